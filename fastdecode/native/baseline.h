@@ -1,13 +1,14 @@
-/* baseline.h: the core's own decoder of baseline JPEG, in four steps that only decode.c puts to use.
+/* baseline.h: the core's own decoder of baseline JPEG, in four steps; only decode.c uses it.
  *
- *   scan.c     the header, and the scan without its stuffing: the only code that walks hostile bytes
+ *   scan.c     the header, and the scan without its stuffing: the only code that parses untrusted bytes
  *   huffman.h  entropy decoding, one MCU after another
  *   idct.c     coefficients to samples
  *   rows.c     samples to rows of pixels: upsampling, colours, windows
  *
- * It gives the pixels of libjpeg-turbo (JDCT_ISLOW, fancy upsampling), or gives up: on a kind of file
- * that it does not take, and on anything out of the ordinary in the data. It never judges damage. Who
- * calls it then lets libjpeg-turbo decode the file from the start, whose words and verdict stand.
+ * It returns the pixels of libjpeg-turbo (JDCT_ISLOW, fancy upsampling), or gives up: if it does not
+ * support the kind of file, or if anything in the data is unusual. It never decides whether a file is
+ * damaged. When it gives up, the caller decodes the file from the start with libjpeg-turbo, which
+ * decides, and whose messages are reported.
  */
 #ifndef FASTDECODE_BASELINE_H
 #define FASTDECODE_BASELINE_H
@@ -20,7 +21,7 @@ enum {
     FD_COEFFICIENTS = 64, /* of a block */
     FD_MOST_BLOCKS = 6, /* of an MCU: 4:2:0 */
     FD_MOST_SIDE = 65500, /* pixels: libjpeg's limit */
-    FD_LOOKUP_BITS = 10, /* 9 and 11 are slower: the tables must stay in the first-level cache */
+    FD_LOOKUP_BITS = 10, /* 9 and 11 are slower, as the tables must fit the first-level cache */
     FD_MOST_DC_BITS = 11, /* of a difference, with 8 bits a sample */
     FD_MOST_AC_BITS = 10,
     FD_MOST_SMALL_BITS = 7 /* of a value that has 16 bits when it is dequantised: 127 * 255 */
@@ -41,7 +42,7 @@ typedef struct {
     int32_t quantiser, dc, ac; /* which tables */
 } fd_component;
 
-/* What the header says of a file that is taken. */
+/* The header of a file that this decoder supports. */
 typedef struct {
     int32_t width, height;
     int32_t components; /* 1, or 3: Y, Cb, Cr */
@@ -56,7 +57,7 @@ typedef struct {
     size_t scan; /* where its data begins */
 } fd_frame;
 
-/* The data of a scan, without stuffing and markers. Zeros follow, more than an MCU can read. */
+/* The data of a scan, without stuffing and markers. More zeros follow than an MCU can read. */
 typedef struct {
     uint8_t *bytes;
     size_t *ends; /* where each restart interval ends; the last one ends with the data */
@@ -64,22 +65,23 @@ typedef struct {
     fd_room bytes_room, ends_room;
 } fd_scan;
 
-/* Positions of coefficients, in the order of the file. Past the 63rd they are position 64: what a
- * damaged file writes there harms nobody. */
+/* Positions of coefficients, in the order of the file. After the 63rd they are all position 64, where
+ * a damaged file can write without harm. */
 extern const uint8_t fd_natural_order[256];
 
-/* Read the header of `data`. Returns 0 where the file is not for this decoder. */
+/* Read the header of `data`. Returns 0 if this decoder does not support the file. */
 int fd_frame_read(fd_frame *frame, const uint8_t *data, size_t size);
 
-/* Take the stuffing out of the scan that the frame leads to. Returns 0 unless an end marker follows
- * and there are as many restart markers as there should be, in turn. */
+/* Remove the stuffing from the frame's scan. Returns 0 unless an end marker follows and all restart
+ * markers are there, in order. */
 int fd_scan_read(fd_scan *scan, const fd_frame *frame, const uint8_t *data, size_t size);
 
 /* ---- idct.c, idct_avx2.c ---- */
 
-/* Two blocks, dequantised and transformed, to samples side by side at `out`, whose rows lie `stride`
- * bytes apart. Dequantised, each coefficient has 16 bits: huffman.h sees to that. Returns 0, and has written anything, where a number leaves the range in which all of
- * libjpeg-turbo's implementations agree; only forged files get there. */
+/* Dequantise and transform two blocks to samples next to each other at `out`, whose rows lie
+ * `stride` bytes apart. huffman.h ensures that dequantised coefficients fit 16 bits. Returns 0, with
+ * arbitrary samples written, where a number leaves the range in which all of libjpeg-turbo's
+ * implementations agree; only forged files get there. */
 typedef int fd_idct(const int16_t *first, const int16_t *second, const uint16_t *quantiser,
                     uint8_t *out, size_t stride);
 
@@ -91,22 +93,22 @@ fd_idct fd_idct_8x8_avx2, fd_idct_4x4_avx2, fd_idct_2x2_avx2;
 
 /* ---- colours.c ---- */
 
-/* What is done with rows of samples, in one set for each set of instructions. All may write whole
- * steps of FD_COLOUR_STEP results, and read as many samples. */
+/* The operations on rows of samples, one set for each instruction set. They may write whole steps of
+ * FD_COLOUR_STEP results, and read as many samples. */
 typedef struct {
     fd_idct *idct_8x8, *idct_4x4, *idct_2x2;
 
-    /* `count` samples to twice as many; those beside the first and the last are read, too. */
+    /* Make `count` samples twice as many; also reads the neighbours of the first and the last. */
     void (*widen)(uint8_t *out, const uint8_t *in, size_t count);
 
-    /* The same between two rows, of which the first is the nearer one. */
+    /* The same between two rows, of which `near` is the nearer one. */
     void (*widen_between)(uint8_t *out, const uint8_t *near, const uint8_t *far, size_t count);
 
-    /* Between two rows; `is_lower` rounds up. */
+    /* Interpolate between two rows; `is_lower` rounds up. */
     void (*between)(uint8_t *out, const uint8_t *near, const uint8_t *far, int is_lower,
                     size_t count);
 
-    /* To pixels of 3 or 4 bytes, the fourth being 255. */
+    /* Convert to pixels of 3 or 4 bytes; the fourth is 255. */
     void (*rgb)(uint8_t *out, const uint8_t *y, const uint8_t *cb, const uint8_t *cr, size_t count);
     void (*rgbx)(uint8_t *out, const uint8_t *y, const uint8_t *cb, const uint8_t *cr,
                  size_t count);
@@ -126,18 +128,18 @@ typedef struct fd_baseline fd_baseline;
 fd_baseline *fd_baseline_create(void);
 void fd_baseline_destroy(fd_baseline *baseline);
 
-/* Where the pixels go: rows of a layout in memory, or RGBX to a sink. */
+/* The destination of the pixels: rows of a layout in memory, or RGBX to a sink. */
 typedef struct {
     int32_t left, top, right, bottom; /* reduced pixels; all 0 is the whole image */
     int32_t reduce;
     int32_t layout; /* fd_layout */
     uint8_t *out;
     ptrdiff_t stride;
-    const fd_sink *sink; /* NULL, or takes the rows: `layout`, `out` and `stride` do not count */
+    const fd_sink *sink; /* if not NULL, it gets the rows instead of `out` */
     fd_limits limits;
 } fd_target;
 
-/* Decode. Returns 0 where it gives up; some rows may have been written then, or been taken. */
+/* Decode. Returns 0 if it gives up; the target may have received some rows by then. */
 int fd_baseline_decode(fd_baseline *baseline, const uint8_t *data, size_t size,
                        const fd_target *target);
 

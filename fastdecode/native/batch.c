@@ -1,9 +1,10 @@
-/* batch.c: many images, many threads.
+/* batch.c: decodes many images in many threads.
  *
- * A pool has a queue of jobs: the items of one call. Its threads all work on the oldest job, one
- * item after another; who finds none left takes the job off the queue and goes on to the next. The
- * job lies on its caller's stack, so the caller leaves only when no thread is at it any more. */
-#undef _GNU_SOURCE /* its strerror_r is not that of POSIX */
+ * A pool has a queue of jobs; a job is the items of one call. All threads work on the oldest job,
+ * one item at a time. The first thread that finds no item left removes the job from the queue, and
+ * all go on to the next one. The job lies on its caller's stack, so the caller returns only after
+ * the last thread has left the job. */
+#undef _GNU_SOURCE /* else strerror_r is not that of POSIX */
 #undef _POSIX_C_SOURCE
 #define _POSIX_C_SOURCE 200809L
 
@@ -20,25 +21,25 @@
 #include <unistd.h>
 
 enum {
-    ZEROS = 16,            /* bytes after the end of a file, which a decoder may look at */
-    GRAIN = 64 << 10,      /* bytes: buffers are multiples of it */
+    ZEROS = 16,            /* bytes after the end of a file, which a decoder may read */
+    GRAIN = 64 << 10,      /* bytes: buffer sizes are multiples of it */
     MUCH = 8 << 20,        /* bytes: a buffer this much larger than needed may be too large */
     LARGEST_FILE = 1 << 30 /* bytes */
 };
 
-/* The items of one call, and what is done with them. */
+/* The items of one call, and the work to do on them. */
 typedef struct job {
     struct job *next;
     enum { OPEN, DECODE, CROP } what;
     fd_item *items;
     size_t count;
     const fd_pixels *pixels;
-    const fd_crop *crop; /* this and the next three only where it is CROP */
+    const fd_crop *crop; /* this and the next three are used only by CROP */
     const uint64_t *seeds;
     char *out;
     ptrdiff_t stride;
-    atomic_size_t taken; /* items given to threads; more than `count` when there are none left */
-    int queued, threads; /* whether it can be found, and how many are at it: under the lock */
+    atomic_size_t taken; /* items handed to threads; exceeds `count` at the end */
+    int queued, threads; /* in the queue or not; threads at work. Under the lock */
 } job;
 
 struct fd_pool {
@@ -69,9 +70,9 @@ static void settle_errno(fd_item *item, int code) {
 
 /* ---- reading files ---- */
 
-/* Make the item's buffer hold `size` bytes of a file; of what is in it, `kept` bytes stay. */
+/* Grow the item's buffer to hold `size` bytes of a file, keeping its first `kept` bytes. */
 static int reserve(fd_item *item, size_t size, size_t kept) {
-    size_t needed = size + ZEROS + 1; /* one more to find the end in */
+    size_t needed = size + ZEROS + 1; /* one more byte, in which read() finds the end */
     size_t capacity = item->capacity;
     if (needed <= capacity && (capacity / 4 <= needed || capacity - needed <= MUCH))
         return 0;
@@ -87,14 +88,14 @@ static int reserve(fd_item *item, size_t size, size_t kept) {
     return 0;
 }
 
-/* Read an open file to its end, whatever size it was said to have. Returns an errno. */
+/* Read an open file to its end, whatever size fstat reports. Returns an errno. */
 static int read_all(fd_item *item, int file) {
     struct stat about;
     if (fstat(file, &about) != 0)
         return errno;
-    if (!S_ISREG(about.st_mode)) /* a FIFO waits for its writer, /dev/zero has no end */
+    if (!S_ISREG(about.st_mode)) /* a FIFO blocks, /dev/zero has no end */
         return S_ISDIR(about.st_mode) ? EISDIR : EINVAL;
-    if (fcntl(file, F_SETFL, 0) != 0) /* from here on, wait: one on a tape may take its time */
+    if (fcntl(file, F_SETFL, 0) != 0) /* block from here on: the medium may be slow */
         return errno;
     if (about.st_size > LARGEST_FILE)
         return EFBIG;
@@ -125,7 +126,7 @@ static int read_file(fd_item *item) {
     int file;
     item->data = NULL;
     item->size = 0;
-    do { /* without waiting: it may be a FIFO, be it only since the files were listed */
+    do { /* without blocking: a FIFO may have replaced the listed file */
         file = open(item->path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     } while (file < 0 && errno == EINTR);
     if (file < 0)
@@ -135,7 +136,7 @@ static int read_file(fd_item *item) {
     return failed;
 }
 
-/* ---- what is done with an item ---- */
+/* ---- work on an item ---- */
 
 static const char *words_for_header(int status) {
     switch (status) {
@@ -182,7 +183,7 @@ static void decode_item(fd_item *item, const fd_pixels *pixels, fd_decoder **dec
     settle(item, (fd_status)status, 0, status == FD_OK ? "" : fd_decoder_message(*decoder));
 }
 
-/* Decide, just before it is decoded, what becomes of an item that has been opened. */
+/* Plan the crop of an opened item, just before it is decoded. */
 static void plan_crop(const job *at, size_t i) {
     fd_item *item = &at->items[i];
     item->wanted = item->status == FD_OK && fd_plan_crop(&item->header, at->seeds[i], at->crop,
@@ -222,7 +223,7 @@ static void *run(void *argument) {
         pthread_mutex_unlock(&pool->lock);
         work_on(at, &decoder);
         pthread_mutex_lock(&pool->lock);
-        if (at->queued) { /* then it is still the first: the others are behind it */
+        if (at->queued) { /* then it is still the first in the queue */
             at->queued = 0;
             pool->first = at->next;
         }
@@ -234,7 +235,7 @@ static void *run(void *argument) {
     return NULL;
 }
 
-/* Signals are for the caller's threads, but those that tell of a fault belong where it is. */
+/* Leave signals to the caller's threads, except those of faults, which belong to their thread. */
 static void block_signals(sigset_t *before) {
     static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS};
     sigset_t blocked;
@@ -244,7 +245,7 @@ static void block_signals(sigset_t *before) {
     pthread_sigmask(SIG_SETMASK, &blocked, before);
 }
 
-/* Give the queue what is in `at`, and wait until it is done. */
+/* Add a job to the queue, and wait until it is done. */
 static void do_job(fd_pool *pool, job *at) {
     if (at->count == 0)
         return;

@@ -1,6 +1,6 @@
-/* colours.c: rows of samples to rows of pixels, as libjpeg's jdsample.c and jdcolor.c make them.
+/* colours.c: converts rows of samples to rows of pixels, as libjpeg's jdsample.c and jdcolor.c do.
  *
- * Plain C, made once for every processor and, by hand, for AVX2. */
+ * There is one version in plain C for every processor, and one with AVX2 intrinsics. */
 #include "baseline.h"
 
 #include <string.h>
@@ -9,8 +9,8 @@
 
 /* ---- between samples ---- */
 
-/* Each result is three quarters of the nearer sample and a quarter of the other; libjpeg rounds up
- * and down in turn, which its users see as a pattern of no bias. */
+/* Each result is three quarters of the nearer sample and a quarter of the other one. As in libjpeg,
+ * results are rounded up and down in turn, so that there is no bias. */
 INLINE void widen(uint8_t *restrict out, const uint8_t *restrict in, size_t count) {
     for (size_t i = 0; i < count; i++) {
         const uint8_t *at = in + i;
@@ -114,7 +114,7 @@ AVX2_INLINE __m256i times_3(__m256i value) {
     return _mm256_add_epi16(value, _mm256_add_epi16(value, value));
 }
 
-/* Results of even and odd places, one in each 16 bits, to bytes in turn. */
+/* Interleave results of even and odd positions, 16 bits each, and store them as bytes. */
 AVX2_INLINE void store_in_turn(uint8_t *out, __m256i even, __m256i odd) {
     store(out, _mm256_or_si256(even, _mm256_slli_epi16(odd, 8)));
 }
@@ -150,8 +150,9 @@ AVX2 static void between_avx2(uint8_t *out, const uint8_t *near, const uint8_t *
     between(out, near, far, is_lower, count);
 }
 
-/* 32 pixels, red, green and blue apart. The products need 17 bits; so what is below 1, or above, is
- * multiplied, and the whole number added: 1.402 = 1 + 0.402, 1.772 = 2 - 0.228, 0.714 = 1 - 0.286. */
+/* 32 pixels as planes of red, green and blue. Factors above 1 would need 17 bits, so only a fraction
+ * is multiplied, and a whole multiple added: 1.402 = 1 + 0.402, 1.772 = 2 - 0.228,
+ * 0.714 = 1 - 0.286. */
 typedef struct {
     __m256i red, green, blue;
 } planes;
@@ -228,7 +229,7 @@ AVX2 static void rgb_avx2(uint8_t *out, const uint8_t *y, const uint8_t *cb, con
         __m256i pixels[4];
         planes made = of_32(y + i, cb + i, cr + i);
         interleave(&made, pixels);
-        for (size_t k = 0; k < 4; k++) { /* 24 bytes each; what is too much is overwritten */
+        for (size_t k = 0; k < 4; k++) { /* 24 bytes each; the next store overwrites the rest */
             __m256i packed = _mm256_shuffle_epi8(pixels[k], order);
             store(out + 3 * i + 24 * k, _mm256_permutevar8x32_epi32(packed, close));
         }

@@ -1,16 +1,15 @@
-/* crop.c: which part of an image is shown, as fastdecode.torch decides it in Python.
+/* crop.c: plans the crop of an image, as fastdecode.torch does in Python.
  *
- * The rules are those of torch/transforms/_random_crop.py, of base.py there, and of plan.py and
- * resizing.py, and the numbers are the same to the last bit: every operation is one of theirs, in
- * doubles, in the same order (the core is compiled without contraction). Where one has to change, so
- * has the other: a test compares them. */
+ * The rules are those of _random_crop.py and base.py in torch/transforms, plan.py and resizing.py.
+ * The numbers are bit-identical: the operations are the same, on doubles, in the same order (the core
+ * is compiled without contraction). Change both sides together; a test compares them. */
 #include "internal.h"
 
 #include <math.h>
 
 enum {
-    ATTEMPTS = 10,       /* boxes that are drawn before the central one is taken */
-    LARGEST_SIDE = 65500 /* of a canvas: as in resample.c */
+    ATTEMPTS = 10,       /* random boxes to try before the central one is used */
+    LARGEST_SIDE = 65500 /* of a canvas, as in resample.c */
 };
 
 /* ---- random numbers ---- */
@@ -24,16 +23,16 @@ static uint64_t draw(uint64_t *state) {
     return mixed ^ (mixed >> 31);
 }
 
-/* A number from 0 to less than 1. */
+/* Draw a number in [0, 1). */
 static double draw_share(uint64_t *state) { return (double)(draw(state) >> 11) / (1LL << 53); }
 
 static int32_t draw_below(uint64_t *state, int32_t limit) {
     return (int32_t)(((draw(state) >> 32) * (uint32_t)limit) >> 32);
 }
 
-/* ---- where things lie ---- */
+/* ---- boxes ---- */
 
-/* What is resized, in pixels of the image; to what; and where on that the result begins. */
+/* The box to resize, in pixels of the image; the canvas size; the result's position on the canvas. */
 typedef struct {
     int32_t left, top, right, bottom;
     int32_t canvas_width, canvas_height, x, y;
@@ -47,7 +46,7 @@ static void set_box(plan *to, int32_t left, int32_t top, int32_t width, int32_t 
     to->bottom = top + height;
 }
 
-/* The central box whose ratio is nearest to those that are allowed. */
+/* The central box with the aspect ratio nearest to the allowed ones. */
 static void nearest_box(int32_t width, int32_t height, const fd_crop *crop, plan *to) {
     int32_t across = width, down = height;
     double ratio = (double)width / height;
@@ -80,7 +79,7 @@ static int random_box(int32_t width, int32_t height, uint64_t *state, const fd_c
     return 1;
 }
 
-/* Half of an odd margin is rounded to the even number. */
+/* Half of the margin, rounded half to even. */
 static int32_t margin(int32_t whole, int32_t part) {
     int32_t both = whole - part, half = both / 2;
     return both % 2 ? half + half % 2 : half;
@@ -94,7 +93,7 @@ static int central_crop(int32_t width, int32_t height, const fd_crop *crop, plan
         down = across;
         across = floor(down * width / height);
     }
-    if (across < crop->width || down < crop->height) /* it would have to be padded */
+    if (across < crop->width || down < crop->height) /* it would need padding */
         return 0;
     if (across > LARGEST_SIDE || down > LARGEST_SIDE)
         return 0;
@@ -106,9 +105,9 @@ static int central_crop(int32_t width, int32_t height, const fd_crop *crop, plan
     return 1;
 }
 
-/* ---- all of it ---- */
+/* ---- the plan ---- */
 
-/* As core_takes() of resizing.py: what every other backend would decode alike. */
+/* The rule of core_takes() in resizing.py: JPEGs that all other backends decode to the same pixels. */
 static int is_known(const fd_header *header, const fd_crop *crop) {
     int sof = header->sof == 0xC0 || header->sof == 0xC1 || header->sof == 0xC2;
     int colours = header->components == 1 || header->components == 3;
@@ -117,7 +116,7 @@ static int is_known(const fd_header *header, const fd_crop *crop) {
            !(crop->upright && header->has_exif);
 }
 
-/* The largest reduction that leaves the box `headroom` times what it is resized to. */
+/* The largest reduction after which the box is still `headroom` times the size of the canvas. */
 static int32_t reduction(const plan *of, const fd_crop *crop) {
     double width = of->canvas_width * crop->headroom, height = of->canvas_height * crop->headroom;
     for (int32_t reduce = 8; crop->headroom > 0 && reduce > 1; reduce /= 2)

@@ -1,8 +1,8 @@
-/* decode.c: one JPEG, or a part of it, to pixels: rows, columns and errors.
+/* decode.c: decodes one JPEG, or a part of it, to pixels.
  *
- * libjpeg-turbo decodes from the first row that is wanted to the last, and of these only the columns
- * of whole iMCUs that are wanted. What is fetched is a little wider than what is wanted, because
- * chroma is interpolated from neighbouring samples: so the pixels are those of a full decode. */
+ * libjpeg-turbo decodes only the wanted rows, and of these only the columns of the wanted iMCUs. A
+ * little more than the window is decoded, because chroma is interpolated from neighbouring samples:
+ * so the pixels equal those of a full decode. */
 #include "baseline.h"
 
 #include <stdatomic.h>
@@ -10,11 +10,11 @@
 #include <string.h>
 
 enum {
-    NEIGHBOURS = 4,   /* columns beside the window whose chroma reaches into it; 2 would do */
-    MOST_ROWS = 4,    /* that libjpeg gives at once: the largest vertical sampling factor */
+    NEIGHBOURS = 4,   /* columns next to the window whose chroma reaches into it; 2 would do */
+    MOST_ROWS = 4,    /* that libjpeg returns at once: the largest vertical sampling factor */
     ROW_ALIGNMENT = 64,
-    /* Where rows are aligned, libjpeg-turbo's SIMD writes past the cache ("non-temporal" stores), and
-     * who reads them waits for memory: 0.12 of 1.0 ms for a region of a 500x375 photo. */
+    /* libjpeg-turbo's SIMD writes aligned rows past the cache ("non-temporal" stores), and their
+     * reader waits for memory: 0.12 of 1.0 ms for a region of a 500x375 photo. */
     MISALIGNMENT = 4
 };
 
@@ -23,7 +23,7 @@ enum {
 
 struct fd_decoder {
     struct jpeg_decompress_struct jpeg;
-    struct jpeg_progress_mgr progress; /* told of each scan that is read */
+    struct jpeg_progress_mgr progress; /* called for each scan */
     fd_errors errors;
     fd_source source;
     fd_memory *memory;
@@ -31,11 +31,11 @@ struct fd_decoder {
     int is_own;              /* it made the pixels of the last call */
     fd_resampler *resampler; /* made when it is first needed */
     int32_t most_scans;
-    uint8_t *rows; /* the latest rows, for who does not give libjpeg room of their own */
+    uint8_t *rows; /* the latest rows, unless libjpeg writes to the caller's */
     size_t capacity;
 };
 
-/* One decode: who asked for what, and where it goes. */
+/* One decode: its input, window and destination. */
 typedef struct {
     const uint8_t *data;
     size_t size;
@@ -44,10 +44,10 @@ typedef struct {
     int32_t left, top, right, bottom; /* reduced pixels, of the image libjpeg sees */
     J_COLOR_SPACE colors;
     int channels;
-    /* Either rows in memory ... */
+    /* The destination is either rows in memory ... */
     uint8_t *out;
     ptrdiff_t stride;
-    /* ... or somebody who takes them. */
+    /* ... or a sink. */
     const fd_sink *sink;
 } job;
 
@@ -60,7 +60,7 @@ static void count_scans(j_common_ptr common) {
                         "it has more scans than any honest file: refused as hostile");
 }
 
-/* Everything of a decoder that can fail; 0 if it did. */
+/* Do everything of fd_decoder_create that can fail. Returns 0 on failure. */
 static int set_up(fd_decoder *decoder) {
     fd_errors_begin(&decoder->errors);
     decoder->jpeg.err = &decoder->errors.jpeg;
@@ -119,8 +119,8 @@ static uint8_t *room_for_rows(fd_decoder *decoder, size_t stride, size_t count) 
            MISALIGNMENT;
 }
 
-/* libjpeg keeps tables from file to file, for streams that leave them out. Here each file stands
- * alone: without Huffman tables it has the standard's, as Motion JPEG does. */
+/* Reset libjpeg's tables, which it keeps from file to file for abbreviated streams. Here each file
+ * stands alone: one without Huffman tables gets the standard ones, as Motion JPEG does. */
 static void forget_tables(fd_decoder *decoder) {
     struct jpeg_decompress_struct *jpeg = &decoder->jpeg;
     memset(jpeg->quant_tbl_ptrs, 0, sizeof jpeg->quant_tbl_ptrs);
@@ -157,11 +157,11 @@ static void check_window(fd_decoder *decoder, job *work) {
         fd_errors_leave(&decoder->errors, FD_ARGUMENT, "the region is not inside the image");
 }
 
-/* Let the image begin at a restart marker as near above the window as there is one. */
+/* Start decoding at the last restart marker above the window, if there is one. */
 static void jump(fd_decoder *decoder, job *work) {
     struct jpeg_decompress_struct *jpeg = &decoder->jpeg;
     int32_t reduce = work->request->reduce;
-    /* One row of MCUs more: chroma is interpolated downwards, too. */
+    /* Start one row of MCUs earlier: chroma is interpolated downwards, too. */
     int32_t first = work->top * reduce - DCTSIZE * jpeg->max_v_samp_factor;
     if (first <= 0)
         return;
@@ -195,8 +195,8 @@ static void begin(fd_decoder *decoder, const job *work) {
     for (int i = 0; i < jpeg->num_components; i++)
         if (jpeg->comp_info[i].quant_table == NULL)
             fd_errors_leave(&decoder->errors, FD_DAMAGED, "a component has no scan");
-    /* What is shown in their place is smoothed over neighbouring blocks, wherever they are, and by
-     * every version of libjpeg-turbo in its own way. */
+    /* libjpeg-turbo replaces missing scans by smoothing over neighbouring blocks, also outside the
+     * window, and each version does it differently. */
     if (jpeg->progressive_mode && !all_scans_there(jpeg))
         fd_errors_leave(&decoder->errors, FD_UNSUPPORTED,
                         "the last scans of the progressive image are missing");
@@ -210,9 +210,9 @@ static void begin(fd_decoder *decoder, const job *work) {
 #define SMALLEST_SCALED_SIZE(jpeg) ((jpeg)->min_DCT_scaled_size)
 #endif
 
-/* Whether libjpeg crops right. Where the inverse DCT takes over a part of the upsampling, but not all
- * of it, as for chroma with a quarter of luma's columns or rows at half size, jpeg_crop_scanline
- * miscounts the columns from which the rest is interpolated. */
+/* Whether jpeg_crop_scanline is correct for this image. It miscounts columns where the inverse DCT
+ * does a part of the upsampling, but not all of it, as for chroma with a quarter of luma's columns
+ * or rows at half size. */
 static int can_crop(j_decompress_ptr jpeg) {
     int smallest = SMALLEST_SCALED_SIZE(jpeg);
     for (int i = 0; i < jpeg->num_components; i++) {
@@ -226,7 +226,7 @@ static int can_crop(j_decompress_ptr jpeg) {
     return 1;
 }
 
-/* Restrict libjpeg to the window's columns. Returns how many columns before it will come, too. */
+/* Restrict libjpeg to the window's columns. Returns how many extra columns come before them. */
 static int32_t crop(fd_decoder *decoder, const job *work) {
     struct jpeg_decompress_struct *jpeg = &decoder->jpeg;
     int32_t width = (int32_t)jpeg->output_width;
@@ -239,7 +239,7 @@ static int32_t crop(fd_decoder *decoder, const job *work) {
     return work->left - (int32_t)offset;
 }
 
-/* libjpeg hands out inks as Adobe stores them: inverted. */
+/* Invert CMYK: libjpeg returns inks as Adobe stores them, inverted. */
 static void invert(uint8_t *bytes, size_t count) {
     for (size_t i = 0; i < count; i++)
         bytes[i] = (uint8_t)~bytes[i];
@@ -259,8 +259,7 @@ static void read_rows(fd_decoder *decoder, const job *work, int32_t before) {
     uint8_t *ring = direct ? NULL : room_for_rows(decoder, stride, (size_t)depth);
     int32_t at_once = jpeg->rec_outbuf_height < MOST_ROWS ? jpeg->rec_outbuf_height : MOST_ROWS;
     int32_t y = 0;
-    while (y < height &&
-           !decoder->errors.missing) { /* once pixels are missing, no more are wanted */
+    while (y < height && !decoder->errors.missing) { /* stop once pixels are missing */
         JSAMPROW into[MOST_ROWS];
         int32_t count = height - y < at_once ? height - y : at_once;
         for (int32_t i = 0; i < count; i++)
@@ -280,8 +279,8 @@ static void read_rows(fd_decoder *decoder, const job *work, int32_t before) {
     }
 }
 
-/* All that is wanted has been read. Go on to the end only where it tells something: a file that is
- * cut off below the window is damaged, whatever the window shows. */
+/* The window is decoded. Read on to the end only where that can show damage: a file that is
+ * truncated below the window is damaged, even if the window is complete. */
 static void finish(fd_decoder *decoder, const job *work) {
     struct jpeg_decompress_struct *jpeg = &decoder->jpeg;
     JDIMENSION left = jpeg->output_height - jpeg->output_scanline;
@@ -294,7 +293,7 @@ static void finish(fd_decoder *decoder, const job *work) {
         return;
     }
     if (!fd_has_end(work->data, work->size, work->scan)) {
-        /* Skipped to its end, an image would not be looked at any more: so its last row is read. */
+        /* libjpeg would not check a last row that is skipped: so read it. */
         uint8_t *row = room_for_rows(decoder, (size_t)jpeg->output_width * work->channels, 1);
         jpeg_skip_scanlines(jpeg, left - 1);
         jpeg_read_scanlines(jpeg, &row, 1);
@@ -322,7 +321,7 @@ int fd_use_decoder(const char *name) {
 
 int fd_decoder_own(const fd_decoder *decoder) { return decoder->is_own; }
 
-/* Decode without libjpeg. Returns 0 where that is not possible. */
+/* Decode without libjpeg. Returns 0 if that is not possible. */
 static int try_own(fd_decoder *decoder, const job *work) {
     const fd_request *request = work->request;
     int32_t reduce = request->reduce;
@@ -346,7 +345,7 @@ static int try_own(fd_decoder *decoder, const job *work) {
     return fd_baseline_decode(decoder->baseline, work->data, work->size, &target);
 }
 
-/* The same, counted. Where it returns 0, libjpeg has to. */
+/* The same, and count it. Returns 0 if libjpeg must decode. */
 static int run_own(fd_decoder *decoder, const job *work) {
     fd_errors_begin(&decoder->errors);
     decoder->is_own = try_own(decoder, work);
@@ -438,7 +437,7 @@ int fd_decode_resized(fd_decoder *decoder, const uint8_t *data, size_t size,
     };
     if (run_own(decoder, &work))
         return FD_OK;
-    /* Rows may have been taken: from the beginning. */
+    /* The sink may have got some rows: start again. */
     fd_resampler_begin(decoder->resampler, resize, pixels, out, window, &sink);
     return run(decoder, &work);
 }

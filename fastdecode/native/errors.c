@@ -1,4 +1,4 @@
-/* errors.c: what libjpeg complains of, in words; which of it means that pixels are missing. */
+/* errors.c: libjpeg's errors and warnings as messages, and which of them mean missing pixels. */
 #include "internal.h"
 
 #include <string.h>
@@ -23,7 +23,7 @@ static fd_status status_of(int code) {
     case JERR_CCIR601_NOTIMPL:
     case JERR_CONVERSION_NOTIMPL:
     case JERR_FRACT_SAMPLE_NOTIMPL:
-    case JERR_MISMATCHED_QUANT_TABLE: /* redefined between two scans: cannot be repacked as one */
+    case JERR_MISMATCHED_QUANT_TABLE: /* redefined between two scans: they cannot become one scan */
     case JERR_NOTIMPL:
     case JERR_NOT_COMPILED:
     case JERR_SOF_UNSUPPORTED:
@@ -40,11 +40,11 @@ static void leave(j_common_ptr jpeg) {
     longjmp(errors->escape, 1);
 }
 
-/* Blocks were filled in, not decoded: bits ran out, or a restart marker is gone. That the file ends
- * without its end marker (JWRN_JPEG_EOF) is not that: nothing else may be missing. */
+/* Whether blocks were filled in: bits ran out, or a restart marker is missing. A missing end marker
+ * (JWRN_JPEG_EOF) does not count, since all pixels may be there. */
 static int says_missing(int code) { return code == JWRN_HIT_MARKER || code == JWRN_MUST_RESYNC; }
 
-/* Of many warnings the words of the worst are kept: the first about missing pixels, else the first. */
+/* Keep the message of the worst warning: the first about missing pixels, else the first one. */
 static void warn(j_common_ptr jpeg, int level) {
     fd_errors *errors = (fd_errors *)jpeg->err;
     if (level >= 0)

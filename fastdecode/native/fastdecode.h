@@ -1,18 +1,18 @@
-/* fastdecode.h: the native core. JPEG to pixels, or to a resized and normalised tensor, or a batch of
- * files to a batch of such tensors, crops drawn at random, without Python.
+/* fastdecode.h: the native core. It decodes a JPEG to pixels or to a resized and normalised tensor,
+ * or a batch of files to a batch of such tensors, with random crops, all without Python.
  *
  * Units: sizes and offsets are pixels or bytes as named; boxes are (left, top, right, bottom) with
  * right and bottom one past the end; strides are bytes. "Reduced pixels" are those of the image
  * after `reduce`: it then has ceil(width / reduce) by ceil(height / reduce) of them.
  *
- * Ownership: whoever creates an object destroys it. The core keeps no pointer to the caller's
- * memory when a call has returned, but for what an fd_item says of itself.
+ * Ownership: whoever creates an object destroys it. After a call has returned, the core keeps no
+ * pointer to the caller's memory, except those in an fd_item.
  *
- * Threads: an fd_decoder and an fd_resampler serve one thread at a time, an fd_pool any number.
- * There is no global state but the choice of instructions and of decoders, and two counts.
+ * Threads: an fd_decoder or fd_resampler serves one thread at a time, an fd_pool any number. The
+ * only global state is the choice of instructions and of decoders, and two counters.
  *
- * Errors: every function that can fail returns an fd_status; FD_OK is 0. The words are in the
- * object, until its next call. Nothing prints, exits or aborts.
+ * Errors: every function that can fail returns an fd_status; FD_OK is 0. The object keeps the
+ * message until its next call. No function prints, exits or aborts.
  *
  * cffi reads the part between the two lines that begin with "// cffi".
  */
@@ -26,26 +26,26 @@
 
 typedef enum {
     FD_OK = 0,
-    FD_WARNED, /* strict was set, and the codec complained: `message` says of what */
+    FD_WARNED, /* strict was set, and the codec gave a warning, which is `message` */
     FD_DAMAGED, /* the bytes are damaged, or end before the image does */
-    FD_UNSUPPORTED, /* no JPEG, or a kind that libjpeg-turbo does not read */
+    FD_UNSUPPORTED, /* not a JPEG, or a kind that libjpeg-turbo does not read */
     FD_TOO_LARGE, /* more pixels or memory than the caller allows */
     FD_NO_MEMORY,
-    FD_IO, /* the file cannot be read: `message` is the system's, errno in `code` */
-    FD_ARGUMENT /* the caller asked for what cannot be */
+    FD_IO, /* the file cannot be read: `message` is the system's, `code` is errno */
+    FD_ARGUMENT /* an argument is invalid */
 } fd_status;
 
-typedef enum { FD_L = 1, FD_RGB, FD_RGBA, FD_CMYK } fd_layout; /* CMYK: 0 is no ink */
+typedef enum { FD_L = 1, FD_RGB, FD_RGBA, FD_CMYK } fd_layout; /* in CMYK, 0 is no ink */
 
 typedef enum { FD_UINT8 = 1, FD_FLOAT16, FD_FLOAT32 } fd_dtype;
 
 #define FD_MESSAGE 200
 
-/* What a JPEG's markers say, up to its first scan. */
+/* The contents of a JPEG's markers, up to its first scan. */
 typedef struct {
     int32_t width, height; /* stored pixels */
     int32_t components; /* 1, 3, 4 */
-    int32_t bits; /* for each sample */
+    int32_t bits; /* per sample */
     int32_t sof; /* low byte of the SOF marker: 0xC0 baseline, 0xC2 progressive, … */
     int32_t restart_interval; /* MCUs; 0 is none */
     int32_t has_exif; /* there is an Exif segment, which may hold an orientation */
@@ -53,14 +53,14 @@ typedef struct {
     size_t scan_offset; /* where the first scan's data begins */
 } fd_header;
 
-/* What a caller allows; 0 is no limit. */
+/* The caller's limits; 0 is no limit. */
 typedef struct {
     int64_t pixels; /* that the header promises */
-    int64_t memory; /* bytes that libjpeg may hold at once, for coefficients above all */
-    int32_t scans; /* of a progressive file; FD_DAMAGED if there are more */
+    int64_t memory; /* bytes that libjpeg may hold at once, mostly for coefficients */
+    int32_t scans; /* in a progressive file; more are FD_DAMAGED */
 } fd_limits;
 
-/* Which part of an image is wanted, and how. */
+/* Which part of an image to decode, and how. */
 typedef struct {
     int32_t left, top, right, bottom; /* reduced pixels; all 0 is the whole image */
     int32_t reduce; /* 1, 2, 4 or 8 */
@@ -69,14 +69,14 @@ typedef struct {
     fd_limits limits;
 } fd_request;
 
-/* A box of the reduced image, resized to a canvas; of the canvas one rectangle is made. */
+/* Resizes a box of the reduced image to a canvas, of which one rectangle is computed. */
 typedef struct {
     double left, top, right, bottom; /* the box, in reduced pixels; edges may be fractions */
     int32_t in_left, in_top, in_right,
-        in_bottom; /* pixels that may be read: the filter ends here */
+        in_bottom; /* pixels that may be read: the filter stops here */
     int32_t canvas_width, canvas_height; /* what the box is resized to */
     int32_t x, y, width, height; /* the rectangle, in pixels of the canvas, inside it */
-    int32_t flip; /* from left to right, after all else */
+    int32_t flip; /* mirror from left to right, as the last step */
 } fd_resize;
 
 /* How a pixel value v (0 to 255) of channel c is stored: v for FD_UINT8, else v * scale[c] + bias[c],
@@ -89,22 +89,22 @@ typedef struct {
 
 typedef enum { FD_RANDOM = 1, FD_CENTRAL } fd_crop_kind;
 
-/* What becomes of each image of a batch, by its size and a seed: a random box of it, resized to
- * the result; or the whole of it, resized, and the centre of that. */
+/* How each image of a batch is cropped, depending on its size and a seed: a random box, resized to
+ * the result; or the whole image, resized and then cropped at the centre. */
 typedef struct {
     int32_t kind; /* fd_crop_kind */
     int32_t width, height; /* of the result */
-    int32_t resize_width, resize_height; /* FD_CENTRAL: what the whole is resized to; a height of
-                                            * 0: the width is that of the shorter side */
-    double area, area_range; /* FD_RANDOM: the box's least share of the image, and
-                                            * how much more it may be */
-    double aspect, aspect_range; /* the logarithm of its width to its height, likewise */
-    double narrowest, widest; /* width to height, where no box that is drawn fits */
+    int32_t resize_width, resize_height; /* FD_CENTRAL: the size that the whole is resized to. If
+                                            * the height is 0, the shorter side gets the width */
+    double area, area_range; /* FD_RANDOM: the box's smallest share of the image, and
+                                            * how much larger the share may be */
+    double aspect, aspect_range; /* the same for the logarithm of its width to height */
+    double narrowest, widest; /* width to height, used if no drawn box fits */
     double flip; /* probability */
-    double headroom; /* how many times larger than what it is resized to the
-                                            * box is after the reduction, at least; 0: no reduction */
-    int64_t pixels; /* images of more are left alone */
-    int32_t upright; /* so are those with an Exif segment */
+    double headroom; /* the reduced box is at least this many times larger than
+                                            * the size it is resized to; 0: no reduction */
+    int64_t pixels; /* images with more are not cropped */
+    int32_t upright; /* nor are those with an Exif segment */
 } fd_crop;
 
 typedef struct fd_decoder fd_decoder;
@@ -119,42 +119,42 @@ const char *fd_codec(void);
 /* Read the markers of `data` (`size` bytes). On failure `header` is not complete. */
 int fd_probe(const uint8_t *data, size_t size, fd_header *header);
 
-/* A decoder with the memory it will use again and again, some hundred KB to some MB; NULL if there
- * is none to be had. The caller destroys it. */
+/* Create a decoder, which reuses its memory (some hundred KB to some MB) from image to image; NULL
+ * if there is not enough memory. The caller destroys it. */
 fd_decoder *fd_decoder_create(void);
 void fd_decoder_destroy(fd_decoder *decoder);
 
-/* Words for the last failure of this decoder, or for the first warning that mattered; never NULL;
- * the decoder's own, until its next call. */
+/* The message of this decoder's last failure, or of the first warning that mattered; never NULL.
+ * The decoder owns it, and keeps it until its next call. */
 const char *fd_decoder_message(const fd_decoder *decoder);
 
-/* Whether the core's own decoder made the pixels of the last call, and not libjpeg-turbo. */
+/* Whether the core's own decoder, and not libjpeg-turbo, made the pixels of the last call. */
 int fd_decoder_own(const fd_decoder *decoder);
 
-/* "libjpeg": leave every file to libjpeg-turbo from now on, in all threads; "": only those that the
- * core's own decoder does not take. FD_ARGUMENT for other names. */
+/* Choose the decoder for all threads from now on. "libjpeg": libjpeg-turbo decodes every file; "":
+ * only those that the core's own decoder does not accept. FD_ARGUMENT for other names. */
 int fd_use_decoder(const char *name);
 
-/* Images that this process has decoded, or failed to. */
+/* Images that this process has decoded, or failed to decode. */
 typedef struct {
     int64_t own; /* by the core itself */
-    int64_t libjpeg; /* by libjpeg-turbo, to which they were left */
+    int64_t libjpeg; /* by libjpeg-turbo */
 } fd_counts;
 
 fd_counts fd_counted(void);
 
-/* How often the codec complained in the last call. */
+/* How many warnings the codec gave in the last call. */
 int64_t fd_decoder_warnings(const fd_decoder *decoder);
 
-/* Decode `request`'s part of the JPEG at `data` into `out`, whose rows lie `stride` bytes apart
- * (negative: upwards) and hold 1, 3, 4, 4 bytes a pixel for L, RGB, RGBA, CMYK. Only `out`'s pixels
- * are written; after a failure some of them may be. Pixels are those of a full decode, cut out. */
+/* Decode the part of the JPEG at `data` that `request` names into `out`. Its rows lie `stride` bytes
+ * apart (negative: upwards), with 1, 3, 4, 4 bytes per pixel for L, RGB, RGBA, CMYK. Only pixels of
+ * `out` are written; after a failure, some of them may be. The pixels equal those of a full decode. */
 int fd_decode(fd_decoder *decoder, const uint8_t *data, size_t size, const fd_request *request,
               uint8_t *out, ptrdiff_t stride);
 
 /* Decode only what `resize` needs of the JPEG at `data`, and write (3, height, width) or
- * (height, width, 3) values as `pixels` says to `out`, without an image in between. Of `request`
- * the reduce, strict and limits count. */
+ * (height, width, 3) values to `out` in the form of `pixels`, without an image in between. Only
+ * reduce, strict and limits of `request` are used. */
 int fd_decode_resized(fd_decoder *decoder, const uint8_t *data, size_t size,
                       const fd_request *request, const fd_resize *resize, const fd_pixels *pixels,
                       void *out);
@@ -162,9 +162,9 @@ int fd_decode_resized(fd_decoder *decoder, const uint8_t *data, size_t size,
 /* ---- restart_markers.c: lossless repack ---- */
 
 /* Rewrite the JPEG at `data` as baseline with a restart marker after each row of MCUs and optimised
- * Huffman tables: the same coefficients, all APPn and COM markers kept. What follows the end marker
- * (an MPO's other images) is dropped. FD_DAMAGED if libjpeg complains of anything, or scans are
- * missing. `*out` (`*out_size` bytes) is the caller's, to be given to fd_free. */
+ * Huffman tables. Coefficients and all APPn and COM markers stay the same; data after the end marker
+ * (an MPO's other images) is dropped. FD_DAMAGED if libjpeg gives any warning, or scans are missing.
+ * The caller owns `*out` (`*out_size` bytes), and frees it with fd_free. */
 int fd_add_restart_markers(fd_decoder *decoder, const uint8_t *data, size_t size,
                            const fd_limits *limits, uint8_t **out, size_t *out_size);
 void fd_free(void *memory);
@@ -174,89 +174,90 @@ void fd_free(void *memory);
 fd_resampler *fd_resampler_create(void);
 void fd_resampler_destroy(fd_resampler *resampler);
 
-/* Resize pixels that are in memory: `height` rows of `width` RGB pixels (3 bytes), `stride` bytes
- * apart. FD_ARGUMENT if `resize` does not fit them; then nothing is written. */
+/* Resize pixels in memory: `height` rows of `width` RGB pixels (3 bytes), `stride` bytes apart.
+ * FD_ARGUMENT if `resize` does not fit them; then nothing is written. */
 int fd_resize_rgb(fd_resampler *resampler, const uint8_t *rgb, int32_t width, int32_t height,
                   ptrdiff_t stride, const fd_resize *resize, const fd_pixels *pixels, void *out);
 
-/* Names of the instruction sets that can run here, best first, separated by spaces: such as
+/* Names of the instruction sets that can run here, best first, separated by spaces, such as
  * "avx2 plain". */
 const char *fd_instructions(void);
 
-/* Use one of them from now on, in all threads ("" is the best); for tests. FD_ARGUMENT if it cannot
- * run here. */
+/* Use one of them in all threads from now on ("" is the best one); for tests. FD_ARGUMENT if it
+ * cannot run here. */
 int fd_use_instructions(const char *name);
 
-/* ---- crop.c: which part of an image is shown ---- */
+/* ---- crop.c: choosing the crop of an image ---- */
 
-/* Decide, and draw, what becomes of an image: the reduce, layout and strict of `request`, and all of
- * `resize`. The draws follow from `seed`, by SplitMix64. Returns 0, and changes nothing, where
- * fastdecode.torch would not decode such an image by this core: four inks, arithmetic coding, no
- * end marker, padding. */
+/* Plan the crop of an image: fill in reduce, layout and strict of `request`, and all of `resize`.
+ * The random numbers follow from `seed`, with SplitMix64. Returns 0, and changes nothing, if
+ * fastdecode.torch would not decode such an image in this core: CMYK, arithmetic coding, no end
+ * marker, padding. */
 int fd_plan_crop(const fd_header *header, uint64_t seed, const fd_crop *crop, fd_request *request,
                  fd_resize *resize);
 
 /* ---- batch.c: many images, many threads ---- */
 
-/* One image of a batch. Zero it before its first use; `buffer` stays with it from batch to batch. */
+/* One image of a batch. Zero it before its first use; it keeps `buffer` from batch to batch. */
 typedef struct {
-    /* From the caller, for fd_pool_open. */
+    /* Set by the caller, for fd_pool_open. */
     const char *path; /* file to read, or NULL: the bytes are at `data` */
-    const uint8_t *data; /* with a path: set by fd_pool_open, into `buffer` */
+    const uint8_t *data; /* with a path: fd_pool_open makes it point into `buffer` */
     size_t size;
-    /* From fd_pool_open. */
+    /* Set by fd_pool_open. */
     fd_header header;
-    /* From the caller, for fd_pool_decode. */
-    int32_t wanted; /* 0: leave this item alone */
+    /* Set by the caller, for fd_pool_decode. */
+    int32_t wanted; /* 0: skip this item */
     int32_t resized; /* 1: fd_decode_resized; 0: fd_decode, to `out` and `stride` */
     fd_request request;
     fd_resize resize;
     void *out;
     ptrdiff_t stride;
-    /* From both. */
+    /* Set by both functions. */
     int32_t status; /* fd_status; an item that failed does not touch the others */
     int32_t code; /* errno of FD_IO */
     char message[FD_MESSAGE];
-    /* The core's: what a file was read into. */
+    /* The core's own memory, into which it reads a file. */
     uint8_t *buffer;
     size_t capacity;
 } fd_item;
 
-/* `threads` threads (at least 1) that wait for work; NULL if they cannot be had. They do not survive
- * a fork: destroy nothing and create anew in the child. */
+/* Start `threads` threads (at least 1) that wait for work; NULL if they cannot be started. They do
+ * not survive a fork: the child must create a new pool, and must not destroy this one. */
 fd_pool *fd_pool_create(int threads);
 
-/* End the threads, when what they are at is done. */
+/* End the threads after they have finished their current work. */
 void fd_pool_destroy(fd_pool *pool);
 
-/* Read each item's file, if it names one, and its header. Returns when all are done; several threads
- * may call at once, and their items are then worked on side by side, in the order of the calls. */
+/* Read each item's file, if it names one, and its header. Returns when all items are done. Several
+ * threads may call at once; the pool then serves their calls in order. */
 void fd_pool_open(fd_pool *pool, fd_item *items, size_t count);
 
-/* Decode each item that is wanted, with `pixels` for those that are resized. Likewise. */
+/* Decode each item with `wanted`, in the same way; `pixels` applies to those that are resized. */
 void fd_pool_decode(fd_pool *pool, fd_item *items, size_t count, const fd_pixels *pixels);
 
-/* Decode and resize `chosen` of the items, and leave the others alone: item `which[i]` as the 16
- * numbers from `plans[16 * i]` say (reduce; then the members of fd_resize in their order), to `out`
- * + `which[i]` * `stride`. Of each request only the limits are the caller's: it is strict. */
+/* Decode and resize `chosen` of the items, and skip the others. Item `which[i]` is written to `out`
+ * + `which[i]` * `stride`. Its plan is the 16 numbers from `plans[16 * i]` on: reduce, then the
+ * members of fd_resize in order. The limits come from its request; strict is always set. */
 void fd_pool_resize(fd_pool *pool, fd_item *items, size_t count, const int32_t *which,
                     const double *plans, size_t chosen, const fd_pixels *pixels, void *out,
                     ptrdiff_t stride);
 
-/* What a call of fd_pool_crop has come to. */
+/* The result of fd_pool_crop. */
 typedef struct {
-    size_t made; /* items, of those that were asked for */
-    size_t held; /* bytes: the capacity of their buffers, all together */
+    size_t made; /* items that were made */
+    size_t held; /* total capacity of their buffers, in bytes */
 } fd_cropped;
 
-/* Open the items by the threads of `reading`, and then by those of `decoding` do with each what
- * fd_plan_crop says for its seed, to `out` + its number * `stride`. Those with a plan have `wanted`
- * set, and `request` and `resize` say what it is; the others are as fd_pool_open has left them. */
+/* Open the items in the threads of `reading`. Then make, in the threads of `decoding`, the crop that
+ * fd_plan_crop plans for the seed of each item, at `out` + its number * `stride`. An item with a plan
+ * has `wanted` set, and its plan in `request` and `resize`; other items stay as fd_pool_open left
+ * them. */
 fd_cropped fd_pool_crop(fd_pool *reading, fd_pool *decoding, fd_item *items, size_t count,
                         const uint64_t *seeds, const fd_crop *crop, const fd_pixels *pixels,
                         void *out, ptrdiff_t stride);
 
-/* Free what the items were read into. The items themselves are the caller's. */
+/* Free the buffers of the items. The caller owns the items themselves. */
 void fd_items_free(fd_item *items, size_t count);
 
 // cffi: to here

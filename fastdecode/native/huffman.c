@@ -1,4 +1,4 @@
-/* huffman.c: tables for huffman.h, made anew for each image: no two files have the same. */
+/* huffman.c: builds the tables of huffman.h for each image, since files have different codes. */
 #include "huffman.h"
 
 /* Fill `count` entries. */
@@ -8,7 +8,7 @@ static uint32_t *fill(uint32_t *entry, uint32_t value, int count) {
     return entry;
 }
 
-/* Entries of a code of `length` bits, in the order of the bits that may follow. */
+/* Add the entries of a code of `length` bits, in the order of the bits that may follow. */
 static uint32_t *add_code(uint32_t *entry, int length, int step, int size) {
     int spare = FD_LOOKUP_BITS - length - size;
     uint32_t common = (uint32_t)step << 8;
@@ -58,7 +58,7 @@ int fd_table_make(fd_table *table, const fd_codes *codes, int is_dc) {
             if (length <= FD_LOOKUP_BITS && code < 1 << length)
                 entry = add_code(entry, length, step, size);
         }
-        if (codes->counts[length] && code >= 1 << length) /* a code of ones alone is not allowed */
+        if (codes->counts[length] && code >= 1 << length) /* a code of only ones is not allowed */
             return 0;
         table->limit[length] = (uint32_t)code << (16 - length);
         code <<= 1;

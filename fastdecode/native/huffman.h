@@ -1,14 +1,13 @@
 /* huffman.h: entropy decoding of a baseline scan, block by block.
  *
- * A table answers for the next 10 bits at once: which coefficients begin there, at most two with
- * their values, and how many bits they take. What does not fit (a long code, a large value) is an
- * escape: its code is looked up by length. The reader holds at least 56 bits after each refill, which
- * is enough for three lookups and an escape.
+ * One table lookup decodes the next 10 bits: up to two coefficients with their values, and how many
+ * bits they take. Longer codes and large values are escapes, whose code is looked up by length. The
+ * reader holds at least 56 bits after each refill, enough for three lookups and an escape.
  *
- * Nothing here is checked against the end of the data: who calls does so after each MCU, and the
- * zeros behind the data are more than an MCU can read. What cannot be right is noted in `is_odd`.
+ * Nothing here checks for the end of the data. The caller checks after each MCU, and the data is
+ * followed by more zeros than one MCU can read. `is_odd` records invalid codes and values.
  *
- * Everything is inline, because rows.c compiles it once for each set of instructions.
+ * Everything is inline, because rows.c compiles it once per instruction set.
  */
 #ifndef FASTDECODE_HUFFMAN_H
 #define FASTDECODE_HUFFMAN_H
@@ -22,37 +21,36 @@
 
 enum {
     FD_ENTRIES = 1 << FD_LOOKUP_BITS,
-    FD_ESCAPE = 0x80,   /* in an entry: the rest of it says how to go on */
+    FD_ESCAPE = 0x80,   /* flag of an entry that is an escape */
     FD_LONG = 0xFFFF,   /* in place of a size: the code is longer than the lookup */
     FD_LAST = 63,       /* position of the last coefficient */
-    /* Steps from one coefficient to the next that lead out of the block: from wherever they start,
-     * past 127 and between 64 and 127. */
+    /* Steps from one coefficient to the next that leave the block from any position: one leads past
+     * 127, the other to between 64 and 127. */
     FD_END_OF_BLOCK = 128,
     FD_NO_CODE = 64
 };
 
-/* One coefficient, in 32 bits: 0-5 how many bits to drop, 7 FD_ESCAPE, 8-15 the step from the last
- * coefficient to this one, 16-31 its value. In an escape: the bits of the code alone, and instead of
- * the value its size, or FD_LONG.
+/* An entry for one coefficient has 32 bits. 0-5: how many bits to drop; 7: FD_ESCAPE; 8-15: the step
+ * from the last coefficient to this one; 16-31: its value. In an escape, 0-5 count only the bits of
+ * the code, and 16-31 hold the size of the value, or FD_LONG.
  *
- * Two coefficients, in 64 bits: the lower half is that of the first, but with the bits of both; 32-39
- * the steps of both, 40-47 the bits of the first alone, 48-63 the value of the second. Where there is
- * but one, it stands there twice. */
+ * An entry for two coefficients has 64 bits. 0-31: as above for the first one, but 0-5 count the bits
+ * of both; 32-39: the steps of both; 40-47: the bits of the first alone; 48-63: the value of the
+ * second. If there is only one coefficient, both halves describe it. */
 typedef struct {
     uint32_t one[FD_ENTRIES];
     uint64_t two[FD_ENTRIES];
-    uint32_t
-        limit[17]; /* the 16 bits that follow are below it: their code has at most this length */
-    int32_t first[17]; /* what is to be added to a code of this length for its place in `symbols` */
+    uint32_t limit[17]; /* if the next 16 bits are below it, their code has at most this length */
+    int32_t first[17]; /* add it to a code of this length to get its index in `symbols` */
     uint8_t symbols[256];
     int is_dc;
 } fd_table;
 
-/* Make the table of these codes. Returns 0 where libjpeg would refuse them, or they are none of a
- * image with 8 bits a sample. */
+/* Build the table of these codes. Returns 0 if libjpeg would refuse them, or if they are not codes of
+ * an image with 8 bits per sample. */
 int fd_table_make(fd_table *table, const fd_codes *codes, int is_dc);
 
-/* Bits to be read, from the top of `buffer`; the lowest 6 bits of `count` say how many there are. */
+/* The bits to read next are at the top of `buffer`; the lowest 6 bits of `count` are their number. */
 typedef struct {
     uint64_t buffer, count;
     const uint8_t *next;
@@ -69,7 +67,8 @@ FD_INLINE uint64_t fd_eight_bytes(const uint8_t *at) {
     return bytes;
 }
 
-/* The fewest instructions: whole bytes are taken, and those that do not fit are read again. */
+/* This takes the fewest instructions: eight bytes are read, and those that do not fit are read again
+ * next time. */
 #define FD_REFILL(buffer, count, next)                                                             \
     do {                                                                                           \
         (buffer) |= fd_eight_bytes(next) >> ((count) & 63);                                        \
@@ -83,12 +82,12 @@ FD_INLINE void fd_bits_begin(fd_bits *bits, const uint8_t *from) {
     memset(bits->dc, 0, sizeof bits->dc);
 }
 
-/* How many bytes have been begun, from `from` on. */
+/* How many bytes after `from` have been read, at least in part. */
 FD_INLINE size_t fd_bytes_read(const fd_bits *bits, const uint8_t *from) {
     return ((size_t)(bits->next - from) * 8 - (size_t)(bits->count & 63) + 7) / 8;
 }
 
-/* What an escape leads to: its step and its value. */
+/* Decode an escape: set its step and value. */
 #define FD_FOLLOW(table, entry, step, value)                                                       \
     do {                                                                                           \
         uint32_t length_, size_;                                                                   \
@@ -124,21 +123,21 @@ FD_INLINE size_t fd_bytes_read(const fd_bits *bits, const uint8_t *from) {
         count -= length_ + size_;                                                                  \
     } while (0)
 
-/* Not by memset: gcc makes "rep stos" of it, which takes longer to begin than all of this. It was
- * 9 % of decoding. */
+/* gcc turns memset into "rep stos" here, whose start-up alone takes longer than this loop: it was 9 %
+ * of decoding. */
 FD_INLINE void fd_clear(int16_t *block) {
     typedef int64_t four __attribute__((vector_size(32), aligned(2), may_alias));
     four *part = (four *)(void *)block;
     part[0] = part[1] = part[2] = part[3] = (four){0, 0, 0, 0};
 }
 
-/* Whether a coefficient, dequantised, has more than 16 bits. */
+/* Whether a dequantised coefficient has more than 16 bits. */
 FD_INLINE uint32_t fd_is_large(int32_t value, int32_t quantiser) {
     return (uint32_t)(value * quantiser + INT16_MAX) > 2u * INT16_MAX;
 }
 
-/* Decode the next block of component `c`. With `stores` its coefficients go to `block`, in natural
- * order, and position 64, behind it, may be written, too; without, `block[0]` alone is written. */
+/* Decode the next block of component `c`. With `stores`, write its coefficients to `block` in natural
+ * order, and possibly a value to position 64 after it; without, write only `block[0]`. */
 FD_INLINE void fd_block(fd_bits *bits, const fd_table *dc, const fd_table *ac,
                         const uint16_t *quantiser, int16_t *block, int c, const int stores) {
     uint64_t buffer = bits->buffer, count = bits->count;
@@ -195,7 +194,7 @@ FD_INLINE void fd_block(fd_bits *bits, const fd_table *dc, const fd_table *ac,
         if (k >= FD_LAST)                                                                          \
             break;                                                                                 \
     }
-    goto second; /* what the DC coefficient took leaves bits for two lookups and an escape */
+    goto second; /* after the DC coefficient there are bits for two lookups and an escape */
     for (;;) {
         FD_REFILL(buffer, count, next);
         FD_STEP
@@ -206,7 +205,7 @@ FD_INLINE void fd_block(fd_bits *bits, const fd_table *dc, const fd_table *ac,
     }
 #undef FD_STEP
     if (FD_RARELY(k1 >= FD_LAST && k1 < FD_END_OF_BLOCK)) {
-        /* The first of the two was the block's last: the second belongs to the next block. */
+        /* The first coefficient ended the block: the second belongs to the next one. */
         buffer = before << (entry >> 40 & 63);
         count += (entry & 63) - (entry >> 40 & 63);
         k = k1;

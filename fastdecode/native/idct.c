@@ -1,40 +1,38 @@
-/* idct.c: coefficients to samples, equal to libjpeg's jidctint.c and jidctred.c bit for bit.
+/* idct.c: transforms coefficients to samples, bit-identical to libjpeg's jidctint.c and jidctred.c.
  *
- * An inverse DCT is a sum of products with fixed whole numbers, rounded once after the columns and
- * once after the rows: any order of adding gives the same, as long as nothing overflows. libjpeg-turbo's
- * implementations do overflow, each in its own way, on coefficients that no image has. Such blocks
- * are refused: whichever implementation is there decodes the file.
+ * An inverse DCT is a sum of products with constant integers, rounded once after the columns and
+ * once after the rows: any order of addition gives the same result, as long as nothing overflows.
+ * libjpeg-turbo's implementations overflow, each differently, on coefficients that no real image
+ * has. Blocks with such coefficients are refused, and libjpeg-turbo decodes the file.
  *
- * The arithmetic is unsigned, so that sums in between may wrap around without harm. */
+ * The arithmetic is unsigned, so intermediate sums may wrap around without harm. */
 #include "baseline.h"
 
 #include "idct.h"
 
 enum {
     CONSTANT_BITS = 13,
-    COLUMN_BITS = 2,     /* of fraction, that the columns keep for the rows */
-    LARGEST_SUM =
-        32767, /* of a column's or row's magnitudes: no intermediate has more than 16 bits */
+    COLUMN_BITS = 2, /* fraction bits that the columns keep for the rows */
+    LARGEST_SUM = 32767, /* of the magnitudes in a column or row: intermediates fit 16 bits */
     CENTRE = 128,
-    LARGEST_SAMPLE =
-        511 /* and -512 is the smallest: past them libjpeg's table is of the other end */
+    LARGEST_SAMPLE = 511 /* the smallest is -512; beyond these, libjpeg's table wraps around */
 };
 
-/* Of a sum with `shift` bits of fraction, the nearest whole number. */
+/* Round a sum with `shift` fraction bits to the nearest integer. */
 static int32_t rounded(uint32_t sum, int shift) {
     return (int32_t)(sum + (UINT32_C(1) << (shift - 1))) >> shift;
 }
 
 static int32_t magnitude(int32_t value) { return value < 0 ? -value : value; }
 
-/* A sample, and in `fine` whether it is one to all implementations. */
+/* Clamp to a sample; clears `fine` if the implementations differ on this value. */
 static uint8_t sample(int32_t value, int *fine) {
     *fine &= value >= -LARGEST_SAMPLE - 1 && value <= LARGEST_SAMPLE;
     value += CENTRE;
     return (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value);
 }
 
-/* Dequantise, by columns. Returns 0 where a column's magnitudes are too large. */
+/* Dequantise, by columns. Returns 0 if a column's magnitudes are too large. */
 static int dequantise(int32_t *out, const int16_t *block, const uint16_t *quantiser) {
     int32_t most = 0;
     for (int x = 0; x < FD_SIDE; x++) {

@@ -1,4 +1,4 @@
-/* idct.h: the numbers that inverse DCTs multiply by, in 1 / 2^13, as libjpeg rounds them. */
+/* idct.h: the constants of the inverse DCTs, in 1 / 2^13, rounded as in libjpeg. */
 #ifndef FASTDECODE_IDCT_H
 #define FASTDECODE_IDCT_H
 

@@ -1,9 +1,8 @@
-/* idct_avx2.c: the inverse DCTs of idct.c for AVX2, a block in each half of a register.
+/* idct_avx2.c: the inverse DCTs of idct.c for AVX2, with one block in each half of a register.
  *
- * Numbers have 16 bits, and each product and sum of two of them 32. Blocks whose numbers could leave
- * 16 bits go to idct.c. Samples out of range are the nearest in range, as libjpeg-turbo's are wherever it
- * uses SSE2 or AVX2. Shortcuts for blocks with few coefficients were tried: mispredicted, they cost
- * more than they save. */
+ * Values have 16 bits; products and sums of two products have 32. Blocks whose values could exceed
+ * 16 bits go to idct.c. Samples are clamped, as in libjpeg-turbo with SSE2 or AVX2. Shortcuts for
+ * blocks with few coefficients were measured: mispredicted branches cost more than they save. */
 #include "baseline.h"
 
 #ifdef FD_AVX2
@@ -19,12 +18,12 @@
 enum {
     CONSTANT_BITS = 13,
     COLUMN_BITS = 2,
-    /* Of a column's magnitudes. It comes out at most 4 * 1.39 times as large, and of the numbers that
-     * come out two at a time are added with 16 bits. */
+    /* Limit of the sum of a column's magnitudes: results are at most 4 * 1.39 times as large, and
+     * the row pass adds two of them in 16 bits. */
     LARGEST_SUM = 32767 / 12
 };
 
-/* Four numbers of 32 bits of the lower and the upper half of a row. */
+/* The lower and upper halves of a row, four values of 32 bits each. */
 typedef struct {
     __m256i low, high;
 } wide;
@@ -47,7 +46,7 @@ INLINE wide minus(wide a, wide b) {
     return difference;
 }
 
-/* Without the fraction, which half a step was added to. */
+/* Drop the fraction bits; the sum was already offset by half for rounding. */
 INLINE __m256i narrow(wide sum, int shift) {
     return _mm256_packs_epi32(_mm256_srai_epi32(sum.low, shift),
                               _mm256_srai_epi32(sum.high, shift));
@@ -101,7 +100,7 @@ INLINE void transpose(__m256i *row) {
     }
 }
 
-/* Rows of samples of both blocks, from vectors that are columns. */
+/* Transpose the columns of both blocks, and store them as rows of samples. */
 INLINE void store(const __m256i *column, uint8_t *out, size_t stride) {
     const __m256i centre = _mm256_set1_epi8((char)0x80);
     __m256i p[4], q[4], rows[4];
@@ -128,7 +127,7 @@ INLINE void store(const __m256i *column, uint8_t *out, size_t stride) {
     }
 }
 
-/* Both blocks, dequantised. Returns 0 where their numbers might leave 16 bits. */
+/* Dequantise both blocks. Returns 0 if their values might exceed 16 bits. */
 INLINE int dequantise(__m256i *row, const int16_t *first, const int16_t *second,
                       const uint16_t *quantiser) {
     __m256i sums = _mm256_setzero_si256();
@@ -180,7 +179,7 @@ AVX2 int fd_idct_4x4_avx2(const int16_t *first, const int16_t *second, const uin
     __m256i w0 = narrow(plus(a0, b0), COLUMNS), w3 = narrow(minus(a0, b0), COLUMNS);
     __m256i w1 = narrow(plus(a1, b1), COLUMNS), w2 = narrow(minus(a1, b1), COLUMNS);
 
-    /* Columns of four numbers, two to a half: 0 and 1, 2 and 3, 4 and 5, 6 and 7. */
+    /* Columns of four values, two per half: 0 and 1, 2 and 3, 4 and 5, 6 and 7. */
     __m256i t0 = _mm256_unpacklo_epi16(w0, w1), t1 = _mm256_unpackhi_epi16(w0, w1);
     __m256i t2 = _mm256_unpacklo_epi16(w2, w3), t3 = _mm256_unpackhi_epi16(w2, w3);
     __m256i c01 = _mm256_unpacklo_epi32(t0, t2), c23 = _mm256_unpackhi_epi32(t0, t2);

@@ -1,4 +1,4 @@
-/* internal.h: what the files of the core tell each other, and nobody else. */
+/* internal.h: declarations that only the files of the core share. */
 #ifndef FASTDECODE_INTERNAL_H
 #define FASTDECODE_INTERNAL_H
 
@@ -15,43 +15,43 @@
 
 /* ---- errors.c ---- */
 
-/* libjpeg's errors and warnings, in words and counted. libjpeg is given the address of `jpeg`, and
- * so everybody else can come back from it to the whole. */
+/* Keeps libjpeg's errors and counts its warnings. `jpeg` comes first, so that libjpeg's pointer to
+ * it is also a pointer to this struct. */
 typedef struct {
     struct jpeg_error_mgr jpeg;
-    jmp_buf escape;    /* where a failure inside libjpeg goes: setjmp before calling it */
-    fd_status status;  /* of that failure */
+    jmp_buf escape;    /* target of failures inside libjpeg: call setjmp before libjpeg */
+    fd_status status;  /* of the failure */
     int64_t warnings;  /* so far */
     int missing;       /* one of them said that pixels are not in the data */
     char message[FD_MESSAGE];
 } fd_errors;
 
-/* Forget what was; ready to be libjpeg's `err`. */
+/* Clear it, so that it can become libjpeg's `err`. */
 void fd_errors_begin(fd_errors *errors);
 
 /* Leave libjpeg for `escape`, from one of its callbacks. */
 _Noreturn void fd_errors_leave(fd_errors *errors, fd_status status, const char *words);
 
-/* Fail where there is no libjpeg to leave: keep the words, return the status. */
+/* Fail outside libjpeg: keep the message, and return the status. */
 fd_status fd_errors_note(fd_errors *errors, fd_status status, const char *words);
 
 /* ---- memory.c ---- */
 
 typedef struct fd_memory fd_memory;
 
-/* Let `jpeg`, just created, take what it needs for an image from memory that is kept from image
- * to image, instead of from malloc. NULL if there is none; jpeg_destroy frees it. */
+/* Make `jpeg`, which was just created, use memory that is kept from image to image instead of
+ * malloc. NULL if there is no memory; jpeg_destroy frees it. */
 fd_memory *fd_memory_install(j_decompress_ptr jpeg);
 
-/* Take back what outlasts an image: libjpeg's tables, to which nothing may point any more. */
+/* Reclaim the memory of libjpeg's tables, to which nothing may point any more. */
 void fd_memory_forget(fd_memory *memory);
 
-/* How many bytes images may take from now on; 0 is no limit. */
+/* Limit the bytes that an image may take from now on; 0 is no limit. */
 void fd_memory_limit(fd_memory *memory, int64_t bytes);
 
 /* ---- source.c ---- */
 
-/* Where libjpeg reads: up to four pieces of memory, one after another. */
+/* The data that libjpeg reads: up to four pieces of memory, one after another. */
 typedef struct {
     struct jpeg_source_mgr jpeg;
     struct {
@@ -59,28 +59,28 @@ typedef struct {
         size_t size;
     } pieces[4];
     int count, next;
-    int restarts_passed;  /* restart markers before the last piece, which libjpeg did not see */
-    uint8_t height[2];    /* what stands in the header instead, big-endian */
+    int restarts_passed;  /* restart markers before the last piece, which libjpeg has not seen */
+    uint8_t height[2];    /* the height that replaces the header's, big-endian */
 } fd_source;
 
 /* Read `data` from its beginning to its end. */
 void fd_source_whole(fd_source *source, j_decompress_ptr jpeg, const uint8_t *data, size_t size);
 
-/* After jpeg_read_header on the whole: start over as if the image began at some row of MCUs at or
- * above `row` (a stored pixel row), right behind a restart marker. Every marker up to `last` (the
- * last row that is needed) must be in turn. Returns the stored row that has become row 0; 0, and
- * nothing is changed, if there is no such marker. */
+/* After jpeg_read_header on the whole file: start again as if the image began at a row of MCUs at or
+ * above `row` (a stored pixel row), right after a restart marker. Every marker up to `last` (the last
+ * row that is needed) must be in order. Returns the stored row that has become row 0; or 0, without
+ * any change, if there is no such marker. */
 int32_t fd_source_jump(fd_source *source, j_decompress_ptr jpeg, const uint8_t *data, size_t size,
                        int32_t row, int32_t last);
 
-/* Whether an end marker follows the first scan's data, anywhere. */
+/* Whether an end marker follows anywhere after the start of the first scan's data. */
 int fd_has_end(const uint8_t *data, size_t size, size_t scan_offset);
 
-/* Who takes the rows of an image as they are decoded.
+/* Receives the rows of an image as they are decoded.
  *
- * `row` is called for each row of the window, y counting from 0; `pixels` are RGBX, four bytes each,
- * from the window's left edge on, and stay readable until `rows_kept` more rows have come. At least
- * FD_PADDING bytes after the last pixel can be read, too (their values are anything). */
+ * `row` is called for each row of the window, with y counted from 0. `pixels` are RGBX, four bytes
+ * each, from the window's left edge on; they stay readable until `rows_kept` more rows have come. At
+ * least FD_PADDING bytes after the last pixel can be read, too, with arbitrary values. */
 typedef struct {
     void (*row)(void *state, int32_t y, const uint8_t *pixels);
     void *state;
@@ -91,14 +91,14 @@ enum { FD_PADDING = 64 };
 
 /* ---- decode.c ---- */
 
-/* Where a decoder keeps its words. */
+/* The error state of a decoder. */
 fd_errors *fd_decoder_errors(fd_decoder *decoder);
 
 /* ---- resample.c ---- */
 
-/* Prepare for an image: weights of all rows and columns. `window` (left, top, right, bottom) is what
- * must then be fed, in reduced pixels, never more than `resize` allows to be read; `sink` takes it,
- * and writes to `out`, which is complete after the window's last row. */
+/* Prepare the weights of all rows and columns for an image. Sets `window` (left, top, right, bottom)
+ * to the reduced pixels that the caller must then feed to `sink`; it never exceeds what `resize`
+ * allows to be read. `sink` writes to `out`, which is complete after the window's last row. */
 int fd_resampler_begin(fd_resampler *resampler, const fd_resize *resize, const fd_pixels *pixels,
                        void *out, int32_t window[4], fd_sink *sink);
 

@@ -1,7 +1,7 @@
-/* kernels.c: the resampler's loops over one row, and which instructions they use.
+/* kernels.c: the resampler's loops over one row, and the choice of their instruction set.
  *
- * They are plain C, written so that the compiler takes many values at once, and made twice: for
- * what every processor has, and for AVX2. What it does not manage by itself is in kernels_avx2.c.
+ * They are plain C that the compiler vectorises. They are compiled twice: for the instructions of
+ * every processor, and for AVX2. kernels_avx2.c has the one loop that needs intrinsics.
  */
 #include "kernels.h"
 
@@ -10,19 +10,19 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* Whether the first of two bytes is the lower one of the number that they are. */
+/* Whether the machine is little-endian. */
 #define FIRST_IS_LOW (__BYTE_ORDER__ != __ORDER_BIG_ENDIAN__)
 
 /* ---- rows to one row ---- */
 
-/* sum + value * weight / 2^16, where value is a byte times 256. */
+/* sum + value * weight / 2^16, where `value` is a byte times 256. */
 INLINE uint16_t plus_product(uint16_t sum, uint32_t value, uint16_t weight) {
     return (uint16_t)(sum + (uint16_t)(value * weight >> 16));
 }
 
-/* `taps` rows, a number that the compiler knows, on top of `start` or of what `out` holds. Two
- * bytes are read as one number, and each becomes the upper byte of its own: no step needs more than
- * 16 bits, and values are brought into order but once, in the end. */
+/* Add `taps` weighted rows to `start`, or to the contents of `out`. `taps` is a compile-time constant.
+ * Two bytes are read as one number, and each becomes the upper byte of a number of its own: so no step
+ * needs more than 16 bits, and values are put in order only once, at the end. */
 INLINE void blend_some(int16_t *restrict out, const uint8_t *const *restrict rows,
                        const uint16_t *restrict weights, int32_t taps, int is_first, int32_t start,
                        size_t count) {
@@ -103,7 +103,7 @@ INLINE void add(int32_t *sums, const uint8_t *const *rows, const uint16_t *weigh
 
 /* ---- columns ---- */
 
-/* The compiler knows `pairs`, where it is small. */
+/* `pairs` is a compile-time constant if it is small. */
 INLINE void squeeze_some(uint8_t *restrict out, const int16_t *restrict row,
                          const fd_columns *columns, int32_t pairs) {
     for (int32_t i = 0; i < columns->groups * FD_GROUP; i++) {
@@ -140,7 +140,7 @@ static void squeeze_plain(uint8_t *out, const int16_t *row, const fd_columns *co
 
 /* ---- values ---- */
 
-/* A value as it is stored: the two operations are rounded one after the other. */
+/* Scale a value and add the bias, rounding after each of the two operations. */
 INLINE float scaled(uint32_t value, float scale, float bias) {
     float product = (float)(int32_t)value * scale;
 
@@ -155,15 +155,15 @@ static uint16_t half_of(float value) {
     uint32_t sign = bits >> 16 & 0x8000u;
     bits &= 0x7fffffffu;
     if (bits > 0x7f800000u) {
-        return (uint16_t)(sign | 0x7e00u | (bits >> 13 & 0x3ffu)); /* not a number */
+        return (uint16_t)(sign | 0x7e00u | (bits >> 13 & 0x3ffu)); /* NaN */
     }
     if (bits >= 0x47800000u) {
         return (uint16_t)(sign | 0x7c00u);
     }
-    if (bits >= 0x38800000u) { /* 2^-14: rounding may carry into the exponent, as it should */
+    if (bits >= 0x38800000u) { /* 2^-14: rounding may correctly carry into the exponent */
         return (uint16_t)(sign | (bits - 0x38000000u + 0xfffu + (bits >> 13 & 1u)) >> 13);
     }
-    /* Steps are of 2^-24 now, as those of floats between 0.5 and 1 are. */
+    /* For these results floats between 0.5 and 1 have the right step, 2^-24. */
     memcpy(&value, &bits, sizeof value);
     value += 0.5f;
     memcpy(&small, &value, sizeof small);
@@ -182,7 +182,7 @@ void fd_values_prepare(fd_values *values, const fd_pixels *pixels) {
     }
 }
 
-/* Channel c of pixel i. It is read as one number, which many pixels can be at once. */
+/* Channel c of pixel i. Reading the pixel as one number lets the compiler vectorise. */
 INLINE uint32_t channel(const uint8_t *rgbx, size_t i, size_t c) {
     uint32_t pixel;
 

@@ -1,9 +1,9 @@
-/* memory.c: libjpeg's memory for one image, kept for the next.
+/* memory.c: a memory manager for libjpeg that reuses the memory of one image for the next.
  *
- * libjpeg takes all that an image needs from a "pool", and gives it back as a whole when it is done.
- * Here that pool is a few chunks of which pieces are cut off one after another; giving it back only
- * sets the mark to zero. After the first images of a size there is no malloc any more, and no fresh
- * page, which for a progressive image of 12 megapixels is 36 MB. */
+ * libjpeg allocates everything for an image from a "pool", and frees the pool as a whole. Here that
+ * pool is a few chunks, from which pieces are cut one after another; freeing it only resets a mark.
+ * After the first images of a size there is no malloc, and there are no page faults: a progressive
+ * image of 12 megapixels needs 36 MB. */
 #include "internal.h"
 
 #include <stdlib.h>
@@ -19,31 +19,31 @@
 #endif
 #endif
 
-enum { ALIGNMENT = 64 }; /* libjpeg-turbo's SIMD wants 32, and rows of whole pairs of them */
+enum { ALIGNMENT = 64 }; /* libjpeg-turbo's SIMD needs 32, and rows padded to 64 */
 #ifdef EACH_PIECE_ALONE
-/* AddressSanitizer sees what reaches out of a chunk, not out of a piece: so each has its own. */
+/* AddressSanitizer checks the bounds of chunks, not of pieces: so give each piece its own chunk. */
 enum { LARGEST_KEPT = 0, SMALLEST_CHUNK = 0 };
 #else
 enum {
-    LARGEST_KEPT = 64 << 20,   /* bytes: one huge image must not hold its memory for ever */
+    LARGEST_KEPT = 64 << 20,   /* bytes: do not hold the memory of one huge image for ever */
     SMALLEST_CHUNK = 256 << 10 /* bytes: enough for a baseline image 2000 pixels wide */
 };
 #endif
 
-/* Its memory follows it, ALIGNMENT bytes from its beginning. */
+/* The chunk's memory begins ALIGNMENT bytes after the start of this struct. */
 typedef struct chunk {
     struct chunk *next;
     size_t size, used;
 } chunk;
 
-/* A pool: `first` is the chunk that pieces are cut from. */
+/* A pool. Pieces are cut from its `first` chunk. */
 typedef struct {
     chunk *first;
     size_t total; /* bytes of all chunks */
-    size_t used;  /* bytes cut off for the present image */
+    size_t used;  /* bytes in use by the current image */
 } pool;
 
-/* libjpeg knows these two by name only: what is in them is the memory manager's business. */
+/* libjpeg only declares these two structs: the memory manager defines them. */
 struct jvirt_sarray_control {
     JSAMPARRAY rows;
     JDIMENSION width, height;
@@ -60,10 +60,10 @@ struct jvirt_barray_control {
 
 struct fd_memory {
     struct jpeg_memory_mgr jpeg;  /* first: libjpeg sees only this */
-    struct jpeg_memory_mgr *own; /* the one that libjpeg made, which owns what is older than ours */
+    struct jpeg_memory_mgr *own; /* libjpeg's manager, which owns what was allocated before ours */
     pool pools[JPOOL_NUMPOOLS];
-    size_t limit; /* bytes for an image; 0 is none */
-    jvirt_sarray_ptr samples; /* asked for, not yet there */
+    size_t limit; /* bytes per image; 0 is no limit */
+    jvirt_sarray_ptr samples; /* requested, not yet allocated */
     jvirt_barray_ptr blocks;
 };
 
@@ -120,7 +120,7 @@ static void *cut_off(j_common_ptr jpeg, int which, size_t size) {
     return piece;
 }
 
-/* Bytes of `count` things of `size`; far too many where that cannot be counted. */
+/* `count` * `size`, or on overflow a size that cannot be allocated. */
 static size_t times(size_t count, size_t size) {
     return count != 0 && size > SIZE_MAX / count ? SIZE_MAX : count * size;
 }
@@ -144,7 +144,7 @@ static JBLOCKARRAY alloc_blocks(j_common_ptr jpeg, int which, JDIMENSION width, 
     return rows;
 }
 
-/* "Virtual" arrays could live on disk; here they are memory like all else, made by `realize`. */
+/* "Virtual" arrays could lie on disk; here they are plain memory, which `realize` allocates. */
 static jvirt_sarray_ptr request_samples(j_common_ptr jpeg, int which, boolean zeroed,
                                         JDIMENSION width, JDIMENSION height, JDIMENSION at_once) {
     (void)at_once;
@@ -203,7 +203,7 @@ static void empty(fd_memory *memory, int which) {
         memory->samples = NULL;
         memory->blocks = NULL;
     }
-    /* Several chunks would stay several: the next image makes one of their size. */
+    /* Replace several chunks by one of their total size for the next image. */
     size_t total = from->total;
     if (from->first != NULL && (from->first->next != NULL || total > LARGEST_KEPT)) {
         free_chunks(from);

@@ -1,12 +1,13 @@
-/* resample.c: antialiased resizing of a box to a canvas, row by row as the source comes.
+/* resample.c: antialiased resizing of a box to a canvas, row by row as the source arrives.
  *
  * The filter is the triangle of Pillow's BILINEAR and torch's interpolate(antialias=True): result i
- * has its centre at start + (i + 0.5) * scale, reaches max(scale, 1) pixels to each side, and ends
- * where pixels may not be read. As soon as a result's rows are there they become one row with a few
- * bits of fraction; its columns are made of that, rounded once, and stored as the caller wants.
+ * has its centre at start + (i + 0.5) * scale, reaches max(scale, 1) pixels to each side, and stops
+ * where pixels may not be read. Once all source rows of a result row are there, they are blended to
+ * one row with a few fraction bits; its columns are then computed, rounded once, and stored in the
+ * form that the caller asked for.
  *
- * Integers only: a weight is a whole number of 1 / 2^bits, and those of one result add up to 2^bits
- * exactly, so nothing overflows, nothing needs clamping, and one colour stays that colour.
+ * All arithmetic is on integers: a weight is a multiple of 1 / 2^bits, and the weights of one result
+ * add up to exactly 2^bits. So nothing overflows or needs clamping, and a plain colour is kept.
  */
 #include "kernels.h"
 #include "weights.h"
@@ -17,8 +18,8 @@
 
 enum {
     LARGEST_SIDE = 65500, /* libjpeg's limit */
-    BLEND_BITS = 15,      /* of the weights that `blend` takes */
-    SUMS = 4              /* results that may be under way at once; two are */
+    BLEND_BITS = 15,      /* fraction bits of the weights that `blend` takes */
+    SUMS = 4              /* result rows that may be in progress; two are enough */
 };
 
 struct fd_resampler {
@@ -29,21 +30,21 @@ struct fd_resampler {
     int32_t window_height;
     fd_axis across, down;
     fd_columns columns;
-    int32_t fraction;                   /* bits below the values of `row` */
+    int32_t fraction;                   /* fraction bits of the values in `row` */
     int few;                            /* a result row needs at most FD_FEW_ROWS */
-    int blends;                         /* and `blend` is exact enough */
-    int32_t next;                       /* result row to be made */
-    int32_t chunk;                      /* first source row that is not yet added */
-    size_t count;                       /* values in a source row, to whole blocks */
+    int blends;                         /* if also `blend` is exact enough */
+    int32_t next;                       /* next result row to compute */
+    int32_t chunk;                      /* first source row that is not added yet */
+    size_t count;                       /* values in a source row, rounded up to whole blocks */
     const uint8_t *recent[FD_FEW_ROWS]; /* source row y is at y % FD_FEW_ROWS */
-    int32_t *sums;                      /* rows that are added up for SUMS results */
-    int16_t *row;                       /* source rows made one, for a result row */
+    int32_t *sums;                      /* weighted sums of source rows, for SUMS results */
+    int16_t *row;                       /* source rows blended for one result row */
     uint8_t *rgbx;                      /* the result row */
     fd_room sums_room, row_room, rgbx_room, weights_room;
     fd_room ring; /* of source rows, for fd_resize_rgb */
 };
 
-/* The weights of the columns in the order in which the kernels take them. */
+/* Put the weights of the columns in the order in which the kernels read them. */
 static int arrange_columns(fd_resampler *resampler) {
     const fd_axis *across = &resampler->across;
     fd_columns *columns = &resampler->columns;
@@ -77,7 +78,7 @@ static int arrange_columns(fd_resampler *resampler) {
 
 /* ---- rows ---- */
 
-/* The values of `row` are there: make and store a row of the result. */
+/* Compute a result row from the complete values of `row`, and store it. */
 static void finish_row(fd_resampler *resampler) {
     const fd_pixels *pixels = &resampler->values.pixels;
     size_t width = (size_t)resampler->width, plane = width * (size_t)resampler->height;
@@ -90,7 +91,7 @@ static void finish_row(fd_resampler *resampler) {
     resampler->next++;
 }
 
-/* Rows that were added up, to `row`. */
+/* Round the sums of rows to `row`. */
 static void settle(fd_resampler *resampler, const int32_t *sums) {
     int32_t shift = resampler->down.bits - resampler->fraction;
     int32_t half = INT32_C(1) << (shift - 1), later = INT32_C(1) << (resampler->fraction - 1);
@@ -100,7 +101,7 @@ static void settle(fd_resampler *resampler, const int32_t *sums) {
     }
 }
 
-/* Add source rows `from` to `to`, as they count for result row `i`, to `sums`. */
+/* Add source rows `from` to `to`, with their weights for result row `i`, to `sums`. */
 static void add_rows(fd_resampler *resampler, int32_t i, int32_t from, int32_t to, int32_t *sums) {
     const fd_axis *down = &resampler->down;
     const uint8_t *rows[FD_FEW_ROWS];
@@ -112,7 +113,7 @@ static void add_rows(fd_resampler *resampler, int32_t i, int32_t from, int32_t t
     resampler->kernels->add(sums, rows, down->weights + weight, to - from + 1, resampler->count);
 }
 
-/* Make `row` of a few source rows, for result row `i`. */
+/* Blend a few source rows to `row`, for result row `i`. */
 static void blend_rows(fd_resampler *resampler, int32_t i) {
     const fd_axis *down = &resampler->down;
     const uint8_t *rows[FD_FEW_ROWS];
@@ -127,14 +128,14 @@ static void blend_rows(fd_resampler *resampler, int32_t i) {
     for (int32_t t = 0; t < count; t++) {
         rows[t] = resampler->recent[(first + t) % FD_FEW_ROWS];
     }
-    /* Half a step for the rounding to come, and half of what is lost where products are cut off. */
+    /* Add half a step for the rounding, and half of what the truncation of products loses. */
     int32_t start = (1 << (FD_FRACTION - 1)) + count / 2;
     resampler->kernels->blend(resampler->row, rows,
                               down->weights + (size_t)i * (size_t)down->stride, count, start,
                               resampler->count);
 }
 
-/* A few source rows make a result: the sink of the common case. */
+/* The sink of the common case, where few source rows make a result row. */
 static void take_row(void *state, int32_t y, const uint8_t *pixels) {
     fd_resampler *resampler = state;
     const fd_axis *down = &resampler->down;
@@ -147,7 +148,7 @@ static void take_row(void *state, int32_t y, const uint8_t *pixels) {
     }
 }
 
-/* Many source rows make a result: they are added up, some at a time. */
+/* The sink for many source rows per result row: they are added up a few at a time. */
 static void take_row_of_many(void *state, int32_t y, const uint8_t *pixels) {
     fd_resampler *resampler = state;
     const fd_axis *down = &resampler->down;
@@ -195,7 +196,7 @@ static int is_good(const fd_resize *resize, const fd_pixels *pixels) {
            pixels->dtype >= FD_UINT8 && pixels->dtype <= FD_FLOAT32;
 }
 
-/* Both axes, and with how many bits of fraction rows are kept. */
+/* Prepare both axes, and choose how many fraction bits rows keep. */
 static int prepare_axes(fd_resampler *resampler, const fd_resize *resize) {
     const fd_span across = {resize->left,         resize->right - resize->left,
                             resize->in_left,      resize->in_right,
@@ -210,7 +211,7 @@ static int prepare_axes(fd_resampler *resampler, const fd_resize *resize) {
         fd_axis_measure(&resampler->down, &down) != FD_OK) {
         return FD_NO_MEMORY;
     }
-    /* 255.5 * 2^(bits + fraction) has to fit an int32. */
+    /* 255.5 * 2^(bits + fraction) must fit an int32. */
     int32_t bits = resampler->across.bits;
     resampler->fraction = bits > 23 - FD_FRACTION ? 23 - bits : FD_FRACTION;
     resampler->columns.shift = bits + resampler->fraction;
@@ -242,7 +243,7 @@ int fd_resampler_begin(fd_resampler *resampler, const fd_resize *resize, const f
     count = (count + FD_BLOCK - 1) / FD_BLOCK * FD_BLOCK;
     resampler->count = count;
     resampler->window_height = down->end - down->begin;
-    /* At the right edge a result may have fewer pixels than others: what follows has weight 0. */
+    /* At the right edge results may have fewer pixels: the pixels that follow get weight 0. */
     size_t row = count + (size_t)resampler->columns.pairs * 8;
     size_t rgbx = (size_t)resampler->columns.groups * FD_GROUP * 4;
     resampler->row = fd_room_for(&resampler->row_room, row * sizeof(int16_t));
@@ -266,7 +267,7 @@ int fd_resampler_begin(fd_resampler *resampler, const fd_resize *resize, const f
     return FD_OK;
 }
 
-/* RGB to RGBX; X is the next pixel's R, so the last one is copied by itself. */
+/* RGB to RGBX. X is the next pixel's R, so the last pixel is copied separately. */
 static void widen(uint8_t *out, const uint8_t *rgb, size_t count) {
     for (size_t i = 0; i + 1 < count; i++) {
         memcpy(out + 4 * i, rgb + 3 * i, 4);

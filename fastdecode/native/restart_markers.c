@@ -1,7 +1,8 @@
-/* restart_markers.c: the lossless repack, so that a decoder can start at any row of MCUs.
+/* restart_markers.c: the lossless repack with restart markers, so that a decoder can start at any
+ * row of MCUs.
  *
- * libjpeg reads all quantised coefficients and writes them again, as jpegtran does. A file that
- * makes libjpeg complain is refused: what is missing in it would then be whole, only wrong. */
+ * libjpeg reads all quantised coefficients and writes them again, as jpegtran does. A file with
+ * warnings is refused: the repacked file would look complete, with wrong pixels. */
 #include "internal.h"
 
 #include <stdlib.h>
@@ -9,7 +10,7 @@
 
 enum { SPARE = 4096 /* bytes: markers and tables of a small image */ };
 
-/* One call: all that has to be let go of, however it ends. */
+/* One call: everything to free, however the call ends. */
 typedef struct {
     fd_errors *errors;
     const fd_limits *limits;
@@ -18,11 +19,11 @@ typedef struct {
     fd_source source;
     struct jpeg_progress_mgr progress;
     struct jpeg_destination_mgr destination;
-    uint8_t *bytes; /* what was written; `capacity` of them are there */
+    uint8_t *bytes; /* the output; `capacity` bytes are allocated */
     size_t capacity, size;
 } repack;
 
-/* ---- where libjpeg writes ---- */
+/* ---- the destination ---- */
 
 static void give_room(repack *work, size_t used, size_t capacity) {
     uint8_t *larger = realloc(work->bytes, capacity);
@@ -52,7 +53,7 @@ static void end_writing(j_compress_ptr jpeg) {
 
 /* ---- reading ---- */
 
-/* Leave with the words of the first warning. */
+/* Fail with the message of the first warning. */
 static _Noreturn void leave_damaged(fd_errors *errors) {
     errors->status = FD_DAMAGED;
     longjmp(errors->escape, 1);
@@ -76,7 +77,7 @@ static void check_header(repack *work) {
     const struct jpeg_decompress_struct *in = &work->in;
     const fd_limits *limits = work->limits;
     int blocks = 0;
-    int64_t bytes = 0; /* of all coefficients; beside them, memory for rows is nothing */
+    int64_t bytes = 0; /* of all coefficients; rows need little next to them */
     for (int i = 0; i < in->num_components; i++) {
         const jpeg_component_info *part = &in->comp_info[i];
         blocks += part->h_samp_factor * part->v_samp_factor;
@@ -97,8 +98,8 @@ static void check_header(repack *work) {
                         "row of all of them");
 }
 
-/* Every coefficient of every component was read, to its last bit. libjpeg would decode such a
- * progressive file with another image for what is missing than the repacked one. */
+/* Check that every coefficient of every component was read to its last bit. Where scans of a
+ * progressive file are missing, libjpeg would show other pixels than for the repacked file. */
 static void check_complete(repack *work) {
     const struct jpeg_decompress_struct *in = &work->in;
     for (int i = 0; i < in->num_components; i++) {
@@ -127,7 +128,7 @@ static jvirt_barray_ptr *read_coefficients(repack *work, const uint8_t *data, si
     if (work->errors->warnings)
         leave_damaged(work->errors);
     check_complete(work);
-    /* Markers go to the front, where these two decide about the colours. */
+    /* Markers move to the front, where these two would decide about the colours. */
     if (in->saw_JFIF_marker != jfif || in->saw_Adobe_marker != adobe ||
         in->Adobe_transform != transform)
         fd_errors_leave(work->errors, FD_UNSUPPORTED, "a JFIF or Adobe marker follows the data");
@@ -141,7 +142,7 @@ static void write_coefficients(repack *work, jvirt_barray_ptr *coefficients, siz
     jpeg_create_compress(out);
     out->client_data = work;
     jpeg_copy_critical_parameters(&work->in, out);
-    /* The source's own are copied, byte by byte, with all that they say. */
+    /* The source's own markers are copied byte by byte. */
     out->write_JFIF_header = FALSE;
     out->write_Adobe_marker = FALSE;
     out->optimize_coding = TRUE;
@@ -157,8 +158,8 @@ static void write_coefficients(repack *work, jvirt_barray_ptr *coefficients, siz
     jpeg_finish_compress(out);
 }
 
-/* What may fail inside libjpeg. Apart from the rest, because when setjmp returns again a function
- * cannot rely on its own variables. */
+/* Everything that may fail inside libjpeg. It is a function of its own, because after a longjmp the
+ * local variables of the function with setjmp are undefined. */
 static fd_status transcode(repack *work, const uint8_t *data, size_t size) {
     if (setjmp(work->errors->escape))
         return work->errors->status;
@@ -172,7 +173,7 @@ int fd_add_restart_markers(fd_decoder *decoder, const uint8_t *data, size_t size
     fd_errors_begin(errors);
     *out = NULL;
     *out_size = 0;
-    /* libjpeg does not mind every wrong segment. */
+    /* libjpeg accepts some damaged segments. */
     fd_header header;
     int probed = data == NULL ? FD_UNSUPPORTED : fd_probe(data, size, &header);
     if (probed != FD_OK)

@@ -1,33 +1,33 @@
-/* rows.c: a baseline JPEG to rows of pixels, a row of MCUs at a time.
+/* rows.c: decodes a baseline JPEG to rows of pixels, one row of MCUs at a time.
  *
- * Two MCUs at a time are decoded and transformed, while their coefficients are in the first-level
- * cache. Samples go to rings of rows, one for each component, which hold two rows of MCUs: chroma is
- * interpolated from the rows above and below. Of MCUs beside the window only the bits are read; rows
- * above it are skipped to the last restart marker from which libjpeg would start, too.
+ * Two MCUs at a time are decoded and transformed, while their coefficients are in the L1 cache.
+ * Samples go to one ring of rows per component, which holds two rows of MCUs, because chroma is
+ * interpolated from the rows above and below. MCUs outside the window are parsed, but not
+ * transformed. Rows above it are skipped up to the last restart marker from which libjpeg would start.
  *
- * No file is read further, nor less far, than libjpeg-turbo reads it for the same window: so where
- * this decoder gives pixels, libjpeg would have had nothing to complain of. */
+ * Every file is read exactly as far as libjpeg-turbo reads it for the same window. So where this
+ * decoder returns pixels, libjpeg would have given no warning. */
 #include "huffman.h"
 
 #include <stdlib.h>
 
 enum {
     AT_ONCE = 2,   /* MCUs */
-    MARGIN = 64,   /* bytes before each row of samples, and after it: steps are done whole */
-    SLACK = 64,    /* coefficients behind the last block, of which the first may be written */
-    MOST_KEPT = 16 << 20 /* bytes of one kind, from image to image */
+    MARGIN = 64,   /* bytes before and after each row of samples, for whole SIMD steps */
+    SLACK = 64,    /* coefficients after the last block, of which the first may be written */
+    MOST_KEPT = 16 << 20 /* bytes per buffer that are kept from image to image */
 };
 
 /* The samples of one component. */
 typedef struct {
     int is_wanted;
     int32_t side;          /* samples along a block's side: 8, 4, 2 or 1 */
-    int32_t across, down;  /* blocks of an MCU */
-    int32_t wider, taller; /* 1; or 2, where each sample is for two pixels */
-    int is_smooth;         /* pixels between samples are interpolated */
-    int32_t width, height; /* samples that there are */
-    int32_t left;          /* sample column of the ring's first */
-    int32_t rows;          /* of the ring, a power of two */
+    int32_t across, down;  /* blocks in an MCU */
+    int32_t wider, taller; /* 1; or 2, if each sample covers two pixels */
+    int is_smooth;         /* chroma is interpolated, not repeated */
+    int32_t width, height; /* samples in the image */
+    int32_t left;          /* the sample column at which the ring starts */
+    int32_t rows;          /* in the ring, a power of two */
     size_t stride;
     uint8_t *ring;
     fd_idct *idct;
@@ -38,17 +38,17 @@ typedef struct {
 /* A block of an MCU. */
 typedef struct {
     int c;         /* its component */
-    int is_stored; /* all of its coefficients are needed, and not its mean alone */
+    int is_stored; /* all of its coefficients are needed, not only the DC one */
     const fd_table *dc, *ac;
     const uint16_t *quantiser;
 } mcu_block;
 
-/* Where in the scan we are. */
+/* A position in the scan. */
 typedef struct {
     fd_bits bits;
-    const uint8_t *from, *limit; /* of this interval; and where no MCU may begin any more */
+    const uint8_t *from, *limit; /* of this interval; the reader gives up beyond `limit` */
     size_t interval;             /* its number */
-    int32_t left;                /* MCUs of it that are to come */
+    int32_t left;                /* MCUs that are left in it */
 } position;
 
 struct fd_baseline {
@@ -59,16 +59,16 @@ struct fd_baseline {
     const fd_steps *steps;
     int (*decode_mcus)(fd_baseline *baseline, position *at, int32_t y);
     fd_room blocks_room, pixels_room, wide_room;
-    int16_t *blocks;   /* of AT_ONCE MCUs */
+    int16_t *blocks;   /* the coefficients of AT_ONCE MCUs */
     uint8_t *pixels;   /* a ring of rows for the sink, or one row */
-    uint8_t *wide[2];  /* chroma, as wide as the window */
+    uint8_t *wide[2];  /* rows of chroma in the window's full width */
     mcu_block mcu[FD_MOST_BLOCKS];
     int32_t left, top, right, bottom; /* the window, in reduced pixels */
-    int32_t width, height;            /* of the whole, reduced */
-    int32_t first_mcu, end_mcu;       /* of a row, that the window needs */
-    int32_t start, first_row, end_row; /* rows of MCUs: to begin with, to keep, to end before */
+    int32_t width, height;            /* of the whole image, reduced */
+    int32_t first_mcu, end_mcu;       /* the MCUs of a row that the window needs */
+    int32_t start, first_row, end_row; /* rows of MCUs: the first read, the first kept, the end */
     int32_t mcu_height;               /* reduced pixels */
-    int looks_down;                   /* the last row of pixels needs samples from below */
+    int looks_down;                   /* the last row of pixels needs samples below it */
 };
 
 fd_baseline *fd_baseline_create(void) { return calloc(1, sizeof(fd_baseline)); }
@@ -86,7 +86,7 @@ void fd_baseline_destroy(fd_baseline *baseline) {
     free(baseline);
 }
 
-/* ---- what is to be done ---- */
+/* ---- the plan ---- */
 
 static int32_t ceil_of(int64_t value, int64_t divisor) {
     return (int32_t)((value + divisor - 1) / divisor);
@@ -96,8 +96,8 @@ static int32_t least(int32_t a, int32_t b) { return a < b ? a : b; }
 
 static int32_t most(int32_t a, int32_t b) { return a > b ? a : b; }
 
-/* How many samples of component `c` a block has: as jdmaster.c does, those of chroma are reduced
- * less, if that saves interpolating them. */
+/* The samples along the side of a reduced block of component `c`. As in jdmaster.c, chroma is
+ * reduced less if that saves interpolating it. */
 static int32_t side_of(const fd_frame *frame, int c, int32_t reduce) {
     const fd_component *component = &frame->component[c];
     int32_t least_side = FD_SIDE / reduce, side = least_side;
@@ -129,18 +129,18 @@ static void plan_plane(fd_baseline *baseline, int c, int32_t reduce, int is_want
                         (int64_t)frame->across * FD_SIDE);
     to->height = ceil_of((int64_t)frame->height * component->down * to->side,
                          (int64_t)frame->down * FD_SIDE);
-    /* jdsample.c: not at 1/8, and not of two columns or one. */
+    /* As jdsample.c: not at 1/8, and not with fewer than three columns. */
     to->is_smooth = unit > 1 && (to->wider == 1 || to->width > 2);
     to->quantiser = frame->quantisers[component->quantiser];
     choose_transform(baseline, to);
 }
 
-/* Which rows of MCUs are read, and which are kept. */
+/* Plan which rows of MCUs to read, and which to keep. */
 static void plan_rows(fd_baseline *baseline, int32_t reduce) {
     const fd_frame *frame = &baseline->frame;
     int32_t height = baseline->mcu_height, at_once = frame->rows_at_once;
     int32_t last = (baseline->bottom - 1) / height;
-    /* libjpeg makes two rows of pixels together, and has read the samples below them. */
+    /* libjpeg computes two rows of pixels together, and has read the samples below them. */
     if (baseline->looks_down && (baseline->bottom - 1) % height >= height - 2)
         last++;
     last = (last / at_once + 1) * at_once;
@@ -162,12 +162,12 @@ static void plan_rows(fd_baseline *baseline, int32_t reduce) {
 static void plan_columns(fd_baseline *baseline, int32_t reduce) {
     const fd_frame *frame = &baseline->frame;
     int32_t width = FD_SIDE * frame->across / reduce;
-    /* The samples beside the window's are interpolated with. */
+    /* Interpolation needs the samples next to the window's. */
     baseline->first_mcu = most(baseline->left - 2, 0) / width;
     baseline->end_mcu = least((baseline->right + 1) / width + 1, frame->mcus_across);
 }
 
-/* The window of `target`, and what of the file it needs. Returns 0 where it is not in the image. */
+/* Plan the window of `target`, and what it needs of the file. Returns 0 if it leaves the image. */
 static int plan(fd_baseline *baseline, const fd_target *target) {
     const fd_frame *frame = &baseline->frame;
     int32_t reduce = target->reduce;
@@ -229,11 +229,11 @@ static int make_room(fd_baseline *baseline, const fd_target *target) {
     baseline->wide[1] = baseline->wide[0] + width;
     total += baseline->pixels_room.size + baseline->wide_room.size +
              baseline->scan.bytes_room.size + baseline->scan.ends_room.size;
-    /* Who allows little memory hears from libjpeg how much it takes. */
+    /* With a memory limit that is too low, libjpeg must produce the error. */
     return target->limits.memory == 0 || (int64_t)total <= target->limits.memory;
 }
 
-/* The tables of each component, some of which may share one, and what each block of an MCU needs. */
+/* Build the tables of each component (some may share one), and describe the blocks of an MCU. */
 static int make_tables(fd_baseline *baseline) {
     const fd_frame *frame = &baseline->frame;
     uint32_t made = 0;
@@ -265,7 +265,7 @@ static uint8_t *row_of(const plane *of, int32_t y) {
     return of->ring + (size_t)(y & (of->rows - 1)) * of->stride + MARGIN;
 }
 
-/* The coefficients of `count` MCUs, the first of them in column `x` of row `y`, to the rings. */
+/* Transform `count` MCUs, the first of them in column `x` of row `y`, and write to the rings. */
 static int transform(fd_baseline *baseline, int32_t x, int32_t y, int count) {
     size_t mcu = (size_t)baseline->frame.blocks * FD_COEFFICIENTS;
     const int16_t *block = baseline->blocks;
@@ -301,14 +301,14 @@ static void begin_interval(const fd_baseline *baseline, position *at, size_t int
     fd_bits_begin(&at->bits, at->from);
 }
 
-/* Whether no more has been read of the interval than there is; and all of it, if it is done with. */
+/* Whether the reader stayed within the interval and, at its end, has read all of it. */
 static int is_within(const fd_baseline *baseline, const position *at, int is_done) {
     const uint8_t *here = at->from + fd_bytes_read(&at->bits, at->from);
     const uint8_t *end = baseline->scan.bytes + baseline->scan.ends[at->interval];
     return is_done ? here == end : here <= end;
 }
 
-/* A row of MCUs; those that the window needs are kept, if it is one of its rows. */
+/* Decode a row of MCUs; keep those that the window needs, if the window needs the row. */
 FD_INLINE int decode_mcus(fd_baseline *baseline, position *at, int32_t y) {
     const fd_frame *frame = &baseline->frame;
     int32_t blocks = frame->blocks;
@@ -353,7 +353,7 @@ __attribute__((target("avx2,bmi2"))) static int decode_mcus_avx2(fd_baseline *ba
 }
 #endif
 
-/* What lies beside the outermost samples is the same as they: nothing is known of it. */
+/* Repeat the outermost samples beyond the edges of the image. */
 static void extend(const fd_baseline *baseline, int32_t y) {
     for (int c = 1; c < baseline->frame.components; c++) {
         const plane *of = &baseline->planes[c];
@@ -373,7 +373,7 @@ static void extend(const fd_baseline *baseline, int32_t y) {
 
 /* ---- samples to pixels ---- */
 
-/* Row `y` of a chroma plane in the window's columns: in the ring, or made at `wide`. */
+/* Return row `y` of a chroma plane in the window's columns: in the ring, or interpolated in `wide`. */
 static const uint8_t *chroma_row(const fd_baseline *baseline, const plane *of, int32_t y,
                                  uint8_t *wide) {
     const fd_steps *steps = baseline->steps;
@@ -413,8 +413,8 @@ static void repeat(uint8_t *out, const uint8_t *grey, size_t count, size_t bytes
     }
 }
 
-/* The window's part of row `y`, of 3 or 4 bytes a pixel. What is behind it must not be written, so
- * its end is made elsewhere, unless there is room. */
+/* Convert the window's part of row `y` to 3 or 4 bytes per pixel. Bytes after it must not be written,
+ * so its end is computed elsewhere, unless there is room. */
 static void colour_row(fd_baseline *baseline, int32_t y, uint8_t *out, size_t bytes, int has_room) {
     const plane *planes = baseline->planes;
     size_t count = (size_t)(baseline->right - baseline->left);
@@ -431,7 +431,7 @@ static void colour_row(fd_baseline *baseline, int32_t y, uint8_t *out, size_t by
         colours(out, luma, cb, cr, count);
         return;
     }
-    /* Three more pixels, because RGB is written in pieces of 32 bytes for 24. */
+    /* Leave three pixels: RGB is stored in pieces of 32 bytes, of which 24 count. */
     size_t direct = count < 3 ? 0 : (count - 3) / FD_COLOUR_STEP * FD_COLOUR_STEP;
     if (direct)
         colours(out, luma, cb, cr, direct);
@@ -458,7 +458,7 @@ static void hand_out(fd_baseline *baseline, const fd_target *target, int32_t y) 
         colour_row(baseline, y, out, target->layout == FD_RGB ? 3 : 4, 0);
 }
 
-/* ---- all of it ---- */
+/* ---- the interface ---- */
 
 static int decode_rows(fd_baseline *baseline, const fd_target *target) {
     const fd_frame *frame = &baseline->frame;
@@ -494,7 +494,7 @@ static void choose_instructions(fd_baseline *baseline) {
 #endif
 }
 
-/* What a huge file took is not kept. */
+/* Free the memory of a huge file. */
 static void give_back(fd_room *room) {
     if (room->size > MOST_KEPT) {
         free(room->memory);

@@ -1,7 +1,7 @@
-/* scan.c: the header of a baseline JPEG, and the data of its scan.
+/* scan.c: reads the header of a baseline JPEG, and the data of its scan.
  *
- * Whatever libjpeg would warn of, refuse, guess or correct is not taken: then it is libjpeg that says
- * so. The rules are those of its jdmarker.c, jdinput.c and jdapimin.c, each at its strictest. */
+ * A file that libjpeg would refuse, correct, guess about or warn of is rejected here, and libjpeg
+ * decodes it. The rules are those of jdmarker.c, jdinput.c and jdapimin.c, each at its strictest. */
 #include "baseline.h"
 
 #include <string.h>
@@ -21,7 +21,7 @@ const uint8_t fd_natural_order[256] = {
     47,      55,      62,      63,      REST_16, REST_16, REST_16, REST_16, REST_16, REST_16,
     REST_16, REST_16, REST_16, REST_16, REST_16, REST_16};
 
-/* What is left of a segment. Every read is checked against it. */
+/* The rest of a segment, which bounds every read. */
 typedef struct {
     const uint8_t *at;
     size_t left;
@@ -44,7 +44,7 @@ static int two_bytes_of(segment *from) {
 static int read_quantisers(fd_frame *frame, uint32_t *defined, segment *from) {
     while (from->left > 0) {
         int kind = byte_of(from);
-        if (kind > 3 || from->left < FD_COEFFICIENTS) /* of 16 bits, or there is no such table */
+        if (kind > 3 || from->left < FD_COEFFICIENTS) /* 16-bit values, or no such table */
             return 0;
         for (int k = 0; k < FD_COEFFICIENTS; k++)
             frame->quantisers[kind][fd_natural_order[k]] = (uint16_t)byte_of(from);
@@ -116,7 +116,7 @@ static int read_scan_header(fd_frame *frame, segment *from) {
     return byte_of(from) == 0 && byte_of(from) == 63 && byte_of(from) == 0;
 }
 
-/* Which colours the components are, by the first marker that says so. */
+/* The colours of the components, from the first marker that declares them. */
 typedef struct {
     int is_jfif, is_adobe;
 } marks;
@@ -125,7 +125,7 @@ static int read_application(marks *seen, int marker, const segment *from) {
     const uint8_t *at = from->at;
     if (marker == 0xE0 && from->left >= 14 && memcmp(at, "JFIF", 5) == 0) {
         seen->is_jfif = 1;
-        return at[5] == 1; /* the version: libjpeg warns of others */
+        return at[5] == 1; /* libjpeg warns of other versions */
     }
     if (marker == 0xEE && from->left >= 12 && memcmp(at, "Adobe", 5) == 0) {
         seen->is_adobe = 1;
@@ -140,7 +140,7 @@ static int is_rgb(const fd_frame *frame, const marks *seen) {
            component[2].id == 'B';
 }
 
-/* Luma of 1x1, 2x1, 1x2 or 2x2 blocks with chroma of 1x1; grey, whose blocks come one by one. */
+/* Lay out the MCUs: grey, or luma of 1x1, 2x1, 1x2 or 2x2 blocks with chroma of 1x1. */
 static int lay_out(fd_frame *frame) {
     fd_component *component = frame->component;
     frame->rows_at_once = 1;
@@ -180,7 +180,7 @@ int fd_frame_read(fd_frame *frame, const uint8_t *data, size_t size) {
             return 0;
         int marker = data[at + 1];
         size_t length = (size_t)data[at + 2] << 8 | data[at + 3];
-        if (marker == 0xFF) { /* fill */
+        if (marker == 0xFF) { /* a fill byte */
             at++;
             continue;
         }
@@ -218,12 +218,12 @@ int fd_frame_read(fd_frame *frame, const uint8_t *data, size_t size) {
 /* ---- the scan ---- */
 
 enum {
-    STEP = 16, /* bytes that are looked at together */
-    /* A code has up to 16 bits and its value up to 11: what one MCU can read, and the reader ahead. */
+    STEP = 16, /* bytes that are searched together */
+    /* More than one MCU can read: a code has up to 16 bits, and its value up to 11. */
     PADDING = FD_MOST_BLOCKS * FD_COEFFICIENTS * (16 + FD_MOST_DC_BITS) / 8 + 64
 };
 
-/* Copy up to the first FF, or all `count` bytes; return how many. Whole steps are written. */
+/* Copy up to the first FF, or all `count` bytes, and return how many. Writes whole steps. */
 static size_t copy_to_ff(uint8_t *to, const uint8_t *from, size_t count) {
     size_t done = 0;
 #ifdef __SSE2__
@@ -254,7 +254,7 @@ int fd_scan_read(fd_scan *scan, const fd_frame *frame, const uint8_t *data, size
     size_t length = size - frame->scan;
     int64_t mcus = (int64_t)frame->mcus_across * frame->mcus_down;
     int64_t expected = frame->interval ? (mcus + frame->interval - 1) / frame->interval : 1;
-    if (expected > (int64_t)(length / 2 + 1)) /* each interval but one has a marker of two bytes */
+    if (expected > (int64_t)(length / 2 + 1)) /* all intervals but one end with a 2-byte marker */
         return 0;
     scan->bytes = fd_room_for(&scan->bytes_room, length + STEP + PADDING);
     scan->ends = (size_t *)(void *)fd_room_for(&scan->ends_room, (size_t)expected * sizeof(size_t));
@@ -262,7 +262,7 @@ int fd_scan_read(fd_scan *scan, const fd_frame *frame, const uint8_t *data, size
         return 0;
     const uint8_t *from = data + frame->scan, *end = data + size;
     uint8_t *to = scan->bytes;
-    int64_t passed = 0; /* restart markers */
+    int64_t passed = 0; /* restart markers so far */
     for (;;) {
         size_t copied = copy_to_ff(to, from, (size_t)(end - from));
         from += copied;

@@ -1,8 +1,8 @@
-/* source.c: where libjpeg gets its bytes from, and how it starts in the middle of an image.
+/* source.c: libjpeg's data source, which can start in the middle of an image.
  *
- * Behind a restart marker nothing is carried over from before: a decoder can begin there. libjpeg
- * cannot be told so, but it can be given a file that has the same header with a smaller height, and
- * whose data begins behind that marker. */
+ * A decoder can begin after any restart marker, since no state is carried across it. libjpeg has no
+ * call for that, but it can be given a file with the same header, a smaller height, and data that
+ * begins after that marker. */
 #include "internal.h"
 
 #include <string.h>
@@ -18,7 +18,7 @@ static boolean next_piece(j_decompress_ptr jpeg) {
         source->jpeg.bytes_in_buffer = source->pieces[source->next].size;
         source->next++;
     } else {
-        /* libjpeg wants something: an end marker, as often as it asks. */
+        /* Return an end marker as often as libjpeg asks for more data. */
         WARNMS(jpeg, JWRN_JPEG_EOF);
         source->jpeg.next_input_byte = END;
         source->jpeg.bytes_in_buffer = sizeof END;
@@ -30,7 +30,7 @@ static void skip(j_decompress_ptr jpeg, long count) {
     struct jpeg_source_mgr *source = jpeg->src;
     while (count > 0 && (size_t)count > source->bytes_in_buffer) {
         fd_source *ours = (fd_source *)source;
-        if (ours->next >= ours->count) { /* past the end: one made-up marker is as good as many */
+        if (ours->next >= ours->count) { /* past the end: return the same marker again */
             next_piece(jpeg);
             return;
         }
@@ -43,8 +43,8 @@ static void skip(j_decompress_ptr jpeg, long count) {
     }
 }
 
-/* libjpeg has met another restart marker than it counted to. It did not see those before the last
- * piece, so what it takes for wrong may be right. */
+/* libjpeg found another restart marker than it expected. It has not seen those before the last
+ * piece, so the marker may be right. */
 static boolean resync(j_decompress_ptr jpeg, int counted) {
     const fd_source *source = (const fd_source *)jpeg->src;
     int expected = (counted + source->restarts_passed) & 7;
@@ -71,7 +71,7 @@ static void start(fd_source *source, j_decompress_ptr jpeg) {
 
 static void add_piece(fd_source *source, const uint8_t *at, size_t size) {
     if (size == 0)
-        return; /* libjpeg reads a byte from whatever it is given */
+        return; /* libjpeg always reads a byte */
     source->pieces[source->count].at = at;
     source->pieces[source->count].size = size;
     source->count++;
@@ -86,15 +86,15 @@ void fd_source_whole(fd_source *source, j_decompress_ptr jpeg, const uint8_t *da
 
 static unsigned two_bytes(const uint8_t *at) { return (unsigned)at[0] << 8 | at[1]; }
 
-/* Walk the segments up to the first scan. Returns where its data begins and, in `frame`, where the
- * frame header's contents do (0: there was none); 0 if the segments do not lead there. */
+/* Walk the segments up to the first scan. Returns the offset of its data, and sets `frame` to the
+ * offset of the frame header's contents (0: there was none). Returns 0 if there is no scan. */
 static size_t walk(const uint8_t *data, size_t size, size_t *frame, fd_header *header) {
     *frame = 0;
     if (size < 4 || data[0] != 0xFF || data[1] != 0xD8)
         return 0;
     size_t at = 2;
     while (at + 4 <= size) {
-        if (data[at] != 0xFF) { /* bytes of no segment: decoders look for the next FF */
+        if (data[at] != 0xFF) { /* bytes outside segments: decoders skip to the next FF */
             at++;
             continue;
         }
@@ -104,14 +104,13 @@ static size_t walk(const uint8_t *data, size_t size, size_t *frame, fd_header *h
             continue;
         }
         if (marker == 0x00 || marker == 0x01 || (marker >= 0xD0 && marker <= 0xD8)) {
-            at += 2; /* these have no length */
+            at += 2; /* these markers have no length */
             continue;
         }
         if (marker == 0xD9)
             return 0;
         size_t length = two_bytes(data + at + 2);
-        /* A comment, or what some application left, that counts not even its length: libjpeg passes
-         * over it. */
+        /* A comment or application segment with a length below 2: libjpeg skips it. */
         if (length < 2 && (marker == 0xFE || (marker >= 0xE0 && marker <= 0xEF))) {
             at += 4;
             continue;
@@ -165,8 +164,8 @@ int fd_has_end(const uint8_t *data, size_t size, size_t scan_offset) {
     return 0;
 }
 
-/* Where the data behind restart marker `first` (counted from 0) begins; 0 unless all markers from
- * the first of the scan to `last` are there, in turn. Fewer than `last` are enough if the scan ends. */
+/* Return the offset of the data after restart marker `first` (counted from 0). Returns 0 unless all
+ * markers of the scan up to `last`, or up to its end, are there in order. */
 static size_t behind_restart(const uint8_t *data, size_t size, size_t scan, int64_t first,
                              int64_t last) {
     const uint8_t *at = data + scan, *end = data + size;
@@ -185,7 +184,7 @@ static size_t behind_restart(const uint8_t *data, size_t size, size_t scan, int6
             if (count++ == first)
                 found = (size_t)(at - data);
         } else {
-            return marker == 0xD9 ? found : 0; /* the end, or a marker out of turn */
+            return marker == 0xD9 ? found : 0; /* the end, or a marker out of order */
         }
         if (at >= end)
             break;
@@ -200,7 +199,7 @@ int32_t fd_source_jump(fd_source *source, j_decompress_ptr jpeg, const uint8_t *
     if (interval == 0 || jpeg->progressive_mode || jpeg->arith_code ||
         jpeg->comps_in_scan != jpeg->num_components || jpeg_has_multiple_scans(jpeg))
         return 0;
-    /* A scan of one component has blocks for MCUs, whatever its sampling factors. */
+    /* In a scan of one component an MCU is one block, whatever its sampling factors. */
     int alone = jpeg->num_components == 1;
     int64_t unit_width = alone ? DCTSIZE : DCTSIZE * jpeg->max_h_samp_factor;
     int64_t unit_height = alone ? DCTSIZE : DCTSIZE * jpeg->max_v_samp_factor;

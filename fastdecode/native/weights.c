@@ -1,4 +1,4 @@
-/* weights.c: which pixels a result of the triangle filter is made of, and how much of each. */
+/* weights.c: the source pixels of each result of the triangle filter, and their weights. */
 #include "weights.h"
 
 #include <math.h>
@@ -7,11 +7,11 @@
 
 enum { MOST_BITS = 22 }; /* 255 * 2^22 fits an int32 */
 
-static const double NO_WEIGHT = 1e-6; /* of the middle's: rounding noise, not a tap */
+static const double NO_WEIGHT = 1e-6; /* relative to the centre: less is rounding noise */
 
 void *fd_room_for(fd_room *room, size_t size) {
     if (room->size < size) {
-        size = (size + size / 4 + 63) / 64 * 64; /* the next image may be a little larger */
+        size = (size + size / 4 + 63) / 64 * 64; /* room for a slightly larger next image */
         free(room->memory);
         room->size = 0;
         room->memory = aligned_alloc(64, size);
@@ -24,12 +24,12 @@ void *fd_room_for(fd_room *room, size_t size) {
     return room->memory;
 }
 
-/* A number of pixels without its fraction, and not out of bounds, however large it is. */
+/* Truncate a number of pixels, and clamp it to the bounds. */
 static int32_t whole_between(double value, int32_t low, int32_t high) {
     return value <= low ? low : value >= high ? high : (int32_t)value;
 }
 
-/* The pixels of one result and their weights, whose sum is 1. Returns how many pixels. */
+/* Compute the pixels of one result and their weights, whose sum is 1. Returns how many pixels. */
 static int32_t taps_of(const fd_span *span, double center, double support, double *weights,
                        int32_t *first) {
     int32_t low = whole_between(center - support + 0.5, span->in_first, span->in_end - 1);
@@ -46,7 +46,7 @@ static int32_t taps_of(const fd_span *span, double center, double support, doubl
             total += weight;
         }
     }
-    if (count == 0) { /* so far outside that no pixel is near: the outermost stands for it */
+    if (count == 0) { /* no pixel is in reach: use the outermost one */
         weights[0] = 1.0;
         return 1;
     }
@@ -57,9 +57,10 @@ static int32_t taps_of(const fd_span *span, double center, double support, doubl
     return count;
 }
 
-/* Bits with which each weight fits an int16. Inside, the largest is 1 / support; where the filter
- * is cut the outermost result has the largest. Half of the range is left for what is between.
- * It is a matter of the whole canvas, so that a part of it is the same however much is made. */
+/* The fraction bits with which each weight fits an int16. Inside the image the largest weight is
+ * 1 / support; where the filter is cut off, the outermost result has the largest. Half of the range
+ * is left for results in between. The bits depend on the whole canvas, so any part of it comes out
+ * the same. */
 static int32_t bits_for(const fd_span *span, double scale, double support, double *weights) {
     const int32_t ends[] = {0, span->canvas - 1};
     double peak = 1.0 / support;
@@ -115,8 +116,8 @@ int fd_axis_measure(fd_axis *axis, const fd_span *span) {
     return FD_OK;
 }
 
-/* What is rounded is the sum up to each weight: so the last one makes it 2^bits, and errors do not
- * add up. */
+/* Round the running sums, not the weights: so the weights add up to 2^bits, and errors do not
+ * accumulate. */
 void fd_axis_quantise(fd_axis *axis, int32_t results) {
     double unit = (double)(INT32_C(1) << axis->bits);
 
