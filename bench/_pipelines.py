@@ -78,7 +78,7 @@ class Setup(NamedTuple):
         return labelled(self.folder)
 
 
-def by_pillow(data: Any, *, train: bool) -> torch.Tensor:
+def make_with_pillow(data: Any, *, train: bool) -> torch.Tensor:
     """Decode and transform one image with Pillow: the baseline."""
     image = open_rgb(data)
     return normalised(pillow_crop(image, SIZE) if train else _evaluated(image))
@@ -94,7 +94,7 @@ def _evaluated(image: Image.Image) -> Image.Image:
 
 def pillow(setup: Setup, **options: Any) -> Any:
     """Make PyTorch's DataLoader over images that Pillow decodes and transforms."""
-    dataset = Decoded(setup, partial(by_pillow, train=setup.train))
+    dataset = Decoded(setup, partial(make_with_pillow, train=setup.train))
     return stock_loader(setup, dataset, **options)
 
 

@@ -113,7 +113,7 @@ def check_out(out: Image, data: Buffer, mode: Mode, sides: tuple[int, int]) -> N
     if mode == "stored":
         _check_memory(out)
         return  # shape and dtype depend on the file: `deliver` checks them
-    check_room(out, sides if mode == "L" else (*sides, 3 if mode == "RGB" else 4))
+    check_array(out, sides if mode == "L" else (*sides, 3 if mode == "RGB" else 4))
 
 
 def _check_memory(out: Image) -> None:
@@ -121,7 +121,7 @@ def _check_memory(out: Image) -> None:
         raise ValueError("out must be C-contiguous and writable")
 
 
-def check_room(out: Image, shape: tuple[int, ...]) -> None:
+def check_array(out: Image, shape: tuple[int, ...]) -> None:
     """Check that `out` is a writable uint8 array of this shape."""
     if not isinstance(out, np.ndarray):
         raise TypeError(f"out must be a NumPy array, not {type(out).__name__}")

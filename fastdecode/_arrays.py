@@ -19,15 +19,15 @@ import numpy as np
 from fastdecode import _headers, _selection
 from fastdecode._arguments import check_out
 from fastdecode._buffers import as_buffer
+from fastdecode._error_policy import is_item_error
 from fastdecode._process import after_fork
+from fastdecode._resizing import core_can_decode, core_may_decode, resize
 from fastdecode._selection import Want
 from fastdecode.api import decode, decode_file, read_file
 from fastdecode.errors import FastDecodeError
 from fastdecode.native import _library
 from fastdecode.native._batch import Headers, Items, Pool
-from fastdecode.outages import is_the_items
 from fastdecode.plan import plan_options
-from fastdecode.resizing import core_may_decode, core_takes, resized
 from fastdecode.types import Header
 
 if TYPE_CHECKING:
@@ -55,20 +55,20 @@ def decode_arrays(
     """Decode many images, in order; return arrays, and errors if `on_error` says so.
 
     `options` are checked arguments of `decode`, and `targets` holds each image's `out`. With `size`
-    each image is resized, and `targets` is a single array. ``"return all"`` also returns errors
+    each image is resize, and `targets` is a single array. ``"return all"`` also returns errors
     that are not about an item. A returned error does not name its item.
     """
     outs: Any = [None] * len(work) if targets is None else targets
-    make = _Maker(options, size, on_error)
+    make = _ItemDecoder(options, size, on_error)
 
     def one(index: int) -> Any:
         return make(index, work[index], outs[index])
 
     if threads == 1 or len(work) <= 1:
         return [one(index) for index in range(len(work))]
-    results = _by_core(work, outs, options, threads, size)
+    results = _decode_in_core(work, outs, options, threads, size)
     left = [index for index, result in enumerate(results) if result is None]
-    for index, result in zip(left, in_threads(threads, one, left), strict=True):
+    for index, result in zip(left, map_in_threads(threads, one, left), strict=True):
         results[index] = result
     return results
 
@@ -83,11 +83,11 @@ def decode_each(
     size: tuple[int, int] | None,
 ) -> Generator[Any, None, None]:
     """Yield the results of `decode_arrays`, taking items as results are wanted."""
-    make = _Maker(options, size, on_error)
-    return in_order(lambda numbered: make(*numbered), enumerate(items), threads, ahead)
+    make = _ItemDecoder(options, size, on_error)
+    return map_in_order(lambda numbered: make(*numbered), enumerate(items), threads, ahead)
 
 
-class _Maker(NamedTuple):
+class _ItemDecoder(NamedTuple):
     """Decodes and resizes one item, in any thread."""
 
     options: dict[str, Any]
@@ -99,11 +99,13 @@ class _Maker(NamedTuple):
         try:
             if self.size is None:
                 return _decode_item(item, {**self.options, "out": out})
-            image = resized(_decode_item(item, self.options), self.size)
+            image = resize(_decode_item(item, self.options), self.size)
         except (FastDecodeError, OSError, TypeError, ValueError) as error:
-            if self.on_error == "return all" or (self.on_error == "return" and is_the_items(error)):
-                return _without_frames(error)
-            named(error, place)
+            if self.on_error == "return all" or (
+                self.on_error == "return" and is_item_error(error)
+            ):
+                return _drop_tracebacks(error)
+            name_item(error, place)
             raise
         if out is None:
             return image
@@ -111,7 +113,7 @@ class _Maker(NamedTuple):
         return out
 
 
-def in_order(
+def map_in_order(
     make: Callable[[_S], _T], things: Iterable[_S], threads: int, ahead: int | None = None
 ) -> Generator[_T, None, None]:
     """Yield `make` of each thing in order, computed in threads; take things as results are wanted.
@@ -150,24 +152,24 @@ def in_order(
     finally:
         failed = None  # its traceback refers to this frame: a reference cycle
         if os.getpid() == process:
-            _drop([future for _, future in waiting])
+            _cancel([future for _, future in waiting])
 
 
-def in_threads(threads: int, make: Callable[[_S], _T], things: Iterable[_S]) -> list[_T]:
+def map_in_threads(threads: int, make: Callable[[_S], _T], things: Iterable[_S]) -> list[_T]:
     """Return `make` of each thing, in order, or raise the first error; 1 is the calling thread."""
     if threads == 1:
         return [make(thing) for thing in things]
-    return _in_order([_pool(threads).submit(make, thing) for thing in things])
+    return _results([_pool(threads).submit(make, thing) for thing in things])
 
 
-def named(error: Exception, place: int) -> Exception:
+def name_item(error: Exception, place: int) -> Exception:
     """Add the item's index to an error's message; an OSError already names its file."""
     if error.args and isinstance(error.args[0], str) and not isinstance(error, OSError):
         error.args = (f"item {place}: {error.args[0]}", *error.args[1:])
     return error
 
 
-def _by_core(
+def _decode_in_core(
     work: list[Any],
     targets: Sequence[Any],
     options: dict[str, Any],
@@ -175,17 +177,17 @@ def _by_core(
     size: tuple[int, int] | None,
 ) -> list[Any]:
     """Decode in the native core where it is chosen; return None for all other items and errors."""
-    if not _core_serves(options):
+    if not _core_is_candidate(options):
         return [None] * len(work)
     some = _CoreArrays(options, count) if size is None else _CoreResizes(options, count, size)
-    if not some.suits(work[0]):
+    if not some.accepts(work[0]):
         return [None] * len(work)
     chunks = [slice(at, at + some.chunk) for at in range(0, len(work), some.chunk)]
-    done = _in_order([_pool(count).submit(some.make, work[at], targets[at]) for at in chunks])
+    done = _results([_pool(count).submit(some.make, work[at], targets[at]) for at in chunks])
     return [result for chunk in done for result in chunk]
 
 
-def _without_frames(error: Exception) -> Exception:
+def _drop_tracebacks(error: Exception) -> Exception:
     """Remove the tracebacks of an error: their frames keep all images of the batch alive."""
     one: BaseException | None = error
     while one is not None:
@@ -200,16 +202,16 @@ def _decode_item(item: Any, options: dict[str, Any]) -> Any:
     return decode(item, **options)
 
 
-def _in_order(futures: list[Future[_T]]) -> list[_T]:
+def _results(futures: list[Future[_T]]) -> list[_T]:
     """Collect the results; on the first error or Ctrl-C, cancel the rest."""
     try:
         return [future.result() for future in futures]
     except BaseException:
-        _drop(futures)
+        _cancel(futures)
         raise
 
 
-def _drop(futures: list[Future[_T]]) -> None:
+def _cancel(futures: list[Future[_T]]) -> None:
     """Cancel pending calls and wait for running ones: nothing may write to `out` afterwards."""
     for future in futures:
         future.cancel()
@@ -247,14 +249,14 @@ class _Kept(threading.local):
 _kept = _Kept()
 
 
-class _Part(NamedTuple):
+class _CoreItem(NamedTuple):
     """One file to decode: the numbers of ``fd_request``, and the result's array."""
 
     numbers: tuple[int, ...]
     out: Image
 
 
-def _core_serves(options: dict[str, Any]) -> bool:
+def _core_is_candidate(options: dict[str, Any]) -> bool:
     """Return whether the core may be chosen with these arguments of `decode`."""
     return (
         _library.lib is not None
@@ -276,11 +278,11 @@ class _CoreArrays:
         self._pool = _core_pool(threads)
         self.chunk = max(_LEAST_CHUNK, _CHUNK // threads)
 
-    def suits(self, source: Any) -> bool:
+    def accepts(self, source: Any) -> bool:
         """Return whether the core is chosen for this file, and so most likely for the others."""
         try:
-            named = isinstance(source, (str, os.PathLike))
-            data = read_file(os.fspath(source)) if named else as_buffer(source)
+            is_path = isinstance(source, (str, os.PathLike))
+            data = read_file(os.fspath(source)) if is_path else as_buffer(source)
         except (OSError, TypeError, ValueError):
             return False
         return self._part(data, None) is not None
@@ -300,7 +302,7 @@ class _CoreArrays:
         self, items: Items, headers: Headers, targets: Sequence[Any], made: list[Image | None]
     ) -> None:
         """Decode the files that were read and that the core takes."""
-        parts: dict[int, _Part] = {}
+        parts: dict[int, _CoreItem] = {}
         for at in np.flatnonzero(headers.readable & (headers.ended == 1)).tolist():
             part = self._part(items.data(at), targets[at])
             if part is not None:
@@ -311,7 +313,7 @@ class _CoreArrays:
             for at, out, whole in zip(parts, outs, done, strict=True):
                 made[at] = out if whole else None
 
-    def _part(self, data: Buffer, out: Any) -> _Part | None:
+    def _part(self, data: Buffer, out: Any) -> _CoreItem | None:
         """Plan a file as `decode` does; return None if the core does not take it, or on errors."""
         options = self._options
         mode = options.get("mode", "RGB")
@@ -335,7 +337,7 @@ class _CoreArrays:
             channels = () if mode == "L" else (3,)
             out = np.empty((*sides, *channels), np.uint8)
         window = window or (0, 0, sides[1], sides[0])
-        return _Part((*window, reduce, _library.LAYOUTS[mode]), out)
+        return _CoreItem((*window, reduce, _library.LAYOUTS[mode]), out)
 
 
 class _CoreResizes(_CoreArrays):
@@ -345,7 +347,7 @@ class _CoreResizes(_CoreArrays):
         super().__init__(options, threads)
         self._size = size
 
-    def suits(self, source: Any) -> bool:  # noqa: ARG002 - the core is always the fastest here
+    def accepts(self, source: Any) -> bool:  # noqa: ARG002 - the core is always the fastest here
         """Return whether the core is on, and no other backend was asked for."""
         return self._options.get("mode", "RGB") == "RGB" and core_may_decode(
             self._options.get("backend")
@@ -353,7 +355,7 @@ class _CoreResizes(_CoreArrays):
 
     def _fill(self, items: Items, headers: Headers, targets: Any, made: list[Image | None]) -> None:
         resizes: dict[int, _library.Resize] = {}
-        eligible = headers.readable & core_takes(headers, None)
+        eligible = headers.readable & core_can_decode(headers, None)
         for at in np.flatnonzero(eligible).tolist():
             resize = self._resize(int(headers.width[at]), int(headers.height[at]))
             if resize is not None:
@@ -387,7 +389,7 @@ class _CoreResizes(_CoreArrays):
 def _as_source(source: Any) -> Any:
     """Return bytes, or a path as a string; None for anything else, or a released buffer."""
     try:
-        named = isinstance(source, (str, os.PathLike))
-        return os.fsdecode(source) if named else as_buffer(source)
+        is_path = isinstance(source, (str, os.PathLike))
+        return os.fsdecode(source) if is_path else as_buffer(source)
     except (TypeError, ValueError):
         return None

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal, cast, overload
 import numpy as np
 
 from fastdecode._arguments import (
+    check_array,
     check_disjoint,
     check_options,
-    check_room,
     check_sides,
     is_int,
     is_iterable,
@@ -223,7 +223,7 @@ def decode_batch(
     if device is not None:
         if out is not None:
             raise ValueError("out is for arrays: leave it out, or device")
-        decode_on = _decode_on()
+        decode_on = _device_decoder()
         return decode_on(
             device,
             items,
@@ -241,7 +241,7 @@ def decode_batch(
     if out is not None and len(out) != len(work):
         raise ValueError(f"out has room for {len(out)} images, but there are {len(work)} items")
     if sides is not None:
-        room = _room((len(work), *sides, *(() if how.get("mode") == "L" else (3,))), out)
+        room = _result_array((len(work), *sides, *(() if how.get("mode") == "L" else (3,))), out)
         made = decode_arrays(work, how, count, on_error=on_error, targets=room, size=sides)
         return room if on_error == "raise" else made
     targets = [None if out is None else out[index] for index in range(len(work))]
@@ -357,11 +357,11 @@ def decode_iter(
     )
 
 
-def _room(shape: tuple[int, ...], out: Any) -> Image:
+def _result_array(shape: tuple[int, ...], out: Any) -> Image:
     """Return the array for all results: a new one, or the caller's after checking it."""
     if out is None:
         return np.empty(shape, np.uint8)
-    check_room(out, shape)
+    check_array(out, shape)
     return cast("Image", out)
 
 
@@ -376,7 +376,7 @@ def _checked(
     """Check the arguments that all items share, even if there are none; return `size` as sides."""
     if on_error not in ("raise", "return"):
         raise ValueError(f"on_error must be 'raise' or 'return', not {on_error!r}")
-    if _is_one(items):
+    if _is_single(items):
         raise TypeError(f"{called}() takes several items; for one, use decode() or decode_file()")
     if not is_iterable(items):
         raise TypeError(
@@ -389,7 +389,7 @@ def _checked(
     return _checked_size(size, options.get("mode", "RGB"))
 
 
-def _decode_on() -> Callable[..., Any]:
+def _device_decoder() -> Callable[..., Any]:
     """Return what decodes onto devices; only here is PyTorch needed."""
     try:
         from fastdecode.gpu._decode_batch import decode_on
@@ -411,7 +411,7 @@ def _checked_size(size: object, mode: str) -> tuple[int, int] | None:
     return check_sides(size, "size")
 
 
-def _is_one(items: object) -> bool:
+def _is_single(items: object) -> bool:
     """Return whether the caller passed one image or one path instead of several."""
     if isinstance(items, (str, os.PathLike)):
         return True

@@ -25,8 +25,15 @@ if TYPE_CHECKING:
 _UINT8 = np.dtype(np.uint8)
 # Only these leave the package as they are. On damaged data, libraries raise anything (a Rust panic
 # is not even an Exception), and so may our own steps on a library's result.
-_OURS = (DecodeError, ImageTooLarge, MemoryError, KeyboardInterrupt, SystemExit, GeneratorExit)
-_KINDS = "buif"  # NumPy's type codes of booleans, integers and floats
+_PASSED_ON = (
+    DecodeError,
+    ImageTooLarge,
+    MemoryError,
+    KeyboardInterrupt,
+    SystemExit,
+    GeneratorExit,
+)
+_DTYPE_KINDS = "buif"  # NumPy's type codes of booleans, integers and floats
 _CHANNELS: dict[PixelLayout, int] = {"RGB": 3, "RGBA": 4, "CMYK": 4}
 
 
@@ -62,10 +69,10 @@ def run(request: Request) -> Image:
             data, complete, suspect = _truncation.check_jpeg(
                 request.data, header, strict=want.strict
             )
-        except _OURS:
+        except _PASSED_ON:
             raise
         except Exception as error:  # damaged bytes between markers may raise anything
-            raise _as_ours(error) from error
+            raise _as_decode_error(error) from error
         want = want._replace(complete=complete)
         request = replace(request, data=data, want=want, suspect=suspect)
     elif header.format != "jpeg":
@@ -127,8 +134,8 @@ def _decode(choice: Choice, request: Request) -> Image:
         # Pixels that are cropped or used only briefly need no fresh memory.
         into = kept = borrow_memory((height, width, _CHANNELS[layout]))
     try:
-        image, warned = _ask(choice, request, inside, into)
-        _check_form(image, height, width, layout, header.bits)
+        image, warned = _call_backend(choice, request, inside, into)
+        _check_array(image, height, width, layout, header.bits)
         # A codec that reports warnings warns when it fills pixels in. The arithmetic decoder does
         # not: past the end of the data it reads zeros for ever.
         if header.format == "jpeg" and (
@@ -137,10 +144,10 @@ def _decode(choice: Choice, request: Request) -> Image:
             _check_complete(choice, request, image, inside, warned=warned)
         if not as_wanted:
             image = _finish(image, choice, request, inside)
-    except _OURS:
+    except _PASSED_ON:
         raise
     except BaseException as error:
-        raise _as_ours(error) from error
+        raise _as_decode_error(error) from error
     if request.borrow:
         return image
     if kept is not None and request.out is None and np.may_share_memory(image, kept):
@@ -161,7 +168,7 @@ def _finish(image: Image, choice: Choice, request: Request, inside: Box | None) 
     return apply_orientation(image, request.orientation)
 
 
-def _ask(
+def _call_backend(
     choice: Choice, request: Request, window: Box | None, out: Image | None
 ) -> tuple[Image, bool]:
     """Call the backend; return its image and whether it warned.
@@ -189,19 +196,19 @@ def _ask(
             if missing or request.want.strict:
                 raise NoFallback(message) from warning
             strict, warned = False, True
-        except _OURS:
+        except _PASSED_ON:
             raise
         except BaseException as error:
-            raise _as_ours(error) from error
+            raise _as_decode_error(error) from error
 
 
-def _as_ours(error: BaseException) -> DecodeError:
+def _as_decode_error(error: BaseException) -> DecodeError:
     """Turn an error of a library, or of our own steps on its result, into a `DecodeError`."""
     known = isinstance(error, FastDecodeError)
     return DecodeError(str(error) if known else f"{type(error).__name__}: {error}")
 
 
-def _check_form(image: Image, height: int, width: int, layout: PixelLayout, bits: int) -> None:
+def _check_array(image: Image, height: int, width: int, layout: PixelLayout, bits: int) -> None:
     """Check that a backend returned an array of the requested shape and dtype."""
     if not isinstance(image, np.ndarray):
         raise DecodeError(f"gave no array but {type(image).__name__}")
@@ -210,7 +217,7 @@ def _check_form(image: Image, height: int, width: int, layout: PixelLayout, bits
             image.ndim in (2, 3)
             and image.shape[:2] == (height, width)
             and image.size > 0
-            and image.dtype.kind in _KINDS
+            and image.dtype.kind in _DTYPE_KINDS
         )
         if right and 8 * image.dtype.itemsize < bits:
             raise DecodeError(f"gave {image.dtype} of a file with {bits} bits a sample")
@@ -240,21 +247,21 @@ def _check_complete(
 
         def decode_again(data: bytes) -> Image:
             want = request.want._replace(strict=False)
-            return _ask(choice, replace(request, data=data, want=want), window, None)[0]
+            return _call_backend(choice, replace(request, data=data, want=want), window, None)[0]
 
         _truncation.verify(image, request.data, header, decode_again)
 
 
 # Fresh memory means page faults, which cost as much as a good part of the decoding. Reused memory
 # costs nothing.
-_MOST_KEPT = 64 << 20
+_MAX_REUSED = 64 << 20
 
 
-class _Kept(threading.local):
+class _ThreadMemory(threading.local):
     buffer = np.empty(0, np.uint8)
 
 
-_kept = _Kept()
+_memory = _ThreadMemory()
 
 
 def borrow_memory(shape: tuple[int, ...]) -> NDArray[np.uint8]:
@@ -264,9 +271,9 @@ def borrow_memory(shape: tuple[int, ...]) -> NDArray[np.uint8]:
     image for ever.
     """
     needed = math.prod(shape)
-    if needed > _MOST_KEPT:
+    if needed > _MAX_REUSED:
         return np.empty(shape, np.uint8)
-    if _kept.buffer.size < needed:
+    if _memory.buffer.size < needed:
         # Reserve a little more, so slowly growing images do not each allocate again.
-        _kept.buffer = np.empty(min(_MOST_KEPT, needed + needed // 4), np.uint8)
-    return _kept.buffer[:needed].reshape(shape)
+        _memory.buffer = np.empty(min(_MAX_REUSED, needed + needed // 4), np.uint8)
+    return _memory.buffer[:needed].reshape(shape)

@@ -34,16 +34,16 @@ _KINDS = {
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
 }
-WAY_OUT = "save its output to a file, and name that file"
-_MOST_LINKS = 40
-_SOME_BYTES = 1 << 16
-_MOST_BYTES = 64 << 20
+ADVICE = "save its output to a file, and name that file"
+_MAX_LINKS = 40
+_PROBE_BYTES = 1 << 16
+_MAX_BYTES = 64 << 20
 """No result file is larger; reading more would only fill the memory."""
 
 _LARGE = 256 << 20
 """Image files are rarely this large: the header of such a file is checked before it is read."""
 
-_HEAD = 1 << 20
+_HEAD_BYTES = 1 << 20
 
 _T = TypeVar("_T")
 
@@ -52,42 +52,42 @@ class NotRegular(OSError):
     """The path names a FIFO, a socket or a device."""
 
 
-def open_regular(path: str | os.PathLike[str], *, way_out: str = WAY_OUT) -> io.FileIO:
+def open_regular(path: str | os.PathLike[str], *, advice: str = ADVICE) -> io.FileIO:
     """Open a regular file for unbuffered reading; raise `NotRegular` for anything else.
 
-    `way_out` is an imperative for the message: what users do who named a FIFO on purpose.
+    `advice` is an imperative for the message: what users do who named a FIFO on purpose.
     """
     name = os.fspath(path)
     try:
-        file = io.FileIO(name, "rb", opener=_without_waiting)
+        file = io.FileIO(name, "rb", opener=_open_nonblocking)
     except OSError as error:
         if error.errno == errno.ENXIO:  # it is a socket
-            raise _irregular(name, os.stat(name).st_mode, way_out) from error  # noqa: PTH116
+            raise _not_regular(name, os.stat(name).st_mode, advice) from error  # noqa: PTH116
         raise
     except ValueError as error:  # a NUL byte, or characters that cannot be encoded
         raise OSError(errno.EINVAL, str(error), name) from error
     mode = os.fstat(file.fileno()).st_mode
     if not stat.S_ISREG(mode):
         file.close()
-        raise _irregular(name, mode, way_out)
+        raise _not_regular(name, mode, advice)
     if _NONBLOCK:
         os.set_blocking(file.fileno(), True)  # else reads from slow media may fail with EAGAIN
     return file
 
 
-def read_regular(path: str | os.PathLike[str], *, way_out: str = WAY_OUT) -> bytes:
+def read_regular(path: str | os.PathLike[str], *, advice: str = ADVICE) -> bytes:
     """Read all of a regular file; see `open_regular`."""
-    with open_regular(path, way_out=way_out) as file:
+    with open_regular(path, advice=advice) as file:
         return file.readall()
 
 
-def read_image(path: str | os.PathLike[str], *, way_out: str = WAY_OUT) -> bytes:
+def read_image(path: str | os.PathLike[str], *, advice: str = ADVICE) -> bytes:
     """Read all of a file that should be an image; see `open_regular`.
 
     A large file that is not an image, or does not fit into memory, raises a `FastDecodeError`: an
     error of that file alone. For a file of usual size, a MemoryError passes through.
     """
-    with open_regular(path, way_out=way_out) as file:
+    with open_regular(path, advice=advice) as file:
         size = os.fstat(file.fileno()).st_size
         try:
             if size >= _LARGE:
@@ -101,7 +101,7 @@ def read_image(path: str | os.PathLike[str], *, way_out: str = WAY_OUT) -> bytes
 def _check_head(file: io.FileIO, size: int) -> None:
     """Raise if the first bytes are not those of an image; decoding reports all other damage."""
     try:
-        probe(file.read(_HEAD))
+        probe(file.read(_HEAD_BYTES))
     except UnsupportedFormat:
         words = "and it is not an image that fastdecode or Pillow knows"
         raise UnsupportedFormat(f"{file.name}: it has {size:,} bytes, {words}") from None
@@ -111,7 +111,7 @@ def _check_head(file: io.FileIO, size: int) -> None:
 
 
 @contextmanager
-def reopened(path: str | os.PathLike[str]) -> Iterator[str]:
+def stable_name(path: str | os.PathLike[str]) -> Iterator[str]:
     """Hold a regular file open, and yield a name for libraries that open files by name.
 
     On Linux that name leads to the very file that was checked, even if `path` is replaced in the
@@ -122,19 +122,19 @@ def reopened(path: str | os.PathLike[str]) -> Iterator[str]:
         yield name if os.path.exists(name) else os.fspath(path)  # noqa: PTH110 - as in `path`
 
 
-def _without_waiting(path: str, flags: int) -> int:
+def _open_nonblocking(path: str, flags: int) -> int:
     return os.open(path, flags | _NONBLOCK | _NOCTTY)
 
 
-def _irregular(name: str, mode: int, way_out: str) -> NotRegular:
+def _not_regular(name: str, mode: int, advice: str) -> NotRegular:
     kind = _KINDS.get(stat.S_IFMT(mode), "something else")
-    return NotRegular(errno.EINVAL, f"it is {kind}, not a regular file: {way_out}", name)
+    return NotRegular(errno.EINVAL, f"it is {kind}, not a regular file: {advice}", name)
 
 
 def check_writable(path: str | os.PathLike[str], *, parents: bool = False) -> None:
     """Raise an OSError if a file cannot be written; an existing file is not touched."""
     target = Path(path)
-    place = _followed(target)
+    place = _resolve(target)
     if _is_special(target):
         return
     if target.is_dir():
@@ -142,7 +142,7 @@ def check_writable(path: str | os.PathLike[str], *, parents: bool = False) -> No
     if parents:
         target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=place.parent) as file:
-        file.write(bytes(_SOME_BYTES))  # a full disk still allows empty files
+        file.write(bytes(_PROBE_BYTES))  # a full disk still allows empty files
         file.flush()
 
 
@@ -154,12 +154,12 @@ def check_result(
     An existing file is replaced only if the option wrote it earlier: it is empty, or its beginning
     matches the regular expression `begins`. Users mistype the names of images and lists there.
     """
-    with naming(place):
+    with name_in_errors(place):
         check_writable(place, parents=parents)
         if not Path(place).is_file():  # devices are written to, not replaced
             return
         with open_regular(place) as file:
-            head = file.read(_HEAD)
+            head = file.read(_HEAD_BYTES)
     if head and not re.match(begins, head, re.DOTALL):
         raise FileExistsError(
             f"{visible(os.fspath(place))} is there already, and {option} did not write it: "
@@ -183,12 +183,12 @@ def write_bytes(
     """
     target = Path(path)
     if follow:
-        place = _followed(target)
+        place = _resolve(target)
         if _is_special(target):
             try:
                 target.write_bytes(data)
             except OSError as error:
-                raise _naming(error, path) from error
+                raise _with_name(error, path) from error
             return
         target = place
     partial = target.with_name(f".{target.name}.{token_hex(4)}")
@@ -202,12 +202,12 @@ def write_bytes(
     except BaseException as error:  # Ctrl-C, too, must leave no partial file
         partial.unlink(missing_ok=True)
         if isinstance(error, OSError):
-            raise _naming(error, path) from error
+            raise _with_name(error, path) from error
         raise
 
 
 @contextmanager
-def naming(place: str | os.PathLike[str]) -> Iterator[None]:
+def name_in_errors(place: str | os.PathLike[str]) -> Iterator[None]:
     """Name the file in errors of writing, in words for the users of a command."""
     try:
         yield
@@ -216,18 +216,18 @@ def naming(place: str | os.PathLike[str]) -> Iterator[None]:
         raise OSError(f"{visible(os.fspath(place))} cannot be written: {why}") from error
 
 
-def _naming(error: OSError, path: str | os.PathLike[str]) -> OSError:
+def _with_name(error: OSError, path: str | os.PathLike[str]) -> OSError:
     """Name the caller's file: ENOSPC names no file, and other errors name the partial file."""
     return error if error.errno is None else OSError(error.errno, error.strerror, os.fspath(path))
 
 
-def flush(path: Path) -> None:
+def sync_file(path: Path) -> None:
     """Write a file's buffered data to the disk."""
     with path.open("rb+") as file:
         os.fsync(file.fileno())
 
 
-def flush_folder(path: Path) -> None:
+def sync_folder(path: Path) -> None:
     """Write a file's entry in its folder to the disk."""
     if os.name == "nt":  # Windows cannot open folders, and does not need it
         return
@@ -250,13 +250,13 @@ def read_text(
     try:
         with io.BufferedReader(open_regular(source)) as file:
             user = os.fstat(file.fileno()).st_uid
-            data = file.read(_MOST_BYTES + 1)
+            data = file.read(_MAX_BYTES + 1)
     except (NotRegular, IsADirectoryError) as error:
         raise ValueError(f"{source} {damaged}: {error.strerror}") from error
     if own and not _is_trusted(user):
         raise ValueError(f"{source} belongs to another user, and nobody named it: remove it")
-    if len(data) > _MOST_BYTES:
-        raise ValueError(f"{source} {damaged}: it has more than {_MOST_BYTES} bytes")
+    if len(data) > _MAX_BYTES:
+        raise ValueError(f"{source} {damaged}: it has more than {_MAX_BYTES} bytes")
     try:
         return make(data.decode("utf-8"))
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
@@ -265,10 +265,10 @@ def read_text(
         raise ValueError(f"{source} {damaged}: it is nested too deeply") from error
 
 
-def _followed(path: Path) -> Path:
+def _resolve(path: Path) -> Path:
     """Resolve links to a file, existing or not, but follow no link of another user."""
     place = path
-    for _ in range(_MOST_LINKS):
+    for _ in range(_MAX_LINKS):
         folder = Path(os.path.realpath(place.parent))
         place = folder / place.name
         try:

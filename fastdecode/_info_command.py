@@ -57,7 +57,7 @@ def gather() -> Facts:
     """Ask every backend. This imports every library that is installed."""
     problem = ""
     choices: dict[Format, list[str]] = {}
-    saved, ranking_problem = _selection.look_up()
+    saved, ranking_problem = _selection.load_saved()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of the saved ranking: the report says it

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from PIL import Image as PillowImage
 
-from fastdecode.errors import DecodeError, UnsupportedFormat, advised
+from fastdecode.errors import DecodeError, UnsupportedFormat, with_advice
 
 if TYPE_CHECKING:
     from fastdecode.types import Box, Color, Header, Image, Mode, Output, PixelLayout, Reduce
@@ -31,7 +31,7 @@ def convert(image: Image, layout: PixelLayout, mode: Mode, header: Header) -> Im
         return image
     if layout == "stored" and image.ndim == 3 and image.shape[2] > 4:
         problem = DecodeError(f"{image.shape[2]} channels make no {mode}")
-        raise advised(problem, ": mode='stored' gives them")
+        raise with_advice(problem, ": mode='stored' gives them")
     if layout == "stored":
         image = _eight_bits(image, header)
         if image.ndim == 3 and image.shape[2] == 1:
@@ -236,4 +236,4 @@ def _pillow_image(image: Image) -> Any:
         return PillowImage.fromarray(image)
     except TypeError as error:
         problem = UnsupportedFormat(f"Pillow has no mode for pixels {image.shape} of {image.dtype}")
-        raise advised(problem, ": take output='array', or mode='RGB'") from error
+        raise with_advice(problem, ": take output='array', or mode='RGB'") from error

@@ -47,7 +47,7 @@ def _is_worker() -> bool:
     return _worker
 
 
-def speaks_for_all() -> bool:
+def should_warn() -> bool:
     """Return whether this process should warn: of several workers, only the first does."""
     process = sys.modules.get("multiprocessing.process")
     if process is None or not _is_worker():
@@ -97,8 +97,8 @@ if not sys.path[0]:
 from fastdecode._process import serve
 serve()
 """
-_PATIENCE_S = 2.0  # how long a child may take to exit
-_TAIL = 1000  # bytes of a child's output
+_EXIT_TIMEOUT_S = 2.0  # how long a child may take to exit
+_TAIL_BYTES = 1000  # bytes of a child's output
 
 
 class ChildDied(RuntimeError):
@@ -166,7 +166,7 @@ class Child:
         self.send(method, *arguments)
         return self.receive()
 
-    def hang_up(self) -> None:
+    def close_pipes(self) -> None:
         """Tell the child to exit without waiting for it, so several children exit in parallel."""
         for pipe in (self._requests, self._answers):
             try:
@@ -176,7 +176,7 @@ class Child:
 
     def close(self) -> None:
         """End the child; after two seconds, kill it and its own children."""
-        self.hang_up()
+        self.close_pipes()
         self._end()
         self._printed.close()
 
@@ -197,14 +197,14 @@ class Child:
     def _died(self) -> ChildDied:
         status = self._end()
         size = self._printed.seek(0, os.SEEK_END)
-        self._printed.seek(max(0, size - _TAIL))
+        self._printed.seek(max(0, size - _TAIL_BYTES))
         lines = self._printed.read().decode(errors="replace").strip().splitlines()
         return ChildDied(self._target, status, lines[-1] if lines else "")
 
     def _end(self) -> int:
         """Wait until the child exits, killing it if need be; return its exit status."""
         try:
-            return self._process.wait(_PATIENCE_S)
+            return self._process.wait(_EXIT_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             if hasattr(os, "killpg"):
                 os.killpg(self._process.pid, signal.SIGKILL)  # it leads a session of its own
@@ -221,10 +221,10 @@ def serve() -> None:
     after_fork(answers.close)
     os.dup2(2, 1)  # the output of libraries must not mix with the answers
     try:
-        subject = _answer(answers, _construct, *pickle.load(requests))
+        subject = _reply(answers, _construct, *pickle.load(requests))
         while True:
             method, arguments = pickle.load(requests)
-            _answer(answers, _call, subject, method, arguments)
+            _reply(answers, _call, subject, method, arguments)
     except (EOFError, BrokenPipeError, KeyboardInterrupt):
         pass  # the parent has closed the pipe, or has ended
     with suppress(BrokenPipeError):
@@ -240,20 +240,20 @@ def _construct(target: str, arguments: tuple[Any, ...]) -> Any:
     return getattr(importlib.import_module(module), name)(*arguments)
 
 
-def _answer(answers: IO[bytes], function: Any, *arguments: Any) -> Any:
+def _reply(answers: IO[bytes], function: Any, *arguments: Any) -> Any:
     """Call a function and send its result, or its exception, to the parent."""
     try:
         value = function(*arguments)
         message = pickle.dumps((True, None if function is _construct else value))
     except Exception as error:
         value = None
-        message = pickle.dumps((False, _portable(error)))
+        message = pickle.dumps((False, _picklable(error)))
     answers.write(message)
     answers.flush()
     return value
 
 
-def _portable(error: Exception) -> Exception:
+def _picklable(error: Exception) -> Exception:
     """Return the error, or a RuntimeError with its text if it cannot be pickled."""
     try:
         pickle.loads(pickle.dumps(error))

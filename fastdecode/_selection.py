@@ -15,7 +15,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from fastdecode import ranking, registry
-from fastdecode._process import ForkLock, context, speaks_for_all
+from fastdecode._process import ForkLock, context, should_warn
 from fastdecode.errors import BackendUnavailable, UnknownBackend, UnsupportedFormat
 from fastdecode.ranking import SIZE_LIMITS, Ranking, size_class
 from fastdecode.types import Header
@@ -40,7 +40,7 @@ class _Level:
 
 _lock = ForkLock()
 _levels = [_Level(None, block=True)]  # the last one decides
-_MOST_PLAIN = 64
+_MAX_PLAIN = 64
 _NOT_READ = object()
 _saved: object = _NOT_READ
 
@@ -85,9 +85,9 @@ class use:  # noqa: N801 - users call it like a function
         with _lock:
             _levels.append(self._own)
             plain = [level for level in _levels if not level.block]
-            if len(plain) > _MOST_PLAIN:  # many later calls have replaced the oldest
+            if len(plain) > _MAX_PLAIN:  # many later calls have replaced the oldest
                 _levels.remove(plain[0])
-            _count_change()
+            _invalidate()
 
     def __enter__(self) -> None:
         with _lock:
@@ -95,7 +95,7 @@ class use:  # noqa: N801 - users call it like a function
                 _levels.remove(self._own)
             self._own.block = True
             _levels.append(self._own)
-            _count_change()
+            _invalidate()
 
     def __exit__(self, *error: object) -> None:
         with _lock:
@@ -104,16 +104,16 @@ class use:  # noqa: N801 - users call it like a function
             while end < len(_levels) and not _levels[end].block:
                 end += 1  # plain calls inside the block end with it
             del _levels[at:end]
-            _count_change()
+            _invalidate()
 
 
-def _count_change() -> None:
+def _invalidate() -> None:
     """Count a change; called after it, so that no conclusion from before seems up to date."""
     global generation
     generation += 1
 
 
-def used_here() -> Preference:
+def preference_in_process() -> Preference:
     """Return the preference that `use` has set in this process, or None."""
     return _levels[-1].preference
 
@@ -123,7 +123,7 @@ def preferred(backend: str | None = None) -> Preference:
 
     The environment is read when a kind of file is first decoded, not at each call.
     """
-    set_before = backend if backend is not None else used_here()
+    set_before = backend if backend is not None else preference_in_process()
     if set_before is not None:
         return set_before
     name = os.environ.get("FASTDECODE_BACKEND", "").strip()
@@ -144,10 +144,10 @@ def saved() -> Ranking | None:
     """
     global _saved
     if _saved is _NOT_READ:
-        found, problem = look_up()
+        found, problem = load_saved()
         with _lock:
             first, _saved = _saved is _NOT_READ, found
-        if first and problem and speaks_for_all():  # outside the lock: a warning may run anything
+        if first and problem and should_warn():  # outside the lock: a warning may run anything
             warnings.warn(
                 f"the saved ranking of the backends is ignored: {problem}. The default order "
                 "serves; to measure anew: fastdecode calibrate",
@@ -156,7 +156,7 @@ def saved() -> Ranking | None:
     return _saved if isinstance(_saved, Ranking) else None
 
 
-def look_up() -> tuple[Ranking | None, str]:
+def load_saved() -> tuple[Ranking | None, str]:
     """Return the saved ranking, or None and the problem with it (empty if there is none)."""
     return ranking.look_up(Ranking.load, Ranking.stale)
 
@@ -166,7 +166,7 @@ def forget_saved() -> None:
     global _saved
     with _lock:
         _saved = _NOT_READ
-        _count_change()
+        _invalidate()
 
 
 def load_named(name: str) -> Backend:
@@ -179,9 +179,9 @@ def load_named(name: str) -> Backend:
 
 
 _LARGEST_REDUCES_FROM = 64
-_MOST_KINDS = 4096
-_MOST_COLOURED = 4
-_UNKNOWN = ("jpeg2000", "other")
+_MAX_CACHED = 4096
+_MAX_CHANNELS = 4
+_NO_COLOUR = ("jpeg2000", "other")
 _first_choices: dict[object, Choice] = {}
 _kind = itemgetter(
     *map(
@@ -235,7 +235,7 @@ def first(backend: str | None, header: Header, want: Want) -> Choice:
         choice = next(candidates(backend, header, want), None)
         if choice is None:
             raise _unsupported(backend, header, want)
-        if len(_first_choices) >= _MOST_KINDS:  # also drops the entries of old generations
+        if len(_first_choices) >= _MAX_CACHED:  # also drops the entries of old generations
             _first_choices.clear()
         _first_choices[key] = choice
     return choice
@@ -348,7 +348,7 @@ def _layouts(header: Header, mode: Mode) -> tuple[PixelLayout, ...]:
         return (mode,)
     # More than four channels, or channels of an unknown kind, cannot be converted to colours; and
     # libavif converts a deep AVIF to 8 bits in its own way, not by taking the high byte.
-    known = header.channels <= _MOST_COLOURED and (header.format, header.color) != _UNKNOWN
+    known = header.channels <= _MAX_CHANNELS and (header.format, header.color) != _NO_COLOUR
     deep = header.format == "avif" and header.bits > 8
     return (mode, "stored") if known and not deep else (mode,)
 

@@ -29,8 +29,8 @@ __all__ = [
     "StoreError",
     "UnknownBackend",
     "UnsupportedFormat",
-    "advised",
     "visible",
+    "with_advice",
     "without_advice",
 ]
 
@@ -42,7 +42,7 @@ def visible(text: str) -> str:
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
 
 
-def advised(error: _Error, advice: str) -> _Error:
+def with_advice(error: _Error, advice: str) -> _Error:
     """Add advice about keyword arguments to a message; `without_advice` drops it for commands."""
     error.args = (f"{error.args[0]}{advice}", *error.args[1:])
     error.advice = advice  # type: ignore[attr-defined]

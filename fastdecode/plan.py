@@ -1,6 +1,6 @@
 """Plan which part of an image is decoded, and at which reduction, from its header and the options.
 
-`decode`, `decode_batch`, transforms, devices and Ray all use these plans. `fastdecode.resizing`
+`decode`, `decode_batch`, transforms, devices and Ray all use these plans. `fastdecode._resizing`
 plans the resize that follows, and whether the native core may do everything.
 """
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fastdecode import _pixels
 from fastdecode._arguments import check_header, check_sides, checked_region
-from fastdecode.errors import ImageTooLarge, advised
+from fastdecode.errors import ImageTooLarge, with_advice
 from fastdecode.types import REDUCES
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def plan_decode(
             f"the {header.format} header promises {header.width} x {header.height} = "
             f"{header.width * header.height:,} pixels, over max_pixels={max_pixels:,}"
         )
-        raise advised(error, "; if the file can be trusted, pass a larger max_pixels, or None")
+        raise with_advice(error, "; if the file can be trusted, pass a larger max_pixels, or None")
     applied = header.orientation if orient else 1
     if min_size is not None:
         reduce = reduce_for(header, min_size, region=region, orient=orient)

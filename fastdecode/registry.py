@@ -38,29 +38,29 @@ class Entry(NamedTuple):
     devices: str = ""  # PyTorch's names of the devices on which that decodes
 
 
-def _ours(where: str, distribution: str, formats: str, devices: str = "", **more: str) -> Entry:
+def _builtin(where: str, distribution: str, formats: str, devices: str = "", **more: str) -> Entry:
     """Describe an adapter of the package: a `Backend`, and a `BatchBackend` if it has devices."""
     target = f"fastdecode.adapters.{where}"
     batch = f"{target}Batch" if devices else ""
     return Entry(target, distribution, formats, batch=batch, devices=devices, **more)
 
 
-_MOST = "jpeg png webp gif bmp tiff avif jpeg2000 other"
+_ALL_FORMATS = "jpeg png webp gif bmp tiff avif jpeg2000 other"
 _INSTALL = "fastdecode.native._library:install_line"
 BUILTIN: dict[str, Entry] = {
-    "pillow": _ours("pillow:Pillow", "pillow", _MOST),
-    "native": _ours("native:Native", "fastdecode", "jpeg", regions="jpeg", install=_INSTALL),
-    "simplejpeg": _ours("simplejpeg:Simplejpeg", "simplejpeg", "jpeg"),
-    "opencv": _ours("opencv:Opencv", "opencv-python-headless", "jpeg png webp"),
-    "turbojpeg": _ours("turbojpeg:Turbojpeg", "PyTurboJPEG", "jpeg"),
-    "jpeg4py": _ours("jpeg4py:Jpeg4py", "jpeg4py", "jpeg"),
-    "imagecodecs": _ours("imagecodecs:Imagecodecs", "imagecodecs", "jpeg jpeg2000 jxl avif"),
-    "torchvision": _ours("torchvision:Torchvision", "torchvision", "jpeg", "cuda"),
-    "torchcodec": _ours("torchcodec:Torchcodec", "torchcodec", "jpeg png", "cuda"),
-    "kornia_rs": _ours("kornia_rs:KorniaRs", "kornia-rs", "jpeg"),
-    "pillow_heif": _ours("pillow_heif:PillowHeif", "pillow-heif", "heic"),
-    "nvimgcodec": _ours("nvimgcodec:Nvimgcodec", "nvidia-nvimgcodec-cu13", "jpeg", "cpu cuda"),
-    "dali": _ours("dali:Dali", "nvidia-dali-cuda130", "jpeg", "cpu cuda"),
+    "pillow": _builtin("pillow:Pillow", "pillow", _ALL_FORMATS),
+    "native": _builtin("native:Native", "fastdecode", "jpeg", regions="jpeg", install=_INSTALL),
+    "simplejpeg": _builtin("simplejpeg:Simplejpeg", "simplejpeg", "jpeg"),
+    "opencv": _builtin("opencv:Opencv", "opencv-python-headless", "jpeg png webp"),
+    "turbojpeg": _builtin("turbojpeg:Turbojpeg", "PyTurboJPEG", "jpeg"),
+    "jpeg4py": _builtin("jpeg4py:Jpeg4py", "jpeg4py", "jpeg"),
+    "imagecodecs": _builtin("imagecodecs:Imagecodecs", "imagecodecs", "jpeg jpeg2000 jxl avif"),
+    "torchvision": _builtin("torchvision:Torchvision", "torchvision", "jpeg", "cuda"),
+    "torchcodec": _builtin("torchcodec:Torchcodec", "torchcodec", "jpeg png", "cuda"),
+    "kornia_rs": _builtin("kornia_rs:KorniaRs", "kornia-rs", "jpeg"),
+    "pillow_heif": _builtin("pillow_heif:PillowHeif", "pillow-heif", "heic"),
+    "nvimgcodec": _builtin("nvimgcodec:Nvimgcodec", "nvidia-nvimgcodec-cu13", "jpeg", "cpu cuda"),
+    "dali": _builtin("dali:Dali", "nvidia-dali-cuda130", "jpeg", "cpu cuda"),
 }
 
 _registered: dict[str, Entry] = {}
@@ -235,8 +235,8 @@ def _info(name: str) -> BackendInfo:
         usable=True,
         reason="",
         install=install_line(name),
-        version=_ask(backend.version),
-        codec=_ask(backend.codec),
+        version=_ask_backend(backend.version),
+        codec=_ask_backend(backend.codec),
         exact=backend.exact,
         formats=tuple(backend.supports),
         reduces=tuple(sorted({reduce for support in jpeg for reduce in support.reduces})),
@@ -253,7 +253,7 @@ def _devices(name: str) -> tuple[str, ...]:
     return tuple(found.devices.split()) or tuple(sorted(declared))
 
 
-def _ask(question: Callable[[], str]) -> str:
+def _ask_backend(question: Callable[[], str]) -> str:
     """Return a backend's answer about itself, or its error, which must not hide other backends."""
     try:
         return question()

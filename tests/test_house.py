@@ -34,7 +34,7 @@ _LIBRARIES = {
 
 _LAYERS = (
     ("errors", "types", "samples"),
-    ("outages",),
+    ("_error_policy",),
     ("_headers", "_buffers"),
     (
         "_truncation",
@@ -52,7 +52,7 @@ _LAYERS = (
     ("_selection",),
     ("_engine", "_arguments"),
     ("plan", "geometry"),
-    ("resizing",),
+    ("_resizing",),
     ("api",),
     ("_arrays",),
     ("gpu",),

@@ -205,12 +205,12 @@ def test_a_ranking_that_nobody_named_is_ones_own(
     pytest.importorskip("platformdirs")
     place = fitting({("jpeg", 1): ("pillow",)}).save()
     assert place.is_relative_to(tmp_path)
-    assert _selection.look_up()[0] is not None
+    assert _selection.load_saved()[0] is not None
     os.chown(place, 12345, -1)
 
-    assert _selection.look_up() == (
+    assert _selection.load_saved() == (
         None,
         f"{place} belongs to another user, and nobody named it: remove it",
     )
     monkeypatch.setenv("FASTDECODE_RANKING", str(place))
-    assert _selection.look_up()[0] is not None
+    assert _selection.load_saved()[0] is not None

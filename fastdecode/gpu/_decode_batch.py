@@ -1,6 +1,6 @@
 """A batch on a device: most of it decoded there, the rest on the CPU, joined in order.
 
-For the CPU as the device, images are resized and copied by NumPy and Pillow, in threads, and are
+For the CPU as the device, images are resize and copied by NumPy and Pillow, in threads, and are
 arrays until they are handed out. A thread that has once worked with PyTorch's own threads cannot
 fork any more: its child would wait for them for ever.
 """
@@ -17,8 +17,10 @@ import numpy as np
 import torch
 
 from fastdecode import _headers
-from fastdecode._arrays import decode_arrays, in_threads, named
+from fastdecode._arrays import decode_arrays, map_in_threads, name_item
 from fastdecode._buffers import as_buffer
+from fastdecode._error_policy import is_item_error
+from fastdecode._resizing import resize
 from fastdecode._stats import count_fallback
 from fastdecode.api import read_file
 from fastdecode.errors import FastDecodeError
@@ -27,9 +29,7 @@ from fastdecode.gpu._batch import Request, decoding, request_of
 from fastdecode.gpu._devices import device_of
 from fastdecode.gpu._policy import Decode, choose
 from fastdecode.gpu._resize import resize_into
-from fastdecode.outages import is_the_items
 from fastdecode.ranking import CPU
-from fastdecode.resizing import resized
 
 if TYPE_CHECKING:
     from fastdecode.gpu._backends import Loaded
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _MOST_FILES = 256
 _MOST_PIXELS = 1 << 27
-"""How much is decoded before it is resized, so that not all is there in full size at once."""
+"""How much is decoded before it is resize, so that not all is there in full size at once."""
 
 
 class _Job(NamedTuple):
@@ -116,9 +116,9 @@ def decode_on(
     images: list[Any] = []
     for reads in _parts(job, list(items)):
         for image in _decoded(job, reads):
-            if isinstance(image, Exception) and (on_error == "raise" or not is_the_items(image)):
+            if isinstance(image, Exception) and (on_error == "raise" or not is_item_error(image)):
                 try:
-                    raise named(image, len(images))
+                    raise name_item(image, len(images))
                 finally:
                     del image  # its traceback leads here, and would keep the images
             images.append(image)
@@ -137,7 +137,7 @@ def _parts(job: _Job, work: list[Any]) -> Iterator[list[_Read]]:
     for start in range(0, len(work), _MOST_FILES):
         part: list[_Read] = []
         pixels = 0
-        for one in in_threads(job.threads, _read, work[start : start + _MOST_FILES]):
+        for one in map_in_threads(job.threads, _read, work[start : start + _MOST_FILES]):
             own = 0 if one.header is None else one.header.width * one.header.height
             if part and pixels + own > _MOST_PIXELS:
                 yield part
@@ -199,7 +199,7 @@ def _arrays(job: _Job, reads: list[_Read]) -> list[Any]:
 def _placed(job: _Job, made: list[Any]) -> list[Any]:
     """Bring arrays (H, W[, C]) to the device, and finish them; errors stay as they are."""
     if job.device.type != "cuda":
-        done = in_threads(job.threads, partial(_on_host, size=job.size), map(_planes, made))
+        done = map_in_threads(job.threads, partial(_on_host, size=job.size), map(_planes, made))
         return [one.to(job.device) if isinstance(one, torch.Tensor) else one for one in done]
     places = [at for at, one in enumerate(made) if isinstance(one, np.ndarray)]
     images = list(made)
@@ -224,7 +224,7 @@ def _copied(job: _Job, arrays: list[Image]) -> Sequence[torch.Tensor]:
         return [image.to(job.device) for image in host]
     sizes = [image.numel() for image in host]
     flat = torch.empty(sum(sizes), dtype=torch.uint8, device="cpu", pin_memory=True)
-    in_threads(
+    map_in_threads(
         job.threads,
         lambda both: np.copyto(both[0].numpy(), both[1].reshape(-1)),
         zip(torch.split(flat, sizes), arrays, strict=True),
@@ -236,7 +236,7 @@ def _copied(job: _Job, arrays: list[Image]) -> Sequence[torch.Tensor]:
 def _finished(job: _Job, images: Sequence[Any]) -> list[Any]:
     """Copy and resize tensors (C, H, W), whose memory may be a library's; the rest stays."""
     if job.device.type == "cpu":
-        return in_threads(job.threads, partial(_on_host, size=job.size), images)
+        return map_in_threads(job.threads, partial(_on_host, size=job.size), images)
     return [
         _on_device(image, job.size) if isinstance(image, torch.Tensor) else image
         for image in images
@@ -258,5 +258,5 @@ def _on_host(image: Any, size: tuple[int, int] | None) -> Any:
     if size is not None:
         last = array.transpose(1, 2, 0)
         flat = np.ascontiguousarray(last if len(array) > 1 else last[:, :, 0])
-        array = resized(flat, size).reshape(*size, -1).transpose(2, 0, 1)
+        array = resize(flat, size).reshape(*size, -1).transpose(2, 0, 1)
     return torch.from_numpy(np.array(array, order="C"))

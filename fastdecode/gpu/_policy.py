@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from fastdecode import _selection, ranking, registry
-from fastdecode._process import ForkLock, speaks_for_all
+from fastdecode._process import ForkLock, should_warn
 from fastdecode._selection import disabled
 from fastdecode._system import device_ranking_path, ranking_is_named
 from fastdecode.errors import BackendUnavailable
@@ -134,7 +134,7 @@ def measured(device: torch.device) -> tuple[str, ...]:
     order = saved.order() if saved else ()
     with _lock:
         first, _known[key] = key not in _known, order
-    if first and problem and speaks_for_all():  # outside the lock: a warning may run anything
+    if first and problem and should_warn():  # outside the lock: a warning may run anything
         warnings.warn(
             f"what was measured for {device} is ignored: {problem}. To measure anew: "
             f"fastdecode calibrate --device {device}",

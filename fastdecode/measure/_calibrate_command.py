@@ -74,7 +74,7 @@ def run(options: argparse.Namespace, parser: Parser) -> int:
         if options.to:
             _files.check_result(options.to, "--to", BEGINS, parents=True)
         elif place:  # what is there was not named, and may be damaged: it is replaced
-            with _files.naming(place):
+            with _files.name_in_errors(place):
                 _files.check_writable(place, parents=True)
         found, text = _for_decode(options) if options.device is None else _for_device(options)
         # Before anything is printed, because the reader may be gone.
@@ -107,7 +107,7 @@ def _usual_place(device: torch.device | None) -> Path:
 def _keep(found: Ranking | DeviceRanking, place: Path) -> str:
     """Save what was measured; say why that cannot be done, so that it is printed at least."""
     try:
-        with _files.naming(place):
+        with _files.name_in_errors(place):
             found.save(place)
     except OSError as error:
         return str(error)

@@ -425,7 +425,7 @@ def _check_arguments(parser: Parser, options: argparse.Namespace) -> None:
         for flag, place in written.items():
             _files.check_result(place, f"--{flag}", _beginning(flag))
         if options.save:
-            with _files.naming(ranking_path()):
+            with _files.name_in_errors(ranking_path()):
                 _files.check_writable(ranking_path(), parents=True)
     except OSError as error:
         parser.fail(error)
@@ -511,7 +511,7 @@ def _save(ranking: Ranking) -> None:
     if not ranking.orders:
         print("Nothing to save: no two backends were compared in memory.", file=sys.stderr)
         return
-    with _files.naming(ranking_path()):
+    with _files.name_in_errors(ranking_path()):
         place = merged(ranking).save()
     print(f"decode() chooses by this result from now on: {place}", file=sys.stderr)
 
@@ -536,7 +536,7 @@ def _keep(parser: Parser, options: argparse.Namespace, result: Result) -> None:
 
 def _write(options: argparse.Namespace, result: Result) -> None:
     if options.json not in (None, "-"):
-        with _files.naming(options.json):
+        with _files.name_in_errors(options.json):
             _files.write_text(options.json, to_json(result))
         say(f"Figures: {options.json}")
     if options.html or options.card:
@@ -544,7 +544,7 @@ def _write(options: argparse.Namespace, result: Result) -> None:
 
         for place, draw in ((options.html, _html.page), (options.card, _html.card)):
             if place:
-                with _files.naming(place):
+                with _files.name_in_errors(place):
                     _files.write_text(place, draw(result))
     if options.card:
         say(f"Card: {options.card}")

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from fastdecode._files import check_result, naming, read_regular, write_text
+from fastdecode._files import check_result, name_in_errors, read_regular, write_text
 from fastdecode.measure._summary import disturbed
 from fastdecode.measure._tables import Column, Table, show
 from fastdecode.measure._text import (
@@ -80,7 +80,7 @@ def run(options: argparse.Namespace, parser: Parser) -> int:
     _print(found)
     if options.html:
         try:
-            with naming(options.html):
+            with name_in_errors(options.html):
                 write_text(options.html, _html.comparison(found))
         except OSError as error:
             parser.fail(error)

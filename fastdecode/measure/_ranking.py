@@ -85,7 +85,7 @@ def _as_array(output: Output | None) -> Output | None:
 
 def merged(new: Ranking) -> Ranking:
     """Add what the saved ranking knows of the kinds of work that were not measured now."""
-    old, _ = _selection.look_up()
+    old, _ = _selection.load_saved()
     if old is None:
         return new
     known = {cell._replace(size=None) for cell in new.orders}

@@ -101,7 +101,7 @@ class Members:
     def close(self) -> None:
         """End all processes."""
         for child in self._children.values():
-            child.hang_up()  # first all, so that they end side by side
+            child.close_pipes()  # first all, so that they end side by side
         while self._children:
             self._children.popitem()[1].close()
 

@@ -1,6 +1,6 @@
 /* crop.c: plans the crop of an image, as fastdecode.torch does in Python.
  *
- * The rules are those of _random_crop.py and base.py in torch/transforms, plan.py and resizing.py.
+ * The rules are those of _random_crop.py and base.py in torch/transforms, plan.py and _resizing.py.
  * The numbers are bit-identical: the operations are the same, on doubles, in the same order (the core
  * is compiled without contraction). Change both sides together; a test compares them. */
 #include "internal.h"
@@ -107,7 +107,7 @@ static int central_crop(int32_t width, int32_t height, const fd_crop *crop, plan
 
 /* ---- the plan ---- */
 
-/* The rule of core_takes() in resizing.py: JPEGs that all other backends decode to the same pixels. */
+/* The rule of core_can_decode() in _resizing.py: JPEGs that all other backends decode to the same pixels. */
 static int is_known(const fd_header *header, const fd_crop *crop) {
     int sof = header->sof == 0xC0 || header->sof == 0xC1 || header->sof == 0xC2;
     int colours = header->components == 1 || header->components == 3;

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from fastdecode._arrays import in_order
+from fastdecode._arrays import map_in_order
+from fastdecode._error_policy import ITEM_ERRORS, is_item_error
 from fastdecode._headers import jpeg_stream
 from fastdecode.api import decode, probe
 from fastdecode.errors import DecodeError, FastDecodeError, UnsupportedFormat
-from fastdecode.outages import ITEM_ERRORS, is_the_items
 from fastdecode.packing._verify import plain, reason, verify
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def survey(
     """
     look = _Look(store, limits or Limits())
     seen: dict[bytes, int] = {}
-    with closing(in_order(look, range(len(store)), threads)) as found:
+    with closing(map_in_order(look, range(len(store)), threads)) as found:
         for index, (finding, digest) in enumerate(found):
             first = seen.setdefault(digest, index) if digest else index
             yield finding if first == index else _repeated(finding, plain(store.key(first)))
@@ -178,7 +178,7 @@ class _Look:
         try:
             data = self.store.read(index)
         except ITEM_ERRORS as error:
-            if not is_the_items(error):
+            if not is_item_error(error):
                 raise
             none = isinstance(error, UnsupportedFormat)
             return Finding(key, "no image" if none else "unreadable", (reason(error),)), b""

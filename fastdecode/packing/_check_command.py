@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fastdecode import _files
+from fastdecode._error_policy import ITEM_ERRORS
 from fastdecode._system import usable_cores
 from fastdecode.errors import FastDecodeError, StoreError, visible
-from fastdecode.outages import ITEM_ERRORS
 from fastdecode.packing._check import FAILING, Finding, Limits, Status, survey
 from fastdecode.packing._verify import reason
 from fastdecode.stores import Store, open_store
@@ -129,7 +129,7 @@ def _looked(options: argparse.Namespace) -> _Seen:
                 raise
             seen.ended = f"{reason(error)} (after {seen.total:,} of {len(store):,} images)"
     if options.csv:
-        with _files.naming(options.csv):
+        with _files.name_in_errors(options.csv):
             _files.write_text(options.csv, csv_text(rows))
     return seen
 

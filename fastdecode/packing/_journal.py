@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from fastdecode._files import flush_folder
+from fastdecode._files import sync_folder
 from fastdecode.errors import StoreError
 from fastdecode.packing._lock import Refused, open_own
 
@@ -141,7 +141,7 @@ class Journal:
         self.path = path
         self._file = open(path, "ab", buffering=0, opener=open_own)  # noqa: SIM115 - see `close`
         self._file.truncate(sum(length for _, length in self._lines()))
-        flush_folder(path)
+        sync_folder(path)
 
     def append(self, record: Any) -> None:
         """Append a record, and wait until it is on the disk. After an error it does not count."""

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import fastdecode
-from fastdecode._files import flush, flush_folder, write_text
+from fastdecode._files import sync_file, sync_folder, write_text
 from fastdecode.errors import StoreError
 from fastdecode.packing._journal import Journal, Packed, State, items_of
 from fastdecode.packing._lock import NAME, Refused, check_own
@@ -146,7 +146,7 @@ class Place:
                 raise OSError(f"{final} is gone: begin again with --start-over")
         if not any(last == self.bad.name for _, last in moves):
             self.bad.unlink(missing_ok=True)  # from before the bad items were repaired
-        flush_folder(self.path)
+        sync_folder(self.path)
 
     def clear(self) -> None:
         """Remove an unfinished earlier pack, including files that it has renamed already.
@@ -222,8 +222,8 @@ def make(
     text = _manifest(packed, about, classes, files, content.hexdigest())
     described = place.out / place.manifest.name
     described.write_text(text, encoding="utf-8", newline="\n")
-    flush(described)
-    flush_folder(described)
+    sync_file(described)
+    sync_folder(described)
     # The store is complete once its last file is renamed: see the docstring of the module.
     moves.insert(len(moves) if place.sharded else 0, (f"out/{described.name}", described.name))
     return moves

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import PIL
 
 import fastdecode
-from fastdecode._arrays import in_order
+from fastdecode._arrays import map_in_order
 from fastdecode._selection import disabled
 from fastdecode._system import usable_cores
 from fastdecode.errors import BackendUnavailable, StoreError
@@ -285,7 +285,9 @@ class _Job:
         """Try the bad items again. If one is good, resume from the record that holds it."""
         bad = self.state.bad
         again = [(at, one) for at, one in enumerate(bad) if not one.fixed]
-        with closing(in_order(work, [one.number for _, one in again], self.threads)) as outcomes:
+        with closing(
+            map_in_order(work, [one.number for _, one in again], self.threads)
+        ) as outcomes:
             for (at, one), outcome in zip(again, outcomes, strict=True):
                 if not outcome.bad:
                     self.journal.cut(one.number)
@@ -300,7 +302,7 @@ class _Job:
         total = len(work.store)
         chunk = Chunk(spool, self.state.next, self._record)
         left = range(self.state.next, total)
-        with closing(in_order(work, left, self.threads)) as outcomes:
+        with closing(map_in_order(work, left, self.threads)) as outcomes:
             for index, outcome in zip(left, outcomes, strict=True):
                 chunk.take(outcome)
                 self.notify("packing", index + 1, total)

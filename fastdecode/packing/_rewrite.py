@@ -20,11 +20,11 @@ import numpy as np
 from PIL import Image as PillowImage
 from PIL.PngImagePlugin import PngInfo
 
+from fastdecode._error_policy import ITEM_ERRORS, is_item_error
 from fastdecode._pixels import seen_size
 from fastdecode.api import decode, probe
 from fastdecode.errors import FastDecodeError
 from fastdecode.native import add_restart_markers
-from fastdecode.outages import ITEM_ERRORS, is_the_items
 from fastdecode.packing._verify import reason, verify
 from fastdecode.stores._items import check_target
 
@@ -75,7 +75,7 @@ class Work:
         try:
             given = self.store.read(index)
         except ITEM_ERRORS as error:
-            if is_the_items(error):
+            if is_item_error(error):
                 return Outcome(key, bad=reason(error))
             if not isinstance(error, OSError):
                 raise
@@ -86,7 +86,7 @@ class Work:
             check_target(target, self.store.classes)
             key, data, notes = self._rewritten(key, given)
         except (FastDecodeError, ValueError) as error:
-            if isinstance(error, FastDecodeError) and not is_the_items(error):
+            if isinstance(error, FastDecodeError) and not is_item_error(error):
                 raise
             return Outcome(key, bytes_in=len(given), bad=reason(error))
         digest = hashlib.sha256(data).hexdigest()

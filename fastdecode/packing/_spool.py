@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from fastdecode._files import flush_folder
+from fastdecode._files import sync_folder
 from fastdecode.packing._lock import open_own
 from fastdecode.stores._items import Keys
 from fastdecode.stores._mmap import Mapped
@@ -89,7 +89,7 @@ class Spool:
         if self._kind == "tar" and end:  # the headers tell which names are taken
             for member in members(MappedSource(Mapped(str(path))), ended=False):
                 self._names.add(member)
-        flush_folder(path)
+        sync_folder(path)
         return file
 
     def add(self, key: str, data: Buffer, target: Any) -> tuple[int, int, int]:

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
-from fastdecode._arrays import in_order
-from fastdecode._files import check_writable, naming, read_regular, write_bytes
+from fastdecode._arrays import map_in_order
+from fastdecode._error_policy import ITEM_ERRORS, is_item_error
+from fastdecode._files import check_writable, name_in_errors, read_regular, write_bytes
 from fastdecode._system import usable_cores
 from fastdecode.errors import FastDecodeError, StoreError, visible
-from fastdecode.outages import ITEM_ERRORS, is_the_items
 from fastdecode.packing._rewrite import Names, thumbnail
 from fastdecode.packing._verify import reason
 from fastdecode.stores import kind_of, open_store
@@ -100,7 +100,7 @@ class _Work:
             return _Outcome(key, status, longer=name if both else "")
         except (FastDecodeError, OSError, ValueError) as error:
             taken = isinstance(error, FileExistsError)
-            if isinstance(error, ITEM_ERRORS) and not is_the_items(error) and not taken:
+            if isinstance(error, ITEM_ERRORS) and not is_item_error(error) and not taken:
                 raise
             return _Outcome(key, "failed", reason(error))
 
@@ -189,13 +189,13 @@ def _outcomes(options: argparse.Namespace) -> Iterator[_Outcome]:
             raise StoreError(f"there is nothing in {options.src}")
         if to.exists() and not to.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), options.dst)
-        with naming(to):
+        with name_in_errors(to):
             check_writable(to / _OURS, parents=True)
         work = _Work(store, Names(map(store.key, wanted)), to, options.size, options.quality)
         threads = options.threads or usable_cores()
         with (
             progress(counted=True) as notify,
-            closing(in_order(work, wanted, threads)) as outcomes,
+            closing(map_in_order(work, wanted, threads)) as outcomes,
         ):
             for done, outcome in enumerate(outcomes, 1):
                 notify("thumbnails", done, len(wanted))

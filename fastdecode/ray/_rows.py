@@ -22,22 +22,22 @@ from ray.data.extensions import ArrowTensorArray, ArrowVariableShapedTensorArray
 
 from fastdecode import _headers
 from fastdecode._arguments import check_options, check_sides, is_int
-from fastdecode._arrays import in_threads
+from fastdecode._arrays import map_in_threads
 from fastdecode._batch import decode_batch
+from fastdecode._error_policy import is_item_error
 from fastdecode._pixels import seen_size
+from fastdecode._resizing import (
+    ResizePlan,
+    core_can_decode,
+    core_may_decode,
+    resize,
+)
 from fastdecode.api import decode, read_file
 from fastdecode.errors import FastDecodeError
 from fastdecode.geometry import Geometry
 from fastdecode.native import _library
 from fastdecode.native._batch import Items, Pool
-from fastdecode.outages import is_the_items
 from fastdecode.plan import DEFAULT_MAX_PIXELS, plan_options, reduce_for, reduce_for_box
-from fastdecode.resizing import (
-    ResizePlan,
-    core_may_decode,
-    core_takes,
-    resized,
-)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -245,7 +245,7 @@ def _probed(source: Any) -> tuple[Any, Header | None]:
         data = read_file(source) if isinstance(source, str) else source
         return data, _headers.probe(data)
     except (FastDecodeError, OSError) as error:
-        if not is_the_items(error):
+        if not is_item_error(error):
             raise
         return error, None
 
@@ -285,7 +285,7 @@ def _resized(sources: Sequence[Any], name: Callable[[int], str], options: Option
         made = _by_core(items, some, out, options) if items is not None else set()
         left = [at for at, error in enumerate(errors) if error is None and at not in made]
         todo = [(start + at, some[at], out[at]) for at in left]
-        answers = in_threads(options.threads, lambda each: one(*each), todo)
+        answers = map_in_threads(options.threads, lambda each: one(*each), todo)
         for at, error in zip(left, answers, strict=True):
             errors[at] = error
         for at, error in enumerate(errors):
@@ -319,7 +319,7 @@ def _by_core(
 
 def _eligible(headers: Headers, options: Options) -> NDArray[np.bool_]:
     """Mark the files that the core decodes as every other backend would, as they are stored."""
-    good: NDArray[np.bool_] = headers.readable & core_takes(headers, options.max_pixels)
+    good: NDArray[np.bool_] = headers.readable & core_can_decode(headers, options.max_pixels)
     if options.orient:
         good &= headers.has_exif == 0
     if options.region is not None:  # one that lies outside is refused elsewhere
@@ -350,7 +350,7 @@ def _one(source: str | Buffer, out: NDArray[np.uint8], options: Options) -> Exce
                 reduce = reduce_for(header, options.least, region=region, orient=orient)
         image = decode(data, **options.decoding() | {"reduce": reduce, "min_size": None})
     except (FastDecodeError, OSError) as error:
-        if not is_the_items(error):
+        if not is_item_error(error):
             raise
         return error
     applied = header.orientation if orient else 1
@@ -358,5 +358,5 @@ def _one(source: str | Buffer, out: NDArray[np.uint8], options: Options) -> Exce
     # The outermost pixels of what was decoded may reach further than what is wanted.
     shown = Geometry.of_decode(header, reduce, region=region, orient=orient)
     left, top, right, bottom = shown.boxes(wanted).tolist()
-    out[...] = resized(image, (out.shape[0], out.shape[1]), (left, top, right, bottom))
+    out[...] = resize(image, (out.shape[0], out.shape[1]), (left, top, right, bottom))
     return None

@@ -16,8 +16,8 @@ import pyarrow as pa
 import ray
 
 from fastdecode._arguments import is_int
+from fastdecode._error_policy import ITEM_ERRORS, is_item_error
 from fastdecode.errors import FastDecodeError
-from fastdecode.outages import ITEM_ERRORS, is_the_items
 from fastdecode.plan import DEFAULT_MAX_PIXELS
 from fastdecode.ray._rows import (
     OnError,
@@ -243,7 +243,7 @@ def _first_target(store: Store) -> Any:
         try:
             target = store.target(index)
         except ITEM_ERRORS as error:
-            if not is_the_items(error):
+            if not is_item_error(error):
                 raise
             continue
         if target is not None:
@@ -328,7 +328,7 @@ class _Read:
             if "label" in self.columns:
                 label = store.target(index)
         except (FastDecodeError, OSError) as error:
-            if not is_the_items(error):
+            if not is_item_error(error):
                 raise
             return _Item(index, error, path, None)
         return _Item(index, source, source if isinstance(source, str) else path, label)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from fastdecode.errors import BackendUnavailable, StoreError, advised
+from fastdecode.errors import BackendUnavailable, StoreError, with_advice
 from fastdecode.stores.base import Store, Writer
 
 if TYPE_CHECKING:
@@ -234,7 +234,7 @@ def kind_of(location: str) -> str:
         raise ValueError(f"{location} is one image: name its folder, or a .csv with its path")
     listed = ", ".join(suffix for kind in KINDS.values() for suffix in kind.suffixes)
     error = ValueError(f"{location} is neither a folder nor ends in {listed}")
-    raise advised(error, ": say what it is with kind=")
+    raise with_advice(error, ": say what it is with kind=")
 
 
 def kind_for(location: str) -> str:
@@ -253,7 +253,7 @@ def kind_for(location: str) -> str:
             f"{location}: {suffix} is not a kind of store ({known}; a name without a suffix is a "
             "folder)"
         )
-        raise advised(error, ": kind='folder' makes a folder of that name")
+        raise with_advice(error, ": kind='folder' makes a folder of that name")
     return kind or "folder"
 
 

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from fastdecode._files import WAY_OUT, NotRegular, open_regular
+from fastdecode._error_policy import mark_fatal
+from fastdecode._files import ADVICE, NotRegular, open_regular
 from fastdecode.errors import StoreError
-from fastdecode.outages import of_the_whole
 from fastdecode.types import Buffer
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Mapped:
         try:
             data = remote.read(remote.path, offset, offset + size) if size else b""
         except FileNotFoundError as error:
-            raise of_the_whole(error)  # noqa: B904 - it returns the same error
+            raise mark_fatal(error)  # noqa: B904 - it returns the same error
         if len(data) != size:
             raise self._cut(offset + len(data))
         return data
@@ -117,7 +117,7 @@ class Mapped:
             f"{self.location}: the file has been cut to {now} bytes since it was opened, when it "
             f"had {self.size}"
         )
-        return of_the_whole(error)  # the cut affects all later items, not only this one
+        return mark_fatal(error)  # the cut affects all later items, not only this one
 
 
 def is_uri(location: str) -> bool:
@@ -129,12 +129,12 @@ def open_stream(
     location: str,
     storage_options: Mapping[str, Any] | None = None,
     *,
-    way_out: str = WAY_OUT,
+    advice: str = ADVICE,
     **caching: Any,
 ) -> BinaryIO:
     """Open a file, by default to read it once and forwards. A remote file may not be seekable."""
     if not is_uri(location):
-        return io.BufferedReader(open_regular(local_path(location), way_out=way_out), _BUFFER)
+        return io.BufferedReader(open_regular(local_path(location), advice=advice), _BUFFER)
     from fastdecode.stores._remote import Remote
 
     there = Remote(location, storage_options)

@@ -13,8 +13,8 @@ from functools import cache
 from typing import Any, BinaryIO, TypeVar, cast
 from urllib.parse import urlsplit
 
+from fastdecode._error_policy import http_status, is_temporary, retry
 from fastdecode.errors import BackendUnavailable, FastDecodeError
-from fastdecode.outages import http_status, passes, retried
 
 try:
     import fsspec
@@ -43,7 +43,7 @@ class Remote:
 
     Whatever a library raises, a method raises FileNotFoundError if the file does not exist, and
     another OSError if it cannot be reached. Before that it tries again if that may help: see
-    `fastdecode.outages`.
+    `fastdecode._error_policy`.
     """
 
     def __init__(self, uri: str, storage_options: Mapping[str, Any] | None = None) -> None:
@@ -101,7 +101,7 @@ class Remote:
     ) -> _T:
         """Call, and retry if `again`; turn errors of the server into OSErrors that name the URI."""
         try:
-            return retried(call, _may_pass) if again else call()
+            return retry(call, _may_pass) if again else call()
         except FastDecodeError:
             raise
         except Exception as error:
@@ -196,7 +196,7 @@ def _may_pass(error: BaseException) -> bool:
         cause = error.__cause__
         return cause is not None and not _is_gone(error) and _may_pass(cause)
     if isinstance(error, OSError) or http_status(error) is not None:
-        return passes(error)
+        return is_temporary(error)
     return type(error).__module__ != "builtins" and not _forbids(error)
 
 

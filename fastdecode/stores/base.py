@@ -15,9 +15,9 @@ from secrets import token_hex
 from typing import TYPE_CHECKING, Any, ClassVar, TypedDict
 
 from fastdecode._buffers import as_buffer
-from fastdecode._files import flush, flush_folder
+from fastdecode._error_policy import ITEM_ERRORS, mark_fatal
+from fastdecode._files import sync_file, sync_folder
 from fastdecode.errors import StoreError
-from fastdecode.outages import ITEM_ERRORS, of_the_whole
 from fastdecode.stores._items import Keys, check_target
 from fastdecode.stores._mmap import is_uri
 
@@ -252,7 +252,7 @@ class Store(ABC):
                 try:
                     self._opened = self._open()
                 except ITEM_ERRORS as error:
-                    of_the_whole(error)
+                    mark_fatal(error)
                     raise
                 self._process = os.getpid()
             return self._opened
@@ -419,7 +419,7 @@ class Writer(ABC):
         self._refuse_what_is_there()
         self._flush()
         self._partial.replace(self._final)
-        flush_folder(self._final)
+        sync_folder(self._final)
 
     def _refuse_what_is_there(self) -> None:
         if self._final.exists():
@@ -427,7 +427,7 @@ class Writer(ABC):
 
     def _flush(self) -> None:
         """Wait until the finished store is on the disk."""
-        flush(self._partial)
+        sync_file(self._partial)
 
     def _remove(self) -> None:
         self._partial.unlink(missing_ok=True)

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from fastdecode._error_policy import ITEM_ERRORS, mark_fatal
 from fastdecode.errors import StoreError
-from fastdecode.outages import ITEM_ERRORS, of_the_whole
 from fastdecode.stores._mmap import is_uri
 from fastdecode.stores.base import Store, in_order_of
 from fastdecode.types import Buffer
@@ -233,7 +233,7 @@ def _open_part(part: Part) -> Store:
                 "it has been replaced; open the whole store again"
             )
     except ITEM_ERRORS as error:
-        of_the_whole(error)
+        mark_fatal(error)
         raise
     return store
 

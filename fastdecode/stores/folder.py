@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fastdecode._error_policy import has_files, mark_fatal, mark_if_folder_vanished, with_retries
 from fastdecode._files import NotRegular, read_image
-from fastdecode.errors import advised
-from fastdecode.outages import holds_anything, of_the_whole, told_if_vanished, tried_again
+from fastdecode.errors import with_advice
 from fastdecode.stores._index import Index, IndexBuilder, IndexedStore
 from fastdecode.stores._items import Keys, is_below, is_file_name, plain, relative
 from fastdecode.stores._mmap import is_uri, local_path
@@ -86,7 +86,7 @@ def open_folder(
             f"{location}: there are tar shards such as {shards[0]} in it, and images such as "
             f"{images[0]}: for the shards open {inside}/*.tar"
         )
-        raise advised(error, " with kind='tar', for the images open it with targets=False")
+        raise with_advice(error, " with kind='tar', for the images open it with targets=False")
     if not images:
         if not shards:
             raise FileNotFoundError(f"{location}: no image in it ends in {', '.join(extensions)}")
@@ -114,7 +114,7 @@ def _indexed(location: str, images: Iterable[str], classes: list[str]) -> Index:
             f"{location}: images such as {beside[0]} lie next to class folders such as "
             f"{classes[0]}: move them, or list the paths of all, without classes, in a .csv"
         )
-        raise advised(error, ", or open it with targets=False to take all without classes")
+        raise with_advice(error, ", or open it with targets=False to take all without classes")
     places = {name: index for index, name in enumerate(builder.classes)}
     # Sorted by class first: as a string, "cat-big/x" comes before "cat/x".
     ordered = sorted(images, key=lambda path: path.partition("/")[0]) if places else images
@@ -215,9 +215,9 @@ class FileStore(IndexedStore):
     def reach(self) -> None:
         """Check what `Store.reach` does, and that the folder is neither missing nor empty."""
         super().reach()
-        if self.folder and not holds_anything(self.folder):
+        if self.folder and not has_files(self.folder):
             reason = "the folder is missing or empty: has a drive been unmounted?"
-            raise of_the_whole(FileNotFoundError(errno.ENOENT, reason, self.folder))
+            raise mark_fatal(FileNotFoundError(errno.ENOENT, reason, self.folder))
 
     def _name(self, index: int) -> str:
         """Return the name of a file; raise a StoreError if it leads out of the folder."""
@@ -257,7 +257,7 @@ class FileStore(IndexedStore):
             except NotRegular as error:
                 raise self._damaged(index, f"{error.filename}: {error.strerror}") from error
             except FileNotFoundError as error:
-                told_if_vanished(error, self.folder, listed=self.kind == "folder")
+                mark_if_folder_vanished(error, self.folder, listed=self.kind == "folder")
                 raise
         data: Buffer = opened.read(f"{opened.path.rstrip('/')}/{name}")
         return data
@@ -272,4 +272,4 @@ def _on_disk(name: str) -> str:
     return name
 
 
-_contents = tried_again(read_image)  # a network drive may be away for a moment
+_contents = with_retries(read_image)  # a network drive may be away for a moment

@@ -24,9 +24,9 @@ from typing import Any, NamedTuple
 import h5py
 import numpy as np
 
-from fastdecode._files import reopened
-from fastdecode.errors import StoreError, advised
-from fastdecode.outages import is_the_items
+from fastdecode._error_policy import is_item_error
+from fastdecode._files import stable_name
+from fastdecode.errors import StoreError, with_advice
 from fastdecode.stores._index import Index, IndexBuilder, SelfDescribed
 from fastdecode.stores._items import fingerprint
 from fastdecode.stores._mmap import Mapped, is_uri, local_path, open_stream
@@ -163,7 +163,7 @@ class Hdf5Store(SelfDescribed):
                 file = h5py.File(stream, "r")
             else:
                 # Nothing writes to it, and a lock would fail on file systems without locks.
-                with reopened(local_path(self.location)) as name:
+                with stable_name(local_path(self.location)) as name:
                     file = h5py.File(name, "r", locking=False)
             return self._tables(file, local)
 
@@ -210,7 +210,7 @@ class Hdf5Store(SelfDescribed):
         except _DAMAGE as error:
             if self._closed:  # another thread has closed it meanwhile
                 raise ValueError(f"{self.location}: the store has been closed") from error
-            if isinstance(error, OSError) and not is_the_items(error):  # of a disk or a server
+            if isinstance(error, OSError) and not is_item_error(error):  # of a disk or a server
                 raise
             what = f"{self.location}, item {index}" if index is not None else self.location
             if isinstance(error, StoreError) and index is None:
@@ -232,7 +232,7 @@ def _dataset(file: Any, name: str, location: str) -> Any:
         return found
     there = ", ".join(key for key in file if _is_here(file, key))
     error = StoreError(f"{location}: there is no dataset {name!r}, only: {there or 'none'}")
-    raise advised(error, "; name it with images=, targets= or keys=")
+    raise with_advice(error, "; name it with images=, targets= or keys=")
 
 
 def _member(group: Any, path: str, location: str, most_links: int = 16) -> Any:

@@ -30,7 +30,7 @@ from typing import Any
 import lmdb
 import numpy as np
 
-from fastdecode._files import reopened
+from fastdecode._files import stable_name
 from fastdecode._process import after_fork
 from fastdecode.errors import StoreError
 from fastdecode.stores._index import Index, IndexBuilder, SelfDescribed
@@ -165,7 +165,7 @@ class Environment:
         self.file = Mapped(data)
         self._base: int | None = None
         try:
-            with reopened(data) as name:
+            with stable_name(data) as name:
                 self._lmdb = lmdb.open(
                     name,
                     subdir=False,
@@ -287,7 +287,7 @@ def _why(error: Exception) -> str:
             "other code in this process has it open with the lmdb library, and LMDB cannot open a "
             "file twice: close that first"
         )
-    said = re.sub("^/proc/self/fd/[0-9]+: ", "", str(error))  # the name of `reopened`
+    said = re.sub("^/proc/self/fd/[0-9]+: ", "", str(error))  # the name of `stable_name`
     return f"the file is damaged, or not an LMDB file ({said})"
 
 

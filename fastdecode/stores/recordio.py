@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdecode._files import flush
-from fastdecode.errors import StoreError, advised
+from fastdecode._files import sync_file
+from fastdecode.errors import StoreError, with_advice
 from fastdecode.stores._index import Index, IndexBuilder, SelfDescribed
 from fastdecode.stores._items import plain
 from fastdecode.stores._mmap import Mapped, exists, is_uri, local_path
@@ -228,7 +228,7 @@ def _scan(records: Mapped) -> _Places:
             f"{records.location}: there is no .idx next to it, and without one all of it would "
             "have to be downloaded; copy the file"
         )
-        raise advised(error, ", or name the index with index=")
+        raise with_advice(error, ", or name the index with index=")
     places = np.array(array("q", offsets(records)), np.int64)
     return _Places(np.arange(len(places)), places, has_ids=False)
 
@@ -261,7 +261,7 @@ def _check_end(lines: Mapped, records: Mapped, last: int) -> None:
             f"{lines.location} ends at {end}, but {records.location} at {records.size}: it has "
             "been cut, or belongs to another file"
         )
-        raise advised(wrong, "; if it leaves out records on purpose, pass it as index=")
+        raise with_advice(wrong, "; if it leaves out records on purpose, pass it as index=")
 
 
 def _has_ids(records: Mapped, keys: NDArray[Any], places: NDArray[Any]) -> bool:
@@ -316,7 +316,7 @@ class RecordWriter(Writer):
 
     def _settle(self) -> None:
         self._check_places()  # before anything is renamed
-        flush(self._lines)
+        sync_file(self._lines)
         self._lines.replace(self._index_at)
         try:
             about = {

@@ -13,9 +13,9 @@ import torch
 from fastdecode import _headers
 from fastdecode._buffers import as_buffer
 from fastdecode._process import ForkLock
+from fastdecode._resizing import ResizePlan
 from fastdecode.gpu._batch import Request, decoding, request_of
 from fastdecode.gpu._resize import resize_into
-from fastdecode.resizing import ResizePlan
 from fastdecode.torch._batch_builder import AtOnce, BatchBuilder, EpochConfig, stopped_early
 from fastdecode.torch._collate import Ready, collate, with_images
 from fastdecode.torch._order import Item

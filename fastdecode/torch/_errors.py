@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 import torch
 from torch.utils.data import Dataset, get_worker_info
 
+from fastdecode._error_policy import ITEM_ERRORS, is_item_error, mark_if_folder_vanished
 from fastdecode._process import ForkLock
 from fastdecode.errors import DecodeError
-from fastdecode.outages import ITEM_ERRORS, is_the_items, told_if_vanished
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -334,7 +334,7 @@ class TolerantDataset(Dataset[Sample_co]):
     ) -> Any:
         """Apply the policy to an error; return the replacement, SKIPPED or _RAISE."""
         self._look_for_its_folder(error)
-        if not is_the_items(error):
+        if not is_item_error(error):
             return _RAISE
         verdict = getattr(error, "verdict", None)
         if verdict is not None:  # set by our __getitem__, which the subclass's own has called
@@ -366,7 +366,7 @@ class TolerantDataset(Dataset[Sample_co]):
                 return self._made(other, generator, out)
             except ITEM_ERRORS as another:
                 self._look_for_its_folder(another)
-                if not is_the_items(another):
+                if not is_item_error(another):
                     raise
                 failed.append(self._note(other, another))
         exhausted = DecodeError(self._irreplaceable(failed))
@@ -411,7 +411,7 @@ class TolerantDataset(Dataset[Sample_co]):
         """Say in the error of a missing file if its whole folder is missing, too."""
         root = getattr(self, "root", None)
         if isinstance(root, (str, os.PathLike)):
-            told_if_vanished(error, os.fspath(root))
+            mark_if_folder_vanished(error, os.fspath(root))
 
     def _naming(self, error: Exception, index: int, source: object) -> None:
         """Name the sample in an error; a subclass may know more than the path.

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from fastdecode import _headers
+from fastdecode._resizing import ResizePlan, core_can_decode, core_may_decode
 from fastdecode.native._batch import Items, as_source
-from fastdecode.resizing import ResizePlan, core_may_decode, core_takes
 from fastdecode.torch._fuse import as_bytes
 from fastdecode.torch.transforms._random_crop import generator_of
 from fastdecode.torch.transforms.base import Crop, geometry_of, stored_as
@@ -229,7 +229,7 @@ class _Call:
             items.read(pool, sources)
             return range(len(sources))
         made, left = items.crop(pool, sources, seeds, crop, *self._place())
-        self._take(items, made, lambda at: ResizePlan.of_core(items.resize_of(at)))
+        self._take(items, made, lambda at: ResizePlan.from_core(items.resize_of(at)))
         return left
 
     def _take(
@@ -259,7 +259,7 @@ class _Call:
         orient = self._dataset.orient
         sides = eligible.crop.shape[1:]  # type: ignore[index]  # an eligible crop has a shape
         columns = (
-            (headers.readable & core_takes(headers)).tolist(),
+            (headers.readable & core_can_decode(headers)).tolist(),
             headers.width.tolist(),
             headers.height.tolist(),
             headers.has_exif.tolist(),

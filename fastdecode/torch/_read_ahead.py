@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from fastdecode.outages import ITEM_ERRORS
+from fastdecode._error_policy import ITEM_ERRORS
 
 if TYPE_CHECKING:
     from fastdecode.torch._order import Order

@@ -22,7 +22,7 @@ from typing import Any, Literal, TypeAlias
 
 import torch
 
-from fastdecode.resizing import Interpolation
+from fastdecode._resizing import Interpolation
 from fastdecode.torch.transforms.base import Crop, Layout, interpolation_name
 from fastdecode.torch.transforms.crops import (
     RandomResizedCrop,

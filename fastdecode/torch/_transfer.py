@@ -189,12 +189,12 @@ class CudaTransfer(Transfer):
         consumer.wait_event(moving.copied)
         if consumer != moving.stream:
 
-            def used_here(leaf: Any) -> Any:
+            def preference_in_process(leaf: Any) -> Any:
                 if getattr(leaf, "is_cuda", True) and hasattr(leaf, "record_stream"):
                     leaf.record_stream(consumer)
                 return leaf
 
-            map_leaves(moving.batch, "to", used_here)
+            map_leaves(moving.batch, "to", preference_in_process)
         self._reading.add(moving.copied, [source for _, source in moving.pairs])
         return moving.batch
 

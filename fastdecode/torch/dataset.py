@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 import torch
 
 from fastdecode._buffers import as_buffer
+from fastdecode._error_policy import ITEM_ERRORS, is_item_error
 from fastdecode.native import _library
 from fastdecode.native._batch import Pool
-from fastdecode.outages import ITEM_ERRORS, is_the_items
 from fastdecode.torch._errors import Sample_co, TolerantDataset
 from fastdecode.torch._fuse import Fused, put, why_not
 from fastdecode.torch._native_batches import EligibleCrop, NativeBatchMaker, fetch_in_order
@@ -266,7 +266,7 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
             image, geometry = self._image(source, generator, out)
             return image, finished(self, target, geometry)
         except ITEM_ERRORS as error:
-            if is_the_items(error):
+            if is_item_error(error):
                 self._naming(error, index, source)
             raise
 
@@ -437,7 +437,7 @@ class EncodedSample(NamedTuple):
             target = self.target
             return image, target if self.finished else finished(dataset, target, geometry)
         except ITEM_ERRORS as error:
-            if is_the_items(error):
+            if is_item_error(error):
                 dataset._naming(error, index, self.source)
             raise
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fastdecode.outages import told_if_vanished
+from fastdecode._error_policy import mark_if_folder_vanished
 from fastdecode.stores import _scan
 from fastdecode.stores._scan import IMG_EXTENSIONS
 from fastdecode.torch.dataset import DatasetOptions, DecodeDataset, standard_transform
@@ -175,7 +175,7 @@ class ImageFolder(DecodeDataset["tuple[Any, Target]"]):
         self.__dict__["_transforms"] = transforms
 
     def _look_for_its_folder(self, error: Exception) -> None:
-        told_if_vanished(error, os.fspath(self.root), listed=True)
+        mark_if_folder_vanished(error, os.fspath(self.root), listed=True)
 
     def _decoded_image(self, source: Any) -> tuple[Any, Geometry | None]:
         if self._loader is None:

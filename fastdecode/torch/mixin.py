@@ -124,7 +124,9 @@ class DecodeMixin:
 
     def __getstate__(self) -> dict[str, Any]:
         state = {name: v for name, v in self.__dict__.items() if name not in self._made_when_needed}
-        used = _selection.used_here()  # without the environment, which a worker reads itself
+        used = (
+            _selection.preference_in_process()
+        )  # without the environment, which a worker reads itself
         if used is not None:
             state[_CARRIED] = _Carried(os.getpid(), used)
         return state
@@ -331,7 +333,7 @@ def _adopt(carried: _Carried | None) -> None:
     """Apply the parent's `fastdecode.use` in a worker that has not called `use` itself."""
     if carried is None or carried.process == os.getpid() or context() != "processes":
         return
-    if _selection.used_here() is not None:
+    if _selection.preference_in_process() is not None:
         return
     try:
         _selection.use(carried.preference)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from fastdecode.outages import ITEM_ERRORS, is_the_items, told_if_vanished
+from fastdecode._error_policy import ITEM_ERRORS, is_item_error, mark_if_folder_vanished
 from fastdecode.stores import Store, open_store
 from fastdecode.torch._errors import Sample_co, naming
 from fastdecode.torch._read_ahead import READ_THREADS, Read, begin_reads
@@ -205,7 +205,7 @@ class StoreDataset(DecodeDataset[Sample_co]):
 
     def _look_for_its_folder(self, error: Exception) -> None:
         store = self.store
-        told_if_vanished(error, store.folder, listed=store.kind == "folder")
+        mark_if_folder_vanished(error, store.folder, listed=store.kind == "folder")
 
     def _naming(self, error: Exception, index: int, source: object) -> None:
         if isinstance(source, (str, os.PathLike)):  # the path of a file is enough
@@ -256,6 +256,6 @@ def _has_targets(store: Store) -> bool:
             if store.target(place) is not None:
                 return True
         except ITEM_ERRORS as error:  # the same error comes again when the item is read
-            if not is_the_items(error):
+            if not is_item_error(error):
                 raise
     return False

@@ -161,7 +161,7 @@ def test_an_error_of_the_disk_is_no_row(
     size: int | None, on_error: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What cannot be read now may be whole: it ends the job, whatever `on_error` says."""
-    monkeypatch.setattr("fastdecode.outages._WAITS_S", (0.01,))
+    monkeypatch.setattr("fastdecode._error_policy._WAITS_S", (0.01,))
     with pytest.raises(OSError, match="/proc/self/mem"):
         made([PHOTO, CUT, str(UNREADABLE)], size, on_error=on_error)
 

@@ -142,7 +142,7 @@ def faulty_s3() -> Iterator[Fault]:
 @pytest.fixture
 def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait for hundredths of a second between attempts, of which there are three."""
-    monkeypatch.setattr("fastdecode.outages._WAITS_S", (0.01, 0.01))
+    monkeypatch.setattr("fastdecode._error_policy._WAITS_S", (0.01, 0.01))
     monkeypatch.setattr(pytest.importorskip("s3fs").S3FileSystem, "retries", 1)
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from fastdecode._headers import sniff
-from fastdecode.errors import StoreError, advised
+from fastdecode.errors import StoreError, with_advice
 from fastdecode.stores._items import check_key, from_json, relative
 from fastdecode.stores.tar.format import FileSource, Member, members
 from fastdecode.types import Buffer
@@ -264,7 +264,7 @@ class SampleMembers:
                 f"{self._location}: the .{extension} of sample {self.stem!r} cannot be read "
                 f"({error})"
             )
-            raise advised(wrong, ": say which is the target with target=") from error
+            raise with_advice(wrong, ": say which is the target with target=") from error
         return text
 
 

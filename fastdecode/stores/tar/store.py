@@ -11,8 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fastdecode.errors import StoreError, advised
-from fastdecode.outages import ITEM_ERRORS, of_the_whole
+from fastdecode._error_policy import ITEM_ERRORS, mark_fatal
+from fastdecode.errors import StoreError, with_advice
 from fastdecode.stores._index import Index, IndexBuilder, IndexedStore, summary
 from fastdecode.stores._items import relative
 from fastdecode.stores._mmap import Mapped, exists, is_uri, local_path, open_stream
@@ -178,7 +178,7 @@ class TarStore(IndexedStore):
             "that is not local cannot be opened without one: make it with `fastdecode index "
             f"--to FOLDER {self.location}`, and put it next to the shard"
         )
-        return advised(
+        return with_advice(
             error,
             ", or with fastdecode.stores.tar.index_tar(LOCATION, index=FILE), and open the shard "
             f"with index=FOLDER/{name}; or read it from its beginning with "
@@ -248,7 +248,7 @@ class TarStore(IndexedStore):
                     )
                 self._index = index
             except ITEM_ERRORS as error:
-                of_the_whole(error)
+                mark_fatal(error)
                 raise
         return self._index
 
@@ -415,7 +415,7 @@ def index_tar(
     where = os.fspath(location)
     if index is None and is_uri(where):
         error = ValueError(f"{where} is not local")
-        raise advised(error, ": say with index= where to write the index")
+        raise with_advice(error, ": say with index= where to write the index")
     path = Path(local_path(where) + SUFFIX if index is None else index)
     if classes is None:
         try:
@@ -550,7 +550,7 @@ def stream_tar(
     with ExitStack() as own:
         if isinstance(location, (str, os.PathLike)):
             name = os.fspath(location)
-            file: Readable = own.enter_context(open_stream(name, storage_options, way_out=_WAY_OUT))
+            file: Readable = own.enter_context(open_stream(name, storage_options, advice=_WAY_OUT))
         else:
             file, name = location, str(getattr(location, "name", "the stream"))
         for sample in samples(FileSource(file, name), wanted, with_data=True):

@@ -15,20 +15,20 @@ from PIL import Image as PillowImage
 from fastdecode import _headers
 from fastdecode._buffers import as_buffer
 from fastdecode._pixels import seen_size
+from fastdecode._resizing import (
+    FloatBox,
+    Interpolation,
+    ResizePlan,
+    core_can_decode,
+    core_is_enabled,
+    core_may_decode,
+    resize_in_core,
+    resize_with_pillow,
+)
 from fastdecode.api import decode_part
 from fastdecode.geometry import Geometry
 from fastdecode.native import _library
 from fastdecode.plan import reduce_for_resize
-from fastdecode.resizing import (
-    FloatBox,
-    Interpolation,
-    ResizePlan,
-    by_core,
-    by_pillow,
-    core_is_on,
-    core_may_decode,
-    core_takes,
-)
 from fastdecode.torch.transforms.normalize import Normalize
 
 if TYPE_CHECKING:
@@ -362,7 +362,7 @@ def _cores_sides(data: Buffer, backend: str | None, *, orient: bool) -> tuple[in
     if not core_may_decode(backend):
         return None
     header = _library.probe(data)
-    if header is None or not core_takes(header):
+    if header is None or not core_can_decode(header):
         return None
     if orient and header.has_exif and _headers.probe(data).orientation != 1:
         return None
@@ -422,15 +422,15 @@ def _resample(
     whole = box == (0, 0, image.shape[1], image.shape[0])
     as_it_is = whole and image.shape[:2] == canvas
     resized = None
-    if interpolation == "bilinear" and core_is_on() and not as_it_is:
-        resized = by_core(image, box, canvas, window)
+    if interpolation == "bilinear" and core_is_enabled() and not as_it_is:
+        resized = resize_in_core(image, box, canvas, window)
     left, top, right, bottom = window
     # For an image one pixel wide the canvas may take gigabytes, most of them outside the window.
     huge = canvas[0] * canvas[1] > _LARGEST_CANVAS * (right - left) * (bottom - top)
     if resized is None and whole and not huge:
         return _by_torch(image, canvas, window, interpolation)
     if resized is None:
-        resized = by_pillow(image, box, canvas, window, interpolation)
+        resized = resize_with_pillow(image, box, canvas, window, interpolation)
     return torch.from_numpy(resized).permute(2, 0, 1)
 
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import torch
 
 from fastdecode._arguments import is_int
+from fastdecode._resizing import ResizePlan
 from fastdecode.native import _library
 from fastdecode.plan import DEFAULT_MAX_PIXELS
-from fastdecode.resizing import ResizePlan
 from fastdecode.torch.transforms._random_crop import (
     PythonDraws,
     center_crop,
@@ -27,7 +27,7 @@ from fastdecode.torch.transforms.normalize import IMAGENET_MEAN, IMAGENET_STD
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from fastdecode.resizing import Interpolation
+    from fastdecode._resizing import Interpolation
     from fastdecode.types import Box
 
 __all__ = [

@@ -16,9 +16,9 @@ import pytest
 from packed import make_source
 
 from fastdecode import decode_batch
+from fastdecode._error_policy import is_item_error, is_temporary
 from fastdecode.cli import main
 from fastdecode.errors import StoreError
-from fastdecode.outages import is_the_items, passes
 from fastdecode.packing import pack
 from fastdecode.stores import create_store, open_store
 from fastdecode.testing import drawing, encode
@@ -109,8 +109,8 @@ def test_a_folder_that_is_gone_ends_check_and_pack(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="its folder is not there any more") as whole:
         store.read(1)
 
-    assert is_the_items(one.value)
-    assert not is_the_items(whole.value)
+    assert is_item_error(one.value)
+    assert not is_item_error(whole.value)
     with pytest.raises(FileNotFoundError, match="unmounted"):
         store.reach()
 
@@ -223,7 +223,7 @@ def test_a_shard_that_was_cut_is_no_damaged_item(tmp_path: Path) -> None:
             file.truncate(5000)
         with pytest.raises(StoreError, match="has been cut") as caught:
             store.read(COUNT - 1)
-    assert not is_the_items(caught.value)
+    assert not is_item_error(caught.value)
 
 
 def test_errors_of_other_libraries_are_told_apart() -> None:
@@ -232,14 +232,19 @@ def test_errors_of_other_libraries_are_told_apart() -> None:
     def http(status: int) -> OSError:
         return urllib.error.HTTPError("http://host/1.jpg", status, "", None, None)  # type: ignore[arg-type]
 
-    assert [is_the_items(http(status)) for status in (404, 410, 403, 503)] == [True, True] + [
+    assert [is_item_error(http(status)) for status in (404, 410, 403, 503)] == [True, True] + [
         False
     ] * 2
-    assert [passes(http(status)) for status in (404, 403, 429, 503)] == [False, False, True, True]
-    assert not is_the_items(urllib.error.URLError("unreachable"))
-    assert not is_the_items(socket.gaierror(-2, "Name or service not known"))
-    assert not is_the_items(TimeoutError("timed out"))
-    assert is_the_items(OSError("image file is truncated"))
+    assert [is_temporary(http(status)) for status in (404, 403, 429, 503)] == [
+        False,
+        False,
+        True,
+        True,
+    ]
+    assert not is_item_error(urllib.error.URLError("unreachable"))
+    assert not is_item_error(socket.gaierror(-2, "Name or service not known"))
+    assert not is_item_error(TimeoutError("timed out"))
+    assert is_item_error(OSError("image file is truncated"))
 
 
 def test_http_is_told_as_s3_is() -> None:
@@ -270,7 +275,7 @@ def test_http_is_told_as_s3_is() -> None:
         for answer[0] in (404, 403, 503):
             with pytest.raises(OSError, match=where) as caught:
                 store.read(0)
-            told.append((type(caught.value), is_the_items(caught.value)))
+            told.append((type(caught.value), is_item_error(caught.value)))
             assert "secret" not in str(caught.value)
         front.shutdown()
     with pytest.raises(ConnectionError, match=where):

@@ -26,66 +26,56 @@ from fastdecode.errors import (
     UnknownBackend,
 )
 
-__all__ = [
-    "ITEM_ERRORS",
-    "holds_anything",
-    "http_status",
-    "is_the_items",
-    "of_the_whole",
-    "passes",
-    "retried",
-    "told_if_vanished",
-    "tried_again",
-]
-
 ITEM_ERRORS = (FastDecodeError, OSError)
-"""Errors that may concern a single item; `is_the_items` decides whether one does."""
+"""Errors that may concern a single item; `is_item_error` decides whether one does."""
 
 _T = TypeVar("_T")
-_CALLERS_FAULT = (UnknownBackend, BackendUnavailable, DeviceUnavailable)
+_CALLER_ERRORS = (UnknownBackend, BackendUnavailable, DeviceUnavailable)
 _MISSING = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
-_NO_SUCH_FILE = (404, 410)
-_TRY_LATER = (408, 425, 429, 500, 502, 503, 504)
+_MISSING_STATUSES = (404, 410)
+_TEMPORARY_STATUSES = (408, 425, 429, 500, 502, 503, 504)
 
 
-def _numbers(*names: str) -> frozenset[int]:
+def _errnos(*names: str) -> frozenset[int]:
     """Return the errno values that this system has."""
     return frozenset(getattr(errno, name) for name in names if hasattr(errno, name))
 
 
 # The name is impossible for a file, or names something else: a socket, a loop of links.
-_OF_ITS_NAME = _numbers("EINVAL", "ELOOP", "ENAMETOOLONG", "EILSEQ", "ENODEV", "ENXIO")
-_PASSING = _numbers(
+_NAME_ERRNOS = _errnos("EINVAL", "ELOOP", "ENAMETOOLONG", "EILSEQ", "ENODEV", "ENXIO")
+_TEMPORARY_ERRNOS = _errnos(
     *("EAGAIN", "EBUSY", "EHOSTDOWN", "EHOSTUNREACH", "EINTR", "EIO", "ENETDOWN", "ENETRESET"),
     *("ENETUNREACH", "EREMOTEIO", "ESTALE", "ETIMEDOUT"),
 )
 _WAITS_S = (0.2, 0.4, 0.8, 1.6, 3.2, 6.4)
 """Wait this long before each further attempt; a restarted server is back by the last one."""
 
-_PATIENCE_S = 30.0
+_RETRY_LIMIT_S = 30.0
 """Start no further attempt after this time: libraries with retries of their own take long."""
 
 
-def is_the_items(error: BaseException) -> bool:
+def is_item_error(error: BaseException) -> bool:
     """Return whether an error and all its causes concern one item that is damaged or missing."""
-    if not isinstance(error, ITEM_ERRORS) or isinstance(error, _CALLERS_FAULT):
+    if not isinstance(error, ITEM_ERRORS) or isinstance(error, _CALLER_ERRORS):
         return False
     one: BaseException | None = error
     while one is not None:
-        if getattr(one, "of_the_whole", False) or (isinstance(one, OSError) and not _is_one(one)):
+        if getattr(one, "is_fatal", False) or (
+            isinstance(one, OSError) and not _is_about_file(one)
+        ):
             return False
         one = one.__cause__
     return True
 
 
-def of_the_whole(error: _T) -> _T:
-    """Mark an error as concerning a whole store, shard or folder, and return it."""
-    error.of_the_whole = True  # type: ignore[attr-defined]
+def mark_fatal(error: _T) -> _T:
+    """Mark an error as one of a whole store, shard or folder, and return it."""
+    error.is_fatal = True  # type: ignore[attr-defined]
     return error
 
 
-def told_if_vanished(error: BaseException, folder: str, *, listed: bool = False) -> None:
-    """If a missing file's folder is gone too, say so in the error and mark it as `of_the_whole`.
+def mark_if_folder_vanished(error: BaseException, folder: str, *, listed: bool = False) -> None:
+    """If a missing file's folder is gone too, say so in the error and mark it fatal.
 
     `listed` means that the files were found by a scan, so each file's own folder existed.
     """
@@ -93,51 +83,51 @@ def told_if_vanished(error: BaseException, folder: str, *, listed: bool = False)
         return
     name = error.filename if isinstance(error.filename, str) else ""
     own = Path(name).parent if listed and name else Path(folder)
-    if own.is_dir() and holds_anything(folder):
+    if own.is_dir() and has_files(folder):
         return
     error.strerror = (
         f"{error.strerror or error}, because its folder is not there any more: has a drive been "
         "unmounted, or the folder moved?"
     )
-    of_the_whole(error)
+    mark_fatal(error)
 
 
-def holds_anything(folder: str) -> bool:
+def has_files(folder: str) -> bool:
     """Return whether a local folder exists and is not empty; an unmounted drive leaves it empty."""
     return Path(folder).is_dir() and any(Path(folder).iterdir())
 
 
-def passes(error: BaseException) -> bool:
+def is_temporary(error: BaseException) -> bool:
     """Return whether the error is temporary, so that another attempt may succeed."""
     status = http_status(error)
     if status is not None:
-        return status in _TRY_LATER
+        return status in _TEMPORARY_STATUSES
     if isinstance(error, (ConnectionError, TimeoutError, socket.gaierror)):
         return True
-    return isinstance(error, OSError) and error.errno in _PASSING
+    return isinstance(error, OSError) and error.errno in _TEMPORARY_ERRNOS
 
 
-def retried(call: Callable[[], _T], passing: Callable[[BaseException], bool] = passes) -> _T:
+def retry(call: Callable[[], _T], temporary: Callable[[BaseException], bool] = is_temporary) -> _T:
     """Call a function; for half a minute, call it again after each temporary error."""
     begun = time.monotonic()
     for wait in _WAITS_S:
         try:
             return call()
         except Exception as error:
-            if not passing(error) or time.monotonic() - begun > _PATIENCE_S:
+            if not temporary(error) or time.monotonic() - begun > _RETRY_LIMIT_S:
                 raise
         # Spread the attempts: a server that comes back should not get all readers at once.
         time.sleep(wait * random.uniform(0.5, 1.0))  # noqa: S311 - not for security
     return call()
 
 
-def tried_again(read: Callable[[str], _T]) -> Callable[[str], _T]:
-    """Wrap a function of a path in `retried`, and name the path in its errors."""
+def with_retries(read: Callable[[str], _T]) -> Callable[[str], _T]:
+    """Wrap a function of a path in `retry`, and name the path in its errors."""
 
     @wraps(read)
     def several_times(path: str) -> _T:
         try:
-            return retried(partial(read, path))
+            return retry(partial(read, path))
         except OSError as error:
             # Errors of reading, unlike those of opening, do not name the file.
             if error.errno is not None and error.filename is None:
@@ -168,11 +158,11 @@ def _as_status(number: object) -> int | None:
     return status if 100 <= status <= 599 else None
 
 
-def _is_one(error: OSError) -> bool:
+def _is_about_file(error: OSError) -> bool:
     """Return whether an OSError concerns one file: missing, not a regular file, or damaged."""
-    if isinstance(error, _MISSING) or http_status(error) in _NO_SUCH_FILE:
+    if isinstance(error, _MISSING) or http_status(error) in _MISSING_STATUSES:
         return True
     if error.errno is not None:
-        return error.errno in _OF_ITS_NAME
+        return error.errno in _NAME_ERRNOS
     # Without an errno, no system call failed: Pillow raises such errors for damaged images.
     return type(error) is OSError or type(error).__module__.partition(".")[0] == "PIL"

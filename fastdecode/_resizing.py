@@ -16,18 +16,6 @@ from fastdecode.plan import DEFAULT_MAX_PIXELS
 if TYPE_CHECKING:
     from fastdecode.types import Box, Image
 
-__all__ = [
-    "FloatBox",
-    "Interpolation",
-    "ResizePlan",
-    "by_core",
-    "by_pillow",
-    "core_is_on",
-    "core_may_decode",
-    "core_takes",
-    "resized",
-]
-
 Interpolation: TypeAlias = Literal["bilinear", "bicubic"]
 FloatBox: TypeAlias = tuple[float, float, float, float]
 
@@ -47,7 +35,7 @@ class ResizePlan(NamedTuple):
     interpolation: Interpolation = "bilinear"
 
     @classmethod
-    def of_core(cls, resize: _library.Resize) -> ResizePlan:
+    def from_core(cls, resize: _library.Resize) -> ResizePlan:
         """Return the plan for which `for_core` returns this `Resize`."""
         edges = (resize.left, resize.top, resize.right, resize.bottom)
         left, top, right, bottom = (int(edge * resize.reduce) for edge in edges)
@@ -82,7 +70,7 @@ class ResizePlan(NamedTuple):
         # fmt: on
 
 
-def core_is_on() -> bool:
+def core_is_enabled() -> bool:
     """Return whether the core is installed, and not disabled by ``FASTDECODE_DISABLE``."""
     return _library.lib is not None and _NATIVE not in disabled()
 
@@ -98,7 +86,7 @@ def core_may_decode(backend: str | None) -> bool:
     return asked == _NATIVE if isinstance(asked, str) else _NATIVE not in disabled()
 
 
-def core_takes(header: Any, max_pixels: int | None = DEFAULT_MAX_PIXELS) -> Any:
+def core_can_decode(header: Any, max_pixels: int | None = DEFAULT_MAX_PIXELS) -> Any:
     """Return whether the core decodes a JPEG, or each of an array of JPEGs, as the others would.
 
     Other backends decode CMYK, files without an end marker, and arithmetic coding, whose decoder
@@ -117,7 +105,7 @@ def core_takes(header: Any, max_pixels: int | None = DEFAULT_MAX_PIXELS) -> Any:
     return taken & (header.width * 1.0 * header.height <= max_pixels)
 
 
-def resized(image: Image, size: tuple[int, int], box: FloatBox | None = None) -> Image:
+def resize(image: Image, size: tuple[int, int], box: FloatBox | None = None) -> Image:
     """Resize uint8 (H, W[, C]), or a box of it, to (height, width): antialiased, bilinear.
 
     The core resizes if it is on, otherwise Pillow. An image of that size is returned unchanged.
@@ -128,12 +116,14 @@ def resized(image: Image, size: tuple[int, int], box: FloatBox | None = None) ->
     if box == whole == canvas:
         return image
     made = None
-    if core_is_on() and image.ndim == 3 and image.shape[2] == 3:
-        made = by_core(image, box, size, canvas)
-    return by_pillow(image, box, size, canvas) if made is None else made
+    if core_is_enabled() and image.ndim == 3 and image.shape[2] == 3:
+        made = resize_in_core(image, box, size, canvas)
+    return resize_with_pillow(image, box, size, canvas) if made is None else made
 
 
-def by_core(image: Image, box: FloatBox, canvas: tuple[int, int], window: Box) -> Image | None:
+def resize_in_core(
+    image: Image, box: FloatBox, canvas: tuple[int, int], window: Box
+) -> Image | None:
     """Resize a box of (H, W, 3) pixels to a canvas as the core resizes JPEGs; None if it cannot.
 
     The edges of the box may be fractions. Only the window of the canvas is computed and returned.
@@ -155,14 +145,14 @@ def by_core(image: Image, box: FloatBox, canvas: tuple[int, int], window: Box) -
     return result if _library.resize_pixels(image, resize, pixels, result.ctypes.data) else None
 
 
-def by_pillow(
+def resize_with_pillow(
     image: Image,
     box: FloatBox,
     canvas: tuple[int, int],
     window: Box,
     interpolation: Interpolation = "bilinear",
 ) -> Image:
-    """Resize with Pillow, only the window of the canvas; parameters as in `by_core`."""
+    """Resize with Pillow, only the window of the canvas; parameters as in `resize_in_core`."""
     across, down = (box[2] - box[0]) / canvas[1], (box[3] - box[1]) / canvas[0]
     left, top, right, bottom = window
     part = (
