@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fastdecode._arrays import in_order
+from fastdecode._arrays import map_in_order
 from fastdecode.packing._journal import Journal
 from fastdecode.packing._lock import Locked, locked
 from fastdecode.packing._spool import Spool, part
@@ -141,7 +141,7 @@ def test_order_and_memory() -> None:
         time.sleep(0.002 * (item % 3))
         return item
 
-    results = in_order(work, range(200), 4)
+    results = map_in_order(work, range(200), 4)
     first = [next(results) for _ in range(10)]
     time.sleep(0.05)
 
@@ -161,7 +161,7 @@ def test_an_error_comes_in_its_turn() -> None:
             raise OSError("no")
         return item
 
-    results = in_order(work, range(1000), 2)
+    results = map_in_order(work, range(1000), 2)
     assert [next(results) for _ in range(5)] == [0, 1, 2, 3, 4]
     with pytest.raises(OSError, match="no"):
         next(results)
