@@ -21,7 +21,7 @@ from fastdecode.measure import result
 from fastdecode.measure._text import visible
 from fastdecode.samples import photo
 from fastdecode.stores import Store, kind_of, open_store
-from fastdecode.stores._scan import can_be_read
+from fastdecode.stores._scan import is_readable_file
 from fastdecode.stores.folder import EXTENSIONS
 from fastdecode.types import Buffer, Header
 
@@ -205,7 +205,7 @@ def _files(path: Path, note: Callable[[OSError], None] | None) -> Iterator[Path]
         for folder, folders, names in os.walk(path, onerror=note):
             folders[:] = sorted(name for name in folders if not name.startswith("."))
             files = (os.path.join(folder, name) for name in sorted(names) if name[0] != ".")  # noqa: PTH118
-            yield from (Path(file) for file in files if can_be_read(file))
+            yield from (Path(file) for file in files if is_readable_file(file))
     elif os.path.lexists(path):
         yield path
     else:

@@ -26,7 +26,7 @@ from fastdecode.packing._journal import Journal, Packed, State, items_of
 from fastdecode.packing._lock import NAME, Refused, check_own
 from fastdecode.packing._spool import checksum, part, parts, read_back
 from fastdecode.stores import create_store, kind_by_suffix
-from fastdecode.stores._index import text_of
+from fastdecode.stores._index import dump_json
 from fastdecode.stores.folder import INDEX
 from fastdecode.stores.tar import index_tar
 from fastdecode.terminal import csv_text
@@ -306,7 +306,7 @@ def _manifest(
     }
     if packed.kind == "tar":
         values["shards"] = [file["name"] for file in files]
-    return text_of(values, indent=1) + "\n"
+    return dump_json(values, indent=1) + "\n"
 
 
 def write_bad(path: Path, bad: Sequence[tuple[str, str]]) -> None:

@@ -18,7 +18,7 @@ from fastdecode.packing._lock import open_own
 from fastdecode.stores._items import Keys
 from fastdecode.stores._mmap import Mapped
 from fastdecode.stores.folder import INDEX
-from fastdecode.stores.recordio import labels_of
+from fastdecode.stores.recordio import target_labels
 from fastdecode.stores.tar import END, append_members
 from fastdecode.stores.tar.format import MappedSource, members
 from fastdecode.stores.tar.names import Names
@@ -99,7 +99,7 @@ class Spool:
         """
         self._keys.check(key)
         if self._kind == "recordio":
-            labels_of(target)
+            target_labels(target)
         start = self._file.tell()
         try:
             offset, size = self._append(key, data, target)

@@ -29,7 +29,7 @@ from fastdecode.ray._rows import (
     with_images,
 )
 from fastdecode.stores import KINDS, open_store
-from fastdecode.stores._scan import can_be_read, matching
+from fastdecode.stores._scan import expand_pattern, is_readable_file
 from fastdecode.stores.base import Store, StoreOptions
 from fastdecode.stores.concat import Concatenated
 
@@ -210,10 +210,10 @@ def _store_of(source: Any, options: dict[str, Any]) -> Store:
         where = os.fspath(source)
         if "://" in where or os.path.lexists(where) or not glob.has_magic(where):
             return open_store(where, **options)
-        found = matching(where)
-        if not found:  # shards may be named in braces, which are no pattern here
+        found = expand_pattern(where)
+        if not found:  # shards may be named in expand_braces, which are no pattern here
             return open_store(where, **options)
-        source = [path for path in found if can_be_read(path)]
+        source = [path for path in found if is_readable_file(path)]
     return _listed([os.fspath(path) for path in source], options)
 
 

@@ -137,8 +137,8 @@ def open_store(
         chosen = kind_of(where) if kind is None else kind
     else:
         where = [os.fspath(each) for each in location]
-        chosen = _kind_of_several(where) if kind is None else kind
-    return cast("Store", _named(chosen, "reader")(where, **options))
+        chosen = _kind_of_list(where) if kind is None else kind
+    return cast("Store", _import_class(chosen, "reader")(where, **options))
 
 
 def create_store(
@@ -187,7 +187,7 @@ def create_store(
     chosen = kind_for(where) if kind is None else kind
     if os.path.lexists(where):
         raise FileExistsError(f"{where} is there already: remove it, or choose another place")
-    return cast("Writer", _named(chosen, "writer")(where, classes=classes))
+    return cast("Writer", _import_class(chosen, "writer")(where, classes=classes))
 
 
 def kind_of(location: str) -> str:
@@ -257,7 +257,7 @@ def kind_for(location: str) -> str:
     return kind or "folder"
 
 
-def _kind_of_several(locations: list[str]) -> str:
+def _kind_of_list(locations: list[str]) -> str:
     """Return the kind of a list of locations: "tar" for shards, "list" for images."""
     kinds = {each: kind_by_suffix(each) for each in locations}
     if locations and set(kinds.values()) == {"tar"}:
@@ -280,7 +280,7 @@ def kind_by_suffix(location: str) -> str | None:
     return None
 
 
-def _named(kind: str, role: str) -> Any:
+def _import_class(kind: str, role: str) -> Any:
     """Import the reader or the writer of a kind."""
     if kind not in KINDS:
         raise ValueError(f"there is no kind of store {kind!r}, only {', '.join(KINDS)}")

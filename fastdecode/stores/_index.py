@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from fastdecode._files import write_bytes
 from fastdecode.errors import StoreError
-from fastdecode.stores._items import as_json, fingerprint, plain
+from fastdecode.stores._items import dump_target, fingerprint, plain_target
 from fastdecode.stores._mmap import Mapped, exists, is_uri, local_path
 from fastdecode.stores.base import Store
 from fastdecode.types import Buffer
@@ -35,8 +35,8 @@ _INT, _OTHER, _NONE = 0, 1, 2
 
 
 _MAGIC = b"FDINDEX1"
-_BEGINNING = 1 << 16
-_LEAST_PER_ITEM = 8
+_FIRST_READ = 1 << 16
+_MIN_ITEM_BYTES = 8
 """Least bytes that an item takes in an index: those of one column."""
 
 _TYPES = {"keys": "u1", "key_ends": "<u8", "targets": "<i8", "kinds": "u1", "texts": "u1"}
@@ -62,13 +62,13 @@ class IndexBuilder:
         return len(self._kinds)
 
     def add(self, key: str, target: Any = None, **numbers: int) -> None:
-        target, text = plain(target), b""
+        target, text = plain_target(target), b""
         if target is None:
             kind, number = _NONE, 0
         elif type(target) is int and -(1 << 63) <= target < 1 << 63:
             kind, number = _INT, target
         else:
-            kind, number, text = _OTHER, len(self._texts), as_json(target)
+            kind, number, text = _OTHER, len(self._texts), dump_target(target)
         # The name of a file may not be UTF-8: its bytes are kept, as Python's own functions do.
         name_bytes = key.encode("utf-8", "surrogateescape")
         for name, column in self._numbers.items():
@@ -104,7 +104,7 @@ class IndexBuilder:
             "classes": self.classes,
             "about": dict(about or {}),
         }
-        words = text_of(header).encode()
+        words = dump_json(header).encode()
         words += b" " * (-len(words) % _ALIGNED)
         rest = b"".join((len(words).to_bytes(8, "little"), words, body))
         return b"".join((_MAGIC, zlib.crc32(rest).to_bytes(8, "little"), rest))
@@ -133,13 +133,13 @@ class Index:
         self._data, self._path, self._needed = data, "", tuple(columns)
         self._guard = guard
         header, body = _split(memoryview(data), name)
-        self._count, self.classes, self.about = _described(header, name)
+        self._count, self.classes, self.about = _parse_summary(header, name)
         try:
-            self._columns = _columns_of(header["columns"], body, self._count)
+            self._columns = _parse_columns(header["columns"], body, self._count)
             for column in columns:
                 self._columns[column]
         except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
-            raise _broken(name) from error
+            raise _index_error(name) from error
 
     @classmethod
     def load(
@@ -158,7 +158,7 @@ class Index:
         return index
 
     @classmethod
-    def load_if_there(
+    def load_if_exists(
         cls,
         path: str,
         columns: Sequence[str] = (),
@@ -201,7 +201,7 @@ class Index:
         self.check(index)
         start, end = self["key_ends"][index : index + 2].tolist()
         if not start <= end <= len(self["keys"]):
-            raise self._wrong(index)
+            raise self._entry_error(index)
         return str(self["keys"][start:end].tobytes(), "utf-8", "surrogateescape")
 
     def target(self, index: int) -> Any:
@@ -214,13 +214,13 @@ class Index:
         start, texts = number + 4, self["texts"]
         length = int.from_bytes(texts[max(number, 0) : start].tobytes(), "little")
         if kind != _OTHER or not 4 <= start <= start + length <= len(texts):
-            raise self._wrong(index)
+            raise self._entry_error(index)
         try:
             return json.loads(texts[start : start + length].tobytes())
         except (RecursionError, ValueError) as error:
-            raise self._wrong(index) from error
+            raise self._entry_error(index) from error
 
-    def _wrong(self, index: int) -> StoreError:
+    def _entry_error(self, index: int) -> StoreError:
         return StoreError(
             f"{self.name}, item {index}: its entry in the index is damaged; remove the index and "
             "create it again"
@@ -278,10 +278,10 @@ class SelfDescribed(IndexedStore):
             return
         known = int(contents["size"][index]), int(contents["fingerprint"][index])
         if known != (len(data), fingerprint(data)):
-            raise self._damaged(index, "its bytes are not those that were written")
+            raise self._damage_error(index, "its bytes are not those that were written")
 
 
-def text_of(value: Any, indent: int | None = None) -> str:
+def dump_json(value: Any, indent: int | None = None) -> str:
     """Return JSON that can be encoded as UTF-8, also if the name of a folder in it is not UTF-8."""
     text = json.dumps(value, ensure_ascii=False, indent=indent, sort_keys=True)
     try:
@@ -306,33 +306,33 @@ def summary(path: str, storage_options: Mapping[str, Any] | None = None) -> Summ
     when the index is loaded.
     """
     file = Mapped(path, storage_options)
-    start = bytes(file.read(0, min(file.size, _BEGINNING)))
+    start = bytes(file.read(0, min(file.size, _FIRST_READ)))
     first = len(_MAGIC) + 16
     end = first + int.from_bytes(start[first - 8 : first], "little")
     if start.startswith(_MAGIC) and len(start) < end <= file.size:
         start = bytes(file.read(0, end))
-    found = _described(_header(start[first:end], path), path)
-    if not 0 <= found.items * _LEAST_PER_ITEM <= file.size:
+    found = _parse_summary(_parse_header(start[first:end], path), path)
+    if not 0 <= found.items * _MIN_ITEM_BYTES <= file.size:
         raise StoreError(f"{path}: the index cannot hold {found.items} items: create it again")
     return found
 
 
-def _header(text: Buffer, name: str) -> dict[str, Any]:
+def _parse_header(text: Buffer, name: str) -> dict[str, Any]:
     try:
         header = json.loads(bytes(text))
     except (RecursionError, ValueError) as error:
-        raise _broken(name) from error
+        raise _index_error(name) from error
     if not isinstance(header, dict):
-        raise _broken(name)
+        raise _index_error(name)
     return header
 
 
-def _described(header: Mapping[str, Any], name: str) -> Summary:
+def _parse_summary(header: Mapping[str, Any], name: str) -> Summary:
     try:
         classes = [str(each) for each in header["classes"]]
         return Summary(int(header["count"]), classes, dict(header["about"]))
     except (KeyError, OverflowError, TypeError, ValueError) as error:
-        raise _broken(name) from error
+        raise _index_error(name) from error
 
 
 def _split(view: memoryview, name: str) -> tuple[dict[str, Any], memoryview]:
@@ -340,12 +340,12 @@ def _split(view: memoryview, name: str) -> tuple[dict[str, Any], memoryview]:
     start = len(_MAGIC) + 8
     checksum, rest = int.from_bytes(view[len(_MAGIC) : start], "little"), view[start:]
     if view[: len(_MAGIC)] != _MAGIC or zlib.crc32(rest) != checksum:
-        raise _broken(name)
+        raise _index_error(name)
     end = 8 + int.from_bytes(rest[:8], "little")
-    return _header(rest[8:end], name), rest[end:]
+    return _parse_header(rest[8:end], name), rest[end:]
 
 
-def _columns_of(
+def _parse_columns(
     places: Mapping[str, Any], body: memoryview, count: int
 ) -> Mapping[str, NDArray[Any]]:
     """Return the columns by name; raise a ValueError or KeyError if the header is wrong."""
@@ -363,5 +363,5 @@ def _columns_of(
     return found
 
 
-def _broken(name: str) -> StoreError:
+def _index_error(name: str) -> StoreError:
     return StoreError(f"{name}: the index is damaged or truncated; remove it and create it again")

@@ -103,7 +103,7 @@ class Keys:
             self._folders.add(folder)
 
 
-def plain(target: Any) -> Any:
+def plain_target(target: Any) -> Any:
     """Convert any integer type, such as NumPy's, to int; return other values and bool unchanged."""
     if type(target) is int or isinstance(target, bool) or not isinstance(target, Integral):
         return target
@@ -114,14 +114,14 @@ def check_target(target: Any, classes: Sequence[str]) -> None:
     """Check that a target is None or the index of a class, if there are classes."""
     if not classes or target is None:
         return
-    index = plain(target)
+    index = plain_target(target)
     if type(index) is int and 0 <= index < len(classes):
         return
     last = len(classes) - 1
     raise ValueError(f"a target must be the index of a class, from 0 to {last}, not {target!r}")
 
 
-def as_json(target: Any) -> bytes:
+def dump_target(target: Any) -> bytes:
     """Return a target as JSON in UTF-8."""
     try:
         return json.dumps(target, allow_nan=False, ensure_ascii=False).encode()
@@ -131,7 +131,7 @@ def as_json(target: Any) -> bytes:
         ) from error
 
 
-def from_json(text: str | bytes) -> Any:
+def parse_target(text: str | bytes) -> Any:
     """Parse a target that other programs may have written.
 
     NaN and infinity, which Python writes although JSON does not have them, become None.

@@ -73,21 +73,21 @@ class Mapped:
         if self._closed:
             raise ValueError(f"{self.location}: the file has been closed")
         if self._remote is not None:
-            return self._fetched(self._remote, offset, size)
+            return self._fetch(self._remote, offset, size)
         if mapping is None:
             return b""
         now = mapping.size()
         if now < offset + size:
-            raise self._cut(now)
+            raise self._cut_error(now)
         return memoryview(mapping)[offset : offset + size]
 
-    def _fetched(self, remote: Remote, offset: int, size: int) -> bytes:
+    def _fetch(self, remote: Remote, offset: int, size: int) -> bytes:
         try:
             data = remote.read(remote.path, offset, offset + size) if size else b""
         except FileNotFoundError as error:
             raise mark_fatal(error)  # noqa: B904 - it returns the same error
         if len(data) != size:
-            raise self._cut(offset + len(data))
+            raise self._cut_error(offset + len(data))
         return data
 
     def check(self) -> None:
@@ -112,7 +112,7 @@ class Mapped:
         self._closed = True
         self._map = None
 
-    def _cut(self, now: int) -> StoreError:
+    def _cut_error(self, now: int) -> StoreError:
         error = StoreError(
             f"{self.location}: the file has been cut to {now} bytes since it was opened, when it "
             f"had {self.size}"

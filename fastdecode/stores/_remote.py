@@ -28,11 +28,11 @@ CONNECTIONS = 64
 """Most requests at the same time, for S3, whose library allows only ten by default."""
 
 _T = TypeVar("_T")
-_LOOKING_UP = threading.Lock()
+_IMPORT_LOCK = threading.Lock()
 _CREDENTIALS = re.compile("Credential|Authentica|Authoriz|Permission|Forbidden|Refresh|Token")
 _QUERY = re.compile(r"(://[^\s?'\"]+)\?[^\s'\")\]]*")
 _GONE = ("404", "NoSuchKey", "NoSuchVersion")
-_PAST_THE_END = 416
+_RANGE_NOT_SATISFIABLE = 416
 
 
 class Remote:
@@ -47,7 +47,7 @@ class Remote:
     """
 
     def __init__(self, uri: str, storage_options: Mapping[str, Any] | None = None) -> None:
-        with _LOOKING_UP:
+        with _IMPORT_LOCK:
             # fsspec's registry is not safe if several threads load the same file system first.
             for link in uri.split("::"):
                 _import_filesystem(split_protocol(link)[0] or link)
@@ -62,13 +62,13 @@ class Remote:
 
     def size(self, path: str) -> int | None:
         """Return the size of a file in bytes; None if the server does not tell it."""
-        size = self._reached(path, lambda: self._filesystem.info(path).get("size"))
+        size = self._call(path, lambda: self._filesystem.info(path).get("size"))
         return None if size is None else int(size)
 
     def exists(self, path: str) -> bool:
         """Return whether a path exists. Unlike in fsspec's ``exists``, an outage is an error."""
         try:
-            self._reached(path, lambda: self._filesystem.info(path))
+            self._call(path, lambda: self._filesystem.info(path))
         except FileNotFoundError:
             return False
         return True
@@ -76,42 +76,42 @@ class Remote:
     def read(self, path: str, start: int = 0, end: int | None = None) -> bytes:
         """Return a file or a range of it, with one request; a range may end past the file's end."""
         # Without a start, s3fs would first request the size: one more request for each image.
-        return self._reached(
+        return self._call(
             path, lambda: bytes(self._filesystem.cat_file(path, start=start, end=end)), b""
         )
 
     def find(self, path: str) -> dict[str, dict[str, Any]]:
         """List everything below a folder by its path, with as many requests as that takes."""
-        found: dict[str, dict[str, Any]] = self._reached(
+        found: dict[str, dict[str, Any]] = self._call(
             path, lambda: self._filesystem.find(path, withdirs=True, detail=True)
         )
         return found
 
     def glob(self, pattern: str) -> list[str]:
         """List the URIs that match wildcards, in the order of their names."""
-        paths = self._reached(pattern, lambda: self._filesystem.glob(self.path_of(pattern)))
+        paths = self._call(pattern, lambda: self._filesystem.glob(self.path_of(pattern)))
         return [self._filesystem.unstrip_protocol(path) for path in sorted(paths)]
 
     def open(self, path: str, **caching: Any) -> BinaryIO:
         """Open a file for reading; the options are those of fsspec's cache."""
         return cast("BinaryIO", _Opened(self, path, caching))
 
-    def _reached(
+    def _call(
         self, path: str, call: Callable[[], _T], past_end: _T | None = None, *, again: bool = True
     ) -> _T:
         """Call, and retry if `again`; turn errors of the server into OSErrors that name the URI."""
         try:
-            return retry(call, _may_pass) if again else call()
+            return retry(call, _is_temporary) if again else call()
         except FastDecodeError:
             raise
         except Exception as error:
-            if past_end is not None and _tells_of_the_end(error):
+            if past_end is not None and _is_past_end(error):
                 return past_end
             if not isinstance(error, OSError) and type(error).__module__ == "builtins":
                 raise  # a wrong argument, or a bug
-            raise _told(error, self._named(path)) from error
+            raise _as_oserror(error, self._display_name(path)) from error
 
-    def _named(self, path: str) -> str:
+    def _display_name(self, path: str) -> str:
         name = path if "://" in path else str(self._filesystem.unstrip_protocol(path))
         return without_query(name)
 
@@ -121,15 +121,15 @@ class _Opened(io.RawIOBase):
 
     def __init__(self, remote: Remote, path: str, caching: Mapping[str, Any]) -> None:
         self._remote, self._path = remote, path
-        self._file = remote._reached(path, lambda: remote._filesystem.open(path, "rb", **caching))
+        self._file = remote._call(path, lambda: remote._filesystem.open(path, "rb", **caching))
 
     def read(self, size: int = -1) -> bytes:
-        return self._again(lambda: bytes(self._file.read(size)))
+        return self._retry(lambda: bytes(self._file.read(size)))
 
     def readinto(self, buffer: Any) -> int:
-        return self._again(lambda: int(self._file.readinto(buffer)))
+        return self._retry(lambda: int(self._file.readinto(buffer)))
 
-    def _again(self, call: Callable[[], _T]) -> _T:
+    def _retry(self, call: Callable[[], _T]) -> _T:
         seekable = self.seekable()
         start = self._file.tell() if seekable else 0
 
@@ -138,7 +138,7 @@ class _Opened(io.RawIOBase):
                 self._file.seek(start)
             return call()
 
-        return self._remote._reached(self._path, attempt, again=seekable)
+        return self._remote._call(self._path, attempt, again=seekable)
 
     def seek(self, offset: int, whence: int = 0) -> int:
         return int(self._file.seek(offset, whence))
@@ -184,20 +184,20 @@ def _options_for(uri: str, given: Mapping[str, Any] | None) -> dict[str, Any]:
     return options
 
 
-def _forbids(error: BaseException) -> bool:
+def _is_forbidden(error: BaseException) -> bool:
     if isinstance(error, PermissionError) or http_status(error) in (401, 403):
         return True
     return not isinstance(error, OSError) and bool(_CREDENTIALS.search(type(error).__name__))
 
 
-def _may_pass(error: BaseException) -> bool:
+def _is_temporary(error: BaseException) -> bool:
     """Return whether to try again, also after a library's own error unless it forbids access."""
     if isinstance(error, FileNotFoundError):
         cause = error.__cause__
-        return cause is not None and not _is_gone(error) and _may_pass(cause)
+        return cause is not None and not _is_gone(error) and _is_temporary(cause)
     if isinstance(error, OSError) or http_status(error) is not None:
         return is_temporary(error)
-    return type(error).__module__ != "builtins" and not _forbids(error)
+    return type(error).__module__ != "builtins" and not _is_forbidden(error)
 
 
 def _is_gone(error: FileNotFoundError) -> bool:
@@ -214,24 +214,24 @@ def _is_gone(error: FileNotFoundError) -> bool:
     return http_status(cause) in (404, 410)
 
 
-def _tells_of_the_end(error: Exception) -> bool:
+def _is_past_end(error: Exception) -> bool:
     """Return whether the error says that a range begins past the end of the file."""
-    return _PAST_THE_END in (http_status(error), http_status(error.__cause__ or error))
+    return _RANGE_NOT_SATISFIABLE in (http_status(error), http_status(error.__cause__ or error))
 
 
-def _told(error: Exception, name: str) -> OSError:
+def _as_oserror(error: Exception, name: str) -> OSError:
     """Convert any error of a library to the fitting OSError, which names the URI."""
     words = _QUERY.sub(r"\1", " ".join(str(error).split())) or type(error).__name__
     if isinstance(error, FileNotFoundError):
         if _is_gone(error):
             return FileNotFoundError(errno.ENOENT, "No such file or directory", name)
         if isinstance(error.__cause__, Exception):
-            return _told(error.__cause__, name)
+            return _as_oserror(error.__cause__, name)
     if isinstance(error, OSError) and error.strerror:
         words = error.strerror
     elif not isinstance(error, OSError):
         words = f"{type(error).__name__}: {words}"
-    if _forbids(error):
+    if _is_forbidden(error):
         return PermissionError(errno.EACCES, words, name)
     if isinstance(error, TimeoutError):
         return TimeoutError(errno.ETIMEDOUT, words, name)

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from fastdecode.stores._mmap import is_uri
 
-_MOST_WAYS = 1000
+_MAX_PATHS = 1000
 """Most paths to one folder within a class: more mean that links multiply each other."""
 
 _Identity: TypeAlias = "tuple[int, int] | str"
@@ -49,12 +49,12 @@ class _Folder(NamedTuple):
 def found(location: str, storage_options: Mapping[str, Any] | None = None) -> FolderListing:
     """List the files and folders below a folder, without pipes and devices."""
     if is_uri(location):
-        return _found_remotely(location, storage_options)
+        return _list_remote(location, storage_options)
     root = _identity(location)
-    seen, once = _looked_at(location, root)
+    seen, once = _scan_all(location, root)
     listed = [("", seen[root].files)]
     for name, top in seen[root].folders.items():
-        listed += _walked(seen, once, name, top, (root,))
+        listed += _walk_links(seen, once, name, top, (root,))
     files = []
     for below, names in sorted(listed):
         start = below.replace(os.sep, "/") + "/" if below else ""
@@ -70,12 +70,12 @@ def walk(location: str, above: str | None = None) -> list[tuple[str, list[str]]]
     empty. No link is followed to `above`, the folder in which this one lies.
     """
     root = _identity(location)
-    seen, once = _looked_at(location, root, all_files=True, strict=False)
+    seen, once = _scan_all(location, root, all_files=True, strict=False)
     outside = () if above is None else (_identity(above),)
-    return sorted(_walked(seen, once, "", root, outside))
+    return sorted(_walk_links(seen, once, "", root, outside))
 
 
-def _walked(
+def _walk_links(
     seen: dict[_Identity, _Folder],
     once: frozenset[_Identity],
     start: str,
@@ -83,16 +83,16 @@ def _walked(
     above: tuple[_Identity, ...],
 ) -> Iterator[tuple[str, list[str]]]:
     """Yield the folders below `first`, by all paths that lead to them."""
-    ways: Counter[_Identity] = Counter()
+    visits: Counter[_Identity] = Counter()
     waiting = deque([(start, first, above)])
     while waiting:  # breadth first, so that the shortest of several paths is taken
         below, folder, above = waiting.popleft()
-        if folder in above or (folder in once and ways[folder]):
+        if folder in above or (folder in once and visits[folder]):
             continue
-        ways[folder] += 1
-        if ways[folder] > _MOST_WAYS:
+        visits[folder] += 1
+        if visits[folder] > _MAX_PATHS:
             raise OSError(
-                f"{below}: links lead to this folder in more than {_MOST_WAYS} ways; remove some "
+                f"{below}: links lead to this folder in more than {_MAX_PATHS} ways; remove some "
                 "of them"
             )
         yield below, seen[folder].files
@@ -103,7 +103,7 @@ def _walked(
         ]
 
 
-def _looked_at(
+def _scan_all(
     location: str, root: _Identity, *, all_files: bool = False, strict: bool = True
 ) -> tuple[dict[_Identity, _Folder], frozenset[_Identity]]:
     """Scan each folder once; return all of them, and those that lead to a cycle of links."""
@@ -127,13 +127,13 @@ def _looked_at(
                             # The system limits the number of links in one path.
                             there = os.path.realpath(entry.path) if is_link else entry.path
                             waiting.append((there, inner))
-                    elif all_files or can_be_read(entry):
+                    elif all_files or is_readable_file(entry):
                         names.append(entry.name)
         except OSError:
             if strict:
                 raise
         names.sort()
-    return seen, _leading_round(seen) if linked else frozenset()
+    return seen, _cyclic_folders(seen) if linked else frozenset()
 
 
 def _identity(path: str) -> _Identity:
@@ -141,7 +141,7 @@ def _identity(path: str) -> _Identity:
     return (state.st_dev, state.st_ino) if state.st_ino else os.path.realpath(path)
 
 
-def _leading_round(seen: dict[_Identity, _Folder]) -> frozenset[_Identity]:
+def _cyclic_folders(seen: dict[_Identity, _Folder]) -> frozenset[_Identity]:
     """Return the folders that are part of a cycle or lead to one."""
     order = graphlib.TopologicalSorter(
         {folder: set(inside.folders.values()) for folder, inside in seen.items()}
@@ -165,7 +165,7 @@ def is_folder(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def can_be_read(file: os.DirEntry[str] | str) -> bool:
+def is_readable_file(file: os.DirEntry[str] | str) -> bool:
     """Return whether a file can be opened safely; False for pipes, devices and folders.
 
     It is True for a file that cannot be read, because reading it raises an error.
@@ -178,16 +178,16 @@ def can_be_read(file: os.DirEntry[str] | str) -> bool:
         return True
 
 
-def matching(pattern: str) -> list[str]:
+def expand_pattern(pattern: str) -> list[str]:
     """List the paths that match a pattern of `glob`, also with ``**``, in the order of the names.
 
     The result is that of `glob.glob` with ``recursive=True``, which never ends if links form a
     cycle.
     """
-    return sorted(set(_matching(pattern.replace(os.sep, "/") if os.altsep else pattern)))
+    return sorted(set(_expand_parts(pattern.replace(os.sep, "/") if os.altsep else pattern)))
 
 
-def _matching(pattern: str) -> Iterator[str]:
+def _expand_parts(pattern: str) -> Iterator[str]:
     parts = pattern.split("/")
     if "**" not in parts:
         yield from glob.glob(pattern)  # noqa: PTH207 - the pattern may be absolute
@@ -203,7 +203,7 @@ def _matching(pattern: str) -> Iterator[str]:
                 continue
             here = os.path.join(base, below)  # noqa: PTH118
             if rest:
-                yield from _matching(os.path.join(glob.escape(here), rest))  # noqa: PTH118
+                yield from _expand_parts(os.path.join(glob.escape(here), rest))  # noqa: PTH118
             else:
                 yield from filter(None, [here])
                 yield from (
@@ -213,7 +213,7 @@ def _matching(pattern: str) -> Iterator[str]:
                 )
 
 
-def _found_remotely(uri: str, storage_options: Mapping[str, Any] | None) -> FolderListing:
+def _list_remote(uri: str, storage_options: Mapping[str, Any] | None) -> FolderListing:
     """List the files and folders below a remote folder."""
     from fastdecode.stores._remote import Remote
 
@@ -262,16 +262,16 @@ def make_dataset(
     for name in sorted(class_to_idx):
         before = len(samples)
         folder = os.path.join(directory, name)  # noqa: PTH118
-        paths = _files(folder, directory)
+        paths = _files_below(folder, directory)
         samples += [(path, class_to_idx[name]) for path in paths if valid(path)]
         if len(samples) == before:
             empty.append(name)
     if empty and not allow_empty:
-        raise FileNotFoundError(_without_files(empty, extensions))
+        raise FileNotFoundError(_no_files_message(empty, extensions))
     return samples
 
 
-def _files(folder: str, root: str) -> Iterator[str]:
+def _files_below(folder: str, root: str) -> Iterator[str]:
     """Yield the paths of all files below a folder, which need not exist."""
     if not os.path.isdir(folder):  # noqa: PTH112
         return
@@ -280,7 +280,7 @@ def _files(folder: str, root: str) -> Iterator[str]:
         yield from (os.path.join(parent, name) for name in names)  # noqa: PTH118
 
 
-def _without_files(classes: list[str], extensions: str | Sequence[str] | None) -> str:
+def _no_files_message(classes: list[str], extensions: str | Sequence[str] | None) -> str:
     message = f"Found no valid file for the classes {', '.join(classes)}."
     if extensions is None:
         return message

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from fastdecode.types import Buffer
 
-__all__ = ["Store", "StoreOptions", "Writer", "in_order_of", "reserve"]
+__all__ = ["Store", "StoreOptions", "Writer", "reserve_space", "sort_groups"]
 
 _NOT_THERE = tuple(
     getattr(errno, name) for name in ("EINVAL", "ENOSYS", "EOPNOTSUPP") if hasattr(errno, name)
@@ -266,10 +266,10 @@ class Store(ABC):
                 f"{self.location}: there is no item {index}; it has {len(self)}, counted from 0"
             )
 
-    def _damaged(self, index: int, reason: str) -> StoreError:
-        return StoreError(f"{self.location}, item {index}{self._known_as(index)}: {reason}")
+    def _damage_error(self, index: int, reason: str) -> StoreError:
+        return StoreError(f"{self.location}, item {index}{self._key_suffix(index)}: {reason}")
 
-    def _known_as(self, index: int) -> str:
+    def _key_suffix(self, index: int) -> str:
         """Return the key in brackets for an error message; empty if the key cannot be read."""
         try:
             return f" ({self.key(index)})"
@@ -277,7 +277,7 @@ class Store(ABC):
             return ""
 
 
-def in_order_of(indices: Sequence[int], groups: list[list[int]]) -> list[list[int]]:
+def sort_groups(indices: Sequence[int], groups: list[list[int]]) -> list[list[int]]:
     """Sort groups by the item of each that comes first in `indices`."""
     places = {index: at for at, index in enumerate(indices)}
     return sorted(groups, key=lambda group: min(places[index] for index in group))
@@ -346,7 +346,7 @@ class Writer(ABC):
         if self._ended:
             raise ValueError(f"{self.location}: the writer has been closed")
         if self._broken:
-            raise self._unfinished()
+            raise self._not_closed_error()
         if not isinstance(key, str):
             raise TypeError(f"{self.location}: a key must be text, not {key!r}")
         view = memoryview(as_buffer(data, function="writer.add"))
@@ -374,10 +374,10 @@ class Writer(ABC):
             return
         if self._broken:
             self.abort()
-            raise self._unfinished()
+            raise self._not_closed_error()
         try:
             self._finish()
-            self._settle()
+            self._publish()
         except BaseException:  # Ctrl-C included: half a store must not stay behind
             self.abort()
             raise
@@ -414,31 +414,31 @@ class Writer(ABC):
     def _release(self) -> None:  # noqa: B027 - there may be nothing to close
         """Close the files, if they are open."""
 
-    def _settle(self) -> None:
+    def _publish(self) -> None:
         """Rename the finished store to its location."""
-        self._refuse_what_is_there()
-        self._flush()
+        self._check_location_free()
+        self._sync()
         self._partial.replace(self._final)
         sync_folder(self._final)
 
-    def _refuse_what_is_there(self) -> None:
+    def _check_location_free(self) -> None:
         if self._final.exists():
             raise FileExistsError(f"{self.location} is there already")
 
-    def _flush(self) -> None:
+    def _sync(self) -> None:
         """Wait until the finished store is on the disk."""
         sync_file(self._partial)
 
     def _remove(self) -> None:
         self._partial.unlink(missing_ok=True)
 
-    def _unfinished(self) -> ValueError:
+    def _not_closed_error(self) -> ValueError:
         return ValueError(
             f"{self.location}: an earlier item could not be written: create the store again"
         )
 
 
-def reserve(path: Path, start: int, size: int) -> None:
+def reserve_space(path: Path, start: int, size: int) -> None:
     """Reserve disk space for a part of a file, for libraries that crash when the disk is full.
 
     The file may grow to the end of that part.

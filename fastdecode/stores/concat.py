@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fastdecode._error_policy import ITEM_ERRORS, mark_fatal
 from fastdecode.errors import StoreError
 from fastdecode.stores._mmap import is_uri
-from fastdecode.stores.base import Store, in_order_of
+from fastdecode.stores.base import Store, sort_groups
 from fastdecode.types import Buffer
 
 try:
@@ -25,7 +25,7 @@ try:
 except ImportError:  # Windows, whose limit on open files is not that low
     resource = None  # type: ignore[assignment]
 
-__all__ = ["Concatenated", "Part", "agreed", "of_each"]
+__all__ = ["Concatenated", "Part", "common_classes", "map_parts"]
 
 _AT_ONCE = 16
 """How many parts behind URIs are opened or summarised at the same time."""
@@ -71,7 +71,7 @@ class Concatenated(Store):
     def key(self, index: int) -> str:
         """Return the key that the part has for the item, after the part's name if keys clash."""
         self._check(index)
-        number, place = self._place(index)
+        number, place = self._locate(index)
         key = self._part(number).key(place)
         if self._unique is None:
             self.compare_keys()
@@ -85,16 +85,16 @@ class Concatenated(Store):
         opened: _OpenParts = self._handle()
         with opened.comparing:
             if self._unique is None:
-                self._unique = self._found_unique()
+                self._unique = self._compare_all_keys()
 
     def target(self, index: int) -> Any:
         self._check(index)
-        number, place = self._place(index)
+        number, place = self._locate(index)
         return self._part(number).target(place)
 
     def source(self, index: int) -> Buffer | str:
         self._check(index)
-        number, place = self._place(index)
+        number, place = self._locate(index)
         return self._part(number).source(place)
 
     @property
@@ -106,19 +106,19 @@ class Concatenated(Store):
         opened: _OpenParts = self._handle()
         wanted: dict[int, list[int]] = {}
         for index in indices:
-            number, place = self._place(index)
+            number, place = self._locate(index)
             wanted.setdefault(number, []).append(place)
         found = []
         for number, places in wanted.items():
-            store = opened.there(number)
+            store = opened.get_open(number)
             groups = [[place] for place in places] if store is None else store.groups(places)
             start = self._ends[number - 1] if number else 0
             found += [[start + place for place in group] for group in groups]
-        return in_order_of(indices, found)
+        return sort_groups(indices, found)
 
     def read_group(self, indices: Sequence[int]) -> list[Buffer | str | Exception]:
         """Read items of one part, which `groups` has put together."""
-        number, place = self._place(indices[0])
+        number, place = self._locate(indices[0])
         start = indices[0] - place
         return self._part(number).read_group([index - start for index in indices])
 
@@ -129,11 +129,11 @@ class Concatenated(Store):
         opened.close()
 
     def _read(self, opened: Any, index: int) -> Buffer:
-        number, place = self._place(index)
+        number, place = self._locate(index)
         data: Buffer = opened.store(number).read(place)
         return data
 
-    def _place(self, index: int) -> tuple[int, int]:
+    def _locate(self, index: int) -> tuple[int, int]:
         """Return the number of an item's part, and the item's index there."""
         number = bisect_right(self._ends, index)
         return number, index - (self._ends[number - 1] if number else 0)
@@ -148,7 +148,7 @@ class Concatenated(Store):
         name = names[number]
         return name if name and names.count(name) == 1 else f"{number:05d}"
 
-    def _found_unique(self) -> bool:
+    def _compare_all_keys(self) -> bool:
         def hashes(number: int) -> NDArray[np.int64]:
             try:
                 store = self._part(number)
@@ -158,12 +158,12 @@ class Concatenated(Store):
                 return np.empty(0, np.int64)
             return np.unique(found)
 
-        each = of_each([part.location for part in self.parts], hashes)
+        each = map_parts([part.location for part in self.parts], hashes)
         every = np.sort(np.concatenate(each)) if each else np.empty(0, np.int64)
         return not bool((every[1:] == every[:-1]).any())
 
 
-def of_each(locations: Sequence[str], ask: Callable[[int], _T]) -> list[_T]:
+def map_parts(locations: Sequence[str], ask: Callable[[int], _T]) -> list[_T]:
     """Call `ask` with the number of each part, in threads if any part is behind a URI."""
     numbers = range(len(locations))
     if not any(map(is_uri, locations)):
@@ -178,7 +178,7 @@ class _OpenParts:
     def __init__(self, parts: Sequence[Part | Store]) -> None:
         self._parts = parts
         self._lock = threading.Lock()
-        self._most = _most_open()
+        self._most = _max_open_parts()
         self._stores: OrderedDict[int, Store] = OrderedDict()
         self._opening: dict[int, threading.Lock] = {}
         self.comparing = threading.Lock()  # held by the thread that compares all keys
@@ -201,7 +201,7 @@ class _OpenParts:
                 self._keep(number, store)
             return store
 
-    def there(self, number: int) -> Store | None:
+    def get_open(self, number: int) -> Store | None:
         """Return a part, or None if it is not open."""
         part = self._parts[number]
         with self._lock:
@@ -238,7 +238,7 @@ def _open_part(part: Part) -> Store:
     return store
 
 
-def _most_open() -> int:
+def _max_open_parts() -> int:
     """Return how many parts to keep open: each has two files, and other code needs some, too."""
     if resource is None:
         return 512
@@ -255,22 +255,22 @@ def _classes_of(location: str, parts: Sequence[Part | Store]) -> Sequence[str]:
     named = [(part.location, list(part.classes)) for part in parts if _length(part)]
     if not named:
         return next(chain((list(part.classes) for part in parts if part.classes), ((),)))
-    return agreed(location, named)
+    return common_classes(location, named)
 
 
-def agreed(location: str, named: Sequence[tuple[str, Sequence[str]]]) -> Sequence[str]:
+def common_classes(location: str, named: Sequence[tuple[str, Sequence[str]]]) -> Sequence[str]:
     """Return the classes, which must be the same for all locations; else raise a ValueError."""
     first, classes = named[0]
     for other, its in named:
         if its != classes:
             raise ValueError(
                 f"{location}: {other} has other classes than {first} "
-                f"({_shown(its)} and {_shown(classes)}): open them separately"
+                f"({_format_classes(its)} and {_format_classes(classes)}): open them separately"
             )
     return classes
 
 
-def _shown(classes: Sequence[str]) -> str:
+def _format_classes(classes: Sequence[str]) -> str:
     if not classes:
         return "none"
     return ", ".join(classes[:5]) + (f", ... ({len(classes)})" if len(classes) > 5 else "")

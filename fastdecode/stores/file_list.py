@@ -14,7 +14,7 @@ from fastdecode.stores._index import Index, IndexBuilder
 from fastdecode.stores._mmap import is_uri, local_path, open_stream
 from fastdecode.stores.folder import FileStore
 
-__all__ = ["Table", "as_targets", "open_list", "read_table"]
+__all__ = ["Table", "convert_targets", "open_list", "read_table"]
 
 
 def open_list(
@@ -73,7 +73,7 @@ def open_list(
         if table.targets is None:
             targets = [None] * len(paths)
         else:
-            targets, classes = as_targets(table, None)
+            targets, classes = convert_targets(table, None)
             _check_finite(table, targets)
     if not paths:
         raise ValueError(f"{name} has no images in it")
@@ -122,24 +122,22 @@ def read_table(
         target_column = None
     wanted = [path_column] if target_column is None else [path_column, target_column]
     if header is None:
-        header = any(isinstance(column, str) for column in wanted) or _names_columns(
-            rows, path_column
-        )
+        header = any(isinstance(column, str) for column in wanted) or _is_header(rows, path_column)
     names = rows.pop(0)[1] if header and rows else []
-    columns = [_place(column, names, name) for column in wanted]
+    columns = [_column_index(column, names, name) for column in wanted]
     lines = [line for line, _ in rows]
     cells = [[_cell(row, column, name, line) for line, row in rows] for column in columns]
     return Table(name, cells[0], cells[1] if len(cells) > 1 else None, lines)
 
 
-def as_targets(
+def convert_targets(
     table: Table, class_to_idx: Mapping[str, int] | None
 ) -> tuple[list[Any], Mapping[str, int]]:
     """Convert the targets to int, float or class indices; return them and the classes."""
     written = table.targets or []
     if class_to_idx is None:
         for kind in (int, float):
-            numbers = _all_as(kind, written)
+            numbers = _convert_all(kind, written)
             if numbers is not None:
                 return numbers, {}
         class_to_idx = {name: index for index, name in enumerate(sorted(set(written)))}
@@ -168,7 +166,7 @@ def _rows(
     return rows
 
 
-def _names_columns(rows: list[tuple[int, list[str]]], path_column: int | str) -> bool:
+def _is_header(rows: list[tuple[int, list[str]]], path_column: int | str) -> bool:
     """Return whether the first row is a header: its path has no extension, the second's has."""
     if len(rows) < 2 or not isinstance(path_column, int):
         return False
@@ -179,7 +177,7 @@ def _names_columns(rows: list[tuple[int, list[str]]], path_column: int | str) ->
     return not os.path.splitext(first)[1] and bool(os.path.splitext(second)[1])  # noqa: PTH122
 
 
-def _place(column: int | str, names: Sequence[str], file: str) -> int:
+def _column_index(column: int | str, names: Sequence[str], file: str) -> int:
     if isinstance(column, int):
         return column
     if column not in names:
@@ -200,7 +198,7 @@ def _cell(row: Sequence[str], column: int, file: str, line: int) -> str:
     return cell
 
 
-def _all_as(kind: Callable[[str], Any], written: Sequence[str]) -> list[Any] | None:
+def _convert_all(kind: Callable[[str], Any], written: Sequence[str]) -> list[Any] | None:
     """Convert all cells; None if one is not such a number. Unlike in Python, "1_0" is not one."""
     try:
         return None if any("_" in cell for cell in written) else [kind(cell) for cell in written]

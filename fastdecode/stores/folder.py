@@ -13,7 +13,7 @@ from fastdecode._error_policy import has_files, mark_fatal, mark_if_folder_vanis
 from fastdecode._files import NotRegular, read_image
 from fastdecode.errors import with_advice
 from fastdecode.stores._index import Index, IndexBuilder, IndexedStore
-from fastdecode.stores._items import Keys, is_below, is_file_name, plain, relative
+from fastdecode.stores._items import Keys, is_below, is_file_name, plain_target, relative
 from fastdecode.stores._mmap import is_uri, local_path
 from fastdecode.stores._scan import IMG_EXTENSIONS, found
 from fastdecode.stores.base import Writer
@@ -73,9 +73,9 @@ def open_folder(
         return LmdbStore(location, **options)
     inside = location.rstrip("/")
     at = f"{inside}/{INDEX}"
-    written = Index.load_if_there(at, (), storage_options) if targets else None
+    written = Index.load_if_exists(at, (), storage_options) if targets else None
     if written is not None:
-        _no_options(options)
+        _refuse_options(options)
         return FileStore(location, location, written, "folder", storage_options)
     there = found(location, storage_options)
     images = [path for path in there.files if path.lower().endswith(tuple(extensions))]
@@ -95,17 +95,17 @@ def open_folder(
         if is_uri(location):
             options["storage_options"] = storage_options
         return open_tar([f"{inside}/{shard}" for shard in shards], **options)
-    _no_options(options)
-    index = _indexed(location, images, [] if loose or not targets else there.folders)
+    _refuse_options(options)
+    index = _build_index(location, images, [] if loose or not targets else there.folders)
     return FileStore(location, location, index, "folder", storage_options)
 
 
-def _no_options(options: dict[str, Any]) -> None:
+def _refuse_options(options: dict[str, Any]) -> None:
     if options:
         raise TypeError(f"a folder store has no option {next(iter(options))!r}")
 
 
-def _indexed(location: str, images: Iterable[str], classes: list[str]) -> Index:
+def _build_index(location: str, images: Iterable[str], classes: list[str]) -> Index:
     """Index images in the order of their classes, if there are any."""
     builder = IndexBuilder(classes)
     beside = [path for path in images if "/" not in path] if classes else []
@@ -152,7 +152,7 @@ class FolderWriter(Writer):
         except ValueError:
             path.unlink()
             raise
-        self._by_class = self._by_class and _lies_in_class(key, target, self.classes)
+        self._by_class = self._by_class and _is_in_class_folder(key, target, self.classes)
 
     def _finish(self) -> None:
         if self._by_class:  # torchvision counts folders: a class without images needs one, too
@@ -160,7 +160,7 @@ class FolderWriter(Writer):
                 (self._partial / name).mkdir(exist_ok=True)
         self._builder.write(self._partial / INDEX)
 
-    def _flush(self) -> None:
+    def _sync(self) -> None:
         if hasattr(os, "sync"):  # one call for all files, so that a power cut loses none of them
             os.sync()
 
@@ -168,8 +168,8 @@ class FolderWriter(Writer):
         shutil.rmtree(self._partial, ignore_errors=True)
 
 
-def _lies_in_class(key: str, target: Any, classes: Sequence[str]) -> bool:
-    target = plain(target)
+def _is_in_class_folder(key: str, target: Any, classes: Sequence[str]) -> bool:
+    target = plain_target(target)
     known = type(target) is int and 0 <= target < len(classes)
     return known and key.startswith(classes[target] + "/")
 
@@ -225,7 +225,7 @@ class FileStore(IndexedStore):
         if self.kind == "list":  # a list may name any file
             return local_path(name)
         if not is_below(name):
-            raise self._damaged(
+            raise self._damage_error(
                 index,
                 f"its index names {name!r}, which does not lie in the folder",
             )
@@ -233,7 +233,7 @@ class FileStore(IndexedStore):
 
     def _path(self, name: str) -> str:
         if not name.isascii():
-            name = _on_disk(name)
+            name = _as_file_name(name)
         # A string, because making a pathlib.Path takes as long as opening the file.
         return os.path.join(self._root, name)  # noqa: PTH118
 
@@ -253,9 +253,9 @@ class FileStore(IndexedStore):
             return there.read(there.path)
         if opened is self:
             try:
-                return _contents(self._path(name))
+                return _read_file(self._path(name))
             except NotRegular as error:
-                raise self._damaged(index, f"{error.filename}: {error.strerror}") from error
+                raise self._damage_error(index, f"{error.filename}: {error.strerror}") from error
             except FileNotFoundError as error:
                 mark_if_folder_vanished(error, self.folder, listed=self.kind == "folder")
                 raise
@@ -263,7 +263,7 @@ class FileStore(IndexedStore):
         return data
 
 
-def _on_disk(name: str) -> str:
+def _as_file_name(name: str) -> str:
     """Return a name in a form that `os.fsencode` takes, whatever the locale of this process."""
     try:
         os.fsencode(name)
@@ -272,4 +272,4 @@ def _on_disk(name: str) -> str:
     return name
 
 
-_contents = with_retries(read_image)  # a network drive may be away for a moment
+_read_file = with_retries(read_image)  # a network drive may be away for a moment

@@ -30,7 +30,7 @@ from fastdecode.errors import StoreError, with_advice
 from fastdecode.stores._index import Index, IndexBuilder, SelfDescribed
 from fastdecode.stores._items import fingerprint
 from fastdecode.stores._mmap import Mapped, is_uri, local_path, open_stream
-from fastdecode.stores.base import Writer, reserve
+from fastdecode.stores.base import Writer, reserve_space
 from fastdecode.types import Buffer
 
 __all__ = ["FORMAT", "INDEX", "Hdf5Store", "Hdf5Writer"]
@@ -131,10 +131,10 @@ class Hdf5Store(SelfDescribed):
     def _cell(self, name: str, index: int) -> Any:
         """Read a key or a target of a foreign file."""
         opened = self._handle()
-        with self._reading(index):
-            _refuse_cut(opened)
+        with self._naming_item(index):
+            _check_not_cut(opened)
             table = getattr(opened, name)
-            value = _plain(table[index])
+            value = _to_python(table[index])
             is_json = name == "targets" and table.attrs.get("encoding") == "json"
             return json.loads(value) if is_json else value
 
@@ -143,7 +143,7 @@ class Hdf5Store(SelfDescribed):
             self._contents = range(len(opened.images))
             self._has_targets = opened.targets is not None
             return
-        with self._reading(None):
+        with self._naming_item(None):
             data, local = _index_bytes(opened, self.location), opened.local
             check = None if local is None else local.check
             index = Index(data, self.location, ("size", "fingerprint"), check)
@@ -158,7 +158,7 @@ class Hdf5Store(SelfDescribed):
             local, stream = None, open_stream(self.location, self._storage_options, **caching)
         else:
             local = Mapped(self.location)
-        with self._reading(None):
+        with self._naming_item(None):
             if local is None:
                 file = h5py.File(stream, "r")
             else:
@@ -170,7 +170,7 @@ class Hdf5Store(SelfDescribed):
     def _tables(self, file: Any, local: Mapped | None) -> _OpenTables:
         images, targets, keys = self._names
         table = _dataset(file, images or "images", self.location)
-        if not _holds_bytes(table):
+        if not _has_bytes(table):
             raise StoreError(
                 f"{self.location}: {table.name!r} of type {table.dtype} and shape {table.shape} "
                 "does not hold an encoded image in each row; name the dataset that does with "
@@ -193,8 +193,8 @@ class Hdf5Store(SelfDescribed):
         return opened
 
     def _read(self, opened: _OpenTables, index: int) -> Buffer:
-        with self._reading(index):
-            _refuse_cut(opened)
+        with self._naming_item(index):
+            _check_not_cut(opened)
             data = _row(opened.images, index)
         self._check_bytes(index, data)
         return data
@@ -203,7 +203,7 @@ class Hdf5Store(SelfDescribed):
         opened.file.close()
 
     @contextmanager
-    def _reading(self, index: int | None) -> Iterator[None]:
+    def _naming_item(self, index: int | None) -> Iterator[None]:
         """Turn errors of h5py into a StoreError that names the file and the item."""
         try:
             yield
@@ -218,7 +218,7 @@ class Hdf5Store(SelfDescribed):
             raise StoreError(f"{what}: it is damaged or truncated ({error})") from error
 
 
-def _refuse_cut(opened: _OpenTables) -> None:
+def _check_not_cut(opened: _OpenTables) -> None:
     """Raise a StoreError if a local file has been cut: past its end, HDF5 returns zeros."""
     if opened.local is not None:
         opened.local.check()
@@ -228,9 +228,9 @@ def _dataset(file: Any, name: str, location: str) -> Any:
     found = _member(file, name, location)
     if isinstance(found, h5py.Dataset):
         if found.external is not None or found.is_virtual:
-            raise _elsewhere(location, name)
+            raise _external_error(location, name)
         return found
-    there = ", ".join(key for key in file if _is_here(file, key))
+    there = ", ".join(key for key in file if _is_internal(file, key))
     error = StoreError(f"{location}: there is no dataset {name!r}, only: {there or 'none'}")
     raise with_advice(error, "; name it with images=, targets= or keys=")
 
@@ -252,12 +252,12 @@ def _member(group: Any, path: str, location: str, most_links: int = 16) -> Any:
             rest = "/".join((target, *parts[place + 1 :]))
             return _member(begin, rest, location, most_links - 1) if most_links else None
         if kind != h5py.h5l.TYPE_HARD:
-            raise _elsewhere(location, path)
+            raise _external_error(location, path)
         group = group[part]
     return group
 
 
-def _is_here(file: Any, name: str) -> bool:
+def _is_internal(file: Any, name: str) -> bool:
     """Return whether a dataset of that name lies in the file itself."""
     try:
         return isinstance(_member(file, name, ""), h5py.Dataset)
@@ -265,14 +265,14 @@ def _is_here(file: Any, name: str) -> bool:
         return False
 
 
-def _elsewhere(location: str, name: str) -> StoreError:
+def _external_error(location: str, name: str) -> StoreError:
     return StoreError(
         f"{location}: {name!r} lies in another file, and references to other files are not "
         "followed: open that file, or copy the dataset into this one (h5copy, h5repack)"
     )
 
 
-def _holds_bytes(table: Any) -> bool:
+def _has_bytes(table: Any) -> bool:
     kind = h5py.check_vlen_dtype(table.dtype)
     opaque = table.dtype.kind == "V" and table.dtype.names is None
     return table.ndim == 1 and (kind in (np.dtype("u1"), np.dtype("i1")) or opaque)
@@ -300,7 +300,7 @@ def _index_bytes(opened: _OpenTables, location: str) -> Buffer:
     return bytes(table[()])
 
 
-def _plain(value: Any) -> Any:
+def _to_python(value: Any) -> Any:
     """Convert a value of NumPy to a number, text or list of Python."""
     if isinstance(value, (np.ndarray, np.generic)):
         value = value.tolist()
@@ -322,13 +322,13 @@ class Hdf5Writer(Writer):
         self._waiting_bytes = 0
         self._partial.touch(exist_ok=False)
         try:
-            reserve(self._partial, 0, _MARGIN)
+            reserve_space(self._partial, 0, _MARGIN)
         except OSError:
             self._partial.unlink()
             raise
         # Metadata of this version has checksums. Times would make the bytes differ.
         self._file: Any = h5py.File(self._partial, "w", libver=("v110", "v110"))
-        reserve(self._partial, 0, _MARGIN)  # mode "w" has released the first reservation
+        reserve_space(self._partial, 0, _MARGIN)  # mode "w" has released the first reservation
         self._images = self._table("images", _BYTES)
 
     def _append(self, key: str, data: memoryview, target: Any) -> None:
@@ -336,16 +336,16 @@ class Hdf5Writer(Writer):
         self._waiting.append(bytes(data))
         self._waiting_bytes += len(data)
         if self._waiting_bytes >= _BATCH or len(self._waiting) == _ROWS:
-            self._write_waiting()
+            self._write_batch()
 
-    def _write_waiting(self) -> None:
+    def _write_batch(self) -> None:
         images = [np.frombuffer(data, np.uint8) for data in self._waiting]
         self._extend(self._images, images, _BYTES)
         self._waiting.clear()
         self._waiting_bytes = 0
 
     def _finish(self) -> None:
-        self._write_waiting()
+        self._write_batch()
         data = self._builder.to_bytes()
         index = Index(data, self.location)
         self._reserve(len(data))
@@ -416,7 +416,7 @@ class Hdf5Writer(Writer):
     def _reserve(self, size: int) -> None:
         """Reserve disk space first: on a full disk, HDF5 may crash the process."""
         self._file.flush()
-        reserve(self._partial, self._file.id.get_filesize(), size + _MARGIN)
+        reserve_space(self._partial, self._file.id.get_filesize(), size + _MARGIN)
 
     def _release(self) -> None:
         """Close the file, and cut off the reserved space that it does not need."""

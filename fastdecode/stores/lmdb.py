@@ -36,10 +36,10 @@ from fastdecode.errors import StoreError
 from fastdecode.stores._index import Index, IndexBuilder, SelfDescribed
 from fastdecode.stores._items import fingerprint
 from fastdecode.stores._mmap import Mapped, is_uri, local_path
-from fastdecode.stores.base import Writer, reserve
+from fastdecode.stores.base import Writer, reserve_space
 from fastdecode.types import Buffer
 
-__all__ = ["INDEX", "Environment", "LmdbStore", "LmdbWriter", "environment", "item_key"]
+__all__ = ["INDEX", "Environment", "LmdbStore", "LmdbWriter", "item_key", "open_environment"]
 
 
 _PAGE = struct.Struct("=QHHI")
@@ -56,7 +56,7 @@ _MARGIN = 256 << 10
 """Zeros after the last page. A damaged offset in a page can lead the library up to three times 64
 KiB astray. It then reads these zeros; past the end of the file, it would kill the process."""
 
-_MOST_VALUE = (1 << 32) - 1
+_MAX_VALUE = (1 << 32) - 1
 
 
 class LmdbStore(SelfDescribed):
@@ -100,7 +100,7 @@ class LmdbStore(SelfDescribed):
         self._contents, self.classes = index, index.classes
 
     def _open(self) -> Environment:
-        return environment(local_path(self.location))
+        return open_environment(local_path(self.location))
 
     def _read(self, opened: Environment, index: int) -> Buffer:
         contents = self._contents
@@ -109,12 +109,12 @@ class LmdbStore(SelfDescribed):
         try:
             data = opened.get(key)
         except StoreError as error:
-            raise self._damaged(index, str(error)) from error
+            raise self._damage_error(index, str(error)) from error
         if data is None:
-            raise self._damaged(index, "it is missing; create the store again")
+            raise self._damage_error(index, "it is missing; create the store again")
         self._check_bytes(index, data)
         if foreign and _is_pickle(data):
-            raise self._damaged(
+            raise self._damage_error(
                 index,
                 "it is a pickled object, not an encoded image: unpickle it with the code that made "
                 "it, and write the images with create_store",
@@ -161,7 +161,7 @@ class Environment:
     def __init__(self, path: str) -> None:
         self.path = path
         data = _data_file(path)
-        self.state = _state(data)  # differs if another file takes its place
+        self.state = _file_identity(data)  # differs if another file takes its place
         self.file = Mapped(data)
         self._base: int | None = None
         try:
@@ -186,7 +186,7 @@ class Environment:
             # Transactions that no thread is using: only one thread at a time may use one.
             self._idle = [self._lmdb.begin(buffers=True)]
         except lmdb.Error as error:
-            raise StoreError(f"{path}: {_why(error)}") from error
+            raise StoreError(f"{path}: {_message(error)}") from error
 
     def __len__(self) -> int:
         return int(self._lmdb.stat()["entries"])
@@ -201,8 +201,8 @@ class Environment:
         try:
             value = transaction.get(key)
         except lmdb.Error as error:  # the transaction cannot be used again
-            raise StoreError(f"{self.path}: {_why(error)}") from error
-        owned = None if value is None else self._owned(value)
+            raise StoreError(f"{self.path}: {_message(error)}") from error
+        owned = None if value is None else self._copy_value(value)
         self._idle.append(transaction)
         return owned
 
@@ -213,9 +213,9 @@ class Environment:
             with self._lmdb.begin() as transaction, transaction.cursor() as cursor:
                 yield from cursor.iternext(keys=True, values=False)
         except lmdb.Error as error:
-            raise StoreError(f"{self.path}: {_why(error)}") from error
+            raise StoreError(f"{self.path}: {_message(error)}") from error
 
-    def _owned(self, value: memoryview) -> Buffer:
+    def _copy_value(self, value: memoryview) -> Buffer:
         """Return a value as bytes that outlive both the transaction and the environment."""
         size = len(value)
         if size == 0:
@@ -224,12 +224,12 @@ class Environment:
         if self._page != mmap.PAGESIZE:
             # Made on a machine with another page size: the address does not tell the position.
             if size > self.file.size:
-                raise self._damaged()
+                raise self._damage_error()
             return bytes(value)
         header = address - _PAGE.size
         if header % self._page:  # inside a leaf
             if address % self._page + size > self._page:
-                raise self._damaged()
+                raise self._damage_error()
             return bytes(value)
         number, _, flags, pages = _PAGE.unpack(ctypes.string_at(header, _PAGE.size))
         base = header - number * self._page
@@ -241,10 +241,10 @@ class Environment:
             or _PAGE.size + size > pages * self._page
             or (number + pages) * self._page > self.file.size
         ):
-            raise self._damaged()
+            raise self._damage_error()
         return self.file.read(number * self._page + _PAGE.size, size)
 
-    def _damaged(self) -> StoreError:
+    def _damage_error(self) -> StoreError:
         return StoreError(f"{self.path}: the file is damaged; create it again")
 
 
@@ -252,7 +252,7 @@ _open: weakref.WeakValueDictionary[str, Environment] = weakref.WeakValueDictiona
 _opening = threading.Lock()
 
 
-def environment(path: str) -> Environment:
+def open_environment(path: str) -> Environment:
     """Return the environment of a file or folder in this process; open it if it is not open yet.
 
     A forked process goes on using what it inherits. Without LMDB's lock file this is safe: reading
@@ -263,7 +263,7 @@ def environment(path: str) -> Environment:
         found = _open.get(place)
         if found is None:
             found = _open[place] = Environment(path)
-        elif found.state != _state(_data_file(path)):
+        elif found.state != _file_identity(_data_file(path)):
             raise StoreError(
                 f"{path} has been replaced or written to while it is open in this process: first "
                 "close the stores that read it"
@@ -275,12 +275,12 @@ def _data_file(path: str) -> str:
     return str(Path(path) / "data.mdb") if Path(path).is_dir() else path
 
 
-def _state(path: str) -> tuple[int, int, int, int]:
+def _file_identity(path: str) -> tuple[int, int, int, int]:
     found = Path(path).stat()
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
-def _why(error: Exception) -> str:
+def _message(error: Exception) -> str:
     """Return the message for an error of the lmdb library."""
     if "already open" in str(error):
         return (
@@ -335,7 +335,7 @@ class LmdbWriter(Writer):
     def _append(self, key: str, data: memoryview, target: Any) -> None:
         if len(self._builder) == _MOST_ITEMS:
             raise ValueError(f"{self.location}: an LMDB store holds {_MOST_ITEMS} items at most")
-        if len(data) > _MOST_VALUE:
+        if len(data) > _MAX_VALUE:
             raise ValueError(f"{key}: LMDB cannot hold values of 4 GiB or more")
         number = len(self._builder)
         self._builder.add(key, target, size=len(data), fingerprint=fingerprint(data))
@@ -367,7 +367,7 @@ class LmdbWriter(Writer):
         """Reserve disk space first: LMDB's error does not say that the disk is full."""
         page = self._page_size
         needed = self._waiting_bytes + 2 * page * len(self._waiting) + _MARGIN
-        reserve(self._partial, self._used(), needed)
+        reserve_space(self._partial, self._used(), needed)
 
     def _used(self) -> int:
         """Return the end of the last page, in bytes."""
@@ -376,14 +376,14 @@ class LmdbWriter(Writer):
     def _finish(self) -> None:
         self._commit()
         index = self._builder.to_bytes()
-        if len(index) > _MOST_VALUE:
+        if len(index) > _MAX_VALUE:
             raise ValueError(f"{self.location}: too many items: divide them into several stores")
         self._put(INDEX, index)
         self._commit()
         used = self._used()
         self._release()
         os.truncate(self._partial, used)  # the reserved space may hold anything
-        reserve(self._partial, used, _MARGIN)
+        reserve_space(self._partial, used, _MARGIN)
         os.truncate(self._partial, used + _MARGIN)
 
     def _release(self) -> None:

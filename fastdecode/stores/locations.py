@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 from fastdecode.errors import StoreError
 from fastdecode.stores._items import is_file_name
 from fastdecode.stores._mmap import Mapped, exists, is_uri, local_path
-from fastdecode.stores._scan import matching
+from fastdecode.stores._scan import expand_pattern
 
-__all__ = ["Manifest", "braces", "manifest_of", "shard_locations"]
+__all__ = ["Manifest", "expand_braces", "read_manifest", "shard_locations"]
 
 _RANGE = re.compile(r"(\d+)\.\.(\d+)$")
 _MOST = 1_000_000
@@ -59,23 +59,23 @@ def shard_locations(
     if not is_uri(where):
         if exists(where):
             return [where]
-        listed = manifest_of(where, storage_options)  # first: the name may contain a wildcard
+        listed = read_manifest(where, storage_options)  # first: the name may contain a wildcard
         if listed is not None:
             return listed.shards
         _check_finished(where)
-    names = braces(where)
+    names = expand_braces(where)
     if _WILD.search(where) and not where.startswith(("http://", "https://")):
         found = []
         for name in names:
-            some = _matching(name, storage_options)
+            some = _expand_wildcards(name, storage_options)
             if not some:
                 raise FileNotFoundError(f"{name}: no file matches this pattern")
             found += some
         return found
     if len(names) > 1 or (is_uri(where) and exists(where, storage_options)):
         return names
-    listed = manifest_of(where, storage_options) if is_uri(where) else None
-    return _numbered(where, storage_options) if listed is None else listed.shards
+    listed = read_manifest(where, storage_options) if is_uri(where) else None
+    return _numbered_shards(where, storage_options) if listed is None else listed.shards
 
 
 def _check_finished(location: str) -> None:
@@ -88,7 +88,9 @@ def _check_finished(location: str) -> None:
         )
 
 
-def manifest_of(location: str, storage_options: Mapping[str, Any] | None = None) -> Manifest | None:
+def read_manifest(
+    location: str, storage_options: Mapping[str, Any] | None = None
+) -> Manifest | None:
     """Read the manifest of shards, ``train.tar.json`` for ``train.tar``; None if there is none."""
     name = f"{location}.json"
     if not exists(name, storage_options):
@@ -97,10 +99,10 @@ def manifest_of(location: str, storage_options: Mapping[str, Any] | None = None)
     try:
         told = json.loads(bytes(file.read(0, file.size)))
         folder = location[: len(location) - len(os.path.basename(location))]  # noqa: PTH119 - URIs
-        names = [_own_name(shard) for shard in told["shards"]]
+        names = [_check_own_name(shard) for shard in told["shards"]]
         shards = [folder + name for name in names]
         classes = [str(each) for each in told.get("classes", ())]
-        counts = {file["name"]: _count(file) for file in told.get("files", ())}
+        counts = {file["name"]: _check_count(file) for file in told.get("files", ())}
         items = [counts[name] for name in names] if counts else None
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
         raise StoreError(f"{name} is damaged, or not a manifest of shards") from error
@@ -110,14 +112,14 @@ def manifest_of(location: str, storage_options: Mapping[str, Any] | None = None)
     return Manifest(shards, items, classes)
 
 
-def _own_name(name: Any) -> str:
+def _check_own_name(name: Any) -> str:
     """Check that a name is that of a file next to the manifest, and return it."""
     if not isinstance(name, str) or not is_file_name(name):
         raise ValueError(name)
     return name
 
 
-def _count(file: Mapping[str, Any]) -> int:
+def _check_count(file: Mapping[str, Any]) -> int:
     """Check that a shard of that size can have so many items (a block or more each)."""
     number, size = file["items"], min(file.get("bytes", _MOST_BYTES), _MOST_BYTES)
     if type(number) is not int or not 0 <= number <= size // _BLOCK:
@@ -125,25 +127,25 @@ def _count(file: Mapping[str, Any]) -> int:
     return number
 
 
-def braces(pattern: str) -> list[str]:
+def expand_braces(pattern: str) -> list[str]:
     """Expand ``{000..146}`` and ``{a,b}``, as a shell does."""
     for start, sign in enumerate(pattern):
-        parts = _parts(pattern, start + 1) if sign == "{" else []
+        parts = _split_braces(pattern, start + 1) if sign == "{" else []
         numbers = _RANGE.match(parts[0]) if len(parts) == 1 else None
         if numbers is None and len(parts) < 2:
             continue
         if numbers is None:
-            some = [one for part in parts for one in braces(part)]
+            some = [one for part in parts for one in expand_braces(part)]
         else:
-            some = _counted(numbers)
-        rest = braces(pattern[start + 2 + len(",".join(parts)) :])
+            some = _expand_range(numbers)
+        rest = expand_braces(pattern[start + 2 + len(",".join(parts)) :])
         if len(some) * len(rest) > _MOST:
             raise ValueError(f"{pattern} stands for more than {_MOST} shards")
         return [pattern[:start] + one + after for one in some for after in rest]
     return [pattern]
 
 
-def _parts(pattern: str, start: int) -> list[str]:
+def _split_braces(pattern: str, start: int) -> list[str]:
     """Split at commas up to the closing brace; return an empty list if no brace closes it."""
     found, depth = [""], 1
     for sign in pattern[start:]:
@@ -157,7 +159,7 @@ def _parts(pattern: str, start: int) -> list[str]:
     return []
 
 
-def _counted(bounds: re.Match[str]) -> list[str]:
+def _expand_range(bounds: re.Match[str]) -> list[str]:
     first, last = int(bounds[1]), int(bounds[2])
     if abs(last - first) >= _MOST:
         raise ValueError(f"{{{bounds[0]}}} stands for more than {_MOST} shards")
@@ -167,22 +169,22 @@ def _counted(bounds: re.Match[str]) -> list[str]:
     return [f"{n:0{width}d}" for n in range(first, last + step, step)]
 
 
-def _matching(pattern: str, storage_options: Mapping[str, Any] | None) -> list[str]:
+def _expand_wildcards(pattern: str, storage_options: Mapping[str, Any] | None) -> list[str]:
     """List the local or remote files that match wildcards, in the order of their names."""
     if not is_uri(pattern):
-        return matching(local_path(pattern))
+        return expand_pattern(local_path(pattern))
     from fastdecode.stores._remote import Remote
 
     return Remote(pattern, storage_options).glob(pattern)
 
 
-def _numbered(location: str, storage_options: Mapping[str, Any] | None) -> list[str]:
+def _numbered_shards(location: str, storage_options: Mapping[str, Any] | None) -> list[str]:
     """List ``train-00000.tar`` and so on for ``train.tar``; no number may be missing."""
     start, dot, suffix = location.rpartition(".")
     begin = start if is_uri(location) else glob.escape(start)
     skipped = len(start.rpartition("/")[2]) + 1
     numbers = {}
-    for each in _matching(f"{begin}-*{dot}{suffix}", storage_options):
+    for each in _expand_wildcards(f"{begin}-*{dot}{suffix}", storage_options):
         digits = each.rpartition("/")[2][skipped : -len(dot + suffix)]
         if digits.isdecimal():
             numbers[int(digits)] = each

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fastdecode._files import sync_file
 from fastdecode.errors import StoreError, with_advice
 from fastdecode.stores._index import Index, IndexBuilder, SelfDescribed
-from fastdecode.stores._items import plain
+from fastdecode.stores._items import plain_target
 from fastdecode.stores._mmap import Mapped, exists, is_uri, local_path
 from fastdecode.stores._recordio_format import (
     ImageRecord,
@@ -29,7 +29,7 @@ from fastdecode.stores._recordio_format import (
 from fastdecode.stores.base import Writer
 from fastdecode.types import Buffer
 
-__all__ = ["RecordStore", "RecordWriter", "labels_of"]
+__all__ = ["RecordStore", "RecordWriter", "target_labels"]
 
 _COLUMNS = ("offset", "length", "size")
 """Offset and length of a record, and the size of its image, in bytes."""
@@ -91,7 +91,7 @@ class RecordStore(SelfDescribed):
 
     def _load(self, opened: Mapped) -> None:
         self._contents: Index | _Places
-        index = _own_index(opened, self._storage_options) if self._lines is None else None
+        index = _load_index(opened, self._storage_options) if self._lines is None else None
         if index is not None:
             self._contents, self.classes = index, index.classes
             return
@@ -125,11 +125,11 @@ class RecordStore(SelfDescribed):
                 found = parse_image(read_record(records, int(contents.offsets[index]))[0])
                 same = not contents.has_ids or found.id == int(contents.keys[index])
         except StoreError as error:
-            raise self._damaged(index, str(error)) from error
+            raise self._damage_error(index, str(error)) from error
         if same and isinstance(contents, Index):
             self._compare(found, contents, index)
         if not same:
-            raise self._damaged(
+            raise self._damage_error(
                 index,
                 "there is another record where the index says: the index belongs to another file",
             )
@@ -139,11 +139,11 @@ class RecordStore(SelfDescribed):
         """Check that the label of a record is the target in the index, rounded to float32."""
         target = contents.target(index)
         try:
-            labels, listed = labels_of(target)
+            labels, listed = target_labels(target)
         except ValueError as error:
-            raise self._damaged(index, f"its index is damaged: {error}") from error
+            raise self._damage_error(index, f"its index is damaged: {error}") from error
         if (found.listed, found.labels) != (listed, tuple(labels)):
-            raise self._damaged(
+            raise self._damage_error(
                 index,
                 f"its label is {list(found.labels)}, but in the index it is {target!r}: one of the "
                 f"two has been changed; if the records are right, remove {self.location}.fdx",
@@ -153,10 +153,10 @@ class RecordStore(SelfDescribed):
         opened.close()
 
 
-def _own_index(records: Mapped, storage_options: Mapping[str, Any]) -> Index | None:
+def _load_index(records: Mapped, storage_options: Mapping[str, Any]) -> Index | None:
     """Return the index that `RecordWriter` makes, or None; raise if it is not that of the file."""
     name = f"{records.location}.fdx"
-    index = Index.load_if_there(name, _COLUMNS, storage_options)
+    index = Index.load_if_exists(name, _COLUMNS, storage_options)
     if index is None:
         return None
     if index.about.get("bytes") != records.size:
@@ -306,7 +306,7 @@ class RecordWriter(Writer):
 
     def _append(self, key: str, data: memoryview, target: Any) -> None:
         number = len(self._builder)
-        made = record(*labels_of(target), number, data)
+        made = record(*target_labels(target), number, data)
         self._builder.add(key, target, offset=self._offset, length=len(made), size=len(data))
         line = b"%d\t%d\n" % (number, self._offset)
         self._file.write(made)
@@ -314,7 +314,7 @@ class RecordWriter(Writer):
         self._checksum = zlib.crc32(line, self._checksum)
         self._offset += len(made)
 
-    def _settle(self) -> None:
+    def _publish(self) -> None:
         self._check_places()  # before anything is renamed
         sync_file(self._lines)
         self._lines.replace(self._index_at)
@@ -325,7 +325,7 @@ class RecordWriter(Writer):
                 "lines": [self._index_at.stat().st_size, self._checksum],
             }
             self._builder.write(f"{self._final}.fdx", about)
-            super()._settle()  # the records come last: the store is there only when it is complete
+            super()._publish()  # the records come last: the store is there only when it is complete
         except BaseException:
             self._index_at.unlink(missing_ok=True)
             raise
@@ -354,9 +354,9 @@ def _index_location(location: str) -> str:
     return location.removesuffix(".rec") + ".idx"
 
 
-def labels_of(target: Any) -> tuple[list[float], bool]:
+def target_labels(target: Any) -> tuple[list[float], bool]:
     """Return a target as labels for the header of a record, and whether it is a list."""
-    target = plain(target)
+    target = plain_target(target)
     if target is None:
         return [0.0], False
     numbers = target if isinstance(target, list) else [target]

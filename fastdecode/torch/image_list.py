@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fastdecode._arguments import is_iterable
-from fastdecode.stores.file_list import Table, as_targets, read_table
+from fastdecode.stores.file_list import Table, convert_targets, read_table
 from fastdecode.torch._errors import Sample_co
 from fastdecode.torch.dataset import DatasetOptions, DecodeDataset
 
@@ -170,7 +170,7 @@ def _targets_of(
 ) -> tuple[list[Any] | None, Mapping[str, int]]:
     if table.targets is None:
         return None, class_to_idx or {}
-    return as_targets(table, class_to_idx)
+    return convert_targets(table, class_to_idx)
 
 
 def _located(

@@ -212,7 +212,7 @@ class StoreDataset(DecodeDataset[Sample_co]):
             super()._naming(error, index, source)
             return
         place, where = self._place(index), self.store.location
-        known = self.store._known_as(place)
+        known = self.store._key_suffix(place)
         if error.args and isinstance(error.args[0], str):
             # The store has named the item already; do not repeat it.
             error.args = (_without_item(error.args[0], where, place, known), *error.args[1:])

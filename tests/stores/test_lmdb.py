@@ -18,8 +18,8 @@ lmdb = pytest.importorskip("lmdb")
 
 
 def _foreign(location: Path, items: dict[bytes, bytes], subdir: bool = False) -> None:
-    with lmdb.open(str(location), subdir=subdir, lock=False, map_size=1 << 26) as environment:
-        transaction = environment.begin(write=True)
+    with lmdb.open(str(location), subdir=subdir, lock=False, map_size=1 << 26) as open_environment:
+        transaction = open_environment.begin(write=True)
         for key, value in items.items():
             transaction.put(key, value)
         transaction.commit()

@@ -14,7 +14,7 @@ from tars import image, numbered, write_tar
 from fastdecode.errors import StoreError
 from fastdecode.stores import Store, create_store, open_store
 from fastdecode.stores.concat import Concatenated
-from fastdecode.stores.locations import braces, shard_locations
+from fastdecode.stores.locations import expand_braces, shard_locations
 from fastdecode.stores.tar import index_tar, open_tar
 
 _EACH = 4
@@ -273,14 +273,14 @@ def test_stores_of_any_kind_can_be_put_together(tmp_path: Path) -> None:
 )
 def test_braces_are_those_of_a_shell(pattern: str, names: list[str]) -> None:
     """Ranges keep their zeros, alternatives may hold ranges, and other braces stay."""
-    assert braces(pattern) == names
+    assert expand_braces(pattern) == names
 
 
 def test_too_many_shards_are_refused() -> None:
     """A range by mistake does not fill the memory."""
     for pattern in ("{0..99999999}", "{0..9999}{0..9999}"):
         with pytest.raises(ValueError, match="more than 1000000"):
-            braces(pattern)
+            expand_braces(pattern)
 
 
 def test_a_name_that_is_there_stands_for_itself(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from tars import image, numbered, write_tar
 from fastdecode.errors import StoreError
 from fastdecode.stores.tar import Sample, stream_tar
 from fastdecode.stores.tar.format import make_header, parse_header
-from fastdecode.stores.tar.names import IMAGES, Names, key_of, split, stem_of
+from fastdecode.stores.tar.names import IMAGES, Names, member_key, member_name, split
 
 
 class _Trickle(io.RawIOBase):
@@ -128,7 +128,7 @@ def test_any_keys_come_back_from_their_names(keys: list[str]) -> None:
         stem, extension, owner = names.take(key, b"\xff\xd8\xff")
         assert split(f"{stem}.{extension}") == (stem, extension)
         assert extension.lower() in IMAGES
-        assert key_of(stem, extension, owner) == key
+        assert member_key(stem, extension, owner) == key
         stems.add(stem)
         with pytest.raises(ValueError, match="there already"):
             names.take(key, b"\xff\xd8\xff")
@@ -150,7 +150,7 @@ def test_any_keys_come_back_from_their_names(keys: list[str]) -> None:
 )
 def test_only_what_must_be_is_escaped(key: str, data: bytes, name: str) -> None:
     """Keys that WebDataset takes as they are stay as they are."""
-    stem, extension, _ = stem_of(key, data)
+    stem, extension, _ = member_name(key, data)
 
     assert f"{stem}.{extension}" == name
 

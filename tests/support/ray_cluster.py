@@ -78,7 +78,7 @@ class Mixed(Store):
 
     def _read(self, opened: Any, index: int) -> Any:
         if index == 3:
-            raise self._damaged(index, "it is gone")
+            raise self._damage_error(index, "it is gone")
         return memoryview(opened.get(index, PHOTO))
 
 

@@ -92,7 +92,7 @@ class Listed(Store):
 
     def _read(self, opened: Any, index: int) -> Any:
         if index == DAMAGED:
-            raise self._damaged(index, "it is truncated")
+            raise self._damage_error(index, "it is truncated")
         return memoryview(encoded()[index])
 
 

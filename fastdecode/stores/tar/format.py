@@ -51,10 +51,12 @@ _WITHOUT_DATA = b"123456"
 """Links, devices, folders and pipes: no data follows, whatever size their headers have."""
 
 _REGULAR = (b"0", b"\0", b"7")
-_SPARSE = (
+_SPARSE_MESSAGE = (
     "is sparse (holes are left out of it), which is not supported: pack it with --format=ustar"
 )
-_LINKED = "is a link to another member, without bytes of its own: pack it with --hard-dereference"
+_LINK_MESSAGE = (
+    "is a link to another member, without bytes of its own: pack it with --hard-dereference"
+)
 _COMPRESSED = {
     b"\x1f\x8b": "gzip",
     b"BZh": "bzip2",
@@ -87,7 +89,7 @@ def parse_header(block: bytes) -> Header | None:
         total = _number(told)
     except ValueError:
         return None
-    if length < 0 or not _sums_up(block, told, total):
+    if length < 0 or not _checksum_matches(block, told, total):
         return None
     name = short.partition(b"\0")[0]
     # GNU's own magic is "ustar  "; its headers have times in place of the prefix.
@@ -96,7 +98,7 @@ def parse_header(block: bytes) -> Header | None:
     return Header(name, length, kind, owner.partition(b"\0")[0] if owner[0] else b"")
 
 
-def _sums_up(block: bytes, told: bytes, total: int) -> bool:
+def _checksum_matches(block: bytes, told: bytes, total: int) -> bool:
     """Return whether the bytes add up to the checksum, whose own field counts as blanks."""
     rest = total + sum(told) - 8 * 32
     # The low half of Adler-32 is one plus the sum of the bytes, and far faster than sum().
@@ -259,7 +261,7 @@ def members(source: FileSource, *, ended: bool = True) -> Iterator[Member]:
             walk.extend(header.kind, header.size, block)
             continue
         if header.kind == b"S" or walk.sparse:
-            raise walk.error(f"member {_text(header.name)!r} {_SPARSE}")
+            raise walk.error(f"member {_text(header.name)!r} {_SPARSE_MESSAGE}")
         name, size = _text(header.name), header.size
         if walk.head:
             name = name if walk.name is None else walk.name
@@ -268,7 +270,7 @@ def members(source: FileSource, *, ended: bool = True) -> Iterator[Member]:
         offset = start + BLOCK
         walk.last = name
         if header.kind == b"1":
-            raise walk.error(f"member {name!r} {_LINKED}")
+            raise walk.error(f"member {name!r} {_LINK_MESSAGE}")
         if header.kind in _REGULAR:
             yield Member(name, header.owner, offset, size, head, check)
         room = 0 if header.kind in _WITHOUT_DATA else padded(size)

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 from fastdecode._headers import sniff
 from fastdecode.errors import StoreError, with_advice
-from fastdecode.stores._items import check_key, from_json, relative
+from fastdecode.stores._items import check_key, parse_target, relative
 from fastdecode.stores.tar.format import FileSource, Member, members
 from fastdecode.types import Buffer
 
@@ -21,10 +21,10 @@ __all__ = [
     "Names",
     "SampleMembers",
     "WantedMembers",
-    "key_of",
+    "member_key",
+    "member_name",
     "samples",
     "split",
-    "stem_of",
     "wanted_members",
 ]
 
@@ -78,13 +78,13 @@ class MemberName(NamedTuple):
     owner: bytes  # `OWNER` if the stem is escaped, else empty
 
 
-def stem_of(key: str, data: Buffer) -> MemberName:
+def member_name(key: str, data: Buffer) -> MemberName:
     """Return the member name for a key; the data gives the extension of a key without one.
 
     "dogs/a.jpg" stays as it is. WebDataset would split the name at any other dot, so other dots
     become "%2E", and in such names "%" becomes "%25". "%-" at the end of the stem means that the
-    extension is not part of the key. `key_of` reverses this; it recognises such members by their
-    owner.
+    extension is not part of the key. `member_key` reverses this; it recognises such members by
+    their owner.
     """
     check_key(key)
     folder, slash, last = key.rpartition("/")
@@ -102,8 +102,8 @@ def stem_of(key: str, data: Buffer) -> MemberName:
     return MemberName(stem + end, extension, OWNER)
 
 
-def key_of(stem: str, extension: str, owner: bytes) -> str:
-    """Return the key of an image's member: the opposite of `stem_of`."""
+def member_key(stem: str, extension: str, owner: bytes) -> str:
+    """Return the key of an image's member: the opposite of `member_name`."""
     if owner != OWNER:
         return f"{stem}.{extension}"
     stem = _NUMBER.sub("", stem)
@@ -126,12 +126,12 @@ class Names:
         return len(self._taken)
 
     def take(self, key: str, data: Buffer) -> MemberName:
-        """Choose a free name for a key (see `stem_of`), and mark it as taken."""
-        stem, extension, owner = stem_of(key, data)
+        """Choose a free name for a key (see `member_name`), and mark it as taken."""
+        stem, extension, owner = member_name(key, data)
         escaped = stem if owner else stem.replace("%", "%25")
         number = 1
         while stem in self._taken:
-            if key_of(stem, *self._taken[stem]) == key:
+            if member_key(stem, *self._taken[stem]) == key:
                 raise ValueError(f"the key {key!r} is there already")
             number += 1
             stem, owner = f"{escaped}%~{number}", OWNER
@@ -185,15 +185,15 @@ def samples(
         stem, extension = parts
         if sample is None or stem != sample.stem:
             if sample is not None:
-                yield sample.finished()
+                yield sample.finish()
             sample = SampleMembers(stem, source.location, wanted)
         sample.add(source, member, extension, with_data=with_data)
     if sample is not None:
-        yield sample.finished()
+        yield sample.finish()
 
 
 class SampleMembers:
-    """The members of one sample, and after `finished` its image and its target."""
+    """The members of one sample, and after `finish` its image and its target."""
 
     __slots__ = (
         *("_images", "_location", "_seen", "_targets", "_wanted"),
@@ -225,19 +225,22 @@ class SampleMembers:
             data = _member_data(source, member) if with_data else b""
             self._images[lower] = extension, member, data
 
-    def finished(self) -> SampleMembers:
+    def finish(self) -> SampleMembers:
         if not self._images:
             return self
-        extension, self.member, self.data = self._images[self._chosen()]
-        self.key = relative(key_of(self.stem, extension, self.member.owner))
+        extension, self.member, self.data = self._images[self._target_extension()]
+        self.key = relative(member_key(self.stem, extension, self.member.owner))
         for name in (self._wanted.target,) if self._wanted.target else _TARGETS:
             if name in self._targets:
                 self.beside, written = self._targets[name]
-                self.target, self.beside_check = self._parsed(name, written), zlib.crc32(written)
+                self.target, self.beside_check = (
+                    self._parse_target(name, written),
+                    zlib.crc32(written),
+                )
                 break
         return self
 
-    def _chosen(self) -> str:
+    def _target_extension(self) -> str:
         wanted = self._wanted
         if len(self._images) == 1:
             return next(iter(self._images))
@@ -252,13 +255,13 @@ class SampleMembers:
             f"say which one with image={next(iter(self._images))!r}"
         )
 
-    def _parsed(self, extension: str, data: bytes) -> Any:
+    def _parse_target(self, extension: str, data: bytes) -> Any:
         try:
             text = data.decode()
             if extension in _NUMBERS:
                 return int(text)
             if extension.rpartition(".")[2] == "json":
-                return from_json(text)
+                return parse_target(text)
         except (ValueError, RecursionError) as error:
             wrong = StoreError(
                 f"{self._location}: the .{extension} of sample {self.stem!r} cannot be read "

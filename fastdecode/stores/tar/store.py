@@ -16,9 +16,9 @@ from fastdecode.errors import StoreError, with_advice
 from fastdecode.stores._index import Index, IndexBuilder, IndexedStore, summary
 from fastdecode.stores._items import relative
 from fastdecode.stores._mmap import Mapped, exists, is_uri, local_path, open_stream
-from fastdecode.stores.base import Store, in_order_of
-from fastdecode.stores.concat import Concatenated, Part, of_each
-from fastdecode.stores.locations import manifest_of, shard_locations
+from fastdecode.stores.base import Store, sort_groups
+from fastdecode.stores.concat import Concatenated, Part, map_parts
+from fastdecode.stores.locations import read_manifest, shard_locations
 from fastdecode.stores.tar.format import FileSource, MappedSource, Readable
 from fastdecode.stores.tar.names import WantedMembers, samples, wanted_members
 from fastdecode.types import Buffer
@@ -46,7 +46,7 @@ _LABELS = ("label", "label_check")
 """Offset of a target's bytes, or 0 without a target; their length times 2**32 plus their CRC-32."""
 
 _VERSION = 1
-_WAY_OUT = "open it yourself, and pass the open file to stream_tar()"
+_ADVICE = "open it yourself, and pass the open file to stream_tar()"
 
 
 def open_tar(
@@ -83,7 +83,7 @@ def open_tar(
         name = os.fspath(location)
         if shards == [name]:
             return TarStore(name, index=index, **options)
-        manifest = manifest_of(name, storage_options)
+        manifest = read_manifest(name, storage_options)
     else:
         more = f" and {len(shards) - 1} more" if len(shards) > 1 else ""
         name, manifest = shards[0] + more, None
@@ -109,7 +109,7 @@ def open_tar(
         first = summary(found, storage_options)
         return Part(shard, first.items, first.classes, again)
 
-    parts = of_each(shards, part)
+    parts = map_parts(shards, part)
     return Concatenated(name, parts, "tar", unique=None if manifest is None else True)
 
 
@@ -163,13 +163,13 @@ class TarStore(IndexedStore):
         self._index: Index | None = None
         if self._index_at is None:
             if is_uri(self.location):
-                raise self._without_index()
-            builder, about = _scanned(self.location, self._wanted)
+                raise self._no_index_error()
+            builder, about = _scan(self.location, self._wanted)
             self._index = Index(builder.to_bytes(about), self.location + SUFFIX)
         self.classes = self._contents.classes
         self._handle()  # so that a missing or truncated shard is an error here
 
-    def _without_index(self) -> Exception:
+    def _no_index_error(self) -> Exception:
         if not exists(self.location, self._storage_options):
             return FileNotFoundError(errno.ENOENT, "this shard is missing", self.location)
         name = self.location.rpartition("/")[2] + SUFFIX
@@ -189,7 +189,7 @@ class TarStore(IndexedStore):
         """Describe the members of an index that was made for others; empty if there is no index."""
         if not exists(self.location + SUFFIX, self._storage_options):
             return ""
-        made = _made_for(summary(self.location + SUFFIX, self._storage_options).about)
+        made = _members_of(summary(self.location + SUFFIX, self._storage_options).about)
         return (
             f" for image={list(self._wanted.image)} and target={self._wanted.target!r}, but one "
             f"for image={list(made.image)} and target={made.target!r}"
@@ -220,22 +220,22 @@ class TarStore(IndexedStore):
         try:
             same = zlib.crc32(file.read(place, told >> 32)) == told & 0xFFFFFFFF
         except StoreError as error:
-            raise self._damaged(index, str(error)) from error
+            raise self._damage_error(index, str(error)) from error
         if not same:
-            raise self._damaged(
+            raise self._damage_error(
                 index,
                 f"at byte {place} there is another target than when its index was made: the shard "
-                f"is damaged, or was written again; if it is whole, {_remedy(self.location)}",
+                f"is damaged, or was written again; if it is whole, {_remake_hint(self.location)}",
             )
 
     @property
     def _contents(self) -> Index:  # loaded when it is needed
         if self._index is None:
             with self._lock:  # one thread loads it, and the others wait
-                return self._loaded()
+                return self._load_index()
         return self._index
 
-    def _loaded(self) -> Index:
+    def _load_index(self) -> Index:
         if self._index is None:
             if self._index_at is None:
                 raise StoreError(f"{self.location}: its index is lost")
@@ -244,7 +244,7 @@ class TarStore(IndexedStore):
                 if index.about.get("kind") != "tar" or not all(map(index.has, _COLUMNS)):
                     raise StoreError(
                         f"{self._index_at} is not the index of a tar shard: remove it, and "
-                        f"{_remedy(self.location)}"
+                        f"{_remake_hint(self.location)}"
                     )
                 self._index = index
             except ITEM_ERRORS as error:
@@ -253,14 +253,14 @@ class TarStore(IndexedStore):
         return self._index
 
     def _open(self) -> Any:
-        index = self._loaded()
+        index = self._load_index()
         file = Mapped(self.location, self._storage_options)
         told = index.about.get("shard_size")
         if file.size != told:
             raise StoreError(
                 f"{self.location} has {file.size} bytes, but its index belongs to a shard of "
-                f"{told} bytes: {_first_lost(index, file.size)}if it is whole, "
-                f"{_remedy(self.location)}"
+                f"{told} bytes: {_first_cut_item(index, file.size)}if it is whole, "
+                f"{_remake_hint(self.location)}"
             )
         return file, index, *(index[name] for name in _COLUMNS)
 
@@ -278,7 +278,7 @@ class TarStore(IndexedStore):
                 begin = end = start
             found[-1].append(index)
             end = max(end, start + size)
-        return in_order_of(indices, found)
+        return sort_groups(indices, found)
 
     def read_group(self, indices: Sequence[int]) -> list[Buffer | str | Exception]:
         """Read items with one range request, and compare each with the index as `read` does."""
@@ -316,7 +316,7 @@ class TarStore(IndexedStore):
         try:
             data = memoryview(file.read(start, size))
         except StoreError as error:
-            raise self._damaged(index, str(error)) from error
+            raise self._damage_error(index, str(error)) from error
         file.will_need(start, size)
         return self._checked(opened, index, data)
 
@@ -325,11 +325,11 @@ class TarStore(IndexedStore):
         head = opened[4].item(index)
         if zlib.crc32(data[:head]) != opened[5].item(index):
             start = opened[2].item(index) - head
-            raise self._damaged(
+            raise self._damage_error(
                 index,
                 f"at byte {start} there is another member than its index says: the shard is "
                 "damaged, or the index is that of another; if the shard is whole, "
-                f"{_remedy(self.location)}",
+                f"{_remake_hint(self.location)}",
             )
         return data[head:]
 
@@ -349,7 +349,7 @@ def _index_of(
         return None
     if wanted == WantedMembers():
         return where
-    made = _made_for(summary(where, storage_options).about)
+    made = _members_of(summary(where, storage_options).about)
     if made == wanted:
         return where
     if index is None:
@@ -360,7 +360,7 @@ def _index_of(
     )
 
 
-def _first_lost(index: Index, size: int) -> str:
+def _first_cut_item(index: Index, size: int) -> str:
     """Name the first item that is cut off, for an error message."""
     ends = index["offset"] + index["size"]
     cut = (ends > size).nonzero()[0]
@@ -422,12 +422,12 @@ def index_tar(
             classes = summary(str(path)).classes
         except (FileNotFoundError, StoreError):  # no index, or a damaged one
             classes = ()
-    builder, about = _scanned(where, wanted_members(image, target), storage_options, classes)
+    builder, about = _scan(where, wanted_members(image, target), storage_options, classes)
     builder.write(path, about)
     return Index.load(path)
 
 
-def _scanned(
+def _scan(
     location: str,
     wanted: WantedMembers,
     storage_options: Mapping[str, Any] | None = None,
@@ -436,11 +436,11 @@ def _scanned(
     """Read all headers of a shard, and collect its index."""
     if not is_uri(location):
         file = Mapped(location)
-        builder, size = _built(MappedSource(file), wanted, classes), file.size
+        builder, size = _build_index(MappedSource(file), wanted, classes), file.size
     else:
         with open_stream(location, storage_options) as stream:
             source = FileSource(stream, location)
-            builder = _built(source, wanted, classes)
+            builder = _build_index(source, wanted, classes)
             while source.take(1 << 20):
                 pass  # the size of the shard includes what follows the end of the tar
             size = source.position
@@ -448,16 +448,16 @@ def _scanned(
     return builder, {"kind": "tar", "version": _VERSION, "shard_size": size, **about}
 
 
-def _made_for(about: Mapping[str, Any]) -> WantedMembers:
+def _members_of(about: Mapping[str, Any]) -> WantedMembers:
     """Return the members that an index was made for, from its header."""
     return WantedMembers(tuple(about.get("image") or ()), str(about.get("target") or ""))
 
 
-def _remedy(shard: str) -> str:
+def _remake_hint(shard: str) -> str:
     return f"make the index with `fastdecode index {shard}`"
 
 
-def _built(source: FileSource, wanted: WantedMembers, classes: Sequence[str]) -> IndexBuilder:
+def _build_index(source: FileSource, wanted: WantedMembers, classes: Sequence[str]) -> IndexBuilder:
     builder = IndexBuilder(classes, (*_COLUMNS, *_LABELS))
     images: dict[int, int] = {}  # hash of a stem, and how often it occurs
     others: set[int] = set()
@@ -550,7 +550,7 @@ def stream_tar(
     with ExitStack() as own:
         if isinstance(location, (str, os.PathLike)):
             name = os.fspath(location)
-            file: Readable = own.enter_context(open_stream(name, storage_options, advice=_WAY_OUT))
+            file: Readable = own.enter_context(open_stream(name, storage_options, advice=_ADVICE))
         else:
             file, name = location, str(getattr(location, "name", "the stream"))
         for sample in samples(FileSource(file, name), wanted, with_data=True):

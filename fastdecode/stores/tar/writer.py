@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from fastdecode.stores._items import as_json, plain
+from fastdecode.stores._items import dump_target, plain_target
 from fastdecode.stores.base import Writer
 from fastdecode.stores.tar.format import END, make_header, padded
-from fastdecode.stores.tar.names import Names, stem_of
+from fastdecode.stores.tar.names import Names, member_name
 from fastdecode.stores.tar.store import SUFFIX, index_tar
 
 if TYPE_CHECKING:
@@ -53,12 +53,12 @@ class TarWriter(Writer):
     def _release(self) -> None:
         self._file.close()
 
-    def _settle(self) -> None:
-        self._refuse_what_is_there()
+    def _publish(self) -> None:
+        self._check_location_free()
         # The index first: an index without a shard does no harm, a shard with an old index would.
         index = self._final.with_name(self._final.name + SUFFIX)
         index_tar(self._partial, index=index, classes=self.classes)
-        super()._settle()
+        super()._publish()
 
 
 def append_members(
@@ -70,9 +70,9 @@ def append_members(
     `names`, duplicate names are not detected. After a ValueError about the key or the target,
     nothing has been written.
     """
-    beside = _beside(target)
+    beside = _target_member(target)
     data = memoryview(data).cast("B")
-    stem, extension, owner = stem_of(key, data) if names is None else names.take(key, data)
+    stem, extension, owner = member_name(key, data) if names is None else names.take(key, data)
     header = make_header(f"{stem}.{extension}".encode(), len(data), owner)
     offset = file.tell() + len(header)
     file.write(header)
@@ -86,13 +86,13 @@ def append_members(
     return offset, len(data)
 
 
-def _beside(target: Any) -> tuple[str, bytes] | None:
+def _target_member(target: Any) -> tuple[str, bytes] | None:
     """Return the extension and the bytes of a target's member; None if there is no target."""
-    target = plain(target)
+    target = plain_target(target)
     if target is None:
         return None
     if type(target) is int:
         return "cls", b"%d" % target
     if isinstance(target, str):
         return "txt", target.encode()
-    return "json", as_json(target)
+    return "json", dump_target(target)

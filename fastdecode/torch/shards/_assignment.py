@@ -26,8 +26,8 @@ from fastdecode.errors import StoreError
 from fastdecode.stores import open_store
 from fastdecode.stores._index import summary
 from fastdecode.stores._mmap import is_uri, local_path
-from fastdecode.stores.concat import agreed
-from fastdecode.stores.locations import manifest_of, shard_locations
+from fastdecode.stores.concat import common_classes
+from fastdecode.stores.locations import read_manifest, shard_locations
 from fastdecode.stores.tar import Sample, stream_tar
 from fastdecode.stores.tar.store import SUFFIX
 from fastdecode.torch._order import sample_seed
@@ -192,7 +192,7 @@ def _found(shards: Locations, storage_options: Mapping[str, Any] | None) -> list
 def _counted(shards: Locations, found: Sequence[str], options: dict[str, Any]) -> list[int]:
     """Count the samples of each shard: from the manifest if it lists them, else shard by shard."""
     if isinstance(shards, (str, os.PathLike)):
-        listed = manifest_of(os.fspath(shards), options.get("storage_options"))
+        listed = read_manifest(os.fspath(shards), options.get("storage_options"))
         if listed is not None and listed.items is not None and listed.shards == list(found):
             return listed.items
     return [_count(shard, options) for shard in found]
@@ -242,7 +242,7 @@ def agreed_classes(shards: Sequence[str]) -> list[str]:
             continue  # a stream needs no index
         if found.items:
             known.append((shard, found.classes))
-    return list(agreed(f"{shards[0]} and on", known)) if known else []
+    return list(common_classes(f"{shards[0]} and on", known)) if known else []
 
 
 def assign_uncounted(order: Sequence[int], consumer: Consumer) -> list[ShardSlice]:
