@@ -51,7 +51,7 @@ INTERRUPTED = 130
 """Exit status after Ctrl-C, as in shells: 128 plus the number of the signal."""
 
 _LOST = 1
-_MOST_AT_ONCE = 1024  # threads or workers; a larger number must be a typing error
+_MOST_AT_ONCE = 1024  # threads or workers; a larger number is probably a typing error
 _EVERY_S = 0.2
 _LONGEST = 110
 _WIDEST = 80

@@ -264,7 +264,7 @@ def ways(result: Result) -> list[Improvement]:
         found.append(Improvement(what, "decode(data, min_size=224)", gain))
     files = [group.automatic for group in own if group.one.protocol == "file" and group.automatic]
     if files and files[0].read_share >= _SLOW:
-        what = f"reading takes {percent(files[0].read_share)} of the time: one file instead of many"
+        what = f"reading takes {percent(files[0].read_share)} of the time: pack the files into one"
         found.append(Improvement(what, "fastdecode pack FOLDER train.tar", None))
     return found
 
@@ -389,7 +389,7 @@ def _fastest(group: Group, *, several: bool) -> str:
     chosen = "it too" if automatic.chosen == best.backend else automatic.chosen or "nothing"
     share = _share(automatic, best)
     # The automatic choice only adds work, so a share above 1 is noise.
-    close = f"and reaches {percent(share)} of that speed, by the ratios within rounds"
+    close = f"and reaches {percent(share)} of that speed, compared round by round"
     if share > 1 / _NEAR and automatic.chosen not in {one.backend for one in group.right}:
         close = f"which is {share:.1f}x as fast"  # not among the backends that the user named
     elif share >= _NEAR:

@@ -129,9 +129,8 @@ class Device:
     driver: str = ""  # driver, runtime: versions of the driver and of CUDA; empty if there are none
     runtime: str = ""
     torch: str = ""
-    versions: dict[str, str] = field(
-        default_factory=dict
-    )  # versions of libraries, by batch backend
+    # versions of libraries, by batch backend
+    versions: dict[str, str] = field(default_factory=dict)
     # by batch backend: why it was not measured, and how to install it
     missing: dict[str, str] = field(default_factory=dict)
 
@@ -207,9 +206,8 @@ class Measurement:
     ratio: Spread = NOTHING
     chosen: str = ""  # the backend that the automatic choice used for most files
     fallbacks: int = 0  # files that it decoded with another backend than its first choice
-    refused: dict[str, str] = field(
-        default_factory=dict
-    )  # files that were not decoded, with the reasons
+    # files that were not decoded, with the reasons
+    refused: dict[str, str] = field(default_factory=dict)
     differing: tuple[str, ...] = ()  # files whose pixels differ from the reference
     # JPEG files that the package averages, because the backend does not reduce in its decoder.
     # Their pixels differ by design, so they are not in `differing`.
