@@ -1,4 +1,4 @@
-"""``fastdecode info``: which backends work here, what `decode` chooses, what is missing."""
+"""``fastdecode info``: the backends that work here, what `decode` chooses, what is missing."""
 
 from __future__ import annotations
 
@@ -37,34 +37,34 @@ _COLUMNS = (
 
 @dataclass(frozen=True)
 class Facts:
-    """What there is to say about this installation."""
+    """Everything that the command reports about this installation."""
 
     fastdecode: str
     python: str
     platform: str
     cores: int  # those that this process may use
-    environment: dict[str, str]  # the variables that change the choice, where they are set
-    ranking: str  # when the ranking that was measured here was saved, and where; or empty
-    ranking_problem: str  # why the saved ranking is ignored; empty if it is not
-    problem: str  # why nothing can be chosen automatically; empty if it can
+    environment: dict[str, str]  # those variables that change the choice and are set
+    ranking: str  # date and file of the saved ranking; empty if there is none
+    ranking_problem: str  # why the saved ranking is ignored; empty if it is used
+    problem: str  # why `decode` cannot choose a backend; empty if it can
     backends: list[BackendInfo]
-    choices: dict[Format, list[str]]  # what `decode` would try for a usual file, in that order
-    faster: dict[str, str]  # install lines of what would come before the one chosen for JPEG
+    choices: dict[Format, list[str]]  # what `decode` tries for a usual file, in order
+    faster: dict[str, str]  # how to install what is preferred to the choice for JPEG, by name
     devices: Inventory | None = None  # None without PyTorch
 
 
 def gather() -> Facts:
-    """Ask every backend. This imports every library that is installed."""
+    """Ask every backend. This imports every installed library."""
     problem = ""
     choices: dict[Format, list[str]] = {}
     saved, ranking_problem = _selection.load_saved()
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of the saved ranking: the report says it
+            warnings.simplefilter("ignore")  # about the saved ranking: the report contains it
             for kind in FORMATS:
                 if kind != "other":
                     choices[kind] = _choices(kind)
-    except FastDecodeError as error:  # FASTDECODE_BACKEND names one that cannot be used
+    except FastDecodeError as error:  # FASTDECODE_BACKEND names an unusable backend
         problem = str(error)
     infos = fastdecode.backends()
     return Facts(
@@ -84,7 +84,7 @@ def gather() -> Facts:
 
 
 def _choices(kind: Format) -> list[str]:
-    """Name the backends for a usual file of a format, in the order they are tried."""
+    """Return the backends that `decode` tries for a usual file of a format, in order."""
     header = Header(kind, 500, 375)
     if kind == "jpeg":
         header = header._replace(color="ycc", coding="baseline", subsampling="4:2:0")
@@ -93,7 +93,7 @@ def _choices(kind: Format) -> list[str]:
 
 
 def _report(facts: Facts) -> Iterator[str]:
-    """Lay the facts out for the terminal."""
+    """Yield the report for the terminal, in paragraphs."""
     yield f"fastdecode {facts.fastdecode}"
     where = f"{facts.python}, {facts.platform}, {facts.cores} usable core"
     yield paragraph(where + ("" if facts.cores == 1 else "s"))
@@ -114,7 +114,7 @@ def _report(facts: Facts) -> Iterator[str]:
         yield "What would make JPEG faster"
         yield from (paragraph(line, indent="  ") for line in facts.faster.values())
     elif not facts.environment:
-        yield "JPEG: nothing that is missing here would decode it faster."
+        yield "JPEG: no library that is missing here would decode it faster."
     yield paragraph("To measure it on your images: fastdecode bench FOLDER")
 
 
@@ -135,13 +135,13 @@ def _table(infos: Sequence[BackendInfo]) -> Table:
 
 
 def _why(info: BackendInfo) -> Iterator[str]:
-    """Give the reason whole: where it has several lines, these are ways out."""
+    """Explain why a backend cannot be used. Further lines of its reason say what to do."""
     lines = info.reason.splitlines()
     yield paragraph(f"{info.name}: {lines[0]}", indent="    ", first="  ")
     for line in lines[1:]:
         before = " " * (4 + len(line) - len(line.lstrip()))
         yield paragraph(line.strip(), indent=before)
-    # A reason with a command in it knows better than the general line.
+    # If the reason contains a command, that command is more specific than the general one.
     if info.install and not any(word in info.reason for word in ("pip install", "apt-get install")):
         yield from (paragraph(line, indent="    ") for line in info.install.split(" && "))
 
@@ -149,7 +149,7 @@ def _why(info: BackendInfo) -> Iterator[str]:
 def _chosen(facts: Facts) -> Iterator[str]:
     for name, value in facts.environment.items():
         yield paragraph(f"{name}={value} is set.", indent="  ")
-    if "FASTDECODE_BACKEND" not in facts.environment:  # else no ranking decides
+    if "FASTDECODE_BACKEND" not in facts.environment:  # otherwise no ranking is used
         yield paragraph(_ranking(facts), indent="  ")
     if facts.problem:
         yield paragraph(facts.problem, indent="  ")
@@ -173,11 +173,11 @@ def _ranking(facts: Facts) -> str:
     how = "To measure this machine: fastdecode calibrate"
     if facts.ranking_problem:
         return f"The saved ranking is ignored: {facts.ranking_problem}. {how}"
-    return f"This is the default order, as nothing has been measured here. {how}"
+    return f"This is the default order, because nothing has been measured here. {how}"
 
 
 def inventory() -> Inventory | None:
-    """Look what is here; None without PyTorch. Only PyTorch knows whether a device can be used."""
+    """Return what works on devices; None without PyTorch, which alone knows the usable devices."""
     try:
         from fastdecode.gpu._diagnostics import take_inventory
     except ModuleNotFoundError as error:
@@ -188,7 +188,7 @@ def inventory() -> Inventory | None:
 
 
 def on_devices(found: Inventory | None, infos: Sequence[BackendInfo]) -> Iterator[str]:
-    """Say which devices there are, who decodes there, and what is missing for it."""
+    """Describe the devices, the backends that decode on them, and what is missing for others."""
     declared = {info.name: info.devices for info in infos if info.devices}
     if found is None:
         yield paragraph(
@@ -202,7 +202,7 @@ def on_devices(found: Inventory | None, infos: Sequence[BackendInfo]) -> Iterato
         yield _device_line(device, what)
     for name, places in found.usable.items():
         if places:
-            off = ", but FASTDECODE_DISABLE leaves it out of the choice" if name in left_out else ""
+            off = ", but FASTDECODE_DISABLE excludes it" if name in left_out else ""
             yield _device_line(name, f"decodes on {', '.join(places)}{off}")
         else:
             of = declared.get(name, ())
@@ -217,7 +217,7 @@ def _device_line(name: str, text: str) -> str:
 
 
 def add_arguments(parser: Parser) -> None:
-    """Declare the arguments of the command."""
+    """Add the arguments of the command to its parser."""
     parser.description = (
         "Show which decoding libraries work here, which of them decode() chooses\nfor each format, "
         "and how to install what is missing."
@@ -226,7 +226,7 @@ def add_arguments(parser: Parser) -> None:
 
 
 def run(options: argparse.Namespace, _parser: Parser) -> int:
-    """Print what is installed, what is missing, and what would be chosen."""
+    """Print the report, or its JSON."""
     facts = gather()
     lines = (line for part in _report(facts) for line in part.split("\n"))
     print(json.dumps(asdict(facts), indent=2) if options.json else "\n".join(map(visible, lines)))

@@ -1,9 +1,9 @@
-"""The command line: ``fastdecode``, or ``python -m fastdecode``, which is the same.
+"""The command line: ``fastdecode`` or, equivalently, ``python -m fastdecode``.
 
 A subcommand is a module with two functions, ``add_arguments(parser)`` and ``run(options, parser)``;
-the second returns the exit status. Only the module of the one that runs is imported, because some
-need PyTorch. Next to nothing is imported before `run`: from there on Ctrl-C and a closed terminal
-end a command in good order.
+the latter returns the exit status. Only the module of the subcommand that runs is imported, because
+some need PyTorch. This module imports almost nothing at its top: Ctrl-C and a closed terminal end a
+command cleanly only once `run` has been called.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["BENCH", "COMMANDS", "Command", "main", "run"]
 
 
 class Command(NamedTuple):
-    """A subcommand: its module, and in a few words what it is for."""
+    """The module of a subcommand, and its purpose in a few words."""
 
     module: str
     purpose: str
@@ -40,21 +40,21 @@ COMMANDS = {
         "fastdecode.packing._pack_command", "put images into tar, LMDB, HDF5 or RecordIO"
     ),
     "thumbs": Command(
-        "fastdecode.packing._thumbs_command", "make thumbnails of a folder, or of a store"
+        "fastdecode.packing._thumbs_command", "make thumbnails of a folder or a store"
     ),
     "index": Command("fastdecode.packing._index_command", "make the index of tar shards"),
 }
 
 BENCH = "python -m fastdecode.bench"
-"""How the benchmark is called without the word ``bench``."""
+"""The name under which the benchmark runs without the word ``bench``."""
 
 _USAGE = "%(prog)s [COMMAND] [ARGUMENT ...]"
 
 
 def main(arguments: Sequence[str], prog: str = "fastdecode") -> int:
-    """Run the subcommand that the first word names; return the exit status.
+    """Run the subcommand that the first word names, and return the exit status.
 
-    A SystemExit follows ``--help`` and ``--version``, and a wrong argument.
+    Raises SystemExit after ``--help`` and ``--version``, and for a wrong argument.
     """
     from fastdecode.terminal import ending_at_once, near_miss
 
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str], prog: str = "fastdecode") -> int:
     if words[:1] == ["help"]:
         words = [*words[1:2], "--help"]
     if words and words[0] in ("-h", "--help", "--version"):
-        _overview(prog).parse_args(words[:1])  # which ends here
+        _overview(prog).parse_args(words[:1])  # exits
     bare = not words or words[0].startswith("-")
     if bare:
         words.insert(0, "info")
@@ -82,14 +82,14 @@ def main(arguments: Sequence[str], prog: str = "fastdecode") -> int:
 
 
 def _called(prog: str, name: str) -> str:
-    """Return how a subcommand was called."""
+    """Return the words with which the user called a subcommand."""
     return prog if (prog, name) == (BENCH, "bench") else f"{prog} {name}"
 
 
 def _tell_which_copy() -> None:
-    """Say so where a folder of sources without a core hides an installed copy that has one.
+    """Warn if sources without the native core hide an installed copy that has it.
 
-    `python -m` looks in the current folder first: in a clone, it finds the sources.
+    `python -m` looks in the current folder first, so in a clone it finds the sources.
     """
     from fastdecode.native._library import hidden_copy, problem
     from fastdecode.terminal import say
@@ -99,11 +99,11 @@ def _tell_which_copy() -> None:
 
 
 def _overview(prog: str) -> Parser:
-    """Make the parser that speaks where no subcommand does."""
+    """Return the parser for what concerns no single subcommand, such as the list of commands."""
     listed = "\n".join(f"  {name:<11}{command.purpose}" for name, command in COMMANDS.items())
     parser = _parser(prog, usage=_USAGE)
-    parser.description = "Decode images by the fastest decoder on this machine."
-    parser.epilog = f"commands:\n{listed}\n\n%(prog)s COMMAND --help says more of each."
+    parser.description = "Decode images with the fastest decoder on this machine."
+    parser.epilog = f"commands:\n{listed}\n\n%(prog)s COMMAND --help explains a command."
     return parser
 
 
@@ -119,11 +119,11 @@ def _parser(prog: str, **arguments: Any) -> Parser:
 
 
 def run(prog: str = "fastdecode", before: Sequence[str] = ()) -> int:
-    """Run the process's own command line, for which `before` stands; return the exit status."""
+    """Run the command line of this process, after the words `before`; return the exit status."""
     try:
         from fastdecode.terminal import guarded
     except KeyboardInterrupt:
-        return 130  # `terminal.INTERRUPTED`, which is not there yet
+        return 130  # `terminal.INTERRUPTED`, which is not imported yet
     words = [*before, *sys.argv[1:]]
     known = bool(words) and words[0] in COMMANDS
     return guarded(lambda: main(words, prog), _called(prog, words[0]) if known else prog)

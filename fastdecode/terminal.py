@@ -1,7 +1,7 @@
-"""What all subcommands share: parser, kinds of arguments, paragraphs, progress, and how they end.
+"""What all subcommands share: the parser, types of arguments, paragraphs, progress, exit statuses.
 
-They end in good order on Ctrl-C, and where nobody reads what they print; no letter of anybody's
-names acts on the terminal.
+Commands end cleanly on Ctrl-C, and when the reader of their output has gone. Control characters in
+names, such as those of files, never reach the terminal.
 """
 
 from __future__ import annotations
@@ -48,23 +48,23 @@ __all__ = [
 ]
 
 INTERRUPTED = 130
-"""Exit status after Ctrl-C, as shells have it: 128 and the signal's number."""
+"""Exit status after Ctrl-C, as in shells: 128 plus the number of the signal."""
 
 _LOST = 1
-_MOST_AT_ONCE = 1024  # threads or workers: what is more is a slip of the finger
+_MOST_AT_ONCE = 1024  # threads or workers; a larger number is probably a typing error
 _EVERY_S = 0.2
 _LONGEST = 110
 _WIDEST = 80
 _ACTING = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
-"""Control characters, those that turn the direction of the rest, and what no file in UTF-8 has."""
+"""Control characters, characters that change the direction of text, and surrogates."""
 
-_FORMULAS = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # noqa: RUF001 - some take the wide ones, too
+_FORMULAS = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # noqa: RUF001 - some programs accept the wide ones too
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser of which every message is plain text, whatever names it quotes."""
+    """A parser whose messages are safe to print, whatever names they quote."""
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, **arguments)
@@ -72,7 +72,7 @@ class Parser(argparse.ArgumentParser):
     def parse_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: None = None
     ) -> argparse.Namespace:
-        """Parse the words; of an unknown option, say which one it resembles."""
+        """Parse the words; for an unknown option, suggest a similar one."""
         if any(not word or (word[:2] == "--" and word[-1] == "=") for word in args or ()):
             self.error("an argument is empty: is a variable unset?")
         options, unknown = self.parse_known_args(args, namespace)
@@ -83,24 +83,24 @@ class Parser(argparse.ArgumentParser):
         return options
 
     def complain(self, problem: BaseException | str) -> None:
-        """Say on standard error what is wrong."""
+        """Print an error on standard error."""
         words = problem if isinstance(problem, str) else without_advice(problem)
         self._print_message(_plain(f"{self.prog}: error: {words}\n"), sys.stderr)
 
     def fail(self, problem: BaseException | str) -> NoReturn:
-        """End the command with exit status 2, and say why."""
+        """Print an error and end the command with exit status 2."""
         self.complain(problem)
         self.exit(2)
 
     def need(self, library: str, option: str, extra: str) -> None:
-        """End with status 2, and the line that installs it, if a library cannot be imported."""
+        """If `library` cannot be imported, say how to install it and exit with status 2."""
         try:
             importlib.import_module(library)
         except ImportError as error:
             self.error(f"{option} needs {library} ({error}): pip install '{extra}'")
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
-        """End the command, with a message on standard error."""
+        """End the command; print the message, if any, on standard error."""
         super().exit(status, message and _plain(message))
 
 
@@ -109,22 +109,22 @@ def _plain(message: str) -> str:
 
 
 def near_miss(word: str, known: Iterable[str]) -> str:
-    """Ask whether one of the words was meant that are known; empty if none is alike."""
-    import difflib  # only over a mistake
+    """Return a question that suggests a similar known word; empty if there is none."""
+    import difflib  # needed only after a mistake
 
     alike = difflib.get_close_matches(word, known, 1)
     return f"; did you mean {alike[0]}?" if alike else ""
 
 
 def positive(text: str) -> int:
-    """Read a whole number from 1."""
+    """Parse a whole number of at least 1."""
     if not (text.isascii() and text.isdecimal() and int(text) > 0):
         raise argparse.ArgumentTypeError(f"{text!r} is not a positive whole number")
     return int(text)
 
 
 def at_once(text: str) -> int:
-    """Read how many threads or workers there are to be."""
+    """Parse a number of threads or workers."""
     number = positive(text)
     if number > _MOST_AT_ONCE:
         raise argparse.ArgumentTypeError(
@@ -134,7 +134,7 @@ def at_once(text: str) -> int:
 
 
 def quality(text: str) -> int:
-    """Read the quality of a JPEG, 1 to 100."""
+    """Parse a JPEG quality, 1 to 100."""
     number = positive(text)
     if number > 100:
         raise argparse.ArgumentTypeError(f"{text} is beyond 100, the best quality of a JPEG")
@@ -142,7 +142,7 @@ def quality(text: str) -> int:
 
 
 def counts(text: str) -> tuple[int, ...]:
-    """Read whole numbers from 1, with commas between them; sort them."""
+    """Parse comma-separated whole numbers of at least 1; return them sorted, each once."""
     words = [word.strip() for word in text.split(",") if word.strip()]
     if not words or not all(word.isascii() and word.isdecimal() and int(word) for word in words):
         raise argparse.ArgumentTypeError(f"{text!r} is not a list of positive whole numbers")
@@ -150,7 +150,7 @@ def counts(text: str) -> tuple[int, ...]:
 
 
 def seconds(text: str) -> float:
-    """Read a finite number from 0."""
+    """Parse a finite number of at least 0."""
     try:
         value = float(text)
     except ValueError:
@@ -161,7 +161,7 @@ def seconds(text: str) -> float:
 
 
 def width(most: int | None = None) -> int:
-    """Return the width of the terminal in characters: ``COLUMNS``, else as it is, else 80."""
+    """Return the width of the terminal in characters: ``COLUMNS``, the real width, or 80."""
     columns = shutil.get_terminal_size((80, 24)).columns
     return max(40, columns if most is None else min(most, columns))
 
@@ -169,9 +169,9 @@ def width(most: int | None = None) -> int:
 def paragraph(
     text: str, indent: str = "", first: str | None = None, most: int | None = None
 ) -> str:
-    """Wrap text for the terminal, line by line; words that are too long are cut, not left over.
+    """Wrap each line of a text to the width of the terminal; break words that are too long.
 
-    `indent` stands before every line, and `first` before the first one instead.
+    Every line begins with `indent`, except that the first one begins with `first` if it is given.
     """
     lines: list[str] = []
     for line in text.splitlines() or [""]:
@@ -187,26 +187,26 @@ def paragraph(
 
 
 def say(text: str, *, indent: str = "", error: bool = False) -> None:
-    """Print a paragraph of at most 80 columns, in which anybody's names may be."""
+    """Print a paragraph of at most 80 columns, with unprintable characters made visible."""
     stream = sys.stderr if error else sys.stdout
     stream.write(paragraph(visible(text), indent, first="", most=_WIDEST) + "\n")
 
 
 def brief(text: str) -> str:
-    """Shorten a line of several that is too long: the files have it whole."""
+    """Shorten a line that is too long for the terminal. Files contain the whole line."""
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 4].rstrip()} ..."
 
 
 def count(amount: int, noun: str) -> str:
-    """Say how many of something there are."""
+    """Return a number with its noun, in the plural unless the number is 1."""
     return f"{amount:,} {noun}{'' if amount == 1 else 's'}"
 
 
 def csv_text(rows: Iterable[Sequence[str | int]]) -> str:
-    """Return a table as a file of CSV has it.
+    """Return the rows as CSV.
 
-    Keys are anybody's words: what acts on a terminal is written out, and a cell that spreadsheets
-    would take for a formula begins with an apostrophe (OWASP, CSV Injection).
+    Keys may contain anything. Control characters are therefore escaped, and a cell that a
+    spreadsheet would take for a formula gets an apostrophe in front (OWASP, CSV Injection).
     """
     lines = io.StringIO()
     writer = csv.writer(lines, lineterminator="\n")
@@ -221,18 +221,18 @@ def _cell(text: str) -> str:
 
 
 class Notify(Protocol):
-    """Called with what is being done, and how much of it is: a share, or so many of a total."""
+    """A callback for progress: what is being done, and how much of the total is done."""
 
     def __call__(self, what: str, done: float, total: float = 1.0, /) -> None:
-        """Take note."""
+        """Report progress; with the default `total`, `done` is a share of 1."""
 
 
 @contextmanager
 def progress(*, counted: bool = False) -> Iterator[Notify]:
     """Show progress on standard error for as long as the block runs.
 
-    On a terminal it is a bar, if rich is installed. Without, what is counted has a line that is
-    written over; of what is not, each new thing that is done is told in a line, also in a file.
+    On a terminal with rich installed, this is a bar. Otherwise counted work gets one line that is
+    overwritten, on a terminal only. Other work gets a new line for each step, in a file too.
     """
     on_terminal = sys.stderr.isatty()
     if on_terminal and has_rich():
@@ -250,7 +250,7 @@ def progress(*, counted: bool = False) -> Iterator[Notify]:
 
 
 def has_rich() -> bool:
-    """Whether rich is installed."""
+    """Return whether rich is installed."""
     return importlib.util.find_spec("rich") is not None
 
 
@@ -272,7 +272,7 @@ def _bar(*, counted: bool) -> Iterator[Notify]:
 
 
 def _a_line_each() -> Notify:
-    """Write a line for each thing that is done."""
+    """Return a callback that writes a line for each new step."""
     last = ""
 
     def notify(what: str, _done: float, _total: float = 1.0, /) -> None:
@@ -286,7 +286,7 @@ def _a_line_each() -> Notify:
 
 
 def _one_line() -> Notify:
-    """Write a line over and over, not too often."""
+    """Return a callback that overwrites one line, a few times a second at most."""
     shown = 0.0
 
     def notify(what: str, done: float, total: float = 1.0, /) -> None:
@@ -301,10 +301,10 @@ def _one_line() -> Notify:
 
 
 class _Output(io.FileIO):
-    """A standard file that remembers that it could not be written to, and from then on takes all.
+    """A standard stream that remembers a failed write and discards everything after it.
 
-    Python writes what is left in its buffers once more when it ends, and would complain again. A
-    silent one takes all from the beginning: errors that cannot be printed are no further errors.
+    Python flushes its buffers again when it exits, and would report the same error again. A silent
+    stream raises no error at all, because nobody could read it.
     """
 
     def __init__(self, number: int, *, silent: bool) -> None:
@@ -324,9 +324,10 @@ class _Output(io.FileIO):
 
 
 def guarded(command: Callable[[], int], prog: str) -> int:
-    """Run a command to its exit status, and end in good order however that ends.
+    """Run a command and return its exit status, also after Ctrl-C or a failed write.
 
-    The status is 130 after Ctrl-C, and 1 if standard output is closed, full, or read no more.
+    The status is 130 after Ctrl-C, and 1 if standard output is closed or full, or if its reader has
+    gone.
     """
     _open_what_is_closed()
     output = _replaced("stdout", 1)
@@ -338,7 +339,7 @@ def guarded(command: Callable[[], int], prog: str) -> int:
         return INTERRUPTED
     except OSError:
         if output.lost is None:
-            raise  # it is not about the terminal: a mistake of ours, which should be seen
+            raise  # not about standard output: a bug, so show it
     finally:
         output.silent = True
     if output.lost is None:
@@ -349,7 +350,7 @@ def guarded(command: Callable[[], int], prog: str) -> int:
 
 
 def _replaced(name: str, number: int) -> _Output:
-    """Have a standard file noticed when it fails; it takes letters that its encoding lacks, too."""
+    """Replace a standard stream by an `_Output`; escape characters that its encoding lacks."""
     usual = getattr(sys, name)
     raw = _Output(number, silent=number == 2)
     encoding = "utf-8" if usual is None else usual.encoding
@@ -363,15 +364,16 @@ def _replaced(name: str, number: int) -> _Output:
 def _status(command: Callable[[], int]) -> int:
     try:
         return command()
-    except SystemExit as end:  # argparse's, after --help or a wrong argument
+    except SystemExit as end:  # argparse raises it after --help or a wrong argument
         return end.code if isinstance(end.code, int) else 0
 
 
 @contextmanager
 def ending_at_once() -> Iterator[None]:
-    """End the process on Ctrl-C, without a word, for as long as modules are imported.
+    """Within the block, let Ctrl-C end the process at once and silently. For imports.
 
-    Nothing has been done yet that would be lost; and libraries in C make other errors of it.
+    There is no work yet that could be lost, and C libraries turn KeyboardInterrupt into other
+    errors while they are imported.
     """
     usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if not usual or threading.current_thread() is not threading.main_thread():
@@ -385,12 +387,12 @@ def ending_at_once() -> Iterator[None]:
 
 
 def _open_what_is_closed() -> None:
-    """Put something into the place of standard files that the caller closed (``>&-``).
+    """Open the null device in place of standard streams that the caller closed (``>&-``).
 
-    Else the next file that is opened, a store that is written, say, would be standard output.
+    Otherwise the next file to be opened would become standard output, even a store that is written.
     """
     for number, mode in enumerate((os.O_RDONLY, os.O_RDONLY, os.O_WRONLY)):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, mode)  # it takes the lowest number that is free
+            os.open(os.devnull, mode)  # gets the lowest free number

@@ -1,4 +1,4 @@
-"""Charts of a result, as SVG: what `templates/charts.svg` draws, and where it lies."""
+"""Charts of a result, as SVG: the data and coordinates for `templates/charts.svg`."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _LEFT = 104  # where names end
 _RIGHT = 234  # where figures begin
 _BARS_END = 256
 _WIDEST_NAME = 176
-_LEAST_MS = 0.001  # of a logarithmic axis: the clock tells no less apart
+_LEAST_MS = 0.001  # of a logarithmic axis; the clock is no finer
 
 
 def _visible(value: object) -> object:
-    """Let no character of a name act on the page; what is markup already is left alone."""
+    """Replace characters in text that could disturb the page, but not in markup."""
     return visible(value) if type(value) is str else value
 
 
@@ -76,7 +76,7 @@ def log_ticks(low: float, high: float) -> list[float]:
 
 
 def row_kind(one: Measurement) -> str:
-    """Return the CSS class of what is not just one backend; empty for all others."""
+    """Return the CSS class of a row; empty for a plain backend."""
     if one.protocol == "train":
         return "auto" if one.backend == "loader" else ""
     return "wrong" if one.differing else "auto" if one.backend in (AUTOMATIC, CPU) else ""
@@ -121,7 +121,7 @@ ENVIRONMENT.globals |= {
 
 def _draw(macro: str, *values: Any) -> str:
     drawn: str = getattr(ENVIRONMENT.get_template("charts.svg").module, macro)(*values)
-    return drawn  # as markup, which a page takes as it is
+    return drawn  # markup, which the page does not escape again
 
 
 class Bar(NamedTuple):
@@ -129,19 +129,19 @@ class Bar(NamedTuple):
 
     name: str
     look: str  # its CSS class
-    drawn: Spread  # in multiples of the base, or in images a second where there is none
-    times: str  # the same in words; empty where there is no base
+    drawn: Spread  # its length, in multiples of the base; in images per second without a base
+    times: str  # the same as text; empty without a base
     speed: str
 
 
 @dataclass
 class Bars:
-    """A bar chart: in multiples of what is called its base, or in images a second without one."""
+    """A bar chart, in multiples of `base`; in images per second if `base` is empty."""
 
     title: str
     base: str
     rows: Sequence[Bar]
-    most: float = 0.0  # where the longest bar ends; for `alike` to raise
+    most: float = 0.0  # the value at the right end of the axis; `alike` may raise it
 
     def __post_init__(self) -> None:
         longest = max(len(row.name) for row in self.rows)
@@ -156,7 +156,7 @@ class Bars:
 
 
 def bars(group: Group, *, alone: bool = False) -> Bars:
-    """Lay out the backends at one setting; `alone` if the title need not name the format."""
+    """Make the bars of a group; with `alone`, the title does not name the format."""
     base = "CPU" if group.one.protocol == "device" else "Pillow"
     beside = {one.backend: group.beside_base(one) for one in group.timed}
     rows = []
@@ -170,7 +170,7 @@ def bars(group: Group, *, alone: bool = False) -> Bars:
 
 
 def alike(every: Sequence[Bars]) -> Sequence[Bars]:
-    """Give charts with the same base one scale, so that as long is as many times as fast."""
+    """Give charts with the same base the same scale, so their bars can be compared."""
     for one in every:
         if one.base:
             one.most = max(other.most for other in every if other.base == one.base)
@@ -178,12 +178,12 @@ def alike(every: Sequence[Bars]) -> Sequence[Bars]:
 
 
 def throughput(key: str, drawn: Bars) -> str:
-    """Draw the speed of every backend at one setting; `key` is the chart's own on its page."""
+    """Draw the speed of every backend of a chart; `key` must be unique on the page."""
     return _draw("throughput", key, drawn)
 
 
 def latency(key: str, group: Group) -> str:
-    """Draw how long single images took, by backend."""
+    """Draw how long single images took with each backend."""
     shown = [one.latency_ms for one in group.timed if one.latency_ms]
     lowest = max(_LEAST_MS, min(one[5] for one in shown))
     axis = _Logarithmic(lowest, max(lowest, *(one[99] for one in shown)))
@@ -191,13 +191,13 @@ def latency(key: str, group: Group) -> str:
 
 
 class _Logarithmic(NamedTuple):
-    """An axis on which twice as long is as far everywhere: one large photo hides no small ones."""
+    """A logarithmic axis, on which a large photo leaves room to see small ones."""
 
     low: float
     high: float
 
     def place(self, value: float) -> float:
-        """Return where a value stands, in the chart's units."""
+        """Return the position of a value, in the units of the chart."""
         if self.high <= self.low:
             return _LEFT
         share = log(max(value, self.low) / self.low) / log(self.high / self.low)
@@ -208,7 +208,7 @@ class _Logarithmic(NamedTuple):
 
 
 def agreement(key: str, format: str, measurements: Sequence[Measurement]) -> str:
-    """Draw whose pixels are those of the reference."""
+    """Draw which backends give the pixels of the reference."""
     verdicts: dict[str, dict[int, str]] = {one.backend: {} for one in measurements}
     for one in measurements:
         word = "refused" if pixels(one) == "-" and one.refused else pixels(one)
@@ -220,12 +220,12 @@ def agreement(key: str, format: str, measurements: Sequence[Measurement]) -> str
 
 
 def readme_chart(result: Result) -> str:
-    """Draw the speed of every backend at each reduction, as one file of its own."""
+    """Draw the speed of every backend at each reduction, as a separate file."""
     kind = commonest(result)
     every = [group for group in groups(result) if group.one.format == kind and group.timed]
     if not every:
         raise ValueError("the result holds no figures to draw")
-    # A chart compares reductions: other protocols and counts would be charts of their own.
+    # The chart compares reductions only, so leave out other protocols and counts.
     drawn = [group for group in every if group.one.key[4:] == every[0].one.key[4:]]
     drawn = [group for group in drawn if group.one.protocol == every[0].one.protocol]
     words = {"bar": "one backend", "auto": "decode(), which chooses one"}
@@ -242,7 +242,7 @@ def readme_chart(result: Result) -> str:
 
 
 class Headline(NamedTuple):
-    """A figure in large type, what it says, and the speeds that it is made of."""
+    """A figure in large type, its meaning, and the speeds behind it."""
 
     figure: str
     what: str
@@ -251,18 +251,18 @@ class Headline(NamedTuple):
 
 
 def card(headlines: Sequence[Headline], facts: Sequence[str], caveat: str) -> str:
-    """Draw the gain as a file of its own, for a README or an issue."""
+    """Draw the gain as a separate file, for a README or an issue."""
     return _draw("card", headlines, facts, caveat)
 
 
 def scaling(key: str, every: Sequence[Group], cores: int) -> str:
-    """Draw images a second over the count of threads or workers, and the ideal line."""
+    """Draw images per second against the number of threads or workers, and the ideal line."""
     return _draw("scaling", key, _Plot(every, cores))
 
 
 @dataclass
 class _Plot:
-    """Curves of speed over counts, and where they lie."""
+    """Curves of speed against the number of threads or workers, and their coordinates."""
 
     every: Sequence[Group]
     cores: int
@@ -277,7 +277,7 @@ class _Plot:
         self._highest = max(max(curve.values()) for curve in self.curves.values()) * 1.08
         fastest = max(self.curves, key=lambda name: max(self.curves[name]))
         self._main = AUTOMATIC if AUTOMATIC in self.curves else fastest
-        # Pillow at the least count that it was measured with, in images a second; 0 if it was not
+        # images per second of Pillow with the smallest count that was measured; 0 if none was
         self.base = min(self.curves.get(PILLOW, {}).items(), default=(0, 0.0))[1]
         told = sorted(self.curves[self._main].items())
         said = "; ".join(f"{count(n, self.noun)} {number(speed)}" for n, speed in told)
@@ -292,7 +292,7 @@ class _Plot:
         return [value * unit for value in ticks(self._highest / unit)]
 
     def numbers(self) -> list[int]:
-        """Choose the counts that are written: the largest always, its neighbours if they fit."""
+        """Choose the counts to label: always the largest, the others if they fit."""
         found: list[int] = []
         for value in sorted({n for curve in self.curves.values() for n in curve}, reverse=True):
             if not found or self.at(found[-1], 0)[0] - self.at(value, 0)[0] > 18:
@@ -308,14 +308,14 @@ class _Plot:
         return max(self._scaled, key=lambda name: max(self.curves[name].values()), default="")
 
     def lines(self) -> list[tuple[str, str]]:
-        """Order what is drawn: others faintly, the ideal, the fastest, the automatic choice."""
+        """Return the lines in drawing order: others, ideal, fastest, automatic choice."""
         found = [("line other", name) for name in self._scaled if name != self._best]
         found.append(("line ideal", ""))
         found += [("line", self._best)] if self._best else []
         return [*found, ("line auto", AUTOMATIC)] if AUTOMATIC in self.curves else found
 
     def ideal(self) -> tuple[tuple[float, float], tuple[float, float]]:
-        """Where the speed that grows with the count begins, and reaches the end or the top."""
+        """Return the ends of the ideal line. It stops at the right or the top of the chart."""
         curve = self.curves[self._main]
         least = min(curve)
         each = curve[least] / least
@@ -323,7 +323,7 @@ class _Plot:
         return self.at(least, curve[least]), self.at(end, each * end)
 
     def words(self) -> list[tuple[float, str, str]]:
-        """Lay the legend out: where each entry begins, its kind of line, and its name."""
+        """Return the legend: the position, the kind of line and the name of each entry."""
         told = {"line": self._best} if self._best else {}
         if AUTOMATIC in self.curves:
             told["line auto"] = AUTOMATIC

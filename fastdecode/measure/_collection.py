@@ -1,4 +1,4 @@
-"""The images that are measured: found under folders and in stores, and listed if unreadable."""
+"""Finds the images to be measured, under folders and in stores, and lists unreadable ones."""
 
 from __future__ import annotations
 
@@ -26,43 +26,43 @@ from fastdecode.stores.folder import EXTENSIONS
 from fastdecode.types import Buffer, Header
 
 SAMPLES = photo.parent
-"""Where the photos are that the package carries."""
+"""Folder of the photos that come with the package."""
 
 USUAL_LIMIT = 200
-"""Images of a run, unless another number is asked for: a data set has millions."""
+"""Default number of images in a run, because a data set may have millions."""
 
-_HEAD = 1 << 20  # read first, so that a film or an archive is not read whole to be passed over
+_HEAD = 1 << 20  # bytes to read first, so that films and archives are not read whole
 
 
 @dataclass(frozen=True)
 class Photo:
-    """One image; its bytes stay where they are until it is decoded."""
+    """One image. Its bytes are not loaded until it is decoded."""
 
-    name: str  # its path as the user would say it, or its key in a store; printable
+    name: str  # its path as the user gave it, or its key in a store; printable
     path: Path  # of the file, or of the store
     header: Header
     size: int  # in bytes
-    store: Store | None = None  # where it is, if it is no file of its own
-    index: int = 0  # in the store
-    data: bytes | None = None  # its bytes, if it was given by them
+    store: Store | None = None  # the store that contains it; None for a file
+    index: int = 0  # its index in the store
+    data: bytes | None = None  # its bytes, if it was made from bytes
 
     @classmethod
     def of(cls, data: bytes) -> Photo:
-        """Make one of bytes."""
+        """Make a photo from bytes."""
         return cls("", Path(), probe(data), len(data), data=data)
 
     @property
     def pixels(self) -> int:
-        """Stored ones, full size."""
+        """Number of stored pixels, at full size."""
         return self.header.width * self.header.height
 
     @property
     def source(self) -> str | Photo:
-        """Where who reads by itself finds it: the path of a file; else this, which is read."""
+        """The path of a file, for code that reads files itself; else this object, with `read`."""
         return str(self.path) if self.store is None and self.data is None else self
 
     def read(self) -> Buffer:
-        """Read it: of a store whatever that gives, which need not be in memory yet."""
+        """Read the bytes. A store may return a view that is not in memory yet."""
         if self.data is not None:
             return self.data
         return read_image(self.path) if self.store is None else self.store.read(self.index)
@@ -70,17 +70,17 @@ class Photo:
 
 @dataclass
 class Collection:
-    """What was found under the paths."""
+    """The files that were found under the paths."""
 
-    photos: list[Photo] = field(default_factory=list)  # by name
+    photos: list[Photo] = field(default_factory=list)  # sorted by name
     # why a file that should be an image cannot be used, by name
     unreadable: dict[str, str] = field(default_factory=dict)
-    not_images: int = 0  # files passed over because they are something else
-    left_out: int = 0  # files not looked at because `limit` images were reached
-    samples: bool = False  # these are the photos that the package carries
+    not_images: int = 0  # files skipped because they are something else
+    left_out: int = 0  # files not read because there were already `limit` images
+    samples: bool = False  # these are the photos that come with the package
 
     def summary(self) -> result.Collection:
-        """Count it, as it stands in results."""
+        """Return the counts that a result contains."""
         return result.Collection(
             images=len(self.photos),
             bytes=sum(photo.size for photo in self.photos),
@@ -96,15 +96,15 @@ class Collection:
 def collect(paths: Sequence[str | Path], *, limit: int | None = None) -> Collection:
     """Find every image under the paths, and read its header.
 
-    Folders are searched to any depth, but for what is hidden; a folder without images but with tar
-    shards is a store. What `limit` leaves is drawn at random, always the same: the first ones of a
-    data set are often all of one class.
+    Folders are searched to any depth, except hidden files and folders. A folder with tar shards and
+    no images is a store. With `limit`, images are drawn at random, because the first ones of a data
+    set are often all of one class. The draw is the same in each call.
     """
     collection = Collection()
     root = Path(paths[0]) if len(paths) == 1 and _is_folder(paths[0]) else None
 
     def note(error: OSError) -> None:
-        """Name a folder that cannot be searched."""
+        """Add a folder that cannot be searched to the unreadable files."""
         path = Path(error.filename)
         name = visible(str(path.relative_to(root) if root and path != root else path))
         collection.unreadable[name] = error.strerror or str(error)
@@ -112,7 +112,7 @@ def collect(paths: Sequence[str | Path], *, limit: int | None = None) -> Collect
     found, stores = _files_and_stores(paths, note)
     ends = list(accumulate(len(store) for store in stores))
     total = len(found) + (ends[-1] if ends else 0)
-    order = array("q", range(total))  # a list of a store's millions would be large
+    order = array("q", range(total))  # a list would be large for a store with millions
     random.Random(0).shuffle(order)
     for count, drawn in enumerate(order):
         if limit is not None and len(collection.photos) >= limit:
@@ -132,7 +132,7 @@ def collect(paths: Sequence[str | Path], *, limit: int | None = None) -> Collect
 
 
 def _take(collection: Collection, name: str, load: Callable[[], Photo]) -> None:
-    """Add an image, or why there is none."""
+    """Add an image, or the reason why it cannot be used."""
     try:
         collection.photos.append(load())
     except UnsupportedFormat:
@@ -161,23 +161,23 @@ def _files_and_stores(
 
 
 def _is_store(location: str) -> bool:
-    """Whether a path's end says so; a folder of files is none."""
+    """Return whether a location names a store, and not a folder of files."""
     if not _is_folder(location):
         try:
             return kind_of(location) != "folder" or "://" in location
-        except (FileNotFoundError, ValueError):  # `_files` says so
+        except (FileNotFoundError, ValueError):  # `_files` raises the error
             return False
     by_lmdb = os.path.exists(os.path.join(location, "data.mdb"))  # noqa: PTH110, PTH118 - no errors
     return by_lmdb or kind_of(location) != "folder"
 
 
 def _is_folder(path: str | Path) -> bool:
-    """Whether it is a folder; no error where it cannot be one, unlike `Path.is_dir`."""
+    """Return whether a path is a folder. Unlike `Path.is_dir`, this raises no error."""
     return os.path.isdir(path)  # noqa: PTH112
 
 
 def _are_shards(folder: Path, files: Sequence[Path]) -> bool:
-    """Whether there are tar files in a folder, and no images below it."""
+    """Return whether a folder contains tar files, and no images below it."""
     names = [str(path).lower() for path in files]
     shards = any(path.parent == folder and path.suffix.lower() == ".tar" for path in files)
     return shards and not any(name.endswith(EXTENSIONS) for name in names)
@@ -188,14 +188,14 @@ def _opened(location: str) -> Store:
         return open_store(location)
     except FileNotFoundError:
         raise
-    except OSError as error:  # which must not be taken for one of standard output
+    except OSError as error:  # otherwise it would look like an error of standard output
         raise StoreError(f"{location}: {error.strerror or error}") from error
 
 
 def _name(store: Store, index: int, *, alone: bool) -> str:
     try:
         key = store.key(index)
-    except StoreError:  # reading it says why
+    except StoreError:  # reading the item raises the error
         key = f"item {index}"
     return visible(key if alone else f"{store.location}, {key}")
 
@@ -221,7 +221,7 @@ def _load(path: Path, name: str) -> Photo:
         except DecodeError:
             if len(data) < _HEAD:
                 raise
-            header = probe(data + file.read())  # TIFF, for one, may keep its header at the end
+            header = probe(data + file.read())  # TIFF, for example, may have its header at the end
         return Photo(name, path, header, os.fstat(file.fileno()).st_size)
 
 

@@ -1,4 +1,4 @@
-"""``fastdecode bench``: how fast every decoder is here, on the user's own images."""
+"""``fastdecode bench``: measures how fast each decoder is here, on the user's own images."""
 
 from __future__ import annotations
 
@@ -60,51 +60,55 @@ examples:
   %(prog)s photos/              every image under a folder
   %(prog)s photos/ --verbose --html report.html
   %(prog)s photos/ --reduce 1,8 --seconds 1
-  %(prog)s train.tar            what fastdecode.stores reads
+  %(prog)s train.tar            every image in a store
   %(prog)s a.jpg b.png --backend pillow,opencv --seconds 3
   %(prog)s photos/ --protocol loader --workers 2,4 --size 224
   %(prog)s photos/ --device cuda --batch 64,256
   fastdecode compare old.json new.json
 
 protocols:
-  decode   from memory, one thread; every format and every --reduce
-  train    training batches of files (random crops of 224 pixels, flipped and
-           normalised, float32) on all cores: by this package's Loader, its
-           dataset in PyTorch's DataLoader, Pillow and torchvision there, and
-           DALI on the CPU; those that are installed
-  threads  from memory, a pool of threads in one process
-  loader   a PyTorch DataLoader with worker processes, which read and decode
-  file     reading the file (of a store: the item) and decoding it, one thread
-All but decode measure the commonest format, at the largest size.
+  decode   decode from memory in one thread, each format and each --reduce
+  train    make training batches from files, on all cores: random crops of 224
+           pixels, flipped and normalised, as float32. This compares the Loader
+           of this package; its dataset, Pillow and torchvision in PyTorch's
+           DataLoader; and DALI on the CPU, as far as they are installed
+  threads  decode from memory in a pool of threads in one process
+  loader   read and decode in the worker processes of a PyTorch DataLoader
+  file     read each file or store item and decode it, in one thread
+All protocols except decode measure only the commonest format, at the largest
+size.
 
-Without --verbose, --protocol, --save and --device, decode and train are
-measured at full size, and one table shows them. Without --seconds, too, that
-takes about a minute at most: it is of the commonest format, and some of many or
-large images are left out. The answer ends the output.
+A short run is one without --verbose, --protocol, --save and --device. It
+measures decode and train at full size and prints one table. Unless --seconds is
+given, it takes about a minute at most: it measures only the commonest format,
+and leaves out some images if there are many or large ones. The output ends with
+the answer.
 
-With --device only that is measured, unless --protocol names others too: the
-commonest format, decoded onto the device in batches by each batch backend, or
-by all cores of the CPU and copied.
+With --device, only the device is measured, unless --protocol names something
+else too. Images of the commonest format are decoded onto the device in batches:
+by each batch backend, and by all cores of the CPU with a copy to the device.
 
-Each backend or pipeline has a process of its own. All of them work on the same
-files, in rounds of random order; "vs best" and "vs Pillow" compare speeds
-within each round and take the median over them. The pixels are compared with
-Pillow's.
+Each backend or pipeline runs in its own process. They all work on the same
+files, in rounds, in random order. "vs best" and "vs Pillow" compare the speeds
+within each round; the table shows the median over the rounds. The pixels are
+compared with Pillow's.
 
-exit status: 0; 1 if no file could be decoded; 2 for a wrong argument or no
-images; 130 after Ctrl-C, with what was measured so far"""
+exit status: 0; 1 if no file could be decoded; 2 if an argument is wrong or
+there are no images; 130 after Ctrl-C, with the results so far"""
 
 _SHORT: tuple[Protocol, ...] = ("decode", "train")
 _OF_PYTORCH = ("train", "loader")
 _LIBRARIES: dict[Pipeline, str] = {"torchvision": "torchvision", "dali": "nvidia.dali"}
-_WITHIN = 45.0  # seconds: processes take their time to start and to end
+_WITHIN = 45.0  # seconds, of the minute: processes also need time to start and to end
 _SECONDS = 0.5
 _PYTORCH = "pip install 'fastdecode[torch]'"
 
 
 def add_arguments(parser: Parser) -> None:
-    """Declare the arguments of the command."""
-    parser.description = "Decode images with every usable backend, and compare speed and pixels."
+    """Add the arguments of the command to its parser."""
+    parser.description = (
+        "Decode images with every usable backend, and compare their speed and pixels."
+    )
     parser.epilog = _EXAMPLES
     parser.add_argument(
         "paths",
@@ -127,26 +131,29 @@ def _add_what(parser: argparse.ArgumentParser) -> None:
         help="divide each side by 1, 2, 4 or 8 (default: 1 in a short run, else 1,2,4,8)",
     )
     group.add_argument(
-        "--backend", type=_names, metavar="NAME,...", help="only these (default: all usable ones)"
+        "--backend",
+        type=_names,
+        metavar="NAME,...",
+        help="measure only these (default: all usable ones)",
     )
     group.add_argument(
         "--limit",
         type=_count,
         metavar="N",
-        help=f"at most N images, drawn at random (default: {USUAL_LIMIT}; 0 for all)",
+        help=f"use at most N images, drawn at random (default: {USUAL_LIMIT}; 0 for all)",
     )
     group.add_argument(
         "--output",
         choices=OUTPUTS,
-        help="what to make of the pixels: a NumPy array, a PyTorch tensor (C, H, W) or a Pillow "
-        "image (default: array)",
+        help="decode to a NumPy array, a PyTorch tensor (C, H, W) or a Pillow image (default: "
+        "array)",
     )
     group.add_argument(
         "--size",
         type=positive,
         default=0,
         metavar="N",
-        help="also resize to N x N and normalise, to a float tensor; needs PyTorch",
+        help="also resize to N x N and normalise to a float tensor; needs PyTorch",
     )
 
 
@@ -165,13 +172,13 @@ def _add_how(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="time each backend for at least S seconds in each table (default: 0.5)",
     )
-    for name, what in (("threads", "pool"), ("workers", "DataLoader")):
+    for name, what in (("threads", "threads"), ("workers", "DataLoader workers")):
         group.add_argument(
             f"--{name}",
             type=_counts,
             metavar="N,...",
-            help=f"sizes of the {what} to measure; 0 for none (default: powers of 2, up to the "
-            "cores)",
+            help=f"how many {what} to measure with; 0 for none (default: powers of 2 up to the "
+            "number of cores)",
         )
 
 
@@ -180,13 +187,14 @@ def _add_device(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--device",
         metavar="DEVICE",
-        help="measure how fast images come onto it: cuda, cuda:1 or 1, cpu; needs PyTorch",
+        help="measure how fast images get onto this device: cuda, cuda:1 (or 1), or cpu; needs "
+        "PyTorch",
     )
     group.add_argument(
         "--batch",
         type=_counts,
         metavar="N,...",
-        help="images of a batch there; fewer if they are large (default: "
+        help="images per batch on the device; fewer if they are large (default: "
         f"{','.join(map(str, BATCHES))})",
     )
 
@@ -200,15 +208,19 @@ def _add_where(parser: argparse.ArgumentParser) -> None:
         help="measure all protocols, formats and sizes, however long that takes, and show all "
         "figures",
     )
-    group.add_argument("--json", metavar="FILE", help="write the result; - for standard output")
-    group.add_argument("--html", metavar="FILE", help="write a page with charts")
     group.add_argument(
-        "--card", metavar="FILE", help="write the gain as a small SVG for a README or an issue"
+        "--json", metavar="FILE", help="write the result as JSON; - means standard output"
+    )
+    group.add_argument("--html", metavar="FILE", help="write the result as a page with charts")
+    group.add_argument(
+        "--card",
+        metavar="FILE",
+        help="write the gain as a small SVG image for a README or an issue",
     )
     group.add_argument(
         "--save", action="store_true", help="let decode() choose by this result from now on"
     )
-    group.add_argument("--list", action="store_true", help="list the images, measure nothing")
+    group.add_argument("--list", action="store_true", help="list the images and measure nothing")
 
 
 def _reduces(text: str) -> tuple[Reduce, ...]:
@@ -259,7 +271,7 @@ def run(options: argparse.Namespace, parser: Parser) -> int:
         collection = files.collect(options.paths or [files.SAMPLES], limit=options.limit or None)
         if not options.paths:
             collection.samples = True
-            collection.not_images = 0  # the licence of the samples lies beside them
+            collection.not_images = 0  # the licence file next to the samples
         if not collection.photos:
             _fail_without_images(parser, options, collection)
         if options.list:
@@ -271,7 +283,7 @@ def run(options: argparse.Namespace, parser: Parser) -> int:
         infos = _backends(None if options.device else options.backend)
     except (FileNotFoundError, ImportError, StoreError, UnknownBackend) as error:
         parser.fail(error)
-    if options.json == "-":  # nothing else may stand on standard output then
+    if options.json == "-":  # standard output must contain only the JSON
         with redirect_stdout(sys.stderr):
             result = _measure(options, infos, collection)
             _keep(parser, options, result)
@@ -285,14 +297,14 @@ def run(options: argparse.Namespace, parser: Parser) -> int:
 
 
 def _timed(result: Result) -> bool:
-    """Whether anything was measured."""
+    """Return whether anything was measured."""
     return any(one.files for one in (*result.measurements, *result.on_device))
 
 
 def _measure(
     options: argparse.Namespace, infos: Sequence[BackendInfo], collection: files.Collection
 ) -> Result:
-    """Measure and print; after Ctrl-C, what there is so far."""
+    """Measure and print the result; after Ctrl-C, the result so far."""
     found = measuring.Run()
     plan = _plan(options, infos, found)
     result = Result(
@@ -325,7 +337,7 @@ def _measure(
 
 
 def _faster(result: Result) -> dict[str, str]:
-    """List how to install what usually decodes these files faster than what decode() chose."""
+    """Return how to install backends that are usually faster than the one that decode() chose."""
     group = summary.main_group(summary.groups(result), summary.commonest(result))
     if group is None or group.automatic is None:
         return {}
@@ -334,7 +346,7 @@ def _faster(result: Result) -> dict[str, str]:
 
 
 def _plan(options: argparse.Namespace, infos: Sequence[BackendInfo], found: measuring.Run) -> Plan:
-    """Put together what is to be measured; what cannot be is noted."""
+    """Return the plan of the run; add notes about what cannot be measured."""
     short = _is_short(options)
     protocols = _chosen_protocols(options)
     usual = counts_up_to_cores()
@@ -364,18 +376,18 @@ def _plan(options: argparse.Namespace, infos: Sequence[BackendInfo], found: meas
 
 
 def _chosen_protocols(options: argparse.Namespace) -> tuple[Protocol, ...]:
-    """Return those that were named, else the usual ones."""
+    """Return the protocols that the user named, or else the usual ones."""
     usual: tuple[Protocol, ...] = () if options.device else PROTOCOLS
     return _SHORT if _is_short(options) else options.protocol or usual
 
 
 def _is_short(options: argparse.Namespace) -> bool:
-    """Whether nothing was asked for but the answer: one table, and under a minute."""
+    """Return whether this is a short run, which prints one table."""
     return not (options.verbose or options.protocol or options.save or options.device)
 
 
 def _pipelines(found: measuring.Run) -> tuple[Pipeline, ...]:
-    """Name those whose libraries are here; the others are noted."""
+    """Return the pipelines whose libraries are installed; add notes about the others."""
     missing = [name for name, library in _LIBRARIES.items() if not _has(library)]
     for name in missing:
         line = install_line(name)
@@ -384,7 +396,7 @@ def _pipelines(found: measuring.Run) -> tuple[Pipeline, ...]:
 
 
 def _settings(plan: Plan, options: argparse.Namespace) -> dict[str, object]:
-    """List what was asked for, in types that JSON has."""
+    """Return the settings of the run, in types that JSON has."""
     settings = {name: getattr(plan, name) for name in ("seconds", "seed", "output", "size")}
     lists = {
         name: list(getattr(plan, name)) for name in ("protocols", "reduces", "threads", "workers")
@@ -395,24 +407,24 @@ def _settings(plan: Plan, options: argparse.Namespace) -> dict[str, object]:
 
 
 def _check_arguments(parser: Parser, options: argparse.Namespace) -> None:
-    """End with status 2 if what is asked for cannot be done."""
+    """Exit with status 2 if the options contradict each other or cannot be met."""
     for flag, protocol in (("threads", "threads"), ("workers", "loader")):
         if getattr(options, flag) and protocol not in _chosen_protocols(options):
             parser.error(f"--{flag} is for the protocol {protocol}: add --protocol {protocol}")
     if options.size and options.output not in (None, "tensor"):
-        parser.error(f"--size gives tensors, not --output {options.output}")
+        parser.error(f"--size gives tensors: not with --output {options.output}")
     for flag in ("size", "output"):
         if getattr(options, flag) in (0, None, "array", "pil") or _has("torch"):
             continue
         parser.error(f"--{flag} needs PyTorch, which is not installed: {_PYTORCH}")
-    unlike_decode = {  # what `decode` does, with all backends, is all that is kept for it
+    unlike_decode = {  # a ranking needs all backends, and the work that `decode` does
         "--backend": options.backend,
         "--size": options.size,
         "--output pil": options.output == "pil",
     }
     for flag, given in unlike_decode.items():
         if options.save and given:
-            parser.error(f"--save keeps what decode() goes by: not with {flag}")
+            parser.error(f"--save saves the ranking that decode() follows: not with {flag}")
     for flag in ("html", "card"):
         if getattr(options, flag):
             parser.need("jinja2", f"--{flag}", "fastdecode[bench]")
@@ -432,7 +444,7 @@ def _check_arguments(parser: Parser, options: argparse.Namespace) -> None:
 
 
 def _beginning(flag: str) -> bytes:
-    """Return how the file of an option begins."""
+    """Return a pattern for the beginning of the file that an option writes."""
     if flag == "json":
         return BEGINS
     from fastdecode.measure import _html
@@ -441,11 +453,11 @@ def _beginning(flag: str) -> bytes:
 
 
 def _check_device(parser: Parser, options: argparse.Namespace) -> None:
-    """End with status 2 if what is asked for cannot be done; else look the device up."""
+    """Exit with status 2 if the options cannot be met; otherwise look up the device."""
     if options.save:
-        parser.error("--save keeps what decode() goes by: not with --device")
+        parser.error("--save saves the ranking that decode() follows: not with --device")
     if options.output and not options.protocol:
-        parser.error("--output is of no use with --device, which gives tensors")
+        parser.error("--device gives tensors: not with --output")
     if not options.batch:
         parser.error("--batch 0 leaves nothing to measure")
     try:
@@ -466,7 +478,7 @@ def _check_device(parser: Parser, options: argparse.Namespace) -> None:
 def _has(library: str) -> bool:
     try:
         return importlib.util.find_spec(library) is not None
-    except ModuleNotFoundError:  # not even the package that it is in
+    except ModuleNotFoundError:  # not even its parent package is installed
         return False
 
 
@@ -476,7 +488,7 @@ def _fail_without_images(
     where = ", ".join(visible(path) for path in options.paths)
     lines = [f"no readable images in {where}", *_unreadable(collection)]
     if collection.not_images:
-        lines.append(f"Passed over, not images: {collection.not_images}")
+        lines.append(f"Skipped, not images: {collection.not_images}")
     parser.fail("\n".join(lines))
 
 
@@ -496,7 +508,7 @@ def _list(collection: files.Collection) -> None:
 
 
 def _backends(names: Sequence[str] | None) -> list[BackendInfo]:
-    """Those that were named, else all that are usable and not switched off."""
+    """Return the backends that the user named, or else all that are usable and not disabled."""
     _selection.preferred()
     if names is None:
         off = _selection.disabled()
@@ -517,17 +529,17 @@ def _save(ranking: Ranking) -> None:
 
 
 def _keep(parser: Parser, options: argparse.Namespace, result: Result) -> None:
-    """Write the files and the ranking that were asked for; end with status 2 if that fails."""
+    """Write the requested files, and the ranking; exit with status 2 if that fails."""
     try:
         if _timed(result):
             _write(options, result)
-        else:  # an earlier result is worth more
+        else:  # do not overwrite an earlier result
             for place in (options.json, options.html, options.card):
                 if place and place != "-":
                     left = "left as it was" if Path(place).exists() else "not written"
                     say(f"{place} is {left}.")
         if options.save and result.interrupted:
-            print("The ranking is not saved: it would be of half a run.", file=sys.stderr)
+            print("The ranking is not saved, because the run was interrupted.", file=sys.stderr)
         elif options.save:
             _save(ranking_of(result))
     except OSError as error:

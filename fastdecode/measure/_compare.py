@@ -1,4 +1,4 @@
-"""``fastdecode compare A B``: how two results differ, and whether that is sure."""
+"""``fastdecode compare A B``: compares two results of ``bench``, and says how sure that is."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 _ABOUT = """\
 Compare two results that `fastdecode bench --json FILE` wrote.
 
-b/a is the images/s of the second file over that of the first, by their
-medians. "from" and "to" are its cautious bounds: the lower quartile of b over
-the upper one of a, and the upper one of b over the lower one of a. Where both
-are above 1, b is faster; where both are below, it is slower. Everything else
-is "no clear difference".
+b/a is the median images/s of the second file, divided by that of the first.
+"from" and "to" are cautious bounds of this ratio: "from" is the lower quartile
+of b divided by the upper quartile of a, and "to" is the upper quartile of b
+divided by the lower quartile of a. If both bounds are above 1, b is faster; if
+both are below 1, it is slower. Otherwise there is "no clear difference".
 
-exit status: 0; 1 if nothing was measured in both; 2 if a file is missing,
-damaged or of another version"""
+exit status: 0; 1 if nothing was measured in both results; 2 if a file is
+missing, damaged or of another version"""
 
 _COLUMNS = (
     Column("backend", widest=16),
@@ -51,11 +51,11 @@ _COLUMNS = (
 
 
 def add_arguments(parser: Parser) -> None:
-    """Declare the arguments of the command."""
+    """Add the arguments of the command to its parser."""
     parser.description = _ABOUT
     parser.add_argument("a", type=Path, metavar="A.json", help="the result to compare with")
-    parser.add_argument("b", type=Path, metavar="B.json", help="the result that is compared")
-    parser.add_argument("--html", metavar="FILE", help="write a page with charts, too")
+    parser.add_argument("b", type=Path, metavar="B.json", help="the result to be compared with it")
+    parser.add_argument("--html", metavar="FILE", help="also write a page with charts")
 
 
 def run(options: argparse.Namespace, parser: Parser) -> int:
@@ -88,11 +88,11 @@ def run(options: argparse.Namespace, parser: Parser) -> int:
 
 
 class Pair(NamedTuple):
-    """The same, measured twice."""
+    """One configuration that was measured in both results."""
 
     a: Measurement
     b: Measurement
-    quotient: Spread  # speed of b over that of a
+    quotient: Spread  # speed of b divided by that of a
 
     @property
     def verdict(self) -> str:
@@ -101,18 +101,18 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two results beside each other."""
+    """What a comparison of two results reports."""
 
-    names: dict[str, str]  # by "a" and "b": the file, when it was measured, and on what
-    warnings: list[str]  # what differs besides speeds
+    names: dict[str, str]  # for "a" and "b": the file, the time and the processor
+    warnings: list[str]  # other differences: machines, images, versions, devices
     pairs: list[Pair]
     tables: list[Table]
-    alone: dict[str, list[str]]  # what was measured in one of them only
-    wrong: dict[str, list[str]]  # backends whose pixels are not those of the reference
+    alone: dict[str, list[str]]  # what was measured in only one of them
+    wrong: dict[str, list[str]]  # backends whose pixels differ from the reference
 
 
 def compare(a: Result, b: Result, files: tuple[str, str]) -> Comparison:
-    """Put two results beside each other."""
+    """Compare two results."""
     timed = {"a": _timed(a), "b": _timed(b)}
     results = {"a": a, "b": b}
     pairs = [
@@ -138,7 +138,7 @@ def compare(a: Result, b: Result, files: tuple[str, str]) -> Comparison:
 
 
 def verdict(quotient: Spread) -> str:
-    """Say whether a ratio is off 1 by more than its spread."""
+    """Return in words whether a ratio differs from 1 by more than its spread."""
     if quotient.low > 1:
         return "faster"
     return "slower" if quotient.high < 1 else "no clear difference"
@@ -159,10 +159,11 @@ def _print(found: Comparison) -> None:
         show(table)
     if found.pairs:
         print()
-        print("b/a: images/s of b over that of a, by their medians.")
-        print("from, to: lower quartile of b over upper one of a, and the other way round.")
+        print("b/a: median images/s of b, divided by that of a.")
+        print("from: lower quartile of b, divided by the upper quartile of a.")
+        print("to: upper quartile of b, divided by the lower quartile of a.")
     else:
-        print("\nNothing was measured in both.")
+        print("\nNothing was measured in both results.")
     for name, alone in found.alone.items():
         if alone:
             print("\n".join([f"Only in {name} ({len(alone)}):", *(f"  {one}" for one in alone)]))
@@ -178,7 +179,7 @@ def _timed(result: Result) -> dict[tuple[object, ...], Measurement]:
 
 
 def _tables(a: Result, pairs: Sequence[Pair]) -> list[Table]:
-    """Make a table for each protocol and format, a section for each setting."""
+    """Make one table per protocol and format, with one section per setting."""
     found: dict[str, dict[str, list[tuple[str, ...]]]] = {}
     for one in pairs:
         sections = found.setdefault(title(one.a, a.device), {})
@@ -201,7 +202,7 @@ def _name(one: Measurement, where: Result) -> str:
 
 
 def _warnings(a: Result, b: Result) -> list[str]:
-    """Say what else differs: then the ratios are not about the decoders alone."""
+    """List other differences: because of them, the ratios do not depend on the decoders alone."""
     found = []
     comparisons: tuple[tuple[str, Callable[[Result], dict[str, object]]], ...] = (
         ("machines", lambda one: {**asdict(one.machine), "load": None}),

@@ -1,4 +1,4 @@
-"""Results as pages and as a card: nothing from elsewhere, light and dark."""
+"""Results as self-contained HTML pages, and as an SVG card."""
 
 from __future__ import annotations
 
@@ -76,11 +76,11 @@ if TYPE_CHECKING:
 
 PAGE_BEGINS = rb"<!DOCTYPE html>.{0,200}default-src 'none'; style-src 'unsafe-inline'; script-src "
 CARD_BEGINS = rb'<svg xmlns="http://www.w3.org/2000/svg" class="chart" '
-"""How the files begin that are made here."""
+"""Patterns for the beginning of the files that this module makes."""
 
-_MOST = 200  # names of files in a list: a page of thousands would not open on a phone
-_QUARTILES = "The thin line reaches from the lower to the upper quartile."
-_PILLOW_IS_ONE = f"Pillow is 1x, the dotted line. {_QUARTILES}"
+_MOST = 200  # file names per list; a phone could not open a page with thousands
+_QUARTILES = "The thin line runs from the lower to the upper quartile."
+_PILLOW_IS_ONE = f"The dotted line is Pillow, 1x. {_QUARTILES}"
 _WORKS = {
     "decode": "at decoding",
     "file": "at reading and decoding",
@@ -88,15 +88,15 @@ _WORKS = {
     "loader": "in a DataLoader",
     "train": "at training batches",
 }
-_MARKS = re.compile(r"([\\`*_\[\]<>|#&~])")  # what Markdown takes for more than text
+_MARKS = re.compile(r"([\\`*_\[\]<>|#&~])")  # characters with a meaning in Markdown
 
 
 _Named: TypeAlias = "tuple[str, str, Measurement]"
-"""What a bar is called, its CSS class, and what it shows."""
+"""The name of a bar, its CSS class, and the measurement that it shows."""
 
 
 class Drawn(NamedTuple):
-    """A table of a page: its rows, each with a CSS class, in sections."""
+    """A table of a page: sections of rows, each row with a CSS class."""
 
     name: str
     columns: Sequence[Figure | Column]
@@ -104,7 +104,7 @@ class Drawn(NamedTuple):
 
 
 def page(result: Result) -> str:
-    """Write the result as one self-contained HTML file."""
+    """Return the result as one self-contained HTML file."""
     here = result.machine
     every = [group for group in groups(result) if group.timed]
     on_device = device_groups(result)
@@ -133,25 +133,25 @@ def page(result: Result) -> str:
 
 
 def rendered(template: str, *, markdown: str, **values: Any) -> str:
-    """Fill a page in; the only script that a browser runs there is the one with this hash."""
+    """Fill in the template of a page. A browser runs only the script that has this hash."""
     script = ENVIRONMENT.get_template("page.js").render()
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     text: str = ENVIRONMENT.get_template(template).render(
         values,
-        script=Markup(script),  # noqa: S704 - it is a file of this package
+        script=Markup(script),  # noqa: S704 - a file of this package
         script_hash=f"sha256-{digest}",
-        markdown=escape(markdown),  # here, because it has lines, which names of others must not
+        markdown=escape(markdown),  # here, because `finalize` would replace its line breaks
     )
     return text
 
 
 def comparison(found: Comparison) -> str:
-    """Write how two results differ as one self-contained HTML file."""
+    """Return a comparison as one self-contained HTML file."""
     own = _compared(found.pairs)
     verdicts = Counter(one.verdict for one in found.pairs)
     settings = count(len(found.pairs), "setting")
     counted = f"b is faster in {verdicts['faster']} of {settings}, slower in {verdicts['slower']}"
-    answer = [f"{counted}; of the others the difference is within the spread."]
+    answer = [f"{counted}; in the others, the difference is within the spread."]
     answer += [
         f"The pixels DIFFER from the reference in {name}: {', '.join(wrong)}."
         for name, wrong in found.wrong.items()
@@ -180,7 +180,7 @@ def comparison(found: Comparison) -> str:
         names=found.names,
         headlines=figures,
         caveats=found.warnings,
-        answer=answer if found.pairs else ["Nothing was measured in both."],
+        answer=answer if found.pairs else ["Nothing was measured in both results."],
         markdown="\n\n".join(parts) + "\n",
         charts_drawn=_quotients(found.pairs),
         tables=[_drawn_pairs(table) for table in found.tables],
@@ -189,7 +189,7 @@ def comparison(found: Comparison) -> str:
 
 
 def _compared(pairs: Sequence[Pair]) -> list[Pair]:
-    """Choose what speaks for a comparison: `decode`, else what comes first; and `Loader`."""
+    """Choose the headlines of a comparison: `decode`, or else the first pair; and `Loader`."""
     trained = [one for one in pairs if one.b.protocol == "train"]
     others = [one for one in pairs if one.b.protocol != "train"]
     chosen = [one for one in others if one.b.backend == AUTOMATIC] or others
@@ -197,11 +197,11 @@ def _compared(pairs: Sequence[Pair]) -> list[Pair]:
 
 
 def _quotients(pairs: Sequence[Pair]) -> list[str]:
-    """Draw how many times as fast b is as a: decoding in one thread, training, on a device."""
+    """Draw the speed of b divided by that of a: in one thread, in training, on a device."""
     found: dict[str, list[Bar]] = {}
     for one in pairs:
         if one.b.protocol not in ("decode", "train", "device"):
-            continue  # they have their tables
+            continue  # these have only tables
         drawn = one.quotient
         if not math.isfinite(drawn.high):
             drawn = replace(drawn, high=drawn.median)
@@ -219,7 +219,7 @@ def _drawn_pairs(table: Table) -> Drawn:
 
 
 def card(result: Result) -> str:
-    """Draw the gain as one SVG file, for a README or an issue."""
+    """Return the gain as one SVG file, for a README or an issue."""
     here = result.machine
     files = result.collection
     formats = ", ".join(f"{amount:,} {name.upper()}" for name, amount in files.formats.items())
@@ -232,7 +232,7 @@ def card(result: Result) -> str:
 
 
 def headlines(result: Result) -> list[Headline]:
-    """Put what was gained into one or two figures."""
+    """Return the gain in one or two figures."""
     found = []
     for gain in gains(result):
         what = f"as fast as Pillow {_WORKS[gain.own.protocol]}"
@@ -242,7 +242,7 @@ def headlines(result: Result) -> list[Headline]:
 
 
 def _beside(quotient: Spread, what: str, base: _Named, own: _Named) -> Headline:
-    """Say how many times as fast one is as another."""
+    """Return a headline that says how many times as fast as `base` something is."""
     drawn = Spread(1.0, 1.0, 1.0), quotient
     lower, upper = (
         Bar(name, look, length, "", number(one.images_per_s.median))
@@ -253,24 +253,24 @@ def _beside(quotient: Spread, what: str, base: _Named, own: _Named) -> Headline:
 
 
 def _without_pillow(result: Result) -> list[Headline]:
-    """Say how fast a device is beside the CPU, else how fast `decode` is, if that was measured."""
+    """Compare a device with the CPU, or else give the speed of `decode`, if they were measured."""
     most = max((one.batch for one in result.on_device), default=0)
     own = {one.backend: one for one in result.on_device if one.batch == most}
     cpu = own.pop(CPU, None)
     best = max(own.values(), key=lambda one: one.ratio.median, default=None)
     if cpu and best and best.ratio.median and result.device:
-        what = f"as fast onto {result.device.device} as by the CPU"
+        what = f"as fast onto {result.device.device} as with the CPU"
         return [_beside(best.ratio, what, ("CPU", "auto", cpu), (best.backend, "bar", best))]
     group = main_group(groups(result), commonest(result))
     if group is None:
         return []
     one = group.automatic or group.right[0]
-    what = f"images/s by {one.backend} {_WORKS[one.protocol]}"
+    what = f"images/s with {one.backend} {_WORKS[one.protocol]}"
     return [Headline(number(one.images_per_s.median), what)]
 
 
 def markdown(result: Result) -> str:
-    """Say the same in Markdown, for an issue or a README: the gain, two tables, the machine."""
+    """Return the gain, two tables and the machine in Markdown, for an issue or a README."""
     every = groups(result)
     said = [f"{one.figure} {one.what}" for one in headlines(result)]
     parts = [f"**{plain('; '.join(said))}**"] if said else []
@@ -295,14 +295,14 @@ def markdown(result: Result) -> str:
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Write a table in Markdown, numbers to the right."""
+    """Return a table in Markdown, with numbers aligned to the right."""
     lines = [head, ["---", *["---:"] * (len(head) - 1)]]
     lines += [[plain(cell) for cell in row] for row in rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def plain(text: str) -> str:
-    """Escape what Markdown, or HTML in it, would take for more than text."""
+    """Escape the characters that have a meaning in Markdown or in HTML."""
     return _MARKS.sub(r"\\\1", visible(text))
 
 
@@ -313,7 +313,7 @@ def _facts(result: Result) -> str:
 
 
 def _sheet(result: Result, own: Sequence[Group]) -> Sheet:
-    """Choose one table, of speed and cost, for a protocol and format."""
+    """Return one table of speed and cost for a protocol and format."""
     reading = (READING,) if own[0].one.protocol == "file" else ()
     return sheet(title(own[0].one, result.device), (*SPEED, *COST[1:], *reading), own)
 
@@ -329,19 +329,19 @@ def _drawn(own: Sheet) -> Drawn:
 def _charts(
     result: Result, every: Sequence[Group], on_device: Sequence[Group]
 ) -> dict[str, object]:
-    """Draw the charts, and say what stands beside them; of a kind there may be none."""
+    """Draw the charts and choose the words around them. Any kind of chart may be missing."""
     keys = (f"chart-{number}" for number in itertools.count())
-    words = {"": "one backend", "auto": "decode(), which chooses one by itself"}
+    words = {"": "one backend", "auto": "decode(), which chooses a backend"}
     if any(one.differing for group in every for one in group.timed):
         words["wrong"] = "its pixels differ from the reference"
     trained = [group for group in every if group.one.protocol == "train"]
     others = [group for group in every if group.one.protocol != "train"]
-    # One thread from memory says most about a decoder; the others have their tables.
+    # One thread from memory says most about a decoder; the other protocols have tables only.
     first = [group for group in others if group.one.protocol == others[0].one.protocol]
     timed = [group for group in first if any(one.latency_ms for one in group.timed)]
     formats: dict[str, list[Measurement]] = {group.one.format: [] for group in groups(result)}
     for one in result.measurements:
-        if one.protocol != "train":  # whose pixels are resized
+        if one.protocol != "train":  # its pixels are resized
             formats[one.format].append(one)
     return {
         "words": words,
@@ -361,7 +361,7 @@ def _throughputs(keys: Iterator[str], every: Iterable[Group]) -> list[str]:
 
 
 def _smallest(every: Sequence[Group]) -> list[Group]:
-    """Return the least reduced group of each format and count."""
+    """Return the group with the least reduction for each format and count."""
     found: dict[tuple[str, int], Group] = {}
     for group in every:
         found.setdefault((group.one.format, counts(group.one)), group)
@@ -369,7 +369,7 @@ def _smallest(every: Sequence[Group]) -> list[Group]:
 
 
 def _scaled(every: Sequence[Group]) -> list[list[Group]]:
-    """Return the groups of several counts that make one chart."""
+    """Return groups that differ only in their count, one list per chart."""
     found: dict[tuple[object, ...], list[Group]] = {}
     for group in every:
         one = group.one
@@ -380,14 +380,14 @@ def _scaled(every: Sequence[Group]) -> list[list[Group]]:
 
 
 _SETTINGS = {
-    "seconds": "Seconds for each backend",
+    "seconds": "Seconds per backend",
     "size": "Resized to",
     "reduces": "Reduced by",
     "threads": "Threads tried",
     "workers": "Workers tried",
-    "limit": "At most so many images",
+    "limit": "Maximum number of images",
 }
-"""What the page calls settings that it would not call by their own names."""
+"""The labels of settings whose names are not clear enough."""
 
 
 def _machine(result: Result) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Printing a result: the tables, then what went wrong, and in the end the answer."""
+"""Prints a result: the tables, then the files that went wrong, and finally the answer."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ if TYPE_CHECKING:
     from fastdecode.measure.result import Result
     from fastdecode.ranking import DeviceRanking
 
-_FEW = 3  # names of files that a list shows before it says how many more there are
-_REASON = 150  # characters of what a decoder says: about two lines
-_BACKEND = 16  # characters of a backend's name; those of other packages may have more
+_FEW = 3  # file names that a list shows; it only counts the others
+_REASON = 150  # characters of a decoder's message: about two lines
+_BACKEND = 16  # characters of a backend's name; names from plugins may be longer
 _PIPELINE = 24
 
 
 def heading(result: Result) -> None:
-    """Print what is measured, and on what; there need be no measurements yet."""
+    """Print the machine, the libraries and the images. The result may still be empty."""
     here = result.machine
     print(f"fastdecode {here.fastdecode} benchmark")
     print(paragraph(machine_line(here)))
@@ -67,9 +67,9 @@ def heading(result: Result) -> None:
 
 
 def show_result(result: Result, *, brief: bool = False) -> None:
-    """Print the tables, or a single one, the files that went wrong, and the answer."""
+    """Print the tables (a single one if `brief`), the files that went wrong, and the answer."""
     if result.interrupted:
-        print("\nInterrupted: this is what was measured so far.")
+        print("\nInterrupted: these are the results so far.")
     sheets = [] if brief else sheets_of(result)
     drawn = [short_table(result)] if brief else [_table(own) for own in sheets]
     drawn = [table for table in drawn if table.sections]
@@ -98,7 +98,7 @@ def show_result(result: Result, *, brief: bool = False) -> None:
 
 
 def sheets_of(result: Result) -> list[Sheet]:
-    """Choose two tables, of speed and of cost, for each protocol and format."""
+    """Return two tables, of speed and of cost, for each protocol and format."""
     found = []
     for own in by_protocol(group for group in groups(result) if group.timed):
         one = own[0].one
@@ -114,7 +114,7 @@ def tables(result: Result) -> list[Table]:
 
 
 def short_table(result: Result) -> Table:
-    """Make one table of everything: how fast, beside Pillow, and at what cost."""
+    """Make one table of all groups: speed, ratio to Pillow, and cost."""
     first, speed, spread, *others = BRIEF
     columns = [*_columns([first, speed, spread], _PIPELINE), Column("vs Pillow", right=True)]
     table = Table("", [*columns, *_columns(others)])
@@ -132,7 +132,7 @@ def short_table(result: Result) -> Table:
 
 
 def _heading(group: Group) -> str:
-    """Say what is the same for the rows of a section in the one table, within a line."""
+    """Describe in one line the settings that the rows of a section share."""
     one = group.one
     what = f"training {setting(one)}" if one.protocol == "train" else protocol(one)
     size = "" if one.protocol == "train" else f", {setting(one)}"
@@ -148,7 +148,7 @@ def _table(own: Sheet) -> Table:
 
 
 def _columns(figures: Sequence[Figure], widest: int = 0) -> list[Column]:
-    """Make columns, of which the first is wrapped where it is wider than this many characters."""
+    """Make columns; wrap the first one if it is wider than `widest` characters."""
     return [
         Column(figure.title, figure.right, widest if figure is figures[0] else 0)
         for figure in figures
@@ -156,7 +156,7 @@ def _columns(figures: Sequence[Figure], widest: int = 0) -> list[Column]:
 
 
 def listing(heading: str, files: Mapping[str, str]) -> str:
-    """List a few files with what is to be said of each, and how many more there are."""
+    """List a few files with their remarks, and say how many more there are."""
     lines = [f"{heading} ({count(len(files), 'file')}):"]
     for name, reason in sorted(files.items())[:_FEW]:
         short = textwrap.shorten(reason, _REASON, placeholder=" …")
@@ -168,7 +168,7 @@ def listing(heading: str, files: Mapping[str, str]) -> str:
 
 
 def device_ranking(ranking: DeviceRanking) -> Iterator[str]:
-    """Lay a table out, with what explains it, and the order that comes out."""
+    """Yield the lines of a device ranking: its table, the explanations and the order."""
     here = ranking.device
     yield paragraph(f"{device_model(here)}; {ranking.cpu}, {ranking.cores} cores")
     yield ""
@@ -192,7 +192,7 @@ def device_ranking(ranking: DeviceRanking) -> Iterator[str]:
 
 
 def no_order(ranking: DeviceRanking) -> str:
-    """Say why what was measured tells nothing of any batch backend."""
+    """Say why no batch backend could be ranked."""
     shares = [
         speed.on_cpu
         for speeds in ranking.speeds.values()

@@ -1,4 +1,4 @@
-"""From measured times to figures: rates, quartiles, percentiles, and ratios paired by block."""
+"""Turns measured times into figures: rates, quartiles, percentiles, and ratios within rounds."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _ONE_THREAD = ("decode", "file")
 
 
 def percentiles(values: Sequence[float]) -> tuple[float, ...]:
-    """Return the percentiles 0 to 100, interpolated linearly; none of no values."""
+    """Return the percentiles 0 to 100, interpolated linearly; empty without values."""
     if not values:
         return ()
     return tuple(float(value) for value in np.percentile(values, range(101)))
 
 
 def pass_time(rounds: Iterable[Iterable[tuple[Hashable, float]]]) -> dict[Hashable, float]:
-    """Return how long each part of the work takes: the median over the times it was done.
+    """Return the time of each part of the work, as the median over its repetitions.
 
-    Each round is of parts that have a time of their own: files, or whole blocks where threads or
-    workers share them.
+    A round consists of parts that were timed separately. A part is a file, or a whole block if
+    threads or workers share the block.
     """
     times: dict[Hashable, list[float]] = {}
     for one in rounds:
@@ -42,11 +42,11 @@ def pass_time(rounds: Iterable[Iterable[tuple[Hashable, float]]]) -> dict[Hashab
 
 
 def rate(rounds: Sequence[Sequence[tuple[Hashable, float]]], amount: float) -> Spread:
-    """Return how much is done in a second; one pass over all parts comes to `amount`.
+    """Return the amount of work per second. One pass over all parts is `amount`.
 
-    The median is the amount over the sum of the parts' median times, so that an interruption does
-    not count. The quartiles are over the rounds, by how much longer or shorter each took than the
-    median times of its parts make up: that blocks hold different files is no spread.
+    The median is `amount` divided by the sum of the parts' median times, so a single interruption
+    has no effect. The quartiles are taken over the rounds. A round is compared with the sum of the
+    median times of its own parts, so blocks with different files do not add to the spread.
     """
     parts = pass_time(rounds)
     middle = amount / sum(parts.values())
@@ -57,21 +57,20 @@ def rate(rounds: Sequence[Sequence[tuple[Hashable, float]]], amount: float) -> S
 
 
 def fastest(rounds: Sequence[Round], names: Iterable[str]) -> str:
-    """Name the one that is fastest beside the others.
+    """Return the name that is fastest, by comparison within the rounds.
 
-    A round has all of them on the same files at nearly the same moment, so where a machine's speed
-    drifts this is steadier than rates.
+    In a round, all work on the same files at nearly the same time. If the speed of the machine
+    drifts, this comparison is therefore more stable than one of rates.
     """
     means = [fmean(times.values()) for _, times in rounds]
     return min(names, key=lambda name: _slowdown(rounds, name, means)[0])
 
 
 def ratios(rounds: Sequence[Round], best: str) -> dict[str, Spread]:
-    """Return the speed of each over that of the best, paired within the rounds.
+    """Return the speed of each name divided by that of `best`, compared within the rounds.
 
-    Of each block the median of its rounds counts, and the longer blocks count for more: so it
-    agrees with the ratio of the rates. The quartiles are over the rounds, by how each differs from
-    that median.
+    Each block counts with the median of its rounds, weighted by its time, so the result agrees with
+    the ratio of the rates. The quartiles are those of the rounds' deviations from that median.
     """
     yardstick = [times[best] for _, times in rounds]
     found = {}
@@ -87,10 +86,10 @@ def ratios(rounds: Sequence[Round], best: str) -> dict[str, Spread]:
 def _slowdown(
     rounds: Sequence[Round], name: str, yardstick: Sequence[float]
 ) -> tuple[float, list[float]]:
-    """Compare with what something else took in the same rounds.
+    """Compare the times of `name` with `yardstick`, the times of something else in these rounds.
 
-    Return how many times as long it took and, for each round, how much faster it was than usual for
-    that block.
+    Return how many times as long `name` took and, for each round, how many times as fast it was as
+    usual for that block.
     """
     shares = [times[name] / other for (_, times), other in zip(rounds, yardstick, strict=True)]
     blocks = [block for block, _ in rounds]
@@ -101,7 +100,7 @@ def _slowdown(
 
 
 def measurements(case: Case) -> list[Measurement]:
-    """Work out the figures of a case, the fastest first and the automatic choice last."""
+    """Return the measurements of a case, fastest first and the automatic choice last."""
     rounds: list[Round] = [
         (one.block, {name: timed.wall for name, timed in one.times.items()}) for one in case.rounds
     ]
@@ -111,11 +110,11 @@ def measurements(case: Case) -> list[Measurement]:
 
 
 def _best(case: Case, rounds: Sequence[Round]) -> str:
-    """Name the fastest backend, of those whose pixels agree, if there are any."""
+    """Return the fastest backend; if any backends have right pixels, only among those."""
     backends = [name for name in case.compared if name != AUTOMATIC] or [AUTOMATIC]
     right = [name for name in backends if not case.checks[name].differing] or backends
     best = fastest(rounds, right)
-    # Medians need not agree with each other: go on until nobody is faster beside the best.
+    # Another backend may have a higher median ratio than `best`: repeat until none has.
     for _ in right:
         beside = ratios(rounds, best)
         faster = max(right, key=lambda name: (beside[name].median, name == best))
@@ -144,7 +143,7 @@ def _measurement(case: Case, name: str, ratio: Spread | None) -> Measurement:
 
 
 def _timed(checked: Measurement, case: Case, times: Sequence[Timed], ratio: Spread) -> Measurement:
-    """Add the figures of what was timed."""
+    """Add the figures of one backend to its measurement."""
     rounds = _parts(case, times)
     visits = _visits(case)
     photos = [case.photos[index] for index in visits]
@@ -168,7 +167,7 @@ def _timed(checked: Measurement, case: Case, times: Sequence[Timed], ratio: Spre
 
 
 def _parts(case: Case, times: Sequence[Timed]) -> list[list[tuple[Hashable, float]]]:
-    """Split each round into the parts that have a time of their own."""
+    """Split each round into the parts that were timed separately."""
     pairs = zip(case.rounds, times, strict=True)
     if case.usual.protocol in _ONE_THREAD:
         return [list(zip(one.block, timed.calls, strict=True)) for one, timed in pairs]
@@ -176,7 +175,7 @@ def _parts(case: Case, times: Sequence[Timed]) -> list[list[tuple[Hashable, floa
 
 
 def _visits(case: Case) -> list[int]:
-    """List the files of one pass over all parts, each as often as it comes in them."""
+    """List the files of one pass over all parts, each as often as the parts contain it."""
     blocks = {one.block for one in case.rounds}
     files = [index for block in blocks for index in block]
     return list(set(files)) if case.usual.protocol in _ONE_THREAD else files

@@ -1,4 +1,4 @@
-"""What a result says: measurements in groups, the answer in sentences, and what went wrong."""
+"""What a result says: groups of measurements, the answer in sentences, and what went wrong."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 _LOADER: Pipeline = "loader"
 
-_NEAR = 0.97  # of the best: closer than what repeated runs differ by
-_DEVICE_NEAR = 0.05  # of the CPU's speed: closer than what repeated runs differ by
-_SPARES = 0.5  # of the CPU's processor time: less than that is worth a word
-_ENOUGH = 0.95  # of the best count: more threads or workers are not worth it
-_SLOW = 0.25  # of the time, for reading: so much is worth a word about packing
-_WIDE = 0.1  # half of what lies between the quartiles, as a share of the gain
-_MANY = 20  # images: fewer say little of others
-_HARDLY = 0.1  # of the time: reading less than this is not worth a word about both
+_NEAR = 0.97  # of the best speed; repeated runs differ by more
+_DEVICE_NEAR = 0.05  # of the CPU's speed; repeated runs differ by more
+_SPARES = 0.5  # of the CPU's processor time; the answer mentions it below that
+_ENOUGH = 0.95  # of the best speed; more threads or workers are then not worth it
+_SLOW = 0.25  # of the time, for reading; from there on, packing is suggested
+_WIDE = 0.1  # half the distance between the quartiles, as a share of the gain
+_MANY = 20  # images; fewer say little about other images
+_HARDLY = 0.1  # of the time, for reading; below that, reading does not count
 _BY = {
     "file": " with reading",
     "threads": " in a pool of threads",
@@ -43,18 +43,18 @@ _BY = {
 
 @dataclass(frozen=True)
 class Group:
-    """The backends at one setting, the fastest first."""
+    """The backends with the same settings, fastest first."""
 
-    members: tuple[Measurement, ...]  # those without figures, which were only checked, come last
+    members: tuple[Measurement, ...]  # those that were only checked, without figures, come last
 
     @property
     def one(self) -> Measurement:
-        """Any of them: it has the settings that all of them have."""
+        """Any member, for the settings that all of them share."""
         return self.members[0]
 
     @property
     def timed(self) -> tuple[Measurement, ...]:
-        """Those that have figures."""
+        """The members that have figures."""
         return tuple(one for one in self.members if one.images_per_s.median > 0)
 
     @property
@@ -64,30 +64,30 @@ class Group:
 
     @property
     def pillow(self) -> Measurement | None:
-        """Pillow, if it was timed: what all are held against."""
+        """Pillow, the reference for speed, if it was timed."""
         return next((one for one in self.timed if one.backend == PILLOW), None)
 
     @property
     def own(self) -> Measurement | None:
-        """What a user of this package has: the automatic choice, or `Loader`."""
+        """The member that a user of this package gets: the automatic choice, or `Loader`."""
         names = (AUTOMATIC, _LOADER) if self.one.protocol == "train" else (AUTOMATIC,)
         return next((one for one in self.timed if one.backend in names), None)
 
     def beside_pillow(self, one: Measurement) -> Spread | None:
-        """Return how many times as fast as Pillow one is, by way of ratios paired within rounds."""
+        """Return the speed divided by Pillow's, from ratios within rounds."""
         base = self.pillow
         if base is None or one.images_per_s.median <= 0:
             return None
         return Spread(1.0, 1.0, 1.0) if one is base else one.ratio.over(base.ratio)
 
     def beside_base(self, one: Measurement) -> Spread | None:
-        """Return how many times as fast as Pillow one is; on a device, as the CPU path."""
+        """Return the speed divided by Pillow's or, on a device, by that of the CPU path."""
         if one.protocol == "device":
             return one.ratio if one.ratio.median else None
         return self.beside_pillow(one)
 
     def to_pillow(self) -> Group:
-        """Return the same with all ratios to Pillow's speed; 0 where that is not known."""
+        """Return the group with ratios to Pillow's speed; 0 if that is unknown."""
         beside = (self.beside_pillow(one) or NOTHING for one in self.members)
         return Group(
             tuple(replace(one, ratio=own) for one, own in zip(self.members, beside, strict=True))
@@ -95,18 +95,18 @@ class Group:
 
     @property
     def right(self) -> tuple[Measurement, ...]:
-        """Backends that were timed and whose pixels agree, without the automatic choice."""
+        """Timed backends whose pixels agree, without the automatic choice."""
         return tuple(one for one in self.timed if one.backend != AUTOMATIC and not one.differing)
 
 
 def groups(result: Result) -> list[Group]:
-    """Put measurements with the same settings together: by protocol, format, counts, reduction."""
+    """Group measurements with the same settings; sort by protocol, format, counts, reduction."""
     formats = _by_frequency(result)
     return sorted(_alike(result.measurements), key=lambda group: _place(group.one, formats))
 
 
 def device_groups(result: Result) -> list[Group]:
-    """Put together what was measured with the same batches."""
+    """Group the measurements on a device by batch size and the other settings."""
     return _alike(result.on_device)
 
 
@@ -118,7 +118,7 @@ def _alike(measurements: Iterable[Measurement]) -> list[Group]:
 
 
 def by_protocol(every: Iterable[Group]) -> list[list[Group]]:
-    """Collect what stands in one table: the same protocol, format, output and size."""
+    """Collect the groups of each table: the same protocol, format, output and size."""
     found: dict[tuple[object, ...], list[Group]] = {}
     for group in every:
         one = group.one
@@ -131,12 +131,12 @@ class Sheet(NamedTuple):
 
     title: str
     figures: Sequence[Figure]
-    # what is the same for the rows of a section, and what each row shows
+    # for each section: the settings that its rows share, and the rows
     sections: Sequence[tuple[str, tuple[Measurement, ...]]]
 
 
 def sheet(title: str, figures: Sequence[Figure], own: Sequence[Group]) -> Sheet:
-    """Choose what a table shows; speeds are held against Pillow's, if that was timed."""
+    """Return the contents of a table. Ratios are to Pillow's speed, if it was timed."""
     if VS_BEST in figures and any(group.pillow for group in own):
         figures = [VS_PILLOW if figure is VS_BEST else figure for figure in figures]
         own = [group.to_pillow() for group in own]
@@ -147,15 +147,15 @@ def sheet(title: str, figures: Sequence[Figure], own: Sequence[Group]) -> Sheet:
 
 
 def commonest(result: Result) -> str:
-    """Return the format that most files have; of the files that were measured."""
+    """Return the most frequent format among those that were measured."""
     measured = {one.format for one in result.measurements}
     return next((name for name in _by_frequency(result) if name in measured), "")
 
 
 def main_group(every: Sequence[Group], format: str) -> Group | None:
-    """Return the group that speaks for the run: one thread, from memory, as large as was asked.
+    """Return the most telling group: one thread, from memory, at the largest size.
 
-    What was not measured is replaced by what comes nearest: files, then threads, then workers.
+    If that was not measured, files come next, then threads, then workers.
     """
     own = [group for group in every if group.one.format == format and group.right]
     for wanted in ("decode", "file", "threads", "loader"):
@@ -172,7 +172,7 @@ def _by_frequency(result: Result) -> list[str]:
 
 
 def _speed(one: Measurement) -> tuple[float, float]:
-    if one.protocol == "device":  # not all have a ratio: of the CPU's path there may be no figures
+    if one.protocol == "device":  # without figures of the CPU path there are no ratios
         return one.images_per_s.median, 0.0
     return one.ratio.median if one.images_per_s.median else -1.0, one.images_per_s.median
 
@@ -183,20 +183,20 @@ def _place(one: Measurement, formats: Sequence[str]) -> tuple[object, ...]:
 
 
 class Gain(NamedTuple):
-    """How much faster than Pillow this package does the same."""
+    """How many times as fast as Pillow this package is at the same work."""
 
     own: Measurement  # the automatic choice, or `Loader`
     pillow: Measurement
-    times: Spread  # speed over Pillow's
+    times: Spread  # speed divided by Pillow's
 
     @property
     def clear(self) -> bool:
-        """Whether the difference is larger than the spread of both."""
+        """Whether the difference is larger than the spread."""
         return self.times.low > 1 or self.times.high < 1
 
 
 def gains(result: Result) -> list[Gain]:
-    """Compare this package with Pillow: decoding first, then training batches, if measured."""
+    """Compare this package with Pillow: first decoding, then training batches, if measured."""
     every, kind = groups(result), commonest(result)
     trained = [group for group in every if group.one.protocol == "train"]
     found = []
@@ -208,17 +208,17 @@ def gains(result: Result) -> list[Gain]:
 
 
 class Improvement(NamedTuple):
-    """What would make decoding faster here."""
+    """One thing that would make decoding faster here."""
 
     what: str
-    how: str  # a line for a shell, or an option of this command
-    gain: float | None  # as a share of the speed now; None where it was not measured
+    how: str  # a shell command, or an option of this command
+    gain: float | None  # as a share of the present speed; None if it was not measured
 
 
 def improvements(result: Result) -> list[Improvement]:
-    """List what would make `decode` faster, the most promising first."""
+    """List what would make `decode` faster, most promising first."""
     found = [
-        Improvement(f"{name}, which is usually faster, is missing here", line, None)
+        Improvement(f"{name} is usually faster but not installed here", line, None)
         for name, line in result.faster.items()
     ]
     group = main_group(groups(result), commonest(result))
@@ -235,7 +235,7 @@ def improvements(result: Result) -> list[Improvement]:
 
 
 def ways(result: Result) -> list[Improvement]:
-    """List what else would save time here, by what was measured: other calls, or other files."""
+    """List what else would save time, according to the figures: other calls, or other files."""
     every, kind = groups(result), commonest(result)
     own = [group for group in every if group.one.format == kind]
     crowds: tuple[tuple[Protocol, str, str], ...] = (
@@ -260,40 +260,42 @@ def ways(result: Result) -> list[Improvement]:
     part = sizes[small].automatic if sizes else None
     if whole and part and part.images_per_s.median > whole.images_per_s.median / _ENOUGH:
         gain = part.images_per_s.median / whole.images_per_s.median - 1
-        what = f"reducing to {size(small)} inside the decoder, where that is enough"
+        what = f"reducing to {size(small)} inside the decoder, if that is large enough"
         found.append(Improvement(what, "decode(data, min_size=224)", gain))
     files = [group.automatic for group in own if group.one.protocol == "file" and group.automatic]
     if files and files[0].read_share >= _SLOW:
-        what = f"reading takes {percent(files[0].read_share)} of the time: one file instead of many"
+        what = f"reading takes {percent(files[0].read_share)} of the time: pack the files into one"
         found.append(Improvement(what, "fastdecode pack FOLDER train.tar", None))
     return found
 
 
 def caveats(result: Result) -> list[str]:
-    """Say what speaks against taking the gain for certain."""
+    """List the reasons why the gain is uncertain."""
     found = [f"{text[0].upper()}{text[1:]}." for text in [disturbed(result.machine)] if text]
     compared = gains(result)
     for gain in compared:
         what = "Training" if gain.own.protocol == "train" else "Decoding"
         low, high = times(gain.times.low), times(gain.times.high)
         if not gain.clear:
-            found.append(f"{what}: {low} to {high}, so that the difference may be chance.")
+            found.append(f"{what}: {low} to {high}, so the difference may be chance.")
         elif half_range(gain.times) > _WIDE:
-            found.append(f"{what}: {low} to {high}, by the quartiles of the rounds.")
+            found.append(f"{what}: the quartiles of the rounds are {low} and {high}.")
     if result.collection.samples:
-        found.append("These are the package's own photos; yours may differ.")
+        found.append("These are the package's own photos; yours may give other figures.")
     elif compared and compared[0].own.files < _MANY:
-        found.append(f"Only {count(compared[0].own.files, 'image')}: others may differ.")
+        found.append(
+            f"Only {count(compared[0].own.files, 'image')}: others may give other figures."
+        )
     return found
 
 
 def times(quotient: float) -> str:
-    """Write how many times as fast something is, as exactly as that is worth."""
+    """Format a quotient of speeds, with as many digits as are meaningful."""
     return f"{quotient:.{2 if quotient < 1.2 else 1 if quotient < 9.95 else 0}f}x"
 
 
 def sentences(result: Result, *, advise: bool = True) -> tuple[str, ...]:
-    """Say in plain words what was found; what was not measured is passed over."""
+    """Return the answer in sentences. They cover only what was measured."""
     every = groups(result)
     kind = commonest(result)
     group = main_group(every, kind)
@@ -313,7 +315,7 @@ def sentences(result: Result, *, advise: bool = True) -> tuple[str, ...]:
 
 
 def _gained(result: Result) -> list[str]:
-    """Say in one sentence how much is gained over Pillow, on which files, and how sure that is."""
+    """Return a sentence on the gain over Pillow, the files, and how sure it is."""
     said: list[str] = []
     found = gains(result)
     for gain in found:
@@ -342,7 +344,7 @@ def _is_near(gain: Gain) -> bool:
 
 
 def _where(result: Result, one: Measurement) -> str:
-    """Say on which files: "On your 100 photos", or on how many of them."""
+    """Say which files: "On your 100 photos", or how many of them."""
     alone = len(result.collection.formats) == 1
     noun = "photo" if alone and one.format == "jpeg" else f"{one.format.upper()} image"
     every = result.collection.formats.get(one.format, one.files)
@@ -352,11 +354,11 @@ def _where(result: Result, one: Measurement) -> str:
 
 
 def disturbed(here: Machine) -> str:
-    """Say that the machine was too busy for figures to be trusted; empty if it was not."""
+    """Return a remark if the machine was too busy for reliable figures; empty if it was not."""
     if here.load is None or here.load <= here.cores / 2:
         return ""
     cores = count(here.cores, "core")
-    return f"the machine was busy, load {number(here.load)} on {cores}: figures may be disturbed"
+    return f"the machine was busy, load {number(here.load)} on {cores}: figures may be unreliable"
 
 
 def enough(speeds: dict[int, float]) -> int:
@@ -386,24 +388,24 @@ def _fastest(group: Group, *, several: bool) -> str:
         return f"{text}."
     chosen = "it too" if automatic.chosen == best.backend else automatic.chosen or "nothing"
     share = _share(automatic, best)
-    # More than the fastest is noise: the automatic choice has only more to do.
-    close = f"at {percent(share)} of its speed, by the ratios within blocks"
+    # The automatic choice only adds work, so a share above 1 is noise.
+    close = f"and reaches {percent(share)} of that speed, compared round by round"
     if share > 1 / _NEAR and automatic.chosen not in {one.backend for one in group.right}:
-        close = f"which is {share:.1f}x as fast"  # not among the backends that were asked for
+        close = f"which is {share:.1f}x as fast"  # not among the backends that the user named
     elif share >= _NEAR:
-        close = "within 3% of that"
+        close = "and comes within 3% of that speed"
     elif automatic.ratio.high >= best.ratio.median:
-        close = "within the spread of that"
+        close = "and is within the spread of that speed"
     return f"{text}; decode() chooses {chosen}, {close}."
 
 
 def _share(one: Measurement, best: Measurement) -> float:
-    """Divide speeds by way of the ratios, which are paired within blocks."""
+    """Return the quotient of two speeds, from their ratios within rounds."""
     return one.ratio.median / best.ratio.median if best.ratio.median else 0.0
 
 
 def _only_automatic(every: Sequence[Group], kind: str) -> list[str]:
-    """Give the speed of `decode` where no backend has one that it could be compared with."""
+    """Return the speed of `decode` if there is no backend to compare it with."""
     for group in every:
         if group.automatic and group.one.format == kind:
             speed = number(group.automatic.images_per_s.median)
@@ -413,7 +415,7 @@ def _only_automatic(every: Sequence[Group], kind: str) -> list[str]:
 
 
 def _counts(every: Sequence[Group]) -> list[str]:
-    """Say in one sentence how many threads, and how many workers, are enough."""
+    """Return a sentence that says how many threads and how many workers are enough."""
     said = []
     for protocol, noun in (("threads", "thread"), ("loader", "DataLoader worker")):
         own = [group for group in every if group.one.protocol == protocol]
@@ -426,7 +428,7 @@ def _counts(every: Sequence[Group]) -> list[str]:
 
 
 def by_count(every: Iterable[Group]) -> dict[str, dict[int, float]]:
-    """Return images a second of each right backend, by how many threads or workers there were."""
+    """Return the images/s of each backend with right pixels, by count of threads or workers."""
     found: dict[str, dict[int, float]] = {}
     for group in every:
         for one in (*group.right, *([group.automatic] if group.automatic else [])):
@@ -435,7 +437,7 @@ def by_count(every: Iterable[Group]) -> dict[str, dict[int, float]]:
 
 
 def _scaling(every: Iterable[Group]) -> dict[int, float]:
-    """Return the speeds of `decode`, else of the fastest backend that has several counts."""
+    """Return the speeds of `decode`, or else of the fastest backend with several counts."""
     scaled = {name: speeds for name, speeds in by_count(every).items() if len(speeds) > 1}
     if AUTOMATIC in scaled:
         return scaled[AUTOMATIC]
@@ -465,16 +467,16 @@ def _bottleneck(every: Sequence[Group]) -> list[str]:
     if not shares:
         return []
     share = shares[0]
-    # Every file is read several times, so that the system holds it after the first.
+    # Every file is read several times, so it is in the system's cache after the first time.
     reading = f"Reading the files, from the system's cache, takes {percent(share)} of the time"
     if share >= 0.5:
         return [f"{reading}: reading is the bottleneck, not decoding."]
-    clear = "" if share < _HARDLY else ", though reading counts"
+    clear = "" if share < _HARDLY else ", but reading counts"
     return [f"{reading}: decoding is the bottleneck{clear}."]
 
 
 def device_answer(result: Result) -> list[str]:
-    """Say in one sentence whether decoding on the device pays, or feeding it from the CPU."""
+    """Return a sentence that says whether decoding on the device pays."""
     if result.device is None or not result.on_device:
         return []
     where, kind = result.device.device, result.on_device[0].format.upper()
@@ -489,8 +491,8 @@ def device_answer(result: Result) -> list[str]:
     best = max(others, key=lambda one: one.ratio.median)
     cores = count(result.machine.cores, "core")
     said = (
-        f"Onto {where}, {best.backend} brings {number(best.images_per_s.median)} {kind} images/s "
-        f"in batches of {most}, {best.ratio.median:.2f} times what the CPU brings with "
+        f"Onto {where}, {best.backend} decodes {number(best.images_per_s.median)} {kind} images/s "
+        f"in batches of {most}. That is {best.ratio.median:.2f} times the speed of the CPU with "
         f"{'all its ' if result.machine.cores > 1 else 'its '}{cores} "
         f"({number(cpu.images_per_s.median)}), for {percent(_cost(best, cpu))} of the processor "
         f"time: {_verdict(best, cpu)}."
@@ -503,29 +505,33 @@ def _cost(best: Measurement, cpu: Measurement) -> float:
 
 
 def _verdict(best: Measurement, cpu: Measurement) -> str:
-    """Say which pays; a decoder that is slower still spares the processor."""
+    """Say which of the two pays. Even a slower backend on the device spares the CPU."""
     if best.on_cpu > _SPARES:
-        return f"it left {percent(best.on_cpu)} of them to the CPU, so that this says little of it"
+        return f"it left {percent(best.on_cpu)} of them to the CPU, so this says little about it"
     ratio, spares = best.ratio.median, _cost(best, cpu) < _SPARES
     if ratio > 1 + _DEVICE_NEAR:
         return "decoding with it pays"
     if ratio >= 1 - _DEVICE_NEAR:
-        how = "decoding with it spares the CPU" if spares else "it does not matter which decodes"
-        return f"as fast, {how}"
+        how = (
+            f"and {best.backend} spares the CPU"
+            if spares
+            else "so it does not matter which decodes"
+        )
+        return f"both are equally fast, {how}"
     if spares:
-        return "decoding on the CPU is faster, and pays where its cores have nothing else to do"
+        return "decoding on the CPU is faster, and pays if its cores have nothing else to do"
     return "decoding on the CPU pays"
 
 
 class Listing(NamedTuple):
-    """Files, and what is to be said of each."""
+    """A list of files, with a remark on each."""
 
     title: str
-    files: dict[str, str]  # the reason by file name; empty where there is none to give
+    files: dict[str, str]  # the remark by file name; may be empty
 
 
 def busy(here: Machine) -> str:
-    """Say how busy the machine was before the run, and whether that may have done harm."""
+    """Say how busy the machine was before the run, and whether that makes figures unreliable."""
     if here.load is None:
         return ""
     remark = disturbed(here)
@@ -533,7 +539,7 @@ def busy(here: Machine) -> str:
 
 
 def listings(result: Result) -> list[Listing]:
-    """List refused files (first those that nothing reads), wrong pixels, and unreadable files."""
+    """List refused files (first those that no backend reads), wrong pixels and unreadable files."""
     return [
         *_refused(result),
         *_differing(result),
@@ -542,12 +548,12 @@ def listings(result: Result) -> list[Listing]:
 
 
 def notes(result: Result) -> list[str]:
-    """Explain what the tables show and what they leave out; the run's own notes come first."""
+    """Return the notes of the run, then explain what the tables show and leave out."""
     found = list(result.notes)
     if any(one.averaged for one in result.measurements):
         found.append(
             "averaged: the backend does not reduce these JPEG files inside its decoder, so the "
-            "package averages full-size pixels. That gives other values by design."
+            "package averages full-size pixels. Their values differ by design."
         )
     untimed = {
         (one.backend, one.format): None
@@ -560,7 +566,7 @@ def notes(result: Result) -> list[str]:
     if result.device is not None:
         found += device_missing(result.device)
     if result.collection.not_images:
-        found.append(f"Passed over, not images: {count(result.collection.not_images, 'file')}.")
+        found.append(f"Skipped, not images: {count(result.collection.not_images, 'file')}.")
     return found
 
 
@@ -585,7 +591,7 @@ def _refused(result: Result) -> list[Listing]:
 
 
 def _said(group: Group, file: str, reason: str) -> str:
-    """Return what the automatic choice says, which has heard all of them; else one's reason."""
+    """Return the error of the automatic choice, which tried all backends, or else `reason`."""
     every = (one.refused[file] for one in group.members if one.backend == AUTOMATIC)
     return next(every, reason)
 

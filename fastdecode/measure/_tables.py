@@ -1,4 +1,4 @@
-"""Tables in the terminal: by rich where it is installed, else as plain text."""
+"""Tables for the terminal: drawn by rich if it is installed, otherwise plain text."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ class Column:
     """One column of a table."""
 
     title: str
-    right: bool = False  # numbers: aligned to the right
-    # wrap what is wider, in characters; 0 for never. The last column wraps where the line ends.
+    right: bool = False  # align to the right, for numbers
+    # wrap cells that are wider, in characters; 0: never. The last column wraps at the line's end.
     widest: int = 0
 
 
 @dataclass
 class Table:
-    """Rows of text under a heading, in sections."""
+    """Rows of text in sections, with a title."""
 
     title: str
     columns: Sequence[Column]
-    # what stands above the rows, which may be empty, and the rows
+    # the heading of each section, which may be empty, and its rows
     sections: list[tuple[str, Sequence[tuple[str, ...]]]] = field(default_factory=list)
 
 
@@ -60,7 +60,7 @@ def show(table: Table) -> None:
             pad_edge=False,
             show_edge=False,
         )
-        sizes = _widths(table)  # of all sections, so that their columns stand below each other
+        sizes = _widths(table)  # of all sections, so that their columns line up
         for column, size in zip(table.columns, sizes, strict=True):
             drawn.add_column(
                 column.title,
@@ -75,7 +75,7 @@ def show(table: Table) -> None:
 
 
 def plain(table: Table) -> Iterator[str]:
-    """Lay a table out in lines, none wider than `width` as far as columns may be wrapped."""
+    """Yield the lines of a table, none wider than `width` if its columns can be wrapped enough."""
     widths = _widths(table)
     if table.title:
         yield table.title
@@ -90,7 +90,7 @@ def plain(table: Table) -> Iterator[str]:
 
 
 def _widths(table: Table) -> list[int]:
-    """Measure the columns; narrow the last one, then the widest that may be wrapped, to fit."""
+    """Measure the columns; narrow the last one, then the widest that may wrap, until they fit."""
     rows = [row for _, rows in table.sections for row in rows]
     widths = []
     for index, column in enumerate(table.columns):
@@ -109,7 +109,7 @@ def _widths(table: Table) -> list[int]:
 
 
 def _lines(row: Sequence[str], columns: Sequence[Column], widths: Sequence[int]) -> Iterator[str]:
-    """Lay one row out, in as many lines as its longest cell needs."""
+    """Yield the lines of one row, as many as its longest cell needs."""
     cells = [
         textwrap.wrap(cell, size, break_on_hyphens=False) or [""]
         for cell, size in zip(row, widths, strict=True)

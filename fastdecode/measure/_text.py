@@ -1,4 +1,4 @@
-"""How figures and names are said, and the columns of tables, in the terminal and on the page."""
+"""Words, numbers and table columns, for the terminal and the page."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ _NONE = "-"
 
 
 def number(value: float) -> str:
-    """Write three significant digits, or all those before the point; at most three after it."""
+    """Format with three significant digits and a whole integer part; at most three decimals."""
     limits = ((99.95, 0), (9.995, 1), (0.0995, 2))
     decimals = next((places for limit, places in limits if value >= limit), 3 if value else 0)
     return f"{value:,.{decimals}f}"
 
 
 def percent(share: float) -> str:
-    """Write a share of 1 in whole percent; a little is not called nothing."""
+    """Format a share of 1 in whole percent; a small share becomes ``<1%``, not ``0%``."""
     return "<1%" if 0 < share < 0.005 else f"{share:.0%}"
 
 
@@ -57,27 +57,27 @@ def half_range(spread: Spread) -> float:
 
 
 def size(reduce: int) -> str:
-    """Name what a reduction leaves."""
+    """Name the size that a reduction results in."""
     return "full size" if reduce == 1 else f"1/{reduce} size"
 
 
 def series(names: list[str]) -> str:
-    """Join names as one speaks: ``a, b and c``."""
+    """Join names to ``a, b and c``."""
     return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else "".join(names)
 
 
 def pipeline(name: str) -> str:
-    """Name a pipeline by what it consists of."""
+    """Return the name of a pipeline for readers."""
     return _PIPELINES.get(name, name)
 
 
 def backend(one: Measurement) -> str:
-    """Name a backend, or a pipeline by what it consists of."""
+    """Return the name of a measurement's backend or pipeline for readers."""
     return pipeline(one.backend) if one.protocol == "train" else one.backend
 
 
 def protocol(one: Measurement) -> str:
-    """Say what was timed, apart from the format, the reduction and the counts."""
+    """Describe what was timed, except the format, the reduction and the counts."""
     words = _PROTOCOLS[one.protocol]
     if one.protocol == "train":
         words += f": random crops of {one.size} px, flipped and normalised"
@@ -89,7 +89,7 @@ def protocol(one: Measurement) -> str:
 
 
 def setting(one: Measurement) -> str:
-    """Say which reduction it was, and how many threads or workers, or images of a batch."""
+    """Describe the reduction and the number of threads or workers, or the batch size."""
     if one.protocol == "device":
         return f"batches of {one.batch}"
     if one.protocol == "train":
@@ -100,7 +100,7 @@ def setting(one: Measurement) -> str:
 
 
 def pixels(one: Measurement) -> str:
-    """Say whether the pixels are those of the reference."""
+    """Return in words whether the pixels are those of the reference."""
     if one.differing:
         return f"{len(one.differing)} differ"
     if one.averaged:
@@ -109,7 +109,7 @@ def pixels(one: Measurement) -> str:
 
 
 def measured_files(result: Collection) -> str:
-    """Say how many files were looked at, and which were left aside."""
+    """Describe the files: how many were found, their formats and sizes, how many were left out."""
     formats = ", ".join(f"{amount:,} {name.upper()}" for name, amount in result.formats.items())
     text = f"{count(result.images, 'image')} ({formats}), " if formats else "no images, "
     text += f"{number(result.bytes / 1e6)} MB, {number(result.pixels / 1e6)} megapixels"
@@ -119,38 +119,38 @@ def measured_files(result: Collection) -> str:
 
 
 def machine_line(here: Machine) -> str:
-    """Say on what was measured, but for the libraries."""
+    """Describe the machine and Python in one line."""
     cores = count(here.cores, "core")
     return f"{here.cpu}, {cores} usable, {here.system}, {here.python}, NumPy {here.numpy}"
 
 
 def backend_versions(found: tuple[Backend, ...]) -> Mapping[str, str]:
-    """Say of each library which version it is, and what it is linked to."""
+    """Return the version of each library, and the codec that it is linked to."""
     return {one.name: f"{one.version} ({one.codec})" if one.codec else one.version for one in found}
 
 
 def began(result: Result) -> str:
-    """Say when a run began, to the minute."""
+    """Return when a run began, to the minute."""
     return f"{result.measured[:16].replace('T', ' ')} UTC"
 
 
 def visible(text: str) -> str:
-    """Write text of others so that no character of it can upset a terminal or a page."""
+    """Replace the characters of a text that could disturb a terminal or a page."""
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 class Figure(NamedTuple):
-    """One column."""
+    """One column of a table."""
 
     title: str
-    text: Callable[[Measurement], str]  # gives the cell
-    meaning: str  # for a reader who sees it for the first time
-    right: bool = True  # a number, aligned to the right
-    told: bool = False  # explained below a table, because the title does not speak for itself
+    text: Callable[[Measurement], str]  # returns the text of the cell
+    meaning: str  # its explanation
+    right: bool = True  # a number, so aligned to the right
+    told: bool = False  # explain it below the table, because the title is not clear enough
 
 
 def _timed(text: Callable[[Measurement], str]) -> Callable[[Measurement], str]:
-    """Leave the cell empty of figures where only the pixels were checked."""
+    """Wrap a column's function to return a dash if only the pixels were checked."""
     return lambda one: text(one) if one.images_per_s.median else _NONE
 
 
@@ -167,89 +167,95 @@ _BACKEND = Figure("backend", backend, "decode() is the automatic choice", False)
 VS_BEST = Figure(
     "vs best",
     _timed(_ratio),
-    "speed over that of the fastest backend with right pixels, paired within blocks",
+    "speed divided by that of the fastest backend with right pixels; median of the ratios "
+    "within rounds",
     told=True,
 )
 VS_PILLOW = Figure(
     "vs Pillow",
     lambda one: _ratio(one) if one.ratio.median else _NONE,
-    "speed over Pillow's: the median of the ratios within blocks, not the ratio of two medians",
+    "speed divided by Pillow's: the median of the ratios within rounds, not the ratio of two "
+    "medians",
     told=True,
 )
 SPEED = (
     _BACKEND,
     Figure(
-        "images/s", _timed(lambda one: number(one.images_per_s.median)), "median over the blocks"
+        "images/s", _timed(lambda one: number(one.images_per_s.median)), "median over the rounds"
     ),
     Figure(
         "±",
         _timed(lambda one: percent(half_range(one.images_per_s))),
-        "half the distance between its quartiles",
+        "half the distance between the quartiles of images/s, as a share of the median",
         told=True,
     ),
     VS_BEST,
-    Figure("p50 ms", _latency(50), "half of the images took no longer"),
-    Figure("p95 ms", _latency(95), "95 of 100 took no longer", told=True),
-    Figure("p99 ms", _latency(99), "99 of 100 took no longer"),
-    Figure("pixels", pixels, "whether they are those of the reference decoder", False),
+    Figure("p50 ms", _latency(50), "half of the images took at most this long"),
+    Figure("p95 ms", _latency(95), "95 of 100 images took at most this long", told=True),
+    Figure("p99 ms", _latency(99), "99 of 100 images took at most this long"),
+    Figure("pixels", pixels, "whether the pixels are those of the reference decoder", False),
 )
-"""How fast."""
+"""The columns about speed."""
 
 _CPU = Figure(
     "CPU s/1000",
     lambda one: number(one.cpu_s_per_1000) if one.cpu_s_per_1000 else _NONE,
-    "processor seconds for 1000 images, all cores added up",
+    "processor seconds for 1000 images, summed over all cores",
     told=True,
 )
 COST = (
     _BACKEND,
     Figure(
-        "MB/s", _timed(lambda one: number(one.mb_per_s)), "encoded bytes, in millions, a second"
+        "MB/s", _timed(lambda one: number(one.mb_per_s)), "millions of encoded bytes per second"
     ),
     Figure(
         "MP/s",
         _timed(lambda one: number(one.megapixels_per_s)),
-        "pixels of the full-size images, in millions, a second",
+        "millions of pixels per second, counted at full size",
         told=True,
     ),
     _CPU,
     Figure(
         "peak MB",
         lambda one: f"{one.peak_mb:,.0f}" if one.peak_mb else _NONE,
-        "memory of the process at its highest, libraries and workers included",
+        "peak memory of the process, including libraries and workers",
     ),
-    Figure("refused", lambda one: str(len(one.refused) or _NONE), "files it did not decode"),
+    Figure(
+        "refused",
+        lambda one: str(len(one.refused) or _NONE),
+        "files that the backend did not decode",
+    ),
     Figure(
         "fallbacks",
         lambda one: str(one.fallbacks or _NONE) if one.backend == AUTOMATIC else "",
-        "files that decode() got from another backend than the first",
+        "files that decode() decoded with another backend than its first choice",
         told=True,
     ),
     Figure(
         "max diff",
         lambda one: str(one.max_difference) if pixels(one) != _NONE else _NONE,
-        "largest difference of a sample from the reference, of 255",
+        "largest difference from the reference in any channel of any pixel, in levels of 255",
         told=True,
     ),
 )
-"""At what cost."""
+"""The columns about cost."""
 
 BRIEF = (*SPEED[:3], _CPU, SPEED[-1])
-"""In the one table of a short run."""
+"""The columns in the one table of a short run."""
 
 READING = Figure(
     "reading",
     _timed(lambda one: percent(one.read_share)),
-    "part of the time that reading took",
+    "share of the time that reading took",
     told=True,
 )
-"""In the protocol that reads files."""
+"""A further column for the protocol that reads files."""
 
 
 def costs(protocol: str) -> tuple[Figure, ...]:
-    """Return the columns about cost: where files are read, that share instead of `max diff`.
+    """Return the columns about cost. If files are read, `reading` replaces `max diff`.
 
-    What the pixels are does not depend on where the bytes come from, and a line has 80 characters.
+    A line has only 80 characters, and reading files does not change the pixels.
     """
     return (*COST[:-1], READING) if protocol == "file" else COST
 
@@ -266,68 +272,70 @@ DEVICE_COLUMNS = (
     Figure(
         "backend",
         lambda one: one.backend,
-        "cpu stands for all cores decoding, and a copy of the pixels",
+        "cpu means that all cores decode, and the pixels are copied to the device",
         right=False,
         told=True,
     ),
     Figure(
         "images/s",
         lambda one: number(one.images_per_s.median),
-        "until the batch is on the device, median over the rounds",
+        "images per second until the batch is on the device; median over the rounds",
     ),
     Figure(
         "±",
         lambda one: percent(half_range(one.images_per_s)),
-        "half the distance between its quartiles",
+        "half the distance between the quartiles of images/s, as a share of the median",
     ),
     Figure(
         "vs CPU",
         lambda one: _ratio(one) if one.ratio.median else _NONE,
-        "speed over that of the CPU path with all cores, paired within rounds",
+        "speed divided by that of the CPU path with all cores; median of the ratios within rounds",
         told=True,
     ),
     Figure(
         "GPU ms/1000",
         lambda one: _optional(one.gpu_ms_per_1000),
-        "milliseconds in which the GPU ran kernels or copies for 1000 images; its JPEG engine is "
-        "not seen",
+        "milliseconds in which the GPU ran kernels or copies for 1000 images, without its "
+        "JPEG engine",
         told=True,
     ),
     Figure(
         "CPU s/1000",
         lambda one: number(one.cpu_s_per_1000),
-        "processor seconds for 1000 images, user and system, all cores added up",
+        "processor seconds for 1000 images, user and system, summed over all cores",
         told=True,
     ),
     Figure(
         "on CPU",
         lambda one: percent(one.on_cpu) if one.on_cpu else _NONE,
-        "share of the images that the CPU path decoded after all",
+        "share of the images that the CPU decoded instead of the backend",
         told=True,
     ),
-    Figure("PSNR dB", _psnr, "of the image that differs most from the CPU path's", told=True),
+    Figure(
+        "PSNR dB", _psnr, "compared with the CPU path, of the image that differs most", told=True
+    ),
 )
-"""What stands in a line of 80 characters."""
+"""The columns that fit into a line of 80 characters."""
 
 DEVICE_MORE = (
     Figure(
         "stream ms/1000",
         lambda one: _optional(one.stream_ms_per_1000),
-        "milliseconds between events on the stream before and after 1000 images, waiting included",
+        "milliseconds between stream events before and after 1000 images, including waits",
     ),
 )
-"""What only the page has room for."""
+"""Further columns, for which only the page has room."""
 
 
 def device_model(here: Device | Identity) -> str:
-    """Name a device's model, with the versions of its driver and of CUDA, if it has them."""
+    """Return the model of a device and the versions of its driver and of CUDA, if it has them."""
     driver = f", driver {here.driver}" if here.driver else ""
     runtime = f", CUDA {here.runtime}" if here.runtime else ""
     return f"{here.name}{driver}{runtime}"
 
 
 def device_facts(result: Result) -> dict[str, str]:
-    """Say what the device is, and which libraries decode there."""
+    """Return the device, and the versions of the libraries that decode on it."""
     here = result.device
     if here is None:
         return {}
@@ -338,7 +346,7 @@ def device_facts(result: Result) -> dict[str, str]:
 
 
 def title(one: Measurement, device: Device | None) -> str:
-    """Say what is the same for all of a table: the format, and how it was done."""
+    """Return the title of a table: the format and the protocol."""
     if one.protocol != "device":
         return f"{one.format.upper()}, {protocol(one)}"
     size = f", resized to {one.size} px there" if one.size else ""
@@ -346,10 +354,10 @@ def title(one: Measurement, device: Device | None) -> str:
 
 
 def legend(figures: Iterable[Figure]) -> list[str]:
-    """Explain the columns whose titles do not speak for themselves."""
+    """Explain the columns whose titles are not clear enough."""
     return [f"{one.title}: {one.meaning}." for one in figures if one.told]
 
 
 def device_missing(device: Device) -> list[str]:
-    """Say of each backend that was not measured why, and how it is installed."""
+    """List the backends that were not measured, with the reasons and how to install them."""
     return [f"Not measured: {name}: {why}" for name, why in device.missing.items()]

@@ -1,13 +1,13 @@
-"""What a run found, as plain data: everything that is printed, drawn or compared comes from here.
+"""The result of a run as plain data, from which everything is printed, drawn and compared.
 
-The JSON form is one object: ``schema`` (the version, an integer) and the fields of `Result`. Each
-class below is an object with a key for each of its fields; a tuple is a list. Sizes are in 10^6
-bytes and 10^6 pixels. A reader should
+The JSON form is one object with ``schema`` (the version, an integer) and the fields of `Result`.
+Each class below becomes an object with one key per field; a tuple becomes a list. MB and megapixels
+are 10^6 bytes and 10^6 pixels. A program that reads the JSON should
 
-- refuse another ``schema`` than it knows: a field has then changed its meaning or gone away;
-- pass over keys that it does not know: new fields do not change ``schema``;
-- tell configurations apart by ``protocol``, ``format``, ``reduce``, ``backend``, ``threads``,
-  ``workers``, ``output``, ``size`` and ``batch``, which `Measurement.key` gives.
+- reject a ``schema`` that it does not know: a field has changed its meaning or was removed;
+- ignore keys that it does not know: new fields do not change ``schema``;
+- identify a configuration by ``protocol``, ``format``, ``reduce``, ``backend``, ``threads``,
+  ``workers``, ``output``, ``size`` and ``batch``, as `Measurement.key` does.
 """
 
 from __future__ import annotations
@@ -49,35 +49,35 @@ __all__ = [
 ]
 
 SCHEMA = 1
-"""Grows whenever a field changes its meaning or goes away; a new field leaves it as it is."""
+"""Version of the JSON. It grows when a field changes its meaning or is removed."""
 
 AUTOMATIC = "decode()"
-"""Stands among the backends for the automatic choice."""
+"""The automatic choice, among the names of backends."""
 
 Protocol: TypeAlias = Literal["decode", "train", "threads", "loader", "file", "device"]
-"""``decode``: from memory, one thread. ``train``: from files to training batches, by whole
-pipelines. ``threads``: a pool in one process. ``loader``: a PyTorch DataLoader with worker
-processes. ``file``: reading included, one thread. ``device``: batches onto a device, by a batch
-backend there, or by the CPU and a copy."""
+"""``decode``: from memory, in one thread. ``train``: whole pipelines from files to training
+batches. ``threads``: a thread pool in one process. ``loader``: a PyTorch DataLoader with worker
+processes. ``file``: in one thread, including reading. ``device``: batches onto a device, decoded by
+a batch backend there, or by the CPU and then copied."""
 
 PROTOCOLS: tuple[Protocol, ...] = ("decode", "train", "threads", "loader", "file")
-"""Those of the CPU."""
+"""The protocols for the CPU."""
 
 Pipeline: TypeAlias = Literal["loader", "dataset", "pillow", "torchvision", "dali"]
-"""What stands in the place of a backend in the protocol ``train``: this package's `Loader` with its
-dataset; that dataset, Pillow, or torchvision's transforms v2 in PyTorch's DataLoader; DALI on the
-CPU."""
+"""What the protocol ``train`` compares instead of backends: this package's `Loader` with its
+dataset; that dataset, Pillow or torchvision's transforms v2 in PyTorch's DataLoader; and DALI on
+the CPU."""
 
 PIPELINES: tuple[Pipeline, ...] = ("loader", "dataset", "pillow", "torchvision", "dali")
 PILLOW = "pillow"
-"""The backend, and the pipeline, that everything is held against."""
+"""The backend, and the pipeline, that all others are compared with."""
 
 
 def _read(kind: Any, value: Any, where: str) -> Any:
-    """Make a value of a type out of what `json.loads` gave; `where` names it in errors.
+    """Convert a value from `json.loads` to a type; `where` names the value in errors.
 
     The type is a dataclass, ``tuple[X, ...]``, ``dict[str, X]``, a `Literal`, a union, or a plain
-    one. Keys that a dataclass has no field for are passed over.
+    type. Keys without a field in the dataclass are ignored.
     """
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if kind is Any:
@@ -92,7 +92,7 @@ def _read(kind: Any, value: Any, where: str) -> Any:
         return {key: _read(inner[1], item, f"{where}.{key}") for key, item in entries.items()}
     if origin is typing.Literal:
         if value not in inner:
-            raise ValueError(f"{where} is {value!r}, none of {', '.join(map(str, inner))}")
+            raise ValueError(f"{where} is {value!r}, not one of {', '.join(map(str, inner))}")
         return value
     if origin in (types.UnionType, typing.Union):
         given = [one for one in inner if one is not type(None)]
@@ -112,46 +112,46 @@ def _record(kind: Any, values: dict[str, Any], where: str) -> Any:
 
 
 def _of(kind: type, value: Any, where: str) -> Any:
-    """Return the value if it is of a plain type; a whole number may stand for a float."""
+    """Check that a value has a plain type, and return it. An integer is accepted as a float."""
     if kind is float and type(value) is int:
         return float(value)
-    if type(value) is not kind:  # not isinstance: true is no number
+    if type(value) is not kind:  # not isinstance: True is not a number here
         raise ValueError(f"{where} is {type(value).__name__}, not {kind.__name__}")
     return value
 
 
 @dataclass(frozen=True)
 class Device:
-    """The device that images were brought onto."""
+    """The device that images were decoded onto."""
 
-    device: str  # as PyTorch names it: "cuda:0"
-    name: str  # of its model
-    driver: str = ""  # driver, runtime: versions of the driver and of CUDA; empty without
+    device: str  # the name in PyTorch: "cuda:0"
+    name: str  # name of its model
+    driver: str = ""  # driver, runtime: versions of the driver and of CUDA; empty if there are none
     runtime: str = ""
     torch: str = ""
-    versions: dict[str, str] = field(default_factory=dict)  # of libraries, by batch backend
-    # why a batch backend was not measured, and how it is installed, by name
+    # versions of libraries, by batch backend
+    versions: dict[str, str] = field(default_factory=dict)
+    # by batch backend: why it was not measured, and how to install it
     missing: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Machine:
-    """The machine and the interpreter."""
+    """The machine and the Python interpreter."""
 
-    cpu: str  # its model name
-    cores: int  # those that this process may use
+    cpu: str  # model name
+    cores: int  # the cores that this process may use
     system: str
     python: str
     numpy: str
     fastdecode: str
-    # processes that wanted to run, on average over the minute before the run; None where the
-    # system does not say
+    # load average over the minute before the run; None if the system does not report it
     load: float | None = None
 
 
 @dataclass(frozen=True)
 class Backend:
-    """A library that was measured, and the codec it is linked to."""
+    """A library that was measured, and the codec that it is linked to."""
 
     name: str
     version: str
@@ -160,61 +160,61 @@ class Backend:
 
 @dataclass(frozen=True)
 class Collection:
-    """The files."""
+    """The files of the run."""
 
-    images: int  # images, bytes, pixels: of those that could be read, in all
+    images: int  # images, bytes, pixels: totals of the readable images
     bytes: int
     pixels: int
-    formats: dict[str, int]  # images of each format
-    # why a file that should be an image is none, by name
+    formats: dict[str, int]  # number of images by format
+    # by file name: why a file that should be an image cannot be read
     unreadable: dict[str, str] = field(default_factory=dict)
-    not_images: int = 0
-    left_out: int = 0
-    samples: bool = False  # these are the photos that the package carries, and not the user's
+    not_images: int = 0  # files skipped because they are something else
+    left_out: int = 0  # files not read because of the limit
+    samples: bool = False  # these are the photos that come with the package
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """One configuration: a backend, and what it was asked to do, and how."""
+    """One configuration, that is a backend with its settings, and its figures."""
 
     protocol: Protocol
     format: str
     reduce: int
-    # a backend's name, `AUTOMATIC`, `CPU`, or a `Pipeline`; empty while it stands for all
+    # name of a backend, `AUTOMATIC`, `CPU`, or a `Pipeline`; empty in a template for all of them
     backend: str = ""
-    # threads, workers: 1 and 0 where the protocol has none; in "train" the same number, of which a
-    # pipeline uses threads or worker processes, whichever it has
+    # threads, workers: 1 and 0 if the protocol has no such setting; in "train" the same number, and
+    # a pipeline uses as many threads or as many worker processes
     threads: int = 1
     workers: int = 0
     output: str = "array"  # or "tensor", "pil"
     size: int = 0  # side in pixels that images were resized to; 0 if they were not
-    # images of a batch in "train" and on a device, where it is fewer than were asked for if they
-    # are large
+    # images per batch in "train" and on a device; fewer than usual or requested if they are large
     batch: int = 0
-    files: int = 0  # that were timed: those that all the backends of the group read
-    # over the blocks, or the epochs of "train"; 0 where the pixels were only checked
+    files: int = 0  # timed files: those that all backends of the group read
+    # over the rounds, which are epochs in "train"; 0 if only the pixels were checked
     images_per_s: Spread = NOTHING
     mb_per_s: float = 0.0  # encoded
     megapixels_per_s: float = 0.0  # decoded, full-size
-    # 101 percentiles, 0 to 100, of the time one image took; of the call alone, not its waiting.
-    # Empty where nothing was timed, and in "train".
+    # 101 percentiles, 0 to 100, of the time for one image, only of the call and not of waiting for
+    # it. Empty in "train", and if nothing was timed.
     latency_ms: tuple[float, ...] = ()
-    # processor time for 1000 images, workers included; 0 where the system does not say
+    # processor time for 1000 images, including workers; 0 if the system does not report it
     cpu_s_per_1000: float = 0.0
-    peak_mb: float = 0.0  # memory at its highest, libraries and workers included; 0 if unknown
-    # speed over that of the fastest right backend with the same settings, paired within blocks; on
-    # a device over that of the CPU path
+    peak_mb: float = 0.0  # peak memory, including libraries and workers; 0 if unknown
+    # speed divided by that of the fastest backend with right pixels and the same settings, or on a
+    # device by that of the CPU path; compared within the rounds
     ratio: Spread = NOTHING
-    chosen: str = ""  # what the automatic choice took for most files
-    fallbacks: int = 0  # files that it got from another backend than the first
-    refused: dict[str, str] = field(default_factory=dict)  # files not decoded, and why
-    differing: tuple[str, ...] = ()  # files whose pixels are not those of the reference
-    # JPEG files that the package averages, because the backend does not reduce in its decoder:
-    # their pixels are others by design, and not in `differing`
+    chosen: str = ""  # the backend that the automatic choice used for most files
+    fallbacks: int = 0  # files that it decoded with another backend than its first choice
+    # files that were not decoded, with the reasons
+    refused: dict[str, str] = field(default_factory=dict)
+    differing: tuple[str, ...] = ()  # files whose pixels differ from the reference
+    # JPEG files that the package averages, because the backend does not reduce in its decoder.
+    # Their pixels differ by design, so they are not in `differing`.
     averaged: int = 0
-    max_difference: int = 0  # of a sample from the reference, in levels of 255
-    read_share: float = 0.0  # of the time, 0 to 1, that went into reading, in protocol "file"
-    # of a device alone: as in `fastdecode.ranking.Speed`
+    max_difference: int = 0  # largest difference of a value from the reference, in levels of 255
+    read_share: float = 0.0  # share of the time that reading took, 0 to 1, in protocol "file"
+    # only on a device; as in `fastdecode.ranking.Speed`
     gpu_ms_per_1000: float | None = None
     stream_ms_per_1000: float | None = None
     on_cpu: float = 0.0
@@ -222,7 +222,7 @@ class Measurement:
 
     @property
     def key(self) -> tuple[str, str, int, str, int, int, str, int, int]:
-        """What was asked for: the same in two results that may be compared."""
+        """The configuration. Measurements of two results with the same key can be compared."""
         return (
             self.protocol,
             self.format,
@@ -240,33 +240,33 @@ class Measurement:
 class Result:
     """One run of the benchmark."""
 
-    measured: str  # when it began: ISO 8601, UTC
+    measured: str  # the time at which it began: ISO 8601, UTC
     machine: Machine
     backends: tuple[Backend, ...]
     collection: Collection
-    settings: dict[str, Any] = field(default_factory=dict)  # seconds, seed, what was asked for
+    settings: dict[str, Any] = field(default_factory=dict)  # seconds, seed and the other options
     measurements: tuple[Measurement, ...] = ()
-    answer: tuple[str, ...] = ()  # what was found, in sentences
+    answer: tuple[str, ...] = ()  # the findings in sentences
     notes: tuple[str, ...] = ()
-    # the lines that install backends which are missing here and, in the default order, come before
-    # the one that `decode` chose, by name
+    # by name: how to install each missing backend that comes before the choice of `decode` in the
+    # default order
     faster: dict[str, str] = field(default_factory=dict)
-    interrupted: bool = False  # before everything was measured
-    device: Device | None = None  # that images were brought onto; None if that was not measured
+    interrupted: bool = False  # whether it ended before everything was measured
+    device: Device | None = None  # the device that was measured, if any
     on_device: tuple[Measurement, ...] = ()
 
 
 BEGINS = rb'\{\s*"schema": \d+,\s*"measured": '
-"""How a file of `to_json` begins."""
+"""Pattern for the beginning of a file that `to_json` wrote."""
 
 
 def to_json(result: Result) -> str:
-    """Write a result as JSON."""
+    """Return a result as JSON."""
     return json.dumps({"schema": SCHEMA, **asdict(result)}, indent=1)
 
 
 def from_json(text: str | bytes) -> Result:
-    """Read a result back. Fields that this version does not know are ignored."""
+    """Read a result from JSON. Fields that this version does not know are ignored."""
     try:
         content = json.loads(text)
         schema = content["schema"]
@@ -275,7 +275,7 @@ def from_json(text: str | bytes) -> Result:
     if schema != SCHEMA:
         raise ValueError(f"the result has schema {schema}, and this version reads {SCHEMA}")
     on_device = content.get("on_device")
-    if isinstance(on_device, list):  # which once said less of each
+    if isinstance(on_device, list):  # results of earlier versions lack these fields
         usual = {"protocol": "device", "reduce": 1}
         content["on_device"] = [
             {**usual, **one} if isinstance(one, dict) else one for one in on_device
@@ -288,7 +288,7 @@ def from_json(text: str | bytes) -> Result:
 
 
 def machine() -> Machine:
-    """Describe this machine, and how busy it is before the run."""
+    """Describe this machine, and its load before the run."""
     return Machine(
         cpu=cpu_model(),
         cores=usable_cores(),

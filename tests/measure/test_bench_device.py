@@ -67,11 +67,11 @@ FULL = (
 @pytest.mark.parametrize(
     ("measured", "said"),
     [
-        ([gpu(), one(CPU, 2500)], "8.52 times what the CPU brings with all its 4 cores (2,500)"),
+        ([gpu(), one(CPU, 2500)], "8.52 times the speed of the CPU with all its 4 cores (2,500)"),
         ([gpu(), one(CPU, 2500)], "for 5% of the processor time: decoding with it pays."),
-        ([gpu(2490), one(CPU, 2500)], "as fast, decoding with it spares the CPU"),
+        ([gpu(2490), one(CPU, 2500)], "both are equally fast, and nvimgcodec spares the CPU"),
         ([gpu(2490, cpu_s_per_1000=6.0), one(CPU, 2500)], "does not matter which decodes"),
-        ([gpu(1000), one(CPU, 2500)], "pays where its cores have nothing else to do"),
+        ([gpu(1000), one(CPU, 2500)], "pays if its cores have nothing else to do"),
         ([gpu(1000, cpu_s_per_1000=6.0), one(CPU, 2500)], "decoding on the CPU pays."),
         ([gpu(9000, on_cpu=0.9), one(CPU, 2500)], "left 90% of them to the CPU"),
         ([one(CPU, 2500)], "only the CPU path could be measured: 2,500 JPEG images/s"),
@@ -259,7 +259,7 @@ def test_nothing_to_measure(
         (["--device", "cpu", "--save"], "not with --device"),
         (["--device", "cpu", "--batch", "0"], "leaves nothing"),
         (["--device", "cpu", "--batch", "x"], "positive"),
-        (["--device", "cpu", "--output", "pil"], "which gives tensors"),
+        (["--device", "cpu", "--output", "pil"], "--device gives tensors: not with --output"),
         (["--device", "cpu", "--backend", "pillow"], "no batch backend for cpu is called"),
     ],
     ids=str,

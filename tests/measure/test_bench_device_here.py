@@ -32,7 +32,7 @@ def test_what_is_here_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in here.usable:
         assert re.search(rf"^  {name} ", text, re.MULTILINE)
         assert here.usable[name] or here.reasons[name]
-    off = "decodes on cpu, but FASTDECODE_DISABLE leaves it out of the choice"
+    off = "decodes on cpu, but FASTDECODE_DISABLE excludes it"
     assert (off in " ".join(text.split())) == ("cpu" in here.usable["nvimgcodec"])
 
 

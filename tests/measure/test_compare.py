@@ -67,7 +67,7 @@ def test_ratios_are_printed_with_their_spread(shown) -> None:
         ["pillow", "100", "102", "1.02", "0.96", "1.08", "no clear difference"]
     ]
     assert rows(text, "opencv") == [["opencv", "200", "150", "0.75", "0.71", "0.80", "slower"]]
-    assert says(text, "lower quartile of b", "upper one of a")
+    assert says(text, "lower quartile of b", "upper quartile of a")
     assert "Warning" not in text
     assert "Only in" not in text
 

@@ -106,7 +106,7 @@ def test_every_chart_is_there(page: Page) -> None:
         "Images per second, JPEG, batches of 64, 4 threads or workers",
         *(f"Images per second, JPEG, {size} size" for size in ("full", "1/2", "1/4", "1/8")),
         *(f"Images per second, PNG, {size} size" for size in ("full", "1/2")),
-        *(f"Milliseconds an image, {kind}, full size" for kind in ("JPEG", "PNG")),
+        *(f"Milliseconds per image, {kind}, full size" for kind in ("JPEG", "PNG")),
         *(f"Images per second, JPEG, full size, by {noun}" for noun in ("threads", "workers")),
         *(f"Pixels, {kind}" for kind in ("JPEG", "PNG")),
     ]
@@ -208,7 +208,7 @@ def test_the_machine_and_the_answer_are_there(page: Page) -> None:
     assert "Example CPU 3000" in text
     assert "1.2.3 (libjpeg-turbo 3.1)" in text
     assert "\nLoad\n0.31\n" in text
-    assert "\nSeconds for each backend\n0.5\nReduced by\n1, 8\n" in text
+    assert "\nSeconds per backend\n0.5\nReduced by\n1, 8\n" in text
     assert "interrupted" not in text
 
 

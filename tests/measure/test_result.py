@@ -83,9 +83,9 @@ def spoil(content: Any, place: tuple[Any, ...], value: Any) -> None:
         (
             ("measurements", 0, "protocol"),
             "guess",
-            "is 'guess', none of decode, train, threads",
+            "is 'guess', not one of decode, train, threads",
         ),
-        (("measurements", 0, "protocol"), [], "protocol is \\[\\], none of decode, train"),
+        (("measurements", 0, "protocol"), [], "protocol is \\[\\], not one of decode, train"),
         (("measurements", 0, "ratio", "low"), None, r"measurements\[0\].ratio has no 'low'"),
         (("measurements", 0, "refused"), {"a": 1}, "refused.a is int, not str"),
         (("measurements", 0, "latency_ms"), [1, "2"], r"latency_ms\[1\] is str, not float"),
