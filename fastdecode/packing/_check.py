@@ -16,7 +16,7 @@ from fastdecode._error_policy import ITEM_ERRORS, is_item_error
 from fastdecode._headers import jpeg_stream
 from fastdecode.api import decode, probe
 from fastdecode.errors import DecodeError, FastDecodeError, UnsupportedFormat
-from fastdecode.packing._verify import plain, reason, verify
+from fastdecode.packing._verify import printable, reason, verify
 
 if TYPE_CHECKING:
     from fastdecode.stores import Store
@@ -150,22 +150,22 @@ def survey(
     place/piazza-gae-aulenti_gray.jpg good
     place/tea-gardens_progressive.jpg good
     """
-    look = _Look(store, limits or Limits())
+    look = _Checker(store, limits or Limits())
     seen: dict[bytes, int] = {}
     with closing(map_in_order(look, range(len(store)), threads)) as found:
         for index, (finding, digest) in enumerate(found):
             first = seen.setdefault(digest, index) if digest else index
-            yield finding if first == index else _repeated(finding, plain(store.key(first)))
+            yield finding if first == index else _as_duplicate(finding, printable(store.key(first)))
 
 
-def _repeated(finding: Finding, first: str) -> Finding:
+def _as_duplicate(finding: Finding, first: str) -> Finding:
     status: Status = "duplicate" if finding.status == "good" else finding.status
     reasons = (*finding.reasons, f"the same bytes as {first}")
     return finding._replace(status=status, reasons=reasons)
 
 
 @dataclass(frozen=True)
-class _Look:
+class _Checker:
     """Checks one item, in any thread."""
 
     store: Store
@@ -174,7 +174,7 @@ class _Look:
     def __call__(self, index: int) -> tuple[Finding, bytes]:
         """Return the finding and a digest of the item's bytes, which is empty without bytes."""
         given = self.store.key(index)
-        key = plain(given)
+        key = printable(given)
         try:
             data = self.store.read(index)
         except ITEM_ERRORS as error:
@@ -192,7 +192,7 @@ class _Look:
             none = isinstance(error, UnsupportedFormat)
             status: Status = "no image" if none else "damaged"
             return Finding(key, status, (reason(error),), bytes=size), digest
-        status, reasons = self._judged(data, header)
+        status, reasons = self._classify(data, header)
         if status not in FAILING:
             odd = _oddities(given, data, header)
             reasons = [*reasons, *odd]
@@ -202,7 +202,7 @@ class _Look:
         )
         return finding, digest
 
-    def _judged(self, data: bytes | memoryview, header: Header) -> tuple[Status, list[str]]:
+    def _classify(self, data: bytes | memoryview, header: Header) -> tuple[Status, list[str]]:
         """Return the status of an image as far as decoding and size decide it, with reasons."""
         warning = ""
         try:
@@ -216,13 +216,13 @@ class _Look:
             return "unsupported", [reason(error)]
         except FastDecodeError as error:
             return "damaged", [reason(error)]
-        large = self._large(header)
+        large = self._oversize_reason(header)
         reasons = [words for words in (warning, large) if words]
         if warning and self.limits.strict:
             return "damaged", reasons
         return "oversized" if large else "odd" if warning else "good", reasons
 
-    def _large(self, header: Header) -> str:
+    def _oversize_reason(self, header: Header) -> str:
         """Return the size of an image in words if it exceeds the limits, else an empty string."""
         side, pixels = max(header.width, header.height), header.width * header.height
         beyond = (self.limits.max_side, side), (self.limits.max_pixels, pixels)
@@ -249,7 +249,7 @@ def _oddities(key: str, data: Buffer, header: Header) -> list[str]:
         found.append("animated")
     if header.coding not in ("", "baseline", "progressive"):
         found.append(f"JPEG coding: {header.coding}")
-    if not key.isascii() and plain(key) != key:
+    if not key.isascii() and printable(key) != key:
         found.append("its name is not UTF-8, so it cannot be a key in a store")
     return found + faults(data, header.format) + _trailing(data, header)
 

@@ -63,7 +63,7 @@ _BEGINS = ",".join(_COLUMNS).encode()
 
 
 @dataclass
-class _Seen:
+class _Tally:
     """Counts and examples of the findings so far."""
 
     total: int = 0
@@ -90,7 +90,7 @@ def run(options: argparse.Namespace, parser: Parser) -> int:
             _files.check_result(options.csv, "--csv", _BEGINS)
         with warnings.catch_warnings():  # those of Pillow would appear between the lines
             warnings.simplefilter("ignore")
-            seen = _looked(options)
+            seen = _check_all(options)
     except KeyboardInterrupt:
         say("Interrupted: nothing is written.", error=True)
         return INTERRUPTED
@@ -105,14 +105,14 @@ def run(options: argparse.Namespace, parser: Parser) -> int:
     return int(any(seen.counts[status] for status in FAILING))
 
 
-def _looked(options: argparse.Namespace) -> _Seen:
+def _check_all(options: argparse.Namespace) -> _Tally:
     """Check every item, count the findings, and write the CSV."""
-    seen = _Seen()
+    seen = _Tally()
     rows: list[tuple[str | int, ...]] = [_COLUMNS]
     limits = Limits(options.max_side, options.max_pixels, options.strict)
     threads = options.threads or usable_cores()
     with (
-        _opened(options.src) as store,
+        _open_location(options.src) as store,
         progress(counted=True) as notify,
         closing(survey(store, threads, limits)) as findings,
     ):
@@ -134,7 +134,7 @@ def _looked(options: argparse.Namespace) -> _Seen:
     return seen
 
 
-def _opened(location: str) -> Store:
+def _open_location(location: str) -> Store:
     """Open a store; in a folder of images, some may lie next to the class folders."""
     try:
         return open_store(location)
@@ -147,7 +147,7 @@ def _row(one: Finding) -> tuple[str | int, ...]:
     return one.key, one.status, reasons, one.format, one.width, one.height, one.bytes
 
 
-def _report(seen: _Seen, seconds: float, csv_file: Path | None) -> None:
+def _report(seen: _Tally, seconds: float, csv_file: Path | None) -> None:
     rows = [("", "images", "")]
     for status in _ORDER:
         if seen.counts[status]:

@@ -43,7 +43,7 @@ def run(options: argparse.Namespace, parser: Parser) -> int:
     status = 0
     for shard in options.shards:
         try:
-            items = len(_indexed(shard, options.to))
+            items = len(_index_shard(shard, options.to))
         except (OSError, ValueError, ImportError) as error:
             wrong = isinstance(error, (FileNotFoundError, IsADirectoryError))
             status = max(status, 2 if wrong else 1)
@@ -57,7 +57,7 @@ def run(options: argparse.Namespace, parser: Parser) -> int:
     return status
 
 
-def _indexed(shard: str, folder: Path | None) -> Index:
+def _index_shard(shard: str, folder: Path | None) -> Index:
     if Path(shard).is_dir():
         raise IsADirectoryError(
             f"{shard} is a folder: name the shards in it, {shard.rstrip('/')}/*.tar"

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from fastdecode._files import sync_folder
 from fastdecode.errors import StoreError
-from fastdecode.packing._lock import Refused, open_own
+from fastdecode.packing._lock import CannotResume, open_own
 
 _NOT_UNDERSTOOD = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 """Errors that a record in another form causes in `State.take`."""
@@ -42,7 +42,7 @@ class Item(NamedTuple):
     stamp: str  # see `fastdecode.packing._rewrite.stamp`
 
 
-class Bad(NamedTuple):
+class BadItem(NamedTuple):
     """An item that is left out."""
 
     number: int  # in the source
@@ -197,7 +197,7 @@ class State:
     next: int = 0  # the first item of the source that is not done
     shard: int = 0  # the spool is valid up to the offset `end` of this shard
     end: int = 0
-    bad: list[Bad] = field(default_factory=list)
+    bad: list[BadItem] = field(default_factory=list)
     used: set[int] = field(default_factory=set)  # targets that are integers, such as classes
     # the renamings out of the partial folder, once all files are made
     moves: list[tuple[str, str]] | None = None
@@ -208,7 +208,7 @@ class State:
             try:
                 self.take(record)
             except _NOT_UNDERSTOOD as error:
-                raise Refused(
+                raise CannotResume(
                     f"{journal.path}, record {number}, is not what a pack to this place writes: "
                     "begin again with --start-over"
                 ) from error
@@ -219,25 +219,30 @@ class State:
         if "asked" in record:
             self.asked, self.source = _typed((record["asked"], record["source"]), dict, dict)
         elif "moves" in record:
-            self.moves = [self._move(first, last) for first, last in record["moves"]]
+            self.moves = [self._parse_move(first, last) for first, last in record["moves"]]
         else:
-            self._count(record)
+            self._add_counts(record)
 
-    def _move(self, first: str, last: str) -> tuple[str, str]:
+    def _parse_move(self, first: str, last: str) -> tuple[str, str]:
         """Check that a renaming is one from the pack's folder to a name of this store."""
         found = _MADE.fullmatch(first)
         name = Path(self.packed.location).stem
-        plain = PurePosixPath(last).name == last and "\\" not in last and "\0" not in last
-        if not found or not plain or not last.startswith(name) or found["name"] not in (None, last):
+        printable = PurePosixPath(last).name == last and "\\" not in last and "\0" not in last
+        if (
+            not found
+            or not printable
+            or not last.startswith(name)
+            or found["name"] not in (None, last)
+        ):
             raise ValueError(f"{first!r} to {last!r}")
         return first, last
 
-    def _count(self, record: dict[str, Any]) -> None:
+    def _add_counts(self, record: dict[str, Any]) -> None:
         packed = self.packed
         numbers = [record[name] for name in ("next", "shard", "end", "bytes_in")]
         self.next, self.shard, self.end, size = _typed(numbers, int, int, int, int)
         packed.bytes_in += size
-        bad = [Bad._make(_typed(one, *_BAD)) for one in record["bad"]]
+        bad = [BadItem._make(_typed(one, *_BAD)) for one in record["bad"]]
         self.bad += bad
         packed.bad += [(one.key, one.reason) for one in bad]
         packed.items += len(record["items"])
@@ -256,7 +261,7 @@ class State:
                 for key in sorted(then.keys() | now.keys())
                 if then.get(key) != now.get(key)
             ]
-            raise Refused(
+            raise CannotResume(
                 f"an earlier pack to {self.packed.location} was not finished, and "
                 f"{'; '.join(words)}: go on as it was begun, or begin again with --start-over"
             )
@@ -272,7 +277,7 @@ def _typed(values: Any, *kinds: type) -> list[Any]:
     return list(values)
 
 
-def items_of(journal: Journal) -> Iterator[Item]:
+def read_items(journal: Journal) -> Iterator[Item]:
     """Yield the items in the spool in their order, without holding all in memory."""
     for record in journal:
         yield from map(Item._make, record.get("items", ()))

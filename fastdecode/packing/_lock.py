@@ -34,32 +34,32 @@ _FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0)
 _SAFE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
-class Refused(ValueError):
+class CannotResume(ValueError):
     """An earlier pack that this user cannot resume like this."""
 
 
-class Locked(ValueError):
+class AlreadyLocked(ValueError):
     """Another process works in the folder."""
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def lock_folder(folder: Path) -> Iterator[None]:
     """Make a folder, and lock it against other processes while the block runs.
 
     The system releases the lock when the process ends, even if it is killed.
     """
     for _ in range(_TRIES):
         with suppress(FileNotFoundError):  # the process that had it has removed the folder
-            held = _hold(folder)
+            held = _acquire(folder)
             if held is not None:
                 break
     else:
-        raise Locked(f"other processes keep using {folder}")
+        raise AlreadyLocked(f"other processes keep using {folder}")
     with held:
         yield
 
 
-def _hold(folder: Path) -> ExitStack | None:
+def _acquire(folder: Path) -> ExitStack | None:
     """Take the lock; return None if the process that had it has removed the file meanwhile."""
     with suppress(FileExistsError):  # may be that of an earlier pack; it is checked below
         folder.mkdir(mode=0o700, parents=True)
@@ -72,7 +72,7 @@ def _hold(folder: Path) -> ExitStack | None:
         except OSError as error:
             if error.errno not in _TAKEN:
                 raise
-            raise Locked(f"another process is at work in {folder}") from error
+            raise AlreadyLocked(f"another process is at work in {folder}") from error
         if not os.path.samestat(os.fstat(handle), path.lstat()):
             return None
         # Check everything before any of it is trusted, moved or removed.
@@ -87,23 +87,25 @@ def open_own(path: str | os.PathLike[str], flags: int) -> int:
     if not _BY_FOLDER:
         for each in (path.parent, path):
             if each.is_symlink():
-                raise _refused(each, "is a link")
-        return _opened(path, path, flags, "is not a regular file")
-    folder = _opened(path.parent, path.parent, _FOLDER, "is a link, or not a folder")
+                raise _foreign_error(each, "is a link")
+        return _open_checked(path, path, flags, "is not a regular file")
+    folder = _open_checked(path.parent, path.parent, _FOLDER, "is a link, or not a folder")
     try:
         # In the folder that was checked, even if its name leads to another one meanwhile.
-        return _opened(path, path.name, flags, "is a link, or not a regular file", folder)
+        return _open_checked(path, path.name, flags, "is a link, or not a regular file", folder)
     finally:
         os.close(folder)
 
 
-def _opened(path: Path, name: str | Path, flags: int, what: str, folder: int | None = None) -> int:
+def _open_checked(
+    path: Path, name: str | Path, flags: int, what: str, folder: int | None = None
+) -> int:
     try:
         handle = os.open(name, flags | _SAFE, 0o666, dir_fd=folder)
     except OSError as error:
         if error.errno not in _NOT_OWN:
             raise
-        raise _refused(path, what) from error
+        raise _foreign_error(path, what) from error
     try:
         check_own(path, os.fstat(handle))
     except BaseException:
@@ -115,13 +117,13 @@ def _opened(path: Path, name: str | Path, flags: int, what: str, folder: int | N
 def check_own(path: Path, status: os.stat_result) -> None:
     """Refuse anything but a file or folder that belongs to this user alone."""
     if stat.S_ISLNK(status.st_mode):
-        raise _refused(path, "is a link")
+        raise _foreign_error(path, "is a link")
     if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
-        raise _refused(path, "is not a regular file")
+        raise _foreign_error(path, "is not a regular file")
     if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
-        raise _refused(path, "is a second name of another file (a hard link)")
+        raise _foreign_error(path, "is a second name of another file (a hard link)")
     if not _is_mine(path, status.st_uid):
-        raise _refused(path, "belongs to another user")
+        raise _foreign_error(path, "belongs to another user")
 
 
 def _is_mine(path: Path, user: int) -> bool:
@@ -135,8 +137,8 @@ def _is_mine(path: Path, user: int) -> bool:
         return False
 
 
-def _refused(path: Path, what: str) -> Refused:
-    return Refused(
+def _foreign_error(path: Path, what: str) -> CannotResume:
+    return CannotResume(
         f"{path} {what}: another user may have put it there, so it is not trusted; remove it, or "
         "choose another place"
     )

@@ -1,10 +1,10 @@
-"""`Place`: the files that a pack makes, from the spool to their final paths.
+"""`OutputPaths`: the files that a pack makes, from the spool to their final paths.
 
-Everything is made in ``.DST.partial/out`` (`make`). If the process is killed before a record in the
-journal says that the result is complete, it is removed and made again. After that record, files are
-only renamed, which can be repeated safely. The store itself comes last; for shards it is the
-manifest, without which they do not count as a store. The manifest and the list of bad items contain
-no time and no name of a machine, so the same pack makes the same bytes.
+Everything is made in ``.DST.partial/out`` (`make_result`). If the process is killed before a record
+in the journal says that the result is complete, it is removed and made again. After that record,
+files are only renamed, which can be repeated safely. The store itself comes last; for shards it is
+the manifest, without which they do not count as a store. The manifest and the list of bad items
+contain no time and no name of a machine, so the same pack makes the same bytes.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import fastdecode
 from fastdecode._files import sync_file, sync_folder, write_text
 from fastdecode.errors import StoreError
-from fastdecode.packing._journal import Journal, Packed, State, items_of
-from fastdecode.packing._lock import NAME, Refused, check_own
-from fastdecode.packing._spool import checksum, part, parts, read_back
+from fastdecode.packing._journal import Journal, Packed, State, read_items
+from fastdecode.packing._lock import NAME, CannotResume, check_own
+from fastdecode.packing._spool import checksum, list_parts, part_path, read_back
 from fastdecode.stores import create_store, kind_by_suffix
 from fastdecode.stores._index import dump_json
 from fastdecode.stores.folder import INDEX
@@ -39,7 +39,7 @@ _FORMAT = 1
 _Result: TypeAlias = "tuple[list[dict[str, Any]], list[tuple[str, str]]]"
 
 
-class Place:
+class OutputPaths:
     """The paths of a store, of the files next to it, and of the folder for unfinished work."""
 
     def __init__(self, location: str, kind: str, *, sharded: bool) -> None:
@@ -107,7 +107,7 @@ class Place:
                     f"{other} is there already: remove it, or choose another place"
                 )
 
-    def check_apart(self, source: str) -> None:
+    def check_not_in_source(self, source: str) -> None:
         """Raise a ValueError if the result would be part of its own source."""
         if "://" in source or not Path(source).is_dir():
             return
@@ -156,7 +156,7 @@ class Place:
         """
         begun, state = self.has_begun(), State(self.packed())
         if begun:
-            with closing(Journal(self.journal)) as journal, suppress(Refused):
+            with closing(Journal(self.journal)) as journal, suppress(CannotResume):
                 state.read(journal)  # a journal that is refused has renamed nothing
         moves = state.moves or []
         placed = [
@@ -186,7 +186,7 @@ class Place:
         """Remove the spool, and the unfinished result."""
         with suppress(OSError):
             self._remove_out()
-        for path in parts(self.partial):
+        for path in list_parts(self.partial):
             path.unlink()
 
     def remove_folder(self) -> None:
@@ -199,8 +199,8 @@ class Place:
             self.partial.rmdir()
 
 
-def make(
-    place: Place,
+def make_result(
+    place: OutputPaths,
     journal: Journal,
     packed: Packed,
     about: dict[str, Any],
@@ -214,7 +214,7 @@ def make(
     place.empty_out()
     # Lines as sha256sum prints them, so it is the same for the same images in any kind of store.
     content = hashlib.sha256()
-    items = _noted(items_of(journal), content, packed.items, notify)
+    items = _with_checksum(read_items(journal), content, packed.items, notify)
     files, moves = (_shards if place.kind == "tar" else _store)(place, items, classes)
     if packed.bad:
         write_bad(place.out / place.bad.name, packed.bad)
@@ -229,7 +229,7 @@ def make(
     return moves
 
 
-def _noted(
+def _with_checksum(
     items: Iterator[Item], content: hashlib._Hash, total: int, notify: Notify
 ) -> Iterator[Item]:
     """Yield items, and add them to the checksum."""
@@ -239,11 +239,11 @@ def _noted(
         yield item
 
 
-def _shards(place: Place, items: Iterator[Item], classes: Sequence[str]) -> _Result:
+def _shards(place: OutputPaths, items: Iterator[Item], classes: Sequence[str]) -> _Result:
     """Make the indexes of the shards, which are the spool itself."""
     files, moves = [], []
     for shard, some in groupby(items, key=lambda item: item.shard):
-        path, name = part(place.partial, shard), place.shard(shard)
+        path, name = part_path(place.partial, shard), place.shard(shard)
         whole = hashlib.sha256()
         count = sum(1 for _ in read_back(path, some, whole))
         index = index_tar(path, index=place.out / f"{name}.fdx", classes=classes)
@@ -261,14 +261,14 @@ def _shards(place: Place, items: Iterator[Item], classes: Sequence[str]) -> _Res
     return files, moves
 
 
-def _store(place: Place, items: Iterator[Item], classes: Sequence[str]) -> _Result:
+def _store(place: OutputPaths, items: Iterator[Item], classes: Sequence[str]) -> _Result:
     """Write a store of any kind but tar from the spool.
 
     For a folder, only the index is listed as a file, because each item has its own checksum.
     """
     target = place.out / place.path.name
     with create_store(target, place.kind, classes=classes) as writer:
-        for item, data in read_back(part(place.partial, 0), items, hashlib.sha256()):
+        for item, data in read_back(part_path(place.partial, 0), items, hashlib.sha256()):
             try:
                 writer.add(item.key, data, item.target)
             except ValueError as error:  # this kind of store cannot hold the key or the target

@@ -26,12 +26,12 @@ from fastdecode._selection import disabled
 from fastdecode._system import usable_cores
 from fastdecode.errors import BackendUnavailable, StoreError
 from fastdecode.native import _library
-from fastdecode.packing._journal import Bad, BadItems, Item, Journal, Packed, State, items_of
-from fastdecode.packing._lock import Refused, locked
-from fastdecode.packing._output import Place, make, write_bad
+from fastdecode.packing._journal import BadItem, BadItems, Item, Journal, Packed, State, read_items
+from fastdecode.packing._lock import CannotResume, lock_folder
+from fastdecode.packing._output import OutputPaths, make_result, write_bad
 from fastdecode.packing._rewrite import Names, Work, size_and_time, stamp
 from fastdecode.packing._spool import Spool
-from fastdecode.packing._verify import plain
+from fastdecode.packing._verify import printable
 from fastdecode.stores import kind_for, open_store
 from fastdecode.stores.locations import shard_locations
 
@@ -130,9 +130,9 @@ def pack(
     options.check(chosen)
     if threads is not None and threads < 1:
         raise ValueError(f"threads must be at least 1, not {threads}")
-    place = Place(target, chosen, sharded=shard_size is not None)
-    place.check_apart(source)
-    with _tidied(place.path), locked(place.partial):
+    place = OutputPaths(target, chosen, sharded=shard_size is not None)
+    place.check_not_in_source(source)
+    with _remove_empty_parents(place.path), lock_folder(place.partial):
         try:
             if start_over:
                 place.clear()
@@ -148,7 +148,7 @@ def pack(
 
 
 @contextmanager
-def _tidied(path: Path) -> Iterator[None]:
+def _remove_empty_parents(path: Path) -> Iterator[None]:
     """After an error, remove the parent folders that did not exist before and are empty."""
     new = [folder for folder in path.parents if not folder.exists()]
     try:
@@ -194,7 +194,7 @@ class _Job:
 
     journal: Journal
     source: str
-    place: Place
+    place: OutputPaths
     options: Options
     threads: int
     skip_bad: bool
@@ -214,7 +214,7 @@ class _Job:
 
     def run(self) -> Packed:
         """Begin, or resume an earlier run, and finish the pack."""
-        asked = self._asked()
+        asked = self._settings()
         self.state.check("asked", asked)
         if self.state.moves is None:
             self.place.check_free(new=not self.state.asked)
@@ -228,7 +228,7 @@ class _Job:
             packed.shards = self.place.shards(moves)
         return packed
 
-    def _asked(self) -> dict[str, Any]:
+    def _settings(self) -> dict[str, Any]:
         """Return all that the result depends on, except the content of the source."""
         local = "://" not in self.source
         asked = {
@@ -244,44 +244,46 @@ class _Job:
     def _make(self, store: Store, asked: dict[str, Any]) -> list[tuple[str, str]]:
         """Fill the spool, and make the result from it; return the renamings that remain."""
         place = self.place
-        described = _described(store, self.source)
+        described = _describe_source(store, self.source)
         self.state.check("source", described)
         several = self.options.max_side is not None  # only then can keys change
         work = Work(store, self.options, Names(_keys(store) if several else ()))
         if self.state.asked:
             self._check_unchanged(store)
-            self._try_again(work)
+            self._retry_bad(work)
         else:
             place.check_writer()
             self._record(asked=asked, source=described)
         state = self.state
-        keys = (item.key for item in items_of(self.journal))
+        keys = (item.key for item in read_items(self.journal))
         spool = Spool(
             place.partial, place.kind, self.options.shard_size, state.shard, state.end, keys
         )
         with closing(spool):
             self._fill(spool, work)
             if _revision(self.source) != described[_REVISION]:
-                raise Refused(f"{self.source} has changed meanwhile: begin again with --start-over")
+                raise CannotResume(
+                    f"{self.source} has changed meanwhile: begin again with --start-over"
+                )
             self._check_bad()
             spool.finish()
         state.packed.empty_classes = [
             name for number, name in enumerate(store.classes) if number not in state.used
         ]
-        about = {"source": plain(self.source), "options": asdict(self.options)}
-        return make(place, self.journal, state.packed, about, store.classes, self.notify)
+        about = {"source": printable(self.source), "options": asdict(self.options)}
+        return make_result(place, self.journal, state.packed, about, store.classes, self.notify)
 
     def _check_unchanged(self, store: Store) -> None:
         """Raise if an item of the source has changed since it went into the spool."""
-        for item in items_of(self.journal):
+        for item in read_items(self.journal):
             number = item.number
             if number >= len(store) or (item.stamp and stamp(store, number) != item.stamp):
-                raise Refused(
+                raise CannotResume(
                     f"{store.location}, item {number} ({item.key}) has changed "
                     "since an earlier run packed it: begin again with --start-over"
                 )
 
-    def _try_again(self, work: Work) -> None:
+    def _retry_bad(self, work: Work) -> None:
         """Try the bad items again. If one is good, resume from the record that holds it."""
         bad = self.state.bad
         again = [(at, one) for at, one in enumerate(bad) if not one.fixed]
@@ -306,7 +308,7 @@ class _Job:
             for index, outcome in zip(left, outcomes, strict=True):
                 chunk.take(outcome)
                 self.notify("packing", index + 1, total)
-        chunk.settle()
+        chunk.commit()
 
     def _check_bad(self) -> None:
         """Raise BadItems if there are bad items without `skip_bad`, or no good ones."""
@@ -337,7 +339,7 @@ class Chunk:
 
     def _begin(self) -> None:
         self._items: list[Item] = []
-        self._bad: list[Bad] = []
+        self._bad: list[BadItem] = []
         self._bytes_in = 0
         self._due = time.monotonic() + EVERY_S
 
@@ -345,20 +347,22 @@ class Chunk:
         """Add the next item to the spool, or to the bad items."""
         key, target, data, sha256, notes, size, bad, stamped = outcome
         if bad:
-            self._bad.append(Bad(self._next, plain(key), bad, fixed=False))
+            self._bad.append(BadItem(self._next, printable(key), bad, fixed=False))
         else:
             try:
                 place = self._spool.add(key, data, target)
             except ValueError as error:  # the store cannot hold such a key or target
-                self._bad.append(Bad(self._next, plain(key), plain(str(error)), fixed=True))
+                self._bad.append(
+                    BadItem(self._next, printable(key), printable(str(error)), fixed=True)
+                )
             else:
                 self._items.append(Item(key, target, *place, sha256, notes, self._next, stamped))
         self._bytes_in += size
         self._next += 1
         if time.monotonic() >= self._due or self._bytes_in >= EVERY_BYTES:
-            self.settle()
+            self.commit()
 
-    def settle(self) -> None:
+    def commit(self) -> None:
         """Flush the spool to the disk, and then append the record of its items to the journal."""
         if not self._items and not self._bad:
             return
@@ -378,7 +382,7 @@ def _keys(store: Store) -> Iterator[str]:
     return map(store.key, range(len(store)))
 
 
-def _described(store: Store, location: str) -> dict[str, Any]:
+def _describe_source(store: Store, location: str) -> dict[str, Any]:
     """Return what identifies a source, without reading its images."""
     keys = hashlib.sha256()
     for key in _keys(store):

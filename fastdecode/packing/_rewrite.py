@@ -84,7 +84,7 @@ class Work:
         try:
             target = self.store.target(index)
             check_target(target, self.store.classes)
-            key, data, notes = self._rewritten(key, given)
+            key, data, notes = self._rewrite(key, given)
         except (FastDecodeError, ValueError) as error:
             if isinstance(error, FastDecodeError) and not is_item_error(error):
                 raise
@@ -92,7 +92,7 @@ class Work:
         digest = hashlib.sha256(data).hexdigest()
         return Outcome(key, target, data, digest, notes, len(given), stamp=stamped)
 
-    def _rewritten(self, key: str, given: Buffer) -> tuple[str, Buffer, str]:
+    def _rewrite(self, key: str, given: Buffer) -> tuple[str, Buffer, str]:
         """Return the key, the bytes and the notes of an item; raise if it does not decode."""
         header = probe(given)
         most = self.options.max_side
@@ -100,7 +100,7 @@ class Work:
         data, notes, format = given, [], header.format
         if most is not None and large and can_shrink(header):
             data, suffix = shrink(given, header, most, self.options.quality)
-            key = self.names.renamed(key, suffix)
+            key = self.names.rename_key(key, suffix)
             notes, format = ["shrunk"], "jpeg" if suffix == ".jpg" else "png"
         else:
             verify(given, header)
@@ -134,26 +134,26 @@ class Names:
     """Renames keys to another suffix, so that no two of them become the same."""
 
     def __init__(self, keys: Iterable[str]) -> None:  # all keys; a hash of 8 bytes stands for each
-        numbers = (number for key in keys for number in _numbers(key))
+        numbers = (number for key in keys for number in _hashes(key))
         found = np.sort(np.fromiter(numbers, np.uint64))
         self._several = frozenset(found[1:][found[1:] == found[:-1]].tolist())
 
-    def renamed(self, key: str, suffix: str) -> str:
+    def rename_key(self, key: str, suffix: str) -> str:
         """Return a key with the suffix of its format."""
         stem, own = _split(key)
         if own.lower() in _SAME[suffix]:
             return key
-        if _number(stem) not in self._several:
+        if _hash(stem) not in self._several:
             return stem + suffix
         # "a.png" and "a.bmp" cannot both be "a.jpg".
-        if _number(key) in self._several:
+        if _hash(key) in self._several:
             raise ValueError(f"there is no free name with {suffix} for it")
         return key + suffix
 
 
-def _numbers(key: str) -> set[int]:
+def _hashes(key: str) -> set[int]:
     """Return the hashes of a key and of its stem."""
-    return {_number(key), _number(_split(key)[0])}
+    return {_hash(key), _hash(_split(key)[0])}
 
 
 def _split(key: str) -> tuple[str, str]:
@@ -163,7 +163,7 @@ def _split(key: str) -> tuple[str, str]:
     return (folder + slash + stem, dot + suffix) if stem and suffix else (key, "")
 
 
-def _number(text: str) -> int:
+def _hash(text: str) -> int:
     return int.from_bytes(hashlib.blake2b(_bytes(text), digest_size=8).digest(), "little")
 
 
@@ -171,7 +171,7 @@ def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")  # the name of a file may not be UTF-8
 
 
-class Shrunk(NamedTuple):
+class EncodedImage(NamedTuple):
     """An encoded image, and the suffix of its format."""
 
     data: bytes
@@ -196,7 +196,7 @@ def can_shrink(header: Header) -> bool:
     return not header.animated and (header.bits <= 8 or deep_gray)
 
 
-def shrink(data: Buffer, header: Header, max_side: int, quality: int) -> Shrunk:
+def shrink(data: Buffer, header: Header, max_side: int, quality: int) -> EncodedImage:
     """Shrink an image that `can_shrink`, so that its larger side has `max_side` pixels.
 
     The image is not turned upright, and keeps its EXIF orientation. A side of more than 65,500
@@ -206,18 +206,18 @@ def shrink(data: Buffer, header: Header, max_side: int, quality: int) -> Shrunk:
     pixels that become one, with colours weighted by their alpha.
     """
     size = smaller_size(header.width, header.height, max_side)
-    image = _smaller(_pixels(data, header, size), size)
+    image = _resize(_pixels(data, header, size), size)
     as_png = header.format != "jpeg" and _needs_png(image, header)
     if image.mode == "RGBA":
-        image = _without_alpha_if_opaque(image, header)
+        image = _drop_opaque_alpha(image, header)
     if as_png:
-        return Shrunk(_encoded(image, "png", **_said(data, header)), ".png")
+        return EncodedImage(_encode(image, "png", **_metadata(data, header)), ".png")
     sampling = {"subsampling": "4:2:0"} if image.mode == "RGB" else {}
-    options = {"quality": quality, "optimize": True, **sampling, **_said(data, header)}
-    return Shrunk(_encoded(image, "jpeg", **options), ".jpg")
+    options = {"quality": quality, "optimize": True, **sampling, **_metadata(data, header)}
+    return EncodedImage(_encode(image, "jpeg", **options), ".jpg")
 
 
-def thumbnail(data: Buffer, side: int, quality: int, comment: str) -> Shrunk:
+def thumbnail(data: Buffer, side: int, quality: int, comment: str) -> EncodedImage:
     """Make an upright thumbnail with at most `side` pixels per side.
 
     A JPEG is reduced in the DCT as far as that leaves enough pixels, and Pillow's Lanczos filter
@@ -236,14 +236,14 @@ def thumbnail(data: Buffer, side: int, quality: int, comment: str) -> Shrunk:
         pixels = decode(data, mode="RGBA", orient=True)
     image = PillowImage.fromarray(pixels).resize(size, _LANCZOS)
     profile: dict[str, Any] = _profile(_info(data), header)
-    clear = image.mode == "RGBA" and not _opaque(image)
+    clear = image.mode == "RGBA" and not _is_opaque(image)
     if image.mode == "RGBA":
-        image = _without_alpha_if_opaque(image, header)
+        image = _drop_opaque_alpha(image, header)
     if clear:
         about = PngInfo()
         about.add_text("Comment", comment)
-        return Shrunk(_encoded(image, "png", pnginfo=about, **profile), ".png")
-    return Shrunk(_encoded(image, "jpeg", quality=quality, comment=comment, **profile), ".jpg")
+        return EncodedImage(_encode(image, "png", pnginfo=about, **profile), ".png")
+    return EncodedImage(_encode(image, "jpeg", quality=quality, comment=comment, **profile), ".jpg")
 
 
 def _pixels(data: Buffer, header: Header, size: tuple[int, int]) -> Image:
@@ -256,7 +256,7 @@ def _pixels(data: Buffer, header: Header, size: tuple[int, int]) -> Image:
     return decode(data, min_size=wanted, mode="RGBA")
 
 
-def _smaller(pixels: Image, size: tuple[int, int]) -> PillowImage.Image:
+def _resize(pixels: Image, size: tuple[int, int]) -> PillowImage.Image:
     if pixels.dtype != np.uint8:  # Pillow filters floats, which hold 16 bits without loss
         real = PillowImage.fromarray(pixels.astype(np.float32)).resize(size, _LANCZOS)
         return PillowImage.fromarray(np.rint(np.asarray(real)).clip(0, 65535).astype(np.uint16))
@@ -267,10 +267,10 @@ def _needs_png(image: PillowImage.Image, header: Header) -> bool:
     """Return whether a JPEG cannot hold the image, or would blur a drawing in few colours."""
     if header.bits != 8 or header.color == "palette":
         return True
-    return not _opaque(image)
+    return not _is_opaque(image)
 
 
-def _encoded(image: PillowImage.Image, format: str, **options: Any) -> bytes:
+def _encode(image: PillowImage.Image, format: str, **options: Any) -> bytes:
     file = io.BytesIO()
     try:
         image.save(file, format, **options)
@@ -282,18 +282,18 @@ def _encoded(image: PillowImage.Image, format: str, **options: Any) -> bytes:
     return file.getvalue()
 
 
-def _without_alpha_if_opaque(image: PillowImage.Image, header: Header) -> PillowImage.Image:
+def _drop_opaque_alpha(image: PillowImage.Image, header: Header) -> PillowImage.Image:
     """Drop an opaque alpha channel. Grey stays grey, because its profile is not one of colours."""
     mode = "L" if header.color == "gray" else "RGB"
-    return image.convert(mode if _opaque(image) else f"{mode}A")
+    return image.convert(mode if _is_opaque(image) else f"{mode}A")
 
 
-def _opaque(image: PillowImage.Image) -> bool:
+def _is_opaque(image: PillowImage.Image) -> bool:
     least, _ = image.getchannel("A").getextrema()
     return least == 255
 
 
-def _said(data: Buffer, header: Header) -> dict[str, bytes]:
+def _metadata(data: Buffer, header: Header) -> dict[str, bytes]:
     """Return the EXIF data and the colour profile, as options for Pillow's encoders."""
     info = _info(data)
     said = {"exif": _exif(info.get("exif", b""), header.orientation), **_profile(info, header)}

@@ -32,15 +32,15 @@ _PIECE = 1 << 20
 """Bytes per read of a file of which only the checksum is needed."""
 
 
-def part(folder: Path, shard: int) -> Path:
+def part_path(folder: Path, shard: int) -> Path:
     return folder / f"{_NAME}{shard:05d}"
 
 
-def parts(folder: Path) -> list[Path]:
+def list_parts(folder: Path) -> list[Path]:
     return [path for path in folder.glob(f"{_NAME}*") if path.name[len(_NAME) :].isdecimal()]
 
 
-def _created(path: str, flags: int) -> int:
+def _create(path: str, flags: int) -> int:
     return open_own(path, flags | os.O_CREAT)
 
 
@@ -68,14 +68,14 @@ class Spool:
         self._keys = Keys(files=kind == "folder", reserved=INDEX)
         for key in keys:
             self._keys.add(key)
-        for path in parts(folder):
+        for path in list_parts(folder):
             if int(path.name.removeprefix(_NAME)) > shard:
                 path.unlink()
-        self._file: BinaryIO = self._opened(end)
+        self._file: BinaryIO = self._open(end)
 
-    def _opened(self, end: int) -> BinaryIO:
-        path = part(self._folder, self._shard)
-        file = open(path, "r+b", opener=_created)  # noqa: SIM115 - see `finish`
+    def _open(self, end: int) -> BinaryIO:
+        path = part_path(self._folder, self._shard)
+        file = open(path, "r+b", opener=_create)  # noqa: SIM115 - see `finish`
         size = os.fstat(file.fileno()).st_size
         if size < end:
             file.close()
@@ -111,7 +111,7 @@ class Spool:
             self._cut(start)
             self.finish()
             self._shard += 1
-            self._file = self._opened(0)
+            self._file = self._open(0)
             offset, size = self._append(key, data, target)
         self._keys.add(key)
         return self._shard, offset, size

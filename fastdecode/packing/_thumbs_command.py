@@ -94,8 +94,8 @@ class _Work:
         """Make the thumbnail unless it exists; raise errors that are not of this image alone."""
         key = self.store.key(index)
         try:
-            status: _Status = "made" if self._made(index, key) else "kept"
-            name = self.names.renamed(key, ".jpg")
+            status: _Status = "made" if self._make(index, key) else "kept"
+            name = self.names.rename_key(key, ".jpg")
             both = name.startswith(f"{key}.") and "." in key.rpartition("/")[2].strip(".")
             return _Outcome(key, status, longer=name if both else "")
         except (FastDecodeError, OSError, ValueError) as error:
@@ -104,17 +104,19 @@ class _Work:
                 raise
             return _Outcome(key, "failed", reason(error))
 
-    def _made(self, index: int, key: str) -> bool:
+    def _make(self, index: int, key: str) -> bool:
         """Write the thumbnail; return False if it exists."""
         if not is_below(key):
             raise ValueError("its name leads out of the folder")
-        places = {suffix: self.to / self.names.renamed(key, suffix) for suffix in (".jpg", ".png")}
-        changed = _changed(self.store, index)
+        places = {
+            suffix: self.to / self.names.rename_key(key, suffix) for suffix in (".jpg", ".png")
+        }
+        changed = _modified_at(self.store, index)
         if any(self._is_done(place, changed) for place in places.values()):
             return False
         made = thumbnail(self.store.read(index), self.side, self.quality, self.comment)
         place = places[made.suffix]
-        found = _found(place)
+        found = _read_existing(place)
         if found is not None and _OURS.encode() not in found[0]:
             raise FileExistsError(
                 errno.EEXIST, "there is a file that this command has not made", str(place)
@@ -124,11 +126,11 @@ class _Work:
         return True
 
     def _is_done(self, place: Path, changed: int) -> bool:
-        found = _found(place)
+        found = _read_existing(place)
         return found is not None and self.comment.encode() in found[0] and found[1] >= changed
 
 
-def _found(place: Path) -> tuple[bytes, int] | None:
+def _read_existing(place: Path) -> tuple[bytes, int] | None:
     """Return the content of a file and its modification time; None if there is no file."""
     try:
         return read_regular(place), place.stat().st_mtime_ns
@@ -136,7 +138,7 @@ def _found(place: Path) -> tuple[bytes, int] | None:
         return None
 
 
-def _changed(store: Store, index: int) -> int:
+def _modified_at(store: Store, index: int) -> int:
     """Return the modification time of an image or its store; 0 if it is not known."""
     path = store.source(index) if store.folder else store.location
     try:
@@ -173,7 +175,7 @@ def run(options: argparse.Namespace, parser: Parser) -> int:
         _report(counts, longer, time.monotonic() - begun)
     if ended:
         sys.stdout.flush()
-        parser.complain(_told(ended, options.dst))
+        parser.complain(_message(ended, options.dst))
         return 2
     return int(bool(failed))
 
@@ -184,7 +186,7 @@ def _outcomes(options: argparse.Namespace) -> Iterator[_Outcome]:
         raise ValueError(f"{options.dst}: thumbnails are written to local paths")
     whole: dict[str, Any] = {} if _is_store(options.src) else {"targets": False}
     with open_store(options.src, **whole) as store:
-        wanted = _wanted(store, to)
+        wanted = _list_images(store, to)
         if not wanted:
             raise StoreError(f"there is nothing in {options.src}")
         if to.exists() and not to.is_dir():
@@ -206,12 +208,12 @@ def _is_store(location: str) -> bool:
     return kind_of(location) != "folder"
 
 
-def _wanted(store: Store, to: Path) -> array[int]:
+def _list_images(store: Store, to: Path) -> array[int]:
     """List the images; in a folder, leave out hidden files and the thumbnails."""
     if store.kind != "folder" or not store.folder:
         return array("q", range(len(store)))
-    source, target = _real(store.folder), _real(to)
-    if source == target or _lies_in(source, target):
+    source, target = _canonical(store.folder), _canonical(to)
+    if source == target or _is_inside(source, target):
         raise ValueError(
             f"{to} is the folder of the images, or holds it: thumbnails need a separate folder"
         )
@@ -220,24 +222,24 @@ def _wanted(store: Store, to: Path) -> array[int]:
     for index in range(len(store)):
         folder, _, name = store.key(index).rpartition("/")
         if folder not in known:
-            there = _real(os.path.join(source, folder))  # noqa: PTH118
+            there = _canonical(os.path.join(source, folder))  # noqa: PTH118
             hidden = any(part.startswith(".") for part in folder.split("/"))
-            known[folder] = not hidden and there != target and not _lies_in(there, target)
+            known[folder] = not hidden and there != target and not _is_inside(there, target)
         if known[folder] and not name.startswith("."):
             found.append(index)
     return found
 
 
-def _real(path: str | Path) -> str:
+def _canonical(path: str | Path) -> str:
     """Return a path without links, in a form that can be compared on this system."""
     return os.path.normcase(os.path.realpath(path))
 
 
-def _lies_in(path: str, folder: str) -> bool:
+def _is_inside(path: str, folder: str) -> bool:
     return path.startswith(folder.rstrip(os.sep) + os.sep)
 
 
-def _told(error: BaseException, to: str) -> str:
+def _message(error: BaseException, to: str) -> str:
     """Return the message for an error that ended the command; a full disk names no file."""
     if isinstance(error, OSError) and error.strerror and not error.filename:
         return f"{to}: {error.strerror}"

@@ -18,11 +18,11 @@ def verify(data: Buffer, header: Header) -> None:
 
 def reason(error: BaseException) -> str:
     """Return the reason why an item is bad, in one line."""
-    words = plain(" ".join(without_advice(error).split()))
+    words = printable(" ".join(without_advice(error).split()))
     known = isinstance(error, (FastDecodeError, OSError, ValueError))
     return words if known and words else f"{type(error).__name__}: {words}".rstrip(": ")
 
 
-def plain(text: str) -> str:
+def printable(text: str) -> str:
     """Return text that can be written as UTF-8, which the name of a file may not be."""
     return text.encode("utf-8", "backslashreplace").decode()

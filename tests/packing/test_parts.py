@@ -11,7 +11,7 @@ import pytest
 
 from fastdecode._arrays import map_in_order
 from fastdecode.packing._journal import Journal
-from fastdecode.packing._lock import Locked, locked
+from fastdecode.packing._lock import AlreadyLocked, lock_folder
 from fastdecode.packing._spool import Spool, part
 from fastdecode.stores import open_store
 from fastdecode.testing import drawing, encode
@@ -121,12 +121,12 @@ def test_a_plain_spool(tmp_path: Path) -> None:
 def test_a_lock_is_let_go(tmp_path: Path) -> None:
     """Only one holds it at a time; also where the folder is removed meanwhile."""
     folder = tmp_path / "work"
-    with locked(folder):
-        with pytest.raises(Locked), locked(folder):
+    with lock_folder(folder):
+        with pytest.raises(AlreadyLocked), lock_folder(folder):
             pass
         (folder / "lock").unlink()
         folder.rmdir()
-    with locked(folder):
+    with lock_folder(folder):
         assert (folder / "lock").exists()
 
 

@@ -21,8 +21,8 @@ from packed import (
 
 from fastdecode import StoreError
 from fastdecode.packing import BadItems, _pack, pack
-from fastdecode.packing._lock import Locked, Refused, locked
-from fastdecode.packing._output import Place
+from fastdecode.packing._lock import AlreadyLocked, CannotResume, lock_folder
+from fastdecode.packing._output import OutputPaths
 from fastdecode.packing._pack import Work
 from fastdecode.packing._rewrite import Outcome
 from fastdecode.stores import create_store, open_store
@@ -50,7 +50,7 @@ def test_other_options(
     source, target = make_source(tmp_path / "source"), tmp_path / "out.tar"
     pack_three(monkeypatch, source, target)
 
-    with pytest.raises(Refused, match=f"{said}.*--start-over"):
+    with pytest.raises(CannotResume, match=f"{said}.*--start-over"):
         pack(source, target, **options)
     assert pack(source, target, start_over=True, **options).resumed == 0
     assert not list(tmp_path.glob(".*"))
@@ -61,10 +61,10 @@ def test_another_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     source, target = make_source(tmp_path / "source"), tmp_path / "out.tar"
     pack_three(monkeypatch, source, target)
 
-    with pytest.raises(Refused, match="source was"):
+    with pytest.raises(CannotResume, match="source was"):
         pack(make_source(tmp_path / "other"), target)
     (source / "cats" / "new.jpg").write_bytes((source / "cats" / "0.jpg").read_bytes())
-    with pytest.raises(Refused, match="number of items was 8 and is 9"):
+    with pytest.raises(CannotResume, match="number of items was 8 and is 9"):
         pack(source, target)
 
 
@@ -78,7 +78,7 @@ def test_a_source_that_changes_meanwhile(tmp_path: Path, monkeypatch: pytest.Mon
         return work(self, index)
 
     monkeypatch.setattr(Work, "__call__", touched)
-    with pytest.raises(Refused, match=r"has changed meanwhile.*--start-over"):
+    with pytest.raises(CannotResume, match=r"has changed meanwhile.*--start-over"):
         pack(tmp_path / "in.tar", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
@@ -90,7 +90,7 @@ def test_an_image_that_has_changed(tmp_path: Path) -> None:
         pack(source, tmp_path / "out.tar")
     (source / "cats" / "0.jpg").write_bytes(encode(drawing(99, 12)))
 
-    with pytest.raises(Refused, match=r"cats/0\.jpg\) has changed since.*--start-over"):
+    with pytest.raises(CannotResume, match=r"cats/0\.jpg\) has changed since.*--start-over"):
         pack(source, tmp_path / "out.tar", skip_bad=True)
     assert pack(source, tmp_path / "out.tar", skip_bad=True, start_over=True).items == 8
 
@@ -106,14 +106,17 @@ def test_shards_that_have_changed(tmp_path: Path) -> None:
         pack(pattern, tmp_path / "out")
     os.utime(tmp_path / "in-1.tar", (1, 1))
 
-    with pytest.raises(Refused, match="size and time of the source"):
+    with pytest.raises(CannotResume, match="size and time of the source"):
         pack(pattern, tmp_path / "out", skip_bad=True)
 
 
 def test_two_at_once(tmp_path: Path) -> None:
     """A second pack to the same place is refused while the first one works, and then free."""
     source, target = make_source(tmp_path / "source"), tmp_path / "out.tar"
-    with locked(tmp_path / ".out.tar.partial"), pytest.raises(Locked, match="another process"):
+    with (
+        lock_folder(tmp_path / ".out.tar.partial"),
+        pytest.raises(AlreadyLocked, match="another process"),
+    ):
         pack(source, target)
 
     assert pack(source, target).items == 8
@@ -270,7 +273,7 @@ def test_it_is_finished_only_once(
         raise Stop
 
     with monkeypatch.context() as patch:
-        patch.setattr(Place, "remove", stopped)
+        patch.setattr(OutputPaths, "remove", stopped)
         with pytest.raises(Stop):
             pack(source, target)
     before = sums(tmp_path)["out.tar"]

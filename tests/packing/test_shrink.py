@@ -12,14 +12,14 @@ from PIL import Image, ImageCms
 
 from fastdecode import DecodeError, decode, probe
 from fastdecode.packing import pack
-from fastdecode.packing._rewrite import Names, Shrunk, can_shrink, shrink, smaller_size
+from fastdecode.packing._rewrite import EncodedImage, Names, can_shrink, shrink, smaller_size
 from fastdecode.stores import open_store
 from fastdecode.testing import drawing, encode
 
 PROFILE = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
 
 
-def _shrunk(data: bytes, max_side: int = 32, quality: int = 90) -> tuple[Shrunk, Image.Image]:
+def _shrunk(data: bytes, max_side: int = 32, quality: int = 90) -> tuple[EncodedImage, Image.Image]:
     made = shrink(data, probe(data), max_side, quality)
     image = Image.open(io.BytesIO(made.data))
     image.load()

@@ -13,7 +13,7 @@ import pytest
 from packed import make_source, pack_three, sums
 
 from fastdecode.packing import _lock, pack
-from fastdecode.packing._lock import Locked, Refused, locked
+from fastdecode.packing._lock import AlreadyLocked, CannotResume, lock_folder
 
 if not hasattr(os, "geteuid"):
     pytest.skip("needs links and owners", allow_module_level=True)
@@ -61,7 +61,7 @@ def test_planted_renamings(begun: Path, first: str, last: str, start_over: bool)
     if start_over:
         assert pack(folder / "source", folder / "out.tar", start_over=True).items == 8
     else:
-        with pytest.raises(Refused, match=r"record 5.*not what a pack.*--start-over"):
+        with pytest.raises(CannotResume, match=r"record 5.*not what a pack.*--start-over"):
             pack(folder / "source", folder / "out.tar")
     assert sums(folder / "victim") == before
     assert not (folder / "out-pub.tar").exists()
@@ -104,7 +104,7 @@ def test_records_of_another_form(begun: Path, record: Any) -> None:
     folder = begun.parent
     _add(begun, record)
 
-    with pytest.raises(Refused, match=r"record 5.*--start-over"):
+    with pytest.raises(CannotResume, match=r"record 5.*--start-over"):
         pack(folder / "source", folder / "out.tar")
     assert pack(folder / "source", folder / "out.tar", start_over=True).items == 8
     assert not list(folder.glob(".*"))
@@ -161,7 +161,7 @@ def test_planted_files(
     place = planted(begun, name)
     before = sums(folder)
 
-    with pytest.raises(Refused, match=r"(link|regular file).*remove it") as caught:
+    with pytest.raises(CannotResume, match=r"(link|regular file).*remove it") as caught:
         pack(folder / "source", folder / "out.tar", start_over=start_over)
 
     assert str(place.relative_to(folder)) in str(caught.value)
@@ -173,13 +173,13 @@ def test_nothing_is_made_through_a_link_that_leads_nowhere(tmp_path: Path) -> No
     """Neither the folder nor the lock in it comes to be somewhere else."""
     source = make_source(tmp_path / "source")
     (tmp_path / ".out.tar.partial").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(Refused, match="is a link"):
+    with pytest.raises(CannotResume, match="is a link"):
         pack(source, tmp_path / "out.tar")
     (tmp_path / ".out.tar.partial").unlink()
     (tmp_path / ".out.tar.partial").mkdir()
     (tmp_path / ".out.tar.partial" / "lock").symlink_to(tmp_path / "elsewhere")
 
-    with pytest.raises(Refused, match="is a link"):
+    with pytest.raises(CannotResume, match="is a link"):
         pack(source, tmp_path / "out.tar")
     assert not (tmp_path / "elsewhere").exists()
 
@@ -188,7 +188,7 @@ def test_a_file_in_the_place_of_the_folder(tmp_path: Path) -> None:
     """It is named, and stays."""
     (tmp_path / ".out.tar.partial").write_bytes(b"mine")
 
-    with pytest.raises(Refused, match=r"\.out\.tar\.partial is a link, or not a folder"):
+    with pytest.raises(CannotResume, match=r"\.out\.tar\.partial is a link, or not a folder"):
         pack(make_source(tmp_path / "source"), tmp_path / "out.tar")
     assert (tmp_path / ".out.tar.partial").read_bytes() == b"mine"
 
@@ -225,7 +225,7 @@ def test_files_of_another_user(begun: Path, name: str, start_over: bool) -> None
     """The folder of a pack, and all that is in it, must be this user's."""
     os.chown(begun / name, 12345, -1)
 
-    with pytest.raises(Refused, match="belongs to another user"):
+    with pytest.raises(CannotResume, match="belongs to another user"):
         pack(begun.parent / "source", begun.parent / "out.tar", start_over=start_over)
     assert (begun / name).exists()
 
@@ -278,9 +278,9 @@ def test_the_folder_goes_while_it_is_being_taken(
 
     monkeypatch.setattr(_lock, "open_own", opened)
     monkeypatch.setattr(_lock, "_lock", taken)
-    with locked(folder):
+    with lock_folder(folder):
         assert left == 0
-        with pytest.raises(Locked), locked(folder):
+        with pytest.raises(AlreadyLocked), lock_folder(folder):
             pass
 
 
@@ -298,7 +298,7 @@ def test_the_folder_goes_between_two_looks(tmp_path: Path, monkeypatch: pytest.M
             raise
 
     monkeypatch.setattr(os, "mkdir", mkdir)
-    with locked(folder):
+    with lock_folder(folder):
         assert (folder / "lock").exists()
 
 
