@@ -152,7 +152,7 @@ def _wrong(image: Any, item: BatchItem, layout: str, device: torch.device) -> st
     """Return what is wrong with the form of an image; empty if it is right."""
     shape = item.shape(layout)
     if not isinstance(image, torch.Tensor):
-        return f"gave {type(image).__name__}, which is no tensor"
+        return f"gave {type(image).__name__}, which is not a tensor"
     if tuple(image.shape) != shape or image.dtype != torch.uint8 or image.device != device:
         return (
             f"gave {tuple(image.shape)} of {image.dtype} on {image.device}, not {shape} of "
