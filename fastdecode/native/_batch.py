@@ -49,7 +49,7 @@ _COLUMNS: dict[str, tuple[str, Any]] = {
 
 
 class Headers(NamedTuple):
-    """``fd_header`` of some items, one column per member; undefined unless `readable`."""
+    """``fd_header`` of some items, one column per member; meaningless unless `readable`."""
 
     readable: NDArray[np.bool_]
     width: NDArray[np.int32]
