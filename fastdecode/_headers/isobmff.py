@@ -81,7 +81,7 @@ class IsoBox(NamedTuple):
         return {box.kind: box for box in reversed(list(self.boxes()))}
 
     def find(self, *path: bytes) -> IsoBox | None:
-        """Return the box at a path of types, of which it takes the first box each; else None."""
+        """Follow a path of types, taking the first box of each; return None if one is missing."""
         box: IsoBox | None = self
         for kind in path:
             children = box.boxes() if box else ()
@@ -123,7 +123,7 @@ def sniff(data: Buffer) -> Format | None:
     """Return the format by the brands; None for films and other files made of such boxes.
 
     The major brand decides if it names a codec. If it is generic (mif1 …), the compatible brands
-    decide. If no brand names a codec, the format is HEIC, so that the HEIF library decodes the
+    decide. If all of them are generic, the format is HEIC, so that the HEIF library decodes the
     file.
     """
     end = min(int.from_bytes(data[:4], "big"), 16 + 4 * _MAX_BRANDS)

@@ -116,8 +116,8 @@ def with_plain_size(data: Buffer, header: Header, reduce: Reduce) -> tuple[Buffe
 
     Return the file to decode, and the height and width to ask for. Below 8 pixels, 1/2 and 3/8 of a
     side may be the same number, so the size would not determine the reduction. If both sides are
-    below 8, the frame header gets 8 for one of them, which are the pixels that its blocks have
-    anyway. The caller then cuts off the pixels beyond the image.
+    below 8, the frame header of the returned file says 8 for one of them. The blocks have these
+    pixels anyway, and the caller cuts off those beyond the image.
 
     The compressed data and the number of blocks in every scan stay the same. The side that changes
     is one along which no subsampled chroma is interpolated: interpolation depends on where the side

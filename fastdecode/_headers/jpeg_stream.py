@@ -1,7 +1,7 @@
 """JPEG: checks of the compressed data after the header, without decoding it.
 
-They tell where the data ends, whether all scans are present, and what a codec's warning means. With
-them a decoder that does not report missing pixels can be tested for them.
+They tell where the data ends, whether all scans are present, and what a codec's warning means. They
+also help to find missing pixels if the decoder does not report them.
 """
 
 from __future__ import annotations

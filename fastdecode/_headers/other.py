@@ -58,7 +58,7 @@ def parse(data: Buffer) -> Header:
 
 
 def missing(data: Buffer) -> str:
-    """Return what is missing at the end of a file and Pillow does not notice; empty if nothing is.
+    """Return what is missing at the end of a file if Pillow does not notice it; else empty.
 
     This can happen in two formats. A plain PNM ends with digits, of which the last ones may be
     missing. A PCX ends with its palette: Pillow looks for it 769 bytes before the end, and if it is

@@ -71,7 +71,7 @@ class _Directory(NamedTuple):
         return struct.unpack_from(form, self.data, at)
 
     def has_next(self) -> bool:
-        """Return whether the offset after the fields leads to another directory, and so a page."""
+        """Return whether another page follows: the offset after the fields leads to a directory."""
         at = self.first + self.number * self.entry.size
         if at + self.pointer.size > len(self.data):
             return False

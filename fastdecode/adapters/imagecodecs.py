@@ -1,4 +1,4 @@
-"""imagecodecs: direct access to codecs, for JPEG XL, JPEG 2000, rare JPEGs and deep AVIF."""
+"""imagecodecs: direct access to codecs, for JPEG XL, JPEG 2000, rare kinds of JPEG, deep AVIF."""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ def _tell_planes(image: TiffImagePlugin.TiffImageFile, data: Buffer, *, native: 
     """Set the unpackers for 16 bits for the planes of a TIFF: Pillow sets those for 8 bits."""
     if image.tag_v2.get(TiffImagePlugin.PLANAR_CONFIGURATION) != _PLANES:
         return
-    if any(tile[0] != "raw" for tile in image.tile):  # libtiff is right, but gives only high bytes
+    if any(tile[0] != "raw" for tile in image.tile):  # libtiff reads planes, but only high bytes
         if native and image.mode in _COLOURS:
             raise DecodeError(f"Pillow gives 8 of the 16 bits of {image.mode} in compressed planes")
         return

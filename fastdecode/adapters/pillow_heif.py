@@ -20,7 +20,7 @@ class PillowHeif(Backend):
     """HEIC only: ``pillow_heif.open_heif``. libheif itself turns the image upright.
 
     Warnings are not declared. pillow_heif exposes neither libheif's warnings nor its strict
-    decoding, and neither contains the damage that libde265 notices and conceals.
+    decoding, and neither would report the damage that libde265 notices and conceals.
     """
 
     distribution = "pillow-heif"

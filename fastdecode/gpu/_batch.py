@@ -45,8 +45,8 @@ def request_of(
 ) -> Request | None:
     """Return the request for an image, or None if the CPU must decode it.
 
-    `options` are checked arguments of `decode`. With `windows`, a backend that can decode only a
-    region does so. Otherwise the region is cut out of the whole image.
+    `options` are checked arguments of `decode`. With `windows`, a backend that can decode a region
+    decodes only that. Otherwise the region is cut out of the whole image.
 
     The CPU decodes what the backend does not declare. It also gets damaged or unusual files,
     because only the CPU path can tell what is missing, and wrong arguments, for which it raises

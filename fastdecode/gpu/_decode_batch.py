@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _MOST_FILES = 256
 _MOST_PIXELS = 1 << 27
-"""Limits of what is decoded before it is resized: not all images are in memory in full size."""
+"""The most files and pixels to decode before resizing, so that full-size images do not pile up."""
 
 
 class _Job(NamedTuple):

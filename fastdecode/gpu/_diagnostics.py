@@ -1,4 +1,4 @@
-"""Reports for people which devices are here, what decodes on them, and what is missing."""
+"""Reports which devices are here, what decodes on them, and what is missing, for people to read."""
 
 from __future__ import annotations
 

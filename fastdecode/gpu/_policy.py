@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 Decode: TypeAlias = Literal["auto", "cpu", "gpu"]
 DECODE: tuple[Decode, ...] = ("auto", "cpu", "gpu")
 
-# The order without a measurement. First the backend that uses the GPU's JPEG hardware and refuses
-# single images, then those that use the same library without the hardware. Last the backend of
-# which one bad image makes the whole batch be tried again.
+# The order without a measurement. First comes the backend that uses the GPU's JPEG hardware and
+# refuses single images, then those that use the same library without the hardware. The last one
+# must try a whole batch again if one image is bad.
 _DEFAULT = ("nvimgcodec", "torchcodec", "torchvision", "dali")
 
 _known: dict[tuple[int, torch.device], tuple[str, ...]] = {}

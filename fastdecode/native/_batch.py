@@ -3,7 +3,7 @@
 The core takes an array of ``fd_item``, which Python fills column by column, in a few microseconds
 per image. To set the thirty numbers of an item one by one would cost a tenth of that for each. The
 path of `Loader` uses Python lists and C rather than NumPy: many operations of NumPy release the
-GIL, and may then have to wait for it.
+GIL, and may then have to wait to get it back.
 """
 
 from __future__ import annotations

@@ -260,7 +260,7 @@ def _lacks_cffi() -> bool:
 
 
 def _reason() -> str:
-    """Return why the core is missing: the reason that the build saved, or what shows now."""
+    """Return why the core is missing: as its import shows, or as the build saved it."""
     if _lacks_cffi():
         return "the Python package 'cffi' is not installed"
     if not isinstance(_broken, ModuleNotFoundError):
