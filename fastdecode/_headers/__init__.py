@@ -1,7 +1,7 @@
-"""What the bytes are, and what their header says, without decoding: `sniff` and `probe`.
+"""`sniff` and `probe`: tell the format of a file and read its header, without decoding it.
 
-There is a module for each format, whose ``parse(data)`` reads the header, and may run into an
-`IndexError` or `struct.error` where the data ends; `jpeg_stream` knows what follows a JPEG's.
+There is one module per format. Its ``parse(data)`` reads the header, and may raise `IndexError` or
+`struct.error` if the data is truncated. `jpeg_stream` reads what follows the header of a JPEG.
 """
 
 from __future__ import annotations
@@ -36,10 +36,11 @@ _STARTS: tuple[tuple[tuple[bytes, ...], Format], ...] = (
 
 
 def sniff(data: Buffer) -> Format:
-    """Tell a file's format from its first bytes: "other" is left to Pillow, be it an image or not.
+    """Return a file's format by its first bytes; "other" for Pillow to try, even if not an image.
 
-    The signatures are each format's own; TIFF's are those that Pillow accepts. FF D8 is enough for
-    a JPEG: what follows may be damaged, and its header says so. No bytes are a `DecodeError`.
+    The signatures are those that each format defines; for TIFF, those that Pillow accepts. FF D8 is
+    enough for a JPEG: if the rest is damaged, reading its header reports that. Raises `DecodeError`
+    if there are no bytes.
     """
     if len(data) > 1 and data[0] == 0xFF and data[1] == 0xD8:
         return "jpeg"
@@ -59,12 +60,12 @@ def sniff(data: Buffer) -> Format:
 
 
 def probe(data: Buffer) -> Header:
-    """Read an image's header: it describes the array that the format's decoder gives.
+    """Read an image's header, which describes the array that the format's decoder returns.
 
-    Those are the stored pixels for JPEG, PNG, WebP and AVIF, whose `orientation` is still to be
-    applied; for TIFF, HEIC and JPEG XL the pixels that Pillow, libheif and libjxl have already
-    turned upright. A damaged or truncated header is a `DecodeError`; what neither fastdecode nor
-    Pillow, where it is installed, knows is an `UnsupportedFormat`.
+    For JPEG, PNG, WebP and AVIF these are the stored pixels, and `orientation` must still be
+    applied. For TIFF, HEIC and JPEG XL these are the pixels that Pillow, libheif or libjxl has
+    already turned upright. Raises `DecodeError` for a damaged or truncated header, and
+    `UnsupportedFormat` for a format that neither fastdecode nor Pillow, if installed, knows.
     """
     name: Format = "other"
     try:
@@ -80,7 +81,7 @@ def probe(data: Buffer) -> Header:
             f"data of length {len(data)} is not an image that fastdecode knows; "
             f"Pillow might, but it is not installed ({error})"
         ) from error
-    except Exception as error:  # the edge: a header may say anything
+    except Exception as error:  # a header may contain anything: no other error leaves this package
         raise DecodeError(f"the {name.upper()} header: {type(error).__name__}: {error}") from error
 
 

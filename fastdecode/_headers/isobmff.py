@@ -1,7 +1,7 @@
 """AVIF and HEIC: the boxes of a still image's primary item, or of a sequence's first track.
 
 ISO/IEC 14496-12 (boxes, pitm, iloc, iref, tkhd); ISO/IEC 23008-12 (meta, iprp, ispe, clap, irot,
-imir); AVIF 1.1. JPEG 2000 and JPEG XL have containers of the same boxes.
+imir); AVIF 1.1. The containers of JPEG 2000 and JPEG XL consist of the same kind of boxes.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from fastdecode.types import Buffer, Color, Format, Header
 _MAX_BOXES = 1024  # in one parent
 _MAX_TRACKS = 8
 _MAX_BRANDS = 64
-_MAX_ENTRIES = 16384  # associations and references looked at, all together
+_MAX_ENTRIES = 16384  # associations, references or extents to read
 _AVIF_BRANDS = frozenset({b"avif", b"avis", b"avio", b"MA1A", b"MA1B", b"av01"})
 _HEIC_BRANDS = frozenset({b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis", b"hevm", b"hevs"})
 _HEIF_BRANDS = frozenset({b"mif1", b"mif2", b"msf1", b"miaf"})
 _IN_NO_UNIT = (b"\0\0\0", b"\0\0\1", b"\0\0\2")
 _MAX_PADDING = 64  # bytes
-# Names of the alpha plane, in HEIF's auxC and in a track's auxi.
+# Names of the alpha plane in HEIF's auxC and in a track's auxi.
 _ALPHA = re.compile(rb"urn:mpeg:(?:mpegB:cicp:systems:auxiliary:alpha|(?:hevc|avc):2015:auxid:1)\0")
 # EXIF orientation of "turn anticlockwise by angle * 90 degrees, then mirror": (angle, imir axis).
 _ORIENTATIONS = {
@@ -35,7 +35,7 @@ _ORIENTATIONS = {
 
 
 class IsoBox(NamedTuple):
-    """A box of a file: its type, where its contents lie, and where it claims that they end."""
+    """A box of a file: its type, the offsets of its contents, and the end that it claims."""
 
     data: Buffer
     kind: bytes
@@ -47,17 +47,17 @@ class IsoBox(NamedTuple):
         return self.data[self.start + at]
 
     def integer(self, at: int, size: int) -> int:
-        """Read a big-endian integer; bytes beyond the end of the file are left out."""
+        """Read a big-endian integer, without any bytes beyond the end of the file."""
         return int.from_bytes(self.data[self.start + at : self.start + at + size], "big")
 
     def fields(self, form: str, at: int = 0) -> tuple[Any, ...]:
         return struct.unpack_from(f">{form}", self.data, self.start + at)
 
     def boxes(self, skip: int = 0) -> Iterator[IsoBox]:
-        """Walk the boxes inside, at most a thousand of them.
+        """Yield the boxes inside, at most a thousand of them.
 
-        A size of 1 means a 64-bit size, 0 means "to the end". A box that claims more than its
-        parent holds is cut to the parent: files are often read in part.
+        A size of 1 means a 64-bit size, and 0 means "to the end". A box that claims to be larger
+        than its parent is cut to the parent, because often only a part of a file is read.
         """
         start, end = self.start + skip, min(self.end, len(self.data))
         for _ in range(_MAX_BOXES):
@@ -81,7 +81,7 @@ class IsoBox(NamedTuple):
         return {box.kind: box for box in reversed(list(self.boxes()))}
 
     def find(self, *path: bytes) -> IsoBox | None:
-        """Descend through the first box of each type in `path`."""
+        """Follow a path of types, taking the first box of each; return None if one is missing."""
         box: IsoBox | None = self
         for kind in path:
             children = box.boxes() if box else ()
@@ -90,7 +90,7 @@ class IsoBox(NamedTuple):
 
 
 class _Reader:
-    """Integers of a box, one after another."""
+    """Reads the integers of a box one after another."""
 
     def __init__(self, box: IsoBox, at: int) -> None:
         self._box = box
@@ -102,10 +102,10 @@ class _Reader:
 
 
 class Grid(NamedTuple):
-    """An image made of tiles: its item, and theirs in the order of rows.
+    """An image made of tiles: its item, and the items of the tiles, row by row.
 
-    `width` and `height` are the pixels to be seen of the tile of which least is: the last column
-    and row are cut. They are 1 if that is not known.
+    `width` and `height` are the smallest visible size of a tile: the image may show only a part of
+    the last column and row. They are 1 if the size is not known.
     """
 
     item: int
@@ -120,10 +120,11 @@ def whole(data: Buffer) -> IsoBox:
 
 
 def sniff(data: Buffer) -> Format | None:
-    """Tell AVIF from HEIC by the brands; None for films and what else lives in such boxes.
+    """Return the format by the brands; None for films and other files made of such boxes.
 
-    The major brand decides if it names a codec; the generic ones (mif1 …) leave it to the
-    compatible brands, and without any the file is left to the HEIF library.
+    The major brand decides if it names a codec. If it is generic (mif1 …), the compatible brands
+    decide. If all of them are generic, the format is HEIC, so that the HEIF library decodes the
+    file.
     """
     end = min(int.from_bytes(data[:4], "big"), 16 + 4 * _MAX_BRANDS)
     listed = bytes(data[8:12]) + bytes(data[16:end])
@@ -137,12 +138,16 @@ def sniff(data: Buffer) -> Format | None:
 
 
 def parse(data: Buffer) -> Header:
-    """Read an AVIF's or a HEIC's header: it describes the array of each format's own decoder.
+    """Read an AVIF's or a HEIC's header, which describes the array that its decoder returns.
 
-    AVIF (Pillow, libavif): the stored pixels, `orientation` from the irot and imir properties, no
-    cropping. An AVIF whose major brand is not ``avif`` shows its track, if any, as libavif does.
-    HEIC (pillow_heif, libheif): the pixels as seen, so clap, irot and imir are already in `width`
-    and `height` and `orientation` is 1. EXIF says nothing in either.
+    AVIF (Pillow, libavif): the stored pixels, without cropping, with `orientation` from the irot
+    and imir properties. If the major brand is not ``avif`` and there is a track, the header
+    describes the track, which libavif decodes.
+
+    HEIC (pillow_heif, libheif): the pixels as seen. `width` and `height` already include clap, irot
+    and imir, and `orientation` is 1.
+
+    EXIF is ignored in both.
     """
     file_format = sniff(data) or "heic"
     meta, track = _shown(data, file_format)
@@ -157,11 +162,11 @@ def parse(data: Buffer) -> Header:
 
 
 def missing(data: Buffer) -> str:
-    """Say what of the image is not in the file; empty if nothing is known to be missing.
+    """Return which part of the image is not in the file; empty if none is known to be missing.
 
-    It is empty, too, if a track shows the image. What else the file may hold, such as EXIF or a
-    preview, is not the image. libheif leaves a tile that is not there out of a grid, and its
-    decoder conceals what is not there of coded data.
+    It is also empty if the image comes from a track. Other items, such as EXIF or a preview, are
+    not checked. libheif leaves a missing tile out of a grid, and its decoder conceals missing coded
+    data, so neither reports it.
     """
     for box in whole(data).boxes():
         if box.kind in (b"meta", b"moov") and box.claimed > len(data):
@@ -186,16 +191,16 @@ def missing(data: Buffer) -> str:
     for item, parts in coded.items():
         configuration = items.property(item, b"hvcC")
         if configuration and _has_gap(b"".join(parts), 1 + (configuration.byte(21) & 3)):
-            return f"item {item} holds bytes that no HEVC encoder writes, such as zeros"
+            return f"item {item} contains bytes that no HEVC encoder writes, such as zeros"
     return ""
 
 
 def _has_gap(coded: bytes, prefix: int) -> bool:
-    """Whether coded HEVC is not made of whole NAL units, or one holds what none may hold.
+    """Return whether coded HEVC has an incomplete NAL unit, or one with forbidden bytes.
 
-    Zeros at the end of a unit may be padding, if there are few. ISO/IEC 14496-15, 8.3 (length
-    prefixes); ITU-T H.265, 7.4.2: three bytes 00 00 00, 00 00 01 or 00 00 02 occur in no NAL unit.
-    So zeros in the place of data can be told for sure.
+    A few zeros at the end of a unit may be padding. ISO/IEC 14496-15, 8.3 (length prefixes); ITU-T
+    H.265, 7.4.2: the three bytes 00 00 00, 00 00 01 or 00 00 02 occur in no NAL unit. So zeros in
+    place of data are recognised with certainty.
     """
     at = 0
     while at < len(coded):
@@ -226,7 +231,7 @@ def grid(data: Buffer) -> Grid | None:
 
 
 def with_tiles_apart(data: Buffer, grid: Grid) -> bytes:
-    """Copy a file so that each tile is an image of its own, and the grid is hidden.
+    """Return a copy of a file in which each tile is a separate image, and the grid is hidden.
 
     ISO/IEC 23008-12, 6.4.2: an item is hidden by the lowest bit of its infe box's flags.
     """
@@ -248,7 +253,7 @@ def with_tiles_apart(data: Buffer, grid: Grid) -> bytes:
 
 
 def _shown(data: Buffer, file_format: Format) -> tuple[IsoBox | None, IsoBox | None]:
-    """Return the meta box's contents and the moov box, if it is a track that is shown."""
+    """Return the contents of the meta box; and the moov box, but only if a track is shown."""
     top = whole(data).by_kind()
     meta, moov = top.get(b"meta"), top.get(b"moov")
     if meta is not None:
@@ -258,7 +263,7 @@ def _shown(data: Buffer, file_format: Format) -> tuple[IsoBox | None, IsoBox | N
 
 
 def _track(moov: IsoBox, file_format: Format) -> Header | None:
-    """Read the first image track: its size in 16.16, and whether it has several samples."""
+    """Return the header of the first image track, whose size is stored as 16.16 fixed point."""
     header = None
     alpha = False
     for trak in islice((box for box in moov.boxes() if box.kind == b"trak"), _MAX_TRACKS):
@@ -278,7 +283,7 @@ def _track(moov: IsoBox, file_format: Format) -> Header | None:
 
 
 class _Items:
-    """What a meta box says of its items; the primary one is 0 where it says none."""
+    """The items that a meta box describes. `primary` is 0 if it names no primary item."""
 
     def __init__(self, meta: IsoBox) -> None:
         self.children = meta.by_kind()
@@ -296,11 +301,11 @@ class _Items:
                 self._auxiliary.append((item, targets))
 
     def tiles(self, item: int) -> tuple[int, ...]:
-        """Items from which another is derived, such as a grid's tiles."""
+        """Return the items from which an item is derived, such as a grid's tiles."""
         return self._tiles.get(item, ())
 
     def properties(self, item: int) -> list[IsoBox]:
-        """Properties of an item, in the order of their associations."""
+        """Return the properties of an item, in the order of their associations."""
         indices = dict.fromkeys(self._associated.get(item, ()))
         return [self._known[i - 1] for i in indices if 0 < i <= len(self._known)]
 
@@ -308,13 +313,13 @@ class _Items:
         return next((box for box in self.properties(item) if box.kind == kind), None)
 
     def stored_sides(self, item: int) -> tuple[int, int]:
-        """Width and height before any turn or crop; 0 and 0 where they are not given."""
+        """Return width and height before any rotation or crop; 0 and 0 if they are not given."""
         ispe = self.property(item, b"ispe")
         width, height = ispe.fields("II", 4) if ispe else (0, 0)
         return width, height
 
     def alpha_planes(self, items: set[int]) -> set[int]:
-        """Items that are the alpha plane of one of `items`: so says an auxC property."""
+        """Return the items that are the alpha plane of one of `items`, by their auxC property."""
         planes = {plane for plane, of in self._auxiliary if not items.isdisjoint(of)}
         return {
             plane
@@ -323,7 +328,7 @@ class _Items:
         }
 
     def shown(self) -> set[int]:
-        """Items that the primary image is made of: its tiles and alpha planes, and theirs."""
+        """Return the items that make up the primary image: its tiles, its alpha planes, theirs."""
         shown = {self.primary}
         for _ in range(2):
             shown |= {tile for item in shown for tile in self.tiles(item)}
@@ -331,7 +336,7 @@ class _Items:
         return shown | {tile for item in shown for tile in self.tiles(item)}
 
     def extents(self) -> Iterator[tuple[int, int, int, int]]:
-        """Read the iloc box: (item, construction method, where it starts, bytes) of each extent."""
+        """Yield (item, construction method, offset, length) of each extent of the iloc box."""
         iloc = self.children.get(b"iloc")
         if iloc is None:
             return
@@ -347,7 +352,7 @@ class _Items:
             if version:
                 method = iloc.byte(read.at + 1) & 15
                 read.at += 2
-            read.at += 2  # which file the data is in
+            read.at += 2  # data_reference_index
             base = read(base_size)
             for _ in range(read(2)):
                 budget -= 1
@@ -358,11 +363,11 @@ class _Items:
 
 
 def _primary(items: _Items, file_format: Format) -> Header | None:
-    """Read the properties of the primary item, of its first tile, and of its alpha plane."""
+    """Return the header of the primary item, from its properties and those of its first tile."""
     item = items.primary
     if not item:
         return None
-    # The alpha plane belongs to the image, or to each tile of it.
+    # The alpha plane belongs to the image, or to each of its tiles.
     tile = (*items.tiles(item), item)[0]
     alpha = bool(items.alpha_planes({item, tile}))
     own = items.properties(item)
@@ -373,12 +378,12 @@ def _primary(items: _Items, file_format: Format) -> Header | None:
 
 
 def _id_size(box: IsoBox) -> int:
-    """Bytes of an item's number, by the version of a pitm, ipma or iref box."""
+    """Return the number of bytes of an item ID, by the version of a pitm, ipma or iref box."""
     return 4 if box.byte(0) else 2
 
 
 def _associations(iprp: IsoBox) -> dict[int, list[int]]:
-    """Read the ipma boxes: item -> its properties, as indices from 1, in order."""
+    """Return the ipma boxes as a dict: item -> its properties, as indices from 1, in order."""
     found: dict[int, list[int]] = {}
     budget = _MAX_ENTRIES
     for ipma in iprp.boxes():
@@ -399,7 +404,7 @@ def _associations(iprp: IsoBox) -> dict[int, list[int]]:
 
 
 def _references(iref: IsoBox | None) -> Iterator[tuple[bytes, int, tuple[int, ...]]]:
-    """Read the iref box: (type, from, to) of each reference."""
+    """Yield (type, from, to) of each reference of the iref box."""
     if iref is None:
         return
     id_size = _id_size(iref)
@@ -413,7 +418,7 @@ def _references(iref: IsoBox | None) -> Iterator[tuple[bytes, int, tuple[int, ..
 
 
 def _names_alpha(box: IsoBox | None) -> bool:
-    """Whether a box, or one inside it, names the alpha plane as the kind of what it describes."""
+    """Return whether a box, or one inside it, says that it describes an alpha plane."""
     if box is None:
         return False
     start = bytes(box.data[box.start : min(box.end, box.start + 1024)])
@@ -423,7 +428,7 @@ def _names_alpha(box: IsoBox | None) -> bool:
 def _geometry(
     properties: list[IsoBox], stored: tuple[int, int], *, upright: bool
 ) -> tuple[tuple[int, int], int]:
-    """Width and height, and orientation; where the decoder turns the image, after that."""
+    """Return (width, height) and orientation; with `upright`, after the decoder turned it."""
     width, height = stored
     angle, axis = 0, None
     for box in properties:  # libheif applies them in the order of the associations
@@ -442,7 +447,7 @@ def _geometry(
 
 
 def _cropped(side: int, fields: tuple[int, ...], bias: int) -> int:
-    """Side left by a clean aperture (size and offset are fractions of pixels)."""
+    """Return the side that a clean aperture leaves (size and offset are fractions of pixels)."""
     size, size_unit, offset, offset_unit = fields
     if not size_unit or not offset_unit:
         raise DecodeError("the clean aperture (clap) of the HEIC has a zero denominator")
@@ -454,7 +459,7 @@ def _cropped(side: int, fields: tuple[int, ...], bias: int) -> int:
 
 
 def _samples(properties: list[IsoBox]) -> tuple[int, int]:
-    """Find samples a pixel (without alpha) and their bits in the codec's own configuration."""
+    """Return samples per pixel (without alpha) and their bits, from the codec's configuration."""
     for box in properties:
         if box.kind == b"av1C":
             flags = box.byte(2)

@@ -1,7 +1,7 @@
-"""JPEG: the marker segments before the first scan, walked by their lengths.
+"""JPEG: the marker segments before the first scan, read one after another by their lengths.
 
-Walking matters: an EXIF thumbnail and the second image of an MPO hold markers of their own, and
-a search for the first SOF byte pair finds theirs.
+A search for the first SOF marker would not do: an EXIF thumbnail and the second image of an MPO
+contain their own markers, and the search could find those.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ _segment = struct.Struct(">BBH").unpack_from
 _frame = struct.Struct(">BHHB").unpack_from
 _MARKER = re.compile(rb"\xff+[^\xff]", re.DOTALL)
 _MAX_SEGMENTS = 10_000
-"""Before the first scan; an ICC profile of 16 MB takes 256."""
+"""The most segments before the first scan. An ICC profile of 16 MB takes 256."""
 
 _BLOCK = 8
-"""Samples on each side of what one DCT covers (T.81, A.3.1)."""
+"""Width and height of the block of one DCT, in samples (T.81, A.3.1)."""
 
 _PROGRESSIVE = frozenset({0xC2, 0xCA})
 _WITHOUT_LENGTH = frozenset({0x00, 0x01, 0xFF, _SOI, _EOI, *range(0xD0, 0xD8)})
-# Segments whose contents no decoder needs: with a length below 2 they have none (jdmarker.c).
+# Segments whose contents no decoder needs. With a length below 2 they have none (jdmarker.c).
 _PASSED_OVER = frozenset({0xFE, *range(0xE0, 0xF0)})
-# Those that say something about the image as a whole; all others are passed over.
+# Segments that describe the whole image. All others are skipped.
 _TELLING = frozenset({*_SOF, _SOS, _DRI, _APP0, _APP1, _APP14})
 
-# Ratio of luma to chroma sampling, horizontal and vertical, as the field writes it.
+# Ratio of luma to chroma sampling, (horizontal, vertical), and its usual name.
 _SUBSAMPLING = {
     (1, 1): "4:4:4",
     (2, 1): "4:2:2",
@@ -62,9 +62,10 @@ _SUBSAMPLING = {
 def parse(data: Buffer) -> Header:
     """Read a JPEG's header: every segment up to the first scan. The file starts with FF D8.
 
-    ITU-T T.81, annex B. Stray bytes before a marker are skipped, as libjpeg does.
+    ITU-T T.81, annex B. Like libjpeg, it skips stray bytes before a marker.
     """
-    # It runs for every image, with a cold cache after the last one: hence few calls and objects.
+    # It runs for every image, with a cold cache after the previous one: so it makes few calls and
+    # objects.
     frame = sof = restart_interval = length = 0
     orientation, jfif, adobe = 1, False, -1
     pos = 2
@@ -101,7 +102,7 @@ def parse(data: Buffer) -> Header:
         raise DecodeError(f"the JPEG header says {width}x{height} with {channels} components")
     components = bytes(data[frame + 10 : frame + 10 + 3 * min(channels, 4)])
     subsampling, color = _sampling_and_color(components, channels, jfif, adobe)
-    # Header(…) would go through a Python function that does just this.
+    # Header(…) would call a Python function that does only this.
     # fmt: off
     return tuple.__new__(Header, (
         "jpeg", width, height, channels, bits, orientation, sof in _PROGRESSIVE, subsampling,
@@ -111,15 +112,16 @@ def parse(data: Buffer) -> Header:
 
 
 def with_plain_size(data: Buffer, header: Header, reduce: Reduce) -> tuple[Buffer, int, int]:
-    """Make a size tell the reduction, for a decoder that is told a size instead of a factor.
+    """Prepare a file for a decoder that takes a size instead of a reduction.
 
-    Returned are the file to decode, and the height and width of what the decoder then gives. Below
-    8 pixels, 1/2 and 3/8 of a side may be the same number. So, if both sides are, one is written
-    into the frame header as the 8 pixels that its blocks have anyway, and the caller drops what is
-    beyond the image.
+    Return the file to decode, and the height and width to ask for. Below 8 pixels, 1/2 and 3/8 of a
+    side may be the same number, so the size would not determine the reduction. If both sides are
+    below 8, the frame header of the returned file says 8 for one of them. The blocks have these
+    pixels anyway, and the caller cuts off those beyond the image.
 
-    The compressed data stays the same, as does the number of blocks in every scan. The side is one
-    along which no reduced chroma is interpolated: there, its end would show.
+    The compressed data and the number of blocks in every scan stay the same. The side that changes
+    is one along which no subsampled chroma is interpolated: interpolation depends on where the side
+    ends.
     """
     width, height = header.width, header.height
     if reduce > 1 and max(width, height) < _BLOCK:
@@ -131,7 +133,7 @@ def with_plain_size(data: Buffer, header: Header, reduce: Reduce) -> tuple[Buffe
 
 
 def _frame_of(data: Buffer) -> int:
-    """Where the frame header (SOF) of a JPEG stands whose header has been read."""
+    """Return the offset of the frame header (SOF) in a JPEG whose header was already read."""
     pos = 2
     while True:
         first, marker, length = _segment(data, pos)
@@ -144,7 +146,7 @@ def _frame_of(data: Buffer) -> int:
 
 
 def _next_marker(data: Buffer, pos: int) -> int:
-    """Step over a marker without a length, fill bytes (T.81, B.1.1.2), or stray bytes."""
+    """Return the offset after a marker without a length, fill bytes (B.1.1.2) or stray bytes."""
     if data[pos] == 0xFF and data[pos + 1] != 0xFF:
         if data[pos + 1] == _EOI:
             raise DecodeError("the JPEG ends (EOI) before any image")
@@ -159,14 +161,14 @@ def _next_marker(data: Buffer, pos: int) -> int:
 def _sampling_and_color(
     components: bytes, channels: int, jfif: bool, adobe: int
 ) -> tuple[str, Color]:
-    """Read the frame header's list of components: (id, sampling factors, table) for each."""
+    """Interpret the frame header's components: each is (id, sampling factors, table)."""
     if len(components) < 3 * min(channels, 4):
         raise IndexError
     return _subsampling(components[1::3]), _color(channels, jfif, adobe, components[0::3])
 
 
 def _subsampling(factors: bytes) -> str:
-    """Name the sampling from the components' factor bytes (horizontal << 4 | vertical)."""
+    """Return the name of the sampling, given each component's (horizontal << 4 | vertical)."""
     count = len(factors)
     if count < 3:
         return ""
@@ -181,7 +183,7 @@ def _subsampling(factors: bytes) -> str:
 
 
 def _color(channels: int, jfif: bool, adobe: int, ids: bytes) -> Color:
-    """Guess the colour model as libjpeg does (jdapimin.c, default_decompress_parms)."""
+    """Return the colour model that libjpeg would guess (jdapimin.c, default_decompress_parms)."""
     if channels == 1:
         return "gray"
     if channels == 3:

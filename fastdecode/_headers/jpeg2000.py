@@ -11,10 +11,10 @@ from fastdecode.types import Buffer, Coding, Color, Header
 
 _CODESTREAM = b"\xff\x4f\xff\x51"  # SOC, SIZ
 _EDGES = struct.Struct(">IIII")
-_COUNT, _COMPONENTS = 40, 42  # offsets in a codestream: Csiz, and Ssiz, XRsiz, YRsiz of each
+_COUNT, _COMPONENTS = 40, 42  # offsets in a codestream: Csiz; Ssiz, XRsiz, YRsiz per component
 _IHDR = struct.Struct(">IIHB")
 _VARYING = 255
-_EIGHT_BITS = 7  # as depths are written: unsigned, less one
+_EIGHT_BITS = 7  # a depth is stored as its bits minus 1
 _IS_COLOUR, _WHOLE_IMAGE = 0, 0xFFFF  # Typ and Asoc of a channel definition
 _MOST_DEFINITIONS = 256
 _MOST_NAMED = 8
@@ -23,13 +23,13 @@ _COLORS: dict[int, Color] = {
     0: "gray", 12: "cmyk", 15: "gray", 16: "rgb", 17: "gray", 18: "ycc", 20: "rgb", 21: "rgb",
 }  # fmt: skip
 _BY_COUNT: dict[int, Color] = {1: "gray", 2: "gray", 3: "rgb", 4: "rgb"}
-# How far apart a component's samples lie, (across, down), and what that is called of Cb and Cr.
+# The distance between the samples of Cb and Cr, (across, down), and the name of the subsampling.
 _CHROMA = {(2, 1): "4:2:2", (2, 2): "4:2:0", (1, 2): "4:4:0", (4, 1): "4:1:1"}
 _NONE = (1, 1)
 
 
 class _Siz(NamedTuple):
-    """What the SIZ segment says of the components."""
+    """The size of the image and its components, from the SIZ segment."""
 
     width: int
     height: int
@@ -41,11 +41,11 @@ class _Siz(NamedTuple):
 def parse(data: Buffer) -> Header:
     """Read a JPEG 2000's header.
 
-    A palette of 8-bit colours, and its indices, count as one channel. Any other stands for the
-    pixels that the decoder makes of it: their `bits`, `channels` and `color`, and ``"other"`` for
-    the `coding`. So does a channel definition that is not in the order of the components. `color`
-    is ``"other"`` where the components differ in depth. `subsampling` is empty unless some
-    component is subsampled.
+    A palette of 8-bit colours with 8-bit indices counts as one channel. For any other palette,
+    `bits`, `channels` and `color` describe the pixels that the decoder returns, and `coding` is
+    ``"other"``. `coding` is also ``"other"`` if a channel definition is not in the order of the
+    components. `color` is ``"other"`` if the components differ in depth. `subsampling` is empty
+    unless a component is subsampled.
 
     ITU-T T.800: A.5.1 (SIZ), I.5.3 (JP2 header, ihdr, bpcc, colr, pclr, cdef).
     """
@@ -61,7 +61,7 @@ def parse(data: Buffer) -> Header:
 
 
 def _siz(data: Buffer, start: int) -> _Siz:
-    """Read the SIZ segment of the codestream that begins at `start`."""
+    """Read the SIZ segment of the codestream at `start`."""
     right, bottom, left, top = _EDGES.unpack_from(data, start + 8)
     (count,) = struct.unpack_from(">H", data, start + _COUNT)
     if not count:
@@ -100,7 +100,7 @@ def _header_box(data: Buffer, jp2h: IsoBox, siz: _Siz | None) -> Header:
 
 
 def _in_order(data: Buffer, cdef: IsoBox) -> bool:
-    """Whether the colour channels are the first components, in their order."""
+    """Return whether the colour channels are the first components, in the same order."""
     (count,) = struct.unpack_from(">H", data, cdef.start)
     for index in range(min(count, _MOST_DEFINITIONS)):
         channel, kind, colour = struct.unpack_from(">HHH", data, cdef.start + 2 + 6 * index)
@@ -138,7 +138,7 @@ def _bits(depth: int) -> int:
 
 
 def _subsampling(steps: tuple[tuple[int, int], ...]) -> str:
-    """Name the subsampling; all components' steps are written out where it has no name."""
+    """Return the name of the subsampling; without a name, the steps of all components."""
     if set(steps) == {_NONE}:
         return ""
     luma, *chroma = steps[:3]

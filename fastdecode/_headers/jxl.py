@@ -9,11 +9,11 @@ from fastdecode.errors import DecodeError
 from fastdecode.types import Buffer, Color, Header
 
 _SIGNATURE = b"\xff\x0a"
-_HEADER_BYTES = 8192  # more than the bits read below can fill in any sane file
+_HEADER_BYTES = 8192  # more than the parser needs for any sane file
 _MAX_EXTRA_CHANNELS = 256
-# Width as a fraction of the height, by the 3-bit ratio; 0 means that the width is written out.
+# Width as a fraction of the height, by the 3-bit ratio; 0 means that the file contains the width.
 _RATIOS = {1: (1, 1), 2: (12, 10), 3: (4, 3), 4: (3, 2), 5: (16, 9), 6: (5, 4), 7: (2, 1)}
-# How sides are written: (unit, choices of offset and bits), the second if they are multiples of 8.
+# How sides are coded: (unit, choices of offset and bits); the second is for multiples of 8.
 _Sides: TypeAlias = tuple[tuple[int, tuple[tuple[int, int], ...]], ...]
 _IMAGE: _Sides = ((1, ((1, 9), (1, 13), (1, 18), (1, 30))), (8, ((1, 5),)))
 _PREVIEW: _Sides = (
@@ -41,7 +41,7 @@ class _Bits:
         return value
 
     def u32(self, *choices: tuple[int, int]) -> int:
-        """Read U32(): two bits choose one of four (offset, bits); of one there is no choice."""
+        """Read U32(): two bits choose one of four (offset, bits); a single choice needs none."""
         offset, count = choices[self.u(2) if len(choices) > 1 else 0]
         return offset + self.u(count)
 
@@ -50,10 +50,11 @@ class _Bits:
 
 
 def parse(data: Buffer) -> Header:
-    """Read a JPEG XL's header: of the image upright, which is how libjxl gives it.
+    """Read a JPEG XL's header, which describes the upright image that libjxl returns.
 
-    `channels` counts the alpha channel, not depth and the like. ISO/IEC 18181-1, annex D
-    (SizeHeader, ImageMetadata, BitDepth, ExtraChannelInfo, ColourEncoding); 18181-2 (boxes).
+    `channels` includes the alpha channel, but no other extra channel, such as depth. ISO/IEC
+    18181-1, annex D (SizeHeader, ImageMetadata, BitDepth, ExtraChannelInfo, ColourEncoding);
+    18181-2 (boxes).
     """
     codestream = _codestream(data)
     if codestream[:2] != _SIGNATURE:
@@ -79,7 +80,7 @@ def parse(data: Buffer) -> Header:
 
 
 def _codestream(data: Buffer) -> bytes:
-    """First bytes of the codestream: the jxlc box, or the jxlp boxes joined."""
+    """Return the first bytes of the codestream: of the jxlc box, or of the joined jxlp boxes."""
     if data[:2] == _SIGNATURE:
         return bytes(data[:_HEADER_BYTES])
     parts = b""
@@ -92,12 +93,12 @@ def _codestream(data: Buffer) -> bytes:
             if len(parts) >= _HEADER_BYTES:
                 break
     if not parts:
-        raise DecodeError("the JPEG XL container holds no codestream (jxlc, jxlp)")
+        raise DecodeError("the JPEG XL container has no codestream (jxlc, jxlp)")
     return parts
 
 
 def _size(bits: _Bits, sides: _Sides) -> tuple[int, int]:
-    """Read a SizeHeader, or a PreviewHeader: width and height."""
+    """Read (width, height) from a SizeHeader or a PreviewHeader."""
     unit, choices = sides[bits.u(1)]
     height = unit * bits.u32(*choices)
     ratio = bits.u(3)
@@ -108,14 +109,14 @@ def _size(bits: _Bits, sides: _Sides) -> tuple[int, int]:
 
 
 def _extra_fields(bits: _Bits) -> bool:
-    """Skip the intrinsic size and the preview; tell whether there is an animation."""
+    """Skip the intrinsic size and the preview; return whether there is an animation."""
     if bits.u(1):
         _size(bits, _IMAGE)
     if bits.u(1):
         _size(bits, _PREVIEW)
     if not bits.u(1):
         return False
-    bits.u32((100, 0), (1000, 0), (1, 10), (1, 30))  # ticks a second, and what divides them
+    bits.u32((100, 0), (1000, 0), (1, 10), (1, 30))  # ticks per second: numerator, denominator
     bits.u32((1, 0), (1001, 0), (1, 8), (1, 10))
     bits.u32((0, 0), (0, 3), (0, 16), (0, 32))  # loops
     bits.u(1)  # timecodes
@@ -123,7 +124,7 @@ def _extra_fields(bits: _Bits) -> bool:
 
 
 def _bit_depth(bits: _Bits) -> int:
-    """Read a BitDepth: bits of an integer sample, or of a float with its exponent."""
+    """Read a BitDepth: the bits of an integer sample, or of a float including its exponent."""
     if not bits.u(1):
         return bits.u32((8, 0), (10, 0), (12, 0), (1, 6))
     depth = bits.u32((32, 0), (16, 0), (24, 0), (1, 6))
@@ -132,7 +133,7 @@ def _bit_depth(bits: _Bits) -> int:
 
 
 def _has_alpha(bits: _Bits) -> bool:
-    """Read past the extra channels; tell whether one of them is alpha."""
+    """Skip the extra channels; return whether one of them is alpha."""
     alpha = False
     count = bits.u32((0, 0), (1, 0), (2, 4), (1, 12))
     if count > _MAX_EXTRA_CHANNELS:
@@ -156,7 +157,7 @@ def _has_alpha(bits: _Bits) -> bool:
 
 
 def _color_space(bits: _Bits) -> int:
-    """Read as far as the colour space of the ColourEncoding: 0 RGB, 1 grey, 2 XYB, 3 unknown."""
+    """Read up to the colour space of the ColourEncoding: 0 RGB, 1 grey, 2 XYB, 3 unknown."""
     bits.u(1)  # xyb_encoded
     if bits.u(1):  # all_default: sRGB
         return 0

@@ -1,4 +1,4 @@
-"""Everything else: whatever Pillow's plugins open (ICO, PNM, TGA, PSD, QOI …)."""
+"""All other formats that Pillow's plugins open (ICO, PNM, TGA, PSD, QOI …)."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from PIL import Image, ImageFile
 from fastdecode.errors import DecodeError, FastDecodeError, ImageTooLarge, UnsupportedFormat
 from fastdecode.types import Buffer, Color, Header
 
-# They launch a program (Ghostscript), work on one system only, or merely know the format by name.
+# These plugins start a program (Ghostscript), work on one system only, or cannot decode.
 _SKIPPED = frozenset({"EPS", "WMF", "BUFR", "GRIB", "HDF5", "MPEG"})
-# What a plugin raises when the file is not its own, as in PIL.Image.open.
+# What a plugin raises if the file has another format, as in PIL.Image.open.
 _NOT_MINE = (SyntaxError, IndexError, TypeError, struct.error)
 _LAST_NUMBER = re.compile(rb"(?<!\d)(\d+)\Z")
 _PLAIN_HEADER = re.compile(rb"P[23](?:\s|#[^\n\r]*)+\d+(?:\s|#[^\n\r]*)+\d+(?:\s|#[^\n\r]*)+(\d+)")
 _MOST_DIGITS, _MOST_HEADER = 16, 4096
 _DCX = b"\xb1\x68\xde\x3a"
 _PCX_PALETTE = 769
-# Pillow mode: (samples for each pixel, bits for each sample, colour model).
+# Pillow mode: (samples per pixel, bits per sample, colour model).
 _MODES: dict[str, tuple[int, int, Color]] = {
     "1": (1, 1, "gray"),
     "L": (1, 8, "gray"),
@@ -44,10 +44,10 @@ _MODES: dict[str, tuple[int, int, Color]] = {
 
 
 def parse(data: Buffer) -> Header:
-    """Read what Pillow says of an image of any other format.
+    """Read the header of any other format with Pillow.
 
-    Without a plugin that knows the format it is an `UnsupportedFormat`. Pillow's handbook,
-    "Concepts", has the modes.
+    Raises `UnsupportedFormat` if no plugin knows the format. The modes are from Pillow's handbook,
+    "Concepts".
     """
     with open_image(data) as image:
         width, height = image.size
@@ -58,10 +58,11 @@ def parse(data: Buffer) -> Header:
 
 
 def missing(data: Buffer) -> str:
-    """Say what Pillow does not notice to be missing at the end of a file; empty if nothing is.
+    """Return what is missing at the end of a file if Pillow does not notice it; else empty.
 
-    Two formats end in what looks like less of the same: the digits of a plain PNM, and the palette
-    of a PCX, which Pillow looks for 769 bytes before the end and else shows as grey.
+    This can happen in two formats. A plain PNM ends with digits, of which the last ones may be
+    missing. A PCX ends with its palette: Pillow looks for it 769 bytes before the end, and if it is
+    not there, shows the image as grey.
     """
     if bytes(data[:2]) in (b"P2", b"P3"):
         last = _LAST_NUMBER.search(bytes(data[-_MOST_DIGITS:]))
@@ -75,11 +76,12 @@ def missing(data: Buffer) -> str:
 
 
 def _pcx_missing(data: Buffer) -> str:
-    """Say whether a PCX of one plane of 8 bits lacks its palette, or a part of it."""
+    """Return the message if a PCX of one plane of 8 bits lacks all or part of its palette."""
     words = "the PCX lacks its palette of 256 colours, which ends the file"
     if bytes(data[-_PCX_PALETTE:][:1]) != b"\x0c":
         return words
-    try:  # if the palette is where Pillow looks for it, the pixels end before it
+    # It is the palette only if the pixels end before it, so that the image loads without it.
+    try:
         open_image(bytes(data[:-_PCX_PALETTE])).load()
     except (OSError, ValueError):
         return words
@@ -87,12 +89,13 @@ def _pcx_missing(data: Buffer) -> str:
 
 
 def open_image(data: Buffer) -> ImageFile.ImageFile:
-    """Open an image with Pillow's plugins, without the process-wide limit on its size.
+    """Open an image with Pillow's plugins, without Pillow's process-wide limit on its size.
 
-    It is not loaded yet; the data is copied unless it is bytes. Errors are those of `parse`.
+    The image is not loaded yet. The data is copied unless it is bytes. The errors are those of
+    `parse`.
 
-    This is the loop of PIL.Image.open: the plugins of the common formats first, all others if
-    none of them opens it. ICO and ICNS decode while they open, and check the limit themselves.
+    This is the loop of PIL.Image.open: it tries the plugins of the common formats first, then all
+    others. The plugins of ICO and ICNS decode while they open, and check the limit themselves.
     """
     prefix = bytes(data[:16])
     stream = io.BytesIO(data)
@@ -111,7 +114,7 @@ def open_image(data: Buffer) -> ImageFile.ImageFile:
 
 
 def _try_plugin(name: str, stream: io.BytesIO, prefix: bytes) -> ImageFile.ImageFile | None:
-    """Let one plugin try; None if the file is not its own."""
+    """Open the image with one plugin; return None if the file has another format."""
     factory, accept = Image.OPEN[name]
     try:
         accepted = not accept or accept(prefix)

@@ -1,4 +1,4 @@
-"""PNG: the IHDR chunk, and what the chunks before the first IDAT add to it."""
+"""PNG: the IHDR chunk, and the acTL and eXIf chunks before the first IDAT."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fastdecode.types import Buffer, Color, Header
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _CHUNK = struct.Struct(">I4s")
 _IHDR = struct.Struct(">IIBBBBB")
-# Colour type: (samples for each pixel, colour model, legal bit depths).
+# Colour type: (samples per pixel, colour model, legal bit depths).
 _COLOR_TYPES: dict[int, tuple[int, Color, tuple[int, ...]]] = {
     0: (1, "gray", (1, 2, 4, 8, 16)),
     2: (3, "rgb", (8, 16)),
@@ -24,10 +24,10 @@ _MAX_CHUNKS = 1024  # before the first IDAT: real files have a dozen
 
 
 def parse(data: Buffer) -> Header:
-    """Read a PNG's header; it describes the stored pixels, which Pillow does not turn.
+    """Read a PNG's header, which describes the stored pixels: Pillow does not turn them.
 
     PNG specification, third edition: 5.2 (signature), 5.6 (chunk order), 11.2.1 (IHDR), 11.3.4.5
-    (eXIf), APNG's acTL. An eXIf after the pixels is not seen.
+    (eXIf), APNG's acTL. An eXIf after the pixels is ignored.
     """
     if data[:8] != _SIGNATURE[: len(data)]:
         raise DecodeError("the PNG signature is damaged")
@@ -48,7 +48,7 @@ def parse(data: Buffer) -> Header:
 
 
 def chunks_fit(data: Buffer) -> bool:
-    """Whether no chunk claims more bytes than the file has: a decoder may allocate what it says."""
+    """Return whether every chunk fits into the file: a decoder may allocate what one claims."""
     pos, size = 8, len(data)
     while pos + 8 <= size:
         length, kind = _CHUNK.unpack_from(data, pos)
@@ -59,7 +59,7 @@ def chunks_fit(data: Buffer) -> bool:
 
 
 def _ancillary(data: Buffer, pos: int) -> tuple[bool, int]:
-    """Look for acTL and eXIf from `pos` up to the first IDAT: (animated, orientation)."""
+    """Return (animated, orientation) from acTL and eXIf between `pos` and the first IDAT."""
     animated = False
     orientation = 1
     size = len(data)

@@ -1,4 +1,4 @@
-"""TIFF and BigTIFF: the first image file directory, and whether all of it is in the file.
+"""TIFF and BigTIFF: the first image file directory, and a check that the file contains all of it.
 
 TIFF 6.0, section 2; BigTIFF's 8-byte offsets.
 """
@@ -17,7 +17,7 @@ from fastdecode.types import Buffer, Color, Header
 _WIDTH, _HEIGHT, _BITS, _COMPRESSION, _PHOTOMETRIC = 256, 257, 258, 259, 262
 _ORIENTATION, _SAMPLES, _XMP = 274, 277, 700
 _WANTED = frozenset({_WIDTH, _HEIGHT, _BITS, _COMPRESSION, _PHOTOMETRIC, _ORIENTATION, _SAMPLES})
-# The tags that Pillow and libtiff decode pixels by. XMP is the orientation's second place.
+# The tags that Pillow and libtiff need to decode pixels. XMP may contain the orientation.
 _TELLING = _WANTED | frozenset({
     _XMP, 266, 273, 278, 279, 284,  # fill order; strips: offsets, rows, sizes; planes
     292, 293, 317, 320,  # fax options, predictor, colour map
@@ -25,14 +25,14 @@ _TELLING = _WANTED | frozenset({
     347, *range(512, 522), 529, 530, 531, 532, 50674,  # JPEG, new and old; YCbCr; LERC
 })  # fmt: skip
 _STRIPS, _TILES = (273, 279), (324, 325)
-"""Tags of where each lies, and of its bytes."""
+"""The tags of the offsets and of the sizes in bytes."""
 
 _OLD_JPEG = 6
 # Field types that hold integers: struct letter by type number (BYTE … LONG8, IFD8).
 _INTEGERS = {1: "B", 3: "H", 4: "I", 6: "b", 8: "h", 9: "i", 16: "Q", 17: "q", 18: "Q"}
-# Bytes of a value of each field type; a field of another type is ignored by everyone.
+# Bytes of a value of each field type. All readers ignore fields of other types.
 _SIZES = (0, 1, 1, 2, 4, 8, 1, 1, 2, 4, 8, 4, 8, 4, 0, 0, 8, 8, 8)
-_BYTES = frozenset({1, 2, 7})  # BYTE, ASCII, UNDEFINED: what XMP is stored as
+_BYTES = frozenset({1, 2, 7})  # BYTE, ASCII, UNDEFINED: the types that XMP may have
 _COLORS: dict[int, Color] = {
     0: "gray", 1: "gray", 2: "rgb", 3: "palette", 4: "gray", 5: "cmyk", 6: "ycc",
 }  # fmt: skip
@@ -42,7 +42,7 @@ _MAX_XMP = 1 << 20
 
 
 class _Directory(NamedTuple):
-    """A TIFF's first directory: where its fields lie, and how they are read."""
+    """A TIFF's first directory: the position of its fields, and the structs to read them."""
 
     data: Buffer
     order: str
@@ -53,7 +53,7 @@ class _Directory(NamedTuple):
     number: int
 
     def fields(self) -> Iterator[tuple[int, int, int, int]]:
-        """Yield (tag, type, count, where the values lie: -1 if the directory is truncated)."""
+        """Yield (tag, type, count, offset of the values, or -1 if the directory is truncated)."""
         size = self.entry.size
         for at in range(self.first, self.first + min(self.number, _MAX_ENTRIES) * size, size):
             if at + size > len(self.data):
@@ -64,14 +64,14 @@ class _Directory(NamedTuple):
             yield tag, kind, count, at + size - inline if _size(kind, count) <= inline else place
 
     def values(self, kind: int, count: int, at: int) -> tuple[int, ...]:
-        """Return integers; none where they lie outside the file, as if the field were missing."""
+        """Return integers; empty, as for a missing field, if they are outside the file."""
         form = f"{self.order}{count}{_INTEGERS[kind]}"
         if at + struct.calcsize(form) > len(self.data):
             return ()
         return struct.unpack_from(form, self.data, at)
 
     def has_next(self) -> bool:
-        """Whether another page follows: the offset behind the fields leads to another directory."""
+        """Return whether another page follows: the offset after the fields leads to a directory."""
         at = self.first + self.number * self.entry.size
         if at + self.pointer.size > len(self.data):
             return False
@@ -99,10 +99,10 @@ def _size(kind: int, count: int) -> int:
 def parse(data: Buffer) -> Header:
     """Read the header of a TIFF's first page.
 
-    Pillow turns a TIFF's pixels upright while it loads them (it alone among the stored-pixel
-    formats), so `width` and `height` are those of the upright image, and `orientation` is 1. Of two
-    entries with one tag the first counts, and without the tag the XMP packet's orientation does:
-    both as in Pillow.
+    Pillow turns a TIFF upright while it loads it, which it does not do for JPEG, PNG, WebP or AVIF.
+    So `width` and `height` are those of the upright image, and `orientation` is 1. As in Pillow,
+    the first of two entries with the same tag counts. If there is no orientation tag, the
+    orientation of the XMP packet counts, also as in Pillow.
     """
     directory = _directory(data)
     fields: dict[int, tuple[int, ...]] = {}
@@ -132,13 +132,13 @@ def parse(data: Buffer) -> Header:
 
 
 def missing(data: Buffer) -> str:
-    """Say what the pixels are decoded by and the file ends before; empty if all of it is there.
+    """Return what the file lacks of the fields and data that the pixels need; empty if nothing.
 
-    Of pixels that are not compressed the decoder knows how many there must be. For a field that
-    lies beyond the end Pillow only warns ("Truncated File Read", "Skipping tag"), and decodes
-    without it; newer versions also without those that follow it. They skip a field likewise where
-    the fields together would have more bytes than the file. libtiff fills in what an old-style
-    JPEG lacks.
+    Uncompressed pixels are not checked: the decoder knows how many there must be. If a field lies
+    beyond the end of the file, Pillow only warns ("Truncated File Read", "Skipping tag") and
+    decodes without it. Newer versions also decode without the fields after it. They skip a field in
+    the same way if all fields together would have more bytes than the file. libtiff fills in the
+    missing data of an old-style JPEG.
     """
     directory = _directory(data)
     room = len(data)
@@ -153,7 +153,7 @@ def missing(data: Buffer) -> str:
             )
         size = _size(kind, count)
         if size > directory.pointer.size and tag not in seen:
-            seen.add(tag)  # of two fields with one tag the first counts
+            seen.add(tag)  # the first of two fields with the same tag counts
             room -= size
             lost = lost or at + size > len(data) or room < 0
         if lost and size and tag in _TELLING:

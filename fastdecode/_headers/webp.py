@@ -1,4 +1,4 @@
-"""WebP: the three kinds of first chunk, and an EXIF chunk where VP8X announces one."""
+"""WebP: the three kinds of first chunk, and the EXIF chunk that VP8X may announce."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from fastdecode.types import Buffer, Color, Header
 _CHUNK = struct.Struct("<4sI")
 _FIRST = 12  # after "RIFF", the size and "WEBP"
 _ANIMATION, _EXIF, _ALPHA = 0x02, 0x08, 0x10
-_FRAME_HEADER = 16  # what an ANMF chunk holds before its own chunks
+_FRAME_HEADER = 16  # bytes of an ANMF chunk before its own chunks
 _MAX_CHUNKS = 1024
 
 
 def parse(data: Buffer) -> Header:
-    """Read a WebP's header: the stored pixels (of the canvas), which Pillow does not turn.
+    """Read a WebP's header, which describes the stored canvas: Pillow does not turn it.
 
     `color` is ``"ycc"`` for lossy and ``"rgb"`` for lossless images.
 
@@ -34,15 +34,15 @@ def parse(data: Buffer) -> Header:
 
 
 def _lossy(data: Buffer, start: int) -> Header:
-    """Read a key frame's start code and its 14-bit sides."""
+    """Read a key frame's start code and its sides of 14 bits."""
     if data[start + 3 : start + 6] != b"\x9d\x01\x2a":
-        raise DecodeError("the WebP holds no VP8 key frame")
+        raise DecodeError("the WebP contains no VP8 key frame")
     width, height = struct.unpack_from("<HH", data, start + 6)
     return _header(width & 0x3FFF, height & 0x3FFF, color="ycc")
 
 
 def _lossless(data: Buffer, start: int) -> Header:
-    """Read the lossless header: two sides less one, 14 bits each, and the alpha hint."""
+    """Read the lossless header: width - 1 and height - 1 in 14 bits each, and the alpha hint."""
     if data[start] != 0x2F:
         raise DecodeError("the WebP's VP8L signature is damaged")
     (packed,) = struct.unpack_from("<I", data, start + 1)
@@ -51,7 +51,7 @@ def _lossless(data: Buffer, start: int) -> Header:
 
 
 def _extended(data: Buffer, start: int) -> Header:
-    """Read the canvas, then walk to the first image, and to EXIF if it is announced."""
+    """Read the canvas, then the chunks up to the first image, or to EXIF if it is announced."""
     flags, sides = struct.unpack_from("<B3x6s", data, start)
     width = int.from_bytes(sides[:3], "little") + 1
     height = int.from_bytes(sides[3:], "little") + 1

@@ -1,4 +1,4 @@
-"""The backends, one library a file; `fastdecode.registry` knows them by name and loads them lazily.
+"""The backends, one module per library. `fastdecode.registry` lists them and imports each lazily.
 
-The folder is not called ``backends``: importing it would then hide the function of that name.
+The folder is not called ``backends``, because importing it would hide the function of that name.
 """

@@ -1,4 +1,4 @@
-"""What a backend is that decodes many images in one call, into the memory of a device."""
+"""`BatchBackend`, which decodes many images in one call into the memory of a device."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ __all__ = [
 NVJPEG = Support(
     layouts=frozenset({"RGB", "L"}),
     codings=frozenset({"baseline"}),
-    # It takes three components for YCbCr, whatever the Adobe marker says.
+    # It treats three components as YCbCr, whatever the Adobe marker says.
     colors=frozenset({"gray", "ycc"}),
     subsamplings=JPEG_TURBO_2.subsamplings,
 )
-"""What the libraries that decode by NVIDIA's nvJPEG have in common."""
+"""What the libraries that decode with NVIDIA's nvJPEG have in common."""
 
 _NARROW = 16
 _WINDOW = (17, 19, 81, 82)
-"""To try out: not small, and between the blocks of an image."""
+"""The window of `try_out`: not small, and not aligned with the blocks of the image."""
 
 
 class BatchItem(NamedTuple):
@@ -50,10 +50,11 @@ class BatchItem(NamedTuple):
     Attributes
     ----------
     data : bytes or memoryview
-        The whole file. It must not be changed, and not be kept after the call.
+        The whole file. It must not be changed, or kept after the call.
     header : Header
+        The header that the package read from `data`.
     window : (left, top, right, bottom) or None
-        Decode only this part, in stored pixels; None for all, and always None unless
+        The part to decode, in stored pixels, or None for the whole image. Always None unless
         `Support.region`.
 
     Examples
@@ -68,48 +69,50 @@ class BatchItem(NamedTuple):
     window: Box | None
 
     def shape(self, layout: str) -> tuple[int, int, int]:
-        """Return the (C, H, W) that is asked for."""
+        """Return the shape (C, H, W) of the result."""
         left, top, right, bottom = self.window or (0, 0, self.header.width, self.header.height)
         return 1 if layout == "L" else 3, bottom - top, right - left
 
 
 class BatchBackend(ABC):
-    """One library that decodes many images in one call. A subclass declares, and decodes.
+    """Base class of an adapter for a library that decodes many images in one call.
 
-    It imports its library at the top of its own module. It is constructed once for each device on
-    first use, and called by one thread at a time. It holds no policy: which file reaches it, what
-    becomes of one that it refuses, and every conversion are the package's business.
+    A subclass declares what it supports and implements `decode`. It imports its library at the top
+    of its own module. It is created once per device, on first use, and one thread at a time calls
+    it. The package decides which files it gets and who decodes the images that it refuses, and does
+    all conversions.
 
     Parameters
     ----------
     device : torch.device
-        Of one of the `devices`; with its index for CUDA.
+        A device of one of the types in `devices`. A CUDA device has its index.
     threads : int
         How many threads of the host it may use.
 
     Raises
     ------
     BackendUnavailable
-        The library is there but cannot work on that device; the message says why.
+        The library is installed but does not work on that device. The message says why.
 
     Attributes
     ----------
     supports : Mapping[Format, tuple of Support]
-        What it decodes on its device, format by format. Of a `Support`, what is looked at is
-        `layouts`, `region`, `bits`, `colors`, `codings`, `subsamplings` and `animated`.
+        What it decodes on its device, per format. The package reads `layouts`, `region`, `bits`,
+        `channels`, `colors`, `codings`, `subsamplings` and `animated` of each `Support`.
     devices : frozenset of str
         Types of device, as PyTorch names them: ``"cpu"``, ``"cuda"``.
     frees_in_order : bool
-        Memory of its tensors is used again only in the order of the stream that was current when it
-        decoded, as PyTorch's own is. Elsewhere that stream is waited for before they are released.
+        The memory of its tensors is reused only in the order of the stream that was current when it
+        decoded, as PyTorch's own memory is. If this is False, the package waits for that stream
+        before it releases the tensors.
     exact : bool
-        Its pixels are bit-identical to those of `decode`. Decoders of GPUs have an inverse DCT and
-        an upsampling of their own.
+        Its pixels are bit-identical to those of `decode`. GPU decoders have their own inverse DCT
+        and upsampling, so they are not exact.
     least_psnr : float
-        How near its pixels come to those of `decode` at least, in dB over the three channels of a
-        photo; it means something where it is not exact.
+        The smallest PSNR of its pixels against those of `decode`, in dB over the three channels of
+        a photo. It has no meaning if the backend is exact.
     distribution : str
-        Name under which pip knows the library.
+        The library's name on PyPI.
 
     Examples
     --------
@@ -142,41 +145,43 @@ class BatchBackend(ABC):
     def decode(
         self, items: Sequence[BatchItem], layout: Literal["RGB", "L"]
     ) -> Sequence[torch.Tensor | None]:
-        """Decode images, none of which its declaration refuses.
+        """Decode images. All of them are of kinds that `supports` declares.
 
         Parameters
         ----------
         items : sequence of BatchItem
-            At least one.
+            At least one image.
         layout : {"RGB", "L"}
+            The pixel layout of all results.
 
         Returns
         -------
         sequence of tensor or None
-            For each item (3, H, W) or, for ``"L"``, (1, H, W), uint8, on the device, with any
-            strides, in stored orientation; None for one that it refuses. On CUDA they are ready in
-            the order of the current stream, as after any operation of PyTorch. They may lie in
-            memory of the library, as long as the tensor keeps that alive: the package copies them
-            on the current stream, and, unless `frees_in_order`, holds them until that is done.
+            One tensor per item: (3, H, W) or, for ``"L"``, (1, H, W), uint8, on the device, with
+            any strides, in stored orientation; or None for an item that it refuses. On CUDA the
+            tensors are ready in the order of the current stream, as after any operation of PyTorch.
+            They may lie in memory of the library, as long as the tensor keeps that memory alive:
+            the package copies them on the current stream and, unless `frees_in_order`, holds them
+            until the copy is done.
 
         Raises
         ------
         Exception
-            Whatever the library raises, also if it is only one of the images that it cannot
-            decode: the package asks again for parts of the batch.
+            Any exception of the library, even if only one of the images cannot be decoded: the
+            package then tries parts of the batch.
         """
 
     def version(self) -> str:
-        """Version of the library, as pip knows it; empty where it cannot be known."""
+        """Return the installed version of the library; empty if unknown."""
         return installed_version(self.distribution)
 
     def codec(self) -> str:
-        """Codec library it is linked to, with its version; empty if unknown."""
+        """Return the codec that it is linked to, with its version; empty if unknown."""
         return ""
 
 
 def need_device(device: torch.device) -> None:
-    """Raise `BackendUnavailable` if PyTorch finds no device of that type, before a library does."""
+    """Raise `BackendUnavailable` if the device is CUDA and PyTorch finds no CUDA device."""
     import torch
 
     if device.type == "cuda" and not torch.cuda.is_available():
@@ -184,13 +189,15 @@ def need_device(device: torch.device) -> None:
 
 
 def try_out(backend: BatchBackend) -> None:
-    """Have a batch backend decode a small JPEG, so that what is missing shows at once.
+    """Decode a small JPEG with a batch backend; raise `BackendUnavailable` if that fails.
 
-    A constructor calls it last where the library finds out only then: each image would be refused
-    one by one, and go to the CPU unnoticed. Where the backend declares `Support.region` but refuses
-    a window of an image with subsampled chroma, as some versions of nvJPEG do, it is declared no
-    longer: whole images are decoded, and windows cut out of them. A `BackendUnavailable` has what
-    the library said.
+    A constructor calls this last if its library notices a missing part only when it decodes.
+    Without the call, the library would refuse every image, and the CPU would decode them unnoticed.
+    The error contains the library's message.
+
+    Some versions of nvJPEG refuse a window of an image with subsampled chroma. This function then
+    removes `Support.region` from the backend's declaration, so the package decodes whole images and
+    cuts the windows out of them.
     """
     stream = io.BytesIO()
     PillowImage.new("RGB", (96, 96)).save(stream, "jpeg", subsampling="4:2:0")
@@ -207,13 +214,13 @@ def try_out(backend: BatchBackend) -> None:
 
 
 def _refusal(backend: BatchBackend, item: BatchItem) -> str:
-    """Say why a backend does not decode an image; nothing if it does."""
+    """Return why a backend does not decode an image; empty if it does."""
     try:
         (image,) = backend.decode([item], "RGB")
         if image is None:
             return ", and does not say why"
         if tuple(image.shape) != item.shape("RGB"):
-            return f" right: the shape is {tuple(image.shape)}"
+            return f" correctly: the shape is {tuple(image.shape)}"
     except Exception as error:  # the edge of the package: libraries raise whatever they like
         if is_of_the_device(error):
             raise
@@ -222,16 +229,17 @@ def _refusal(backend: BatchBackend, item: BatchItem) -> str:
 
 
 def is_of_the_device(error: BaseException) -> bool:
-    """Whether it is the device that failed, or its memory, and not the library over an image.
+    """Return whether the device or its memory failed, and not the decoding of an image.
 
-    After most errors of CUDA every call in this process gives the same error. Were that taken for a
-    refusal, each image of a batch would be asked for one by one in vain. And memory that is short
-    now need not be so later.
+    After most CUDA errors every call in this process raises the same error. If it counted as a
+    refusal, the package would try each image of the batch alone, in vain. An error for lack of
+    memory says nothing about the image either: memory may be free later.
     """
     import torch
 
-    cuda: Any = torch.cuda  # which is annotated only in part
-    # PyTorch 2.5 gave the first its name; the second came with 2.8, and before only the text tells.
+    cuda: Any = torch.cuda  # only partly annotated
+    # `torch.OutOfMemoryError` exists since PyTorch 2.5, and `AcceleratorError` since 2.8. Before
+    # that, only the text of the error shows that the device failed.
     out_of_memory = getattr(torch, "OutOfMemoryError", cuda.OutOfMemoryError)
     if isinstance(error, (out_of_memory, getattr(torch, "AcceleratorError", ()))):
         return True
@@ -239,11 +247,12 @@ def is_of_the_device(error: BaseException) -> bool:
 
 
 def widened(item: BatchItem, margin: int = 0) -> Box | None:
-    """Give the window that a library is to decode for the one that is wanted; None is all.
+    """Return the window that a library must decode to get an item's window; None for all.
 
-    It has `margin` pixels more on every side, and 16 columns or more, where the image has them.
-    libjpeg-turbo interpolates chroma only where it has more than 2 columns of it (jdsample.c), and
-    takes the part that it decodes for the whole: a narrow one would have other pixels.
+    It has `margin` more pixels on every side and at least 16 columns, as far as the image has them.
+    libjpeg-turbo interpolates chroma only if there are more than 2 columns of it (jdsample.c), and
+    it treats the part that it decodes as the whole image. So a narrower window would have other
+    pixels.
     """
     if item.window is None:
         return None
@@ -256,7 +265,7 @@ def widened(item: BatchItem, margin: int = 0) -> Box | None:
 
 
 def narrowed(image: torch.Tensor, item: BatchItem, decoded: Box | None) -> torch.Tensor:
-    """Return a view of the wanted window in (C, H, W) pixels; `decoded` is from `widened`."""
+    """Return a view of the item's window in pixels (C, H, W) of the window `decoded`."""
     if item.window is None or decoded is None:
         return image
     left, top, right, bottom = item.window

@@ -1,4 +1,4 @@
-"""DALI, by its dynamic mode: nvImageCodec below NVIDIA's data loading library."""
+"""DALI, NVIDIA's data loading library, in its dynamic mode. It decodes with nvImageCodec."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = ["Dali", "DaliBatch"]
 
 _DISTRIBUTIONS = ("nvidia-dali-cuda130", "nvidia-dali-cuda120")
 _TYPES = {"RGB": types.RGB, "L": types.GRAY}
-# As for nvImageCodec, which decodes for it.
+# The same as for nvImageCodec, with which DALI decodes.
 _ON_GPU = replace(NVJPEG, region=True)
 _ON_CPU = replace(_ON_GPU, colors=frozenset({"gray", "ycc", "rgb"}))
 
@@ -47,12 +47,12 @@ _owner = 0
 
 
 def _claim() -> None:
-    """Refuse in a child that was forked after the first use, where DALI would wait for ever."""
+    """Raise in a child that was forked after the first use: there DALI would wait for ever."""
     global _owner
     _owner = _owner or os.getpid()
     if _owner != os.getpid():
         raise BackendUnavailable(
-            "DALI does not work in a process forked after it was used: start processes by "
+            "DALI does not work in a process forked after it was used: start processes with "
             "'spawn' or 'forkserver'"
         )
 
@@ -73,7 +73,7 @@ def _cpu_context(threads: int) -> Any:
 
 
 def _decode(encoded: Any, device: str, layout: str, **slices: Any) -> Any:
-    """Decode one image or a batch, whole or in parts, as it is stored."""
+    """Decode one image or a batch, whole or in parts, in stored orientation."""
     decoder = _dynamic().decoders.image_slice if slices else _dynamic().decoders.image
     return decoder(
         encoded,
@@ -86,14 +86,14 @@ def _decode(encoded: Any, device: str, layout: str, **slices: Any) -> Any:
 
 
 class Dali(Backend):
-    """JPEG on the CPU, by a context for each thread: one may not be active in several.
+    """JPEG on the CPU, with one context per thread: a context may not be active in several.
 
-    CMYK is not declared: without an Adobe marker it comes out inverted.
+    CMYK is not declared: DALI inverts it if there is no Adobe marker.
     """
 
     distribution = _DISTRIBUTIONS[0]
     exact = False
-    fork_safe = False  # its threads do not come along
+    fork_safe = False  # a child does not inherit its threads
     supports = {"jpeg": (JPEG_ON_CPU,)}
 
     def __init__(self) -> None:
@@ -114,11 +114,11 @@ class Dali(Backend):
 
 
 class DaliBatch(BatchBackend):
-    """JPEG: by hardware, kernels, or both with the CPU on a GPU; else by libjpeg-turbo.
+    """JPEG: on a GPU with its hardware, its kernels or the CPU's help; else with libjpeg-turbo.
 
-    On CUDA it works on PyTorch's current stream, by a context for each: operators belong to a
-    context, and making one costs as much as a batch. ``EvalMode.sync_full`` waits for the images,
-    so that nothing hangs on how its own threads order their work.
+    On CUDA it works on PyTorch's current stream, with one context per stream. Operators belong to a
+    context, and creating one costs as much time as a batch. ``EvalMode.sync_full`` waits for the
+    images, so the result does not depend on the order in which DALI's own threads work.
     """
 
     distribution = _DISTRIBUTIONS[0]
@@ -138,7 +138,7 @@ class DaliBatch(BatchBackend):
     def decode(
         self, items: Sequence[BatchItem], layout: Literal["RGB", "L"]
     ) -> Sequence[torch.Tensor | None]:
-        # Operators are made for whole images or for parts, so these are two batches.
+        # An operator decodes either whole images or parts, so these are two batches.
         made: list[torch.Tensor | None] = [None] * len(items)
         read = [at for at, item in enumerate(items) if _is_read(item)]
         for parts in (False, True):
@@ -173,14 +173,14 @@ class DaliBatch(BatchBackend):
                 return [_tensor(image) for image in made]
 
     def _context(self, stream: int) -> Any:
-        """Return the context for a stream of CUDA, by its handle; PyTorch has a few dozen."""
+        """Return the context for a CUDA stream, given its handle; PyTorch has a few dozen."""
         if stream not in self._contexts:
             if self._device.type == "cpu":
                 context = _cpu_context(self._threads)
             else:
                 import torch
 
-                # Told a number, each context would start so many threads of its own.
+                # With `num_threads`, each context would start that many threads of its own.
                 first = next(iter(self._contexts.values()), None)
                 threads: dict[str, Any] = (
                     {"thread_pool": first.thread_pool} if first else {"num_threads": self._threads}
@@ -198,10 +198,10 @@ class DaliBatch(BatchBackend):
 
 
 def _is_read(item: BatchItem) -> bool:
-    """Whether nvImageCodec can read the header.
+    """Return whether nvImageCodec can read the header.
 
-    Two in one batch whose headers it cannot read end the process: DALI throws the second error
-    where nobody catches it (2.4.0).
+    Two unreadable headers in one batch end the process: DALI throws the second error where nothing
+    catches it (2.4.0).
     """
     try:
         return bool(nvimgcodec.CodeStream(np.frombuffer(item.data, np.uint8)).width)
@@ -210,7 +210,7 @@ def _is_read(item: BatchItem) -> bool:
 
 
 def _slices(windows: Sequence[Box | None]) -> dict[str, Any]:
-    """Say to `image_slice` which parts are wanted; nothing if they are whole images."""
+    """Return the arguments of `image_slice` for these windows; empty for whole images."""
     boxes = [window for window in windows if window is not None]
     if not boxes:
         return {}
@@ -220,6 +220,6 @@ def _slices(windows: Sequence[Box | None]) -> dict[str, Any]:
 
 
 def _tensor(image: Any) -> torch.Tensor:
-    """Hand over (H, W, C) without a copy: it keeps the memory until the tensor is gone."""
+    """Return an image (H, W, C) without copying it. The tensor keeps its memory alive."""
     tensor: torch.Tensor = image.torch()
     return tensor

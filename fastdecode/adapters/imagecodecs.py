@@ -1,4 +1,4 @@
-"""imagecodecs: the codecs themselves; for JPEG XL, JPEG 2000, rare kinds of JPEG, deep AVIF."""
+"""imagecodecs: direct access to codecs, for JPEG XL, JPEG 2000, rare kinds of JPEG, deep AVIF."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Imagecodecs(Backend):
             ),
         ),
         "jpeg2000": (
-            # It looks indices up in the palette; there, only Pillow gives them as they are.
+            # It replaces palette indices with colours. Only Pillow returns the indices.
             Support(
                 layouts=frozenset({"stored"}),
                 bits=frozenset(range(1, 17)),
@@ -46,19 +46,19 @@ class Imagecodecs(Backend):
                 subsamplings=frozenset({"", "4:2:2", "4:2:0"}),
             ),
         ),
-        # Pillow has it in 8 bits.
+        # Pillow reads AVIF of 8 bits.
         "avif": (Support(layouts=frozenset({"stored"}), bits=frozenset({10, 12}), animated=False),),
         "jxl": (Support(layouts=frozenset({"stored"}), bits=None),),
     }
 
     def decode(self, data: Buffer, header: Header, *, layout: PixelLayout, **_: object) -> Image:
-        source = cast("bytes", data)  # any buffer will do: its annotations are too narrow
+        source = cast("bytes", data)  # it accepts any buffer: its annotations are too narrow
         if header.format == "jpeg2000":
             return _unsigned(_checked(imagecodecs.jpeg2k_decode(source, numthreads=1)), header)
         if header.format == "avif":
             return _checked(imagecodecs.avif_decode(source, index=0, numthreads=1))
         if header.format == "jxl":
-            # The first frame; orientation is part of the codestream and applied.
+            # The first frame. The codestream contains the orientation, and libjxl applies it.
             return _checked(imagecodecs.jpegxl_decode(source, index=0, numthreads=1))
         if header.coding == "jpeg-ls":
             return _checked(imagecodecs.jpegls_decode(source))
@@ -71,7 +71,7 @@ class Imagecodecs(Backend):
 
 
 def _unsigned(image: Image, header: Header) -> Image:
-    """Count signed samples from 0, as OpenJPEG's own decompressor and Pillow do."""
+    """Shift signed samples to start at 0, as OpenJPEG's own decompressor and Pillow do."""
     if image.dtype.kind != "i":
         return image
     shifted: Image = image.astype(np.int32) + (1 << header.bits - 1)

@@ -1,4 +1,4 @@
-"""jpeg4py: cffi over the system's libturbojpeg; unmaintained since 2018, and still about."""
+"""jpeg4py: the system's libturbojpeg through cffi; unmaintained since 2018, but still in use."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ try:
     import jpeg4py
     from jpeg4py._cffi import TJPF_GRAY, TJPF_RGB, TJPF_RGBA
     from jpeg4py._cffi import initialize as _load_library
-except OSError as error:  # pragma: no cover - cffi could not load what it was built against
+except OSError as error:  # pragma: no cover - cffi could not load the library it was built against
     raise ImportError(str(error)) from error
 
 from fastdecode._headers.jpeg import with_plain_size
@@ -23,7 +23,7 @@ _PIXEL_FORMAT = {"RGB": (TJPF_RGB, 3), "L": (TJPF_GRAY, 1), "RGBA": (TJPF_RGBA, 
 
 
 class Jpeg4py(Backend):
-    """JPEG only: ``jpeg4py.JPEG.decode``; a smaller ``dst`` makes libturbojpeg scale."""
+    """JPEG only: ``jpeg4py.JPEG.decode``. With a smaller ``dst``, libturbojpeg scales."""
 
     distribution = "jpeg4py"
     supports = {"jpeg": (JPEG_TURBO_2,)}
@@ -50,7 +50,7 @@ class Jpeg4py(Backend):
     ) -> Image:
         pixel_format, channels = _PIXEL_FORMAT[layout]
         source, height, width = with_plain_size(data, header, reduce)
-        # Its own array would be zeroed first. The factor follows from the size of this one.
+        # jpeg4py would zero its own array first. The size of the array determines the factor.
         into = out if source is data else None
         shape = (height, width, channels)
         image = np.empty(shape, np.uint8) if into is None else into.reshape(shape)
@@ -58,8 +58,8 @@ class Jpeg4py(Backend):
         try:
             jpeg.decode(image, pixel_format)
         except jpeg4py.JPEGRuntimeError as error:
-            # Any warning ends up here, with the image decoded as far as it goes. The handle
-            # would go back into jpeg4py's pool and fail for every file after this one.
+            # jpeg4py raises any warning as an error, after it has decoded as much as it can. The
+            # handle would go back into jpeg4py's pool and fail for every later file.
             if jpeg.decompressor is not None:
                 jpeg.decompressor.release()
                 jpeg.decompressor = None

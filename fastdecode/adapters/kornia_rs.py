@@ -1,4 +1,4 @@
-"""kornia-rs: libjpeg-turbo through Rust. It keeps the GIL for the whole decode."""
+"""kornia-rs: libjpeg-turbo through Rust. It holds the GIL while it decodes."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from fastdecode.types import Buffer, Header, Image, PixelLayout
 
 __all__ = ["KorniaRs"]
 
-# Before 0.2 the functions lay flat.
+# Before 0.2 the functions were at the top level of the package.
 _decode = getattr(kornia_rs, "io", kornia_rs).decode_image_jpegturbo
 _MODE = {"RGB": "rgb", "L": "mono"}
 
 
 class KorniaRs(Backend):
-    """JPEG only: ``decode_image_jpegturbo``; its other decoder, zune-jpeg, gives other pixels."""
+    """JPEG only: ``decode_image_jpegturbo``. Its other decoder, zune-jpeg, returns other pixels."""
 
     distribution = "kornia-rs"
     releases_gil = False
     supports = {
         "jpeg": (
-            # It stops at any warning, without saying which.
+            # It raises on any warning, but does not say which one.
             replace(JPEG, warnings=True, codings=frozenset({"baseline", "progressive"})),
         )
     }

@@ -1,4 +1,4 @@
-"""The package's own core in C, over libjpeg-turbo: it decodes only the part that is wanted."""
+"""The package's own core in C, which uses libjpeg-turbo and decodes only the requested window."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CHANNELS: dict[PixelLayout, tuple[int, ...]] = {"L": (), "RGB": (3,), "RGBA": (
 
 
 class Native(Backend):
-    """JPEG only: `fd_decode` of ``fastdecode/native``, with a decoder for each thread."""
+    """JPEG only: `fd_decode` of ``fastdecode/native``, with one decoder per thread."""
 
     distribution = "fastdecode"
     supports = {

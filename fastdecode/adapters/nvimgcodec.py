@@ -1,7 +1,7 @@
-"""nvImageCodec: NVIDIA's decoders, in hardware where there is some, and libjpeg-turbo on the CPU.
+"""nvImageCodec: NVIDIA's decoders, with JPEG hardware if there is any, or libjpeg-turbo on the CPU.
 
-Its package is ``nvidia-nvimgcodec-cu13``, or ``-cu12`` for a PyTorch that is built for CUDA 12. The
-GPU needs nvJPEG besides, which the extra of that name of either brings.
+Its package is ``nvidia-nvimgcodec-cu13``, or ``-cu12`` for a PyTorch that is built for CUDA 12. To
+decode on a GPU it also needs nvJPEG, which the extra ``all`` of either package installs.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ _VERBOSITY = "PYNVIMGCODEC_VERBOSITY"
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Have it write nothing to stderr: what it refuses, this package says in its own words.
+    """Keep nvImageCodec from writing to stderr: this package reports its errors itself.
 
-    It reads the variable when it is imported, and only then. One that the caller set stands.
+    It reads the variable only when it is imported. A value that the caller set is kept.
     """
     mine = _VERBOSITY not in os.environ
     if mine:
@@ -54,35 +54,37 @@ def _quiet() -> Iterator[None]:
 
 
 with _quiet():
-    # Imported so, its absence is a ModuleNotFoundError, which names it.
+    # If it is missing, this form of import raises a ModuleNotFoundError, which names it.
     import nvidia.nvimgcodec as nvimgcodec  # noqa: PLR0402
 
 if not hasattr(nvimgcodec, "NVIMGCODEC_DEVICE_CPU_ONLY"):
     raise BackendUnavailable(f"nvImageCodec {nvimgcodec.__version__} is too old: 0.9 is needed")
 
 _DISTRIBUTIONS = ("nvidia-nvimgcodec-cu13", "nvidia-nvimgcodec-cu12")
-# The default of libjpeg-turbo. For a GPU's decoders some versions had it off; and these refuse
-# windows of subsampled images with nvJPEG before 13.2 unless told otherwise, because one pixel at
-# the edges may be wrong (extensions/nvjpeg/hw_decoder.cpp). The CPU's ignores the second option.
+# libjpeg-turbo upsamples like this by default; some versions of the GPU decoders do not. With
+# nvJPEG before 13.2 the GPU decoders also refuse windows of subsampled images unless the second
+# option is set, because one pixel at the edges may be wrong (extensions/nvjpeg/hw_decoder.cpp). The
+# CPU decoder ignores the second option.
 _OPTIONS = ":fancy_upsampling=1 :enable_roi_fancy_upsampling=1"
-# So much more is decoded on every side, and left out of the result.
+# Pixels that are decoded in addition on every side of a window, and then cut off.
 _MARGIN = 2
 _RELEASE_THRESHOLD = 4  # CU_MEMPOOL_ATTR_RELEASE_THRESHOLD of cuda.h
 _KEPT = 1 << 30
-"""In bytes: images of some batches, and little of a GPU's memory."""
+"""In bytes: enough for the images of a few batches, and little of a GPU's memory."""
 _PARAMS = {
     "RGB": nvimgcodec.DecodeParams(apply_exif_orientation=False),
     "L": nvimgcodec.DecodeParams(apply_exif_orientation=False, color_spec=nvimgcodec.GRAY),
 }
-# On the GPU alone: what a GPU cannot decode, this package's CPU path does better.
+# Without nvImageCodec's CPU decoder: this package's CPU path is the better fallback.
 _ON_GPU = (nvimgcodec.HW_GPU_ONLY, nvimgcodec.GPU_ONLY, nvimgcodec.HYBRID_CPU_GPU)
 _SUPPORT = replace(NVJPEG, region=True)
 
 
 def _workers(threads: int) -> int:
-    """Give the number of threads beside the calling one; 0, its own choice, on a single core.
+    """Return how many threads to start in addition to the caller's.
 
-    It complains of a number that leaves no core for the caller.
+    On a single core this is 0, which lets nvImageCodec choose: it complains about a number that
+    leaves no core for the caller.
     """
     return max(1, threads - 1) if (os.cpu_count() or 1) > 1 else 0
 
@@ -101,13 +103,13 @@ def _version() -> str:
 
 
 class Nvimgcodec(Backend):
-    """JPEG on the CPU, by a decoder for each thread: one decoder is not safe in several.
+    """JPEG on the CPU, with one decoder per thread: a decoder is not thread-safe.
 
-    CMYK is not declared: without an Adobe marker it comes out inverted.
+    CMYK is not declared: nvImageCodec inverts it if there is no Adobe marker.
     """
 
     distribution = _DISTRIBUTIONS[0]
-    # The same library decodes elsewhere on a GPU; here its pixels were found to be exact.
+    # Its pixels on the CPU were found to be exact, but the same library also decodes on GPUs.
     exact = False
     supports = {"jpeg": (JPEG_ON_CPU,)}
 
@@ -130,11 +132,11 @@ class Nvimgcodec(Backend):
 
 
 class NvimgcodecBatch(BatchBackend):
-    """JPEG: by hardware, kernels, or both with the CPU on a GPU; else by libjpeg-turbo.
+    """JPEG: on a GPU with its hardware, its kernels or the CPU's help; else with libjpeg-turbo.
 
-    On CUDA it allocates in the order of the stream that it is given, has streams of its own wait
-    for that one, and that one for them. So what it gives is ready in that order, and what is freed
-    is used again in that order.
+    On CUDA it allocates in the order of the stream that it is given. Its own streams wait for that
+    stream, and that stream waits for them. So its images are ready in the order of that stream, and
+    freed memory is reused in that order.
     """
 
     distribution = _DISTRIBUTIONS[0]
@@ -153,8 +155,8 @@ class NvimgcodecBatch(BatchBackend):
             self._decoder = _gpu_decoder(device, threads)
         try:
             try_out(self)
-        except BackendUnavailable as error:  # it logs what is wrong, and gives None
-            hint = "" if device.type == "cpu" else "; is nvJPEG there, for this version of CUDA?"
+        except BackendUnavailable as error:  # it returns None, and only logs the reason
+            hint = "" if device.type == "cpu" else "; is nvJPEG for this CUDA version installed?"
             raise BackendUnavailable(f"{error}{hint}") from error
 
     def decode(
@@ -171,7 +173,7 @@ class NvimgcodecBatch(BatchBackend):
     def _on_cpu(self, streams: list[Any], layout: str) -> list[Any]:
         import torch
 
-        # Not by DLPack: that asks CUDA's driver about the memory, even if there is none.
+        # Not through DLPack: that asks the CUDA driver about the memory, even if there is none.
         made = self._decoder.decode(streams, params=_PARAMS[layout])
         return [None if image is None else torch.from_numpy(np.asarray(image)) for image in made]
 
@@ -182,7 +184,7 @@ class NvimgcodecBatch(BatchBackend):
         with torch.cuda.device(self._device):
             current = torch.cuda.current_stream().cuda_stream
             made = self._decoder.decode(streams, params=_PARAMS[layout], cuda_stream=current)
-            # PyTorch names its current stream to DLPack, and so waits for no other.
+            # PyTorch passes its current stream to DLPack, so it waits for no other stream.
             return [None if image is None else from_dlpack(image) for image in made]
 
     def version(self) -> str:
@@ -204,13 +206,14 @@ def _gpu_decoder(device: torch.device, threads: int) -> Any:
 
 
 def _keep_memory(device: torch.device) -> None:
-    """Let CUDA's default pool keep some memory that is free, where it would keep none.
+    """Let CUDA's default memory pool keep some free memory, if it would keep none.
 
-    nvImageCodec takes each image from there (cudaMallocAsync). By default the driver gives back
-    what is free whenever anybody waits for the device, and maps it again for the next batch (CUDA
-    Programming Guide, "Stream-Ordered Memory Allocator"). A number that somebody else set stands.
+    nvImageCodec allocates each image from that pool (cudaMallocAsync). By default the driver
+    releases the free memory whenever the program waits for the device, and maps it again for the
+    next batch (CUDA Programming Guide, "Stream-Ordered Memory Allocator"). A threshold that other
+    code set is kept.
 
-    Should any of this fail, nothing is wrong but the time that it takes: so it says nothing.
+    A failure only costs time, so it is not reported.
     """
     try:
         driver = ctypes.CDLL("libcuda.so.1")
@@ -230,7 +233,7 @@ def _keep_memory(device: torch.device) -> None:
 
 
 def _stream(item: BatchItem, window: Box | None) -> Any:
-    """Wrap a file, or a part of the image in it."""
+    """Return the code stream of a file, or of a window of its image."""
     stream = nvimgcodec.CodeStream(np.frombuffer(item.data, np.uint8))
     if window is None:
         return stream

@@ -1,4 +1,4 @@
-"""OpenCV: ``cv2.imdecode``, whichever of its four distributions is installed."""
+"""OpenCV: ``cv2.imdecode``, from any of its four distributions."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _REDUCED_GRAY, _REDUCED_BGR = (
     }
     for kind in ("GRAYSCALE", "COLOR")
 )
-# Since 5.0 the decoder writes RGB by itself. IMREAD_REDUCED_COLOR_n | IMREAD_COLOR_RGB raises (both
-# hold the COLOR bit); the GRAYSCALE constant with the RGB bit is what means "reduced RGB".
+# Since 5.0 the decoder can write RGB. IMREAD_REDUCED_COLOR_n | IMREAD_COLOR_RGB raises, because
+# both contain the COLOR bit. The GRAYSCALE constant with the RGB bit means "reduced RGB".
 _WRITES_RGB = int(cv2.__version__.split(".")[0]) >= 5
 _REDUCED_RGB = (
     {n: flag | cv2.IMREAD_COLOR_RGB for n, flag in _REDUCED_GRAY.items()}
@@ -39,17 +39,17 @@ _REDUCED_RGB = (
 
 
 class Opencv(Backend):
-    """JPEG reduced inside the decoder, PNG and WebP whole.
+    """JPEG, which the decoder can reduce; PNG and WebP in full size.
 
-    Animated PNG and WebP are left to others: OpenCV shows another first frame, and 5.0 crashes on
-    some damaged ones.
+    Animated PNG and WebP are not declared: OpenCV returns another first frame than other libraries,
+    and 5.0 crashes on some damaged files.
     """
 
     distribution = "opencv-python-headless"
     supports = {
-        # It converts CMYK by another formula, up to 2 levels away from Pillow's.
+        # CMYK is not declared: OpenCV's formula differs from Pillow's by up to 2 levels.
         "jpeg": (replace(JPEG, reduces=frozenset({1, 2, 4, 8})),),
-        # Reduced, these would be rounded down and aliased by a 2-tap filter.
+        # No reductions: OpenCV would round down and alias these with a 2-tap filter.
         "png": (Support(animated=False, bits=frozenset({1, 2, 4, 8, 16})),),
         "webp": (Support(animated=False),),
     }
@@ -58,7 +58,7 @@ class Opencv(Backend):
         self, data: Buffer, header: Header, *, reduce: Reduce, layout: PixelLayout, **_: object
     ) -> Image:
         if header.format == "png" and not png.chunks_fit(data):
-            # It would allocate up to 4 GiB, on the word of the chunk.
+            # OpenCV would allocate as much as the chunk claims, up to 4 GiB.
             raise DecodeError("a chunk of the PNG claims more bytes than there are")
         flags = (_REDUCED_GRAY if layout == "L" else _REDUCED_RGB)[reduce]
         image = cv2.imdecode(np.frombuffer(data, np.uint8), flags | cv2.IMREAD_IGNORE_ORIENTATION)

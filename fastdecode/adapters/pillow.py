@@ -1,4 +1,4 @@
-"""Pillow: the reference, and the only backend that is always there."""
+"""Pillow: the reference, and the only backend that is always installed."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ from fastdecode.types import Buffer, Format, Header, Image, PixelLayout, Reduce
 
 __all__ = ["Pillow"]
 
-# The plugins' own classes, not `Image.open`: it would try every plugin in turn, warn about large
-# images by a process-wide limit (`max_pixels` is ours), and open an MPO as its several images.
+# The classes of the plugins, not `Image.open`: that would try every plugin in turn, warn about
+# large images because of a process-wide limit (this package has `max_pixels`), and open an MPO as
+# several images.
 _OPENERS: dict[Format, Callable[[io.BytesIO], PillowImage.Image]] = {
     "jpeg": JpegImagePlugin.JpegImageFile,
     "png": PngImagePlugin.PngImageFile,
@@ -44,7 +45,7 @@ _OPENERS: dict[Format, Callable[[io.BytesIO], PillowImage.Image]] = {
     "other": lambda file: other.open_image(file.getbuffer()),
 }
 _ANY = Support(layouts=frozenset({"RGB", "L", "RGBA", "stored"}), bits=None)
-# Unpackers of 16-bit colour: samples, and their byte order (N is this machine's).
+# Unpackers of 16-bit colour: the samples and their byte order (N: this machine's byte order).
 _RAW_16 = re.compile(r"(RGB|RGBX|RGBA|RGBa|CMYK|LA|[RGBA]);16[BLN]")
 _COLOURS = ("RGB", "RGBA", "CMYK")
 _PLANES = 2  # TIFF 6.0, PlanarConfiguration
@@ -53,7 +54,7 @@ _PREMULTIPLIED = {"La": "LA", "RGBa": "RGBA"}
 
 
 class Pillow(Backend):
-    """Every format that Pillow's wheels read; JPEG reduced through ``draft``."""
+    """Every format that Pillow's wheels read. ``draft`` reduces a JPEG."""
 
     distribution = "pillow"
     supports = {
@@ -66,19 +67,19 @@ class Pillow(Backend):
             # Lossless JPEG cannot be scaled.
             Support(layouts=frozenset({"RGB", "L", "CMYK"}), codings=frozenset({"lossless"})),
         ),
-        # Formats whose every complaint is an exception, in Pillow or in the codec.
+        # For these formats, Pillow and the codecs raise every warning as an exception.
         **dict.fromkeys(
             ("png", "gif", "bmp", "webp"),
             (Support(layouts=_ANY.layouts, bits=None, warnings=True),),
         ),
         "avif": (
             Support(layouts=_ANY.layouts, warnings=True),
-            # libavif makes 8 bits of more, for Pillow.
+            # Pillow has libavif convert deeper images to 8 bits.
             Support(layouts=_ANY.layouts - {"stored"}, bits=None, warnings=True),
         ),
         "tiff": (_ANY,),
-        # What it makes of all others differs from what OpenJPEG's own decompressor does: it rounds
-        # white to black, takes chroma from the wrong rows, and knows no channel definition.
+        # Pillow decodes all other kinds differently from OpenJPEG's own decompressor: it rounds
+        # white to black, takes chroma from the wrong rows, and ignores channel definitions.
         "jpeg2000": (
             Support(
                 layouts=_ANY.layouts,
@@ -116,7 +117,7 @@ class Pillow(Backend):
 
 
 def _open(data: Buffer, header: Header, layout: PixelLayout) -> PillowImage.Image:
-    # Of an immutable `bytes`, BytesIO takes no copy.
+    # BytesIO does not copy an immutable `bytes`.
     image = _OPENERS[header.format](io.BytesIO(data))
     if header.format == "tiff" and header.bits == 16:
         _tell_planes(cast("TiffImagePlugin.TiffImageFile", image), data, native=layout == "stored")
@@ -124,10 +125,10 @@ def _open(data: Buffer, header: Header, layout: PixelLayout) -> PillowImage.Imag
 
 
 def _tell_planes(image: TiffImagePlugin.TiffImageFile, data: Buffer, *, native: bool) -> None:
-    """Name the unpackers for 16 bits of a TIFF's planes: Pillow names those for 8 bits."""
+    """Set the unpackers for 16 bits for the planes of a TIFF: Pillow sets those for 8 bits."""
     if image.tag_v2.get(TiffImagePlugin.PLANAR_CONFIGURATION) != _PLANES:
         return
-    if any(tile[0] != "raw" for tile in image.tile):  # libtiff knows, but gives the high byte alone
+    if any(tile[0] != "raw" for tile in image.tile):  # libtiff reads planes, but only high bytes
         if native and image.mode in _COLOURS:
             raise DecodeError(f"Pillow gives 8 of the 16 bits of {image.mode} in compressed planes")
         return
@@ -141,7 +142,7 @@ def _tell_planes(image: TiffImagePlugin.TiffImageFile, data: Buffer, *, native: 
 
 
 def _draft(image: ImageFile.ImageFile, reduce: Reduce, layout: PixelLayout) -> None:
-    """Ask libjpeg for a smaller image, or for its Y plane alone, before it decodes."""
+    """Ask libjpeg for a smaller image, or only for its Y plane, before it decodes."""
     if layout == "L" and image.mode in ("RGB", "YCbCr"):
         image.draft("L", None)
         image.decoderconfig = ()
@@ -149,10 +150,10 @@ def _draft(image: ImageFile.ImageFile, reduce: Reduce, layout: PixelLayout) -> N
         return
     width, height = image.size
     if min(width, height) >= reduce:
-        # Not the ceiling: draft takes the whole quotient of the sizes as its scale.
+        # Rounded down, not up: draft takes the quotient of the sizes, rounded down, as its scale.
         image.draft(None, (width // reduce, height // reduce))
         return
-    # `draft` cannot name a size below 1: say what it would have said (Pillow 10 to 13).
+    # `draft` does not accept a size below 1. Set what it would set (Pillow 10 to 13).
     size = (-(-width // reduce), -(-height // reduce))
     tile = image.tile[0]
     image.tile = [ImageFile._Tile(tile[0], (0, 0, *size), tile[2], tile[3])]
@@ -161,11 +162,11 @@ def _draft(image: ImageFile.ImageFile, reduce: Reduce, layout: PixelLayout) -> N
 
 
 def _in_halves(image: ImageFile.ImageFile, low: ImageFile.ImageFile) -> bool:
-    """Set up the same file, opened twice, to give the high bytes of 16-bit colour and the low ones.
+    """Prepare the same file, opened twice, to give the high and the low bytes of 16-bit colour.
 
-    Pillow has no 16-bit colour: its unpackers take the high byte of each sample, in the byte order
-    that they are told. Told the other one, they take the low byte. If it is no such file, nothing
-    is changed.
+    Pillow has no 16-bit colour. Its unpackers take the high byte of each sample in a given byte
+    order. With the opposite byte order they take the low byte. Return False, and change nothing, if
+    it is not such a file.
     """
     if not image.tile or not all(_RAW_16.fullmatch(_raw(tile)) for tile in image.tile):
         return False
@@ -175,30 +176,30 @@ def _in_halves(image: ImageFile.ImageFile, low: ImageFile.ImageFile) -> bool:
 
 
 def _retold(tile: ImageFile._Tile, swapped: bool) -> ImageFile._Tile:
-    """Name the unpacker for the high bytes of a tile or, swapped, for its low ones."""
+    """Return a tile with the unpacker for its high bytes or, if swapped, for its low bytes."""
     kind, order = _raw(tile).split(";16")
-    if kind == "LA":  # there is none for the other order: its two times two bytes come as four
+    if kind == "LA":  # no unpacker has the other byte order: read its two times two bytes as four
         return _told(tile, "RGBA")
     order = _NATIVE if order == "N" else order
     order = {"B": "L", "L": "B"}[order] if swapped else order
-    # Premultiplied colours stay as they are.
+    # Premultiplied colours stay premultiplied.
     return _told(tile, f"{kind.replace('RGBa', 'RGBA')};16{order}")
 
 
 def _raw(tile: ImageFile._Tile) -> str:
-    """Return how a tile's samples lie in the file: the unpacker's name."""
+    """Return the name of a tile's unpacker, which says how its samples lie in the file."""
     args = tile[3] or ("",)
     return str(args if isinstance(args, str) else args[0])
 
 
 def _told(tile: ImageFile._Tile, raw: str) -> ImageFile._Tile:
-    """Name another unpacker for a tile."""
+    """Return a tile with another unpacker."""
     args = tile[3]
     return ImageFile._Tile(*tile[:3], (raw, *args[1:]) if isinstance(args, tuple) else raw)
 
 
 def _joined(high: PillowImage.Image, low: PillowImage.Image, header: Header) -> Image:
-    """Put the two halves of each sample together."""
+    """Join the high and the low byte of each sample."""
     upper = np.asarray(high).astype(np.uint16)
     if header.channels == 2:
         upper, lower = upper[:, :, 0::2], upper[:, :, 1::2]
@@ -209,7 +210,7 @@ def _joined(high: PillowImage.Image, low: PillowImage.Image, header: Header) -> 
 
 
 def _pixels(image: PillowImage.Image, layout: PixelLayout, header: Header) -> Image:
-    """Convert as Pillow does, but for what it would clip or refuse."""
+    """Convert as Pillow does, except for modes that it would clip or refuse."""
     image.load()
     mode = image.mode
     if layout in ("stored", mode):
@@ -217,15 +218,15 @@ def _pixels(image: PillowImage.Image, layout: PixelLayout, header: Header) -> Im
     if mode in _PREMULTIPLIED:
         image = image.convert(_PREMULTIPLIED[mode])
     elif mode.startswith("I;16"):
-        # Pillow clips 16-bit grey at 255, which makes most images white. The high byte is what
-        # it takes for 16-bit colour, and what libpng and OpenCV take for both.
+        # Pillow clips 16-bit grey at 255, which makes most images white. Take the high byte, as
+        # Pillow does for 16-bit colour, and libpng and OpenCV for both.
         high = max(header.bits, 9) - 8
         image = PillowImage.fromarray((_native(image, header) >> high).astype(np.uint8))
     return np.array(image if image.mode == layout else image.convert(layout))
 
 
 def _native(image: PillowImage.Image, header: Header) -> Image:
-    """Copy the pixels out, in this machine's byte order and in the file's own range."""
+    """Return a copy of the pixels, in this machine's byte order and in the file's own range."""
     array = np.array(image)
     if header.format == "jpeg2000" and image.mode == "I;16" and 8 < header.bits < 16:
         array >>= 16 - header.bits  # Pillow widens them to 16 bits

@@ -17,10 +17,10 @@ __all__ = ["PillowHeif"]
 
 
 class PillowHeif(Backend):
-    """HEIC only: ``pillow_heif.open_heif``. libheif turns the image upright by itself.
+    """HEIC only: ``pillow_heif.open_heif``. libheif itself turns the image upright.
 
-    Neither its warnings nor its strict decoding can be had through pillow_heif, and neither would
-    hold what libde265 notices while it conceals damage: hence nothing is declared of warnings.
+    Warnings are not declared. pillow_heif exposes neither libheif's warnings nor its strict
+    decoding, and neither would report the damage that libde265 notices and conceals.
     """
 
     distribution = "pillow-heif"
@@ -29,7 +29,7 @@ class PillowHeif(Backend):
     }
 
     def decode(self, data: Buffer, header: Header, *, layout: PixelLayout, **_: object) -> Image:
-        # libheif's own way to 8 bits is what Pillow shows; but it leaves grey as it is.
+        # Pillow shows libheif's own conversion to 8 bits, but libheif does not convert grey.
         image = np.asarray(
             pillow_heif.open_heif(
                 bytes(data), convert_hdr_to_8bit=layout != "stored", hdr_to_16bit=False
@@ -45,9 +45,10 @@ class PillowHeif(Backend):
 
 
 def _may_lack_a_tile(image: Image, grid: isobmff.Grid) -> bool:
-    """Whether as many pixels as the smallest tile shows may be of a tile that libheif left out."""
-    # It leaves zeros there: black, or green (0, 135, 0) from YCbCr. At the edge of a hole chroma is
-    # its neighbours', so that half as many are enough.
+    """Return whether so many pixels are zero that libheif may have left out a tile."""
+    # In place of a missing tile libheif leaves zeros: black, or green (0, 135, 0) from YCbCr. At
+    # the edge of the hole the chroma comes from its neighbours. So half as many zeros as the
+    # smallest tile has pixels are enough.
     step = max(1, min(grid.width, grid.height) // 8)
     seen = image[::step, ::step]
     zero = seen == 0
@@ -60,7 +61,7 @@ def _may_lack_a_tile(image: Image, grid: isobmff.Grid) -> bool:
 
 
 def _check_tiles(data: Buffer, grid: isobmff.Grid) -> None:
-    """Decode each tile by itself, which is an error where in the grid it would be left out."""
+    """Decode each tile alone. A tile that libheif leaves out of the grid then raises an error."""
     try:
         tiles = pillow_heif.open_heif(isobmff.with_tiles_apart(data, grid))
         while len(tiles):

@@ -1,4 +1,4 @@
-"""simplejpeg: a Cython binding with its own libjpeg-turbo; the leanest way to an array."""
+"""simplejpeg: a Cython binding with its own libjpeg-turbo, and very little overhead."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Simplejpeg(Backend):
         out: Image | None,
         strict: bool,
     ) -> Image:
-        # The factor is chosen by size: the smallest image that is at least the one wanted.
+        # simplejpeg chooses the factor: that of the smallest image that has at least this size.
         source, height, width = with_plain_size(data, header, reduce)
         try:
             image: Image = simplejpeg.decode_jpeg(
@@ -58,7 +58,7 @@ class Simplejpeg(Backend):
             image = image[: -(-header.height // reduce), : -(-header.width // reduce)]
         if layout == "L":
             return image[:, :, 0]
-        # libjpeg hands out the inks as stored, which Adobe inverts.
+        # libjpeg returns the inks as they are stored, and Adobe stores them inverted.
         return np.subtract(255, image, out=image) if layout == "CMYK" else image
 
     def codec(self) -> str:

@@ -1,4 +1,4 @@
-"""torchcodec: PyTorch's own image decoders, which took over from torchvision's."""
+"""torchcodec: PyTorch's own image decoders, the successors of torchvision's."""
 
 from __future__ import annotations
 
@@ -33,31 +33,31 @@ class Torchcodec(Backend):
         decoders = torchcodec.decoders
         decoder = decoders.decode_jpeg if header.format == "jpeg" else decoders.decode_png
         tensor = decoder(bytes(data), mode=_MODE[layout])
-        # It always applies the EXIF orientation: take it back.
+        # torchcodec always applies the EXIF orientation.
         image = _pixels.undo_orientation(tensor.permute(1, 2, 0).numpy(), header.orientation)
         return image[:, :, 0] if layout == "L" else image
 
 
 class TorchcodecBatch(BatchBackend):
-    """JPEG on CUDA: ``torchcodec.decoders.decode_jpeg`` of a list, by nvJPEG.
+    """JPEG on CUDA: ``torchcodec.decoders.decode_jpeg`` of a list, with nvJPEG.
 
-    It does not interpolate chroma, which is what its pixels differ by. It allocates and decodes on
-    PyTorch's current stream, and returns when that is done.
+    Its pixels differ because it does not interpolate chroma. It allocates and decodes on PyTorch's
+    current stream, and returns when the images are decoded.
     """
 
     distribution = "torchcodec"
-    frees_in_order = True  # it is PyTorch's memory
+    frees_in_order = True  # PyTorch allocates the memory
     supports = {"jpeg": (NVJPEG,)}
 
     def __init__(self, device: torch.device, threads: int) -> None:
         need_device(device)
         self._device = device
-        try_out(self)  # it may be built without nvJPEG
+        try_out(self)  # torchcodec may be built without nvJPEG
 
     def decode(
         self, items: Sequence[BatchItem], layout: Literal["RGB", "L"]
     ) -> Sequence[torch.Tensor | None]:
-        # A grey image comes with one channel, and has no chroma to make RGB of.
+        # With "UNCHANGED", a grey image has one channel, which `expand` repeats for RGB.
         mode = "GRAY" if layout == "L" else "UNCHANGED"
         sources = [_without_exif(item) for item in items]
         images = torchcodec.decoders.decode_jpeg(sources, mode=mode, device=self._device)
@@ -66,7 +66,7 @@ class TorchcodecBatch(BatchBackend):
 
 
 def _without_exif(item: BatchItem) -> bytes:
-    """Make it a file that is not turned: it always applies the EXIF orientation."""
+    """Return the file without its EXIF orientation, which torchcodec would always apply."""
     if item.header.orientation == 1:
         return bytes(item.data)
     scan = item.header.scan_offset

@@ -1,4 +1,4 @@
-"""torchvision.io: libjpeg-turbo into a tensor; deprecated since 0.29 in favour of torchcodec."""
+"""torchvision.io: libjpeg-turbo to a tensor; deprecated since 0.29 in favour of torchcodec."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 with warnings.catch_warnings():
-    # Its import warns of optional parts (libpng, libjpeg) that say nothing about JPEG.
+    # The import warns about optional parts (libpng, libjpeg), which says nothing about JPEG.
     warnings.simplefilter("ignore")
     from torchvision import io
 
-# After torchvision: where that is missing, it need not be imported, which takes seconds.
+# After torchvision: if that is missing, this import, which takes seconds, is not needed.
 import torch
 
 from fastdecode.adapters.base import JPEG_ON_CPU, Backend
@@ -20,7 +20,7 @@ from fastdecode.types import Buffer, Header, Image, PixelLayout
 
 __all__ = ["Torchvision", "TorchvisionBatch"]
 
-_cuda: Any = torch.cuda  # which is annotated only in part
+_cuda: Any = torch.cuda  # only partly annotated
 _MODE = {"RGB": io.ImageReadMode.RGB, "L": io.ImageReadMode.GRAY}
 
 
@@ -41,32 +41,33 @@ class Torchvision(Backend):
 
 
 class TorchvisionBatch(BatchBackend):
-    """JPEG on CUDA: ``torchvision.io.decode_jpeg`` of a list, by nvJPEG.
+    """JPEG on CUDA: ``torchvision.io.decode_jpeg`` of a list, with nvJPEG.
 
-    It does not interpolate chroma, which is what its pixels differ by. It writes on a stream of its
-    own without waiting for the caller's, into blocks that PyTorch may have recycled from images
-    that the caller's stream still reads (pytorch/vision#9606). Here it gets its blocks from a
-    stream on which nothing else happens: none comes back before whoever was recorded to use it is
-    done.
+    Its pixels differ because it does not interpolate chroma.
+
+    torchvision writes on its own stream and does not wait for the caller's stream. It may write
+    into memory blocks that PyTorch reuses while the caller's stream still reads the images in them
+    (pytorch/vision#9606). So this class allocates the blocks on a stream that does nothing else.
+    PyTorch then reuses a block only after every stream recorded for it (`record_stream`) is done.
     """
 
     distribution = "torchvision"
-    frees_in_order = True  # it is PyTorch's memory, recorded to be in use there
+    frees_in_order = True  # PyTorch allocates the memory, and the caller's stream is recorded
     supports = {"jpeg": (NVJPEG,)}
 
     def __init__(self, device: torch.device, threads: int) -> None:
         need_device(device)
         self._device = device
         self._blocks = _cuda.Stream(device)
-        try_out(self)  # it may be built without nvJPEG
+        try_out(self)  # torchvision may be built without nvJPEG
 
     def decode(
         self, items: Sequence[BatchItem], layout: Literal["RGB", "L"]
     ) -> Sequence[torch.Tensor | None]:
         caller = _cuda.current_stream(self._device)
         with _cuda.device(self._device), _cuda.stream(self._blocks):
-            # PyTorch has 32 streams, and hands them out in turn: another's work may be on this one,
-            # with blocks that came back to it but are still read.
+            # PyTorch has 32 streams and assigns them in turn. So other code may use this stream as
+            # well, and free blocks on it that are still read.
             self._blocks.synchronize()
             images = self._decode(items, layout)
         caller.wait_stream(self._blocks)
@@ -77,7 +78,7 @@ class TorchvisionBatch(BatchBackend):
     def _decode(self, items: Sequence[BatchItem], layout: str) -> list[torch.Tensor]:
         made: dict[int, torch.Tensor] = {}
         for mode in ("L", "RGB"):
-            # A grey image has no chroma to make RGB of: it is given three times.
+            # A grey image is decoded as grey, and `expand` repeats its one channel for RGB.
             places = [
                 at
                 for at, item in enumerate(items)

@@ -1,4 +1,4 @@
-"""PyTurboJPEG: ctypes over the system's libturbojpeg, in either of its two generations."""
+"""PyTurboJPEG: the system's libturbojpeg, version 2 or 3, through ctypes."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ PyTurboJPEG finds no libturbojpeg. Install the library:
 or use a backend that brings its own: pip install 'fastdecode[simplejpeg]'"""
 _OLD_LIBRARY = """\
 PyTurboJPEG {version} needs libjpeg-turbo 3.0, and the libturbojpeg found here is older
-(Debian 12 has 2.1.5). Either take the PyTurboJPEG for it:
+(Debian 12 has 2.1.5). Either install the PyTurboJPEG for it:
   pip install 'PyTurboJPEG<2'
 or install libjpeg-turbo 3: https://github.com/libjpeg-turbo/libjpeg-turbo/releases"""
 
 
 class _Reporting(turbojpeg.TurboJPEG):  # type: ignore[misc]  # untyped library
-    """PyTurboJPEG, but it remembers a warning of the codec instead of passing it to `warnings`.
+    """PyTurboJPEG that records the codec's warnings instead of passing them to `warnings`.
 
-    Only a process-wide, thread-unsafe filter could turn `warnings.warn` into an answer for this one
-    call. As in the original, decoding goes on after a warning.
+    To learn from `warnings.warn` whether one call warned would take a filter that is process-wide
+    and not thread-safe. As in PyTurboJPEG, decoding continues after a warning.
     """
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class _Reporting(turbojpeg.TurboJPEG):  # type: ignore[misc]  # untyped library
 
 
 class Turbojpeg(Backend):
-    """JPEG only: ``TurboJPEG.decode``, one object a process (each call makes its own handle)."""
+    """JPEG only: ``TurboJPEG.decode``, one object per process (each call makes its own handle)."""
 
     distribution = "PyTurboJPEG"
 
@@ -68,8 +68,8 @@ class Turbojpeg(Backend):
             raise BackendUnavailable(_MISSING_LIBRARY) from error
         except OSError as error:
             raise BackendUnavailable(f"{_MISSING_LIBRARY}\n({error})") from error
-        # PyTurboJPEG 2 refuses older libraries, and 1.x may well have found a newer one; without
-        # knowing, claim what both generations do.
+        # PyTurboJPEG 2 needs libjpeg-turbo 3, but 1.x works with both versions and does not say
+        # which it found. For 1.x, declare only what both can do.
         self._generation = 3 if int(self.version().split(".")[0]) >= 2 else 2
         self.supports = {"jpeg": (JPEG_TURBO_3 if self._generation == 3 else JPEG_TURBO_2,)}
 
@@ -85,7 +85,7 @@ class Turbojpeg(Backend):
         strict: bool,
     ) -> Image:
         pixel_format, channels = _PIXEL_FORMAT[layout]
-        # It tells an old library the size, not the factor.
+        # PyTurboJPEG passes the size to an old library, not the factor.
         source, height, width = with_plain_size(data, header, reduce)
         into = out if source is data else None
         shape = (height, width, channels)

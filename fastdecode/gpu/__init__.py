@@ -1,4 +1,4 @@
-"""Images in the memory of a device: decoded there, or on the CPU and copied."""
+"""Decoding into the memory of a device: on the device itself, or on the CPU with a copy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batch backends by name: one instance for each device, and what keeps its calls apart."""
+"""Batch backends by name: one instance per device, with a lock for its calls."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class Loaded:
     """A batch backend on a device.
 
-    Whoever calls it holds `lock`: the decoders of these libraries are not safe in threads.
+    Every caller holds `lock`, because the decoders of these libraries are not thread-safe.
     """
 
     def __init__(self, name: str, backend: BatchBackend, device: torch.device) -> None:
@@ -38,7 +38,7 @@ _lock = threading.RLock()
 
 
 def names(device_type: str) -> list[str]:
-    """Names of those that decode on such a device, ``"cpu"`` or ``"cuda"``; none is imported."""
+    """Return the batch backends for a device type, ``"cpu"`` or ``"cuda"``, without any import."""
     return [
         name
         for name in registry.names()
@@ -48,10 +48,11 @@ def names(device_type: str) -> list[str]:
 
 
 def load(name: str, device: torch.device) -> Loaded:
-    """Return the one instance of a batch backend for a device, with its index, in this process.
+    """Return this process's instance of a batch backend for a device, which has its index.
 
-    It is an UnknownBackend if there is no such name, and a BackendUnavailable if it does not decode
-    there, or its library is missing or broken; the message has the reason and the install line.
+    Raises `UnknownBackend` if there is no such name. Raises `BackendUnavailable` if the backend
+    does not decode on that device, or if its library is missing or broken. The message contains the
+    reason and, if the library is missing, the install line.
     """
     registry.entry(name)  # UnknownBackend
     key = (registry.generation, name, str(device))
@@ -82,7 +83,7 @@ def _construct(name: str, device: torch.device) -> BatchBackend:
     if not (isinstance(kind, type) and issubclass(kind, BatchBackend)):
         raise TypeError(f"{target!r} is not a fastdecode BatchBackend but {kind!r}")
     if isinstance(kind.devices, str):
-        raise TypeError(f"{target!r} declares its devices as text, and not as a set")
+        raise TypeError(f"{target!r} declares its devices as text, not as a set")
     if device.type not in kind.devices:
         raise BackendUnavailable(f"it decodes on {', '.join(sorted(kind.devices))}")
     backend = kind(device, usable_cores())
@@ -92,24 +93,25 @@ def _construct(name: str, device: torch.device) -> BatchBackend:
 
 
 def _may_pass(failure: BaseException) -> bool:
-    """Whether it may go well another time: when there is memory on the device again."""
+    """Return whether a later call may succeed: when the device has free memory again."""
     from fastdecode.adapters.batch_base import is_of_the_device
 
     return is_of_the_device(failure)
 
 
 def _way_out(name: str, error: BaseException) -> str:
-    """Say how to install it, where it is that which is missing."""
+    """Return how to install the library if it is missing; else empty."""
     line = registry.install_line(name) if isinstance(error, ModuleNotFoundError) else ""
     return f"\nInstall it with: {line}" if line else ""
 
 
 @after_fork
 def _forget() -> None:
-    """Start over in a forked child: neither locks nor what the libraries hold come along.
+    """Start over in a forked child, where the locks and the libraries' state are not usable.
 
-    The parent's are kept nevertheless, those in the tracebacks of errors, too: to destroy one would
-    wait for threads that are not there, or call a driver that must not be called here.
+    The child still keeps the parent's backends alive, also those that its errors refer to. To
+    destroy one would wait for threads that the child lacks, or call a driver that a child must not
+    call.
     """
     global _lock
     _lock = threading.RLock()

@@ -1,8 +1,8 @@
-"""What a batch backend is asked for, so that one bad image costs only itself; the CPU has the rest.
+"""Requests to a batch backend, and checks of its images; the CPU decodes all others.
 
-A device's decoder does not say that data was missing. A JPEG goes there only if its end marker
-stands where its one scan ends, which `decode`, too, takes for whole at once; and afterwards the end
-of its pixels is looked at.
+The decoder of a device does not report missing data. So a JPEG goes there only if it has one scan
+and its end marker stands where that scan ends; `decode` treats such a file as complete too.
+Afterwards, the last pixels of the image are checked.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _BLOCK = 8
 
 
 class Request(NamedTuple):
-    """What a batch backend is asked for one image, and what is to be cut out of what it gives."""
+    """The image that a batch backend must decode, and the part to cut out of its result."""
 
     item: BatchItem
     cut: Box | None
@@ -43,14 +43,14 @@ def request_of(
     *,
     windows: bool = True,
 ) -> Request | None:
-    """Ask a batch backend for an image, if it is one that the backend may be asked for.
+    """Return the request for an image, or None if the CPU must decode it.
 
-    `options` are arguments of `decode`, checked. With `windows` only a region is asked for, where
-    the backend can decode that; else it is cut out of the whole.
+    `options` are checked arguments of `decode`. With `windows`, a backend that can decode a region
+    decodes only that. Otherwise the region is cut out of the whole image.
 
-    It is None where the CPU has to decode: for what the backend does not declare, for damaged or
-    odd files, of which only the CPU path can say what is missing, and for all that is wrong, which
-    is an error there.
+    The CPU decodes what the backend does not declare. It also gets damaged or unusual files,
+    because only the CPU path can tell what is missing, and wrong arguments, for which it raises
+    the error.
     """
     mode = options.get("mode", "RGB")
     if mode not in ("RGB", "L") or options.get("strict"):
@@ -70,7 +70,7 @@ def request_of(
 def _support_for(
     backend: BatchBackend, data: Buffer, header: Header, layout: str
 ) -> Support | None:
-    """Return the declaration by which a whole file may be decoded; None if there is none."""
+    """Return the declaration that covers a complete file; None if none does."""
     if header.format == "jpeg" and not _is_whole(data, header):
         return None
     for support in backend.supports.get(header.format, ()):
@@ -92,14 +92,14 @@ def _is_whole(data: Buffer, header: Header) -> bool:
 def decoding(
     loaded: Loaded, requests: Sequence[Request], layout: Literal["RGB", "L"], device: torch.device
 ) -> Iterator[list[torch.Tensor | None]]:
-    """Let a batch backend decode, on its device. What it refuses counts as a fallback to the CPU.
+    """Decode with a batch backend on its device, and count what it refuses as a fallback.
 
-    Within the block there are images (C, H, W), uint8, on the device, with any strides, in the
-    order of the current stream; None for what it refused, what is not of the form that was asked
-    for, and a JPEG whose data may have ended early. They may lie in the library's memory: what is
-    to last is copied within the block, on that stream.
+    The block gets images (C, H, W), uint8, on the device, with any strides, ready in the order of
+    the current stream. An image is None if the backend refused it, if it has the wrong form, or if
+    its JPEG may have ended early. The images may lie in the library's memory: inside the block, and
+    on that stream, copy those that must last.
 
-    It is a RuntimeError if the device itself fails: what is asked of it later would fail, too.
+    Raises `RuntimeError` if the device itself fails: later requests would fail too.
     """
     items = [request.item for request in requests]
     with loaded.lock:
@@ -111,7 +111,7 @@ def decoding(
     some = [image for image in made if image is not None]
     for at, suspicious in zip(whole, _suspect(some, [items[at] for at in whole]), strict=True):
         if suspicious:
-            made[at], refused[at] = None, "its end looks filled in, which the CPU can tell"
+            made[at], refused[at] = None, "its end looks filled in, which the CPU must check"
     for reason in refused.values():
         count_fallback({loaded.name: reason}, "cpu")
     try:
@@ -120,8 +120,8 @@ def decoding(
             for image, (_, cut) in zip(made, requests, strict=True)
         ]
     finally:
-        # Where the library may use its memory again while the current stream still reads it, that
-        # is waited for. Such libraries wait for the device themselves, so this costs little more.
+        # The library may reuse its memory while the current stream still reads it: wait for the
+        # stream. Such libraries wait for the device themselves, so this costs little more.
         if whole and loaded.device.type == "cuda" and not loaded.backend.frees_in_order:
             torch.cuda.current_stream(loaded.device).synchronize()
 
@@ -129,7 +129,7 @@ def decoding(
 def _asked(
     loaded: Loaded, items: Sequence[BatchItem], layout: Literal["RGB", "L"]
 ) -> tuple[list[torch.Tensor | None], dict[int, str]]:
-    """Ask for all; where the library gives up as a whole, for either half."""
+    """Return the images, and the reasons for refusals. If a whole batch fails, try each half."""
     if not items:
         return [], {}
     try:
@@ -149,10 +149,10 @@ def _asked(
 
 
 def _wrong(image: Any, item: BatchItem, layout: str, device: torch.device) -> str:
-    """Say what is wrong with an image's form; nothing if it is right."""
+    """Return what is wrong with the form of an image; empty if it is right."""
     shape = item.shape(layout)
     if not isinstance(image, torch.Tensor):
-        return f"gave no tensor but {type(image).__name__}"
+        return f"gave {type(image).__name__}, which is not a tensor"
     if tuple(image.shape) != shape or image.dtype != torch.uint8 or image.device != device:
         return (
             f"gave {tuple(image.shape)} of {image.dtype} on {image.device}, not {shape} of "
@@ -162,13 +162,13 @@ def _wrong(image: Any, item: BatchItem, layout: str, device: torch.device) -> st
 
 
 def _suspect(images: Sequence[torch.Tensor], items: Sequence[BatchItem]) -> list[bool]:
-    """Look at the end of each JPEG, as `decode` does where a library does not report damage.
+    """Return for each image whether its last pixels look filled in, as `decode` checks it.
 
-    Suspect is one whose last decoded block has the one grey that a decoder puts where it has no
-    data. Of honest photos that is one in hundreds; they are decoded once more, on the CPU.
+    A JPEG is suspect if its last decoded block has the one grey that a decoder writes where data is
+    missing. One in some hundreds of intact photos is suspect too, and the CPU decodes it again.
 
-    On CUDA this waits until the images are decoded: a file whose data ends early is known only
-    then. Only corners of the block are looked at, all of them by one launch.
+    On CUDA this waits until the images are decoded: only then is it known whether a file ended
+    early. It reads only the corners of each block, those of all images with one launch.
     """
     if not images:
         return []
@@ -181,9 +181,9 @@ def _suspect(images: Sequence[torch.Tensor], items: Sequence[BatchItem]) -> list
 
 
 def _corners(image: torch.Tensor, item: BatchItem) -> torch.Tensor:
-    """Return the corners of what the image shows of its last block: (C, 2, 2), a view."""
+    """Return the corners of the visible part of the last block: a view (C, 2, 2)."""
     _, _, right, bottom = item.window or (0, 0, item.header.width, item.header.height)
     down = min((bottom - 1) % _BLOCK, image.shape[1] - 1)
     across = min((right - 1) % _BLOCK, image.shape[2] - 1)
-    # Of a block that shows but one row or column, that one twice.
+    # If only one row or column of the block is visible, repeat it.
     return image[:, -1 - down :: down or 1, -1 - across :: across or 1].expand(-1, 2, 2)

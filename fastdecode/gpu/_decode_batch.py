@@ -1,8 +1,8 @@
-"""A batch on a device: most of it decoded there, the rest on the CPU, joined in order.
+"""`decode_batch` on a device: the device and the CPU decode their parts, joined in order.
 
-For the CPU as the device, images are resize and copied by NumPy and Pillow, in threads, and are
-arrays until they are handed out. A thread that has once worked with PyTorch's own threads cannot
-fork any more: its child would wait for them for ever.
+If the device is the CPU, NumPy and Pillow resize and copy the images in threads, and the images are
+arrays until they are returned. A thread that has run an operation in PyTorch's own threads cannot
+fork any more: its child would wait for those threads for ever.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ if TYPE_CHECKING:
 
 _MOST_FILES = 256
 _MOST_PIXELS = 1 << 27
-"""How much is decoded before it is resize, so that not all is there in full size at once."""
+"""The most files and pixels to decode before resizing, so that full-size images do not pile up."""
 
 
 class _Job(NamedTuple):
-    """What is the same for all images of a call."""
+    """The arguments of one call, which are the same for all images."""
 
     device: torch.device
     options: dict[str, Any]
     threads: int
     cpu: str | None
-    """The backend that the CPU path is to use."""
+    """The backend of the CPU path; None for the fastest."""
     loaded: Loaded | None
-    """Who decodes on the device; None where only the CPU does."""
+    """The batch backend that decodes on the device; None if only the CPU decodes."""
     size: tuple[int, int] | None
 
     @property
@@ -58,10 +58,10 @@ class _Job(NamedTuple):
 
 
 class _Read(NamedTuple):
-    """What is known of an item.
+    """An item with its bytes and its header.
 
-    `item` is what the caller gave; what is wrong with it is found where it is decoded. `data` is
-    the whole file, or None if it cannot be had; so is `header`.
+    `item` is what the caller passed. `data` is the whole file. If the file or its header cannot be
+    read, `data` or `header` is None, and decoding the item raises the error.
     """
 
     item: Any
@@ -70,11 +70,11 @@ class _Read(NamedTuple):
 
     @property
     def source(self) -> Any:
-        """What `decode` is to be given."""
+        """The argument for `decode`."""
         return self.item if self.data is None else self.data
 
     def told(self, error: Exception) -> Exception:
-        """Say in an error which file it is of, as `decode_file` does."""
+        """Add the file name to the message of an error, as `decode_file` does."""
         is_path = isinstance(self.item, (str, os.PathLike))
         if is_path and self.data is not None and isinstance(error, FastDecodeError):
             error.args = (f"{os.fspath(self.item)}: {error.args[0]}", *error.args[1:])
@@ -82,7 +82,7 @@ class _Read(NamedTuple):
 
 
 def _read(item: Any) -> _Read:
-    """Read a file, or take the bytes that are there, and look at the header."""
+    """Read the file, unless the item already is its bytes, and read the header."""
     try:
         is_path = isinstance(item, (str, os.PathLike))
         data = read_file(os.fspath(item)) if is_path else as_buffer(item)
@@ -104,9 +104,10 @@ def decode_on(
     threads: int,
     on_error: Literal["raise", "return"],
 ) -> list[Any] | torch.Tensor:
-    """Decode a batch onto a device: what `decode_batch` does where it is given one.
+    """Decode a batch onto a device, for `decode_batch`. The options are already checked.
 
-    The options are checked. The result is a list of tensors, or one tensor if there is a size.
+    Return one tensor if there is a size and `on_error` is ``"raise"``; else a list of tensors, and
+    of errors with ``"return"``.
     """
     place = device_of(device)
     options = dict(options)
@@ -120,7 +121,7 @@ def decode_on(
                 try:
                     raise name_item(image, len(images))
                 finally:
-                    del image  # its traceback leads here, and would keep the images
+                    del image  # its traceback refers to this frame, and would keep the images
             images.append(image)
     if size is None or on_error == "return":
         return images
@@ -133,7 +134,7 @@ def decode_on(
 
 
 def _parts(job: _Job, work: list[Any]) -> Iterator[list[_Read]]:
-    """Read so many files, in order, as are decoded at once."""
+    """Read the files in order, and yield them in parts that are decoded at once."""
     for start in range(0, len(work), _MOST_FILES):
         part: list[_Read] = []
         pixels = 0
@@ -148,7 +149,7 @@ def _parts(job: _Job, work: list[Any]) -> Iterator[list[_Read]]:
 
 
 def _decoded(job: _Job, reads: list[_Read]) -> list[Any]:
-    """Decode, and resize if that is asked for: contiguous tensors (C, H, W), or errors."""
+    """Decode, and resize if there is a size: contiguous tensors (C, H, W), or errors."""
     asked = {} if job.loaded is None else _requests(job.loaded, job.options, reads)
     if job.loaded is None or not asked:
         return _by_cpu(job, reads)
@@ -166,14 +167,14 @@ def _decoded(job: _Job, reads: list[_Read]) -> list[Any]:
 
 
 def _requests(loaded: Loaded, options: dict[str, Any], reads: list[_Read]) -> dict[int, Request]:
-    """Say what the batch backend is asked for; what else can be read is counted as the CPU's."""
+    """Return the requests to the batch backend; count all other readable files as fallbacks."""
     asked = {}
     for at, one in enumerate(reads):
         if one.data is None or one.header is None:
             continue
         request = request_of(one.data, one.header, loaded.backend, options)
         if request is None:
-            count_fallback({loaded.name: "is not asked for such files"}, CPU)
+            count_fallback({loaded.name: "is not used for such files"}, CPU)
         else:
             asked[at] = request
     return asked
@@ -197,7 +198,7 @@ def _arrays(job: _Job, reads: list[_Read]) -> list[Any]:
 
 
 def _placed(job: _Job, made: list[Any]) -> list[Any]:
-    """Bring arrays (H, W[, C]) to the device, and finish them; errors stay as they are."""
+    """Copy arrays (H, W[, C]) to the device, and resize them; errors stay as they are."""
     if job.device.type != "cuda":
         done = map_in_threads(job.threads, partial(_on_host, size=job.size), map(_planes, made))
         return [one.to(job.device) if isinstance(one, torch.Tensor) else one for one in done]
@@ -209,7 +210,7 @@ def _placed(job: _Job, made: list[Any]) -> list[Any]:
 
 
 def _planes(image: Any) -> Any:
-    """View an array or tensor (H, W[, C]) as a tensor (C, H, W); what is neither stays."""
+    """View an array or tensor (H, W[, C]) as a tensor (C, H, W); return anything else as it is."""
     if isinstance(image, np.ndarray):
         image = torch.from_numpy(image)
     if not isinstance(image, torch.Tensor):
@@ -218,7 +219,7 @@ def _planes(image: Any) -> Any:
 
 
 def _copied(job: _Job, arrays: list[Image]) -> Sequence[torch.Tensor]:
-    """Copy to CUDA, in one go, because each copy would wait."""
+    """Copy to CUDA with one transfer, because each transfer waits."""
     host = [torch.from_numpy(array) for array in arrays]
     if not all(image.dtype == torch.uint8 for image in host):
         return [image.to(job.device) for image in host]
@@ -234,7 +235,7 @@ def _copied(job: _Job, arrays: list[Image]) -> Sequence[torch.Tensor]:
 
 
 def _finished(job: _Job, images: Sequence[Any]) -> list[Any]:
-    """Copy and resize tensors (C, H, W), whose memory may be a library's; the rest stays."""
+    """Copy or resize tensors (C, H, W), whose memory may be a library's; the rest stays."""
     if job.device.type == "cpu":
         return map_in_threads(job.threads, partial(_on_host, size=job.size), images)
     return [

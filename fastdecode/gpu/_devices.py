@@ -1,4 +1,4 @@
-"""Which device is meant, whether it is there, and what a measurement of it depends on."""
+"""Finds the device that an argument names, checks it, and identifies it for measurements."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from fastdecode.ranking import Identity
 
 _DRIVER = Path("/proc/driver/nvidia/version")
 _VERSION = re.compile(r"\b\d+\.\d+(?:\.\d+)?\b")
-_cuda: Any = torch.cuda  # which is annotated only in part
+_cuda: Any = torch.cuda  # only partly annotated
 
 
 def parse_device(device: str | int | torch.device) -> torch.device:
-    """Return the device of a name, or the CUDA device of a number, whether it is there or not.
+    """Return the device of a name, or the CUDA device of a number, even if it is not present.
 
-    What is no device's name is a TypeError or ValueError.
+    Raises `TypeError` or `ValueError` for anything else.
     """
     if isinstance(device, bool) or not isinstance(device, (str, int, torch.device)):
         raise TypeError(f"device must be a name, a number or a torch.device, not {device!r}")
@@ -32,10 +32,11 @@ def parse_device(device: str | int | torch.device) -> torch.device:
 
 
 def device_of(device: str | int | torch.device) -> torch.device:
-    """Return the device, after a look whether it can be used: with its index for CUDA.
+    """Check that a device can be used, and return it; a CUDA device with its index.
 
-    An int is the CUDA device of that number, and ``"cuda"`` the current one. The message of a
-    DeviceUnavailable says what is missing; what is no device's name is a TypeError or ValueError.
+    An int is the CUDA device of that number, and ``"cuda"`` is the current one. Raises
+    `DeviceUnavailable`, whose message says what is missing, and `TypeError` or `ValueError` for
+    anything that does not name a device.
     """
     found = parse_device(device)
     if found.type == "meta":
@@ -44,7 +45,7 @@ def device_of(device: str | int | torch.device) -> torch.device:
 
 
 def usable(device: torch.device) -> torch.device:
-    """Return the device as its tensors call it, if it can be used; "meta" can, without memory."""
+    """Check that a device can be used, and return the device of its tensors; accept "meta"."""
     if device.type == "cuda":
         missing = _missing(device)
         if missing:
@@ -62,7 +63,7 @@ def usable(device: torch.device) -> torch.device:
 
 
 def _missing(device: torch.device) -> str:
-    """Say what a CUDA device lacks; nothing if it is there."""
+    """Return why a CUDA device cannot be used; empty if it can."""
     if torch.version.cuda is None and torch.version.hip is None:
         return (
             f"PyTorch {torch.__version__} is built without CUDA; "
@@ -77,7 +78,7 @@ def _missing(device: torch.device) -> str:
 
 
 def identify(device: torch.device) -> Identity:
-    """Say which device it is, of one from `device_of`."""
+    """Return the identity of a device from `device_of`."""
     if device.type != "cuda":
         return Identity(device.type, cpu_model())
     runtime = torch.version.cuda or torch.version.hip or ""
@@ -85,9 +86,9 @@ def identify(device: torch.device) -> Identity:
 
 
 def driver_version(source: Path = _DRIVER) -> str:
-    """Return the version of NVIDIA's driver; empty where the system does not say."""
-    # The driver's module writes it to a file on Linux. `nvidia-smi` knows it elsewhere, but takes a
-    # second to say so.
+    """Return the version of NVIDIA's driver; empty if the system does not say."""
+    # On Linux the kernel module has it in a file. Elsewhere `nvidia-smi` knows it, but takes a
+    # second.
     try:
         text = source.read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -1,4 +1,4 @@
-"""What decodes onto devices here, and what is missing for it: for people to read."""
+"""Reports which devices are here, what decodes on them, and what is missing, for people to read."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from fastdecode.gpu import _backends
 from fastdecode.gpu._devices import device_of, identify
 from fastdecode.gpu._policy import look_up
 
-_cuda: Any = torch.cuda  # which is annotated only in part
+_cuda: Any = torch.cuda  # only partly annotated
 
 
 @dataclass(frozen=True)
 class Inventory:
-    """Devices, and the batch backends that decode there.
+    """The devices, and the batch backends that decode on them.
 
     Attributes
     ----------
     devices : dict of str to str
-        What each is; of one that cannot be used, why.
+        A description of each device or, if it cannot be used, the reason.
     usable : dict of str to list of str
-        Devices on which each batch backend works.
+        The devices on which each batch backend works.
     reasons : dict of str to str
-        Why a batch backend works on none of its devices that are here, and how to install it.
+        For each batch backend that works on no device here: the reason, and how to install it.
     measured : dict of str to str
-        What `calibrate` found for each device: names, the fastest first, or why it is ignored.
+        The result of `calibrate` for each device: names, fastest first, or why it is ignored.
     """
 
     devices: dict[str, str]
@@ -39,7 +39,7 @@ class Inventory:
 
 
 def take_inventory() -> Inventory:
-    """Look what is here. This imports the libraries of all batch backends that are installed."""
+    """Return the inventory. This imports the libraries of all installed batch backends."""
     names = [name for name in registry.names() if registry.entry(name).batch]
     devices, problem = _devices()
     described = {"cuda": problem} if problem else {}
@@ -58,7 +58,7 @@ def take_inventory() -> Inventory:
 
 
 def _devices() -> tuple[list[torch.device], str]:
-    """Return the devices that are here, and why there is none with CUDA."""
+    """Return the devices that are here, and why there is no CUDA device; empty if there is one."""
     found = [torch.device("cpu")]
     try:
         device_of("cuda")
@@ -70,7 +70,7 @@ def _devices() -> tuple[list[torch.device], str]:
 def _works_on(name: str, devices: list[torch.device]) -> tuple[list[str], str]:
     found, why = [], "no such device is here"
     here = [device for device in devices if name in _backends.names(device.type)]
-    # With a device that is not here: the first that is missing may be the library.
+    # Without such a device, try one anyway: the library may be missing too, and the error says so.
     elsewhere = [torch.device(kind, 0) for kind in registry.entry(name).devices.split()]
     for device in here or elsewhere:
         try:

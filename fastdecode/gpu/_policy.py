@@ -1,4 +1,4 @@
-"""Who decodes for a device: a batch backend there, or the CPU, by what was measured and saved."""
+"""Chooses what decodes for a device, a batch backend or the CPU, by the saved measurement."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 Decode: TypeAlias = Literal["auto", "cpu", "gpu"]
 DECODE: tuple[Decode, ...] = ("auto", "cpu", "gpu")
 
-# Where nothing was measured: first who reaches the GPU's JPEG hardware and refuses image by image,
-# then who calls the same library without the hardware, last whose one bad image costs the whole
-# batch another try.
+# The order without a measurement. First comes the backend that uses the GPU's JPEG hardware and
+# refuses single images, then those that use the same library without the hardware. The last one
+# must try a whole batch again if one image is bad.
 _DEFAULT = ("nvimgcodec", "torchcodec", "torchvision", "dali")
 
 _known: dict[tuple[int, torch.device], tuple[str, ...]] = {}
@@ -31,9 +31,9 @@ _lock = ForkLock()
 
 
 class DeviceChoice(NamedTuple):
-    """Who decodes: a batch backend, or None for the CPU path alone; and why, in words.
+    """The batch backend that decodes, or None if only the CPU does; and the reason in words.
 
-    `cpu` is the backend that the CPU path is to use; None for the fastest.
+    `cpu` is the backend of the CPU path; None for the fastest.
     """
 
     batch: str | None
@@ -44,16 +44,17 @@ class DeviceChoice(NamedTuple):
 def choose(
     device: torch.device, decode: Decode = "auto", backend: str | None = None
 ) -> DeviceChoice:
-    """Choose who decodes for a device, one from `device_of`.
+    """Choose what decodes for a device from `device_of`.
 
-    ``"auto"`` is what `calibrate` measured to be fastest there; where nothing was measured, the
-    first batch backend that works, and the CPU if none does.
+    ``"auto"`` chooses what `calibrate` measured to be fastest on that device. Without a measurement
+    it chooses the first batch backend that works, or the CPU if none does.
 
-    `backend` names a batch backend, or one that is to decode on the CPU. By default it is that of
-    `use` or ``FASTDECODE_BACKEND``, if there is one; ``"gpu"`` heeds only a batch backend.
+    `backend` names a batch backend, or a backend for the CPU. By default it is the backend of `use`
+    or ``FASTDECODE_BACKEND``, if one is set; ``"gpu"`` ignores it unless it is a batch backend.
 
-    It is an UnknownBackend or BackendUnavailable if the named one cannot be used, or with ``"gpu"``
-    if none can, with what to install; a ValueError if what is asked for contradicts itself.
+    Raises `UnknownBackend` or `BackendUnavailable` if the named backend cannot be used, or if
+    ``"gpu"`` finds no usable backend; the message says what to install. Raises `ValueError` if the
+    arguments contradict each other.
     """
     if decode not in DECODE:
         raise ValueError(f"decode must be one of {', '.join(DECODE)}, not {decode!r}")
@@ -86,7 +87,7 @@ def _named(device: torch.device, decode: Decode, name: str) -> DeviceChoice:
 
 
 def _first(device: torch.device, decode: Decode) -> DeviceChoice:
-    """Take the first that works: of what was measured, then of the default order."""
+    """Choose the first that works: in the measured order, then in the default order."""
     known = measured(device)
     missing: list[str] = []
     left_out = disabled()
@@ -108,8 +109,8 @@ def _first(device: torch.device, decode: Decode) -> DeviceChoice:
     if decode == "auto":
         return DeviceChoice(None, None, f"the CPU decodes: no backend decodes on {device}")
     raise BackendUnavailable(
-        f"no backend decodes on {str(device)!r}, which decode='gpu' needs; decode='cpu' would do "
-        "without:\n" + "\n".join(missing)
+        f"no backend decodes on {str(device)!r}, and decode='gpu' needs one; decode='cpu' does not:"
+        "\n" + "\n".join(missing)
     )
 
 
@@ -121,10 +122,10 @@ def _order(known: Iterable[str], device: torch.device) -> Iterator[str]:
 
 
 def measured(device: torch.device) -> tuple[str, ...]:
-    """Name what decodes for a device, the fastest first, by what was measured there.
+    """Return the names that were measured for a device, fastest first; `CPU` is one of them.
 
-    `CPU` is among them. It is empty if nothing was measured, or if that is damaged or out of date,
-    of which one warning tells. It is read once a process, and again after a new save.
+    The result is empty if nothing was measured, or if the saved measurement is damaged or out of
+    date, for which it warns once. Each process reads the file once, and again after a new save.
     """
     key = ranking.saves, device
     found = _known.get(key)
@@ -136,7 +137,7 @@ def measured(device: torch.device) -> tuple[str, ...]:
         first, _known[key] = key not in _known, order
     if first and problem and should_warn():  # outside the lock: a warning may run anything
         warnings.warn(
-            f"what was measured for {device} is ignored: {problem}. To measure anew: "
+            f"the measurement for {device} is ignored: {problem}. To measure again: "
             f"fastdecode calibrate --device {device}",
             stacklevel=2,
         )
@@ -144,7 +145,7 @@ def measured(device: torch.device) -> tuple[str, ...]:
 
 
 def look_up(device: torch.device) -> tuple[DeviceRanking | None, str]:
-    """Return what was saved for a device, or None and what is wrong with it, if it is."""
+    """Return the saved ranking of a device; or None, and what is wrong with it if there is one."""
     here = identify(device)
     return ranking.look_up(
         lambda: DeviceRanking.load(device_ranking_path(here.name), own=not ranking_is_named()),

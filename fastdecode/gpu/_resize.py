@@ -1,12 +1,12 @@
-"""Resizing on a device, by the CPU path's rule: antialiased, bilinear; rounded once."""
+"""Resizing on a device, by the same rule as on the CPU: antialiased, bilinear, rounded once."""
 
 from __future__ import annotations
 
 import torch
 
 _MOST_SHRUNK = 128.0
-"""Of both axes together: PyTorch's kernel for CUDA has the weights of a block in 48 KB, and refuses
-to shrink by more than about 180."""
+"""The sum of the factors of both axes. PyTorch's kernel for CUDA keeps the weights of a block in
+48 KB, and refuses to shrink by more than about 180."""
 
 
 def resize_into(
@@ -18,11 +18,11 @@ def resize_into(
     left: int = 0,
     flip: bool = False,
 ) -> None:
-    """Resize uint8 (C, H, W) to a canvas, and write what of it begins at `top`, `left` to `out`.
+    """Resize uint8 (C, H, W) to a canvas, and write the part from `top`, `left` on to `out`.
 
-    `out` is (C, h, w), with any strides; where it reaches beyond the canvas it becomes black. With
-    `flip` it is mirrored. On CUDA nothing waits for the device, unless an image is shrunk so much
-    that the CPU has to do it. The levels are within 1 of those of Pillow's `Image.resize`.
+    `out` is (C, h, w), with any strides. It becomes black where it reaches beyond the canvas. With
+    `flip` the result is mirrored. On CUDA nothing waits for the device, unless an image is shrunk
+    so much that the CPU must do it. The levels are within 1 of those of Pillow's `Image.resize`.
     """
     height, width = out.shape[1:]
     down, across = canvas or (height, width)
@@ -42,8 +42,8 @@ def _resized(image: torch.Tensor, size: tuple[int, int]) -> torch.Tensor:
     here = image if image.device.type == "cpu" or shrunk <= _MOST_SHRUNK else image.cpu()
     pixels = here[None].float()
     if width == 1:
-        # Of results of one column, PyTorch's kernel for the CPU gives all rows the first one's
-        # levels (2.13): so there are two columns when it comes to the rows.
+        # In a result of one column, PyTorch's kernel for the CPU gives every row the levels of the
+        # first row (2.13). So resize the rows of two equal columns.
         pixels = _interpolated(pixels, (image.shape[1], 1)).repeat(1, 1, 1, 2)
         levels = _interpolated(pixels, (height, 2))[0, :, :, :1]
     else:

@@ -1,8 +1,8 @@
-"""The native core: JPEG to pixels, or to resized and normalised tensors, in C.
+"""The native core: decodes JPEGs to pixels, or to resized and normalised tensors, in C.
 
-It is optional. It was built when fastdecode was installed, if a C compiler and libjpeg-turbo's
-headers were there; ``fastdecode info`` says whether, and what brings it. `decode` uses it by
-itself, as the backend ``"native"``. Importing this package loads nothing.
+It is optional. Installing fastdecode builds it if there are a C compiler and the headers of
+libjpeg-turbo. ``fastdecode info`` says whether it was built, and how to install it. `decode` uses
+it automatically, as the backend ``"native"``. Importing this package does not load it.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ _LARGEST = (1 << 63) - 1
 
 
 def add_restart_markers(jpeg: Any, *, max_pixels: int | None = 178_956_970) -> bytes:
-    """Rewrite a JPEG so that any part of it can be decoded without what comes before.
+    """Rewrite a JPEG so that any part of it can be decoded without the rows above it.
 
-    Nothing is lost: the coefficients are the same, and so is every pixel. They are written anew as
+    The rewrite is lossless: the coefficients stay the same, and so does every pixel. The result is
     a baseline JPEG with optimised Huffman tables and a restart marker after each row of MCUs (8 or
     16 rows of pixels). A later `decode` with a `region` starts at the first row that it needs.
 
     Parameters
     ----------
     jpeg : bytes, bytearray, memoryview, mmap, 1-D uint8 ndarray or 1-D uint8 CPU tensor
-        The whole file. All APPn and COM segments are kept: Exif, ICC profile and the like. What
-        follows the end marker, such as the other images of an MPO, is not.
+        The whole file. All APPn and COM segments, such as Exif and ICC profiles, are kept. Data
+        after the end marker, such as the other images of an MPO, is dropped.
     max_pixels : int or None
-        Refuse a header that promises more. None lifts the limit.
+        The largest number of pixels that the header may promise. None lifts the limit.
 
     Returns
     -------
@@ -38,20 +38,21 @@ def add_restart_markers(jpeg: Any, *, max_pixels: int | None = 178_956_970) -> b
     Raises
     ------
     DecodeError
-        The bytes are damaged, the codec complains of anything in them, or scans are missing.
+        The bytes are damaged, the codec warns about them, or scans are missing.
     UnsupportedFormat
-        They are no JPEG, or of a kind that libjpeg-turbo does not read.
+        The bytes are not a JPEG, or a kind of JPEG that libjpeg-turbo does not read.
     ImageTooLarge
         The header promises more than `max_pixels`.
     BackendUnavailable
-        The core was not built; the message says why, and what brings it.
+        The core was not built. The message says why, and how to install it.
     TypeError, ValueError
         An argument is wrong.
 
     Notes
     -----
-    Restart markers are those of ITU-T T.81, B.2.1 and E.2.4: after one, the decoder needs nothing
-    of what came before. Progressive and arithmetic files become baseline, and often grow by that.
+    Restart markers follow ITU-T T.81, B.2.1 and E.2.4: after a marker, the decoder needs none of
+    the data before it. Progressive and arithmetic files become baseline files, which are often
+    larger.
 
     Examples
     --------
@@ -60,7 +61,7 @@ def add_restart_markers(jpeg: Any, *, max_pixels: int | None = 178_956_970) -> b
     >>> again = add_restart_markers(data)
     >>> probe(again).restart_interval  # in MCUs: one row of them
     40
-    >>> part = decode(again, region=(100, 300, 324, 400))  # begins to read at row 288
+    >>> part = decode(again, region=(100, 300, 324, 400))  # starts to read at row 288
     """
     from fastdecode._buffers import as_buffer
     from fastdecode._headers import jpeg_stream
@@ -83,7 +84,7 @@ def add_restart_markers(jpeg: Any, *, max_pixels: int | None = 178_956_970) -> b
 
 
 def _checked(max_pixels: int | None) -> int:
-    """Return the limit as the core has it: 0 is none."""
+    """Check the limit, and return it for the core, where 0 means no limit."""
     if max_pixels is None:
         return 0
     if isinstance(max_pixels, bool) or not hasattr(max_pixels, "__index__"):

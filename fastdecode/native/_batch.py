@@ -1,9 +1,9 @@
-"""The images of a batch as the core sees them, and the core's threads, which make them.
+"""The images of a batch as an array for the core, and the core's threads.
 
-The core takes an array of ``fd_item``, filled column by column: an image costs Python a few
-microseconds so. Taken one by one, each of an item's thirty numbers would cost a tenth of that. What
-`Loader` needs is put together from Python's lists and in C: NumPy releases the GIL in many of its
-operations, and may then have to wait for it.
+The core takes an array of ``fd_item``, which Python fills column by column, in a few microseconds
+per image. To set the thirty numbers of an item one by one would cost a tenth of that for each. The
+path of `Loader` uses Python lists and C rather than NumPy: many operations of NumPy release the
+GIL, and may then have to wait to get it back.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _Columns: TypeAlias = "tuple[list[int], list[int] | int, list[int] | int]"
 
 _MOST_KEPT = 64 << 20
 
-# Columns by the first member of each; those of several numbers lie one after another.
+# Each column by its first member. The numbers of a column with several lie next to each other.
 _COLUMNS: dict[str, tuple[str, Any]] = {
     "path": ("path", np.uintp),
     "data": ("data", np.uintp),
@@ -49,7 +49,7 @@ _COLUMNS: dict[str, tuple[str, Any]] = {
 
 
 class Headers(NamedTuple):
-    """``fd_header`` of some items, a column each: nothing where an item is not `readable`."""
+    """``fd_header`` of some items, one column per member; meaningless unless `readable`."""
 
     readable: NDArray[np.bool_]
     width: NDArray[np.int32]
@@ -63,10 +63,10 @@ class Headers(NamedTuple):
 
 
 class Items:
-    """Images of one batch after another, in memory that is used again, for one thread at a time.
+    """The images of one batch at a time, in memory that is reused, for one thread at a time.
 
-    The order is `read`, then `resize` or `decode`, then `clear`; `crop` is `read` and most of
-    `resize` in one call. The GIL is released meanwhile.
+    Call `read`, then `resize` or `decode`, then `clear`. `crop` does `read` and most of `resize` in
+    one call. These calls release the GIL.
     """
 
     def __init__(self) -> None:
@@ -74,18 +74,18 @@ class Items:
         self._owner: Any = None
         self._rows: NDArray[Any] = np.empty(0, np.uint8)
         self._count = 0
-        self._held: int | None = None  # bytes in the items' buffers, where they are known
+        self._held: int | None = None  # bytes in the buffers of the items, if known
         self._sources: tuple[Any, ...] = ()
 
     def read(self, pool: Pool, sources: Sequence[str | bytes | Buffer | None]) -> Headers:
-        """Read files and headers; a source is a path, a file's bytes, or None: not readable."""
+        """Read files and headers. A source is a path, a file's bytes, or None if not readable."""
         self._take(sources)
         threads = pool.running()
         lib.fd_pool_open(threads.reading, self._items, self._count)
         return self.headers()
 
     def headers(self) -> Headers:
-        """Return the headers of what was read."""
+        """Return the headers of the items that were read."""
         rows = self._rows[: self._count]
         return Headers(rows["status"] == 0, *rows["header"].T)
 
@@ -104,12 +104,12 @@ class Items:
         out: int,
         stride: int,
     ) -> tuple[Sequence[int], Sequence[int]]:
-        """Read files and headers, and make what the core knows how to make.
+        """Read files and headers, and make the samples that the core can plan itself.
 
-        What is drawn for an item follows from its seed, of 64 bits and not negative. `crop` is an
-        ``fd_crop *``; `pixels`, `out` and `stride` are as for `resize`. Two lists of items are
-        returned: those that were made, and those that can be read, and are for `resize` to make.
-        All others have failed.
+        The random draws of an item follow from its seed, an unsigned number of 64 bits. `crop` is
+        an ``fd_crop *``; `pixels`, `out` and `stride` are as for `resize`. Return two lists of
+        items: those that were made, and those that were read and that `resize` must make. All
+        others failed.
         """
         self._take(sources)
         count, (_, reading, decoding) = self._count, pool.running()
@@ -117,7 +117,7 @@ class Items:
         done = lib.fd_pool_crop(
             reading, decoding, self._items, count, drawn, crop, pixels, place, stride
         )
-        if count == len(self._rows):  # else there may be more, of a larger batch before
+        if count == len(self._rows):  # else other items may still hold buffers of a larger batch
             self._held = done.held
         if done.made == count:
             return range(count), ()
@@ -132,7 +132,7 @@ class Items:
         return made, left
 
     def resize_of(self, at: int) -> Resize:
-        """Return what an item was resized by, until `clear`."""
+        """Return how an item was resized; valid until `clear`."""
         item = self._items[at]
         resize = item.resize
         return Resize(item.request.reduce, *(getattr(resize, name) for name in Resize._fields[1:]))
@@ -146,11 +146,11 @@ class Items:
         out: int,
         stride: int,
     ) -> list[bool]:
-        """Decode, resize and finish the wanted items, at least one, by a resize each.
+        """Decode, resize and finish the wanted items, of which there is at least one.
 
-        `out` is the address of the first item's result, be it wanted or not; from one item's
-        result to the next one's there are `stride` bytes. For each of `wanted` the answer is
-        whether it was made, without any complaint of the codec.
+        `out` is the address of the result of item 0, even if that is not wanted. The results of the
+        items are `stride` bytes apart. Return for each of `wanted` whether it was made without a
+        warning of the codec.
         """
         which = ffi.from_buffer("int32_t[]", np.array(wanted, np.int32))
         plans = ffi.from_buffer("double[]", np.array(resizes, np.float64))
@@ -168,10 +168,10 @@ class Items:
         parts: Sequence[Sequence[int]],
         outs: Sequence[NDArray[np.uint8]],
     ) -> list[bool]:
-        """Decode the wanted items, at least one, into a C-contiguous array each.
+        """Decode each of the wanted items, at least one, into its own C-contiguous array.
 
-        A part is (left, top, right, bottom, reduce, layout) of ``fd_request``. The answer is that
-        of `resize`.
+        A part is (left, top, right, bottom, reduce, layout) of ``fd_request``. Return the same as
+        `resize`.
         """
         rows = self._rows[: self._count]
         some = list(wanted)
@@ -188,7 +188,7 @@ class Items:
         return made
 
     def clear(self) -> None:
-        """Release the sources, and of what large files have been read into."""
+        """Release the sources, and the buffers of the items if they are large."""
         self._sources = ()
         if self._items is None:
             return
@@ -197,7 +197,7 @@ class Items:
             lib.fd_items_free(self._items, len(self._rows))
 
     def _take(self, sources: Sequence[Any]) -> None:
-        """Say where the files are, in at least so many items."""
+        """Fill the items with the sources; first make more items if there are too few."""
         self._count, self._held = len(sources), None
         room = max(self._count, 1)
         if len(self._rows) < room:
@@ -212,7 +212,7 @@ class Items:
 
 @cache
 def _layout() -> np.dtype[Any]:
-    """Describe ``fd_item`` to NumPy, as the compiler has laid it out."""
+    """Return the NumPy type of ``fd_item``, with the offsets that the compiler chose."""
     return np.dtype(
         {
             "names": list(_COLUMNS),
@@ -224,7 +224,7 @@ def _layout() -> np.dtype[Any]:
 
 
 class _Threads(NamedTuple):
-    """Those of one process, until the last reference; one batch is read while another decodes."""
+    """The threads of one process. With two groups, one batch is read while another is decoded."""
 
     process: int
     reading: Any
@@ -232,9 +232,10 @@ class _Threads(NamedTuple):
 
 
 class Pool:
-    """Threads that are started when they are first needed, and again in a forked child.
+    """Threads of the core, started on first use, and again in a forked child.
 
-    Any number of Python threads may use it at once. So many `threads` decode, and as many read.
+    Any number of Python threads may use a pool at once. `threads` is the number of threads that
+    decode, and also of those that read.
     """
 
     def __init__(self, threads: int) -> None:
@@ -242,7 +243,7 @@ class Pool:
         self._threads: _Threads | None = None
 
     def running(self) -> _Threads:
-        """Return this process's threads; a `MemoryError` says that there are none to be had."""
+        """Return this process's threads; raise `MemoryError` if they cannot be started."""
         threads, process = self._threads, os.getpid()
         if threads is None or threads.process != process:
             threads = _Threads(process, _started(self.threads), _started(self.threads))
@@ -250,25 +251,25 @@ class Pool:
         return threads
 
     def close(self) -> None:
-        """End the threads, as soon as they have done what they are at. A later call starts anew."""
+        """End the threads after their current work. A later call starts new ones."""
         self._threads = None
 
 
 def _started(count: int) -> Any:
     made = lib.fd_pool_create(count)
     if made == ffi.NULL:
-        raise MemoryError(f"there are no {count} threads to be had")
+        raise MemoryError(f"cannot start {count} threads")
     return ffi.gc(made, partial(_end, os.getpid(), os.getpid, lib))
 
 
 def _end(process: int, current: Any, lib: Any, made: Any) -> None:
-    """End threads where they are: in a forked child there is nothing to wait for."""
+    """End the threads, except in a forked child, which has none of them to wait for."""
     if current() == process:
         lib.fd_pool_destroy(made)
 
 
 def as_source(source: Any) -> Any:
-    """Return the bytes, or the path as a string."""
+    """Return the bytes of a source, or its path as a string."""
     if type(source) is bytes or type(source) is str:
         return source
     if isinstance(source, (str, os.PathLike)):
@@ -277,7 +278,7 @@ def as_source(source: Any) -> Any:
 
 
 def _addresses(sources: Sequence[Any]) -> tuple[_Columns, tuple[Any, ...]]:
-    """Say where files are: paths, data and sizes, 0 for none; and what has to live as long."""
+    """Return the columns path, data and size, 0 for none; and the objects to keep alive."""
     named = [source for source in sources if isinstance(source, str)]
     paths, view = _paths(named)
     if len(named) == len(sources):
@@ -298,14 +299,14 @@ def _addresses(sources: Sequence[Any]) -> tuple[_Columns, tuple[Any, ...]]:
 
 
 def _paths(paths: Sequence[str]) -> tuple[list[int], Any]:
-    """Return the addresses of names, and what they lie in: one after another, a zero after each."""
+    """Return the addresses of zero-terminated names, and the buffer that contains them."""
     text = "\0".join(paths)
     if text.isascii() and text.count("\0") == len(paths) - 1:
         names, lengths = text.encode(), map(len, paths)
     else:
         encoded = [_file_name(path) for path in paths]
         names, lengths = b"\0".join(encoded), map(len, encoded)
-    view = ffi.from_buffer(names)  # bytes end with a zero of their own
+    view = ffi.from_buffer(names)  # a bytes object ends with a zero itself
     return list(accumulate(lengths, _next_address, initial=_address(view)))[:-1], view
 
 
@@ -318,7 +319,7 @@ def _address(view: Any) -> int:
 
 
 def _file_name(path: str) -> bytes:
-    """Encode a path; what can be no file's name becomes empty, which is no file's name either."""
+    """Encode a path. One that no file can have becomes empty, which no file can have either."""
     try:
         name = os.fsencode(path)
     except UnicodeEncodeError:

@@ -1,7 +1,7 @@
-"""Building the native core: what is compiled and how, and whether it can be compiled here.
+"""Building the native core: its sources and compiler options, and whether it can be built here.
 
-``setup.py`` runs this file by its path, before there is a package to import: it needs the standard
-library and setuptools, and cffi only in `builder`.
+``setup.py`` runs this file by its path, because the package cannot be imported yet. The file needs
+the standard library and setuptools, and cffi only in `builder`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ int main(int count, char **words) {
     return 0;
 }
 """
-# What may be missing, each with the program that shows it; the last one needs all of it.
+# What may be missing, each with a program that needs it. The last program needs all of them.
 _STEPS = (
     ("there is no C compiler that works ({compiler})", _EMPTY),
     ("Python's own headers (Python.h) are missing", "#include <Python.h>\n" + _EMPTY),
@@ -51,23 +51,23 @@ def declarations() -> str:
 
 
 def sources() -> list[str]:
-    """Return every C file of the core, from where the build stands."""
+    """Return every C file of the core, relative to the current folder."""
     return sorted(os.path.relpath(path) for path in _FOLDER.glob("*.c"))
 
 
 def is_limited() -> bool:
-    """Whether one binary can serve every later CPython (abi3).
+    """Return whether one binary can serve every later CPython (abi3).
 
-    Free-threaded CPython has no limited API, and debug builds cannot be mixed with it.
+    Free-threaded CPython has no limited API, and debug builds cannot be combined with it.
     """
     return not (sysconfig.get_config_var("Py_GIL_DISABLED") or hasattr(sys, "gettotalrefcount"))
 
 
 def options() -> dict[str, Any]:
-    """Return the arguments of the `setuptools.Extension`, but for its name and sources.
+    """Return the arguments of the `setuptools.Extension`, except its name and sources.
 
-    ``FASTDECODE_SANITIZE=address,undefined`` builds with those sanitizers, to be looked for bugs.
-    The environment's CPPFLAGS, CFLAGS and LDFLAGS are setuptools' business.
+    ``FASTDECODE_SANITIZE=address,undefined`` builds with those sanitizers, to search for bugs.
+    setuptools itself reads CPPFLAGS, CFLAGS and LDFLAGS from the environment.
     """
     sanitize = os.environ.get("FASTDECODE_SANITIZE", "").strip()
     checks = [f"-fsanitize={sanitize}"] if sanitize else []
@@ -78,7 +78,7 @@ def options() -> dict[str, Any]:
         "library_dirs": [str(_BREW / "lib")] if brew else [],
         "libraries": ["jpeg", "m"],
         "depends": [os.path.relpath(path) for path in _FOLDER.glob("*.h")],
-        # No contraction: every instruction set is to give the same floats.
+        # No contraction, so that every instruction set gives the same floats.
         "extra_compile_args": [
             *("-std=c11", "-ffp-contract=off", "-fvisibility=hidden", "-pthread"),
             "-Werror=implicit-function-declaration",
@@ -102,13 +102,13 @@ def builder() -> Any:
 
 
 def hindrance() -> str:
-    """Say why the core cannot be built here; empty if it can."""
+    """Return why the core cannot be built here; empty if it can."""
     if os.environ.get("FASTDECODE_NATIVE") == "0":
         return "FASTDECODE_NATIVE=0 was set"
     if os.name == "nt":
-        return "it is not made for Windows yet"
+        return "it does not support Windows yet"
     if sysconfig.get_config_var("Py_GIL_DISABLED") and sys.version_info < (3, 14):
-        return "cffi needs Python 3.14 where that is free-threaded"
+        return "on free-threaded Python, cffi needs Python 3.14"
     if _links(_STEPS[-1][1]) and _links(_STEPS[1][1]):
         return ""
     compiler = os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc"
@@ -117,8 +117,8 @@ def hindrance() -> str:
 
 
 def _links(program: str) -> bool:
-    """Whether a C program compiles and links, with the flags of the core."""
-    import setuptools  # noqa: F401, I001 - it brings distutils where Python has none
+    """Return whether a C program compiles and links with the flags of the core."""
+    import setuptools  # noqa: F401, I001 - provides distutils if Python lacks it
     from distutils.ccompiler import new_compiler
     from distutils.errors import CCompilerError, DistutilsError
     from distutils.sysconfig import customize_compiler
@@ -132,7 +132,7 @@ def _links(program: str) -> bool:
         try:
             objects = compiler.compile(
                 [str(source)],
-                output_dir="/",  # the objects lie beside the source, whose path is absolute
+                output_dir="/",  # puts the objects next to the source, whose path is absolute
                 include_dirs=[*how["include_dirs"], sysconfig.get_paths()["include"]],
                 extra_postargs=how["extra_compile_args"],
             )

@@ -1,4 +1,4 @@
-"""The compiled core: loading it, why it is not there, and one image in the calling thread."""
+"""Loads the compiled core, or says why it is missing; decodes one image in the calling thread."""
 
 from __future__ import annotations
 
@@ -36,26 +36,26 @@ try:
 except ImportError as error:
     _broken = error
 ffi: Any = getattr(_core, "ffi", None)
-"""cffi's view of the core; None where it cannot be used."""
+"""cffi's interface to the core; None if the core cannot be used."""
 lib: Any = getattr(_core, "lib", None)
-"""The functions and constants of ``fastdecode.h``; None where they cannot be used."""
+"""The functions and constants of ``fastdecode.h``; None if the core cannot be used."""
 
 DECODER_VARIABLE = "FASTDECODE_NATIVE_DECODER"
-"""``libjpeg`` in this variable leaves every JPEG to libjpeg-turbo."""
+"""With ``libjpeg`` in this variable, libjpeg-turbo decodes every JPEG."""
 _asked_for = os.environ.get(DECODER_VARIABLE, "")
 if lib is not None and lib.fd_use_decoder(_asked_for.encode("utf-8", "replace")) != lib.FD_OK:
     _broken = ImportError(
-        f"{DECODER_VARIABLE}={_asked_for} names no decoder: give libjpeg, or unset it"
+        f"{DECODER_VARIABLE}={_asked_for} does not name a decoder: set it to libjpeg, or unset it"
     )
     ffi = lib = None
 
 LAYOUTS: dict[PixelLayout, int] = {"L": 1, "RGB": 2, "RGBA": 3, "CMYK": 4}
-"""`fd_layout`, by the package's own words."""
+"""`fd_layout` by the package's name of the layout."""
 LARGEST_SIDE = 65500
-"""Of an image, or of a canvas, in pixels: libjpeg's limit, and the core's."""
-_BYTES: Any = ffi and ffi.typeof("uint8_t[]")  # text would be looked up in every call
+"""The limit of libjpeg and of the core for a side of an image or a canvas, in pixels."""
+_BYTES: Any = ffi and ffi.typeof("uint8_t[]")  # cffi would look up a string in every call
 _MISSING_FILE = Path(__file__).with_name("_missing.txt")
-# What brings a compiler and libjpeg-turbo's headers, by `ID` and `ID_LIKE` of os-release.
+# How to install a compiler and libjpeg-turbo's headers, by `ID` and `ID_LIKE` of os-release.
 _PACKAGES = {
     "ubuntu": "apt-get install gcc libjpeg-turbo8-dev",
     "debian": "apt-get install gcc libjpeg62-turbo-dev",
@@ -71,9 +71,9 @@ _PYTHON_HEADERS = {"apt-get": " python3-dev", "dnf": " python3-devel", "zypper":
 class Resize(NamedTuple):
     """A reduction, and a resize with the members of ``fd_resize`` in their order.
 
-    The box (`left` … `bottom`) is in pixels of the reduced image, of which those inside `in_left` …
-    `in_bottom` may be read. It becomes the canvas; the part of that from `x`, `y` on is made, and
-    flipped from left to right if `flip`.
+    The box (`left` … `bottom`) is in pixels of the reduced image. Only pixels inside `in_left` …
+    `in_bottom` may be read. The box is resized to the canvas, of which only the part from `x`, `y`
+    on is made, with the size `width`, `height`. `flip` mirrors it from left to right.
     """
 
     reduce: int
@@ -95,7 +95,7 @@ class Resize(NamedTuple):
 
 
 class _PerThread(threading.local):
-    """What each thread has of its own: a decoder and a resampler, and their requests."""
+    """The decoder and the resampler of each thread, and their requests."""
 
     def __init__(self) -> None:
         self.decoder = _owned(lib.fd_decoder_create(), lib.fd_decoder_destroy)
@@ -127,24 +127,26 @@ def decode(
     window: Box | None = None,
     strict: bool = False,
 ) -> int:
-    """Decode one JPEG into a C-contiguous array of exactly the shape that the other arguments make.
+    """Decode one JPEG into a C-contiguous array, whose shape must match the other arguments.
 
-    That shape is not looked at. The window is in pixels of the reduced image. An `fd_status` is
-    returned, with a `message` if it is not 0. It is written for speed: all of it is in every call.
+    The shape is not checked. The window is in pixels of the reduced image. Return an `fd_status`;
+    if it is not 0, `message` explains it. The code is written for speed, because it runs in every
+    call.
     """
     own = _own
     view = ffi.from_buffer
     if window is None:
-        # In numbers: were the core to read another size in the file, `out` would be too small.
+        # Name the whole window. If the core read another size from the file, `out` would be too
+        # small.
         window = (0, 0, out.shape[1], out.shape[0])
     asked = (window, reduce, layout, strict)
     if own.asked != asked:
-        own.asked = ()  # until all of it is written
+        own.asked = ()  # the request is incomplete until the last line of this block
         request = own.request
         request.left, request.top, request.right, request.bottom = window
         request.reduce, request.layout, request.strict = reduce, LAYOUTS[layout], strict
         own.asked = asked
-    # cffi passes the memory of bytes as it is.
+    # cffi passes the memory of a bytes object without a copy.
     given = data if data.__class__ is bytes else view(_BYTES, data)
     status: int = lib.fd_decode(
         own.decoder, given, len(data), own.request, view(_BYTES, out), out.strides[0]
@@ -153,16 +155,17 @@ def decode(
 
 
 def probe(data: Buffer) -> Any:
-    """Read a JPEG's header, as this thread's ``fd_header *`` until its next call; or None."""
+    """Return a JPEG's ``fd_header *``, valid until this thread's next call; None if it fails."""
     view = ffi.from_buffer("uint8_t[]", data)
     failed = lib.fd_probe(view, len(view), _own.header)
     return None if failed else _own.header
 
 
 def decode_resized(data: Buffer, resize: Resize, pixels: Any, out: int) -> bool:
-    """Decode, resize and finish one image; False if it failed, or if the codec complained.
+    """Decode, resize and finish one image. Return False if it failed or the codec warned.
 
-    `pixels` is from `stored`; `out` is the address of memory of the size that it and `resize` make.
+    `pixels` is from `stored`. `out` is the address of memory of the size that `pixels` and `resize`
+    need.
     """
     own = _own
     own.resized.reduce, own.resize[0] = resize.reduce, resize[1:]
@@ -174,9 +177,9 @@ def decode_resized(data: Buffer, resize: Resize, pixels: Any, out: int) -> bool:
 
 
 def resize_pixels(image: Image, resize: Resize, pixels: Any, out: int) -> bool:
-    """Resize and finish uint8 pixels, (H, W, 3) with no gaps in a row, that some library decoded.
+    """Resize and finish pixels of any library: uint8, (H, W, 3), with no gaps in a row.
 
-    The reduction does not count. False: no such resize is possible, and nothing is written.
+    The reduction is ignored. Return False, and write nothing, if this resize is impossible.
     """
     own = _own
     own.resize[0] = resize[1:]
@@ -190,10 +193,10 @@ def resize_pixels(image: Image, resize: Resize, pixels: Any, out: int) -> bool:
 
 @cache
 def stored(affine: tuple[Sequence[float], Sequence[float]] | None, *, channels_first: bool) -> Any:
-    """Describe how pixels are stored, as an ``fd_pixels *`` that is kept, and not to be changed.
+    """Return an ``fd_pixels *``, which says how to store pixels. It is cached: do not change it.
 
     `affine` is (scale, bias), 3 floats each, for ``value * scale + bias`` as float32; None stores
-    the bytes themselves. `channels_first` is (3, height, width), else (height, width, 3).
+    the bytes themselves. `channels_first` means (3, height, width), else (height, width, 3).
     """
     kind = {"dtype": lib.FD_UINT8 if affine is None else lib.FD_FLOAT32}
     values = {} if affine is None else {"scale": affine[0], "bias": affine[1]}
@@ -207,13 +210,13 @@ def decoder() -> Any:
 
 
 def message() -> str:
-    """Return the words of this thread's decoder for its last failure."""
+    """Return the message of this thread's decoder for its last failure."""
     words: bytes = ffi.string(lib.fd_decoder_message(decoder()))
     return words.decode("utf-8", "replace")
 
 
 def failure(status: int, words: str) -> FastDecodeError | MemoryError | ValueError:
-    """Return the exception for an `fd_status` other than `FD_OK`, with the core's own words."""
+    """Return the exception for an `fd_status` other than `FD_OK`, with the core's own message."""
     if status == lib.FD_NO_MEMORY:
         return MemoryError(words)
     if status == lib.FD_ARGUMENT:
@@ -224,29 +227,29 @@ def failure(status: int, words: str) -> FastDecodeError | MemoryError | ValueErr
 
 
 def codec() -> str:
-    """Name what decodes: the core itself, and the libjpeg-turbo that it was built with."""
+    """Return the decoders of the core: its own, and the libjpeg-turbo that it was built with."""
     turbo = f"libjpeg-turbo {ffi.string(lib.fd_codec()).decode()}"
     return turbo if _asked_for else f"its own for baseline JPEG, else {turbo}"
 
 
 def left_to_libjpeg() -> int:
-    """Return how many JPEGs of this process the core has left to libjpeg-turbo so far."""
+    """Return how many JPEGs the core has decoded with libjpeg-turbo in this process so far."""
     return int(lib.fd_counted().libjpeg) if lib is not None else 0
 
 
 def require() -> None:
-    """Raise `BackendUnavailable` if the core is not there, with the reason and what brings it."""
+    """Raise `BackendUnavailable` if the core is missing, with the reason and the install line."""
     if lib is None:
         raise BackendUnavailable(f"{problem()}\nInstall it with: {install_line()}")
 
 
 def problem() -> str:
-    """Say why the core cannot be used here; empty if it can."""
+    """Return why the core cannot be used here; empty if it can."""
     return "" if _broken is None else _reason()
 
 
 def install_line() -> str:
-    """Return the line for a shell that brings the core, or does nothing where it is there."""
+    """Return the shell command that installs the core, or does nothing if it is installed."""
     if _broken is None or _lacks_cffi():
         return "pip install 'fastdecode[native]'"
     return " && ".join([*_system_packages(_reason()), _reinstall()])
@@ -257,7 +260,7 @@ def _lacks_cffi() -> bool:
 
 
 def _reason() -> str:
-    """Say what is in the way, as it was kept when fastdecode was built, or as it shows now."""
+    """Return why the core is missing: as its import shows, or as the build saved it."""
     if _lacks_cffi():
         return "the Python package 'cffi' is not installed"
     if not isinstance(_broken, ModuleNotFoundError):
@@ -265,8 +268,8 @@ def _reason() -> str:
     if (other := hidden_copy()) is not None:
         return (
             f"Python runs fastdecode from {other.here}, where the native core has not been "
-            f"compiled, and not from {other.there}, where it has: use the command `fastdecode`, "
-            "or start Python in another folder"
+            f"compiled, and not from {other.there}, where it has been: use the command "
+            "`fastdecode`, or start Python in another folder"
         )
     try:
         kept = _MISSING_FILE.read_text(encoding="utf-8").strip()
@@ -281,9 +284,9 @@ class _Copies(NamedTuple):
 
 
 def hidden_copy() -> _Copies | None:
-    """Return this package's folder without a core, and that of an installed copy with one."""
+    """Return this package's folder without a core, and that of an installed copy with a core."""
     if not isinstance(_broken, ModuleNotFoundError) or _lacks_cffi() or _MISSING_FILE.exists():
-        return None  # it is there, or a build has kept why it is not
+        return None  # the core is there, or a build saved why it is not
     here = Path(__file__).resolve().parents[1]
     for entry in sys.path:
         there = Path(entry, here.name).resolve()
@@ -293,7 +296,7 @@ def hidden_copy() -> _Copies | None:
 
 
 def _system_packages(reason: str) -> list[str]:
-    """Name the command that installs the compiler and the headers, where one is known."""
+    """Return the command that installs the compiler and the headers, if one is known."""
     if "FASTDECODE_NATIVE" in reason:
         return []
     if sys.platform == "darwin":
@@ -312,7 +315,7 @@ def _system_packages(reason: str) -> list[str]:
 
 
 def _reinstall() -> str:
-    """Return the command that builds fastdecode anew, from where it came."""
+    """Return the command that rebuilds fastdecode from the source that it was installed from."""
     try:
         text = importlib.metadata.distribution("fastdecode").read_text("direct_url.json")
     except importlib.metadata.PackageNotFoundError:
@@ -323,7 +326,7 @@ def _reinstall() -> str:
         editable = "-e " if came_from["dir_info"].get("editable") else ""
         return f"pip install {editable}{quote(folder)}"
     tree = Path(__file__).parents[2]
-    if (tree / "setup.py").exists():  # it runs from where its sources are
+    if (tree / "setup.py").exists():  # it runs from its source folder
         return f"pip install -e {quote(str(tree))}"
-    # Without the options pip would take the wheel that it has kept, or finds, once more.
+    # Without these options pip would reuse a cached wheel, or download one.
     return "pip install --force-reinstall --no-deps --no-cache-dir --no-binary :all: fastdecode"

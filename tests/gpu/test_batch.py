@@ -83,7 +83,7 @@ def test_what_it_refuses_is_the_cpus(how: Any) -> None:
         (lambda images: [image.float() for image in images], "float32"),
         (lambda images: [image[:, 1:] for image in images], "gave"),
         (lambda images: [image[:1] for image in images], "gave"),
-        (lambda images: [image.numpy() for image in images], "no tensor"),
+        (lambda images: [image.numpy() for image in images], "not a tensor"),
         (lambda images: images[1:], "gave 0 images for 1"),
     ],
     ids=["type", "height", "channels", "array", "count"],

@@ -132,7 +132,7 @@ def test_gpu_without_a_backend_says_what_to_install(monkeypatch: pytest.MonkeyPa
 
     register("broken", NoSingle, distribution="broken-gpu", batch=Broken)
 
-    with pytest.raises(BackendUnavailable, match=r"(?s)decode='cpu' would do.*newer driver"):
+    with pytest.raises(BackendUnavailable, match=r"(?s)decode='cpu' does not:.*newer driver"):
         choose(CUDA, "gpu")
     assert "no backend decodes" in choose(CUDA).why
     with pytest.raises(BackendUnavailable, match="newer driver"):

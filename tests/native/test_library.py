@@ -209,5 +209,5 @@ def test_a_clone_that_hides_an_installed_core_is_named(native: Any, tmp_path: Pa
     for command in (("fastdecode", "info", "--help"), ("fastdecode.bench", "--help")):
         said = told(*command, folder="clone")
         assert f"from{tmp_path / 'clone'},wherethenativecorehasnotbeencompiled" in said
-        assert f"notfrom{tmp_path / 'installed'},whereithas:usethecommand`fastdecode`" in said
+        assert f"notfrom{tmp_path / 'installed'},whereithasbeen:usethecommand`fastdecode`" in said
         assert "hasnotbeencompiled" not in told(*command, folder=".")
