@@ -187,7 +187,7 @@ def test_what_is_read_back_is_a_file_of_a_sane_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A folder, a pipe, a device and an endless file are refused, without waiting for anything."""
-    monkeypatch.setattr(_files, "_MOST_BYTES", 1000)
+    monkeypatch.setattr(_files, "_MAX_BYTES", 1000)
     (tmp_path / "large").write_bytes(b"x" * 1001)
     for name in ("large", "folder", "pipe", "device"):
         place = tmp_path / name

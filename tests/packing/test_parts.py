@@ -12,7 +12,7 @@ import pytest
 from fastdecode._arrays import map_in_order
 from fastdecode.packing._journal import Journal
 from fastdecode.packing._lock import AlreadyLocked, lock_folder
-from fastdecode.packing._spool import Spool, part
+from fastdecode.packing._spool import Spool, part_path
 from fastdecode.stores import open_store
 from fastdecode.testing import drawing, encode
 
@@ -115,7 +115,7 @@ def test_a_plain_spool(tmp_path: Path) -> None:
     assert spool.add("a", b"123", None) == (0, 0, 3)
     assert spool.add("b", b"45", None) == (0, 3, 2)
     spool.finish()
-    assert part(tmp_path, 0).read_bytes() == b"12345"
+    assert part_path(tmp_path, 0).read_bytes() == b"12345"
 
 
 def test_a_lock_is_let_go(tmp_path: Path) -> None:

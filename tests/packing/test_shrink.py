@@ -185,9 +185,9 @@ def test_names() -> None:
     """A name that would be taken is made longer; where that is taken, too, there is none."""
     names = Names(["x.d/a.png", "x.d/b.bmp", "x.d/b.jpg", "c", "d.png", "d.jpg", "d.png.jpg"])
 
-    assert names.renamed("x.d/a.png", ".jpg") == "x.d/a.jpg"
-    assert names.renamed("x.d/b.bmp", ".jpg") == "x.d/b.bmp.jpg"
-    assert names.renamed("x.d/b.jpg", ".jpg") == "x.d/b.jpg"
-    assert names.renamed("c", ".png") == "c.png"
+    assert names.rename_key("x.d/a.png", ".jpg") == "x.d/a.jpg"
+    assert names.rename_key("x.d/b.bmp", ".jpg") == "x.d/b.bmp.jpg"
+    assert names.rename_key("x.d/b.jpg", ".jpg") == "x.d/b.jpg"
+    assert names.rename_key("c", ".png") == "c.png"
     with pytest.raises(ValueError, match="no free name with"):
-        names.renamed("d.png", ".jpg")
+        names.rename_key("d.png", ".jpg")
