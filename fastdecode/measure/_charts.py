@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jinja2
 
-from fastdecode.measure._summary import by_count, commonest, groups, times
+from fastdecode.measure._summary import by_count, format_times, groups, most_frequent_format
 from fastdecode.measure._text import (
     backend,
     number,
@@ -33,7 +33,7 @@ _LEFT = 104  # where names end
 _RIGHT = 234  # where figures begin
 _BARS_END = 256
 _WIDEST_NAME = 176
-_LEAST_MS = 0.001  # of a logarithmic axis; the clock is no finer
+_MIN_MS = 0.001  # of a logarithmic axis; the clock is no finer
 
 
 def _visible(value: object) -> object:
@@ -51,7 +51,7 @@ ENVIRONMENT = jinja2.Environment(
 )
 
 
-def ticks(highest: float) -> list[float]:
+def axis_ticks(highest: float) -> list[float]:
     """Return three to six round numbers from 0 to at most the highest value."""
     if highest <= 0:
         return [0.0]
@@ -82,7 +82,7 @@ def row_kind(one: Measurement) -> str:
     return "wrong" if one.differing else "auto" if one.backend in (AUTOMATIC, CPU) else ""
 
 
-def _latencies(shown: Sequence[Measurement]) -> str:
+def _latency_label(shown: Sequence[Measurement]) -> str:
     told = (
         f"{one.backend} " + "/".join(number(one.latency_ms[part]) for part in (50, 95, 99))
         for one in shown
@@ -90,7 +90,7 @@ def _latencies(shown: Sequence[Measurement]) -> str:
     return f"p50/p95/p99: {'; '.join(told)}."
 
 
-def _agreements(verdicts: dict[str, dict[int, str]]) -> str:
+def _agreement_label(verdicts: dict[str, dict[int, str]]) -> str:
     told = (
         f"{name} {size(reduce)}: {word}"
         for name, words in verdicts.items()
@@ -101,18 +101,20 @@ def _agreements(verdicts: dict[str, dict[int, str]]) -> str:
 
 ENVIRONMENT.filters |= {
     "cut": lambda text, most: text if len(text) <= most else f"{text[: most - 1]}…",
-    "gained": lambda share: f"+{percent(share)}" if share < 1 else f"{times(1 + share)} as fast",
+    "gained": lambda share: (
+        f"+{percent(share)}" if share < 1 else f"{format_times(1 + share)} as fast"
+    ),
     "sentence": lambda text: f"{text[:1].upper()}{text[1:]}",
     "g": lambda value: f"{value:g}",
     "g5": lambda value: f"{value:.5g}",
     "whole": lambda value: f"{value:,.3g}" if value < 1000 else f"{value:,.0f}",
 }
 ENVIRONMENT.globals |= {
-    "agreements": _agreements,
+    "agreements": _agreement_label,
     "backend": backend,
     "count": count,
     "kind": row_kind,
-    "latencies": _latencies,
+    "latencies": _latency_label,
     "number": number,
     "setting": setting,
     "size": size,
@@ -141,7 +143,7 @@ class Bars:
     title: str
     base: str
     rows: Sequence[Bar]
-    most: float = 0.0  # the value at the right end of the axis; `alike` may raise it
+    most: float = 0.0  # the value at the right end of the axis; `with_same_scale` may raise it
 
     def __post_init__(self) -> None:
         longest = max(len(row.name) for row in self.rows)
@@ -158,18 +160,18 @@ class Bars:
 def bars(group: Group, *, alone: bool = False) -> Bars:
     """Make the bars of a group; with `alone`, the title does not name the format."""
     base = "CPU" if group.one.protocol == "device" else "Pillow"
-    beside = {one.backend: group.beside_base(one) for one in group.timed}
+    beside = {one.backend: group.ratio_to_base(one) for one in group.timed}
     rows = []
     for one in group.timed:
         own, look = beside[one.backend], row_kind(one) or "bar"
         speed = number(one.images_per_s.median)
-        said = times(own.median) if own else ""
+        said = format_times(own.median) if own else ""
         rows.append(Bar(backend(one), look, own or one.images_per_s, said, speed))
     name = setting(group.one) if alone else f"{group.one.format.upper()}, {setting(group.one)}"
     return Bars(name, base if all(beside.values()) else "", rows)
 
 
-def alike(every: Sequence[Bars]) -> Sequence[Bars]:
+def with_same_scale(every: Sequence[Bars]) -> Sequence[Bars]:
     """Give charts with the same base the same scale, so their bars can be compared."""
     for one in every:
         if one.base:
@@ -177,15 +179,15 @@ def alike(every: Sequence[Bars]) -> Sequence[Bars]:
     return every
 
 
-def throughput(key: str, drawn: Bars) -> str:
+def throughput_chart(key: str, drawn: Bars) -> str:
     """Draw the speed of every backend of a chart; `key` must be unique on the page."""
     return _draw("throughput", key, drawn)
 
 
-def latency(key: str, group: Group) -> str:
+def latency_chart(key: str, group: Group) -> str:
     """Draw how long single images took with each backend."""
     shown = [one.latency_ms for one in group.timed if one.latency_ms]
-    lowest = max(_LEAST_MS, min(one[5] for one in shown))
+    lowest = max(_MIN_MS, min(one[5] for one in shown))
     axis = _Logarithmic(lowest, max(lowest, *(one[99] for one in shown)))
     return _draw("latency", key, group, axis)
 
@@ -207,7 +209,7 @@ class _Logarithmic(NamedTuple):
         return log_ticks(self.low, self.high)
 
 
-def agreement(key: str, format: str, measurements: Sequence[Measurement]) -> str:
+def agreement_chart(key: str, format: str, measurements: Sequence[Measurement]) -> str:
     """Draw which backends give the pixels of the reference."""
     verdicts: dict[str, dict[int, str]] = {one.backend: {} for one in measurements}
     for one in measurements:
@@ -221,7 +223,7 @@ def agreement(key: str, format: str, measurements: Sequence[Measurement]) -> str
 
 def readme_chart(result: Result) -> str:
     """Draw the speed of every backend at each reduction, as a separate file."""
-    kind = commonest(result)
+    kind = most_frequent_format(result)
     every = [group for group in groups(result) if group.one.format == kind and group.timed]
     if not every:
         raise ValueError("the result holds no figures to draw")
@@ -237,7 +239,7 @@ def readme_chart(result: Result) -> str:
         for group in drawn
     )
     title = f"Images per second: {kind.upper()}, {protocol(drawn[0].one)}"
-    panels = alike([bars(group, alone=True) for group in drawn])
+    panels = with_same_scale([bars(group, alone=True) for group in drawn])
     return _draw("readme", title, panels, f"Fastest at {fastest}.", words)
 
 
@@ -255,7 +257,7 @@ def card(headlines: Sequence[Headline], facts: Sequence[str], caveat: str) -> st
     return _draw("card", headlines, facts, caveat)
 
 
-def scaling(key: str, every: Sequence[Group], cores: int) -> str:
+def scaling_chart(key: str, every: Sequence[Group], cores: int) -> str:
     """Draw images per second against the number of threads or workers, and the ideal line."""
     return _draw("scaling", key, _Plot(every, cores))
 
@@ -289,7 +291,7 @@ class _Plot:
 
     def ticks(self) -> list[float]:
         unit = self.base or 1.0
-        return [value * unit for value in ticks(self._highest / unit)]
+        return [value * unit for value in axis_ticks(self._highest / unit)]
 
     def numbers(self) -> list[int]:
         """Choose the counts to label: always the largest, the others if they fit."""

@@ -150,11 +150,11 @@ def _files_and_stores(
         location = str(given)
         if _is_store(location):
             if location not in stores:
-                stores[location] = _opened(location)
+                stores[location] = _open_store(location)
             continue
         below = list(_files(Path(given), note))
         if _are_shards(Path(given), below):
-            stores.setdefault(location, _opened(location))
+            stores.setdefault(location, _open_store(location))
         else:
             files.update(dict.fromkeys(below))
     return list(files), list(stores.values())
@@ -183,7 +183,7 @@ def _are_shards(folder: Path, files: Sequence[Path]) -> bool:
     return shards and not any(name.endswith(EXTENSIONS) for name in names)
 
 
-def _opened(location: str) -> Store:
+def _open_store(location: str) -> Store:
     try:
         return open_store(location)
     except FileNotFoundError:

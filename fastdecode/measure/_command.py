@@ -99,7 +99,7 @@ there are no images; 130 after Ctrl-C, with the results so far"""
 _SHORT: tuple[Protocol, ...] = ("decode", "train")
 _OF_PYTORCH = ("train", "loader")
 _LIBRARIES: dict[Pipeline, str] = {"torchvision": "torchvision", "dali": "nvidia.dali"}
-_WITHIN = 45.0  # seconds, of the minute: processes also need time to start and to end
+_SHORT_RUN_S = 45.0  # seconds, of the minute: processes also need time to start and to end
 _SECONDS = 0.5
 _PYTORCH = "pip install 'fastdecode[torch]'"
 
@@ -116,13 +116,13 @@ def add_arguments(parser: Parser) -> None:
         metavar="PATH",
         help="folders, image files and stores (.tar, .lmdb, .h5, .rec, .csv, or a URI)",
     )
-    _add_what(parser)
-    _add_how(parser)
+    _add_selection(parser)
+    _add_method(parser)
     _add_device(parser)
-    _add_where(parser)
+    _add_outputs(parser)
 
 
-def _add_what(parser: argparse.ArgumentParser) -> None:
+def _add_selection(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("what is measured")
     group.add_argument(
         "--reduce",
@@ -157,7 +157,7 @@ def _add_what(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_how(parser: argparse.ArgumentParser) -> None:
+def _add_method(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("how it is measured")
     group.add_argument(
         "--protocol",
@@ -199,7 +199,7 @@ def _add_device(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_where(parser: argparse.ArgumentParser) -> None:
+def _add_outputs(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("results")
     group.add_argument(
         "-v",
@@ -275,7 +275,7 @@ def run(options: argparse.Namespace, parser: Parser) -> int:
         if not collection.photos:
             _fail_without_images(parser, options, collection)
         if options.list:
-            _list(collection)
+            _list_files(collection)
             return 0
         _check_arguments(parser, options)
         if options.device:
@@ -286,17 +286,17 @@ def run(options: argparse.Namespace, parser: Parser) -> int:
     if options.json == "-":  # standard output must contain only the JSON
         with redirect_stdout(sys.stderr):
             result = _measure(options, infos, collection)
-            _keep(parser, options, result)
+            _save_results(parser, options, result)
         print(to_json(result))
     else:
         result = _measure(options, infos, collection)
-        _keep(parser, options, result)
+        _save_results(parser, options, result)
     if result.interrupted:
         return INTERRUPTED
-    return 0 if _timed(result) else 1
+    return 0 if _has_figures(result) else 1
 
 
-def _timed(result: Result) -> bool:
+def _has_figures(result: Result) -> bool:
     """Return whether anything was measured."""
     return any(one.files for one in (*result.measurements, *result.on_device))
 
@@ -330,15 +330,15 @@ def _measure(
         device=found.device,
         on_device=found.on_device(),
     )
-    result = replace(result, faster=_faster(result))
+    result = replace(result, faster=_faster_backends(result))
     result = replace(result, answer=tuple(summary.sentences(result)))
     report.show_result(result, brief=_is_short(options))
     return result
 
 
-def _faster(result: Result) -> dict[str, str]:
+def _faster_backends(result: Result) -> dict[str, str]:
     """Return how to install backends that are usually faster than the one that decode() chose."""
-    group = summary.main_group(summary.groups(result), summary.commonest(result))
+    group = summary.main_group(summary.groups(result), summary.most_frequent_format(result))
     if group is None or group.automatic is None:
         return {}
     kind: Any = group.one.format
@@ -371,7 +371,7 @@ def _plan(options: argparse.Namespace, infos: Sequence[BackendInfo], found: meas
         batches=options.batch,
         batch_backends=options.backend,
         pipelines=_pipelines(found) if "train" in protocols else (),
-        within=_WITHIN if short and options.seconds is None else None,
+        within=_SHORT_RUN_S if short and options.seconds is None else None,
     )
 
 
@@ -435,7 +435,7 @@ def _check_arguments(parser: Parser, options: argparse.Namespace) -> None:
             parser.error(f"--{flag} and --{other} are the same file")
     try:
         for flag, place in written.items():
-            _files.check_result(place, f"--{flag}", _beginning(flag))
+            _files.check_result(place, f"--{flag}", _file_pattern(flag))
         if options.save:
             with _files.name_in_errors(ranking_path()):
                 _files.check_writable(ranking_path(), parents=True)
@@ -443,7 +443,7 @@ def _check_arguments(parser: Parser, options: argparse.Namespace) -> None:
         parser.fail(error)
 
 
-def _beginning(flag: str) -> bytes:
+def _file_pattern(flag: str) -> bytes:
     """Return a pattern for the beginning of the file that an option writes."""
     if flag == "json":
         return BEGINS
@@ -499,7 +499,7 @@ def _unreadable(collection: files.Collection) -> list[str]:
     return [f"Unreadable: {len(named)}", *named]
 
 
-def _list(collection: files.Collection) -> None:
+def _list_files(collection: files.Collection) -> None:
     for photo in collection.photos:
         header = photo.header
         size = f"{header.width} x {header.height}"
@@ -528,10 +528,10 @@ def _save(ranking: Ranking) -> None:
     print(f"decode() chooses by this result from now on: {place}", file=sys.stderr)
 
 
-def _keep(parser: Parser, options: argparse.Namespace, result: Result) -> None:
+def _save_results(parser: Parser, options: argparse.Namespace, result: Result) -> None:
     """Write the requested files, and the ranking; exit with status 2 if that fails."""
     try:
-        if _timed(result):
+        if _has_figures(result):
             _write(options, result)
         else:  # do not overwrite an earlier result
             for place in (options.json, options.html, options.card):
@@ -554,7 +554,7 @@ def _write(options: argparse.Namespace, result: Result) -> None:
     if options.html or options.card:
         from fastdecode.measure import _html
 
-        for place, draw in ((options.html, _html.page), (options.card, _html.card)):
+        for place, draw in ((options.html, _html.result_page), (options.card, _html.card)):
             if place:
                 with _files.name_in_errors(place):
                     _files.write_text(place, draw(result))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from fastdecode._files import check_result, name_in_errors, read_regular, write_text
-from fastdecode.measure._summary import disturbed
+from fastdecode.measure._summary import busy_remark
 from fastdecode.measure._tables import Column, Table, show
 from fastdecode.measure._text import (
     backend,
@@ -81,7 +81,7 @@ def run(options: argparse.Namespace, parser: Parser) -> int:
     if options.html:
         try:
             with name_in_errors(options.html):
-                write_text(options.html, _html.comparison(found))
+                write_text(options.html, _html.comparison_page(found))
         except OSError as error:
             parser.fail(error)
     return 0 if found.pairs else 1
@@ -131,7 +131,7 @@ def compare(a: Result, b: Result, files: tuple[str, str]) -> Comparison:
         for name, own in results.items()
     }
     names = {
-        name: visible(f"{file}, {_about(own)}")
+        name: visible(f"{file}, {_describe(own)}")
         for (name, own), file in zip(results.items(), files, strict=True)
     }
     return Comparison(names, _warnings(a, b), pairs, _tables(a, pairs), alone, wrong)
@@ -144,7 +144,7 @@ def verdict(quotient: Spread) -> str:
     return "slower" if quotient.high < 1 else "no clear difference"
 
 
-def _about(result: Result) -> str:
+def _describe(result: Result) -> str:
     stopped = ", interrupted" if result.interrupted else ""
     return visible(f"{began(result)}, {result.machine.cpu}{stopped}")
 
@@ -217,7 +217,7 @@ def _warnings(a: Result, b: Result) -> list[str]:
             said = "; ".join(f"{name}: {left[name]} and {right[name]}" for name in names)
             found.append(visible(f"the {what} differ ({said})."))
     for name, one in (("a", a), ("b", b)):
-        if remark := disturbed(one.machine):
+        if remark := busy_remark(one.machine):
             found.append(f"{name}: {remark}.")
     return found
 

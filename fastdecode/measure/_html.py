@@ -19,34 +19,34 @@ from fastdecode.measure._charts import (
     Bar,
     Bars,
     Headline,
-    agreement,
-    alike,
+    agreement_chart,
     bars,
-    latency,
+    latency_chart,
     row_kind,
-    scaling,
-    throughput,
+    scaling_chart,
+    throughput_chart,
+    with_same_scale,
 )
 from fastdecode.measure._charts import card as drawn_card
 from fastdecode.measure._summary import (
     Group,
     Sheet,
-    busy,
     by_protocol,
     caveats,
-    commonest,
     counts,
     device_groups,
+    format_times,
     gains,
     groups,
     improvements,
     listings,
+    load_sentence,
     main_group,
+    most_frequent_format,
     notes,
+    other_savings,
     sentences,
     sheet,
-    times,
-    ways,
 )
 from fastdecode.measure._text import (
     COST,
@@ -78,7 +78,7 @@ PAGE_BEGINS = rb"<!DOCTYPE html>.{0,200}default-src 'none'; style-src 'unsafe-in
 CARD_BEGINS = rb'<svg xmlns="http://www.w3.org/2000/svg" class="chart" '
 """Patterns for the beginning of the files that this module makes."""
 
-_MOST = 200  # file names per list; a phone could not open a page with thousands
+_MAX_FILES = 200  # file names per list; a phone could not open a page with thousands
 _QUARTILES = "The thin line runs from the lower to the upper quartile."
 _PILLOW_IS_ONE = f"The dotted line is Pillow, 1x. {_QUARTILES}"
 _WORKS = {
@@ -103,7 +103,7 @@ class Drawn(NamedTuple):
     sections: Sequence[tuple[str, Sequence[tuple[str, Sequence[str]]]]]
 
 
-def page(result: Result) -> str:
+def result_page(result: Result) -> str:
     """Return the result as one self-contained HTML file."""
     here = result.machine
     every = [group for group in groups(result) if group.timed]
@@ -111,7 +111,7 @@ def page(result: Result) -> str:
     figures = (*DEVICE_COLUMNS, *DEVICE_MORE)
     place = title(on_device[0].one, result.device) if on_device else ""
     sheets = [_sheet(result, own) for own in by_protocol(every)]
-    return rendered(
+    return render(
         "page.html",
         title=f"fastdecode {here.fastdecode} benchmark",
         facts=_facts(result),
@@ -119,20 +119,20 @@ def page(result: Result) -> str:
         headlines=headlines(result),
         caveats=caveats(result),
         answer=sentences(result, advise=False),
-        improvements=[*improvements(result), *ways(result)],
+        improvements=[*improvements(result), *other_savings(result)],
         markdown=markdown(result),
         device_tables=[_drawn(sheet(place, figures, on_device))] if on_device else [],
         tables=[_drawn(own) for own in sheets],
         all_figures=list(dict.fromkeys(figure for own in sheets for figure in own.figures)),
         notes=notes(result),
         listings=listings(result),
-        most=_MOST,
+        most=_MAX_FILES,
         machine=_machine(result),
         **_charts(result, every, on_device),
     )
 
 
-def rendered(template: str, *, markdown: str, **values: Any) -> str:
+def render(template: str, *, markdown: str, **values: Any) -> str:
     """Fill in the template of a page. A browser runs only the script that has this hash."""
     script = ENVIRONMENT.get_template("page.js").render()
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -145,9 +145,9 @@ def rendered(template: str, *, markdown: str, **values: Any) -> str:
     return text
 
 
-def comparison(found: Comparison) -> str:
+def comparison_page(found: Comparison) -> str:
     """Return a comparison as one self-contained HTML file."""
-    own = _compared(found.pairs)
+    own = _main_pairs(found.pairs)
     verdicts = Counter(one.verdict for one in found.pairs)
     settings = count(len(found.pairs), "setting")
     counted = f"b is faster in {verdicts['faster']} of {settings}, slower in {verdicts['slower']}"
@@ -159,22 +159,24 @@ def comparison(found: Comparison) -> str:
     ]
     figures = [
         Headline(
-            times(one.quotient.median),
+            format_times(one.quotient.median),
             f"as fast in b as in a: {backend(one.b)}",
             f"{number(one.b.images_per_s.median)} images/s; a {number(one.a.images_per_s.median)}; "
             f"{one.verdict}",
         )
         for one in own
     ]
-    parts = [f"**{plain(one.figure)}** {plain(one.what)} ({plain(one.detail)})" for one in figures]
-    parts += [plain(line) for line in answer]
+    parts = [
+        f"**{escaped(one.figure)}** {escaped(one.what)} ({escaped(one.detail)})" for one in figures
+    ]
+    parts += [escaped(line) for line in answer]
     for table in found.tables:
-        parts.append(plain(f"{table.title}:"))
+        parts.append(escaped(f"{table.title}:"))
         head = ["setting", *(column.title for column in table.columns)]
         rows = [(said, *row) for said, own_rows in table.sections for row in own_rows]
         parts.append(markdown_table(head, rows))
-    parts += [plain(f"{name}: {text}") for name, text in found.names.items()]
-    return rendered(
+    parts += [escaped(f"{name}: {text}") for name, text in found.names.items()]
+    return render(
         "compare.html",
         title="fastdecode comparison",
         names=found.names,
@@ -182,13 +184,13 @@ def comparison(found: Comparison) -> str:
         caveats=found.warnings,
         answer=answer if found.pairs else ["Nothing was measured in both results."],
         markdown="\n\n".join(parts) + "\n",
-        charts_drawn=_quotients(found.pairs),
+        charts_drawn=_quotient_charts(found.pairs),
         tables=[_drawn_pairs(table) for table in found.tables],
         alone={f"Only in {name}": own for name, own in found.alone.items() if own},
     )
 
 
-def _compared(pairs: Sequence[Pair]) -> list[Pair]:
+def _main_pairs(pairs: Sequence[Pair]) -> list[Pair]:
     """Choose the headlines of a comparison: `decode`, or else the first pair; and `Loader`."""
     trained = [one for one in pairs if one.b.protocol == "train"]
     others = [one for one in pairs if one.b.protocol != "train"]
@@ -196,7 +198,7 @@ def _compared(pairs: Sequence[Pair]) -> list[Pair]:
     return [*chosen[:1], *[one for one in trained if one.b.backend == "loader"][:1]]
 
 
-def _quotients(pairs: Sequence[Pair]) -> list[str]:
+def _quotient_charts(pairs: Sequence[Pair]) -> list[str]:
     """Draw the speed of b divided by that of a: in one thread, in training, on a device."""
     found: dict[str, list[Bar]] = {}
     for one in pairs:
@@ -206,11 +208,13 @@ def _quotients(pairs: Sequence[Pair]) -> list[str]:
         if not math.isfinite(drawn.high):
             drawn = replace(drawn, high=drawn.median)
         speed = number(one.b.images_per_s.median)
-        row = Bar(backend(one.b), row_kind(one.b) or "bar", drawn, times(drawn.median), speed)
+        row = Bar(
+            backend(one.b), row_kind(one.b) or "bar", drawn, format_times(drawn.median), speed
+        )
         name = "Training" if one.b.protocol == "train" else one.b.format.upper()
         found.setdefault(f"{name}, {setting(one.b)}", []).append(row)
-    every = alike([Bars(name, "a", rows) for name, rows in found.items()])
-    return [throughput(f"chart-{place}", one) for place, one in enumerate(every)]
+    every = with_same_scale([Bars(name, "a", rows) for name, rows in found.items()])
+    return [throughput_chart(f"chart-{place}", one) for place, one in enumerate(every)]
 
 
 def _drawn_pairs(table: Table) -> Drawn:
@@ -237,11 +241,11 @@ def headlines(result: Result) -> list[Headline]:
     for gain in gains(result):
         what = f"as fast as Pillow {_WORKS[gain.own.protocol]}"
         pair = ("Pillow", "bar", gain.pillow), ("fastdecode", "auto", gain.own)
-        found.append(_beside(gain.times, what, *pair))
-    return found or _without_pillow(result)
+        found.append(_headline(gain.times, what, *pair))
+    return found or _other_headlines(result)
 
 
-def _beside(quotient: Spread, what: str, base: _Named, own: _Named) -> Headline:
+def _headline(quotient: Spread, what: str, base: _Named, own: _Named) -> Headline:
     """Return a headline that says how many times as fast as `base` something is."""
     drawn = Spread(1.0, 1.0, 1.0), quotient
     lower, upper = (
@@ -249,10 +253,10 @@ def _beside(quotient: Spread, what: str, base: _Named, own: _Named) -> Headline:
         for (name, look, one), length in zip((base, own), drawn, strict=True)
     )
     detail = f"{upper.speed} images/s; {lower.name} {lower.speed}"
-    return Headline(times(quotient.median), what, detail, (lower, upper))
+    return Headline(format_times(quotient.median), what, detail, (lower, upper))
 
 
-def _without_pillow(result: Result) -> list[Headline]:
+def _other_headlines(result: Result) -> list[Headline]:
     """Compare a device with the CPU, or else give the speed of `decode`, if they were measured."""
     most = max((one.batch for one in result.on_device), default=0)
     own = {one.backend: one for one in result.on_device if one.batch == most}
@@ -260,8 +264,8 @@ def _without_pillow(result: Result) -> list[Headline]:
     best = max(own.values(), key=lambda one: one.ratio.median, default=None)
     if cpu and best and best.ratio.median and result.device:
         what = f"as fast onto {result.device.device} as with the CPU"
-        return [_beside(best.ratio, what, ("CPU", "auto", cpu), (best.backend, "bar", best))]
-    group = main_group(groups(result), commonest(result))
+        return [_headline(best.ratio, what, ("CPU", "auto", cpu), (best.backend, "bar", best))]
+    group = main_group(groups(result), most_frequent_format(result))
     if group is None:
         return []
     one = group.automatic or group.right[0]
@@ -273,35 +277,35 @@ def markdown(result: Result) -> str:
     """Return the gain, two tables and the machine in Markdown, for an issue or a README."""
     every = groups(result)
     said = [f"{one.figure} {one.what}" for one in headlines(result)]
-    parts = [f"**{plain('; '.join(said))}**"] if said else []
-    parts += [plain(line) for line in result.answer or sentences(result)]
-    main = main_group(every, commonest(result))
+    parts = [f"**{escaped('; '.join(said))}**"] if said else []
+    parts += [escaped(line) for line in result.answer or sentences(result)]
+    main = main_group(every, most_frequent_format(result))
     trained = [group for group in every if group.one.protocol == "train"]
     for group in (*([main] if main else []), *trained[:1]):
         rows = [
             (
                 backend(one),
-                times(beside.median) if (beside := group.beside_pillow(one)) else "-",
+                format_times(beside.median) if (beside := group.ratio_to_pillow(one)) else "-",
                 number(one.images_per_s.median),
             )
             for one in group.timed
         ]
-        parts.append(plain(f"{title(group.one, None)}, {setting(group.one)}:"))
+        parts.append(escaped(f"{title(group.one, None)}, {setting(group.one)}:"))
         parts.append(markdown_table(("backend", "vs Pillow", "images/s"), rows))
-    parts += [plain(line) for line in caveats(result)]
+    parts += [escaped(line) for line in caveats(result)]
     version = f"fastdecode {result.machine.fastdecode}, {result.machine.python}"
-    parts.append(plain(f"{version} · {_facts(result)}"))
+    parts.append(escaped(f"{version} · {_facts(result)}"))
     return "\n\n".join(parts) + "\n"
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Return a table in Markdown, with numbers aligned to the right."""
     lines = [head, ["---", *["---:"] * (len(head) - 1)]]
-    lines += [[plain(cell) for cell in row] for row in rows]
+    lines += [[escaped(cell) for cell in row] for row in rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def plain(text: str) -> str:
+def escaped(text: str) -> str:
     """Escape the characters that have a meaning in Markdown or in HTML."""
     return _MARKS.sub(r"\\\1", visible(text))
 
@@ -347,20 +351,27 @@ def _charts(
         "words": words,
         "how": protocol(first[0].one) if first else "",
         "how_drawn": _PILLOW_IS_ONE if any(group.pillow for group in every) else _QUARTILES,
-        "device_charts": _throughputs(keys, [group for group in on_device if group.timed]),
-        "trainings": _throughputs(keys, trained),
-        "throughputs": _throughputs(keys, first),
-        "latencies": [latency(next(keys), group) for group in _smallest(timed)],
-        "scalings": [scaling(next(keys), own, result.machine.cores) for own in _scaled(every)],
-        "agreements": [agreement(next(keys), name, own) for name, own in formats.items() if own],
+        "device_charts": _throughput_charts(keys, [group for group in on_device if group.timed]),
+        "trainings": _throughput_charts(keys, trained),
+        "throughputs": _throughput_charts(keys, first),
+        "latencies": [latency_chart(next(keys), group) for group in _least_reduced(timed)],
+        "scalings": [
+            scaling_chart(next(keys), own, result.machine.cores) for own in _by_configuration(every)
+        ],
+        "agreements": [
+            agreement_chart(next(keys), name, own) for name, own in formats.items() if own
+        ],
     }
 
 
-def _throughputs(keys: Iterator[str], every: Iterable[Group]) -> list[str]:
-    return [throughput(next(keys), one) for one in alike([bars(group) for group in every])]
+def _throughput_charts(keys: Iterator[str], every: Iterable[Group]) -> list[str]:
+    return [
+        throughput_chart(next(keys), one)
+        for one in with_same_scale([bars(group) for group in every])
+    ]
 
 
-def _smallest(every: Sequence[Group]) -> list[Group]:
+def _least_reduced(every: Sequence[Group]) -> list[Group]:
     """Return the group with the least reduction for each format and count."""
     found: dict[tuple[str, int], Group] = {}
     for group in every:
@@ -368,7 +379,7 @@ def _smallest(every: Sequence[Group]) -> list[Group]:
     return list(found.values())
 
 
-def _scaled(every: Sequence[Group]) -> list[list[Group]]:
+def _by_configuration(every: Sequence[Group]) -> list[list[Group]]:
     """Return groups that differ only in their count, one list per chart."""
     found: dict[tuple[object, ...], list[Group]] = {}
     for group in every:
@@ -395,7 +406,7 @@ def _machine(result: Result) -> dict[str, str]:
     return {
         "Processor": here.cpu,
         "Cores usable": str(here.cores),
-        "Load": busy(here).removeprefix("Load before the run: ").removesuffix("."),
+        "Load": load_sentence(here).removeprefix("Load before the run: ").removesuffix("."),
         "System": here.system,
         "Python": f"{here.python}, NumPy {here.numpy}",
         **device_facts(result),

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 from fastdecode.measure._summary import (
     Group,
     Sheet,
-    busy,
     by_protocol,
     device_groups,
+    format_times,
     groups,
     listings,
+    load_sentence,
     notes,
     sentences,
     sheet,
-    times,
 )
 from fastdecode.measure._tables import Column, Table, plain, show
 from fastdecode.measure._text import (
@@ -46,10 +46,10 @@ if TYPE_CHECKING:
     from fastdecode.measure.result import Result
     from fastdecode.ranking import DeviceRanking
 
-_FEW = 3  # file names that a list shows; it only counts the others
-_REASON = 150  # characters of a decoder's message: about two lines
-_BACKEND = 16  # characters of a backend's name; names from plugins may be longer
-_PIPELINE = 24
+_MAX_LISTED = 3  # file names that a list shows; it only counts the others
+_MAX_REASON = 150  # characters of a decoder's message: about two lines
+_MAX_BACKEND = 16  # characters of a backend's name; names from plugins may be longer
+_MAX_PIPELINE = 24
 
 
 def heading(result: Result) -> None:
@@ -60,7 +60,7 @@ def heading(result: Result) -> None:
     versions = [f"{name} {text}" for name, text in backend_versions(result.backends).items()]
     if versions:
         print(paragraph(", ".join(versions)))
-    load = busy(here)
+    load = load_sentence(here)
     if load:
         print(paragraph(load))
     print(paragraph(measured_files(result.collection)))
@@ -116,15 +116,15 @@ def tables(result: Result) -> list[Table]:
 def short_table(result: Result) -> Table:
     """Make one table of all groups: speed, ratio to Pillow, and cost."""
     first, speed, spread, *others = BRIEF
-    columns = [*_columns([first, speed, spread], _PIPELINE), Column("vs Pillow", right=True)]
+    columns = [*_columns([first, speed, spread], _MAX_PIPELINE), Column("vs Pillow", right=True)]
     table = Table("", [*columns, *_columns(others)])
     for group in groups(result):
         if not group.timed:
             continue
         rows = []
         for one in group.members:
-            gain = group.beside_pillow(one)
-            told = times(gain.median) if gain else "-"
+            gain = group.ratio_to_pillow(one)
+            told = format_times(gain.median) if gain else "-"
             before, after = ([figure.text(one) for figure in part] for part in (BRIEF[:3], others))
             rows.append((*before, told, *after))
         table.sections.append((_heading(group), rows))
@@ -140,7 +140,7 @@ def _heading(group: Group) -> str:
 
 
 def _table(own: Sheet) -> Table:
-    table = Table(own.title, _columns(own.figures, _BACKEND))
+    table = Table(own.title, _columns(own.figures, _MAX_BACKEND))
     for said, members in own.sections:
         rows = [tuple(figure.text(one) for figure in own.figures) for one in members]
         table.sections.append((said, rows))
@@ -158,12 +158,12 @@ def _columns(figures: Sequence[Figure], widest: int = 0) -> list[Column]:
 def listing(heading: str, files: Mapping[str, str]) -> str:
     """List a few files with their remarks, and say how many more there are."""
     lines = [f"{heading} ({count(len(files), 'file')}):"]
-    for name, reason in sorted(files.items())[:_FEW]:
-        short = textwrap.shorten(reason, _REASON, placeholder=" …")
+    for name, reason in sorted(files.items())[:_MAX_LISTED]:
+        short = textwrap.shorten(reason, _MAX_REASON, placeholder=" …")
         text = visible(f"{name}: {short}" if short else name)
         lines.append(paragraph(text, indent="      ", first="  "))
-    if len(files) > _FEW:
-        lines.append(f"  … and {len(files) - _FEW:,} more")
+    if len(files) > _MAX_LISTED:
+        lines.append(f"  … and {len(files) - _MAX_LISTED:,} more")
     return "\n".join(lines)
 
 

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 _LOADER: Pipeline = "loader"
 
-_NEAR = 0.97  # of the best speed; repeated runs differ by more
+_NEAR_SHARE = 0.97  # of the best speed; repeated runs differ by more
 _DEVICE_NEAR = 0.05  # of the CPU's speed; repeated runs differ by more
 _SPARES = 0.5  # of the CPU's processor time; the answer mentions it below that
-_ENOUGH = 0.95  # of the best speed; more threads or workers are then not worth it
+_ENOUGH_SHARE = 0.95  # of the best speed; more threads or workers are then not worth it
 _SLOW = 0.25  # of the time, for reading; from there on, packing is suggested
 _WIDE = 0.1  # half the distance between the quartiles, as a share of the gain
 _MANY = 20  # images; fewer say little about other images
@@ -73,22 +73,22 @@ class Group:
         names = (AUTOMATIC, _LOADER) if self.one.protocol == "train" else (AUTOMATIC,)
         return next((one for one in self.timed if one.backend in names), None)
 
-    def beside_pillow(self, one: Measurement) -> Spread | None:
+    def ratio_to_pillow(self, one: Measurement) -> Spread | None:
         """Return the speed divided by Pillow's, from ratios within rounds."""
         base = self.pillow
         if base is None or one.images_per_s.median <= 0:
             return None
         return Spread(1.0, 1.0, 1.0) if one is base else one.ratio.over(base.ratio)
 
-    def beside_base(self, one: Measurement) -> Spread | None:
+    def ratio_to_base(self, one: Measurement) -> Spread | None:
         """Return the speed divided by Pillow's or, on a device, by that of the CPU path."""
         if one.protocol == "device":
             return one.ratio if one.ratio.median else None
-        return self.beside_pillow(one)
+        return self.ratio_to_pillow(one)
 
-    def to_pillow(self) -> Group:
+    def with_ratios_to_pillow(self) -> Group:
         """Return the group with ratios to Pillow's speed; 0 if that is unknown."""
-        beside = (self.beside_pillow(one) or NOTHING for one in self.members)
+        beside = (self.ratio_to_pillow(one) or NOTHING for one in self.members)
         return Group(
             tuple(replace(one, ratio=own) for one, own in zip(self.members, beside, strict=True))
         )
@@ -102,15 +102,17 @@ class Group:
 def groups(result: Result) -> list[Group]:
     """Group measurements with the same settings; sort by protocol, format, counts, reduction."""
     formats = _by_frequency(result)
-    return sorted(_alike(result.measurements), key=lambda group: _place(group.one, formats))
+    return sorted(
+        _group_by_settings(result.measurements), key=lambda group: _sort_key(group.one, formats)
+    )
 
 
 def device_groups(result: Result) -> list[Group]:
     """Group the measurements on a device by batch size and the other settings."""
-    return _alike(result.on_device)
+    return _group_by_settings(result.on_device)
 
 
-def _alike(measurements: Iterable[Measurement]) -> list[Group]:
+def _group_by_settings(measurements: Iterable[Measurement]) -> list[Group]:
     found: dict[tuple[object, ...], list[Measurement]] = {}
     for one in measurements:
         found.setdefault((*one.key[:3], *one.key[4:]), []).append(one)
@@ -139,14 +141,14 @@ def sheet(title: str, figures: Sequence[Figure], own: Sequence[Group]) -> Sheet:
     """Return the contents of a table. Ratios are to Pillow's speed, if it was timed."""
     if VS_BEST in figures and any(group.pillow for group in own):
         figures = [VS_PILLOW if figure is VS_BEST else figure for figure in figures]
-        own = [group.to_pillow() for group in own]
+        own = [group.with_ratios_to_pillow() for group in own]
     parts = [
         (f"{setting(group.one)}, {count(group.one.files, 'file')}", group.members) for group in own
     ]
     return Sheet(title, figures, parts)
 
 
-def commonest(result: Result) -> str:
+def most_frequent_format(result: Result) -> str:
     """Return the most frequent format among those that were measured."""
     measured = {one.format for one in result.measurements}
     return next((name for name in _by_frequency(result) if name in measured), "")
@@ -177,7 +179,7 @@ def _speed(one: Measurement) -> tuple[float, float]:
     return one.ratio.median if one.images_per_s.median else -1.0, one.images_per_s.median
 
 
-def _place(one: Measurement, formats: Sequence[str]) -> tuple[object, ...]:
+def _sort_key(one: Measurement, formats: Sequence[str]) -> tuple[object, ...]:
     protocol = PROTOCOLS.index(one.protocol)
     return protocol, formats.index(one.format), one.threads, one.workers, one.reduce, one.key[6:]
 
@@ -197,12 +199,12 @@ class Gain(NamedTuple):
 
 def gains(result: Result) -> list[Gain]:
     """Compare this package with Pillow: first decoding, then training batches, if measured."""
-    every, kind = groups(result), commonest(result)
+    every, kind = groups(result), most_frequent_format(result)
     trained = [group for group in every if group.one.protocol == "train"]
     found = []
     for group in (main_group(every, kind), *trained[:1]):
         own, pillow = (group.own, group.pillow) if group else (None, None)
-        if group and own and pillow and (times := group.beside_pillow(own)):
+        if group and own and pillow and (times := group.ratio_to_pillow(own)):
             found.append(Gain(own, pillow, times))
     return found
 
@@ -221,22 +223,22 @@ def improvements(result: Result) -> list[Improvement]:
         Improvement(f"{name} is usually faster but not installed here", line, None)
         for name, line in result.faster.items()
     ]
-    group = main_group(groups(result), commonest(result))
+    group = main_group(groups(result), most_frequent_format(result))
     automatic = group.automatic if group else None
     if group is None or automatic is None:
         return found
     best = group.right[0]
     chosen = next((one for one in group.right if one.backend == automatic.chosen), best)
     gain = best.ratio.median / automatic.ratio.median - 1
-    if gain > 1 - _NEAR and best.ratio.low > chosen.ratio.high and best.protocol != "file":
+    if gain > 1 - _NEAR_SHARE and best.ratio.low > chosen.ratio.high and best.protocol != "file":
         what = f"{best.backend} is faster here than {chosen.backend}, which decode() chooses"
         found.insert(0, Improvement(what, "--save", gain))
     return found
 
 
-def ways(result: Result) -> list[Improvement]:
+def other_savings(result: Result) -> list[Improvement]:
     """List what else would save time, according to the figures: other calls, or other files."""
-    every, kind = groups(result), commonest(result)
+    every, kind = groups(result), most_frequent_format(result)
     own = [group for group in every if group.one.format == kind]
     crowds: tuple[tuple[Protocol, str, str], ...] = (
         ("threads", "{} threads instead of {}", "decode_batch(paths, threads={})"),
@@ -249,7 +251,7 @@ def ways(result: Result) -> list[Improvement]:
     found = []
     for protocol, what, how in crowds:
         speeds = _scaling([group for group in own if group.one.protocol == protocol])
-        least = enough(speeds) if speeds else 1
+        least = sufficient_count(speeds) if speeds else 1
         if least > min(speeds, default=1):
             gain = speeds[least] / speeds[min(speeds)] - 1
             more = what.format(least, min(speeds))
@@ -258,7 +260,7 @@ def ways(result: Result) -> list[Improvement]:
     whole = sizes.get(1, Group(())).automatic if 1 in sizes else None
     small = max(sizes, default=1)
     part = sizes[small].automatic if sizes else None
-    if whole and part and part.images_per_s.median > whole.images_per_s.median / _ENOUGH:
+    if whole and part and part.images_per_s.median > whole.images_per_s.median / _ENOUGH_SHARE:
         gain = part.images_per_s.median / whole.images_per_s.median - 1
         what = f"reducing to {size(small)} inside the decoder, if that is large enough"
         found.append(Improvement(what, "decode(data, min_size=224)", gain))
@@ -271,11 +273,11 @@ def ways(result: Result) -> list[Improvement]:
 
 def caveats(result: Result) -> list[str]:
     """List the reasons why the gain is uncertain."""
-    found = [f"{text[0].upper()}{text[1:]}." for text in [disturbed(result.machine)] if text]
+    found = [f"{text[0].upper()}{text[1:]}." for text in [busy_remark(result.machine)] if text]
     compared = gains(result)
     for gain in compared:
         what = "Training" if gain.own.protocol == "train" else "Decoding"
-        low, high = times(gain.times.low), times(gain.times.high)
+        low, high = format_times(gain.times.low), format_times(gain.times.high)
         if not gain.clear:
             found.append(f"{what}: {low} to {high}, so the difference may be chance.")
         elif half_range(gain.times) > _WIDE:
@@ -289,7 +291,7 @@ def caveats(result: Result) -> list[str]:
     return found
 
 
-def times(quotient: float) -> str:
+def format_times(quotient: float) -> str:
     """Format a quotient of speeds, with as many digits as are meaningful."""
     return f"{quotient:.{2 if quotient < 1.2 else 1 if quotient < 9.95 else 0}f}x"
 
@@ -297,14 +299,14 @@ def times(quotient: float) -> str:
 def sentences(result: Result, *, advise: bool = True) -> tuple[str, ...]:
     """Return the answer in sentences. They cover only what was measured."""
     every = groups(result)
-    kind = commonest(result)
+    kind = most_frequent_format(result)
     group = main_group(every, kind)
-    found = _gained(result)
-    found += [_fastest(group, several=len(_formats(every)) > 1)] if group else []
-    found += _only_automatic(every, kind) if group is None else []
-    found += _counts([one for one in every if one.one.format == kind])
+    found = _gain_sentences(result)
+    found += [_fastest_sentence(group, several=len(_formats(every)) > 1)] if group else []
+    found += _automatic_sentence(every, kind) if group is None else []
+    found += _counts_sentence([one for one in every if one.one.format == kind])
     found += device_answer(result)
-    found += _bottleneck([one for one in every if one.one.protocol == "file"])
+    found += _bottleneck_sentence([one for one in every if one.one.protocol == "file"])
     wrong = list(dict.fromkeys(one.backend for one in result.measurements if one.differing))
     if wrong:
         found.append(f"The pixels DIFFER from the reference: {', '.join(wrong)}.")
@@ -314,7 +316,7 @@ def sentences(result: Result, *, advise: bool = True) -> tuple[str, ...]:
     return tuple(found) or ("Nothing was measured.",)
 
 
-def _gained(result: Result) -> list[str]:
+def _gain_sentences(result: Result) -> list[str]:
     """Return a sentence on the gain over Pillow, the files, and how sure it is."""
     said: list[str] = []
     found = gains(result)
@@ -323,27 +325,27 @@ def _gained(result: Result) -> list[str]:
         what = f"decodes{_BY.get(own.protocol, '')}"
         if own.protocol == "train":
             what = f"{'and its' if said else 'with its'} Loader makes training batches"
-        speed = "as fast as" if _is_near(gain) else f"{times(gain.times.median)} as fast as"
+        speed = "as fast as" if _is_near(gain) else f"{format_times(gain.times.median)} as fast as"
         base = "Pillow in PyTorch's DataLoader" if own.protocol == "train" else "Pillow"
         few = f" (on {own.files:,} of them)" if own.files != found[0].own.files else ""
         caveat = ""
         if not (gain.clear or _is_near(gain)):
             caveat = ", which is within the spread"
         elif half_range(gain.times) > _WIDE:
-            caveat = f" ({times(gain.times.low)} to {times(gain.times.high)})"
+            caveat = f" ({format_times(gain.times.low)} to {format_times(gain.times.high)})"
         said.append(f"{what} {speed} {base}{few}{caveat}")
     if not said:
         return []
-    remark = disturbed(result.machine)
-    text = f"{_where(result, found[0].own)} fastdecode {', '.join(said)}"
+    remark = busy_remark(result.machine)
+    text = f"{_files_phrase(result, found[0].own)} fastdecode {', '.join(said)}"
     return [f"{text} ({remark})." if remark else f"{text}."]
 
 
 def _is_near(gain: Gain) -> bool:
-    return _NEAR <= gain.times.median <= 1 / _NEAR
+    return _NEAR_SHARE <= gain.times.median <= 1 / _NEAR_SHARE
 
 
-def _where(result: Result, one: Measurement) -> str:
+def _files_phrase(result: Result, one: Measurement) -> str:
     """Say which files: "On your 100 photos", or how many of them."""
     alone = len(result.collection.formats) == 1
     noun = "photo" if alone and one.format == "jpeg" else f"{one.format.upper()} image"
@@ -353,7 +355,7 @@ def _where(result: Result, one: Measurement) -> str:
     return f"On {some}{whose} {count(every, noun)}"
 
 
-def disturbed(here: Machine) -> str:
+def busy_remark(here: Machine) -> str:
     """Return a remark if the machine was too busy for reliable figures; empty if it was not."""
     if here.load is None or here.load <= here.cores / 2:
         return ""
@@ -361,60 +363,60 @@ def disturbed(here: Machine) -> str:
     return f"the machine was busy, load {number(here.load)} on {cores}: figures may be unreliable"
 
 
-def enough(speeds: dict[int, float]) -> int:
+def sufficient_count(speeds: dict[int, float]) -> int:
     """Return the smallest count whose speed is within 5 % of the best."""
     best = max(speeds.values())
-    return min(number for number, speed in speeds.items() if speed >= _ENOUGH * best)
+    return min(number for number, speed in speeds.items() if speed >= _ENOUGH_SHARE * best)
 
 
 def _formats(every: Sequence[Group]) -> set[str]:
     return {group.one.format for group in every if group.timed}
 
 
-def _what(group: Group, *, several: bool) -> str:
+def _group_phrase(group: Group, *, several: bool) -> str:
     kind = f"for {group.one.format.upper()} " if several else ""
     return f"{kind}at {size(group.one.reduce)}{_BY.get(group.one.protocol, '')}"
 
 
-def _fastest(group: Group, *, several: bool) -> str:
+def _fastest_sentence(group: Group, *, several: bool) -> str:
     best = group.right[0]
     speed = f"{number(best.images_per_s.median)} images/s"
-    near = [one.backend for one in group.right[1:] if _share(one, best) >= _NEAR]
+    near = [one.backend for one in group.right[1:] if _speed_share(one, best) >= _NEAR_SHARE]
     if near:
         speed += f"; {series(near)} within 3%"
-    text = f"Fastest here {_what(group, several=several)}: {best.backend} ({speed})"
+    text = f"Fastest here {_group_phrase(group, several=several)}: {best.backend} ({speed})"
     automatic = group.automatic
     if automatic is None:
         return f"{text}."
     chosen = "it too" if automatic.chosen == best.backend else automatic.chosen or "nothing"
-    share = _share(automatic, best)
+    share = _speed_share(automatic, best)
     # The automatic choice only adds work, so a share above 1 is noise.
     close = f"and reaches {percent(share)} of that speed, compared round by round"
-    if share > 1 / _NEAR and automatic.chosen not in {one.backend for one in group.right}:
+    if share > 1 / _NEAR_SHARE and automatic.chosen not in {one.backend for one in group.right}:
         close = f"which is {share:.1f}x as fast"  # not among the backends that the user named
-    elif share >= _NEAR:
+    elif share >= _NEAR_SHARE:
         close = "and comes within 3% of that speed"
     elif automatic.ratio.high >= best.ratio.median:
         close = "and is within the spread of that speed"
     return f"{text}; decode() chooses {chosen}, {close}."
 
 
-def _share(one: Measurement, best: Measurement) -> float:
+def _speed_share(one: Measurement, best: Measurement) -> float:
     """Return the quotient of two speeds, from their ratios within rounds."""
     return one.ratio.median / best.ratio.median if best.ratio.median else 0.0
 
 
-def _only_automatic(every: Sequence[Group], kind: str) -> list[str]:
+def _automatic_sentence(every: Sequence[Group], kind: str) -> list[str]:
     """Return the speed of `decode` if there is no backend to compare it with."""
     for group in every:
         if group.automatic and group.one.format == kind:
             speed = number(group.automatic.images_per_s.median)
-            what = _what(group, several=len(_formats(every)) > 1)
+            what = _group_phrase(group, several=len(_formats(every)) > 1)
             return [f"Only decode() could be measured {what}: {speed} images/s."]
     return []
 
 
-def _counts(every: Sequence[Group]) -> list[str]:
+def _counts_sentence(every: Sequence[Group]) -> list[str]:
     """Return a sentence that says how many threads and how many workers are enough."""
     said = []
     for protocol, noun in (("threads", "thread"), ("loader", "DataLoader worker")):
@@ -422,7 +424,7 @@ def _counts(every: Sequence[Group]) -> list[str]:
         reduce = min((group.one.reduce for group in own), default=1)
         speeds = _scaling([group for group in own if group.one.reduce == reduce])
         if len(speeds) > 1:
-            said.append(_count(speeds, noun))
+            said.append(_count_phrase(speeds, noun))
     text = "; ".join(said)
     return [f"{text[0].upper()}{text[1:]}."] if text else []
 
@@ -449,8 +451,8 @@ def counts(one: Measurement) -> int:
     return one.workers if one.protocol == "loader" else one.threads
 
 
-def _count(speeds: dict[int, float], noun: str) -> str:
-    least = enough(speeds)
+def _count_phrase(speeds: dict[int, float], noun: str) -> str:
+    least = sufficient_count(speeds)
     speed = f"{number(speeds[least])} images/s"
     if least == max(speeds):
         return f"{count(least, noun)}, the most that were tried, are the fastest ({speed})"
@@ -458,7 +460,7 @@ def _count(speeds: dict[int, float], noun: str) -> str:
     return f"{count(least, noun)} {verb} enough ({speed}, within 5% of the best)"
 
 
-def _bottleneck(every: Sequence[Group]) -> list[str]:
+def _bottleneck_sentence(every: Sequence[Group]) -> list[str]:
     shares = [
         (group.automatic or group.right[0]).read_share
         for group in every[:1]
@@ -530,11 +532,11 @@ class Listing(NamedTuple):
     files: dict[str, str]  # the remark by file name; may be empty
 
 
-def busy(here: Machine) -> str:
+def load_sentence(here: Machine) -> str:
     """Say how busy the machine was before the run, and whether that makes figures unreliable."""
     if here.load is None:
         return ""
-    remark = disturbed(here)
+    remark = busy_remark(here)
     return f"Load before the run: {number(here.load)}{'; ' if remark else ''}{remark}."
 
 
@@ -581,7 +583,7 @@ def _refused(result: Result) -> list[Listing]:
         first, *others = group.members
         for file, reason in first.refused.items():
             if all(file in one.refused for one in others):
-                hopeless[file] = _said(group, file, reason)
+                hopeless[file] = _reason(group, file, reason)
     for one in result.measurements:
         for file, reason in one.refused.items():
             if file not in hopeless:
@@ -590,7 +592,7 @@ def _refused(result: Result) -> list[Listing]:
     return every + [Listing(f"Refused by {name}", files) for name, files in by_backend.items()]
 
 
-def _said(group: Group, file: str, reason: str) -> str:
+def _reason(group: Group, file: str, reason: str) -> str:
     """Return the error of the automatic choice, which tried all backends, or else `reason`."""
     every = (one.refused[file] for one in group.members if one.backend == AUTOMATIC)
     return next(every, reason)

@@ -150,7 +150,7 @@ def test_the_page_has_charts_and_all_figures() -> None:
     from fastdecode.measure import _html as html
 
     evil = Device(**{**DEVICE.__dict__, "missing": {"<b>": "<script>alert(1)</script>"}})
-    text = html.page(replace(found(*FULL, measurements=(measurement(),)), device=evil))
+    text = html.result_page(replace(found(*FULL, measurements=(measurement(),)), device=evil))
     page = Page(text)
 
     assert page.open == []
@@ -163,7 +163,7 @@ def test_the_page_has_charts_and_all_figures() -> None:
     assert page.tags["script"] == 1
     assert "&lt;script&gt;alert(1)" in text
     assert not re.search(r'"(?:nan|inf)"', text)
-    assert "On a device" not in html.page(result(measurement()))
+    assert "On a device" not in html.result_page(result(measurement()))
 
 
 def test_a_page_of_zeros() -> None:
@@ -171,7 +171,7 @@ def test_a_page_of_zeros() -> None:
     pytest.importorskip("jinja2")
     from fastdecode.measure import _html as html
 
-    assert Page(html.page(found(Measurement("device", "jpeg", 1, CPU, batch=8)))).open == []
+    assert Page(html.result_page(found(Measurement("device", "jpeg", 1, CPU, batch=8)))).open == []
 
 
 def test_two_runs_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

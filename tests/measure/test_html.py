@@ -17,7 +17,7 @@ pytest.importorskip("jinja2", reason="the extra `bench` brings it")
 
 from fastdecode.measure import _charts as charts
 from fastdecode.measure import _html as html
-from fastdecode.measure._charts import log_ticks, ticks
+from fastdecode.measure._charts import axis_ticks, log_ticks
 from fastdecode.measure._summary import groups
 from fastdecode.measure._text import COST, READING, SPEED
 
@@ -27,7 +27,7 @@ _LOADS = {"src", "href", "srcset", "action", "data", "poster", "xlink:href", "ba
 @pytest.fixture(scope="module")
 def page() -> Page:
     """Parse the page of a whole run."""
-    return Page(html.page(results.full()))
+    return Page(html.result_page(results.full()))
 
 
 def test_the_page_is_well_formed(page: Page) -> None:
@@ -46,7 +46,7 @@ def test_the_gain_is_the_largest_thing(page: Page) -> None:
     few = results.result(
         automatic(150.0, files=6, **wide), measurement(files=6, best=150.0, **wide), machine=busy
     )
-    shown = Page(html.page(few))
+    shown = Page(html.result_page(few))
 
     assert page.strong[:2] == ["1.7x", "4.0x"]
     assert "198 images/s; Pillow 120" in page.texts
@@ -60,7 +60,7 @@ def test_what_would_be_faster_is_listed(page: Page) -> None:
     text = "\n".join(page.texts)
     lines = [results.full().faster["native"], "decode_batch(paths, threads=4)"]
     lines += ["DataLoader(dataset, num_workers=4)", "decode(data, min_size=224)"]
-    slow = Page(html.page(results.result(*results.reading(0.4))))
+    slow = Page(html.result_page(results.result(*results.reading(0.4))))
 
     assert page.strong[2:5] == ["3.3x as fast", "3.3x as fast", "6.2x as fast"]
     assert [line for line in lines if f"\n{line}\n" not in text] == []
@@ -73,7 +73,7 @@ def test_the_page_as_markdown() -> None:
     full = results.full()
     evil = replace(full, machine=replace(full.machine, cpu="a|b\n[c](d) <e>"))
     text = html.markdown(evil)
-    shown = "".join(Page(html.page(evil)).texts)
+    shown = "".join(Page(html.result_page(evil)).texts)
 
     assert text.startswith("**1.7x as fast as Pillow at decoding; 4.0x as fast as Pillow")
     assert "\n| decode() | 1.7x | 198 |\n" in text
@@ -133,7 +133,7 @@ def test_charts_can_be_read_without_seeing_them(page: Page) -> None:
 
 def test_the_page_loads_nothing(page: Page) -> None:
     """Its own script alone may run, no handler, and no address that a browser would fetch."""
-    text = html.page(results.full())
+    text = html.result_page(results.full())
     script = text.partition("<script>")[2].partition("</script>")[0]
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
@@ -148,7 +148,7 @@ def test_the_page_loads_nothing(page: Page) -> None:
 
 def test_names_are_text(page: Page) -> None:
     """A file called like a script is shown as its name; control characters are not."""
-    text = html.page(results.full())
+    text = html.result_page(results.full())
 
     assert text.count("<script") == 1
     assert "\x1b" not in text
@@ -169,7 +169,7 @@ def test_backends_called_like_scripts_are_text() -> None:
         for one in whole.backends
     )
 
-    text = html.page(replace(whole, measurements=renamed, backends=backends, answer=()))
+    text = html.result_page(replace(whole, measurements=renamed, backends=backends, answer=()))
 
     page = Page(text)
     assert page.open == []
@@ -184,7 +184,7 @@ def test_names_that_are_no_unicode_can_be_saved() -> None:
     """A file name of undecodable bytes does not keep the page from being written as UTF-8."""
     found = results.result(measurement(refused={"\udcff.jpg": "\udcff <b>"}))
 
-    assert b"?.jpg: ? &lt;b&gt;" in html.page(found).encode("utf-8")
+    assert b"?.jpg: ? &lt;b&gt;" in html.result_page(found).encode("utf-8")
 
 
 def test_every_column_is_in_the_tables(page: Page) -> None:
@@ -232,7 +232,7 @@ def test_the_machine_and_the_answer_are_there(page: Page) -> None:
 )
 def test_a_page_of_little_is_still_a_page(measurements: tuple[object, ...]) -> None:
     """Interrupted runs, runs of one kind and odd figures are drawn as far as they go."""
-    text = html.page(results.result(*measurements, interrupted=True))
+    text = html.result_page(results.result(*measurements, interrupted=True))
     page = Page(text)
 
     assert page.open == []
@@ -283,7 +283,7 @@ def test_bars_are_as_long_as_their_speeds() -> None:
 @pytest.mark.parametrize("highest", [0.003, 0.9, 1.0, 7.0, 20.0, 99.0, 1234.0, 5e6])
 def test_axes_have_a_few_round_marks(highest: float) -> None:
     """Marks begin at 0, are evenly spaced, and stay within the axis."""
-    marks = ticks(highest)
+    marks = axis_ticks(highest)
 
     assert marks[0] == 0
     assert 3 <= len(marks) <= 6
