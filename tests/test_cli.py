@@ -210,7 +210,7 @@ def test_an_option_writes_its_own_file_again(tmp_path: Path) -> None:
     one = results.result(results.measurement())
     Ranking().save(tmp_path / "ranking")
     (tmp_path / "json").write_text(to_json(one))
-    (tmp_path / "page").write_text(html.page(one), encoding="utf-8")
+    (tmp_path / "page").write_text(html.result_page(one), encoding="utf-8")
     (tmp_path / "card").write_text(html.card(one), encoding="utf-8")
     (tmp_path / "empty").touch()
     begins = {

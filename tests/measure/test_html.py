@@ -244,7 +244,7 @@ def test_wrong_pixels_in_one_protocol_are_wrong() -> None:
     """A backend that agrees from memory and differs elsewhere is shown as differing."""
     found = [measurement(), measurement(protocol="threads", threads=2, differing=("a.jpg",))]
 
-    assert "pillow full size: 1 differ." in charts.agreement("one", "jpeg", found)
+    assert "pillow full size: 1 differ." in charts.agreement_chart("one", "jpeg", found)
 
 
 def test_the_readme_chart_stands_alone() -> None:
@@ -273,7 +273,7 @@ def test_bars_are_as_long_as_their_speeds() -> None:
         measurement("pillow", 100.0, best=200.0, images_per_s=results.spread(100.0, 0.4)),
         measurement("swapped", 50.0, best=200.0, differing=("a.jpg",)),
     )
-    root = ET.fromstring(charts.throughput("one", charts.bars(groups(found)[0])))
+    root = ET.fromstring(charts.throughput_chart("one", charts.bars(groups(found)[0])))
     bars = {bar.get("class"): float(bar.get("width")) for bar in root.findall("{*}rect")[1:]}
     longest = float(root.findall("{*}rect")[0].get("width"))
 
