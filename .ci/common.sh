@@ -1,26 +1,26 @@
-# What the scripts share: where they are, how they speak, and the README's commands. For `source`.
+# Settings and functions that the scripts share. Use it with `source`.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
-# The tests start hundreds of interpreters, which should not compile the package each time.
+# Keep bytecode: the tests start hundreds of interpreters.
 unset PYTHONDONTWRITEBYTECODE
 unset FASTDECODE_BACKEND FASTDECODE_DISABLE FASTDECODE_CORPUS PYTHONPATH
 : "${corpus=$(cd .. && pwd)/shared/data}"
 [ -d "$corpus" ] || corpus=''
-export corpus # the large collection, where it lies beside the checkout
+export corpus # the large collection of test images, if it lies next to the checkout
 
-# Say what comes next.
+# Print a heading for the next step.
 step() { printf '\n=== %s (after %d s)\n' "$*" $(($(date +%s) - started)); }
 export started="${started:-$(date +%s)}"
 
-# The command that the README shows below a marker, word for word.
+# Print the command that follows a marker in the README.
 readme_command() {
     awk -v marker="<!-- command: $1 -->" '
         $0 == marker { found = 1 } found && /^```$/ { exit } found && inside { print }
         found && /^```sh$/ { inside = 1 }' README.md
 }
 
-# The interpreters of a version, such as 3.13, that are on this machine: the first, or none.
+# Print the path of an interpreter of a version such as 3.13; nothing if there is none.
 interpreter() {
     local found
     for found in "$(command -v "python$1")" "$HOME"/.pyenv/versions/"$1".*/bin/python; do

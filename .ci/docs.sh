@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The site, in build/docs: a link that leads nowhere is an error, as is a docstring of another form.
+# Build the site in build/docs. Broken links and malformed docstrings are errors.
 . "$(dirname "$0")/common.sh"
 step "the site"
 .venv/bin/python -m sphinx -W --keep-going -q docs build/docs

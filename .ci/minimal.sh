@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# The package with its hard dependencies only, as a user installs it, on the oldest CPython that is
-# here: its commands, and the tests, of which most need no more. On the newest one a few of them.
-# One wheel serves both: that of wheel.sh. What neither changes is left out: how the source is written,
-# the sweep, terminals, most of the benchmark; the core is tested on the newest, and is the same file.
+# Test the wheel of wheel.sh with its required dependencies only: the commands and most tests on the
+# oldest CPython of this machine, and some tests on the newest. Tests that depend on neither are left
+# out: style, the sweep, terminals, and most of the benchmark. The core is the same file on both, and
+# is tested on the newest.
 . "$(dirname "$0")/common.sh"
 wheels=(build/published/*.whl)
 [ -e "${wheels[0]}" ] || .ci/wheel.sh
-# From an empty folder, so that the tests' own processes import the installed package, too, and take
-# no folder of tests for a library that is missing.
+# Run in an empty folder, so that processes started by tests also import the installed package, and
+# do not mistake a folder of tests for a library.
 check() {
     local python=$1 tree=$PWD
     shift

@@ -9,7 +9,7 @@ command -v gcc > /dev/null || missing+=(gcc)
 python_headers=$(python3 -c 'import sysconfig; print(sysconfig.get_path("include"))')
 [ -e "$python_headers/Python.h" ] || missing+=(python3-dev)
 compgen -c clang | grep -qxE 'clang(-[0-9]+)?' || missing+=(clang-14 libclang-rt-14-dev)
-# For the decoder on ARM, under emulation; on ARM itself the ordinary tests do that.
+# These test the decoder on ARM under emulation. On ARM itself, the ordinary tests do that.
 if [ "$(uname -m)" = x86_64 ]; then
     command -v aarch64-linux-gnu-gcc > /dev/null || missing+=(gcc-aarch64-linux-gnu)
     command -v qemu-aarch64-static > /dev/null || missing+=(qemu-user-static)

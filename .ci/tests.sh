@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The README's own test command, with everything that this machine has to have.
+# Run the README's test command. These backends and libraries must be there: no test may skip them.
 . "$(dirname "$0")/common.sh"
 step "the README's test command"
 [ -z "$corpus" ] || export FASTDECODE_CORPUS="$corpus"

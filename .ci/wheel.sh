@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What is published: the source, a wheel with the core from it, and a pure wheel; in bare environments.
-# They stay in build/published, for minimal.sh to install.
+# Build the sdist, a wheel with the core and a pure wheel, and test them in bare environments. They
+# stay in build/published for minimal.sh.
 . "$(dirname "$0")/common.sh"
 step "the source, a wheel that carries libjpeg-turbo, and a pure wheel"
 made=$PWD/build/published
@@ -15,7 +15,7 @@ PATH="$PWD/.venv-wheel/bin:$PATH" auditwheel repair -w "$made/repaired" "$made"/
 FASTDECODE_NATIVE=0 .venv-wheel/bin/pip wheel -q --no-deps -w "$made/pure" "$made"/*.tar.gz
 .venv-wheel/bin/twine check --strict "$made"/*.* "$made"/*/*.whl
 
-# The source has every document, test and benchmark of this tree, and nothing else of these folders.
+# The sdist must contain every document, test and benchmark of this tree, and no other files.
 folders='bench|conda|docs|examples|tests'
 diff <(find . -type f | sed 's#^\./##' | grep -E "^($folders)/" | grep -vE '\.py[cod]$|/\.' | sort) \
     <(tar -tzf "$made"/*.tar.gz | sed 's#^[^/]*/##' | grep -E "^($folders)/.*[^/]$" | sort)
