@@ -1,8 +1,8 @@
-"""What setup.cfg cannot say: the native core is built where it can be, and left out where not.
+"""Build the native core where possible, and install the package without it elsewhere.
 
-``FASTDECODE_NATIVE=0`` leaves it out; with ``FASTDECODE_NATIVE=require`` it is an error that it
-cannot be built. Without either, the installation succeeds, and keeps the reason in ``_missing.txt``
-for ``python -m fastdecode`` to tell.
+``FASTDECODE_NATIVE=0`` leaves the core out; with ``FASTDECODE_NATIVE=require`` a failed build is an
+error. By default the installation succeeds without the core, and writes the reason to
+``_missing.txt``, which ``fastdecode info`` shows.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ WISH = os.environ.get("FASTDECODE_NATIVE", "1")
 if WISH not in ("0", "1", "require"):
     sys.exit(f"FASTDECODE_NATIVE must be 0, 1 or require, not {WISH!r}")
 REQUIRED = WISH == "require"
-# pip asks first what a build needs, and only then brings it.
+# pip first asks for the requirements of the build, before it installs them.
 ASKED_FOR_NEEDS = "egg_info" in sys.argv
 
 
 def hindrance() -> str:
-    """Say why the core is left out; empty if it is not."""
+    """Return why the core is left out; empty if it is built."""
     reason: str = CORE["hindrance"]()
     if not reason and not ASKED_FOR_NEEDS and importlib.util.find_spec("cffi") is None:
         reason = "the Python package 'cffi' was not there to build it with"
@@ -40,7 +40,7 @@ def hindrance() -> str:
 
 
 def needs(*extras: str) -> list[str]:
-    """Return what setup.cfg says that every installation needs, and with these extras."""
+    """Return the requirements in setup.cfg: those of every installation, and of these extras."""
     config = configparser.ConfigParser()
     config.read("setup.cfg")
     found = [config["options.extras_require"][extra] for extra in extras]
@@ -48,7 +48,7 @@ def needs(*extras: str) -> list[str]:
 
 
 def leave_out(folder: Path, reason: str) -> None:
-    """Remove what an earlier build has left, and write down why there is no core."""
+    """Remove the core of an earlier build, and write the reason why there is none."""
     logging.getLogger("fastdecode").warning("the native core is left out: %s", reason)
     for stale in folder.glob("_core.*"):
         stale.unlink()
@@ -56,7 +56,7 @@ def leave_out(folder: Path, reason: str) -> None:
 
 
 class BuildPackage(build_py):
-    """Copy the Python files, and beside them the reason why there is no core, or none any more."""
+    """Copies the Python files, and writes or removes the reason why there is no core."""
 
     def run(self) -> None:
         super().run()
@@ -68,11 +68,11 @@ class BuildPackage(build_py):
 
 
 class BuildCore(build_ext):
-    """Have cffi write the module's C code, and compile; what fails then is left out as well."""
+    """Generates the module's C code with cffi and compiles it; if that fails, leaves the core out."""
 
     def run(self) -> None:
-        self.force = True  # flags may have changed where no file has
-        self.for_tree = bool(self.inplace)  # the base class forgets it while it builds
+        self.force = True  # flags may have changed although no file has
+        self.for_tree = bool(self.inplace)  # the base class resets it while it builds
         super().run()
 
     def build_extension(self, extension: Extension) -> None:
@@ -87,7 +87,7 @@ class BuildCore(build_ext):
             CORE["builder"]().emit_c_code(str(generated))
             extension.sources = [str(generated), *CORE["sources"]()]
             super().build_extension(extension)
-        except Exception as error:  # a compiler, a linker and cffi fail in ways of their own
+        except Exception as error:  # compilers, linkers and cffi raise different errors
             if REQUIRED:
                 raise
             leave_out(folder, f"it did not compile; pip -v shows why ({type(error).__name__})")
@@ -100,7 +100,7 @@ EXTENSION = Extension(CORE["MODULE"], [], optional=not REQUIRED, **CORE["options
 setup(
     cmdclass={"build_py": BuildPackage, "build_ext": BuildCore},
     ext_modules=[] if REASON else [EXTENSION],
-    # What only the core needs is asked for only where there will be one.
+    # The core's requirements apply only if the core is built.
     install_requires=needs() if REASON else needs("native"),
     setup_requires=[] if REASON or not ASKED_FOR_NEEDS else ["cffi>=1.15"],
     options={"bdist_wheel": {"py_limited_api": "cp310"}} if LIMITED and not REASON else {},

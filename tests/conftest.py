@@ -1,4 +1,4 @@
-"""What all tests share: the files, and the backends that must not be skipped."""
+"""Fixtures and hooks for all tests, among them the check for backends that must not be skipped."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from fastdecode import registry
 
 
 def pytest_configure() -> None:
-    """Let Ctrl-C reach what the tests start: the shell ignores it for what it runs aside."""
+    """Restore SIGINT, which shells ignore in background jobs, for processes that tests start."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_finish() -> None:
-    """Take the many objects there are by now out of every later `gc.collect()`."""
+    """Exclude the objects that exist by now from every later `gc.collect()`, for speed."""
     gc.collect()
     gc.freeze()
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """End the run at once when a backend is missing that this machine is said to have."""
+    """End the run at once if a required backend or library is missing."""
     required = [name for name in os.environ.get(REQUIRED, "").split(",") if name]
     missing = sorted(set(required) - set(usable_backends()))
     if missing:
@@ -42,17 +42,17 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 _NEEDS = {"torch": "torch", "gpu": "torch", "ray": "ray.data"}
-"""Which library all tests of a folder need."""
+"""The library that all tests of a folder need."""
 
 
 def pytest_pycollect_makemodule(module_path: Path) -> None:
-    """Skip the folders whose library is missing, before their modules import it."""
+    """Skip folders whose library is missing before their modules import it."""
     if module_path.parent.name in _NEEDS:
         pytest.importorskip(_NEEDS[module_path.parent.name])
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Say at the end how many tests were skipped for which reason, the commonest first."""
+    """Print how many tests were skipped for which reason, most frequent first."""
     reasons: Counter[str] = Counter()
     for report in terminalreporter.stats.get("skipped", ()):
         place = report.longrepr if isinstance(report.longrepr, tuple) else ("", 0, report.longrepr)
@@ -65,18 +65,18 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 @pytest.fixture(autouse=True)
 def _environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Keep the caller's own settings out of the tests, and those of a test out of the next."""
+    """Remove the caller's settings from the environment, and those of the previous test."""
     names = {"FASTDECODE_BACKEND", "FASTDECODE_DISABLE"}
     for name in names:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("FASTDECODE_RANKING", NO_RANKING)
     yield
     if names & os.environ.keys():
-        registry.generation += 1  # for what was chosen by them is remembered
+        registry.generation += 1  # invalidates cached choices that depend on them
 
 
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a busy machine take its time to end a thread: tests of what is too long set their own."""
+    """Give threads more time to end on a busy machine; tests of the timeout set their own."""
     if "fastdecode.torch.prefetcher" in sys.modules:
         monkeypatch.setattr("fastdecode.torch.prefetcher._PATIENCE_S", 60.0)
