@@ -68,7 +68,7 @@ class BuildPackage(build_py):
 
 
 class BuildCore(build_ext):
-    """Generates the module's C code with cffi and compiles it; if that fails, leaves the core out."""
+    """Generates and compiles the C code of the module; if that fails, leaves the core out."""
 
     def run(self) -> None:
         self.force = True  # flags may have changed although no file has
