@@ -1,4 +1,4 @@
-"""`calibrate`: which backend is fastest here, or what is for a device; a ranking out of it."""
+"""`calibrate`: find the fastest backend on this machine or for a device, and return a ranking."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ if TYPE_CHECKING:
 
 DEVICE_S = 60.0
 BATCHES = (64, 256)
-"""Images of a batch on a device: few for a large network, many for a small one."""
+"""Images per batch on a device: few for a large network, many for a small one."""
 
 _OUTPUTS: tuple[Output, ...] = ("array", "pil")
 
 FULL_S = 18.0
 QUICK_S = 2.2
 _MOST_PROCESSES = 16
-_TURN_S = 0.006  # between two looks at the clock, about
+_TURN_S = 0.006  # least time of one measurement, about
 _QUICK_TURN_S = 0.002
-_LONGER_WITH_THREADS = 3  # the interpreter lets another thread have a turn each 5 ms
-_PIXELS_PER_S = 150e6  # a guess, to choose the number of passes of one turn
+_LONGER_WITH_THREADS = 3  # the interpreter switches threads every 5 ms
+_PIXELS_PER_S = 150e6  # an estimate, to choose the number of passes in one turn
 _NEED_PYTORCH = ("torchvision", "torchcodec")
 _BUILT_IN: tuple[tuple[Format, tuple[SizeClass, ...]], ...] = (
     ("jpeg", ("small", "medium", "large", "huge")),
@@ -86,72 +86,73 @@ def calibrate(
     seconds: float | None = None,
     notify: Callable[[float], object] | None = None,
 ) -> Ranking | DeviceRanking:
-    """Measure which backend is fastest here, for every kind of work, or what is for a device.
+    """Measure which backend is fastest on this machine, for each kind of work, or for a device.
 
     Parameters
     ----------
     samples : iterable of encoded bytes or paths, optional
-        What to decode. By default, images of four sizes made of the package's own photos, as
-        JPEG, PNG, WebP and JPEG 2000; for a device as JPEG alone.
+        What to decode. By default, images of four sizes made from the package's own photos, as
+        JPEG, PNG, WebP and JPEG 2000; for a device only as JPEG.
     device : str, int or torch.device, optional
-        Measure how fast images come onto this device, such as ``"cuda:0"``: decoded there by each
-        batch backend, or by the CPU with all cores and copied, as `decode_batch` does it. Needs
-        PyTorch.
+        Measure how fast images reach this device, such as ``"cuda:0"``: decoded there by each
+        batch backend, or decoded by all cores of the CPU and copied, as `decode_batch` does.
+        Requires PyTorch.
     batches : sequence of int
-        With a device: images of a batch; fewer if they are large.
+        With a device: images per batch; fewer if they are large.
     contexts : sequence of {"one", "threads", "processes"}
-        Alone; in as many threads at once as there are usable cores; in as many processes, but 16
-        at most. Not with a device.
+        Decode in one thread; in as many threads as there are usable cores; in as many processes,
+        at most 16. Not with a device.
     outputs : sequence of {"array", "tensor", "pil"}
-        What to make of the pixels; the first is measured in full, others for medium images. A
-        tensor shares the array's memory, so that what holds for arrays holds for it, and it is not
-        measured by default. `decode` gives arrays, and goes by these. Not with a device.
+        What to convert the pixels to. The first is measured in full, others only for medium images.
+        A tensor shares the memory of the array, so the figures of arrays apply to it, and it is not
+        measured by default. `decode` returns arrays, and uses their figures. Not with a device.
     seconds : float, optional
-        About how long it may take; by default 18, and 60 for a device. Starting takes its time in
-        any case, and so does one kind of work; with little time others are not measured, and what
-        is nearest stands in for them.
+        About how long to measure; by default 18 seconds, and 60 for a device. The start of the
+        processes and one kind of work take their time in any case. If the time is short, other
+        kinds are not measured, and the nearest measured kind is used for them.
     notify : callable, optional
-        Told the share of the time that has gone, from 0 to 1.
+        Called with the share of the time that has passed, from 0 to 1.
 
     Returns
     -------
     Ranking, or DeviceRanking with a device
-        Either to `save` for every later process of this user; a `Ranking` also to `use`.
+        Call its `save` for every later process of this user. A `Ranking` can also be passed to
+        `use`.
 
     Raises
     ------
     FastDecodeError, OSError
-        If a sample cannot be read; the message says which.
+        A sample cannot be read; the message names it.
     BackendUnavailable
-        If no batch backend works on the device, or PyTorch is missing.
+        No batch backend works on the device, or PyTorch is missing.
     TypeError, ValueError
-        If an argument is wrong, or no batch backend reads any of the samples.
+        An argument is wrong, or no batch backend reads any of the samples.
     RuntimeError
-        If a backend crashes, and the message says how to leave it out; a DeviceUnavailable if the
-        device cannot be used.
+        A backend crashes; the message says how to leave it out. A DeviceUnavailable if the device
+        cannot be used.
     ImportError
-        If tensors are asked for without PyTorch.
+        Tensors are requested without PyTorch.
 
     Notes
     -----
-    The default order stands but for those whose lead is larger than what lies between their own
-    times: other work on the machine changes nothing by chance, though it may hide who is faster.
-    `Ranking.busy` says whether it was so, and `Ranking.remark`, or `print`, what follows from that.
+    The default order changes only for backends whose lead is larger than the spread of their own
+    times. So other work on the machine does not change the order by chance, but it may hide which
+    backend is faster. `Ranking.busy` is True then, and `Ranking.remark` and `print` explain it.
 
-    Only backends whose pixels are the same are measured, in fresh processes of their own, through
-    `decode`. Those of PyTorch take part if the caller has imported it. Backends that were
-    registered as classes, and not as ``"module:Class"``, exist in the caller's process alone, and
-    cannot take part.
+    Only backends with the same pixels are measured, through `decode`, in fresh processes. Those of
+    PyTorch take part if the caller has imported it. Backends that were registered as classes, and
+    not as ``"module:Class"``, exist only in the caller's process and cannot take part.
 
-    For a device each has a process of its own, too. All decode the same batches in rounds of random
-    order, after a warm-up; a batch is done when the device is. One that crashes leaves, and stands
-    in `lost`, as does one whose pixels are not even near those of `decode`.
+    For a device, each backend also has its own process. After a warm-up, all decode the same
+    batches in rounds of random order; a batch ends when the device has finished it. A backend that
+    crashes is left out and listed in `lost`, as is one whose pixels are not close to those of
+    `decode`.
 
     Examples
     --------
     >>> from fastdecode import calibrate, decode, use
     >>> ranking = calibrate(["cat.jpg"], contexts=["one"], seconds=0.5)
-    >>> with use(ranking):  # `ranking.save()` is for every later process
+    >>> with use(ranking):  # or `ranking.save()`, for every later process
     ...     image = decode(data)
     """
     _check(samples, seconds)
@@ -184,7 +185,7 @@ def _check(samples: object, seconds: float | None) -> None:
 
 
 def _for_device() -> Callable[..., DeviceRanking]:
-    """Return what measures for devices; only here is PyTorch needed."""
+    """Import and return `measure_device`, which needs PyTorch."""
     try:
         from fastdecode.measure._device import measure_device
     except ModuleNotFoundError as error:
@@ -198,7 +199,7 @@ def _for_device() -> Callable[..., DeviceRanking]:
 
 
 def place_of(device: str) -> torch.device:
-    """Look a device up by PyTorch's name for it, or by the number of a CUDA device."""
+    """Return the device with PyTorch's name, or with the number of a CUDA device."""
     try:
         from fastdecode.gpu._devices import device_of
     except ModuleNotFoundError as error:
@@ -218,7 +219,7 @@ def measure(
     seconds: float,
     notify: Callable[[float], object],
 ) -> Ranking:
-    """Measure the CPU's backends; what all this means, and raises, says `calibrate`."""
+    """Measure the backends of the CPU, as `calibrate` describes."""
     _check_some(contexts, CONTEXTS, "contexts")
     _check_some(outputs, OUTPUTS, "outputs")
     own = None if samples is None else grouped(samples)
@@ -242,7 +243,7 @@ def measure(
 
 
 def _disturbance(contests: Mapping[Cell, Contest]) -> float:
-    """Say how busy the machine was with the work of others; threads hinder one another, too."""
+    """Return how busy the machine was with other work, from contests in one thread."""
     alone = [contest for cell, contest in contests.items() if cell.context == "one"]
     found = [share for contest in alone for share in contest.disturbances()]
     return round(median(found), 4) if found else 0.0
@@ -254,7 +255,7 @@ def _check_some(given: Sequence[str], known: Sequence[str], name: str) -> None:
 
 
 def _wanted(bench: _Bench, *, quick: bool) -> list[tuple[Format, SizeClass]]:
-    """List what to make; where only one backend reads a format, there is nothing to find out."""
+    """List the samples to make, without formats that only one backend reads."""
     return [
         (format, size)
         for format, sizes in _BUILT_IN
@@ -265,7 +266,7 @@ def _wanted(bench: _Bench, *, quick: bool) -> list[tuple[Format, SizeClass]]:
 
 
 class _Bench(Members):
-    """Alike processes, each of which has all backends: one decodes, or all of them at once."""
+    """Identical processes with all backends. One of them decodes, or all at once."""
 
     def __init__(self, contexts: Sequence[Context]) -> None:
         self._threads = usable_cores()
@@ -277,11 +278,11 @@ class _Bench(Members):
 
     @cached_property
     def _usable(self) -> dict[str, dict[Format, set[Reduce]]]:
-        """What each backend reads, and reduces; all processes load them."""
+        """The formats and reductions of each backend; all processes load the backends."""
         return dict(self.ask_all(self.names, "usable", _names())["0"])
 
     def _fail(self, _name: str, error: Exception) -> None:
-        """Say which backend it was that crashed, and how to go on without it."""
+        """Raise an error that names the crashed backend, and says how to go on without it."""
         if not (self._asked and isinstance(error, ChildDied)):
             raise error
         raise RuntimeError(
@@ -289,7 +290,7 @@ class _Bench(Members):
         ) from error
 
     def readers(self, format: Format, reduce: Reduce) -> list[str]:
-        """Name those that read a format, and reduce it in the decoder if it is a JPEG."""
+        """Return the backends that read a format; for JPEG, those that reduce in the decoder."""
         return [
             name
             for name, formats in self._usable.items()
@@ -297,7 +298,7 @@ class _Bench(Members):
         ]
 
     def comparable(self, samples: Sequence[Sample]) -> list[Sample]:
-        """Leave out what only few of the backends read."""
+        """Leave out images that only few backends read."""
         self.take(samples)
         read: dict[str, set[int]] = {}
         for name in self._usable:
@@ -313,20 +314,20 @@ class _Bench(Members):
         return kept
 
     def take(self, samples: Sequence[Sample]) -> None:
-        """Hand the samples to all processes."""
+        """Send the samples to all processes."""
         self._samples = samples
         photos = [photo for sample in samples for photo in sample.photos]
         self.ask_all(self.names, "take", photos)
 
     def cells(self, contexts: Sequence[Context], outputs: Sequence[Output]) -> list[Cell]:
-        """List the kinds of work. Only a JPEG is reduced by its decoder."""
+        """List the kinds of work. Only JPEGs are reduced in the decoder."""
         found = []
         for sample, context in product(self._samples, contexts):
             if self._threads == 1 and context != "one" and "one" in contexts:
-                continue  # a crowd of one
+                continue  # one thread or process is the same as "one"
             reduces: Sequence[Reduce] = REDUCES if sample.format == "jpeg" else (1,)
             for reduce, output in product(reduces, outputs):
-                # Making another output costs every backend the same: one look at it is enough.
+                # Converting to another output costs all backends the same: measure it only once.
                 if output == outputs[0] or (context == contexts[0] and sample.size == "medium"):
                     found.append(Cell(sample.format, reduce, sample.size, output, context))
         return found
@@ -341,7 +342,7 @@ class _Bench(Members):
         threads = self._threads if cell.context == "threads" else 1
         workers = self.names if cell.context == "processes" else self.names[:1]
         turn *= _LONGER_WITH_THREADS if threads > 1 else 1
-        one_pass = sample.pixels / _PIXELS_PER_S  # until it is known better
+        one_pass = sample.pixels / _PIXELS_PER_S  # until it has been measured
         usual = Measurement(
             "threads" if threads > 1 else "decode",
             cell.format,
@@ -356,7 +357,7 @@ class _Bench(Members):
             self._asked = name
             work = replace(usual, backend=name), [*places] * passes
             seconds = self.ask_all(workers, "seconds", *work).values()
-            if None in seconds:  # it does not read these files: others do
+            if None in seconds:  # it does not read these files
                 return None
             one_pass = fmean(seconds) / passes
             return one_pass
@@ -366,7 +367,7 @@ class _Bench(Members):
 
 
 def _names() -> list[str]:
-    """Name the backends that may take part: other processes can load no class of the caller's."""
+    """Return the backends that may take part: other processes cannot load the caller's classes."""
     off = set(_selection.disabled())
     if "torch" not in sys.modules:
         off.update(_NEED_PYTORCH)

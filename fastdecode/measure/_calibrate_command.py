@@ -1,4 +1,4 @@
-"""``fastdecode calibrate``: measure the backends here, and keep the ranking."""
+"""``fastdecode calibrate``: measure the backends on this machine, and save the ranking."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _QUICK_CONTEXTS: tuple[Context, ...] = ("one", "threads")
 
 
 def run(options: argparse.Namespace, parser: Parser) -> int:
-    """Measure and keep; return the exit status."""
+    """Measure and save; return the exit status."""
     if options.batch and options.device is None:
         parser.error("--batch is for --device")
     if options.to and options.device is not None:
@@ -77,7 +77,7 @@ def run(options: argparse.Namespace, parser: Parser) -> int:
             with _files.name_in_errors(place):
                 _files.check_writable(place, parents=True)
         found, text = _for_decode(options) if options.device is None else _for_device(options)
-        # Before anything is printed, because the reader may be gone.
+        # Save before printing, because a closed pipe ends the command.
         problem = _keep(found, place) if found and place else ""
     except (FastDecodeError, OSError, ImportError, ValueError, RuntimeError) as error:
         parser.fail(error)
@@ -105,7 +105,7 @@ def _usual_place(device: torch.device | None) -> Path:
 
 
 def _keep(found: Ranking | DeviceRanking, place: Path) -> str:
-    """Save what was measured; say why that cannot be done, so that it is printed at least."""
+    """Save the ranking; return why that failed, so that the caller prints it at least."""
     try:
         with _files.name_in_errors(place):
             found.save(place)
@@ -115,7 +115,7 @@ def _keep(found: Ranking | DeviceRanking, place: Path) -> str:
 
 
 def _for_decode(options: argparse.Namespace) -> tuple[Ranking | None, str]:
-    """Measure for `decode`: a ranking and how it is shown, or None and why there is none."""
+    """Measure for `decode`; return a ranking and its text, or None and the reason."""
     quick: bool = options.quick
     samples = _samples(options.paths) if options.paths else None
     with progress() as notify:
@@ -135,7 +135,7 @@ def _for_decode(options: argparse.Namespace) -> tuple[Ranking | None, str]:
 
 
 def _for_device(options: argparse.Namespace) -> tuple[DeviceRanking | None, str]:
-    """Measure for a device, likewise."""
+    """Measure for a device; return a ranking and its text, or None and the reason."""
     with progress() as notify:
         ranking = calibrate(
             _samples(options.paths) if options.paths else None,
@@ -150,7 +150,7 @@ def _for_device(options: argparse.Namespace) -> tuple[DeviceRanking | None, str]
 
 
 def add_arguments(parser: Parser) -> None:
-    """Declare the arguments of the command."""
+    """Add the arguments of the command to its parser."""
     parser.description = (
         "Measure which decoding library is fastest on this machine, for each format,\n"
         "size and reduction, alone and with all cores busy; decode() goes by that\nafterwards. "
@@ -211,14 +211,14 @@ def _some_seconds(text: str) -> float:
 
 
 def _fitted(line: str) -> str:
-    """Cut what does not fit: the fastest come first. Very narrow terminals wrap by themselves."""
+    """Shorten a line to the terminal, except to very narrow ones, which wrap it themselves."""
     if len(line) <= width() or width() < _LEAST_WIDTH:
         return line
     return f"{line[: width() - 1].rstrip(' ,')}…"
 
 
 def _samples(paths: Sequence[str]) -> list[Path | Buffer]:
-    """Find the images; those that cannot be read are named and left out."""
+    """Find the images; name those that cannot be read, and leave them out."""
     collection = files.collect(paths, limit=USUAL_LIMIT)
     for name, reason in collection.unreadable.items():
         print(paragraph(f"left out: {name}: {visible(reason)}"), file=sys.stderr)

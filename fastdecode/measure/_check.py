@@ -1,4 +1,4 @@
-"""What a backend makes of a file, outside the clock: refused, the same pixels, or others."""
+"""Check without timing how a backend decodes a file: refused, the same pixels, or others."""
 
 from __future__ import annotations
 
@@ -23,32 +23,32 @@ _REFERENCE = "pillow"
 
 
 class Finding(NamedTuple):
-    """What one backend made of one file."""
+    """The result of one backend for one file."""
 
-    refused: str = ""  # why it did not decode it; empty if it did
-    # the automatic choice's first backend refused it, and another decoded it
+    refused: str = ""  # why it did not decode the file; empty if it did
+    # the first backend of the automatic choice refused the file, and another one decoded it
     fell_back: bool = False
-    # it is a JPEG that the backend does not reduce inside its decoder: the package averages the
-    # full image, which gives other values by design
+    # the backend does not reduce this JPEG in its decoder: the package averages the full image,
+    # whose values differ by design
     averaged: bool = False
-    differs: bool = False  # the pixels should be those of the reference, and are not
-    # the largest of a sample from the reference, in levels; 255 where the shapes differ
+    differs: bool = False  # the pixels are wrong: not those of the reference
+    # largest difference of a value from the reference, in levels; 255 if the shapes differ
     difference: int = 0
 
 
 @dataclass
 class Check:
-    """What one backend made of one format at one reduction."""
+    """The results of one backend for one format at one reduction, by index of the file."""
 
-    read: set[int] = field(default_factory=set)  # files that it decoded, by their index
-    refused: dict[int, str] = field(default_factory=dict)  # why it did not
+    read: set[int] = field(default_factory=set)  # files that it decoded
+    refused: dict[int, str] = field(default_factory=dict)  # reasons
     differing: set[int] = field(default_factory=set)  # differing, averaged: as in `Finding`
     averaged: set[int] = field(default_factory=set)
     fallbacks: int = 0
     max_difference: int = 0  # over all files
 
     def add(self, index: int, finding: Finding) -> None:
-        """Take in what became of one file."""
+        """Add the result for one file."""
         if finding.refused:
             self.refused[index] = finding.refused
             return
@@ -62,12 +62,12 @@ class Check:
 
 
 def named(name: str) -> str | None:
-    """Return what `decode` takes as its ``backend``."""
+    """Return the ``backend`` argument of `decode` for a name: None for the automatic choice."""
     return None if name == AUTOMATIC else name
 
 
 def reference_digest(data: bytes, reduce: Reduce) -> bytes | None:
-    """Return what the right pixels come to; None if nothing reads the file."""
+    """Return the digest of the reference pixels; None if nothing reads the file."""
     image = _reference(data, reduce)
     return None if image is None else _digest(image)
 
@@ -80,7 +80,7 @@ def examine(photo: Photo, reduce: Reduce, backend: str, right: bytes | None) -> 
         image = decode(data, reduce, backend=named(backend))
         fell_back = bool(stats().fallbacks)
         averaged = not _native(backend, photo.header, reduce)
-        # What is averaged is right if it was right before.
+        # An averaged image is right if the full image is.
         whole = decode(data, backend=named(backend)) if averaged else image
     except Exception as error:  # a broken backend must not end the run
         return Finding(refused=reason(error))
@@ -92,22 +92,22 @@ def examine(photo: Photo, reduce: Reduce, backend: str, right: bytes | None) -> 
 
 
 def reason(error: Exception) -> str:
-    """Say in words why something was refused."""
+    """Return the reason of a refusal in words."""
     if isinstance(error, (FastDecodeError, ChildDied)):
         return without_advice(error)
-    if "Original Traceback" in str(error):  # PyTorch's, from a worker process: the end says what
+    if "Original Traceback" in str(error):  # from PyTorch's worker process: the error comes last
         return str(error).strip().splitlines()[-1]
     return f"{type(error).__name__}: {error}"
 
 
 def _from_reference(image: Image, data: bytes, reduce: Reduce) -> int:
-    """Return the largest difference from the right pixels; 0 if nobody knows them."""
+    """Return the largest difference from the reference pixels; 0 if there are none."""
     reference = _reference(data, reduce)
     return 0 if reference is None else _difference(image, reference)
 
 
 def _reference(data: bytes, reduce: Reduce) -> Image | None:
-    """Pillow's pixels; the automatic choice's where Pillow has none; None where nothing has."""
+    """Return Pillow's pixels, else those of the automatic choice, else None."""
     for backend in (_REFERENCE, None):
         try:
             return decode(data, reduce, backend=backend)
@@ -117,14 +117,14 @@ def _reference(data: bytes, reduce: Reduce) -> Image | None:
 
 
 def _digest(image: Image) -> bytes:
-    """Stand for pixels: sending and keeping them all would need too much memory."""
+    """Return a digest of pixels, because sending and keeping all pixels would take much memory."""
     digest = hashlib.blake2b(repr(image.shape).encode(), digest_size=16)
     digest.update(np.ascontiguousarray(image).data)
     return digest.digest()
 
 
 def _native(name: str, header: Header, reduce: Reduce) -> bool:
-    """Whether the backend makes this reduction itself, if that changes the pixels."""
+    """Return whether the backend makes this reduction itself, or the pixels do not depend on it."""
     if reduce == 1 or header.format != "jpeg":
         return True
     want = _selection.Want("RGB", reduce, strict=False, complete=True)
@@ -132,10 +132,10 @@ def _native(name: str, header: Header, reduce: Reduce) -> bool:
 
 
 def _difference(image: Image, reference: Image) -> int:
-    """Return the largest difference of a sample, in levels; 255 where the shapes differ."""
+    """Return the largest difference of a value, in levels; 255 if the shapes differ."""
     if image.shape != reference.shape:
         return 255
-    # Unsigned, so the smaller is taken from the larger: a signed type would need more memory.
+    # Subtract the smaller from the larger: a signed type would need more memory.
     return int((np.maximum(image, reference) - np.minimum(image, reference)).max())
 
 

@@ -1,4 +1,4 @@
-"""Measuring for a device: every way of decoding onto it at the same work, in rounds."""
+"""Measure for a device: time all ways of decoding onto it on the same work, in rounds."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ _PATIENCE_S = 2.0
 _TURN_S = 0.15
 
 _MOST_PIXELS = 96_000_000  # of a batch: 0.3 GB of pixels, and a second of one core
-_LEAST_ROUNDS = 3  # of which the middle one counts, if there is no time for more
+_LEAST_ROUNDS = 3  # enough for a median
 _MOST_ROUNDS = 9
 _OTHER_IMAGE_DB = 20.0
-"""Nearer come even strongly different decoders; swapped channels or another image do not."""
+"""Even very different decoders have a higher PSNR; swapped channels or another image do not."""
 
 _BUILT_IN: tuple[tuple[Format, SizeClass], ...] = (
-    ("jpeg", "medium"),  # of data sets most are of this size: first, if the time is short
+    ("jpeg", "medium"),  # the size of most datasets; first, in case the time is short
     ("jpeg", "small"),
     ("jpeg", "large"),
     ("jpeg", "huge"),
@@ -48,13 +48,13 @@ _BUILT_IN: tuple[tuple[Format, SizeClass], ...] = (
 
 
 def _candidates(device: torch.device) -> list[str]:
-    """Name what may decode for a device: all batch backends but those switched off, and the CPU."""
+    """Return the candidates for a device: all batch backends that are not disabled, and the CPU."""
     off = _selection.disabled()
     return [*(name for name in _backends.names(device.type) if name not in off), CPU]
 
 
 def unread(formats: Iterable[str], declared: Mapping[str, Iterable[str]]) -> str:
-    """Say that no batch backend reads some formats, and what each that works has declared."""
+    """Return a message that no batch backend reads some formats, with those that each reads."""
     theirs = [f"{name} reads {_listed(read)}" for name, read in declared.items()]
     return f"no batch backend reads {_listed(formats)}; {', '.join(theirs) or 'none works here'}"
 
@@ -64,7 +64,7 @@ def _listed(formats: Iterable[str]) -> str:
 
 
 class DeviceMembers(Members):
-    """A process for each way of decoding; one that fails leaves, and the others go on."""
+    """One process per way of decoding. If one fails, the others go on."""
 
     def __init__(self, device: torch.device, names: Sequence[str], size: int = 0) -> None:
         off = _selection.disabled()
@@ -73,7 +73,7 @@ class DeviceMembers(Members):
             for name in _backends.names(device.type)
             if name in off and name not in names
         }
-        # What the errors of `_backends.load` begin with: whoever reads `lost` knows it.
+        # The beginning of errors of `_backends.load`, which readers of `lost` do not need.
         self._known = f"the backend {{!r}} does not decode on {str(device)!r}: "
         targets = _targets()
         super().__init__(
@@ -84,27 +84,27 @@ class DeviceMembers(Members):
 
     @cached_property
     def about(self) -> dict[str, tuple[str, str, tuple[Format, ...]]]:
-        """Version and codec of each batch backend, and the formats that it declares."""
+        """The version, codec and declared formats of each batch backend."""
         asked = self.ask_all(self.names, "about")
         return {name: one for name, one in asked.items() if name != CPU}
 
     @property
     def reads(self) -> dict[str, tuple[Format, ...]]:
-        """The formats that each batch backend declares."""
+        """The declared formats of each batch backend."""
         return {name: one[2] for name, one in self.about.items()}
 
     def take(self, photos: Sequence[Photo]) -> list[int]:
-        """Hand to all what is to be decoded; say by index what the CPU path reads.
+        """Send the images to all processes; return the indices of those that the CPU path reads.
 
-        What it does not read takes part in nothing: it is what all others fall back on.
+        The others are not measured, because all backends fall back on the CPU path.
         """
-        for name in self.names:  # one after the other: each has a copy on its way
+        for name in self.names:  # one after another: each transfer is a copy
             self.ask(name, "take", photos)
         refused = self.ask(CPU, "readable") or {}
         return [index for index in range(len(photos)) if index not in refused]
 
     def lose(self, name: str, why: str) -> None:
-        """Let one go, for a reason that it does not know of."""
+        """End a process, and note why."""
         self.end(name)
         self._note(name, why)
 
@@ -117,7 +117,7 @@ def _in_one_line(text: str) -> str:
 
 
 def _targets() -> dict[str, tuple[str, str]]:
-    """Return what was registered in words, which other processes can register too."""
+    """Return the backends registered as ``"module:Class"``, which other processes can register."""
     found = {}
     for name, target in registry.targets().items():
         batch = registry.entry(name).batch
@@ -127,7 +127,7 @@ def _targets() -> dict[str, tuple[str, str]]:
 
 
 class Heat:
-    """One kind of work, and what was measured at it; each round has the next of the blocks."""
+    """One kind of work, and its measurements. Each round uses the next block."""
 
     def __init__(
         self,
@@ -146,18 +146,18 @@ class Heat:
 
     @property
     def cost(self) -> float:
-        """Guess the seconds of a round."""
+        """Estimate the seconds of a round."""
         return sum(one.seconds + max(one.seconds, _TURN_S) for one in self.warm.values())
 
     def warm_up(self, patience_s: float = _PATIENCE_S) -> None:
-        """Let everyone decode the first batch until that is steady."""
+        """Decode the first batch with each backend until its time is steady."""
         for name in self._members.names:
             warm = self._members.ask(name, "warm_up", self.blocks[0], patience_s)
             if warm is not None:
                 self.warm[name] = warm
 
     def play(self, turn_s: float = _TURN_S) -> None:
-        """Let everyone decode the next batch, one right after the other, in random order."""
+        """Decode the next batch with each backend, one right after the other, in random order."""
         block = self.blocks[len(self.rounds) % len(self.blocks)]
         names = [name for name in self._members.names if name in self.warm]
         laps = self._members.ask_in_turn(names, self._chance, "turn", block, turn_s)
@@ -166,14 +166,14 @@ class Heat:
             self.rounds.append(found)
 
     def look(self) -> None:
-        """Find out for how long the device is at work on a batch; after all that is timed."""
+        """Measure how long the device works on a batch; call this after all timing."""
         for name in self._members.names:
             busy = self._members.ask(name, "busy", self.blocks[0]) if name in self.warm else None
             if busy is not None:
                 self.busy[name] = busy / len(self.blocks[0])
 
     def speeds(self) -> dict[str, Speed]:
-        """Work out the figures, the fastest first, of those that took part in every round."""
+        """Return the figures of the backends with a time in every round, fastest first."""
         return speeds_of(self.rounds, self.warm, self.busy)
 
 
@@ -190,9 +190,9 @@ def _per_image(laps: Sequence[Lap], images: int) -> Lap:
 def speeds_of(
     rounds: Sequence[Mapping[str, Lap]], warm: Mapping[str, Warm], busy: Mapping[str, float]
 ) -> dict[str, Speed]:
-    """Work out the figures of those that took part in every round, the fastest first.
+    """Return the figures of the backends with a time in every round, fastest first.
 
-    Ratios are paired within rounds, where a machine whose speed drifts was about as fast for all.
+    Ratios are paired within rounds, in which a machine with drifting speed is about equally fast.
     """
     if not rounds:
         return {}
@@ -225,7 +225,7 @@ def measure_device(
     seconds: float,
     notify: Callable[[float], object],
 ) -> DeviceRanking:
-    """Measure every batch backend that works for a device beside the CPU path."""
+    """Measure all batch backends that work for a device, and the CPU path."""
     place = device_of(device)
     budget = Budget(seconds)
     found = built_in(_BUILT_IN) if samples is None else grouped(samples)
@@ -248,12 +248,12 @@ def measure_device(
 
 
 def batch_of(batch: int, pixels: float) -> int:
-    """Return how many images of so many pixels make a batch."""
+    """Return the size of a batch of images with so many pixels."""
     return max(1, min(batch, int(_MOST_PIXELS / pixels)))
 
 
 def _check(members: DeviceMembers, device: torch.device) -> None:
-    """Go on only where there is something to compare."""
+    """Raise an error if there is nothing to compare."""
     if CPU not in members.names:
         raise RuntimeError(f"the CPU path does not reach {device}: {members.lost[CPU]}")
     if len(members.names) == 1:
@@ -263,7 +263,7 @@ def _check(members: DeviceMembers, device: torch.device) -> None:
 
 
 def _declared(members: DeviceMembers, samples: Sequence[Sample]) -> list[Sample]:
-    """Leave out what would only show how the CPU differs from itself."""
+    """Leave out formats that only the CPU path decodes."""
     read = members.reads
     kept = [one for one in samples if any(one.format in formats for formats in read.values())]
     if read and not kept:
@@ -275,7 +275,7 @@ def _declared(members: DeviceMembers, samples: Sequence[Sample]) -> list[Sample]
 def heats_of(
     members: DeviceMembers, samples: Sequence[Sample], batches: Sequence[int]
 ) -> dict[DeviceCell, Heat]:
-    """Hand out the samples, and set up each kind of work that they make with these batches."""
+    """Send the samples to the processes, and set up each kind of work with these batch sizes."""
     good = set(members.take([photo for sample in samples for photo in sample.photos]))
     heats = {}
     for sample, every in placed(samples):
@@ -291,7 +291,7 @@ def heats_of(
 def _play(
     members: DeviceMembers, heats: Sequence[Heat], budget: Budget, notify: Callable[[float], object]
 ) -> None:
-    """Play rounds of all kinds of work in turn, until the time is up."""
+    """Measure all kinds of work in turn, in rounds, until the time is up."""
     for number, heat in enumerate(heats):
         if number and budget.left() <= 0:
             break
@@ -311,16 +311,16 @@ def _play(
 
 
 def _leave_out_wrong(members: DeviceMembers, heat: Heat) -> None:
-    """Let those go whose pixels are not even near: speed is no merit of theirs."""
+    """End the backends whose pixels are not close to the CPU path's: their speed is meaningless."""
     for name, warm in heat.warm.items():
         if name in members.names and warm.psnr is not None and warm.psnr < _OTHER_IMAGE_DB:
             members.lose(name, f"its pixels are not those of decode: {warm.psnr:.0f} dB PSNR")
 
 
 def measure_photos(photos: Sequence[Photo], plan: Plan, found: Run, notify: Notify) -> None:
-    """Measure the commonest format that a batch backend declares, in batches of each size.
+    """Measure the most frequent format that a batch backend declares, in batches of each size.
 
-    What is `found` is filled as results come, so that it is there if this is interrupted.
+    `found` is filled as results come, so they are not lost on an interruption.
     """
     device: Any = plan.device
     names = plan.batch_backends
@@ -352,7 +352,7 @@ def measure_photos(photos: Sequence[Photo], plan: Plan, found: Run, notify: Noti
 
 
 def _time(heat: Heat, seconds: float, step: Notify) -> None:
-    """Play rounds until each was measured long enough, and each file once."""
+    """Measure rounds until each backend has enough time, and each file was decoded once."""
     step("warming up", 0.0)
     heat.warm_up()
     needed = max(_LEAST_ROUNDS, len(heat.blocks))
@@ -362,7 +362,7 @@ def _time(heat: Heat, seconds: float, step: Notify) -> None:
 
 
 def _describe(device: torch.device, members: DeviceMembers) -> Device:
-    """Describe the device, and who could not be measured there."""
+    """Describe the device, and why some backends were not measured there."""
     here = identify(device)
     versions = {name: " ".join(filter(None, one[:2])) for name, one in members.about.items()}
     missing = dict(members.lost)
@@ -376,7 +376,7 @@ def _describe(device: torch.device, members: DeviceMembers) -> Device:
 
 
 def _commonest(photos: Sequence[Photo], members: DeviceMembers, found: Run) -> list[Photo]:
-    """Choose the files of the commonest format that some batch backend declares, or JPEG."""
+    """Choose the files of the most frequent format that a batch backend declares, or JPEG."""
     read: set[Format] = set().union(*members.reads.values()) or {"jpeg"}
     counts = Counter(photo.header.format for photo in photos if photo.header.format in read)
     if not counts:
@@ -390,7 +390,7 @@ def _commonest(photos: Sequence[Photo], members: DeviceMembers, found: Run) -> l
 def _dealt(
     members: DeviceMembers, photos: Sequence[Photo], good: Sequence[int], plan: Plan
 ) -> list[Heat]:
-    """Deal the files into batches, in random order, the same ones again if there are few."""
+    """Divide the files into batches in random order, repeating files if there are few."""
     chance = random.Random(plan.seed)
     order = chance.sample(list(good), len(good))
     largest = max(photos[index].pixels for index in order)

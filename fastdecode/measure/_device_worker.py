@@ -1,4 +1,4 @@
-"""The process in which one way of decoding onto a device is timed, and its clocks."""
+"""The process that decodes onto a device in one way and is timed, and its clocks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from fastdecode.types import Format
 
 _cuda: Any = torch.cuda  # which is annotated only in part
-_SAME = 1.1  # times as long: laps that lie so near each other are steady
+_SAME = 1.1  # laps are steady if the longest is at most so many times as long as the shortest
 _LOOKED_AT = 3
 _MOST_LAPS = 12
 
@@ -40,22 +40,22 @@ _LEVELS = 255.0
 
 
 class Lap(NamedTuple):
-    """What one piece of work took, in seconds."""
+    """The times of one piece of work, in seconds."""
 
-    wall: float  # by the clock on the wall, until the device was done
-    cpu: float  # of the processors, user and system, all threads of this process added up
-    # between an event on the device's stream before the work and one after it; None without
+    wall: float  # wall-clock time until the device was done
+    cpu: float  # CPU time, user and system, of all threads of this process
+    # between an event on the device's stream before the work and one after it; None without a GPU
     stream: float | None = None
 
 
 class Clock:
-    """The host's own: for a device on which all is done when the call returns."""
+    """The host's clock, for a device that is done when the call returns."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
 
     def lap(self, work: Callable[[], object]) -> Lap:
-        """Do the work, and say how long it took. What it returns is released after the end."""
+        """Time the work. Its result is released after the end."""
         with no_garbage_collection():
             return self._lap(work)
 
@@ -70,11 +70,11 @@ class Clock:
 class CudaClock(Clock):
     """CUDA events on the current stream.
 
-    Kernels run after the call that asks for them has returned, so that the host's clock alone would
-    measure the asking. An event is reached when all that was put on its stream before is done; work
-    on other streams counts where the current one waits for it, as the results of a batch backend
-    must make it. The last event is waited for in the kernel (``blocking=True``): by default the
-    host looks at it in a loop, which would count as processor time.
+    Kernels run after the call that launches them has returned, so the host's clock alone would time
+    only the launch. An event completes when all earlier work on its stream is done. Work on other
+    streams counts if the current stream waits for it, as the results of a batch backend require.
+    The host waits for the last event in the kernel (``blocking=True``): by default it would poll in
+    a loop, which would count as CPU time.
     """
 
     def _lap(self, work: Callable[[], object]) -> Lap:
@@ -99,9 +99,9 @@ def clock_of(device: torch.device) -> Clock:
 
 
 def steady(lap: Callable[[], Lap], patience_s: float) -> list[Lap]:
-    """Repeat until the last three laps took about as long as each other.
+    """Repeat until the last three laps took about the same time.
 
-    The first ones load libraries and kernels, fill pools of memory and raise the clocks.
+    The first laps load libraries and kernels, fill memory pools and raise clock rates.
     """
     laps: list[Lap] = []
     begun = time.monotonic()
@@ -116,14 +116,12 @@ def steady(lap: Callable[[], Lap], patience_s: float) -> list[Lap]:
 
 
 def busy_seconds(device: torch.device, work: Callable[[], object]) -> float | None:
-    """Do the work under PyTorch's profiler, and return for how long the device was at work.
+    """Run the work under PyTorch's profiler; return how many seconds the device was busy.
 
-    Two events tell how long a stream took, waiting for the host included; of work that runs on a
-    library's own streams they tell nothing else. The JPEG engine of a GPU is no kernel: what it
-    does is not noted.
-
-    It counts seconds in which at least one kernel or copy of this process ran, on any stream; None
-    without a GPU, or where the profiler notes none.
+    The result counts the time in which at least one kernel or copy of this process ran, on any
+    stream. It is None without a GPU, or if the profiler records nothing. Events on a stream would
+    include waiting for the host, and miss work on a library's own streams. The JPEG engine of a GPU
+    runs no kernels, so its work is not recorded.
     """
     if device.type != "cuda" or _CUDA not in _profiler.supported_activities():
         return None
@@ -132,7 +130,7 @@ def busy_seconds(device: torch.device, work: Callable[[], object]) -> float | No
         with _profiler.profile(activities=[_CUDA]) as trace:
             made = work()
             torch.cuda.synchronize(device)
-    except RuntimeError:  # the driver lets nobody look; the work itself went well before
+    except RuntimeError:  # the driver does not allow profiling; the work itself succeeded before
         return None
     del made
     with tempfile.TemporaryDirectory() as folder:
@@ -143,7 +141,7 @@ def busy_seconds(device: torch.device, work: Callable[[], object]) -> float | No
 
 
 def busy(events: Iterable[Mapping[str, Any]]) -> float:
-    """Return in how many seconds of a Chrome trace, in microseconds, a kernel or copy ran."""
+    """Return how many seconds of a Chrome trace (in microseconds) had a running kernel or copy."""
     spans = sorted(
         (float(event["ts"]), float(event["ts"]) + float(event["dur"]))
         for event in events
@@ -157,16 +155,16 @@ def busy(events: Iterable[Mapping[str, Any]]) -> float:
 
 
 class Warm(NamedTuple):
-    """What is found out about a batch before its time counts."""
+    """The findings of the warm-up of a batch."""
 
-    seconds: float  # that it takes
-    on_cpu: float  # share of its images that the CPU path decodes after all
-    # of the image that differs most from the CPU path's, in dB; None if all are the same
+    seconds: float  # duration of a batch
+    on_cpu: float  # share of its images that the CPU path decodes
+    # in dB, of the image that differs most from the CPU path's; None if all are equal
     psnr: float | None
 
 
 class Worker:
-    """Holds one way of decoding, and what it decodes."""
+    """One way of decoding, and the images that it decodes."""
 
     def __init__(
         self, device: str, name: str, registered: Mapping[str, tuple[str, str]], size: int = 0
@@ -181,18 +179,18 @@ class Worker:
         self._photos: Sequence[Photo] = ()
 
     def about(self) -> tuple[str, str, tuple[Format, ...]]:
-        """Return the library's version and codec, and the formats that it declares."""
+        """Return the library's version and codec, and its declared formats."""
         if self._backend is None:
             return "", "", ()
         version, codec = _said(self._backend.version), _said(self._backend.codec)
         return version, codec, tuple(self._backend.supports)
 
     def take(self, photos: Sequence[Photo]) -> None:
-        """Keep what is to be decoded."""
+        """Set the images to decode."""
         self._photos = photos
 
     def readable(self) -> dict[int, str]:
-        """Decode everything once; return why those that cannot be decoded cannot, by index."""
+        """Decode every image once; return the errors of those that cannot be decoded, by index."""
         refused: dict[int, str] = {}
         for index, photo in enumerate(self._photos):
             try:
@@ -202,7 +200,7 @@ class Worker:
         return refused
 
     def warm_up(self, block: Sequence[int], patience_s: float) -> Warm:
-        """Decode a batch until that takes as long as before, and look at what comes out."""
+        """Decode a batch until its time is steady, and check the images."""
         items = self._items(block)
         laps = steady(lambda: self._clock.lap(lambda: self._decode(items)), patience_s)
         before = self._on_cpu()
@@ -210,9 +208,9 @@ class Worker:
         return Warm(laps[-1].wall, (self._on_cpu() - before) / len(items), psnr)
 
     def turn(self, block: Sequence[int], seconds: float) -> list[Lap]:
-        """Time a batch, again and again for so many seconds, and once at least.
+        """Time a batch repeatedly for so many seconds, at least once.
 
-        A first time does not count: the caches, and the device, belonged to others before.
+        The first run does not count, because other backends have used the caches and the device.
         """
         items = self._items(block)
         self._clock.lap(lambda: self._decode(items))
@@ -222,16 +220,16 @@ class Worker:
         return laps
 
     def busy(self, block: Sequence[int]) -> float | None:
-        """Return for how many seconds of a batch the device is at work; None if unknown.
+        """Return how many seconds the device works on a batch; None if unknown.
 
-        To be asked last: what looks at the device may slow it down from then on.
+        Call this last, because the profiler may slow the device down from then on.
         """
         items = self._items(block)
         self._decode(items)
         return busy_seconds(self._device, lambda: self._decode(items))
 
     def _items(self, block: Sequence[int]) -> list[bytes]:
-        """Bring the bytes into memory: what a store gives may be on its way still."""
+        """Read the bytes into memory: a store may return views that are not loaded yet."""
         found = {index: bytes(self._photos[index].read()) for index in set(block)}
         return [found[index] for index in block]
 
@@ -244,7 +242,7 @@ class Worker:
         return decode_batch(items, decode="cpu", **self._options)
 
     def _on_cpu(self) -> int:
-        """Count the images so far that the library was not asked for, or refused."""
+        """Return how many images so far the library did not get, or refused."""
         return stats().fallbacks.get((self._name, CPU), 0)
 
     def _least_psnr(self, items: Sequence[bytes]) -> float | None:
@@ -256,7 +254,7 @@ class Worker:
 
 
 def _said(question: Callable[[], str]) -> str:
-    """Let a backend speak of itself; one that cannot may decode all the same."""
+    """Return a backend's answer about itself, or its error: it may decode all the same."""
     try:
         return question()
     except Exception as error:  # a broken plugin may raise anything
@@ -264,7 +262,7 @@ def _said(question: Callable[[], str]) -> str:
 
 
 def _psnr(one: torch.Tensor, other: torch.Tensor) -> float | None:
-    """Return the peak signal-to-noise ratio in dB; None if they are the same, 0 at the least."""
+    """Return the peak signal-to-noise ratio in dB, at least 0; None if the images are equal."""
     if one.shape != other.shape:
         return 0.0
     error = float((one.float() - other.float()).square().mean())

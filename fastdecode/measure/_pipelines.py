@@ -1,9 +1,9 @@
-"""From encoded images to training batches: the pipelines that the protocol ``train`` compares.
+"""The pipelines from encoded images to training batches that the protocol ``train`` compares.
 
-All give batches of (images, labels), images as float32 (N, 3, size, size): a random crop that is
-resized, flipped or not, and normalised by ImageNet's mean and standard deviation. Each is written
-as its own documentation says, and reads the files or items itself. None applies the EXIF
-orientation; DALI would by default, and is told not to. They need PyTorch.
+All return batches of (images, labels), with images as float32 (N, 3, size, size): a random crop,
+resized, randomly flipped, and normalised with ImageNet's mean and standard deviation. Each pipeline
+follows its library's documentation, and reads the files or items itself. None applies the EXIF
+orientation, which DALI would do by default. All need PyTorch.
 """
 
 from __future__ import annotations
@@ -33,29 +33,29 @@ STD = (0.229, 0.224, 0.225)
 SCALE = (0.08, 1.0)
 RATIO = (3 / 4, 4 / 3)
 _MEAN, _STD = (torch.tensor(values).view(3, 1, 1) for values in (MEAN, STD))
-PREFETCH = 2  # batches, for each worker: DataLoader's default, and DALI's
+PREFETCH = 2  # batches per worker: the default of DataLoader and of DALI
 
 Source: TypeAlias = "str | Photo"
 """A file's path, or an item of a store."""
 
 
 class Setup(NamedTuple):
-    """What to make batches of, by so many processes or threads."""
+    """The samples of a pipeline, and how to make batches of them."""
 
     samples: Sequence[tuple[Source, int]]  # with their labels
     batch: int
     workers: int
     size: int  # side in pixels
-    train: bool = True  # random crops in random order; else what evaluation does, in this order
+    train: bool = True  # random crops in random order; else central crops in this order
 
 
 def _data(source: Source) -> Any:
-    """Return what a decoder is given: a path, or bytes."""
+    """Return the input of a decoder: a path or bytes."""
     return source if isinstance(source, str) else source.read()
 
 
 class OwnDataset(DecodeDataset):
-    """A dataset as a user of this package writes one."""
+    """A dataset as users of this package write it."""
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(RandomResizedCropFlipNormalize(setup.size))
@@ -71,7 +71,7 @@ class OwnDataset(DecodeDataset):
 
 
 class Decoded(Dataset[tuple[torch.Tensor, int]]):
-    """A plain dataset, which has a function make a tensor of each source."""
+    """A plain dataset that calls a function to make a tensor of each source."""
 
     def __init__(self, setup: Setup, make: Callable[[Any], torch.Tensor]) -> None:
         self._samples, self._make = setup.samples, make
@@ -87,10 +87,7 @@ class Decoded(Dataset[tuple[torch.Tensor, int]]):
 def random_box(
     height: int, width: int, generator: torch.Generator | None = None
 ) -> tuple[int, int, int, int]:
-    """Draw RandomResizedCrop's box: left, top, right, bottom in pixels.
-
-    As torchvision's ``RandomResizedCrop.get_params`` draws it.
-    """
+    """Draw a box (left, top, right, bottom) in pixels, as torchvision's RandomResizedCrop does."""
     low, high = torch.log(torch.tensor(RATIO)).tolist()
     for _ in range(10):
         area = height * width * torch.empty(1).uniform_(*SCALE, generator=generator).item()
@@ -110,14 +107,14 @@ def random_box(
 
 
 def open_rgb(data: Any) -> Image.Image:
-    """Decode a path or bytes by Pillow."""
+    """Decode a path or bytes with Pillow."""
     with Image.open(data if isinstance(data, str) else BytesIO(data)) as file:
         image: Image.Image = file.convert("RGB")
     return image
 
 
 def pillow_crop(image: Image.Image, size: int) -> Image.Image:
-    """Crop at random, resize, and flip every other time."""
+    """Crop at random, resize, and flip with probability 0.5."""
     box = random_box(image.height, image.width)
     image = image.resize((size, size), Image.Resampling.BILINEAR, box=box)
     if torch.rand(1) < 0.5:
@@ -126,13 +123,13 @@ def pillow_crop(image: Image.Image, size: int) -> Image.Image:
 
 
 def normalised(image: Image.Image) -> torch.Tensor:
-    """Make float32 (3, H, W) of an image."""
+    """Return an image as normalised float32 (3, H, W)."""
     values = torch.from_numpy(np.array(image)).permute(2, 0, 1).float().div(255)
     return (values - _MEAN) / _STD
 
 
 class Pillow:
-    """Decode an image whole, and do the rest by Pillow: the baseline, written out plainly."""
+    """The baseline: decode the whole image, crop and resize it with Pillow."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -142,7 +139,7 @@ class Pillow:
 
 
 class Torchvision:
-    """torchvision's second transforms, on tensors from its own decoder."""
+    """torchvision's v2 transforms, on tensors from its own decoder."""
 
     def __init__(self, size: int) -> None:
         from torchvision.transforms import v2
@@ -157,26 +154,26 @@ class Torchvision:
 
 
 def torchvision_v2(*crops: Any) -> Any:
-    """Make a pipeline of crops and what makes floats of bytes."""
+    """Return a pipeline of crops, conversion to float and normalisation."""
     from torchvision.transforms import v2
 
     return v2.Compose([*crops, v2.ToDtype(torch.float32, scale=True), v2.Normalize(MEAN, STD)])
 
 
 def by_torchvision(data: Any) -> torch.Tensor:
-    """Decode a path or bytes by torchvision; (3, H, W) uint8."""
+    """Decode a path or bytes with torchvision to uint8 (3, H, W)."""
     from torchvision.io import ImageReadMode, decode_image
 
     if not isinstance(data, str):
         data = torch.frombuffer(bytearray(data), dtype=torch.uint8)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # there is another library for it now
+        warnings.simplefilter("ignore", DeprecationWarning)  # in favour of torchcodec
         image: torch.Tensor = decode_image(data, ImageReadMode.RGB)
     return image
 
 
 def stock_loader(setup: Setup, dataset: Dataset[Any], **options: Any) -> Any:
-    """Make PyTorch's DataLoader, whose workers live as long as it does."""
+    """Return PyTorch's DataLoader with persistent workers."""
     return DataLoader(
         dataset,
         batch_size=setup.batch,
@@ -189,7 +186,7 @@ def stock_loader(setup: Setup, dataset: Dataset[Any], **options: Any) -> Any:
 
 
 class Dali:
-    """DALI's pipeline on the CPU, its batches made tensors as its plugin for PyTorch makes them."""
+    """DALI's pipeline on the CPU; batches become tensors as in DALI's PyTorch plugin."""
 
     def __init__(self, setup: Setup) -> None:
         self._count = -(-len(setup.samples) // setup.batch)
@@ -200,7 +197,7 @@ class Dali:
         self._begun = False
 
     def __iter__(self) -> Iterator[Any]:
-        # Left to itself it would work ahead into the next epoch, before the clock is started.
+        # By default DALI would prefetch the next epoch before the clock starts.
         pipeline = self._pipeline
         for _ in range(self._ahead if self._begun else 1):  # the very first fills the queue
             pipeline.schedule_run()
@@ -222,7 +219,7 @@ def dali_pipeline(
     device: int | None = None,
     layout: str = "CHW",
 ) -> Any:
-    """Define DALI's operations, on the CPU or, from decoding on, on the device of a number."""
+    """Define DALI's operations on the CPU or, from decoding on, on the GPU of that number."""
     dali: Any = importlib.import_module("nvidia.dali")
     fn: Any = importlib.import_module("nvidia.dali.fn")
 
@@ -276,4 +273,4 @@ MAKERS: dict[Pipeline, Callable[[Setup], Iterable[Any]]] = {
     "torchvision": lambda setup: stock_loader(setup, Decoded(setup, Torchvision(setup.size))),
     "dali": Dali,
 }
-"""What makes the loader of each pipeline, whose iterators are epochs."""
+"""The functions that make the loader of each pipeline; an iterator of a loader is an epoch."""

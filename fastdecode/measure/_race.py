@@ -1,12 +1,11 @@
-"""Who is fastest, found in as little time as possible: rounds of all, and the slow ones drop out.
+"""Find the fastest backend in little time: time all in rounds, and drop the slow ones early.
 
-The time saved goes to those that are close to each other. (The idea is successive halving: Karnin,
-Koren and Somekh, "Almost Optimal Exploration in Multi-Armed Bandits", ICML 2013.)
+The time that is saved goes to backends that are close to each other. (The idea is successive
+halving: Karnin, Koren and Somekh, "Almost Optimal Exploration in Multi-Armed Bandits", ICML 2013.)
 
-A machine is seldom idle, and what else it does only ever adds to a time. So the shortest times are
-compared, those of even rounds and those of odd rounds apart; and a lead counts only if both show it
-and it is larger than what lies between the shortest times of one and the same backend. Otherwise
-the order known before stands.
+Other work on the machine only ever adds to a time, so the shortest times are compared, separately
+for even and odd rounds. A lead counts only if both show it, and if it is larger than the spread of
+the shortest times of a single backend. Otherwise the default order stays.
 """
 
 from __future__ import annotations
@@ -18,21 +17,22 @@ from statistics import median
 
 from fastdecode.ranking import reordered
 
-# After so many rounds, those are out that take so many times as long as the fastest.
+# (rounds, factor): drop a backend after so many rounds if it is slower than the fastest by this.
 _OUT = ((1, 1.8), (2, 1.25))
-_SAFE_ROUNDS = 4  # that the one known to be best is sure of
-# After so many rounds of two backends, a smaller lead than this may be chance; and any, after less.
+_SAFE_ROUNDS = 4  # rounds before the first of the default order may be dropped
+# (rounds, lead): after so many rounds of two backends, a smaller lead may be chance. With fewer
+# rounds, any lead may be.
 _CHANCE = ((4, 0.1), (5, 0.06), (6, 0.04), (8, 0.02))
-_ALIKE = 4  # so many of the shortest times must lie nearer to each other than the lead
-_FIRST_ROUNDS = 6  # of one contest, before the next one begins: fewer say little
+_ALIKE = 4  # the spread of so many shortest times must be smaller than the lead
+_FIRST_ROUNDS = 6  # of one contest before the next one begins: fewer say little
 _MOST_ROUNDS = 24
 
 
 class Contest:
-    """One kind of work, and the backends that compete at it, in the order known before.
+    """One kind of work, and the backends that compete at it, in the default order.
 
-    `time_one` does the work once by a backend's name and returns the seconds, or None if it cannot.
-    `cost` is a guess of a turn's seconds: cheap contests go first.
+    `time_one` does the work once with the named backend, and returns the seconds, or None if the
+    backend cannot do it. `cost` is an estimate of these seconds: cheap contests go first.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Contest:
         self._times: dict[str, dict[int, float]] = {}
 
     def play(self, chance: random.Random) -> None:
-        """Let everyone who is left do the work once, in random order; then drop the slow ones."""
+        """Time each remaining backend once, in random order; then drop the slow ones."""
         begun = time.monotonic()
         for name in chance.sample(self.names, len(self.names)):
             seconds = self._time_one(name)
@@ -59,17 +59,17 @@ class Contest:
         self.names = [name for name in self.names if not self._is_out(name)]
 
     def speeds(self) -> dict[str, float]:
-        """Speed of each backend beside the fastest, which has 1.0; in the order of preference.
+        """Return speeds relative to the fastest, which is 1.0, in the order of preference.
 
-        Each counts with its shortest time. The order is the one known before, but for those that
-        are faster beyond doubt: it need not be that of the times.
+        The shortest time of each counts. The order is the default one, except that clearly faster
+        backends move forward; so it need not be the order of the speeds.
         """
         shortest = self._shortest()
         order = reordered([name for name in self._known if name in shortest], self._beats)
         return {name: min(shortest.values()) / shortest[name] for name in order}
 
     def disturbances(self) -> list[float]:
-        """By what share the middle time of each backend exceeds its shortest, if it has several."""
+        """Return by what share the median time of each backend exceeds its shortest."""
         times = [list(found.values()) for found in self._times.values()]
         return [median(own) / min(own) - 1 for own in times if len(own) > 1]
 
@@ -85,7 +85,7 @@ class Contest:
         return far or any(self._beats(other, name) for other in self.names if other != name)
 
     def _beats(self, one: str, other: str) -> bool:
-        """Whether one is faster than another beyond doubt."""
+        """Return whether one is clearly faster than another."""
         both = sorted(self._times[one].keys() & self._times[other].keys())
         if len(both) < _CHANCE[0][0]:
             return False
@@ -95,12 +95,12 @@ class Contest:
         return lead > max(chance, _spread(own), _spread(its))
 
     def is_decided(self) -> bool:
-        """Whether there is nobody left to beat."""
+        """Return whether fewer than two backends are left."""
         return len(self.names) < 2
 
 
 def _spread(times: Sequence[float]) -> float:
-    """By what share the shortest times of one backend differ."""
+    """Return by what share the shortest times of one backend differ."""
     shortest = sorted(times)[:_ALIKE]
     return shortest[-1] / shortest[0] - 1
 
@@ -108,14 +108,14 @@ def _spread(times: Sequence[float]) -> float:
 def run(
     contests: Iterable[Contest], time_left: Callable[[], float], notify: Callable[[], object]
 ) -> None:
-    """Play until all is decided or the time is up; the cheapest is played once in any case.
+    """Play contests until all are decided or the time is up; play the cheapest at least once.
 
-    The cheap ones go first, some rounds each; then in turn, so that all get as many rounds.
+    First each contest gets some rounds, the cheap ones first; then they take turns.
     """
     chance = random.Random(0)
     open_ones = [contest for contest in contests if not contest.is_decided()]
     waiting = sorted(open_ones, key=lambda contest: contest.cost)
-    for contest in waiting[:1]:  # however short the time: something is known then
+    for contest in waiting[:1]:  # even without time, so that there is a result
         contest.play(chance)
         notify()
     for most in (_FIRST_ROUNDS, *range(_FIRST_ROUNDS + 1, _MOST_ROUNDS + 1)):

@@ -1,4 +1,4 @@
-"""A ranking out of a result: what ``--save`` keeps for `decode`."""
+"""Make a ranking from a result of the benchmark, which ``--save`` writes for `decode`."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _CONTEXTS: dict[Protocol, Context] = {
 
 
 def ranking_of(result: Result) -> Ranking:
-    """Make a ranking of what was measured on the user's images.
+    """Make a ranking from measurements on the user's images.
 
-    Its cells are for images of any size: those of the user are what they are. A backend whose
-    pixels differ from the reference, or which is averaged, is in none. The default order stands but
-    for those whose lead is larger than what lies between their own rounds.
+    Its cells apply to images of any size. They leave out backends whose pixels differ from the
+    reference or are averaged. The order is the default one, except that backends move forward
+    whose lead is larger than the spread of their own rounds.
     """
     speeds: dict[Cell, dict[str, Spread]] = {}
     most: dict[Cell, int] = {}
@@ -37,7 +37,7 @@ def ranking_of(result: Result) -> Ranking:
         if cell is None:
             continue
         crowd = max(one.threads, one.workers)
-        if crowd > most.get(cell, 0):  # of several counts the highest: all cores busy
+        if crowd > most.get(cell, 0):  # of several counts use the highest: all cores are busy
             most[cell], speeds[cell] = crowd, {}
         if crowd == most[cell]:
             speeds[cell][one.backend] = one.ratio
@@ -56,14 +56,14 @@ def ranking_of(result: Result) -> Ranking:
 
 
 def _order(cell: Cell, speeds: Mapping[str, Spread]) -> list[str]:
-    """Put whoever is faster beyond doubt before those known to be better."""
+    """Move clearly faster backends forward in the default order."""
     fastest_first = sorted(speeds, key=lambda name: -speeds[name].median)
     known = known_order(fastest_first, cell.format, cell.reduce)
     return reordered(known, lambda one, other: speeds[one].low > speeds[other].high)
 
 
 def _cell(one: Measurement) -> Cell | None:
-    """Return the kind of work that a measurement is about; None if it says nothing of the order."""
+    """Return the cell of a measurement; None if it does not count for the order."""
     context = _CONTEXTS.get(one.protocol)
     if context is None or one.backend == AUTOMATIC or one.size or not one.ratio.median:
         return None
@@ -79,12 +79,12 @@ def _cell(one: Measurement) -> Cell | None:
 
 
 def _as_array(output: Output | None) -> Output | None:
-    """Tensors share the memory of arrays: what holds for one holds for the other."""
+    """Return "array" for tensors, which share the memory of arrays and so have the same order."""
     return "array" if output == "tensor" else output
 
 
 def merged(new: Ranking) -> Ranking:
-    """Add what the saved ranking knows of the kinds of work that were not measured now."""
+    """Add the cells of the saved ranking for kinds of work that were not measured."""
     old, _ = _selection.load_saved()
     if old is None:
         return new

@@ -1,4 +1,4 @@
-"""The benchmark: all backends on the same files, in rounds, so that drift hits them alike."""
+"""The benchmark: times all backends on the same files, in rounds, so drift affects all alike."""
 
 from __future__ import annotations
 
@@ -34,59 +34,59 @@ if TYPE_CHECKING:
 
 _BLOCK_FILES = 64
 _BLOCK_BYTES = 1 << 20  # a block takes about 10 ms to 100 ms for each backend
-_FEW = 16  # files: a block of fewer is over before the processor's caches are warm
+_FEW = 16  # files: a smaller block ends before the processor's caches are warm
 _EACH: dict[Protocol, int] = {"threads": 32, "loader": 64}
-"""Images for each thread or worker: enough to hide how they start and end (two batches)."""
+"""Images per thread or worker: enough to hide their start and end (two batches)."""
 _MOST_EACH = 1024
 _MOST_WORKERS = 8
-"""Workers with which all backends are compared: each has its own, all alive at the same time."""
+"""Most workers to compare all backends with: the workers of all backends live at the same time."""
 
-_VISITS = 3  # to each file at least: the median of three passes over one interruption
-_WARM_UP = 32  # images for each thread or worker
+_VISITS = 3  # least times that each file is decoded: the median of three ignores an interruption
+_WARM_UP = 32  # images per thread or worker
 
-_CROP = 224  # pixels: side of what a pipeline makes
-_BATCH = 64  # images of 500 x 375 pixels; fewer of larger ones
+_CROP = 224  # pixels: side of the images that a pipeline makes
+_BATCH = 64  # images of 500 x 375 pixels; fewer if they are larger
 _FEWEST = 4
 _USUAL_AREA = 500 * 375
-_BATCHES = 3  # of an epoch, for each thread or worker: how it begins and ends counts for little
+_BATCHES = 3  # of an epoch, per thread or worker: its start and end then count little
 
-# Of a run that is to be over in time: the part of a case that goes into checking its files, and
-# what is done however late it is.
+# For runs with a time limit: the share of a case that may go into checking its files, and the
+# minimum of work that is done even if the time is over.
 _CHECKING = 0.4
 _LEAST_FILES = 8
 _LEAST_ROUNDS = 3
 _WEIGHTS: dict[Protocol, float] = {"train": 1.5}  # five processes that import PyTorch
 
 Notify = Callable[[str, float], object]
-"""Told what is being done, in words, and what share of the whole run is behind."""
+"""Called with a description of the current step, and the share of the run that is done."""
 
 
 @dataclass(frozen=True)
 class Plan:
     """What to measure."""
 
-    backends: tuple[str, ...] = ()  # usable ones; `decode` by itself is always measured too
+    backends: tuple[str, ...] = ()  # usable ones; the automatic choice is always measured, too
     reduces: tuple[Reduce, ...] = (1,)
-    seconds: float = 0.5  # time each configuration is measured for at least
-    protocols: tuple[Protocol, ...] = ("decode",)  # of the CPU
-    # threads, workers: counts to measure with; none leaves the protocol out
+    seconds: float = 0.5  # measure each configuration for at least this time
+    protocols: tuple[Protocol, ...] = ("decode",)  # protocols of the CPU
+    # counts to measure with; an empty tuple leaves the protocol out
     threads: tuple[int, ...] = ()
     workers: tuple[int, ...] = ()
     output: Output = "array"
-    size: int = 0  # side in pixels to resize to, which gives tensors; 0 leaves images as they are
+    size: int = 0  # side in pixels to resize to, which gives tensors; 0 does not resize
     seed: int = 0  # of the random order
-    device: torch.device | None = None  # to bring images onto, too
-    batches: tuple[int, ...] = ()  # images of a batch there
-    batch_backends: tuple[str, ...] | None = None  # only these; None for all of the device
-    pipelines: tuple[Pipeline, ...] = ()  # those whose libraries are here
-    # seconds that all of it may take, about, which leaves out all formats but the commonest; None
-    # for as long as it takes
+    device: torch.device | None = None  # also measure decoding onto this device
+    batches: tuple[int, ...] = ()  # images per batch there
+    batch_backends: tuple[str, ...] | None = None  # only these; None means all of the device
+    pipelines: tuple[Pipeline, ...] = ()  # those whose libraries are installed
+    # about how many seconds the whole run may take; then only the most frequent format is
+    # measured; None for no limit
     within: float | None = None
 
 
 @dataclass(frozen=True)
 class Round:
-    """The same files, decoded by each backend, one backend right after the other."""
+    """The times of all backends for the same files, measured one right after the other."""
 
     block: tuple[int, ...]  # indexes into `Case.photos`
     times: dict[str, Timed]  # by backend
@@ -94,21 +94,21 @@ class Round:
 
 @dataclass
 class Case:
-    """One setting in which backends are compared, and what was measured of them."""
+    """One setting in which backends are compared, and their measurements."""
 
-    usual: Measurement  # what is the same for all of them
+    usual: Measurement  # the settings that all of them share
     photos: Sequence[Photo]  # all files of the format
     checks: dict[str, Check]  # by backend; `AUTOMATIC` is the last of them
-    chosen: str = ""  # what `decode` chooses for most of the files; empty if it reads none
+    chosen: str = ""  # the backend that `decode` chooses for most files; empty if it reads none
     compared: tuple[str, ...] = ()  # backends that are timed
-    common: tuple[int, ...] = ()  # files that all of these read, by index: only they are timed
+    common: tuple[int, ...] = ()  # indices of the files that all of these read; only they are timed
     rounds: list[Round] = field(default_factory=list)  # complete rounds only
-    failed: dict[str, str] = field(default_factory=dict)  # pipelines that are left out, and why
+    failed: dict[str, str] = field(default_factory=dict)  # pipelines that failed, and why
 
     def lose(self, name: str, error: Exception) -> None:
-        """Leave a backend out, and what was measured of it: its process has failed."""
+        """Remove a backend and its times, because its process has failed."""
         why = reason(error)
-        if self.usual.protocol == "train":  # which refuses no single file
+        if self.usual.protocol == "train":  # a pipeline refuses no single file
             self.failed[name] = why
             del self.checks[name]
         else:
@@ -121,10 +121,10 @@ class Case:
 
 
 def cases(plan: Plan, photos: Sequence[Photo], reads: Mapping[str, Sequence[Format]]) -> list[Case]:
-    """List what to measure; `reads` says what each backend of the plan reads.
+    """List what to measure; `reads` gives the formats that each backend of the plan reads.
 
-    The protocol ``decode`` has every format and reduction; the others have the commonest format at
-    the largest size alone.
+    The protocol ``decode`` covers every format and reduction; the others cover only the most
+    frequent format at the largest size.
     """
     formats = [kind for kind, _ in Counter(photo.header.format for photo in photos).most_common()]
     found: list[Case] = []
@@ -135,7 +135,7 @@ def cases(plan: Plan, photos: Sequence[Photo], reads: Mapping[str, Sequence[Form
         usual = Measurement(
             protocol, kind, reduce, "", threads, workers, output=plan.output, size=plan.size
         )
-        # Of the workers, one count has all backends; the others show how `decode` scales.
+        # One count of workers compares all backends; the others show how `decode` scales.
         alone = protocol == "loader" and usual.workers != all_at
         able = (name for name in plan.backends if kind in reads[name] and not alone)
         own = [photo for photo in photos if photo.header.format == kind]
@@ -162,7 +162,7 @@ def cases(plan: Plan, photos: Sequence[Photo], reads: Mapping[str, Sequence[Form
 
 
 def _training(kind: Format, photos: Sequence[Photo]) -> Measurement:
-    """Say how batches are made: with all cores, smaller ones of large images."""
+    """Return the settings of training: all cores, and smaller batches of large images."""
     cores = usable_cores()
     area = sum(photo.pixels for photo in photos) / len(photos)
     fitting = _BATCH * math.sqrt(_USUAL_AREA / max(area, _USUAL_AREA))
@@ -171,7 +171,7 @@ def _training(kind: Format, photos: Sequence[Photo]) -> Measurement:
 
 
 def counts_up_to_cores() -> tuple[int, ...]:
-    """Return the powers of two up to the cores that are usable here, and these."""
+    """Return the powers of two up to the number of usable cores, and that number."""
     cores = usable_cores()
     return tuple(sorted({*(1 << n for n in range(cores.bit_length())), cores}))
 
@@ -179,13 +179,13 @@ def counts_up_to_cores() -> tuple[int, ...]:
 def blocks(
     usual: Measurement, sizes: Mapping[int, int], chance: random.Random
 ) -> list[tuple[int, ...]]:
-    """Deal the files, in random order, into the shares of one round each.
+    """Divide the files, in random order, into blocks, one for each round.
 
-    The same files may come more than once in a block, all of them equally often, if there are few
-    and several threads or workers share them.
+    If there are few files for several threads or workers, a block repeats all of its files equally
+    often.
     """
     order = chance.sample(list(sizes), len(sizes))
-    if usual.protocol == "train":  # one epoch, of the same files in every round
+    if usual.protocol == "train":  # one epoch with the same files in every round
         needed = usual.batch * usual.workers * _BATCHES
         return [tuple((order * -(-needed // len(order)))[:needed])]
     if usual.protocol in _EACH:
@@ -206,7 +206,7 @@ def blocks(
 
 
 def _equal(order: list[int], needed: int) -> list[tuple[int, ...]]:
-    """Make blocks of at least so many files, of the same ones again and again if there are few."""
+    """Make blocks of at least `needed` files, repeating files if there are few."""
     count = max(1, len(order) // needed)
     repeats = -(-needed // len(order))
     return [tuple(order[number::count] * repeats) for number in range(count)]
@@ -214,19 +214,19 @@ def _equal(order: list[int], needed: int) -> list[tuple[int, ...]]:
 
 @dataclass
 class Run:
-    """What was measured so far."""
+    """The measurements so far."""
 
     cases: list[Case] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)  # what a reader of the figures should know
+    notes: list[str] = field(default_factory=list)  # remarks for readers of the figures
     device: Device | None = None
     heats: list[Heat] = field(default_factory=list)
 
     def measurements(self) -> tuple[Measurement, ...]:
-        """Work out the figures of the CPU."""
+        """Return the figures of the CPU."""
         return tuple(one for case in self.cases for one in measurements(case))
 
     def on_device(self) -> tuple[Measurement, ...]:
-        """Work out the figures of the device, the fastest of each batch first."""
+        """Return the figures of the device, the fastest of each batch size first."""
         return tuple(
             replace(heat.usual, backend=name, **vars(speed))
             for heat in self.heats
@@ -242,13 +242,13 @@ def measure(
 ) -> None:
     """Measure everything that the plan asks for.
 
-    What is `found` is filled as results come, so that it is there if this is interrupted.
+    `found` is filled as results come, so they are not lost on an interruption.
     """
     run = _Run(photos, plan, found)
     if any(case.usual.protocol in ("file", "loader", "train") for case in run.cases):
         found.notes.append(
-            "Reading is measured on files that were read before: from the memory that the system "
-            "keeps them in, as far as they fit."
+            "Reading is measured on files that were read before: the system returns them from its "
+            "cache, as far as they fit."
         )
     for done, case in enumerate(run.cases):
 
@@ -263,7 +263,7 @@ def measure(
 
 
 class _Run:
-    """Measures case after case; files are checked once for each format and reduction."""
+    """Measures case after case; files are checked once per format and reduction."""
 
     def __init__(self, photos: Sequence[Photo], plan: Plan, found: Run) -> None:
         self._plan = plan
@@ -273,13 +273,13 @@ class _Run:
         self._checks: dict[object, dict[str, Check]] = {}  # by `Measurement.key`
         self.cases = cases(plan, photos, reads)
         checked = replace(plan, protocols=("decode",), reduces=(min(plan.reduces),))
-        if set(plan.protocols) == {"train"}:  # whose files two decoders are enough to check
+        if set(plan.protocols) == {"train"}:  # two decoders are enough to check its files
             checked = replace(checked, backends=tuple({PILLOW} & {*plan.backends}))
-        # To check without timing: in processes of their own, without a pool or workers.
+        # Cases that only check files, in separate processes without a pool or workers.
         self._apart = {case.usual.format: case for case in cases(checked, photos, reads)}
 
     def measure(self, case: Case, step: Notify) -> None:
-        """Check the files, unless that is done, and time them."""
+        """Check the files, unless they have been checked, and time them."""
         self._found.cases.append(case)
         usual = case.usual
         if usual.protocol != "decode":
@@ -301,7 +301,7 @@ class _Run:
         ]
 
     def _over(self, case: Case, part: float = 1.0) -> bool:
-        """Whether so large a part of the time for a case is over, in a run that has to end."""
+        """Return whether this part of a case's time is over, in a run with a time limit."""
         if self._budget is None:
             return False
         weights = [_WEIGHTS.get(one.usual.protocol, 1.0) for one in self.cases]
@@ -310,15 +310,15 @@ class _Run:
         return self._budget.share() >= until / sum(weights)
 
     def _members(self, case: Case) -> Members:
-        """Start a process for each backend of a case; one that fails leaves, others go on."""
+        """Start a process per backend of a case; if one fails, the others go on."""
         own = {name: _arguments(case, name) for name in case.compared or case.checks}
         return Members(WORKER, own, case.lose)
 
     def _adopt(self, case: Case, checked: Measurement) -> None:
-        """Take over what was found out by an earlier check of the same files."""
+        """Copy the results of an earlier check of the same files."""
         checks = copy.deepcopy(self._checks[checked.key])
         if case.usual.protocol == "train":
-            # What these two decoders read every pipeline reads.
+            # Every pipeline reads the files that these two decoders read.
             read = {name: checks[name].read for name in (PILLOW, AUTOMATIC) if name in checks}
             _, case.common = comparable(read)
             refused = checks[AUTOMATIC].refused
@@ -330,7 +330,7 @@ class _Run:
         case.compared = tuple(name for name in case.checks if name in able)
 
     def _check(self, members: Members, case: Case, step: Notify) -> None:
-        """Decode everything once, outside the clock: it is the check, and the warm-up."""
+        """Decode every file once without timing, as check and warm-up."""
         crashes: list[Exception] = []
 
         def crashed(_name: str, error: Exception) -> None:
@@ -346,7 +346,7 @@ class _Run:
                 if done >= _LEAST_FILES and self._over(case, _CHECKING):
                     self._found.notes.append(
                         f"{count(len(order) - done, 'file')} of {len(order):,} were left out, so "
-                        "that the run ends within a minute; --verbose takes all of them."
+                        "that the run ends within a minute; --verbose measures all of them."
                     )
                     break
                 right = reference.ask(AUTOMATIC, "digest", index)
@@ -366,7 +366,7 @@ class _Run:
         self._checks[case.usual.key] = copy.deepcopy(case.checks)
 
     def _time(self, members: Members, case: Case, step: Notify) -> None:
-        """Time rounds until every backend was measured long enough and every file often enough."""
+        """Time rounds until every backend has enough time and every file enough visits."""
         chance = random.Random(self._plan.seed)
         sizes = {index: case.photos[index].size for index in case.common}
         dealt = blocks(case.usual, sizes, chance)
@@ -397,13 +397,13 @@ def _arguments(case: Case, name: str) -> tuple[object, ...]:
 
 
 def _portions(names: Sequence[str], size: int) -> Iterator[Sequence[str]]:
-    """Yield the names in portions: so many processes at once leave each other alone."""
+    """Yield the names in portions of processes that do not slow each other down."""
     for start in range(0, len(names), size):
         yield names[start : start + size]
 
 
 def _said(one: Measurement) -> str:
-    """Name a setting in words."""
+    """Describe a setting."""
     if one.protocol == "train":
         return f"training, {setting(one)}"
     how = {

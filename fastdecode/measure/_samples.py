@@ -1,4 +1,4 @@
-"""What is decoded to find the fastest: the user's own files, or images made of the package's."""
+"""The images to measure with: the user's own files, or images made from the package's photos."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fastdecode.types import Format, SizeClass
 
 _MOST_FILES = 8
-_MIN_SHARE = 0.5  # of the files, read by a backend: one that reads fewer is not compared
+_MIN_SHARE = 0.5  # a backend that reads a smaller share of the files is not compared
 _MOST_PIXELS = 12_000_000  # of one sample: a round of all backends must stay well below a second
 _SIZES: dict[SizeClass, tuple[int, int]] = {
     "small": (200, 150),
@@ -31,12 +31,12 @@ _SIZES: dict[SizeClass, tuple[int, int]] = {
 }
 _SLOW_TO_ENCODE = (1184, 888)  # "large" for the formats that take Pillow longest to write
 _OPTIONS: dict[str, dict[str, Any]] = {"jpeg": {"quality": 92}, "webp": {"quality": 80}}
-_FEW = 1  # images of the formats that take longest
+_FEW = 1  # images of the slowest formats
 _BLOCK = 16  # pixels: side of a JPEG's MCU with 4:2:0
 
 
 class Sample(NamedTuple):
-    """Encoded images of one format and size class, which are decoded one after the other."""
+    """Encoded images of one format and size class, which are decoded one after another."""
 
     format: Format
     size: SizeClass
@@ -44,17 +44,17 @@ class Sample(NamedTuple):
 
     @property
     def pixels(self) -> int:
-        """Of all of them, full size."""
+        """The number of pixels of all images at full size."""
         return sum(photo.pixels for photo in self.photos)
 
 
 def built_in(wanted: Iterable[tuple[Format, SizeClass]]) -> list[Sample]:
-    """Make samples of the photos that the package carries.
+    """Make samples from the package's photos.
 
-    Large images are mosaics, not enlargements: an enlarged photo has less detail for its size
-    than a large one, and is decoded faster.
+    Large images are mosaics, not enlargements: an enlarged photo has less detail per pixel than a
+    large one, and decodes faster.
     """
-    # Colour photos only: grey ones have a third of the work.
+    # Use only colour photos: grey ones are a third of the work.
     colours = [path for path in photos if not path.stem.endswith("_gray")]
     opened = [PillowImage.open(path).convert("RGB") for path in colours]
     made = []
@@ -85,10 +85,10 @@ def _mosaic(photos: list[PillowImage.Image], width: int, height: int) -> PillowI
 
 
 def _encode(image: PillowImage.Image, format: Format) -> bytes:
-    """Write an image that ends in white.
+    """Encode an image whose bottom right corner is white.
 
-    One that happens to end in mid-grey, as one photo in fifty does, could have lost its end: a
-    decoder that reports no warnings is then asked twice, which would mislead about all others.
+    If an image ends in mid-grey, as one photo in fifty does, its end may be missing. A decoder
+    without warnings then decodes it twice, which would distort the comparison.
     """
     width, height = image.size
     image.paste("white", (width - _BLOCK, height - _BLOCK, width, height))
@@ -114,7 +114,7 @@ def grouped(samples: Iterable[Any]) -> list[Sample]:
 
 
 def placed(samples: Iterable[Sample]) -> Iterator[tuple[Sample, range]]:
-    """Yield the samples, and where each lies among the photos of all."""
+    """Yield the samples with the range of their indices among the photos of all samples."""
     end = 0
     for sample in samples:
         start, end = end, end + len(sample.photos)
@@ -122,10 +122,10 @@ def placed(samples: Iterable[Sample]) -> Iterator[tuple[Sample, range]]:
 
 
 def comparable(read: Mapping[str, set[int]]) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """Decide which backends are compared, and on which files: those that all of these read.
+    """Return the backends to compare, and the files that all of these read.
 
-    A backend that reads less than half of what anything reads is not compared: it would leave
-    hardly any files to compare the others on. So one odd file puts no fast backend out.
+    A backend that reads less than half of the readable files is left out, because it would leave
+    hardly any files for the comparison. So a single odd file excludes no fast backend.
     """
     readable: set[int] = set().union(*read.values())
     able = tuple(

@@ -1,4 +1,4 @@
-"""What all measuring shares: the time that may go by, and what is kept out of what is timed."""
+"""Time budgets, timing without garbage collection, and CPU time of processes."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ _PROC = Path("/proc")
 
 
 class Budget:
-    """Seconds that begin to run when it is made."""
+    """A budget of seconds that starts when the object is created."""
 
     def __init__(self, seconds: float) -> None:
         self._start = time.monotonic()
         self._seconds = seconds
 
     def left(self) -> float:
-        """Return the seconds that are left; below 0 when they are over."""
+        """Return the seconds that are left; negative when they are over."""
         return self._start + self._seconds - time.monotonic()
 
     def share(self) -> float:
-        """Return how much has gone, from 0 to 1."""
+        """Return the share that has passed, from 0 to 1."""
         return min(1.0, 1 - self.left() / self._seconds)
 
 
 def now() -> str:
-    """Return the time as results have it: ISO 8601, UTC."""
+    """Return the time in UTC, in the ISO 8601 format of results."""
     return dt.datetime.now(dt.timezone.utc).isoformat(timespec="seconds")
 
 
 @contextmanager
 def no_garbage_collection() -> Iterator[None]:
-    """Keep the garbage collector out of what is timed."""
+    """Disable the garbage collector while timing."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -53,9 +53,9 @@ def no_garbage_collection() -> Iterator[None]:
 
 
 def drain(todo: deque[bytes], work: Callable[[bytes], Any]) -> list[float]:
-    """Do the work on one item after the other until none is left; return the seconds of each.
+    """Work on one item after another until none is left; return the seconds of each.
 
-    Several threads may share the items: each takes the next one when it is done with its last.
+    Several threads may share the items: each takes the next one when it has finished the last.
     """
     clock = time.perf_counter
     calls: list[float] = []
@@ -70,16 +70,16 @@ def drain(todo: deque[bytes], work: Callable[[bytes], Any]) -> list[float]:
 
 
 def family(pid: int) -> Iterator[int]:
-    """Yield a process and all that it has started, which live; that alone where no /proc is."""
+    """Yield a process and its living descendants; only the process where there is no /proc."""
     yield pid
     for task in (_PROC / str(pid) / "task").glob("*"):
-        with suppress(OSError):  # the thread has ended meanwhile
+        with suppress(OSError):  # the thread has ended in the meantime
             for child in (task / "children").read_text().split():
                 yield from family(int(child))
 
 
 def cpu_seconds(pid: int) -> float:
-    """Return the processor time of a process and its children, dead ones included; 0 if unknown."""
+    """Return the CPU time of a process and its children, also ended ones; 0 if unknown."""
     ticks = 0
     for member in family(pid):
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""The processes that decode while they are timed; nothing else has happened in them."""
+"""The fresh processes in which backends decode while they are timed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from fastdecode.types import Buffer, Format, Image, Reduce
 
 _STATUS = "/proc/{}/status"
-_LARGE = 1_000_000  # pixels: a decode that long needs no warm-up
+_LARGE = 1_000_000  # pixels: decoding such an image takes so long that no warm-up is needed
 
 WORKER = f"{__name__}:Worker"
 BATCH = 32
@@ -44,7 +44,7 @@ _OPEN_FILES = 8192
 
 
 class Members:
-    """A process for each name; one that fails leaves, and `on_loss` is told who, and over what."""
+    """One process per name. One that fails is removed, and `on_loss` gets its name and error."""
 
     def __init__(
         self,
@@ -59,27 +59,27 @@ class Members:
         self.start(*arguments)
 
     def start(self, *names: str) -> None:
-        """Start some, and wait until they have imported their libraries, or have left."""
+        """Start processes, and wait until they have imported their libraries or failed."""
         try:
             for name in names:
                 self._children[name] = Child(self._target, *self._arguments[name])
-            for name in names:  # meanwhile they import their libraries side by side
+            for name in names:  # they import their libraries in parallel
                 self._receive(name)
-        except BaseException:  # Ctrl-C: leave none of them behind
+        except BaseException:  # Ctrl-C must not leave processes behind
             self.close()
             raise
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Who is left."""
+        """The names whose processes have not failed."""
         return tuple(self._children)
 
     def ask(self, name: str, method: str, *arguments: Any) -> Any:
-        """Call a method of one; None if it is lost over that, or was before."""
+        """Call a method in one process; return None if the process has failed or fails now."""
         return self.ask_all([name], method, *arguments).get(name)
 
     def ask_all(self, names: Iterable[str], method: str, *arguments: Any) -> dict[str, Any]:
-        """Call a method of several side by side; return the answers of those that stay."""
+        """Call a method in several processes at once; return the answers by name."""
         here = [name for name in names if name in self._children]
         asked = [name for name in here if self._send(name, method, *arguments)]
         answers = {name: self._receive(name) for name in asked}
@@ -88,20 +88,20 @@ class Members:
     def ask_in_turn(
         self, names: Sequence[str], chance: random.Random, method: str, *arguments: Any
     ) -> dict[str, Any]:
-        """Call a method of one right after the other, in random order: a round."""
+        """Call a method in one process after another, in random order: a round."""
         answers: dict[str, Any] = {}
         for name in chance.sample(names, len(names)):
             answers |= self.ask_all([name], method, *arguments)
         return answers
 
     def end(self, name: str) -> None:
-        """Let one go."""
+        """End one process."""
         self._children.pop(name).close()
 
     def close(self) -> None:
         """End all processes."""
         for child in self._children.values():
-            child.close_pipes()  # first all, so that they end side by side
+            child.close_pipes()  # tell all of them first, so that they end in parallel
         while self._children:
             self._children.popitem()[1].close()
 
@@ -119,16 +119,16 @@ class Members:
     def _send(self, name: str, method: str, *arguments: Any) -> bool:
         try:
             self._children[name].send(method, *arguments)
-        except Exception as error:  # what cannot be pickled, or a pipe without an end
+        except Exception as error:  # the message cannot be pickled, or the pipe is broken
             self._lose(name, error)
             return False
         return True
 
     def _receive(self, name: str) -> tuple[bool, Any]:
-        """Wait for an answer; (False, None) if the process is lost over that."""
+        """Wait for an answer; return (False, None) if the process fails."""
         try:
             return True, self._children[name].receive()
-        except Exception as error:  # whatever the library did to the process
+        except Exception as error:  # the process has raised an error, or has died
             self._lose(name, error)
             return False, None
 
@@ -138,7 +138,7 @@ class Members:
 
 
 class Work:
-    """What is done with each image in one configuration."""
+    """The work on each image in one configuration."""
 
     def __init__(
         self, task: Measurement, photos: Sequence[Photo], registered: Mapping[str, str]
@@ -154,26 +154,26 @@ class Work:
         return _work_elsewhere, (self.task, self.photos, self._registered)
 
     def read(self, index: int) -> Buffer:
-        """Read the file of an image, or ask its store for it."""
+        """Read an image from its file or store."""
         return self.photos[index].read()
 
     def process(self, data: Buffer) -> Any:
-        """Decode an image and make the output of it: this is what is timed."""
+        """Decode an image and convert it to the output; this is timed."""
         return self._finish(decode(data, self._reduce, backend=self._backend))
 
     def choice(self, index: int) -> str:
-        """Name the backend that is tried first for an image; empty if there is none."""
+        """Return the backend that is tried first for an image; empty if there is none."""
         want = _selection.Want("RGB", self._reduce, strict=False, complete=True)
         try:
             return _selection.first(self._backend, self.photos[index].header, want).name
-        except FastDecodeError:  # the check says why
+        except FastDecodeError:  # the check reports the reason
             return ""
 
 
 def _work_elsewhere(
     task: Measurement, photos: Sequence[Photo], registered: Mapping[str, str]
 ) -> Work:
-    """Make it in a DataLoader's worker, which may not be forked: then it knows no backends yet."""
+    """Create a `Work` in a DataLoader's worker; a spawned one must first register the backends."""
     _register(registered)
     return Work(task, photos, registered)
 
@@ -184,7 +184,7 @@ def _register(backends: Mapping[str, str]) -> None:
 
 
 def _finisher(task: Measurement) -> Callable[[Image], Any]:
-    """Return what makes the output of decoded pixels."""
+    """Return the function that turns decoded pixels into the output."""
     size = task.size
     if not size:
         output: Any = task.output
@@ -207,10 +207,10 @@ def _finisher(task: Measurement) -> Callable[[Image], Any]:
 
 
 def peak_mb(pid: int | None = None) -> float:
-    """Return a process's resident memory at its highest, in 10^6 bytes; 0 if unknown.
+    """Return the peak resident memory of a process in 10^6 bytes; 0 if unknown.
 
-    Linux is not asked by ``getrusage``: its value is never below what the parent had when it
-    started this process. Windows has neither way.
+    On Linux, ``getrusage`` would be wrong: its value is at least the memory that the parent had
+    when it started this process. Windows has neither of the two sources.
     """
     try:
         lines = Path(_STATUS.format(pid or "self")).read_text().splitlines()
@@ -230,20 +230,20 @@ def _from_usage() -> float:
 
 
 class Timed(NamedTuple):
-    """What one block took."""
+    """The times of one block, in seconds."""
 
-    # seconds of each image; in the order of the block where there is one thread. Of a pipeline
-    # none: nobody sees its images one by one
+    # per image, in the order of the block if there is one thread; empty for a pipeline, whose
+    # images cannot be timed one by one
     calls: tuple[float, ...]
-    # wall, cpu: seconds of the whole block, by the clock on the wall and by the processors
+    # wall-clock and CPU time of the whole block
     wall: float
     cpu: float
-    reading: float = 0.0  # seconds out of `calls` that went into reading files
-    peak_mb: float = 0.0  # memory at its highest so far, workers included
+    reading: float = 0.0  # the part of `calls` that went into reading files
+    peak_mb: float = 0.0  # peak memory so far, including workers
 
 
 class Here:
-    """Decoding in this process: from memory or with reading, in one thread or a pool of threads."""
+    """Decodes in this process, from memory or files, in one thread or a pool of threads."""
 
     def __init__(self, work: Work) -> None:
         self._work = work
@@ -254,21 +254,21 @@ class Here:
         one_torch_thread(resizes=bool(task.size))
 
     def choices(self) -> list[str]:
-        """Name the backend that is tried first for each image, as things are in this protocol."""
+        """Return the backend that is tried first for each image in this protocol."""
         run = self._pool.map if self._pool else map
         return list(run(self._work.choice, range(len(self._work.photos))))
 
     def time(self, block: Sequence[int]) -> Timed:
-        """Time a block; of a pool each thread takes the next image when it is done with one."""
+        """Time a block. Each thread of a pool takes the next image when it is done with one."""
         work, process = self._work, self._work.process
         photos = work.photos
         smallest = min(block, key=lambda index: photos[index].size)
         reads = work.task.protocol == "file"
-        # What a store gives may be on its way still.
+        # A store may return a view whose data is not in memory yet.
         items: deque[Any] = deque(block if reads else (bytes(work.read(n)) for n in block))
         self._reading = 0.0
         with no_garbage_collection():
-            if photos[smallest].pixels < _LARGE:  # the caches belonged to another backend
+            if photos[smallest].pixels < _LARGE:  # the caches hold data of another backend
                 process(work.read(smallest))
             cpu, start = time.process_time(), time.perf_counter()
             calls = self._run(items, self._read_and_process if reads else process)
@@ -291,12 +291,12 @@ class Here:
 
 @cache
 def _pool(threads: int, *, resizes: bool) -> ThreadPoolExecutor:
-    """Return threads that last, as those of `decode_batch` do."""
+    """Return a persistent pool of threads, like that of `decode_batch`."""
     return ThreadPoolExecutor(threads, initializer=partial(one_torch_thread, resizes=resizes))
 
 
 def one_torch_thread(*, resizes: bool) -> None:
-    """Keep PyTorch's resizing in the thread that asks for it: the protocol says how many."""
+    """Make PyTorch resize in the calling thread: the protocol sets the number of threads."""
     if resizes:
         import torch
 
@@ -304,7 +304,7 @@ def one_torch_thread(*, resizes: bool) -> None:
 
 
 class Batch(NamedTuple):
-    """What a DataLoader's worker sends: images, what each took, and what it has used so far."""
+    """A batch from a DataLoader's worker: images, their times, and the worker's usage so far."""
 
     images: Any
     calls: list[float]
@@ -315,7 +315,7 @@ class Batch(NamedTuple):
 
 
 class Images:
-    """The data set: files, read and decoded by whichever worker is asked for them."""
+    """The dataset: files that the DataLoader's workers read and decode."""
 
     def __init__(self, work: Work) -> None:
         self._work = work
@@ -324,7 +324,7 @@ class Images:
         return len(self._work.photos)
 
     def __getitems__(self, indexes: Sequence[int]) -> Batch:
-        """Make a batch; a negative index asks which backend would be tried first."""
+        """Make a batch. A negative index asks for the backend that would be tried first."""
         choices = [self._work.choice(~index) for index in indexes if index < 0]
         images, calls = [], []
         for index in (index for index in indexes if index >= 0):
@@ -338,7 +338,7 @@ class Images:
         import torch
 
         if self._work.task.size and images:
-            return torch.stack(images)  # what the default collation does with tensors
+            return torch.stack(images)  # as the default collation does with tensors
         if self._work.task.output == "array":
             # Tensors go through shared memory; arrays would be copied through a pipe.
             return [torch.from_numpy(image) for image in images]
@@ -346,7 +346,7 @@ class Images:
 
 
 class Loader:
-    """A DataLoader with worker processes, which live as long as this does."""
+    """A DataLoader with persistent worker processes."""
 
     def __init__(self, work: Work) -> None:
         data: Any = importlib.import_module("torch.utils.data")
@@ -366,12 +366,12 @@ class Loader:
         )
 
     def choices(self) -> list[str]:
-        """Name the backend that is tried first for each image, as things are in a worker."""
+        """Return the backend that is tried first for each image in a worker."""
         indexes = [~index for index in range(len(self._work.photos))]
         return [name for batch in self._pass(indexes) for name in batch.choices]
 
     def time(self, block: Sequence[int]) -> Timed:
-        """Time one pass over a block, from asking for the first batch to having the last."""
+        """Time one pass over a block, from the request for the first batch to the last batch."""
         before = dict(self._cpu)
         with no_garbage_collection():
             cpu, start = time.process_time(), time.perf_counter()
@@ -382,7 +382,7 @@ class Loader:
         return Timed(tuple(calls), wall, cpu, peak_mb=peak_mb() + sum(self._peak.values()))
 
     def _pass(self, order: Sequence[int]) -> Iterable[Batch]:
-        """Go through the files in this order, and forget the images of each batch after it."""
+        """Yield the batches of the files in this order, without their images."""
         self._order[:] = order
         task = self._work.task
         for batch in self._loader:
@@ -398,11 +398,11 @@ def _as_it_is(batch: Batch) -> Batch:
 
 
 def _start_worker(_number: int) -> None:
-    gc.disable()  # as everywhere inside the clock
+    gc.disable()  # as in all timed code
 
 
 def _allow_open_files() -> None:
-    """Lift the limit on open files: every tensor on its way between processes is one."""
+    """Raise the limit on open files: each tensor that is sent between processes needs one."""
     try:
         import resource
     except ImportError:  # Windows has no such limit
@@ -414,21 +414,21 @@ def _allow_open_files() -> None:
 
 
 class Epochs:
-    """A pipeline of the protocol ``train``, which lives as long as this does."""
+    """A pipeline of the protocol ``train``, with persistent workers."""
 
     def __init__(self, work: Work) -> None:
         self._work = work
         self._block: Sequence[int] = ()
         self._loader: Iterable[Any] = ()
-        importlib.import_module("fastdecode.measure._pipelines")  # while the others do, too
+        importlib.import_module("fastdecode.measure._pipelines")  # all processes import in parallel
         _allow_open_files()
 
     def choices(self) -> list[str]:
-        """Name nothing: a pipeline is itself what is chosen."""
+        """Return an empty list: a pipeline chooses no backend."""
         return []
 
     def time(self, block: Sequence[int]) -> Timed:
-        """Time an epoch of a block, from asking for the first batch to having the last."""
+        """Time an epoch of a block, from the request for the first batch to the last batch."""
         if block != self._block:
             self._block, self._loader = block, self._made(block)
         images, this = 0, os.getpid()
@@ -453,7 +453,7 @@ class Epochs:
 
 
 class Worker:
-    """One configuration, or several that are named with each call, and what is decoded."""
+    """Times one configuration, or those that are passed with each call, on some photos."""
 
     def __init__(
         self,
@@ -470,7 +470,7 @@ class Worker:
             self._timer(task)
 
     def usable(self, names: Sequence[str]) -> dict[str, dict[Format, set[Reduce]]]:
-        """Load backends; return what each that is exact and works here reads, and reduces."""
+        """Load backends; return the formats and reductions of those that are exact and work."""
         found: dict[str, dict[Format, set[Reduce]]] = {}
         for name in names:
             try:
@@ -485,19 +485,19 @@ class Worker:
         return found
 
     def take(self, photos: Sequence[Photo]) -> None:
-        """Keep what is decoded from now on."""
+        """Set the photos to decode from now on."""
         self._photos = photos
         self._timers.clear()
 
     def readable(self, name: str) -> set[int]:
-        """Decode everything once; return which images a backend reads."""
+        """Decode every image once; return the indices of those that a backend reads."""
         return {index for index, photo in enumerate(self._photos) if _reads(name, photo)}
 
     def digest(self, index: int) -> bytes | None:
-        """Return what the right pixels of a file come to; None if there are none."""
+        """Return the digest of a file's reference pixels; None if nothing reads it."""
         try:
             data = bytes(self._photos[index].read())
-        except (OSError, StoreError):  # the backends say so of this file
+        except (OSError, StoreError):  # the backends report this file as unreadable
             return None
         return _check.reference_digest(data, self._task.reduce)
 
@@ -506,7 +506,7 @@ class Worker:
         return _check.examine(self._photos[index], self._task.reduce, self._task.backend, right)
 
     def warm_up(self, block: Sequence[int]) -> str:
-        """Do a block outside the clock; return what `decode` tries first for most of the images."""
+        """Run a block untimed; return the backend that `decode` tries first for most images."""
         timer = self._timer(self._task)
         timer.time(block)
         if self._task.backend != AUTOMATIC:
@@ -519,7 +519,7 @@ class Worker:
         return self._timer(self._task).time(block)
 
     def seconds(self, task: Measurement, block: Sequence[int]) -> float | None:
-        """Time a block in any configuration; None if these images are not read there."""
+        """Time a block in any configuration; return None if it cannot read these images."""
         try:
             return self._timer(task).time(block).wall
         except FastDecodeError:
