@@ -31,11 +31,11 @@ from fastdecode.measure._pipelines import (
     STD,
     Dali,
     Decoded,
-    by_torchvision,
-    normalised,
-    open_rgb,
-    pillow_crop,
-    stock_loader,
+    crop_with_pillow,
+    decode_with_torchvision,
+    normalise,
+    open_with_pillow,
+    torch_loader,
     torchvision_v2,
 )
 from fastdecode.measure._timing import cpu_seconds
@@ -80,8 +80,8 @@ class Setup(NamedTuple):
 
 def make_with_pillow(data: Any, *, train: bool) -> torch.Tensor:
     """Decode and transform one image with Pillow: the baseline."""
-    image = open_rgb(data)
-    return normalised(pillow_crop(image, SIZE) if train else _evaluated(image))
+    image = open_with_pillow(data)
+    return normalise(crop_with_pillow(image, SIZE) if train else _evaluated(image))
 
 
 def _evaluated(image: Image.Image) -> Image.Image:
@@ -95,7 +95,7 @@ def _evaluated(image: Image.Image) -> Image.Image:
 def pillow(setup: Setup, **options: Any) -> Any:
     """Make PyTorch's DataLoader over images that Pillow decodes and transforms."""
     dataset = Decoded(setup, partial(make_with_pillow, train=setup.train))
-    return stock_loader(setup, dataset, **options)
+    return torch_loader(setup, dataset, **options)
 
 
 def labelled(folder: str) -> list[tuple[str, int]]:
@@ -140,7 +140,7 @@ def stock(setup: Setup, transform: Callable[..., Any], **options: Any) -> Any:
     from torchvision import datasets
 
     dataset = datasets.ImageFolder(setup.folder, transform(setup.train), **options)
-    return stock_loader(setup, dataset)
+    return torch_loader(setup, dataset)
 
 
 def _crops(of: Any, train: bool, **options: Any) -> list[Any]:
@@ -168,10 +168,10 @@ PEERS: dict[str, Callable[[Setup], Iterable[Any]]] = {
     "loader": own_loader,
     "loader-exact": partial(own_loader, quality="exact"),
     "loader-without-core": without_core,
-    "imagefolder": lambda setup: stock_loader(setup, own_folder(setup)),
+    "imagefolder": lambda setup: torch_loader(setup, own_folder(setup)),
     "pillow": pillow,
     "torchvision-v1": partial(stock, transform=torchvision_v1),
-    "torchvision-v2": partial(stock, transform=torchvision_second, loader=by_torchvision),
+    "torchvision-v2": partial(stock, transform=torchvision_second, loader=decode_with_torchvision),
     "dali": Dali,
 }
 

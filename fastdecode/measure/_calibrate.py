@@ -16,9 +16,15 @@ from fastdecode._process import ChildDied
 from fastdecode._system import cpu_model, libraries, usable_cores
 from fastdecode.errors import BackendUnavailable
 from fastdecode.measure._race import Contest, run
-from fastdecode.measure._samples import Sample, built_in, comparable, grouped, placed
+from fastdecode.measure._samples import (
+    Sample,
+    built_in,
+    comparable_files,
+    group_samples,
+    with_indices,
+)
 from fastdecode.measure._timing import Budget, now
-from fastdecode.measure._workers import WORKER, Members
+from fastdecode.measure._workers import WORKER, Processes
 from fastdecode.measure.result import Measurement
 from fastdecode.ranking import Cell, Ranking, known_order
 from fastdecode.types import CONTEXTS, OUTPUTS, REDUCES
@@ -40,7 +46,7 @@ _OUTPUTS: tuple[Output, ...] = ("array", "pil")
 
 FULL_S = 18.0
 QUICK_S = 2.2
-_MOST_PROCESSES = 16
+_MAX_PROCESSES = 16
 _TURN_S = 0.006  # least time of one measurement, about
 _QUICK_TURN_S = 0.002
 _LONGER_WITH_THREADS = 3  # the interpreter switches threads every 5 ms
@@ -198,7 +204,7 @@ def _for_device() -> Callable[..., DeviceRanking]:
     return measure_device
 
 
-def place_of(device: str) -> torch.device:
+def find_device(device: str) -> torch.device:
     """Return the device with PyTorch's name, or with the number of a CUDA device."""
     try:
         from fastdecode.gpu._devices import device_of
@@ -222,11 +228,11 @@ def measure(
     """Measure the backends of the CPU, as `calibrate` describes."""
     _check_some(contexts, CONTEXTS, "contexts")
     _check_some(outputs, OUTPUTS, "outputs")
-    own = None if samples is None else grouped(samples)
+    own = None if samples is None else group_samples(samples)
     clock = Budget(seconds)
     with _Bench(contexts) as bench:
         quick = seconds < FULL_S / 2
-        bench.take(bench.comparable(own) if own else built_in(_wanted(bench, quick=quick)))
+        bench.take(bench.comparable(own) if own else built_in(_samples_to_make(bench, quick=quick)))
         turn = _QUICK_TURN_S if quick else _TURN_S
         contests = {cell: bench.contest(cell, turn) for cell in bench.cells(contexts, outputs)}
         run(contests.values(), clock.left, lambda: notify(clock.share()))
@@ -238,11 +244,11 @@ def measure(
         cpu_model(),
         libraries(),
         now(),
-        _disturbance(contests),
+        _median_disturbance(contests),
     )
 
 
-def _disturbance(contests: Mapping[Cell, Contest]) -> float:
+def _median_disturbance(contests: Mapping[Cell, Contest]) -> float:
     """Return how busy the machine was with other work, from contests in one thread."""
     alone = [contest for cell, contest in contests.items() if cell.context == "one"]
     found = [share for contest in alone for share in contest.disturbances()]
@@ -254,7 +260,7 @@ def _check_some(given: Sequence[str], known: Sequence[str], name: str) -> None:
         raise ValueError(f"{name} must be some of {', '.join(known)}, not {given!r}")
 
 
-def _wanted(bench: _Bench, *, quick: bool) -> list[tuple[Format, SizeClass]]:
+def _samples_to_make(bench: _Bench, *, quick: bool) -> list[tuple[Format, SizeClass]]:
     """List the samples to make, without formats that only one backend reads."""
     return [
         (format, size)
@@ -265,28 +271,29 @@ def _wanted(bench: _Bench, *, quick: bool) -> list[tuple[Format, SizeClass]]:
     ]
 
 
-class _Bench(Members):
+class _Bench(Processes):
     """Identical processes with all backends. One of them decodes, or all at once."""
 
     def __init__(self, contexts: Sequence[Context]) -> None:
         self._threads = usable_cores()
-        self._asked = ""
+        self._asked_backend = ""
         self._samples: Sequence[Sample] = ()
-        count = min(self._threads, _MOST_PROCESSES) if "processes" in contexts else 1
+        count = min(self._threads, _MAX_PROCESSES) if "processes" in contexts else 1
         extra = registry.targets()
         super().__init__(WORKER, {str(number): (extra,) for number in range(count)}, self._fail)
 
     @cached_property
     def _usable(self) -> dict[str, dict[Format, set[Reduce]]]:
         """The formats and reductions of each backend; all processes load the backends."""
-        return dict(self.ask_all(self.names, "usable", _names())["0"])
+        return dict(self.ask_all(self.names, "usable", _eligible_names())["0"])
 
     def _fail(self, _name: str, error: Exception) -> None:
         """Raise an error that names the crashed backend, and says how to go on without it."""
-        if not (self._asked and isinstance(error, ChildDied)):
+        if not (self._asked_backend and isinstance(error, ChildDied)):
             raise error
         raise RuntimeError(
-            f"{self._asked} crashed: {error}. To leave it out, set FASTDECODE_DISABLE={self._asked}"
+            f"{self._asked_backend} crashed: {error}. To leave it out, set "
+            f"FASTDECODE_DISABLE={self._asked_backend}"
         ) from error
 
     def readers(self, format: Format, reduce: Reduce) -> list[str]:
@@ -302,13 +309,15 @@ class _Bench(Members):
         self.take(samples)
         read: dict[str, set[int]] = {}
         for name in self._usable:
-            self._asked = name
+            self._asked_backend = name
             read[name] = self.ask("0", "readable", name)
-        self._asked = ""
+        self._asked_backend = ""
         photos = [photo for sample in samples for photo in sample.photos]
         kept = []
-        for sample, places in placed(samples):
-            _, common = comparable({name: own.intersection(places) for name, own in read.items()})
+        for sample, places in with_indices(samples):
+            _, common = comparable_files(
+                {name: own.intersection(places) for name, own in read.items()}
+            )
             if common:
                 kept.append(sample._replace(photos=tuple(photos[index] for index in common)))
         return kept
@@ -336,7 +345,7 @@ class _Bench(Members):
         """Set up the comparison of the backends at one kind of work."""
         sample, places = next(
             (one, places)
-            for one, places in placed(self._samples)
+            for one, places in with_indices(self._samples)
             if (one.format, one.size) == (cell.format, cell.size)
         )
         threads = self._threads if cell.context == "threads" else 1
@@ -354,7 +363,7 @@ class _Bench(Members):
         def time_one(name: str) -> float | None:
             nonlocal one_pass
             passes = threads * max(1, round(turn / one_pass / threads))
-            self._asked = name
+            self._asked_backend = name
             work = replace(usual, backend=name), [*places] * passes
             seconds = self.ask_all(workers, "seconds", *work).values()
             if None in seconds:  # it does not read these files
@@ -366,7 +375,7 @@ class _Bench(Members):
         return Contest(names, time_one, max(turn, one_pass))
 
 
-def _names() -> list[str]:
+def _eligible_names() -> list[str]:
     """Return the backends that may take part: other processes cannot load the caller's classes."""
     off = set(_selection.disabled())
     if "torch" not in sys.modules:

@@ -20,7 +20,7 @@ from fastdecode.measure._calibrate import (
     FULL_S,
     QUICK_S,
     calibrate,
-    place_of,
+    find_device,
 )
 from fastdecode.measure._collection import USUAL_LIMIT
 from fastdecode.ranking import BEGINS
@@ -69,8 +69,8 @@ def run(options: argparse.Namespace, parser: Parser) -> int:
         )
     begun = time.monotonic()
     try:
-        options.device = None if options.device is None else place_of(options.device)
-        place = None if options.no_save else options.to or _usual_place(options.device)
+        options.device = None if options.device is None else find_device(options.device)
+        place = None if options.no_save else options.to or _default_path(options.device)
         if options.to:
             _files.check_result(options.to, "--to", BEGINS, parents=True)
         elif place:  # what is there was not named, and may be damaged: it is replaced
@@ -78,7 +78,7 @@ def run(options: argparse.Namespace, parser: Parser) -> int:
                 _files.check_writable(place, parents=True)
         found, text = _for_decode(options) if options.device is None else _for_device(options)
         # Save before printing, because a closed pipe ends the command.
-        problem = _keep(found, place) if found and place else ""
+        problem = _save(found, place) if found and place else ""
     except (FastDecodeError, OSError, ImportError, ValueError, RuntimeError) as error:
         parser.fail(error)
     except KeyboardInterrupt:
@@ -95,7 +95,7 @@ def run(options: argparse.Namespace, parser: Parser) -> int:
     return 0
 
 
-def _usual_place(device: torch.device | None) -> Path:
+def _default_path(device: torch.device | None) -> Path:
     """Return where later processes look for the result."""
     if device is None:
         return ranking_path()
@@ -104,7 +104,7 @@ def _usual_place(device: torch.device | None) -> Path:
     return device_ranking_path(identify(device).name)
 
 
-def _keep(found: Ranking | DeviceRanking, place: Path) -> str:
+def _save(found: Ranking | DeviceRanking, place: Path) -> str:
     """Save the ranking; return why that failed, so that the caller prints it at least."""
     try:
         with _files.name_in_errors(place):
@@ -117,7 +117,7 @@ def _keep(found: Ranking | DeviceRanking, place: Path) -> str:
 def _for_decode(options: argparse.Namespace) -> tuple[Ranking | None, str]:
     """Measure for `decode`; return a ranking and its text, or None and the reason."""
     quick: bool = options.quick
-    samples = _samples(options.paths) if options.paths else None
+    samples = _find_samples(options.paths) if options.paths else None
     with progress() as notify:
         ranking = calibrate(
             samples,
@@ -130,7 +130,7 @@ def _for_decode(options: argparse.Namespace) -> tuple[Ranking | None, str]:
         return None, _NOTHING
     remark = ranking.remark()
     table = str(ranking).removesuffix(remark).splitlines()
-    shown = [_fitted(line) for line in table]
+    shown = [_fit_line(line) for line in table]
     return ranking, "\n".join([*shown, *(["", paragraph(remark)] if remark else [])])
 
 
@@ -138,7 +138,7 @@ def _for_device(options: argparse.Namespace) -> tuple[DeviceRanking | None, str]
     """Measure for a device; return a ranking and its text, or None and the reason."""
     with progress() as notify:
         ranking = calibrate(
-            _samples(options.paths) if options.paths else None,
+            _find_samples(options.paths) if options.paths else None,
             device=options.device,
             batches=options.batch or BATCHES,
             seconds=options.seconds or (QUICK_DEVICE_S if options.quick else DEVICE_S),
@@ -185,15 +185,15 @@ def add_arguments(parser: Parser) -> None:
     )
     parser.add_argument(
         "--seconds",
-        type=_some_seconds,
+        type=_parse_seconds,
         metavar="S",
         help="about how long it may take; starting, and one kind of work, take their time in any "
         "case",
     )
-    _add_places(parser)
+    _add_paths(parser)
 
 
-def _add_places(parser: argparse.ArgumentParser) -> None:
+def _add_paths(parser: argparse.ArgumentParser) -> None:
     target = parser.add_mutually_exclusive_group()
     target.add_argument(
         "--to",
@@ -204,20 +204,20 @@ def _add_places(parser: argparse.ArgumentParser) -> None:
     target.add_argument("--no-save", action="store_true", help="print it, keep nothing")
 
 
-def _some_seconds(text: str) -> float:
+def _parse_seconds(text: str) -> float:
     if seconds(text) == 0:
         raise argparse.ArgumentTypeError("in 0 seconds nothing can be measured")
     return seconds(text)
 
 
-def _fitted(line: str) -> str:
+def _fit_line(line: str) -> str:
     """Shorten a line to the terminal, except to very narrow ones, which wrap it themselves."""
     if len(line) <= width() or width() < _LEAST_WIDTH:
         return line
     return f"{line[: width() - 1].rstrip(' ,')}…"
 
 
-def _samples(paths: Sequence[str]) -> list[Path | Buffer]:
+def _find_samples(paths: Sequence[str]) -> list[Path | Buffer]:
     """Find the images; name those that cannot be read, and leave them out."""
     collection = files.collect(paths, limit=USUAL_LIMIT)
     for name, reason in collection.unreadable.items():

@@ -61,7 +61,7 @@ class Check:
             self.differing.add(index)
 
 
-def named(name: str) -> str | None:
+def backend_argument(name: str) -> str | None:
     """Return the ``backend`` argument of `decode` for a name: None for the automatic choice."""
     return None if name == AUTOMATIC else name
 
@@ -77,18 +77,18 @@ def examine(photo: Photo, reduce: Reduce, backend: str, right: bytes | None) -> 
     stats(reset=True)
     try:
         data = bytes(photo.read())
-        image = decode(data, reduce, backend=named(backend))
+        image = decode(data, reduce, backend=backend_argument(backend))
         fell_back = bool(stats().fallbacks)
-        averaged = not _native(backend, photo.header, reduce)
+        averaged = not _reduces_itself(backend, photo.header, reduce)
         # An averaged image is right if the full image is.
-        whole = decode(data, backend=named(backend)) if averaged else image
+        whole = decode(data, backend=backend_argument(backend)) if averaged else image
     except Exception as error:  # a broken backend must not end the run
         return Finding(refused=reason(error))
     if right is None or _digest(image) == right:
         return Finding(fell_back=fell_back, averaged=averaged)
-    difference = _from_reference(image, data, reduce)
-    wrong = _from_reference(whole, data, 1) if averaged else difference
-    return Finding("", fell_back, averaged, wrong > _allowed(photo.header), difference)
+    difference = _difference_from_reference(image, data, reduce)
+    wrong = _difference_from_reference(whole, data, 1) if averaged else difference
+    return Finding("", fell_back, averaged, wrong > _tolerance(photo.header), difference)
 
 
 def reason(error: Exception) -> str:
@@ -100,7 +100,7 @@ def reason(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def _from_reference(image: Image, data: bytes, reduce: Reduce) -> int:
+def _difference_from_reference(image: Image, data: bytes, reduce: Reduce) -> int:
     """Return the largest difference from the reference pixels; 0 if there are none."""
     reference = _reference(data, reduce)
     return 0 if reference is None else _difference(image, reference)
@@ -123,12 +123,12 @@ def _digest(image: Image) -> bytes:
     return digest.digest()
 
 
-def _native(name: str, header: Header, reduce: Reduce) -> bool:
+def _reduces_itself(name: str, header: Header, reduce: Reduce) -> bool:
     """Return whether the backend makes this reduction itself, or the pixels do not depend on it."""
     if reduce == 1 or header.format != "jpeg":
         return True
     want = _selection.Want("RGB", reduce, strict=False, complete=True)
-    return _selection.first(named(name), header, want).reduce == reduce
+    return _selection.first(backend_argument(name), header, want).reduce == reduce
 
 
 def _difference(image: Image, reference: Image) -> int:
@@ -139,7 +139,7 @@ def _difference(image: Image, reference: Image) -> int:
     return int((np.maximum(image, reference) - np.minimum(image, reference)).max())
 
 
-def _allowed(header: Header) -> int:
+def _tolerance(header: Header) -> int:
     """Return the difference that still counts as the same pixels, in levels."""
     # CMYK becomes RGB by a formula that rounds; the contract of `decode` allows one level.
     return 1 if header.color == "cmyk" else 0

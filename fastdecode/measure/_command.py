@@ -19,9 +19,9 @@ from fastdecode.measure import _collection as files
 from fastdecode.measure import _report as report
 from fastdecode.measure import _run as measuring
 from fastdecode.measure import _summary as summary
-from fastdecode.measure._calibrate import BATCHES, place_of
+from fastdecode.measure._calibrate import BATCHES, find_device
 from fastdecode.measure._collection import USUAL_LIMIT
-from fastdecode.measure._ranking import merged, ranking_of
+from fastdecode.measure._ranking import make_ranking, merge_saved
 from fastdecode.measure._run import Plan, counts_up_to_cores
 from fastdecode.measure._text import pipeline, visible
 from fastdecode.measure._timing import now
@@ -461,7 +461,7 @@ def _check_device(parser: Parser, options: argparse.Namespace) -> None:
     if not options.batch:
         parser.error("--batch 0 leaves nothing to measure")
     try:
-        options.device = place_of(options.device)
+        options.device = find_device(options.device)
     except (RuntimeError, ValueError) as error:
         parser.error(str(error))
     from fastdecode.gpu import _backends
@@ -495,8 +495,8 @@ def _fail_without_images(
 def _unreadable(collection: files.Collection) -> list[str]:
     if not collection.unreadable:
         return []
-    named = [f"  {name}: {why}" for name, why in sorted(collection.unreadable.items())]
-    return [f"Unreadable: {len(named)}", *named]
+    lines = [f"  {name}: {why}" for name, why in sorted(collection.unreadable.items())]
+    return [f"Unreadable: {len(lines)}", *lines]
 
 
 def _list_files(collection: files.Collection) -> None:
@@ -524,7 +524,7 @@ def _save(ranking: Ranking) -> None:
         print("Nothing to save: no two backends were compared in memory.", file=sys.stderr)
         return
     with _files.name_in_errors(ranking_path()):
-        place = merged(ranking).save()
+        place = merge_saved(ranking).save()
     print(f"decode() chooses by this result from now on: {place}", file=sys.stderr)
 
 
@@ -541,7 +541,7 @@ def _save_results(parser: Parser, options: argparse.Namespace, result: Result) -
         if options.save and result.interrupted:
             print("The ranking is not saved, because the run was interrupted.", file=sys.stderr)
         elif options.save:
-            _save(ranking_of(result))
+            _save(make_ranking(result))
     except OSError as error:
         parser.fail(error)
 

@@ -17,10 +17,10 @@ from fastdecode._system import cpu_model, device_libraries, usable_cores
 from fastdecode.errors import BackendUnavailable
 from fastdecode.gpu import _backends
 from fastdecode.gpu._devices import device_of, identify
-from fastdecode.measure._device_worker import WORKER, Lap
-from fastdecode.measure._samples import Sample, built_in, grouped, placed
+from fastdecode.measure._device_worker import WORKER, LapTimes
+from fastdecode.measure._samples import Sample, built_in, group_samples, with_indices
 from fastdecode.measure._timing import Budget, now, spread
-from fastdecode.measure._workers import Members
+from fastdecode.measure._workers import Processes
 from fastdecode.measure.result import Device, Measurement
 from fastdecode.ranking import CPU, NOTHING, DeviceCell, DeviceRanking, Speed
 
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 _PATIENCE_S = 2.0
 _TURN_S = 0.15
 
-_MOST_PIXELS = 96_000_000  # of a batch: 0.3 GB of pixels, and a second of one core
-_LEAST_ROUNDS = 3  # enough for a median
-_MOST_ROUNDS = 9
+_MAX_PIXELS = 96_000_000  # of a batch: 0.3 GB of pixels, and a second of one core
+_MIN_ROUNDS = 3  # enough for a median
+_MAX_ROUNDS = 9
 _OTHER_IMAGE_DB = 20.0
 """Even very different decoders have a higher PSNR; swapped channels or another image do not."""
 
@@ -47,23 +47,25 @@ _BUILT_IN: tuple[tuple[Format, SizeClass], ...] = (
 )
 
 
-def _candidates(device: torch.device) -> list[str]:
+def _candidate_names(device: torch.device) -> list[str]:
     """Return the candidates for a device: all batch backends that are not disabled, and the CPU."""
     off = _selection.disabled()
     return [*(name for name in _backends.names(device.type) if name not in off), CPU]
 
 
-def unread(formats: Iterable[str], declared: Mapping[str, Iterable[str]]) -> str:
+def unread_message(formats: Iterable[str], declared: Mapping[str, Iterable[str]]) -> str:
     """Return a message that no batch backend reads some formats, with those that each reads."""
-    theirs = [f"{name} reads {_listed(read)}" for name, read in declared.items()]
-    return f"no batch backend reads {_listed(formats)}; {', '.join(theirs) or 'none works here'}"
+    theirs = [f"{name} reads {_join_formats(read)}" for name, read in declared.items()]
+    return (
+        f"no batch backend reads {_join_formats(formats)}; {', '.join(theirs) or 'none works here'}"
+    )
 
 
-def _listed(formats: Iterable[str]) -> str:
+def _join_formats(formats: Iterable[str]) -> str:
     return ", ".join(sorted(format.upper() for format in set(formats)))
 
 
-class DeviceMembers(Members):
+class DeviceProcesses(Processes):
     """One process per way of decoding. If one fails, the others go on."""
 
     def __init__(self, device: torch.device, names: Sequence[str], size: int = 0) -> None:
@@ -79,7 +81,7 @@ class DeviceMembers(Members):
         super().__init__(
             WORKER,
             {name: (str(device), name, targets, size) for name in names},
-            lambda name, error: self._note(name, registry.reason(error)),
+            lambda name, error: self._note_loss(name, registry.reason(error)),
         )
 
     @cached_property
@@ -103,16 +105,16 @@ class DeviceMembers(Members):
         refused = self.ask(CPU, "readable") or {}
         return [index for index in range(len(photos)) if index not in refused]
 
-    def lose(self, name: str, why: str) -> None:
+    def remove(self, name: str, why: str) -> None:
         """End a process, and note why."""
         self.end(name)
-        self._note(name, why)
+        self._note_loss(name, why)
 
-    def _note(self, name: str, why: str) -> None:
-        self.lost[name] = _in_one_line(why.removeprefix(self._known.format(name)))
+    def _note_loss(self, name: str, why: str) -> None:
+        self.lost[name] = _as_one_line(why.removeprefix(self._known.format(name)))
 
 
-def _in_one_line(text: str) -> str:
+def _as_one_line(text: str) -> str:
     return ". ".join(line.strip().rstrip(".") for line in text.splitlines() if line.strip())
 
 
@@ -126,22 +128,22 @@ def _targets() -> dict[str, tuple[str, str]]:
     return found
 
 
-class Heat:
+class DeviceContest:
     """One kind of work, and its measurements. Each round uses the next block."""
 
     def __init__(
         self,
-        members: DeviceMembers,
+        members: DeviceProcesses,
         usual: Measurement,
         blocks: Sequence[Sequence[int]],
         chance: random.Random | None = None,
     ) -> None:
         self.usual = usual
         self.blocks = blocks
-        self.rounds: list[dict[str, Lap]] = []
+        self.rounds: list[dict[str, LapTimes]] = []
         self.warm: dict[str, Warm] = {}
         self.busy: dict[str, float] = {}
-        self._members = members
+        self._processes = members
         self._chance = chance or random.Random(0)
 
     @property
@@ -151,44 +153,44 @@ class Heat:
 
     def warm_up(self, patience_s: float = _PATIENCE_S) -> None:
         """Decode the first batch with each backend until its time is steady."""
-        for name in self._members.names:
-            warm = self._members.ask(name, "warm_up", self.blocks[0], patience_s)
+        for name in self._processes.names:
+            warm = self._processes.ask(name, "warm_up", self.blocks[0], patience_s)
             if warm is not None:
                 self.warm[name] = warm
 
     def play(self, turn_s: float = _TURN_S) -> None:
         """Decode the next batch with each backend, one right after the other, in random order."""
         block = self.blocks[len(self.rounds) % len(self.blocks)]
-        names = [name for name in self._members.names if name in self.warm]
-        laps = self._members.ask_in_turn(names, self._chance, "turn", block, turn_s)
-        found = {name: _per_image(own, len(block)) for name, own in laps.items() if own}
+        names = [name for name in self._processes.names if name in self.warm]
+        laps = self._processes.ask_in_turn(names, self._chance, "turn", block, turn_s)
+        found = {name: _median_per_image(own, len(block)) for name, own in laps.items() if own}
         if found:
             self.rounds.append(found)
 
-    def look(self) -> None:
+    def measure_busy(self) -> None:
         """Measure how long the device works on a batch; call this after all timing."""
-        for name in self._members.names:
-            busy = self._members.ask(name, "busy", self.blocks[0]) if name in self.warm else None
+        for name in self._processes.names:
+            busy = self._processes.ask(name, "busy", self.blocks[0]) if name in self.warm else None
             if busy is not None:
                 self.busy[name] = busy / len(self.blocks[0])
 
     def speeds(self) -> dict[str, Speed]:
         """Return the figures of the backends with a time in every round, fastest first."""
-        return speeds_of(self.rounds, self.warm, self.busy)
+        return compute_speeds(self.rounds, self.warm, self.busy)
 
 
-def _per_image(laps: Sequence[Lap], images: int) -> Lap:
+def _median_per_image(laps: Sequence[LapTimes], images: int) -> LapTimes:
     """Return the medians over the laps of a turn."""
     streams = [lap.stream for lap in laps if lap.stream is not None]
-    return Lap(
+    return LapTimes(
         median(lap.wall for lap in laps) / images,
         median(lap.cpu for lap in laps) / images,
         median(streams) / images if streams else None,
     )
 
 
-def speeds_of(
-    rounds: Sequence[Mapping[str, Lap]], warm: Mapping[str, Warm], busy: Mapping[str, float]
+def compute_speeds(
+    rounds: Sequence[Mapping[str, LapTimes]], warm: Mapping[str, Warm], busy: Mapping[str, float]
 ) -> dict[str, Speed]:
     """Return the figures of the backends with a time in every round, fastest first.
 
@@ -204,7 +206,9 @@ def speeds_of(
     return dict(sorted(found.items(), key=lambda item: -item[1].images_per_s.median))
 
 
-def _speed(pairs: Sequence[tuple[Lap, Lap | None]], warm: Warm, busy: float | None) -> Speed:
+def _speed(
+    pairs: Sequence[tuple[LapTimes, LapTimes | None]], warm: Warm, busy: float | None
+) -> Speed:
     ratios = [cpu.wall / rate.wall for rate, cpu in pairs if cpu]
     streams = [rate.stream for rate, _ in pairs if rate.stream is not None]
     return Speed(
@@ -228,13 +232,13 @@ def measure_device(
     """Measure all batch backends that work for a device, and the CPU path."""
     place = device_of(device)
     budget = Budget(seconds)
-    found = built_in(_BUILT_IN) if samples is None else grouped(samples)
-    with DeviceMembers(place, _candidates(place)) as members:
+    found = built_in(_BUILT_IN) if samples is None else group_samples(samples)
+    with DeviceProcesses(place, _candidate_names(place)) as members:
         _check(members, place)
-        heats = heats_of(members, _declared(members, found), batches)
-        _play(members, list(heats.values()), budget, notify)
+        contests = device_contests(members, _leave_out_undeclared(members, found), batches)
+        _play(members, list(contests.values()), budget, notify)
         _check(members, place)
-        speeds = {cell: heat.speeds() for cell, heat in heats.items() if heat.rounds}
+        speeds = {cell: contest.speeds() for cell, contest in contests.items() if contest.rounds}
         lost = dict(members.lost)
     return DeviceRanking(
         identify(place),
@@ -247,12 +251,12 @@ def measure_device(
     )
 
 
-def batch_of(batch: int, pixels: float) -> int:
+def limit_batch(batch: int, pixels: float) -> int:
     """Return the size of a batch of images with so many pixels."""
-    return max(1, min(batch, int(_MOST_PIXELS / pixels)))
+    return max(1, min(batch, int(_MAX_PIXELS / pixels)))
 
 
-def _check(members: DeviceMembers, device: torch.device) -> None:
+def _check(members: DeviceProcesses, device: torch.device) -> None:
     """Raise an error if there is nothing to compare."""
     if CPU not in members.names:
         raise RuntimeError(f"the CPU path does not reach {device}: {members.lost[CPU]}")
@@ -262,59 +266,64 @@ def _check(members: DeviceMembers, device: torch.device) -> None:
         raise BackendUnavailable("\n".join([f"{said}the CPU", *lost]))
 
 
-def _declared(members: DeviceMembers, samples: Sequence[Sample]) -> list[Sample]:
+def _leave_out_undeclared(members: DeviceProcesses, samples: Sequence[Sample]) -> list[Sample]:
     """Leave out formats that only the CPU path decodes."""
     read = members.reads
     kept = [one for one in samples if any(one.format in formats for formats in read.values())]
     if read and not kept:
-        why = unread({one.format for one in samples}, read)
+        why = unread_message({one.format for one in samples}, read)
         raise ValueError(f"nothing was compared: the CPU decodes all of these files, as {why}")
     return kept
 
 
-def heats_of(
-    members: DeviceMembers, samples: Sequence[Sample], batches: Sequence[int]
-) -> dict[DeviceCell, Heat]:
+def device_contests(
+    members: DeviceProcesses, samples: Sequence[Sample], batches: Sequence[int]
+) -> dict[DeviceCell, DeviceContest]:
     """Send the samples to the processes, and set up each kind of work with these batch sizes."""
     good = set(members.take([photo for sample in samples for photo in sample.photos]))
-    heats = {}
-    for sample, every in placed(samples):
+    contests = {}
+    for sample, every in with_indices(samples):
         places = [place for place in every if place in good]
         mean = sample.pixels / len(sample.photos)
-        for count in sorted({batch_of(batch, mean) for batch in batches}) if places else ():
+        for count in sorted({limit_batch(batch, mean) for batch in batches}) if places else ():
             block = tuple((places * -(-count // len(places)))[:count])
             usual = Measurement("device", sample.format, 1, batch=count)
-            heats[DeviceCell(sample.format, sample.size, count)] = Heat(members, usual, [block])
-    return heats
+            contests[DeviceCell(sample.format, sample.size, count)] = DeviceContest(
+                members, usual, [block]
+            )
+    return contests
 
 
 def _play(
-    members: DeviceMembers, heats: Sequence[Heat], budget: Budget, notify: Callable[[float], object]
+    members: DeviceProcesses,
+    contests: Sequence[DeviceContest],
+    budget: Budget,
+    notify: Callable[[float], object],
 ) -> None:
     """Measure all kinds of work in turn, in rounds, until the time is up."""
-    for number, heat in enumerate(heats):
+    for number, contest in enumerate(contests):
         if number and budget.left() <= 0:
             break
-        heat.warm_up(max(0.0, min(_PATIENCE_S, budget.left())))
-        _leave_out_wrong(members, heat)
-        for _ in range(_LEAST_ROUNDS):
-            heat.play()
+        contest.warm_up(max(0.0, min(_PATIENCE_S, budget.left())))
+        _end_wrong_backends(members, contest)
+        for _ in range(_MIN_ROUNDS):
+            contest.play()
         notify(budget.share())
-    for _ in range(_MOST_ROUNDS - _LEAST_ROUNDS):
-        for heat in heats:
-            if budget.left() < heat.cost:
+    for _ in range(_MAX_ROUNDS - _MIN_ROUNDS):
+        for contest in contests:
+            if budget.left() < contest.cost:
                 continue
-            heat.play()
+            contest.play()
             notify(budget.share())
-    for heat in heats:
-        heat.look()
+    for contest in contests:
+        contest.measure_busy()
 
 
-def _leave_out_wrong(members: DeviceMembers, heat: Heat) -> None:
+def _end_wrong_backends(members: DeviceProcesses, contest: DeviceContest) -> None:
     """End the backends whose pixels are not close to the CPU path's: their speed is meaningless."""
-    for name, warm in heat.warm.items():
+    for name, warm in contest.warm.items():
         if name in members.names and warm.psnr is not None and warm.psnr < _OTHER_IMAGE_DB:
-            members.lose(name, f"its pixels are not those of decode: {warm.psnr:.0f} dB PSNR")
+            members.remove(name, f"its pixels are not those of decode: {warm.psnr:.0f} dB PSNR")
 
 
 def measure_photos(photos: Sequence[Photo], plan: Plan, found: Run, notify: Notify) -> None:
@@ -325,11 +334,11 @@ def measure_photos(photos: Sequence[Photo], plan: Plan, found: Run, notify: Noti
     device: Any = plan.device
     names = plan.batch_backends
     notify("starting a process for each backend", 0.0)
-    with DeviceMembers(
-        device, _candidates(device) if names is None else [*names, CPU], plan.size
+    with DeviceProcesses(
+        device, _candidate_names(device) if names is None else [*names, CPU], plan.size
     ) as members:
         found.device = _describe(device, members)
-        chosen = _commonest(photos, members, found)
+        chosen = _choose_files(photos, members, found)
         notify("checking", 0.0)
         good = members.take(chosen)
         if len(good) < len(chosen):
@@ -338,30 +347,32 @@ def measure_photos(photos: Sequence[Photo], plan: Plan, found: Run, notify: Noti
                 f"{len(chosen) - len(good)} of {len(chosen)} files."
             )
         if good:
-            found.heats.extend(_dealt(members, chosen, good, plan))
-        for number, heat in enumerate(found.heats):
+            found.contests.extend(_deal_files(members, chosen, good, plan))
+        for number, contest in enumerate(found.contests):
 
-            def step(what: str, share: float, number: int = number, heat: Heat = heat) -> None:
-                onto = f"{heat.usual.format} onto {device}, batches of {heat.usual.batch}"
-                notify(f"{what} {onto}", (number + share) / len(found.heats))
+            def step(
+                what: str, share: float, number: int = number, contest: DeviceContest = contest
+            ) -> None:
+                onto = f"{contest.usual.format} onto {device}, batches of {contest.usual.batch}"
+                notify(f"{what} {onto}", (number + share) / len(found.contests))
 
-            _time(heat, plan.seconds, step)
-        for heat in found.heats:
-            heat.look()
+            _time(contest, plan.seconds, step)
+        for contest in found.contests:
+            contest.measure_busy()
         found.device = _describe(device, members)
 
 
-def _time(heat: Heat, seconds: float, step: Notify) -> None:
+def _time(contest: DeviceContest, seconds: float, step: Notify) -> None:
     """Measure rounds until each backend has enough time, and each file was decoded once."""
     step("warming up", 0.0)
-    heat.warm_up()
-    needed = max(_LEAST_ROUNDS, len(heat.blocks))
+    contest.warm_up()
+    needed = max(_MIN_ROUNDS, len(contest.blocks))
     for done in range(needed):
-        heat.play(seconds / needed)
+        contest.play(seconds / needed)
         step("timing", (done + 1) / needed)
 
 
-def _describe(device: torch.device, members: DeviceMembers) -> Device:
+def _describe(device: torch.device, members: DeviceProcesses) -> Device:
     """Describe the device, and why some backends were not measured there."""
     here = identify(device)
     versions = {name: " ".join(filter(None, one[:2])) for name, one in members.about.items()}
@@ -375,31 +386,31 @@ def _describe(device: torch.device, members: DeviceMembers) -> Device:
     )
 
 
-def _commonest(photos: Sequence[Photo], members: DeviceMembers, found: Run) -> list[Photo]:
+def _choose_files(photos: Sequence[Photo], members: DeviceProcesses, found: Run) -> list[Photo]:
     """Choose the files of the most frequent format that a batch backend declares, or JPEG."""
     read: set[Format] = set().union(*members.reads.values()) or {"jpeg"}
     counts = Counter(photo.header.format for photo in photos if photo.header.format in read)
     if not counts:
-        why = unread({photo.header.format for photo in photos}, members.reads)
+        why = unread_message({photo.header.format for photo in photos}, members.reads)
         found.notes.append(f"Not brought onto the device: {why}.")
         return []
     kind = counts.most_common(1)[0][0]
     return [photo for photo in photos if photo.header.format == kind]
 
 
-def _dealt(
-    members: DeviceMembers, photos: Sequence[Photo], good: Sequence[int], plan: Plan
-) -> list[Heat]:
+def _deal_files(
+    members: DeviceProcesses, photos: Sequence[Photo], good: Sequence[int], plan: Plan
+) -> list[DeviceContest]:
     """Divide the files into batches in random order, repeating files if there are few."""
     chance = random.Random(plan.seed)
     order = chance.sample(list(good), len(good))
     largest = max(photos[index].pixels for index in order)
-    heats = []
-    for count in sorted({batch_of(batch, largest) for batch in plan.batches}):
+    contests = []
+    for count in sorted({limit_batch(batch, largest) for batch in plan.batches}):
         several = max(1, len(order) // count)
         repeated = order * -(-count // len(order))
         blocks = [tuple(repeated[at * count : (at + 1) * count]) for at in range(several)]
         usual = Measurement("device", photos[0].header.format, 1, size=plan.size, batch=count)
         files = len({index for block in blocks for index in block})
-        heats.append(Heat(members, replace(usual, files=files), blocks, chance))
-    return heats
+        contests.append(DeviceContest(members, replace(usual, files=files), blocks, chance))
+    return contests

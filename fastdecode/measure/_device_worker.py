@@ -39,7 +39,7 @@ WORKER = f"{__name__}:Worker"
 _LEVELS = 255.0
 
 
-class Lap(NamedTuple):
+class LapTimes(NamedTuple):
     """The times of one piece of work, in seconds."""
 
     wall: float  # wall-clock time until the device was done
@@ -54,15 +54,15 @@ class Clock:
     def __init__(self, device: torch.device) -> None:
         self.device = device
 
-    def lap(self, work: Callable[[], object]) -> Lap:
+    def lap(self, work: Callable[[], object]) -> LapTimes:
         """Time the work. Its result is released after the end."""
         with no_garbage_collection():
             return self._lap(work)
 
-    def _lap(self, work: Callable[[], object]) -> Lap:
+    def _lap(self, work: Callable[[], object]) -> LapTimes:
         cpu, wall = time.process_time(), time.perf_counter()
         made = work()
-        lap = Lap(time.perf_counter() - wall, time.process_time() - cpu)
+        lap = LapTimes(time.perf_counter() - wall, time.process_time() - cpu)
         del made
         return lap
 
@@ -77,7 +77,7 @@ class CudaClock(Clock):
     a loop, which would count as CPU time.
     """
 
-    def _lap(self, work: Callable[[], object]) -> Lap:
+    def _lap(self, work: Callable[[], object]) -> LapTimes:
         first = _cuda.Event(enable_timing=True)
         last = _cuda.Event(enable_timing=True, blocking=True)
         stream = _cuda.current_stream(self.device)
@@ -88,22 +88,22 @@ class CudaClock(Clock):
         last.record(stream)
         last.synchronize()
         seconds, processors = time.perf_counter() - wall, time.process_time() - cpu
-        lap = Lap(seconds, processors, float(first.elapsed_time(last)) / 1000)
+        lap = LapTimes(seconds, processors, float(first.elapsed_time(last)) / 1000)
         del made
         return lap
 
 
-def clock_of(device: torch.device) -> Clock:
+def clock_for(device: torch.device) -> Clock:
     """Return the clock for a device."""
     return CudaClock(device) if device.type == "cuda" else Clock(device)
 
 
-def steady(lap: Callable[[], Lap], patience_s: float) -> list[Lap]:
+def repeat_until_steady(lap: Callable[[], LapTimes], patience_s: float) -> list[LapTimes]:
     """Repeat until the last three laps took about the same time.
 
     The first laps load libraries and kernels, fill memory pools and raise clock rates.
     """
-    laps: list[Lap] = []
+    laps: list[LapTimes] = []
     begun = time.monotonic()
     while len(laps) < _MOST_LAPS:
         laps.append(lap())
@@ -115,7 +115,7 @@ def steady(lap: Callable[[], Lap], patience_s: float) -> list[Lap]:
     return laps
 
 
-def busy_seconds(device: torch.device, work: Callable[[], object]) -> float | None:
+def profile_busy_time(device: torch.device, work: Callable[[], object]) -> float | None:
     """Run the work under PyTorch's profiler; return how many seconds the device was busy.
 
     The result counts the time in which at least one kernel or copy of this process ran, on any
@@ -137,10 +137,10 @@ def busy_seconds(device: torch.device, work: Callable[[], object]) -> float | No
         file = Path(folder) / "trace.json"
         trace.export_chrome_trace(str(file))
         events = json.loads(file.read_text(encoding="utf-8"))["traceEvents"]
-    return busy(events) or None
+    return busy_time_of_trace(events) or None
 
 
-def busy(events: Iterable[Mapping[str, Any]]) -> float:
+def busy_time_of_trace(events: Iterable[Mapping[str, Any]]) -> float:
     """Return how many seconds of a Chrome trace (in microseconds) had a running kernel or copy."""
     spans = sorted(
         (float(event["ts"]), float(event["ts"]) + float(event["dur"]))
@@ -175,14 +175,14 @@ class Worker:
         self._name = name
         self._backend = None if name == CPU else _backends.load(name, self._device).backend
         self._options: dict[str, Any] = {"device": self._device, "size": size or None}
-        self._clock = clock_of(self._device)
+        self._clock = clock_for(self._device)
         self._photos: Sequence[Photo] = ()
 
     def about(self) -> tuple[str, str, tuple[Format, ...]]:
         """Return the library's version and codec, and its declared formats."""
         if self._backend is None:
             return "", "", ()
-        version, codec = _said(self._backend.version), _said(self._backend.codec)
+        version, codec = _describe(self._backend.version), _describe(self._backend.codec)
         return version, codec, tuple(self._backend.supports)
 
     def take(self, photos: Sequence[Photo]) -> None:
@@ -202,19 +202,19 @@ class Worker:
     def warm_up(self, block: Sequence[int], patience_s: float) -> Warm:
         """Decode a batch until its time is steady, and check the images."""
         items = self._items(block)
-        laps = steady(lambda: self._clock.lap(lambda: self._decode(items)), patience_s)
+        laps = repeat_until_steady(lambda: self._clock.lap(lambda: self._decode(items)), patience_s)
         before = self._on_cpu()
         psnr = self._least_psnr(items)
         return Warm(laps[-1].wall, (self._on_cpu() - before) / len(items), psnr)
 
-    def turn(self, block: Sequence[int], seconds: float) -> list[Lap]:
+    def turn(self, block: Sequence[int], seconds: float) -> list[LapTimes]:
         """Time a batch repeatedly for so many seconds, at least once.
 
         The first run does not count, because other backends have used the caches and the device.
         """
         items = self._items(block)
         self._clock.lap(lambda: self._decode(items))
-        laps: list[Lap] = []
+        laps: list[LapTimes] = []
         while not laps or sum(lap.wall for lap in laps) < seconds:
             laps.append(self._clock.lap(lambda: self._decode(items)))
         return laps
@@ -226,7 +226,7 @@ class Worker:
         """
         items = self._items(block)
         self._decode(items)
-        return busy_seconds(self._device, lambda: self._decode(items))
+        return profile_busy_time(self._device, lambda: self._decode(items))
 
     def _items(self, block: Sequence[int]) -> list[bytes]:
         """Read the bytes into memory: a store may return views that are not loaded yet."""
@@ -253,7 +253,7 @@ class Worker:
         return min(found, default=None)
 
 
-def _said(question: Callable[[], str]) -> str:
+def _describe(question: Callable[[], str]) -> str:
     """Return a backend's answer about itself, or its error: it may decode all the same."""
     try:
         return question()

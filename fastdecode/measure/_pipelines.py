@@ -84,7 +84,7 @@ class Decoded(Dataset[tuple[torch.Tensor, int]]):
         return self._make(_data(source)), label
 
 
-def random_box(
+def draw_random_box(
     height: int, width: int, generator: torch.Generator | None = None
 ) -> tuple[int, int, int, int]:
     """Draw a box (left, top, right, bottom) in pixels, as torchvision's RandomResizedCrop does."""
@@ -106,23 +106,23 @@ def random_box(
     return left, top, left + columns, top + rows
 
 
-def open_rgb(data: Any) -> Image.Image:
+def open_with_pillow(data: Any) -> Image.Image:
     """Decode a path or bytes with Pillow."""
     with Image.open(data if isinstance(data, str) else BytesIO(data)) as file:
         image: Image.Image = file.convert("RGB")
     return image
 
 
-def pillow_crop(image: Image.Image, size: int) -> Image.Image:
+def crop_with_pillow(image: Image.Image, size: int) -> Image.Image:
     """Crop at random, resize, and flip with probability 0.5."""
-    box = random_box(image.height, image.width)
+    box = draw_random_box(image.height, image.width)
     image = image.resize((size, size), Image.Resampling.BILINEAR, box=box)
     if torch.rand(1) < 0.5:
         image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
     return image
 
 
-def normalised(image: Image.Image) -> torch.Tensor:
+def normalise(image: Image.Image) -> torch.Tensor:
     """Return an image as normalised float32 (3, H, W)."""
     values = torch.from_numpy(np.array(image)).permute(2, 0, 1).float().div(255)
     return (values - _MEAN) / _STD
@@ -135,7 +135,7 @@ class Pillow:
         self._size = size
 
     def __call__(self, data: Any) -> torch.Tensor:
-        return normalised(pillow_crop(open_rgb(data), self._size))
+        return normalise(crop_with_pillow(open_with_pillow(data), self._size))
 
 
 class Torchvision:
@@ -149,7 +149,7 @@ class Torchvision:
         )
 
     def __call__(self, data: Any) -> torch.Tensor:
-        result: torch.Tensor = self._transform(by_torchvision(data))
+        result: torch.Tensor = self._transform(decode_with_torchvision(data))
         return result
 
 
@@ -160,7 +160,7 @@ def torchvision_v2(*crops: Any) -> Any:
     return v2.Compose([*crops, v2.ToDtype(torch.float32, scale=True), v2.Normalize(MEAN, STD)])
 
 
-def by_torchvision(data: Any) -> torch.Tensor:
+def decode_with_torchvision(data: Any) -> torch.Tensor:
     """Decode a path or bytes with torchvision to uint8 (3, H, W)."""
     from torchvision.io import ImageReadMode, decode_image
 
@@ -172,7 +172,7 @@ def by_torchvision(data: Any) -> torch.Tensor:
     return image
 
 
-def stock_loader(setup: Setup, dataset: Dataset[Any], **options: Any) -> Any:
+def torch_loader(setup: Setup, dataset: Dataset[Any], **options: Any) -> Any:
     """Return PyTorch's DataLoader with persistent workers."""
     return DataLoader(
         dataset,
@@ -262,15 +262,15 @@ def dali_pipeline(
     )()
 
 
-def _own(setup: Setup) -> Any:
+def _own_loader(setup: Setup) -> Any:
     return OwnLoader(OwnDataset(setup), setup.batch, shuffle=True, threads=setup.workers)
 
 
 MAKERS: dict[Pipeline, Callable[[Setup], Iterable[Any]]] = {
-    "loader": _own,
-    "dataset": lambda setup: stock_loader(setup, OwnDataset(setup)),
-    "pillow": lambda setup: stock_loader(setup, Decoded(setup, Pillow(setup.size))),
-    "torchvision": lambda setup: stock_loader(setup, Decoded(setup, Torchvision(setup.size))),
+    "loader": _own_loader,
+    "dataset": lambda setup: torch_loader(setup, OwnDataset(setup)),
+    "pillow": lambda setup: torch_loader(setup, Decoded(setup, Pillow(setup.size))),
+    "torchvision": lambda setup: torch_loader(setup, Decoded(setup, Torchvision(setup.size))),
     "dali": Dali,
 }
 """The functions that make the loader of each pipeline; an iterator of a loader is an epoch."""

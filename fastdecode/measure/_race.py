@@ -18,14 +18,14 @@ from statistics import median
 from fastdecode.ranking import reordered
 
 # (rounds, factor): drop a backend after so many rounds if it is slower than the fastest by this.
-_OUT = ((1, 1.8), (2, 1.25))
+_DROP_AFTER = ((1, 1.8), (2, 1.25))
 _SAFE_ROUNDS = 4  # rounds before the first of the default order may be dropped
 # (rounds, lead): after so many rounds of two backends, a smaller lead may be chance. With fewer
 # rounds, any lead may be.
-_CHANCE = ((4, 0.1), (5, 0.06), (6, 0.04), (8, 0.02))
-_ALIKE = 4  # the spread of so many shortest times must be smaller than the lead
+_MIN_LEAD = ((4, 0.1), (5, 0.06), (6, 0.04), (8, 0.02))
+_SPREAD_TIMES = 4  # the spread of so many shortest times must be smaller than the lead
 _FIRST_ROUNDS = 6  # of one contest before the next one begins: fewer say little
-_MOST_ROUNDS = 24
+_MAX_ROUNDS = 24
 
 
 class Contest:
@@ -56,7 +56,7 @@ class Contest:
             self._times.setdefault(name, {})[self.rounds] = seconds
         self.cost = (time.monotonic() - begun) / max(1, len(self.names))
         self.rounds += 1
-        self.names = [name for name in self.names if not self._is_out(name)]
+        self.names = [name for name in self.names if not self._is_dropped(name)]
 
     def speeds(self) -> dict[str, float]:
         """Return speeds relative to the fastest, which is 1.0, in the order of preference.
@@ -76,22 +76,22 @@ class Contest:
     def _shortest(self) -> dict[str, float]:
         return {name: min(found.values()) for name, found in self._times.items()}
 
-    def _is_out(self, name: str) -> bool:
+    def _is_dropped(self, name: str) -> bool:
         if name == self._known[0] and self.rounds < _SAFE_ROUNDS:
             return False
         shortest = self._shortest()
-        allowed = min(factor for rounds, factor in _OUT if self.rounds >= rounds)
+        allowed = min(factor for rounds, factor in _DROP_AFTER if self.rounds >= rounds)
         far = shortest[name] > allowed * min(shortest[each] for each in self.names)
         return far or any(self._beats(other, name) for other in self.names if other != name)
 
     def _beats(self, one: str, other: str) -> bool:
         """Return whether one is clearly faster than another."""
         both = sorted(self._times[one].keys() & self._times[other].keys())
-        if len(both) < _CHANCE[0][0]:
+        if len(both) < _MIN_LEAD[0][0]:
             return False
         own, its = ([self._times[name][number] for number in both] for name in (one, other))
         lead = min(min(its[half::2]) / min(own[half::2]) for half in (0, 1)) - 1
-        chance = min(share for rounds, share in _CHANCE if len(both) >= rounds)
+        chance = min(share for rounds, share in _MIN_LEAD if len(both) >= rounds)
         return lead > max(chance, _spread(own), _spread(its))
 
     def is_decided(self) -> bool:
@@ -101,7 +101,7 @@ class Contest:
 
 def _spread(times: Sequence[float]) -> float:
     """Return by what share the shortest times of one backend differ."""
-    shortest = sorted(times)[:_ALIKE]
+    shortest = sorted(times)[:_SPREAD_TIMES]
     return shortest[-1] / shortest[0] - 1
 
 
@@ -118,7 +118,7 @@ def run(
     for contest in waiting[:1]:  # even without time, so that there is a result
         contest.play(chance)
         notify()
-    for most in (_FIRST_ROUNDS, *range(_FIRST_ROUNDS + 1, _MOST_ROUNDS + 1)):
+    for most in (_FIRST_ROUNDS, *range(_FIRST_ROUNDS + 1, _MAX_ROUNDS + 1)):
         for contest in waiting:
             while (
                 contest.rounds < most

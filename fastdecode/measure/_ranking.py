@@ -23,7 +23,7 @@ _CONTEXTS: dict[Protocol, Context] = {
 }
 
 
-def ranking_of(result: Result) -> Ranking:
+def make_ranking(result: Result) -> Ranking:
     """Make a ranking from measurements on the user's images.
 
     Its cells apply to images of any size. They leave out backends whose pixels differ from the
@@ -83,7 +83,7 @@ def _as_array(output: Output | None) -> Output | None:
     return "array" if output == "tensor" else output
 
 
-def merged(new: Ranking) -> Ranking:
+def merge_saved(new: Ranking) -> Ranking:
     """Add the cells of the saved ranking for kinds of work that were not measured."""
     old, _ = _selection.load_saved()
     if old is None:

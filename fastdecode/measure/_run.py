@@ -14,11 +14,11 @@ from fastdecode import registry
 from fastdecode._process import ChildDied
 from fastdecode._system import usable_cores
 from fastdecode.measure._check import Check, reason
-from fastdecode.measure._samples import comparable
+from fastdecode.measure._samples import comparable_files
 from fastdecode.measure._stats import measurements
 from fastdecode.measure._text import pipeline, setting, size
 from fastdecode.measure._timing import Budget
-from fastdecode.measure._workers import WORKER, Members
+from fastdecode.measure._workers import WORKER, Processes
 from fastdecode.measure.result import AUTOMATIC, PILLOW, Measurement
 from fastdecode.terminal import count
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     import torch
 
     from fastdecode.measure._collection import Photo
-    from fastdecode.measure._device import Heat
-    from fastdecode.measure._workers import Timed
+    from fastdecode.measure._device import DeviceContest
+    from fastdecode.measure._workers import BlockTimes
     from fastdecode.measure.result import Device, Pipeline, Protocol
     from fastdecode.types import Format, Output, Reduce
 
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 _BLOCK_FILES = 64
 _BLOCK_BYTES = 1 << 20  # a block takes about 10 ms to 100 ms for each backend
 _FEW = 16  # files: a smaller block ends before the processor's caches are warm
-_EACH: dict[Protocol, int] = {"threads": 32, "loader": 64}
+_IMAGES_EACH: dict[Protocol, int] = {"threads": 32, "loader": 64}
 """Images per thread or worker: enough to hide their start and end (two batches)."""
-_MOST_EACH = 1024
-_MOST_WORKERS = 8
+_MAX_EACH = 1024
+_MAX_WORKERS = 8
 """Most workers to compare all backends with: the workers of all backends live at the same time."""
 
 _VISITS = 3  # least times that each file is decoded: the median of three ignores an interruption
@@ -46,15 +46,15 @@ _WARM_UP = 32  # images per thread or worker
 
 _CROP = 224  # pixels: side of the images that a pipeline makes
 _BATCH = 64  # images of 500 x 375 pixels; fewer if they are larger
-_FEWEST = 4
+_MIN_BATCH = 4
 _USUAL_AREA = 500 * 375
 _BATCHES = 3  # of an epoch, per thread or worker: its start and end then count little
 
 # For runs with a time limit: the share of a case that may go into checking its files, and the
 # minimum of work that is done even if the time is over.
-_CHECKING = 0.4
-_LEAST_FILES = 8
-_LEAST_ROUNDS = 3
+_CHECKING_SHARE = 0.4
+_MIN_FILES = 8
+_MIN_ROUNDS = 3
 _WEIGHTS: dict[Protocol, float] = {"train": 1.5}  # five processes that import PyTorch
 
 Notify = Callable[[str, float], object]
@@ -89,7 +89,7 @@ class Round:
     """The times of all backends for the same files, measured one right after the other."""
 
     block: tuple[int, ...]  # indexes into `Case.photos`
-    times: dict[str, Timed]  # by backend
+    times: dict[str, BlockTimes]  # by backend
 
 
 @dataclass
@@ -105,7 +105,7 @@ class Case:
     rounds: list[Round] = field(default_factory=list)  # complete rounds only
     failed: dict[str, str] = field(default_factory=dict)  # pipelines that failed, and why
 
-    def lose(self, name: str, error: Exception) -> None:
+    def remove(self, name: str, error: Exception) -> None:
         """Remove a backend and its times, because its process has failed."""
         why = reason(error)
         if self.usual.protocol == "train":  # a pipeline refuses no single file
@@ -141,7 +141,7 @@ def cases(plan: Plan, photos: Sequence[Photo], reads: Mapping[str, Sequence[Form
         own = [photo for photo in photos if photo.header.format == kind]
         found.append(Case(usual, own, {name: Check() for name in (*able, AUTOMATIC)}))
 
-    all_at = max((n for n in plan.workers if n <= _MOST_WORKERS), default=0)
+    all_at = max((n for n in plan.workers if n <= _MAX_WORKERS), default=0)
     if "decode" in plan.protocols:
         for kind in formats if plan.within is None else formats[:1]:
             for reduce in plan.reduces:
@@ -151,7 +151,9 @@ def cases(plan: Plan, photos: Sequence[Photo], reads: Mapping[str, Sequence[Form
     usual, largest = formats[0], min(plan.reduces)
     if "train" in plan.protocols and plan.pipelines:
         own = [photo for photo in photos if photo.header.format == usual]
-        found.append(Case(_training(usual, own), own, {name: Check() for name in plan.pipelines}))
+        found.append(
+            Case(_training_settings(usual, own), own, {name: Check() for name in plan.pipelines})
+        )
     for threads in plan.threads if "threads" in plan.protocols else ():
         add("threads", usual, largest, threads=threads)
     for workers in plan.workers if "loader" in plan.protocols else ():
@@ -161,12 +163,12 @@ def cases(plan: Plan, photos: Sequence[Photo], reads: Mapping[str, Sequence[Form
     return found
 
 
-def _training(kind: Format, photos: Sequence[Photo]) -> Measurement:
+def _training_settings(kind: Format, photos: Sequence[Photo]) -> Measurement:
     """Return the settings of training: all cores, and smaller batches of large images."""
     cores = usable_cores()
     area = sum(photo.pixels for photo in photos) / len(photos)
     fitting = _BATCH * math.sqrt(_USUAL_AREA / max(area, _USUAL_AREA))
-    batch = max(_FEWEST, 1 << int(math.log2(fitting)))
+    batch = max(_MIN_BATCH, 1 << int(math.log2(fitting)))
     return Measurement("train", kind, 1, "", cores, cores, output="tensor", size=_CROP, batch=batch)
 
 
@@ -188,12 +190,12 @@ def blocks(
     if usual.protocol == "train":  # one epoch with the same files in every round
         needed = usual.batch * usual.workers * _BATCHES
         return [tuple((order * -(-needed // len(order)))[:needed])]
-    if usual.protocol in _EACH:
+    if usual.protocol in _IMAGES_EACH:
         mean = max(1, sum(sizes.values()) / len(sizes))
-        each = min(_MOST_EACH, max(_EACH[usual.protocol], int(_BLOCK_BYTES / mean)))
-        return _equal(order, max(usual.threads, usual.workers) * each)
+        each = min(_MAX_EACH, max(_IMAGES_EACH[usual.protocol], int(_BLOCK_BYTES / mean)))
+        return _equal_blocks(order, max(usual.threads, usual.workers) * each)
     if len(order) <= _FEW:
-        return _equal(order, _FEW)
+        return _equal_blocks(order, _FEW)
     dealt: list[list[int]] = []
     room = 0
     for index in order:
@@ -205,7 +207,7 @@ def blocks(
     return [tuple(block) for block in dealt]
 
 
-def _equal(order: list[int], needed: int) -> list[tuple[int, ...]]:
+def _equal_blocks(order: list[int], needed: int) -> list[tuple[int, ...]]:
     """Make blocks of at least `needed` files, repeating files if there are few."""
     count = max(1, len(order) // needed)
     repeats = -(-needed // len(order))
@@ -219,7 +221,7 @@ class Run:
     cases: list[Case] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)  # remarks for readers of the figures
     device: Device | None = None
-    heats: list[Heat] = field(default_factory=list)
+    contests: list[DeviceContest] = field(default_factory=list)
 
     def measurements(self) -> tuple[Measurement, ...]:
         """Return the figures of the CPU."""
@@ -228,9 +230,9 @@ class Run:
     def on_device(self) -> tuple[Measurement, ...]:
         """Return the figures of the device, the fastest of each batch size first."""
         return tuple(
-            replace(heat.usual, backend=name, **vars(speed))
-            for heat in self.heats
-            for name, speed in heat.speeds().items()
+            replace(contest.usual, backend=name, **vars(speed))
+            for contest in self.contests
+            for name, speed in contest.speeds().items()
         )
 
 
@@ -253,7 +255,7 @@ def measure(
     for done, case in enumerate(run.cases):
 
         def step(what: str, share: float, done: int = done, case: Case = case) -> None:
-            notify(f"{what} {_said(case.usual)}", (done + share) / len(run.cases))
+            notify(f"{what} {_describe(case.usual)}", (done + share) / len(run.cases))
 
         run.measure(case, step)
     if plan.device is not None:
@@ -276,22 +278,22 @@ class _Run:
         if set(plan.protocols) == {"train"}:  # two decoders are enough to check its files
             checked = replace(checked, backends=tuple({PILLOW} & {*plan.backends}))
         # Cases that only check files, in separate processes without a pool or workers.
-        self._apart = {case.usual.format: case for case in cases(checked, photos, reads)}
+        self._check_cases = {case.usual.format: case for case in cases(checked, photos, reads)}
 
     def measure(self, case: Case, step: Notify) -> None:
         """Check the files, unless they have been checked, and time them."""
         self._found.cases.append(case)
         usual = case.usual
         if usual.protocol != "decode":
-            apart = self._apart[usual.format]
+            apart = self._check_cases[usual.format]
             if apart.usual.key not in self._checks:
-                with self._members(apart) as members:
+                with self._processes(apart) as members:
                     self._check(members, apart, step)
-            self._adopt(case, apart.usual)
+            self._copy_check(case, apart.usual)
             if not case.common:
                 return
         step("starting", 0.3 * (usual.protocol != "decode"))
-        with self._members(case) as members:
+        with self._processes(case) as members:
             if usual.protocol == "decode":
                 self._check(members, case, step)
             if case.common:
@@ -300,7 +302,7 @@ class _Run:
             f"Not measured: {pipeline(name)}: {why}" for name, why in case.failed.items()
         ]
 
-    def _over(self, case: Case, part: float = 1.0) -> bool:
+    def _is_time_up(self, case: Case, part: float = 1.0) -> bool:
         """Return whether this part of a case's time is over, in a run with a time limit."""
         if self._budget is None:
             return False
@@ -309,27 +311,27 @@ class _Run:
         until = sum(weights[:place]) + part * weights[place]
         return self._budget.share() >= until / sum(weights)
 
-    def _members(self, case: Case) -> Members:
+    def _processes(self, case: Case) -> Processes:
         """Start a process per backend of a case; if one fails, the others go on."""
         own = {name: _arguments(case, name) for name in case.compared or case.checks}
-        return Members(WORKER, own, case.lose)
+        return Processes(WORKER, own, case.remove)
 
-    def _adopt(self, case: Case, checked: Measurement) -> None:
+    def _copy_check(self, case: Case, checked: Measurement) -> None:
         """Copy the results of an earlier check of the same files."""
         checks = copy.deepcopy(self._checks[checked.key])
         if case.usual.protocol == "train":
             # Every pipeline reads the files that these two decoders read.
             read = {name: checks[name].read for name in (PILLOW, AUTOMATIC) if name in checks}
-            _, case.common = comparable(read)
+            _, case.common = comparable_files(read)
             refused = checks[AUTOMATIC].refused
             case.checks = {name: Check(refused=refused) for name in case.checks}
             case.compared = tuple(case.checks)
             return
-        able, case.common = comparable({name: check.read for name, check in checks.items()})
+        able, case.common = comparable_files({name: check.read for name, check in checks.items()})
         case.checks = {name: checks[name] for name in case.checks}
         case.compared = tuple(name for name in case.checks if name in able)
 
-    def _check(self, members: Members, case: Case, step: Notify) -> None:
+    def _check(self, members: Processes, case: Case, step: Notify) -> None:
         """Decode every file once without timing, as check and warm-up."""
         crashes: list[Exception] = []
 
@@ -339,11 +341,11 @@ class _Run:
             crashes.append(error)
 
         step("checking", 0)
-        with Members(WORKER, {AUTOMATIC: _arguments(case, AUTOMATIC)}, crashed) as reference:
+        with Processes(WORKER, {AUTOMATIC: _arguments(case, AUTOMATIC)}, crashed) as reference:
             every = range(len(case.photos))
             order = random.Random(self._plan.seed).sample(every, len(every))
             for done, index in enumerate(order):
-                if done >= _LEAST_FILES and self._over(case, _CHECKING):
+                if done >= _MIN_FILES and self._is_time_up(case, _CHECKING_SHARE):
                     self._found.notes.append(
                         f"{count(len(order) - done, 'file')} of {len(order):,} were left out, so "
                         "that the run ends within a minute; --verbose measures all of them."
@@ -362,10 +364,10 @@ class _Run:
                 f"reduce {case.usual.reduce}: their pixels are not compared."
             )
         read = {name: check.read for name, check in case.checks.items()}
-        case.compared, case.common = comparable(read)
+        case.compared, case.common = comparable_files(read)
         self._checks[case.usual.key] = copy.deepcopy(case.checks)
 
-    def _time(self, members: Members, case: Case, step: Notify) -> None:
+    def _time(self, members: Processes, case: Case, step: Notify) -> None:
         """Time rounds until every backend has enough time and every file enough visits."""
         chance = random.Random(self._plan.seed)
         sizes = {index: case.photos[index].size for index in case.common}
@@ -378,7 +380,7 @@ class _Run:
         spent = 0.0
         needed = _VISITS * len(dealt)
         while case.compared and (len(case.rounds) < needed or spent < self._plan.seconds):
-            if len(case.rounds) >= _LEAST_ROUNDS and self._over(case):
+            if len(case.rounds) >= _MIN_ROUNDS and self._is_time_up(case):
                 return
             block = dealt[len(case.rounds) % len(dealt)]
             times = members.ask_in_turn(case.compared, chance, "time", block)
@@ -402,7 +404,7 @@ def _portions(names: Sequence[str], size: int) -> Iterator[Sequence[str]]:
         yield names[start : start + size]
 
 
-def _said(one: Measurement) -> str:
+def _describe(one: Measurement) -> str:
     """Describe a setting."""
     if one.protocol == "train":
         return f"training, {setting(one)}"

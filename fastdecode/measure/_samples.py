@@ -20,9 +20,9 @@ from fastdecode.samples import photos
 if TYPE_CHECKING:
     from fastdecode.types import Format, SizeClass
 
-_MOST_FILES = 8
+_MAX_FILES = 8
 _MIN_SHARE = 0.5  # a backend that reads a smaller share of the files is not compared
-_MOST_PIXELS = 12_000_000  # of one sample: a round of all backends must stay well below a second
+_MAX_PIXELS = 12_000_000  # of one sample: a round of all backends must stay well below a second
 _SIZES: dict[SizeClass, tuple[int, int]] = {
     "small": (200, 150),
     "medium": (500, 333),
@@ -97,7 +97,7 @@ def _encode(image: PillowImage.Image, format: Format) -> bytes:
     return file.getvalue()
 
 
-def grouped(samples: Iterable[Any]) -> list[Sample]:
+def group_samples(samples: Iterable[Any]) -> list[Sample]:
     """Sort the user's files into samples: at most eight of each format and size class."""
     groups: dict[tuple[Format, SizeClass], list[Photo]] = {}
     for photo in _photos_of(samples):
@@ -106,14 +106,14 @@ def grouped(samples: Iterable[Any]) -> list[Sample]:
         raise ValueError("there are no samples to measure with")
     found = []
     for (format, size), members in groups.items():
-        chosen = members[:: -(-len(members) // _MOST_FILES)]
-        while len(chosen) > 1 and sum(photo.pixels for photo in chosen) > _MOST_PIXELS:
+        chosen = members[:: -(-len(members) // _MAX_FILES)]
+        while len(chosen) > 1 and sum(photo.pixels for photo in chosen) > _MAX_PIXELS:
             chosen.pop()
         found.append(Sample(format, size, tuple(chosen)))
     return found
 
 
-def placed(samples: Iterable[Sample]) -> Iterator[tuple[Sample, range]]:
+def with_indices(samples: Iterable[Sample]) -> Iterator[tuple[Sample, range]]:
     """Yield the samples with the range of their indices among the photos of all samples."""
     end = 0
     for sample in samples:
@@ -121,7 +121,7 @@ def placed(samples: Iterable[Sample]) -> Iterator[tuple[Sample, range]]:
         yield sample, range(start, end)
 
 
-def comparable(read: Mapping[str, set[int]]) -> tuple[tuple[str, ...], tuple[int, ...]]:
+def comparable_files(read: Mapping[str, set[int]]) -> tuple[tuple[str, ...], tuple[int, ...]]:
     """Return the backends to compare, and the files that all of these read.
 
     A backend that reads less than half of the readable files is left out, because it would leave

@@ -14,7 +14,7 @@ from fastdecode.measure.result import AUTOMATIC, Measurement, Spread
 
 if TYPE_CHECKING:
     from fastdecode.measure._run import Case
-    from fastdecode.measure._workers import Timed
+    from fastdecode.measure._workers import BlockTimes
 
 Round: TypeAlias = "tuple[Hashable, Mapping[str, float]]"
 _MEGA = 1_000_000
@@ -142,7 +142,9 @@ def _measurement(case: Case, name: str, ratio: Spread | None) -> Measurement:
     return _timed(checked, case, [one.times[name] for one in case.rounds], ratio)
 
 
-def _timed(checked: Measurement, case: Case, times: Sequence[Timed], ratio: Spread) -> Measurement:
+def _timed(
+    checked: Measurement, case: Case, times: Sequence[BlockTimes], ratio: Spread
+) -> Measurement:
     """Add the figures of one backend to its measurement."""
     rounds = _parts(case, times)
     visits = _visits(case)
@@ -166,7 +168,7 @@ def _timed(checked: Measurement, case: Case, times: Sequence[Timed], ratio: Spre
     )
 
 
-def _parts(case: Case, times: Sequence[Timed]) -> list[list[tuple[Hashable, float]]]:
+def _parts(case: Case, times: Sequence[BlockTimes]) -> list[list[tuple[Hashable, float]]]:
     """Split each round into the parts that were timed separately."""
     pairs = zip(case.rounds, times, strict=True)
     if case.usual.protocol in _ONE_THREAD:

@@ -21,7 +21,7 @@ from fastdecode._process import Child
 from fastdecode.api import decode
 from fastdecode.errors import BackendUnavailable, FastDecodeError, StoreError
 from fastdecode.measure import _check
-from fastdecode.measure._check import named
+from fastdecode.measure._check import backend_argument
 from fastdecode.measure._timing import cpu_seconds, drain, family, no_garbage_collection
 from fastdecode.measure.result import AUTOMATIC
 
@@ -43,7 +43,7 @@ BATCH = 32
 _OPEN_FILES = 8192
 
 
-class Members:
+class Processes:
     """One process per name. One that fails is removed, and `on_loss` gets its name and error."""
 
     def __init__(
@@ -120,7 +120,7 @@ class Members:
         try:
             self._children[name].send(method, *arguments)
         except Exception as error:  # the message cannot be pickled, or the pipe is broken
-            self._lose(name, error)
+            self._remove(name, error)
             return False
         return True
 
@@ -129,10 +129,10 @@ class Members:
         try:
             return True, self._children[name].receive()
         except Exception as error:  # the process has raised an error, or has died
-            self._lose(name, error)
+            self._remove(name, error)
             return False, None
 
-    def _lose(self, name: str, error: Exception) -> None:
+    def _remove(self, name: str, error: Exception) -> None:
         self.end(name)
         self._on_loss(name, error)
 
@@ -146,12 +146,12 @@ class Work:
         self.task = task
         self.photos = photos
         self._registered = registered
-        self._backend = named(task.backend)
+        self._backend = backend_argument(task.backend)
         self._reduce: Any = task.reduce
         self._finish = _finisher(task)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _work_elsewhere, (self.task, self.photos, self._registered)
+        return _make_work, (self.task, self.photos, self._registered)
 
     def read(self, index: int) -> Buffer:
         """Read an image from its file or store."""
@@ -170,9 +170,7 @@ class Work:
             return ""
 
 
-def _work_elsewhere(
-    task: Measurement, photos: Sequence[Photo], registered: Mapping[str, str]
-) -> Work:
+def _make_work(task: Measurement, photos: Sequence[Photo], registered: Mapping[str, str]) -> Work:
     """Create a `Work` in a DataLoader's worker; a spawned one must first register the backends."""
     _register(registered)
     return Work(task, photos, registered)
@@ -215,12 +213,12 @@ def peak_mb(pid: int | None = None) -> float:
     try:
         lines = Path(_STATUS.format(pid or "self")).read_text().splitlines()
     except OSError:
-        return 0.0 if pid else _from_usage()
+        return 0.0 if pid else _peak_from_getrusage()
     kib = next((line.split()[1] for line in lines if line.startswith("VmHWM:")), "0")
     return int(kib) * 1024 / 1e6
 
 
-def _from_usage() -> float:
+def _peak_from_getrusage() -> float:
     try:
         import resource
     except ImportError:
@@ -229,7 +227,7 @@ def _from_usage() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
 
 
-class Timed(NamedTuple):
+class BlockTimes(NamedTuple):
     """The times of one block, in seconds."""
 
     # per image, in the order of the block if there is one thread; empty for a pipeline, whose
@@ -242,7 +240,7 @@ class Timed(NamedTuple):
     peak_mb: float = 0.0  # peak memory so far, including workers
 
 
-class Here:
+class InProcess:
     """Decodes in this process, from memory or files, in one thread or a pool of threads."""
 
     def __init__(self, work: Work) -> None:
@@ -258,7 +256,7 @@ class Here:
         run = self._pool.map if self._pool else map
         return list(run(self._work.choice, range(len(self._work.photos))))
 
-    def time(self, block: Sequence[int]) -> Timed:
+    def time(self, block: Sequence[int]) -> BlockTimes:
         """Time a block. Each thread of a pool takes the next image when it is done with one."""
         work, process = self._work, self._work.process
         photos = work.photos
@@ -274,7 +272,7 @@ class Here:
             calls = self._run(items, self._read_and_process if reads else process)
             wall = time.perf_counter() - start if self._pool else sum(calls)
             cpu = time.process_time() - cpu
-        return Timed(tuple(calls), wall, cpu, self._reading, peak_mb())
+        return BlockTimes(tuple(calls), wall, cpu, self._reading, peak_mb())
 
     def _run(self, items: deque[Any], work: Callable[[Any], Any]) -> list[float]:
         if self._pool is None:
@@ -361,7 +359,7 @@ class Loader:
             sampler=self._order,
             num_workers=work.task.workers,
             persistent_workers=True,
-            collate_fn=_as_it_is,
+            collate_fn=_identity,
             worker_init_fn=_start_worker,
         )
 
@@ -370,7 +368,7 @@ class Loader:
         indexes = [~index for index in range(len(self._work.photos))]
         return [name for batch in self._pass(indexes) for name in batch.choices]
 
-    def time(self, block: Sequence[int]) -> Timed:
+    def time(self, block: Sequence[int]) -> BlockTimes:
         """Time one pass over a block, from the request for the first batch to the last batch."""
         before = dict(self._cpu)
         with no_garbage_collection():
@@ -379,7 +377,7 @@ class Loader:
             wall = time.perf_counter() - start
             cpu = time.process_time() - cpu
         cpu += sum(now - before.get(worker, now) for worker, now in self._cpu.items())
-        return Timed(tuple(calls), wall, cpu, peak_mb=peak_mb() + sum(self._peak.values()))
+        return BlockTimes(tuple(calls), wall, cpu, peak_mb=peak_mb() + sum(self._peak.values()))
 
     def _pass(self, order: Sequence[int]) -> Iterable[Batch]:
         """Yield the batches of the files in this order, without their images."""
@@ -393,7 +391,7 @@ class Loader:
             yield batch._replace(images=None)
 
 
-def _as_it_is(batch: Batch) -> Batch:
+def _identity(batch: Batch) -> Batch:
     return batch
 
 
@@ -427,10 +425,10 @@ class Epochs:
         """Return an empty list: a pipeline chooses no backend."""
         return []
 
-    def time(self, block: Sequence[int]) -> Timed:
+    def time(self, block: Sequence[int]) -> BlockTimes:
         """Time an epoch of a block, from the request for the first batch to the last batch."""
         if block != self._block:
-            self._block, self._loader = block, self._made(block)
+            self._block, self._loader = block, self._make_loader(block)
         images, this = 0, os.getpid()
         with no_garbage_collection():
             cpu, start = cpu_seconds(this), time.perf_counter()
@@ -441,9 +439,9 @@ class Epochs:
         if images != len(block):
             raise RuntimeError(f"{images} of {len(block)} images came")
         peaks = [peak_mb(pid) for pid in family(this) if pid != this]
-        return Timed((), wall, cpu, peak_mb=peak_mb() + sum(peaks))
+        return BlockTimes((), wall, cpu, peak_mb=peak_mb() + sum(peaks))
 
-    def _made(self, block: Sequence[int]) -> Iterable[Any]:
+    def _make_loader(self, block: Sequence[int]) -> Iterable[Any]:
         from fastdecode.measure._pipelines import MAKERS, Setup
 
         task, photos = self._work.task, self._work.photos
@@ -464,7 +462,7 @@ class Worker:
         _register(registered)
         self._registered = registered
         self._task: Any = task
-        self._timers: dict[object, Here | Loader | Epochs] = {}
+        self._timers: dict[object, InProcess | Loader | Epochs] = {}
         self.take(photos)
         if task is not None:
             self._timer(task)
@@ -491,7 +489,7 @@ class Worker:
 
     def readable(self, name: str) -> set[int]:
         """Decode every image once; return the indices of those that a backend reads."""
-        return {index for index, photo in enumerate(self._photos) if _reads(name, photo)}
+        return {index for index, photo in enumerate(self._photos) if _can_read(name, photo)}
 
     def digest(self, index: int) -> bytes | None:
         """Return the digest of a file's reference pixels; None if nothing reads it."""
@@ -514,7 +512,7 @@ class Worker:
         choices = Counter(filter(None, timer.choices()))
         return choices.most_common(1)[0][0] if choices else ""
 
-    def time(self, block: Sequence[int]) -> Timed:
+    def time(self, block: Sequence[int]) -> BlockTimes:
         """Time a block."""
         return self._timer(self._task).time(block)
 
@@ -525,15 +523,18 @@ class Worker:
         except FastDecodeError:
             return None
 
-    def _timer(self, task: Measurement) -> Here | Loader | Epochs:
+    def _timer(self, task: Measurement) -> InProcess | Loader | Epochs:
         if task.key not in self._timers:
-            kinds: dict[str, type[Here | Loader | Epochs]] = {"loader": Loader, "train": Epochs}
+            kinds: dict[str, type[InProcess | Loader | Epochs]] = {
+                "loader": Loader,
+                "train": Epochs,
+            }
             work = Work(task, self._photos, self._registered)
-            self._timers[task.key] = kinds.get(task.protocol, Here)(work)
+            self._timers[task.key] = kinds.get(task.protocol, InProcess)(work)
         return self._timers[task.key]
 
 
-def _reads(name: str, photo: Photo) -> bool:
+def _can_read(name: str, photo: Photo) -> bool:
     try:
         decode(photo.read(), backend=name)
     except FastDecodeError:

@@ -19,14 +19,14 @@ from fastdecode.measure._collection import Photo
 from fastdecode.measure._run import Case, Plan, Round, blocks, cases, counts_up_to_cores
 from fastdecode.measure._stats import measurements
 from fastdecode.measure._timing import spread
-from fastdecode.measure._workers import Timed
+from fastdecode.measure._workers import BlockTimes
 from fastdecode.measure.result import AUTOMATIC, Measurement, Spread
 from fastdecode.types import Header
 
 PHOTOS = [Photo(name, Path(name), Header("jpeg", 1000, 500), 2_000_000) for name in "ab"]
 
 
-def group(rounds: list[dict[str, Timed]], protocol: str = "decode", **checks: Check) -> Case:
+def group(rounds: list[dict[str, BlockTimes]], protocol: str = "decode", **checks: Check) -> Case:
     """Make a group of two files of 2 MB and half a megapixel, with the given rounds over both."""
     names = tuple(rounds[0])
     found = {name: checks.get(name, Check(read={0, 1})) for name in names}
@@ -35,9 +35,9 @@ def group(rounds: list[dict[str, Timed]], protocol: str = "decode", **checks: Ch
     return Case(usual, PHOTOS, found, "quick", names, (0, 1), done)
 
 
-def calls(*seconds: float, wall: float | None = None) -> Timed:
+def calls(*seconds: float, wall: float | None = None) -> BlockTimes:
     """Make what a block of these calls came to."""
-    return Timed(seconds, sum(seconds) if wall is None else wall, 0.5, 0.1, 7.0)
+    return BlockTimes(seconds, sum(seconds) if wall is None else wall, 0.5, 0.1, 7.0)
 
 
 def test_spread_of_known_values() -> None:
@@ -161,7 +161,7 @@ def test_best_has_the_right_pixels() -> None:
 def test_a_backend_that_fails_leaves_the_rounds() -> None:
     """What was measured of it before counts no more, and all files count as refused."""
     both = group([{"quick": calls(1, 1), AUTOMATIC: calls(2, 2)}] * 2)
-    both.lose("quick", DecodeError("it died"))
+    both.remove("quick", DecodeError("it died"))
     last, failed = sorted(measurements(both), key=lambda one: -one.files)
 
     assert (last.backend, last.ratio.median) == (AUTOMATIC, 1)

@@ -16,7 +16,7 @@ from fastdecode.measure import _collection as files
 from fastdecode.measure import _run as run
 from fastdecode.measure._check import Finding, examine, reference_digest
 from fastdecode.measure._run import Plan
-from fastdecode.measure._samples import comparable
+from fastdecode.measure._samples import comparable_files
 from fastdecode.measure.result import AUTOMATIC, from_json
 
 if TYPE_CHECKING:
@@ -175,9 +175,12 @@ def test_common_files() -> None:
     """All are compared on the files that all read; one that reads hardly any is left out."""
     read = {"most": {0, 1, 2}, "all": {0, 1, 2, 3}, "few": {3}}
 
-    assert comparable(read) == (("most", "all"), (0, 1, 2))
-    assert comparable({"all": {0, 1, 2}, "most": {0, 1}, "one": {2}, "none": set()})[1] == (0, 1)
-    assert comparable({"none": set()}) == ((), ())
+    assert comparable_files(read) == (("most", "all"), (0, 1, 2))
+    assert comparable_files({"all": {0, 1, 2}, "most": {0, 1}, "one": {2}, "none": set()})[1] == (
+        0,
+        1,
+    )
+    assert comparable_files({"none": set()}) == ((), ())
 
 
 def test_interrupted_group_is_kept(folder: Path) -> None:

@@ -13,7 +13,7 @@ from corpus import TESTS, usable_backends
 from fastdecode import DecodeError, Ranking, calibrate, probe, register
 from fastdecode._system import cpu_model, usable_cores
 from fastdecode.measure._collection import SAMPLES
-from fastdecode.measure._samples import built_in, grouped
+from fastdecode.measure._samples import built_in, group_samples
 from fastdecode.testing import drawing, encode
 
 SMALL = [encode(drawing(80, 64)), encode(drawing(96, 64), "png")]
@@ -44,7 +44,7 @@ def test_the_built_in_samples() -> None:
     for sample, (format, size) in zip(built_in(wanted), wanted, strict=True):
         files = [photo.data for photo in sample.photos]
         headers = [probe(data) for data in files]
-        again = grouped(files)
+        again = group_samples(files)
 
         assert {header.format for header in headers} == {format}
         assert [(one.format, one.size) for one in again] == [(format, size)]
@@ -54,7 +54,7 @@ def test_the_built_in_samples() -> None:
 def test_own_files_are_grouped() -> None:
     """Paths and bytes are sorted by format and size class; of many alike eight are enough."""
     paths = sorted(SAMPLES.glob("*.jpg"))
-    groups = grouped([*SMALL, *paths, *(encode(drawing(80 + i, 64)) for i in range(39))])
+    groups = group_samples([*SMALL, *paths, *(encode(drawing(80 + i, 64)) for i in range(39))])
 
     found = {(sample.format, sample.size): len(sample.photos) for sample in groups}
     assert found == {("jpeg", "small"): 8, ("png", "small"): 1, ("jpeg", "medium"): len(paths)}

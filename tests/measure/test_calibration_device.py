@@ -20,16 +20,16 @@ from fastdecode import (  # noqa: E402 - these need torch
     registry,
 )
 from fastdecode.measure._collection import Photo  # noqa: E402
-from fastdecode.measure._device import batch_of, heats_of, speeds_of, unread  # noqa: E402
+from fastdecode.measure._device import compute_speeds, device_contests, limit_batch, unread_message  # noqa: E402
 from fastdecode.measure._device_worker import (  # noqa: E402
     Clock,
-    Lap,
+    LapTimes,
     Warm,
     Worker,
-    busy,
-    busy_seconds,
-    clock_of,
-    steady,
+    busy_time_of_trace,
+    clock_for,
+    profile_busy_time,
+    repeat_until_steady,
 )
 from fastdecode.measure._samples import Sample  # noqa: E402
 from fastdecode.ranking import DeviceRanking  # noqa: E402
@@ -106,7 +106,7 @@ def test_what_no_batch_backend_reads_is_not_measured(monkeypatch: pytest.MonkeyP
     found = calibrate([gif, JPEG[0]], device="cpu", batches=(2,), seconds=SHORT_S)
 
     assert {cell.format for cell in found.speeds} == {"jpeg"}
-    assert unread({"gif", "png"}, {"honest": ["jpeg"]}) == (
+    assert unread_message({"gif", "png"}, {"honest": ["jpeg"]}) == (
         "no batch backend reads GIF, PNG; honest reads JPEG"
     )
 
@@ -157,11 +157,11 @@ def test_images_are_resized_if_that_is_asked_for() -> None:
 def test_ratios_are_paired_within_rounds() -> None:
     """A machine that becomes slower for all changes speeds, and no ratio."""
     rounds = [
-        {"cpu": Lap(0.010 * drift, 0.02, None), "fast": Lap(0.002 * drift, 0.001, 0.002)}
+        {"cpu": LapTimes(0.010 * drift, 0.02, None), "fast": LapTimes(0.002 * drift, 0.001, 0.002)}
         for drift in (1, 2, 4)
     ]
 
-    found = speeds_of(rounds, {"cpu": COLD, "fast": COLD}, {"fast": 0.001})
+    found = compute_speeds(rounds, {"cpu": COLD, "fast": COLD}, {"fast": 0.001})
 
     assert list(found) == ["fast", "cpu"]
     assert found["fast"].ratio.median == pytest.approx(5)
@@ -175,17 +175,20 @@ def test_ratios_are_paired_within_rounds() -> None:
 
 def test_who_missed_a_round_has_no_figures() -> None:
     """Half a race is compared with nothing."""
-    rounds = [{"cpu": Lap(0.1, 0.1, None), "a": Lap(0.1, 0.1, None)}, {"cpu": Lap(0.1, 1, None)}]
+    rounds = [
+        {"cpu": LapTimes(0.1, 0.1, None), "a": LapTimes(0.1, 0.1, None)},
+        {"cpu": LapTimes(0.1, 1, None)},
+    ]
 
-    assert list(speeds_of(rounds, {"cpu": COLD, "a": COLD}, {})) == ["cpu"]
-    assert speeds_of([], {"cpu": COLD}, {}) == {}
+    assert list(compute_speeds(rounds, {"cpu": COLD, "a": COLD}, {})) == ["cpu"]
+    assert compute_speeds([], {"cpu": COLD}, {}) == {}
 
 
 def test_large_images_make_small_batches() -> None:
     """A batch has as many images as were asked for, or as fit."""
-    assert batch_of(256, 500 * 375) == 256
-    assert batch_of(256, 12e6) == 8
-    assert batch_of(256, 1e9) == 1
+    assert limit_batch(256, 500 * 375) == 256
+    assert limit_batch(256, 12e6) == 8
+    assert limit_batch(256, 1e9) == 1
 
 
 def test_batches_are_called_what_they_are() -> None:
@@ -193,7 +196,7 @@ def test_batches_are_called_what_they_are() -> None:
     members: Any = SimpleNamespace(take=lambda photos: [*range(len(photos))])
     huge = replace(kept()[0], header=Header("jpeg", 4000, 3000))
 
-    found = heats_of(members, [Sample("jpeg", "huge", (huge,) * 3)], (10**9, 64, 4))
+    found = device_contests(members, [Sample("jpeg", "huge", (huge,) * 3)], (10**9, 64, 4))
 
     assert [cell.batch for cell in found] == [4, 8]
     assert [len(heat.blocks[0]) for heat in found.values()] == [4, 8]
@@ -208,9 +211,9 @@ def test_the_clock_holds_what_the_work_made_until_the_end() -> None:
         alive.append(weakref.ref(made))
         return made
 
-    lap = clock_of(HOST).lap(work)
+    lap = clock_for(HOST).lap(work)
 
-    assert type(clock_of(HOST)) is Clock
+    assert type(clock_for(HOST)) is Clock
     assert lap.wall > 0
     assert lap.stream is None
     assert alive[0]() is None
@@ -219,11 +222,11 @@ def test_the_clock_holds_what_the_work_made_until_the_end() -> None:
 def test_warming_up_ends_when_it_is_steady() -> None:
     """It goes on until three laps in a row are alike, and not for ever."""
     falling = iter([9.0, 5.0, 2.0, 1.05, 1.0, 1.02, 7.0])
-    assert len(steady(lambda: Lap(next(falling), 0.0), 60)) == 6
+    assert len(repeat_until_steady(lambda: LapTimes(next(falling), 0.0), 60)) == 6
 
     wild = iter(range(1, 100))
-    assert len(steady(lambda: Lap(float(2 ** next(wild)), 0.0), 60)) == 12
-    assert len(steady(lambda: Lap(1.0, 0.0), 0)) == 1
+    assert len(repeat_until_steady(lambda: LapTimes(float(2 ** next(wild)), 0.0), 60)) == 12
+    assert len(repeat_until_steady(lambda: LapTimes(1.0, 0.0), 0)) == 1
 
 
 def test_the_time_at_work_counts_once() -> None:
@@ -238,9 +241,9 @@ def test_the_time_at_work_counts_once() -> None:
         {"ph": "M"},
     ]
 
-    assert busy(events) == pytest.approx(85e-6)
-    assert busy([]) == 0
-    assert busy_seconds(HOST, lambda: pytest.fail("nothing is to be done")) is None
+    assert busy_time_of_trace(events) == pytest.approx(85e-6)
+    assert busy_time_of_trace([]) == 0
+    assert profile_busy_time(HOST, lambda: pytest.fail("nothing is to be done")) is None
 
 
 @pytest.mark.parametrize(

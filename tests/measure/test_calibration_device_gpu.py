@@ -22,8 +22,8 @@ from fastdecode.gpu._devices import device_of, identify  # noqa: E402
 from fastdecode.gpu._policy import measured  # noqa: E402
 from fastdecode.measure._device_worker import (  # noqa: E402
     CudaClock,
-    busy_seconds,
-    clock_of,
+    clock_for,
+    profile_busy_time,
 )
 
 CYCLES = 50_000_000
@@ -40,7 +40,7 @@ def late() -> Any:
 def test_the_clock_waits_for_the_device() -> None:
     """A kernel's time counts, although the call that asks for it returns at once."""
     device = device_of("cuda")
-    clock = clock_of(device)
+    clock = clock_for(device)
 
     lap = clock.lap(late)
 
@@ -51,7 +51,7 @@ def test_the_clock_waits_for_the_device() -> None:
 
 def test_the_profiler_sees_the_kernel() -> None:
     """The time for which the GPU was at work is that of the kernel, or unknown."""
-    found = busy_seconds(device_of("cuda"), late)
+    found = profile_busy_time(device_of("cuda"), late)
 
     assert found is None or found > LEAST_S
 

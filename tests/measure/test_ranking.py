@@ -10,7 +10,7 @@ import pytest
 from results import result
 
 from fastdecode import Ranking
-from fastdecode.measure._ranking import merged, ranking_of
+from fastdecode.measure._ranking import make_ranking, merge_saved
 from fastdecode.measure.result import AUTOMATIC, Measurement, Spread
 from fastdecode.ranking import Cell
 
@@ -24,7 +24,7 @@ def measured(backend: str, ratio: float, protocol: Any = "decode", **more: Any) 
 
 def test_the_protocols_are_contexts() -> None:
     """One thread, threads and loader give an order each; reading files gives none."""
-    found = ranking_of(
+    found = make_ranking(
         result(
             *(measured(name, ratio) for name, ratio in (("a", 0.5), ("b", 1.0), (AUTOMATIC, 1.0))),
             *(measured(name, 1.0, "file") for name in "ab"),
@@ -50,8 +50,8 @@ def test_a_lead_that_may_be_chance_is_not_kept() -> None:
     near = replace(measured("simplejpeg", 1.04), ratio=Spread(1.04, 0.98, 1.1))
     ahead = replace(measured("pillow", 1.3), ratio=Spread(1.3, 1.2, 1.4))
 
-    assert ranking_of(result(near, default)).order("jpeg", 1) == ("native", "simplejpeg")
-    assert ranking_of(result(near, default, ahead)).order("jpeg", 1) == (
+    assert make_ranking(result(near, default)).order("jpeg", 1) == ("native", "simplejpeg")
+    assert make_ranking(result(near, default, ahead)).order("jpeg", 1) == (
         "pillow",
         "native",
         "simplejpeg",
@@ -63,14 +63,14 @@ def test_a_lead_that_may_be_chance_is_not_kept() -> None:
 )
 def test_what_says_nothing_of_the_order_is_left_out(more: Any) -> None:
     """Wrong pixels, averaged ones, and times that are mostly those of resizing."""
-    assert not ranking_of(result(measured("a", 1.0, **more), measured("b", 0.9))).orders
+    assert not make_ranking(result(measured("a", 1.0, **more), measured("b", 0.9))).orders
 
 
 def test_other_formats_keep_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was saved before stays for whatever was not measured now."""
     monkeypatch.setenv("FASTDECODE_RANKING", str(tmp_path / "ranking.json"))
-    new = ranking_of(result(measured("a", 1.0), measured("b", 0.9)))
-    assert merged(new) == new
+    new = make_ranking(result(measured("a", 1.0), measured("b", 0.9)))
+    assert merge_saved(new) == new
 
     Ranking(
         {
@@ -81,7 +81,7 @@ def test_other_formats_keep_their_order(tmp_path: Path, monkeypatch: pytest.Monk
         }
     ).save()
 
-    both = merged(new)
+    both = merge_saved(new)
     assert both.order("jpeg", 1, "small") == ("a", "b")
     assert both.order("jpeg", 1, "small", context="threads") == ("old",)
     assert both.order("jpeg", 8) == both.order("png", 1) == ("old",)
