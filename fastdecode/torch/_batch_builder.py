@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from fastdecode.torch._collate import Ready, collate
+from fastdecode.torch._collate import ReadyBatch, collate
 from fastdecode.torch._errors import SKIPPED
 from fastdecode.torch._memory import BatchMemory
 from fastdecode.torch._native_batches import FALLBACK
 from fastdecode.torch._order import Item
 from fastdecode.torch._samples import SampleMaker, Source
-from fastdecode.torch.dataset import EncodedSample, pair_of
+from fastdecode.torch.dataset import EncodedSample, check_pair
 
 if TYPE_CHECKING:
     from fastdecode.gpu._backends import Loaded
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _POLL_S = 0.5
 
 
-class AtOnce(NamedTuple):
+class DeviceDecoding(NamedTuple):
     """How whole batches are decoded on a device: the backend, and how images are cropped."""
 
     loaded: Loaded
@@ -43,8 +43,8 @@ class EpochConfig:
     memory: BatchMemory
     channels_last: bool
     normalize: Normalize | None = None
-    """The same as for `Ready`."""
-    at_once: AtOnce | None = None
+    """The same as for `ReadyBatch`."""
+    device_decoding: DeviceDecoding | None = None
     """How a device decodes whole batches; None if Python or the native core decodes."""
     worker_init_fn: Callable[[int], Any] | None = None
     multiprocessing_context: Any = None
@@ -55,8 +55,9 @@ class EpochConfig:
 class BatchBuilder:
     """One batch: any thread may call `make`, once for each of `parts`.
 
-    `position` is as for `Ready`. `part` is the number of samples in a part. With `native`, the core
-    makes as many of these at once as it can. `reads` holds the read that was begun for each sample.
+    `position` is as for `ReadyBatch`. `part` is the number of samples in a part. With `native`, the
+    core makes as many of these at once as it can. `reads` holds the read that was begun for each
+    sample.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class BatchBuilder:
         self._position = position
         self._native = native
         self._reads = reads
-        self._images = self._room()
+        self._images = self._take_memory()
         self._samples: list[Any] = [None] * len(items)
         self._errors: dict[int, BaseException] = {}
         self.parts = [range(at, min(at + part, len(items))) for at in range(0, len(items), part)]
@@ -85,7 +86,7 @@ class BatchBuilder:
         self._done = threading.Event()
         self._cancelled = False
 
-    def _room(self) -> Any:
+    def _take_memory(self) -> Any:
         """Take memory for the images of the batch if their shape is known."""
         config, shape = self._config, self._config.source.shape
         if shape is None or config.collate_fn is not None:
@@ -103,11 +104,11 @@ class BatchBuilder:
     def make(self, part: range) -> None:
         """Make the samples of a part; never raise, because `result` raises the error."""
         try:
-            for at in self._begun(part):
+            for at in self._start_part(part):
                 if self._cancelled:
                     return
                 try:
-                    self._samples[at] = self._sample(at)
+                    self._samples[at] = self._make_sample(at)
                 except BaseException as error:  # any error: the consumer must get it
                     self._errors[at] = error
         except BaseException as error:  # any error: the consumer must not wait for ever
@@ -117,7 +118,7 @@ class BatchBuilder:
             if not self._left:
                 self._done.set()
 
-    def _begun(self, part: range) -> Iterable[int]:
+    def _start_part(self, part: range) -> Iterable[int]:
         """Let the core make the samples that it can; return the places of the others."""
         if not self._native:
             return part
@@ -133,7 +134,7 @@ class BatchBuilder:
         ]
         return [at for at, sample in zip(part, made, strict=True) if sample is FALLBACK]
 
-    def _slot(self, at: int) -> torch.Tensor | None:
+    def _image_slot(self, at: int) -> torch.Tensor | None:
         """Return the slot of an image in the batch, or None if the batch has no memory yet."""
         if self._images is None:
             return None
@@ -141,35 +142,35 @@ class BatchBuilder:
             slot: torch.Tensor = self._images[at]
             return slot
 
-    def _sample(self, at: int) -> Any:
+    def _make_sample(self, at: int) -> Any:
         """Make one sample; if it has a slot, its image ends up there."""
-        slot = self._slot(at)
-        sample = self._maker.one(self._items[at], slot, self._read_before(at))
+        slot = self._image_slot(at)
+        sample = self._maker.one(self._items[at], slot, self._take_read(at))
         if slot is not None and sample is not SKIPPED:
             image = sample[0] if isinstance(sample, tuple) else sample
             if image is not slot:  # the replacement of a damaged image is made elsewhere
                 slot.copy_(image)
         return sample
 
-    def _read_before(self, at: int) -> EncodedSample | None:
+    def _take_read(self, at: int) -> EncodedSample | None:
         """Wait for the read of a sample and return the result; None if no read was begun."""
         if self._reads is None:
             return None
         try:
             dataset, index = self._config.source.ours, self._items[at].index
             place = self._config.source.place(index)
-            source, target = pair_of(dataset, place, self._reads[at].result())
+            source, target = check_pair(dataset, place, self._reads[at].result())
         except Exception as error:  # any error: raised again where `on_error` is applied
             return EncodedSample(None, None, None, error=error)
         return EncodedSample(source, source, target)
 
-    def result(self, timeout: float | None) -> Ready | BatchBuilder:
+    def result(self, timeout: float | None) -> ReadyBatch | BatchBuilder:
         """Wait for the batch; return the builder itself if a device must still decode the batch.
 
         If samples failed, the error of the first one, in the order of the batch, is raised here.
         """
         self._wait(timeout)
-        self._raise_first()
+        self._raise_first_error()
         config = self._config
         how, last = config.collate_fn, config.channels_last
         ready = collate(self._samples, self._images, self._position, how, channels_last=last)
@@ -181,11 +182,11 @@ class BatchBuilder:
         while not self._done.wait(_POLL_S) and not self._cancelled:
             waited += _POLL_S
             if timeout is not None and waited >= timeout:
-                raise too_late(self._position, timeout, self._missing())
+                raise timeout_error(self._position, timeout, self._missing())
         if self._cancelled:
             raise closed_error()
 
-    def _raise_first(self) -> None:
+    def _raise_first_error(self) -> None:
         """Raise the error of the first failed sample, in the order of the batch."""
         if self._errors:
             error = self._errors[min(self._errors)]
@@ -203,7 +204,7 @@ class BatchBuilder:
         ]
 
 
-def too_late(position: int, timeout: float | None, items: list[Any]) -> TimeoutError:
+def timeout_error(position: int, timeout: float | None, items: list[Any]) -> TimeoutError:
     """Return the error for a batch that is not ready in time."""
     return TimeoutError(
         f"batch {position - 1} is not there after {timeout} s; still missing are "
@@ -216,6 +217,6 @@ def closed_error() -> RuntimeError:
     return RuntimeError("this iterator was ended, by close() or by a newer one of the same loader")
 
 
-def stopped_early(error: StopIteration) -> RuntimeError:
+def stop_iteration_error(error: StopIteration) -> RuntimeError:
     """Return the error that replaces a StopIteration of the dataset, which would end a loop."""
     return RuntimeError(f"the dataset, a transform or collate_fn raised {error!r}")

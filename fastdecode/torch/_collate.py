@@ -21,7 +21,7 @@ else:
     Batch = TypeVar("Batch")
 
 
-class Ready(NamedTuple):
+class ReadyBatch(NamedTuple):
     """A finished batch."""
 
     batch: Any
@@ -41,7 +41,7 @@ def collate(
     collate_fn: Callable[[list[Any]], Any] | None,
     *,
     channels_last: bool,
-) -> Ready:
+) -> ReadyBatch:
     """Make a batch of the samples that are not SKIPPED.
 
     `images` (N, C, H, W), if given, already holds the images. Otherwise `channels_last` says how to
@@ -50,22 +50,22 @@ def collate(
     kept = [at for at, sample in enumerate(samples) if sample is not SKIPPED]
     skipped = len(samples) - len(kept)
     if not kept:
-        return Ready(None, position, skipped)
+        return ReadyBatch(None, position, skipped)
     good = [samples[at] for at in kept]
     batch: Any
     if collate_fn is not None:
-        return Ready(collate_fn(good), position, skipped)
+        return ReadyBatch(collate_fn(good), position, skipped)
     if images is None:
         batch = default_collate(good)
-        return Ready(_channels_last(batch) if channels_last else batch, position, skipped)
+        return ReadyBatch(_channels_last(batch) if channels_last else batch, position, skipped)
     batch = images[kept] if skipped else images
     if isinstance(good[0], tuple):  # a list, as from torch's default_collate
         rest = zip(*(sample[1:] for sample in good), strict=True)
-        batch = [batch, *(_collated(list(values)) for values in rest)]
-    return Ready(batch, position, skipped)
+        batch = [batch, *(_collate_values(list(values)) for values in rest)]
+    return ReadyBatch(batch, position, skipped)
 
 
-def _collated(values: list[Any]) -> Any:
+def _collate_values(values: list[Any]) -> Any:
     """Return the same as default_collate, which is slow for plain class numbers."""
     if all(type(value) is int for value in values):
         return torch.tensor(values)
@@ -81,14 +81,14 @@ def _channels_last(batch: Any) -> Any:
     return batch
 
 
-def with_images(batch: Any, change: Callable[[Any], Any]) -> Any:
+def change_images(batch: Any, change: Callable[[Any], Any]) -> Any:
     """Return a batch with its images changed: the batch itself, or its first part."""
     if isinstance(batch, list):
         return [change(batch[0]), *batch[1:]]
     return change(batch)
 
 
-def handed_out(ready: Ready) -> Any:
+def finish_batch(ready: ReadyBatch) -> Any:
     """Return the batch as the consumer gets it; make floats if its images are still bytes.
 
     The floats are made on the device of the images, and on CUDA in the order of the current stream.
@@ -98,4 +98,4 @@ def handed_out(ready: Ready) -> Any:
         return ready.batch
     # Also in a block for inference, the batch is a normal tensor: it may be kept for training.
     with torch.inference_mode(mode=False), torch.no_grad():
-        return with_images(ready.batch, normalize)
+        return change_images(ready.batch, normalize)

@@ -42,14 +42,14 @@ class Plan(NamedTuple):
     eligible: EligibleCrop | None = None
 
 
-class _Hindrance(NamedTuple):
+class _Obstacle(NamedTuple):
     """A reason why something is not possible, and what to do, in words."""
 
     why: str
     remedy: str
 
 
-def settle(
+def choose_decoding(
     asked: str,
     device: torch.device,
     source: Source,
@@ -67,15 +67,15 @@ def settle(
     from fastdecode.gpu._policy import choose
 
     place = device_of(device)
-    how = _at_once(source, collate_fn, workers)
+    how = _whole_batch_crop(source, collate_fn, workers)
     if asked == "auto":
-        return _found(place, source, how.why if isinstance(how, _Hindrance) else "")
+        return _choose_automatically(place, source, how.why if isinstance(how, _Obstacle) else "")
     if asked == "gpu":
         choice = choose(place, "gpu")
     else:
         _check_name(place, asked)
         choice = choose(place, "auto", asked)
-    if isinstance(how, _Hindrance):
+    if isinstance(how, _Obstacle):
         raise ValueError(  # noqa: TRY004 - the dataset is of the right type
             f"decode={asked!r} is not possible: {how.why}. {how.remedy}, or leave it at "
             "decode='cpu'"
@@ -100,61 +100,63 @@ def _check_name(device: torch.device, asked: str) -> None:
     )
 
 
-def _found(device: torch.device, source: Source, why: str) -> Decoding:
+def _choose_automatically(device: torch.device, source: Source, why: str) -> Decoding:
     """Choose for ``"auto"``; `why` is the reason against the device, empty if there is none."""
     if device.type == "cpu":
         why = why or "batches stay in the host's memory"
     elif not why and source.ours.backend is not None:
         why = f"the dataset asks for the backend {source.ours.backend!r}"
     if why:
-        return _on_cpu(why)
+        return _cpu_decoding(why)
     from fastdecode.gpu._policy import choose
 
     try:
         choice = choose(device)
     except (BackendUnavailable, UnknownBackend, ValueError) as error:
-        return _on_cpu(str(error).partition("\n")[0])
+        return _cpu_decoding(str(error).partition("\n")[0])
     return Decoding(choice.batch, choice.why)
 
 
-def _on_cpu(why: str) -> Decoding:
+def _cpu_decoding(why: str) -> Decoding:
     return Decoding(None, f"the CPU decodes: {why}")
 
 
-def _at_once(
+def _whole_batch_crop(
     source: Source, collate_fn: Callable[..., Any] | None, workers: int = 0
-) -> EligibleCrop | _Hindrance:
+) -> EligibleCrop | _Obstacle:
     """Return how a device decodes the dataset's batches, or the reason why it cannot."""
     if workers:
-        return _Hindrance("worker processes make samples one by one", "Leave out workers")
+        return _Obstacle("worker processes make samples one by one", "Leave out workers")
     if collate_fn is not None:
-        return _Hindrance("collate_fn wants samples one by one", "Leave out collate_fn")
+        return _Obstacle("collate_fn wants samples one by one", "Leave out collate_fn")
     crop = source.crop
     if isinstance(crop, str):
-        return _Hindrance(crop, _WAY_OUT)
+        return _Obstacle(crop, _WAY_OUT)
     if not source.isolated:
         why = "its transform draws random numbers that do not come from the generator it is given"
-        return _Hindrance(why, "Draw all of them from that generator")
+        return _Obstacle(why, "Draw all of them from that generator")
     if crop.crop.interpolation != "bilinear":
-        return _Hindrance("devices only resize bilinearly", "Use interpolation='bilinear'")
+        return _Obstacle("devices only resize bilinearly", "Use interpolation='bilinear'")
     return crop
 
 
-def _floats_later(source: Source, collate_fn: Callable[..., Any] | None) -> Normalize | _Hindrance:
+def _device_normalize(
+    source: Source, collate_fn: Callable[..., Any] | None
+) -> Normalize | _Obstacle:
     """Return the transform that makes the dataset's floats later, or why none can."""
     if collate_fn is not None:
         why = "collate_fn gets samples, and only it knows where their images go"
-        return _Hindrance(why, "Leave out collate_fn")
+        return _Obstacle(why, "Leave out collate_fn")
     crop = source.crop
     if isinstance(crop, str):
-        return _Hindrance(crop, _WAY_OUT)
+        return _Obstacle(crop, _WAY_OUT)
     if crop.crop.normalize is None:
         why = "its transform makes bytes and normalises nothing"
-        return _Hindrance(why, "Let it make torch.float32")
+        return _Obstacle(why, "Let it make torch.float32")
     return crop.crop.normalize
 
 
-def plan_of(
+def plan_batches(
     source: Source,
     collate_fn: Callable[..., Any] | None,
     normalize_on: NormalizeOn,
@@ -164,24 +166,24 @@ def plan_of(
 ) -> Plan:
     """Decide how batches are made from the dataset in its present state.
 
-    `decoding` is from `settle`. If the dataset does not allow it, or no longer does, it is a
-    ValueError.
+    `decoding` is from `choose_decoding`. Raises ValueError if the dataset does not allow it, or no
+    longer does.
     """
     if decoding.backend is not None:
-        how = _at_once(source, collate_fn)
+        how = _whole_batch_crop(source, collate_fn)
         if isinstance(how, EligibleCrop):
-            return Plan(source.of_bytes(), how.crop.normalize, decoding, how)
+            return Plan(source.as_uint8_source(), how.crop.normalize, decoding, how)
         if asked != "auto":
             raise ValueError(f"decode={asked!r} is not possible any more: {how.why}. {how.remedy}")
-        decoding = _on_cpu(how.why)
+        decoding = _cpu_decoding(how.why)
     if normalize_on == "host":
         return Plan(source, None, decoding)
-    normalize = _floats_later(source, collate_fn)
-    if isinstance(normalize, _Hindrance):
+    normalize = _device_normalize(source, collate_fn)
+    if isinstance(normalize, _Obstacle):
         raise ValueError(  # noqa: TRY004 - the dataset is of the right type
             f"normalize_on='device' is not possible: {normalize.why}. {normalize.remedy}, or leave "
             "it at normalize_on='host'"
         )
     if device.type == "cpu":  # the floats are the same, and are made faster along with the pixels
         return Plan(source, None, decoding)
-    return Plan(source.of_bytes(), normalize, decoding)
+    return Plan(source.as_uint8_source(), normalize, decoding)

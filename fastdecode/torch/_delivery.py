@@ -9,8 +9,8 @@ import torch
 
 from fastdecode.gpu import _backends
 from fastdecode.gpu._devices import device_of
-from fastdecode.torch._batch_builder import AtOnce, BatchBuilder
-from fastdecode.torch._collate import Ready
+from fastdecode.torch._batch_builder import BatchBuilder, DeviceDecoding
+from fastdecode.torch._collate import ReadyBatch
 from fastdecode.torch._device_batches import DecodingTransfer
 from fastdecode.torch._transfer import PinningTransfer, Transfer, transfer_to
 from fastdecode.torch.prefetcher import DevicePrefetcher
@@ -24,9 +24,9 @@ _DEPTH = 2
 class _Relay:
     """The iterable that the prefetcher wraps; it gives the batches of the current epoch."""
 
-    batches: Iterator[Ready | BatchBuilder]
+    batches: Iterator[ReadyBatch | BatchBuilder]
 
-    def __iter__(self) -> Iterator[Ready | BatchBuilder]:
+    def __iter__(self) -> Iterator[ReadyBatch | BatchBuilder]:
         return self.batches
 
 
@@ -59,14 +59,14 @@ class Delivery:
         else:
             self._prefetcher = _OwnPrefetcher(_Relay(), PinningTransfer())
 
-    def at_once(self, eligible: EligibleCrop | None) -> AtOnce | None:
+    def device_decoding(self, eligible: EligibleCrop | None) -> DeviceDecoding | None:
         """Return how the device decodes the batches of an epoch; None if it does not."""
         if eligible is None or self._decoder is None:
             return None
         # Load it for each epoch: a library's state does not survive a fork.
-        return AtOnce(_backends.load(self._decoder, self._prefetcher.device), eligible)
+        return DeviceDecoding(_backends.load(self._decoder, self._prefetcher.device), eligible)
 
-    def begin(self, batches: Iterator[Ready | BatchBuilder]) -> Iterator[Ready]:
+    def begin(self, batches: Iterator[ReadyBatch | BatchBuilder]) -> Iterator[ReadyBatch]:
         """Deliver the decoded batches of an epoch; an epoch that is still running ends."""
         self._prefetcher.loader.batches = batches
         return iter(self._prefetcher)

@@ -16,15 +16,20 @@ from fastdecode._process import ForkLock
 from fastdecode._resizing import ResizePlan
 from fastdecode.gpu._batch import Request, decoding, request_of
 from fastdecode.gpu._resize import resize_into
-from fastdecode.torch._batch_builder import AtOnce, BatchBuilder, EpochConfig, stopped_early
-from fastdecode.torch._collate import Ready, collate, with_images
+from fastdecode.torch._batch_builder import (
+    BatchBuilder,
+    DeviceDecoding,
+    EpochConfig,
+    stop_iteration_error,
+)
+from fastdecode.torch._collate import ReadyBatch, change_images, collate
 from fastdecode.torch._order import Item
 from fastdecode.torch._samples import SampleMaker
 from fastdecode.torch._threads import ThreadPool
-from fastdecode.torch._transfer import Held, Transfer, recorded
-from fastdecode.torch.dataset import EncodedSample, finished
+from fastdecode.torch._transfer import Held, Transfer, record_event
+from fastdecode.torch.dataset import EncodedSample, map_targets
 from fastdecode.torch.transforms._random_crop import generator_of
-from fastdecode.torch.transforms.base import geometry_of
+from fastdecode.torch.transforms.base import plan_geometry
 from fastdecode.types import Buffer, Header
 
 if TYPE_CHECKING:
@@ -48,7 +53,7 @@ class EncodedBatch(BatchBuilder):
     def __init__(
         self,
         config: EpochConfig,
-        how: AtOnce,
+        how: DeviceDecoding,
         maker: SampleMaker,
         items: list[Item],
         position: int,
@@ -65,19 +70,19 @@ class EncodedBatch(BatchBuilder):
         self._timeout: float | None = None
         self._looked = False
 
-    def _room(self) -> None:
+    def _take_memory(self) -> None:
         """Take no host memory, because the images are made on the device."""
 
-    def _begun(self, part: range) -> Iterator[int]:
+    def _start_part(self, part: range) -> Iterator[int]:
         """Read and draw for each sample; yield those that the backend cannot decode."""
         for at in part:
-            asked = None if self._looked else self._look(at)
+            asked = None if self._looked else self._plan_sample(at)
             if asked is None:
                 yield at
             else:
                 self._asked[at], self._samples[at] = asked, _DECODED
 
-    def _look(self, at: int) -> tuple[Request, ResizePlan] | None:
+    def _plan_sample(self, at: int) -> tuple[Request, ResizePlan] | None:
         index, seed = self._items[at]
         source = self._config.source
         dataset = source.ours
@@ -91,9 +96,9 @@ class EncodedBatch(BatchBuilder):
             request = self._request(data, header, plan)
             if request is not None:
                 maps = self._how.eligible.maps
-                geometry = geometry_of(plan, header.width, header.height) if maps else None
-                target = finished(dataset, target, geometry)
-                self._found[at] = found._replace(target=target, finished=True)
+                geometry = plan_geometry(plan, header.width, header.height) if maps else None
+                target = map_targets(dataset, target, geometry)
+                self._found[at] = found._replace(target=target, target_is_mapped=True)
         except Exception:  # raised again when the dataset makes the sample
             return None
         return None if request is None else (request, plan)
@@ -110,10 +115,10 @@ class EncodedBatch(BatchBuilder):
         windows = loaded.device.type != "cuda"
         return request_of(data, header, loaded.backend, options, windows=windows)
 
-    def _read_before(self, at: int) -> EncodedSample | None:
-        return self._found.pop(at, None) or super()._read_before(at)
+    def _take_read(self, at: int) -> EncodedSample | None:
+        return self._found.pop(at, None) or super()._take_read(at)
 
-    def _slot(self, at: int) -> torch.Tensor:
+    def _image_slot(self, at: int) -> torch.Tensor:
         shape = self._how.eligible.crop.shape or ()
         slot = self._slots[at] = torch.empty(shape, dtype=torch.uint8, device="cpu")
         return slot
@@ -124,7 +129,7 @@ class EncodedBatch(BatchBuilder):
         self._wait(timeout)
         return self
 
-    def decoded(self, device: torch.device) -> Ready:
+    def decoded(self, device: torch.device) -> ReadyBatch:
         """Decode, crop, resize, mirror and collate, on the device of the backend.
 
         The images are uint8, and ready in the order of the current stream. Errors are those of
@@ -151,14 +156,14 @@ class EncodedBatch(BatchBuilder):
                         left=plan.left,
                         flip=plan.flip,
                     )
-        self._make_others(refused)
+        self._make_refused(refused)
         try:
-            self._raise_first()
+            self._raise_first_error()
         except StopIteration as error:
-            raise stopped_early(error) from error
+            raise stop_iteration_error(error) from error
         for at in set(places) - set(refused):
             sample = (_DECODED, self._found[at].target)
-            self._samples[at] = self._config.source.handed_out(sample)
+            self._samples[at] = self._config.source.as_user_sample(sample)
         if self._slots:
             index = _on_device(torch.tensor(list(self._slots), device="cpu"), device)
             others = torch.stack(list(self._slots.values()))
@@ -172,7 +177,7 @@ class EncodedBatch(BatchBuilder):
         _, height, width = self._how.eligible.crop.shape or (0, 0, 0)
         return height, width
 
-    def _make_others(self, places: list[int]) -> None:
+    def _make_refused(self, places: list[int]) -> None:
         """Let the dataset make the samples that the backend has refused, in all threads."""
         if not places:
             return
@@ -235,7 +240,7 @@ class DecodingTransfer(Transfer):
     def enter_thread(self) -> None:
         self._inner.enter_thread()
         if self.device.type == "cuda" and self._stream is None:
-            self._stream = _stream_on(self.device)
+            self._stream = _decoding_stream(self.device)
 
     def stage(self, batch: Any) -> Any:
         """Decode the images, and let the inner transfer stage the rest."""
@@ -243,14 +248,14 @@ class DecodingTransfer(Transfer):
             return self._inner.stage(batch)
         with self._on_stream():
             ready = batch.decoded(self.device)
-        event = None if self._stream is None else recorded(self._stream)
+        event = None if self._stream is None else record_event(self._stream)
         images: list[torch.Tensor] = []
 
         def taken_out(found: torch.Tensor) -> object:
             images.append(found)
             return _PLACEHOLDER
 
-        rest = ready.batch if ready.batch is None else with_images(ready.batch, taken_out)
+        rest = ready.batch if ready.batch is None else change_images(ready.batch, taken_out)
         staged = self._inner.stage(ready._replace(batch=rest))
         return _Decoded(staged, images[0] if images else None, event)
 
@@ -266,32 +271,32 @@ class DecodingTransfer(Transfer):
         """Let the consumer's current stream wait for the images and copy them."""
         if not isinstance(moving, _Decoded):
             return self._inner.finish(moving)
-        ready: Ready = self._inner.finish(moving.rest)
+        ready: ReadyBatch = self._inner.finish(moving.rest)
         images = moving.images
         if images is None:
             return ready
-        own = images if moving.ready is None else self._copied(images, moving.ready)
-        return ready._replace(batch=with_images(ready.batch, lambda _: own))
+        own = images if moving.ready is None else self._copy_images(images, moving.ready)
+        return ready._replace(batch=change_images(ready.batch, lambda _: own))
 
-    def _copied(self, images: torch.Tensor, ready: torch.cuda.Event) -> torch.Tensor:
+    def _copy_images(self, images: torch.Tensor, ready: torch.cuda.Event) -> torch.Tensor:
         self._read.drop_copied()
         consumer = torch.cuda.current_stream(self.device)
         consumer.wait_event(ready)
         with torch.inference_mode(mode=False), torch.no_grad():
             own = torch.empty_like(images)
             own.copy_(images)
-        self._read.add(recorded(consumer), images)
+        self._read.add(record_event(consumer), images)
         return own
 
-    def settle(self, given_up: Iterable[Any]) -> None:
+    def wait_for_copies(self, given_up: Iterable[Any]) -> None:
         """Wait for the copies; PyTorch returns given-up images to the decoding stream's pool."""
-        self._inner.settle(
+        self._inner.wait_for_copies(
             [moving.rest if isinstance(moving, _Decoded) else moving for moving in given_up]
         )
         self._read.wait()
 
 
-def _stream_on(device: torch.device) -> torch.cuda.Stream:
+def _decoding_stream(device: torch.device) -> torch.cuda.Stream:
     """Return the stream of this process on which loaders decode on a device."""
     with _lock:
         if device not in _streams:

@@ -41,7 +41,7 @@ error and a whole batch alive until a garbage collection.
 """
 
 _lock = ForkLock()
-_taken_along = False  # whether `Loader` carries this worker's failures to the training process
+_warnings_suppressed = False  # `Loader` returns this worker's failures to the training process
 
 
 class Failure(NamedTuple):
@@ -114,7 +114,7 @@ def check_on_error(on_error: object) -> None:
         )
 
 
-def naming(error: Exception, index: int, source: object) -> None:
+def name_sample(error: Exception, index: int, source: object) -> None:
     """Add the sample's index, and its path if it has one, to the message of an error."""
     path = os.fspath(source) if isinstance(source, (str, os.PathLike)) else ""
     if isinstance(error, OSError) and error.strerror is not None:
@@ -126,26 +126,26 @@ def naming(error: Exception, index: int, source: object) -> None:
         reason = str(error.args[0]) if error.args else type(error).__name__
         failure = Failure(index, path, reason.removeprefix(f"{path}: ") if path else reason)
         error.args = (str(failure), *error.args[1:])
-    error.failure = failure  # type: ignore[attr-defined]  # for `failure_of`
+    error.failure = failure  # type: ignore[attr-defined]  # for `as_failure`
 
 
-def failure_of(error: Exception, index: int) -> Failure:
-    """Return the Failure that `naming` stored in an error, or one made from the error itself."""
+def as_failure(error: Exception, index: int) -> Failure:
+    """Return the Failure that `name_sample` stored in an error, else one made from the error."""
     known = getattr(error, "failure", None)
     if isinstance(known, Failure) and known.index == index:
         return known
     return Failure(index, str(getattr(error, "filename", None) or ""), str(error))
 
 
-def take_along() -> None:
+def suppress_worker_warnings() -> None:
     """Warn of no failures in this worker process: `Loader` carries them to the training process."""
-    global _taken_along
-    _taken_along = True
+    global _warnings_suppressed
+    _warnings_suppressed = True
 
 
-def record(failures: Failures, failure: Failure, on_error: OnError) -> None:
+def record_failure(failures: Failures, failure: Failure, on_error: OnError) -> None:
     """Add a failure; in a DataLoader's worker, where the list stays unseen, also warn."""
-    unseen = get_worker_info() is not None and not _taken_along
+    unseen = get_worker_info() is not None and not _warnings_suppressed
     if failures.add(failure) and on_error != "raise" and unseen:
         policy = on_error if isinstance(on_error, str) else "a function"
         warnings.warn(
@@ -157,7 +157,7 @@ def record(failures: Failures, failure: Failure, on_error: OnError) -> None:
         )
 
 
-def others(index: int, among: Sequence[int]) -> Iterator[int]:
+def replacement_candidates(index: int, among: Sequence[int]) -> Iterator[int]:
     """Yield up to 32 different indices that may replace a damaged sample, always the same ones."""
     count = len(among)
     tried = {index}
@@ -172,7 +172,7 @@ def others(index: int, among: Sequence[int]) -> Iterator[int]:
                 break
 
 
-def several(failures: Iterable[Failure]) -> str:
+def describe_failures(failures: Iterable[Failure]) -> str:
     """Describe the first five failures, and count the others."""
     named = [str(failure) for failure in failures]
     rest = len(named) - 5
@@ -262,9 +262,9 @@ class TolerantDataset(Dataset[Sample_co]):
         try:
             if encoded is not None:
                 return encoded.made(self, index, generator, out)
-            return self._made(index, generator, out)
+            return self._make_sample(index, generator, out)
         except ITEM_ERRORS as error:
-            sample = self._instead(index, error, generator, out, among)
+            sample = self._apply_policy(index, error, generator, out, among)
             if sample is _RAISE:
                 raise
             return sample
@@ -273,9 +273,9 @@ class TolerantDataset(Dataset[Sample_co]):
         try:
             sample: Any = self.load(index)
         except ITEM_ERRORS as error:
-            sample = self._instead(index, error)
+            sample = self._apply_policy(index, error)
             if sample is SKIPPED:  # a single sample cannot be left out
-                _close(error, SKIPPED)
+                _mark_handled(error, SKIPPED)
                 raise
             if sample is _RAISE:
                 raise
@@ -302,7 +302,7 @@ class TolerantDataset(Dataset[Sample_co]):
         samples = [sample for sample in fetched if sample is not SKIPPED]
         if fetched and not samples:
             asked = {plain_index(index) for index in indices}
-            named = several(failure for failure in self.errors if failure.index in asked)
+            named = describe_failures(failure for failure in self.errors if failure.index in asked)
             raise DecodeError(f"all {len(fetched)} samples of a batch are damaged: {named}")
         if self.has_targets or self._is_overridden():
             return samples
@@ -316,7 +316,9 @@ class TolerantDataset(Dataset[Sample_co]):
         """Return whether a subclass has its own ``__getitem__``."""
         return type(self).__getitem__ is not TolerantDataset.__getitem__
 
-    def _made(self, index: int, generator: torch.Generator | None, out: torch.Tensor | None) -> Any:
+    def _make_sample(
+        self, index: int, generator: torch.Generator | None, out: torch.Tensor | None
+    ) -> Any:
         """Make a sample with `load`, or with the subclass's own ``__getitem__``."""
         if not self._is_overridden():
             return self.load(index, generator=generator, out=out)
@@ -324,7 +326,7 @@ class TolerantDataset(Dataset[Sample_co]):
             raise ValueError(f"{type(self).__name__} has its own __getitem__, which takes no out")
         return self[index]
 
-    def _instead(
+    def _apply_policy(
         self,
         index: int,
         error: Exception,
@@ -333,24 +335,24 @@ class TolerantDataset(Dataset[Sample_co]):
         among: Sequence[int] | None = None,
     ) -> Any:
         """Apply the policy to an error; return the replacement, SKIPPED or _RAISE."""
-        self._look_for_its_folder(error)
+        self._check_folder_exists(error)
         if not is_item_error(error):
             return _RAISE
         verdict = getattr(error, "verdict", None)
         if verdict is not None:  # set by our __getitem__, which the subclass's own has called
             return SKIPPED if verdict is SKIPPED else _RAISE
-        first = self._note(index, error)
+        first = self._record_failure(index, error)
         if self.on_error == "skip":
             return SKIPPED
         if self.on_error == "replace":
             candidates = range(len(self)) if among is None else among
-            return self._replaced(index, candidates, first, error, generator, out)
+            return self._make_replacement(index, candidates, first, error, generator, out)
         if callable(self.on_error):
-            return self._supplied(self.on_error(first.index, error), out)
-        _close(error, "raise")
+            return self._check_supplied(self.on_error(first.index, error), out)
+        _mark_handled(error, "raise")
         return _RAISE
 
-    def _replaced(
+    def _make_replacement(
         self,
         index: int,
         among: Sequence[int],
@@ -361,28 +363,28 @@ class TolerantDataset(Dataset[Sample_co]):
     ) -> Any:
         """Return the first candidate that can be made; raise if all fail."""
         failed = [first]
-        for other in others(operator.index(index) % len(self), among):
+        for other in replacement_candidates(operator.index(index) % len(self), among):
             try:
-                return self._made(other, generator, out)
+                return self._make_sample(other, generator, out)
             except ITEM_ERRORS as another:
-                self._look_for_its_folder(another)
+                self._check_folder_exists(another)
                 if not is_item_error(another):
                     raise
-                failed.append(self._note(other, another))
-        exhausted = DecodeError(self._irreplaceable(failed))
-        _close(exhausted, "raise")
+                failed.append(self._record_failure(other, another))
+        exhausted = DecodeError(self._no_replacement_message(failed))
+        _mark_handled(exhausted, "raise")
         try:
             raise exhausted from error
         finally:
             del exhausted, error  # else this frame and their tracebacks form a cycle
 
-    def _irreplaceable(self, failed: list[Failure]) -> str:
+    def _no_replacement_message(self, failed: list[Failure]) -> str:
         return (
             f"nothing can replace sample {failed[0].index}: {len(failed)} in a row are damaged: "
-            f"{several(failed)}"
+            f"{describe_failures(failed)}"
         )
 
-    def _supplied(self, sample: Any, out: torch.Tensor | None) -> Any:
+    def _check_supplied(self, sample: Any, out: torch.Tensor | None) -> Any:
         """Check the result of the caller's function, and write its image to `out` if given."""
         if sample is None or sample is SKIPPED:
             return SKIPPED
@@ -401,28 +403,28 @@ class TolerantDataset(Dataset[Sample_co]):
                 f"on_error returned an image of shape {getattr(image, 'shape', None)}, but the "
                 f"batch has room for {tuple(out.shape)}"
             )
-        return self._put(image, out), target
+        return self._write_image(image, out), target
 
-    def _put(self, image: Any, out: torch.Tensor) -> torch.Tensor:
+    def _write_image(self, image: Any, out: torch.Tensor) -> torch.Tensor:
         """Write a replacement image into its place in a batch."""
         return out.copy_(torch.as_tensor(image))
 
-    def _look_for_its_folder(self, error: Exception) -> None:
+    def _check_folder_exists(self, error: Exception) -> None:
         """Say in the error of a missing file if its whole folder is missing, too."""
         root = getattr(self, "root", None)
         if isinstance(root, (str, os.PathLike)):
             mark_if_folder_vanished(error, os.fspath(root))
 
-    def _naming(self, error: Exception, index: int, source: object) -> None:
+    def _name_sample(self, error: Exception, index: int, source: object) -> None:
         """Name the sample in an error; a subclass may know more than the path.
 
         `source` is what `read` returned, or None if it failed.
         """
-        naming(error, plain_index(index), source)
+        name_sample(error, plain_index(index), source)
 
-    def _note(self, index: int, error: Exception) -> Failure:
-        failure = failure_of(error, plain_index(index))
-        record(self.errors, failure, self.on_error)  # type: ignore[arg-type]
+    def _record_failure(self, index: int, error: Exception) -> Failure:
+        failure = as_failure(error, plain_index(index))
+        record_failure(self.errors, failure, self.on_error)  # type: ignore[arg-type]
         return failure
 
 
@@ -434,6 +436,6 @@ def plain_index(index: Any) -> Any:
         return index
 
 
-def _close(error: Exception, verdict: object) -> None:
+def _mark_handled(error: Exception, verdict: object) -> None:
     """Record in an error that the policy has been applied."""
     error.verdict = verdict  # type: ignore[attr-defined]

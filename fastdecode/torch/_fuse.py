@@ -138,12 +138,12 @@ class Fused(EncodedTransform):
             torch.rand(1, generator=generator, device="cpu")
         if direct and out is not None:
             return out, geometry
-        result = self._handed_out(result)
+        result = self._as_output(result)
         for part in self.rest:
             result = part(result)
-        return (result if out is None else _written(result, out)), geometry
+        return (result if out is None else _copy_result(result, out)), geometry
 
-    def _handed_out(self, pixels: torch.Tensor) -> Any:
+    def _as_output(self, pixels: torch.Tensor) -> Any:
         if self.form == "pil":
             return PillowImage.fromarray(pixels.permute(1, 2, 0).contiguous().numpy())
         return pixels if self.image is None else pixels.as_subclass(self.image)
@@ -217,10 +217,10 @@ def fuse(transform: _T, *, quality: Quality = "fast", headroom: float = 1.0) -> 
         return transform
     parts = list(_recognise.flatten(transform))
     if parts and isinstance(parts[0], EncodedTransform):
-        return _continued(parts[0], parts[1:])
+        return _extend(parts[0], parts[1:])
     recipe = _recognise.Recipe({"quality": quality, "headroom": headroom})
     recipe, count, _ = _recognise.read(parts, recipe)
-    return transform if recipe.crop is None else _fused(recipe, parts, count)
+    return transform if recipe.crop is None else _build_fused(recipe, parts, count)
 
 
 def why_not(transform: Any) -> str:
@@ -228,7 +228,7 @@ def why_not(transform: Any) -> str:
     return _recognise.read(list(_recognise.flatten(transform)), _recognise.Recipe())[2]
 
 
-def _fused(recipe: _recognise.Recipe, parts: list[Any], count: int) -> Fused:
+def _build_fused(recipe: _recognise.Recipe, parts: list[Any], count: int) -> Fused:
     """Return the first `count` parts as the recipe's crop, followed by the rest."""
     head: Any = copy.copy(recipe.crop)
     head.layout = Layout(channels_last=True) if recipe.form == "pil" else recipe.layout
@@ -242,9 +242,9 @@ def _fused(recipe: _recognise.Recipe, parts: list[Any], count: int) -> Fused:
     )
 
 
-def _continued(head: EncodedTransform, rest: list[Any]) -> Fused:
+def _extend(head: EncodedTransform, rest: list[Any]) -> Fused:
     """Extend a transform of the package with the recognised parts after it."""
-    _refuse_twice(head, rest)
+    _check_normalised_once(head, rest)
     recipe = _recipe_of(head)
     if recipe is None:
         return Fused(head, rest)
@@ -255,10 +255,10 @@ def _continued(head: EncodedTransform, rest: list[Any]) -> Fused:
             "out; dtype=torch.float32 makes values of 0 to 1"
         )
     recipe, count, _ = _recognise.read(rest, recipe)
-    return _fused(recipe, [head, *rest], 1 + count) if count else Fused(head, rest)
+    return _build_fused(recipe, [head, *rest], 1 + count) if count else Fused(head, rest)
 
 
-def _refuse_twice(head: EncodedTransform, rest: Sequence[Any]) -> None:
+def _check_normalised_once(head: EncodedTransform, rest: Sequence[Any]) -> None:
     """Raise if a part would normalise floats that the head has normalised already."""
     made_by, following = head, list(rest)
     if isinstance(head, Fused):
@@ -266,7 +266,7 @@ def _refuse_twice(head: EncodedTransform, rest: Sequence[Any]) -> None:
     normalize = made_by.normalize if isinstance(made_by, Crop) else None
     if normalize is None or getattr(normalize, "mean", None) is None:
         return
-    again = _recognise.normalised_again(following)
+    again = _recognise.second_normalize(following)
     if again is not None:
         raise ValueError(
             f"{type(made_by).__name__} has normalised the image already, and {again!r} would do it "
@@ -289,7 +289,7 @@ def _recipe_of(head: EncodedTransform) -> _recognise.Recipe | None:
     return _recognise.Recipe({}, head, head.flip or None, form, layout=head.layout)
 
 
-def _written(result: Any, out: torch.Tensor) -> torch.Tensor:
+def _copy_result(result: Any, out: torch.Tensor) -> torch.Tensor:
     """Copy the result of the rest into the caller's tensor; raise if it does not fit."""
     if not isinstance(result, torch.Tensor):
         raise ValueError(f"out is a tensor, but the result is {type(result).__name__}")  # noqa: TRY004
@@ -304,7 +304,7 @@ def _written(result: Any, out: torch.Tensor) -> torch.Tensor:
 # ---- a transform without its normalisation: uint8, which becomes float32 later ----
 
 
-def as_bytes(crop: _C) -> _C:
+def as_uint8(crop: _C) -> _C:
     """Return the same crop, with the same draws, that returns ``torch.uint8``."""
     if crop.normalize is None:
         return crop
@@ -320,7 +320,7 @@ def for_slot(transform: EncodedTransform, out: torch.Tensor | None) -> Any:
     if type(transform) is Fused and not transform.rest and transform.form == "tensor":
         return Fused(for_slot(transform.head, out), draws=transform.draws)
     if isinstance(transform, Crop) and type(transform.normalize) is Normalize:
-        return as_bytes(transform)
+        return as_uint8(transform)
     return transform
 
 
@@ -333,5 +333,5 @@ def put(image: Any, out: torch.Tensor, transform: Any) -> torch.Tensor:
     head = transform.head if type(transform) is Fused else transform
     normalize = head.normalize if isinstance(head, Crop) else None
     if out.dtype == torch.uint8 != made.dtype and type(normalize) is Normalize:
-        made = normalize.undone(made)
+        made = normalize.undo(made)
     return out.copy_(made)

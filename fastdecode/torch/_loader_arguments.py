@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Threads: TypeAlias = "int | Literal['auto']"
 
-_said = False  # whether this process has been warned about `num_workers`
+_warned = False  # whether this process has been warned about `num_workers`
 
 
 class DataLoaderOptions(TypedDict, total=False):
@@ -60,7 +60,7 @@ _LEAST = {"batch_size": 1, "threads": 0, "workers": 0, "prefetch": 1, "seed": No
 _LEAST_OF_TORCHS = {"num_workers": 0, "prefetch_factor": 1}
 
 
-def check(options: DataLoaderOptions, own: Mapping[str, Any]) -> None:
+def check_options(options: DataLoaderOptions, own: Mapping[str, Any]) -> None:
     """Refuse arguments that are wrong, contradict each other or have no meaning here.
 
     `options` holds the arguments of torch's DataLoader, and `own` those of `Loader`, by name.
@@ -168,12 +168,12 @@ def _check_together(options: DataLoaderOptions, own: Mapping[str, Any]) -> None:
             raise ValueError(why)
 
 
-def seed_of(generator: torch.Generator) -> int:
+def draw_seed(generator: torch.Generator) -> int:
     """Draw a new seed from a generator."""
     return int(torch.randint(2**62, (), generator=generator, device=generator.device))
 
 
-def how_many(
+def resolve_workers(
     source: Source,
     threads: Threads,
     workers: int,
@@ -193,16 +193,16 @@ def how_many(
     count = usable_cores() if num_workers is None else int(num_workers)
     if apart or (source.isolated and not source.holds_gil):
         if num_workers:
-            _say_once(num_workers)
+            _warn_once(num_workers)
         return count, 0
     return 0, count
 
 
-def _say_once(num_workers: int) -> None:
+def _warn_once(num_workers: int) -> None:
     """Warn a user of torch's DataLoader, once, that threads replace worker processes here."""
-    global _said
-    if not _said:
-        _said = True
+    global _warned
+    if not _warned:
+        _warned = True
         warnings.warn(
             f"num_workers={num_workers}: Loader makes batches of this dataset in {num_workers} "
             "threads instead of worker processes, and calls no worker_init_fn. Write "
@@ -212,7 +212,7 @@ def _say_once(num_workers: int) -> None:
         )
 
 
-def how_many_read(source: Source, asked: int | None, workers: int) -> int:
+def resolve_read_threads(source: Source, asked: int | None, workers: int) -> int:
     """Decide how many threads read ahead."""
     if asked is not None:
         _check_integer("read_threads", asked, 0)

@@ -33,7 +33,7 @@ class _Loan(weakref.ref[_Lease]):
     block: NDArray[np.uint8]
 
 
-def _viewed(block: NDArray[np.uint8], dtype: torch.dtype, shape: tuple[int, ...]) -> Any:
+def _view(block: NDArray[np.uint8], dtype: torch.dtype, shape: tuple[int, ...]) -> Any:
     """View memory as a tensor; for the common types through NumPy.
 
     torch releases the GIL for each view, and may have to wait to get it back.
@@ -64,26 +64,28 @@ class BatchMemory:
         # In inference mode, the tensor would be one that no other thread may write to.
         if torch.is_inference_mode_enabled():
             with torch.inference_mode(mode=False):
-                return self._made(laid, dtype, channels_last=channels_last)
-        return self._made(laid, dtype, channels_last=channels_last)
+                return self._make_tensor(laid, dtype, channels_last=channels_last)
+        return self._make_tensor(laid, dtype, channels_last=channels_last)
 
-    def _made(self, laid: tuple[int, ...], dtype: torch.dtype, *, channels_last: bool) -> Any:
+    def _make_tensor(
+        self, laid: tuple[int, ...], dtype: torch.dtype, *, channels_last: bool
+    ) -> Any:
         if self._pinned:
             tensor = torch.empty(laid, dtype=dtype, device="cpu", pin_memory=True)
         else:
             size = math.prod(laid) * dtype.itemsize
-            array = np.asarray(self._lease(size))[:size]
-            tensor = _viewed(array, dtype, laid)
+            array = np.asarray(self._make_lease(size))[:size]
+            tensor = _view(array, dtype, laid)
         return tensor.permute(0, 3, 1, 2) if channels_last else tensor
 
-    def _lease(self, size: int) -> _Lease:
-        block = self._fitting(size)
+    def _make_lease(self, size: int) -> _Lease:
+        block = self._find_block(size)
         lease = _Lease(block)
         lease.loan = _Loan(lease, self._free.append)
         lease.loan.block = block
         return lease
 
-    def _fitting(self, size: int) -> NDArray[np.uint8]:
+    def _find_block(self, size: int) -> NDArray[np.uint8]:
         """Return a free block that is large enough, or a new one; release smaller free blocks."""
         while self._free:
             try:

@@ -22,9 +22,9 @@ import torch
 from fastdecode import _headers
 from fastdecode._resizing import ResizePlan, core_can_decode, core_may_decode
 from fastdecode.native._batch import Items, as_source
-from fastdecode.torch._fuse import as_bytes
+from fastdecode.torch._fuse import as_uint8
 from fastdecode.torch.transforms._random_crop import generator_of
-from fastdecode.torch.transforms.base import Crop, geometry_of, stored_as
+from fastdecode.torch.transforms.base import Crop, plan_geometry, stored_as
 
 if TYPE_CHECKING:
     from fastdecode.geometry import Geometry
@@ -38,7 +38,7 @@ FALLBACK: Any = object()
 _IN_PLACE = object()
 _TRIAL = 64
 _MOST_PYTHON_S = 0.0005
-_PARTS, _LEAST_PART = 128, 16
+_PARTS, _MIN_PART = 128, 16
 _generator = torch.default_generator
 
 
@@ -77,14 +77,14 @@ class Draws:
         generator = None if self.seeds is None else generator_of(self.seeds[at])
         return eligible.crop.plan(width, height, generator)
 
-    def left(self, at: int) -> None:
+    def skip(self, at: int) -> None:
         """Note that the core does not make this sample; called in the order of the samples."""
 
 
 class NativeBatchMaker:
     """Makes samples of a dataset in a pool of the core. Any number of threads may use it at once.
 
-    `subset` maps indices to those of the dataset. `as_bytes` makes uint8 images without normalising
+    `subset` maps indices to those of the dataset. `as_uint8` makes uint8 images without normalising
     them.
     """
 
@@ -94,16 +94,16 @@ class NativeBatchMaker:
         pool: Pool,
         subset: Sequence[int] | None = None,
         *,
-        as_bytes: bool = False,
+        as_uint8: bool = False,
     ) -> None:
         self._dataset = weakref.ref(dataset)  # the dataset may hold this object
         self._pool = pool
         self._subset = subset
-        self._as_bytes = as_bytes
+        self._as_uint8 = as_uint8
         self._spare: deque[Items] = deque()
         self._asked = self._made = 0
         self._python_s = 0.0
-        self.part = max(_LEAST_PART, _PARTS // pool.threads)
+        self.part = max(_MIN_PART, _PARTS // pool.threads)
         """How many samples to make in one call."""
 
     @property
@@ -112,7 +112,7 @@ class NativeBatchMaker:
         return self._asked < _TRIAL or 2 * self._made >= self._asked
 
     @property
-    def worthwhile(self) -> bool:
+    def pays_off(self) -> bool:
         """Whether it is `eligible` and the dataset's own Python code is fast enough.
 
         Slow Python code is divided better among threads that make samples one by one.
@@ -137,12 +137,12 @@ class NativeBatchMaker:
         """
         dataset = self._dataset()
         eligible = None if dataset is None else self._eligible_crop(dataset)
-        if eligible is None or not (images is None or _has_room(images, eligible.crop)):
+        if eligible is None or not (images is None or _fits(images, eligible.crop)):
             return [FALLBACK] * len(indices)
         # It would draw from Python's ``random``, whose state is not restored afterwards.
         if draws.seeds is None and eligible.crop.from_python:
             return [FALLBACK] * len(indices)
-        dataset._settle()  # type: ignore[union-attr]  # never None where `eligible` is set
+        dataset._set_up_process()  # type: ignore[union-attr]  # never None where `eligible` is set
         call = _Call(dataset, eligible, draws, indices, self._subset, images, reads)
         try:
             items = self._spare.pop()
@@ -164,8 +164,8 @@ class NativeBatchMaker:
         eligible: EligibleCrop | str = dataset._eligible_crop()
         if isinstance(eligible, str) or not core_may_decode(dataset.backend):
             return None
-        if self._as_bytes:
-            return eligible._replace(crop=as_bytes(eligible.crop), image=None)
+        if self._as_uint8:
+            return eligible._replace(crop=as_uint8(eligible.crop), image=None)
         return eligible
 
 
@@ -191,14 +191,14 @@ class _Call:
 
     def run(self, pool: Pool, items: Items, stopped: Callable[[], bool]) -> None:
         """Make the images: in one call where the core can draw, and the others in two calls."""
-        sources = self._find()
+        sources = self._locate_images()
         left = () if stopped() else self._crop(pool, items, sources)
         if left and not stopped():
             plans = self._plan(items, left)
             if plans and not stopped():
                 self._resize(pool, items, plans)
 
-    def _find(self) -> list[Any]:
+    def _locate_images(self) -> list[Any]:
         """Ask the dataset where the images are: paths, bytes, or None for those left to Python."""
         reads = self._reads
         for other in reads or ():  # the wait for other threads does not count as Python's time
@@ -224,15 +224,15 @@ class _Call:
 
     def _crop(self, pool: Pool, items: Items, sources: list[Any]) -> Sequence[int]:
         """Read the files, let the core draw and make what it can, and return the places left."""
-        seeds, crop = self._draws.seeds, self._described()
+        seeds, crop = self._draws.seeds, self._core_crop()
         if seeds is None or crop is None:
             items.read(pool, sources)
             return range(len(sources))
-        made, left = items.crop(pool, sources, seeds, crop, *self._place())
-        self._take(items, made, lambda at: ResizePlan.from_core(items.resize_of(at)))
+        made, left = items.crop(pool, sources, seeds, crop, *self._output_layout())
+        self._add_made(items, made, lambda at: ResizePlan.from_core(items.resize_of(at)))
         return left
 
-    def _take(
+    def _add_made(
         self, items: Items, made: Iterable[int], plan_of: Callable[[int], ResizePlan]
     ) -> None:
         """Note which samples are made, with their geometry if the dataset maps targets."""
@@ -241,13 +241,13 @@ class _Call:
             return
         headers = items.headers()
         width, height = headers.width.tolist(), headers.height.tolist()
-        self._done += [(at, geometry_of(plan_of(at), width[at], height[at])) for at in made]
+        self._done += [(at, plan_geometry(plan_of(at), width[at], height[at])) for at in made]
 
-    def _described(self) -> Any:
+    def _core_crop(self) -> Any:
         """Return the crop as ``fd_crop *`` for the core; None if Python must draw."""
         crop = self._eligible.crop
         try:
-            made = crop.described(orient=self._dataset.orient)
+            made = crop.as_core_crop(orient=self._dataset.orient)
         except Exception:  # raised again when the sample is made on its own
             return None
         sides = None if made is None else (3, made.height, made.width)
@@ -277,7 +277,7 @@ class _Call:
                 if resize is not None and plan.size == sides:
                     plans[at] = plan, resize
                     continue
-            draws.left(at)
+            draws.skip(at)
         return plans
 
     def _resize(
@@ -285,12 +285,12 @@ class _Call:
     ) -> None:
         """Let the core make the planned images."""
         resizes = [resize for _, resize in plans.values()]
-        done = items.resize(pool, list(plans), resizes, *self._place())
+        done = items.resize(pool, list(plans), resizes, *self._output_layout())
         made = [at for at, whole in zip(plans, done, strict=True) if whole]
-        self._take(items, made, lambda at: plans[at][0])
+        self._add_made(items, made, lambda at: plans[at][0])
         self._done.sort(key=itemgetter(0))
 
-    def _place(self) -> tuple[Any, int, int]:
+    def _output_layout(self) -> tuple[Any, int, int]:
         """Return the format of pixels, the address of the first image, and the stride in bytes."""
         crop, images = self._eligible.crop, self._images
         if images is None:
@@ -327,14 +327,14 @@ class _Call:
         return target if transform is None else transform(target)
 
 
-def _has_room(images: torch.Tensor, crop: Crop) -> bool:
+def _fits(images: torch.Tensor, crop: Crop) -> bool:
     return tuple(images.shape[1:]) == crop.shape and images.dtype == crop.dtype
 
 
 # ---- draws from torch's global generator, for a dataset that is called without a Loader ----
 
 
-class _Ended(Exception):
+class _DrawsEnded(Exception):
     """No more draws: a sample has failed, or the draws would be the wrong ones."""
 
 
@@ -354,32 +354,32 @@ class _OrderedDraws(Draws):
         self.ended = False
 
     def plan(self, eligible: EligibleCrop, at: int, width: int, height: int) -> ResizePlan:
-        self._come_to(at)
+        self._restore_state(at)
         plan = super().plan(eligible, at, width, height)
         for _ in range(eligible.draws):
             torch.rand(1, device="cpu")
         return plan
 
-    def left(self, at: int) -> None:
+    def skip(self, at: int) -> None:
         try:
-            self._come_to(at)
+            self._restore_state(at)
             self.samples[at] = self._dataset.fetch(self._indices[at])
-        except _Ended:
+        except _DrawsEnded:
             return
         except BaseException as error:  # to be raised after the items before it
             self.error, self.ended = error, True
 
-    def _come_to(self, at: int) -> None:
+    def _restore_state(self, at: int) -> None:
         """Put the generator in the state that the previous item left."""
         if self.ended:
-            raise _Ended
+            raise _DrawsEnded
         if at < len(self.states) - 1:  # `plan` has drawn for this item in vain
             _generator.set_state(self.states[at])
             return
         now = _generator.get_state()
         if at == 0 and not torch.equal(now, self.states[0]):  # the dataset's `read` has drawn
             self.ended = True
-            raise _Ended
+            raise _DrawsEnded
         self.states[at:] = [now, now]
 
 

@@ -77,7 +77,7 @@ class Order:
         ]
 
 
-def _times(indices: list[Any]) -> list[int]:
+def _occurrences(indices: list[Any]) -> list[int]:
     """Count for each index how often it has occurred before."""
     seen: Counter[Hashable] = Counter()
     times = []
@@ -126,12 +126,12 @@ class Sharding:
         mine = indices.numpy()[self.rank :: self.ranks][: self.share]
         return Order(mine, self.batch_size, self.batches(len(mine)), self.seed, epoch)
 
-    def of_sampler(self, epoch: int, indices: list[Any]) -> Order:
+    def from_sampler(self, epoch: int, indices: list[Any]) -> Order:
         """Return the order from the indices of a sampler, which must shard by itself."""
         count = self.batches(len(indices))
-        return Order(indices, self.batch_size, count, self.seed, epoch, _times(indices))
+        return Order(indices, self.batch_size, count, self.seed, epoch, _occurrences(indices))
 
-    def of_batches(self, epoch: int, batches: list[list[Any]]) -> Order:
+    def from_batches(self, epoch: int, batches: list[list[Any]]) -> Order:
         """Return the order from the batches of a batch sampler, which may differ in size."""
         sizes = [len(batch) for batch in batches]
         if 0 in sizes:
@@ -139,7 +139,7 @@ class Sharding:
         indices = [index for batch in batches for index in batch]
         bounds = [0, *accumulate(sizes)]
         largest = max(sizes, default=1)
-        times = _times(indices)
+        times = _occurrences(indices)
         return Order(indices, largest, len(batches), self.seed, epoch, times, bounds)
 
     def settings(self, *, sampled: bool | str) -> dict[str, Any]:

@@ -80,12 +80,12 @@ def flatten(transform: Any) -> Iterator[Any]:
     A pipeline is a Compose, an nn.Sequential, or an object that only calls one, such as the presets
     in torchvision's references. Any other transform is a pipeline with one part.
     """
-    version, name = _named(transform)
+    version, name = _library_and_class(transform)
     parts = transform.transforms if name == "Compose" else None
-    if type(transform) is torch.nn.Sequential and _as_built(transform):
+    if type(transform) is torch.nn.Sequential and _is_unmodified(transform):
         parts = list(transform)
     elif not version:
-        called = _called_by(transform)
+        called = _wrapped_transform(transform)
         parts = None if called is None else [called]
     if not isinstance(parts, (list, tuple)):
         yield transform
@@ -101,18 +101,18 @@ def read(parts: Sequence[Any], recipe: Recipe) -> tuple[Recipe, int, str]:
     does not follow.
     """
     for count, part in enumerate(parts):
-        known = _step_of(part, recipe)
+        known = _find_step(part, recipe)
         following = known(recipe, part) if known else None
         if following is None:
-            return recipe, count, _complaint(part, recipe, known=known is not None)
+            return recipe, count, _reason_not_fused(part, recipe, known=known is not None)
         recipe = following
     return recipe, len(parts), "nothing in it crops or resizes"
 
 
-def normalised_again(parts: Sequence[Any]) -> Any:
+def second_normalize(parts: Sequence[Any]) -> Any:
     """Return the first Normalize after normalised floats; None if an unknown part precedes it."""
     for part in parts:
-        version, name = _named(part)
+        version, name = _library_and_class(part)
         if name == "Normalize" or isinstance(part, Normalize):
             return part
         if not version:
@@ -122,7 +122,7 @@ def normalised_again(parts: Sequence[Any]) -> Any:
 
 def wants_pillow(part: Any) -> bool:
     """Return whether a part takes Pillow images but not tensors."""
-    return _named(part) in (
+    return _library_and_class(part) in (
         (_V1, "ToTensor"),
         (_V1, "PILToTensor"),
         (_V2, "PILToTensor"),
@@ -137,19 +137,19 @@ def is_albumentations(transform: Any) -> bool:
 
 def keeps_geometry(part: Any) -> bool:
     """Return whether a transform is known to leave every pixel where it is."""
-    return _named(part)[1] in _KEEP_GEOMETRY or isinstance(part, Normalize)
+    return _library_and_class(part)[1] in _KEEP_GEOMETRY or isinstance(part, Normalize)
 
 
-def _named(part: Any) -> tuple[str, str]:
+def _library_and_class(part: Any) -> tuple[str, str]:
     """Return the library (or torchvision's version) and the class; ("", "") if it is unknown."""
     kind = type(part)
     module = _V2 if kind.__module__.startswith(_V2) else kind.__module__
-    if module in (_V1, _V2, _PRESETS, _TIMM) and _as_built(part):
+    if module in (_V1, _V2, _PRESETS, _TIMM) and _is_unmodified(part):
         return module, kind.__qualname__
     return "", ""
 
 
-def _as_built(part: Any) -> bool:
+def _is_unmodified(part: Any) -> bool:
     """Return whether the object has no hooks and no replaced methods."""
     own = getattr(part, "__dict__", {})
     replaced = {"forward", "transform", "make_params", "_get_params", "get_params"} & own.keys()
@@ -170,7 +170,7 @@ def _to_rgb(image: Any) -> Any:
 _ALSO_TO_RGB = lambda image: image.convert("RGB")  # noqa: E731 - a lambda has other constants
 
 
-class _Calling:
+class _CallsAttribute:
     def __call__(self, image: Any) -> Any:
         return self.attribute(image)  # type: ignore[attr-defined]
 
@@ -190,7 +190,7 @@ def _instructions(code: CodeType) -> tuple[Any, ...]:
     )
 
 
-def _does_as(function: Any, *known: Callable[..., Any]) -> bool:
+def _has_known_code(function: Any, *known: Callable[..., Any]) -> bool:
     """Return whether a function has the same instructions as a known one."""
     if type(function) is not FunctionType:
         return False
@@ -203,30 +203,30 @@ def _called_attribute(code: CodeType) -> str | None:
     """Return the attribute that a method calls with its argument; None if it does more."""
     if len(code.co_names) != 1:
         return None
-    usual = _Calling.__call__.__code__.replace(co_names=code.co_names)
+    usual = _CallsAttribute.__call__.__code__.replace(co_names=code.co_names)
     return code.co_names[0] if _instructions(code) == _instructions(usual) else None
 
 
-def _called_by(transform: Any) -> Any:
+def _wrapped_transform(transform: Any) -> Any:
     """Return the transform that an object calls with the image; None if it does more."""
-    call, modules = _of_class(transform, "__call__"), {}
+    call, modules = _class_attribute(transform, "__call__"), {}
     if isinstance(transform, torch.nn.Module):
-        if call is not _CALL_OF_MODULE or not _as_built(transform):
+        if call is not _CALL_OF_MODULE or not _is_unmodified(transform):
             return None
-        call, modules = _of_class(transform, "forward"), transform._modules
+        call, modules = _class_attribute(transform, "forward"), transform._modules
     if type(call) is not FunctionType or type(transform).__getattribute__ is not _LOOK_UP:
         return None
     name = _called_attribute(call.__code__)
     if name is None:
         return None
-    by_class = _of_class(transform, name)
+    by_class = _class_attribute(transform, name)
     called = getattr(transform, "__dict__", {}).get(name, modules.get(name, by_class))
     # A property, or a method of the class itself, may do anything.
     own = hasattr(type(by_class), "__get__") or called is transform
     return None if own else called
 
 
-def _of_class(thing: Any, name: str) -> Any:
+def _class_attribute(thing: Any, name: str) -> Any:
     """Return a class attribute from the class or its bases, without calling descriptors."""
     kinds = type(thing).__mro__
     return next((vars(kind)[name] for kind in kinds if name in vars(kind)), None)
@@ -239,34 +239,36 @@ _CALL_OF_MODULE = vars(torch.nn.Module)["__call__"]
 # ---- the steps: each takes the recipe so far, and returns the recipe after its part ----
 
 
-def _step_of(part: Any, recipe: Recipe) -> _Step | None:
-    library, name = _named(part)
+def _find_step(part: Any, recipe: Recipe) -> _Step | None:
+    library, name = _library_and_class(part)
     if library == _V1 and recipe.image:
         return None  # a v1 transform of a tv_tensors.Image may or may not keep the class
     function = part.lambd if name == "Lambda" and library in (_V1, _V2) else part
-    if (type(part) is torch.nn.Identity and _as_built(part)) or _does_as(function, _identity):
-        return _nothing
-    if _does_as(function, _to_rgb, _ALSO_TO_RGB):
-        return _converted
+    if (type(part) is torch.nn.Identity and _is_unmodified(part)) or _has_known_code(
+        function, _identity
+    ):
+        return _accept
+    if _has_known_code(function, _to_rgb, _ALSO_TO_RGB):
+        return _convert_rgb
     return _normalize_ours if type(part) is Normalize else _STEPS.get((library, name))
 
 
-def _nothing(recipe: Recipe, _part: Any) -> Recipe | None:
+def _accept(recipe: Recipe, _part: Any) -> Recipe | None:
     return recipe
 
 
-def _converted(recipe: Recipe, _part: Any) -> Recipe | None:
+def _convert_rgb(recipe: Recipe, _part: Any) -> Recipe | None:
     """Accept Pillow images, which are RGB already; tensors cannot be converted."""
     return recipe if recipe.form == "pil" else None
 
 
-def _begun(recipe: Recipe, part: Any, kind: type[Crop], **arguments: Any) -> Recipe | None:
+def _set_crop(recipe: Recipe, part: Any, kind: type[Crop], **arguments: Any) -> Recipe | None:
     """Set the crop, if it is the first one and all of its arguments are known."""
     if recipe.crop is not None or not all(arguments.values()):
         return None
     layout = recipe.layout
     if recipe.form != "pil":  # Pillow images have no layout yet
-        layout = layout._replace(resized_by=1 if _named(part)[0] == _V1 else 2)
+        layout = layout._replace(resized_by=1 if _library_and_class(part)[0] == _V1 else 2)
     return replace(recipe, crop=kind(**arguments, **recipe.options), layout=layout)
 
 
@@ -275,14 +277,14 @@ def _random_resized_crop(recipe: Recipe, part: Any) -> Recipe | None:
     ratio = _range(part.ratio)
     if (
         ratio
-        and _named(part)[0] == _V2
+        and _library_and_class(part)[0] == _V2
         and not (
             isinstance(drawn_from, torch.Tensor)
             and torch.equal(drawn_from, torch.log(torch.tensor(part.ratio)))
         )
     ):
         return None
-    return _begun(
+    return _set_crop(
         recipe,
         part,
         RandomResizedCrop,
@@ -297,7 +299,7 @@ def _timm_random_resized_crop(recipe: Recipe, part: Any) -> Recipe | None:
     size = _sides(part.size)
     modes = part.interpolation if isinstance(part.interpolation, tuple) else (part.interpolation,)
     known = {("bilinear", "bicubic"): "random", ("bilinear",): "bilinear", ("bicubic",): "bicubic"}
-    return _begun(
+    return _set_crop(
         recipe,
         part,
         RandomResizedCropAndInterpolation,
@@ -312,7 +314,7 @@ def _resize(recipe: Recipe, part: Any) -> Recipe | None:
     if part.max_size is not None:
         return None
     interpolation = _interpolation(recipe, part)
-    return _begun(recipe, part, Resize, size=_sides(part.size), interpolation=interpolation)
+    return _set_crop(recipe, part, Resize, size=_sides(part.size), interpolation=interpolation)
 
 
 def _center_crop(recipe: Recipe, part: Any) -> Recipe | None:
@@ -334,7 +336,7 @@ def _center_crop(recipe: Recipe, part: Any) -> Recipe | None:
 def _image_classification(recipe: Recipe, part: Any) -> Recipe | None:
     """Accept the preset of torchvision's weights: resize, crop, convert to floats, normalise."""
     std = three_values(part.std)
-    made = _begun(
+    made = _set_crop(
         recipe,
         part,
         ResizeCenterCrop,
@@ -428,10 +430,10 @@ _STEPS: dict[tuple[str, str], _Step] = {
 for _name, _step in {
     "CenterCrop": _center_crop,
     "ConvertImageDtype": _to_float,
-    "Identity": _nothing,
+    "Identity": _accept,
     "Normalize": _normalize,
     "PILToTensor": _pil_to_tensor,
-    "RGB": _nothing,
+    "RGB": _accept,
     "RandomHorizontalFlip": _flip,
     "RandomResizedCrop": _random_resized_crop,
     "Resize": _resize,
@@ -443,7 +445,7 @@ for _name, _step in {
     _STEPS[_V1, _name] = _STEPS[_V2, _name] = _step
 
 
-def _complaint(part: Any, recipe: Recipe, *, known: bool) -> str:
+def _reason_not_fused(part: Any, recipe: Recipe, *, known: bool) -> str:
     """Return, in words, why a part is not done while decoding."""
     name = getattr(part, "__name__", type(part).__name__)
     if known and recipe.crop is not None:
@@ -468,7 +470,7 @@ def _interpolation(recipe: Recipe, part: Any) -> Interpolation | None:
     "warn", the default of 0.15 and 0.16, mean no.
     """
     mode = part.interpolation
-    if isinstance(mode, str) and _named(part)[0] == _V1:
+    if isinstance(mode, str) and _library_and_class(part)[0] == _V1:
         return None  # torchvision's v1 would raise an error
     if recipe.form == "pil" or (recipe.form == "uint8" and part.antialias is True):
         return interpolation_name(mode)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 class Source:
     """A dataset without the torch Subsets around it, and what a loader must know about it."""
 
-    as_bytes = False
+    as_uint8 = False
     """Images are ``torch.uint8`` and not normalised."""
 
     def __init__(self, dataset: Any) -> None:
@@ -52,10 +52,10 @@ class Source:
     def __len__(self) -> int:
         return len(self.dataset)
 
-    def of_bytes(self) -> Source:
+    def as_uint8_source(self) -> Source:
         """Return this source with images of ``torch.uint8``; only where there is a `crop`."""
         source = copy.copy(self)
-        source.as_bytes = True
+        source.as_uint8 = True
         return source
 
     def place(self, index: Any) -> Any:
@@ -75,14 +75,14 @@ class Source:
     @property
     def dtype(self) -> torch.dtype:
         """Type of every image, where there is a `shape`."""
-        return torch.uint8 if self.as_bytes else self.ours.sample_dtype
+        return torch.uint8 if self.as_uint8 else self.ours.sample_dtype
 
     @property
     def crop(self) -> EligibleCrop | str:
         """How the core or a device makes the samples; if they cannot, the reason in words."""
-        return self._not_ours() if self.ours is None else self.ours._eligible_crop()
+        return self._reason_not_ours() if self.ours is None else self.ours._eligible_crop()
 
-    def _not_ours(self) -> str:
+    def _reason_not_ours(self) -> str:
         return f"{type(self.dataset).__name__} is not one of this package's datasets"
 
     @property
@@ -90,7 +90,7 @@ class Source:
         """Whether each sample is requested from a server."""
         return bool(getattr(self.ours, "remote", False))
 
-    def together(self, indices: Sequence[Any]) -> AbstractContextManager[object]:
+    def reading_together(self, indices: Sequence[Any]) -> AbstractContextManager[object]:
         """Let the dataset read a batch at once if it can; fetch its items within the block."""
         if self.ours is None:
             return nullcontext()
@@ -102,7 +102,7 @@ class Source:
     def reads_for_itself(self) -> str:
         """The reason why other threads may not read for the dataset; empty if they may."""
         if self.ours is None:
-            return self._not_ours()
+            return self._reason_not_ours()
         kind = type(self.ours)
         changed = overridden(kind, DecodeDataset, ("__getitem__", "fetch", "load"))
         return f"{kind.__name__} has its own {changed}" if changed else ""
@@ -138,29 +138,29 @@ class Source:
         """
         if self.ours is None:
             return self.dataset[index]
-        if out is None and self.as_bytes:
+        if out is None and self.as_uint8:
             out = torch.empty(self.shape or (), dtype=torch.uint8, device="cpu")
         # A subclass with its own `fetch` may not know of `encoded`.
         read = {} if encoded is None else {"encoded": encoded}
         how = {"generator": generator, "out": out, "among": self._subset, **read}
-        return self.handed_out(self.ours.fetch(self.place(index), **how))
+        return self.as_user_sample(self.ours.fetch(self.place(index), **how))
 
     @property
-    def bare(self) -> bool:
+    def is_bare(self) -> bool:
         """Whether a sample is handed out as the image alone, because the dataset has no targets."""
         # A subclass with its own __getitem__ decides what a sample is.
         own = self.ours
         return own is not None and not own.has_targets and not own._is_overridden()
 
-    def handed_out(self, sample: Any) -> Any:
-        """Return a sample in the form that the user gets: the image alone if it is `bare`."""
-        return sample[0] if sample is not SKIPPED and self.bare else sample
+    def as_user_sample(self, sample: Any) -> Any:
+        """Return a sample in the form that the user gets: the image alone if `is_bare`."""
+        return sample[0] if sample is not SKIPPED and self.is_bare else sample
 
     def native(self, pool: Pool) -> NativeBatchMaker | None:
         """Return a maker of batches in the native core, for this source's indices, or None."""
         if self.ours is None or _library.lib is None:
             return None
-        return NativeBatchMaker(self.ours, pool, self._subset, as_bytes=self.as_bytes)
+        return NativeBatchMaker(self.ours, pool, self._subset, as_uint8=self.as_uint8)
 
 
 class SampleMaker:
@@ -199,7 +199,7 @@ class SampleMaker:
         indices = [item.index for item in items]
         draws = Draws([item.seed for item in items], self._seed_all)
         made = self.native.make(indices, draws, images, stopped, reads)
-        if not self.source.bare:
+        if not self.source.is_bare:
             return made
         return [FALLBACK if sample is FALLBACK else sample[0] for sample in made]
 
@@ -213,7 +213,7 @@ class SampleMaker:
 
 
 @contextmanager
-def draws_left_alone() -> Iterator[None]:
+def preserve_generators() -> Iterator[None]:
     """Restore the global generators that `SampleMaker` seeds: the training code draws from them."""
     states = torch.default_generator.get_state(), random.getstate(), np.random.get_state()  # noqa: NPY002
     try:

@@ -15,46 +15,46 @@ _VERSION = 1
 _EPOCH_NAMES = ("epoch", "_epoch", "current_epoch", "cur_epoch")
 
 
-class _Counted(int):
+class _LoaderEpoch(int):
     """An epoch number set by a loader; its type tells it apart from one that the caller set."""
 
     def __reduce__(self) -> tuple[type[int], tuple[int]]:
         return int, (int(self),)
 
 
-class _Followed:
+class _EpochWatcher:
     """A sampler with a ``set_epoch``, and the epoch that it had when the loader last looked.
 
     The epoch is read from an attribute of the sampler. While the loader counts epochs, it stores a
-    `_Counted` there, so it also notices when the caller sets the same epoch again.
+    `_LoaderEpoch` there, so it also notices when the caller sets the same epoch again.
     """
 
     def __init__(self, sampler: Any) -> None:
         self.sampler = sampler
         self._left: int | None = None
         if self._epoch()[1] in (0, None):  # a new sampler; the caller has set any other epoch
-            self.look(counting=True)
+            self.remember(counting=True)
 
     def _epoch(self) -> tuple[str, int | None]:
         """Return the name and value of the sampler's epoch; ("", None) if it shows none."""
         held = {name: getattr(self.sampler, name, None) for name in _EPOCH_NAMES}
         return next((both for both in held.items() if is_int(both[1])), ("", None))
 
-    def look(self, *, counting: bool) -> None:
+    def remember(self, *, counting: bool) -> None:
         """Remember the sampler's present epoch."""
         name, self._left = self._epoch()
         if counting and self._left is not None:
-            counted = _Counted(self._left)
+            counted = _LoaderEpoch(self._left)
             with suppress(AttributeError):  # a read-only property: compare its value instead
                 setattr(self.sampler, name, counted)
                 self._left = counted
 
-    def told(self) -> int | None:
+    def caller_epoch(self) -> int | None:
         """Return the epoch that the caller has set since the last look, or None."""
         now = self._epoch()[1]
-        if now is None or now < 0 or type(now) is _Counted:  # possibly set by another loader
+        if now is None or now < 0 or type(now) is _LoaderEpoch:  # possibly set by another loader
             return None
-        return int(now) if type(self._left) is _Counted or now != self._left else None
+        return int(now) if type(self._left) is _LoaderEpoch or now != self._left else None
 
 
 class CallersSampler:
@@ -71,7 +71,7 @@ class CallersSampler:
         self.batches = batches
         both = (sampler, getattr(sampler, "sampler", None))  # the one inside a BatchSampler
         self._followed = [
-            _Followed(one) for one in both if callable(getattr(one, "set_epoch", None))
+            _EpochWatcher(one) for one in both if callable(getattr(one, "set_epoch", None))
         ]
         self._callers = False
 
@@ -80,23 +80,23 @@ class CallersSampler:
             raise TypeError(f"the sampler {type(self.sampler).__name__} has no len()")
         return len(self.sampler)
 
-    def told(self) -> int | None:
+    def caller_epoch(self) -> int | None:
         """Return the epoch that the caller has set since the last one was drawn, if any."""
-        told = (followed.told() for followed in self._followed)
-        return next((epoch for epoch in told if epoch is not None), None)
+        epochs = (followed.caller_epoch() for followed in self._followed)
+        return next((epoch for epoch in epochs if epoch is not None), None)
 
-    def counted(self) -> None:
+    def resume_counting(self) -> None:
         """Let the loader set the sampler's epoch again, because the caller set the loader's."""
         self._callers = False
         for followed in self._followed:
-            followed.look(counting=True)
+            followed.remember(counting=True)
 
     def begin(self) -> None:
         """Decide, at the beginning of an epoch, whether the loader or the caller counts epochs."""
-        if self.told() is not None:
+        if self.caller_epoch() is not None:
             self._callers = True
         for followed in self._followed:
-            followed.look(counting=not self._callers)
+            followed.remember(counting=not self._callers)
 
     def draw(self, epoch: int) -> list[Any]:
         """Return everything that the sampler gives in an epoch.
@@ -112,7 +112,7 @@ class CallersSampler:
         else:
             drawn = [plain_index(item) for item in self.sampler]
         for followed in self._followed:
-            followed.look(counting=not self._callers)
+            followed.remember(counting=not self._callers)
         return drawn
 
 
@@ -134,13 +134,13 @@ class Position:
     _moved: Position | None = None
     """The start of another epoch, which the caller has set before a batch was asked for."""
 
-    def begun(self) -> Position:
+    def begin_iterator(self) -> Position:
         """Return the position at which a new iterator begins."""
         if self.running and not self._again:
             return Position(self.epoch + 1, 0, running=True)
         return Position(self.epoch, self.batch, running=True, items=self.items)
 
-    def moved_to(self, epoch: int) -> Position:
+    def move_to(self, epoch: int) -> Position:
         """Return the start of an epoch, or this position if it is in that epoch and not begun.
 
         The usual training loop calls `set_epoch` for each epoch, also for the one it resumes.
@@ -153,11 +153,11 @@ class Position:
         self._again = True
         return self
 
-    def last(self) -> Position:
+    def latest(self) -> Position:
         """Return the position to which the caller has moved this one before asking for a batch."""
-        return self if self._moved is None else self._moved.last()
+        return self if self._moved is None else self._moved.latest()
 
-    def unasked(self) -> None:
+    def undo_start(self) -> None:
         """Undo the start of an epoch whose iterator was dropped before a batch was asked for."""
         self.running = self.asked
 
@@ -167,7 +167,7 @@ class Position:
             return sharding.order(self.epoch)
         if self.items is None:
             self.items = sampler.draw(self.epoch)
-        take = sharding.of_batches if sampler.batches else sharding.of_sampler
+        take = sharding.from_batches if sampler.batches else sharding.from_sampler
         return take(self.epoch, self.items)
 
     def end(self) -> None:
@@ -181,7 +181,7 @@ class Position:
         return {"version": _VERSION, **place, "settings": settings}
 
     @staticmethod
-    def of_state(state: dict[str, Any], settings: dict[str, Any]) -> Position:
+    def from_state(state: dict[str, Any], settings: dict[str, Any]) -> Position:
         """Restore the state of a loader with the same settings; refuse any other."""
         parts = {"version", "epoch", "batch", "items", "settings"}
         if not (isinstance(state, dict) and parts <= set(state) and state["version"] == _VERSION):

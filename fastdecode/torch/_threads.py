@@ -39,16 +39,16 @@ def limit_threads() -> None:
         opencv.setNumThreads(0)  # 0: run everything in the calling thread
 
 
-def settle_here() -> None:
+def fix_thread_count() -> None:
     """Fix how many threads PyTorch's operations use when this thread calls them.
 
     A thread takes over the number of the process when it first asks for it. That must not happen
-    while `single_thread_here` has changed the number of the process.
+    while `use_single_thread` has changed the number of the process.
     """
     torch.get_num_threads()
 
 
-def single_thread_here() -> None:
+def use_single_thread() -> None:
     """Let PyTorch's operations use one thread when this thread calls them; change no other thread.
 
     OpenMP has a number for each thread, but `torch.set_num_threads` also sets it for all threads
@@ -90,7 +90,7 @@ class ThreadPool:
         # Registered before the first thread starts, so that all of them end whatever happens,
         # Ctrl-C included.
         self._stop = weakref.finalize(self, _end, self._tasks, threads)
-        settle_here()
+        fix_thread_count()
         try:
             for number in range(self.count):
                 name = f"fastdecode-{number}"
@@ -100,13 +100,13 @@ class ThreadPool:
                 thread.start()
                 threads.append(thread)
         except RuntimeError as error:  # "can't start new thread"
-            raise self._none_left() from error
+            raise self._start_error() from error
         # Wait until all have limited themselves, which briefly changes the number of the process.
         if not all(begun.get() for _ in threads):
-            raise self._none_left()
+            raise self._start_error()
         self._process = os.getpid()
 
-    def _none_left(self) -> MemoryError:
+    def _start_error(self) -> MemoryError:
         return MemoryError(f"there are no {self.count} threads to be had")
 
     def submit(self, task: _Task) -> None:
@@ -126,7 +126,7 @@ class ThreadPool:
 def _work(tasks: queue.SimpleQueue[_Task | None], begun: queue.SimpleQueue[bool]) -> None:
     limited = False
     try:
-        single_thread_here()
+        use_single_thread()
         limited = True
     except RuntimeError:  # it needs a thread, and none could be started
         return

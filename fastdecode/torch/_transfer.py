@@ -40,13 +40,13 @@ class Transfer:
 
     def start(self, staged: Any) -> Any:
         """Start the copy; called in the consumer's thread, like the steps after it."""
-        return map_leaves(staged, "to", partial(moved, device=self.device, non_blocking=False))
+        return map_leaves(staged, "to", partial(move, device=self.device, non_blocking=False))
 
     def finish(self, moving: Any) -> Any:
         """Return the batch, ready for the consumer."""
         return moving
 
-    def settle(self, given_up: Iterable[Any]) -> None:
+    def wait_for_copies(self, given_up: Iterable[Any]) -> None:
         """Wait for all running copies, including those of discarded batches."""
 
 
@@ -141,7 +141,7 @@ class CudaTransfer(Transfer):
             return _pinned(leaf)
 
         pinned = map_leaves(batch, "pin_memory", pin)
-        return _Staged(pinned, [(d, recorded(torch.cuda.current_stream(d))) for d in devices])
+        return _Staged(pinned, [(d, record_event(torch.cuda.current_stream(d))) for d in devices])
 
     def start(self, staged: _Staged) -> _Moving:
         """Allocate on the consumer's stream, and copy on this transfer's stream."""
@@ -153,7 +153,7 @@ class CudaTransfer(Transfer):
 
         def place(leaf: Any) -> Any:
             if not _is_plain(leaf):
-                return self._moved(leaf)
+                return self._move_leaf(leaf)
             target = torch.empty_like(leaf, device=self.device)
             pairs.append((target, leaf))
             return target
@@ -163,12 +163,12 @@ class CudaTransfer(Transfer):
             batch = map_leaves(staged.batch, "to", place)
             return _Moving(batch, consumer, self._copy(pairs, consumer), pairs)
 
-    def _moved(self, leaf: Any) -> Any:
+    def _move_leaf(self, leaf: Any) -> Any:
         """Move a leaf with its own ``to``, in the order of the consumer's stream."""
         if isinstance(leaf, torch.Tensor) and leaf.is_cuda:
             # The loader allocated it, on another stream.
             leaf.record_stream(torch.cuda.current_stream(leaf.device))
-        return moved(leaf, self.device, non_blocking=True)
+        return move(leaf, self.device, non_blocking=True)
 
     def _copy(
         self, pairs: list[tuple[torch.Tensor, torch.Tensor]], consumer: torch.cuda.Stream
@@ -181,7 +181,7 @@ class CudaTransfer(Transfer):
         with torch.cuda.stream(self._side):
             for target, source in pairs:
                 target.copy_(source, non_blocking=True)
-        return recorded(self._side)
+        return record_event(self._side)
 
     def finish(self, moving: _Moving) -> Any:
         """Make the consumer's current stream wait for the copy, and return the batch."""
@@ -198,14 +198,14 @@ class CudaTransfer(Transfer):
         self._reading.add(moving.copied, [source for _, source in moving.pairs])
         return moving.batch
 
-    def settle(self, given_up: Iterable[_Moving]) -> None:
+    def wait_for_copies(self, given_up: Iterable[_Moving]) -> None:
         """Wait for all copies: until they end, they use memory of the host and of the device."""
         for moving in given_up:
             moving.copied.synchronize()
         self._reading.wait()
 
 
-def recorded(stream: torch.cuda.Stream) -> torch.cuda.Event:
+def record_event(stream: torch.cuda.Stream) -> torch.cuda.Event:
     """Return an event that completes with all the work queued on a stream so far."""
     event: torch.cuda.Event = _cuda.Event()
     event.record(stream)
@@ -249,7 +249,7 @@ def map_leaves(data: Any, method: str, change: Callable[[Any], Any]) -> Any:
     loader's container stays unchanged.
     """
     # The cases have the order of PyTorch's `pin_memory`, which does not handle dataclasses.
-    if isinstance(data, torch.Tensor) or _has(data, method):
+    if isinstance(data, torch.Tensor) or _has_method(data, method):
         return change(data)
     if isinstance(data, _FLAT):
         return data
@@ -266,10 +266,10 @@ def map_leaves(data: Any, method: str, change: Callable[[Any], Any]) -> Any:
         return data
     changed = ((key, value, map_leaves(value, method, change)) for key, value in parts)
     replaced = {key: new for key, value, new in changed if new is not value}
-    return _with(data, replaced) if replaced else data
+    return _rebuild(data, replaced) if replaced else data
 
 
-def _with(data: Any, replaced: dict[Any, Any]) -> Any:
+def _rebuild(data: Any, replaced: dict[Any, Any]) -> Any:
     """Return a container of the same type, with some items, elements or fields replaced."""
     if isinstance(data, Mapping):
         contents: Any = {key: replaced.get(key, value) for key, value in data.items()}
@@ -295,7 +295,7 @@ def _with(data: Any, replaced: dict[Any, Any]) -> Any:
         return contents
 
 
-def moved(thing: Any, device: torch.device, *, non_blocking: bool) -> Any:
+def move(thing: Any, device: torch.device, *, non_blocking: bool) -> Any:
     """Move a tensor, or an object with its own ``to``, to a device.
 
     `non_blocking` is passed to tensors, and to methods that have a parameter of that name. An
@@ -303,18 +303,18 @@ def moved(thing: Any, device: torch.device, *, non_blocking: bool) -> Any:
     """
     if not non_blocking:
         result = thing.to(device)
-    elif isinstance(thing, torch.Tensor) or _takes(thing.to, "non_blocking"):
+    elif isinstance(thing, torch.Tensor) or _accepts_parameter(thing.to, "non_blocking"):
         result = thing.to(device, non_blocking=True)
     else:
         result = thing.to(device)
     return thing if result is None else result
 
 
-def _has(data: Any, method: str) -> bool:
+def _has_method(data: Any, method: str) -> bool:
     return not isinstance(data, type) and callable(getattr(data, method, None))
 
 
-def _takes(function: Callable[..., Any], parameter: str) -> bool:
+def _accepts_parameter(function: Callable[..., Any], parameter: str) -> bool:
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):  # a compiled function without a signature

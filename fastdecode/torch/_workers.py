@@ -22,14 +22,14 @@ from fastdecode.torch._batch_builder import (
     BatchBuilder,
     EpochConfig,
     closed_error,
-    stopped_early,
-    too_late,
+    stop_iteration_error,
+    timeout_error,
 )
-from fastdecode.torch._collate import Ready, collate
-from fastdecode.torch._errors import take_along
+from fastdecode.torch._collate import ReadyBatch, collate
+from fastdecode.torch._errors import suppress_worker_warnings
 from fastdecode.torch._order import Item, Order
 from fastdecode.torch._read_ahead import ReadAhead
-from fastdecode.torch._samples import SampleMaker, draws_left_alone
+from fastdecode.torch._samples import SampleMaker, preserve_generators
 from fastdecode.torch._threads import ThreadPool, limit_threads
 
 _LARGEST_PART = 4
@@ -63,7 +63,7 @@ class Workers:
 
     def epoch(
         self, config: EpochConfig, order: Order, start: int
-    ) -> Iterator[Ready | BatchBuilder]:
+    ) -> Iterator[ReadyBatch | BatchBuilder]:
         """Begin an epoch at its batch `start`; a device may still have to decode the batches.
 
         With processes, an epoch that is still running ends.
@@ -134,11 +134,11 @@ class _ThreadEpoch:
         # often.
         shares = 1 if pool is None else pool.count * _PARTS_A_THREAD
         self._part = max(1, min(_LARGEST_PART, order.batch_size // shares))
-        native = None if pool is None or config.at_once is not None else pool.native
+        native = None if pool is None or config.device_decoding is not None else pool.native
         alone = pool is None and config.seed_all
         self._maker = SampleMaker(config.source, native, alone=alone)
         self._kept: Callable[[], AbstractContextManager[None]]
-        self._kept = draws_left_alone if alone else nullcontext
+        self._kept = preserve_generators if alone else nullcontext
         self._latest: weakref.ref[BatchBuilder] | None = None
         self._fill()
 
@@ -147,14 +147,14 @@ class _ThreadEpoch:
         while self._next < self._order.count and len(self._pending) < max(1, self._prefetch):
             items = self._order.batch(self._next)
             self._next += 1
-            builder = self._builder(items)
+            builder = self._make_builder(items)
             self._pending.append(builder)
             if self._pool is not None:
                 for part in builder.parts:
                     self._pool.submit(partial(builder.make, part))
 
-    def _builder(self, items: list[Item]) -> BatchBuilder:
-        config, how, maker = self._config, self._config.at_once, self._maker
+    def _make_builder(self, items: list[Item]) -> BatchBuilder:
+        config, how, maker = self._config, self._config.device_decoding, self._maker
         reads = None if self._ahead is None else self._ahead.batch()
         if how is not None:
             from fastdecode.torch._device_batches import EncodedBatch
@@ -162,14 +162,14 @@ class _ThreadEpoch:
             size, pool = self._part, self._pool
             return EncodedBatch(config, how, maker, items, self._next, size, pool, reads)
         native = maker.native
-        if native is None or not native.worthwhile:
+        if native is None or not native.pays_off:
             return BatchBuilder(config, maker, items, self._next, self._part, reads=reads)
         return BatchBuilder(config, maker, items, self._next, native.part, native=True, reads=reads)
 
-    def __iter__(self) -> Iterator[Ready | BatchBuilder]:
+    def __iter__(self) -> Iterator[ReadyBatch | BatchBuilder]:
         return self
 
-    def __next__(self) -> Ready | BatchBuilder:
+    def __next__(self) -> ReadyBatch | BatchBuilder:
         if self._process != os.getpid():  # the threads stayed in the parent process
             raise RuntimeError("this iterator belongs to the process that this one was forked from")
         if self._closed:
@@ -186,7 +186,7 @@ class _ThreadEpoch:
         try:
             return builder.result(self._timeout)
         except StopIteration as error:
-            raise stopped_early(error) from error
+            raise stop_iteration_error(error) from error
         finally:
             self._awaited = None
 
@@ -231,24 +231,24 @@ class _WorkerDataset(Dataset[Any]):
         """The user's dataset."""
         return self._source.dataset
 
-    def __getitems__(self, items: list[Item]) -> tuple[Ready, list[Any]]:
+    def __getitems__(self, items: list[Item]) -> tuple[ReadyBatch, list[Any]]:
         if self._maker is None:
             self._reported = len(self._source.errors)  # those from before the worker began
             # One thread, because a worker has one core to itself.
             self._maker = SampleMaker(self._source, Pool(1), alone=True)
         try:
-            with self._source.together([item.index for item in items]):
+            with self._source.reading_together([item.index for item in items]):
                 samples = self._maker.make(items)
             ready = collate(samples, None, 0, self._collate_fn, channels_last=self._channels_last)
         except StopIteration as error:
-            raise stopped_early(error) from error
+            raise stop_iteration_error(error) from error
         # These include the failures of an earlier batch that raised and so could not report them.
         failures = self._source.errors[self._reported :]
         self._reported += len(failures)
         return ready, failures
 
 
-def _as_it_is(made: Any) -> Any:
+def _identity(made: Any) -> Any:
     return made
 
 
@@ -273,9 +273,9 @@ class _ProcessEpoch:
             _WorkerDataset(config),
             batch_sampler=map(order.batch, range(start, order.count)),
             num_workers=workers,
-            collate_fn=_as_it_is,
+            collate_fn=_identity,
             worker_init_fn=partial(
-                _settle_worker, reported=config.source.ours is not None, then=config.worker_init_fn
+                _set_up_worker, reported=config.source.ours is not None, then=config.worker_init_fn
             ),
             multiprocessing_context=config.multiprocessing_context,
             prefetch_factor=prefetch,
@@ -286,28 +286,28 @@ class _ProcessEpoch:
         )
         self._batches: Any = iter(loader)  # torch's iterator of a loader with workers
 
-    def __iter__(self) -> Iterator[Ready]:
+    def __iter__(self) -> Iterator[ReadyBatch]:
         return self
 
-    def __next__(self) -> Ready:
+    def __next__(self) -> ReadyBatch:
         if self._position >= self._order.count:
             self.close()
             raise StopIteration
         if self._batches is None:
             raise closed_error()
         try:
-            ready: Ready
+            ready: ReadyBatch
             ready, failures = next(self._batches)
         except Exception as error:
-            _let_go(error)
+            _drop_frames(error)
             if str(error).startswith("DataLoader timed out"):
                 # torch asks for this batch again next, so the position stays.
                 items = [item.index for item in self._order.batch(self._position)]
-                raise too_late(self._position + 1, self._timeout, items) from error
-            if _tells_of_death(error):
+                raise timeout_error(self._position + 1, self._timeout, items) from error
+            if _is_worker_death(error):
                 with suppress(RuntimeError):  # torch reports the same death again
                     self.close()
-                raise _killed(error) from error
+                raise _killed_error(error) from error
             self._position += 1
             raise error  # noqa: TRY201 - a bare raise would restore the traceback
         self._position += 1
@@ -322,7 +322,7 @@ class _ProcessEpoch:
             batches._shutdown_workers()
 
 
-def _tells_of_death(error: Exception) -> bool:
+def _is_worker_death(error: Exception) -> bool:
     """Return whether a worker has died: torch says so, or cannot fetch a batch's memory from it."""
     if "in DataLoader worker process" in str(error):  # raised by the dataset, with its traceback
         return False
@@ -330,14 +330,14 @@ def _tells_of_death(error: Exception) -> bool:
     return unreachable or str(error).startswith("DataLoader worker (pid")
 
 
-def _let_go(error: BaseException | None) -> None:
+def _drop_frames(error: BaseException | None) -> None:
     """Drop the tracebacks: their frames hold torch's iterator, which keeps the processes alive."""
     while error is not None:
         error.__traceback__ = None
         error = error.__cause__ or error.__context__
 
 
-def _killed(error: Exception) -> RuntimeError:
+def _killed_error(error: Exception) -> RuntimeError:
     return RuntimeError(
         "a worker process was killed, interrupted or crashed, and its epoch cannot go on: "
         f"{error!r}. If the system killed it for lack of memory, use fewer workers. The next epoch "
@@ -345,12 +345,12 @@ def _killed(error: Exception) -> RuntimeError:
     )
 
 
-def _settle_worker(
+def _set_up_worker(
     number: int, *, reported: bool, then: Callable[[int], Any] | None = None
 ) -> None:
     limit_threads()
     if reported:
-        take_along()
+        suppress_worker_warnings()
     info: Any = get_worker_info()
     # User code expects its own dataset there; torch refuses a plain assignment.
     object.__setattr__(info, "dataset", info.dataset.dataset)

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 __all__ = ["DecodeDataset"]
 
 # If a subclass overrides one of these, only the dataset itself can make its samples.
-_OF_DATASET = ("__getitem__", "fetch", "load", "_encoded", "_image", "_made")
-_OF_CROP = ("__call__", "with_geometry", "reduce_for", "_checked", "_pixels", "core_resize")
+_OF_DATASET = ("__getitem__", "fetch", "load", "_encoded", "_image", "_make_sample")
+_OF_CROP = ("__call__", "with_geometry", "reduce_for", "_check_out", "_pixels", "core_resize")
 
 
 _PAIR = "return a pair, the encoded image (bytes or a path) and its target (None if it has none)"
@@ -262,12 +262,12 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
         """
         source = None
         try:
-            source, target = pair_of(self, index, self.read(index))
+            source, target = check_pair(self, index, self.read(index))
             image, geometry = self._image(source, generator, out)
-            return image, finished(self, target, geometry)
+            return image, map_targets(self, target, geometry)
         except ITEM_ERRORS as error:
             if is_item_error(error):
-                self._naming(error, index, source)
+                self._name_sample(error, index, source)
             raise
 
     @property
@@ -305,10 +305,10 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
         lines += self.extra_repr().splitlines()
         transforms = standard_transform(self)
         lines += [] if transforms is None else [repr(transforms)]
-        lines += f"Decoding: {self._decoding()}".splitlines()
+        lines += f"Decoding: {self._describe_decoding()}".splitlines()
         return "\n".join([f"Dataset {type(self).__name__}", *(f"    {line}" for line in lines)])
 
-    def _decoding(self) -> str:
+    def _describe_decoding(self) -> str:
         """Describe in words how images are decoded."""
         resolved = self._resolved_transform()
         if isinstance(resolved, EncodedTransform):
@@ -318,15 +318,15 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
             for name in ("reduce", "min_size", "mode", "orient", "backend")
             if getattr(self, name) != getattr(DecodeMixin, name)
         ]
-        return ", ".join([f"whole images, nothing fused{self._why_not()}", *options])
+        return ", ".join([f"whole images, nothing fused{self._not_fused_reason()}", *options])
 
-    def _why_not(self) -> str:
+    def _not_fused_reason(self) -> str:
         """Explain in words why the transform is called with decoded images."""
         if self.transform is None or not self.fuse:
             return ""
         if self.output == "array":
             return " (output='array' is for transforms of arrays)"
-        asked = self._reduction_asked()
+        asked = self._requested_size()
         return f" ({asked} was asked for)" if asked else f" ({why_not(self.transform)})"
 
     def _fusing(self) -> tuple[bool, Quality, float]:
@@ -360,7 +360,7 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
     def _maps_targets(self) -> bool:
         return type(self).map_target is not DecodeDataset.map_target
 
-    def _put(self, image: Any, out: torch.Tensor) -> torch.Tensor:
+    def _write_image(self, image: Any, out: torch.Tensor) -> torch.Tensor:
         return put(image, out, self._resolved_transform())
 
     def _fetch_all(self, indices: Sequence[int]) -> list[Any]:
@@ -376,7 +376,7 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
         return super()._encoded(source) if self._loader is None else self._loader(source)
 
     def _decoded_image(self, source: Any) -> tuple[Any, Geometry | None]:
-        return self._decoded(self._encoded(source), self.output or "pil")
+        return self._decode_bytes(self._encoded(source), self.output or "pil")
 
 
 def _join_torchvision(kind: type[DecodeDataset]) -> None:
@@ -396,7 +396,7 @@ def overridden(kind: type, base: type, names: Sequence[str]) -> str:
     return next((name for name in names if getattr(kind, name) is not getattr(base, name)), "")
 
 
-def pair_of(dataset: Any, index: int, found: Any) -> tuple[Any, Any]:
+def check_pair(dataset: Any, index: int, found: Any) -> tuple[Any, Any]:
     """Check that a dataset's ``read`` returned a source and a target, and return both."""
     called = f"{type(dataset).__name__}.read({index}) returned"
     if not isinstance(found, (tuple, list)) or len(found) != 2:
@@ -423,7 +423,7 @@ class EncodedSample(NamedTuple):
     source: Any  # from the dataset's ``read``, for error messages
     data: Any  # the encoded image
     target: Any
-    finished: bool = False  # whether the target has been mapped and transformed
+    target_is_mapped: bool = False  # whether the target has been mapped and transformed
     error: Exception | None = None  # what ``read`` raised
 
     def made(
@@ -435,14 +435,16 @@ class EncodedSample(NamedTuple):
                 raise self.error
             image, geometry = dataset._image(self.data, generator, out)
             target = self.target
-            return image, target if self.finished else finished(dataset, target, geometry)
+            return image, target if self.target_is_mapped else map_targets(
+                dataset, target, geometry
+            )
         except ITEM_ERRORS as error:
             if is_item_error(error):
-                dataset._naming(error, index, self.source)
+                dataset._name_sample(error, index, self.source)
             raise
 
 
-def finished(dataset: Any, target: Any, geometry: Geometry | None) -> Any:
+def map_targets(dataset: Any, target: Any, geometry: Geometry | None) -> Any:
     """Return a target after `map_target` and `target_transform`."""
     if geometry is not None and dataset._maps_targets():
         target = dataset.map_target(target, geometry)

@@ -174,7 +174,7 @@ class ImageFolder(DecodeDataset["tuple[Any, Target]"]):
     def transforms(self, transforms: Any) -> None:
         self.__dict__["_transforms"] = transforms
 
-    def _look_for_its_folder(self, error: Exception) -> None:
+    def _check_folder_exists(self, error: Exception) -> None:
         mark_if_folder_vanished(error, os.fspath(self.root), listed=True)
 
     def _decoded_image(self, source: Any) -> tuple[Any, Geometry | None]:
@@ -184,5 +184,5 @@ class ImageFolder(DecodeDataset["tuple[Any, Target]"]):
             raise ValueError("map_target needs fastdecode's own decoding: leave out loader")
         return self._loader(source), None
 
-    def _decoding(self) -> str:
-        return super()._decoding() if self._loader is None else f"by {self._loader!r}"
+    def _describe_decoding(self) -> str:
+        return super()._describe_decoding() if self._loader is None else f"by {self._loader!r}"

@@ -79,7 +79,7 @@ class ImageList(DecodeDataset[Sample_co]):
     ) -> None:
         self.root = root
         super().__init__(transform, target_transform, **options)
-        located = _located(paths, root)
+        located = _as_paths(paths, root)
         self.has_targets = targets is not None
         self.targets = [] if targets is None else _as_list(targets)
         if self.has_targets and len(self.targets) != len(located):
@@ -146,7 +146,7 @@ class ImageList(DecodeDataset[Sample_co]):
         they are class names, and each becomes its index among the sorted names (`class_to_idx`).
         """
         table = read_table(file, path_column, target_column, header=header, delimiter=delimiter)
-        targets, names = _targets_of(table, class_to_idx)
+        targets, names = _convert_targets(table, class_to_idx)
         return cls(
             table.paths,
             targets,
@@ -165,7 +165,7 @@ class ImageList(DecodeDataset[Sample_co]):
         return self.samples[index]
 
 
-def _targets_of(
+def _convert_targets(
     table: Table, class_to_idx: Mapping[str, int] | None
 ) -> tuple[list[Any] | None, Mapping[str, int]]:
     if table.targets is None:
@@ -173,7 +173,7 @@ def _targets_of(
     return convert_targets(table, class_to_idx)
 
 
-def _located(
+def _as_paths(
     paths: Sequence[str | os.PathLike[str]], root: str | os.PathLike[str] | None
 ) -> list[str]:
     """Return the paths as strings, with `root` in front of relative ones."""

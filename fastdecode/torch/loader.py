@@ -19,15 +19,15 @@ from torch.utils.data import (
 from fastdecode._arguments import is_int
 from fastdecode.errors import BackendUnavailable
 from fastdecode.torch._batch_builder import EpochConfig
-from fastdecode.torch._collate import Batch, Ready, handed_out
-from fastdecode.torch._decoding import NormalizeOn, Plan, plan_of, settle
+from fastdecode.torch._collate import Batch, ReadyBatch, finish_batch
+from fastdecode.torch._decoding import NormalizeOn, Plan, choose_decoding, plan_batches
 from fastdecode.torch._loader_arguments import (
     DataLoaderOptions,
     Threads,
-    check,
-    how_many,
-    how_many_read,
-    seed_of,
+    check_options,
+    draw_seed,
+    resolve_read_threads,
+    resolve_workers,
 )
 from fastdecode.torch._memory import BatchMemory
 from fastdecode.torch._order import Sharding, world
@@ -293,7 +293,7 @@ class Loader(Generic[Batch]):
         progress: bool = False,
         **dataloader: Unpack[DataLoaderOptions],
     ) -> None:
-        check(dataloader, locals())  # locals() holds exactly the arguments here
+        check_options(dataloader, locals())  # locals() holds exactly the arguments here
         world(rank, world_size)
         self.dataset = dataset
         batches = dataloader.get("batch_sampler")
@@ -315,19 +315,21 @@ class Loader(Generic[Batch]):
         self._shuffle = bool(shuffle)
         self._position = Position()
         self._count = 0
-        self._settled = settle(decode, self.device, self._source, self._collate_fn, workers)
+        self._settled = choose_decoding(
+            decode, self.device, self._source, self._collate_fn, workers
+        )
         apart = self._settled.backend is not None
-        self.threads, self.workers = how_many(
+        self.threads, self.workers = resolve_workers(
             self._source, threads, workers, dataloader.get("num_workers"), apart=apart
         )
-        self.read_threads = how_many_read(self._source, read_threads, self.workers)
+        self.read_threads = resolve_read_threads(self._source, read_threads, self.workers)
         self.decoding = self._plan().decoding  # raises if arguments and dataset contradict
         self._set_up()
 
     def _take(self, options: DataLoaderOptions, seed: int) -> None:
         """Store the arguments that only torch's DataLoader has."""
         self.generator = options.get("generator")
-        self.seed = int(seed) if self.generator is None else seed_of(self.generator)
+        self.seed = int(seed) if self.generator is None else draw_seed(self.generator)
         self.pin_memory = bool(options.get("pin_memory"))
         self.worker_init_fn = options.get("worker_init_fn")
         self.multiprocessing_context = options.get("multiprocessing_context")
@@ -377,7 +379,7 @@ class Loader(Generic[Batch]):
     @property
     def epoch(self) -> int:
         """The epoch that is running, or that the next ``iter(loader)`` starts."""
-        return self._place().epoch
+        return self._current_position().epoch
 
     @property
     def sampler(self) -> Any:
@@ -424,10 +426,10 @@ class Loader(Generic[Batch]):
         count = sharding.share if self._given.sampler is None else len(self._given)
         return count if self._given.batches else sharding.batches(count)
 
-    def _place(self) -> Position:
+    def _current_position(self) -> Position:
         """Return the loader's position, after any ``set_epoch`` that the caller's sampler got."""
-        told = self._given.told()
-        return self._position if told is None else self._position.moved_to(told)
+        epoch = self._given.caller_epoch()
+        return self._position if epoch is None else self._position.move_to(epoch)
 
     def __iter__(self) -> Iterator[Batch]:
         """Start the next epoch, or start where `set_epoch` or `load_state_dict` said."""
@@ -436,18 +438,18 @@ class Loader(Generic[Batch]):
             return made
         position = self._position
         title = f"epoch {position.epoch}"
-        return _Shown(made, done=position.batch, total=self._count, title=title)
+        return _WithProgress(made, done=position.batch, total=self._count, title=title)
 
-    def _begun(self, before: Position | None) -> tuple[Iterator[Any], Position] | None:
+    def _start_epoch(self, before: Position | None) -> tuple[Iterator[Any], Position] | None:
         """Start the epoch of an iterator; restart it if the caller named another one before use."""
         if before is not None:
-            told = self._given.told()
-            moved = self._position is not before and self._position is before.last()
-            if not moved and (self._position is not before or told in (None, before.epoch)):
+            epoch = self._given.caller_epoch()
+            moved = self._position is not before and self._position is before.latest()
+            if not moved and (self._position is not before or epoch in (None, before.epoch)):
                 return None
         plan = self._plan()
         self.decoding = plan.decoding
-        position = self._position = self._place().begun()
+        position = self._position = self._current_position().begin_iterator()
         self._given.begin()
         self.skipped = 0
         order = position.order(self._sharding, self._given)
@@ -458,7 +460,7 @@ class Loader(Generic[Batch]):
             memory=self._memory,
             channels_last=self.channels_last,
             normalize=plan.normalize,
-            at_once=None if delivery is None else delivery.at_once(plan.eligible),
+            device_decoding=None if delivery is None else delivery.device_decoding(plan.eligible),
             worker_init_fn=self.worker_init_fn,
             multiprocessing_context=self.multiprocessing_context,
             # Seeding the global generators in a background thread would disturb training.
@@ -471,9 +473,9 @@ class Loader(Generic[Batch]):
     def _plan(self) -> Plan:
         """Decide how batches of the dataset, as it is at this moment, are made."""
         how = self._collate_fn, self.normalize_on, self.device, self.decode, self._settled
-        return plan_of(self._source, *how)
+        return plan_batches(self._source, *how)
 
-    def _handed(self, position: Position, ready: Ready) -> None:
+    def _record_handed_out(self, position: Position, ready: ReadyBatch) -> None:
         """Record that the consumer received a batch."""
         position.batch = ready.position
         if position is self._position:  # else a later iterator has replaced this one
@@ -490,8 +492,8 @@ class Loader(Generic[Batch]):
         """
         if not is_int(epoch) or epoch < 0:
             raise ValueError(f"epoch must be an integer from 0, not {epoch!r}")
-        self._position = self._position.moved_to(int(epoch))
-        self._given.counted()
+        self._position = self._position.move_to(int(epoch))
+        self._given.resume_counting()
 
     def state_dict(self) -> dict[str, Any]:
         """Return the loader's position as a dict of plain values, even in mid-epoch.
@@ -501,7 +503,7 @@ class Loader(Generic[Batch]):
         dict
             For `load_state_dict`. ``torch.save`` can store it.
         """
-        return self._place().state(self._settings())
+        return self._current_position().state(self._settings())
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Make the next ``iter(loader)`` return exactly the remaining batches of the epoch.
@@ -516,14 +518,14 @@ class Loader(Generic[Batch]):
         ValueError
             The state comes from a loader whose batches would differ from this one's.
         """
-        position = Position.of_state(state, self._settings())
+        position = Position.from_state(state, self._settings())
         # At the start of an epoch there is nothing to check, and it is too early to use a sampler.
         if position.batch:
             most = position.order(self._sharding, self._given).count
             if position.batch > most:
                 raise ValueError(f"the state is of batch {position.batch}, but an epoch has {most}")
         self._position = position
-        self._given.counted()
+        self._given.resume_counting()
 
     def _settings(self) -> dict[str, Any]:
         """Return the settings that determine the batches."""
@@ -570,7 +572,7 @@ class _Epoch:
 
     def _take(self, position: Position | None) -> None:
         """Start an epoch, unless the one that was started at `position` still holds."""
-        begun = self._loader._begun(position)
+        begun = self._loader._start_epoch(position)
         if begun is not None:
             self._source, self._position = begun
 
@@ -579,7 +581,7 @@ class _Epoch:
 
     def __del__(self) -> None:
         if hasattr(self, "_position"):
-            self._position.unasked()
+            self._position.undo_start()
 
     def __next__(self) -> Any:
         if not self._position.asked:
@@ -595,8 +597,8 @@ class _Epoch:
                     self._position.end()
                     self._warn_of_nothing()
                 raise
-            batch = handed_out(ready)
-            self._loader._handed(self._position, ready)
+            batch = finish_batch(ready)
+            self._loader._record_handed_out(self._position, ready)
             self._left_out += ready.skipped
             if batch is not None:  # None: every item was skipped
                 self._gave_some = True
@@ -614,7 +616,7 @@ class _Epoch:
             )
 
 
-class _Shown:
+class _WithProgress:
     """Yields the batches of an iterator, and shows a progress bar on the terminal."""
 
     def __init__(self, batches: Iterator[Any], *, done: int, total: int, title: str) -> None:
@@ -648,7 +650,7 @@ class _Shown:
         return batch
 
 
-class _Own(Sampler[int]):
+class _LoaderSampler(Sampler[int]):
     """The `sampler` of a loader that was given none, for libraries that look at it."""
 
     generator = None
@@ -668,11 +670,11 @@ class _Own(Sampler[int]):
         self._loader.set_epoch(epoch)
 
 
-class _InOrder(_Own, SequentialSampler):
+class _InOrder(_LoaderSampler, SequentialSampler):
     """Libraries see by its type that the loader does not shuffle."""
 
 
-class _Shuffled(_Own, RandomSampler):
+class _Shuffled(_LoaderSampler, RandomSampler):
     """Libraries see by its type that the loader shuffles."""
 
     replacement = False

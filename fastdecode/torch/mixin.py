@@ -35,10 +35,10 @@ __all__ = ["DecodeMixin"]
 _DECODE_OPTIONS = ("reduce", "min_size", "mode", "backend")
 _CARRIED = "_carried_preference"
 _converter = cache(converter)
-_settled: tuple[int, bool] | None = None  # the process, and whether it had loaded OpenCV
+_set_up_in: tuple[int, bool] | None = None  # the process, and whether it had loaded OpenCV
 
 
-class _Carried(NamedTuple):
+class _CarriedBackend(NamedTuple):
     """The backend that `fastdecode.use` had set in the process that pickled a dataset."""
 
     process: int
@@ -128,7 +128,7 @@ class DecodeMixin:
             _selection.preference_in_process()
         )  # without the environment, which a worker reads itself
         if used is not None:
-            state[_CARRIED] = _Carried(os.getpid(), used)
+            state[_CARRIED] = _CarriedBackend(os.getpid(), used)
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -153,7 +153,7 @@ class DecodeMixin:
             As from `fastdecode.decode` and `decode_file`. The message names the path, if one was
             given.
         """
-        self._settle()
+        self._set_up_process()
         decode = api.decode_file if isinstance(source, (str, os.PathLike)) else api.decode
         image = decode(
             source,
@@ -192,7 +192,7 @@ class DecodeMixin:
         self, source: Any, generator: torch.Generator | None, out: torch.Tensor | None
     ) -> tuple[Any, Geometry | None]:
         """Decode and transform; the geometry may be None unless `_maps_targets`."""
-        self._settle()
+        self._set_up_process()
         transform = self._resolved_transform()
         if isinstance(transform, EncodedTransform):
             data, transform = self._encoded(source), for_slot(transform, out)
@@ -244,11 +244,11 @@ class DecodeMixin:
         FastDecodeError, OSError
             As from `decode`.
         """
-        return self._decoded(DecodeMixin._encoded(self, source), self.output or "array")
+        return self._decode_bytes(DecodeMixin._encoded(self, source), self.output or "array")
 
-    def _decoded(self, data: Any, output: Output) -> tuple[Any, Geometry]:
+    def _decode_bytes(self, data: Any, output: Output) -> tuple[Any, Geometry]:
         """Decode bytes; choose the reduction here, so that the geometry is known."""
-        self._settle()
+        self._set_up_process()
         header = api.probe(data)
         reduce, orient = self.reduce, self.orient
         if self.min_size is not None:
@@ -295,7 +295,7 @@ class DecodeMixin:
                 "dict: give transform a function that returns compose(image=image)['image'], and "
                 "the dataset output='array'"
             )
-        asked = self._reduction_asked()
+        asked = self._requested_size()
         encoded = isinstance(first, EncodedTransform)
         if encoded and asked:
             raise ValueError(
@@ -309,27 +309,27 @@ class DecodeMixin:
             return fuse(transform, quality=quality, headroom=headroom)
         return transform
 
-    def _reduction_asked(self) -> str:
+    def _requested_size(self) -> str:
         """Return the options, in words, with which the caller asked for a size or mode."""
         asked = {"reduce": self.reduce, "min_size": self.min_size, "mode": self.mode}
         usual = {"reduce": 1, "min_size": None, "mode": "RGB"}
         return ", ".join(f"{name}={asked[name]!r}" for name in usual if asked[name] != usual[name])
 
-    def _settle(self) -> None:
+    def _set_up_process(self) -> None:
         """Set up this process before it first decodes."""
-        global _settled
+        global _set_up_in
         if _CARRIED in self.__dict__:
             # Not earlier: a spawned process unpickles its dataset before it counts as a worker.
-            _adopt(self.__dict__.get(_CARRIED))
+            _apply_carried(self.__dict__.get(_CARRIED))
             self.__dict__.pop(_CARRIED, None)
         now = (os.getpid(), "cv2" in sys.modules)
-        if _settled != now:  # OpenCV can be limited only after something has loaded it
+        if _set_up_in != now:  # OpenCV can be limited only after something has loaded it
             if get_worker_info() is not None:
                 limit_threads()
-            _settled = now
+            _set_up_in = now
 
 
-def _adopt(carried: _Carried | None) -> None:
+def _apply_carried(carried: _CarriedBackend | None) -> None:
     """Apply the parent's `fastdecode.use` in a worker that has not called `use` itself."""
     if carried is None or carried.process == os.getpid() or context() != "processes":
         return

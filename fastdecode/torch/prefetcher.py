@@ -131,7 +131,7 @@ class DevicePrefetcher(Generic[Batch]):
         if self._transfer is None:
             epoch = _Epoch(batches)
         else:
-            self._state = _state_of(self.loader)
+            self._state = _copy_state(self.loader)
             self._thread = _PrefetchThread(self.loader, batches, self._transfer, self.depth)
             epoch = _Ahead(self, self._thread, self._transfer)
         self._epoch = weakref.ref(epoch)
@@ -264,7 +264,7 @@ class _Ahead(_Epoch):
             raise RuntimeError("this iterator belongs to the process that this one was forked from")
         # Start all copies before the consumer goes on with its work.
         while (step := self._thread.take(wait=not self._moving)) is not None:
-            self._moving.append(self._begun(step))
+            self._moving.append(self._start_copy(step))
         step = self._moving.popleft()
         self._thread.permit()
         if step.ended:
@@ -280,7 +280,7 @@ class _Ahead(_Epoch):
             raise StopIteration
         return self._transfer.finish(step.batch)
 
-    def _begun(self, step: _Step) -> _Step:
+    def _start_copy(self, step: _Step) -> _Step:
         """Start to copy a batch; an error of the copy is raised in place of that batch."""
         if step.ended or step.error is not None:
             return step
@@ -297,7 +297,7 @@ class _Ahead(_Epoch):
         self._thread.stop()
         given_up = [one.batch for one in self._moving if one.error is None and not one.ended]
         self._moving.clear()
-        self._transfer.settle(given_up)
+        self._transfer.wait_for_copies(given_up)
 
     def __del__(self) -> None:
         # A consumer that leaves the loop early, or fails, does not call close().
@@ -374,7 +374,7 @@ class _PrefetchThread:
     def _run(self, batches: Iterator[Any]) -> None:
         try:
             self._transfer.enter_thread()
-            while self._permitted() and self._step(batches):
+            while self._wait_for_permit() and self._step(batches):
                 pass
         except BaseException as error:  # the consumer must handle it
             self._steps.put(_Step(error=error, ended=True))
@@ -382,13 +382,13 @@ class _PrefetchThread:
             if batches is not self._loader and hasattr(batches, "close"):
                 batches.close()
 
-    def _permitted(self) -> bool:
+    def _wait_for_permit(self) -> bool:
         self._permits.get()
         return not self._stopped
 
     def _step(self, batches: Iterator[Any]) -> bool:
         """Make one batch; in its own function, so that no local refers to it while waiting."""
-        step = self._made(batches)
+        step = self._next_step(batches)
         try:
             if not self._stopped:
                 self._steps.put(step)
@@ -396,18 +396,18 @@ class _PrefetchThread:
         finally:
             del step  # else this frame, the error and its traceback form a cycle
 
-    def _made(self, batches: Iterator[Any]) -> _Step:
+    def _next_step(self, batches: Iterator[Any]) -> _Step:
         try:
             try:
                 batch = next(batches)
             except StopIteration:
-                return _Step(state=_state_of(self._loader), ended=True)
-            return _Step(self._transfer.stage(batch), state=_state_of(self._loader))
+                return _Step(state=_copy_state(self._loader), ended=True)
+            return _Step(self._transfer.stage(batch), state=_copy_state(self._loader))
         except BaseException as error:
             return _Step(error=error, ended=not isinstance(error, Exception))
 
 
-def _state_of(loader: Any) -> Any:
+def _copy_state(loader: Any) -> Any:
     """Copy the loader's state, if any: the loader may go on changing the object it returned."""
     return copy.deepcopy(loader.state_dict()) if hasattr(loader, "state_dict") else None
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastdecode._error_policy import ITEM_ERRORS, is_item_error, mark_if_folder_vanished
 from fastdecode.stores import Store, open_store
-from fastdecode.torch._errors import Sample_co, naming
+from fastdecode.torch._errors import Sample_co, name_sample
 from fastdecode.torch._read_ahead import READ_THREADS, Read, begin_reads
 from fastdecode.torch._threads import ThreadPool
 from fastdecode.torch.dataset import DatasetOptions, DecodeDataset
@@ -203,20 +203,23 @@ class StoreDataset(DecodeDataset[Sample_co]):
         place = operator.index(index)
         return place + len(self.store) if place < 0 else place
 
-    def _look_for_its_folder(self, error: Exception) -> None:
+    def _check_folder_exists(self, error: Exception) -> None:
         store = self.store
         mark_if_folder_vanished(error, store.folder, listed=store.kind == "folder")
 
-    def _naming(self, error: Exception, index: int, source: object) -> None:
+    def _name_sample(self, error: Exception, index: int, source: object) -> None:
         if isinstance(source, (str, os.PathLike)):  # the path of a file is enough
-            super()._naming(error, index, source)
+            super()._name_sample(error, index, source)
             return
         place, where = self._place(index), self.store.location
         known = self.store._key_suffix(place)
         if error.args and isinstance(error.args[0], str):
             # The store has named the item already; do not repeat it.
-            error.args = (_without_item(error.args[0], where, place, known), *error.args[1:])
-        naming(error, operator.index(index), f"{where}, {known[2:-1]}" if known else where)
+            error.args = (
+                _missing_item_message(error.args[0], where, place, known),
+                *error.args[1:],
+            )
+        name_sample(error, operator.index(index), f"{where}, {known[2:-1]}" if known else where)
 
 
 class _Samples(Sequence[Any]):
@@ -239,7 +242,7 @@ class _Samples(Sequence[Any]):
         return (self[place] for place in range(len(self)))
 
 
-def _without_item(message: str, where: str, place: int, known: str) -> str:
+def _missing_item_message(message: str, where: str, place: int, known: str) -> str:
     for begin in (f"{where}, item {place}{known}: ", f"{where}: "):
         if message.startswith(begin):
             return message[len(begin) :]

@@ -40,7 +40,7 @@ from fastdecode.torch.transforms._random_crop import (
     draw_box,
     draw_flip,
     generator_of,
-    resized,
+    resized_size,
 )
 from fastdecode.torch.transforms._random_crop import center_crop as place
 
@@ -147,8 +147,8 @@ def test_sides_are_rounded_as_by_resize(sides: tuple[int, int], size: object) ->
     if width * height * (size if isinstance(size, int) else 1) < 1_000_000:
         expected = tuple(resize(torch.zeros((3, height, width), dtype=torch.uint8), size).shape[1:])
 
-        assert resized(width, height, size) == expected
-    assert resized(3, 1000, 256) == (85333, 256)
+        assert resized_size(width, height, size) == expected
+    assert resized_size(3, 1000, 256) == (85333, 256)
 
 
 @pytest.mark.parametrize("canvas", range(1, 14))

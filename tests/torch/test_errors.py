@@ -15,7 +15,7 @@ import torch
 from damaged import CUT, FILES, GONE, PHOTO, SMALL, Listed
 
 from fastdecode import errors
-from fastdecode.torch._errors import SKIPPED, Failure, others
+from fastdecode.torch._errors import SKIPPED, Failure, replacement_candidates
 from fastdecode.torch.transforms import RandomResizedCrop
 
 
@@ -140,8 +140,8 @@ def test_replacing_ends() -> None:
 
 def test_replacements_never_change() -> None:
     """The draws are part of what makes a run repeatable: these are what they have always been."""
-    assert list(others(3, range(1000)))[:5] == [531, 591, 669, 996, 550]
-    assert list(others(0, range(1))) == []
+    assert list(replacement_candidates(3, range(1000)))[:5] == [531, 591, 669, 996, 550]
+    assert list(replacement_candidates(0, range(1))) == []
 
 
 def test_function_decides() -> None:
@@ -161,7 +161,7 @@ def test_function_decides() -> None:
     assert dataset.fetch(1, out=slot)[0].data_ptr() == slot.data_ptr()
     assert slot.all()
     with pytest.raises(ValueError, match=r"shape torch.Size\(\[3, 24, 24\]\).*\(3, 8, 8\)"):
-        dataset._supplied((torch.ones(3, 24, 24), -1), torch.zeros(3, 8, 8))
+        dataset._check_supplied((torch.ones(3, 24, 24), -1), torch.zeros(3, 8, 8))
 
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.int64, torch.uint8])
@@ -190,8 +190,8 @@ def test_method_may_be_the_policy() -> None:
 
 def test_a_replacement_comes_from_those_allowed() -> None:
     """A subset's damaged sample is replaced by one of the subset, never by itself."""
-    assert set(others(3, [3, 50, 51])) == {50, 51}
-    assert list(others(3, [])) == []
+    assert set(replacement_candidates(3, [3, 50, 51])) == {50, 51}
+    assert list(replacement_candidates(3, [])) == []
 
 
 @pytest.mark.parametrize("policy", ["raise", "replace"])

@@ -685,7 +685,7 @@ def test_a_subclass_that_does_otherwise_is_heeded() -> None:
             return super().plan(width, height, generator)._replace(box=(0, 0, 8, 8), flip=True)
 
     class Sharp(ResizeCenterCrop):
-        def _jpegs_reduction(self, plan: Any) -> Any:
+        def _jpeg_reduction(self, plan: Any) -> Any:
             return 1
 
     class Named(Resize):

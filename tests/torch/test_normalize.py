@@ -179,12 +179,12 @@ def test_it_can_be_undone(mean: Any, std: Any) -> None:
     """Every level comes back from its float; what lies between goes to the nearest, or an end."""
     normalize = Normalize(mean, std)
 
-    assert torch.equal(normalize.undone(normalize(LEVELS)), LEVELS)
+    assert torch.equal(normalize.undo(normalize(LEVELS)), LEVELS)
     batch = LEVELS.expand(2, 3, 16, 16)
-    assert torch.equal(normalize.undone(normalize(batch)), batch)
+    assert torch.equal(normalize.undo(normalize(batch)), batch)
     factor, bias = (torch.tensor(three).view(3, 1, 1) for three in normalize.affine)
     for level, expected in ((3.4, 3), (-20.0, 0), (300.0, 255)):
-        assert (normalize.undone(level * factor + bias) == expected).all()
+        assert (normalize.undo(level * factor + bias) == expected).all()
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
@@ -201,4 +201,4 @@ def test_on_a_gpu_the_values_are_the_same(layout: Any) -> None:
     assert result.is_cuda
     assert result.stride() == batch.stride()
     assert torch.equal(result.cpu(), Normalize()(batch))
-    assert torch.equal(Normalize().undone(result).cpu(), batch)
+    assert torch.equal(Normalize().undo(result).cpu(), batch)

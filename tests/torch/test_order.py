@@ -85,7 +85,7 @@ def test_seeds_of_samples_are_apart() -> None:
 
 def test_items_that_come_again_draw_anew() -> None:
     """A sampler with replacement gives an item other random numbers each time."""
-    order = Sharding(9, 4, False, False, 0).of_sampler(2, [5, 5, 7, 5])
+    order = Sharding(9, 4, False, False, 0).from_sampler(2, [5, 5, 7, 5])
 
     seeds = [item.seed for item in order.batch(0)]
 

@@ -14,7 +14,7 @@ import pytest
 import torch
 from loading import PROCESSES, Images, Plain, copies, eventually, pool_threads, same, script
 
-from fastdecode.torch._threads import ThreadPool, limit_threads, single_thread_here
+from fastdecode.torch._threads import ThreadPool, limit_threads, use_single_thread
 from fastdecode.torch.loader import Loader
 
 
@@ -54,7 +54,7 @@ def test_single_thread_is_of_the_calling_thread_alone() -> None:
     """A thread that limits itself leaves what the process has set, also if many do at once."""
 
     def limited() -> int:
-        single_thread_here()
+        use_single_thread()
         return int(torch.get_num_threads())
 
     threads = [threading.Thread(target=limited) for _ in range(8)]

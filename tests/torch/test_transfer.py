@@ -19,7 +19,7 @@ import torch
 from loading import PROCESSES, Plain
 
 from fastdecode.torch import _transfer, prefetcher
-from fastdecode.torch._transfer import _dense, map_leaves, moved
+from fastdecode.torch._transfer import _dense, map_leaves, move
 from fastdecode.torch.loader import Loader
 
 pytestmark = pytest.mark.filterwarnings(*PROCESSES)
@@ -314,7 +314,7 @@ def test_an_object_that_moves_itself_is_not_taken_apart() -> None:
     """A PackedSequence, which is a named tuple too, is asked to move as a whole."""
     packed = torch.nn.utils.rnn.pack_sequence([torch.ones(3), torch.ones(2)])
 
-    result = map_leaves([packed], "to", lambda leaf: moved(leaf, META, non_blocking=False))
+    result = map_leaves([packed], "to", lambda leaf: move(leaf, META, non_blocking=False))
 
     assert type(result[0]) is type(packed)
     assert result[0].data.device.type == "meta"
@@ -323,11 +323,11 @@ def test_an_object_that_moves_itself_is_not_taken_apart() -> None:
 
 def test_own_types_are_told_not_to_block_if_they_can_be() -> None:
     """`non_blocking` goes to a `to` that takes it, and to no other."""
-    boxes = moved(Boxes(ONE), META, non_blocking=True)
+    boxes = move(Boxes(ONE), META, non_blocking=True)
     changed = InPlace()
 
     assert boxes.options == {"non_blocking": True}
-    assert moved(changed, META, non_blocking=True) is changed
+    assert move(changed, META, non_blocking=True) is changed
     assert changed.device == META
 
 

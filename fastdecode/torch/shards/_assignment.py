@@ -153,7 +153,7 @@ class Assignment:
         }
 
 
-def assignment_of(
+def make_assignment(
     shards: Locations,
     counts: Sequence[int] | None,
     *,
@@ -171,34 +171,34 @@ def assignment_of(
     if even not in (None, "drop", "repeat"):
         raise ValueError(f"even must be 'drop', 'repeat' or None, not {even!r}")
     options = {name: value for name, value in reading.items() if value is not None}
-    found = _found(shards, reading["storage_options"])
+    found = _list_shards(shards, reading["storage_options"])
     if counts is not None:
         counts = [int(count) for count in counts]
         if len(counts) != len(found) or min(counts, default=0) < 0:
             raise ValueError(f"counts must be a number for each of the {len(found)} shards")
     elif even is not None:
-        counts = _counted(shards, found, options)
+        counts = _count_shards(shards, found, options)
     size = int(buffer) if shuffle else 1
     return Assignment(found, counts, bool(shuffle), size, int(seed), even, options)
 
 
-def _found(shards: Locations, storage_options: Mapping[str, Any] | None) -> list[str]:
+def _list_shards(shards: Locations, storage_options: Mapping[str, Any] | None) -> list[str]:
     """List the shards; a folder stands for the tar files in it."""
     if isinstance(shards, (str, os.PathLike)) and Path(shards).is_dir():
         shards = os.path.join(glob.escape(os.fspath(shards)), "*.tar")  # noqa: PTH118 - a pattern
     return shard_locations(shards, storage_options)
 
 
-def _counted(shards: Locations, found: Sequence[str], options: dict[str, Any]) -> list[int]:
+def _count_shards(shards: Locations, found: Sequence[str], options: dict[str, Any]) -> list[int]:
     """Count the samples of each shard: from the manifest if it lists them, else shard by shard."""
     if isinstance(shards, (str, os.PathLike)):
         listed = read_manifest(os.fspath(shards), options.get("storage_options"))
         if listed is not None and listed.items is not None and listed.shards == list(found):
             return listed.items
-    return [_count(shard, options) for shard in found]
+    return [_count_shard(shard, options) for shard in found]
 
 
-def _count(shard: str, options: dict[str, Any]) -> int:
+def _count_shard(shard: str, options: dict[str, Any]) -> int:
     try:
         with open_store(shard, "tar", **options) as store:
             return len(store)
@@ -226,7 +226,7 @@ def have_targets(shards: Sequence[str], reading: Mapping[str, Any]) -> bool:
     return empty
 
 
-def agreed_classes(shards: Sequence[str]) -> list[str]:
+def common_shard_classes(shards: Sequence[str]) -> list[str]:
     """Return the classes that the indexes next to local shards name.
 
     Different classes are a ValueError: the same target would then mean different things in
@@ -270,7 +270,7 @@ def assign_counted(
     each, over = divmod(end - begin, consumer.workers)
     start = begin + consumer.worker * each + min(consumer.worker, over)
     stop = start + each + (consumer.worker < over)
-    return list(_stretch(order, counts, start, stop))
+    return list(_slices_of_range(order, counts, start, stop))
 
 
 def rank_range(total: int, rank: int, ranks: int, even: Even) -> tuple[int, int]:
@@ -285,7 +285,7 @@ def rank_range(total: int, rank: int, ranks: int, even: Even) -> tuple[int, int]
     return rank * each, (rank + 1) * each
 
 
-def _stretch(
+def _slices_of_range(
     order: Sequence[int], counts: Sequence[int], start: int, stop: int
 ) -> Iterator[ShardSlice]:
     """Split a range of samples into slices of shards; the shards repeat after the last one."""
@@ -358,15 +358,15 @@ class Share:
                 if count == part.stop and count != known:
                     return  # other consumers read the rest of the shard
                 if count == known:
-                    raise self._miscounted(part.shard, f"more than the {known}")
+                    raise self._count_error(part.shard, f"more than the {known}")
                 if count in range(part.start, count + 1, part.step):
                     yield ShardSample(part.shard, count, part.time, sample)
                 count += 1
         if count < (known or 0):
-            raise self._miscounted(part.shard, f"{count}, not the {known}")
+            raise self._count_error(part.shard, f"{count}, not the {known}")
         self.counts[part.shard] = count
 
-    def _miscounted(self, shard: int, found: str) -> StoreError:
+    def _count_error(self, shard: int, found: str) -> StoreError:
         return StoreError(
             f"{self._shards[shard]}: it holds {found} samples that it should have: has it been "
             "replaced? Make its index again, or give the right counts"
@@ -376,7 +376,7 @@ class Share:
         """Return a place in the source before which every sample is among the first `begin`."""
         if self._buffer < 2 or not begin:
             return begin
-        total, whole = self._known()
+        total, whole = self._count_known()
         if not whole:  # while the buffer is full, later samples do not change the draws
             begin = min(begin, max(0, total - self._buffer + 1))
         given = bytearray(total + 1)
@@ -384,7 +384,7 @@ class Share:
             given[place] = 1
         return given.index(0)
 
-    def _known(self) -> tuple[int, bool]:
+    def _count_known(self) -> tuple[int, bool]:
         """Count the samples of slices up to the first of unknown length; say if all are known."""
         total = 0
         for each in self._slices:
@@ -409,11 +409,11 @@ def shuffled(source: Iterable[_T], size: int, seed: int) -> Iterator[_T]:
     for item in source:
         held.append(item)
         if len(held) == size:
-            yield _taken(held, draw(size))
+            yield _swap_remove(held, draw(size))
     while held:
-        yield _taken(held, draw(len(held)))
+        yield _swap_remove(held, draw(len(held)))
 
 
-def _taken(held: list[_T], at: int) -> _T:
+def _swap_remove(held: list[_T], at: int) -> _T:
     held[at], held[-1] = held[-1], held[at]
     return held.pop()

@@ -61,16 +61,16 @@ class StreamState:
             )
             before = dict(saved["settings"])
         except (TypeError, ValueError) as error:
-            raise _damaged() from error
+            raise _damage_error() from error
         pairs = [*state.given.items(), *state.counts.items(), (state.epoch, state.workers)]
         sound = all(is_int(number) and number >= 0 for pair in pairs for number in pair)
         if not sound or state.workers < 1 or state.turn not in range(state.workers):
-            raise _damaged()
+            raise _damage_error()
         refuse_other(before, settings, "stream", "samples")
         return state
 
 
-def _damaged() -> ValueError:
+def _damage_error() -> ValueError:
     return ValueError("this state of a ShardStream is damaged")
 
 
@@ -145,7 +145,7 @@ class Progress:
         """
         info = get_worker_info()
         number, workers = (0, 1) if info is None else (info.id, info.num_workers)
-        state = self._beginning(number, workers)
+        state = self._initial_state(number, workers)
         number = (number + state.turn) % workers
         if info is not None:
             given = {number: state.given[number]} if number in state.given else {}
@@ -175,7 +175,7 @@ class Progress:
             )
         return self._saved
 
-    def _beginning(self, number: int, workers: int) -> StreamState:
+    def _initial_state(self, number: int, workers: int) -> StreamState:
         saved = self._saved
         self._shared[_RESUMED] = 0
         if saved is None or saved.epoch != self.epoch:

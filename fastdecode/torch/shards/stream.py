@@ -12,7 +12,14 @@ from fastdecode._arguments import is_int
 from fastdecode._system import usable_cores
 from fastdecode.errors import FastDecodeError
 from fastdecode.native._batch import Pool
-from fastdecode.torch._errors import SKIPPED, Failure, failure_of, naming, record, several
+from fastdecode.torch._errors import (
+    SKIPPED,
+    Failure,
+    as_failure,
+    describe_failures,
+    name_sample,
+    record_failure,
+)
 from fastdecode.torch._loader_arguments import Threads
 from fastdecode.torch._native_batches import FALLBACK
 from fastdecode.torch._order import Item, world
@@ -23,9 +30,9 @@ from fastdecode.torch.shards._assignment import (
     Even,
     Locations,
     ShardSample,
-    agreed_classes,
-    assignment_of,
+    common_shard_classes,
     have_targets,
+    make_assignment,
 )
 from fastdecode.torch.shards._state import Progress, StreamState, after_batches
 
@@ -150,7 +157,7 @@ class ShardStream(IterableDataset[Any]):
         if threads != "auto" and not (is_int(threads) and threads > 0):
             raise ValueError(f"threads must be 'auto' or an integer from 1, not {threads!r}")
         world(rank, world_size)
-        self._assignment = assignment_of(
+        self._assignment = make_assignment(
             shards,
             counts,
             shuffle=shuffle,
@@ -161,7 +168,7 @@ class ShardStream(IterableDataset[Any]):
         )
         self.shards = self._assignment.shards
         self._images = _ShardImages(self.shards, transform, target_transform, **options)
-        self.classes = agreed_classes(self.shards)
+        self.classes = common_shard_classes(self.shards)
         if has_targets is None:
             has_targets = have_targets(self.shards, self._assignment.reading)
         self._images.has_targets = has_targets
@@ -172,7 +179,7 @@ class ShardStream(IterableDataset[Any]):
 
     def __getstate__(self) -> dict[str, Any]:
         # In a worker process that is not forked, torch.distributed is not initialised.
-        return {**self.__dict__, "_world": self._world_now()}
+        return {**self.__dict__, "_world": self._current_world()}
 
     @property
     def counts(self) -> list[int] | None:
@@ -202,7 +209,7 @@ class ShardStream(IterableDataset[Any]):
 
     def __len__(self) -> int:
         """Return how many samples this rank gives in an epoch, if the shards are counted."""
-        length = self._assignment.rank_length(*self._world_now())
+        length = self._assignment.rank_length(*self._current_world())
         if length is None:
             raise TypeError("nobody has counted these shards: give even= or counts=")
         return length
@@ -213,12 +220,12 @@ class ShardStream(IterableDataset[Any]):
         return self._samples(state, number)
 
     def _samples(self, state: StreamState, number: int) -> Iterator[Any]:
-        consumer = Consumer(*self._world_now(), number, state.workers)
+        consumer = Consumer(*self._current_world(), number, state.workers)
         share = self._assignment.share(consumer, state.epoch, state.counts)
         given = state.given.get(number, 0)
         skip = given % _CHUNK  # chunks hold the same samples as in an uninterrupted epoch
         images = copy.copy(self._images)  # each iterator has its own
-        maker = SampleMaker(Source(images), Pool(self._how_many()))
+        maker = SampleMaker(Source(images), Pool(self._thread_count()))
         for images.samples in _chunks(share.samples(given - skip)):
             seeds = [self._assignment.sample_seed(one, state.epoch) for one in images.samples]
             items = list(map(Item, range(len(seeds)), seeds))[skip:]
@@ -231,13 +238,13 @@ class ShardStream(IterableDataset[Any]):
                 if made is not SKIPPED:
                     yield made
 
-    def _how_many(self) -> int:
+    def _thread_count(self) -> int:
         """Return how many threads decode."""
         if self._threads != "auto":
             return int(self._threads)
         return usable_cores() if get_worker_info() is None else 1
 
-    def _world_now(self) -> tuple[int, int]:
+    def _current_world(self) -> tuple[int, int]:
         """Return rank and world size; a worker process has those of the training process."""
         rank, ranks = world(*self._ranks)
         if ranks == 1 and get_worker_info() is not None:
@@ -255,7 +262,7 @@ class ShardStream(IterableDataset[Any]):
         RuntimeError
             If worker processes read the stream. They read ahead, so only `state_after` can tell.
         """
-        return self._progress.current().as_dict(self._assignment.settings(*self._world_now()))
+        return self._progress.current().as_dict(self._assignment.settings(*self._current_world()))
 
     def state_after(self, batches: int, batch_size: int, workers: int = 0) -> dict[str, Any]:
         """Return the position after PyTorch's DataLoader has handed out a number of batches.
@@ -285,7 +292,7 @@ class ShardStream(IterableDataset[Any]):
         ``on_error="skip"``.
         """
         begun = self._progress.begun(max(1, workers))
-        ranks = self._world_now()
+        ranks = self._current_world()
         most = self._assignment.worker_lengths(*ranks, begun.workers, begun.epoch)
         state = after_batches(begun, batches, batch_size, most)
         return state.as_dict(self._assignment.settings(*ranks))
@@ -304,7 +311,7 @@ class ShardStream(IterableDataset[Any]):
         ValueError
             If the state is from a stream that gives other samples.
         """
-        settings = self._assignment.settings(*self._world_now())
+        settings = self._assignment.settings(*self._current_world())
         self._progress.resume(StreamState.from_dict(state, settings))
 
     def __repr__(self) -> str:
@@ -340,19 +347,19 @@ class _ShardImages(DecodeDataset):
         sample = self.samples[index].sample
         return sample.data, sample.target
 
-    def _naming(self, error: Exception, index: int, source: object) -> None:  # noqa: ARG002
+    def _name_sample(self, error: Exception, index: int, source: object) -> None:  # noqa: ARG002
         found = self.samples[index]
-        naming(error, found.position, f"{self.shards[found.shard]}, {found.sample.key}")
+        name_sample(error, found.position, f"{self.shards[found.shard]}, {found.sample.key}")
 
-    def _note(self, index: int, error: Exception) -> Failure:
-        failure = failure_of(error, self.samples[index].position)
-        record(self.errors, failure, self.on_error)  # type: ignore[arg-type]
+    def _record_failure(self, index: int, error: Exception) -> Failure:
+        failure = as_failure(error, self.samples[index].position)
+        record_failure(self.errors, failure, self.on_error)  # type: ignore[arg-type]
         return failure
 
-    def _irreplaceable(self, failed: list[Failure]) -> str:
+    def _no_replacement_message(self, failed: list[Failure]) -> str:
         return (
             f"nothing can replace {failed[0].path}: {len(failed)} samples that were read together "
-            f"are damaged: {several(failed)}"
+            f"are damaged: {describe_failures(failed)}"
         )
 
 

@@ -60,7 +60,7 @@ class SampleGenerator(torch.Generator):
         return SampleGenerator().set_state(self.get_state())
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (self.get_state(),)
+        return _restore, (self.get_state(),)
 
     def draw(self) -> int:
         """Return the next 64 bits."""
@@ -82,7 +82,7 @@ class SampleGenerator(torch.Generator):
         return self.uniform(0, 1) < probability
 
 
-def _restored(state: torch.Tensor) -> SampleGenerator:
+def _restore(state: torch.Tensor) -> SampleGenerator:
     return SampleGenerator().set_state(state)
 
 
@@ -95,14 +95,14 @@ class _TorchDraws:
         self._generator = generator
         # On the CPU even if torch's default device is another.
         self._device = torch.device("cpu") if generator is None else generator.device
-        self._number = _number(self._device)
+        self._device_zero = _device_zero(self._device)
 
     def uniform(self, low: float, high: float) -> float:
-        return self._number.uniform_(low, high, generator=self._generator).item()
+        return self._device_zero.uniform_(low, high, generator=self._generator).item()
 
     def aspect(self, ratio: tuple[float, float]) -> float:
         low, high = _logarithms(ratio)
-        drawn = self._number.uniform_(low, high, generator=self._generator)
+        drawn = self._device_zero.uniform_(low, high, generator=self._generator)
         return torch.exp(drawn).item()
 
     def below(self, limit: int) -> int:
@@ -193,7 +193,7 @@ def generator_of(seed: int) -> SampleGenerator:
     return _here.generator.manual_seed(seed)
 
 
-def _number(device: torch.device) -> torch.Tensor:
+def _device_zero(device: torch.device) -> torch.Tensor:
     number = _here.numbers.get(device)
     if number is None:
         with torch.inference_mode(mode=False):  # inference tensors cannot be written outside it
@@ -208,7 +208,7 @@ def _logarithms(ratio: tuple[float, float]) -> tuple[float, float]:
     return low, high
 
 
-def resized(
+def resized_size(
     width: int,
     height: int,
     size: int | tuple[int, int] | None,

@@ -46,9 +46,9 @@ __all__ = [
     "Quality",
     "TransformOptions",
     "check_quality",
-    "geometry_of",
     "interpolation_name",
     "is_number",
+    "plan_geometry",
     "stored_as",
 ]
 
@@ -252,15 +252,15 @@ class Crop(EncodedTransform):
         """Decode and transform an image, and return where the result lies in it."""
         data = data if type(data) is bytes else as_buffer(data, function="transform")
         header = None
-        sides = _cores_sides(data, backend, orient=orient)
+        sides = _core_file_size(data, backend, orient=orient)
         if sides is None:
             header = _headers.probe(data)
             sides = seen_size(header.width, header.height, header.orientation if orient else 1)
         plan = self.plan(*sides, generator)
-        out = self._checked(out, plan, sides[0])
+        out = self._check_out(out, plan, sides[0])
         if header is None:
-            if _write_by_core(data, self.core_resize(plan, *sides), self.normalize, out):
-                return out, geometry_of(plan, *sides)
+            if _write_in_core(data, self.core_resize(plan, *sides), self.normalize, out):
+                return out, plan_geometry(plan, *sides)
             header = _headers.probe(data)
         pixels = self._pixels(data, header, plan, backend, orient=orient)
         if plan.flip:
@@ -269,9 +269,9 @@ class Crop(EncodedTransform):
             out.copy_(pixels)
         else:
             self.normalize(pixels, out=out)
-        return out, geometry_of(plan, *sides)
+        return out, plan_geometry(plan, *sides)
 
-    def _checked(self, out: torch.Tensor | None, plan: ResizePlan, width: int) -> torch.Tensor:
+    def _check_out(self, out: torch.Tensor | None, plan: ResizePlan, width: int) -> torch.Tensor:
         shape = (3, *plan.size)
         if out is None and self.layout.is_last(plan, width):
             last = torch.empty((*plan.size, 3), dtype=self.dtype, device="cpu")
@@ -309,23 +309,23 @@ class Crop(EncodedTransform):
     def reduce_for(self, header: Header, plan: ResizePlan) -> Reduce:
         """Return the largest reduction that leaves the box `headroom` times the canvas."""
         # Only JPEG decoders do less work for a reduction; others decode in full, and average.
-        return self._jpegs_reduction(plan) if header.format == "jpeg" else 1
+        return self._jpeg_reduction(plan) if header.format == "jpeg" else 1
 
-    def _jpegs_reduction(self, plan: ResizePlan) -> Reduce:
+    def _jpeg_reduction(self, plan: ResizePlan) -> Reduce:
         if self.quality == "exact":
             return 1
         return reduce_for_resize(plan.box, plan.canvas, self.headroom)
 
     @property
-    def _least_headroom(self) -> float:
+    def _min_headroom(self) -> float:
         """The headroom that a reduction must leave; 0 forbids any reduction."""
         return 0.0 if self.quality == "exact" else self.headroom
 
     def core_resize(self, plan: ResizePlan, width: int, height: int) -> Resize | None:
         """Return the plan for a JPEG of this size as the core's struct; None if it cannot do it."""
-        return plan.for_core(width, height, self._jpegs_reduction(plan))
+        return plan.for_core(width, height, self._jpeg_reduction(plan))
 
-    def described(self, *, orient: bool) -> Any:  # noqa: ARG002 - for subclasses
+    def as_core_crop(self, *, orient: bool) -> Any:  # noqa: ARG002 - for subclasses
         """Return this transform as the core's struct, or None if the core cannot do the same."""
         return None
 
@@ -357,7 +357,7 @@ def is_number(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
-def _cores_sides(data: Buffer, backend: str | None, *, orient: bool) -> tuple[int, int] | None:
+def _core_file_size(data: Buffer, backend: str | None, *, orient: bool) -> tuple[int, int] | None:
     """Return (width, height) of a file that the core may decode, or None for any other."""
     if not core_may_decode(backend):
         return None
@@ -375,7 +375,7 @@ def stored_as(normalize: Normalize | None, *, channels_first: bool) -> Any:
     return _library.stored(affine, channels_first=channels_first)
 
 
-def _write_by_core(
+def _write_in_core(
     data: Buffer, resize: Resize | None, normalize: Normalize | None, out: torch.Tensor
 ) -> bool:
     """Write one image; return False if another backend must do that, or report the error."""
@@ -428,13 +428,13 @@ def _resample(
     # For an image one pixel wide the canvas may take gigabytes, most of them outside the window.
     huge = canvas[0] * canvas[1] > _LARGEST_CANVAS * (right - left) * (bottom - top)
     if resized is None and whole and not huge:
-        return _by_torch(image, canvas, window, interpolation)
+        return _resize_with_torch(image, canvas, window, interpolation)
     if resized is None:
         resized = resize_with_pillow(image, box, canvas, window, interpolation)
     return torch.from_numpy(resized).permute(2, 0, 1)
 
 
-def _by_torch(
+def _resize_with_torch(
     image: Image, canvas: tuple[int, int], window: Box, interpolation: Interpolation
 ) -> torch.Tensor:
     """Resize a whole image with torch, whose kernel is the fastest for uint8 but takes no box."""
@@ -449,7 +449,7 @@ def _by_torch(
     return source[:, top:bottom, left:right]
 
 
-def geometry_of(plan: ResizePlan, width: int, height: int) -> Geometry:
+def plan_geometry(plan: ResizePlan, width: int, height: int) -> Geometry:
     """Return where the result of a plan lies in an image of this size."""
     left, top, right, bottom = plan.box
     across, down = (right - left) / plan.canvas[1], (bottom - top) / plan.canvas[0]

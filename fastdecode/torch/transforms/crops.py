@@ -19,7 +19,7 @@ from fastdecode.torch.transforms._random_crop import (
     center_crop,
     draw_box,
     draw_flip,
-    resized,
+    resized_size,
 )
 from fastdecode.torch.transforms.base import AnyInterpolation, Crop, Quality, is_number
 from fastdecode.torch.transforms.normalize import IMAGENET_MEAN, IMAGENET_STD
@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 _RANDOM, _CENTRAL = 1, 2  # of ``fd_crop``
-_DECIDE = ("plan", "core_resize", "_jpegs_reduction", "described")
+_DECIDE = ("plan", "core_resize", "_jpeg_reduction", "as_core_crop")
 _Size = int | Sequence[int]
 _EITHER: tuple[Interpolation, Interpolation] = ("bilinear", "bicubic")
 
@@ -131,10 +131,10 @@ class RandomResizedCrop(Crop):
 
     def plan(self, width: int, height: int, generator: torch.Generator | None) -> ResizePlan:
         """Draw a box, and then whether to flip."""
-        box, interpolation = self._drawn(width, height, generator)
+        box, interpolation = self._draw_box(width, height, generator)
         return self._plan(box, interpolation, flip=draw_flip(self.flip, generator))
 
-    def _drawn(
+    def _draw_box(
         self, width: int, height: int, generator: torch.Generator | None
     ) -> tuple[Box, Interpolation]:
         return draw_box(width, height, self.scale, self.ratio, generator), self.interpolation
@@ -142,17 +142,17 @@ class RandomResizedCrop(Crop):
     def _plan(self, box: Box, interpolation: Interpolation, *, flip: bool) -> ResizePlan:
         return ResizePlan(box, self.size, 0, 0, self.size, flip, interpolation)
 
-    def described(self, *, orient: bool) -> Any:
+    def as_core_crop(self, *, orient: bool) -> Any:
         """Return this transform as the core's struct, or None if the core cannot do the same."""
-        if not _decides_as(self, RandomResizedCrop):
+        if not _is_exactly(self, RandomResizedCrop):
             return None
         drawn = (self.scale, self.ratio)
-        return _core_crop(self.size, self.flip, self._least_headroom, orient, drawn=drawn)
+        return _core_crop(self.size, self.flip, self._min_headroom, orient, drawn=drawn)
 
     def __repr__(self) -> str:
         return (
             f"{type(self).__name__}(size={self.size}, scale={self.scale}, "
-            f"ratio={_short(self.ratio)}, flip={self.flip}, {self._options()})"
+            f"ratio={_format_ratio(self.ratio)}, flip={self.flip}, {self._options()})"
         )
 
 
@@ -178,14 +178,14 @@ class RandomResizedCropAndInterpolation(RandomResizedCrop):
         super().__init__(size, scale, ratio, "bicubic" if either else interpolation, **options)
         self.either = either
 
-    def _drawn(
+    def _draw_box(
         self, width: int, height: int, generator: torch.Generator | None
     ) -> tuple[Box, Interpolation]:
         if generator is None:
             box = draw_box(width, height, self.scale, self.ratio, PythonDraws())
             drawn = random.choice(_EITHER) if self.either else self.interpolation  # noqa: S311
             return box, drawn
-        box, interpolation = super()._drawn(width, height, generator)
+        box, interpolation = super()._draw_box(width, height, generator)
         return box, _EITHER[draw_flip(0.5, generator)] if self.either else interpolation
 
 
@@ -279,17 +279,17 @@ class ResizeCenterCrop(Crop):
 
     def plan(self, width: int, height: int, generator: torch.Generator | None) -> ResizePlan:
         """Resize the whole image and keep the centre."""
-        canvas = resized(width, height, self.resize)
+        canvas = resized_size(width, height, self.resize)
         top, left = center_crop(canvas, self.size)
         flip = draw_flip(self.flip, generator)
         box = _whole(width, height)
         return ResizePlan(box, canvas, top, left, self.size, flip, self.interpolation)
 
-    def described(self, *, orient: bool) -> Any:
+    def as_core_crop(self, *, orient: bool) -> Any:
         """Return this transform as the core's struct, or None if the core cannot do the same."""
-        if not _decides_as(self, ResizeCenterCrop):
+        if not _is_exactly(self, ResizeCenterCrop):
             return None
-        return _core_crop(self.size, self.flip, self._least_headroom, orient, resize=self.resize)
+        return _core_crop(self.size, self.flip, self._min_headroom, orient, resize=self.resize)
 
     def __repr__(self) -> str:
         return (
@@ -386,15 +386,15 @@ class Resize(Crop):
 
     def plan(self, width: int, height: int, generator: torch.Generator | None) -> ResizePlan:
         """Resize the whole image."""
-        canvas = resized(width, height, self.size, self.max_size)
+        canvas = resized_size(width, height, self.size, self.max_size)
         flip = draw_flip(self.flip, generator)
         return ResizePlan(_whole(width, height), canvas, 0, 0, canvas, flip, self.interpolation)
 
-    def described(self, *, orient: bool) -> Any:
+    def as_core_crop(self, *, orient: bool) -> Any:
         """Return this transform as the core's struct, or None if the core cannot do the same."""
-        if not isinstance(self.size, tuple) or not _decides_as(self, Resize):
+        if not isinstance(self.size, tuple) or not _is_exactly(self, Resize):
             return None
-        return _core_crop(self.size, self.flip, self._least_headroom, orient, resize=self.size)
+        return _core_crop(self.size, self.flip, self._min_headroom, orient, resize=self.size)
 
     def __repr__(self) -> str:
         longest = "" if self.max_size is None else f"max_size={self.max_size}, "
@@ -446,11 +446,11 @@ def _range(name: str, values: Sequence[float]) -> tuple[float, float]:
     return float(numbers[0]), float(numbers[1])
 
 
-def _short(ratio: tuple[float, float]) -> str:
+def _format_ratio(ratio: tuple[float, float]) -> str:
     return f"({ratio[0]:.4g}, {ratio[1]:.4g})"
 
 
-def _decides_as(crop: Crop, kind: type[Crop]) -> bool:
+def _is_exactly(crop: Crop, kind: type[Crop]) -> bool:
     """Return whether a transform decides as this class of the package, so the core can do it."""
     own = type(crop)
     if crop.interpolation != "bilinear":  # the core has no other

@@ -112,7 +112,7 @@ class Normalize:
                 f"not {tuple(out.shape)} of {out.dtype}"
             )
         if floats:
-            return self._of_floats(pixels, out)
+            return self._normalize_floats(pixels, out)
         factor, bias = self._constants(pixels.device)
         if out is None and pixels.device.type != "cpu":
             # Type promotion converts the bytes in the same kernel, without one just for that.
@@ -122,7 +122,7 @@ class Normalize:
         values = pixels.float() if out is None else out.copy_(pixels)
         return values.mul_(factor).add_(bias)
 
-    def _of_floats(self, pixels: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
+    def _normalize_floats(self, pixels: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
         """Subtract and divide in the dtype of the pixels, as torchvision does."""
         if out is not None:
             values = out.copy_(pixels)
@@ -136,7 +136,7 @@ class Normalize:
         )
         return values.sub_(mean).div_(std)
 
-    def undone(self, values: torch.Tensor) -> torch.Tensor:
+    def undo(self, values: torch.Tensor) -> torch.Tensor:
         """Return the uint8 pixels from which normalised values were made.
 
         Parameters
