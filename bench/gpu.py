@@ -33,7 +33,7 @@ from _pipelines import SIZE, Setup, labelled, pillow
 from torch import Tensor, nn
 
 from fastdecode._system import usable_cores
-from fastdecode.gpu._devices import device_of
+from fastdecode.gpu._devices import check_device
 from fastdecode.measure._pipelines import dali_pipeline
 from fastdecode.measure._timing import cpu_seconds
 
@@ -246,7 +246,7 @@ def train(
     tiny=(False, "run everything with a few images and a tiny network"),
 )
 def main(options: Any) -> Any:
-    photos, device = bench.photos_in(options.photos), device_of(options.device)
+    photos, device = bench.photos_in(options.photos), check_device(options.device)
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
     if options.tiny:
         vars(options).update(_TINY)

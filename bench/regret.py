@@ -39,7 +39,7 @@ from fastdecode.measure._collection import Photo
 from fastdecode.measure._samples import Sample
 from fastdecode.measure._workers import WORKER
 from fastdecode.measure.result import AUTOMATIC, Measurement, Protocol
-from fastdecode.ranking import DEFAULT, known_order, size_class
+from fastdecode.ranking import DEFAULT, size_class, sort_by_default
 from fastdecode.registry import BUILTIN
 from fastdecode.types import REDUCES, Context
 
@@ -132,7 +132,7 @@ def grid(
                     ranking.order(sample.format, reduce, sample.size, "array", context)
                     for ranking in several
                 ]
-                rest = known_order(able, sample.format, reduce)
+                rest = sort_by_default(able, sample.format, reduce)
                 chosen = {next(one for one in [*order, *rest] if one in able) for order in orders}
                 cell[name] = round(max(1 / cell["speeds"][one] - 1 for one in chosen), 4)
             title = f"{what}, 1/{reduce}, {threads} thread{'s' if threads > 1 else ''}"

@@ -235,7 +235,7 @@ def _forget_pools() -> None:
 
 
 _NAME = "native"
-_CHUNK, _LEAST_CHUNK = 128, 16
+_CHUNK, _MIN_CHUNK = 128, 16
 _core_pool = cache(Pool)
 
 
@@ -276,7 +276,7 @@ class _CoreArrays:
     def __init__(self, options: dict[str, Any], threads: int) -> None:
         self._options = options
         self._pool = _core_pool(threads)
-        self.chunk = max(_LEAST_CHUNK, _CHUNK // threads)
+        self.chunk = max(_MIN_CHUNK, _CHUNK // threads)
 
     def accepts(self, source: Any) -> bool:
         """Return whether the core is chosen for this file, and so most likely for the others."""

@@ -78,7 +78,7 @@ def gather() -> Facts:
         problem=problem,
         backends=infos,
         choices=choices,
-        faster=ranking.faster(infos, next(iter(choices.get("jpeg", [])), "")),
+        faster=ranking.faster_missing(infos, next(iter(choices.get("jpeg", [])), "")),
         devices=inventory(),
     )
 
@@ -103,9 +103,9 @@ def _report(facts: Facts) -> Iterator[str]:
     if unusable:
         yield from ["", "Not usable here"]
     for info in unusable:
-        yield from _why(info)
+        yield from _explain(info)
     yield from ["", "What decode() chooses, and what it tries after that"]
-    yield from _chosen(facts)
+    yield from _choice_lines(facts)
     yield ""
     yield "On a device, in batches"
     yield from on_devices(facts.devices, facts.backends)
@@ -134,7 +134,7 @@ def _table(infos: Sequence[BackendInfo]) -> Table:
     return Table("", _COLUMNS, [("", rows)])
 
 
-def _why(info: BackendInfo) -> Iterator[str]:
+def _explain(info: BackendInfo) -> Iterator[str]:
     """Explain why a backend cannot be used. Further lines of its reason say what to do."""
     lines = info.reason.splitlines()
     yield paragraph(f"{info.name}: {lines[0]}", indent="    ", first="  ")
@@ -146,7 +146,7 @@ def _why(info: BackendInfo) -> Iterator[str]:
         yield from (paragraph(line, indent="    ") for line in info.install.split(" && "))
 
 
-def _chosen(facts: Facts) -> Iterator[str]:
+def _choice_lines(facts: Facts) -> Iterator[str]:
     for name, value in facts.environment.items():
         yield paragraph(f"{name}={value} is set.", indent="  ")
     if "FASTDECODE_BACKEND" not in facts.environment:  # otherwise no ranking is used

@@ -56,7 +56,7 @@ def main(arguments: Sequence[str], prog: str = "fastdecode") -> int:
 
     Raises SystemExit after ``--help`` and ``--version``, and for a wrong argument.
     """
-    from fastdecode.terminal import ending_at_once, near_miss
+    from fastdecode.terminal import near_miss, silent_interrupt
 
     words = list(arguments)
     if words[:1] == ["help"]:
@@ -72,21 +72,21 @@ def main(arguments: Sequence[str], prog: str = "fastdecode") -> int:
     if name not in COMMANDS:
         way_out = near_miss(name, COMMANDS) or f"; the commands are {', '.join(COMMANDS)}"
         _overview(prog).error(f"there is no command {name!r}{way_out}")
-    with ending_at_once():
+    with silent_interrupt():
         command = importlib.import_module(COMMANDS[name].module)
         if prog.startswith("python -m"):
-            _tell_which_copy()
-    parser = _parser(prog, usage=_USAGE) if bare else _parser(_called(prog, name))
+            _warn_of_hidden_copy()
+    parser = _parser(prog, usage=_USAGE) if bare else _parser(_command_name(prog, name))
     command.add_arguments(parser)
     return int(command.run(parser.parse_args(words), parser))
 
 
-def _called(prog: str, name: str) -> str:
+def _command_name(prog: str, name: str) -> str:
     """Return the words with which the user called a subcommand."""
     return prog if (prog, name) == (BENCH, "bench") else f"{prog} {name}"
 
 
-def _tell_which_copy() -> None:
+def _warn_of_hidden_copy() -> None:
     """Warn if sources without the native core hide an installed copy that has it.
 
     `python -m` looks in the current folder first, so in a clone it finds the sources.
@@ -121,9 +121,9 @@ def _parser(prog: str, **arguments: Any) -> Parser:
 def run(prog: str = "fastdecode", before: Sequence[str] = ()) -> int:
     """Run the command line of this process, after the words `before`; return the exit status."""
     try:
-        from fastdecode.terminal import guarded
+        from fastdecode.terminal import run_guarded
     except KeyboardInterrupt:
         return 130  # `terminal.INTERRUPTED`, which is not imported yet
     words = [*before, *sys.argv[1:]]
     known = bool(words) and words[0] in COMMANDS
-    return guarded(lambda: main(words, prog), _called(prog, words[0]) if known else prog)
+    return run_guarded(lambda: main(words, prog), _command_name(prog, words[0]) if known else prog)

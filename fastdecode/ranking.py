@@ -52,11 +52,11 @@ __all__ = [
     "Ranking",
     "Speed",
     "Spread",
-    "faster",
-    "known_order",
+    "faster_missing",
     "look_up",
-    "reordered",
+    "move_faster_forward",
     "size_class",
+    "sort_by_default",
 ]
 
 SCHEMA = 1
@@ -65,13 +65,13 @@ CPU = "cpu"
 
 SIZE_LIMITS = (100_000, 1_000_000, 6_000_000)  # pixels; between what calibration measures at
 _BUSY = 0.08  # an idle machine stays below half of that
-_MOST_ON_CPU = 0.5
+_MAX_ON_CPU = 0.5
 """A backend that left a larger share of the images to the CPU is ranked as the CPU."""
 
 saves = 0
 """Grows with every save, which makes rankings that were read before out of date."""
 
-_Kept = TypeVar("_Kept")
+_RankingT = TypeVar("_RankingT")
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,9 @@ class _Saved:
         raise NotImplementedError
 
 
-def look_up(load: Callable[[], _Kept], stale: Callable[[_Kept], str]) -> tuple[_Kept | None, str]:
+def look_up(
+    load: Callable[[], _RankingT], stale: Callable[[_RankingT], str]
+) -> tuple[_RankingT | None, str]:
     """Return the saved ranking, or None and the problem with it (empty if there is none)."""
     try:
         found = load()
@@ -147,7 +149,9 @@ def look_up(load: Callable[[], _Kept], stale: Callable[[_Kept], str]) -> tuple[_
     return (None, problem) if problem else (found, "")
 
 
-def _changes(names: Iterable[str], then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+def _describe_changes(
+    names: Iterable[str], then: Mapping[str, str], now: Mapping[str, str]
+) -> list[str]:
     return [
         f"{name} {then.get(name, 'missing')} then, {now.get(name, 'missing')} now"
         for name in names
@@ -263,7 +267,7 @@ class Ranking(_Saved):
         if self.cpu != cpu_model():
             return f"it was measured on another processor ({self.cpu})"
         here = libraries()
-        told = "; ".join(_changes(sorted({*here, *self.libraries}), self.libraries, here))
+        told = "; ".join(_describe_changes(sorted({*here, *self.libraries}), self.libraries, here))
         return f"libraries have changed since it was measured ({told})" if told else ""
 
     def save(self, path: str | os.PathLike[str] | None = None) -> Path:
@@ -337,13 +341,15 @@ class Ranking(_Saved):
         return cls(orders, speeds, disturbance=disturbance, **common)
 
 
-def known_order(names: Iterable[str], format: Format, reduce: Reduce) -> list[str]:
+def sort_by_default(names: Iterable[str], format: Format, reduce: Reduce) -> list[str]:
     """Sort backends into the default order, with unknown ones last."""
     known = DEFAULT.order(format, reduce)
     return sorted(names, key=lambda name: known.index(name) if name in known else len(known))
 
 
-def faster(infos: Sequence[BackendInfo], chosen: str, format: Format = "jpeg") -> dict[str, str]:
+def faster_missing(
+    infos: Sequence[BackendInfo], chosen: str, format: Format = "jpeg"
+) -> dict[str, str]:
     """Return the install commands of missing backends before `chosen` in the default order."""
     missing = {info.name: info.install for info in infos if not info.usable}
     order = DEFAULT.order(format, 1)
@@ -351,7 +357,7 @@ def faster(infos: Sequence[BackendInfo], chosen: str, format: Format = "jpeg") -
     return {name: missing[name] for name in order[:best] if name in missing}
 
 
-def reordered(known: Sequence[str], is_faster: Callable[[str, str], bool]) -> list[str]:
+def move_faster_forward(known: Sequence[str], is_faster: Callable[[str, str], bool]) -> list[str]:
     """Keep the known order, but move clearly faster backends before those that they beat."""
     left, order = list(known), list[str]()
     while left:
@@ -393,7 +399,7 @@ def _names(names: object) -> tuple[str, ...]:
 def _nearest(cell: Cell) -> Iterator[Cell]:
     """Yield the cells that may replace a missing one, nearest first, beginning with itself."""
     # A cell for any value of a field includes this one, so it goes before cells that are only near.
-    sizes: list[tuple[SizeClass | None, ...]] = [(), tuple(_by_distance(cell.size))]
+    sizes: list[tuple[SizeClass | None, ...]] = [(), tuple(_nearest_sizes(cell.size))]
     outputs: list[tuple[Output | None, ...]] = [(), ("array",)]
     contexts: list[tuple[Context | None, ...]] = [(), ("one",)]
     for reduce in dict.fromkeys((cell.reduce, get_args(Reduce)[0])):
@@ -404,7 +410,7 @@ def _nearest(cell: Cell) -> Iterator[Cell]:
                         yield Cell(cell.format, reduce, size, output, context)
 
 
-def _by_distance(size: SizeClass | None) -> list[SizeClass]:
+def _nearest_sizes(size: SizeClass | None) -> list[SizeClass]:
     if size is None:
         return list(SIZE_CLASSES)
     place = SIZE_CLASSES.index(size)
@@ -498,9 +504,9 @@ class DeviceRanking(_Saved):
         not measured in each of the other cells, or left more than half to the CPU in all of them.
         The order is empty if nothing was compared.
         """
-        every = [found for found in self.speeds.values() if any(_decoded(found))]
+        every = [found for found in self.speeds.values() if any(_names_that_decoded(found))]
         common = [name for name in (every[0] if every else ()) if all(name in one for one in every)]
-        able = {CPU, *(name for one in every for name in _decoded(one))}
+        able = {CPU, *(name for one in every for name in _names_that_decoded(one))}
         ratios = {
             name: [one[name].ratio.median for one in every] for name in common if name in able
         }
@@ -516,8 +522,8 @@ class DeviceRanking(_Saved):
         then = _conditions(self.device, self.cpu, self.cores)
         now = _conditions(here, cpu_model(), usable_cores())
         libraries = device_libraries()
-        told = _changes(then, then, now)
-        told += _changes(sorted({*libraries, *self.libraries}), self.libraries, libraries)
+        told = _describe_changes(then, then, now)
+        told += _describe_changes(sorted({*libraries, *self.libraries}), self.libraries, libraries)
         return f"it was measured with something else ({'; '.join(told)})" if told else ""
 
     def save(self, path: str | os.PathLike[str] | None = None) -> Path:
@@ -527,7 +533,10 @@ class DeviceRanking(_Saved):
             "cores": self.cores,
             "lost": dict(self.lost),
             "cells": [
-                {**cell._asdict(), "speeds": {name: _flat(one) for name, one in found.items()}}
+                {
+                    **cell._asdict(),
+                    "speeds": {name: _speed_values(one) for name, one in found.items()},
+                }
                 for cell, found in self.speeds.items()
             ],
         }
@@ -559,9 +568,9 @@ class DeviceRanking(_Saved):
         )
 
 
-def _decoded(found: Mapping[str, Speed]) -> list[str]:
+def _names_that_decoded(found: Mapping[str, Speed]) -> list[str]:
     """Return the backends that decoded at least half of the images themselves."""
-    return [name for name, one in found.items() if name != CPU and one.on_cpu <= _MOST_ON_CPU]
+    return [name for name, one in found.items() if name != CPU and one.on_cpu <= _MAX_ON_CPU]
 
 
 def _conditions(device: Identity, cpu: str, cores: int) -> dict[str, str]:
@@ -585,7 +594,7 @@ _QUARTILES = {"images_per_s": ("low", "high"), "ratio": ("ratio_low", "ratio_hig
 """Names of the quartiles in a file, where they are fields next to their median."""
 
 
-def _flat(speed: Speed) -> dict[str, float | None]:
+def _speed_values(speed: Speed) -> dict[str, float | None]:
     values = asdict(speed)
     for name, (low, high) in _QUARTILES.items():
         spread = values.pop(name)

@@ -29,29 +29,29 @@ __all__ = [
     "INTERRUPTED",
     "Notify",
     "Parser",
-    "at_once",
     "brief",
     "count",
     "counts",
     "csv_text",
-    "ending_at_once",
-    "guarded",
     "has_rich",
     "near_miss",
     "paragraph",
     "positive",
     "progress",
     "quality",
+    "run_guarded",
     "say",
     "seconds",
+    "silent_interrupt",
     "width",
+    "worker_count",
 ]
 
 INTERRUPTED = 130
 """Exit status after Ctrl-C, as in shells: 128 plus the number of the signal."""
 
 _LOST = 1
-_MOST_AT_ONCE = 1024  # threads or workers; a larger number is probably a typing error
+_MAX_AT_ONCE = 1024  # threads or workers; a larger number is probably a typing error
 _EVERY_S = 0.2
 _LONGEST = 110
 _WIDEST = 80
@@ -82,14 +82,14 @@ class Parser(argparse.ArgumentParser):
             self.error(f"unrecognized arguments: {' '.join(unknown)}{alike}")
         return options
 
-    def complain(self, problem: BaseException | str) -> None:
+    def print_error(self, problem: BaseException | str) -> None:
         """Print an error on standard error."""
         words = problem if isinstance(problem, str) else without_advice(problem)
         self._print_message(_plain(f"{self.prog}: error: {words}\n"), sys.stderr)
 
     def fail(self, problem: BaseException | str) -> NoReturn:
         """Print an error and end the command with exit status 2."""
-        self.complain(problem)
+        self.print_error(problem)
         self.exit(2)
 
     def need(self, library: str, option: str, extra: str) -> None:
@@ -123,12 +123,12 @@ def positive(text: str) -> int:
     return int(text)
 
 
-def at_once(text: str) -> int:
+def worker_count(text: str) -> int:
     """Parse a number of threads or workers."""
     number = positive(text)
-    if number > _MOST_AT_ONCE:
+    if number > _MAX_AT_ONCE:
         raise argparse.ArgumentTypeError(
-            f"{number:,} at once are too many: at most {_MOST_AT_ONCE:,}"
+            f"{number:,} at once are too many: at most {_MAX_AT_ONCE:,}"
         )
     return number
 
@@ -246,7 +246,7 @@ def progress(*, counted: bool = False) -> Iterator[Notify]:
     elif counted:
         yield lambda _what, _done, _total=1.0: None
     else:
-        yield _a_line_each()
+        yield _line_per_step()
 
 
 def has_rich() -> bool:
@@ -271,7 +271,7 @@ def _bar(*, counted: bool) -> Iterator[Notify]:
         )
 
 
-def _a_line_each() -> Notify:
+def _line_per_step() -> Notify:
     """Return a callback that writes a line for each new step."""
     last = ""
 
@@ -323,17 +323,17 @@ class _Output(io.FileIO):
         return len(data)
 
 
-def guarded(command: Callable[[], int], prog: str) -> int:
+def run_guarded(command: Callable[[], int], prog: str) -> int:
     """Run a command and return its exit status, also after Ctrl-C or a failed write.
 
     The status is 130 after Ctrl-C, and 1 if standard output is closed or full, or if its reader has
     gone.
     """
-    _open_what_is_closed()
-    output = _replaced("stdout", 1)
-    _replaced("stderr", 2)
+    _open_closed_streams()
+    output = _replace_stream("stdout", 1)
+    _replace_stream("stderr", 2)
     try:
-        status = _status(command)
+        status = _exit_status(command)
         sys.stdout.flush()
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -349,7 +349,7 @@ def guarded(command: Callable[[], int], prog: str) -> int:
     return _LOST
 
 
-def _replaced(name: str, number: int) -> _Output:
+def _replace_stream(name: str, number: int) -> _Output:
     """Replace a standard stream by an `_Output`; escape characters that its encoding lacks."""
     usual = getattr(sys, name)
     raw = _Output(number, silent=number == 2)
@@ -361,7 +361,7 @@ def _replaced(name: str, number: int) -> _Output:
     return raw
 
 
-def _status(command: Callable[[], int]) -> int:
+def _exit_status(command: Callable[[], int]) -> int:
     try:
         return command()
     except SystemExit as end:  # argparse raises it after --help or a wrong argument
@@ -369,7 +369,7 @@ def _status(command: Callable[[], int]) -> int:
 
 
 @contextmanager
-def ending_at_once() -> Iterator[None]:
+def silent_interrupt() -> Iterator[None]:
     """Within the block, let Ctrl-C end the process at once and silently. For imports.
 
     There is no work yet that could be lost, and C libraries turn KeyboardInterrupt into other
@@ -386,7 +386,7 @@ def ending_at_once() -> Iterator[None]:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def _open_what_is_closed() -> None:
+def _open_closed_streams() -> None:
     """Open the null device in place of standard streams that the caller closed (``>&-``).
 
     Otherwise the next file to be opened would become standard output, even a store that is written.

@@ -412,9 +412,9 @@ def test_what_would_be_faster() -> None:
         for name in ("simplejpeg", "kornia_rs")
     ]
 
-    assert ranking.faster(missing, "opencv") == {"simplejpeg": "pip install simplejpeg"}
-    assert ranking.faster(missing, "simplejpeg") == {}
-    assert list(ranking.faster(missing, "")) == ["simplejpeg", "kornia_rs"]
+    assert ranking.faster_missing(missing, "opencv") == {"simplejpeg": "pip install simplejpeg"}
+    assert ranking.faster_missing(missing, "simplejpeg") == {}
+    assert list(ranking.faster_missing(missing, "")) == ["simplejpeg", "kornia_rs"]
 
 
 def test_it_says_what_was_measured(shown: str, tmp_path: Path, info_here: Any) -> None:

@@ -14,7 +14,7 @@ from fastdecode.cli import main
 from fastdecode.measure import _collection as files
 from fastdecode.packing import BadItems, pack, survey
 from fastdecode.stores import open_store
-from fastdecode.stores._scan import find_classes, found, make_dataset, matching, walk
+from fastdecode.stores._scan import expand_pattern, find_classes, found, make_dataset, walk
 
 if os.name != "posix":
     pytest.skip("making links needs rights there", allow_module_level=True)
@@ -95,9 +95,9 @@ def test_the_bench_names_them(looping: Path) -> None:
 def test_ray_reads_the_others(looping: Path) -> None:
     """A pattern has them, and their rows are dropped or in the column of errors."""
     pytest.importorskip("ray")
-    from fastdecode.ray.read import _store_of
+    from fastdecode.ray.read import _open_source
 
-    store = _store_of(f"{looping}/**/*.jpg", {})
+    store = _open_source(f"{looping}/**/*.jpg", {})
 
     keys = [store.source(at) for at in range(len(store))]
     assert len(keys) == 6 + len(BAD)
@@ -143,9 +143,9 @@ def test_patterns_end_too(tmp_path: Path) -> None:
     (root / "00" / "more").mkdir()
     (root / "00" / "more" / "[x].png").touch()
 
-    assert len(matching(f"{root}/**/*.png")) == 9 + 1
-    assert matching(f"{root}/**/[[]x].png")[0] == f"{root}/00/more/[x].png"
-    assert matching(f"{root}/0[12]/0*.png") == [f"{root}/01/01.png", f"{root}/02/02.png"]
+    assert len(expand_pattern(f"{root}/**/*.png")) == 9 + 1
+    assert expand_pattern(f"{root}/**/[[]x].png")[0] == f"{root}/00/more/[x].png"
+    assert expand_pattern(f"{root}/0[12]/0*.png") == [f"{root}/01/01.png", f"{root}/02/02.png"]
 
 
 def test_patterns_are_globs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,7 +160,7 @@ def test_patterns_are_globs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     for pattern in ("**/*.jpg", "**", "cats/**/x.jpg", "*/**/*.png", "**/most/**/*", "*"):
         for start in ("", glob.escape(str(root)) + "/"):
             theirs = glob.glob(start + pattern, recursive=True)  # noqa: PTH207 - its own
-            normal = {os.path.normpath(path) for path in matching(start + pattern)}
+            normal = {os.path.normpath(path) for path in expand_pattern(start + pattern)}
             assert normal == {os.path.normpath(path) for path in theirs if path}, pattern
 
 

@@ -16,8 +16,8 @@ _IHDR = struct.Struct(">IIHB")
 _VARYING = 255
 _EIGHT_BITS = 7  # a depth is stored as its bits minus 1
 _IS_COLOUR, _WHOLE_IMAGE = 0, 0xFFFF  # Typ and Asoc of a channel definition
-_MOST_DEFINITIONS = 256
-_MOST_NAMED = 8
+_MAX_DEFINITIONS = 256
+_MAX_NAMED = 8
 # Enumerated colour spaces: ITU-T T.800, table I.10, and T.801, table M.25.
 _COLORS: dict[int, Color] = {
     0: "gray", 12: "cmyk", 15: "gray", 16: "rgb", 17: "gray", 18: "ycc", 20: "rgb", 21: "rgb",
@@ -102,7 +102,7 @@ def _header_box(data: Buffer, jp2h: IsoBox, siz: _Siz | None) -> Header:
 def _in_order(data: Buffer, cdef: IsoBox) -> bool:
     """Return whether the colour channels are the first components, in the same order."""
     (count,) = struct.unpack_from(">H", data, cdef.start)
-    for index in range(min(count, _MOST_DEFINITIONS)):
+    for index in range(min(count, _MAX_DEFINITIONS)):
         channel, kind, colour = struct.unpack_from(">HHH", data, cdef.start + 2 + 6 * index)
         if kind == _IS_COLOUR and 0 < colour < _WHOLE_IMAGE and colour != channel + 1:
             return False
@@ -146,4 +146,4 @@ def _subsampling(steps: tuple[tuple[int, int], ...]) -> str:
         name = _CHROMA.get(chroma[0])
         if name:
             return name
-    return ",".join(f"{across}x{down}" for across, down in steps[:_MOST_NAMED])
+    return ",".join(f"{across}x{down}" for across, down in steps[:_MAX_NAMED])

@@ -51,7 +51,7 @@ _END = re.compile(EOI)
 # Segments that may stand between two scans: tables, restart interval, APPn, COM, DNL.
 _BETWEEN_SCANS = frozenset({0xC4, 0xCC, 0xDB, 0xDC, 0xDD, 0xFE, *range(0xE0, 0xF0)})
 
-_MOST_IN_SCAN = 4
+_MAX_IN_SCAN = 4
 """The most components of a scan (T.81, B.2.3); a damaged header may promise more."""
 
 
@@ -122,7 +122,7 @@ def in_one_scan(data: Buffer, header: Header) -> bool:
     if header.coding not in ("baseline", "arithmetic"):
         return True
     count = header.channels
-    if count > _MOST_IN_SCAN:
+    if count > _MAX_IN_SCAN:
         return False
     begin = header.scan_offset - (6 + 2 * count) - 2
     return begin >= 0 and data[begin : begin + 5] == bytes((0xFF, 0xDA, 0, 6 + 2 * count, count))

@@ -17,7 +17,7 @@ _SKIPPED = frozenset({"EPS", "WMF", "BUFR", "GRIB", "HDF5", "MPEG"})
 _NOT_MINE = (SyntaxError, IndexError, TypeError, struct.error)
 _LAST_NUMBER = re.compile(rb"(?<!\d)(\d+)\Z")
 _PLAIN_HEADER = re.compile(rb"P[23](?:\s|#[^\n\r]*)+\d+(?:\s|#[^\n\r]*)+\d+(?:\s|#[^\n\r]*)+(\d+)")
-_MOST_DIGITS, _MOST_HEADER = 16, 4096
+_MAX_DIGITS, _MAX_HEADER = 16, 4096
 _DCX = b"\xb1\x68\xde\x3a"
 _PCX_PALETTE = 769
 # Pillow mode: (samples per pixel, bits per sample, colour model).
@@ -65,8 +65,8 @@ def missing(data: Buffer) -> str:
     not there, shows the image as grey.
     """
     if bytes(data[:2]) in (b"P2", b"P3"):
-        last = _LAST_NUMBER.search(bytes(data[-_MOST_DIGITS:]))
-        most = _PLAIN_HEADER.match(bytes(data[:_MOST_HEADER]))
+        last = _LAST_NUMBER.search(bytes(data[-_MAX_DIGITS:]))
+        most = _PLAIN_HEADER.match(bytes(data[:_MAX_HEADER]))
         if last and most and 0 < 10 * int(last[1]) <= int(most[1]):
             return f"the PNM may end within the number {last[1].decode()}: no white space follows"
     at = struct.unpack_from("<I", data, 4)[0] if bytes(data[:4]) == _DCX else 0

@@ -61,12 +61,12 @@ def load(name: str, device: torch.device) -> Loaded:
             try:
                 _loaded[key] = Loaded(name, _construct(name, device), device)
             except (Exception, SystemExit) as failure:  # a broken plugin may raise anything
-                if _may_pass(failure):
+                if _is_temporary(failure):
                     raise
                 _failed[key] = failure.with_traceback(None)
         if key in _failed:
             error = _failed[key]
-            why = registry.reason(error) + _way_out(name, error)
+            why = registry.reason(error) + _install_hint(name, error)
             raise BackendUnavailable(
                 f"the backend {name!r} does not decode on {str(device)!r}: {why}"
             ) from error
@@ -92,14 +92,14 @@ def _construct(name: str, device: torch.device) -> BatchBackend:
     return backend
 
 
-def _may_pass(failure: BaseException) -> bool:
+def _is_temporary(failure: BaseException) -> bool:
     """Return whether a later call may succeed: when the device has free memory again."""
     from fastdecode.adapters.batch_base import is_of_the_device
 
     return is_of_the_device(failure)
 
 
-def _way_out(name: str, error: BaseException) -> str:
+def _install_hint(name: str, error: BaseException) -> str:
     """Return how to install the library if it is missing; else empty."""
     line = registry.install_line(name) if isinstance(error, ModuleNotFoundError) else ""
     return f"\nInstall it with: {line}" if line else ""

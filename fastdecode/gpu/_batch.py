@@ -35,7 +35,7 @@ class Request(NamedTuple):
     cut: Box | None
 
 
-def request_of(
+def make_request(
     data: Buffer,
     header: Header,
     backend: BatchBackend,
@@ -56,7 +56,7 @@ def request_of(
     if mode not in ("RGB", "L") or options.get("strict"):
         return None
     try:
-        support = _support_for(backend, data, header, mode)
+        support = _find_support(backend, data, header, mode)
         reduce, window, orientation = plan_options(header, options)
         if support is None or (reduce, orientation) != (1, 1):
             return None
@@ -67,7 +67,7 @@ def request_of(
     return Request(BatchItem(data, header, None), window)
 
 
-def _support_for(
+def _find_support(
     backend: BatchBackend, data: Buffer, header: Header, layout: str
 ) -> Support | None:
     """Return the declaration that covers a complete file; None if none does."""
@@ -89,7 +89,7 @@ def _is_whole(data: Buffer, header: Header) -> bool:
 
 
 @contextmanager
-def decoding(
+def decode_requests(
     loaded: Loaded, requests: Sequence[Request], layout: Literal["RGB", "L"], device: torch.device
 ) -> Iterator[list[torch.Tensor | None]]:
     """Decode with a batch backend on its device, and count what it refuses as a fallback.
@@ -103,13 +103,15 @@ def decoding(
     """
     items = [request.item for request in requests]
     with loaded.lock:
-        made, refused = _asked(loaded, items, layout)
+        made, refused = _call_backend(loaded, items, layout)
     for at, image in enumerate(made):
-        if image is not None and (wrong := _wrong(image, items[at], layout, device)):
+        if image is not None and (wrong := _form_problem(image, items[at], layout, device)):
             made[at], refused[at] = None, wrong
     whole = [at for at, image in enumerate(made) if image is not None]
     some = [image for image in made if image is not None]
-    for at, suspicious in zip(whole, _suspect(some, [items[at] for at in whole]), strict=True):
+    for at, suspicious in zip(
+        whole, _looks_filled_in(some, [items[at] for at in whole]), strict=True
+    ):
         if suspicious:
             made[at], refused[at] = None, "its end looks filled in, which the CPU must check"
     for reason in refused.values():
@@ -126,7 +128,7 @@ def decoding(
             torch.cuda.current_stream(loaded.device).synchronize()
 
 
-def _asked(
+def _call_backend(
     loaded: Loaded, items: Sequence[BatchItem], layout: Literal["RGB", "L"]
 ) -> tuple[list[torch.Tensor | None], dict[int, str]]:
     """Return the images, and the reasons for refusals. If a whole batch fails, try each half."""
@@ -142,13 +144,13 @@ def _asked(
         if len(items) == 1:
             return [None], {0: f"{type(error).__name__}: {error}"}
         half = len(items) // 2
-        first, refused = _asked(loaded, items[:half], layout)
-        second, more = _asked(loaded, items[half:], layout)
+        first, refused = _call_backend(loaded, items[:half], layout)
+        second, more = _call_backend(loaded, items[half:], layout)
         return first + second, {**refused, **{half + at: reason for at, reason in more.items()}}
     return made, {at: "refused it" for at, image in enumerate(made) if image is None}
 
 
-def _wrong(image: Any, item: BatchItem, layout: str, device: torch.device) -> str:
+def _form_problem(image: Any, item: BatchItem, layout: str, device: torch.device) -> str:
     """Return what is wrong with the form of an image; empty if it is right."""
     shape = item.shape(layout)
     if not isinstance(image, torch.Tensor):
@@ -161,7 +163,7 @@ def _wrong(image: Any, item: BatchItem, layout: str, device: torch.device) -> st
     return ""
 
 
-def _suspect(images: Sequence[torch.Tensor], items: Sequence[BatchItem]) -> list[bool]:
+def _looks_filled_in(images: Sequence[torch.Tensor], items: Sequence[BatchItem]) -> list[bool]:
     """Return for each image whether its last pixels look filled in, as `decode` checks it.
 
     A JPEG is suspect if its last decoded block has the one grey that a decoder writes where data is

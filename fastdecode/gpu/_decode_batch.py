@@ -25,8 +25,8 @@ from fastdecode._stats import count_fallback
 from fastdecode.api import read_file
 from fastdecode.errors import FastDecodeError
 from fastdecode.gpu import _backends
-from fastdecode.gpu._batch import Request, decoding, request_of
-from fastdecode.gpu._devices import device_of
+from fastdecode.gpu._batch import Request, decode_requests, make_request
+from fastdecode.gpu._devices import check_device
 from fastdecode.gpu._policy import Decode, choose
 from fastdecode.gpu._resize import resize_into
 from fastdecode.ranking import CPU
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from fastdecode.gpu._backends import Loaded
     from fastdecode.types import Buffer, Header, Image
 
-_MOST_FILES = 256
-_MOST_PIXELS = 1 << 27
+_MAX_FILES = 256
+_MAX_PIXELS = 1 << 27
 """The most files and pixels to decode before resizing, so that full-size images do not pile up."""
 
 
@@ -73,7 +73,7 @@ class _Read(NamedTuple):
         """The argument for `decode`."""
         return self.item if self.data is None else self.data
 
-    def told(self, error: Exception) -> Exception:
+    def name_file(self, error: Exception) -> Exception:
         """Add the file name to the message of an error, as `decode_file` does."""
         is_path = isinstance(self.item, (str, os.PathLike))
         if is_path and self.data is not None and isinstance(error, FastDecodeError):
@@ -109,14 +109,14 @@ def decode_on(
     Return one tensor if there is a size and `on_error` is ``"raise"``; else a list of tensors, and
     of errors with ``"return"``.
     """
-    place = device_of(device)
+    place = check_device(device)
     options = dict(options)
     choice = choose(place, decode, options.pop("backend", None))
     loaded = None if choice.batch is None else _backends.load(choice.batch, place)
     job = _Job(place, options, threads, choice.cpu, loaded, size)
     images: list[Any] = []
     for reads in _parts(job, list(items)):
-        for image in _decoded(job, reads):
+        for image in _decode(job, reads):
             if isinstance(image, Exception) and (on_error == "raise" or not is_item_error(image)):
                 try:
                     raise name_item(image, len(images))
@@ -135,12 +135,12 @@ def decode_on(
 
 def _parts(job: _Job, work: list[Any]) -> Iterator[list[_Read]]:
     """Read the files in order, and yield them in parts that are decoded at once."""
-    for start in range(0, len(work), _MOST_FILES):
+    for start in range(0, len(work), _MAX_FILES):
         part: list[_Read] = []
         pixels = 0
-        for one in map_in_threads(job.threads, _read, work[start : start + _MOST_FILES]):
+        for one in map_in_threads(job.threads, _read, work[start : start + _MAX_FILES]):
             own = 0 if one.header is None else one.header.width * one.header.height
-            if part and pixels + own > _MOST_PIXELS:
+            if part and pixels + own > _MAX_PIXELS:
                 yield part
                 part, pixels = [], 0
             part.append(one)
@@ -148,21 +148,21 @@ def _parts(job: _Job, work: list[Any]) -> Iterator[list[_Read]]:
         yield part
 
 
-def _decoded(job: _Job, reads: list[_Read]) -> list[Any]:
+def _decode(job: _Job, reads: list[_Read]) -> list[Any]:
     """Decode, and resize if there is a size: contiguous tensors (C, H, W), or errors."""
     asked = {} if job.loaded is None else _requests(job.loaded, job.options, reads)
     if job.loaded is None or not asked:
-        return _by_cpu(job, reads)
+        return _decode_on_cpu(job, reads)
     apart = [at for at in range(len(reads)) if at not in asked]
     images: dict[int, Any] = {}
     # The CPU decodes its part while the device decodes the other.
     with ThreadPoolExecutor(1, thread_name_prefix="fastdecode-apart") as aside:
-        arrays = aside.submit(_arrays, job, [reads[at] for at in apart])
-        with decoding(job.loaded, list(asked.values()), job.layout, job.device) as made:
-            images.update(zip(asked, _finished(job, made), strict=True))
-        images.update(zip(apart, _placed(job, arrays.result()), strict=True))
+        arrays = aside.submit(_decode_to_arrays, job, [reads[at] for at in apart])
+        with decode_requests(job.loaded, list(asked.values()), job.layout, job.device) as made:
+            images.update(zip(asked, _finish(job, made), strict=True))
+        images.update(zip(apart, _move_to_device(job, arrays.result()), strict=True))
     refused = [at for at, image in images.items() if image is None]
-    images.update(zip(refused, _by_cpu(job, [reads[at] for at in refused]), strict=True))
+    images.update(zip(refused, _decode_on_cpu(job, [reads[at] for at in refused]), strict=True))
     return [images[at] for at in range(len(reads))]
 
 
@@ -172,7 +172,7 @@ def _requests(loaded: Loaded, options: dict[str, Any], reads: list[_Read]) -> di
     for at, one in enumerate(reads):
         if one.data is None or one.header is None:
             continue
-        request = request_of(one.data, one.header, loaded.backend, options)
+        request = make_request(one.data, one.header, loaded.backend, options)
         if request is None:
             count_fallback({loaded.name: "is not used for such files"}, CPU)
         else:
@@ -180,11 +180,11 @@ def _requests(loaded: Loaded, options: dict[str, Any], reads: list[_Read]) -> di
     return asked
 
 
-def _by_cpu(job: _Job, reads: list[_Read]) -> list[Any]:
-    return _placed(job, _arrays(job, reads))
+def _decode_on_cpu(job: _Job, reads: list[_Read]) -> list[Any]:
+    return _move_to_device(job, _decode_to_arrays(job, reads))
 
 
-def _arrays(job: _Job, reads: list[_Read]) -> list[Any]:
+def _decode_to_arrays(job: _Job, reads: list[_Read]) -> list[Any]:
     """Decode on the CPU: arrays, or errors."""
     if not reads:
         return []
@@ -192,24 +192,26 @@ def _arrays(job: _Job, reads: list[_Read]) -> list[Any]:
     work = [one.source for one in reads]
     made = decode_arrays(work, options, job.threads, on_error="return all")
     return [
-        one.told(image) if isinstance(image, Exception) else image
+        one.name_file(image) if isinstance(image, Exception) else image
         for one, image in zip(reads, made, strict=True)
     ]
 
 
-def _placed(job: _Job, made: list[Any]) -> list[Any]:
+def _move_to_device(job: _Job, made: list[Any]) -> list[Any]:
     """Copy arrays (H, W[, C]) to the device, and resize them; errors stay as they are."""
     if job.device.type != "cuda":
-        done = map_in_threads(job.threads, partial(_on_host, size=job.size), map(_planes, made))
+        done = map_in_threads(
+            job.threads, partial(_resize_on_host, size=job.size), map(_as_planes, made)
+        )
         return [one.to(job.device) if isinstance(one, torch.Tensor) else one for one in done]
     places = [at for at, one in enumerate(made) if isinstance(one, np.ndarray)]
     images = list(made)
-    for at, there in zip(places, _copied(job, [made[at] for at in places]), strict=True):
-        images[at] = _planes(there)
-    return _finished(job, images)
+    for at, there in zip(places, _copy_to_cuda(job, [made[at] for at in places]), strict=True):
+        images[at] = _as_planes(there)
+    return _finish(job, images)
 
 
-def _planes(image: Any) -> Any:
+def _as_planes(image: Any) -> Any:
     """View an array or tensor (H, W[, C]) as a tensor (C, H, W); return anything else as it is."""
     if isinstance(image, np.ndarray):
         image = torch.from_numpy(image)
@@ -218,7 +220,7 @@ def _planes(image: Any) -> Any:
     return (image if image.ndim == 3 else image[:, :, None]).permute(2, 0, 1)
 
 
-def _copied(job: _Job, arrays: list[Image]) -> Sequence[torch.Tensor]:
+def _copy_to_cuda(job: _Job, arrays: list[Image]) -> Sequence[torch.Tensor]:
     """Copy to CUDA with one transfer, because each transfer waits."""
     host = [torch.from_numpy(array) for array in arrays]
     if not all(image.dtype == torch.uint8 for image in host):
@@ -234,17 +236,17 @@ def _copied(job: _Job, arrays: list[Image]) -> Sequence[torch.Tensor]:
     return [part.view(image.shape) for part, image in zip(there, host, strict=True)]
 
 
-def _finished(job: _Job, images: Sequence[Any]) -> list[Any]:
+def _finish(job: _Job, images: Sequence[Any]) -> list[Any]:
     """Copy or resize tensors (C, H, W), whose memory may be a library's; the rest stays."""
     if job.device.type == "cpu":
-        return map_in_threads(job.threads, partial(_on_host, size=job.size), images)
+        return map_in_threads(job.threads, partial(_resize_on_host, size=job.size), images)
     return [
-        _on_device(image, job.size) if isinstance(image, torch.Tensor) else image
+        _resize_on_device(image, job.size) if isinstance(image, torch.Tensor) else image
         for image in images
     ]
 
 
-def _on_device(image: torch.Tensor, size: tuple[int, int] | None) -> torch.Tensor:
+def _resize_on_device(image: torch.Tensor, size: tuple[int, int] | None) -> torch.Tensor:
     if size is None:
         return image.clone(memory_format=torch.contiguous_format)
     out = torch.empty((len(image), *size), dtype=torch.uint8, device=image.device)
@@ -252,7 +254,7 @@ def _on_device(image: torch.Tensor, size: tuple[int, int] | None) -> torch.Tenso
     return out
 
 
-def _on_host(image: Any, size: tuple[int, int] | None) -> Any:
+def _resize_on_host(image: Any, size: tuple[int, int] | None) -> Any:
     if not isinstance(image, torch.Tensor):
         return image
     array = image.numpy()

@@ -31,7 +31,7 @@ def parse_device(device: str | int | torch.device) -> torch.device:
         raise ValueError(f"there is no device {device!r}: {reason}") from error
 
 
-def device_of(device: str | int | torch.device) -> torch.device:
+def check_device(device: str | int | torch.device) -> torch.device:
     """Check that a device can be used, and return it; a CUDA device with its index.
 
     An int is the CUDA device of that number, and ``"cuda"`` is the current one. Raises
@@ -47,7 +47,7 @@ def device_of(device: str | int | torch.device) -> torch.device:
 def usable(device: torch.device) -> torch.device:
     """Check that a device can be used, and return the device of its tensors; accept "meta"."""
     if device.type == "cuda":
-        missing = _missing(device)
+        missing = _cuda_problem(device)
         if missing:
             raise DeviceUnavailable(f"device {str(device)!r} cannot be used: {missing}")
         index = torch.cuda.current_device() if device.index is None else device.index
@@ -62,7 +62,7 @@ def usable(device: torch.device) -> torch.device:
     return there.device  # without an index for the CPU
 
 
-def _missing(device: torch.device) -> str:
+def _cuda_problem(device: torch.device) -> str:
     """Return why a CUDA device cannot be used; empty if it can."""
     if torch.version.cuda is None and torch.version.hip is None:
         return (
@@ -78,7 +78,7 @@ def _missing(device: torch.device) -> str:
 
 
 def identify(device: torch.device) -> Identity:
-    """Return the identity of a device from `device_of`."""
+    """Return the identity of a device from `check_device`."""
     if device.type != "cuda":
         return Identity(device.type, cpu_model())
     runtime = torch.version.cuda or torch.version.hip or ""

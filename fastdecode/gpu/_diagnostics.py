@@ -10,8 +10,8 @@ import torch
 from fastdecode import registry
 from fastdecode.errors import BackendUnavailable
 from fastdecode.gpu import _backends
-from fastdecode.gpu._devices import device_of, identify
-from fastdecode.gpu._policy import look_up
+from fastdecode.gpu._devices import check_device, identify
+from fastdecode.gpu._policy import load_saved
 
 _cuda: Any = torch.cuda  # only partly annotated
 
@@ -54,14 +54,14 @@ def take_inventory() -> Inventory:
         usable[name], why = _works_on(name, devices)
         if not usable[name]:
             reasons[name] = why
-    return Inventory(described, usable, reasons, _measured(devices))
+    return Inventory(described, usable, reasons, _measured_orders(devices))
 
 
 def _devices() -> tuple[list[torch.device], str]:
     """Return the devices that are here, and why there is no CUDA device; empty if there is one."""
     found = [torch.device("cpu")]
     try:
-        device_of("cuda")
+        check_device("cuda")
     except RuntimeError as error:
         return found, str(error).partition(" cannot be used: ")[2] or str(error)
     return [*found, *(torch.device("cuda", index) for index in range(_cuda.device_count()))], ""
@@ -82,10 +82,10 @@ def _works_on(name: str, devices: list[torch.device]) -> tuple[list[str], str]:
     return found, why
 
 
-def _measured(devices: list[torch.device]) -> dict[str, str]:
+def _measured_orders(devices: list[torch.device]) -> dict[str, str]:
     found = {}
     for device in devices:
-        saved, problem = look_up(device)
+        saved, problem = load_saved(device)
         if saved:
             order = ", ".join(saved.order()) or "nothing, the CPU decoded all of it"
             found[str(device)] = f"{order} ({saved.measured[:10]})"

@@ -44,7 +44,7 @@ class DeviceChoice(NamedTuple):
 def choose(
     device: torch.device, decode: Decode = "auto", backend: str | None = None
 ) -> DeviceChoice:
-    """Choose what decodes for a device from `device_of`.
+    """Choose what decodes for a device from `check_device`.
 
     ``"auto"`` chooses what `calibrate` measured to be fastest on that device. Without a measurement
     it chooses the first batch backend that works, or the CPU if none does.
@@ -61,18 +61,18 @@ def choose(
     if decode == "gpu" and device.type == "cpu":
         raise ValueError("decode='gpu' needs a GPU as device, not 'cpu'")
     if backend is not None:
-        return _named(device, decode, backend)
+        return _choose_named(device, decode, backend)
     preferred = _selection.preferred()
     if isinstance(preferred, str) and (
         decode != "gpu" or preferred in _backends.names(device.type)
     ):
-        return _named(device, decode, preferred)
+        return _choose_named(device, decode, preferred)
     if decode == "cpu" or device.type == "cpu":
         return DeviceChoice(None, None, "the CPU decodes, as asked")
-    return _first(device, decode)
+    return _choose_first(device, decode)
 
 
-def _named(device: torch.device, decode: Decode, name: str) -> DeviceChoice:
+def _choose_named(device: torch.device, decode: Decode, name: str) -> DeviceChoice:
     registry.entry(name)  # UnknownBackend
     able = _backends.names(device.type)
     if decode != "cpu" and name in able:
@@ -86,9 +86,9 @@ def _named(device: torch.device, decode: Decode, name: str) -> DeviceChoice:
     return DeviceChoice(None, name, f"{name} decodes on the CPU, as asked")
 
 
-def _first(device: torch.device, decode: Decode) -> DeviceChoice:
+def _choose_first(device: torch.device, decode: Decode) -> DeviceChoice:
     """Choose the first that works: in the measured order, then in the default order."""
-    known = measured(device)
+    known = measured_order(device)
     missing: list[str] = []
     left_out = disabled()
     for name in _order(known, device):
@@ -121,7 +121,7 @@ def _order(known: Iterable[str], device: torch.device) -> Iterator[str]:
             yield name
 
 
-def measured(device: torch.device) -> tuple[str, ...]:
+def measured_order(device: torch.device) -> tuple[str, ...]:
     """Return the names that were measured for a device, fastest first; `CPU` is one of them.
 
     The result is empty if nothing was measured, or if the saved measurement is damaged or out of
@@ -131,7 +131,7 @@ def measured(device: torch.device) -> tuple[str, ...]:
     found = _known.get(key)
     if found is not None:
         return found
-    saved, problem = look_up(device)
+    saved, problem = load_saved(device)
     order = saved.order() if saved else ()
     with _lock:
         first, _known[key] = key not in _known, order
@@ -144,7 +144,7 @@ def measured(device: torch.device) -> tuple[str, ...]:
     return order
 
 
-def look_up(device: torch.device) -> tuple[DeviceRanking | None, str]:
+def load_saved(device: torch.device) -> tuple[DeviceRanking | None, str]:
     """Return the saved ranking of a device; or None, and what is wrong with it if there is one."""
     here = identify(device)
     return ranking.look_up(

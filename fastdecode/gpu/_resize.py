@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-_MOST_SHRUNK = 128.0
+_MAX_SHRUNK = 128.0
 """The sum of the factors of both axes. PyTorch's kernel for CUDA keeps the weights of a block in
 48 KB, and refuses to shrink by more than about 180."""
 
@@ -26,7 +26,7 @@ def resize_into(
     """
     height, width = out.shape[1:]
     down, across = canvas or (height, width)
-    pixels = image if image.shape[1:] == (down, across) else _resized(image, (down, across))
+    pixels = image if image.shape[1:] == (down, across) else _resize(image, (down, across))
     if flip:
         pixels, left = pixels.flip(-1), across - left - width
     shown = pixels[:, max(0, top) : max(0, top + height), max(0, left) : max(0, left + width)]
@@ -36,20 +36,20 @@ def resize_into(
     out.copy_(shown)
 
 
-def _resized(image: torch.Tensor, size: tuple[int, int]) -> torch.Tensor:
+def _resize(image: torch.Tensor, size: tuple[int, int]) -> torch.Tensor:
     height, width = size
     shrunk = image.shape[1] / height + image.shape[2] / width
-    here = image if image.device.type == "cpu" or shrunk <= _MOST_SHRUNK else image.cpu()
+    here = image if image.device.type == "cpu" or shrunk <= _MAX_SHRUNK else image.cpu()
     pixels = here[None].float()
     if width == 1:
         # In a result of one column, PyTorch's kernel for the CPU gives every row the levels of the
         # first row (2.13). So resize the rows of two equal columns.
-        pixels = _interpolated(pixels, (image.shape[1], 1)).repeat(1, 1, 1, 2)
-        levels = _interpolated(pixels, (height, 2))[0, :, :, :1]
+        pixels = _interpolate(pixels, (image.shape[1], 1)).repeat(1, 1, 1, 2)
+        levels = _interpolate(pixels, (height, 2))[0, :, :, :1]
     else:
-        levels = _interpolated(pixels, size)[0]
+        levels = _interpolate(pixels, size)[0]
     return levels.round_().to(image.device)
 
 
-def _interpolated(pixels: torch.Tensor, size: tuple[int, int]) -> torch.Tensor:
+def _interpolate(pixels: torch.Tensor, size: tuple[int, int]) -> torch.Tensor:
     return torch.nn.functional.interpolate(pixels, size, mode="bilinear", antialias=True)

@@ -26,7 +26,7 @@ from fastdecode.measure._samples import (
 from fastdecode.measure._timing import Budget, now
 from fastdecode.measure._workers import WORKER, Processes
 from fastdecode.measure.result import Measurement
-from fastdecode.ranking import Cell, Ranking, known_order
+from fastdecode.ranking import Cell, Ranking, sort_by_default
 from fastdecode.types import CONTEXTS, OUTPUTS, REDUCES
 
 if TYPE_CHECKING:
@@ -207,14 +207,14 @@ def _for_device() -> Callable[..., DeviceRanking]:
 def find_device(device: str) -> torch.device:
     """Return the device with PyTorch's name, or with the number of a CUDA device."""
     try:
-        from fastdecode.gpu._devices import device_of
+        from fastdecode.gpu._devices import check_device
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
         raise BackendUnavailable(
             "--device needs PyTorch, which is not installed: pip install 'fastdecode[torch]'"
         ) from error
-    return device_of(f"cuda:{device}" if device.isascii() and device.isdigit() else device)
+    return check_device(f"cuda:{device}" if device.isascii() and device.isdigit() else device)
 
 
 def measure(
@@ -371,7 +371,7 @@ class _Bench(Processes):
             one_pass = fmean(seconds) / passes
             return one_pass
 
-        names = known_order(self.readers(cell.format, cell.reduce), cell.format, cell.reduce)
+        names = sort_by_default(self.readers(cell.format, cell.reduce), cell.format, cell.reduce)
         return Contest(names, time_one, max(turn, one_pass))
 
 

@@ -53,7 +53,7 @@ FOLDER/NAME-device-KEY.json.
 exit status: 0; 2 for a wrong argument, no images, nothing to compare, or a file
 that cannot be written; 130 after Ctrl-C, with nothing kept"""
 QUICK_DEVICE_S = 20.0
-_LEAST_WIDTH = 60
+_MIN_WIDTH = 60
 _NOTHING = "nothing was compared: no two backends here read the same of these files"
 _QUICK_CONTEXTS: tuple[Context, ...] = ("one", "threads")
 
@@ -212,7 +212,7 @@ def _parse_seconds(text: str) -> float:
 
 def _fit_line(line: str) -> str:
     """Shorten a line to the terminal, except to very narrow ones, which wrap it themselves."""
-    if len(line) <= width() or width() < _LEAST_WIDTH:
+    if len(line) <= width() or width() < _MIN_WIDTH:
         return line
     return f"{line[: width() - 1].rstrip(' ,')}…"
 

@@ -34,18 +34,18 @@ from fastdecode.measure.result import (
     machine,
     to_json,
 )
-from fastdecode.ranking import faster
+from fastdecode.ranking import faster_missing
 from fastdecode.registry import backends, install_line
 from fastdecode.terminal import (
     INTERRUPTED,
     Parser,
-    at_once,
     count,
     counts,
     positive,
     progress,
     say,
     seconds,
+    worker_count,
 )
 from fastdecode.types import OUTPUTS, REDUCES
 
@@ -242,7 +242,7 @@ def _counts(text: str) -> tuple[int, ...]:
     if text.strip() == "0":
         return ()
     found = counts(text)
-    at_once(str(found[-1]))
+    worker_count(str(found[-1]))
     return found
 
 
@@ -342,7 +342,7 @@ def _faster_backends(result: Result) -> dict[str, str]:
     if group is None or group.automatic is None:
         return {}
     kind: Any = group.one.format
-    return faster(backends(), group.automatic.chosen, kind)
+    return faster_missing(backends(), group.automatic.chosen, kind)
 
 
 def _plan(options: argparse.Namespace, infos: Sequence[BackendInfo], found: measuring.Run) -> Plan:

@@ -16,7 +16,7 @@ from fastdecode import _selection, registry
 from fastdecode._system import cpu_model, device_libraries, usable_cores
 from fastdecode.errors import BackendUnavailable
 from fastdecode.gpu import _backends
-from fastdecode.gpu._devices import device_of, identify
+from fastdecode.gpu._devices import check_device, identify
 from fastdecode.measure._device_worker import WORKER, LapTimes
 from fastdecode.measure._samples import Sample, built_in, group_samples, with_indices
 from fastdecode.measure._timing import Budget, now, spread
@@ -230,7 +230,7 @@ def measure_device(
     notify: Callable[[float], object],
 ) -> DeviceRanking:
     """Measure all batch backends that work for a device, and the CPU path."""
-    place = device_of(device)
+    place = check_device(device)
     budget = Budget(seconds)
     found = built_in(_BUILT_IN) if samples is None else group_samples(samples)
     with DeviceProcesses(place, _candidate_names(place)) as members:

@@ -17,7 +17,7 @@ from fastdecode._batch import decode_batch
 from fastdecode._stats import stats
 from fastdecode.errors import FastDecodeError, StoreError
 from fastdecode.gpu import _backends
-from fastdecode.gpu._devices import device_of
+from fastdecode.gpu._devices import check_device
 from fastdecode.measure._timing import no_garbage_collection
 from fastdecode.ranking import CPU
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _cuda: Any = torch.cuda  # which is annotated only in part
 _SAME = 1.1  # laps are steady if the longest is at most so many times as long as the shortest
 _LOOKED_AT = 3
-_MOST_LAPS = 12
+_MAX_LAPS = 12
 
 _profiler: Any = torch.profiler  # which is annotated only in part
 _CUDA = _profiler.ProfilerActivity.CUDA
@@ -105,7 +105,7 @@ def repeat_until_steady(lap: Callable[[], LapTimes], patience_s: float) -> list[
     """
     laps: list[LapTimes] = []
     begun = time.monotonic()
-    while len(laps) < _MOST_LAPS:
+    while len(laps) < _MAX_LAPS:
         laps.append(lap())
         last = [one.wall for one in laps[-_LOOKED_AT:]]
         if len(last) == _LOOKED_AT and max(last) <= _SAME * min(last):
@@ -171,7 +171,7 @@ class Worker:
     ) -> None:
         for known, (target, batch) in registered.items():
             registry.register(known, target, batch=batch, replace=True)
-        self._device = device_of(device)
+        self._device = check_device(device)
         self._name = name
         self._backend = None if name == CPU else _backends.load(name, self._device).backend
         self._options: dict[str, Any] = {"device": self._device, "size": size or None}

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from statistics import median
 
-from fastdecode.ranking import reordered
+from fastdecode.ranking import move_faster_forward
 
 # (rounds, factor): drop a backend after so many rounds if it is slower than the fastest by this.
 _DROP_AFTER = ((1, 1.8), (2, 1.25))
@@ -65,7 +65,7 @@ class Contest:
         backends move forward; so it need not be the order of the speeds.
         """
         shortest = self._shortest()
-        order = reordered([name for name in self._known if name in shortest], self._beats)
+        order = move_faster_forward([name for name in self._known if name in shortest], self._beats)
         return {name: min(shortest.values()) / shortest[name] for name in order}
 
     def disturbances(self) -> list[float]:

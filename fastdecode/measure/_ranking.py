@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 from fastdecode import _selection
 from fastdecode._system import cpu_model, libraries
 from fastdecode.measure.result import AUTOMATIC
-from fastdecode.ranking import Cell, Ranking, known_order, reordered
+from fastdecode.ranking import Cell, Ranking, move_faster_forward, sort_by_default
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,8 +58,8 @@ def make_ranking(result: Result) -> Ranking:
 def _order(cell: Cell, speeds: Mapping[str, Spread]) -> list[str]:
     """Move clearly faster backends forward in the default order."""
     fastest_first = sorted(speeds, key=lambda name: -speeds[name].median)
-    known = known_order(fastest_first, cell.format, cell.reduce)
-    return reordered(known, lambda one, other: speeds[one].low > speeds[other].high)
+    known = sort_by_default(fastest_first, cell.format, cell.reduce)
+    return move_faster_forward(known, lambda one, other: speeds[one].low > speeds[other].high)
 
 
 def _cell(one: Measurement) -> Cell | None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _Columns: TypeAlias = "tuple[list[int], list[int] | int, list[int] | int]"
 
-_MOST_KEPT = 64 << 20
+_MAX_KEPT = 64 << 20
 
 # Each column by its first member. The numbers of a column with several lie next to each other.
 _COLUMNS: dict[str, tuple[str, Any]] = {
@@ -193,7 +193,7 @@ class Items:
         if self._items is None:
             return
         held = int(self._rows["capacity"].sum()) if self._held is None else self._held
-        if held > _MOST_KEPT:
+        if held > _MAX_KEPT:
             lib.fd_items_free(self._items, len(self._rows))
 
     def _take(self, sources: Sequence[Any]) -> None:

@@ -24,7 +24,6 @@ from fastdecode.stores.folder import LooseImages
 from fastdecode.terminal import (
     INTERRUPTED,
     Parser,
-    at_once,
     brief,
     count,
     csv_text,
@@ -32,6 +31,7 @@ from fastdecode.terminal import (
     progress,
     say,
     width,
+    worker_count,
 )
 
 _EXAMPLES = """\
@@ -95,12 +95,12 @@ def run(options: argparse.Namespace, parser: Parser) -> int:
         say("Interrupted: nothing is written.", error=True)
         return INTERRUPTED
     except (FastDecodeError, OSError, ValueError, ImportError) as error:
-        parser.complain(reason(error))
+        parser.print_error(reason(error))
         return 2
     _report(seen, time.monotonic() - begun, options.csv)
     if seen.ended:
         sys.stdout.flush()
-        parser.complain(seen.ended)
+        parser.print_error(seen.ended)
         return 2
     return int(any(seen.counts[status] for status in FAILING))
 
@@ -195,5 +195,5 @@ def add_arguments(parser: Parser) -> None:
         metavar="N",
         help="oversized: more than N pixels in all",
     )
-    add("--threads", type=at_once, metavar="N", help="threads to use (default: one per core)")
+    add("--threads", type=worker_count, metavar="N", help="threads to use (default: one per core)")
     add("--strict", action="store_true", help="count a warning of the codec as damage")

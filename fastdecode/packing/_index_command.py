@@ -48,7 +48,7 @@ def run(options: argparse.Namespace, parser: Parser) -> int:
             wrong = isinstance(error, (FileNotFoundError, IsADirectoryError))
             status = max(status, 2 if wrong else 1)
             words = without_advice(error)
-            parser.complain(words if shard in words else f"{shard}: {words}")
+            parser.print_error(words if shard in words else f"{shard}: {words}")
             continue
         except KeyboardInterrupt:
             print("stopped; the shards before this one have their index", file=sys.stderr)

@@ -16,13 +16,13 @@ from fastdecode.stores import KINDS, kind_for
 from fastdecode.terminal import (
     INTERRUPTED,
     Parser,
-    at_once,
     brief,
     count,
     positive,
     progress,
     quality,
     say,
+    worker_count,
 )
 
 _EXAMPLES = """\
@@ -60,7 +60,7 @@ def run(options: argparse.Namespace, parser: Parser) -> int:
         try:
             kind_for(options.dst)
         except ValueError as error:
-            parser.complain(f"{reason(error)}: --store folder makes a folder of that name")
+            parser.print_error(f"{reason(error)}: --store folder makes a folder of that name")
             return 2
     try:
         with warnings.catch_warnings(), progress(counted=True) as notify:
@@ -82,7 +82,7 @@ def _failed(parser: Parser, error: Exception, target: str) -> int:
     words = reason(error)
     if isinstance(error, OSError) and error.strerror and not error.filename:
         words = f"{target}: {error.strerror}"
-    parser.complain(words)
+    parser.print_error(words)
     full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
     if full:
         say("What is done is kept: with more room the same command goes on.", error=True)
@@ -168,7 +168,7 @@ def add_arguments(parser: Parser) -> None:
         metavar="SIZE",
         help="write several .tar shards of at most SIZE each, such as 500MB or 1GB",
     )
-    add("--threads", type=at_once, metavar="N", help="threads to use (default: one per core)")
+    add("--threads", type=worker_count, metavar="N", help="threads to use (default: one per core)")
     add("--skip-bad", action="store_true", help="leave out what does not decode, and list it")
     add("--start-over", action="store_true", help="begin again, and discard any earlier run")
 

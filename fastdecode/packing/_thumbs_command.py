@@ -27,12 +27,12 @@ from fastdecode.stores._items import is_below
 from fastdecode.terminal import (
     INTERRUPTED,
     Parser,
-    at_once,
     count,
     positive,
     progress,
     quality,
     say,
+    worker_count,
 )
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ def run(options: argparse.Namespace, parser: Parser) -> int:
         _report(counts, longer, time.monotonic() - begun)
     if ended:
         sys.stdout.flush()
-        parser.complain(_message(ended, options.dst))
+        parser.print_error(_message(ended, options.dst))
         return 2
     return int(bool(failed))
 
@@ -279,4 +279,4 @@ def add_arguments(parser: Parser) -> None:
         metavar="Q",
         help="quality of the JPEGs, 1 to 100 (default: %(default)s)",
     )
-    add("--threads", type=at_once, metavar="N", help="threads to use (default: one per core)")
+    add("--threads", type=worker_count, metavar="N", help="threads to use (default: one per core)")

@@ -52,7 +52,7 @@ OnError: TypeAlias = Literal["raise", "skip", "return"]
 PORTION = 16 << 20
 """Bytes of pixels that are decoded at once; larger images come one by one."""
 
-_MOST_ROWS = 64
+_MAX_ROWS = 64
 _DECODING = ("reduce", "min_size", "region", "mode", "orient", "max_pixels", "backend")
 _CHANNELS = {"RGB": (3,), "RGBA": (4,), "L": ()}
 _pool = cache(Pool)
@@ -102,14 +102,14 @@ class Options:
         return {name: getattr(self, name) for name in _DECODING}
 
     @property
-    def wanted(self) -> tuple[int, int]:
+    def resize_to(self) -> tuple[int, int]:
         """The size, where there is one."""
         return cast("tuple[int, int]", self.size)
 
     @property
-    def least(self) -> tuple[int, int]:
+    def min_sides(self) -> tuple[int, int]:
         """What an image is reduced to at least before it is resized."""
-        return check_sides(self.min_size or self.wanted)
+        return check_sides(self.min_size or self.resize_to)
 
     @property
     def channels(self) -> tuple[int, ...]:
@@ -143,15 +143,15 @@ def portions(
     The same sources always make the same portions, of about `PORTION` bytes: when a node is lost,
     Ray runs a task again and relies on that. `name` is what errors call a source by its place.
     """
-    make = _as_they_are if options.size is None else _resized
+    make = _decode_own_sizes if options.size is None else _decode_resized
     for start, images, errors in make(sources, name, options):
         bad = [at for at, error in enumerate(errors) if error is not None]
         if bad and options.on_error == "raise":
-            raise _named(errors[bad[0]], name(start + bad[0]))  # type: ignore[arg-type]
+            raise _name_image(errors[bad[0]], name(start + bad[0]))  # type: ignore[arg-type]
         told = [None if error is None else f"{type(error).__name__}: {error}" for error in errors]
         kept = list(range(len(errors)))
         if bad and options.on_error == "skip":
-            _tell({name(start + at): str(told[at]) for at in bad}, options)
+            _report_skipped({name(start + at): str(told[at]) for at in bad}, options)
             kept = [at for at in kept if errors[at] is None]
         whole = len(kept) == len(errors)  # and then nothing is copied
         shown = images if whole else images[kept] if options.size else [images[at] for at in kept]
@@ -159,12 +159,12 @@ def portions(
         yield Portion(start, start + len(errors), rows, shown, [told[at] for at in kept])
 
 
-def rows_at_once(options: Options) -> int:
+def max_rows(options: Options) -> int:
     """Return how many sources make a portion at most: no use in reading more ahead."""
-    return max(1, min(_MOST_ROWS, PORTION // (options.row_bytes or 1)))
+    return max(1, min(_MAX_ROWS, PORTION // (options.row_bytes or 1)))
 
 
-def or_empty(tables: Iterable[Any], table: Callable[[Portion], Any]) -> Iterator[Any]:
+def or_empty_table(tables: Iterable[Any], table: Callable[[Portion], Any]) -> Iterator[Any]:
     """Yield tables; if there are none, one of no rows, made by `table`: a block has a schema."""
     some = False
     for made in tables:
@@ -174,7 +174,7 @@ def or_empty(tables: Iterable[Any], table: Callable[[Portion], Any]) -> Iterator
         yield table(Portion(0, 0, [], [], []))
 
 
-def with_images(portion: Portion, options: Options, name: str = "image") -> dict[str, Any]:
+def image_columns(portion: Portion, options: Options, name: str = "image") -> dict[str, Any]:
     """Make the columns of a portion: its images, and what is wrong with them if that is asked."""
     columns = {name: _image_column(portion.images, options)}
     if options.on_error == "return":
@@ -196,7 +196,7 @@ def _image_column(images: Any, options: Options) -> Any:
     return ArrowVariableShapedTensorArray.from_numpy(images)
 
 
-def _named(error: Exception, name: str) -> Exception:
+def _name_image(error: Exception, name: str) -> Exception:
     """Name the image in an error, unless it does so already."""
     named = name and name not in str(error)
     if named and not isinstance(error, OSError) and error.args:
@@ -204,7 +204,7 @@ def _named(error: Exception, name: str) -> Exception:
     return error
 
 
-def _tell(reasons: dict[str, str], options: Options) -> None:
+def _report_skipped(reasons: dict[str, str], options: Options) -> None:
     """Report the images that are left out: to `Skipped`, else to the log."""
     if options.skipped is not None:
         options.skipped.add(reasons)
@@ -218,26 +218,28 @@ _Made = Iterator[tuple[int, Any, list[Exception | None]]]
 """Where a portion begins, its images, and what is wrong with each."""
 
 
-def _as_they_are(sources: Sequence[Any], name: Callable[[int], str], options: Options) -> _Made:
+def _decode_own_sizes(
+    sources: Sequence[Any], name: Callable[[int], str], options: Options
+) -> _Made:
     """Make images of their own sizes, as `decode` gives them."""
     start, size = 0, 0
     some: list[Any] = []
     for at, source in enumerate(sources):
-        data, header = _probed(source)
+        data, header = _read_header(source)
         try:
             needed = 0 if header is None else _pixel_bytes(header, options)
         except ValueError as error:  # a region outside the image
-            raise _named(error, name(at)) from None
-        if some and (size + needed > PORTION or len(some) == _MOST_ROWS):
-            yield start, *_decoded(some, options)
+            raise _name_image(error, name(at)) from None
+        if some and (size + needed > PORTION or len(some) == _MAX_ROWS):
+            yield start, *_decode_some(some, options)
             start, size, some = at, 0, []
         some.append(data)
         size += needed
     if some:
-        yield start, *_decoded(some, options)
+        yield start, *_decode_some(some, options)
 
 
-def _probed(source: Any) -> tuple[Any, Header | None]:
+def _read_header(source: Any) -> tuple[Any, Header | None]:
     """Return the bytes of an image, and its header; or what is wrong with it, and None."""
     if isinstance(source, Exception):
         return source, None
@@ -256,7 +258,7 @@ def _pixel_bytes(header: Header, options: Options) -> int:
     return options.pixel_bytes(*plan.shape(header))
 
 
-def _decoded(some: Sequence[Any], options: Options) -> tuple[list[Any], list[Exception | None]]:
+def _decode_some(some: Sequence[Any], options: Options) -> tuple[list[Any], list[Exception | None]]:
     whole = [data for data in some if not isinstance(data, Exception)]
     answers = iter(
         decode_batch(whole, threads=options.threads, on_error="return", **options.decoding())
@@ -267,22 +269,22 @@ def _decoded(some: Sequence[Any], options: Options) -> tuple[list[Any], list[Exc
     return images, [each if isinstance(each, Exception) else None for each in results]
 
 
-def _resized(sources: Sequence[Any], name: Callable[[int], str], options: Options) -> _Made:
+def _decode_resized(sources: Sequence[Any], name: Callable[[int], str], options: Options) -> _Made:
     """Make images of one size, in one array: reduced, then resized; black where one is wrong."""
     by_the_core = options.mode == "RGB" and core_may_decode(options.backend)
-    items, rows = Items() if by_the_core else None, rows_at_once(options)
+    items, rows = Items() if by_the_core else None, max_rows(options)
 
     def one(at: int, source: str | Buffer, out: NDArray[np.uint8]) -> Exception | None:
         try:
-            return _one(source, out, options)
+            return _decode_one(source, out, options)
         except ValueError as error:  # a region outside the image
-            raise _named(error, name(at)) from None
+            raise _name_image(error, name(at)) from None
 
     for start in range(0, len(sources), rows):
         some = sources[start : start + rows]
-        out = np.empty((len(some), *options.wanted, *options.channels), np.uint8)
+        out = np.empty((len(some), *options.resize_to, *options.channels), np.uint8)
         errors = [each if isinstance(each, Exception) else None for each in some]
-        made = _by_core(items, some, out, options) if items is not None else set()
+        made = _decode_in_core(items, some, out, options) if items is not None else set()
         left = [at for at, error in enumerate(errors) if error is None and at not in made]
         todo = [(start + at, some[at], out[at]) for at in left]
         answers = map_in_threads(options.threads, lambda each: one(*each), todo)
@@ -294,7 +296,7 @@ def _resized(sources: Sequence[Any], name: Callable[[int], str], options: Option
         yield start, out, errors
 
 
-def _by_core(
+def _decode_in_core(
     items: Items, sources: Sequence[Any], out: NDArray[np.uint8], options: Options
 ) -> set[int]:
     """Decode what the core can, from file to pixels; return the places of those."""
@@ -331,13 +333,13 @@ def _eligible(headers: Headers, options: Options) -> NDArray[np.bool_]:
 
 def _plan(width: int, height: int, options: Options) -> _library.Resize | None:
     """Plan what the core does with an image of that size; None if it cannot."""
-    size = options.wanted
+    size = options.resize_to
     box = options.region or (0, 0, width, height)
-    reduce = reduce_for_box(box, options.least) if options.reduce == 1 else options.reduce
+    reduce = reduce_for_box(box, options.min_sides) if options.reduce == 1 else options.reduce
     return ResizePlan(box, size, 0, 0, size, flip=False).for_core(width, height, reduce)
 
 
-def _one(source: str | Buffer, out: NDArray[np.uint8], options: Options) -> Exception | None:
+def _decode_one(source: str | Buffer, out: NDArray[np.uint8], options: Options) -> Exception | None:
     """Decode an image by whatever backend there is; return what is wrong with it."""
     region, orient = options.region, options.orient
     try:
@@ -347,16 +349,16 @@ def _one(source: str | Buffer, out: NDArray[np.uint8], options: Options) -> Exce
         if header.format == "jpeg":
             reduce = options.reduce
             if reduce == 1:
-                reduce = reduce_for(header, options.least, region=region, orient=orient)
+                reduce = reduce_for(header, options.min_sides, region=region, orient=orient)
         image = decode(data, **options.decoding() | {"reduce": reduce, "min_size": None})
     except (FastDecodeError, OSError) as error:
         if not is_item_error(error):
             raise
         return error
     applied = header.orientation if orient else 1
-    wanted = region or (0, 0, *seen_size(header.width, header.height, applied))
+    resize_to = region or (0, 0, *seen_size(header.width, header.height, applied))
     # The outermost pixels of what was decoded may reach further than what is wanted.
     shown = Geometry.of_decode(header, reduce, region=region, orient=orient)
-    left, top, right, bottom = shown.boxes(wanted).tolist()
+    left, top, right, bottom = shown.boxes(resize_to).tolist()
     out[...] = resize(image, (out.shape[0], out.shape[1]), (left, top, right, bottom))
     return None

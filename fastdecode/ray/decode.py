@@ -11,7 +11,7 @@ import ray.data
 
 from fastdecode.errors import FastDecodeError
 from fastdecode.plan import DEFAULT_MAX_PIXELS
-from fastdecode.ray._rows import OnError, Options, Portion, or_empty, portions, with_images
+from fastdecode.ray._rows import OnError, Options, Portion, image_columns, or_empty_table, portions
 
 if TYPE_CHECKING:
     from fastdecode.ray.skipped import Skipped
@@ -121,7 +121,7 @@ class _Decode:
     options: Options
 
     def __call__(self, table: Any) -> Iterator[Any]:
-        sources = [_encoded(value) for value in _column(table, self.column)]
+        sources = [_as_bytes(value) for value in _column(table, self.column)]
         names = None if self.name is None else _column(table, self.name).to_pylist()
 
         def name(at: int) -> str:
@@ -132,7 +132,7 @@ class _Decode:
             for portion in portions(sources, name, self.options)
             if portion.kept
         )
-        yield from or_empty(made, lambda nothing: self._table(nothing, table))
+        yield from or_empty_table(made, lambda nothing: self._table(nothing, table))
 
     def _table(self, portion: Portion, table: Any) -> Any:
         kept = portion.kept
@@ -140,7 +140,7 @@ class _Decode:
         rows = table.slice(portion.start, len(kept)) if whole else table.take(kept)
         if not self.keep:
             rows = rows.drop_columns([self.column])
-        for name, column in with_images(portion, self.options, self.output).items():
+        for name, column in image_columns(portion, self.options, self.output).items():
             if name in rows.column_names:
                 rows = rows.drop_columns([name])
             rows = rows.append_column(name, column)
@@ -159,7 +159,7 @@ def _column(table: Any, name: str) -> Any:
     return table.column(name)
 
 
-def _encoded(value: Any) -> Any:
+def _as_bytes(value: Any) -> Any:
     """Return an Arrow value as encoded bytes, without a copy."""
     if not value.is_valid:
         return FastDecodeError("there is nothing in the row")

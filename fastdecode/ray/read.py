@@ -23,10 +23,10 @@ from fastdecode.ray._rows import (
     OnError,
     Options,
     Portion,
-    or_empty,
+    image_columns,
+    max_rows,
+    or_empty_table,
     portions,
-    rows_at_once,
-    with_images,
 )
 from fastdecode.stores import KINDS, open_store
 from fastdecode.stores._scan import expand_pattern, is_readable_file
@@ -48,7 +48,7 @@ _opened: dict[str, Store] = {}
 """The store that this process has read last, by the reference to its description."""
 
 # Each task costs Ray some milliseconds before the first one runs.
-_FEW_TASKS, _MANY_PER_CORE, _MOST_TASKS = 1000, 20, 10_000
+_FEW_TASKS, _MANY_PER_CORE, _MAX_TASKS = 1000, 20, 10_000
 _REMOTE_THREADS, _ASKED = 16, 16
 
 
@@ -171,10 +171,10 @@ def read_images(
     )
     if read_threads is not None and not (is_int(read_threads) and read_threads >= 0):
         raise ValueError(f"read_threads must be 0 or more, not {read_threads!r}")
-    store = _store_of(source, dict(store_options or {}))
+    store = _open_source(source, dict(store_options or {}))
     task = _task(store, options, include_labels, read_threads, paths=include_paths)
     return ray.data.range(
-        len(store), override_num_blocks=override_num_blocks or _tasks(len(store), options)
+        len(store), override_num_blocks=override_num_blocks or _task_count(len(store), options)
     ).map_batches(
         task,
         batch_size=None,
@@ -200,7 +200,7 @@ def _task(
     return _Read(ray.put(store), options, columns, _label_type(first), threads)
 
 
-def _store_of(source: Any, options: dict[str, Any]) -> Store:
+def _open_source(source: Any, options: dict[str, Any]) -> Store:
     """Open the source that the caller of `read_images` names."""
     if isinstance(source, Store):
         if options:
@@ -214,10 +214,10 @@ def _store_of(source: Any, options: dict[str, Any]) -> Store:
         if not found:  # shards may be named in expand_braces, which are no pattern here
             return open_store(where, **options)
         source = [path for path in found if is_readable_file(path)]
-    return _listed([os.fspath(path) for path in source], options)
+    return _open_list([os.fspath(path) for path in source], options)
 
 
-def _listed(paths: list[str], options: dict[str, Any]) -> Store:
+def _open_list(paths: list[str], options: dict[str, Any]) -> Store:
     """Open a list of shards, of files, or of URIs below one place."""
     from fastdecode.stores.file_list import open_list
 
@@ -251,11 +251,11 @@ def _first_target(store: Store) -> Any:
     return None
 
 
-def _tasks(count: int, options: Options) -> int:
+def _task_count(count: int, options: Options) -> int:
     rows = _ROWS if options.row_bytes is None else max(1, _BLOCK // options.row_bytes)
     cores = int(ray.cluster_resources().get("CPU", 1))
     wanted = max(-(-count // rows), min(count, cores * _TASKS_PER_CORE))
-    most = min(max(_FEW_TASKS, cores * _MANY_PER_CORE), _MOST_TASKS)
+    most = min(max(_FEW_TASKS, cores * _MANY_PER_CORE), _MAX_TASKS)
     return max(1, min(wanted, most, count))
 
 
@@ -285,7 +285,7 @@ class _Read:
     def __call__(self, batch: Any) -> Iterator[Any]:
         """Yield tables of the items with the numbers in the column ``"id"``."""
         made = self._tables(batch["id"].tolist())
-        yield from or_empty(made, lambda nothing: self._table(nothing, ()))
+        yield from or_empty_table(made, lambda nothing: self._table(nothing, ()))
 
     def _tables(self, indices: list[int]) -> Iterator[Any]:
         for items in self._read(indices):
@@ -295,25 +295,25 @@ class _Read:
                     yield self._table(portion, items)
 
     def _read(self, indices: list[int]) -> Iterator[list[_Item]]:
-        store, rows = _store(self.store), rows_at_once(self.options)
+        store, rows = _store(self.store), max_rows(self.options)
         portions = [indices[at : at + rows] for at in range(0, len(indices), rows)]
         if not self.threads:
             for portion in portions:
-                read = (self._items(store, group) for group in _groups(store, portion))
-                yield _joined(portion, read)
+                read = (self._items(store, group) for group in _group_items(store, portion))
+                yield _in_order(portion, read)
             return
         with ThreadPoolExecutor(self.threads) as pool:
             before: tuple[list[int], list[Any]] = [], []
             for portion in portions:
                 # Asking for all keys opens all shards: else their neighbours are not known yet.
-                list(pool.map(partial(_key, store), portion))
-                groups = _groups(store, portion)
+                list(pool.map(partial(_open_shard, store), portion))
+                groups = _group_items(store, portion)
                 begun = [pool.submit(self._items, store, group) for group in groups]
                 if before[0]:
-                    yield _joined(before[0], (each.result() for each in before[1]))
+                    yield _in_order(before[0], (each.result() for each in before[1]))
                 before = portion, begun
             if before[0]:
-                yield _joined(before[0], (each.result() for each in before[1]))
+                yield _in_order(before[0], (each.result() for each in before[1]))
 
     def _items(self, store: Store, indices: list[int]) -> list[_Item]:
         sources = store.read_group(indices)
@@ -334,7 +334,7 @@ class _Read:
         return _Item(index, source, source if isinstance(source, str) else path, label)
 
     def _table(self, portion: Portion, items: Sequence[_Item]) -> Any:
-        made = with_images(portion, self.options)
+        made = image_columns(portion, self.options)
         columns = {"image": made.pop("image")}
         kept = [items[at] for at in portion.kept]
         if "label" in self.columns:
@@ -344,13 +344,13 @@ class _Read:
         return pa.table(columns | made)  # errors last
 
 
-def _key(store: Store, index: int) -> None:
+def _open_shard(store: Store, index: int) -> None:
     """Ask a store for a key, which opens its shard; an error is raised when the item is read."""
     with suppress(FastDecodeError, OSError):
         store.key(index)
 
 
-def _groups(store: Store, indices: list[int]) -> list[list[int]]:
+def _group_items(store: Store, indices: list[int]) -> list[list[int]]:
     """Part items into those that one request reads."""
     try:
         return store.groups(indices)
@@ -358,7 +358,7 @@ def _groups(store: Store, indices: list[int]) -> list[list[int]]:
         return [[index] for index in indices]
 
 
-def _joined(indices: list[int], groups: Iterable[list[_Item]]) -> list[_Item]:
+def _in_order(indices: list[int], groups: Iterable[list[_Item]]) -> list[_Item]:
     """Put items that were read in groups into their order."""
     found = {item.number: item for group in groups for item in group}
     return [found[index] for index in indices]

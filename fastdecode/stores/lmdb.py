@@ -51,7 +51,7 @@ _BATCH = 16 << 20
 """Bytes per transaction; about so many are held in memory at once."""
 
 _FIRST_MAP = 64 << 20
-_MOST_ITEMS = 10**8
+_MAX_ITEMS = 10**8
 _MARGIN = 256 << 10
 """Zeros after the last page. A damaged offset in a page can lead the library up to three times 64
 KiB astray. It then reads these zeros; past the end of the file, it would kill the process."""
@@ -333,8 +333,8 @@ class LmdbWriter(Writer):
         self._page_size = int(self._lmdb.stat()["psize"])
 
     def _append(self, key: str, data: memoryview, target: Any) -> None:
-        if len(self._builder) == _MOST_ITEMS:
-            raise ValueError(f"{self.location}: an LMDB store holds {_MOST_ITEMS} items at most")
+        if len(self._builder) == _MAX_ITEMS:
+            raise ValueError(f"{self.location}: an LMDB store holds {_MAX_ITEMS} items at most")
         if len(data) > _MAX_VALUE:
             raise ValueError(f"{key}: LMDB cannot hold values of 4 GiB or more")
         number = len(self._builder)

@@ -22,7 +22,7 @@ _MOST = 1_000_000
 _BLOCK = 512
 """Block size of a tar, in bytes."""
 
-_MOST_BYTES = 1 << 50
+_MAX_BYTES = 1 << 50
 
 _WILD = re.compile(r"[*?\[]")
 
@@ -121,7 +121,7 @@ def _check_own_name(name: Any) -> str:
 
 def _check_count(file: Mapping[str, Any]) -> int:
     """Check that a shard of that size can have so many items (a block or more each)."""
-    number, size = file["items"], min(file.get("bytes", _MOST_BYTES), _MOST_BYTES)
+    number, size = file["items"], min(file.get("bytes", _MAX_BYTES), _MAX_BYTES)
     if type(number) is not int or not 0 <= number <= size // _BLOCK:
         raise ValueError(number)
     return number

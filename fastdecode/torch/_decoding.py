@@ -63,10 +63,10 @@ def choose_decoding(
     """
     if asked == "cpu":
         return Decoding(None, "the CPU decodes, as asked")
-    from fastdecode.gpu._devices import device_of
+    from fastdecode.gpu._devices import check_device
     from fastdecode.gpu._policy import choose
 
-    place = device_of(device)
+    place = check_device(device)
     how = _whole_batch_crop(source, collate_fn, workers)
     if asked == "auto":
         return _choose_automatically(place, source, how.why if isinstance(how, _Obstacle) else "")

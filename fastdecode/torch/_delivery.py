@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from fastdecode.gpu import _backends
-from fastdecode.gpu._devices import device_of
+from fastdecode.gpu._devices import check_device
 from fastdecode.torch._batch_builder import BatchBuilder, DeviceDecoding
 from fastdecode.torch._collate import ReadyBatch
 from fastdecode.torch._device_batches import DecodingTransfer
@@ -49,7 +49,7 @@ class Delivery:
     def __init__(self, device: torch.device, decoder: str | None) -> None:
         self._decoder = decoder
         if decoder is not None:
-            place = device_of(device)
+            place = check_device(device)
             _backends.load(decoder, place)
             inner = Transfer(place) if place.type == "cpu" else transfer_to(place, _DEPTH)
             transfer: Transfer = DecodingTransfer(inner, 2 * _DEPTH)

@@ -14,7 +14,7 @@ from fastdecode import _headers
 from fastdecode._buffers import as_buffer
 from fastdecode._process import ForkLock
 from fastdecode._resizing import ResizePlan
-from fastdecode.gpu._batch import Request, decoding, request_of
+from fastdecode.gpu._batch import Request, decode_requests, make_request
 from fastdecode.gpu._resize import resize_into
 from fastdecode.torch._batch_builder import (
     BatchBuilder,
@@ -113,7 +113,7 @@ class EncodedBatch(BatchBuilder):
         # The JPEG engine of a GPU decodes whole images. For windows, a library may use decoders
         # that load the CPU instead, and the CPU has to make the other samples.
         windows = loaded.device.type != "cuda"
-        return request_of(data, header, loaded.backend, options, windows=windows)
+        return make_request(data, header, loaded.backend, options, windows=windows)
 
     def _take_read(self, at: int) -> EncodedSample | None:
         return self._found.pop(at, None) or super()._take_read(at)
@@ -142,7 +142,7 @@ class EncodedBatch(BatchBuilder):
         places = sorted(self._asked)
         requests = [self._asked[at][0] for at in places]
         refused = []
-        with decoding(self._how.loaded, requests, "RGB", device) as images:
+        with decode_requests(self._how.loaded, requests, "RGB", device) as images:
             for at, image in zip(places, images, strict=True):
                 if image is None:
                     refused.append(at)

@@ -57,7 +57,7 @@ class LoaderOptions(DataLoaderOptions, total=False):
 
 
 _LEAST = {"batch_size": 1, "threads": 0, "workers": 0, "prefetch": 1, "seed": None}
-_LEAST_OF_TORCHS = {"num_workers": 0, "prefetch_factor": 1}
+_MIN_OF_TORCHS = {"num_workers": 0, "prefetch_factor": 1}
 
 
 def check_options(options: DataLoaderOptions, own: Mapping[str, Any]) -> None:
@@ -72,7 +72,7 @@ def check_options(options: DataLoaderOptions, own: Mapping[str, Any]) -> None:
     for name, least in _LEAST.items():
         if name != "threads" or own[name] != "auto":
             _check_integer(name, own[name], least)
-    for name, least in _LEAST_OF_TORCHS.items():
+    for name, least in _MIN_OF_TORCHS.items():
         if options.get(name) is not None:
             _check_integer(name, options.get(name), least)
     _check_kinds(options, own)

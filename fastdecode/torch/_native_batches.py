@@ -37,7 +37,7 @@ FALLBACK: Any = object()
 
 _IN_PLACE = object()
 _TRIAL = 64
-_MOST_PYTHON_S = 0.0005
+_MAX_PYTHON_S = 0.0005
 _PARTS, _MIN_PART = 128, 16
 _generator = torch.default_generator
 
@@ -117,7 +117,7 @@ class NativeBatchMaker:
 
         Slow Python code is divided better among threads that make samples one by one.
         """
-        slow = self._asked >= _TRIAL and self._python_s > _MOST_PYTHON_S * self._asked
+        slow = self._asked >= _TRIAL and self._python_s > _MAX_PYTHON_S * self._asked
         return self.eligible and not slow
 
     def make(

@@ -41,7 +41,7 @@ from fastdecode import (
     stats,
 )
 from fastdecode.errors import ImageTooLarge
-from fastdecode.gpu._batch import request_of
+from fastdecode.gpu._batch import make_request
 from fastdecode.testing import drawing, encode
 
 pytestmark = pytest.mark.usefixtures("with_the_others")
@@ -335,7 +335,9 @@ def test_a_backend_may_be_asked_for_the_whole(*, windows: bool) -> None:
     backend = register_double(honest, regions=True)(torch.device("cpu"), 1)
     region = (3, 5, 17, 19)
 
-    request = request_of(PHOTOS[0], probe(PHOTOS[0]), backend, {"region": region}, windows=windows)
+    request = make_request(
+        PHOTOS[0], probe(PHOTOS[0]), backend, {"region": region}, windows=windows
+    )
 
     assert request is not None
     assert (request.item.window, request.cut) == ((region, None) if windows else (None, region))
@@ -455,7 +457,7 @@ def test_without_a_batch_backend_the_cpu_decodes(options: dict[str, Any]) -> Non
         np.testing.assert_array_equal(array_of(image), expected)
 
 
-@pytest.mark.parametrize("limit", ["_MOST_FILES", "_MOST_PIXELS"])
+@pytest.mark.parametrize("limit", ["_MAX_FILES", "_MAX_PIXELS"])
 def test_it_is_done_in_parts(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not all is there in full size at once, and parts make the same batch."""
     double = register_double(honest)

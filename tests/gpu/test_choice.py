@@ -20,7 +20,7 @@ from device_doubles import (  # noqa: F401
 from fastdecode import DeviceUnavailable, decode_batch, register, use
 from fastdecode.errors import BackendUnavailable, UnknownBackend
 from fastdecode.gpu import _backends
-from fastdecode.gpu._devices import device_of
+from fastdecode.gpu._devices import check_device
 from fastdecode.gpu._policy import DeviceChoice, choose
 from fastdecode.testing import drawing, encode
 from fastdecode.torch import DevicePrefetcher, Loader
@@ -101,7 +101,7 @@ def test_wrong_arguments_are_refused(
 def test_the_order_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """The measured order decides; without one the first batch backend that works; else the CPU."""
     known: list[tuple[str, ...]] = [()]
-    monkeypatch.setattr("fastdecode.gpu._policy.measured", lambda device: known[0])
+    monkeypatch.setattr("fastdecode.gpu._policy.measured_order", lambda device: known[0])
     assert choose(CUDA).batch is None
     register("one", NoSingle, batch=batch_double())
     register("two", NoSingle, batch=batch_double())
@@ -122,7 +122,7 @@ def test_the_order_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("own_registry")
 def test_gpu_without_a_backend_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     """decode="gpu" with nothing usable names each that could, and the way out."""
-    monkeypatch.setattr("fastdecode.gpu._policy.measured", lambda device: ())
+    monkeypatch.setattr("fastdecode.gpu._policy.measured_order", lambda device: ())
 
     class Broken(batch_double()):  # type: ignore[misc]
         """A test double."""
@@ -173,7 +173,7 @@ def test_a_device_that_it_does_not_know() -> None:
 
 def test_the_cpu_has_no_number() -> None:
     """Also "cpu:0" is the CPU, as tensors call it, and what is decoded there is not refused."""
-    assert device_of("cpu:0") == CPU
+    assert check_device("cpu:0") == CPU
 
 
 @pytest.mark.usefixtures("own_registry")
@@ -213,7 +213,7 @@ def test_without_pytorch() -> None:
 @pytest.mark.usefixtures("with_the_others")
 def test_the_preferred_backend_is_heeded(monkeypatch: pytest.MonkeyPatch) -> None:
     """`use` decides who decodes, also with decode="gpu"; one that cannot is passed over there."""
-    monkeypatch.setattr("fastdecode.gpu._policy.measured", lambda device: ())
+    monkeypatch.setattr("fastdecode.gpu._policy.measured_order", lambda device: ())
     monkeypatch.setenv("FASTDECODE_DISABLE", "nvimgcodec,dali,torchvision,torchcodec")
     register("one", NoSingle, batch=batch_double())
     register("two", NoSingle, batch=batch_double())
@@ -230,7 +230,7 @@ def test_the_preferred_backend_is_heeded(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.usefixtures("with_the_others")
 def test_what_is_left_out_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """With all switched off the error says by what."""
-    monkeypatch.setattr("fastdecode.gpu._policy.measured", lambda device: ())
+    monkeypatch.setattr("fastdecode.gpu._policy.measured_order", lambda device: ())
     monkeypatch.setenv("FASTDECODE_DISABLE", "nvimgcodec,dali,torchvision,torchcodec")
 
     with pytest.raises(ImportError, match="'nvimgcodec' is left out by FASTDECODE_DISABLE"):

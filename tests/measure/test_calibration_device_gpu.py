@@ -18,8 +18,8 @@ from fastdecode import calibrate  # noqa: E402 - it needs torch
 from fastdecode.errors import BackendUnavailable  # noqa: E402
 from fastdecode.gpu import _backends  # noqa: E402 - it needs torch
 from fastdecode.gpu import _policy as subject  # noqa: E402
-from fastdecode.gpu._devices import device_of, identify  # noqa: E402
-from fastdecode.gpu._policy import measured  # noqa: E402
+from fastdecode.gpu._devices import check_device, identify  # noqa: E402
+from fastdecode.gpu._policy import measured_order  # noqa: E402
 from fastdecode.measure._device_worker import (  # noqa: E402
     CudaClock,
     clock_for,
@@ -39,7 +39,7 @@ def late() -> Any:
 
 def test_the_clock_waits_for_the_device() -> None:
     """A kernel's time counts, although the call that asks for it returns at once."""
-    device = device_of("cuda")
+    device = check_device("cuda")
     clock = clock_for(device)
 
     lap = clock.lap(late)
@@ -51,14 +51,14 @@ def test_the_clock_waits_for_the_device() -> None:
 
 def test_the_profiler_sees_the_kernel() -> None:
     """The time for which the GPU was at work is that of the kernel, or unknown."""
-    found = profile_busy_time(device_of("cuda"), late)
+    found = profile_busy_time(check_device("cuda"), late)
 
     assert found is None or found > LEAST_S
 
 
 def test_the_gpu_is_known_by_name() -> None:
     """Its model, driver and CUDA identify it."""
-    here = identify(device_of("cuda"))
+    here = identify(check_device("cuda"))
 
     assert here.kind == "cuda"
     assert here.name == torch.cuda.get_device_name()
@@ -67,7 +67,7 @@ def test_the_gpu_is_known_by_name() -> None:
 
 def test_calibrate_finds_an_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All that work here are measured beside the CPU, and ``decode="auto"`` goes by it."""
-    device = device_of("cuda")
+    device = check_device("cuda")
     if not _usable(device):
         pytest.skip("no batch backend works on this device")
     monkeypatch.setenv("FASTDECODE_RANKING", str(tmp_path / "ranking.json"))
@@ -78,7 +78,7 @@ def test_calibrate_finds_an_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
     assert "cpu" in found.order()
     assert len(found.order()) > 1
-    assert measured(device) == found.order()
+    assert measured_order(device) == found.order()
     for speeds in found.speeds.values():
         for one in speeds.values():
             assert one.images_per_s.median > 0

@@ -19,7 +19,7 @@ from fastdecode._system import (  # noqa: E402 - these need torch
     usable_cores,
 )
 from fastdecode.gpu._devices import driver_version, identify  # noqa: E402
-from fastdecode.gpu._policy import look_up, measured  # noqa: E402
+from fastdecode.gpu._policy import load_saved, measured_order  # noqa: E402
 from fastdecode.ranking import (  # noqa: E402
     DeviceCell,
     DeviceRanking,
@@ -61,35 +61,35 @@ def fitting(*kinds: dict[str, float]) -> DeviceRanking:
 
 def test_nothing_was_measured() -> None:
     """Without a file there is no order, and nothing to warn of."""
-    assert measured(HOST) == ()
-    assert look_up(HOST) == (None, "")
+    assert measured_order(HOST) == ()
+    assert load_saved(HOST) == (None, "")
 
 
 def test_the_fastest_comes_first() -> None:
     """What was saved gives the order, the CPU path among the others."""
     fitting({"cpu": 1.0, "fast": 8.0, "slow": 0.5}).save()
 
-    assert measured(HOST) == ("fast", "cpu", "slow")
+    assert measured_order(HOST) == ("fast", "cpu", "slow")
 
 
 def test_a_new_save_is_read_at_once() -> None:
     """What was read before is forgotten when this process saves something new."""
     fitting({"cpu": 1.0, "fast": 8.0}).save()
-    assert measured(HOST) == ("fast", "cpu")
+    assert measured_order(HOST) == ("fast", "cpu")
 
     fitting({"cpu": 1.0, "fast": 0.8}).save()
 
-    assert measured(HOST) == ("cpu", "fast")
+    assert measured_order(HOST) == ("cpu", "fast")
 
 
 def test_a_file_is_read_once(place: Path) -> None:
     """A running process goes on as it began, whatever becomes of the file."""
     kept = fitting({"cpu": 1.0, "fast": 8.0}).save()
-    assert measured(HOST) == ("fast", "cpu")
+    assert measured_order(HOST) == ("fast", "cpu")
 
     kept.unlink()
 
-    assert measured(HOST) == ("fast", "cpu")
+    assert measured_order(HOST) == ("fast", "cpu")
 
 
 def test_the_order_is_over_all_kinds_of_work() -> None:
@@ -168,10 +168,10 @@ def test_what_is_out_of_date_is_ignored_with_one_warning(
     stale.save(device_ranking_path(cpu_model()))
 
     with pytest.warns(UserWarning, match="calibrate --device cpu") as caught:
-        assert measured(HOST) == ()
+        assert measured_order(HOST) == ()
 
     assert said in str(caught[0].message)
-    assert measured(HOST) == (), "and no second warning, which would be an error here"
+    assert measured_order(HOST) == (), "and no second warning, which would be an error here"
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_what_is_damaged_is_ignored_with_one_warning(content: str) -> None:
     device_ranking_path(cpu_model()).write_text(content)
 
     with pytest.warns(UserWarning, match="is ignored"):
-        assert measured(HOST) == ()
+        assert measured_order(HOST) == ()
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ def test_a_folder_in_its_place() -> None:
     """What is no file is told, not read."""
     device_ranking_path(cpu_model()).mkdir()
 
-    assert "Is a directory" in look_up(HOST)[1]
+    assert "Is a directory" in load_saved(HOST)[1]
 
 
 @pytest.mark.parametrize(

@@ -242,7 +242,7 @@ def test_closing_while_the_backend_is_busy() -> None:
 def meta(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let PyTorch's device without memory stand for a GPU, as long as nothing is decoded there."""
     for module in (_devices, _delivery):
-        monkeypatch.setattr(module, "device_of", torch.device)
+        monkeypatch.setattr(module, "check_device", torch.device)
 
 
 def test_what_was_chosen_is_shown() -> None:

@@ -16,7 +16,7 @@ from loading import Sources
 from torch_reference import decibels
 
 from fastdecode.errors import BackendUnavailable
-from fastdecode.gpu._devices import device_of
+from fastdecode.gpu._devices import check_device
 from fastdecode.gpu._policy import choose
 from fastdecode.testing import encode, photo
 from fastdecode.torch._transfer import CudaTransfer
@@ -33,7 +33,7 @@ def decode(request: pytest.FixtureRequest) -> str:
     """Decode there, and on the CPU; skip where no backend decodes on the GPU."""
     if request.param == "gpu":
         try:
-            choose(device_of("cuda"), "gpu")
+            choose(check_device("cuda"), "gpu")
         except BackendUnavailable as error:
             pytest.skip(str(error))
     return str(request.param)

@@ -33,7 +33,7 @@ END = bytes(2 * BLOCK)
 
 _LONGEST_NAME = 100
 _LONGEST_PREFIX = 155
-_MOST_OCTAL = 8**11
+_MAX_OCTAL = 8**11
 _LONG_NAME = b"././@LongLink"
 _FIELDS = struct.Struct("100s 24x 12s 12x 8s c 100x 6s 2x 32s 48x 155s 12x")
 _BLOCK = struct.Struct("100s 8s 8s 8s 12s 12s 8s c 100x 6s 2s 64s 8s 8s 155s 12x")
@@ -41,10 +41,10 @@ _ADLER = 65521
 
 
 _PIECE = 1 << 20
-_MOST_READ = 64 << 20
+_MAX_READ = 64 << 20
 """Most bytes of one read, because a damaged header may promise more than memory holds."""
 
-_MOST_NAME = 1 << 20
+_MAX_NAME = 1 << 20
 """A longer name means that its header is damaged."""
 
 _WITHOUT_DATA = b"123456"
@@ -154,7 +154,7 @@ def _split(name: bytes) -> tuple[bytes, bytes | None]:
 
 
 def _block(name: bytes, size: int, kind: bytes, owner: bytes, prefix: bytes) -> bytes:
-    small = size < _MOST_OCTAL
+    small = size < _MAX_OCTAL
     length = b"%011o\0" % size if small else b"\x80" + size.to_bytes(11, "big")
     zeros = b"0000000\0"  # owner and group, the numbers of a device
     about = length, b"00000000000\0", b" " * 8, kind, b"ustar\0", b"00", owner, zeros, zeros, prefix
@@ -178,12 +178,12 @@ class FileSource:
         self._file = file
 
     def take(self, size: int) -> Buffer:
-        data = self._file.read(min(size, _MOST_READ)) or b""
+        data = self._file.read(min(size, _MAX_READ)) or b""
         if len(data) < size:  # pipes and sockets may return less than asked for
             parts = [data]
             got = len(data)
             while got < size and parts[-1]:
-                parts.append(self._file.read(min(size - got, _MOST_READ)) or b"")
+                parts.append(self._file.read(min(size - got, _MAX_READ)) or b"")
                 got += len(parts[-1])
             data = b"".join(parts)
         self.position += len(data)
@@ -302,7 +302,7 @@ class _Walk:
 
         A header about all members that follow ("g") holds nothing that is needed here.
         """
-        if size > _MOST_NAME:
+        if size > _MAX_NAME:
             raise self.error(f"there is a name of {size} bytes: it is damaged")
         data = bytes(self.source.take(padded(size)))
         if len(data) < padded(size):

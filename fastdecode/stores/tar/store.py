@@ -35,7 +35,7 @@ __all__ = [
 _GAP = 1 << 16
 """Largest gap in bytes between two images of one request: reading it is cheaper than a request."""
 
-_MOST_AT_ONCE = 4 << 20
+_MAX_AT_ONCE = 4 << 20
 """Most bytes that one request for several images reads: a longer one delays its first image."""
 
 SUFFIX = ".fdx"
@@ -273,7 +273,7 @@ class TarStore(IndexedStore):
         found: list[list[int]] = []
         begin = end = 0
         for start, size, index in spans:
-            if not found or start - end > _GAP or max(end, start + size) - begin > _MOST_AT_ONCE:
+            if not found or start - end > _GAP or max(end, start + size) - begin > _MAX_AT_ONCE:
                 found.append([])
                 begin = end = start
             found[-1].append(index)
