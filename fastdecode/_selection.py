@@ -150,7 +150,7 @@ def saved() -> Ranking | None:
         if first and problem and should_warn():  # outside the lock: a warning may run anything
             warnings.warn(
                 f"the saved ranking of the backends is ignored: {problem}. The default order "
-                "serves; to measure anew: fastdecode calibrate",
+                "serves; to measure again: fastdecode calibrate",
                 stacklevel=2,
             )
     return _saved if isinstance(_saved, Ranking) else None

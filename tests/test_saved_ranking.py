@@ -162,7 +162,7 @@ def test_what_is_no_good_is_ignored_with_one_warning(
     assert len(caught) == 1
     assert "the saved ranking of the backends is ignored" in str(caught[0].message)
     assert said in str(caught[0].message)
-    assert "measure anew: fastdecode calibrate" in str(caught[0].message)
+    assert "measure again: fastdecode calibrate" in str(caught[0].message)
 
 
 def test_each_context_has_its_own_order(place: Path, tmp_path: Path) -> None:

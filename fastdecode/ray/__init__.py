@@ -1,6 +1,6 @@
 """Ray Data: read and decode images on a cluster, into an ordinary `ray.data.Dataset`.
 
-`pip install "fastdecode[ray]"`. Nothing of PyTorch is needed where images are decoded.
+Install it with ``pip install "fastdecode[ray]"``. Decoding does not need PyTorch.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from fastdecode.errors import BackendUnavailable
 
 try:
-    import pyarrow as _pa  # noqa: F401, ICN001 - of Ray Data: Ray comes without it, too
+    import pyarrow as _pa  # noqa: F401, ICN001 - Ray Data needs it, and Ray may lack it
     import ray  # noqa: F401
 except ModuleNotFoundError as error:
     if error.name not in ("pyarrow", "ray"):

@@ -1,10 +1,10 @@
-"""The rows of a job: its options, images decoded in portions of bounded size, the bad ones.
+"""The rows of a job: its options, decoding in portions of bounded size, and bad rows.
 
 Notes
 -----
-Images of one size are resized by the filter of Pillow's BILINEAR and of torch's ``antialias=True``,
-by the native core where it is there, else by Pillow; they agree to one level. Only a JPEG is
-reduced first: its decoder does less work then, where any other format is decoded in full and
+Images are resized with the filter of Pillow's BILINEAR and torch's ``antialias=True``: in the
+native core if it is installed, else with Pillow; the two agree to one level. Only JPEGs are reduced
+first, because only their decoder then does less work; other formats are decoded in full and
 averaged.
 """
 
@@ -47,10 +47,10 @@ if TYPE_CHECKING:
     from fastdecode.types import Box, Buffer, Header, Mode
 
 OnError: TypeAlias = Literal["raise", "skip", "return"]
-"""What becomes of a row whose image is damaged, or cannot be read."""
+"""What happens to a row whose image is damaged or missing."""
 
 PORTION = 16 << 20
-"""Bytes of pixels that are decoded at once; larger images come one by one."""
+"""Bytes of pixels to decode at once; larger images are decoded one by one."""
 
 _MAX_ROWS = 64
 _DECODING = ("reduce", "min_size", "region", "mode", "orient", "max_pixels", "backend")
@@ -61,7 +61,7 @@ _logger = logging.getLogger("fastdecode.ray")
 
 @dataclass(frozen=True)
 class Options:
-    """How a job decodes, sent to every task; `read_images` says what each option means."""
+    """How a job decodes; sent to every task. `read_images` describes the options."""
 
     size: tuple[int, int] | None = None
     reduce: int = 1
@@ -77,10 +77,10 @@ class Options:
 
     @classmethod
     def checked(cls, size: Any, num_cpus: Any, **others: Any) -> Options:
-        """Make options; refuse what is wrong whatever the images are."""
+        """Make options; raise an error if they are wrong for any image."""
         if others.get("mode") == "stored":
             raise ValueError(
-                "mode='stored' gives images of several types, and a column has one: "
+                "mode='stored' returns images of several types, and a column has one: "
                 "use 'RGB', 'RGBA' or 'L'"
             )
         whole = is_int(num_cpus) or (isinstance(num_cpus, float) and num_cpus.is_integer())
@@ -103,22 +103,22 @@ class Options:
 
     @property
     def resize_to(self) -> tuple[int, int]:
-        """The size, where there is one."""
+        """The size to resize to; only valid if there is one."""
         return cast("tuple[int, int]", self.size)
 
     @property
     def min_sides(self) -> tuple[int, int]:
-        """What an image is reduced to at least before it is resized."""
+        """The least (height, width) to which an image is reduced before it is resized."""
         return check_sides(self.min_size or self.resize_to)
 
     @property
     def channels(self) -> tuple[int, ...]:
-        """What follows height and width in the shape of an image."""
+        """The end of an image's shape, after height and width."""
         return _CHANNELS[self.mode]
 
     @property
     def row_bytes(self) -> int | None:
-        """Bytes of an image in the column; None where each has its own size."""
+        """Bytes of an image in the column; None if sizes differ."""
         return None if self.size is None else self.pixel_bytes(*self.size)
 
     def pixel_bytes(self, height: int, width: int) -> int:
@@ -126,22 +126,22 @@ class Options:
 
 
 class Portion(NamedTuple):
-    """Rows that are done, of the sources from `start` to `stop`."""
+    """The decoded rows of the sources from `start` to `stop`."""
 
     start: int
     stop: int
-    kept: list[int]  # the sources that are rows of the dataset, counted from the first of all
-    images: Any  # of each of `kept`: an ndarray (N, H, W[, C]), or a list of ndarray
-    errors: list[str | None]  # of each of `kept`
+    kept: list[int]  # indices of the sources that become rows
+    images: Any  # the images of `kept`: an ndarray (N, H, W[, C]), or a list of ndarray
+    errors: list[str | None]  # the errors of `kept`
 
 
 def portions(
     sources: Sequence[str | Buffer | Exception], name: Callable[[int], str], options: Options
 ) -> Iterator[Portion]:
-    """Decode images, in order; an error among the sources stands for what could not be read.
+    """Decode images in order. A source that could not be read is given as its error.
 
-    The same sources always make the same portions, of about `PORTION` bytes: when a node is lost,
-    Ray runs a task again and relies on that. `name` is what errors call a source by its place.
+    The same sources always make the same portions, of about `PORTION` bytes: if a node is lost, Ray
+    runs its tasks again and relies on that. `name` returns a source's name for errors.
     """
     make = _decode_own_sizes if options.size is None else _decode_resized
     for start, images, errors in make(sources, name, options):
@@ -153,19 +153,19 @@ def portions(
         if bad and options.on_error == "skip":
             _report_skipped({name(start + at): str(told[at]) for at in bad}, options)
             kept = [at for at in kept if errors[at] is None]
-        whole = len(kept) == len(errors)  # and then nothing is copied
+        whole = len(kept) == len(errors)  # then nothing is copied
         shown = images if whole else images[kept] if options.size else [images[at] for at in kept]
         rows = [start + at for at in kept]
         yield Portion(start, start + len(errors), rows, shown, [told[at] for at in kept])
 
 
 def max_rows(options: Options) -> int:
-    """Return how many sources make a portion at most: no use in reading more ahead."""
+    """Return the most sources in a portion; reading more ahead is useless."""
     return max(1, min(_MAX_ROWS, PORTION // (options.row_bytes or 1)))
 
 
 def or_empty_table(tables: Iterable[Any], table: Callable[[Portion], Any]) -> Iterator[Any]:
-    """Yield tables; if there are none, one of no rows, made by `table`: a block has a schema."""
+    """Yield tables; if there are none, yield one without rows, so that a block has a schema."""
     some = False
     for made in tables:
         some = True
@@ -175,7 +175,7 @@ def or_empty_table(tables: Iterable[Any], table: Callable[[Portion], Any]) -> It
 
 
 def image_columns(portion: Portion, options: Options, name: str = "image") -> dict[str, Any]:
-    """Make the columns of a portion: its images, and what is wrong with them if that is asked."""
+    """Make the columns of a portion: its images, and its errors for ``on_error="return"``."""
     columns = {name: _image_column(portion.images, options)}
     if options.on_error == "return":
         columns["error"] = pa.array(portion.errors, pa.string())
@@ -183,10 +183,10 @@ def image_columns(portion: Portion, options: Options, name: str = "image") -> di
 
 
 def _image_column(images: Any, options: Options) -> Any:
-    """Make a tensor column of an array of images, which is not copied, or of a list of arrays.
+    """Make a tensor column from an array of images, without a copy, or from a list of arrays.
 
-    It has one fixed shape if the options have a size, else variable shapes, even if all of them
-    happen to be equal, and so if there are none: all blocks have one schema.
+    The column has a fixed shape if the options have a size. Otherwise it has variable shapes, also
+    if all images have the same shape or there are none, so that all blocks have the same schema.
     """
     if len(images) == 0:
         some = np.zeros((1, *(options.size or (1, 1)), *options.channels), np.uint8)
@@ -197,7 +197,7 @@ def _image_column(images: Any, options: Options) -> Any:
 
 
 def _name_image(error: Exception, name: str) -> Exception:
-    """Name the image in an error, unless it does so already."""
+    """Add the name of the image to an error, unless the message has it already."""
     named = name and name not in str(error)
     if named and not isinstance(error, OSError) and error.args:
         error.args = (f"{name}: {error.args[0]}", *error.args[1:])
@@ -205,7 +205,7 @@ def _name_image(error: Exception, name: str) -> Exception:
 
 
 def _report_skipped(reasons: dict[str, str], options: Options) -> None:
-    """Report the images that are left out: to `Skipped`, else to the log."""
+    """Report the images that are left out, to `Skipped` or else to the log."""
     if options.skipped is not None:
         options.skipped.add(reasons)
         return
@@ -215,13 +215,13 @@ def _report_skipped(reasons: dict[str, str], options: Options) -> None:
 
 
 _Made = Iterator[tuple[int, Any, list[Exception | None]]]
-"""Where a portion begins, its images, and what is wrong with each."""
+"""The start of a portion, its images, and their errors."""
 
 
 def _decode_own_sizes(
     sources: Sequence[Any], name: Callable[[int], str], options: Options
 ) -> _Made:
-    """Make images of their own sizes, as `decode` gives them."""
+    """Decode images at their own sizes, as `decode` does."""
     start, size = 0, 0
     some: list[Any] = []
     for at, source in enumerate(sources):
@@ -240,7 +240,7 @@ def _decode_own_sizes(
 
 
 def _read_header(source: Any) -> tuple[Any, Header | None]:
-    """Return the bytes of an image, and its header; or what is wrong with it, and None."""
+    """Return the bytes and the header of an image, or its error and None."""
     if isinstance(source, Exception):
         return source, None
     try:
@@ -253,7 +253,7 @@ def _read_header(source: Any) -> tuple[Any, Header | None]:
 
 
 def _pixel_bytes(header: Header, options: Options) -> int:
-    """Return the size of what `decode` will give; ValueError for a region outside."""
+    """Return the bytes of the result of `decode`; raise ValueError for a region outside."""
     plan = plan_options(header, options.decoding() | {"max_pixels": None})
     return options.pixel_bytes(*plan.shape(header))
 
@@ -270,7 +270,7 @@ def _decode_some(some: Sequence[Any], options: Options) -> tuple[list[Any], list
 
 
 def _decode_resized(sources: Sequence[Any], name: Callable[[int], str], options: Options) -> _Made:
-    """Make images of one size, in one array: reduced, then resized; black where one is wrong."""
+    """Decode and resize images to one size, in one array; a damaged image is black."""
     by_the_core = options.mode == "RGB" and core_may_decode(options.backend)
     items, rows = Items() if by_the_core else None, max_rows(options)
 
@@ -299,7 +299,7 @@ def _decode_resized(sources: Sequence[Any], name: Callable[[int], str], options:
 def _decode_in_core(
     items: Items, sources: Sequence[Any], out: NDArray[np.uint8], options: Options
 ) -> set[int]:
-    """Decode what the core can, from file to pixels; return the places of those."""
+    """Read and decode in the core where it can; return the indices of these images."""
     pool = _pool(options.threads)
     try:
         headers = items.read(
@@ -320,11 +320,11 @@ def _decode_in_core(
 
 
 def _eligible(headers: Headers, options: Options) -> NDArray[np.bool_]:
-    """Mark the files that the core decodes as every other backend would, as they are stored."""
+    """Mark the files that the core decodes as every other backend would, without orientation."""
     good: NDArray[np.bool_] = headers.readable & core_can_decode(headers, options.max_pixels)
     if options.orient:
         good &= headers.has_exif == 0
-    if options.region is not None:  # one that lies outside is refused elsewhere
+    if options.region is not None:  # `decode` raises the error for a region outside
         left, top, right, bottom = options.region
         good &= (headers.width >= right) & (headers.height >= bottom)
         good &= 0 <= left < right and 0 <= top < bottom
@@ -332,7 +332,7 @@ def _eligible(headers: Headers, options: Options) -> NDArray[np.bool_]:
 
 
 def _plan(width: int, height: int, options: Options) -> _library.Resize | None:
-    """Plan what the core does with an image of that size; None if it cannot."""
+    """Return the core's plan for an image of that size; None if the core cannot do it."""
     size = options.resize_to
     box = options.region or (0, 0, width, height)
     reduce = reduce_for_box(box, options.min_sides) if options.reduce == 1 else options.reduce
@@ -340,7 +340,7 @@ def _plan(width: int, height: int, options: Options) -> _library.Resize | None:
 
 
 def _decode_one(source: str | Buffer, out: NDArray[np.uint8], options: Options) -> Exception | None:
-    """Decode an image by whatever backend there is; return what is wrong with it."""
+    """Decode and resize an image with any backend; return its error, or None."""
     region, orient = options.region, options.orient
     try:
         data = read_file(source) if isinstance(source, str) else source
@@ -356,9 +356,9 @@ def _decode_one(source: str | Buffer, out: NDArray[np.uint8], options: Options) 
             raise
         return error
     applied = header.orientation if orient else 1
-    resize_to = region or (0, 0, *seen_size(header.width, header.height, applied))
-    # The outermost pixels of what was decoded may reach further than what is wanted.
+    wanted = region or (0, 0, *seen_size(header.width, header.height, applied))
+    # The outermost decoded pixels may reach beyond the region.
     shown = Geometry.of_decode(header, reduce, region=region, orient=orient)
-    left, top, right, bottom = shown.boxes(resize_to).tolist()
+    left, top, right, bottom = shown.boxes(wanted).tolist()
     out[...] = resize(image, (out.shape[0], out.shape[1]), (left, top, right, bottom))
     return None

@@ -1,4 +1,4 @@
-"""`decode_images` decodes images that some dataset has already, as bytes."""
+"""`decode_images` decodes a column of encoded images in a dataset."""
 
 from __future__ import annotations
 
@@ -42,37 +42,38 @@ def decode_images(
     concurrency: int | None = None,
     ray_remote_args: Mapping[str, Any] | None = None,
 ) -> ray.data.Dataset:
-    """Decode a column of encoded images, of Parquet files or of any other source.
+    """Decode a column of encoded images, from Parquet files or any other source.
 
     Parameters
     ----------
     dataset : ray.data.Dataset
+        The dataset with the encoded images.
     column : str
-        Of bytes. A null is a damaged image.
+        Name of the column with the encoded bytes. A null counts as a damaged image.
     output : str
-        Column for the images.
+        Name of the column for the images.
     name : str, optional
-        Column that errors, and `skipped`, call a row by; else it is by a digest of its bytes, and
-        equal ones are counted once.
+        Column with the names of rows for errors and `skipped`. By default a row is named by a
+        digest of its bytes, and equal images count once.
     keep_bytes : bool
-        Leave `column` in.
+        Whether to keep `column` in the result.
     batch_size : int, optional
-        Rows that a task takes at once; by default a whole block.
+        Rows per call of a task; by default a whole block.
     size, reduce, min_size, region, mode, orient, max_pixels, backend, on_error, skipped, num_cpus
         As for `read_images`.
     concurrency, ray_remote_args
-        Likewise.
+        As for `read_images`.
 
     Returns
     -------
     ray.data.Dataset
-        With the columns of the one given, but `column`; and `output`, last.
+        The columns of `dataset` without `column`, followed by `output`.
 
     Raises
     ------
     TypeError, ValueError
-        If an argument is wrong. A column that is not there, or holds no bytes, shows when the
-        dataset is consumed.
+        An argument is wrong. An error about a column that is missing or does not contain bytes is
+        raised when the dataset is consumed.
 
     Examples
     --------
@@ -112,7 +113,7 @@ def decode_images(
 
 @dataclass(frozen=True)
 class _Decode:
-    """Decodes a column of encoded bytes: what each task does."""
+    """The work of a task: decode a column of encoded bytes."""
 
     column: str
     name: str | None
@@ -148,7 +149,7 @@ class _Decode:
 
 
 def _digest(source: Any) -> str:
-    """Name bytes that have no name."""
+    """Return a name for bytes without one."""
     given = b"" if isinstance(source, Exception) else source
     return f"image {hashlib.blake2b(given, digest_size=8).hexdigest()}"
 
@@ -162,7 +163,7 @@ def _column(table: Any, name: str) -> Any:
 def _as_bytes(value: Any) -> Any:
     """Return an Arrow value as encoded bytes, without a copy."""
     if not value.is_valid:
-        return FastDecodeError("there is nothing in the row")
+        return FastDecodeError("the row is null")
     if not hasattr(value, "as_buffer"):
-        raise TypeError(f"the column must hold bytes, not {value.type}")
+        raise TypeError(f"the column must contain bytes, not {value.type}")
     return memoryview(value.as_buffer())

@@ -1,4 +1,4 @@
-"""`read_images`: from a folder, a list or a store to a dataset of images."""
+"""`read_images` reads a folder, a list or a store into a dataset of images."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ if TYPE_CHECKING:
 __all__ = ["read_images"]
 
 _BLOCK = 64 << 20
-"""Bytes of pixels that a task makes, where their size is known: half of Ray's own limit."""
+"""Bytes of pixels per task, if all images have one size: half of Ray's own limit."""
 
 _ROWS, _TASKS_PER_CORE = 256, 4
 
 _opened: dict[str, Store] = {}
-"""The store that this process has read last, by the reference to its description."""
+"""The store that this process has read last, by its object reference."""
 
-# Each task costs Ray some milliseconds before the first one runs.
+# Each task costs Ray some milliseconds before the first task runs.
 _FEW_TASKS, _MANY_PER_CORE, _MAX_TASKS = 1000, 20, 10_000
 _REMOTE_THREADS, _ASKED = 16, 16
 
 
 class ReadOptions(StoreOptions, total=False):
-    """What `open_store` is told of the source."""
+    """The options of `open_store` for the source."""
 
     kind: str | None
 
@@ -85,68 +85,70 @@ def read_images(
     Parameters
     ----------
     source : path, URI, list of paths or URIs, or Store
-        What `fastdecode.stores.open_store` opens: a folder (of classes, or loose), a CSV file, tar
-        shards, LMDB, HDF5, RecordIO. Or a pattern such as ``"photos/*.jpg"``; or a list of files,
-        or of tar shards. Local paths must be there on every node: share them, or use URIs.
+        Anything that `fastdecode.stores.open_store` opens: a folder (with or without class
+        folders), a CSV file, tar shards, LMDB, HDF5, RecordIO. Or a pattern such as
+        ``"photos/*.jpg"``, or a list of files or tar shards. Local paths must exist on every node:
+        share them, or use URIs.
     size : int or (height, width), optional
-        Resize all to this, in pixels; the aspect ratio is not kept, as in `ray.data.read_images`.
-        A JPEG is first reduced by its decoder as far as that leaves both sides, or `min_size`.
+        Resize all images to this, in pixels; the aspect ratio is not kept, as in
+        `ray.data.read_images`. The decoder first reduces a JPEG as far as both sides keep at least
+        this size, or `min_size`.
     reduce, min_size, region, mode, orient, max_pixels, backend
-        As for `fastdecode.decode`; of modes ``"RGB"``, ``"L"`` and ``"RGBA"``. With `size`, the
-        region is what is resized, a `reduce` other than 1 is used as it is, and ``min_size`` of
-        twice the size comes closer to resizing the full image.
+        As for `fastdecode.decode`, with the modes ``"RGB"``, ``"L"`` and ``"RGBA"``. With `size`,
+        the region is resized, a `reduce` other than 1 is used as given, and a `min_size` of twice
+        the size comes closer to resizing the full image.
     on_error : {"raise", "skip", "return"}
-        ``"raise"``: an image that is damaged or missing ends the job. ``"skip"``: it is
-        left out, and noted by `skipped`, else in the log. ``"return"``: there is a column
-        ``error``, a text for a bad row, null for a good one; a bad row's image is black, or of
-        shape (0, 0, 3) without `size`. What cannot be reached (permission, connection, time-out,
-        server, disk, credentials) is tried again where that helps, and then ends the job.
+        ``"raise"``: an image that is damaged or missing ends the job. ``"skip"``: it is left out,
+        and reported to `skipped` or else in the log. ``"return"``: a column ``error`` contains a
+        text for a bad row, and null for a good one; the image of a bad row is black, or has the
+        shape (0, 0, 3) without `size`. Errors of access (permission, connection, time-out, server,
+        disk, credentials) are retried where that helps, and then end the job.
     skipped : Skipped, optional
-        What counts the rows that are left out.
+        Counts the rows that are left out.
     include_paths : bool
-        Have a column ``path``. PyTorch has no tensors of texts: False, or `drop_columns`, is what
-        `iter_torch_batches` needs.
+        Whether to add a column ``path``. PyTorch has no tensors of text, so `iter_torch_batches`
+        needs False here, or `drop_columns`.
     include_labels : bool, optional
-        Have a column ``label``: by default if the store has targets.
+        Whether to add a column ``label``; by default if the store has targets.
     store_options : mapping, optional
-        For `open_store`, such as ``{"target_column": "species"}``, or ``{"kind": "tar"}``.
+        Options of `open_store`, such as ``{"target_column": "species"}`` or ``{"kind": "tar"}``.
     num_cpus : int
-        Cores of each task, and threads that it decodes with. See Notes.
+        Cores per task, and its number of decoding threads. See Notes.
     read_threads : int, optional
-        Threads of each task that read ahead; by default 16 for URIs, whose every read waits for the
-        network, else 0.
+        Threads per task that read ahead; by default 16 for URIs, where each read waits for the
+        network, and otherwise 0.
     concurrency : int, optional
-        Most tasks at once, as in Ray.
+        The most tasks at once, as in Ray.
     override_num_blocks : int, optional
-        How many tasks to make of it.
+        The number of tasks.
     ray_remote_args : mapping, optional
-        More for each task, such as ``{"memory": 2**30}``.
+        More arguments for each task, such as ``{"memory": 2**30}``.
 
     Returns
     -------
     ray.data.Dataset
-        Of columns ``image`` (tensors of uint8, (H, W, 3); of one fixed shape if there is a `size`),
-        ``label``, ``path`` (the file, or the key in its store), and ``error``. Nothing is read
-        before it is consumed, and then in a stream.
+        The columns ``image`` (tensors of uint8 (H, W, 3), of a fixed shape with `size`),
+        ``label``, ``path`` (the file, or the key in its store) and ``error``. Images are read, in a
+        stream, only when the dataset is consumed.
 
     Raises
     ------
     FileNotFoundError
-        If there is nothing.
+        The source does not exist.
     StoreError
-        If the store is damaged.
+        The store is damaged.
     TypeError, ValueError
-        If an argument is wrong.
+        An argument is wrong.
 
     Notes
     -----
-    A task reads what it decodes: no encoded bytes go through Ray's object store. It makes about
-    64 MB of pixels, more where there would be over 1000 tasks and over 20 for each core, and hands
-    them on as they are done.
+    A task reads and decodes its images, so no encoded bytes go through Ray's object store. It makes
+    about 64 MB of pixels, or more if there would be over 1000 tasks and over 20 per core, and
+    yields them as they are done.
 
-    One core a task is the default because it fits on every node, and processes never wait for one
-    another's GIL. More make fewer tasks at a time, and so less memory: useful for images of
-    tens of megapixels.
+    The default is one core per task, because it fits on every node, and processes do not wait for
+    each other's GIL. With more cores fewer tasks run at a time, which takes less memory: that is
+    useful for images of tens of megapixels.
 
     Examples
     --------
@@ -188,37 +190,37 @@ def read_images(
 def _task(
     store: Store, options: Options, labels: bool | None, threads: int | None, *, paths: bool
 ) -> _Read:
-    """Decide what the tasks read of a store, and put the store where they find it."""
+    """Decide what the tasks read, and put the store into Ray's object store."""
     first = _first_target(store)
     labelled = first is not None if labels is None else labels
     columns = [*(["label"] if labelled else []), *(["path"] if paths else [])]
     if threads is None:
         threads = _REMOTE_THREADS if "://" in store.location else 0
     if isinstance(store, Concatenated):
-        store.compare_keys()  # or each process would, by reading the index of every shard
-    # `put` starts Ray, if that has not been done.
+        store.compare_keys()  # else each process would, by reading the index of every shard
+    # `put` starts Ray if it is not running.
     return _Read(ray.put(store), options, columns, _label_type(first), threads)
 
 
 def _open_source(source: Any, options: dict[str, Any]) -> Store:
-    """Open the source that the caller of `read_images` names."""
+    """Open the source that was passed to `read_images`."""
     if isinstance(source, Store):
         if options:
-            raise ValueError("store_options are for open_store, but this is a store already")
+            raise ValueError("store_options are for open_store, but the source is an open store")
         return source
     if isinstance(source, (str, os.PathLike)):
         where = os.fspath(source)
         if "://" in where or os.path.lexists(where) or not glob.has_magic(where):
             return open_store(where, **options)
         found = expand_pattern(where)
-        if not found:  # shards may be named in expand_braces, which are no pattern here
+        if not found:  # the location may name shards with braces, which `glob` does not expand
             return open_store(where, **options)
         source = [path for path in found if is_readable_file(path)]
     return _open_list([os.fspath(path) for path in source], options)
 
 
 def _open_list(paths: list[str], options: dict[str, Any]) -> Store:
-    """Open a list of shards, of files, or of URIs below one place."""
+    """Open a list of shards, of files, or of URIs with a common beginning."""
     from fastdecode.stores.file_list import open_list
 
     kind = options.pop("kind", None)
@@ -231,14 +233,15 @@ def _open_list(paths: list[str], options: dict[str, Any]) -> Store:
     place = next(iter(places))
     if len(places) > 1 or place is None:
         raise ValueError(
-            "the URIs must begin alike, up to the bucket: read the others by a call of their own"
+            "all URIs must have the same beginning, up to the bucket: read the others in another "
+            "call"
         )
     root = f"{place[0]}://{place[1]}/"
     return open_list([path[len(root) :] for path in paths], root=root, **options)
 
 
 def _first_target(store: Store) -> Any:
-    """Return the first target there is, passing over some damaged items, or items without."""
+    """Return the first target among some items, skipping those that are damaged or have none."""
     for index in range(min(len(store), _ASKED)):
         try:
             target = store.target(index)
@@ -260,7 +263,7 @@ def _task_count(count: int, options: Options) -> int:
 
 
 class _Item(NamedTuple):
-    """An item of a store, as it was read."""
+    """An item that was read from a store."""
 
     number: int
     source: Any
@@ -270,10 +273,10 @@ class _Item(NamedTuple):
 
 @dataclass(frozen=True)
 class _Read:
-    """Reads and decodes items of a store: what each task does.
+    """The work of a task: read and decode items of a store.
 
-    The store is a reference: it is sent to each node once, and opened once in each process.
-    `threads` is how many read while the images before are decoded; 0 reads when it is time.
+    `store` is an object reference: the store is sent to each node once, and opened once in each
+    process. `threads` threads read ahead while images are decoded; with 0 nothing is read ahead.
     """
 
     store: Any
@@ -283,7 +286,7 @@ class _Read:
     threads: int
 
     def __call__(self, batch: Any) -> Iterator[Any]:
-        """Yield tables of the items with the numbers in the column ``"id"``."""
+        """Yield tables of the items whose indices are in the column ``"id"``."""
         made = self._tables(batch["id"].tolist())
         yield from or_empty_table(made, lambda nothing: self._table(nothing, ()))
 
@@ -305,7 +308,7 @@ class _Read:
         with ThreadPoolExecutor(self.threads) as pool:
             before: tuple[list[int], list[Any]] = [], []
             for portion in portions:
-                # Asking for all keys opens all shards: else their neighbours are not known yet.
+                # Asking for all keys opens all shards, which must be open to group their items.
                 list(pool.map(partial(_open_shard, store), portion))
                 groups = _group_items(store, portion)
                 begun = [pool.submit(self._items, store, group) for group in groups]
@@ -351,7 +354,7 @@ def _open_shard(store: Store, index: int) -> None:
 
 
 def _group_items(store: Store, indices: list[int]) -> list[list[int]]:
-    """Part items into those that one request reads."""
+    """Group items by the requests that read them."""
     try:
         return store.groups(indices)
     except ITEM_ERRORS:  # raised again when such an item is read
@@ -359,7 +362,7 @@ def _group_items(store: Store, indices: list[int]) -> list[list[int]]:
 
 
 def _in_order(indices: list[int], groups: Iterable[list[_Item]]) -> list[_Item]:
-    """Put items that were read in groups into their order."""
+    """Return items that were read in groups in the order of `indices`."""
     found = {item.number: item for group in groups for item in group}
     return [found[index] for index in indices]
 
@@ -372,23 +375,23 @@ def _store(reference: Any) -> Store:
             _opened.pop(other).close()
         _opened[name] = ray.get(reference)
     store = _opened[name]
-    store.reach()  # on a node without its drive every image would be missing
+    store.reach()  # else on a node without the drive, every image would count as missing
     return store
 
 
 def _label_type(target: Any) -> Any:
-    """Choose the type of a label column by its first target; None, for lists, is for pyarrow."""
-    # A bool is an int to Python.
+    """Return the type of a label column from its first target; None lets pyarrow choose."""
+    # In Python, a bool is an int.
     kinds = ((bool, pa.bool_()), (int, pa.int64()), (float, pa.float64()), (str, pa.string()))
     return next((arrow for kind, arrow in kinds if isinstance(target, kind)), None)
 
 
 def _label_column(targets: Sequence[Any], kind: Any) -> Any:
-    """Make a label column; ValueError if a target is of another kind than the first of all."""
+    """Make a label column; raise ValueError if a target has another type than the first one."""
     try:
         return pa.array(targets, kind)
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise ValueError(
-            f"the targets are of several kinds, and a column has one ({error}): "
+            f"the targets have several types, and a column has one ({error}): "
             "include_labels=False leaves them out"
         ) from error

@@ -1,4 +1,4 @@
-"""`Skipped`: which images a job has left out, wherever on the cluster."""
+"""`Skipped` counts the images that a job leaves out anywhere on the cluster."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ _MOST = 10_000
 
 
 class Skipped:
-    """Counts the images that ``on_error="skip"`` leaves out, over the whole cluster.
+    """Counts the images that ``on_error="skip"`` leaves out, on the whole cluster.
 
-    Make one, give it to `read_images` or `decode_images`, consume the dataset, then ask it. An
-    image counts once, however often Ray runs its task again, and however many epochs there are.
+    Create one, pass it to `read_images` or `decode_images`, and read the count after the dataset
+    has been consumed. An image counts once, even if Ray runs its task again or in several epochs.
 
     Parameters
     ----------
     most : int
-        How many reasons to keep; what is beyond that is only counted.
+        How many reasons to keep; further images are only counted.
 
     Notes
     -----
-    It is an actor without a CPU of its own, on the node of whoever makes it and on no other: nodes
-    of workers may come and go. A task tells it of its bad images before it hands on the rows
-    beside them: the count is complete when the dataset has been consumed.
+    It is an actor without a CPU, on the node where it is created, because worker nodes may come and
+    go. A task reports its bad images before it returns its other rows, so the count is complete
+    when the dataset has been consumed.
 
     Examples
     --------
@@ -44,14 +44,14 @@ class Skipped:
     def __init__(self, most: int = _MOST) -> None:
         if not ray.is_initialized():
             ray.init()
-        # A node that may be taken away at any time is no place for the count. A soft affinity would
-        # not keep it from there: Ray puts an actor that asks for no resources on any node.
+        # The actor must not be on a node that may be removed. A soft affinity is not enough: Ray
+        # puts an actor without resources on any node.
         place = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
         log: Any = ray.remote(_Log)
         self._actor = log.options(num_cpus=0, scheduling_strategy=place).remote(most)
 
     def add(self, reasons: Mapping[str, str]) -> None:
-        """Note images by their path, and return when that is done."""
+        """Report images with their reasons, by path; return when they are recorded."""
         ray.get(self._actor.add.remote(dict(reasons)))
 
     def count(self) -> int:
@@ -60,7 +60,7 @@ class Skipped:
         return found
 
     def reasons(self) -> dict[str, str]:
-        """Return what was wrong with each, by its path, or by a digest of its bytes."""
+        """Return the reason for each image, by its path or a digest of its bytes."""
         found: dict[str, str] = ray.get(self._actor.reasons.remote())
         return found
 
@@ -75,7 +75,7 @@ class _Log:
 
     def add(self, reasons: dict[str, str]) -> None:
         for name, reason in reasons.items():
-            self._seen.add(hash(name))  # 64 bits: a thousandth of the memory that paths may take
+            self._seen.add(hash(name))  # 64 bits take much less memory than paths
             if name in self._reasons or len(self._reasons) < self._most:
                 self._reasons[name] = reason
 

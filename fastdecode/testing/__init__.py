@@ -1,14 +1,14 @@
-"""The contract that every backend keeps, as tests to subclass.
+"""The contract of backends, as test classes to subclass.
 
-A package that brings a backend of its own writes::
+A package with its own backend writes::
 
     from fastdecode.testing import BackendContract
 
     class TestMine(BackendContract):
         name = "mine"
 
-and pytest does the rest. One that decodes batches on a device, registered with ``batch=``, has a
-contract of its own, for each of its devices::
+and pytest runs the tests. A backend that decodes batches on a device, registered with ``batch=``,
+has another contract, which is tested for each of its devices::
 
     from fastdecode.testing import BatchBackendContract
 
@@ -19,9 +19,9 @@ contract of its own, for each of its devices::
         name = "mine"
         device = "cuda"
 
-That one needs PyTorch, and skips without, and without the device. Both need
-``pip install 'fastdecode[test]'``. The images are made in memory; a kind of file that the backend
-does not declare is skipped, with the reason.
+The second contract is skipped if PyTorch or the device is missing. Both need
+``pip install 'fastdecode[test]'``. The images are made in memory. Tests of files that the backend
+does not declare are skipped, with the reason.
 """
 
 from __future__ import annotations

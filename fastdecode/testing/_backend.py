@@ -1,4 +1,4 @@
-"""The contract of backends: what `decode` promises of each, as tests to subclass."""
+"""The contract of backends, which `decode` relies on, as a test class to subclass."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _decode_in_process(data: bytes, name: str) -> Image:
 
 
 class BackendContract:
-    """What `decode` promises of each backend; subclass it and set `name`.
+    """Tests of what `decode` promises for every backend; subclass it and set `name`.
 
     Attributes
     ----------
@@ -58,13 +58,13 @@ class BackendContract:
         return backend.supports[format][0]
 
     def reference(self, data: bytes, reduce: Reduce = 1, mode: Mode = "RGB") -> Image:
-        """Decode by Pillow, the one backend that is always there."""
+        """Decode with Pillow, which is always installed."""
         return decode(data, reduce, mode=mode, backend="pillow")
 
     def answer(
         self, backend: Backend, format: Format, data: bytes, reduce: Reduce = 1, mode: Mode = "RGB"
     ) -> Image:
-        """Decode, or skip where the backend refuses a layout that it does not declare."""
+        """Decode, or skip if the backend refuses a layout that it does not declare."""
         try:
             return decode(data, reduce, mode=mode, backend=self.name)
         except UnsupportedFormat:
@@ -73,14 +73,14 @@ class BackendContract:
             pytest.skip(f"{self.name} does not declare {mode} of {format}")
 
     def any_file(self, backend: Backend, width: int, height: int) -> bytes:
-        """Write a file of a format that it declares, or skip."""
+        """Encode an image in a format that the backend declares, or skip."""
         format = next(f for f in ("jpeg", *backend.supports) if f in backend.supports)
         if format not in ("jpeg", *LOSSLESS, "webp"):
             pytest.skip(f"Pillow does not write {format}")
         return encode(drawing(width, height), format)
 
     def test_declarations_use_the_known_words(self, backend: Backend) -> None:
-        """Formats, layouts and reductions are those of `fastdecode.types`."""
+        """Declared formats, layouts and reductions are those of `fastdecode.types`."""
         assert backend.supports
         assert set(backend.supports) <= set(FORMATS)
         for supports in backend.supports.values():
@@ -92,7 +92,7 @@ class BackendContract:
                 assert support.reduces <= set(REDUCES)
 
     def test_it_names_its_version(self, backend: Backend) -> None:
-        """`version` and `codec` give text, and do not raise."""
+        """`version` and `codec` return text, and do not raise."""
         assert isinstance(backend.version(), str)
         assert isinstance(backend.codec(), str)
 
@@ -103,7 +103,7 @@ class BackendContract:
     def test_size_is_the_ceiling(
         self, backend: Backend, size: tuple[int, int], reduce: Reduce
     ) -> None:
-        """Every reduction of every size gives ceil(side / reduce), 1x1 included."""
+        """The sides of a reduced image are ceil(side / reduce), also for 1x1."""
         data = self.any_file(backend, *size)
 
         image = decode(data, reduce, backend=self.name)
@@ -116,9 +116,9 @@ class BackendContract:
     def test_jpeg_pixels_are_the_same(
         self, backend: Backend, kind: str, reduce: Reduce, mode: Mode
     ) -> None:
-        """An exact backend gives Pillow's pixels at every reduction that it makes itself.
+        """An exact backend returns Pillow's pixels at every reduction that it makes itself.
 
-        Of a grey JPEG, the channel is repeated in RGB, and "L" and "stored" are (H, W).
+        RGB repeats the channel of a grey JPEG; "L" and "stored" are (H, W).
         """
         support = self.support(backend, "jpeg")
         if not backend.exact or reduce not in support.reduces:
@@ -131,7 +131,7 @@ class BackendContract:
         np.testing.assert_array_equal(image, self.reference(data, reduce, mode))
 
     def test_cmyk_jpeg(self, backend: Backend) -> None:
-        """A CMYK JPEG becomes RGB within 1 level of Pillow, or is refused in clear words."""
+        """A CMYK JPEG becomes RGB within 1 level of Pillow, or is refused with a clear error."""
         self.support(backend, "jpeg")
         data = encode(drawing(50, 30, "CMYK"))
         if not any("CMYK" in support.layouts for support in backend.supports["jpeg"]):
@@ -151,7 +151,7 @@ class BackendContract:
     def test_lossless_formats_are_exact(
         self, backend: Backend, format: Format, source: str, mode: Mode
     ) -> None:
-        """Formats that lose nothing come back as they were written, in the modes of Pillow's."""
+        """Lossless formats decode to the pixels that were encoded, in each of Pillow's modes."""
         self.support(backend, format)
         if format == "gif" and source in ("RGB", "RGBA"):
             source = "P"
@@ -168,7 +168,7 @@ class BackendContract:
     def test_orientation_is_applied_only_when_asked(
         self, backend: Backend, orientation: int
     ) -> None:
-        """Stored pixels by default; with orient=True the image as Pillow shows it upright."""
+        """Pixels are as stored by default; with orient=True they are upright, as in Pillow."""
         self.support(backend, "jpeg")
         exif = PillowImage.Exif()
         exif[0x0112] = orientation
@@ -184,7 +184,7 @@ class BackendContract:
     @pytest.mark.parametrize("reduce", REDUCES)
     @pytest.mark.parametrize("orient", [False, True])
     def test_region_equals_a_slice(self, backend: Backend, reduce: Reduce, orient: bool) -> None:
-        """A region is the slice of the whole result, of the image as seen with orient=True."""
+        """A region equals the slice of the whole result, also with orient=True."""
         self.support(backend, "jpeg")
         exif = PillowImage.Exif()
         exif[0x0112] = 6
@@ -217,7 +217,7 @@ class BackendContract:
     @pytest.mark.parametrize("mode", ["RGB", "L", "RGBA"])
     @pytest.mark.parametrize("reduce", [1, 4])
     def test_out_receives_the_pixels(self, backend: Backend, mode: Mode, reduce: Reduce) -> None:
-        """With out= the caller's array is filled and returned."""
+        """`out` is filled and returned."""
         self.support(backend, "jpeg")
         data = encode(drawing(40, 24))
         expected = self.answer(backend, "jpeg", data, reduce, mode)
@@ -230,7 +230,7 @@ class BackendContract:
 
     @pytest.mark.parametrize("wrap", [bytearray, memoryview, lambda d: np.frombuffer(d, np.uint8)])
     def test_every_buffer_will_do(self, backend: Backend, wrap: Any) -> None:
-        """All kinds of input give the same pixels, and are left as they were."""
+        """All kinds of input give the same pixels, and stay unchanged."""
         self.support(backend, "jpeg")
         data = encode(drawing(40, 24))
         given = wrap(data)
@@ -244,10 +244,10 @@ class BackendContract:
 
     @pytest.mark.parametrize("ending", [b"", b"\xff\xd9"], ids=["open", "with an end marker"])
     def test_missing_pixels_are_an_error(self, backend: Backend, ending: bytes) -> None:
-        """A JPEG cut anywhere in its data is a DecodeError, never a grey or stale image.
+        """A JPEG that is truncated anywhere raises DecodeError, and never returns wrong pixels.
 
-        Nor does an end marker put behind the cut hide it: but then only a codec that reports
-        warnings notices when no more than the last block is affected.
+        An end marker after the cut does not hide it. If only the last block is affected, though,
+        only a codec that reports warnings notices.
         """
         support = self.support(backend, "jpeg")
         data = encode(drawing(101, 67))
@@ -257,7 +257,7 @@ class BackendContract:
                 decode(data[:end] + ending, backend=self.name)
 
     def test_missing_end_marker_alone_is_no_error(self, backend: Backend) -> None:
-        """A JPEG that lacks nothing but its EOI decodes; with strict=True it does not."""
+        """A JPEG that lacks only its end marker decodes, except with strict=True."""
         support = self.support(backend, "jpeg")
         data = encode(drawing(40, 24))
 
@@ -269,7 +269,7 @@ class BackendContract:
                 decode(data[:-2], strict=True, backend=self.name)
 
     def test_trailing_garbage_is_ignored(self, backend: Backend) -> None:
-        """Bytes after the end of a JPEG change nothing."""
+        """Bytes after the end of a JPEG are ignored."""
         self.support(backend, "jpeg")
         data = encode(drawing(40, 24))
 
@@ -278,7 +278,7 @@ class BackendContract:
         np.testing.assert_array_equal(image, decode(data, backend=self.name))
 
     def test_strict_is_promised_only_where_it_can_be_kept(self, backend: Backend) -> None:
-        """strict=True decodes a sound JPEG, or says that this backend cannot report warnings."""
+        """strict=True decodes an intact JPEG, or the error says that warnings are not reported."""
         support = self.support(backend, "jpeg")
         data = encode(drawing(40, 24))
         if support.warnings:
@@ -288,7 +288,7 @@ class BackendContract:
                 decode(data, strict=True, backend=self.name)
 
     def test_flipped_bits_never_escape(self, backend: Backend) -> None:
-        """Damaged bytes give an array or a FastDecodeError, whatever the library raises."""
+        """Damaged bytes return an array or raise a FastDecodeError, never another exception."""
         for damaged in with_flipped_bits(self.any_file(backend, 40, 24)):
             try:
                 image = decode(damaged, backend=self.name, max_pixels=10**7)
@@ -312,7 +312,7 @@ class BackendContract:
 
     @pytest.mark.parametrize("method", ["fork", "spawn"])
     def test_in_another_process(self, backend: Backend, method: str) -> None:
-        """It works in a child process that was forked after use, and in a spawned one."""
+        """The backend works in a spawned process, and in one that is forked after use."""
         self.support(backend, "jpeg")
         if method not in multiprocessing.get_all_start_methods():
             pytest.skip(f"this system cannot {method}")
@@ -330,14 +330,14 @@ class BackendContract:
 
 
 def _upright(stored: Image, orientation: int) -> Image:
-    """Turn pixels as they are seen."""
+    """Apply the EXIF orientation."""
     image = PillowImage.fromarray(stored)
     image.getexif()[0x0112] = orientation
     return np.asarray(ImageOps.exif_transpose(image))
 
 
 def _regions(width: int, height: int) -> Sequence[tuple[int, int, int, int]]:
-    """Choose the whole, a corner, a pixel, and parts that begin and end between blocks."""
+    """Return the whole image, a corner, a pixel, and parts off the block boundaries."""
     return (
         (0, 0, width, height),
         (width - 1, height - 1, width, height),

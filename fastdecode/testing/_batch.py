@@ -1,4 +1,4 @@
-"""The contract of batch backends: pixels, order and memory of what they decode on a device."""
+"""The contract of batch backends: pixels, order and memory of decoded batches."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _WINDOWS = (
 _SLIVERS = ((0, 3, 1, 4), (0, 0, 2, _HEIGHT), (_WIDTH - 1, _HEIGHT - 1, _WIDTH, _HEIGHT))
 
 _BEST = 99.0
-"""What stands for the PSNR of bit-identical images, in dB."""
+"""The PSNR of bit-identical images, in dB."""
 
 
 class BatchBackendContract:
-    """What `decode_batch` promises of each batch backend; subclass it and set `name`.
+    """Tests of what `decode_batch` promises for every batch backend; subclass it, set `name`.
 
     Attributes
     ----------
@@ -73,7 +73,7 @@ class BatchBackendContract:
             pytest.skip(str(error))
 
     def support(self, loaded: Loaded, data: bytes, layout: str = "RGB") -> Support:
-        """Return the declaration by which it decodes a file, or skip."""
+        """Return the declaration that covers a file, or skip."""
         header = probe(data)
         for support in loaded.backend.supports.get(header.format, ()):
             if layout in support.layouts and not support.refusal(header):
@@ -87,7 +87,7 @@ class BatchBackendContract:
         layout: Literal["RGB", "L"] = "RGB",
         windows: Sequence[Box | None] | None = None,
     ) -> list[torch.Tensor]:
-        """Have the backend decode whole images or windows, and check their form."""
+        """Decode whole images or windows with the backend, and check shapes and dtypes."""
         import torch
 
         items = [
@@ -107,7 +107,7 @@ class BatchBackendContract:
         return made
 
     def near(self, loaded: Loaded, image: Any, expected: Image) -> None:
-        """Compare a tensor (C, H, W) with those of `decode`: bit-identical, or by their PSNR."""
+        """Check that a tensor (C, H, W) has the pixels of `decode`, or a PSNR that is declared."""
         pixels = image.permute(1, 2, 0).cpu().numpy().reshape(expected.shape)
         if loaded.backend.exact:
             np.testing.assert_array_equal(pixels, expected)
@@ -117,7 +117,7 @@ class BatchBackendContract:
         assert psnr >= least, f"PSNR {psnr:.1f} dB; {self.name} declares {least:.1f}"
 
     def test_declarations_use_the_known_words(self, loaded: Loaded) -> None:
-        """Devices are those of the table, formats and layouts those of `fastdecode.types`."""
+        """Declared devices are those of the entry, formats and layouts those of `types`."""
         backend = loaded.backend
         assert self.device in backend.devices
         known = registry.entry(self.name).devices
@@ -130,12 +130,12 @@ class BatchBackendContract:
         assert backend.exact or backend.least_psnr > 0
 
     def test_it_names_its_version(self, loaded: Loaded) -> None:
-        """`version` and `codec` give text, and do not raise."""
+        """`version` and `codec` return text, and do not raise."""
         assert isinstance(loaded.backend.version(), str)
         assert isinstance(loaded.backend.codec(), str)
 
     def reference(self, data: bytes, layout: Literal["RGB", "L"] = "RGB") -> Image:
-        """Decode by Pillow, the one backend that is always there."""
+        """Decode with Pillow, which is always installed."""
         return decode(data, mode=layout, backend="pillow")
 
     # Pixels
@@ -143,9 +143,9 @@ class BatchBackendContract:
     @pytest.mark.parametrize("kind", [*KINDS, "grey"])
     @pytest.mark.parametrize("layout", ["RGB", "L"])
     def test_pixels_are_near(self, loaded: Loaded, kind: str, layout: Literal["RGB", "L"]) -> None:
-        """Every kind of JPEG that is declared comes as near to `decode` as is declared.
+        """Every declared kind of JPEG is as close to `decode` as the backend declares.
 
-        A grey one repeats its channel in RGB.
+        RGB repeats the channel of a grey JPEG.
         """
         grey = kind == "grey"
         source = photo(_WIDTH, _HEIGHT, "L" if grey else "RGB")
@@ -159,7 +159,7 @@ class BatchBackendContract:
 
     @pytest.mark.parametrize("orientation", range(2, 9))
     def test_orientation_is_not_applied(self, loaded: Loaded, orientation: int) -> None:
-        """Pixels come as they are stored, whatever EXIF says."""
+        """Pixels are as stored, whatever the EXIF orientation says."""
         from PIL import Image as PillowImage
 
         exif = PillowImage.Exif()
@@ -176,7 +176,7 @@ class BatchBackendContract:
     def test_a_window_is_a_slice(
         self, loaded: Loaded, subsampling: int, layout: Literal["RGB", "L"]
     ) -> None:
-        """A window is the slice of the whole, between blocks and at the edges."""
+        """A window equals the slice of the whole image, off block boundaries and at the edges."""
         data = encode(photo(_WIDTH, _HEIGHT), subsampling=subsampling)
         if not self.support(loaded, data, layout).region:
             pytest.skip(f"{self.name} does not declare regions")
@@ -187,12 +187,12 @@ class BatchBackendContract:
         for (left, top, right, bottom), image in zip(_WINDOWS, images, strict=True):
             self.near(loaded, image, whole[top:bottom, left:right])
 
-    # A library may refuse what is tiny, so these are asked of `decode_batch`.
+    # A library may refuse tiny images, so these tests call `decode_batch`.
 
     @pytest.mark.parametrize("sliver", _SLIVERS, ids=str)
     @pytest.mark.parametrize("subsampling", [0, 2])
     def test_slivers_come(self, loaded: Loaded, subsampling: int, sliver: Box) -> None:
-        """A region of a pixel, or of a column or two, comes from the library or from the CPU."""
+        """A region of one pixel, or one or two columns, decodes in the library or on the CPU."""
         data = encode(photo(_WIDTH, _HEIGHT), subsampling=subsampling)
         self.support(loaded, data)
         left, top, right, bottom = sliver
@@ -204,7 +204,7 @@ class BatchBackendContract:
             self.near(loaded, image, self.reference(data)[top:bottom, left:right])
 
     def test_every_size_comes(self, loaded: Loaded) -> None:
-        """Sizes below a block, and odd ones, come as they are."""
+        """Images with odd sizes, or smaller than a block, decode at their own size."""
         sizes = [size for size in SIZES for _ in range(3)]
         encoded = [encode(drawing(*size), subsampling=at % 3) for at, size in enumerate(sizes)]
         self.support(loaded, encoded[0])
@@ -218,7 +218,7 @@ class BatchBackendContract:
 
     @pytest.mark.parametrize("count", [1, 2, 50])
     def test_order_is_kept(self, loaded: Loaded, count: int) -> None:
-        """However many there are, each comes in its place."""
+        """The results are in the order of the items, for any number of items."""
         encoded = [encode(photo(60 + index, 90 - index)) for index in range(count)]
         self.support(loaded, encoded[0])
 
@@ -232,7 +232,7 @@ class BatchBackendContract:
     # Memory and threads
 
     def test_images_outlive_the_next_batches(self, loaded: Loaded) -> None:
-        """What was given stays as it is while others are decoded."""
+        """Decoded images do not change when later batches are decoded."""
         first = [encode(photo(200 + index, 150)) for index in range(8)]
         others = [encode(drawing(200 + index, 150)) for index in range(8)]
         self.support(loaded, first[0])
@@ -262,7 +262,7 @@ class BatchBackendContract:
     # What it cannot decode
 
     def test_what_it_does_not_read_joins_in_order(self, loaded: Loaded) -> None:
-        """The CPU decodes progressive, CMYK and PNG files, and they take their places."""
+        """The CPU decodes progressive, CMYK and PNG files, and the order is kept."""
         plain = encode(photo(_WIDTH, _HEIGHT))
         self.support(loaded, plain)
         encoded = [
@@ -285,7 +285,7 @@ class BatchBackendContract:
 
     @pytest.mark.parametrize("ending", [b"", b"\xff\xd9"], ids=["open", "with an end marker"])
     def test_missing_pixels_are_an_error(self, loaded: Loaded, ending: bytes) -> None:
-        """A JPEG cut anywhere in its data is an error in its place, and costs no other image."""
+        """A JPEG that is truncated anywhere returns an error, and other images are not affected."""
         whole = encode(photo(101, 67))
         self.support(loaded, whole)
         cuts = np.linspace(probe(whole).scan_offset, len(whole) * 7 // 8, 9).astype(int)
@@ -300,7 +300,7 @@ class BatchBackendContract:
                 assert isinstance(image, DecodeError)
 
     def test_flipped_bits_never_escape(self, loaded: Loaded) -> None:
-        """Damaged bytes give a tensor or a FastDecodeError, whatever the library raises."""
+        """Damaged bytes return a tensor or a FastDecodeError, never another exception."""
         data = encode(drawing(40, 24))
         self.support(loaded, data)
         encoded = list(with_flipped_bits(data))

@@ -1,4 +1,4 @@
-"""Images made in memory, the same at every call."""
+"""Deterministic images, made in memory."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ KINDS: dict[str, dict[str, Any]] = {
     "restart markers": {"restart_marker_blocks": 2},
     "optimised": {"optimize": True, "quality": 97},
 }
-"""JPEG kinds that Pillow can write, by the options that it takes."""
+"""Kinds of JPEG that Pillow can write, with its options for them."""
 
 LOSSLESS: tuple[Format, ...] = ("png", "bmp", "tiff", "gif")
-"""Formats that Pillow writes and that lose nothing."""
+"""Lossless formats that Pillow can write."""
 
 
 def drawing(width: int, height: int, mode: str = "RGB") -> PillowImage.Image:
-    """Draw an image with edges, gradients and noise, the same at every call.
+    """Draw a deterministic image with edges, gradients and noise.
 
     Parameters
     ----------
     width, height : int
-        In pixels.
+        The size in pixels.
     mode : str
-        Of Pillow: ``"RGB"``, ``"L"``, ``"RGBA"``, ``"CMYK"``, ``"P"`` …
+        A mode of Pillow: ``"RGB"``, ``"L"``, ``"RGBA"``, ``"CMYK"``, ``"P"`` …
 
     Examples
     --------
@@ -52,16 +52,16 @@ def drawing(width: int, height: int, mode: str = "RGB") -> PillowImage.Image:
 
 
 def photo(width: int, height: int, mode: str = "RGB") -> PillowImage.Image:
-    """Resize one of the package's photos: for decoders whose pixels are only near.
+    """Return one of the package's photos, resized, to compare decoders that are not exact.
 
-    In `drawing` the chroma is noise, of which most goes with how it is interpolated.
+    In `drawing` the chroma is noise, whose values depend strongly on its interpolation.
 
     Parameters
     ----------
     width, height : int
-        In pixels.
+        The size in pixels.
     mode : str
-        Of Pillow.
+        A mode of Pillow.
 
     Examples
     --------
@@ -75,7 +75,7 @@ def photo(width: int, height: int, mode: str = "RGB") -> PillowImage.Image:
 
 
 def encode(image: PillowImage.Image, format: str = "jpeg", **options: Any) -> bytes:
-    """Write an image with Pillow; a JPEG with quality 90 unless told otherwise.
+    """Encode an image with Pillow; by default as a JPEG of quality 90.
 
     Examples
     --------
@@ -92,7 +92,7 @@ def encode(image: PillowImage.Image, format: str = "jpeg", **options: Any) -> by
 
 
 def with_flipped_bits(data: bytes) -> Iterator[bytes]:
-    """Damage a file in 60 ways: three bits of each, behind the first two bytes."""
+    """Yield 60 damaged copies of a file, each with three bits flipped after the first two bytes."""
     random = np.random.default_rng(5)
     for _ in range(60):
         damaged = bytearray(data)

@@ -107,7 +107,7 @@ class ThreadPool:
         self._process = os.getpid()
 
     def _start_error(self) -> MemoryError:
-        return MemoryError(f"there are no {self.count} threads to be had")
+        return MemoryError(f"cannot start {self.count} threads")
 
     def submit(self, task: _Task) -> None:
         """Hand over a task, which must not raise."""

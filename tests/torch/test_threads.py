@@ -246,4 +246,4 @@ print(threading.active_count())
 """)
     out, error = process.communicate(timeout=60)
 
-    assert (out, error) == ("there are no 40 threads to be had\n1\n", "")
+    assert (out, error) == ("cannot start 40 threads\n1\n", "")
