@@ -48,12 +48,12 @@ def fill(server: Server, photos: list[Path], images: int, per_shard: int) -> int
     return size
 
 
-def asked(server: Server) -> dict[str, int]:
+def count_requests(server: Server) -> dict[str, int]:
     """Return the number of requests since the last call, by kind."""
     found: Counter[str] = Counter()
-    for (method, suffix), count in server.asked.items():
+    for (method, suffix), count in server.requests.items():
         found["LIST" if method == "GET" and not suffix else method] += count
-    server.asked.clear()
+    server.requests.clear()
     return dict(sorted(found.items()))
 
 
@@ -108,13 +108,13 @@ def main(options: Any) -> Any:
         for name, reader in readers(options, server.options).items():
             # Each reader starts as in a new process.
             fsspec.filesystem("s3", **server.options).invalidate_cache()
-            server.asked.clear()
+            server.requests.clear()
             reading = reader()
             next(reading)
-            opened = asked(server)
+            opened = count_requests(server)
             images = sum(reading)
             assert images == options.images, (name, images)
-            result[name] = {"opening": opened, "reading": asked(server)}
+            result[name] = {"opening": opened, "reading": count_requests(server)}
             print(name, result[name], flush=True)
         ray.shutdown()
     options.bytes_per_image = size // options.images

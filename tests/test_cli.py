@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import results
 from corpus import NO_RANKING
-from doubles import forget_what_is_registered
+from doubles import restore_registry
 
 import fastdecode
 from fastdecode import Ranking, _selection, ranking
@@ -362,7 +362,7 @@ def test_ways_out_are_printed_whole(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A reason of several lines keeps them, and no general line contradicts it."""
-    forget_what_is_registered(monkeypatch)
+    restore_registry(monkeypatch)
 
     def construct() -> fastdecode.Backend:
         raise BackendUnavailable(TWO_WAYS)

@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 import pytest
-from corpus import CORPUS, DATA, jpeg_readers, native_core, outcome
+from corpus import CORPUS, DATA, jpeg_backends, native_core, outcome
 from PIL import Image
 
 from fastdecode import DecodeError, decode, decode_batch, probe
@@ -24,7 +24,7 @@ KINDS = {
 SEQUENTIAL = {kind: data for kind, data in KINDS.items() if kind != "progressive"}
 EOI = b"\xff\xd9"
 
-READERS, WARNERS = jpeg_readers(), jpeg_readers("warnings")
+READERS, WARNERS = jpeg_backends(), jpeg_backends("warnings")
 FIRST = next(name for name in DEFAULT.order("jpeg", 1) if name in READERS)
 """What is chosen by itself first."""
 
@@ -55,7 +55,7 @@ def test_cut_file_is_an_error(kind: str, backend: str | None, reduce: Reduce) ->
 
 
 @every_kind
-@pytest.mark.parametrize("backend", [*jpeg_readers("region"), None])
+@pytest.mark.parametrize("backend", [*jpeg_backends("region"), None])
 @pytest.mark.parametrize("reduce", [1, 4])
 def test_region_above_the_cut_is_an_error(kind: str, backend: str | None, reduce: Reduce) -> None:
     """What a file lacks below its region is missing all the same, by name, choice and batch."""

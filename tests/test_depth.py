@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from corpus import answers_of_all, usable_backends
+from corpus import decode_by_all, usable_backends
 from deep import FILES, png, samples, tiff
 from encoded import chunk, with_orientation
 from PIL import Image
@@ -24,7 +24,7 @@ def test_sixteen_bits_of_colour(kind: str) -> None:
     """16-bit colour comes as uint16, each sample as it was encoded, from every backend."""
     channels, data = FILES[kind]
 
-    answers = answers_of_all(data, mode="stored")
+    answers = decode_by_all(data, mode="stored")
 
     assert {"auto", "pillow"} <= set(answers)
     for name, image in answers.items():
@@ -143,10 +143,10 @@ def test_deep_avif(channels: int, bits: int) -> None:
     form = "400" if channels < 3 else "444"
     data = imagecodecs.avif_encode(image, level=100, bitspersample=bits, pixelformat=form)
 
-    for stored in answers_of_all(data, mode="stored").values():
+    for stored in decode_by_all(data, mode="stored").values():
         np.testing.assert_array_equal(stored, image)
         assert stored.dtype == np.uint16
-    assert answers_of_all(data, mode="stored")
+    assert decode_by_all(data, mode="stored")
     np.testing.assert_array_equal(decode(data), decode(data, backend="pillow"))
     with pytest.raises(UnsupportedFormat):
         decode(data, backend="imagecodecs")

@@ -94,7 +94,7 @@ def test_a_page_runs_as_pasted(page: Path, tmp_path: Path) -> None:
     """The blocks of a page run one after the other, in a folder with the photos that it names."""
     if os.name == "nt" and any(block.language == "sh" for block in pages.blocks(page)):
         pytest.skip("its commands are for a POSIX shell")
-    status, said = _run(tmp_path, pages.furnish(tmp_path), pages.__file__, page)
+    status, said = _run(tmp_path, pages.prepare_folder(tmp_path), pages.__file__, page)
 
     if status == pages.MISSING:
         pytest.skip(said.splitlines()[-1])
@@ -143,7 +143,7 @@ def _elsewhere(name: str, described: dict[str, str]) -> bool:
 
 def _furnish(folder: Path) -> dict[str, str]:
     """Make what the examples begin with: the photos of the documents, listed and packed, too."""
-    environment = pages.furnish(folder)
+    environment = pages.prepare_folder(folder)
     with open_store(folder / "train") as source:
         with create_store(folder / "train.tar", classes=source.classes) as writer:
             for index in range(len(source)):

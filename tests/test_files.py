@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fifos import fed
+from fifos import readable_fifo
 
 from fastdecode import (
     ImageTooLarge,
@@ -39,7 +39,7 @@ HAS_NAMES = Path("/proc/self/fd").exists()
 @pytest.fixture
 def pipe(tmp_path: Path) -> Iterator[Path]:
     """Make a FIFO that gives a sound JPEG."""
-    with fed(tmp_path / "pipe.jpg", JPEG) as path:
+    with readable_fifo(tmp_path / "pipe.jpg", JPEG) as path:
         yield path
 
 
@@ -149,7 +149,7 @@ def test_no_store_is_read_from_a_fifo(name: str, tmp_path: Path) -> None:
     """A FIFO in the place of a store is an error that says so, and nobody waits for its writer."""
     (tmp_path / "a.jpg").write_bytes(JPEG)
     refused = pytest.raises((OSError, StoreError), match=r"a FIFO .*not a regular file")
-    with fed(tmp_path / name, b"a.jpg,1\n") as path, refused:
+    with readable_fifo(tmp_path / name, b"a.jpg,1\n") as path, refused:
         open_store(path)
 
 
@@ -160,7 +160,7 @@ def test_no_library_opens_a_fifo(library: str, suffix: str, tmp_path: Path) -> N
     location = tmp_path / "store"
     name = location.with_suffix(f".{suffix}") if suffix else location / "data.mdb"
     name.parent.mkdir(exist_ok=True)
-    with fed(name, b"\x89HDF\r\n\x1a\n"), pytest.raises(StoreError, match="a FIFO"):
+    with readable_fifo(name, b"\x89HDF\r\n\x1a\n"), pytest.raises(StoreError, match="a FIFO"):
         open_store(name if suffix else location)
 
 
@@ -169,7 +169,7 @@ def _swapping(function: Callable[..., Any], path: Path, beside: Path) -> Callabl
 
     def swapped(*arguments: Any, **options: Any) -> Any:
         path.rename(beside)
-        with fed(path, b"nothing"):
+        with readable_fifo(path, b"nothing"):
             opened = function(*arguments, **options)
         beside.rename(path)
         return opened
@@ -199,11 +199,11 @@ def test_a_fifo_in_a_folder_is_none_of_its_images(scheme: str, tmp_path: Path) -
     """It is left out; one that takes the place of an image after listing is that item's error."""
     for name in "ab":
         (tmp_path / f"{name}.jpg").write_bytes(JPEG)
-    with fed(tmp_path / "c.jpg", JPEG):
+    with readable_fifo(tmp_path / "c.jpg", JPEG):
         store = open_store(f"{scheme}{tmp_path}", targets=False)
 
         assert [store.key(place) for place in range(len(store))] == ["a.jpg", "b.jpg"]
-    with fed(tmp_path / "b.jpg", JPEG):
+    with readable_fifo(tmp_path / "b.jpg", JPEG):
         assert bytes(store.read(0)) == JPEG
         with pytest.raises(StoreError, match=r"item 1 \(b\.jpg\).*a FIFO"):
             store.read(1)
@@ -253,7 +253,7 @@ def test_no_fifo_is_read_in_the_place_of_what_is_found(
     path = tmp_path / found
     content = path.read_bytes() if path.exists() else b'{"shards": ["t-00000.tar"]}'
     refused = pytest.raises((OSError, ValueError), match=r"a FIFO .*regular file")
-    with fed(path, content), refused:
+    with readable_fifo(path, content), refused:
         opened = read(tmp_path)
         open_store(opened)
 
@@ -272,7 +272,7 @@ def test_no_fifo_is_read_in_the_place_of_what_is_found(
 def test_no_command_waits_for_a_fifo(command: tuple[str, ...], tmp_path: Path) -> None:
     """What is named on the command line is a regular file, or an error without a traceback."""
     (tmp_path / "a.jpg").write_bytes(JPEG)
-    with fed(tmp_path / "list.csv", b"a.jpg,1\n") as pipe:
+    with readable_fifo(tmp_path / "list.csv", b"a.jpg,1\n") as pipe:
         words = [word.format(pipe=pipe, folder=tmp_path) for word in command]
         module = ["fastdecode.bench", *words[1:]] if words[0] == "bench" else ["fastdecode", *words]
         done = subprocess.run(

@@ -8,7 +8,7 @@ from pathlib import Path
 from corpus import samples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sweep import Case, cases, judged, sweep
+from sweep import Case, cases, decode_checked, sweep
 
 _SEEDS = [
     str(sample.path)
@@ -28,7 +28,7 @@ def test_damage_never_escapes(case: Case, reduce: int, mode: str) -> None:
     """Whatever is done to a file, the answer is an image of the promised size or our error."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        judged(case.read(), {"reduce": reduce, "mode": mode, "max_pixels": _LIMIT})
+        decode_checked(case.read(), {"reduce": reduce, "mode": mode, "max_pixels": _LIMIT})
 
 
 def test_a_sample_of_the_sweep_finds_nothing(tmp_path: Path) -> None:

@@ -22,15 +22,15 @@ def with_plugin() -> dict[str, Any]:
     return answers(
         """
 bmp, jpeg, palette = encode(image, "bmp"), encode(image), encode(image.convert("P"), "bmp")
-answers["by itself"] = said(decode, bmp)
-answers["by name"] = said(decode, bmp, backend="demo")
-answers["reduced by name"] = said(decode, bmp, 2, mode="L", backend="demo")
-answers["reduced by pillow"] = said(decode, bmp, 2, mode="L", backend="pillow")
-answers["jpeg"] = said(decode, jpeg) == said(decode, jpeg, backend="pillow")
-answers["jpeg by name"] = said(decode, jpeg, backend="demo")
-answers["palette by name"] = said(decode, palette, backend="demo")
+answers["by itself"] = call(decode, bmp)
+answers["by name"] = call(decode, bmp, backend="demo")
+answers["reduced by name"] = call(decode, bmp, 2, mode="L", backend="demo")
+answers["reduced by pillow"] = call(decode, bmp, 2, mode="L", backend="pillow")
+answers["jpeg"] = call(decode, jpeg) == call(decode, jpeg, backend="pillow")
+answers["jpeg by name"] = call(decode, jpeg, backend="demo")
+answers["palette by name"] = call(decode, palette, backend="demo")
 for name in ("broken", "explosive", "nobody"):
-    answers[name] = said(decode, jpeg, backend=name)
+    answers[name] = call(decode, jpeg, backend=name)
 answers["infos"] = {info.name: vars(info) for info in backends()}
 """,
         PLUGIN,
@@ -84,7 +84,7 @@ def test_broken_plugin_is_reported_and_breaks_nothing(
 def test_plugin_takes_part_in_the_choice() -> None:
     """Where no built-in backend may answer, an installed one does, broken ones beside it or not."""
     answered = answers(
-        'answers["image"] = said(decode, encode(image, "bmp"))',
+        'answers["image"] = call(decode, encode(image, "bmp"))',
         PLUGIN,
         FASTDECODE_DISABLE="pillow",
     )

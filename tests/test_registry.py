@@ -48,9 +48,9 @@ class Broken:
             raise RuntimeError("libGL.so.1: cannot open shared object file")
 sys.meta_path.insert(0, Broken)
 sys.modules.update(dict.fromkeys({[lib for lib in LIBRARIES.values() if lib != "cv2"]}))
-answers["decoded"] = said(decode, encode(image, "png")) == __import__("numpy").array(image).tolist()
+answers["decoded"] = call(decode, encode(image, "png")) == __import__("numpy").array(image).tolist()
 for name in {list(LIBRARIES)}:
-    answers[name] = said(decode, encode(image), backend=name)
+    answers[name] = call(decode, encode(image), backend=name)
 answers["infos"] = {{info.name: vars(info) for info in backends()}}
 """
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from corpus import jpeg_readers, native_core, usable_backends
+from corpus import jpeg_backends, native_core, usable_backends
 from doubles import double, flat, own_registry  # noqa: F401
 from processes import answers
 
@@ -24,7 +24,7 @@ from fastdecode.testing import drawing, encode
 
 JPEG, PNG = encode(drawing(80, 64)), encode(drawing(80, 64), "png")
 JXL = b"\xff\x0a\xff\x0a\x00\x00"  # the signature and a bare size header of JPEG XL
-READERS, WARNERS = jpeg_readers(), jpeg_readers("warnings")
+READERS, WARNERS = jpeg_backends(), jpeg_backends("warnings")
 
 own = pytest.mark.usefixtures("own_registry")
 
@@ -87,7 +87,7 @@ def test_unread_format_says_what_would_read_it() -> None:
     kind, message = answers(
         f"""
 sys.modules["imagecodecs"] = None
-answers["jxl"] = said(decode, {JXL!r})
+answers["jxl"] = call(decode, {JXL!r})
 """
     )["jxl"]
 

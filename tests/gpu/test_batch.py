@@ -13,22 +13,22 @@ import pytest
 import torch
 from corpus import CORPUS
 from device_doubles import (  # noqa: F401
+    CPU_INDICES,
     CUT,
     MIXED,
     NO_END,
-    OF_CPU,
     PHOTOS,
     PNG,
     array_of,
-    honest,
+    decode_all,
+    decode_and_mark,
     is_marked,
-    marked,
     own_registry,
     raising,
     refusing,
     register_double,
+    registry_with_cpu_backends,
     tensor_of,
-    with_the_others,
 )
 from PIL import Image as PillowImage
 
@@ -44,7 +44,7 @@ from fastdecode.errors import ImageTooLarge
 from fastdecode.gpu._batch import make_request
 from fastdecode.testing import drawing, encode
 
-pytestmark = pytest.mark.usefixtures("with_the_others")
+pytestmark = pytest.mark.usefixtures("registry_with_cpu_backends")
 
 
 def test_the_kinds_that_it_declares_go_to_it() -> None:
@@ -53,9 +53,9 @@ def test_the_kinds_that_it_declares_go_to_it() -> None:
 
     images = decode_batch(MIXED, device="cpu", backend="double")
 
-    assert double.asked == [len(MIXED) - len(OF_CPU)]
-    assert [at for at, image in enumerate(images) if not is_marked(image)] == OF_CPU
-    assert stats().fallbacks == {("double", "cpu"): len(OF_CPU)}
+    assert double.asked == [len(MIXED) - len(CPU_INDICES)]
+    assert [at for at, image in enumerate(images) if not is_marked(image)] == CPU_INDICES
+    assert stats().fallbacks == {("double", "cpu"): len(CPU_INDICES)}
     for image, item in zip(images, MIXED, strict=True):
         expected = decode(item)
         assert tuple(image.shape) == (3, *expected.shape[:2])
@@ -90,7 +90,7 @@ def test_what_it_refuses_is_the_cpus(how: Any) -> None:
 )
 def test_what_is_not_of_the_right_form_is_refused(lie: Any, words: str) -> None:
     """An image of another shape or type never reaches the caller, nor one of another item."""
-    register_double(lambda items, layout: lie(marked(items, layout)))
+    register_double(lambda items, layout: lie(decode_and_mark(items, layout)))
 
     images = decode_batch(PHOTOS[:3], device="cpu", backend="double")
 
@@ -182,7 +182,7 @@ def test_what_looks_filled_in_is_looked_at_again() -> None:
 def test_an_honest_grey_image_is_shown(size: tuple[int, int]) -> None:
     """An image that is grey by itself comes from the CPU, as `decode` gives it."""
     grey = encode(PillowImage.new("RGB", size, (128, 128, 128)))
-    double = register_double(honest)
+    double = register_double(decode_all)
 
     image = decode_batch([grey], device="cpu", backend="double")[0]
 
@@ -197,7 +197,7 @@ def test_results_last() -> None:
 
     def reusing(items: Any, layout: str) -> list[Any]:
         out = []
-        for image in honest(items, layout):
+        for image in decode_all(items, layout):
             place = memory[: image.numel()].view(image.shape)
             place.copy_(image)
             out.append(place)
@@ -212,7 +212,7 @@ def test_results_last() -> None:
 
 def test_every_file_of_the_collection() -> None:
     """Whatever the file: pixels or the error of `decode`, in its own place."""
-    register_double(honest)
+    register_double(decode_all)
     files = sorted(path for path in (CORPUS / "malformed").rglob("*") if path.is_file())[:200]
     files += sorted((CORPUS / "jpeg_kinds").glob("*.jpg"))[:100]
 
@@ -268,7 +268,7 @@ def test_each_file_is_read_once(tmp_path: Path) -> None:
 )
 def test_an_error_holds_no_images(options: dict[str, Any]) -> None:
     """Who keeps the errors of damaged files does not keep their batches with them."""
-    register_double(honest)
+    register_double(decode_all)
 
     *_, error = decode_batch([*PHOTOS, CUT], on_error="return", **options)
 
@@ -300,7 +300,7 @@ def _answer(answers: Any, options: dict[str, Any]) -> None:
 )
 def test_a_forked_child_decodes_too(options: dict[str, Any]) -> None:
     """A process that has decoded onto the CPU forks, and its child does the same."""
-    register_double(honest)
+    register_double(decode_all)
     expected = _sizes(**options)
     context = multiprocessing.get_context("fork")
     answers = context.SimpleQueue()
@@ -321,7 +321,7 @@ def test_a_forked_child_decodes_too(options: dict[str, Any]) -> None:
 @pytest.mark.parametrize("regions", [True, False], ids=["decodes regions", "decodes all"])
 def test_a_region_is_cut_out(*, regions: bool) -> None:
     """The region is that of `decode`, whether the backend decodes only it or all."""
-    register_double(honest, regions=regions)
+    register_double(decode_all, regions=regions)
 
     images = decode_batch(MIXED, device="cpu", backend="double", region=(3, 5, 17, 19))
 
@@ -332,7 +332,7 @@ def test_a_region_is_cut_out(*, regions: bool) -> None:
 @pytest.mark.parametrize("windows", [True, False])
 def test_a_backend_may_be_asked_for_the_whole(*, windows: bool) -> None:
     """Although it decodes regions, it can be asked for all, and the region is what is cut out."""
-    backend = register_double(honest, regions=True)(torch.device("cpu"), 1)
+    backend = register_double(decode_all, regions=True)(torch.device("cpu"), 1)
     region = (3, 5, 17, 19)
 
     request = make_request(
@@ -405,7 +405,7 @@ def test_an_image_over_the_limit_is_not_tried() -> None:
 @pytest.mark.parametrize("backend", ["double", None])
 def test_size_gives_one_tensor(size: Any, backend: str | None) -> None:
     """With `size` the batch is one tensor, near Pillow's antialiased resize of each image."""
-    register_double(honest)
+    register_double(decode_all)
     height, width = (size, size) if isinstance(size, int) else size
 
     batch = decode_batch(MIXED, device="cpu", backend=backend, size=size)
@@ -460,7 +460,7 @@ def test_without_a_batch_backend_the_cpu_decodes(options: dict[str, Any]) -> Non
 @pytest.mark.parametrize("limit", ["_MAX_FILES", "_MAX_PIXELS"])
 def test_it_is_done_in_parts(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not all is there in full size at once, and parts make the same batch."""
-    double = register_double(honest)
+    double = register_double(decode_all)
     items = [*MIXED, *PHOTOS, CUT]
     whole = decode_batch(items[:-1], device="cpu", backend="double", size=16)
     monkeypatch.setattr(f"fastdecode.gpu._decode_batch.{limit}", 3)

@@ -14,7 +14,7 @@ from device_doubles import (  # noqa: F401
     NoSingle,
     batch_double,
     own_registry,
-    with_the_others,
+    registry_with_cpu_backends,
 )
 
 from fastdecode import DeviceUnavailable, decode_batch, register, use
@@ -210,7 +210,7 @@ def test_without_pytorch() -> None:
     assert "pip install 'fastdecode[torch]'" in said.stdout
 
 
-@pytest.mark.usefixtures("with_the_others")
+@pytest.mark.usefixtures("registry_with_cpu_backends")
 def test_the_preferred_backend_is_heeded(monkeypatch: pytest.MonkeyPatch) -> None:
     """`use` decides who decodes, also with decode="gpu"; one that cannot is passed over there."""
     monkeypatch.setattr("fastdecode.gpu._policy.measured_order", lambda device: ())
@@ -227,7 +227,7 @@ def test_the_preferred_backend_is_heeded(monkeypatch: pytest.MonkeyPatch) -> Non
         assert choose(cuda).cpu == "pillow"
 
 
-@pytest.mark.usefixtures("with_the_others")
+@pytest.mark.usefixtures("registry_with_cpu_backends")
 def test_what_is_left_out_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """With all switched off the error says by what."""
     monkeypatch.setattr("fastdecode.gpu._policy.measured_order", lambda device: ())

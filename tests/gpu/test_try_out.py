@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from device_doubles import batch_double, honest, refusing, tensor_of
+from device_doubles import batch_double, decode_all, refusing, tensor_of
 
 from fastdecode import probe
 from fastdecode.adapters.batch_base import (
@@ -32,7 +32,7 @@ def declares_windows(backend: BatchBackend) -> bool:
 
 def test_what_decodes_windows_still_declares_them() -> None:
     """Where a window comes out, in its form, the declaration stands."""
-    backend = double(honest)
+    backend = double(decode_all)
 
     try_out(backend)
 
@@ -42,13 +42,13 @@ def test_what_decodes_windows_still_declares_them() -> None:
 def raise_for_windows(items: Any, layout: str) -> Any:
     if items[0].window:
         raise RuntimeError("no windows with this version")
-    return honest(items, layout)
+    return decode_all(items, layout)
 
 
 @pytest.mark.parametrize(
     "answer",
     [
-        refusing(lambda item: item.window is not None, honest),
+        refusing(lambda item: item.window is not None, decode_all),
         raise_for_windows,
         lambda items, layout: [tensor_of(item._replace(window=None), layout) for item in items],
     ],
@@ -73,8 +73,11 @@ def raise_always(items: Any, layout: str) -> Any:
     ("answer", "words"),
     [
         (raise_always, "decodes nothing: no nvJPEG here"),
-        (refusing(lambda _: True, honest), "decodes nothing, and does not say why"),
-        (lambda items, layout: [image[:, 1:] for image in honest(items, layout)], r"\(3, 95, 96\)"),
+        (refusing(lambda _: True, decode_all), "decodes nothing, and does not say why"),
+        (
+            lambda items, layout: [image[:, 1:] for image in decode_all(items, layout)],
+            r"\(3, 95, 96\)",
+        ),
     ],
     ids=["raises", "refuses", "gives another shape"],
 )

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from corpus import TESTS, answers_of_all
+from corpus import TESTS, decode_by_all
 from encoded import box
 
 from fastdecode import UnsupportedFormat, decode, decode_batch, probe
@@ -71,7 +71,7 @@ def palette(columns: int, bits: int = 8) -> tuple[Any, bytes]:
 )
 def test_subsampled_chroma_is_opened_as_by_openjpeg(name: str, digest: str) -> None:
     """YCC 4:2:0 and a bare codestream in 4:2:2 give the pixels of `opj_decompress` 2.5.0."""
-    answers = answers_of_all((FILES / name).read_bytes())
+    answers = decode_by_all((FILES / name).read_bytes())
 
     assert {"auto", "imagecodecs"} <= set(answers)
     for image in answers.values():
@@ -90,7 +90,7 @@ def test_every_depth_is_the_files_own(channels: int, bits: int, boxed: bool) -> 
     spread = colours.astype(int) * 255 // ((1 << bits) - 1)
     expected = colours >> bits - 8 if bits >= 8 else spread
 
-    stored, shown = answers_of_all(data, mode="stored"), answers_of_all(data)
+    stored, shown = decode_by_all(data, mode="stored"), decode_by_all(data)
 
     assert {"auto", "imagecodecs"} <= set(stored)
     assert set(stored) == set(shown)
@@ -107,7 +107,7 @@ def test_signed_samples_count_from_zero(bits: int) -> None:
     signed = (image.astype(np.int32) - (1 << bits - 1)).astype(f"i{image.itemsize}")
     data = codestream(signed, bits)
 
-    answers = answers_of_all(data, mode="stored")
+    answers = decode_by_all(data, mode="stored")
 
     assert {"auto", "imagecodecs", "pillow"} <= set(answers)
     for name, native in answers.items():
@@ -121,9 +121,9 @@ def test_palette_of_colours(columns: int) -> None:
     colours, boxes = palette(columns)
     data = jp2(indices, 8, SRGB, boxes)
 
-    for image in answers_of_all(data).values():
+    for image in decode_by_all(data).values():
         np.testing.assert_array_equal(image, colours[indices[:, :, 0], :3])
-    for image in answers_of_all(data, mode="stored").values():
+    for image in decode_by_all(data, mode="stored").values():
         np.testing.assert_array_equal(image, indices[:, :, 0])
     assert probe(data).color == "palette"
 
@@ -136,7 +136,7 @@ def test_palette_that_pillow_would_misread(columns: int, bits: int) -> None:
     data = jp2(indices, 8, SRGB if columns > 2 else GRAY, boxes)
     expected = colours[indices[:, :, 0]]
 
-    stored, shown = answers_of_all(data, mode="stored"), answers_of_all(data)
+    stored, shown = decode_by_all(data, mode="stored"), decode_by_all(data)
 
     assert set(stored) == set(shown) == {"auto", "imagecodecs"}
     for image in stored.values():
@@ -151,7 +151,7 @@ def test_channel_definition_in_another_order() -> None:
     """Components that are said to be blue, green, red come as red, green, blue."""
     image = samples(3, 8)
     order = struct.pack(">H9H", 3, 0, 0, 3, 1, 0, 2, 2, 0, 1)
-    answers = answers_of_all(jp2(image, 8, SRGB, box(b"cdef", order)))
+    answers = decode_by_all(jp2(image, 8, SRGB, box(b"cdef", order)))
 
     assert set(answers) == {"auto", "imagecodecs"}
     for shown in answers.values():

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from benches import DECODE, QUICK, bench, fill, measured, photo
+from benches import DECODE, QUICK, bench, bench_result, make_photos, photo
 
 import fastdecode
 from fastdecode._system import usable_cores
@@ -23,17 +23,17 @@ ONE = ("--backend", "pillow")
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Three JPEG files in two folders, beside files that are no images or hidden."""
-    return fill(tmp_path)
+    return make_photos(tmp_path)
 
 
 @pytest.fixture(scope="module")
 def everything(tmp_path_factory: pytest.TempPathFactory) -> Result:
     """One run of all protocols, over three JPEG files, a PNG, and two that are damaged."""
-    folder = fill(tmp_path_factory.mktemp("everything"))
+    folder = make_photos(tmp_path_factory.mktemp("everything"))
     (folder / "a.png").write_bytes(photo(kind="PNG"))
     (folder / "empty.jpg").write_bytes(b"")
     (folder / "half.jpg").write_bytes(photo(400, 300)[:2000])
-    return measured(folder, "--verbose", *QUICK, *ONE, "--threads", "1,3", "--workers", "1,2")
+    return bench_result(folder, "--verbose", *QUICK, *ONE, "--threads", "1,3", "--workers", "1,2")
 
 
 def of(result: Result, protocol: str, format: str = "jpeg") -> list[Measurement]:
@@ -56,7 +56,7 @@ def assert_complete(one: Measurement, files: int) -> None:
 
 def test_a_folder_is_measured(folder: Path) -> None:
     """Every usable backend decodes every image, and the fastest stands first."""
-    result = measured(folder, "--seconds", 0, "--protocol", "decode", "--reduce", 2)
+    result = bench_result(folder, "--seconds", 0, "--protocol", "decode", "--reduce", 2)
 
     assert result.collection.images == 3
     assert result.collection.formats == {"jpeg": 3}
@@ -135,7 +135,7 @@ def test_pillow_images_are_made_where_they_are_asked_for(folder: Path) -> None:
     """By one thread and by a DataLoader's worker, and the result says so."""
     pytest.importorskip("torch", reason="the DataLoader is PyTorch's")
     both = ("--protocol", "decode,loader", "--workers", "1", "--output", "pil")
-    result = measured(folder, *QUICK, *ONE, *both)
+    result = bench_result(folder, *QUICK, *ONE, *both)
 
     assert {one.protocol for one in result.measurements} == {"decode", "loader"}
     for one in result.measurements:
@@ -152,7 +152,7 @@ def test_tensors_are_made_where_they_are_asked_for(
 ) -> None:
     """By one thread as the pixels are, and by a DataLoader's worker resized and normalised."""
     pytest.importorskip("torch", reason="tensors are PyTorch's")
-    result = measured(folder, *QUICK, *ONE, "--output", "tensor", *asked)
+    result = bench_result(folder, *QUICK, *ONE, "--output", "tensor", *asked)
 
     for one in result.measurements:
         assert_complete(one, 3)
@@ -161,7 +161,7 @@ def test_tensors_are_made_where_they_are_asked_for(
 
 def test_only_what_was_asked_for(folder: Path) -> None:
     """``--backend``, ``--reduce``, ``--limit`` and counts of 0 leave the rest out."""
-    result = measured(
+    result = bench_result(
         folder, *ONE, "--reduce", "4,2", "--limit", 2, "--seconds", 0, "--threads", 0,
         "--workers", 0, "--protocol", "threads,loader,decode",
     )  # fmt: skip
@@ -176,7 +176,7 @@ def test_only_what_was_asked_for(folder: Path) -> None:
 def test_disabled_backends_are_left_out(folder: Path) -> None:
     """``FASTDECODE_DISABLE`` holds for the benchmark as it does for `decode`."""
     others = [info.name for info in fastdecode.backends() if info.name != "pillow"]
-    result = measured(folder, *DECODE, FASTDECODE_DISABLE=",".join(others))
+    result = bench_result(folder, *DECODE, FASTDECODE_DISABLE=",".join(others))
 
     assert {one.backend for one in result.measurements} == {"pillow", AUTOMATIC}
     assert {one.name for one in result.backends} == {"pillow"}
@@ -230,7 +230,7 @@ def test_a_run_that_has_to_end_leaves_files_out(tmp_path: Path) -> None:
 
 def test_samples_are_the_default() -> None:
     """Without a folder the photos of the package are measured."""
-    result = measured(*ONE, "--reduce", 8, "--seconds", 0, "--protocol", "decode")
+    result = bench_result(*ONE, "--reduce", 8, "--seconds", 0, "--protocol", "decode")
 
     assert result.collection.images == 6
     assert result.collection.samples

@@ -20,9 +20,9 @@ from benches import (
     WRONG_ARGUMENT,
     Page,
     bench,
+    bench_result,
     environment,
-    fill,
-    measured,
+    make_photos,
     photo,
 )
 from corpus import usable_backends
@@ -43,7 +43,7 @@ needs_core = pytest.mark.skipif(
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Three JPEG files in two folders, beside files that are no images or hidden."""
-    return fill(tmp_path)
+    return make_photos(tmp_path)
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ def short(
     place = tmp_path_factory.mktemp("short")
     files = [f"--{kind}={place / name}" for kind, name in _WRITTEN.items()]
     quick = ("--seconds", 0, "--backend", "pillow,native")
-    done = bench(fill(place), *quick, *files, PYTHONPATH=no_torch)
+    done = bench(make_photos(place), *quick, *files, PYTHONPATH=no_torch)
     assert done.returncode == 0, done.stderr
     return done, place
 
@@ -336,7 +336,9 @@ def test_output_fits_a_terminal(folder: Path) -> None:
 def test_saving_keeps_the_ranking(folder: Path, tmp_path: Path) -> None:
     """``--save`` writes the ranking where later processes look for it."""
     ranking = tmp_path / "ranking.json"
-    measured(folder, *DECODE, "--save", FASTDECODE_RANKING=str(ranking), FASTDECODE_DISABLE=_OTHERS)
+    bench_result(
+        folder, *DECODE, "--save", FASTDECODE_RANKING=str(ranking), FASTDECODE_DISABLE=_OTHERS
+    )
 
     assert ranking.exists() == (len(_TWO) > 1)
 

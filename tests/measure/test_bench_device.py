@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benches import TERMINAL, WRONG_ARGUMENT, Page, bench, fill, photo
+from benches import TERMINAL, WRONG_ARGUMENT, Page, bench, make_photos, photo
 from results import measurement, result, spread
 
 from fastdecode import cli
@@ -195,7 +195,7 @@ def test_the_command_measures_onto_the_cpu(tmp_path: Path) -> None:
     """``--device cpu`` shows the batch backends that work here beside the CPU path, everywhere."""
     pytest.importorskip("torch")
     pytest.importorskip("jinja2")
-    folder = fill(tmp_path)
+    folder = make_photos(tmp_path)
     (folder / "cut.jpg").write_bytes((folder / "0.jpg").read_bytes()[:-40])
     kept, page = tmp_path / "result.json", tmp_path / "result.html"
     done = bench(

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from benches import fill, photo
+from benches import make_photos, photo
 
 from fastdecode import _files
 from fastdecode.measure import _collection as files
@@ -18,7 +18,7 @@ from fastdecode.measure import _collection as files
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Three JPEG files in two folders, beside files that are no images or hidden."""
-    return fill(tmp_path)
+    return make_photos(tmp_path)
 
 
 def test_samples_have_a_licence() -> None:

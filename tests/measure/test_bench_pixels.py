@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from benches import fill, photo
-from doubles import forget_what_is_registered
+from benches import make_photos, photo
+from doubles import restore_registry
 
 import fastdecode
 from fastdecode import registry
@@ -29,13 +29,13 @@ FILES = {"0.jpg", str(Path("inner", "1.jpg")), str(Path("inner", "2.jpg"))}
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Three JPEG files in two folders, beside files that are no images or hidden."""
-    return fill(tmp_path)
+    return make_photos(tmp_path)
 
 
 @pytest.fixture(autouse=True)
 def _wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     """Register the wrong backends, for one test."""
-    forget_what_is_registered(monkeypatch)
+    restore_registry(monkeypatch)
     for name in WRONG:
         fastdecode.register(name, f"doubles:{name.title()}")
 

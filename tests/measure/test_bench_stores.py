@@ -7,7 +7,7 @@ import pickle
 from pathlib import Path
 
 import pytest
-from benches import DECODE, QUICK, WRONG_ARGUMENT, bench, measured, photo
+from benches import DECODE, QUICK, WRONG_ARGUMENT, bench, bench_result, photo
 from corpus import usable_backends
 
 from fastdecode.cli import main
@@ -117,7 +117,7 @@ def test_a_store_is_read(tar: Path) -> None:
     torch = importlib.util.find_spec("torch") is not None
     protocols = {"file", *(("train",) if torch else ())}
     asked = ("--protocol", ",".join(sorted(protocols)), "--backend", "pillow")
-    result = measured(tar, *QUICK, *asked)
+    result = bench_result(tar, *QUICK, *asked)
     names = {one.backend for one in result.measurements if one.protocol == "train"}
 
     assert result.collection.images == COUNT

@@ -23,7 +23,7 @@ from fastdecode.testing import drawing, encode
 PACKAGE = Path(fastdecode.__file__).parent
 DECODED = """
 from fastdecode import stats
-answers["pixels"] = said(decode, encode(drawing(61, 43)), backend="native")
+answers["pixels"] = call(decode, encode(drawing(61, 43)), backend="native")
 answers["left"] = stats().left_to_libjpeg
 answers["codec"] = next(info.codec for info in backends() if info.name == "native")
 """
@@ -157,9 +157,9 @@ def test_without_it_all_else_works(module: str, reason: str, line: str) -> None:
         f"""
 sys.modules[{module}] = None
 from fastdecode.native import add_restart_markers
-answers["chosen"] = said(decode, encode(image)) == said(decode, encode(image), backend="pillow")
-answers["named"] = said(decode, encode(image), backend="native")
-answers["add_restart_markers"] = said(add_restart_markers, encode(image))
+answers["chosen"] = call(decode, encode(image)) == call(decode, encode(image), backend="pillow")
+answers["named"] = call(decode, encode(image), backend="native")
+answers["add_restart_markers"] = call(add_restart_markers, encode(image))
 answers["info"] = next(vars(info) for info in backends() if info.name == "native")
 """
     )

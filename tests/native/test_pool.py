@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from corpus import native_core
-from fifos import fed
+from fifos import readable_fifo
 
 import fastdecode
 from fastdecode import decode
@@ -203,7 +203,7 @@ def test_only_regular_files_are_read(tmp_path: Path, pool: Make, items: Make) ->
     """A pipe, a device, a socket and a folder are errors; a file that says it is empty is read."""
     made, ours = items(1), pool(2)
     (tmp_path / "zero").symlink_to("/dev/zero")
-    with fed(tmp_path / "pipe", SMALL[7]), socket.socket(socket.AF_UNIX) as listener:
+    with readable_fifo(tmp_path / "pipe", SMALL[7]), socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "socket"))
         errors = {"pipe": "EINVAL", "zero": "EINVAL", "socket": "ENXIO", "": "EISDIR"}
         for name, code in errors.items():

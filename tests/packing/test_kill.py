@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from packed import KINDS, make_source, name_of, sums
+from packed import KINDS, checksums, make_source, name_of
 
 import fastdecode
 from fastdecode.packing import pack
@@ -70,7 +70,7 @@ def test_it_goes_on_after_a_kill(tmp_path: Path, kind: str, moment: str) -> None
     # After the last kill everything may be at its place already.
     assert done.returncode == 0 or "packed already" in done.stderr, done.stderr
     assert kills >= 2
-    assert sums(tmp_path / "killed") == sums(tmp_path / "whole")
+    assert checksums(tmp_path / "killed") == checksums(tmp_path / "whole")
 
 
 def test_control_c(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from corpus import CORPUS
-from packed import KINDS, make_source, name_of, sums
+from packed import KINDS, checksums, make_source, name_of
 
 from fastdecode import BackendUnavailable, decode, probe
 from fastdecode.native import _library
@@ -51,7 +51,7 @@ def test_the_result_does_not_depend_on_threads(tmp_path: Path, kind: str) -> Non
         (tmp_path / str(threads)).mkdir()
         pack(source, tmp_path / str(threads) / name, threads=threads, max_side=32)
 
-    assert sums(tmp_path / "1") == sums(tmp_path / "5")
+    assert checksums(tmp_path / "1") == checksums(tmp_path / "5")
 
 
 def test_the_manifest(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_the_manifest(tmp_path: Path) -> None:
             "name": "out.tar",
             "items": 8,
             "bytes": (tmp_path / "out.tar").stat().st_size,
-            "sha256": sums(tmp_path)["out.tar"],
+            "sha256": checksums(tmp_path)["out.tar"],
         }
     ]
 

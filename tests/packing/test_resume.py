@@ -12,11 +12,11 @@ import pytest
 from packed import (
     KINDS,
     Stop,
+    checksums,
     make_source,
     name_of,
-    pack_three,
-    pack_up_to_renaming,
-    sums,
+    stop_pack_after_three,
+    stop_pack_before_rename,
 )
 
 from fastdecode import StoreError
@@ -48,7 +48,7 @@ def test_other_options(
 ) -> None:
     """They cannot go on with what was begun without; the error names them, and the way out."""
     source, target = make_source(tmp_path / "source"), tmp_path / "out.tar"
-    pack_three(monkeypatch, source, target)
+    stop_pack_after_three(monkeypatch, source, target)
 
     with pytest.raises(CannotResume, match=f"{said}.*--start-over"):
         pack(source, target, **options)
@@ -59,7 +59,7 @@ def test_other_options(
 def test_another_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither another source nor one that has changed is mixed with what was begun."""
     source, target = make_source(tmp_path / "source"), tmp_path / "out.tar"
-    pack_three(monkeypatch, source, target)
+    stop_pack_after_three(monkeypatch, source, target)
 
     with pytest.raises(CannotResume, match="source was"):
         pack(make_source(tmp_path / "other"), target)
@@ -139,7 +139,7 @@ def test_what_was_mended(tmp_path: Path, kind: str) -> None:
     assert [key for key, _ in packed.bad] == ["dogs/empty.jpg"]
     assert packed.resumed == 1
     pack(source, tmp_path / "fresh" / name, skip_bad=True)
-    assert sums(tmp_path / "again") == sums(tmp_path / "fresh")
+    assert checksums(tmp_path / "again") == checksums(tmp_path / "fresh")
 
 
 def test_another_reason(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_another_reason(tmp_path: Path) -> None:
 
     assert packed.resumed == 10
     pack(source, tmp_path / "fresh" / "out.tar", skip_bad=True)
-    assert sums(tmp_path / "again") == sums(tmp_path / "fresh")
+    assert checksums(tmp_path / "again") == checksums(tmp_path / "fresh")
 
 
 def test_a_file_that_was_missing(tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_a_spool_that_was_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     """Bytes that are not those that were written are no part of a result; nor is a shorter file."""
     source, target = make_source(tmp_path / "source"), tmp_path / "out"
     spool = tmp_path / ".out.partial" / "spool-00000"
-    pack_three(monkeypatch, source, target)
+    stop_pack_after_three(monkeypatch, source, target)
     data = bytearray(spool.read_bytes())
     data[100] ^= 1
     spool.write_bytes(data)
@@ -230,7 +230,7 @@ def test_a_stop_between_the_last_renamings(tmp_path: Path, monkeypatch: pytest.M
         folder = tmp_path / str(stop)
         folder.mkdir()
         target = folder / "out.tar"
-        pack_up_to_renaming(stop, monkeypatch, source, target, shard_size=8192)
+        stop_pack_before_rename(stop, monkeypatch, source, target, shard_size=8192)
         assert not (folder / "out.tar.json").exists()
         assert (folder / "out-00000.tar").exists() == (stop >= 2)
         if stop >= 2:
@@ -239,7 +239,7 @@ def test_a_stop_between_the_last_renamings(tmp_path: Path, monkeypatch: pytest.M
 
         pack(source, target, shard_size=8192)
 
-        assert sums(folder) == sums(tmp_path / "whole")
+        assert checksums(folder) == checksums(tmp_path / "whole")
         with open_store(target) as store:
             assert len(store) == 8
 
@@ -249,14 +249,14 @@ def test_beginning_again_after_half_of_the_renamings(
 ) -> None:
     """What that pack has put there is removed; a file of somebody else stops it before that."""
     source, target = make_source(tmp_path / "source"), tmp_path / "out.tar"
-    pack_up_to_renaming(2, monkeypatch, source, target, shard_size=8192)
+    stop_pack_before_rename(2, monkeypatch, source, target, shard_size=8192)
     mine = tmp_path / "out-00007.tar.fdx"
     mine.write_bytes(b"mine")
-    before = sums(tmp_path)
+    before = checksums(tmp_path)
 
     with pytest.raises(FileExistsError, match=r"out-00007\.tar\.fdx"):
         pack(source, target, shard_size=8192, start_over=True)
-    assert sums(tmp_path) == before
+    assert checksums(tmp_path) == before
     mine.unlink()
     assert pack(source, target, start_over=True).resumed == 0
     assert not list(tmp_path.glob("out-*"))
@@ -276,13 +276,13 @@ def test_it_is_finished_only_once(
         patch.setattr(OutputPaths, "remove", stopped)
         with pytest.raises(Stop):
             pack(source, target)
-    before = sums(tmp_path)["out.tar"]
+    before = checksums(tmp_path)["out.tar"]
 
     if start_over:
         with pytest.raises(FileExistsError, match="is complete"):
             pack(source, target, start_over=True)
     else:
         assert pack(source, target).items == 8
-    assert sums(tmp_path)["out.tar"] == before
+    assert checksums(tmp_path)["out.tar"] == before
     assert json.loads((tmp_path / "out.tar.json").read_text())["items"] == 8
     assert not list(tmp_path.glob(".*"))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from packed import make_source, pack_three, sums
+from packed import checksums, make_source, stop_pack_after_three
 
 from fastdecode.packing import _lock, pack
 from fastdecode.packing._lock import AlreadyLocked, CannotResume, lock_folder
@@ -26,7 +26,7 @@ def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "victim" / "out").mkdir(parents=True)
     for name in ("secret", "spool-00000", "journal", "lock", "out/kept"):
         (tmp_path / "victim" / name).write_bytes(b"private")
-    pack_three(monkeypatch, source, tmp_path / "out.tar")
+    stop_pack_after_three(monkeypatch, source, tmp_path / "out.tar")
     return tmp_path / ".out.tar.partial"
 
 
@@ -56,14 +56,14 @@ def test_planted_renamings(begun: Path, first: str, last: str, start_over: bool)
     """A journal moves what a pack has made, to names of its store, and nothing else anywhere."""
     folder = begun.parent
     _add(begun, {"moves": [[first, last]]})
-    before = sums(folder / "victim")
+    before = checksums(folder / "victim")
 
     if start_over:
         assert pack(folder / "source", folder / "out.tar", start_over=True).items == 8
     else:
         with pytest.raises(CannotResume, match=r"record 5.*not what a pack.*--start-over"):
             pack(folder / "source", folder / "out.tar")
-    assert sums(folder / "victim") == before
+    assert checksums(folder / "victim") == before
     assert not (folder / "out-pub.tar").exists()
     assert not (folder / "pub.tar").exists()
 
@@ -159,13 +159,13 @@ def test_planted_files(
     folder = begun.parent
     (folder / "victim" / "spool-00007").write_bytes(b"private")
     place = planted(begun, name)
-    before = sums(folder)
+    before = checksums(folder)
 
     with pytest.raises(CannotResume, match=r"(link|regular file).*remove it") as caught:
         pack(folder / "source", folder / "out.tar", start_over=start_over)
 
     assert str(place.relative_to(folder)) in str(caught.value)
-    assert {**sums(folder), **before} == sums(folder)
+    assert {**checksums(folder), **before} == checksums(folder)
     assert not (folder / "out.tar").exists()
 
 
@@ -201,7 +201,7 @@ def test_what_else_is_in_the_folder_stays(tmp_path: Path) -> None:
 
     pack(make_source(tmp_path / "source"), tmp_path / "out.tar")
 
-    assert sums(partial).keys() == {"spool-notes"}
+    assert checksums(partial).keys() == {"spool-notes"}
 
 
 def test_the_folder_is_closed_to_others(tmp_path: Path) -> None:
@@ -320,4 +320,4 @@ def test_what_comes_after_the_lock_is_left_alone(
     monkeypatch.setattr(Path, "unlink", taken_over)
     pack(make_source(tmp_path / "source"), tmp_path / "out.tar")
 
-    assert sums(partial).keys() == {"lock", "out/theirs"}
+    assert checksums(partial).keys() == {"lock", "out/theirs"}

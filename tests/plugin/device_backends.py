@@ -6,22 +6,22 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from device_doubles import NoSingle, batch_double, honest
+from device_doubles import NoSingle, batch_double, decode_all
 
 from fastdecode.adapters.batch_base import BatchItem
 
 __all__ = ["Crashing", "Honest", "Inverted", "NoSingle", "Unusable", "Unwilling"]
 
-Honest = batch_double(honest)
+Honest = batch_double(decode_all)
 """Decodes by Pillow."""
 
 
 def _inverted(items: Sequence[BatchItem], layout: str) -> list[Any]:
-    return [255 - image for image in honest(items, layout)]
+    return [255 - image for image in decode_all(items, layout)]
 
 
 def _unwilling(items: Sequence[BatchItem], layout: str) -> list[Any]:
-    made = honest(items, layout)
+    made = decode_all(items, layout)
     return [None if at % 2 else image for at, image in enumerate(made)]
 
 

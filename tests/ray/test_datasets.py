@@ -173,16 +173,16 @@ def test_a_process_opens_a_remote_shard_once(tmp_path: Path) -> None:
             dataset = read_images(
                 source, store_options={"storage_options": server.options}, override_num_blocks=1
             )
-            server.asked.clear()
+            server.requests.clear()
 
             rows = dataset.take_all()
 
             assert len(rows) == count * each
-            assert server.asked["GET", ".tar"] == count
-            assert server.asked["GET", ".fdx"] == count
-            assert server.asked["HEAD", ".tar"] <= count
-            assert server.asked["HEAD", ".fdx"] <= count
-            assert server.asked["GET", ""] == 0
+            assert server.requests["GET", ".tar"] == count
+            assert server.requests["GET", ".fdx"] == count
+            assert server.requests["HEAD", ".tar"] <= count
+            assert server.requests["HEAD", ".fdx"] <= count
+            assert server.requests["GET", ""] == 0
 
 
 @pytest.mark.parametrize("threads", [0, 3])

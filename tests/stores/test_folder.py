@@ -15,7 +15,7 @@ from fastdecode.stores.folder import INDEX
 SAMPLES = sorted((Path(fastdecode.__file__).parent / "samples").glob("*.jpg"))
 
 
-def everything(store: Store) -> list[tuple[str, bytes, Any]]:
+def all_items(store: Store) -> list[tuple[str, bytes, Any]]:
     """Read all items."""
     return [(store.key(at), bytes(store.read(at)), store.target(at)) for at in range(len(store))]
 
@@ -38,7 +38,7 @@ def test_class_folders_are_as_torchvisions(classes: Path) -> None:
     """Classes by name, files at any depth, in the order of its ImageFolder."""
     with open_store(classes) as store:
         assert list(store.classes) == ["cat", "cat-big"]
-        assert [(key, target) for key, _, target in everything(store)] == [
+        assert [(key, target) for key, _, target in all_items(store)] == [
             ("cat/b.jpg", 0),
             ("cat/deep/a.JPG", 0),
             ("cat-big/c.jpg", 1),
@@ -62,7 +62,7 @@ def test_images_in_one_folder_have_no_targets(tmp_path: Path) -> None:
     """Neither do those of classes, if they are not wanted."""
     (tmp_path / "a.jpg").write_bytes(SAMPLES[0].read_bytes())
     with open_store(tmp_path) as store:
-        assert everything(store) == [("a.jpg", SAMPLES[0].read_bytes(), None)]
+        assert all_items(store) == [("a.jpg", SAMPLES[0].read_bytes(), None)]
 
     (tmp_path / "cat").mkdir()
     (tmp_path / "cat/b.jpg").write_bytes(SAMPLES[1].read_bytes())
@@ -80,7 +80,7 @@ def test_a_csv_file_is_a_list(classes: Path, tmp_path: Path) -> None:
 
     with open_store(table) as store:
         assert list(store.classes) == ["cat", "dog"]
-        assert everything(store) == [
+        assert all_items(store) == [
             ("classes/cat-big/c.jpg", SAMPLES[2].read_bytes(), 1),
             ("classes/cat/b.jpg", SAMPLES[0].read_bytes(), 0),
         ]
@@ -110,8 +110,8 @@ def test_a_written_folder_is_opened_by_its_index(tmp_path: Path) -> None:
         assert not target.exists()
 
     with open_store(target) as store:
-        assert everything(store) == items
-        assert everything(pickle.loads(pickle.dumps(store))) == items
+        assert all_items(store) == items
+        assert all_items(pickle.loads(pickle.dumps(store))) == items
     assert sorted(path.name for path in tmp_path.iterdir()) == ["made"]
 
 

@@ -33,7 +33,7 @@ def _foreign(location: Path, name: str = "jpeg", **others: Any) -> list[bytes]:
 
 def test_damage_never_gives_another_items_bytes(tmp_path: Path) -> None:
     """Changed bits lead to errors that name the item, or to what is no item's bytes."""
-    store_cases.damaged_at_random(tmp_path / "a.h5", store_cases.flipped, 40)
+    store_cases.check_random_damage(tmp_path / "a.h5", store_cases.with_bit_flipped, 40)
 
 
 def test_plain_h5py_reads_it(tmp_path: Path) -> None:

@@ -17,11 +17,11 @@ from store_cases import (
     CLASSES,
     NUMBERS,
     TARGETS,
-    cut,
-    damaged_at_random,
-    everything,
+    all_items,
+    check_and_close,
+    check_random_damage,
     images,
-    reads_and_closes,
+    truncated,
     write,
 )
 
@@ -88,7 +88,7 @@ def files(place: Path) -> dict[str, bytes]:
 def test_a_store_gives_back_what_was_written(place: Path, kind: Kind) -> None:
     """Keys, targets of every sort and bytes survive; nothing else is left beside."""
     with open_store(place) as store:
-        assert everything(store) == expected(kind)
+        assert all_items(store) == expected(kind)
         for at in range(len(store)):
             assert type(store.target(at)) is type(kind.targets[at % len(kind.targets)])
         assert list(store.classes) == []
@@ -106,11 +106,11 @@ def test_every_kind_to_every_kind(kind: Kind, other: str) -> None:
     write(first, items(), [0, 1])
     second = into.at("second")
     with open_store(first) as source, create_store(second, other, classes=source.classes) as writer:
-        for item in everything(source):
+        for item in all_items(source):
             writer.add(*item)
 
     with open_store(second) as store:
-        assert everything(store) == [(*item, at % 2) for at, item in enumerate(items())]
+        assert all_items(store) == [(*item, at % 2) for at, item in enumerate(items())]
         assert list(store.classes) == CLASSES
         assert store.kind == other
 
@@ -121,7 +121,7 @@ def test_it_may_be_empty_or_of_one(kind: Kind, count: int) -> None:
     write(kind.at("few"), items()[:count], [None])
 
     with open_store(kind.at("few")) as store:
-        assert everything(store) == [(*item, None) for item in items()[:count]]
+        assert all_items(store) == [(*item, None) for item in items()[:count]]
 
 
 def test_the_same_items_make_the_same_bytes(place: Path, kind: Kind) -> None:
@@ -136,13 +136,13 @@ def test_a_store_goes_into_other_processes_and_threads(place: Path, kind: Kind) 
     wanted = expected(kind)
     with open_store(place) as store:
         before = pickle.loads(pickle.dumps(store))
-        assert everything(store) == wanted
+        assert all_items(store) == wanted
         after = pickle.loads(pickle.dumps(store))
-        assert everything(before) == everything(after) == wanted
+        assert all_items(before) == all_items(after) == wanted
         for method in ("fork", "spawn"):
             if method in multiprocessing.get_all_start_methods():
                 context = multiprocessing.get_context(method)
-                child = context.Process(target=reads_and_closes, args=(store, wanted))
+                child = context.Process(target=check_and_close, args=(store, wanted))
                 child.start()
                 child.join()
                 assert child.exitcode == 0
@@ -175,7 +175,7 @@ def test_a_store_behind_a_uri_is_the_same(place: Path, kind: Kind) -> None:
     try:
         with open_store(uri) as store:
             again = pickle.loads(pickle.dumps(store))
-            assert everything(store) == everything(again) == expected(kind)
+            assert all_items(store) == all_items(again) == expected(kind)
             again.close()
         with pytest.raises(FileNotFoundError, match="missing"):
             open_store(f"memory://kinds/missing{kind.suffix}")
@@ -286,7 +286,7 @@ def test_an_end_that_is_missing_is_noticed(kind: Kind) -> None:
     """Wherever a file ends too early, opening or reading says so."""
     if kind.name == "folder":
         pytest.skip("has no file that holds all")
-    damaged_at_random(kind.at("a"), cut, 40)
+    check_random_damage(kind.at("a"), truncated, 40)
 
 
 @pytest.mark.parametrize(
@@ -308,7 +308,7 @@ def test_a_key_has_one_form(kind: Kind, key: str) -> None:
         writer.add("d.jpg", b"4")
 
     with open_store(kind.at("a")) as store:
-        assert everything(store) == [("a/b.jpg", b"1", 1), ("z.jpg", b"3", 3)]
+        assert all_items(store) == [("a/b.jpg", b"1", 1), ("z.jpg", b"3", 3)]
     with pytest.raises(FileExistsError):
         create_store(kind.at("a"))
 
@@ -337,7 +337,7 @@ def test_wrong_items_are_refused(
         writer.add("c.jpg", b"3")
 
     with open_store(kind.at("a")) as store:
-        assert everything(store) == [("c.jpg", b"3", None)]
+        assert all_items(store) == [("c.jpg", b"3", None)]
 
 
 @pytest.mark.parametrize("target", [2, -1, "cat", True, 0.0, [0]], ids=repr)

@@ -33,7 +33,7 @@ def test_damage_never_gives_another_items_bytes(tmp_path: Path) -> None:
         place = data.rfind(b"%08d" % draw.randrange(60)) + 8
         return data[:place] + bytes([data[place] ^ 1 << draw.randrange(5)]) + data[place + 1 :]
 
-    store_cases.damaged_at_random(tmp_path / "a.lmdb", entangled, 40)
+    store_cases.check_random_damage(tmp_path / "a.lmdb", entangled, 40)
 
 
 def test_the_map_grows(tmp_path: Path) -> None:

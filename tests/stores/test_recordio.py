@@ -42,7 +42,9 @@ def test_damage_never_gives_another_items_bytes(tmp_path: Path, known: str) -> N
         for suffix in (".rec.fdx", ".idx"):
             if suffix != known and not (suffix == ".idx" and known == ".rec.fdx"):
                 (tmp_path / f"a{suffix}").unlink(missing_ok=True)
-        return store_cases.cut(data, draw) if known else store_cases.flipped(data, draw)
+        return (
+            store_cases.truncated(data, draw) if known else store_cases.with_bit_flipped(data, draw)
+        )
 
     def in_the_frame(data: bytes, draw: object) -> bytes:
         """Change a bit of a record's length or id, where it matters most."""
@@ -50,11 +52,11 @@ def test_damage_never_gives_another_items_bytes(tmp_path: Path, known: str) -> N
         place = begin + draw.choice((4, 5, 6, 7, 16, 17))
         return data[:place] + bytes([data[place] ^ 1 << draw.randrange(8)]) + data[place + 1 :]
 
-    store_cases.damaged_at_random(tmp_path / "a.rec", damaged, 40)
+    store_cases.check_random_damage(tmp_path / "a.rec", damaged, 40)
     if known:
         (tmp_path / "a.rec").unlink()
         (tmp_path / "a.idx").unlink()
-        store_cases.damaged_at_random(tmp_path / "a.rec", in_the_frame, 80)
+        store_cases.check_random_damage(tmp_path / "a.rec", in_the_frame, 80)
 
 
 @pytest.mark.parametrize("suffix", [".idx", ".rec.fdx"])

@@ -231,7 +231,7 @@ def test_threads_that_want_a_shard_open_it_once(tmp_path: Path, name: str, shard
             _upload((uri, {}, system), *_shard(tmp_path, f"t-{number}.tar", number * _COUNT))
         with open_store(f"{uri}/{name}", storage_options=server.options) as store:
             copy = pickle.loads(pickle.dumps(store))
-        server.asked.clear()
+        server.requests.clear()
         numbers = range(shards * _COUNT)
 
         with copy, ThreadPoolExecutor(16) as threads:
@@ -240,6 +240,6 @@ def test_threads_that_want_a_shard_open_it_once(tmp_path: Path, name: str, shard
 
     assert keys == [f"{number:04d}.jpg" for number in numbers]
     assert found == [image(number) for number in numbers]
-    assert server.asked["GET", ".fdx"] == shards
-    assert server.asked["HEAD", ".fdx"] + server.asked["HEAD", ".tar"] <= 2 * shards
-    assert server.asked["GET", ".tar"] == len(numbers)
+    assert server.requests["GET", ".fdx"] == shards
+    assert server.requests["HEAD", ".fdx"] + server.requests["HEAD", ".tar"] <= 2 * shards
+    assert server.requests["GET", ".tar"] == len(numbers)

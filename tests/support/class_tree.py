@@ -1,4 +1,4 @@
-"""A folder of classes with all that is odd about folders."""
+"""A folder of classes with every oddity that a scan of folders may meet."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FILES = [
 
 
 def make_tree(folder: Path) -> Path:
-    """Make a tree with all that is odd: hidden, nested and linked files, and some that are none."""
+    """Make a tree with hidden, nested and linked files, and some that are not images."""
     for number, name in enumerate(FILES):
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)

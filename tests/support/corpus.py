@@ -1,4 +1,4 @@
-"""The files that all tests share, and which backends work here."""
+"""The image files that all tests share, and the backends that work on this machine."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from fastdecode.types import Image, Reduce
 TESTS = Path(__file__).parents[1]
 DATA = TESTS / "data"
 CORPUS = Path(os.environ.get("FASTDECODE_CORPUS") or DATA).resolve()
-"""The large collection where the environment names it, else the small one beside the tests."""
+"""The large collection if the environment names it, otherwise the small one in tests/data."""
 
 NO_RANKING = str(DATA / "there-is-no-ranking.json")
-"""Where the tests look for a saved ranking, so that the caller's own has no say in them."""
+"""Path at which the tests look for a saved ranking, so that yours cannot affect them."""
 
 REQUIRED = "FASTDECODE_REQUIRED_BACKENDS"
-"""Environment variable with the names, separated by commas, of backends that must be usable."""
+"""Environment variable that names, separated by commas, the backends that must be usable."""
 
 LIBRARIES = "FASTDECODE_REQUIRED_LIBRARIES"
-"""Likewise of modules that optional parts need: their tests must not be skipped."""
+"""Environment variable that names the optional modules whose tests must not be skipped."""
 
 
 class Sample(NamedTuple):
-    """A line of the collection's manifest."""
+    """A row of the collection's manifest."""
 
     name: str
     format: str
@@ -48,14 +48,14 @@ class Sample(NamedTuple):
 
 
 def samples(*folders: str) -> list[Sample]:
-    """List the manifest's files in some folders; those that the collection lacks give none."""
+    """List the manifest's files in these folders; a folder that the collection lacks has none."""
     with (CORPUS / "manifest.csv").open(newline="") as file:
         rows = [Sample(row["file"], row["format"], row["pillow13"]) for row in csv.DictReader(file)]
     return [row for row in rows if row.name.split("/")[0] in folders]
 
 
 def usable_backends() -> list[str]:
-    """Name the backends that work here."""
+    """Name the backends that work on this machine."""
     names = []
     for name in registry.BUILTIN:
         try:
@@ -66,14 +66,14 @@ def usable_backends() -> list[str]:
     return names
 
 
-def jpeg_readers(declared: str = "") -> list[str]:
-    """Name those of them that read JPEG, and declare a thing of it, such as "warnings"."""
+def jpeg_backends(declared: str = "") -> list[str]:
+    """Name the usable backends that read JPEG and declare a feature, such as "warnings"."""
     kinds = {name: registry.load(name).supports.get("jpeg", ()) for name in usable_backends()}
     return [n for n, kind in kinds.items() if kind and getattr(kind[0], declared or "bits")]
 
 
-def answers_of_all(data: bytes, **options: Any) -> dict[str, Any]:
-    """Decode by each backend that takes the file on, and by the automatic choice ("auto")."""
+def decode_by_all(data: bytes, **options: Any) -> dict[str, Any]:
+    """Decode with each backend that accepts the file, and with the automatic choice ("auto")."""
     answers = {}
     for name in (None, *usable_backends()):
         with suppress(UnsupportedFormat):
@@ -84,7 +84,7 @@ def answers_of_all(data: bytes, **options: Any) -> dict[str, Any]:
 def outcome(
     data: bytes, whole: bytes | Image, backend: str | None = None, reduce: Reduce = 1
 ) -> str:
-    """Say what becomes of damaged data: an error, the whole image (or file), or another one."""
+    """Decode damaged data; return "error", "whole" for the pixels of `whole`, or "other pixels"."""
     try:
         image = decode(data, reduce, backend=backend)
     except FastDecodeError:
@@ -94,7 +94,7 @@ def outcome(
 
 
 def native_core() -> ModuleType:
-    """Return the binding of the native core; skip the test, or its file, where there is none."""
+    """Return the binding of the native core; skip the test, or its file, if there is no core."""
     from fastdecode.native import _library
 
     if _library.problem():

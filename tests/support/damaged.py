@@ -1,4 +1,4 @@
-"""A dataset of files of which some are damaged, for tests that have made sure of PyTorch."""
+"""A dataset with damaged files, for tests that have already checked for PyTorch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fastdecode.torch.transforms import ResizeCenterCropNormalize
 PHOTO = Path(fastdecode.__file__).parent / "samples" / "canyon-wren.jpg"
 FILES = Path(__file__).parents[1] / "data" / "malformed"
 CUT = FILES / "gen_jpg_cut667.jpg"
-GONE = FILES / "there-is-no-such.jpg"
+NO_SUCH_FILE = FILES / "there-is-no-such.jpg"
 SMALL = ResizeCenterCropNormalize(32, 24)
 
 

@@ -1,4 +1,4 @@
-"""16 bits a sample, which Pillow cannot write: PNG with every filter, TIFF of every layout."""
+"""Images of 16 bits per sample, which Pillow cannot write: PNG with every filter, TIFF layouts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def samples(channels: int, bits: int = 16) -> Any:
 
 
 def filtered(rows: Any) -> bytes:
-    """Filter the rows of a 16-bit PNG by each of its five filters in turn."""
+    """Filter the rows of a 16-bit PNG with its five filters in turn."""
     lines = rows.astype(">u2").reshape(len(rows), -1).view(np.uint8).astype(int)
     left_by = rows.shape[2] * 2
     out = b""
@@ -41,7 +41,7 @@ def filtered(rows: Any) -> bytes:
 
 
 def png(image: Any, *, interlaced: bool = False, before: bytes = b"") -> bytes:
-    """Encode 16-bit samples (H, W, C) as PNG, with all its filters."""
+    """Encode 16-bit samples (H, W, C) as a PNG that uses all filters."""
     height, width, channels = image.shape
     parts = [image]
     if interlaced:

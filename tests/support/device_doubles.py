@@ -1,6 +1,6 @@
-"""For the tests of devices: files, and test doubles of batch backends.
+"""Images and test doubles of batch backends for the tests of devices.
 
-The doubles decode by Pillow, and refuse, raise or lie on demand.
+The doubles decode with Pillow; on demand they refuse, raise or return wrong results.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ PNG = encode(drawing(30, 20), "png")
 CUT = PHOTOS[1][:-60]
 NO_END = PHOTOS[2][:-2]
 MIXED = [PHOTOS[0], PROGRESSIVE, PHOTOS[1], CMYK, PNG, PHOTOS[2], NO_END, PHOTOS[3]]
-OF_CPU = [1, 3, 4, 6]
+CPU_INDICES = [1, 3, 4, 6]
 
 
 def tensor_of(item: BatchItem, layout: str) -> torch.Tensor:
-    """Decode one by Pillow, as a batch backend gives it."""
+    """Decode an item with Pillow into the tensor that a batch backend returns."""
     array = decode(bytes(item.data), mode=layout, region=item.window, backend="pillow")
     return torch.from_numpy(array if array.ndim == 3 else array[:, :, None]).permute(2, 0, 1)
 
 
-def honest(items: Sequence[BatchItem], layout: str) -> list[Any]:
-    """Decode all."""
+def decode_all(items: Sequence[BatchItem], layout: str) -> list[Any]:
+    """Decode every item."""
     return [tensor_of(item, layout) for item in items]
 
 
-def marked(items: Sequence[BatchItem], layout: str) -> list[Any]:
-    """Decode all, and show by a first pixel of 1, 2, 3 who did it."""
+def decode_and_mark(items: Sequence[BatchItem], layout: str) -> list[Any]:
+    """Decode every item, and mark the result with a first pixel of 1, 2, 3."""
     made = [tensor_of(item, layout).clone() for item in items]
     for image in made:
         image[:, 0, 0] = torch.arange(1, len(image) + 1, dtype=torch.uint8)
@@ -57,12 +57,12 @@ def marked(items: Sequence[BatchItem], layout: str) -> list[Any]:
 
 
 def is_marked(image: torch.Tensor) -> bool:
-    """Whether `marked` decoded an image."""
+    """Return whether `decode_and_mark` decoded an image."""
     return image[:, 0, 0].tolist() == list(range(1, len(image) + 1))
 
 
-def refusing(which: Callable[[BatchItem], bool], answer: Answer = marked) -> Answer:
-    """Refuse some one by one, with None."""
+def refusing(which: Callable[[BatchItem], bool], answer: Answer = decode_and_mark) -> Answer:
+    """Return None for some items, and the answer for the others."""
 
     def answer_some(items: Sequence[BatchItem], layout: str) -> list[Any]:
         made = answer(items, layout)
@@ -71,8 +71,8 @@ def refusing(which: Callable[[BatchItem], bool], answer: Answer = marked) -> Ans
     return answer_some
 
 
-def raising(which: Callable[[BatchItem], bool], answer: Answer = marked) -> Answer:
-    """Raise for the whole batch if there is one of these in it."""
+def raising(which: Callable[[BatchItem], bool], answer: Answer = decode_and_mark) -> Answer:
+    """Raise for the whole batch if it contains one of some items."""
 
     def answer_all(items: Sequence[BatchItem], layout: str) -> Sequence[Any]:
         if any(which(item) for item in items):
@@ -83,12 +83,15 @@ def raising(which: Callable[[BatchItem], bool], answer: Answer = marked) -> Answ
 
 
 def batch_double(
-    answer: Answer = marked, *, supports: dict[Any, Any] | None = None, regions: bool = False
+    answer: Answer = decode_and_mark,
+    *,
+    supports: dict[Any, Any] | None = None,
+    regions: bool = False,
 ) -> type[BatchBackend]:
-    """Make a test double of a batch backend; its `asked` counts the images of each call."""
+    """Make a test double of a batch backend; its `asked` lists the number of images per call."""
 
     class Double(BatchBackend):
-        """A test double: no library is behind it."""
+        """A test double without a library."""
 
         devices = frozenset({"cpu", "cuda"})
         asked: list[int] = []
@@ -110,7 +113,7 @@ def batch_double(
 
 
 class NoSingle(Backend):
-    """The other half of a double: it decodes no single images."""
+    """The single-image half of a double, which cannot decode."""
 
     supports = {"jpeg": (_JPEG,)}
     exact = False
@@ -120,12 +123,12 @@ class NoSingle(Backend):
 
 
 @pytest.fixture
-def with_the_others(own_registry: None, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
-    """Give the test a registry of its own, whose other backends are there for the CPU path."""
+def registry_with_cpu_backends(own_registry: None, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    """Give the test its own registry in which the built-in backends serve the CPU path."""
     monkeypatch.delenv("FASTDECODE_DISABLE")
 
 
-def register_double(answer: Answer = marked, **declared: Any) -> type[BatchBackend]:
+def register_double(answer: Answer = decode_and_mark, **declared: Any) -> type[BatchBackend]:
     """Register a test double of a batch backend as ``double``, and return its class."""
     double = batch_double(answer, **declared)
     register("double", NoSingle, batch=double)
@@ -133,5 +136,5 @@ def register_double(answer: Answer = marked, **declared: Any) -> type[BatchBacke
 
 
 def array_of(image: Any) -> np.ndarray[Any, Any]:
-    """Return an image as `decode` would."""
+    """Convert an image to the array that `decode` would return."""
     return image.permute(1, 2, 0).numpy()

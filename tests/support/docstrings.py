@@ -1,8 +1,8 @@
-"""Run the examples of docstrings, and those of a page of the reference, in a process of their own.
+"""Run the examples in a module's docstrings and in a page of the reference.
 
     python docstrings.py MODULE [PAGE]
 
-They begin in the current folder, with what docs/reference/index.md names.
+They run in the current folder, with the names that docs/reference/index.md promises.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from fastdecode import registry
 _FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
-def documented(module: str) -> dict[str, str]:
-    """Return the docstring of each class and function that a module offers."""
+def docstrings_of(module: str) -> dict[str, str]:
+    """Return the docstring of each public class and function of a module."""
     package = importlib.import_module(module)
     things = {name: getattr(package, name) for name in package.__all__}
     return {
@@ -32,19 +32,19 @@ def documented(module: str) -> dict[str, str]:
     }
 
 
-def of_page(page: Path) -> str:
-    """Return a page of the reference, without the fences that would end an example's output."""
+def page_text(page: Path) -> str:
+    """Return a page of the reference without its fences, which doctest would take for output."""
     return page.read_text(encoding="utf-8").replace("```", "")
 
 
 def _all(module: str, *pages: str) -> Iterator[tuple[str, str]]:
-    yield from documented(module).items()
+    yield from docstrings_of(module).items()
     for page in pages:
-        yield page, of_page(Path(page))
+        yield page, page_text(Path(page))
 
 
 def main() -> int:
-    """Run them one by one, each with names of its own."""
+    """Run the examples, each docstring and page with its own namespace."""
     data = Path("cat.jpg").read_bytes()
     runner = doctest.DocTestRunner(optionflags=_FLAGS)
     for name, text in _all(*sys.argv[1:]):
@@ -52,7 +52,7 @@ def main() -> int:
             continue
         names: dict[str, Any] = {"data": data, "__name__": "example"}
         runner.run(doctest.DocTestParser().get_doctest(text, names, name, None, None))
-        registry._registered.clear()  # what one example has registered is no other's
+        registry._registered.clear()  # so that no example sees the backends of another
     return min(runner.summarize().failed, 1)
 
 

@@ -1,6 +1,6 @@
-"""Test doubles: backends that refuse, warn or lie on demand, and a registry to put them into.
+"""Test doubles of backends that refuse or return wrong pixels, and a registry for them.
 
-Those that are classes are for other processes, which find them as this module's.
+The doubles at module level are for child processes, which import them by name.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CHANNELS = {"L": (), "RGB": (3,), "RGBA": (4,), "CMYK": (4,), "stored": (3,)}
 
 
 def flat(value: int = 7) -> Callable[..., Image]:
-    """Answer with an image of the right size in which every sample has one value."""
+    """Answer with an image of the right size in which every sample has the same value."""
 
     def answer(data: Any, header: Header, *, reduce: int, layout: str, **asked: Any) -> Image:
         left, top, right, bottom = asked["window"] or (
@@ -33,12 +33,12 @@ def flat(value: int = 7) -> Callable[..., Image]:
 
 
 def give(image: Any) -> Callable[..., Any]:
-    """Answer with this, whatever was asked."""
+    """Answer with this image, whatever the request."""
     return lambda data, header, **asked: image
 
 
 def refuse(error: BaseException) -> Callable[..., Image]:
-    """Answer with an exception."""
+    """Answer every request with an exception."""
 
     def answer(data: Any, header: Header, **asked: Any) -> Image:
         raise error
@@ -47,9 +47,9 @@ def refuse(error: BaseException) -> Callable[..., Image]:
 
 
 def double(answer: Callable[..., Any], *, exact: bool = True, **declared: Any) -> type[Backend]:
-    """Make a class of test double; its `asked` collects what it was asked for.
+    """Make a test double of a backend; its `asked` lists the options of each call.
 
-    What is `declared` of its `Support` holds for JPEG and PNG alike.
+    The `declared` fields of its `Support` hold for JPEG and for PNG.
     """
     is_exact = exact
 
@@ -65,16 +65,16 @@ def double(answer: Callable[..., Any], *, exact: bool = True, **declared: Any) -
     return TestDouble
 
 
-def forget_what_is_registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the registry be, after the test, what it is now: there is no way to take one out."""
+def restore_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Restore the registry after the test: a backend cannot be removed from it otherwise."""
     for name in ("_registered", "_loaded", "_failed"):
         monkeypatch.setattr(registry, name, dict(getattr(registry, name)))
 
 
 @pytest.fixture
 def own_registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Give the test a registry of its own, in which only what it registers is chosen by itself."""
-    forget_what_is_registered(monkeypatch)
+    """Give the test its own registry; the automatic choice sees only what the test registers."""
+    restore_registry(monkeypatch)
     monkeypatch.setenv("FASTDECODE_DISABLE", ",".join(registry.BUILTIN))
     stats(reset=True)
     registry.generation += 1
@@ -85,13 +85,13 @@ def own_registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 class Wrong(Backend):
-    """Pillow's pixels, spoilt."""
+    """A backend that decodes with Pillow and then spoils the pixels."""
 
     supports = {"jpeg": (Support(reduces=frozenset({1, 2, 4, 8})),)}
     spoil: Callable[[Wrong, Any], Any]
 
     def decode(self, data: Any, header: Header, **asked: Any) -> Any:
-        """Decode, and spoil."""
+        """Decode and spoil."""
         pixels = fastdecode.decode(data, asked["reduce"], backend="pillow")
         return np.ascontiguousarray(self.spoil(pixels))
 
@@ -103,7 +103,7 @@ class Swapped(Wrong):
 
 
 class Fullsize(Swapped):
-    """Blue for red, and no reductions of its own: the package averages what it gives."""
+    """Blue for red, and no reductions of its own: the package averages its full-size pixels."""
 
     supports = {"jpeg": (Support(),)}
 
@@ -129,13 +129,13 @@ class Broken(Wrong):
 
 
 class Crashing(Wrong):
-    """Takes its process down, as a C library does that finds its heap damaged."""
+    """Aborts its process, as a C library does when it finds its heap damaged."""
 
     spoil = lambda self, pixels: os.abort()  # noqa: E731
 
 
 class Unstable(Wrong):
-    """Right, until its process has decoded a dozen images; then it takes that down."""
+    """Right for the first twelve images, then it aborts its process."""
 
     calls = 0
 
@@ -146,7 +146,7 @@ class Unstable(Wrong):
 
 
 class Averaging(Wrong):
-    """Right, but it reduces nothing inside its decoder."""
+    """Right, but its decoder cannot reduce."""
 
     supports = {"jpeg": (Support(),)}
     spoil = lambda self, pixels: pixels  # noqa: E731

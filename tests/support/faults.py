@@ -1,4 +1,4 @@
-"""A server in front of another one, which answers as a server does that is in trouble."""
+"""A proxy in front of an S3 server that answers as a failing server does."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from s3_server import BUCKET, s3_server
 from fastdecode.stores import create_store
 
 Answer = int | str | None
-"""A status of HTTP; the code of an error of S3; "drop" for a connection that breaks; None lets the
-request through."""
+"""An HTTP status, an S3 error code, "drop" to break the connection, or None to forward the
+request."""
 
 _STATUS = {"ExpiredToken": 400, "AccessDenied": 403, "NoSuchBucket": 404, "SlowDown": 503}
 
 
 class Fault:
-    """What becomes of requests.
+    """The answers of the proxy.
 
     Attributes
     ----------
     options : dict
-        What s3fs wants to know, so that it asks here.
+        Storage options that make s3fs use the proxy.
     answer : callable
-        From the method and the path of a request to what it is answered by.
+        Maps the method and the path of a request to its answer.
     refused : int
-        How many requests were.
+        Number of requests that were not forwarded.
     """
 
     def __init__(self) -> None:
@@ -42,11 +42,11 @@ class Fault:
         self.refused = 0
 
     def always(self, answer: Answer, *, suffix: str = "", after: int = 0) -> None:
-        """Answer all reads so, of paths that end so, but for the first ones."""
+        """Give this answer to every read of a path with the suffix, after the first `after`."""
         self._set(answer, suffix, lambda count: count > after)
 
     def times(self, answer: Answer, count: int) -> None:
-        """Answer so many reads so, and let all others through."""
+        """Give this answer to the first `count` reads, and forward all others."""
         self._set(answer, "", lambda number: number <= count)
 
     def _set(self, answer: Answer, suffix: str, chosen: Callable[[int], bool]) -> None:
@@ -65,7 +65,7 @@ class Fault:
 
 @contextmanager
 def faulty_s3() -> Iterator[Fault]:
-    """Run a server of S3's interface, behind one that can fail."""
+    """Run an S3 server behind a proxy that can fail."""
     with s3_server() as server:
         fault = Fault()
         behind = urlsplit(server.options["client_kwargs"]["endpoint_url"]).netloc
@@ -76,11 +76,11 @@ def faulty_s3() -> Iterator[Fault]:
             def log_message(self, *_: object) -> None:
                 """Say nothing."""
 
-            def _one(self) -> None:
+            def _respond(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 answer = fault.answer(self.command, self.path)
                 if answer is None:
-                    self._passed_on(body)
+                    self._forward(body)
                     return
                 fault.refused += 1
                 if answer == "drop":
@@ -91,9 +91,9 @@ def faulty_s3() -> Iterator[Fault]:
                 status = _STATUS[answer] if isinstance(answer, str) else answer
                 self._answer(status, {}, f"<Error><Code>{code}</Code></Error>".encode())
 
-            do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _one  # noqa: N815 - of http.server
+            do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _respond  # noqa: N815 - of http.server
 
-            def _passed_on(self, body: bytes) -> None:
+            def _forward(self, body: bytes) -> None:
                 connection = http.client.HTTPConnection(behind, timeout=30)
                 connection.request(self.command, self.path, body, dict(self.headers))
                 got = connection.getresponse()
@@ -119,7 +119,7 @@ def faulty_s3() -> Iterator[Fault]:
             daemon_threads = True
 
             def handle_error(self, *_: object) -> None:
-                """Say nothing of connections that were dropped on purpose."""
+                """Say nothing about connections that were dropped on purpose."""
 
         front = Server(("127.0.0.1", 0), Handler)
         thread = threading.Thread(target=front.serve_forever, kwargs={"poll_interval": 0.05})
@@ -128,7 +128,7 @@ def faulty_s3() -> Iterator[Fault]:
             "endpoint_url": f"http://127.0.0.1:{front.server_port}",
             "region_name": "us-east-1",
         }
-        # The libraries' own attempts take their time, and are not what is shown.
+        # botocore's own retries are slow, and the tests are about the package's retries.
         quick = {"retries": {"max_attempts": 0}, "connect_timeout": 5}
         fault.options = {**server.options, "client_kwargs": where, "config_kwargs": quick}
         try:
@@ -141,13 +141,13 @@ def faulty_s3() -> Iterator[Fault]:
 
 @pytest.fixture
 def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wait for hundredths of a second between attempts, of which there are three."""
+    """Make three attempts, with a hundredth of a second between them."""
     monkeypatch.setattr("fastdecode._error_policy._WAITS_S", (0.01, 0.01))
     monkeypatch.setattr(pytest.importorskip("s3fs").S3FileSystem, "retries", 1)
 
 
 def put_shard(fault: Fault, folder: Path, images: Sequence[bytes]) -> tuple[Any, str]:
-    """Write ``t.tar``, put it and its index on the server; return its file system, and where."""
+    """Upload ``t.tar`` and its index to the server; return the file system and the folder's URI."""
     import fsspec
 
     where = f"s3://{BUCKET}/{folder.name}"

@@ -1,4 +1,4 @@
-"""For the tests that need a CUDA device: streams that are late, and whose the consumer's is."""
+"""Helpers for the tests that need a CUDA device: delayed streams and consumer streams."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 import torch
 
 LATE = 20_000_000
-"""Clock cycles: some 10 milliseconds, for `torch.cuda._sleep`."""
+"""Clock cycles for `torch.cuda._sleep`, about 10 milliseconds."""
 
 NEEDS_CUDA = pytest.mark.skipif(
     not torch.cuda.is_available(),
@@ -18,7 +18,7 @@ NEEDS_CUDA = pytest.mark.skipif(
 
 @pytest.fixture(params=["default stream", "own stream"])
 def consumer(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Let the test consume on the default stream, and on another."""
+    """Run the test once on the default stream and once on another."""
     if request.param == "default stream":
         yield
         return

@@ -1,4 +1,4 @@
-"""Datasets and comparisons for the tests of `Loader`; worker processes import them, too."""
+"""Datasets and comparisons for the tests of `Loader`; worker processes import them as well."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from fastdecode.torch.loader import Loader
 from fastdecode.torch.transforms import IMAGENET_STD, RandomResizedCropFlipNormalize
 
 COUNT = 23
-"""How many images there are: a prime number, so that no batch size fits."""
+"""Number of images: a prime, so that no batch size divides it."""
 
-PROCESSES = (
+PROCESS_WARNINGS = (
     "ignore:This DataLoader will create:UserWarning",  # on a machine with one core
-    "ignore:.*use of fork.*:DeprecationWarning",  # torch's own DataLoader forks, too
+    "ignore:.*use of fork.*:DeprecationWarning",  # torch's own DataLoader forks as well
 )
 
-GLOO = pytest.mark.skipif(
+NEEDS_GLOO = pytest.mark.skipif(
     not (torch.distributed.is_available() and torch.distributed.is_gloo_available()),
     reason="this PyTorch has no gloo",
 )
@@ -40,7 +40,7 @@ GLOO = pytest.mark.skipif(
 
 @cache
 def encoded() -> tuple[bytes, ...]:
-    """Cut a photo into small JPEGs, no two alike."""
+    """Cut a photo into small JPEGs that all differ."""
     photo = Path(fastdecode.__file__).parent / "samples" / "casa-mila.jpg"
     with PillowImage.open(photo) as image:
         image.thumbnail((400, 400))
@@ -51,11 +51,11 @@ CROP = RandomResizedCropFlipNormalize(40)
 EXACT = RandomResizedCropFlipNormalize(24, quality="exact")
 
 LEVEL = 1.01 / (255 * min(IMAGENET_STD))
-"""How far floats may be apart where bytes are 1 apart: two ways of rounding a resize."""
+"""Tolerance for floats whose bytes differ by 1, because two resizers round differently."""
 
 
 class Sources(DecodeDataset):
-    """Encoded images of any kind or their paths, with their numbers as targets; lists its reads."""
+    """Encoded images or paths with their indices as targets; `reads` lists the indices read."""
 
     def __init__(self, *sources: Any, transform: Any = CROP, **options: Any) -> None:
         super().__init__(transform, **options)
@@ -71,7 +71,7 @@ class Sources(DecodeDataset):
 
 
 class Images(DecodeDataset):
-    """Small JPEGs with their index as the target; some may be damaged, or a mistake."""
+    """Small JPEGs with their index as the target; some may be truncated, or raise when read."""
 
     def __init__(
         self,
@@ -99,14 +99,14 @@ class Images(DecodeDataset):
         return data[: len(data) // 3] if index in self.damaged else data, index
 
 
-def drawing(image: Any) -> torch.Tensor:
-    """Add numbers from all three generators that a user's own transform may draw from."""
+def add_random(image: Any) -> torch.Tensor:
+    """Add random numbers from all three generators that a user's own transform may use."""
     pixels = torch.from_numpy(np.array(image.resize((8, 6)))).permute(2, 0, 1).float()
     return pixels + torch.rand(3, 6, 8) + random.random() + float(np.random.random())  # noqa: NPY002
 
 
 class Plain:
-    """A dataset that knows nothing of this package."""
+    """A dataset that does not use this package."""
 
     def __init__(self, make: Callable[[int], Any], count: int = COUNT) -> None:
         self.make = make
@@ -120,7 +120,7 @@ class Plain:
 
 
 def same(first: Any, second: Any) -> bool:
-    """Compare lists of batches, bit by bit."""
+    """Return whether nested batches are equal; tensors must be bit-identical."""
     if isinstance(first, torch.Tensor):
         return isinstance(second, torch.Tensor) and torch.equal(first, second)
     if isinstance(first, (list, tuple)):
@@ -129,7 +129,7 @@ def same(first: Any, second: Any) -> bool:
 
 
 def near(first: list[Any], second: list[Any]) -> bool:
-    """Whether images are at most a level apart, and all else is the same."""
+    """Return whether the images differ by at most `LEVEL` and the rest of each batch is equal."""
     return len(first) == len(second) and all(
         one[0].shape == two[0].shape
         and one[0].dtype == two[0].dtype
@@ -140,7 +140,7 @@ def near(first: list[Any], second: list[Any]) -> bool:
 
 
 def copies(batches: Any) -> list[Any]:
-    """Keep the values of batches, whatever becomes of their memory."""
+    """Clone the tensors of batches, because a loader may reuse their memory."""
     return [[part.clone() for part in batch] for batch in batches]
 
 
@@ -149,12 +149,12 @@ def targets(batches: Any) -> list[list[int]]:
 
 
 def indices(batches: Any) -> list[int]:
-    """List the targets, which are the indices, in one row."""
+    """List the targets of all batches, which are the indices."""
     return [index for batch in targets(batches) for index in batch]
 
 
-def generators() -> list[Any]:
-    """Return the state of the generators that a program may draw from."""
+def generator_states() -> list[Any]:
+    """Return the states of the global random generators of torch, Python and NumPy."""
     numpy = np.random.get_state()[1].tolist()  # noqa: NPY002
     return [torch.get_rng_state(), random.getstate(), numpy]
 
@@ -166,20 +166,22 @@ def epoch(dataset: Any, batch_size: int = 4, **options: Any) -> list[Any]:
 
 
 def epochs(count: int, dataset: Any, batch_size: int = 4, **options: Any) -> list[list[Any]]:
-    """Return the batches of so many epochs."""
+    """Return the batches of `count` epochs."""
     with Loader(dataset, batch_size, **options) as loader:
         return [copies(loader) for _ in range(count)]
 
 
-def later(dataset: Any, batch_size: int = 4, shuffle: bool = False, **options: Any) -> Loader:
-    """Make floats later, on a device for which the CPU stands; for itself it makes them at once."""
+def device_loader(
+    dataset: Any, batch_size: int = 4, shuffle: bool = False, **options: Any
+) -> Loader:
+    """Make a loader that leaves normalising to the device; the CPU takes the part of the device."""
     loader = Loader(dataset, batch_size, shuffle, device="meta", normalize_on="device", **options)
     loader._delivery = None
     return loader
 
 
-def taken(loader: Any) -> list[Any]:
-    """Draw to the end; errors are in the places of their batches."""
+def targets_and_errors(loader: Any) -> list[Any]:
+    """Draw all batches; return the targets of each, or its error."""
     batches, seen = iter(loader), []
     while True:
         try:
@@ -194,8 +196,8 @@ def pool_threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name.startswith("fastdecode-")]
 
 
-def eventually(condition: Callable[[], bool], seconds: float = 30) -> None:
-    """Wait for another thread or process."""
+def wait_until(condition: Callable[[], bool], seconds: float = 30) -> None:
+    """Wait until another thread or process has made the condition true."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline
@@ -205,7 +207,7 @@ def eventually(condition: Callable[[], bool], seconds: float = 30) -> None:
 
 
 def script(code: str) -> subprocess.Popen[str]:
-    """Start a process that has imported this module and the loader."""
+    """Start a process that runs the code after importing this module and the loader."""
     paths = [str(Path(__file__).parent), str(Path(fastdecode.__file__).parents[1])]
     begin = f"""
 import sys

@@ -1,4 +1,4 @@
-"""Sources for the tests of packing, packs that are stopped, and what is left of one."""
+"""Helpers for the tests of packing: sources, packs that are interrupted, and checksums."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ KINDS = {
     for name, kind in stores.KINDS.items()
     if kind.writer
 }
-"""What a store of each kind is called here, and the library that it needs."""
+"""The file name of a store of each kind, and the library that it needs."""
 
 
 class Stop(Exception):
-    """What ends a pack here, at a moment that a test has chosen."""
+    """The error with which a test interrupts a pack."""
 
 
 def name_of(kind: str) -> str:
-    """Return what a store of a kind is called; skip the test where its library is missing."""
+    """Return the file name of a store of a kind; skip the test if its library is missing."""
     name, needed = KINDS[kind]
     if needed:
         pytest.importorskip(needed)
@@ -37,7 +37,7 @@ def name_of(kind: str) -> str:
 
 
 def make_source(folder: Path, *, damaged: bool = False) -> Path:
-    """Make two class folders of images of several formats; one of them truncated if asked."""
+    """Make two class folders of JPEGs and PNGs; `damaged` adds a truncated and an empty file."""
     for name in ("cats", "dogs"):
         (folder / name).mkdir(parents=True)
         for number, (width, height) in enumerate([(40, 30), (64, 48), (30, 90)]):
@@ -50,8 +50,10 @@ def make_source(folder: Path, *, damaged: bool = False) -> Path:
     return folder
 
 
-def pack_three(monkeypatch: pytest.MonkeyPatch, source: Path, target: Path, **options: Any) -> None:
-    """Begin a pack, write every item down on its own, and stop after three of them."""
+def stop_pack_after_three(
+    monkeypatch: pytest.MonkeyPatch, source: Path, target: Path, **options: Any
+) -> None:
+    """Start a pack that records each item in its journal at once, and stop it after three."""
     work = Work.__call__
 
     def some(self: Work, index: int) -> Any:
@@ -66,10 +68,10 @@ def pack_three(monkeypatch: pytest.MonkeyPatch, source: Path, target: Path, **op
             pack(source, target, **options)
 
 
-def pack_up_to_renaming(
+def stop_pack_before_rename(
     count: int, monkeypatch: pytest.MonkeyPatch, source: Path, target: Path, **options: Any
 ) -> None:
-    """Stop a pack before one of the last renamings, counted from 0."""
+    """Stop a pack before its rename number `count` (from 0) of a finished file to the target."""
     rename = Path.replace
     left = count
 
@@ -87,8 +89,8 @@ def pack_up_to_renaming(
             pack(source, target, **options)
 
 
-def sums(folder: Path) -> dict[str, str]:
-    """Return the SHA-256 of every file below a folder, by its path."""
+def checksums(folder: Path) -> dict[str, str]:
+    """Map the path of every file below a folder to its SHA-256."""
     return {
         path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(folder.rglob("*"))

@@ -1,11 +1,11 @@
-"""Pages of the documents as programs: their code blocks, one after the other.
+"""Runs the code blocks of a page of the documents in order.
 
     python pages.py PAGE
 
-It runs all blocks of a page that are Python, lines of a diff that are left, or commands, in one
-namespace and in the current folder, which `furnish` has filled. A block with a comment such as
-``<!-- not run: needs a GPU -->`` before it is left out; a page ends early, with the exit status
-`MISSING`, where a library is not installed.
+The blocks are Python, commands, or diffs, of which the resulting lines run. They share one
+namespace and run in the current folder, which `prepare_folder` has filled. A comment such as
+``<!-- not run: needs a GPU -->`` before a block excludes it. If a library is not installed, the
+page ends early with the exit status `MISSING`.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ REASONS = (
     "measures for minutes",
     "clones the repository",
 )
-"""Why a block may be left out."""
+"""The allowed reasons for excluding a block."""
 
 RUN = ("python", "diff", "sh")
-"""Languages of blocks that run."""
+"""Languages of the blocks that run."""
 
 _COMMANDS = ("fastdecode", "python -m fastdecode")
 
 SHOWN = ("text", "toml", "json", "bibtex")
-"""Languages of blocks that are only looked at."""
+"""Languages of the blocks that only show something."""
 
 _BLOCK = re.compile(
     r"(?:^<!-- (?P<mark>[^\n]*?) -->\n)?^```(?P<language>[^\n]*)\n(?P<code>.*?)^```$",
@@ -57,7 +57,7 @@ def read(data, gray):
     return numpy.array(PIL.Image.open(io.BytesIO(data)).convert("L" if gray else "RGB"))
 """
 
-# Measuring all would be minutes for a page: the options leave the least of it.
+# Full measurements would take minutes per page, so the options reduce them to the minimum.
 _COMMAND = """#!/bin/sh
 case $1 in
 bench) set -- "$@" --seconds 0.02 --backend pillow --protocol decode --reduce 1 ;;
@@ -68,7 +68,7 @@ exec {python} -m fastdecode "$@"
 
 
 class Block(NamedTuple):
-    """A block of code: where it begins, and the words of the comment before it."""
+    """A block of code, with its line and the text of the comment before it."""
 
     line: int
     language: str
@@ -81,13 +81,13 @@ class Block(NamedTuple):
 
     @property
     def is_ours(self) -> bool:
-        """Whether all commands are this package's."""
+        """Whether every command belongs to this package."""
         lines = (line.partition("#")[0].strip() for line in self.code.splitlines())
         return all(line.startswith(_COMMANDS) for line in lines if line)
 
 
 def blocks(page: Path) -> list[Block]:
-    """Return all blocks of a page that are fenced."""
+    """Return all fenced blocks of a page."""
     text = page.read_text(encoding="utf-8")
     return [
         Block(
@@ -100,10 +100,10 @@ def blocks(page: Path) -> list[Block]:
     ]
 
 
-def furnish(folder: Path) -> dict[str, str]:
-    """Put the files that pages name into a folder; return the environment to run them in.
+def prepare_folder(folder: Path) -> dict[str, str]:
+    """Put the files that pages name into a folder, and return the environment to run the pages in.
 
-    What they measure is kept in that folder, and no one else's ranking.
+    Rankings that a page measures are saved in that folder, and no other ranking is read.
     """
     for name in ("photos", "train/bird", "train/place", "bin"):
         (folder / name).mkdir(parents=True)
@@ -121,12 +121,12 @@ def furnish(folder: Path) -> dict[str, str]:
         "FASTDECODE_RANKING": str(folder / "ranking-of-this-machine.json"),
         "PATH": os.pathsep.join((str(folder / "bin"), os.environ["PATH"])),
         "PYTHONPATH": os.pathsep.join(filter(None, places)),
-        "RAY_ADDRESS": "local",  # and not a cluster of somebody else's on this machine
+        "RAY_ADDRESS": "local",  # not a cluster that already runs on this machine
     }
 
 
-def _left(diff: str) -> str:
-    """Return what a diff leaves, with an empty line for each one that goes."""
+def _after_diff(diff: str) -> str:
+    """Return the code after a diff, with an empty line for each removed one."""
     return "".join(
         "\n" if line.startswith("-") else line[1:] or "\n" for line in diff.splitlines(True)
     )
@@ -138,7 +138,7 @@ def _run(block: Block, page: str, names: dict[str, Any]) -> None:
             raise ModuleNotFoundError("No module named 'jinja2', which --html needs", name="jinja2")
         subprocess.run(["sh", "-eu", "-c", block.code], check=True)
         return
-    code = _left(block.code) if block.language == "diff" else block.code
+    code = _after_diff(block.code) if block.language == "diff" else block.code
     if block.language == "diff" and "transform" not in names:
         from fastdecode.torch.transforms import RandomResizedCropFlipNormalize
 
@@ -159,7 +159,7 @@ def main() -> int:
             if block.runs:
                 _run(block, str(page), names)
         except ImportError as error:
-            # A library that is not here; a name that the package lacks is a mistake of the page.
+            # A missing library ends the page; a name that the package lacks is the page's error.
             if type(error) is ImportError or (error.name or "").startswith("fastdecode"):
                 raise
             sys.stderr.write(f"line {block.line}: {str(error).splitlines()[0]}\n")

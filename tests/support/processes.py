@@ -1,4 +1,4 @@
-"""Code that is run in a process of its own, where other libraries are installed, or fewer."""
+"""Runs code in a child process, for example one where other libraries are installed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import fastdecode
 from fastdecode import FastDecodeError, backends, decode, use
 from fastdecode.testing import drawing, encode
 
-def said(function, *arguments, **options):
+def call(function, *arguments, **options):
     try:
         return function(*arguments, **options).tolist()
     except (FastDecodeError, ValueError) as error:
@@ -36,9 +36,9 @@ _MEMORY = Path("/proc/self/statm")
 
 
 def resident() -> int | None:
-    """Return how many bytes of memory this process has; None where that is not to be seen.
+    """Return the resident memory of this process in bytes, or None if it cannot be measured.
 
-    AddressSanitizer keeps what was freed, so that there it tells nothing.
+    It means nothing under AddressSanitizer, which keeps freed memory.
     """
     if not _MEMORY.exists() or "libasan" in os.environ.get("LD_PRELOAD", ""):
         return None
@@ -46,10 +46,11 @@ def resident() -> int | None:
 
 
 def answers(code: str, *folders: Path, **variables: str) -> dict[str, Any]:
-    """Run code in a new process, and return what it put into its `answers`.
+    """Run code in a new process and return what it put into its dict `answers`.
 
-    `folders` are more places to import from, `variables` its environment's. The code finds the
-    package imported, an image as `image`, and `said`: a call's result, or its error in words.
+    `folders` are added to the import path, and `variables` to the environment. The code can use the
+    package, an image named `image`, and `call`, which returns a result or the name and message of
+    an error.
     """
     path = [*map(str, folders), str(Path(fastdecode.__file__).parents[1]), *sys.path]
     inherited = {k: v for k, v in os.environ.items() if k not in _SETTINGS}

@@ -1,4 +1,4 @@
-"""Results of made-up runs: several backends, formats and protocols, with what can go wrong."""
+"""Results of made-up runs: several backends, formats and protocols, and things that go wrong."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MACHINE = Machine(
     load=0.31,
 )
 SPEEDS = {"simplejpeg": 200.0, "turbojpeg": 196.0, "opencv": 180.0, "pillow": 120.0}
-"""Images a second of JPEG at full size, from memory."""
+"""JPEG images per second at full size, from memory."""
 
 PIPELINES = {
     "loader": 520.0,
@@ -36,7 +36,7 @@ PIPELINES = {
     "torchvision": 210.0,
     "dali": 450.0,
 }
-"""Training images a second on four cores."""
+"""Training images per second on four cores."""
 
 COUNTS = (1, 2, 4, 8)
 _GAINS = {1: 1.0, 2: 1.9, 4: 3.3, 8: 3.35}
@@ -44,12 +44,12 @@ _EVIL = "<script>alert(1)</script>&\"'\x1b[31m.jpg"
 
 
 def spread(value: float, share: float = 0.03) -> Spread:
-    """Make a spread that reaches a share to both sides."""
+    """Make a spread that extends by a share of the value to both sides."""
     return Spread(value, value * (1 - share), value * (1 + share))
 
 
 def measurement(backend: str = "pillow", speed: float = 100.0, **options: Any) -> Measurement:
-    """Make a measurement in which all figures follow from the speed."""
+    """Make a measurement whose figures all follow from the speed."""
     best = options.pop("best", speed)
     settings: dict[str, Any] = {"protocol": "decode", "format": "jpeg", "reduce": 1, "files": 40}
     figures: dict[str, Any] = {
@@ -106,7 +106,7 @@ def png() -> list[Measurement]:
 
 
 def training() -> list[Measurement]:
-    """Make training batches by every pipeline; no single image has a time of its own."""
+    """Make training batches with every pipeline; single images have no latency."""
     options: dict[str, Any] = {
         "protocol": "train", "threads": 4, "workers": 4, "output": "tensor", "size": 224,
         "batch": 64, "latency_ms": (), "best": PIPELINES["loader"],
@@ -115,7 +115,7 @@ def training() -> list[Measurement]:
 
 
 def scaling(protocol: Protocol) -> list[Measurement]:
-    """Use 1 to 8 threads or workers: four bring nearly all there is to gain."""
+    """Use 1 to 8 threads or workers; more than four gain almost nothing."""
     found = []
     for number in COUNTS:
         counts = {"threads": number} if protocol == "threads" else {"workers": number}
@@ -137,7 +137,7 @@ def reading(share: float = 0.04) -> list[Measurement]:
 
 
 def result(*measurements: Measurement, **options: Any) -> Result:
-    """Make a run of some measurements."""
+    """Make the result of a run from measurements."""
     fields: dict[str, Any] = {
         "measured": "2026-03-04T05:06:07+00:00",
         "machine": MACHINE,
@@ -150,13 +150,13 @@ def result(*measurements: Measurement, **options: Any) -> Result:
 
 
 def says(text: str, *facts: str) -> bool:
-    """Whether there are all these facts in a text, in this order and apart, in whatever words."""
+    """Return whether a text contains all these facts as whole words in this order."""
     pattern = r".*?".join(rf"(?<![\w.]){re.escape(fact)}(?!\w)" for fact in facts)
     return re.search(pattern, " ".join(text.split())) is not None
 
 
 def full() -> Result:
-    """Make a run in which everything was measured, and some things went wrong."""
+    """Make the result of a run that measured everything and met some errors."""
     collection = Collection(
         images=47,
         bytes=7_400_000,

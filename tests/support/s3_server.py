@@ -1,4 +1,4 @@
-"""A server of S3's interface on this machine, which counts what it is asked."""
+"""An S3 server on this machine that counts its requests."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ _LOG = "werkzeug"
 
 
 class Server(NamedTuple):
-    """What s3fs wants to know of a server, and the requests that it has had."""
+    """Storage options for s3fs, and the requests that the server has received."""
 
     options: dict[str, Any]
-    asked: Counter[tuple[str, str]]
-    """How often, by the method and the suffix of the path ("" for a listing)."""
+    requests: Counter[tuple[str, str]]
+    """Number of requests by method and suffix of the path ("" for a listing)."""
 
 
 class _Counting(logging.Handler):
-    """Reads the log of a server, which has a line for each request."""
+    """A log handler that counts requests: the server logs a line for each."""
 
-    def __init__(self, asked: Counter[tuple[str, str]]) -> None:
+    def __init__(self, requests: Counter[tuple[str, str]]) -> None:
         super().__init__(logging.INFO)
-        self._asked = asked
+        self._asked = requests
 
     def emit(self, record: logging.LogRecord) -> None:
         found = _LINE.search(record.getMessage())
@@ -41,13 +41,13 @@ class _Counting(logging.Handler):
 
 @contextmanager
 def s3_server() -> Iterator[Server]:
-    """Run a server with one bucket, or skip the test where there is none."""
+    """Run a server with one bucket; skip the test if its libraries are missing."""
     pytest.importorskip("s3fs")
     moto = pytest.importorskip("moto.server")
     running = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     running.start()
-    log, asked = logging.getLogger(_LOG), Counter[tuple[str, str]]()
-    counting, level = _Counting(asked), log.level
+    log, requests = logging.getLogger(_LOG), Counter[tuple[str, str]]()
+    counting, level = _Counting(requests), log.level
     log.addHandler(counting)
     log.setLevel(logging.INFO)
     try:
@@ -55,7 +55,7 @@ def s3_server() -> Iterator[Server]:
         address = f"http://{host}:{port}"
         urllib.request.urlopen(urllib.request.Request(f"{address}/{BUCKET}", method="PUT")).close()
         where = {"endpoint_url": address, "region_name": "us-east-1"}
-        yield Server({"key": "testing", "secret": "testing", "client_kwargs": where}, asked)
+        yield Server({"key": "testing", "secret": "testing", "client_kwargs": where}, requests)
     finally:
         log.removeHandler(counting)
         log.setLevel(level)

@@ -1,4 +1,4 @@
-"""Tar shards for the tests, written by Python's own tarfile; worker processes import it, too."""
+"""Tar shards for the tests, written with Python's tarfile; worker processes import this module."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def write_shards(
     targets: bool = True,
     damaged: Sequence[int] = (),
 ) -> list[str]:
-    """Write shards of so many samples each; the target of a sample is its number among all."""
+    """Write a shard per count; a sample's target is its number across all shards."""
     paths = []
     number = 0
     for shard, count in enumerate(counts):

@@ -1,4 +1,4 @@
-"""Stores to write in tests, and damage that none may answer with another item's bytes."""
+"""Items for the tests of stores, and a check that damage never yields another item's bytes."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from fastdecode.stores import Store, StoreError, create_store, open_store
 
 CLASSES = ["ant", "bee"]
 TARGETS: tuple[Any, ...] = (None, 3, -(2**40), 0.1, "a cat", [1, 2.5], {"boxes": [[1, 2]]})
-"""One of each sort that a store can hold."""
+"""One target of each type that a store can hold."""
 
 NUMBERS: tuple[Any, ...] = (None, 3, -4.0, 0.1, [1, 2.5], [7])
-"""What RecordIO can hold."""
+"""Targets that RecordIO can hold."""
 
 
 def images() -> list[tuple[str, bytes]]:
-    """Return real files of several formats, and bytes of awkward lengths."""
+    """Return real files of several formats, and random bytes of awkward lengths."""
     folders = ("formats", "jpeg_kinds")
     files = [file for folder in folders for file in sorted((CORPUS / folder).iterdir())[:8]]
     odd = [(f"odd/{size}.jpg", random.Random(size).randbytes(size)) for size in (1, 5, 4080)]
@@ -28,24 +28,24 @@ def images() -> list[tuple[str, bytes]]:
 
 
 def write(location: Path, items: Sequence[tuple[str, bytes]], targets: Sequence[Any]) -> None:
-    """Make a store; it has classes if all targets are indices of them."""
+    """Write a store, with classes if every target is a class index or None."""
     named = all(target in (None, *range(len(CLASSES))) for target in targets)
     with create_store(location, classes=CLASSES if named else ()) as writer:
         for place, (key, data) in enumerate(items):
             writer.add(key, data, targets[place % len(targets)])
 
 
-def damaged_at_random(
+def check_random_damage(
     location: Path, damages: Callable[[bytes, random.Random], bytes], rounds: int
 ) -> None:
-    """Damage is a StoreError or OSError, or does no harm; another item's bytes never appear."""
+    """Check that damage raises StoreError or OSError, or never yields another item's bytes."""
     draw = random.Random(5)
     items = [(f"{place}.jpg", draw.randbytes(draw.choice((40, 300, 5000)))) for place in range(60)]
     write(location, items, [7])
     whole = location.read_bytes()
     others = {data for _, data in items}
     for _ in range(rounds):
-        # In place of the old file, as its writer would: a mapping of that one stays whole.
+        # Replace the file instead of changing it, as a writer does: old mappings stay valid.
         location.unlink()
         location.write_bytes(damages(whole, draw))
         store = _or_error(open_store, location)
@@ -68,23 +68,23 @@ def _or_error(function: Callable[..., Any], argument: Any) -> Any:
         return error
 
 
-def cut(data: bytes, draw: random.Random) -> bytes:
-    """Take the end away."""
+def truncated(data: bytes, draw: random.Random) -> bytes:
+    """Cut the data at a random offset."""
     return data[: draw.randrange(len(data))]
 
 
-def flipped(data: bytes, draw: random.Random) -> bytes:
-    """Change a bit."""
+def with_bit_flipped(data: bytes, draw: random.Random) -> bytes:
+    """Flip a random bit."""
     place = draw.randrange(len(data))
     return data[:place] + bytes([data[place] ^ 1 << draw.randrange(8)]) + data[place + 1 :]
 
 
-def everything(store: Store) -> list[tuple[str, bytes, Any]]:
-    """Read all items."""
+def all_items(store: Store) -> list[tuple[str, bytes, Any]]:
+    """Read the key, data and target of every item."""
     return [(store.key(at), bytes(store.read(at)), store.target(at)) for at in range(len(store))]
 
 
-def reads_and_closes(store: Store, wanted: list[Any]) -> None:
-    """Check a store in another process, which finds this module, and no file of tests."""
-    assert everything(store) == wanted
+def check_and_close(store: Store, wanted: list[Any]) -> None:
+    """Check a store in a child process, which can import this module but no test file."""
+    assert all_items(store) == wanted
     store.close()

@@ -1,10 +1,10 @@
-"""Every file of the collection, and thousands of damaged ones, through all that decodes.
+"""Decodes every file of the collection, and thousands of damaged copies, in every way.
 
     FASTDECODE_CORPUS=... python tests/support/sweep.py --mutants 20000
 
-Nothing but an answer or an error of the package's may come of any of them. It is done in a process
-of its own, in groups of files: what dies or hangs there is looked for file by file, and then
-setting by setting, so that the report can name it. Damage follows from its number alone.
+Each file must give pixels or one of the package's errors. A child process decodes groups of files.
+If a group crashes or hangs it, the sweep repeats the group file by file, and then setting by
+setting, so that the report names the case. The number of a damage alone determines it.
 """
 
 from __future__ import annotations
@@ -47,29 +47,29 @@ from fastdecode.testing import drawing
 from fastdecode.types import Box, Header
 from fastdecode.types import Image as Pixels
 
-__all__ = ["Case", "Report", "Sweeper", "cases", "judged", "main", "sweep"]
+__all__ = ["Case", "Report", "Sweeper", "cases", "decode_checked", "main", "sweep"]
 
-PIXELS = 4_000_000
-"""What a damaged header may promise: more is refused, so that the sweep ends some day."""
-LONGEST = 60_000
-"""Of the files that are damaged, in bytes: every part of small ones is hit soon."""
-PATIENCE_S = 120
-"""For one group of files, after which the process is hung."""
-_TOGETHER = 40
+MAX_PIXELS = 4_000_000
+"""Limit on the pixels that a damaged header may promise, so that the sweep ends in time."""
+MAX_FILE_BYTES = 60_000
+"""Limit on the size of the files to damage: a few mutants hit every part of a small file."""
+TIMEOUT_S = 120
+"""Time for one group of files, after which the process counts as hung."""
+_GROUP_SIZE = 40
 _BACKENDS = (None, *registry.BUILTIN)
 _SETTINGS = {"each": range(14), "together": range(0), "agree": range(len(_BACKENDS))}
-"""What there is to ask of a child, and the numbers of the settings of that."""
+"""The methods of a child, and the numbers of the settings of each."""
 _ODD_BYTES = (0, 1, 2, 3, 5, 7, 8, 9, 16, 17, 32, 64, 127, 128, 254, 255)
 
 
-_LISTED = (
+_FOLDER_SUFFIXES = (
     ".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp", ".gif", ".jp2",
     ".j2k", ".avif", ".heic", ".heif",
 )  # fmt: skip
 
 
 class Case(NamedTuple):
-    """A file, and the number of what is done to it; 0 leaves it as it is."""
+    """A file and the number of its damage; 0 means undamaged."""
 
     path: str
     number: int
@@ -80,11 +80,11 @@ class Case(NamedTuple):
 
     def read(self) -> bytes:
         data = Path(self.path).read_bytes()
-        return _damaged(data, np.random.default_rng(self.number)) if self.number else data
+        return _damage(data, np.random.default_rng(self.number)) if self.number else data
 
 
 class Report(NamedTuple):
-    """How often there was what answer, and what there must not be, by case and setting."""
+    """How often each answer occurred, and a line for each fault with its case and setting."""
 
     answers: Counter[str]
     faults: list[str]
@@ -94,8 +94,8 @@ class Report(NamedTuple):
         self.faults.extend(other.faults)
 
 
-def _damaged(data: bytes, random: np.random.Generator) -> bytes:
-    """Flip, overwrite, insert, remove or cut, once to four times; half of it near the beginning."""
+def _damage(data: bytes, random: np.random.Generator) -> bytes:
+    """Damage the data one to four times, half of the times in the first 256 bytes."""
     changed = bytearray(data)
     for _ in range(random.integers(1, 5)):
         if len(changed) < 8:
@@ -103,7 +103,7 @@ def _damaged(data: bytes, random: np.random.Generator) -> bytes:
         near = min(len(changed), 256 if random.random() < 0.5 else len(changed))
         at = int(random.integers(2, near))
         length = int(random.integers(1, 64))
-        kind = random.choice(["flip", "set", "copy", "remove", "zeros", "cut"], p=_SHARES)
+        kind = random.choice(["flip", "set", "copy", "remove", "zeros", "cut"], p=_DAMAGE_SHARES)
         if kind == "flip":
             changed[at] ^= 1 << int(random.integers(8))
         elif kind == "set":
@@ -120,14 +120,14 @@ def _damaged(data: bytes, random: np.random.Generator) -> bytes:
     return bytes(changed)
 
 
-_SHARES = (0.3, 0.4, 0.08, 0.08, 0.08, 0.06)
+_DAMAGE_SHARES = (0.3, 0.4, 0.08, 0.08, 0.08, 0.06)
 
 
 def kinds(folder: Path) -> list[Path]:
-    """Write a small file of every format, mode, depth and number of channels that can be had."""
+    """Write a small file in every format, mode, depth and channel count that can be encoded."""
     for form, mode in product(_PILLOW_FORMATS, _PILLOW_MODES):
-        with suppress(Exception):  # what Pillow does not write in that format
-            _saved(folder / f"pillow_{mode.replace(';', '_')}.{form}", drawing(23, 17), mode)
+        with suppress(Exception):  # Pillow cannot write every mode in every format
+            _save(folder / f"pillow_{mode.replace(';', '_')}.{form}", drawing(23, 17), mode)
     with suppress(ImportError):
         import imagecodecs
 
@@ -137,7 +137,7 @@ def kinds(folder: Path) -> list[Path]:
             image = np.random.default_rng(bits).integers(0, 1 << bits, shape, dtype)
             for suffix, options in _CODECS.items():
                 name, more = options
-                with suppress(Exception):  # what the codec does not have
+                with suppress(Exception):  # no codec has all depths and channel counts
                     data = getattr(imagecodecs, name)(image, bitspersample=bits, **more)
                     (folder / f"codec_{channels}_{bits}.{suffix}").write_bytes(data)
     for name, (_, data) in DEEP.items():
@@ -146,7 +146,7 @@ def kinds(folder: Path) -> list[Path]:
     return sorted(folder.iterdir())
 
 
-def _saved(path: Path, image: Image.Image, mode: str) -> None:
+def _save(path: Path, image: Image.Image, mode: str) -> None:
     if mode == "I;16":
         deep = np.asarray(image.convert("L")).astype(np.uint16) * 257
         Image.fromarray(deep).save(path)
@@ -175,22 +175,23 @@ _CODECS: dict[str, tuple[str, dict[str, Any]]] = {
 def cases(
     mutants: int, folder: Path, *, files: int | None = None, first: int = 1
 ) -> Iterator[Case]:
-    """Yield all files of the collection and of `kinds`, or so many, and so many damaged ones.
+    """Yield the files of the collection and of `kinds`, then damaged ones.
 
-    Those of `kinds` are written into the folder; `first` is the number of the first damage.
+    `files` limits the former to about that many; `mutants` is the number of the latter, and
+    `first` the number of the first damage. The files of `kinds` are written into the folder.
     """
     found = sorted(p for p in CORPUS.rglob("*") if p.is_file() and p.suffix not in (".csv", ".md"))
     found = [path for path in found if "licenses" not in path.parts] + kinds(folder)
     yield from (
         Case(str(path), 0) for path in found[:: max(1, len(found) // (files or len(found)))]
     )
-    small = [path for path in found if 8 < path.stat().st_size <= LONGEST]
+    small = [path for path in found if 8 < path.stat().st_size <= MAX_FILE_BYTES]
     for number in range(first, first + mutants):
         yield Case(str(small[number % len(small)]), number)
 
 
 class Sweeper:
-    """What runs in the child: cases through settings; only what there must not be is told."""
+    """The child's side of the sweep: decodes cases in settings and reports faults."""
 
     def __init__(self) -> None:
         warnings.simplefilter("ignore")
@@ -198,63 +199,63 @@ class Sweeper:
         self._folder = tempfile.TemporaryDirectory()
 
     def each(self, group: Sequence[Case], settings: Sequence[int]) -> Report:
-        """Decode each case in the settings, by the automatic choice and by one backend by name."""
+        """Decode each case in the settings, with the automatic choice or one named backend."""
         report = Report(Counter(), [])
-        with _patience():
+        with _exit_on_hang():
             for case in group:
                 data = case.read()
                 for setting in settings:
                     options = self._options(setting, data, case)
                     shown = {k: "an array" if k == "out" else v for k, v in options.items()}
-                    with _noted(report, f"{case}, {shown}"):
-                        report.answers[_named(judged(data, options))] += 1
+                    with _record_faults(report, f"{case}, {shown}"):
+                        report.answers[_answer_name(decode_checked(data, options))] += 1
         return report
 
     def agree(self, group: Sequence[Case], settings: Sequence[int]) -> Report:
-        """Decode each case by every backend; of a JPEG none may show what another one does not."""
+        """Decode each case with every backend; those that decode a JPEG must agree on it."""
         report = Report(Counter(), [])
         plain: tuple[dict[str, Any], ...] = (
             {"reduce": 4, "mode": "L"}, {"mode": "stored", "strict": True}, {},
         )  # fmt: skip
         for case in group:
             data, found = case.read(), {}
-            with _patience():
+            with _exit_on_hang():
                 for name in [_BACKENDS[setting] for setting in settings]:
                     for options in plain if name in (None, *self._names) else ():
-                        with _noted(report, f"{case}, {name}, {options}"):
-                            found[name] = judged(data, {"backend": name, **options})
-                            report.answers[_named(found[name])] += 1
-            header = _probed(data)
+                        with _record_faults(report, f"{case}, {name}, {options}"):
+                            found[name] = decode_checked(data, {"backend": name, **options})
+                            report.answers[_answer_name(found[name])] += 1
+            header = _header_or_none(data)
             if header and header.format == "jpeg":
-                with _noted(report, str(case)):
-                    _compare(found, 1 if header.color == "cmyk" else 0)
+                with _record_faults(report, str(case)):
+                    _check_agreement(found, 1 if header.color == "cmyk" else 0)
         return report
 
     def together(self, group: Sequence[Case], settings: Sequence[int]) -> Report:
-        """Let `decode_batch`, `Loader`, `check` and `pack` have all of them."""
+        """Give the whole group to `decode_batch`, `Loader`, `check` and `pack`."""
         del settings
         report = Report(Counter(), [])
         named = ", ".join(map(str, group)) if len(group) < 4 else f"{len(group)} files"
-        with _patience(), tempfile.TemporaryDirectory(dir=self._folder.name) as folder:
+        with _exit_on_hang(), tempfile.TemporaryDirectory(dir=self._folder.name) as folder:
             source = Path(folder, "files")
             source.mkdir()
             paths = []
             for index, case in enumerate(group):
                 data = case.read()
-                if case.number and _promised(data) > PIXELS:
+                if case.number and _pixel_count(data) > MAX_PIXELS:
                     continue
                 suffix = Path(case.path).suffix
-                known = suffix.lower() in _LISTED  # else a folder would pass it over
+                known = suffix.lower() in _FOLDER_SUFFIXES  # else a folder would pass it over
                 paths.append(source / f"{index:03}{suffix if known else '.jpg'}")
                 paths[-1].write_bytes(data)
             for use in (_batch, _loader, _check, _pack) if paths else ():
-                with _noted(report, f"{use.__name__} of {named}"):
+                with _record_faults(report, f"{use.__name__} of {named}"):
                     report.answers.update(use(paths, source))
         return report
 
     def _options(self, setting: int, data: bytes, case: Case) -> dict[str, Any]:
-        """Choose one of ten settings of the automatic choice, or one of four with a name."""
-        region = _somewhere(data, case.number + setting)
+        """Return the options of a setting; the last four name a backend."""
+        region = _random_region(data, case.number + setting)
         named = self._names[(case.number + setting) % len(self._names)]
         chosen: dict[str, Any] = (
             {},
@@ -272,20 +273,20 @@ class Sweeper:
             {"backend": named, "mode": "RGBA", "reduce": 2},
             {"backend": named, "mode": "L", "reduce": 8, "orient": True},
         )[setting]
-        return {**chosen, "max_pixels": PIXELS} if case.number else chosen
+        return {**chosen, "max_pixels": MAX_PIXELS} if case.number else chosen
 
 
 @contextmanager
-def _patience() -> Iterator[None]:
+def _exit_on_hang() -> Iterator[None]:
     """End the process if it hangs."""
-    faulthandler.dump_traceback_later(PATIENCE_S, exit=True)
+    faulthandler.dump_traceback_later(TIMEOUT_S, exit=True)
     yield
     faulthandler.cancel_dump_traceback_later()
 
 
 @contextmanager
-def _noted(report: Report, what: str) -> Iterator[None]:
-    """Put down what is raised and should not be."""
+def _record_faults(report: Report, what: str) -> Iterator[None]:
+    """Record an unexpected exception as a fault."""
     try:
         yield
     except MemoryError:
@@ -296,14 +297,14 @@ def _noted(report: Report, what: str) -> Iterator[None]:
         report.faults.append(f"{what}: {type(error).__name__}: {error} ({where})")
 
 
-def judged(data: bytes, options: dict[str, Any]) -> Pixels | ValueError:
-    """Decode to pixels or an error that may be; what should not be is raised."""
+def decode_checked(data: bytes, options: dict[str, Any]) -> Pixels | ValueError:
+    """Return the pixels or an allowed error; raise AssertionError for a wrong result."""
     try:
         image = decode(data, **options)
     except FastDecodeError as error:
-        culprit = _our_own(error)
+        culprit = _internal_cause(error)
         if culprit:
-            raise AssertionError(f"the edge hid a fault of ours: {culprit}") from error
+            raise AssertionError(f"a DecodeError hides an internal error: {culprit}") from error
         return error
     except ValueError as error:
         if ("region" in options and "outside" in str(error)) or "out must have" in str(error):
@@ -322,8 +323,8 @@ def judged(data: bytes, options: dict[str, Any]) -> Pixels | ValueError:
     return image
 
 
-def _compare(found: dict[str | None, Pixels | ValueError], limit: int) -> None:
-    """See that exact backends show the same of a JPEG, and none shows it if one misses pixels."""
+def _check_agreement(found: dict[str | None, Pixels | ValueError], limit: int) -> None:
+    """Check that exact backends agree on a JPEG, and none decodes it if one misses pixels."""
     images = {name: one for name, one in found.items() if isinstance(one, np.ndarray)}
     said = {name: str(one) for name, one in found.items() if isinstance(one, DecodeError)}
     missing = [name for name in said if re.search("missing|remature end", said[name])]
@@ -336,8 +337,8 @@ def _compare(found: dict[str | None, Pixels | ValueError], limit: int) -> None:
             raise AssertionError(f"{name} shows other pixels than {next(iter(exact))}")
 
 
-def _our_own(error: BaseException) -> str:
-    """Name what a step of ours, no library or adapter, has raised behind a DecodeError."""
+def _internal_cause(error: BaseException) -> str:
+    """Describe an exception of the package itself, not of an adapter, that a DecodeError hides."""
     home = str(Path(fastdecode.__file__).parent)
     one: BaseException | None = error.__cause__
     while one is not None:
@@ -349,20 +350,20 @@ def _our_own(error: BaseException) -> str:
     return ""
 
 
-def _probed(data: bytes) -> Header | None:
+def _header_or_none(data: bytes) -> Header | None:
     with suppress(FastDecodeError):
         return probe(data)
     return None
 
 
-def _promised(data: bytes) -> int:
-    header = _probed(data)
+def _pixel_count(data: bytes) -> int:
+    header = _header_or_none(data)
     return header.width * header.height if header else 0
 
 
-def _somewhere(data: bytes, number: int) -> Box:
-    """Choose a part of the image that the header promises."""
-    header = _probed(data)
+def _random_region(data: bytes, number: int) -> Box:
+    """Draw a region within the size that the header gives."""
+    header = _header_or_none(data)
     if header is None:
         return 0, 0, 1, 1
     random = np.random.default_rng(number)
@@ -391,7 +392,7 @@ def _kind(one: Any) -> str:
     return type(one).__name__
 
 
-def _named(found: Pixels | ValueError) -> str:
+def _answer_name(found: Pixels | ValueError) -> str:
     return {"ndarray": "pixels", "ValueError": "wrong argument"}.get(_kind(found), _kind(found))
 
 
@@ -410,7 +411,7 @@ def _loader(paths: Sequence[Path], source: Path) -> Counter[str]:
             len(batch[0] if isinstance(batch, (tuple, list)) else batch) for batch in loader
         )
         if given + loader.skipped != len(paths):
-            raise AssertionError(f"{given} and {loader.skipped} skipped of {len(paths)}")
+            raise AssertionError(f"{given} given and {loader.skipped} skipped of {len(paths)}")
         answers.update({"loader: pixels": given, "loader: skipped": loader.skipped})
     return answers
 
@@ -420,20 +421,20 @@ def _check(paths: Sequence[Path], source: Path) -> Counter[str]:
     with open_store(source) as store:
         found, number = list(survey(store, 2)), len(store)
     if len(found) != number:
-        raise AssertionError(f"check tells of {len(found)} of {number}")
+        raise AssertionError(f"check reports {len(found)} of {number} files")
     return Counter(f"check: {finding.status}" for finding in found)
 
 
 def _pack(paths: Sequence[Path], source: Path) -> Counter[str]:
     del paths
     answers: Counter[str] = Counter()
-    with open_store(source) as store:  # not every suffix is an image's
+    with open_store(source) as store:  # it may list fewer files than the folder holds
         number = len(store)
     for options in ({}, {"max_side": 24, "restart_markers": True}):
         target = source.parent / f"out{len(options)}.tar"
         try:
             packed = pack(source, target, skip_bad=True, threads=2, **options)
-        except FastDecodeError:  # there is nothing good to pack
+        except FastDecodeError:  # every file is bad
             answers["pack: nothing good"] += 1
             continue
         if packed.items + len(packed.bad) != number:
@@ -443,14 +444,14 @@ def _pack(paths: Sequence[Path], source: Path) -> Counter[str]:
 
 
 class _Process:
-    """The child, and a new one after it died."""
+    """The child process, replaced by a new one after it dies."""
 
     def __init__(self, target: str) -> None:
         self._target = target
         self._child: Child | None = None
 
     def ask(self, method: str, group: Sequence[Case], settings: Sequence[int]) -> Report:
-        """Do it in the child; what kills it is pinned down to one case, and one setting."""
+        """Run a method in the child; narrow a crash down to one case and one setting."""
         try:
             if self._child is None:
                 self._child = Child(self._target)
@@ -468,7 +469,7 @@ class _Process:
             report = Report(Counter(), [])
             for part, chosen in parts:
                 report.add(self.ask(method, part, chosen))
-            if not report.faults:  # together they die, and alone they do not
+            if not report.faults:  # the group crashes, but no single case does
                 report.faults.append(f"{method} of {', '.join(map(str, group))}: {died}")
             return report
 
@@ -484,14 +485,14 @@ def sweep(
     target: str = "sweep:Sweeper",
     methods: Sequence[str] = ("each", "together"),
 ) -> Report:
-    """Take all cases through all methods, in children that are of the class `target`.
+    """Run all cases through all methods, in children of the class `target`.
 
-    `say` is told how far it is, and each fault; there is none if all is well.
+    `say` receives the progress and each fault.
     """
     report, process, begun = Report(Counter(), []), _Process(target), time.monotonic()
     try:
-        for at in range(0, len(todo), _TOGETHER):
-            group = todo[at : at + _TOGETHER]
+        for at in range(0, len(todo), _GROUP_SIZE):
+            group = todo[at : at + _GROUP_SIZE]
             for method in methods:
                 answer = process.ask(method, group, _SETTINGS[method])
                 if method == "together" and answer.faults and len(group) > 1:
@@ -500,8 +501,8 @@ def sweep(
                 report.add(answer)
                 for fault in answer.faults if say else ():
                     say(f"FAULT {fault}")
-            if say and at // _TOGETHER % 10 == 0:
-                done = min(at + _TOGETHER, len(todo))
+            if say and at // _GROUP_SIZE % 10 == 0:
+                done = min(at + _GROUP_SIZE, len(todo))
                 say(f"{done} of {len(todo)}, {time.monotonic() - begun:.0f} s")
     finally:
         process.close()
@@ -514,11 +515,11 @@ def _say(line: str) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Sweep as the command line says; the exit status is 1 if there is any fault."""
+    """Run the sweep with the options of the command line; return 1 if there is any fault."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
-    parser.add_argument("--mutants", type=int, default=20_000, help="how many damaged files")
-    parser.add_argument("--first", type=int, default=1, help="number of the first of them")
-    parser.add_argument("--files", type=int, help="so many of the sound files (default: all)")
+    parser.add_argument("--mutants", type=int, default=20_000, help="number of damaged files")
+    parser.add_argument("--first", type=int, default=1, help="number of the first damage")
+    parser.add_argument("--files", type=int, help="about how many intact files (default: all)")
     options = parser.parse_args(arguments)
 
     with tempfile.TemporaryDirectory() as folder:
@@ -533,6 +534,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    import sweep as itself  # by the name that the child knows it by
+    import sweep as itself  # so that classes have the module name that the child imports
 
     sys.exit(itself.main())

@@ -6,10 +6,10 @@ import json
 from typing import Any
 
 import pytest
-from loading import COUNT, GLOO, script
+from loading import COUNT, NEEDS_GLOO, script
 from shards import write_shards
 
-pytestmark = GLOO
+pytestmark = NEEDS_GLOO
 SIZES = [5, 11, 0, 9, 4]
 TOTAL = sum(SIZES)
 RANKS = 2

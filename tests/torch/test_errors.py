@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from damaged import CUT, FILES, GONE, PHOTO, SMALL, Listed
+from damaged import CUT, FILES, NO_SUCH_FILE, PHOTO, SMALL, Listed
 
 from fastdecode import errors
 from fastdecode.torch._errors import SKIPPED, Failure, replacement_candidates
@@ -22,24 +22,24 @@ from fastdecode.torch.transforms import RandomResizedCrop
 @pytest.mark.parametrize("transform", [SMALL, None], ids=["encoded", "images"])
 def test_error_names_the_file_and_the_index(transform: Any) -> None:
     """A damaged file is named with its path, damaged bytes with their index."""
-    dataset = Listed(PHOTO, CUT, CUT.read_bytes(), GONE, transform=transform)
+    dataset = Listed(PHOTO, CUT, CUT.read_bytes(), NO_SUCH_FILE, transform=transform)
 
     with pytest.raises(errors.DecodeError, match=rf"^{re.escape(str(CUT))} \(item 1\): \w"):
         dataset[1]
     with pytest.raises(errors.DecodeError, match=r"^item 2: \w"):
         dataset.load(2)
     with pytest.raises(
-        FileNotFoundError, match=rf"\(item 3\): '{re.escape(str(GONE))}'$"
+        FileNotFoundError, match=rf"\(item 3\): '{re.escape(str(NO_SUCH_FILE))}'$"
     ) as caught:
         dataset.load(3)
 
     assert caught.value.errno == errno.ENOENT
-    assert caught.value.filename == str(GONE)
+    assert caught.value.filename == str(NO_SUCH_FILE)
 
 
 def test_what_failed_is_remembered_once() -> None:
     """`errors` has index, path and reason of each damaged sample, once for each index."""
-    dataset = Listed(PHOTO, CUT, CUT.read_bytes(), GONE)
+    dataset = Listed(PHOTO, CUT, CUT.read_bytes(), NO_SUCH_FILE)
     for index in (1, 2, 3, 1, torch.tensor(1)):
         with pytest.raises((errors.DecodeError, OSError)):
             dataset.fetch(index)
@@ -49,7 +49,7 @@ def test_what_failed_is_remembered_once() -> None:
     assert (data.index, data.path) == (2, "")
     assert cut.reason == data.reason
     assert str(CUT) not in cut.reason
-    assert gone == (3, str(GONE), "No such file or directory")
+    assert gone == (3, str(NO_SUCH_FILE), "No such file or directory")
 
 
 def test_list_of_errors_can_be_cleared() -> None:
@@ -152,7 +152,7 @@ def test_function_decides() -> None:
         seen.append((index, type(error)))
         return None if index == 2 else (torch.ones(3, 24, 24), -1)
 
-    dataset = Listed(PHOTO, CUT, GONE, on_error=decide)
+    dataset = Listed(PHOTO, CUT, NO_SUCH_FILE, on_error=decide)
     samples = dataset.__getitems__([0, 1, 2])
     slot = torch.zeros(3, 24, 24)
 

@@ -10,11 +10,11 @@ import pytest
 import torch
 from loading import (
     COUNT,
-    PROCESSES,
+    PROCESS_WARNINGS,
     Images,
     Plain,
+    add_random,
     copies,
-    drawing,
     epoch,
     epochs,
     indices,
@@ -144,7 +144,7 @@ def test_collate_fn_is_given_the_samples() -> None:
     assert same(epoch(Images(), 5, threads=3, collate_fn=collate), crops)
 
 
-@pytest.mark.filterwarnings(*PROCESSES)
+@pytest.mark.filterwarnings(*PROCESS_WARNINGS)
 @pytest.mark.parametrize("how", [{"threads": 2}, {"workers": 1}], ids=str)
 def test_channels_last_without_a_known_shape(how: dict[str, int]) -> None:
     """Images that are collated are laid out alike, with targets or without."""
@@ -218,7 +218,7 @@ def test_chooses_processes_where_threads_cannot_help(monkeypatch: pytest.MonkeyP
     assert chosen(Plain(str), threads=2) == (2, 0)
     assert chosen(Images(), workers=1) == (0, 1)
     assert chosen(Images(), num_workers=2) == (2, 0)
-    assert chosen(Plain(str), num_workers=2) == chosen(Images(drawing), num_workers=2) == (0, 2)
+    assert chosen(Plain(str), num_workers=2) == chosen(Images(add_random), num_workers=2) == (0, 2)
     assert chosen(Plain(str), num_workers=0) == (0, 0)
 
 

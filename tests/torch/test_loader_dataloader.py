@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 import torch
 from loading import (
-    PROCESSES,
+    PROCESS_WARNINGS,
     Images,
     Plain,
+    add_random,
     copies,
-    drawing,
     indices,
     same,
     script,
@@ -36,7 +36,7 @@ from torch.utils.data import (
 from fastdecode.torch import DevicePrefetcher
 from fastdecode.torch.loader import Loader
 
-pytestmark = pytest.mark.filterwarnings("ignore:num_workers=", *(f"{w}" for w in PROCESSES))
+pytestmark = pytest.mark.filterwarnings("ignore:num_workers=", *(f"{w}" for w in PROCESS_WARNINGS))
 
 READ = (
     "dataset",
@@ -72,10 +72,10 @@ def test_the_line_that_people_type_works() -> None:
 
 def test_without_workers_it_draws_as_with_them() -> None:
     """What a user's transform draws follows from the seed; what training draws stays its own."""
-    expected = copies(Loader(Images(drawing, count=6), 2, num_workers=1, seed=5))
+    expected = copies(Loader(Images(add_random, count=6), 2, num_workers=1, seed=5))
     before = torch.get_rng_state(), random.getstate(), str(np.random.get_state())  # noqa: NPY002
 
-    found = copies(Loader(Images(drawing, count=6), 2, num_workers=0, seed=5))
+    found = copies(Loader(Images(add_random, count=6), 2, num_workers=0, seed=5))
 
     assert same(found, expected)
     after = torch.get_rng_state(), random.getstate(), str(np.random.get_state())  # noqa: NPY002

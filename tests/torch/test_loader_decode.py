@@ -17,26 +17,26 @@ from device_doubles import (  # noqa: F401
     PNG,
     PROGRESSIVE,
     batch_double,
-    honest,
+    decode_all,
     own_registry,
     raising,
     refusing,
     register_double,
-    with_the_others,
+    registry_with_cpu_backends,
 )
 from loading import (
     EXACT,
     Images,
     Sources,
+    add_random,
     copies,
-    drawing,
     epoch,
     epochs,
-    eventually,
     indices,
     near,
     pool_threads,
     same,
+    wait_until,
 )
 
 from fastdecode import DecodeError, UnknownBackend, register, stats
@@ -51,7 +51,7 @@ from fastdecode.torch.transforms import (
     ResizeCenterCropNormalize,
 )
 
-pytestmark = pytest.mark.usefixtures("with_the_others")
+pytestmark = pytest.mark.usefixtures("registry_with_cpu_backends")
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ pytestmark = pytest.mark.usefixtures("with_the_others")
 @pytest.mark.parametrize("regions", [False, True])
 def test_the_same_crops_of_the_same_items(transform: Any, regions: bool) -> None:
     """Order, labels, boxes and flips of two shuffled epochs, also of the last, short batch."""
-    double = register_double(honest, regions=regions)
+    double = register_double(decode_all, regions=regions)
 
     ours = epochs(2, Images(transform), 5, shuffle=True, decode="double")
     theirs = epochs(2, Images(transform), 5, shuffle=True)
@@ -81,7 +81,7 @@ def test_the_same_crops_of_the_same_items(transform: Any, regions: bool) -> None
 @pytest.mark.parametrize("options", [{}, {"channels_last": True}, {"normalize_on": "device"}])
 def test_neither_threads_nor_layout_change_pixels(threads: int, options: Any) -> None:
     """The bits are those of any other number of threads; the strides are as asked for."""
-    register_double(honest)
+    register_double(decode_all)
 
     ours = epoch(Images(), threads=threads, decode="double", **options)
 
@@ -96,7 +96,7 @@ def test_neither_threads_nor_layout_change_pixels(threads: int, options: Any) ->
 def test_what_is_refused_is_the_cpus_sample(how: Any, threads: int, channels_last: bool) -> None:
     """Every second image is refused, alone or with its batch: its bits are the CPU's."""
     odd = {id(PHOTOS[at]) for at in (1, 3, 5, 7)}
-    register_double(how(lambda item: id(item.data.obj) in odd, honest))
+    register_double(how(lambda item: id(item.data.obj) in odd, decode_all))
     options = {"threads": threads, "channels_last": channels_last}
     files = Sources(*PHOTOS, transform=EXACT)
 
@@ -112,14 +112,14 @@ def test_what_is_refused_is_the_cpus_sample(how: Any, threads: int, channels_las
 
 def test_all_is_refused() -> None:
     """Then the batches are, bit for bit, those of the CPU."""
-    register_double(refusing(lambda _: True, honest))
+    register_double(refusing(lambda _: True, decode_all))
 
     assert same(epoch(Images(), decode="double"), epoch(Images()))
 
 
 def test_odd_and_damaged_files_join_in_order() -> None:
     """Progressive, CMYK, PNG, cut: what can be decoded is, what cannot is left out and noted."""
-    double = register_double(honest)
+    double = register_double(decode_all)
     files = [CUT, PHOTOS[0], PROGRESSIVE, CMYK, PHOTOS[1], PNG, b"", NO_END, PHOTOS[2], b"no"]
 
     def run(**options: Any) -> Any:
@@ -158,7 +158,7 @@ class Counted(Sources):
 @pytest.mark.parametrize("threads", [0, 2])
 def test_files_are_read_once(threads: int) -> None:
     """Whoever decodes them in the end; only what cannot be read is asked for again."""
-    register_double(refusing(lambda item: id(item.data.obj) == id(PHOTOS[3]), honest))
+    register_double(refusing(lambda item: id(item.data.obj) == id(PHOTOS[3]), decode_all))
     files = [PHOTOS[0], PROGRESSIVE, CMYK, PHOTOS[3], CUT, None, PNG, PHOTOS[4]]
     dataset = Counted(files)
 
@@ -172,7 +172,7 @@ def test_files_are_read_once(threads: int) -> None:
 
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     """By path and index, also where its bytes were read for the backend."""
-    register_double(honest)
+    register_double(decode_all)
     path = tmp_path / "cut.jpg"
     path.write_bytes(CUT)
     messages = []
@@ -186,7 +186,7 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
 
 def test_a_stand_in_may_be_floats() -> None:
     """What `on_error` returns is as `dataset[index]`, and shown bit for bit."""
-    register_double(honest)
+    register_double(decode_all)
     pixels = torch.arange(3 * 24 * 24).remainder(256).byte().view(3, 24, 24)
     floats = Normalize()(pixels)
     for stand_in in (floats, pixels):
@@ -214,8 +214,8 @@ def test_closing_while_the_backend_is_busy() -> None:
     def busy(items: Any, layout: str) -> Any:
         reached.set()
         prefetcher = loader._delivery._prefetcher
-        eventually(lambda: prefetcher._thread is not None and prefetcher._thread._stopped)
-        return honest(items, layout)
+        wait_until(lambda: prefetcher._thread is not None and prefetcher._thread._stopped)
+        return decode_all(items, layout)
 
     register_double(busy)
     loader: Any = Loader(Images(), 4, threads=2, decode="double")
@@ -230,12 +230,12 @@ def test_closing_while_the_backend_is_busy() -> None:
     consumer = threading.Thread(target=consume)
     consumer.start()
     assert reached.wait(30)
-    eventually(lambda: loader._delivery._prefetcher._epoch is not None)  # `iter` has returned
+    wait_until(lambda: loader._delivery._prefetcher._epoch is not None)  # `iter` has returned
     loader.close()
     consumer.join(30)
 
     assert len(errors) == 1
-    eventually(lambda: not pool_threads())  # also those of the prefetching: their names begin alike
+    wait_until(lambda: not pool_threads())  # also those of the prefetching: their names begin alike
 
 
 @pytest.fixture
@@ -247,7 +247,7 @@ def meta(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_was_chosen_is_shown() -> None:
     """By name, and in the words of who chose."""
-    register_double(honest)
+    register_double(decode_all)
 
     loader = Loader(Images(), 4, threads=2, decode="double")
 
@@ -288,14 +288,14 @@ def test_auto_is_never_an_error(dataset: Any, options: Any, why: str) -> None:
 @pytest.mark.usefixtures("meta")
 def test_auto_takes_a_batch_backend_that_works() -> None:
     """On a device where one decodes, it does; a dataset that ends that is decoded by the CPU."""
-    double = batch_double(honest)
+    double = batch_double(decode_all)
     double.devices = frozenset({"meta"})
     register("double", "nowhere:Nothing", batch=double)
     dataset = Images()
 
     with Loader(dataset, 4, device="meta", decode="auto", threads=1) as loader:
         assert loader.decoding.backend == "double"
-        dataset.transform = drawing
+        dataset.transform = add_random
         assert {images.device.type for images, _ in loader} == {"meta"}
         assert loader.decoding.backend is None
         assert "decode='cpu' (the CPU decodes: its transform (function)" in repr(loader)
@@ -322,7 +322,7 @@ def test_auto_takes_a_batch_backend_that_works() -> None:
 )
 def test_what_is_not_possible_is_told(dataset: Any, options: Any, why: str) -> None:
     """The error says why, and what to do instead."""
-    register_double(honest)
+    register_double(decode_all)
 
     with pytest.raises(ValueError, match=why):
         Loader(dataset, **{"decode": "double", **options})
@@ -330,7 +330,7 @@ def test_what_is_not_possible_is_told(dataset: Any, options: Any, why: str) -> N
 
 def test_a_word_is_wanted() -> None:
     """What is no word at all is a TypeError; of a word that nobody knows the message has others."""
-    register_double(honest)
+    register_double(decode_all)
     with pytest.raises(UnknownBackend, match=r"'cpu', 'gpu', 'auto' or .*double.*not 'GPU'"):
         Loader(Images(), decode="GPU")
     with pytest.raises(TypeError, match="decode must be 'cpu', 'gpu', 'auto' or a batch backend"):
@@ -339,7 +339,7 @@ def test_a_word_is_wanted() -> None:
 
 def test_a_collate_fn_that_is_set_later_is_not_passed_over() -> None:
     """It wants samples, which a batch that is decoded at once has none of."""
-    register_double(honest)
+    register_double(decode_all)
     with Loader(Images(), 4, decode="double") as loader:
         loader.collate_fn = list
         with pytest.raises(ValueError, match=r"not possible any more: collate_fn.*Leave out"):

@@ -6,7 +6,17 @@ from typing import Any
 
 import pytest
 import torch
-from loading import PROCESSES, Images, Plain, copies, drawing, epoch, later, same, targets
+from loading import (
+    PROCESS_WARNINGS,
+    Images,
+    Plain,
+    add_random,
+    copies,
+    device_loader,
+    epoch,
+    same,
+    targets,
+)
 
 from fastdecode.torch import Fused
 from fastdecode.torch._transfer import Transfer
@@ -32,7 +42,7 @@ TRANSFORMS = [
 
 
 def epoch_later(dataset: Any, batch_size: int = 4, **options: Any) -> list[Any]:
-    with later(dataset, batch_size, **options) as loader:
+    with device_loader(dataset, batch_size, **options) as loader:
         return copies(loader)
 
 
@@ -53,7 +63,7 @@ def test_floats_are_those_of_the_host(transform: Any, options: dict[str, Any]) -
 
 @pytest.mark.parametrize("disabled", ["", "native"])
 @pytest.mark.parametrize("how", [{"threads": 2}, {"workers": 2}], ids=str)
-@pytest.mark.filterwarnings(*PROCESSES)
+@pytest.mark.filterwarnings(*PROCESS_WARNINGS)
 def test_bytes_travel_from_anywhere(
     monkeypatch: pytest.MonkeyPatch, disabled: str, how: dict[str, int]
 ) -> None:
@@ -115,8 +125,8 @@ class Own(Images):
     ("dataset", "options", "why"),
     [
         (Plain(lambda index: index), {}, "Plain is not one of this package's datasets"),
-        (Images(drawing), {}, "its transform .* is not one that is done while decoding"),
-        (Images(Fused(RandomResizedCropFlipNormalize(24), [drawing])), {}, "comes after"),
+        (Images(add_random), {}, "its transform .* is not one that is done while decoding"),
+        (Images(Fused(RandomResizedCropFlipNormalize(24), [add_random])), {}, "comes after"),
         (
             Images(RandomResizedCrop(24, dtype=torch.uint8, flip=0.5)),
             {},
@@ -138,9 +148,9 @@ def test_what_does_not_allow_it_is_told(dataset: Any, options: Any, why: str) ->
 def test_a_transform_that_does_not_go_is_an_error_of_its_epoch() -> None:
     """One that comes later is looked at when an epoch begins; that epoch is not lost."""
     dataset = Images()
-    with later(dataset, 4, threads=2) as loader:
+    with device_loader(dataset, 4, threads=2) as loader:
         first = copies(loader)
-        dataset.transform = drawing
+        dataset.transform = add_random
         with pytest.raises(ValueError, match="is not possible"):
             iter(loader)
         dataset.transform = RandomResizedCropFlipNormalize(24)

@@ -19,11 +19,11 @@ from loading import (
     Plain,
     copies,
     encoded,
-    eventually,
     pool_threads,
     script,
-    taken,
     targets,
+    targets_and_errors,
+    wait_until,
 )
 
 from fastdecode.torch.image_list import ImageList
@@ -43,7 +43,7 @@ def test_first_error_of_a_batch_is_the_one_that_is_raised() -> None:
         raise TypeError(f"mistake {index}")
 
     with Loader(Plain(make, 8), 8, threads=3) as loader:
-        assert [str(error) for error in taken(loader)] == ["mistake 1"]
+        assert [str(error) for error in targets_and_errors(loader)] == ["mistake 1"]
 
 
 def test_error_of_collate_fn_comes_at_its_batch() -> None:
@@ -54,8 +54,10 @@ def test_error_of_collate_fn_comes_at_its_batch() -> None:
             raise KeyError("mine")
         return [0, torch.tensor([target for _, target in samples])]
 
-    with_function = taken(Loader(Images(count=12), 4, threads=2, collate_fn=collate))
-    without = taken(Loader(Images(count=4, target_transform=lambda _: object()), 4, threads=2))
+    with_function = targets_and_errors(Loader(Images(count=12), 4, threads=2, collate_fn=collate))
+    without = targets_and_errors(
+        Loader(Images(count=4, target_transform=lambda _: object()), 4, threads=2)
+    )
 
     assert [type(one) for one in with_function] == [list, KeyError, list]
     assert [type(one) for one in without] == [TypeError]
@@ -204,7 +206,7 @@ def test_early_break_ends_what_is_in_the_making() -> None:
 
 def test_threads_end_with_their_loader() -> None:
     """They last from epoch to epoch, and end when loader and iterator are gone."""
-    eventually(lambda: pool_threads() == [])
+    wait_until(lambda: pool_threads() == [])
     loader = Loader(Images(), 4, threads=3)
     copies(loader)
     first = pool_threads()
@@ -218,12 +220,12 @@ def test_threads_end_with_their_loader() -> None:
     assert len(copies(batches)) == 5  # the iterator needs them
     del batches
     assert gone() is None
-    eventually(lambda: pool_threads() == [])
+    wait_until(lambda: pool_threads() == [])
 
 
 def test_closing_ends_threads_and_the_epoch() -> None:
     """`close` ends all of it; an iterator that had more to give says so, and the next one works."""
-    eventually(lambda: pool_threads() == [])  # those of other tests
+    wait_until(lambda: pool_threads() == [])  # those of other tests
     loader = Loader(Images(), 4, threads=2)
     batches = iter(loader)
     next(batches)
@@ -257,7 +259,7 @@ def test_closing_frees_who_waits() -> None:
     batches = iter(loader)
     waiting = threading.Thread(target=wait, args=(batches,))
     waiting.start()
-    eventually(lambda: batches._source._awaited is not None)
+    wait_until(lambda: batches._source._awaited is not None)
     loader.close()
     waiting.join(30)
     hang.set()

@@ -9,20 +9,20 @@ from typing import Any
 
 import pytest
 import torch
-from device_doubles import honest, own_registry, register_double, with_the_others  # noqa: F401
+from device_doubles import decode_all, own_registry, register_double, registry_with_cpu_backends  # noqa: F401
 from loading import (
     EXACT,
-    PROCESSES,
+    PROCESS_WARNINGS,
     Images,
     Plain,
     copies,
-    generators,
+    device_loader,
+    generator_states,
     indices,
-    later,
     near,
     same,
-    taken,
     targets,
+    targets_and_errors,
 )
 from torch.utils.data import Subset
 
@@ -30,7 +30,7 @@ from fastdecode import DecodeError
 from fastdecode.torch.loader import Loader
 from fastdecode.torch.transforms import RandomResizedCrop
 
-pytestmark = pytest.mark.filterwarnings(*PROCESSES)
+pytestmark = pytest.mark.filterwarnings(*PROCESS_WARNINGS)
 
 WAYS: dict[str, dict[str, Any]] = {
     "caller": {"threads": 0},
@@ -45,13 +45,13 @@ WAYS: dict[str, dict[str, Any]] = {
 def way(request: pytest.FixtureRequest) -> str:
     """Name a way in which batches are made."""
     if request.param == "backend":
-        request.getfixturevalue("with_the_others")
-        register_double(honest)
+        request.getfixturevalue("registry_with_cpu_backends")
+        register_double(decode_all)
     return str(request.param)
 
 
 def loader(way: str, dataset: Any, batch_size: int = 4, shuffle: bool = False, **how: Any) -> Any:
-    kind = later if way == "normalised later" else Loader
+    kind = device_loader if way == "normalised later" else Loader
     return kind(dataset, batch_size, shuffle, **WAYS[way], **how)
 
 
@@ -66,7 +66,7 @@ def alike(way: str, first: list[Any], second: list[Any]) -> bool:
 
 def test_epochs_are_those_of_one_thread(way: str) -> None:
     """Two shuffled epochs, the short batch at their end included; the process draws nothing."""
-    before = generators()
+    before = generator_states()
     with plain(Images(EXACT), 5, True, seed=8) as batches:
         expected = [copies(batches), copies(batches)]
     with loader(way, Images(EXACT), 5, True, seed=8) as batches:
@@ -74,7 +74,7 @@ def test_epochs_are_those_of_one_thread(way: str) -> None:
             assert alike(way, copies(batches), epoch)
         assert batches.epoch == 2
 
-    assert same(generators(), before)
+    assert same(generator_states(), before)
 
 
 def test_errors_come_in_the_place_of_their_batch(way: str) -> None:
@@ -84,7 +84,7 @@ def test_errors_come_in_the_place_of_their_batch(way: str) -> None:
     """
     wrong: dict[int, BaseException] = {9: KeyError("mine"), 13: StopIteration("mine")}
     with loader(way, Images(EXACT, damaged=(6, 5), wrong=wrong, count=20)) as batches:
-        first, *errors, last = taken(batches)
+        first, *errors, last = targets_and_errors(batches)
 
         assert (first, last) == ([0, 1, 2, 3], [16, 17, 18, 19])
         assert [type(one) for one in errors] == [DecodeError, KeyError, RuntimeError]
@@ -252,7 +252,7 @@ def test_a_missing_batch_is_a_timeout_that_names_its_items(way: str) -> None:
 
     dataset = Plain(make, 12) if way == "threads" else Hanging(EXACT, count=12)
     with loader(way, dataset, timeout=0.5) as batches:
-        seen = taken(batches)
+        seen = targets_and_errors(batches)
         go.set()
 
     assert [type(one) for one in seen] == [list, TimeoutError, list]

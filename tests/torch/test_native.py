@@ -17,7 +17,7 @@ pytest.importorskip("fastdecode.native._core")
 import numpy as np
 import torch
 from encoded import with_orientation
-from loading import CROP, PROCESSES, Sources, copies, epoch, eventually, pool_threads, same
+from loading import CROP, PROCESS_WARNINGS, Sources, copies, epoch, pool_threads, same, wait_until
 from PIL import Image as PillowImage
 from torch.utils.data import DataLoader, default_collate
 
@@ -123,7 +123,7 @@ def _made(monkeypatch: pytest.MonkeyPatch) -> Made:
     return noted
 
 
-pytestmark = [pytest.mark.filterwarnings(warning) for warning in PROCESSES]
+pytestmark = [pytest.mark.filterwarnings(warning) for warning in PROCESS_WARNINGS]
 COUNT = len(SOURCES)
 FOR_CORE = sum(for_core for _, for_core in SOURCES)
 TRANSFORMS = [
@@ -381,7 +381,7 @@ def test_what_is_not_for_the_core_is_dealt_to_all_threads(made: Made) -> None:
 
 def test_closing_in_the_middle_of_a_batch() -> None:
     """Threads end, nobody hangs, and the next epoch is whole."""
-    eventually(lambda: pool_threads() == [])
+    wait_until(lambda: pool_threads() == [])
     dataset = Sources(
         *[str(path) for path in PHOTOS] * 20, transform=RandomResizedCropFlipNormalize(100)
     )

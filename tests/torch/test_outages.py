@@ -15,7 +15,7 @@ pytest.importorskip("fsspec")
 
 from damaged import CUT, PHOTO, SMALL, Listed
 from faults import Fault, faulty_s3, put_shard, quick_retries  # noqa: F401 - a fixture
-from loading import PROCESSES, encoded
+from loading import PROCESS_WARNINGS, encoded
 from torch.utils.data import DataLoader
 
 from fastdecode.torch import (
@@ -71,7 +71,7 @@ def test_credentials_that_expire_end_the_epoch(
         assert sum(len(images) for images, _ in loader) == len(encoded())
 
 
-@pytest.mark.filterwarnings(*PROCESSES)
+@pytest.mark.filterwarnings(*PROCESS_WARNINGS)
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 def test_pytorchs_dataloader_is_told_too(uri: str, server: Fault) -> None:
     """What a worker process cannot reach is raised in the training process."""

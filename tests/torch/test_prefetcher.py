@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from loading import eventually
+from loading import wait_until
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 import fastdecode
@@ -124,7 +124,7 @@ def threads() -> int:
 def no_thread_is_left() -> Iterator[None]:
     """After each test the threads are gone."""
     yield
-    eventually(lambda: threads() == 0)
+    wait_until(lambda: threads() == 0)
 
 
 class Failing(Watched):
@@ -164,7 +164,7 @@ def test_batches_are_drawn_before_they_are_asked_for() -> None:
 
     next(batches)
 
-    eventually(lambda: len(loader.drawn_in) == 4)
+    wait_until(lambda: len(loader.drawn_in) == 4)
 
 
 @pytest.mark.parametrize("depth", [1, 2, 5])
@@ -270,7 +270,7 @@ def test_an_error_does_not_keep_the_iterator_alive() -> None:
         with contextlib.suppress(TypeError):  # pytest.raises would hold the error itself
             next(batches)
         del batches
-        eventually(lambda: threads() == 0)
+        wait_until(lambda: threads() == 0)
     finally:
         gc.enable()
 
@@ -286,7 +286,7 @@ def test_leaving_the_loop_early_ends_the_thread() -> None:
     for _ in batches:
         break
 
-    eventually(lambda: threads() == 0)
+    wait_until(lambda: threads() == 0)
     assert loader.finished == 1
     assert len(loader.drawn_in) <= 3
 
@@ -301,7 +301,7 @@ def test_an_iterator_that_becomes_garbage_ends_its_thread() -> None:
 
     gc.collect()
 
-    eventually(lambda: threads() == 0)
+    wait_until(lambda: threads() == 0)
 
 
 def test_close_ends_the_epoch_and_its_thread() -> None:
@@ -332,7 +332,7 @@ def test_an_iterator_of_the_loader_is_closed_by_the_thread() -> None:
     next(batches)
     del batches
 
-    eventually(lambda: len(loader.batches.closed_in) == 1)
+    wait_until(lambda: len(loader.batches.closed_in) == 1)
     assert loader.batches.closed_in != [threading.get_ident()]
 
 
@@ -369,7 +369,7 @@ def test_close_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
         batches.close()
     loader.go_on.set()
 
-    eventually(lambda: threads() == 0)
+    wait_until(lambda: threads() == 0)
 
 
 def test_close_wakes_a_consumer_that_waits(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -493,7 +493,7 @@ def test_no_more_is_drawn_than_was_asked_for(depth: int) -> None:
 
     for handed in range(1, 4):
         next(batches)
-        eventually(lambda handed=handed: len(loader.drawn_in) >= handed + depth)
+        wait_until(lambda handed=handed: len(loader.drawn_in) >= handed + depth)
         time.sleep(0.02)  # for the thread to go too far, if it would
 
         assert len(loader.drawn_in) == handed + depth
@@ -558,7 +558,7 @@ def test_the_state_is_that_of_the_batch_last_handed_out(make, handed: int) -> No
     epoch = iter(batches)
     before = [next(epoch).item() for _ in range(handed)]
     if make is threaded:
-        eventually(lambda: loader.state["position"] == min(6, handed + 2))
+        wait_until(lambda: loader.state["position"] == min(6, handed + 2))
 
     state = dict(batches.state_dict())
     resumed = make(Resumable())

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 from gpus import LATE, NEEDS_CUDA, consumer  # noqa: F401 - a fixture
-from loading import eventually
+from loading import wait_until
 from torch.utils.data import DataLoader, TensorDataset
 
 from fastdecode.torch.prefetcher import DevicePrefetcher
@@ -204,7 +204,7 @@ def test_what_is_given_up_writes_nowhere_later() -> None:
     next(batches)
     with torch.cuda.stream(prefetcher._transfer._side):
         torch.cuda._sleep(10 * LATE)
-    eventually(lambda: loader.drawn == 5)
+    wait_until(lambda: loader.drawn == 5)
     next(batches)  # which begins all copies, and none can have ended
 
     del batches

@@ -14,7 +14,7 @@ from fastdecode.stores import create_store, open_store
 
 fsspec = pytest.importorskip("fsspec")
 
-from loading import COUNT, PROCESSES, Images, copies, encoded, same  # noqa: E402
+from loading import COUNT, PROCESS_WARNINGS, Images, copies, encoded, same  # noqa: E402
 from s3_server import BUCKET, Server, s3_server  # noqa: E402
 from torch.utils.data import DataLoader  # noqa: E402
 
@@ -77,10 +77,10 @@ def test_neighbours_in_a_shard_are_one_request(shards: str, server: Server) -> N
         dataset.read(index)  # opens the shards
     counts = []
     for read_threads in (0, None):
-        server.asked.clear()
+        server.requests.clear()
         with Loader(dataset, COUNT, read_threads=read_threads, threads=2) as loader:
             assert len(next(iter(loader))[0]) == COUNT
-        counts.append(server.asked["GET", ".tar"])
+        counts.append(server.requests["GET", ".tar"])
 
     assert counts == [COUNT, SHARDS]
 
@@ -122,18 +122,18 @@ def test_damage_is_told_as_without(shards: str, server: Server, tmp_path: Path) 
         list(loader)
 
 
-@pytest.mark.filterwarnings(*PROCESSES)
+@pytest.mark.filterwarnings(*PROCESS_WARNINGS)
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 def test_pytorchs_dataloader_reads_a_batch_at_once(shards: str, server: Server) -> None:
     """In the process itself, and in worker processes of either loader: a request for each shard."""
     dataset = opened(shards, server, on_error="skip")
     dataset.transform = SMALL
     expected = [dataset[index][0] for index in range(COUNT)]
-    server.asked.clear()
+    server.requests.clear()
     ((images, targets),) = DataLoader(dataset, COUNT)
 
     assert torch.equal(images, torch.stack(expected))
-    assert server.asked["GET", ".tar"] == SHARDS
+    assert server.requests["GET", ".tar"] == SHARDS
     with Loader(dataset, COUNT, workers=1) as loader:
         ((again, same_targets),) = copies(loader)
     assert torch.equal(again, images)

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from fifos import fed
-from loading import PROCESSES
+from fifos import readable_fifo
+from loading import PROCESS_WARNINGS
 from PIL import Image
 from torch.utils.data import DataLoader
 from torch_reference import PHOTOS, seeded
@@ -67,7 +67,7 @@ def refused(request: pytest.FixtureRequest, giant: bytes, tmp_path: Path) -> Ite
         paths[1].write_bytes(giant)
         yield Refused(paths, store, ImageTooLarge, r"1\.jpg")
     else:
-        with fed(paths[1], PHOTOS[0].read_bytes()):
+        with readable_fifo(paths[1], PHOTOS[0].read_bytes()):
             yield Refused(paths, store, OSError, r"a FIFO .*pass the bytes.*1\.jpg")
 
 
@@ -99,7 +99,7 @@ def test_a_dataset_names_it(refused: Refused, transform: Any) -> None:
             ask()
 
 
-@pytest.mark.filterwarnings(*PROCESSES)
+@pytest.mark.filterwarnings(*PROCESS_WARNINGS)
 @pytest.mark.parametrize("how", [{"threads": 0}, {"threads": 2}, {"workers": 1}], ids=str)
 def test_a_loader_names_it_or_leaves_it_out(refused: Refused, how: dict[str, Any]) -> None:
     """Threads and processes raise it, or leave the item out and list it, as was asked for."""
@@ -120,7 +120,7 @@ def test_a_loader_names_it_or_leaves_it_out(refused: Refused, how: dict[str, Any
         assert refused.error is ImageTooLarge or "a FIFO" in reason
 
 
-@pytest.mark.filterwarnings(*PROCESSES)
+@pytest.mark.filterwarnings(*PROCESS_WARNINGS)
 def test_pytorchs_dataloader_is_told_of_it(refused: Refused) -> None:
     """What a worker process is refused is raised in the training process."""
     dataset = ImageList(refused.paths, transform=TRANSFORMS[0])
@@ -133,7 +133,10 @@ def test_pytorchs_dataloader_is_told_of_it(refused: Refused) -> None:
 def test_lists_and_shards_are_not_read_from_a_fifo(tmp_path: Path) -> None:
     """They are regular files; a pipe is for `stream_tar`, as an open file."""
     refused = pytest.raises(OSError, match=r"a FIFO .*save its output to a file")
-    with fed(tmp_path / "list.csv", b"a.jpg,1\n") as pipe, refused:
+    with readable_fifo(tmp_path / "list.csv", b"a.jpg,1\n") as pipe, refused:
         ImageList.from_csv(pipe)
-    with fed(tmp_path / "s.tar", b"nothing") as pipe, pytest.raises(OSError, match="a FIFO"):
+    with (
+        readable_fifo(tmp_path / "s.tar", b"nothing") as pipe,
+        pytest.raises(OSError, match="a FIFO"),
+    ):
         list(ShardStream([str(pipe)]))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from loading import PROCESSES, same
+from loading import PROCESS_WARNINGS, same
 from shards import numbers, write_shards
 from torch.utils.data import DataLoader
 
@@ -20,7 +20,7 @@ from fastdecode.torch.transforms import RandomResizedCropFlipNormalize
 SIZES = [9, 31, 0, 24, 16]
 TOTAL = sum(SIZES)
 PATTERN = "part-{000..004}.tar"
-pytestmark = pytest.mark.filterwarnings(*PROCESSES)
+pytestmark = pytest.mark.filterwarnings(*PROCESS_WARNINGS)
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from loading import COUNT, PROCESSES, encoded, same
+from loading import COUNT, PROCESS_WARNINGS, encoded, same
 from shards import add, numbers, write_shards
 from torch.utils.data import DataLoader
 
@@ -27,7 +27,7 @@ SIZES = [5, 11, 0, 9, 4]
 TOTAL = sum(SIZES)
 PATTERN = "part-{000..004}.tar"
 SMALL = ResizeCenterCropNormalize(32, 24)
-pytestmark = pytest.mark.filterwarnings(*PROCESSES)
+pytestmark = pytest.mark.filterwarnings(*PROCESS_WARNINGS)
 
 
 @pytest.fixture(scope="module")

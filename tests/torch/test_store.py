@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from loading import COUNT, PROCESSES, copies, encoded, epoch, same
+from loading import COUNT, PROCESS_WARNINGS, copies, encoded, epoch, same
 from torch.utils.data import ConcatDataset, DataLoader
 
 from fastdecode import DecodeError
@@ -113,7 +113,7 @@ def test_batches_are_those_of_the_folder(tmp_path: Path, folder: Path, kind: str
 
 
 @pytest.mark.parametrize("context", ["fork", "spawn"])
-@pytest.mark.filterwarnings(*PROCESSES)
+@pytest.mark.filterwarnings(*PROCESS_WARNINGS)
 def test_worker_processes_open_the_store_by_themselves(tmp_path: Path, context: str) -> None:
     """PyTorch's DataLoader gives the same with workers as without, however they are started."""
     if context not in torch.multiprocessing.get_all_start_methods():
@@ -127,7 +127,7 @@ def test_worker_processes_open_the_store_by_themselves(tmp_path: Path, context: 
     assert same(list(several), list(DataLoader(every, 6)))
 
 
-@pytest.mark.filterwarnings(*PROCESSES)
+@pytest.mark.filterwarnings(*PROCESS_WARNINGS)
 def test_ranks_share_the_shards_of_a_tar_store(tmp_path: Path) -> None:
     """`Loader` deals a store of several shards to ranks, each item to one."""
     for shard in range(3):

@@ -12,7 +12,16 @@ from typing import Any
 
 import pytest
 import torch
-from loading import PROCESSES, Images, Plain, copies, eventually, pool_threads, same, script
+from loading import (
+    PROCESS_WARNINGS,
+    Images,
+    Plain,
+    copies,
+    pool_threads,
+    same,
+    script,
+    wait_until,
+)
 
 from fastdecode.torch._threads import ThreadPool, limit_threads, use_single_thread
 from fastdecode.torch.loader import Loader
@@ -94,7 +103,7 @@ def test_pool_carries_out_tasks_and_drops_the_rest_at_its_end() -> None:
     pool_of_one.close()
 
     assert done == [0, 1, 2]
-    eventually(lambda: not any(thread.name == "fastdecode-0" for thread in pool_threads()))
+    wait_until(lambda: not any(thread.name == "fastdecode-0" for thread in pool_threads()))
 
 
 def test_pool_keeps_nothing_of_a_task_that_is_done() -> None:
@@ -134,7 +143,7 @@ def in_child(work: Callable[[], bytes]) -> bytes:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
-@pytest.mark.filterwarnings(PROCESSES[1])
+@pytest.mark.filterwarnings(PROCESS_WARNINGS[1])
 def test_loader_works_on_in_a_forked_child() -> None:
     """A child has none of the threads: a new epoch starts its own, and an old iterator says so."""
     with Loader(Images(), 4, threads=2) as loader:
@@ -195,7 +204,7 @@ def test_progress_ends_with_the_loop(shown: Terminal) -> None:
             list(loader)
 
     assert shown.getvalue().count("\x1b[?25l") == shown.getvalue().count("\x1b[?25h") == 2
-    eventually(lambda: set(threading.enumerate()) <= before)
+    wait_until(lambda: set(threading.enumerate()) <= before)
 
 
 def test_progress_without_rich_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

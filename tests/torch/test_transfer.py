@@ -16,13 +16,13 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from loading import PROCESSES, Plain
+from loading import PROCESS_WARNINGS, Plain
 
 from fastdecode.torch import _transfer, prefetcher
 from fastdecode.torch._transfer import _dense, map_leaves, move
 from fastdecode.torch.loader import Loader
 
-pytestmark = pytest.mark.filterwarnings(*PROCESSES)
+pytestmark = pytest.mark.filterwarnings(*PROCESS_WARNINGS)
 
 
 class Stream:

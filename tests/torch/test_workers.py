@@ -11,21 +11,21 @@ from typing import Any
 import pytest
 import torch
 from loading import (
-    PROCESSES,
+    PROCESS_WARNINGS,
     Images,
     Plain,
+    add_random,
     copies,
-    drawing,
     epoch,
-    eventually,
-    generators,
+    generator_states,
     same,
     script,
+    wait_until,
 )
 
 from fastdecode.torch.loader import Loader
 
-pytestmark = [pytest.mark.filterwarnings(warning) for warning in PROCESSES]
+pytestmark = [pytest.mark.filterwarnings(warning) for warning in PROCESS_WARNINGS]
 
 
 def numbers_of_threads(_index: int) -> Any:
@@ -52,10 +52,10 @@ def pids(loader: Any) -> set[int]:
 
 def test_users_own_draws_follow_from_seed_epoch_and_index() -> None:
     """A transform that draws from torch, random and NumPy gives the same with 1 or 2 processes."""
-    before = generators()
+    before = generator_states()
 
     def epochs(workers: int, seed: int = 1) -> list[Any]:
-        with Loader(Images(drawing), 4, True, seed=seed, workers=workers) as loader:
+        with Loader(Images(add_random), 4, True, seed=seed, workers=workers) as loader:
             return [copies(loader), copies(loader)]
 
     one = epochs(1)
@@ -63,7 +63,7 @@ def test_users_own_draws_follow_from_seed_epoch_and_index() -> None:
     assert same(epochs(2), one)
     assert not same(epochs(2, seed=2)[0], one[0])
     assert not torch.equal(one[0][0][0][0], one[0][0][0][1])
-    assert same(generators(), before)
+    assert same(generator_states(), before)
 
 
 def test_spawned_workers_give_the_same() -> None:
@@ -161,7 +161,7 @@ def test_processes_end_with_their_epoch() -> None:
     abandoned = iter(loader)
     next(abandoned)
     del loader, batches, abandoned
-    eventually(lambda: set(multiprocessing.active_children()) == before)
+    wait_until(lambda: set(multiprocessing.active_children()) == before)
 
 
 @pytest.mark.skipif(not hasattr(signal, "raise_signal"), reason="there are no signals here")
