@@ -1,4 +1,4 @@
-"""Folders and lists of images as stores, and the writer of folders."""
+"""Tests of folders and lists of images as stores, and of the writer of folders."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ SAMPLES = sorted((Path(fastdecode.__file__).parent / "samples").glob("*.jpg"))
 
 
 def all_items(store: Store) -> list[tuple[str, bytes, Any]]:
-    """Read all items."""
+    """Read the key, data and target of every item."""
     return [(store.key(at), bytes(store.read(at)), store.target(at)) for at in range(len(store))]
 
 
 @pytest.fixture(name="classes")
 def _classes(tmp_path: Path) -> Path:
-    """Make a folder of classes whose names sort one way as folders and another way as paths."""
+    """Make class folders whose names sort differently as folders and as parts of paths."""
     root = tmp_path / "classes"
     for name, sample in zip(
         ("cat/b.jpg", "cat/deep/a.JPG", "cat-big/c.jpg"), SAMPLES, strict=False
@@ -30,12 +30,12 @@ def _classes(tmp_path: Path) -> Path:
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(sample.read_bytes())
-    (root / "cat/notes.txt").write_text("no image")
+    (root / "cat/notes.txt").write_text("not an image")
     return root
 
 
-def test_class_folders_are_as_torchvisions(classes: Path) -> None:
-    """Classes by name, files at any depth, in the order of its ImageFolder."""
+def test_class_folders_match_torchvision(classes: Path) -> None:
+    """Classes are sorted by name, and their files are found at any depth."""
     with open_store(classes) as store:
         assert list(store.classes) == ["cat", "cat-big"]
         assert [(key, target) for key, _, target in all_items(store)] == [
@@ -47,8 +47,8 @@ def test_class_folders_are_as_torchvisions(classes: Path) -> None:
         assert store.source(1) == str(classes / "cat/deep/a.JPG")
 
 
-def test_the_order_is_that_of_image_folder(classes: Path) -> None:
-    """Item for item."""
+def test_order_matches_image_folder(classes: Path) -> None:
+    """A folder store lists the same items in the same order as `ImageFolder`."""
     pytest.importorskip("torch")
     from fastdecode.torch import ImageFolder
 
@@ -59,7 +59,7 @@ def test_the_order_is_that_of_image_folder(classes: Path) -> None:
 
 
 def test_images_in_one_folder_have_no_targets(tmp_path: Path) -> None:
-    """Neither do those of classes, if they are not wanted."""
+    """Images in one folder have no targets, nor do those in classes with ``targets=False``."""
     (tmp_path / "a.jpg").write_bytes(SAMPLES[0].read_bytes())
     with open_store(tmp_path) as store:
         assert all_items(store) == [("a.jpg", SAMPLES[0].read_bytes(), None)]
@@ -74,7 +74,7 @@ def test_images_in_one_folder_have_no_targets(tmp_path: Path) -> None:
 
 
 def test_a_csv_file_is_a_list(classes: Path, tmp_path: Path) -> None:
-    """Names of classes are put in order; paths begin where the file lies."""
+    """A CSV file is a store: its class names are sorted, its paths relative to its folder."""
     table = tmp_path / "list.csv"
     table.write_text("path,label\nclasses/cat-big/c.jpg,dog\nclasses/cat/b.jpg,cat\n")
 
@@ -92,7 +92,7 @@ def test_a_csv_file_is_a_list(classes: Path, tmp_path: Path) -> None:
 
 
 def test_paths_are_a_list(classes: Path) -> None:
-    """Keys are relative, whatever the paths are."""
+    """A list of paths is a store whose keys are relative even if the paths are absolute."""
     paths = [classes / "cat/b.jpg", classes / "cat-big/c.jpg"]
     with open_store(paths) as store:
         assert store.read(1) == SAMPLES[2].read_bytes()
@@ -101,7 +101,7 @@ def test_paths_are_a_list(classes: Path) -> None:
 
 
 def test_a_written_folder_is_opened_by_its_index(tmp_path: Path) -> None:
-    """In the order of writing, with targets of every kind, whatever the keys are."""
+    """A written folder returns its items in the order of writing, with their targets."""
     target = tmp_path / "made"
     items = [("b/2.jpg", b"2", 1), ("a.png", b"1", {"x": [1]}), ("b/1.jpg", b"3", None)]
     with create_store(target) as writer:
@@ -115,14 +115,14 @@ def test_a_written_folder_is_opened_by_its_index(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["made"]
 
 
-def test_the_name_of_the_index_is_no_key(tmp_path: Path) -> None:
-    """The index would be lost, or the image."""
+def test_index_name_is_refused_as_key(tmp_path: Path) -> None:
+    """The name of the index is refused as a key, since one would overwrite the other."""
     with create_store(tmp_path / "made") as writer, pytest.raises(ValueError, match="key"):
         writer.add(INDEX, b"1")
 
 
-def test_errors_name_what_is_wrong(classes: Path, tmp_path: Path) -> None:
-    """And say what could be done about it."""
+def test_errors_name_the_location(classes: Path, tmp_path: Path) -> None:
+    """Errors name the location and say what to do."""
     with pytest.raises(FileNotFoundError, match="nowhere"):
         open_store(tmp_path / "nowhere")
     (tmp_path / "empty").mkdir()

@@ -1,4 +1,4 @@
-"""What is found in a folder, and what is left out: never in silence what changes the classes."""
+"""Tests of which files a folder store lists, and that it never drops a class silently."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _tree(root: Path, *names: str) -> Path:
 
 
 def test_an_empty_folder_is_a_class(tmp_path: Path) -> None:
-    """As for torchvision: the classes after it keep their numbers."""
+    """An empty folder is a class, as in torchvision, so later classes keep their numbers."""
     root = _tree(tmp_path, "ant/a.jpg", "cat/c.jpg", "dog/notes.txt")
     (root / "bee").mkdir()
 
@@ -31,8 +31,8 @@ def test_an_empty_folder_is_a_class(tmp_path: Path) -> None:
         assert store.target(0) is None
 
 
-def test_folders_without_images_are_no_classes_of_loose_ones(tmp_path: Path) -> None:
-    """Images in one folder stay without targets, whatever else lies there."""
+def test_loose_images_next_to_empty_folders_have_no_targets(tmp_path: Path) -> None:
+    """Images next to folders without images have no targets."""
     root = _tree(tmp_path, "a.jpg", "notes/n.txt")
 
     with open_store(root) as store:
@@ -41,7 +41,7 @@ def test_folders_without_images_are_no_classes_of_loose_ones(tmp_path: Path) -> 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="needs to be refused")
 def test_a_folder_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
-    """Its class would be empty, or be missing."""
+    """A folder that cannot be read is an error, because its class would seem empty."""
     root = _tree(tmp_path, "ant/a.jpg", "bee/b.jpg")
     (root / "bee").chmod(0)
     try:
@@ -52,8 +52,8 @@ def test_a_folder_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="making links needs rights there")
-def test_links_are_followed_once_round(tmp_path: Path) -> None:
-    """A link to a folder above ends there; two links to one folder are two folders."""
+def test_links_are_followed_without_cycles(tmp_path: Path) -> None:
+    """A link to a parent folder is not followed; two links to one folder are two folders."""
     root = _tree(tmp_path, "root/ant/a.jpg", "other/b.jpg") / "root"
     (root / "ant" / "round").symlink_to(root)
     (root / "bee").symlink_to(tmp_path / "other")
@@ -71,8 +71,8 @@ def test_links_are_followed_once_round(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with names")
-def test_pipes_are_left_out_and_dead_links_are_not(tmp_path: Path) -> None:
-    """A pipe is no image; that of a dead link is missing, and reading it says so."""
+def test_pipes_are_skipped_and_dead_links_are_listed(tmp_path: Path) -> None:
+    """A pipe is not listed; a dead link is, and reading it raises FileNotFoundError."""
     root = _tree(tmp_path, "a.jpg")
     os.mkfifo(root / "b.jpg")
     (root / "c.jpg").symlink_to("nowhere.jpg")
@@ -84,14 +84,14 @@ def test_pipes_are_left_out_and_dead_links_are_not(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="names are Unicode there")
-def test_a_class_whose_name_is_no_text(tmp_path: Path) -> None:
-    """It is one like the others; a name on a disk may be any bytes."""
+def test_class_name_may_be_any_bytes(tmp_path: Path) -> None:
+    """A folder whose name is not valid UTF-8 is a class like the others."""
     root = _tree(tmp_path, "ant/a.jpg")
     strange = os.fsdecode(b"b\xff")
     try:
         (root / strange).mkdir()
     except OSError:
-        pytest.skip("the file system takes no such names")
+        pytest.skip("the file system refuses such names")
     (root / strange / "b.jpg").write_bytes(b"2")
 
     with open_store(root) as store:
@@ -100,16 +100,16 @@ def test_a_class_whose_name_is_no_text(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("row", ["b\0.jpg,cat", "b.jpg,c\0t"])
-def test_a_table_with_a_nul_in_it(tmp_path: Path, row: str) -> None:
-    """No path and no class has one: the error has the file and the line."""
+def test_nul_in_a_table_is_an_error(tmp_path: Path, row: str) -> None:
+    """A NUL in a path or class of a table is an error that names the file and the line."""
     (tmp_path / "t.csv").write_text(f"path,label\na.jpg,dog\n{row}\n")
 
     with pytest.raises(ValueError, match=r"t\.csv, line [34]: .*NUL"):
         open_store(tmp_path / "t.csv")
 
 
-def test_shards_beside_a_loose_image(tmp_path: Path) -> None:
-    """Which of the two is meant is for the caller to say."""
+def test_shards_next_to_an_image_are_an_error(tmp_path: Path) -> None:
+    """Shards next to an image are an error that tells the caller how to choose."""
     root = _tree(tmp_path, "preview.jpg")
     write_tar(root / "t-0.tar", numbered(3))
 
@@ -119,8 +119,8 @@ def test_shards_beside_a_loose_image(tmp_path: Path) -> None:
     assert len(open_store(root, targets=False)) == 1
 
 
-def test_lists_of_uris_and_behind_one(tmp_path: Path) -> None:
-    """Each file is read where it is; paths in a table begin where the table lies."""
+def test_lists_may_hold_uris_and_lie_at_one(tmp_path: Path) -> None:
+    """A list may mix URIs and paths; paths in a table at a URI are relative to its folder."""
     fsspec = pytest.importorskip("fsspec")
     memory = fsspec.filesystem("memory")
     memory.pipe({"/listed/x/a.jpg": b"1", "/listed/t.csv": b"path,label\nx/a.jpg,cat\n"})
@@ -138,8 +138,8 @@ def test_lists_of_uris_and_behind_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cell", ["nan", "inf", "1e999"])
-def test_targets_of_a_table_are_finite(tmp_path: Path, cell: str) -> None:
-    """The error has the file and the line."""
+def test_targets_of_a_table_must_be_finite(tmp_path: Path, cell: str) -> None:
+    """A target that is not finite is an error that names the file and the line."""
     (tmp_path / "t.csv").write_text(f"a.jpg,1.5\nb.jpg,{cell}\n")
 
     with pytest.raises(ValueError, match=r"t\.csv, line 2: the target (nan|inf) is not a finite"):

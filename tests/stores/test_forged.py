@@ -1,4 +1,4 @@
-"""Stores and indexes that do not say the truth: an error that names the item, and no harm."""
+"""Tests that forged stores and indexes raise errors that name the item and do no harm."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fastdecode.stores.tar import index_tar
 
 
 def forged(**changes: Any) -> bytes:
-    """Make an index whose checksum is right, whatever its header says."""
+    """Make an index with changed header fields and a valid checksum."""
     builder = IndexBuilder(["cat"], ["offset"])
     for number in range(3):
         builder.add(f"{number}.jpg", {"n": number}, offset=number)
@@ -60,22 +60,22 @@ def _sealed(header: bytes, body: bytes) -> bytes:
         {"about": 7},
     ],
 )
-def test_a_header_that_cannot_be_is_damage(changes: dict[str, Any]) -> None:
-    """The types and places of columns are those that they have, or nothing is opened."""
+def test_impossible_header_fields_are_damage(changes: dict[str, Any]) -> None:
+    """An index whose header has impossible columns, counts or classes is damaged."""
     with pytest.raises(StoreError, match="it: the index is damaged"):
         Index(forged(**changes), "it")
 
 
 @pytest.mark.parametrize("header", [b"[]", b"7", b"{}", b"[" * 100000, b"\xff"])
-def test_a_header_that_is_none_is_damage(header: bytes) -> None:
-    """Whatever JSON there is, or none."""
+def test_header_that_is_not_json_is_damage(header: bytes) -> None:
+    """An index is damaged if its header is not the expected JSON."""
     with pytest.raises(StoreError, match="it: the index is damaged"):
         Index(_sealed(header, b""), "it")
 
 
 @pytest.mark.parametrize("count", ["-1", "1e999", "1e15", "NaN", '"many"'])
-def test_a_count_that_cannot_be(tmp_path: Path, count: str) -> None:
-    """Of many shards the beginning of each index is believed only as far as its size allows."""
+def test_impossible_count_is_an_error(tmp_path: Path, count: str) -> None:
+    """A count in an index header that its size does not allow is an error that names it."""
     for number in range(2):
         shard = write_tar(tmp_path / f"t-{number}.tar", numbered(3))
         index_tar(shard)
@@ -89,8 +89,8 @@ def test_a_count_that_cannot_be(tmp_path: Path, count: str) -> None:
         open_store(f"{tmp_path}/t-*.tar")
 
 
-def test_columns_that_a_store_needs_must_be_there() -> None:
-    """An index of something else is refused when it is opened, not when it is read."""
+def test_missing_columns_are_damage() -> None:
+    """An index without the columns that a store needs is refused at opening."""
     Index(forged(), "it", ["offset"])
     with pytest.raises(StoreError, match="it: the index is damaged"):
         Index(forged(), "it", ["offset", "size"])
@@ -110,8 +110,8 @@ def _changed(column: str, values: list[int]) -> Index:
 
 
 @pytest.mark.parametrize("ends", [[0, 10, 5, 15], [0, 1 << 60, 1 << 61, 1 << 62], [9, 1, 1, 1]])
-def test_keys_that_cannot_be_are_damage(ends: list[int]) -> None:
-    """Ends that go back, or past all keys."""
+def test_impossible_keys_are_damage(ends: list[int]) -> None:
+    """Ends of keys that decrease or lie past the keys are damage."""
     index = _changed("key_ends", ends)
     with pytest.raises(StoreError, match=r"it, item [01]: its entry in the index is damaged"):
         [index.key(at) for at in range(2)]
@@ -130,14 +130,14 @@ def test_keys_that_cannot_be_are_damage(ends: list[int]) -> None:
         ("texts", [1, 0, 0, 0, ord("{")]),
     ],
 )
-def test_targets_that_cannot_be_are_damage(column: str, values: list[int]) -> None:
-    """Places past all texts, lengths too long, no JSON, no UTF-8, no known kind."""
+def test_impossible_targets_are_damage(column: str, values: list[int]) -> None:
+    """An offset, length, text or kind of a target that is impossible is damage."""
     with pytest.raises(StoreError, match="it, item 0: its entry in the index is damaged"):
         _changed(column, values).target(0)
 
 
-def test_an_index_that_is_cut_while_it_is_open_is_an_error(tmp_path: Path) -> None:
-    """Touching what is not there any more would kill the process."""
+def test_index_truncated_while_open_is_an_error(tmp_path: Path) -> None:
+    """Truncating an open index raises an error; reading the mapping would crash the process."""
     builder = IndexBuilder()
     for number in range(20000):
         builder.add(f"{number}.jpg", number)
@@ -152,8 +152,8 @@ def test_an_index_that_is_cut_while_it_is_open_is_an_error(tmp_path: Path) -> No
             ask(19999)
 
 
-def test_a_tar_whose_index_is_cut_is_an_error(tmp_path: Path) -> None:
-    """Reading looks into the index, too."""
+def test_tar_with_truncated_index_is_an_error(tmp_path: Path) -> None:
+    """Reads, keys and targets of a tar raise an error after its index is truncated."""
     shard = write_tar(tmp_path / "t.tar", numbered(300))
     index_tar(shard)
     store = open_store(shard)
@@ -165,8 +165,8 @@ def test_a_tar_whose_index_is_cut_is_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["../secret.jpg", "a/../../secret.jpg", "{absolute}", "a\0b", ""])
-def test_a_folder_gives_no_file_from_elsewhere(tmp_path: Path, name: str) -> None:
-    """An index that somebody has put into a folder cannot name what lies outside."""
+def test_folder_index_cannot_name_files_outside(tmp_path: Path, name: str) -> None:
+    """An index in a folder cannot name files outside that folder."""
     secret = tmp_path / "secret.jpg"
     secret.write_bytes(b"secret")
     folder = tmp_path / "folder"
@@ -187,7 +187,7 @@ def test_a_folder_gives_no_file_from_elsewhere(tmp_path: Path, name: str) -> Non
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with names")
 def test_a_list_does_not_wait_for_a_pipe(tmp_path: Path) -> None:
-    """A pipe that nobody writes to would hold up the reader for ever."""
+    """Reading a pipe from a list is an error instead of waiting for a writer forever."""
     os.mkfifo(tmp_path / "a.jpg")
 
     store = open_store([tmp_path / "a.jpg"])
@@ -195,8 +195,8 @@ def test_a_list_does_not_wait_for_a_pipe(tmp_path: Path) -> None:
         store.read(0)
 
 
-def test_a_relabelled_shard_is_seen(tmp_path: Path) -> None:
-    """A target that has changed under an old index is an error, and none of the others is."""
+def test_relabelled_shard_is_an_error(tmp_path: Path) -> None:
+    """A target that differs from the index is an error; the other items are still read."""
     shard = write_tar(tmp_path / "t.tar", numbered(3))
     index_tar(shard)
     write_tar(shard, [("0000.jpg", image(0)), ("0000.cls", b"7"), *numbered(2, begin=1)])
@@ -210,8 +210,8 @@ def test_a_relabelled_shard_is_seen(tmp_path: Path) -> None:
     assert open_store(shard).target(0) == 7
 
 
-def test_an_index_without_places_of_targets_is_still_read(tmp_path: Path) -> None:
-    """Those that were made before there were any."""
+def test_index_without_target_offsets_is_read(tmp_path: Path) -> None:
+    """An index of an older version, without the offsets of targets, is still read."""
     shard = write_tar(tmp_path / "t.tar", numbered(3))
     index = index_tar(shard)
     old = IndexBuilder(index.classes, ("offset", "size", "head", "check"))
@@ -224,8 +224,8 @@ def test_an_index_without_places_of_targets_is_still_read(tmp_path: Path) -> Non
         assert [store.target(at) for at in range(3)] == [0, 1, 2]
 
 
-def test_relabelled_records_are_seen(tmp_path: Path) -> None:
-    """The label in a record and the one in the index must be one."""
+def test_relabelled_records_are_an_error(tmp_path: Path) -> None:
+    """A label in a record that differs from the index is an error."""
     path = tmp_path / "a.rec"
     for target in (3, 4):
         if path.exists():
@@ -246,8 +246,8 @@ def test_relabelled_records_are_seen(tmp_path: Path) -> None:
         assert store.target(1) == 9
 
 
-def test_keys_of_a_tar_lead_nowhere(tmp_path: Path) -> None:
-    """They are relative, as writers take them."""
+def test_keys_of_a_tar_are_relative(tmp_path: Path) -> None:
+    """Keys from a tar are normalised to relative paths without ``..``."""
     shard = write_tar(tmp_path / "t.tar", [("a/../../../x.jpg", b"1"), ("b//c.jpg", b"2")])
 
     with open_store(shard) as store:
@@ -255,7 +255,7 @@ def test_keys_of_a_tar_lead_nowhere(tmp_path: Path) -> None:
 
 
 def test_swapped_shards_never_mix_images_and_targets(tmp_path: Path) -> None:
-    """Where headers and sizes are the same, the targets' own bytes tell the shards apart."""
+    """Shards with equal headers and sizes are told apart by their target bytes."""
     members = [("a.jpg", image(1)), ("a.cls", b"1")], [("a.jpg", image(2)), ("a.cls", b"2")]
     shard, other = (
         write_tar(tmp_path / name, each) for name, each in zip("xy", members, strict=True)

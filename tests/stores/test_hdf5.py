@@ -1,4 +1,4 @@
-"""Stores in HDF5: written here and by others, read by both, shared, forked and damaged."""
+"""Tests of HDF5 stores: files of this package and of others, links and truncated files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ np = pytest.importorskip("numpy")
 
 
 def _foreign(location: Path, name: str = "jpeg", **others: Any) -> list[bytes]:
-    """Write images as h5py's own users do."""
+    """Write images to a file without the layout of this package."""
     photos = [data for _, data in store_cases.images()]
     with h5py.File(location, "w") as file:
         table = file.create_dataset(name, (len(photos),), h5py.vlen_dtype(np.uint8))
@@ -32,12 +32,12 @@ def _foreign(location: Path, name: str = "jpeg", **others: Any) -> list[bytes]:
 
 
 def test_damage_never_gives_another_items_bytes(tmp_path: Path) -> None:
-    """Changed bits lead to errors that name the item, or to what is no item's bytes."""
+    """A flipped bit raises an error that names the item or never yields another item's bytes."""
     store_cases.check_random_damage(tmp_path / "a.h5", store_cases.with_bit_flipped, 40)
 
 
-def test_plain_h5py_reads_it(tmp_path: Path) -> None:
-    """Images, labels, keys and classes are datasets for anybody."""
+def test_plain_h5py_reads_our_files(tmp_path: Path) -> None:
+    """Plain h5py reads images, labels, keys and classes as datasets."""
     items = store_cases.images()
     store_cases.write(tmp_path / "a.h5", items, [0, 1])
 
@@ -51,8 +51,8 @@ def test_plain_h5py_reads_it(tmp_path: Path) -> None:
         assert [name.decode() for name in file["classes"]] == ["ant", "bee"]
 
 
-def test_targets_that_are_no_integers_are_json_to_others(tmp_path: Path) -> None:
-    """Labels of several sorts are JSON texts, and an attribute says so; none are no dataset."""
+def test_mixed_targets_are_stored_as_json(tmp_path: Path) -> None:
+    """Mixed labels are JSON texts, marked by an attribute; without labels there is no dataset."""
     items = store_cases.images()
     store_cases.write(tmp_path / "a.h5", items, store_cases.TARGETS)
     store_cases.write(tmp_path / "none.h5", items, [None])
@@ -65,8 +65,8 @@ def test_targets_that_are_no_integers_are_json_to_others(tmp_path: Path) -> None
         assert "labels" not in file
 
 
-def test_images_of_equal_size_are_written_as_any(tmp_path: Path) -> None:
-    """Rows of the same length are not taken for a table of two dimensions."""
+def test_images_of_equal_size_are_read_back(tmp_path: Path) -> None:
+    """Images of equal size are read back, not mistaken for a two-dimensional dataset."""
     with create_store(tmp_path / "a.h5") as writer:
         for place in range(5):
             writer.add(f"{place}.jpg", bytes([place]) * 9)
@@ -78,7 +78,7 @@ def test_images_of_equal_size_are_written_as_any(tmp_path: Path) -> None:
 
 
 def test_a_foreign_file_is_read_by_the_names_of_its_datasets(tmp_path: Path) -> None:
-    """Numbers, texts and arrays go with the images of a file that somebody else has made."""
+    """Options name the datasets of a foreign file; targets may be numbers, texts or arrays."""
     count = len(store_cases.images())
     where = tmp_path / "a.h5"
     names = [f"p{place}" for place in range(count)]
@@ -99,7 +99,7 @@ def test_a_foreign_file_is_read_by_the_names_of_its_datasets(tmp_path: Path) -> 
 
 
 def test_a_dataset_that_is_not_there_is_named(tmp_path: Path) -> None:
-    """The error lists which datasets there are."""
+    """The error for a missing dataset lists the existing ones."""
     _foreign(tmp_path / "a.h5", labels=[1, 2])
 
     with pytest.raises(StoreError, match=r"no dataset 'images', only: jpeg, labels"):
@@ -130,7 +130,7 @@ def _virtual(file: Any, beside: Path) -> None:
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with names")
 @pytest.mark.parametrize("link", [_external_link, _external_group, _external_storage, _virtual])
 def test_datasets_in_other_files_are_refused(link: Any, tmp_path: Path) -> None:
-    """HDF5 opens what a link names, be it private or a FIFO without a writer; this does not."""
+    """A dataset in another file is refused: HDF5 would open any path, even a FIFO."""
     os.mkfifo(tmp_path / "pipe.h5")
     with h5py.File(tmp_path / "a.h5", "w") as file:
         link(file, tmp_path / "pipe.h5")
@@ -144,7 +144,7 @@ def test_datasets_in_other_files_are_refused(link: Any, tmp_path: Path) -> None:
 
 
 def test_links_within_a_file_are_followed(tmp_path: Path) -> None:
-    """A dataset may be named by a soft link, in a group, or both; what ends nowhere is none."""
+    """Soft links and groups within a file are followed; a link that leads nowhere is an error."""
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["deep/down/jpeg"] = np.zeros(4, "V16")
         file["short"] = h5py.SoftLink("/deep/down")
@@ -160,7 +160,7 @@ def test_links_within_a_file_are_followed(tmp_path: Path) -> None:
 
 
 def test_decoded_pixels_are_refused(tmp_path: Path) -> None:
-    """A dataset of pixels holds no encoded images, and the error says so."""
+    """A dataset of decoded pixels is an error that says so."""
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["images"] = np.zeros((2, 8, 8, 3), np.uint8)
 
@@ -169,7 +169,7 @@ def test_decoded_pixels_are_refused(tmp_path: Path) -> None:
 
 
 def test_opaque_rows_are_read(tmp_path: Path) -> None:
-    """Rows of opaque bytes, all of one length, are images as well."""
+    """Rows of opaque bytes of one length are read as images."""
     rows = [b"abc\0", b"defg"]
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["images"] = np.array([np.void(row) for row in rows])
@@ -178,8 +178,8 @@ def test_opaque_rows_are_read(tmp_path: Path) -> None:
         assert [bytes(store.read(place)) for place in range(2)] == rows
 
 
-def test_a_reader_that_is_overtaken_by_closing_is_told_so(tmp_path: Path) -> None:
-    """Threads that are reading, or about to, find the store closed, and no damage."""
+def test_reading_during_close_is_a_value_error(tmp_path: Path) -> None:
+    """Threads that read while the store is closed get a ValueError, not a damage error."""
     with create_store(tmp_path / "a.h5") as writer:
         writer.add("a.jpg", b"1" * 5000, 1)
     for _ in range(5):
@@ -205,8 +205,8 @@ def test_a_reader_that_is_overtaken_by_closing_is_told_so(tmp_path: Path) -> Non
         assert said == [f"{tmp_path / 'a.h5'}: the store has been closed"] * 3
 
 
-def test_targets_and_keys_of_a_foreign_file_that_is_cut(tmp_path: Path) -> None:
-    """HDF5 would give zeros for what is not there any more."""
+def test_truncated_foreign_file_is_an_error(tmp_path: Path) -> None:
+    """A foreign file that is truncated while open is an error; HDF5 alone would return zeros."""
     path = tmp_path / "a.h5"
     with h5py.File(path, "w") as file:
         file.create_dataset("images", data=np.array([np.void(b"1" * 9)] * 5))

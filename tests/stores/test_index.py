@@ -1,4 +1,4 @@
-"""An index comes back as it was written, or not at all."""
+"""Tests that an index is read back as it was written, or refused."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def builder() -> IndexBuilder:
     return made
 
 
-def test_all_comes_back(tmp_path: Path) -> None:
-    """Keys, targets of every kind, numbers, classes and what the store says of itself."""
+def test_index_round_trip(tmp_path: Path) -> None:
+    """Keys, targets, columns, classes and the store's own fields are read back."""
     path = tmp_path / "a.fdx"
     builder().write(path, {"version": 1})
 
@@ -43,8 +43,8 @@ def test_all_comes_back(tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == ["a.fdx"]
 
 
-def test_one_without_items(tmp_path: Path) -> None:
-    """Nothing is a number of items, too; it can be carried about without a file."""
+def test_empty_index(tmp_path: Path) -> None:
+    """An index may be empty, and can be pickled without a file."""
     index = pickle.loads(pickle.dumps(Index(IndexBuilder().to_bytes(), "nothing")))
 
     assert len(index) == 0
@@ -52,8 +52,8 @@ def test_one_without_items(tmp_path: Path) -> None:
 
 
 @given(at=st.integers(0, 5000), bit=st.integers(0, 7))
-def test_a_changed_bit_is_seen(at: int, bit: int) -> None:
-    """Wherever it is: there is a checksum of everything."""
+def test_flipped_bit_is_an_error(at: int, bit: int) -> None:
+    """A flipped bit anywhere in an index is found by its checksum."""
     data = bytearray(builder().to_bytes())
     data[at % len(data)] ^= 1 << bit
 
@@ -62,15 +62,15 @@ def test_a_changed_bit_is_seen(at: int, bit: int) -> None:
 
 
 @given(end=st.integers(0, 5000))
-def test_a_cut_is_seen(end: int) -> None:
-    """Wherever it ends too early."""
+def test_truncated_index_is_an_error(end: int) -> None:
+    """A truncated index is refused, wherever it ends."""
     data = builder().to_bytes()
     with pytest.raises(StoreError, match="it: the index is damaged"):
         Index(data[: min(end, len(data) - 1)], "it")
 
 
-def test_an_empty_file_is_no_index(tmp_path: Path) -> None:
-    """Which cannot be mapped, either."""
+def test_empty_file_is_not_an_index(tmp_path: Path) -> None:
+    """An empty file, which cannot be mapped, is refused as an index."""
     path = tmp_path / "a.fdx"
     path.touch()
 
@@ -79,8 +79,8 @@ def test_an_empty_file_is_no_index(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("target", [float("nan"), float("inf"), b"bytes", object(), {1, 2}])
-def test_targets_that_would_not_come_back_are_refused(target: object) -> None:
-    """Whatever JSON cannot hold."""
+def test_targets_that_json_cannot_hold_are_refused(target: object) -> None:
+    """A target that JSON cannot hold is refused, and the builder stays usable."""
     made = IndexBuilder()
     with pytest.raises(ValueError, match="a target must be"):
         made.add("a", target)

@@ -1,4 +1,4 @@
-"""What stores of every kind have in common: round trips, sharing, damage, and their writers."""
+"""Tests of all kinds of stores: round trips, sharing, damage, and writers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _MAGIC = (0xCED7230A).to_bytes(4, "little")
 
 
 class Kind:
-    """A kind of store that can be written, and places for such stores."""
+    """A kind of store that can be written, and paths for such stores."""
 
     def __init__(self, name: str, folder: Path) -> None:
         pytest.importorskip(_LIBRARIES.get(name, "numpy"))
@@ -44,38 +44,38 @@ class Kind:
         self.targets: tuple[Any, ...] = NUMBERS if name == "recordio" else TARGETS
 
     def at(self, stem: str) -> Path:
-        """Say where a store is to be."""
+        """Return the path of a store."""
         return self.folder / f"{stem}{self.suffix}"
 
 
 @pytest.fixture(params=_WRITTEN)
 def kind(request: pytest.FixtureRequest, tmp_path: Path) -> Kind:
-    """Go through the kinds."""
+    """Run the test with each kind."""
     return Kind(request.param, tmp_path)
 
 
 @pytest.fixture
 def place(kind: Kind) -> Iterator[Path]:
-    """Write a store of the kind."""
+    """Write a store of the kind and return its path."""
     where = kind.at("first")
     write(where, items(), kind.targets)
     return where
 
 
 def items() -> list[tuple[str, bytes]]:
-    """Take real files, awkward lengths, and bytes that containers might take for their own."""
+    """Return real files, awkward lengths, and bytes that look like parts of a container."""
     odd = [b"\xff\xd8" + _MAGIC * 3 + b"\xff\xd9", b"\xff\xd8" + bytes(1024), b"\xff\xd8ustar\0"]
     return images() + [(f"owl/odd-{at}.jpg", data) for at, data in enumerate(odd)]
 
 
 def expected(kind: Kind) -> list[tuple[str, bytes, Any]]:
-    """Say what a store of `items` holds."""
+    """Return what a store of `items` must hold."""
     targets = kind.targets
     return [(key, data, targets[at % len(targets)]) for at, (key, data) in enumerate(items())]
 
 
 def files(place: Path) -> dict[str, bytes]:
-    """Read all files of a store, those beside it included."""
+    """Read all files of a store, including its index files."""
     found = sorted(place.parent.glob(f"{place.stem}*"))
     found += [each for path in found for each in sorted(path.rglob("*"))]
     return {
@@ -86,7 +86,7 @@ def files(place: Path) -> dict[str, bytes]:
 
 
 def test_a_store_gives_back_what_was_written(place: Path, kind: Kind) -> None:
-    """Keys, targets of every sort and bytes survive; nothing else is left beside."""
+    """Keys, targets and bytes are read back, and the store leaves no other files."""
     with open_store(place) as store:
         assert all_items(store) == expected(kind)
         for at in range(len(store)):
@@ -100,8 +100,8 @@ def test_a_store_gives_back_what_was_written(place: Path, kind: Kind) -> None:
 
 
 @pytest.mark.parametrize("other", _WRITTEN)
-def test_every_kind_to_every_kind(kind: Kind, other: str) -> None:
-    """Keys, bytes, targets and classes, in order."""
+def test_any_kind_can_be_copied_to_any_kind(kind: Kind, other: str) -> None:
+    """Copying a store into any kind keeps keys, bytes, targets, classes and order."""
     first, into = kind.at("first"), Kind(other, kind.folder)
     write(first, items(), [0, 1])
     second = into.at("second")
@@ -116,8 +116,8 @@ def test_every_kind_to_every_kind(kind: Kind, other: str) -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1])
-def test_it_may_be_empty_or_of_one(kind: Kind, count: int) -> None:
-    """A store of nothing is one, too."""
+def test_store_may_be_empty_or_have_one_item(kind: Kind, count: int) -> None:
+    """A store may be empty or have a single item."""
     write(kind.at("few"), items()[:count], [None])
 
     with open_store(kind.at("few")) as store:
@@ -125,14 +125,14 @@ def test_it_may_be_empty_or_of_one(kind: Kind, count: int) -> None:
 
 
 def test_the_same_items_make_the_same_bytes(place: Path, kind: Kind) -> None:
-    """Nothing of the time, the place, the process or memory that was not set is in a store."""
+    """Equal items give equal files: no timestamps, paths or uninitialised memory."""
     write(kind.at("other"), items(), kind.targets)
 
     assert files(kind.at("other")) == files(place)
 
 
-def test_a_store_goes_into_other_processes_and_threads(place: Path, kind: Kind) -> None:
-    """Pickled, forked, spawned or shared, opened or not; a child may close what it inherits."""
+def test_store_works_in_other_processes_and_threads(place: Path, kind: Kind) -> None:
+    """A store can be pickled, forked, spawned and shared; a child may close its copy."""
     wanted = expected(kind)
     with open_store(place) as store:
         before = pickle.loads(pickle.dumps(store))
@@ -162,8 +162,8 @@ def test_a_store_goes_into_other_processes_and_threads(place: Path, kind: Kind) 
         after.close()
 
 
-def test_a_store_behind_a_uri_is_the_same(place: Path, kind: Kind) -> None:
-    """From a pickle, too; but for LMDB, which can only be mapped."""
+def test_store_at_a_uri_is_the_same(place: Path, kind: Kind) -> None:
+    """A store at a URI equals the local one, pickled as well; LMDB needs a local disk."""
     memory = pytest.importorskip("fsspec").filesystem("memory")
     uri = f"memory://kinds/{place.name}"
     if kind.name == "lmdb":
@@ -183,8 +183,8 @@ def test_a_store_behind_a_uri_is_the_same(place: Path, kind: Kind) -> None:
         memory.rm("/kinds", recursive=True)
 
 
-def test_what_was_read_stays(place: Path) -> None:
-    """After closing, too, which may come twice; nothing is read then."""
+def test_data_stays_valid_after_close(place: Path) -> None:
+    """Data and known targets stay valid after closing; later reads raise ValueError."""
     store = open_store(place)
     views = [store.read(at) for at in range(len(store))]
     known = store.target(1)
@@ -200,13 +200,13 @@ def test_what_was_read_stays(place: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["tar", "recordio"], indirect=True)
 def test_images_are_not_copied(place: Path) -> None:
-    """They are views of the mapped file."""
+    """Images are views of the mapped file."""
     with open_store(place) as store:
         assert all(isinstance(store.read(at), memoryview) for at in range(len(images())))
 
 
 def test_wrong_indices_are_index_errors(place: Path) -> None:
-    """Of an item before the first, too."""
+    """An index out of range is an IndexError, one that is not an integer a TypeError."""
     with open_store(place) as store:
         for at in (-1, len(store), 1 << 40):
             for ask in (store.read, store.key, store.target, store.source):
@@ -219,7 +219,7 @@ def test_wrong_indices_are_index_errors(place: Path) -> None:
 
 
 def test_many_items_are_found(kind: Kind) -> None:
-    """Twenty thousand items: several batches, and in LMDB a map that has to grow."""
+    """Twenty thousand items are found: several write batches, and an LMDB map that grows."""
     count = 20_000 if kind.name != "folder" else 500
     where = kind.at("many")
     write(where, [(f"{at}.jpg", b"%d" % at) for at in range(count)], range(count))
@@ -232,8 +232,8 @@ def test_many_items_are_found(kind: Kind) -> None:
 
 
 @pytest.mark.parametrize("part", [0.0, 0.1, 0.5, 0.9, 0.999])
-def test_a_cut_store_is_an_error(place: Path, part: float) -> None:
-    """An item either comes as it was, or not at all."""
+def test_items_of_a_truncated_store_are_intact_or_errors(place: Path, part: float) -> None:
+    """An item of a truncated store is either intact or an error that names it."""
     largest = max(
         (path for path in place.parent.rglob("*") if path.is_file()),
         key=lambda path: path.stat().st_size,
@@ -249,19 +249,19 @@ def test_a_cut_store_is_an_error(place: Path, part: float) -> None:
                 except (FastDecodeError, OSError) as error:
                     told.append((Path(key).name, str(error)))
                     continue
-                # In a folder the one file is shorter: what it holds is the decoder's business.
+                # A folder cannot notice that a file is shorter; the decoder does.
                 assert whole.startswith(found) if place.is_dir() else whole == found
     except (FastDecodeError, OSError) as error:
         told.append((place.name, str(error)))
 
-    # Behind the half there may be nothing but room: an LMDB grows before it is filled.
+    # The second half may be unused space: an LMDB file grows before it is filled.
     assert told or place.is_dir() or part >= 0.5
     assert all(name in words for name, words in told)
 
 
 @pytest.mark.parametrize("kind", ["tar", "lmdb", "hdf5", "recordio"], indirect=True)
-def test_a_store_that_is_cut_while_it_is_open(place: Path) -> None:
-    """Reading then is an error, rather than the end of the process, or zeros."""
+def test_store_truncated_while_open_is_an_error(place: Path) -> None:
+    """Reading a store truncated while open is an error, neither a crash nor zeros."""
     with open_store(place) as store:
         os.truncate(place, 100)
 
@@ -273,8 +273,8 @@ def test_a_store_that_is_cut_while_it_is_open(place: Path) -> None:
 @pytest.mark.parametrize(
     "data", [b"", b"no store", b"\0" * 511, b"x" * 2000, b"no database" * 1000]
 )
-def test_what_is_no_store_is_told(kind: Kind, data: bytes) -> None:
-    """Other files, empty ones and missing ones are errors with the name."""
+def test_file_that_is_not_a_store_is_an_error(kind: Kind, data: bytes) -> None:
+    """A file that is not a store, is empty or is missing is an error that names it."""
     kind.at("other").write_bytes(data)
     with pytest.raises(StoreError, match=f"other{kind.suffix}"):
         open_store(kind.at("other"))
@@ -282,10 +282,10 @@ def test_what_is_no_store_is_told(kind: Kind, data: bytes) -> None:
         open_store(kind.at("missing"))
 
 
-def test_an_end_that_is_missing_is_noticed(kind: Kind) -> None:
-    """Wherever a file ends too early, opening or reading says so."""
+def test_truncation_anywhere_is_an_error(kind: Kind) -> None:
+    """Truncating a store anywhere is an error at opening or reading."""
     if kind.name == "folder":
-        pytest.skip("has no file that holds all")
+        pytest.skip("a folder has no single file to truncate")
     check_random_damage(kind.at("a"), truncated, 40)
 
 
@@ -296,8 +296,8 @@ def test_an_end_that_is_missing_is_noticed(kind: Kind) -> None:
         *("./a.jpg", "a//b.jpg", "a/", "a/./b.jpg", "a/../../b", "a\0b", "\udcff.jpg"),
     ],
 )
-def test_a_key_has_one_form(kind: Kind, key: str) -> None:
-    """One that is there, leads elsewhere or is no text is refused; the writer goes on."""
+def test_key_must_be_normalised_and_new(kind: Kind, key: str) -> None:
+    """A key that exists, is not normalised or is not text is refused; the writer stays usable."""
     with create_store(kind.at("a")) as writer:
         writer.add("a/b.jpg", b"1", 1)
         said = "key 'a/b.jpg' is there already" if key == "a/b.jpg" else "key must be"
@@ -325,7 +325,7 @@ def test_a_key_has_one_form(kind: Kind, key: str) -> None:
 def test_wrong_items_are_refused(
     kind: Kind, data: Any, target: object, error: type[Exception]
 ) -> None:
-    """Targets that JSON cannot hold, and what is no bytes, or none; the writer then goes on."""
+    """Wrong targets, wrong data and wrong keys are refused; the writer stays usable."""
     said = {"a.jpg": r"Path\('a.jpg'\).read_bytes", b"": "is not an image"}.get(
         data, "targets?.* not"
     )
@@ -342,7 +342,7 @@ def test_wrong_items_are_refused(
 
 @pytest.mark.parametrize("target", [2, -1, "cat", True, 0.0, [0]], ids=repr)
 def test_a_target_is_the_index_of_a_class(kind: Kind, target: Any) -> None:
-    """Where there are classes, what is none of them is refused; no target at all is not."""
+    """With classes, a target must be a class index or None."""
     with create_store(kind.at("a"), classes=["cat", "dog"]) as writer:
         with pytest.raises(ValueError, match=r"index of a class, from 0 to 1, not "):
             writer.add("a.jpg", b"1", target)
@@ -357,8 +357,8 @@ def test_a_target_is_the_index_of_a_class(kind: Kind, target: Any) -> None:
     ("item", "said"),
     [(("a.jpg", b"1"), "there already"), (("b.jpg", b"1", object()), "target")],
 )
-def test_an_error_leaves_nothing(kind: Kind, item: tuple[Any, ...], said: str) -> None:
-    """Neither a store, nor a part of one, nor a lock."""
+def test_error_in_the_writer_leaves_no_files(kind: Kind, item: tuple[Any, ...], said: str) -> None:
+    """An error inside the writer's block leaves no store, no partial file and no lock."""
     writer = create_store(kind.at("a"))
     with pytest.raises(ValueError, match=said), writer:  # noqa: PT012 - it is about the block
         writer.add("a.jpg", b"1")
@@ -369,7 +369,7 @@ def test_an_error_leaves_nothing(kind: Kind, item: tuple[Any, ...], said: str) -
 
 
 def test_closing_twice_does_nothing(kind: Kind) -> None:
-    """A writer that is closed stays closed; abort does not take it back."""
+    """Closing a writer twice does nothing, and `abort` does not undo it."""
     writer = create_store(kind.at("a"))
     writer.add("a.jpg", b"1")
     writer.close()
@@ -379,8 +379,8 @@ def test_closing_twice_does_nothing(kind: Kind) -> None:
     assert len(open_store(kind.at("a"))) == 1
 
 
-def test_whole_numbers_of_numpy_are_targets(kind: Kind) -> None:
-    """They come back as Python's."""
+def test_numpy_integers_are_targets(kind: Kind) -> None:
+    """NumPy integers are accepted as targets and read back as int."""
     write(kind.at("a"), [("a.jpg", b"1"), ("b.jpg", b"2")], [np.int64(1), np.uint8(0)])
 
     with open_store(kind.at("a")) as store:
@@ -389,7 +389,7 @@ def test_whole_numbers_of_numpy_are_targets(kind: Kind) -> None:
 
 
 def test_any_name_is_a_class(kind: Kind) -> None:
-    """Also that of a folder which is no UTF-8, or a label with a NUL, which HDF5's texts lack."""
+    """A class name may hold a NUL, which HDF5 texts cannot, or bytes that are not UTF-8."""
     classes = ["plain", "a\0b", "\udcff", "漢"]
     with create_store(kind.at("a"), classes=classes) as writer:
         writer.add("a.jpg", b"1", 1)
@@ -399,8 +399,8 @@ def test_any_name_is_a_class(kind: Kind) -> None:
         assert store.target(0) == 1
 
 
-def test_folders_above_are_made(kind: Kind) -> None:
-    """By all kinds alike."""
+def test_parent_folders_are_created(kind: Kind) -> None:
+    """Writers of all kinds create missing parent folders."""
     deep = kind.folder / "x" / "y" / kind.at("a").name
     write(deep, items()[:1], [None])
 
@@ -408,14 +408,14 @@ def test_folders_above_are_made(kind: Kind) -> None:
 
 
 @pytest.mark.parametrize("location", ["s3://bucket/x", "file:///x", "memory://x"])
-def test_stores_are_made_on_local_paths(kind: Kind, location: str) -> None:
-    """A URI is refused before anything is made."""
+def test_writers_refuse_uris(kind: Kind, location: str) -> None:
+    """A writer refuses a URI before it creates anything."""
     with pytest.raises(ValueError, match="local paths; copy it when done"):
         create_store(location + kind.suffix)
 
 
 def test_two_writers_do_not_mix(kind: Kind) -> None:
-    """Both write; the one that ends first has the place, and the other harms nothing."""
+    """Of two writers to one path the first to close wins; the other leaves its store intact."""
     place = kind.at("a")
     first, second = create_store(place), create_store(place)
     for writer, data in ((first, b"first"), (second, b"second")):
@@ -433,7 +433,7 @@ def test_two_writers_do_not_mix(kind: Kind) -> None:
 
 
 class _Cut:
-    """A target that cannot even be looked at: as when Ctrl-C comes within an item."""
+    """A target that raises KeyboardInterrupt, like Ctrl-C in the middle of an item."""
 
     def __getattribute__(self, name: str) -> Any:
         if name == "__class__":
@@ -441,8 +441,8 @@ class _Cut:
         return super().__getattribute__(name)
 
 
-def test_a_writer_that_failed_within_an_item_makes_no_store(kind: Kind) -> None:
-    """Nobody knows how much of that item is there."""
+def test_writer_interrupted_within_an_item_makes_no_store(kind: Kind) -> None:
+    """A writer interrupted within an item refuses to go on and makes no store."""
     writer = create_store(kind.at("a"))
     writer.add("a.jpg", b"1")
     with pytest.raises(KeyboardInterrupt):
@@ -456,14 +456,14 @@ def test_a_writer_that_failed_within_an_item_makes_no_store(kind: Kind) -> None:
 
 
 def test_a_full_disk_makes_no_store(kind: Kind) -> None:
-    """A write that fails for want of room, and is tried again, does not leave half an item."""
+    """A write that fails on a full disk makes no store, since half an item may be written."""
     if kind.name in _LIBRARIES:
-        pytest.skip("writes by a library")
+        pytest.skip("a library writes this kind")
     resource = pytest.importorskip("resource")
     writer = create_store(kind.at("a"))
     writer.add("a.jpg", b"1" * 100)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (8192, hard))  # as a disk with so much room
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8192, hard))  # like a disk with 8 KiB free
     try:
         with pytest.raises(OSError, match="File too large"):
             writer.add("b.jpg", b"2" * (1 << 20))
@@ -476,22 +476,22 @@ def test_a_full_disk_makes_no_store(kind: Kind) -> None:
 
 
 @pytest.mark.parametrize("nothing", ["", None])
-def test_nothing_is_no_location(nothing: Any) -> None:
-    """Rather than the current folder."""
+def test_empty_location_is_an_error(nothing: Any) -> None:
+    """An empty location is an error and does not mean the current folder."""
     with pytest.raises(ValueError, match="opened by its path or URI, not"):
         open_store(nothing)
 
 
 @pytest.mark.parametrize("wrong", [5, b"a.tar", 1.0])
-def test_what_is_no_location_is_a_type_error(wrong: Any) -> None:
-    """It is named by its type: the bytes of an image would fill the screen."""
+def test_wrong_location_is_a_type_error(wrong: Any) -> None:
+    """A wrong location is named by its type, since image bytes would fill the screen."""
     with pytest.raises(TypeError, match=f"several of them, not by {type(wrong).__name__}$"):
         open_store(wrong)
 
 
 @pytest.mark.parametrize("name", ["a.tar.gz", "a.TGZ", "a.tar.xz"])
-def test_compressed_tars_are_told_by_their_names(tmp_path: Path, name: str) -> None:
-    """With the way out."""
+def test_compressed_tars_are_refused_by_name(tmp_path: Path, name: str) -> None:
+    """A compressed tar is recognised by its name, and the error says to decompress it."""
     (tmp_path / name).write_bytes(b"1")
 
     with pytest.raises(ValueError, match=r"compressed tar.*decompress it"):

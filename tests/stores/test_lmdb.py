@@ -1,4 +1,4 @@
-"""Stores in LMDB: written here and by others, read by both, shared, forked and damaged."""
+"""Tests of LMDB stores: files of this package and of others, sharing, forks and damage."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def _foreign(location: Path, items: dict[bytes, bytes], subdir: bool = False) ->
 
 
 def test_damage_never_gives_another_items_bytes(tmp_path: Path) -> None:
-    """Changed bits in the tree lead to errors that name the item."""
+    """A flipped bit in the tree raises an error that names the item."""
 
     def entangled(data: bytes, draw: random.Random) -> bytes:
-        # Page numbers in the leaves are what leads to the bytes of other items.
+        # The page numbers in the leaves could lead to the bytes of other items.
         place = data.rfind(b"%08d" % draw.randrange(60)) + 8
         return data[:place] + bytes([data[place] ^ 1 << draw.randrange(5)]) + data[place + 1 :]
 
@@ -37,7 +37,7 @@ def test_damage_never_gives_another_items_bytes(tmp_path: Path) -> None:
 
 
 def test_the_map_grows(tmp_path: Path) -> None:
-    """More than the first map holds is written by doubling it."""
+    """The writer doubles the map when its items exceed the initial size."""
     block = random.Random(1).randbytes(3 << 20)
     with create_store(tmp_path / "a.lmdb") as writer:
         for place in range(30):
@@ -48,7 +48,7 @@ def test_the_map_grows(tmp_path: Path) -> None:
 
 
 def test_large_images_are_not_copied(tmp_path: Path) -> None:
-    """What has pages of its own is a view of the mapped file, and survives its removal."""
+    """A value on its own pages is a view of the mapped file and survives its removal."""
     with create_store(tmp_path / "a.lmdb") as writer:
         writer.add("a.jpg", b"a" * 5000)
         writer.add("b.jpg", b"b" * 50)
@@ -60,8 +60,8 @@ def test_large_images_are_not_copied(tmp_path: Path) -> None:
     assert views == [b"a" * 5000, b"b" * 50]
 
 
-def test_plain_lmdb_reads_it(tmp_path: Path) -> None:
-    """The lmdb library finds the images in order under numbers of eight digits."""
+def test_plain_lmdb_reads_our_files(tmp_path: Path) -> None:
+    """Plain lmdb finds the images in order under keys of eight digits."""
     items = store_cases.images()
     store_cases.write(tmp_path / "a.lmdb", items, [0])
 
@@ -73,7 +73,7 @@ def test_plain_lmdb_reads_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("subdir", [False, True])
 def test_a_foreign_lmdb_is_read(tmp_path: Path, subdir: bool) -> None:
-    """Values come in the order of their keys, without targets, and without the book-keeping."""
+    """A foreign LMDB gives its values in key order, without targets or bookkeeping entries."""
     items = {b"img-%03d" % place: data for place, (_, data) in enumerate(store_cases.images())}
     where = tmp_path / "a.lmdb"
     _foreign(where, {**items, b"__len__": b"16", b"__keys__": b"..."}, subdir)
@@ -89,7 +89,7 @@ def test_a_foreign_lmdb_is_read(tmp_path: Path, subdir: bool) -> None:
 
 
 def test_pickled_values_are_refused(tmp_path: Path) -> None:
-    """A pickle is no image, and is never loaded; the error says what to do."""
+    """A pickled value is an error and is never unpickled."""
     _foreign(tmp_path / "a.lmdb", {b"0": pickle.dumps((b"picture", 3))})
 
     said = r"item 0 \(0\): it is a pickled object"
@@ -97,15 +97,15 @@ def test_pickled_values_are_refused(tmp_path: Path) -> None:
         store.read(0)
 
 
-def test_what_is_no_lmdb_is_refused(tmp_path: Path) -> None:
-    """A folder without one is an error that names the place."""
+def test_folder_without_lmdb_is_an_error(tmp_path: Path) -> None:
+    """A folder without an LMDB is an error that names it."""
     (tmp_path / "folder.lmdb").mkdir()
     with pytest.raises(FileNotFoundError, match=r"folder\.lmdb"):
         open_store(tmp_path / "folder.lmdb")
 
 
-def test_a_full_disk_is_told_at_once(tmp_path: Path) -> None:
-    """LMDB writes its first pages when it is opened; its own error would be a traceback."""
+def test_full_disk_is_an_error_when_creating(tmp_path: Path) -> None:
+    """A full disk is an OSError when the writer is created, as LMDB writes its first pages."""
     pytest.importorskip("resource")
     program = """if True:
         import resource, signal, sys
@@ -126,7 +126,7 @@ def test_a_full_disk_is_told_at_once(tmp_path: Path) -> None:
 
 
 def test_two_stores_share_an_environment(tmp_path: Path) -> None:
-    """LMDB forbids to open a file twice in a process; stores of the same file share it."""
+    """Stores of one file share an environment, as a process must not open an LMDB twice."""
     store_cases.write(tmp_path / "a.lmdb", store_cases.images(), [0])
     first, second = open_store(tmp_path / "a.lmdb"), open_store(tmp_path / "a.lmdb")
     first.close()
@@ -138,8 +138,8 @@ def test_two_stores_share_an_environment(tmp_path: Path) -> None:
         open_store(tmp_path / "a.lmdb")
 
 
-def test_a_file_that_was_replaced_is_not_taken_for_the_old_one(tmp_path: Path) -> None:
-    """While the old file is open in the process, a new one at its place is refused."""
+def test_replaced_file_is_refused_while_the_old_one_is_open(tmp_path: Path) -> None:
+    """A replaced file is refused while the process has the old one open."""
     for name, data in (("a.lmdb", b"old"), ("b.lmdb", b"new")):
         with create_store(tmp_path / name) as writer:
             writer.add("x.jpg", data)
@@ -154,8 +154,8 @@ def test_a_file_that_was_replaced_is_not_taken_for_the_old_one(tmp_path: Path) -
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
-def test_a_forked_process_may_open_and_end_as_it_likes(tmp_path: Path) -> None:
-    """A child closes what it inherits, opens the file again, and ends without hanging."""
+def test_forked_process_can_close_reopen_and_exit(tmp_path: Path) -> None:
+    """A forked child can close its store, open the file again, and exit without hanging."""
     store_cases.write(tmp_path / "a.lmdb", store_cases.images(), [0])
     script = (
         "import os, sys\n"

@@ -1,4 +1,4 @@
-"""Stores in MXNet RecordIO that are written here: round trips, other readers, damage."""
+"""Tests of MXNet RecordIO stores that this package writes: format, other readers, damage."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAGIC = struct.pack("<I", 0xCED7230A)
 
 
 def records(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Take a file apart as the format's description says: offsets and whole payloads."""
+    """Yield the offset and payload of each record, by the format's description alone."""
     at = 0
     while at < len(data):
         begin, payload = at, b""
@@ -36,7 +36,7 @@ def records(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 @pytest.mark.parametrize("known", [".rec.fdx", ".idx", ""])
 def test_damage_never_gives_another_items_bytes(tmp_path: Path, known: str) -> None:
-    """Cut files and changed bits are errors, by whatever the records are found."""
+    """Truncation and flipped bits are errors with either index and without one."""
 
     def damaged(data: bytes, draw: object) -> bytes:
         for suffix in (".rec.fdx", ".idx"):
@@ -47,7 +47,7 @@ def test_damage_never_gives_another_items_bytes(tmp_path: Path, known: str) -> N
         )
 
     def in_the_frame(data: bytes, draw: object) -> bytes:
-        """Change a bit of a record's length or id, where it matters most."""
+        """Flip a bit of a record's length or id, where it does most harm."""
         begin, _ = draw.choice(list(records(data)))
         place = begin + draw.choice((4, 5, 6, 7, 16, 17))
         return data[:place] + bytes([data[place] ^ 1 << draw.randrange(8)]) + data[place + 1 :]
@@ -60,8 +60,8 @@ def test_damage_never_gives_another_items_bytes(tmp_path: Path, known: str) -> N
 
 
 @pytest.mark.parametrize("suffix", [".idx", ".rec.fdx"])
-def test_a_damaged_index_is_noticed(tmp_path: Path, suffix: str) -> None:
-    """An index that was cut or changed does not lead astray."""
+def test_damaged_index_is_an_error(tmp_path: Path, suffix: str) -> None:
+    """A truncated or changed index is an error that names the folder."""
     store_cases.write(tmp_path / "a.rec", store_cases.images(), [1])
     index = tmp_path / f"a{suffix}"
     whole = index.read_bytes()
@@ -73,8 +73,8 @@ def test_a_damaged_index_is_noticed(tmp_path: Path, suffix: str) -> None:
                     open_store(tmp_path / "a.rec")
 
 
-def test_the_records_are_as_described(tmp_path: Path) -> None:
-    """An independent reader finds number, labels and image in each record, and the offsets."""
+def test_records_follow_the_format(tmp_path: Path) -> None:
+    """An independent reader finds id, labels, image and offset of each record."""
     items = store_cases.images()
     store_cases.write(tmp_path / "a.rec", items, store_cases.NUMBERS)
     lines = (tmp_path / "a.idx").read_text().splitlines()
@@ -93,10 +93,8 @@ def test_the_records_are_as_described(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("before", [0, 1, 2, 3, 4, 8])
 @pytest.mark.parametrize("after", [0, 1, 4])
-def test_records_with_the_magic_number_are_cut_there(
-    tmp_path: Path, before: int, after: int
-) -> None:
-    """Wherever the number is in an image, once or in a row, it comes back; aligned, in parts."""
+def test_records_are_split_at_the_magic_number(tmp_path: Path, before: int, after: int) -> None:
+    """Images with the magic number are read back; a record is split where it is aligned."""
     for times in (1, 2, 3):
         data = bytes(before) + MAGIC * times + bytes(after)
         where = tmp_path / f"{times}.rec"
@@ -115,10 +113,8 @@ def test_records_with_the_magic_number_are_cut_there(
 
 
 @pytest.mark.parametrize("target", ["a cat", {"a": 1}, [], [[1]], 2**24 + 1, [2**24 + 1], 1e39])
-def test_targets_that_other_readers_would_not_get_are_refused(
-    tmp_path: Path, target: object
-) -> None:
-    """A record holds float32: texts, and integers that it would change, are errors."""
+def test_targets_that_float32_cannot_hold_are_refused(tmp_path: Path, target: object) -> None:
+    """A target that float32 cannot hold exactly, such as a text, is refused."""
     with create_store(tmp_path / "a.rec") as writer:
         with pytest.raises(ValueError, match=r"RecordIO (holds|stores)"):
             writer.add("a.jpg", b"1", target)
@@ -128,8 +124,8 @@ def test_targets_that_other_readers_would_not_get_are_refused(
         assert (len(store), store.key(0), store.target(0)) == (1, "b.jpg", 2**24)
 
 
-def test_the_index_of_other_records_is_not_overwritten(tmp_path: Path) -> None:
-    """An .idx of that name is somebody's; it is asked for at the beginning and at the end."""
+def test_existing_idx_is_not_overwritten(tmp_path: Path) -> None:
+    """An existing .idx is never overwritten; the writer checks when it is created and closed."""
     (tmp_path / "a.idx").write_text("mine")
     with pytest.raises(FileExistsError, match=r"a\.idx is there already"):
         create_store(tmp_path / "a.rec")
@@ -145,14 +141,14 @@ def test_the_index_of_other_records_is_not_overwritten(tmp_path: Path) -> None:
     }
 
 
-def test_dali_reads_it(tmp_path: Path) -> None:
-    """DALI's reader for MXNet finds the same bytes and labels by the same index."""
+def test_dali_reads_our_files(tmp_path: Path) -> None:
+    """DALI's MXNet reader finds the same bytes and labels through the same index."""
     pytest.importorskip("nvidia.dali")
     from nvidia.dali import fn, pipeline_def
 
     files = sorted((CORPUS / "jpeg_kinds").glob("*_base.jpg"))
     items = [(file.name, file.read_bytes()) for file in files]
-    # A comment that holds the magic number where it is aligned, so that the record has parts.
+    # A comment with the magic number at an aligned offset, so that the record is split.
     comment = b"\xff\xfe\x00\x0a" + b"\0\0" + MAGIC + b"\0\0"
     items.append(("parts.jpg", items[0][1][:2] + comment + items[0][1][2:]))
     with create_store(tmp_path / "a.rec") as writer:

@@ -1,4 +1,4 @@
-"""RecordIO files as MXNet's own tools make them: no index, an ``.idx`` alone, faces, oddities."""
+"""Tests of RecordIO files from MXNet's tools: no index, only an ``.idx``, InsightFace's layout."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ MAGIC = struct.pack("<I", 0xCED7230A)
 
 
 def _record(data: bytes, label: float = 0, number: int = 0, labels: Sequence[float] = ()) -> bytes:
-    """Make a record of one part, by the format's description."""
+    """Make a record with a single part, by the format's description."""
     payload = struct.pack("<IfQQ", len(labels), label, number, 0)
     payload += struct.pack(f"<{len(labels)}f", *labels) + data
     return MAGIC + struct.pack("<I", len(payload)) + payload + bytes(-len(payload) % 4)
 
 
 def _write(where: Path, made: Sequence[bytes], keys: Sequence[int] | None = None) -> None:
-    """Write records, and their index if there are keys."""
+    """Write records, and an index if keys are given."""
     where.write_bytes(b"".join(made))
     at = 0
     lines = []
@@ -35,7 +35,7 @@ def _write(where: Path, made: Sequence[bytes], keys: Sequence[int] | None = None
 
 
 def test_labels_are_the_targets(tmp_path: Path) -> None:
-    """Whole numbers are classes, others stay as they are, several are a list."""
+    """A whole label is read as an int, another as a float, and several as a list."""
     made = [
         _record(b"a", 3, 10),
         _record(b"b", 0.5, 11),
@@ -53,8 +53,8 @@ def test_labels_are_the_targets(tmp_path: Path) -> None:
             assert [one.key(place) for place in range(4)] == ["10", "11", "12", "13"]
 
 
-def test_without_an_index_the_file_is_gone_through(tmp_path: Path) -> None:
-    """Records are found by going from one to the next, and numbered."""
+def test_file_without_index_is_scanned(tmp_path: Path) -> None:
+    """Without an index the records are scanned and numbered."""
     _write(tmp_path / "a.rec", [_record(b"x" * place, place) for place in range(9)])
 
     with open_store(tmp_path / "a.rec") as store:
@@ -64,8 +64,8 @@ def test_without_an_index_the_file_is_gone_through(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("end", [1, 5, 44, 59])
-def test_a_cut_file_without_an_index_names_the_item(tmp_path: Path, end: int) -> None:
-    """The record in which the file ends is named at opening."""
+def test_truncated_file_without_index_is_an_error(tmp_path: Path, end: int) -> None:
+    """Opening a truncated file without an index is an error that names the last record."""
     whole = _record(b"a" * 8) + _record(b"b" * 8)
     (tmp_path / "a.rec").write_bytes(whole[:end])
 
@@ -74,7 +74,7 @@ def test_a_cut_file_without_an_index_names_the_item(tmp_path: Path, end: int) ->
 
 
 def test_the_order_is_that_of_the_index(tmp_path: Path) -> None:
-    """Lines in another order than the records, as im2rec shuffles them, are kept so."""
+    """Items have the order of the index lines, which im2rec may have shuffled."""
     made = [_record(b"%d" % place, place, place) for place in range(4)]
     _write(tmp_path / "a.rec", made, range(4))
     lines = (tmp_path / "a.idx").read_text().splitlines()
@@ -85,7 +85,7 @@ def test_the_order_is_that_of_the_index(tmp_path: Path) -> None:
 
 
 def test_an_index_elsewhere_may_name_some_records(tmp_path: Path) -> None:
-    """By index= a part of the file is a store of its own; beside it, that is an error."""
+    """``index=`` may name some of the records; a default index that does is an error."""
     made = [_record(b"%d" % place, place, place) for place in range(4)]
     _write(tmp_path / "a.rec", made, range(4))
     lines = (tmp_path / "a.idx").read_text().splitlines()
@@ -100,8 +100,8 @@ def test_an_index_elsewhere_may_name_some_records(tmp_path: Path) -> None:
         open_store(tmp_path / "a.rec", index=tmp_path / "none.idx")
 
 
-def test_a_line_that_leads_to_another_record_is_noticed(tmp_path: Path) -> None:
-    """Where keys are ids, an offset of another record is an error that names the item."""
+def test_offset_of_another_record_is_an_error(tmp_path: Path) -> None:
+    """An offset that leads to a record with another id is an error that names the item."""
     made = [_record(b"%d" % place, place, place) for place in range(9)]
     _write(tmp_path / "a.rec", made, range(9))
     lines = (tmp_path / "a.idx").read_text().splitlines()
@@ -118,8 +118,8 @@ def test_a_line_that_leads_to_another_record_is_noticed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["0 0\n1\n", "0\t0\t0\n", "a\t0\n", "0\t-8\n", "0\t1\n", "0\t99999\n", "0\t4\n", "\0"]
 )
-def test_lines_that_cannot_be_right_are_refused(tmp_path: Path, text: str) -> None:
-    """What is no number, too many or too few, or leads nowhere, names the files."""
+def test_malformed_index_lines_are_an_error(tmp_path: Path, text: str) -> None:
+    """An index line with wrong fields or an impossible offset is an error that names the file."""
     _write(tmp_path / "a.rec", [_record(b"a"), _record(b"b")])
     (tmp_path / "a.idx").write_text(text)
 
@@ -127,16 +127,16 @@ def test_lines_that_cannot_be_right_are_refused(tmp_path: Path, text: str) -> No
         open_store(tmp_path / "a.rec")
 
 
-def test_ids_that_are_all_zero_are_no_ids(tmp_path: Path) -> None:
-    """Tools that write no ids are read all the same."""
+def test_ids_that_are_all_zero_are_ignored(tmp_path: Path) -> None:
+    """Records whose ids are all zero are read without comparing ids."""
     _write(tmp_path / "a.rec", [_record(b"%d" % place) for place in range(9)], range(9))
 
     with open_store(tmp_path / "a.rec") as store:
         assert [bytes(store.read(place)) for place in range(9)] == [b"%d" % p for p in range(9)]
 
 
-def test_faces_are_told_from_the_lists_of_them(tmp_path: Path) -> None:
-    """In InsightFace's layout record 0 says which keys are images; the others are left out."""
+def test_insightface_layout_lists_only_images(tmp_path: Path) -> None:
+    """In InsightFace's layout record 0 gives the keys of the images; other records are skipped."""
     made = [
         _record(b"", 0, 0, [4, 6]),
         *(_record(b"face%d" % place, place % 2, place) for place in (1, 2, 3)),
@@ -155,8 +155,8 @@ def test_faces_are_told_from_the_lists_of_them(tmp_path: Path) -> None:
     "payload",
     [b"", b"short", struct.pack("<IfQQ", 2**31, 0, 0, 0), struct.pack("<IfQQ", 1, 0, 0, 0)],
 )
-def test_records_of_something_else_are_refused(tmp_path: Path, payload: bytes) -> None:
-    """A record without room for what its header says is an error that names the item."""
+def test_short_records_are_an_error(tmp_path: Path, payload: bytes) -> None:
+    """A record shorter than its header requires is an error that names the item."""
     record = MAGIC + struct.pack("<I", len(payload)) + payload + bytes(-len(payload) % 4)
     (tmp_path / "a.rec").write_bytes(record)
 
@@ -166,8 +166,8 @@ def test_records_of_something_else_are_refused(tmp_path: Path, payload: bytes) -
                 method(0)
 
 
-def test_parts_out_of_order_are_refused(tmp_path: Path) -> None:
-    """A middle or last part without a first, and a first without a last, are no records."""
+def test_parts_out_of_order_are_an_error(tmp_path: Path) -> None:
+    """A part of a record without its first or last part is an error."""
     for kinds in ((1, 1), (1, 0), (1, 2)):
         made = [MAGIC + struct.pack("<I", kind << 29 | 24) + bytes(24) for kind in kinds]
         _write(tmp_path / "a.rec", made, [0])
@@ -176,7 +176,7 @@ def test_parts_out_of_order_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_remote_file_is_read(tmp_path: Path) -> None:
-    """A file behind a URI gives the same as a local one by its ``.idx``, and needs one."""
+    """A file at a URI is read like a local one, but needs its ``.idx``."""
     fsspec = pytest.importorskip("fsspec")
     items = [*store_cases.images(), ("large.jpg", bytes(200_000))]
     store_cases.write(tmp_path / "a.rec", items, [1])

@@ -1,4 +1,4 @@
-"""Tar shards written and read here: keys, bytes and targets come back as they were."""
+"""Tests that tar shards of this package give back keys, bytes and targets."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def shard(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("indexed", [True, False])
-def test_what_was_written_is_read(shard: Path, indexed: bool) -> None:
-    """Any key, any target and all bytes come back, with the index and without."""
+def test_tar_round_trip(shard: Path, indexed: bool) -> None:
+    """Any key, target and bytes are read back, with the index and without."""
     if not indexed:
         Path(f"{shard}.fdx").unlink()
     with open_store(shard) as store:
@@ -64,7 +64,7 @@ def test_what_was_written_is_read(shard: Path, indexed: bool) -> None:
 
 
 def test_the_stream_gives_the_same(shard: Path) -> None:
-    """Reading from beginning to end gives the keys, bytes and targets of the store."""
+    """`stream_tar` gives the keys, bytes and targets of the store."""
     found = list(stream_tar(shard))
 
     assert [sample.key for sample in found] == list(_ITEMS)
@@ -73,8 +73,8 @@ def test_the_stream_gives_the_same(shard: Path) -> None:
 
 
 @pytest.mark.parametrize("indexed", [True, False])
-def test_a_store_goes_to_other_processes(shard: Path, indexed: bool) -> None:
-    """Pickled, it is the same; with an index, little is pickled."""
+def test_store_can_be_pickled(shard: Path, indexed: bool) -> None:
+    """A pickled store reads the same items, and with an index the pickle is small."""
     if not indexed:
         Path(f"{shard}.fdx").unlink()
     store = open_store(shard)
@@ -86,8 +86,8 @@ def test_a_store_goes_to_other_processes(shard: Path, indexed: bool) -> None:
     assert not indexed or len(sent) < 1000
 
 
-def test_what_is_there_is_not_replaced(tmp_path: Path) -> None:
-    """A shard that came to be there meanwhile is kept."""
+def test_existing_file_is_not_overwritten(tmp_path: Path) -> None:
+    """A file that appears while a shard is written is not overwritten."""
     writer = TarWriter(str(tmp_path / "t.tar"))
     writer.add("a.jpg", image(0))
     (tmp_path / "t.tar").write_bytes(b"mine")
@@ -111,7 +111,7 @@ def test_an_empty_shard_has_no_images(tmp_path: Path) -> None:
 
 
 def test_members_can_be_appended_after_a_stop(shard: Path, tmp_path: Path) -> None:
-    """Who goes on with a tar, cut to where an item ends, gets the same bytes."""
+    """Appending to a tar that ends after an item gives the same bytes as writing it at once."""
     items = list(enumerate(_ITEMS.items()))
     path = tmp_path / "again.tar"
     with path.open("wb") as file:
@@ -132,13 +132,13 @@ def test_members_can_be_appended_after_a_stop(shard: Path, tmp_path: Path) -> No
 
 
 def names_at(path: Path) -> Names:
-    """Find out again what is in a tar that is still being written."""
+    """Read the names in a tar that is still being written."""
     with path.open("rb") as file:
         return names_in(file)
 
 
 def names_in(file: BinaryIO) -> Names:
-    """Go through a tar that lacks its end."""
+    """Read the names in an open tar that lacks its end."""
     names = Names()
     for member in members(FileSource(file, file.name), ended=False):
         names.add(member)
@@ -146,7 +146,7 @@ def names_in(file: BinaryIO) -> Names:
 
 
 def test_tarfile_reads_what_was_written(shard: Path) -> None:
-    """Python's own tarfile finds every image under a name of its own."""
+    """Python's tarfile finds every image under a distinct name."""
     with tarfile.open(shard) as tar:
         found = {member.name: tar.extractfile(member).read() for member in tar.getmembers()}
 
@@ -157,8 +157,8 @@ def test_tarfile_reads_what_was_written(shard: Path) -> None:
     assert found[f"{'z' * 150}/{'y' * 200}.jpg"] == image(11)
 
 
-def test_indexing_again_keeps_all(shard: Path) -> None:
-    """The index can be made from the shard alone, but for the classes, which the old one tells."""
+def test_indexing_again_gives_the_same_index(shard: Path) -> None:
+    """Indexing a shard again gives the same index; the classes come from the old one."""
     index_tar(shard, classes=["cat", "dog"])
     before = Path(f"{shard}.fdx").read_bytes()
 

@@ -1,4 +1,4 @@
-"""Tar shards that are cut, damaged or not of their index: errors that name item and way out."""
+"""Tests that truncated, damaged or wrongly indexed tar shards raise errors that help."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def _same_or_none(data: bytes, number: int) -> bool:
     return bytes(data) == image(number)
 
 
-def test_a_cut_shard_names_its_last_member(shard: Path) -> None:
-    """Without an index a cut is told with the last member that was found, wherever it is."""
+def test_truncated_shard_names_its_last_member(shard: Path) -> None:
+    """Truncation of a shard without an index is an error that names the last intact member."""
     whole = shard.read_bytes()
     for end in (1, 511, 512, 600, _ITEM, 3 * _ITEM + 512 + 700, _COUNT * _ITEM):
         shard.write_bytes(whole[:end])
@@ -52,8 +52,8 @@ def test_a_cut_shard_names_its_last_member(shard: Path) -> None:
     assert len(open_store(shard)) == _COUNT
 
 
-def test_a_cut_shard_with_an_index_names_the_first_lost_item(shard: Path) -> None:
-    """With an index it is known which items are gone."""
+def test_truncated_shard_with_index_names_the_first_lost_item(shard: Path) -> None:
+    """Truncation of an indexed shard is an error that names the first lost item."""
     index_tar(shard)
     os.truncate(shard, 3 * _ITEM + 512 + 100)
 
@@ -61,8 +61,8 @@ def test_a_cut_shard_with_an_index_names_the_first_lost_item(shard: Path) -> Non
         open_store(shard)
 
 
-def test_a_shard_that_is_cut_while_it_is_read(shard: Path) -> None:
-    """Items before the cut are read; those behind it are errors that name them, and no crash."""
+def test_shard_truncated_while_open(shard: Path) -> None:
+    """In a shard truncated while open, earlier items are read and later ones are errors."""
     index_tar(shard)
     store = open_store(shard)
     os.truncate(shard, 3 * _ITEM + 100)
@@ -73,7 +73,7 @@ def test_a_shard_that_is_cut_while_it_is_read(shard: Path) -> None:
 
 
 def test_an_index_of_another_size_is_refused(shard: Path) -> None:
-    """A shard that has grown is not read by its old index; the message says what mends it."""
+    """A shard that has grown is refused with its old index; the error names the command."""
     index_tar(shard)
     write_tar(shard, numbered(_COUNT + 9))
 
@@ -84,7 +84,7 @@ def test_an_index_of_another_size_is_refused(shard: Path) -> None:
 
 
 def test_an_index_of_another_shard_gives_no_bytes(shard: Path, tmp_path: Path) -> None:
-    """A shard of the same size and other members: each read is an error that names the item."""
+    """With the index of another shard of the same size, each read is an error."""
     index_tar(shard)
     write_tar(shard, numbered(_COUNT, begin=10))
     store = open_store(shard)
@@ -94,8 +94,8 @@ def test_an_index_of_another_shard_gives_no_bytes(shard: Path, tmp_path: Path) -
             store.read(index)
 
 
-def test_a_shard_replaced_while_it_is_open_stays_what_it_was(shard: Path) -> None:
-    """Who has a shard open goes on reading the old file when a new one takes its name."""
+def test_open_store_keeps_reading_a_replaced_shard(shard: Path) -> None:
+    """An open store keeps reading the old file after a new one takes its name."""
     index_tar(shard)
     store = open_store(shard)
     other = write_tar(shard.with_name("other"), numbered(_COUNT, begin=10))
@@ -105,7 +105,7 @@ def test_a_shard_replaced_while_it_is_open_stays_what_it_was(shard: Path) -> Non
 
 
 def test_a_damaged_index_is_refused(shard: Path) -> None:
-    """Any byte of the index that is changed, and any end that is cut off, is an error."""
+    """A changed byte or a missing end of the index is an error."""
     index_tar(shard)
     path = Path(f"{shard}{SUFFIX}")
     whole = path.read_bytes()
@@ -119,7 +119,7 @@ def test_a_damaged_index_is_refused(shard: Path) -> None:
 
 
 def test_an_index_of_another_kind_is_refused(shard: Path) -> None:
-    """An index that was not made for a tar shard is told apart."""
+    """An index that was not made for a tar shard is refused."""
     from fastdecode.stores._index import IndexBuilder
 
     builder = IndexBuilder()
@@ -130,16 +130,16 @@ def test_an_index_of_another_kind_is_refused(shard: Path) -> None:
         open_store(shard)
 
 
-def test_the_beginning_of_an_index_says_what_the_whole_does(shard: Path) -> None:
-    """Count, classes and the rest are read without the columns."""
+def test_summary_matches_the_index(shard: Path) -> None:
+    """`summary` reads count, classes and fields of an index without its columns."""
     index = index_tar(shard, classes=["cat", "dog" * 40000])
 
     assert isinstance(index, Index)
     assert summary(f"{shard}{SUFFIX}") == (len(index), index.classes, index.about)
 
 
-def test_a_damaged_header_is_told(shard: Path) -> None:
-    """A header whose sum does not fit ends the going through; with an index only its item fails."""
+def test_damaged_header_is_an_error(shard: Path) -> None:
+    """A header with a wrong checksum ends a scan; with an index only its item fails."""
     index_tar(shard)
     whole = bytearray(shard.read_bytes())
     whole[2 * _ITEM + 3] ^= 1
@@ -159,15 +159,15 @@ def test_a_damaged_header_is_told(shard: Path) -> None:
 
 
 def test_a_file_twice_in_a_sample_is_refused(tmp_path: Path) -> None:
-    """One of them would be lost."""
+    """Two files with one extension in a sample are an error, as one of them would be lost."""
     path = write_tar(tmp_path / "t.tar", [("a.jpg", b"1"), ("a.cls", b"1"), ("a.JPG", b"2")])
 
     with pytest.raises(StoreError, match=r"member 'a\.JPG' is in its sample twice"):
         open_store(path)
 
 
-def test_compressed_shards_are_refused_with_the_way_out(shard: Path) -> None:
-    """In a compressed tar nothing can be found; it can be streamed by who decompresses it."""
+def test_compressed_shards_are_an_error(shard: Path) -> None:
+    """A compressed tar is an error that says to decompress it; decompressed, it can be streamed."""
     whole = shard.read_bytes()
     shard.write_bytes(gzip.compress(whole))
 
@@ -177,8 +177,8 @@ def test_compressed_shards_are_refused_with_the_way_out(shard: Path) -> None:
         assert len(list(stream_tar(file))) == _COUNT
 
 
-def test_what_follows_the_end_is_not_read(shard: Path) -> None:
-    """Garbage and further tars behind the end are left alone; one block of zeros is an end."""
+def test_data_after_the_end_is_ignored(shard: Path) -> None:
+    """Data after the end of a tar is ignored; a single block of zeros counts as the end."""
     whole = shard.read_bytes()[: _COUNT * _ITEM]
     for behind in (bytes(512), bytes(1024) + b"garbage" * 100, bytes(1024) + whole + bytes(1024)):
         shard.write_bytes(whole + behind)
@@ -190,7 +190,7 @@ def test_what_follows_the_end_is_not_read(shard: Path) -> None:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_random_damage_gives_the_right_bytes_or_an_error(tmp_path: Path, seed: int) -> None:
-    """Headers damaged anywhere, or cut: what is read is what was written, or an error, no crash."""
+    """With random damage to headers, a read gives the written bytes or a StoreError."""
     draw = random.Random(seed)
     names = ["x" * 130, "y", "z/" * 60 + "e", "w" * 400]
     parts = [(f"{name}.jpg", image(n)) for n, name in enumerate(names)]
@@ -199,7 +199,7 @@ def test_random_damage_gives_the_right_bytes_or_an_error(tmp_path: Path, seed: i
     data = bytearray(path.read_bytes())
     wanted = dict(parts)
     for _ in range(draw.randrange(1, 4)):
-        # Only what is about the images: nothing guards their own bytes, which have a decoder.
+        # Damage only headers: no checksum guards the image bytes; that is the decoder's task.
         place = draw.randrange(len(data))
         start = place // 512 * 512
         if b"image" not in data[start : start + 512] and b"..." not in data[start : start + 512]:
@@ -222,16 +222,16 @@ def test_random_damage_gives_the_right_bytes_or_an_error(tmp_path: Path, seed: i
         list(stream_tar(io.BytesIO(path.read_bytes())))
 
 
-def test_a_folder_of_that_name_is_no_shard(tmp_path: Path) -> None:
-    """A folder called like a shard is an error of the system's."""
+def test_folder_is_not_a_shard(tmp_path: Path) -> None:
+    """A folder with the name of a shard raises the operating system's error."""
     (tmp_path / "t.tar").mkdir()
 
     with pytest.raises(OSError, match=r"t\.tar"):
         open_store(tmp_path / "t.tar")
 
 
-def test_a_missing_shard_is_not_found(shard: Path) -> None:
-    """A shard that is gone is told, its index notwithstanding."""
+def test_missing_shard_is_an_error(shard: Path) -> None:
+    """A missing shard is a FileNotFoundError even if its index exists."""
     index_tar(shard)
     shutil.move(shard, shard.with_name("away"))
 
