@@ -1,4 +1,4 @@
-"""What a JPEG's compressed data gives away without being decoded."""
+"""Tests of what can be read from a JPEG's compressed data without decoding it."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def script(data: bytes, buffer=bytes) -> jpeg_stream.ScanScript:
 
 
 def scan_starts(data: bytes) -> list[int]:
-    """Find where each scan's marker stands; in compressed data there is none."""
+    """Return the offset of each SOS marker; compressed data cannot contain one."""
     return [i for i in range(len(data)) if data[i : i + 2] == SOS]
 
 
 @every_buffer
 @pytest.mark.parametrize("data", [*WHOLE.values(), GREY_PROGRESSIVE, CMYK_PROGRESSIVE])
 def test_whole_file_is_complete(data: bytes, buffer) -> None:
-    """All scans are counted, one of a baseline file, and bring every coefficient whole."""
+    """All scans of a whole file are counted, and they make every coefficient complete."""
     assert script(data, buffer) == (len(scan_starts(data)), True)
     assert (script(data, buffer).number > 1) == probe(data).progressive
 
@@ -47,14 +47,14 @@ def test_whole_file_is_complete(data: bytes, buffer) -> None:
     "data", [PROGRESSIVE, GREY_PROGRESSIVE, CMYK_PROGRESSIVE], ids=["YCC", "grey", "CMYK"]
 )
 def test_file_without_its_last_scans_is_not_complete(data: bytes, end: bytes, buffer) -> None:
-    """Cut before any of its scans, a progressive file lacks coefficients, and says how many."""
+    """A progressive file without its last scans is incomplete, and the scans left are counted."""
     for number, start in enumerate(scan_starts(data)):
         if number:
             assert script(data[:start] + end, buffer) == (number, False)
 
 
 @pytest.mark.parametrize("cut", range(2, 14))
-def test_scan_header_that_is_cut_off_is_survived(cut: int) -> None:
+def test_truncated_scan_header_is_not_an_error(cut: int) -> None:
     """A file that ends inside a scan's header is incomplete, not an error."""
     start = scan_starts(PROGRESSIVE)[-1]
 
@@ -64,8 +64,8 @@ def test_scan_header_that_is_cut_off_is_survived(cut: int) -> None:
 
 @every_buffer
 @pytest.mark.parametrize("tail", [PROGRESSIVE, PROGRESSIVE * 60, SOS * 600], ids=len)
-def test_scans_of_what_trails_are_not_counted(tail: bytes, buffer) -> None:
-    """After the end marker there may be another image; its scans complete nothing."""
+def test_scans_after_the_end_are_not_counted(tail: bytes, buffer) -> None:
+    """The scans of another image after the end marker are not counted."""
     whole = script(PROGRESSIVE)
     half = PROGRESSIVE[: scan_starts(PROGRESSIVE)[4]] + EOI
 
@@ -73,8 +73,8 @@ def test_scans_of_what_trails_are_not_counted(tail: bytes, buffer) -> None:
     assert script(half + tail, buffer) == (4, False)
 
 
-def test_counting_stops_where_it_is_hostile() -> None:
-    """Of a file with thousands of scans it is enough to know that there are too many."""
+def test_counting_stops_at_the_limit() -> None:
+    """Counting stops after the largest number of scans that is allowed."""
     last = PROGRESSIVE[scan_starts(PROGRESSIVE)[-1] : -2]
     data = PROGRESSIVE[:-2] + last * 5000 + EOI
 
@@ -84,23 +84,23 @@ def test_counting_stops_where_it_is_hostile() -> None:
 @every_whole
 @every_buffer
 @pytest.mark.parametrize("tail", [b"", b"\0", b"garbage" * 9, b"\xff\xd8\xff", EOI], ids=repr)
-def test_end_is_found_whatever_trails_it(data: bytes, buffer, tail: bytes) -> None:
-    """An end marker closes the image, also with garbage behind it."""
+def test_end_is_found_before_garbage(data: bytes, buffer, tail: bytes) -> None:
+    """The end marker is found with garbage after it."""
     assert jpeg_stream.has_end(buffer(data + tail), probe(data))
 
 
 @every_whole
 @every_buffer
 def test_truncated_file_has_no_end(data: bytes, buffer) -> None:
-    """Cut anywhere, even inside the marker, there is no end."""
+    """A file truncated anywhere, even inside the marker, has no end."""
     header = probe(data)
     for cut in (header.scan_offset, len(data) // 2, len(data) - 20, len(data) - 2, len(data) - 1):
         assert not jpeg_stream.has_end(buffer(data[:cut]), header)
 
 
 @every_buffer
-def test_end_in_the_header_is_none(buffer) -> None:
-    """The end marker of a thumbnail, or of a comment, does not close the image."""
+def test_end_marker_in_the_header_is_ignored(buffer) -> None:
+    """An end marker in a thumbnail or a comment does not end the image."""
     comment = b"\xff\xfe\0\x06" + EOI + EOI
     data = (BASELINE[:2] + comment + BASELINE[2:])[:-2]
 
@@ -108,20 +108,20 @@ def test_end_in_the_header_is_none(buffer) -> None:
 
 
 def ends_of_data(data: bytes | memoryview, header: Header) -> list[int]:
-    """Where the first scan's data ends, and the last one's."""
+    """Return where the data of the first and of the last scan end."""
     return [scan.end for scan in jpeg_stream.outer_scans(data, header)]
 
 
 ENDS = [
-    # At the end marker, not at a restart marker, whatever trails it.
+    # The data ends at the end marker, not at a restart marker, whatever follows.
     *(
         (data + tail, len(data) - 2)
         for data in (BASELINE, GREY, RESTARTS)
         for tail in (b"", b"garbage", PROGRESSIVE)
     ),
-    # Any number of FF may stand before a marker; they are not data.
+    # Any number of FF bytes may precede a marker; they are not data.
     *((BASELINE[:-2] + b"\xff" * fill + EOI, len(BASELINE) - 2) for fill in (0, 1, 5)),
-    # Without any marker the data goes on to the last byte.
+    # Without a marker the data extends to the last byte.
     (BASELINE[:-40], len(BASELINE) - 40),
 ]
 
@@ -129,23 +129,23 @@ ENDS = [
 @every_buffer
 @pytest.mark.parametrize(("data", "end"), ENDS)
 def test_one_scan_ends_where_its_data_does(data: bytes, end: int, buffer) -> None:
-    """The only scan ends at the end marker, and the fill bytes before it, or with the file."""
+    """A single scan ends before the end marker and its fill bytes, or with the file."""
     assert ends_of_data(buffer(data), probe(data)) == [end]
 
 
 @every_buffer
-def test_first_and_last_scan_are_told(buffer) -> None:
-    """Of several scans it is the end of the first one's data, and of the last one's."""
+def test_ends_of_first_and_last_scan(buffer) -> None:
+    """With several scans, the ends of the first and the last one are returned."""
     ends = ends_of_data(buffer(PROGRESSIVE), probe(PROGRESSIVE))
 
-    # Before the second scan's own marker stand the tables that it needs.
+    # The tables of the second scan precede its marker.
     first = PROGRESSIVE.index(b"\xff\xc4", probe(PROGRESSIVE).scan_offset)
     assert ends == [min(first, scan_starts(PROGRESSIVE)[1]), len(PROGRESSIVE) - 2]
 
 
 @every_whole
-def test_other_ending_changes_nothing_but_the_end(data: bytes) -> None:
-    """What is put in stands at the end of the data, and holds no marker that could end it."""
+def test_other_ending_changes_only_the_end(data: bytes) -> None:
+    """`with_other_ending` inserts data at the end of a scan, without a marker that would end it."""
     header = probe(data)
     scan = jpeg_stream.outer_scans(data, header)[-1]
     end = scan.end
@@ -161,7 +161,7 @@ def test_other_ending_changes_nothing_but_the_end(data: bytes) -> None:
 @every_buffer
 @pytest.mark.parametrize("end", [b"", b"\xff", b"\xff\xff\xff"], ids=len)
 def test_half_a_marker_is_dropped(end: bytes, buffer) -> None:
-    """What is left of a marker cut in two does not get in the way of an end marker."""
+    """The rest of a truncated marker is removed, so that an end marker can follow."""
     assert jpeg_stream.without_half_marker(buffer(BASELINE[:-2] + end)) == BASELINE[:-2]
 
 
@@ -198,15 +198,15 @@ FATAL = [
         (f"{HARMLESS[2]}; {MISSING[0]}", True, False),
     ],
 )
-def test_messages_of_libjpeg_are_judged(message: str, missing: bool, recoverable: bool) -> None:
-    """Its words, as they stand in jerror.h, say that pixels are missing, or that none are."""
+def test_messages_of_libjpeg_are_classified(message: str, missing: bool, recoverable: bool) -> None:
+    """Messages from libjpeg's jerror.h are classified as missing pixels, recoverable or fatal."""
     assert jpeg_stream.says_missing_pixels(message) is missing
     assert jpeg_stream.is_recoverable(message) is recoverable
 
 
 @pytest.mark.parametrize("cut", [300, 40])
-def test_real_words_of_a_codec_are_known(cut: int) -> None:
-    """What simplejpeg reports of cut data is taken for missing pixels."""
+def test_message_of_simplejpeg_is_classified(cut: int) -> None:
+    """Simplejpeg's message about truncated data counts as missing pixels."""
     simplejpeg = pytest.importorskip("simplejpeg")
 
     with pytest.raises(ValueError) as caught:
@@ -217,7 +217,7 @@ def test_real_words_of_a_codec_are_known(cut: int) -> None:
 
 @pytest.mark.parametrize("count", [5, 124, 125, 255])
 def test_more_components_than_a_scan_can_name(count: int) -> None:
-    """A damaged header that promises them is no single scan, and no error of arithmetic."""
+    """A header with more components than a scan can have is not one scan, and not a crash."""
     header = probe(BASELINE)._replace(channels=count)
 
     assert jpeg_stream.in_one_scan(BASELINE, probe(BASELINE))

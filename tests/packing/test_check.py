@@ -1,4 +1,4 @@
-"""``fastdecode check``, file by file and as a command; and the command line of ``pack``."""
+"""Tests of `survey` and of the commands ``check``, ``pack`` and ``index``."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from fastdecode.stores import create_store, open_store
 from fastdecode.testing import drawing, encode
 
 KINDS = CORPUS / "jpeg_kinds"
-TOLD = bool({"native", "simplejpeg", "turbojpeg", "jpeg4py"} & set(usable_backends()))
-"""Some backend tells of the warnings of libjpeg; Pillow does not."""
+REPORTS_WARNINGS = bool({"native", "simplejpeg", "turbojpeg", "jpeg4py"} & set(usable_backends()))
+"""Whether a backend reports libjpeg's warnings; Pillow does not."""
 
 
 def _gif(frames: int = 1) -> bytes:
@@ -33,7 +33,7 @@ def _gif(frames: int = 1) -> bytes:
 
 @pytest.fixture
 def mixed(tmp_path: Path) -> Path:
-    """Make a folder with an image of every status."""
+    """Make a folder with files of every status."""
     folder = tmp_path / "mixed"
     folder.mkdir()
     good = encode(drawing(40, 30), quality=75)
@@ -54,7 +54,7 @@ def mixed(tmp_path: Path) -> Path:
 
 
 def test_every_status(mixed: Path) -> None:
-    """What does not decode, what is too large, what is odd and what comes twice is told apart."""
+    """`survey` tells damaged, oversized, odd and duplicate images apart and gives the reasons."""
     with open_store(mixed) as store:
         found = {one.key: one for one in survey(store, 3, Limits(max_side=300))}
 
@@ -69,7 +69,7 @@ def test_every_status(mixed: Path) -> None:
         "text.jpg": "no image",
         "turned.jpg": "odd",
         "twin.jpg": "duplicate",
-        "warns.jpg": "odd" if TOLD else "good",
+        "warns.jpg": "odd" if REPORTS_WARNINGS else "good",
         "wrong.png": "odd",
     }
     said = {key: "; ".join(one.reasons) for key, one in found.items()}
@@ -79,23 +79,23 @@ def test_every_status(mixed: Path) -> None:
     assert said["turned.jpg"] == "EXIF orientation 3"
     assert said["twin.jpg"] == "the same bytes as good.jpg"
     assert said["inks.jpg"] == "CMYK"
-    assert "extraneous bytes" in said["warns.jpg"] or not TOLD
+    assert "extraneous bytes" in said["warns.jpg"] or not REPORTS_WARNINGS
     assert said["large.jpg"] == "400 x 20 pixels"
     assert (found["good.jpg"].width, found["good.jpg"].height) == (40, 30)
 
 
-def test_strictly(mixed: Path) -> None:
-    """Warnings of the codec count as damage where that is asked for."""
+def test_strict_counts_warnings_as_damage(mixed: Path) -> None:
+    """With ``strict=True`` warnings of the codec count as damage."""
     with open_store(mixed) as store:
         found = {one.key: one.status for one in survey(store, 1, Limits(strict=True))}
 
-    assert found["warns.jpg"] == ("damaged" if TOLD else "good")
+    assert found["warns.jpg"] == ("damaged" if REPORTS_WARNINGS else "good")
     assert found["large.jpg"] == "good"
 
 
 @pytest.mark.parametrize("name", ["gen_cmyk.tif", "gen_lossy.jp2", "gen_gray16.png"])
 def test_formats_that_give_no_warnings(name: str, tmp_path: Path) -> None:
-    """Formats whose decoders tell of no warnings are judged by whether they decode."""
+    """An image whose decoder reports no warnings is odd or good if it decodes."""
     (tmp_path / "source").mkdir()
     shutil.copy(CORPUS / "formats" / name, tmp_path / "source" / name)
     with open_store(tmp_path / "source") as store:
@@ -104,8 +104,8 @@ def test_formats_that_give_no_warnings(name: str, tmp_path: Path) -> None:
     assert found.status in ("odd", "good")
 
 
-def test_png_ends() -> None:
-    """Each chunk has a checksum, and IEND is the last one."""
+def test_faults_of_png() -> None:
+    """`faults` finds a wrong chunk checksum and a missing IEND in a PNG."""
     whole = encode(drawing(40, 30), "png")
     damaged = bytearray(whole)
     damaged[-13] ^= 1  # in the checksum before IEND
@@ -117,8 +117,8 @@ def test_png_ends() -> None:
 
 
 @pytest.mark.parametrize("frames", [1, 3])
-def test_gif_ends(frames: int) -> None:
-    """The trailer ends it; it is found behind all blocks."""
+def test_faults_of_gif(frames: int) -> None:
+    """`faults` finds a missing trailer in a GIF with one frame or several."""
     whole = _gif(frames)
 
     assert faults(whole, "gif") == []
@@ -126,8 +126,8 @@ def test_gif_ends(frames: int) -> None:
         assert faults(whole[:-cut], "gif") == ["it is truncated: its end is missing"]
 
 
-def test_webp_and_boxes_end() -> None:
-    """What begins with sizes is as long as these say."""
+def test_faults_of_webp_and_boxes() -> None:
+    """`faults` compares the sizes in WebP and ISO boxes with the length of the file."""
     webp = encode(Image.new("RGB", (40, 30)), "webp")
     boxes = b"\0\0\0\x0cftypheic\0\0\0\x10mdat12345678"
 
@@ -139,8 +139,8 @@ def test_webp_and_boxes_end() -> None:
     assert faults(boxes, "bmp") == []
 
 
-def test_what_has_no_end_is_odd(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """`check` lists what decodes, but has no end."""
+def test_image_without_end_is_odd(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`check` lists an image that decodes but lacks its end."""
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.gif").write_bytes(_gif()[:-1])
     (tmp_path / "in" / "b.gif").write_bytes(_gif())
@@ -154,7 +154,7 @@ def test_what_has_no_end_is_odd(tmp_path: Path, capsys: pytest.CaptureFixture[st
 def test_the_check_command(
     mixed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It prints a table of at most 80 columns, writes a line for each image, and tells damage."""
+    """`check` prints a table within 80 columns, writes a CSV, and returns 1 for damage."""
     monkeypatch.setenv("COLUMNS", "200")
     listed = tmp_path / "found.csv"
 
@@ -180,16 +180,16 @@ def test_the_check_command(
 
 
 def test_check_of_good_images(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The exit status is 0 where everything decodes, whatever is odd about it."""
+    """`check` returns 0 if every image decodes, odd or not."""
     assert main(["check", str(make_source(tmp_path / "source")), "--threads", "2"]) == 0
     assert "8 images" in capsys.readouterr().out
 
 
 def test_wrong_arguments(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Nothing there, or a number that is none: exit status 2, and words that say so."""
+    """A missing source or a malformed argument is an error with exit status 2."""
     assert main(["check", str(tmp_path / "none")]) == 2
     assert main(["pack", str(tmp_path / "none"), str(tmp_path / "out.tar")]) == 2
-    assert "no such file" in " ".join(capsys.readouterr().err.split())  # whatever the width
+    assert "no such file" in " ".join(capsys.readouterr().err.split())  # it may be wrapped
     for arguments in [
         ["check", "x", "--max-side", "0"],
         ["check", "x", "--max-side", "1", "--max-pixels", "1"],
@@ -202,8 +202,8 @@ def test_wrong_arguments(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert not list(tmp_path.iterdir())
 
 
-def test_nothing_to_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A store of nothing is told, with exit status 2."""
+def test_empty_store_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An empty store is an error with exit status 2."""
     (tmp_path / "a.rec").touch()
     with create_store(tmp_path / "b.tar"):
         pass
@@ -213,17 +213,17 @@ def test_nothing_to_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         assert capsys.readouterr().err
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="has no device that is always full")
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
 def test_a_table_that_cannot_be_written_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The system names no file when a disk is full."""
+    """The error for a full disk names the table, which the system's message does not."""
     assert main(["check", str(make_source(tmp_path / "source")), "--csv", "/dev/full"]) == 2
     assert "/dev/full cannot be written: No space left on device" in capsys.readouterr().err
 
 
 def test_the_pack_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """It names bad items and the way out, then packs without them, and refuses to do it twice."""
+    """`pack` names bad items, packs the others with ``--skip-bad``, and refuses to repeat it."""
     source, target = make_source(tmp_path / "source", damaged=True), tmp_path / "out.tar"
     command = [str(source), str(target), "--max-side", "32", "--quality", "80"]
 
@@ -243,10 +243,10 @@ def test_the_pack_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 
 
 @pytest.mark.parametrize("name", ["train.zip", "train.tgz", "train.tar.gz", "v1.2/train.h5x"])
-def test_an_unknown_suffix_is_no_folder(
+def test_unknown_suffix_is_an_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
-    """It is refused with the suffixes that there are, and the way to a folder of that name."""
+    """An unknown suffix is an error that lists the known ones and explains ``--store folder``."""
     source, target = make_source(tmp_path / "source"), tmp_path / name
 
     assert main(["pack", str(source), str(target)]) == 2
@@ -265,7 +265,7 @@ def test_an_unknown_suffix_is_no_folder(
 
 @pytest.mark.parametrize("name", ["v1.2", ".hidden", "St. Louis", "train"])
 def test_names_without_a_suffix_are_folders(tmp_path: Path, name: str) -> None:
-    """What begins with a digit is a version, and what holds a space is no suffix."""
+    """A version number or a text with a space after a dot does not count as a suffix."""
     with create_store(tmp_path / name) as writer:
         assert writer.kind == "folder"
 
@@ -277,7 +277,7 @@ def test_names_without_a_suffix_are_folders(tmp_path: Path, name: str) -> None:
 def test_shards_are_reported_by_their_names(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], size: str, place: str
 ) -> None:
-    """The report names files that are there."""
+    """The report of `pack` names the shards that it wrote."""
     source, target = make_source(tmp_path / "source"), tmp_path / "b.tar"
 
     assert main(["pack", str(source), str(target), "--shard-size", size]) == 0
@@ -285,10 +285,10 @@ def test_shards_are_reported_by_their_names(
     assert "".join(place.format(target.with_suffix("")).split()) in said
 
 
-def test_no_chatter(
+def test_warnings_are_not_printed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Warnings of Python's libraries do not come between the lines."""
+    """Python warnings from libraries do not appear in the output of `pack`."""
     work = Work.__call__
 
     def warning(self: Work, index: int) -> object:
@@ -302,10 +302,10 @@ def test_no_chatter(
     assert "unhappy" not in capsys.readouterr().err
 
 
-def test_an_error_after_the_line(
+def test_error_starts_on_a_new_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without rich, on a terminal, an error begins on a line of its own."""
+    """On a terminal without rich, an error starts on a new line after the progress."""
     monkeypatch.setattr(terminal, "has_rich", lambda: False)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
 
@@ -320,7 +320,7 @@ def test_an_error_after_the_line(
 
 
 def test_a_photo_library_is_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Images beside folders need no classes to be checked; to pack them a list without will do."""
+    """`check` accepts images next to folders; `pack` refuses them and suggests a list."""
     library = tmp_path / "library"
     (library / "2024").mkdir(parents=True)
     for name in ("1.jpg", "2024/2.jpg"):
@@ -336,10 +336,10 @@ def test_a_photo_library_is_checked(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.parametrize("command", [["check"], ["pack"], ["thumbs"]])
-def test_one_image_is_no_store(
+def test_single_image_is_an_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], command: list[str]
 ) -> None:
-    """The error says what to name instead."""
+    """A single image as the source is an error that says what to give instead."""
     photo = tmp_path / "photo.JPG"
     photo.write_bytes(encode(drawing(40, 30)))
 
@@ -353,10 +353,10 @@ def test_one_image_is_no_store(
     ("name", "words"),
     [("shards", "shards is a folder: name the shards in it, "), ("none.tar", "No such file")],
 )
-def test_what_is_no_shard_has_no_index(
+def test_index_of_a_folder_is_an_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, words: str
 ) -> None:
-    """A folder, and nothing at all, are wrong arguments: exit status 2, as in other commands."""
+    """`index` of a folder or a missing file is an error with exit status 2."""
     (tmp_path / "shards").mkdir()
 
     assert main(["index", str(tmp_path / name)]) == 2

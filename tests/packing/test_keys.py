@@ -1,4 +1,4 @@
-"""What a store cannot hold, or nobody can encode, is a bad item for `pack`, found at once."""
+"""Tests that items which a store cannot hold or `pack` cannot encode are bad items."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from fastdecode.testing import drawing, encode
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_keys_that_come_twice(tmp_path: Path, kind: str) -> None:
-    """The second one is bad, with a reason, and can be left out; whatever the kind."""
+def test_repeated_keys_are_bad(tmp_path: Path, kind: str) -> None:
+    """The second item with a key is bad in stores of every kind, and can be skipped."""
     name = name_of(kind)
     source = make_source(tmp_path / "source")
     (source / "list.csv").write_text("cats/0.jpg,1\ncats/1.jpg,0\ncats/0.jpg,1\n")
@@ -41,8 +41,8 @@ def test_keys_that_come_twice(tmp_path: Path, kind: str) -> None:
         assert [store.key(index) for index in range(len(store))] == ["cats/0.jpg", "cats/1.jpg"]
 
 
-def test_targets_that_records_cannot_hold(tmp_path: Path) -> None:
-    """A text is a bad item for RecordIO."""
+def test_targets_that_recordio_cannot_hold_are_bad(tmp_path: Path) -> None:
+    """An item with a text as its target is bad for RecordIO."""
     data = encode(drawing(20, 20))
     with create_store(tmp_path / "in.tar") as writer:
         writer.add("a.jpg", data, 1)
@@ -53,8 +53,8 @@ def test_targets_that_records_cannot_hold(tmp_path: Path) -> None:
     assert [key for key, _ in packed.bad] == ["b.jpg"]
 
 
-def test_names_of_files(tmp_path: Path) -> None:
-    """A folder holds no key that needs a file where a folder is, nor one that is too long."""
+def test_keys_must_fit_file_names(tmp_path: Path) -> None:
+    """A folder refuses keys that are too long or clash with a file or folder."""
     keys = Keys(files=True, reserved="own")
     for key in ("a/b.jpg", "c.jpg"):
         keys.check(key)
@@ -77,9 +77,9 @@ def test_names_of_files(tmp_path: Path) -> None:
         spool.add("x" * 256, b"", "a text")
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="others have no such names")
-def test_names_that_are_no_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A file whose name is no UTF-8 is bad for `pack` and odd for `check`, and both go on."""
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has such names")
+def test_names_that_are_not_utf8(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A file whose name is not UTF-8 is bad for `pack` and odd for `check`; both continue."""
     source = make_source(tmp_path / "source")
     name = os.fsencode(source / "cats") + b"/\xff.jpg"
     Path(os.fsdecode(name)).write_bytes(encode(drawing(20, 20)))
@@ -98,8 +98,8 @@ def test_names_that_are_no_text(tmp_path: Path, capsys: pytest.CaptureFixture[st
     capsys.readouterr()
 
 
-def test_what_nobody_can_encode(tmp_path: Path) -> None:
-    """A side that is too long for a JPEG makes a bad item, not the end of the pack."""
+def test_image_too_long_for_jpeg_is_bad(tmp_path: Path) -> None:
+    """An image too long for a JPEG is a bad item and does not end the pack."""
     source = tmp_path / "source"
     source.mkdir()
     file = io.BytesIO()
@@ -116,7 +116,7 @@ def test_what_nobody_can_encode(tmp_path: Path) -> None:
 
 
 def test_a_class_without_images(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Its folder is made, so that others count the classes alike; and the summary says so."""
+    """A class without images keeps its folder, and the summary names it."""
     source = make_source(tmp_path / "source")
     for path in (source / "cats").iterdir():
         path.write_bytes(b"no image")
@@ -135,7 +135,7 @@ def test_a_class_without_images(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_a_list_of_paths_alone(tmp_path: Path) -> None:
-    """A CSV file of one column has no targets, with or without a header."""
+    """A CSV file with one column has no targets, with or without a header."""
     source = make_source(tmp_path / "source")
     for head in ("", "path\n"):
         (source / "list.csv").write_text(f"{head}cats/0.jpg\ncats/1.jpg\n")
@@ -146,8 +146,8 @@ def test_a_list_of_paths_alone(tmp_path: Path) -> None:
         open_store(source / "list.csv")
 
 
-def test_signs_of_wildcards_in_a_name(tmp_path: Path) -> None:
-    """Shards whose name has a bracket in it are found by that name."""
+def test_wildcards_in_a_name(tmp_path: Path) -> None:
+    """Shards with a bracket in their name can be opened by that name."""
     source = make_source(tmp_path / "source")
     target = tmp_path / "p[1].tar"
 

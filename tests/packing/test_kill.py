@@ -1,4 +1,4 @@
-"""`pack` in a process of its own that is killed, interrupted, or out of room; and goes on."""
+"""Tests that `pack` resumes after it is killed, interrupted, or out of disk space."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if os.name != "posix":
 
 _ROOT = str(Path(fastdecode.__file__).parents[1])
 
-# Every item is written down on its own. The process ends itself at a moment counted in `fsync`,
-# before or after it: these are the moments on which going on depends.
+# Every item is committed on its own. The process kills itself before or after the n-th `fsync`,
+# because resuming depends on what is on the disk at these moments.
 _KILLED = """
 import os, signal, sys
 from fastdecode.packing import _pack, pack
@@ -53,8 +53,8 @@ def _run(code: str, *arguments: object) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("kind", "moment"), [*((kind, "after") for kind in KINDS), ("tar", "before")]
 )
-def test_it_goes_on_after_a_kill(tmp_path: Path, kind: str, moment: str) -> None:
-    """Killed over and over, every few commits, it makes the bytes of one run without."""
+def test_pack_resumes_after_a_kill(tmp_path: Path, kind: str, moment: str) -> None:
+    """A pack that is killed every few commits makes the same bytes as one that is not."""
     name = name_of(kind)
     source = make_source(tmp_path / "source", damaged=True)
     for folder in ("whole", "killed"):
@@ -67,14 +67,14 @@ def test_it_goes_on_after_a_kill(tmp_path: Path, kind: str, moment: str) -> None
             break
         kills += 1
 
-    # After the last kill everything may be at its place already.
+    # The last kill may come after everything was moved to its place.
     assert done.returncode == 0 or "packed already" in done.stderr, done.stderr
     assert kills >= 2
     assert checksums(tmp_path / "killed") == checksums(tmp_path / "whole")
 
 
 def test_control_c(tmp_path: Path) -> None:
-    """The exit status is 130, the words say how to go on, and nothing is done twice."""
+    """After Ctrl-C `pack` returns 130 and says how to resume; the next run repeats no item."""
     source = make_source(tmp_path / "source")
     code = (
         "import os, signal, sys\n"
@@ -98,10 +98,10 @@ def test_control_c(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("kind", "room"), [("tar", 8192), ("lmdb", 24_000), ("hdf5", 1_060_000)])
 def test_a_full_disk(tmp_path: Path, kind: str, room: int) -> None:
-    """It ends with a clear error and exit status 1, and goes on once there is room."""
+    """On a full disk `pack` returns 1 with a clear error, and resumes once there is space."""
     name = name_of(kind)
     if kind != "tar" and not hasattr(os, "posix_fallocate"):
-        pytest.skip("room cannot be set aside here, and free room knows of no such limit")
+        pytest.skip("needs posix_fallocate: the free space does not reflect the file size limit")
     source = make_source(tmp_path / "source")
     code = (
         "import resource, signal, sys\n"

@@ -1,4 +1,4 @@
-"""The parts of a pack: journal, spool, lock, and work in order."""
+"""Tests of the parts of a pack: journal, spool, lock, and `map_in_order`."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from fastdecode.stores import open_store
 from fastdecode.testing import drawing, encode
 
 
-def test_half_a_record_never_was(tmp_path: Path) -> None:
-    """Cut anywhere, or with a bit changed, a journal holds exactly the records before that."""
+def test_damaged_record_is_discarded(tmp_path: Path) -> None:
+    """A truncated or damaged journal holds exactly the records before the damage."""
     path = tmp_path / "journal"
     records = [{"a": 1}, {"b": [1, "é\n"]}, {"c": None}]
     journal = Journal(path)
@@ -44,10 +44,8 @@ def test_half_a_record_never_was(tmp_path: Path) -> None:
         again.close()
 
 
-def test_a_record_is_on_the_disk_before_its_call_returns(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each ends with one fsync of the journal's own file, when all of the record is in it."""
+def test_append_ends_with_fsync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`append` ends with one fsync of the journal, after the whole record is written."""
     path = tmp_path / "journal"
     journal = Journal(path)
     synced: list[tuple[bool, int]] = []
@@ -66,8 +64,8 @@ def test_a_record_is_on_the_disk_before_its_call_returns(
     journal.close()
 
 
-def test_a_spool_goes_on_where_it_was_good(tmp_path: Path) -> None:
-    """What was written after the last record is cut off, further shards included."""
+def test_spool_discards_uncommitted_data(tmp_path: Path) -> None:
+    """A reopened spool discards what was written after the last record, whole shards included."""
     data = encode(drawing(16, 16))
     whole = tmp_path / "whole"
     broken = tmp_path / "broken"
@@ -93,8 +91,8 @@ def test_a_spool_goes_on_where_it_was_good(tmp_path: Path) -> None:
         assert [store.target(index) for index in range(5)] == [0, 1, 2, 3, 4]
 
 
-def test_a_name_that_is_taken(tmp_path: Path) -> None:
-    """A key that comes twice is refused, also when the first was written by an earlier run."""
+def test_repeated_key_is_refused(tmp_path: Path) -> None:
+    """A repeated key is refused, even if an earlier run wrote the first."""
     data = encode(drawing(16, 16))
     spool = Spool(tmp_path, "tar")
     spool.add("a.jpg", data, None)
@@ -109,7 +107,7 @@ def test_a_name_that_is_taken(tmp_path: Path) -> None:
 
 
 def test_a_plain_spool(tmp_path: Path) -> None:
-    """It holds the bytes behind each other."""
+    """The spool for kinds other than tar holds the bytes of the items one after the other."""
     spool = Spool(tmp_path, "lmdb")
 
     assert spool.add("a", b"123", None) == (0, 0, 3)
@@ -118,8 +116,8 @@ def test_a_plain_spool(tmp_path: Path) -> None:
     assert part_path(tmp_path, 0).read_bytes() == b"12345"
 
 
-def test_a_lock_is_let_go(tmp_path: Path) -> None:
-    """Only one holds it at a time; also where the folder is removed meanwhile."""
+def test_lock_has_one_holder_and_is_released(tmp_path: Path) -> None:
+    """A lock has one holder at a time and is released, even if its folder is removed."""
     folder = tmp_path / "work"
     with lock_folder(folder):
         with pytest.raises(AlreadyLocked), lock_folder(folder):
@@ -130,8 +128,8 @@ def test_a_lock_is_let_go(tmp_path: Path) -> None:
         assert (folder / "lock").exists()
 
 
-def test_order_and_memory() -> None:
-    """Results come in order, and no more than a few are made before they are wanted."""
+def test_results_are_ordered_and_bounded() -> None:
+    """Results come in order, and only a few items are computed in advance."""
     begun: set[int] = set()
     lock = threading.Lock()
 
@@ -150,8 +148,8 @@ def test_order_and_memory() -> None:
     assert list(results) == list(range(10, 200))
 
 
-def test_an_error_comes_in_its_turn() -> None:
-    """What is before it is there, and nothing further begins."""
+def test_error_comes_in_order() -> None:
+    """An error is raised after the results before it, and no further items start."""
     begun = []
 
     def work(item: int) -> int:

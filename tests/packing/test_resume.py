@@ -1,4 +1,4 @@
-"""`pack` that was stopped, or is given once more: it goes on, is refused to, or begins again."""
+"""Tests of `pack` after an earlier run: it resumes, refuses to, or starts over."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from fastdecode.testing import drawing, encode
 
 @pytest.fixture(autouse=True)
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Write every item down on its own."""
+    """Commit every item on its own."""
     monkeypatch.setattr(_pack, "EVERY_S", 0)
 
 
@@ -43,10 +43,10 @@ def _often(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"shard_size": 5000}, "shard_size was None and is 5000"),
     ],
 )
-def test_other_options(
+def test_other_options_cannot_resume(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], said: str
 ) -> None:
-    """They cannot go on with what was begun without; the error names them, and the way out."""
+    """A pack cannot resume with other options; the error names them and ``--start-over``."""
     source, target = make_source(tmp_path / "source"), tmp_path / "out.tar"
     stop_pack_after_three(monkeypatch, source, target)
 
@@ -56,8 +56,8 @@ def test_other_options(
     assert not list(tmp_path.glob(".*"))
 
 
-def test_another_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither another source nor one that has changed is mixed with what was begun."""
+def test_another_source_cannot_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pack cannot resume with another source, or with one that has changed."""
     source, target = make_source(tmp_path / "source"), tmp_path / "out.tar"
     stop_pack_after_three(monkeypatch, source, target)
 
@@ -68,8 +68,10 @@ def test_another_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         pack(source, target)
 
 
-def test_a_source_that_changes_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A store that is written while it is read makes no result."""
+def test_source_that_changes_during_the_pack_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A source that changes during the pack is an error, and no store is made."""
     pack(make_source(tmp_path / "source"), tmp_path / "in.tar")
     work = Work.__call__
 
@@ -83,8 +85,8 @@ def test_a_source_that_changes_meanwhile(tmp_path: Path, monkeypatch: pytest.Mon
     assert not (tmp_path / "out").exists()
 
 
-def test_an_image_that_has_changed(tmp_path: Path) -> None:
-    """One that is in the spool already, and is another now, is refused; to begin again helps."""
+def test_changed_image_cannot_resume(tmp_path: Path) -> None:
+    """A packed image that has changed in the source is an error; starting over helps."""
     source = make_source(tmp_path / "source", damaged=True)
     with pytest.raises(BadItems):
         pack(source, tmp_path / "out.tar")
@@ -95,8 +97,8 @@ def test_an_image_that_has_changed(tmp_path: Path) -> None:
     assert pack(source, tmp_path / "out.tar", skip_bad=True, start_over=True).items == 8
 
 
-def test_shards_that_have_changed(tmp_path: Path) -> None:
-    """A source of several shards is not mixed with another state of it."""
+def test_changed_shards_cannot_resume(tmp_path: Path) -> None:
+    """A pack cannot resume if one of the source's shards has changed."""
     for number in range(2):
         with create_store(tmp_path / f"in-{number}.tar") as writer:
             writer.add(f"{number}.jpg", encode(drawing(20, 20)))
@@ -110,8 +112,8 @@ def test_shards_that_have_changed(tmp_path: Path) -> None:
         pack(pattern, tmp_path / "out", skip_bad=True)
 
 
-def test_two_at_once(tmp_path: Path) -> None:
-    """A second pack to the same place is refused while the first one works, and then free."""
+def test_second_pack_at_once_is_refused(tmp_path: Path) -> None:
+    """A second pack to one target is refused while the first runs, and allowed afterwards."""
     source, target = make_source(tmp_path / "source"), tmp_path / "out.tar"
     with (
         lock_folder(tmp_path / ".out.tar.partial"),
@@ -123,8 +125,8 @@ def test_two_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_was_mended(tmp_path: Path, kind: str) -> None:
-    """A bad item is tried again; mended, it comes to its place, as in a pack from the beginning."""
+def test_repaired_item_is_packed(tmp_path: Path, kind: str) -> None:
+    """A repaired item is packed in the next run, and the files equal those of a fresh pack."""
     name = name_of(kind)
     source = make_source(tmp_path / "source", damaged=True)
     for folder in ("again", "fresh"):
@@ -142,8 +144,8 @@ def test_what_was_mended(tmp_path: Path, kind: str) -> None:
     assert checksums(tmp_path / "again") == checksums(tmp_path / "fresh")
 
 
-def test_another_reason(tmp_path: Path) -> None:
-    """What is still bad, but for another reason, is listed with that; nothing else is done anew."""
+def test_new_reason_replaces_the_old(tmp_path: Path) -> None:
+    """An item that is bad for a new reason is listed with it; no other item is packed again."""
     source = make_source(tmp_path / "source", damaged=True)
     for folder in ("again", "fresh"):
         (tmp_path / folder).mkdir()
@@ -158,8 +160,8 @@ def test_another_reason(tmp_path: Path) -> None:
     assert checksums(tmp_path / "again") == checksums(tmp_path / "fresh")
 
 
-def test_a_file_that_was_missing(tmp_path: Path) -> None:
-    """A list's file that has come to be there is packed."""
+def test_file_that_was_missing_is_packed(tmp_path: Path) -> None:
+    """A file of a list that was missing in the first run is packed in the next."""
     source = make_source(tmp_path / "source")
     (source / "list.csv").write_text("cats/0.jpg\nnew.jpg\ndogs/0.jpg\n")
     with pytest.raises(BadItems, match="1 of 3"):
@@ -169,8 +171,8 @@ def test_a_file_that_was_missing(tmp_path: Path) -> None:
     assert pack(source / "list.csv", tmp_path / "out.tar").items == 3
 
 
-def test_what_cannot_be_read_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An error of disk or network is no verdict on the item: it ends the pack, which can go on."""
+def test_read_error_ends_the_pack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An I/O error does not make an item bad: it ends the pack, which can resume."""
     source, target = make_source(tmp_path / "source"), tmp_path / "out.tar"
     read = FileStore.read
 
@@ -189,8 +191,8 @@ def test_what_cannot_be_read_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert (packed.resumed, packed.items, packed.bad) == (5, 8, [])
 
 
-def test_a_spool_that_was_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bytes that are not those that were written are no part of a result; nor is a shorter file."""
+def test_damaged_spool_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A damaged or shortened spool is an error, and starting over helps."""
     source, target = make_source(tmp_path / "source"), tmp_path / "out"
     spool = tmp_path / ".out.partial" / "spool-00000"
     stop_pack_after_three(monkeypatch, source, target)
@@ -206,8 +208,8 @@ def test_a_spool_that_was_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert pack(source, target, start_over=True).items == 8
 
 
-def test_leftovers_without_a_journal(tmp_path: Path) -> None:
-    """Killed before anything was written down, it begins anew over what is there."""
+def test_leftovers_without_records_are_overwritten(tmp_path: Path) -> None:
+    """Leftovers of a pack that was killed before its first record are overwritten."""
     source, partial = make_source(tmp_path / "source"), tmp_path / ".out.tar.partial"
     (partial / "out").mkdir(parents=True)
     (partial / "out" / "out.tar").write_bytes(b"half")
@@ -218,10 +220,10 @@ def test_leftovers_without_a_journal(tmp_path: Path) -> None:
     assert not list(tmp_path.glob(".*"))
 
 
-def test_a_stop_between_the_last_renamings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The manifest of shards is there last; before it they are no store, and the way out is said.
+def test_pack_resumes_between_renames(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The manifest of shards is moved last; before it, opening them is an error that says so.
 
-    Whatever was moved before, the same call goes on.
+    The same call resumes, whichever files were already moved.
     """
     source = make_source(tmp_path / "source")
     (tmp_path / "whole").mkdir()
@@ -244,10 +246,8 @@ def test_a_stop_between_the_last_renamings(tmp_path: Path, monkeypatch: pytest.M
             assert len(store) == 8
 
 
-def test_beginning_again_after_half_of_the_renamings(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What that pack has put there is removed; a file of somebody else stops it before that."""
+def test_start_over_between_renames(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Starting over removes the files of the stopped pack, but a file of the user stops it."""
     source, target = make_source(tmp_path / "source"), tmp_path / "out.tar"
     stop_pack_before_rename(2, monkeypatch, source, target, shard_size=8192)
     mine = tmp_path / "out-00007.tar.fdx"
@@ -263,10 +263,10 @@ def test_beginning_again_after_half_of_the_renamings(
 
 
 @pytest.mark.parametrize("start_over", [False, True])
-def test_it_is_finished_only_once(
+def test_pack_stopped_during_cleanup_is_complete(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start_over: bool
 ) -> None:
-    """Stopped while it tidied up, a pack is done: the next call finds that, and changes nothing."""
+    """A pack stopped while it cleaned up is complete: the next call changes nothing."""
     source, target = make_source(tmp_path / "source"), tmp_path / "out.tar"
 
     def stopped(_place: object) -> None:

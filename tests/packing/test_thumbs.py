@@ -1,4 +1,4 @@
-"""``fastdecode thumbs``: what is made, what is left as it is, and what is said of the rest."""
+"""Tests of ``fastdecode thumbs``: names, pixels, repeated runs and errors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Thumbs = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture(name="thumbs")
 def _thumbs(capsys: pytest.CaptureFixture[str]) -> Thumbs:
-    """Run the command, and return its exit status and what it said."""
+    """Return a function that runs the command and returns its status, output and errors."""
 
     def run(*words: object) -> tuple[int, str, str]:
         capsys.readouterr()
@@ -39,7 +39,7 @@ def _thumbs(capsys: pytest.CaptureFixture[str]) -> Thumbs:
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    """Make a folder of three images, in two folders."""
+    """Make a folder with three images, two of them in subfolders."""
     folder = tmp_path / "photos"
     (folder / "in" / "deep").mkdir(parents=True)
     shutil.copy(photo, folder / "in" / "deep" / "house.JPEG")
@@ -57,7 +57,7 @@ def newest(folder: Path) -> dict[str, int]:
 
 
 def test_names_and_sizes(source: Path, tmp_path: Path, thumbs: Thumbs) -> None:
-    """Folders and names are kept, the larger side has the size, and nothing is enlarged."""
+    """Thumbnails keep folders and names; the longer side has the size; none is enlarged."""
     status, out, _ = thumbs(source, tmp_path / "to", "--size", 100)
 
     found = names(tmp_path / "to")
@@ -69,8 +69,8 @@ def test_names_and_sizes(source: Path, tmp_path: Path, thumbs: Thumbs) -> None:
     assert " images/s" in out
 
 
-def test_pixels_are_those_of_the_image(source: Path, tmp_path: Path, thumbs: Thumbs) -> None:
-    """A thumbnail is near what Pillow makes of the whole image by the same filter."""
+def test_pixels_match_pillow(source: Path, tmp_path: Path, thumbs: Thumbs) -> None:
+    """A thumbnail is close to Pillow's resize of the full image with the same filter."""
     thumbs(source, tmp_path / "to", "--size", 64, "--quality", 100)
 
     with Image.open(source / "wren.jpg") as image:
@@ -79,8 +79,8 @@ def test_pixels_are_those_of_the_image(source: Path, tmp_path: Path, thumbs: Thu
     assert np.abs(found - expected).mean() < 6
 
 
-def test_photos_stand_upright(tmp_path: Path, thumbs: Thumbs) -> None:
-    """The EXIF orientation is applied, and what else EXIF says is not passed on."""
+def test_orientation_is_applied(tmp_path: Path, thumbs: Thumbs) -> None:
+    """The EXIF orientation is applied, and other EXIF data is not copied."""
     (tmp_path / "photos").mkdir()
     exif = Image.Exif()
     exif[0x0112], exif[0x010E] = 6, "at my home"
@@ -96,7 +96,7 @@ def test_photos_stand_upright(tmp_path: Path, thumbs: Thumbs) -> None:
 
 
 def test_transparent_images_become_png(tmp_path: Path, thumbs: Thumbs) -> None:
-    """Where there is transparency it is kept; an alpha channel that is full is none."""
+    """An image with transparent pixels becomes PNG; one with an opaque alpha channel JPEG."""
     folder = tmp_path / "logos"
     folder.mkdir()
     shutil.copy(CORPUS / "formats" / "gen_lossless_alpha.webp", folder / "clear.webp")
@@ -112,7 +112,7 @@ def test_transparent_images_become_png(tmp_path: Path, thumbs: Thumbs) -> None:
 
 
 def test_the_colour_profile_is_kept(tmp_path: Path, thumbs: Thumbs) -> None:
-    """Colours stay what they are where they are not those of sRGB."""
+    """A thumbnail keeps the ICC profile of its image."""
     (tmp_path / "photos").mkdir()
     shutil.copy(CORPUS / "jpeg_kinds" / "gen_icc_srgb.jpg", tmp_path / "photos" / "a.jpg")
     with Image.open(tmp_path / "photos" / "a.jpg") as image:
@@ -124,10 +124,10 @@ def test_the_colour_profile_is_kept(tmp_path: Path, thumbs: Thumbs) -> None:
         assert image.info["icc_profile"] == profile
 
 
-def test_a_second_run_makes_what_is_missing_or_old(
+def test_second_run_makes_missing_and_outdated_thumbnails(
     source: Path, tmp_path: Path, thumbs: Thumbs
 ) -> None:
-    """Thumbnails that are there are left as they are, unless their image is newer."""
+    """A second run makes only thumbnails that are missing or older than their image."""
     to = tmp_path / "to"
     thumbs(source, to)
     (to / "wren.jpg").unlink()
@@ -146,10 +146,10 @@ def test_a_second_run_makes_what_is_missing_or_old(
     assert names(to) == ["in/deep/house.JPEG", "in/small.jpg", "wren.jpg"]
 
 
-def test_another_size_or_quality_makes_them_anew(
+def test_another_size_or_quality_replaces_thumbnails(
     source: Path, tmp_path: Path, thumbs: Thumbs
 ) -> None:
-    """What an earlier run has made by other options is replaced."""
+    """Another size or quality replaces the thumbnails of an earlier run."""
     thumbs(source, tmp_path / "to", "--size", 100)
 
     assert thumbs(source, tmp_path / "to", "--size", 50)[1].startswith("3 thumbnails in ")
@@ -159,7 +159,7 @@ def test_another_size_or_quality_makes_them_anew(
 
 
 def test_files_of_others_are_never_replaced(source: Path, tmp_path: Path, thumbs: Thumbs) -> None:
-    """A file of that name that this command has not made stays, and is told of."""
+    """An existing file that the command did not make is kept and reported."""
     to = tmp_path / "to"
     to.mkdir()
     (to / "wren.jpg").write_bytes(photo.read_bytes())
@@ -174,8 +174,8 @@ def test_files_of_others_are_never_replaced(source: Path, tmp_path: Path, thumbs
     assert "2 thumbnails in " in out
 
 
-def test_names_that_would_become_one(tmp_path: Path, thumbs: Thumbs) -> None:
-    """Both get their suffix before the new one, and a line says so."""
+def test_names_that_would_clash(tmp_path: Path, thumbs: Thumbs) -> None:
+    """Images whose thumbnails would share a name keep their old suffix, which is reported."""
     folder = tmp_path / "photos"
     folder.mkdir()
     for name in ("a.png", "a.bmp", "b.png", "c"):
@@ -190,7 +190,7 @@ def test_names_that_would_become_one(tmp_path: Path, thumbs: Thumbs) -> None:
 
 
 def test_damaged_files_are_listed(source: Path, tmp_path: Path, thumbs: Thumbs) -> None:
-    """Each is named with the reason, the others are made, and the exit status is 1."""
+    """Damaged files are listed with reasons, the others are made, and the status is 1."""
     (source / "cut.jpg").write_bytes(photo.read_bytes()[:5000])
     (source / "text.png").write_bytes(b"<html>no image</html>")
     (source / "nowhere.jpg").symlink_to("missing")
@@ -211,7 +211,7 @@ def test_damaged_files_are_listed(source: Path, tmp_path: Path, thumbs: Thumbs) 
 def test_thumbnails_of_thumbnails_are_not_made(
     source: Path, tmp_path: Path, thumbs: Thumbs
 ) -> None:
-    """DST may lie in SRC, also by a link; so may what is hidden, and links that lead round."""
+    """Thumbnails inside SRC, hidden files and cyclic links are not taken for images."""
     shutil.copytree(source / "in", source / ".trash")
     (source / "._wren.jpg").write_bytes(b"a resource fork")
     (source / "in" / "round").symlink_to(source)
@@ -228,8 +228,8 @@ def test_thumbnails_of_thumbnails_are_not_made(
 
 
 @pytest.mark.parametrize("place", [".", "in/..", ".."])
-def test_no_thumbnails_among_the_images(source: Path, place: str, thumbs: Thumbs) -> None:
-    """SRC itself, and a folder that holds it, are refused: an image could be lost."""
+def test_thumbnails_among_the_images_are_refused(source: Path, place: str, thumbs: Thumbs) -> None:
+    """DST may not be SRC or a parent of it, since an image could be overwritten."""
     before = newest(source)
 
     status, _, said = thumbs(source, source / place)
@@ -239,8 +239,8 @@ def test_no_thumbnails_among_the_images(source: Path, place: str, thumbs: Thumbs
     assert newest(source) == before
 
 
-def test_a_place_that_cannot_be_written(source: Path, tmp_path: Path, thumbs: Thumbs) -> None:
-    """What cannot be a folder, or is behind a URI, is an error before anything is decoded."""
+def test_unwritable_target_is_an_error(source: Path, tmp_path: Path, thumbs: Thumbs) -> None:
+    """A DST that cannot be a folder, or is a URI, is an error before any decoding."""
     for place in (source / "wren.jpg", source / "wren.jpg" / "below", "s3://bucket/thumbs"):
         status, out, said = thumbs(source, place)
         assert status == 2
@@ -248,8 +248,8 @@ def test_a_place_that_cannot_be_written(source: Path, tmp_path: Path, thumbs: Th
         assert str(place).rpartition("/below")[0] in said
 
 
-def test_nothing_to_do_is_an_error(tmp_path: Path, thumbs: Thumbs) -> None:
-    """A folder that is missing, empty, or has only hidden images, ends with status 2."""
+def test_folder_without_images_is_an_error(tmp_path: Path, thumbs: Thumbs) -> None:
+    """A folder that is missing, empty, or has only hidden images is an error with status 2."""
     (tmp_path / "empty").mkdir()
     (tmp_path / "hidden").mkdir()
     shutil.copy(photo, tmp_path / "hidden" / ".a.jpg")
@@ -261,9 +261,9 @@ def test_nothing_to_do_is_an_error(tmp_path: Path, thumbs: Thumbs) -> None:
     assert not (tmp_path / "to").exists()
 
 
-@pytest.mark.skipif(os.name == "nt", reason="there are no limits of processes there")
+@pytest.mark.skipif(os.name == "nt", reason="needs process limits")
 def test_a_full_disk_ends_the_run(source: Path, tmp_path: Path, thumbs: Thumbs) -> None:
-    """It ends with status 2 and no half of a file, and the same command goes on later."""
+    """A full disk ends the run with status 2 and no partial file; the command can resume."""
     limited = (
         "import resource, sys\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (3000, resource.RLIM_INFINITY))\n"
@@ -286,7 +286,7 @@ def test_a_full_disk_ends_the_run(source: Path, tmp_path: Path, thumbs: Thumbs) 
 
 
 def test_ctrl_c(source: Path, tmp_path: Path, thumbs: Thumbs) -> None:
-    """It ends with status 130, and what is made is whole."""
+    """Ctrl-C ends the run with status 130, and every thumbnail made is complete."""
     for number in range(60):
         shutil.copy(photo, source / f"{number:02}.jpg")
     script = (
@@ -318,8 +318,8 @@ def test_ctrl_c(source: Path, tmp_path: Path, thumbs: Thumbs) -> None:
     assert thumbs(source, to)[1].endswith(f"; {len(made)} were there\n")
 
 
-def test_of_a_store(tmp_path: Path, thumbs: Thumbs) -> None:
-    """The names are its keys; one that is newer than its thumbnails makes them anew."""
+def test_thumbnails_of_a_store(tmp_path: Path, thumbs: Thumbs) -> None:
+    """Thumbnails of a store are named by its keys and remade if the store is newer."""
     store = tmp_path / "photos.tar"
     with create_store(store) as writer:
         writer.add("cat/1.jpg", photo.read_bytes())
@@ -333,8 +333,8 @@ def test_of_a_store(tmp_path: Path, thumbs: Thumbs) -> None:
     assert thumbs(store, tmp_path / "to", "--size", 32)[1].startswith("2 thumbnails")
 
 
-def test_a_list_whose_names_lead_out(tmp_path: Path, thumbs: Thumbs) -> None:
-    """Nothing is written outside DST, whatever a list calls its images."""
+def test_list_cannot_write_outside_the_target(tmp_path: Path, thumbs: Thumbs) -> None:
+    """Paths in a list that lead out of its folder write nothing outside DST."""
     shutil.copy(photo, tmp_path / "secret.jpg")
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "list.csv").write_text(f"path\n../secret.jpg\n{tmp_path / 'secret.jpg'}\n")
@@ -349,8 +349,8 @@ def test_a_list_whose_names_lead_out(tmp_path: Path, thumbs: Thumbs) -> None:
     assert not list(tmp_path.glob("*/secret.jpg"))
 
 
-def test_bytes_that_are_odd(tmp_path: Path, thumbs: Thumbs) -> None:
-    """Palettes, 16 bits, one pixel, inks, strips and animations all become a thumbnail."""
+def test_unusual_images(tmp_path: Path, thumbs: Thumbs) -> None:
+    """Palettes, 16 bits, one pixel, CMYK, strips, grey and animations all become thumbnails."""
     folder = tmp_path / "odd"
     folder.mkdir()
     deep = np.linspace(0, 65535, 64 * 40).reshape(40, 64).astype(np.uint16)

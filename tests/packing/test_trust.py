@@ -1,4 +1,4 @@
-"""What a pack finds where it is to work is believed only if it is its own."""
+"""Tests that a pack trusts only its own files in its working folder."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if not hasattr(os, "geteuid"):
 
 @pytest.fixture
 def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Begin a pack to ``out.tar``, and stop after three items; beside is a folder of a victim's."""
+    """Stop a pack to ``out.tar`` after three items, next to a folder of a victim."""
     source = make_source(tmp_path / "source")
     (tmp_path / "victim" / "out").mkdir(parents=True)
     for name in ("secret", "spool-00000", "journal", "lock", "out/kept"):
@@ -31,7 +31,7 @@ def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def _add(partial: Path, record: Any) -> None:
-    """Append a record to the journal, with a checksum as it should be."""
+    """Append a record with a valid checksum to the journal."""
     text = json.dumps(record).encode()
     with (partial / "journal").open("ab") as file:
         file.write(b"%08x %s\n" % (zlib.crc32(text), text))
@@ -52,8 +52,8 @@ def _add(partial: Path, record: Any) -> None:
     ],
 )
 @pytest.mark.parametrize("start_over", [False, True])
-def test_planted_renamings(begun: Path, first: str, last: str, start_over: bool) -> None:
-    """A journal moves what a pack has made, to names of its store, and nothing else anywhere."""
+def test_planted_moves(begun: Path, first: str, last: str, start_over: bool) -> None:
+    """A planted journal record cannot move other files or move files to other names."""
     folder = begun.parent
     _add(begun, {"moves": [[first, last]]})
     before = checksums(folder / "victim")
@@ -68,8 +68,8 @@ def test_planted_renamings(begun: Path, first: str, last: str, start_over: bool)
     assert not (folder / "pub.tar").exists()
 
 
-def _counted(**values: Any) -> dict[str, Any]:
-    """Return a record about some items."""
+def _items_record(**values: Any) -> dict[str, Any]:
+    """Return a record of packed items with some fields changed."""
     return {"next": 3, "shard": 0, "end": 0, "items": [], "bad": [], "bytes_in": 0, **values}
 
 
@@ -89,18 +89,18 @@ def _counted(**values: Any) -> dict[str, Any]:
         {"reasons": [[-1, "x"]]},
         {"asked": {}},
         {"asked": {}, "source": 1.5},
-        _counted(items=[[["a"], 0, 0, 0, 1, "", "", 0, ""]]),
-        _counted(items=[["a", 0, 0, 1 << 63, 1, "", "", 0, ""]]),
-        _counted(items=[["a", 0, 0, 0, 1, 5, "", 0, ""]]),
-        _counted(items=[["a", 0, 0, 0, 1, "", {}, 0, ""]]),
-        _counted(items=[["a", 0, 0, 0, 1, "", "", 0, ["x"]]]),
-        _counted(bad=[[{}, "a", "why", False]]),
-        _counted(bad=[[1.5, "a", "why", False]]),
-        _counted(bad=[[1, "a", 5, False]]),
+        _items_record(items=[[["a"], 0, 0, 0, 1, "", "", 0, ""]]),
+        _items_record(items=[["a", 0, 0, 1 << 63, 1, "", "", 0, ""]]),
+        _items_record(items=[["a", 0, 0, 0, 1, 5, "", 0, ""]]),
+        _items_record(items=[["a", 0, 0, 0, 1, "", {}, 0, ""]]),
+        _items_record(items=[["a", 0, 0, 0, 1, "", "", 0, ["x"]]]),
+        _items_record(bad=[[{}, "a", "why", False]]),
+        _items_record(bad=[[1.5, "a", "why", False]]),
+        _items_record(bad=[[1, "a", 5, False]]),
     ],
 )
-def test_records_of_another_form(begun: Path, record: Any) -> None:
-    """They are refused in words that say the way out; --start-over gets on without them."""
+def test_malformed_records(begun: Path, record: Any) -> None:
+    """A malformed journal record is an error that suggests --start-over, which then works."""
     folder = begun.parent
     _add(begun, record)
 
@@ -110,8 +110,8 @@ def test_records_of_another_form(begun: Path, record: Any) -> None:
     assert not list(folder.glob(".*"))
 
 
-def _linked(partial: Path, name: str) -> Path:
-    """Put a link to the victim's file or folder in the place of one of the pack's."""
+def _link(partial: Path, name: str) -> Path:
+    """Replace a file or folder of the pack by a link to the victim's."""
     place = partial / name
     if place.is_dir():
         place.rename(partial / "aside")
@@ -120,14 +120,14 @@ def _linked(partial: Path, name: str) -> Path:
     return place
 
 
-def _second_name(partial: Path, name: str) -> Path:
+def _hard_link(partial: Path, name: str) -> Path:
     place = partial / name
     place.unlink(missing_ok=True)
     place.hardlink_to(partial.parent / "victim" / name)
     return place
 
 
-def _whole_folder(partial: Path, name: str) -> Path:
+def _link_folder(partial: Path, name: str) -> Path:
     partial.rename(partial.with_name("real"))
     partial.symlink_to(partial.parent / ("real" if name == "journal" else "victim"))
     return partial
@@ -144,18 +144,18 @@ def _pipe(partial: Path, name: str) -> Path:
 @pytest.mark.parametrize(
     ("planted", "name"),
     [
-        *((_linked, name) for name in ("journal", "lock", "out", "spool-00000", "spool-00007")),
-        (_second_name, "spool-00000"),
-        (_second_name, "journal"),
-        (_whole_folder, "victim"),
-        (_whole_folder, "journal"),
+        *((_link, name) for name in ("journal", "lock", "out", "spool-00000", "spool-00007")),
+        (_hard_link, "spool-00000"),
+        (_hard_link, "journal"),
+        (_link_folder, "victim"),
+        (_link_folder, "journal"),
         *((_pipe, name) for name in ("journal", "lock", "spool-00000")),
     ],
 )
 def test_planted_files(
     begun: Path, planted: Callable[[Path, str], Path], name: str, start_over: bool
 ) -> None:
-    """A link, a second name of a file or a pipe in the place of a pack's own ends it untouched."""
+    """A link, a hard link or a pipe in place of a pack's file is an error and stays untouched."""
     folder = begun.parent
     (folder / "victim" / "spool-00007").write_bytes(b"private")
     place = planted(begun, name)
@@ -169,8 +169,8 @@ def test_planted_files(
     assert not (folder / "out.tar").exists()
 
 
-def test_nothing_is_made_through_a_link_that_leads_nowhere(tmp_path: Path) -> None:
-    """Neither the folder nor the lock in it comes to be somewhere else."""
+def test_nothing_is_created_through_a_dangling_link(tmp_path: Path) -> None:
+    """`pack` creates neither its folder nor its lock through a dangling link."""
     source = make_source(tmp_path / "source")
     (tmp_path / ".out.tar.partial").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(CannotResume, match="is a link"):
@@ -184,8 +184,8 @@ def test_nothing_is_made_through_a_link_that_leads_nowhere(tmp_path: Path) -> No
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_a_file_in_the_place_of_the_folder(tmp_path: Path) -> None:
-    """It is named, and stays."""
+def test_file_in_place_of_the_folder(tmp_path: Path) -> None:
+    """A file in place of the working folder is named in the error and kept."""
     (tmp_path / ".out.tar.partial").write_bytes(b"mine")
 
     with pytest.raises(CannotResume, match=r"\.out\.tar\.partial is a link, or not a folder"):
@@ -193,8 +193,8 @@ def test_a_file_in_the_place_of_the_folder(tmp_path: Path) -> None:
     assert (tmp_path / ".out.tar.partial").read_bytes() == b"mine"
 
 
-def test_what_else_is_in_the_folder_stays(tmp_path: Path) -> None:
-    """Only what a pack itself has made is removed when it is done."""
+def test_other_files_in_the_folder_are_kept(tmp_path: Path) -> None:
+    """A finished pack removes only its own files from the working folder."""
     partial = tmp_path / ".out.tar.partial"
     partial.mkdir()
     (partial / "spool-notes").write_bytes(b"mine")
@@ -204,8 +204,8 @@ def test_what_else_is_in_the_folder_stays(tmp_path: Path) -> None:
     assert checksums(partial).keys() == {"spool-notes"}
 
 
-def test_the_folder_is_closed_to_others(tmp_path: Path) -> None:
-    """While it is there, other users can neither look into it nor put anything there."""
+def test_folder_is_private(tmp_path: Path) -> None:
+    """The working folder has mode 0700, so other users can neither read nor write it."""
     modes = set()
 
     def noted(*_: object) -> None:
@@ -222,7 +222,7 @@ def test_the_folder_is_closed_to_others(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["", "journal", "spool-00000", "lock"])
 @pytest.mark.parametrize("start_over", [False, True])
 def test_files_of_another_user(begun: Path, name: str, start_over: bool) -> None:
-    """The folder of a pack, and all that is in it, must be this user's."""
+    """A working folder or file that belongs to another user is an error."""
     os.chown(begun / name, 12345, -1)
 
     with pytest.raises(CannotResume, match="belongs to another user"):
@@ -231,7 +231,7 @@ def test_files_of_another_user(begun: Path, name: str, start_over: bool) -> None
 
 
 def test_a_list_of_bad_items_replaces_a_link(tmp_path: Path) -> None:
-    """What the link led to stays as it is."""
+    """The list of bad items replaces a link and leaves its target unchanged."""
     source = make_source(tmp_path / "source", damaged=True)
     target = tmp_path / "out.tar"
     with pytest.raises(ValueError, match="items are bad"):
@@ -250,10 +250,10 @@ def test_a_list_of_bad_items_replaces_a_link(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("moment", ["before the lock is opened", "after it is locked"])
-def test_the_folder_goes_while_it_is_being_taken(
+def test_folder_removed_during_locking(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
-    """Another pack that ends just then removes it: it is made again, and taken."""
+    """A folder that another pack removes while it is being locked is made again and locked."""
     folder = tmp_path / "work"
     left = 3
 
@@ -284,8 +284,8 @@ def test_the_folder_goes_while_it_is_being_taken(
             pass
 
 
-def test_the_folder_goes_between_two_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It was there when it was to be made, and gone a moment later."""
+def test_folder_removed_after_mkdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder that exists at `mkdir` and is then removed is made again and locked."""
     folder = tmp_path / "work"
     folder.mkdir()
     make = os.mkdir
@@ -302,10 +302,8 @@ def test_the_folder_goes_between_two_looks(tmp_path: Path, monkeypatch: pytest.M
         assert (folder / "lock").exists()
 
 
-def test_what_comes_after_the_lock_is_left_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A pack that ends removes nothing of the one that has taken its folder over meanwhile."""
+def test_files_of_a_new_pack_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pack that ends removes no files of another one that has taken over its folder."""
     partial = tmp_path / ".out.tar.partial"
     unlink = Path.unlink
 

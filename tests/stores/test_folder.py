@@ -30,7 +30,7 @@ def _classes(tmp_path: Path) -> Path:
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(sample.read_bytes())
-    (root / "cat/notes.txt").write_text("not an image")
+    (root / "cat/notes.txt").write_text("no image")
     return root
 
 

@@ -29,10 +29,6 @@ def shard(tmp_path: Path) -> Path:
     return write_tar(tmp_path / "t.tar", numbered(_COUNT))
 
 
-def _same_or_none(data: bytes, number: int) -> bool:
-    return bytes(data) == image(number)
-
-
 def test_truncated_shard_names_its_last_member(shard: Path) -> None:
     """Truncation of a shard without an index is an error that names the last intact member."""
     whole = shard.read_bytes()
