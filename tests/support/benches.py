@@ -1,4 +1,4 @@
-"""The benchmark as the tests of it run it: images to measure, and the command."""
+"""Images and helpers to run the benchmark command in tests."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SETTINGS = ("FASTDECODE_BACKEND", "FASTDECODE_DISABLE")
 
 
 def photo(width: int = 40, height: int = 30, kind: str = "JPEG", turn: int = 0) -> bytes:
-    """Encode an image whose three channels run in three directions."""
+    """Encode an image with a gradient of a different direction in each channel."""
     ramp = PillowImage.linear_gradient("L")
     channels = [ramp.rotate(90 * (step + turn)) for step in range(3)]
     file = io.BytesIO()
@@ -33,7 +33,7 @@ def photo(width: int = 40, height: int = 30, kind: str = "JPEG", turn: int = 0) 
 
 
 def fill(folder: Path) -> Path:
-    """Put three JPEG files into two folders, beside files that are no images or hidden."""
+    """Create three JPEGs in two folders, next to hidden files and files that are not images."""
     inner = folder / "photos" / "inner"
     inner.mkdir(parents=True)
     for turn, place in enumerate((inner.parent, inner, inner)):
@@ -44,14 +44,14 @@ def fill(folder: Path) -> Path:
 
 
 def environment(**variables: str) -> dict[str, str]:
-    """Return what a child process gets: 80 columns, and no preference among the backends."""
+    """Return the environment of a child process: 80 columns, and no preferred backend."""
     kept = {name: value for name, value in os.environ.items() if name not in _SETTINGS}
     nowhere = str(Path(__file__).with_name("no-such-ranking.json"))
     return {**kept, "COLUMNS": str(TERMINAL), "FASTDECODE_RANKING": nowhere, **variables}
 
 
 def bench(*arguments: object, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run the command in a process of its own."""
+    """Run the command in a child process."""
     return subprocess.run(
         [sys.executable, "-m", "fastdecode.bench", *map(str, arguments)],
         capture_output=True,
@@ -64,14 +64,14 @@ def bench(*arguments: object, **variables: str) -> subprocess.CompletedProcess[s
 
 
 def measured(*arguments: object, **variables: str) -> Result:
-    """Run the command, and read its JSON from standard output."""
+    """Run the command, and return the JSON that it prints."""
     done = bench(*arguments, "--json", "-", **variables)
     assert done.returncode == 0, done.stderr
     return from_json(done.stdout)
 
 
 class Page(HTMLParser):
-    """What a page consists of; its tags must be balanced."""
+    """The tags, attributes and texts of a page, whose tags must be balanced."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""A folder of classes with all that is odd about folders."""
+"""A folder of classes with all kinds of odd files and folders."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FILES = [
 
 
 def make_tree(folder: Path) -> Path:
-    """Make a tree with all that is odd: hidden, nested and linked files, and some that are none."""
+    """Create a tree with hidden, nested and linked files, and entries that are not files."""
     for number, name in enumerate(FILES):
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The files that all tests share, and which backends work here."""
+"""The test images, and the backends that work on this machine."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ class Sample(NamedTuple):
 
 
 def samples(*folders: str) -> list[Sample]:
-    """List the manifest's files in some folders; those that the collection lacks give none."""
+    """Return the manifest's files in some folders; folders that are missing have none."""
     with (CORPUS / "manifest.csv").open(newline="") as file:
         rows = [Sample(row["file"], row["format"], row["pillow13"]) for row in csv.DictReader(file)]
     return [row for row in rows if row.name.split("/")[0] in folders]
 
 
 def usable_backends() -> list[str]:
-    """Name the backends that work here."""
+    """Return the names of the backends that work here."""
     names = []
     for name in registry.BUILTIN:
         try:
@@ -67,13 +67,13 @@ def usable_backends() -> list[str]:
 
 
 def jpeg_readers(declared: str = "") -> list[str]:
-    """Name those of them that read JPEG, and declare a thing of it, such as "warnings"."""
+    """Return the backends that read JPEG and declare a property for it, such as "warnings"."""
     kinds = {name: registry.load(name).supports.get("jpeg", ()) for name in usable_backends()}
     return [n for n, kind in kinds.items() if kind and getattr(kind[0], declared or "bits")]
 
 
 def answers_of_all(data: bytes, **options: Any) -> dict[str, Any]:
-    """Decode by each backend that takes the file on, and by the automatic choice ("auto")."""
+    """Decode with each backend that reads the file, and with the automatic choice ("auto")."""
     answers = {}
     for name in (None, *usable_backends()):
         with suppress(UnsupportedFormat):
@@ -84,7 +84,7 @@ def answers_of_all(data: bytes, **options: Any) -> dict[str, Any]:
 def outcome(
     data: bytes, whole: bytes | Image, backend: str | None = None, reduce: Reduce = 1
 ) -> str:
-    """Say what becomes of damaged data: an error, the whole image (or file), or another one."""
+    """Return what damaged data decodes to: an error, the intact image, or another one."""
     try:
         image = decode(data, reduce, backend=backend)
     except FastDecodeError:
@@ -94,7 +94,7 @@ def outcome(
 
 
 def native_core() -> ModuleType:
-    """Return the binding of the native core; skip the test, or its file, where there is none."""
+    """Return the binding of the native core; skip the test or its file if it is not installed."""
     from fastdecode.native import _library
 
     if _library.problem():

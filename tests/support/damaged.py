@@ -1,4 +1,4 @@
-"""A dataset of files of which some are damaged, for tests that have made sure of PyTorch."""
+"""A dataset with some damaged files; it needs PyTorch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A child of the sweep that crashes in one case, for the test of what is then told."""
+"""A child of the sweep that crashes in one case, to test how the crash is reported."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sweep import Case, Report
 
 
 class Deadly:
-    """What a child would do in which one case dies of a crash in one setting."""
+    """A child that crashes on one case in one setting."""
 
     def each(self, group: Sequence[Case], settings: Sequence[int]) -> Report:
         if 6 in settings and any(case.number == 45 for case in group):

@@ -1,4 +1,4 @@
-"""16 bits a sample, which Pillow cannot write: PNG with every filter, TIFF of every layout."""
+"""Images with 16 bits per sample, which Pillow cannot write: PNG with all filters, and TIFF."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def samples(channels: int, bits: int = 16) -> Any:
 
 
 def filtered(rows: Any) -> bytes:
-    """Filter the rows of a 16-bit PNG by each of its five filters in turn."""
+    """Filter the rows of a 16-bit PNG with each of the five filters in turn."""
     lines = rows.astype(">u2").reshape(len(rows), -1).view(np.uint8).astype(int)
     left_by = rows.shape[2] * 2
     out = b""

@@ -1,6 +1,6 @@
-"""For the tests of devices: files, and test doubles of batch backends.
+"""Files and test doubles of batch backends for the tests of devices.
 
-The doubles decode by Pillow, and refuse, raise or lie on demand.
+The doubles decode with Pillow, and refuse, raise or return wrong results on demand.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ OF_CPU = [1, 3, 4, 6]
 
 
 def tensor_of(item: BatchItem, layout: str) -> torch.Tensor:
-    """Decode one by Pillow, as a batch backend gives it."""
+    """Decode an item with Pillow, in the form of a batch backend's result."""
     array = decode(bytes(item.data), mode=layout, region=item.window, backend="pillow")
     return torch.from_numpy(array if array.ndim == 3 else array[:, :, None]).permute(2, 0, 1)
 
 
 def honest(items: Sequence[BatchItem], layout: str) -> list[Any]:
-    """Decode all."""
+    """Decode all items correctly."""
     return [tensor_of(item, layout) for item in items]
 
 
 def marked(items: Sequence[BatchItem], layout: str) -> list[Any]:
-    """Decode all, and show by a first pixel of 1, 2, 3 who did it."""
+    """Decode all items, and mark the images with a first pixel of 1, 2, 3."""
     made = [tensor_of(item, layout).clone() for item in items]
     for image in made:
         image[:, 0, 0] = torch.arange(1, len(image) + 1, dtype=torch.uint8)
@@ -57,12 +57,12 @@ def marked(items: Sequence[BatchItem], layout: str) -> list[Any]:
 
 
 def is_marked(image: torch.Tensor) -> bool:
-    """Whether `marked` decoded an image."""
+    """Return whether `marked` decoded an image."""
     return image[:, 0, 0].tolist() == list(range(1, len(image) + 1))
 
 
 def refusing(which: Callable[[BatchItem], bool], answer: Answer = marked) -> Answer:
-    """Refuse some one by one, with None."""
+    """Refuse some items by returning None for them."""
 
     def answer_some(items: Sequence[BatchItem], layout: str) -> list[Any]:
         made = answer(items, layout)
@@ -72,7 +72,7 @@ def refusing(which: Callable[[BatchItem], bool], answer: Answer = marked) -> Ans
 
 
 def raising(which: Callable[[BatchItem], bool], answer: Answer = marked) -> Answer:
-    """Raise for the whole batch if there is one of these in it."""
+    """Raise an error for the whole batch if it contains one of these items."""
 
     def answer_all(items: Sequence[BatchItem], layout: str) -> Sequence[Any]:
         if any(which(item) for item in items):
@@ -85,10 +85,10 @@ def raising(which: Callable[[BatchItem], bool], answer: Answer = marked) -> Answ
 def batch_double(
     answer: Answer = marked, *, supports: dict[Any, Any] | None = None, regions: bool = False
 ) -> type[BatchBackend]:
-    """Make a test double of a batch backend; its `asked` counts the images of each call."""
+    """Return a test double of a batch backend; `asked` lists the number of images per call."""
 
     class Double(BatchBackend):
-        """A test double: no library is behind it."""
+        """A test double that needs no library."""
 
         devices = frozenset({"cpu", "cuda"})
         asked: list[int] = []
@@ -110,7 +110,7 @@ def batch_double(
 
 
 class NoSingle(Backend):
-    """The other half of a double: it decodes no single images."""
+    """The backend that is registered with a double; it decodes no single images."""
 
     supports = {"jpeg": (_JPEG,)}
     exact = False
@@ -121,17 +121,17 @@ class NoSingle(Backend):
 
 @pytest.fixture
 def with_the_others(own_registry: None, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
-    """Give the test a registry of its own, whose other backends are there for the CPU path."""
+    """Give the test its own registry, with the usual backends for the CPU path."""
     monkeypatch.delenv("FASTDECODE_DISABLE")
 
 
 def register_double(answer: Answer = marked, **declared: Any) -> type[BatchBackend]:
-    """Register a test double of a batch backend as ``double``, and return its class."""
+    """Register a test double of a batch backend as ``double``; return its class."""
     double = batch_double(answer, **declared)
     register("double", NoSingle, batch=double)
     return double
 
 
 def array_of(image: Any) -> np.ndarray[Any, Any]:
-    """Return an image as `decode` would."""
+    """Return a tensor as the array that `decode` returns."""
     return image.permute(1, 2, 0).numpy()

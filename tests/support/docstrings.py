@@ -2,7 +2,7 @@
 
     python docstrings.py MODULE [PAGE]
 
-They begin in the current folder, with what docs/reference/index.md names.
+They run in the current folder, with the names that docs/reference/index.md defines.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
 def documented(module: str) -> dict[str, str]:
-    """Return the docstring of each class and function that a module offers."""
+    """Return the docstring of each public class and function of a module."""
     package = importlib.import_module(module)
     things = {name: getattr(package, name) for name in package.__all__}
     return {
@@ -33,7 +33,7 @@ def documented(module: str) -> dict[str, str]:
 
 
 def of_page(page: Path) -> str:
-    """Return a page of the reference, without the fences that would end an example's output."""
+    """Return a page of the reference without its fences, which would end an example's output."""
     return page.read_text(encoding="utf-8").replace("```", "")
 
 
@@ -44,7 +44,7 @@ def _all(module: str, *pages: str) -> Iterator[tuple[str, str]]:
 
 
 def main() -> int:
-    """Run them one by one, each with names of its own."""
+    """Run the examples one by one, each with its own namespace."""
     data = Path("cat.jpg").read_bytes()
     runner = doctest.DocTestRunner(optionflags=_FLAGS)
     for name, text in _all(*sys.argv[1:]):

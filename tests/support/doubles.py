@@ -1,6 +1,6 @@
-"""Test doubles: backends that refuse, warn or lie on demand, and a registry to put them into.
+"""Test doubles: backends that refuse, warn or return wrong pixels, and a registry for them.
 
-Those that are classes are for other processes, which find them as this module's.
+Doubles for other processes are classes of this module, so that those can import them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CHANNELS = {"L": (), "RGB": (3,), "RGBA": (4,), "CMYK": (4,), "stored": (3,)}
 
 
 def flat(value: int = 7) -> Callable[..., Image]:
-    """Answer with an image of the right size in which every sample has one value."""
+    """Return an image of the right size in which all samples have one value."""
 
     def answer(data: Any, header: Header, *, reduce: int, layout: str, **asked: Any) -> Image:
         left, top, right, bottom = asked["window"] or (
@@ -33,12 +33,12 @@ def flat(value: int = 7) -> Callable[..., Image]:
 
 
 def give(image: Any) -> Callable[..., Any]:
-    """Answer with this, whatever was asked."""
+    """Return this image, whatever was asked for."""
     return lambda data, header, **asked: image
 
 
 def refuse(error: BaseException) -> Callable[..., Image]:
-    """Answer with an exception."""
+    """Raise an exception."""
 
     def answer(data: Any, header: Header, **asked: Any) -> Image:
         raise error
@@ -47,9 +47,9 @@ def refuse(error: BaseException) -> Callable[..., Image]:
 
 
 def double(answer: Callable[..., Any], *, exact: bool = True, **declared: Any) -> type[Backend]:
-    """Make a class of test double; its `asked` collects what it was asked for.
+    """Return a class of test double; its `asked` collects the calls.
 
-    What is `declared` of its `Support` holds for JPEG and PNG alike.
+    `declared` holds the fields of its `Support`, for both JPEG and PNG.
     """
     is_exact = exact
 
@@ -66,14 +66,14 @@ def double(answer: Callable[..., Any], *, exact: bool = True, **declared: Any) -
 
 
 def forget_what_is_registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the registry be, after the test, what it is now: there is no way to take one out."""
+    """Restore the registry after the test, since backends cannot be unregistered."""
     for name in ("_registered", "_loaded", "_failed"):
         monkeypatch.setattr(registry, name, dict(getattr(registry, name)))
 
 
 @pytest.fixture
 def own_registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Give the test a registry of its own, in which only what it registers is chosen by itself."""
+    """Give the test its own registry, in which only its own backends are chosen automatically."""
     forget_what_is_registered(monkeypatch)
     monkeypatch.setenv("FASTDECODE_DISABLE", ",".join(registry.BUILTIN))
     stats(reset=True)
@@ -85,7 +85,7 @@ def own_registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 class Wrong(Backend):
-    """Pillow's pixels, spoilt."""
+    """A backend that changes Pillow's pixels."""
 
     supports = {"jpeg": (Support(reduces=frozenset({1, 2, 4, 8})),)}
     spoil: Callable[[Wrong, Any], Any]
@@ -97,31 +97,31 @@ class Wrong(Backend):
 
 
 class Swapped(Wrong):
-    """Blue for red."""
+    """Swaps red and blue."""
 
     spoil = lambda self, pixels: pixels[:, :, ::-1]  # noqa: E731
 
 
 class Fullsize(Swapped):
-    """Blue for red, and no reductions of its own: the package averages what it gives."""
+    """Swaps red and blue, and reduces nothing itself, so the package averages its result."""
 
     supports = {"jpeg": (Support(),)}
 
 
 class Shifted(Wrong):
-    """Off by one row."""
+    """Shifts the image by one row."""
 
     spoil = lambda self, pixels: np.roll(pixels, 1, axis=0)  # noqa: E731
 
 
 class Smaller(Wrong):
-    """One row short."""
+    """Returns one row too few."""
 
     spoil = lambda self, pixels: pixels[1:]  # noqa: E731
 
 
 class Broken(Wrong):
-    """Refuses everything."""
+    """Refuses all images."""
 
     def spoil(self, pixels: Any) -> Any:
         """Raise."""
@@ -129,13 +129,13 @@ class Broken(Wrong):
 
 
 class Crashing(Wrong):
-    """Takes its process down, as a C library does that finds its heap damaged."""
+    """Aborts its process, as a C library does when its heap is corrupted."""
 
     spoil = lambda self, pixels: os.abort()  # noqa: E731
 
 
 class Unstable(Wrong):
-    """Right, until its process has decoded a dozen images; then it takes that down."""
+    """Decodes correctly, but aborts its process after a dozen images."""
 
     calls = 0
 
@@ -146,7 +146,7 @@ class Unstable(Wrong):
 
 
 class Averaging(Wrong):
-    """Right, but it reduces nothing inside its decoder."""
+    """Decodes correctly, but reduces nothing in its decoder."""
 
     supports = {"jpeg": (Support(),)}
     spoil = lambda self, pixels: pixels  # noqa: E731

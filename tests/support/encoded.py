@@ -83,7 +83,7 @@ def png(
     interlace: int = 0,
     data: bytes = b"",
 ) -> bytes:
-    """Build a PNG without its end."""
+    """Build a PNG without its IEND chunk."""
     ihdr = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, bits, color_type, 0, 0, interlace))
     return b"\x89PNG\r\n\x1a\n" + ihdr + b"".join(chunks) + chunk(b"IDAT", data)
 
@@ -103,7 +103,7 @@ def bmp(header: bytes) -> bytes:
 def tiff(
     *entries: tuple[int, int, int], order: str = "<", big: bool = False, following: int = 0
 ) -> bytes:
-    """Build a TIFF of one directory: (tag, type, value) each."""
+    """Build a TIFF with one directory of (tag, type, value) fields."""
     magic = b"II" if order == "<" else b"MM"
     short = {3: "H", 4: "I"}
     fields = b""
@@ -123,7 +123,7 @@ def tiff(
 def directory_last(
     pixels: bytes, *fields: tuple[int, int, tuple[int, ...]], order: str = "<", big: bool = False
 ) -> bytes:
-    """Build a TIFF: pixels first, at 16, then the directory, then the values of its fields."""
+    """Build a TIFF with pixels first, at offset 16, then the directory, then its values."""
     head, letter, entry = (8, "Q", 20) if big else (2, "H", 12)
     room, pointer = (8, "Q") if big else (4, "I")
     values_at = 16 + len(pixels) + head + entry * len(fields) + room
@@ -163,7 +163,7 @@ class JxlBits:
         return self
 
     def size(self, width: int, height: int) -> JxlBits:
-        """Write the size in full: not small, 18 bits each, no ratio."""
+        """Write the size explicitly: not small, 18 bits each, no ratio."""
         self.put(0, 1).put(2, 2).put(height - 1, 18)
         return self.put(0, 3).put(2, 2).put(width - 1, 18)
 
@@ -172,7 +172,7 @@ class JxlBits:
 
 
 def heif(brand: bytes, *properties: bytes, compatible: bytes = b"") -> bytes:
-    """Build an AVIF or HEIC of one item that has the properties, in that order."""
+    """Build an AVIF or HEIC with one item that has these properties, in this order."""
     associations = bytes(range(1, len(properties) + 1))
     ipma = struct.pack(">IIHB", 0, 1, 1, len(properties)) + associations
     iprp = box(b"iprp", box(b"ipco", *properties), box(b"ipma", ipma))

@@ -1,4 +1,4 @@
-"""A server in front of another one, which answers as a server does that is in trouble."""
+"""A proxy in front of an S3 server that returns errors, as an overloaded server does."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ _STATUS = {"ExpiredToken": 400, "AccessDenied": 403, "NoSuchBucket": 404, "SlowD
 
 
 class Fault:
-    """What becomes of requests.
+    """The answers of the proxy.
 
     Attributes
     ----------
     options : dict
-        What s3fs wants to know, so that it asks here.
+        Options of s3fs that make it use the proxy.
     answer : callable
-        From the method and the path of a request to what it is answered by.
+        Returns the answer to a request, given its method and path.
     refused : int
-        How many requests were.
+        The number of requests that got an error.
     """
 
     def __init__(self) -> None:
@@ -42,11 +42,11 @@ class Fault:
         self.refused = 0
 
     def always(self, answer: Answer, *, suffix: str = "", after: int = 0) -> None:
-        """Answer all reads so, of paths that end so, but for the first ones."""
+        """Answer all reads of paths with this ending in this way, except for the first ones."""
         self._set(answer, suffix, lambda count: count > after)
 
     def times(self, answer: Answer, count: int) -> None:
-        """Answer so many reads so, and let all others through."""
+        """Answer this number of reads in this way, and forward all others."""
         self._set(answer, "", lambda number: number <= count)
 
     def _set(self, answer: Answer, suffix: str, chosen: Callable[[int], bool]) -> None:
@@ -65,7 +65,7 @@ class Fault:
 
 @contextmanager
 def faulty_s3() -> Iterator[Fault]:
-    """Run a server of S3's interface, behind one that can fail."""
+    """Run an S3 server behind a proxy that can return errors."""
     with s3_server() as server:
         fault = Fault()
         behind = urlsplit(server.options["client_kwargs"]["endpoint_url"]).netloc
@@ -74,7 +74,7 @@ def faulty_s3() -> Iterator[Fault]:
             protocol_version = "HTTP/1.1"
 
             def log_message(self, *_: object) -> None:
-                """Say nothing."""
+                """Print nothing."""
 
             def _one(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
@@ -119,7 +119,7 @@ def faulty_s3() -> Iterator[Fault]:
             daemon_threads = True
 
             def handle_error(self, *_: object) -> None:
-                """Say nothing of connections that were dropped on purpose."""
+                """Print nothing about connections that were dropped on purpose."""
 
         front = Server(("127.0.0.1", 0), Handler)
         thread = threading.Thread(target=front.serve_forever, kwargs={"poll_interval": 0.05})
@@ -128,7 +128,7 @@ def faulty_s3() -> Iterator[Fault]:
             "endpoint_url": f"http://127.0.0.1:{front.server_port}",
             "region_name": "us-east-1",
         }
-        # The libraries' own attempts take their time, and are not what is shown.
+        # Switch off the libraries' own retries, which are slow and not under test.
         quick = {"retries": {"max_attempts": 0}, "connect_timeout": 5}
         fault.options = {**server.options, "client_kwargs": where, "config_kwargs": quick}
         try:
@@ -141,13 +141,13 @@ def faulty_s3() -> Iterator[Fault]:
 
 @pytest.fixture
 def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wait for hundredths of a second between attempts, of which there are three."""
+    """Retry after hundredths of a second, with three attempts in all."""
     monkeypatch.setattr("fastdecode._error_policy._WAITS_S", (0.01, 0.01))
     monkeypatch.setattr(pytest.importorskip("s3fs").S3FileSystem, "retries", 1)
 
 
 def put_shard(fault: Fault, folder: Path, images: Sequence[bytes]) -> tuple[Any, str]:
-    """Write ``t.tar``, put it and its index on the server; return its file system, and where."""
+    """Upload ``t.tar`` and its index to the server; return its file system and the location."""
     import fsspec
 
     where = f"s3://{BUCKET}/{folder.name}"

@@ -1,4 +1,4 @@
-"""FIFOs that somebody writes to: who opens one by mistake reads a whole file, and does not hang."""
+"""FIFOs with a writer: code that opens one by mistake reads a whole file and does not hang."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 @contextmanager
 def fed(pipe: Path, data: bytes) -> Iterator[Path]:
-    """Make a FIFO, in the place of a file if one is there, that gives `data` to each reader."""
+    """Create a FIFO, replacing a file if there is one, that sends `data` to each reader."""
     beside = pipe.with_name(f"{pipe.name}.fifo")
     os.mkfifo(beside)
     beside.replace(pipe)

@@ -1,4 +1,4 @@
-"""For the tests that need a CUDA device: streams that are late, and whose the consumer's is."""
+"""Helpers for tests with a CUDA device: slow streams, and the consumer's stream."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NEEDS_CUDA = pytest.mark.skipif(
 
 @pytest.fixture(params=["default stream", "own stream"])
 def consumer(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Let the test consume on the default stream, and on another."""
+    """Run the test with the consumer on the default stream, and on another one."""
     if request.param == "default stream":
         yield
         return

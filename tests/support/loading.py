@@ -40,7 +40,7 @@ GLOO = pytest.mark.skipif(
 
 @cache
 def encoded() -> tuple[bytes, ...]:
-    """Cut a photo into small JPEGs, no two alike."""
+    """Cut a photo into small JPEGs that all differ."""
     photo = Path(fastdecode.__file__).parent / "samples" / "casa-mila.jpg"
     with PillowImage.open(photo) as image:
         image.thumbnail((400, 400))
@@ -55,7 +55,7 @@ LEVEL = 1.01 / (255 * min(IMAGENET_STD))
 
 
 class Sources(DecodeDataset):
-    """Encoded images of any kind or their paths, with their numbers as targets; lists its reads."""
+    """Encoded images or their paths, with their numbers as targets; it lists its reads."""
 
     def __init__(self, *sources: Any, transform: Any = CROP, **options: Any) -> None:
         super().__init__(transform, **options)
@@ -71,7 +71,7 @@ class Sources(DecodeDataset):
 
 
 class Images(DecodeDataset):
-    """Small JPEGs with their index as the target; some may be damaged, or a mistake."""
+    """Small JPEGs with their index as the target; some may be damaged or of a wrong type."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ def drawing(image: Any) -> torch.Tensor:
 
 
 class Plain:
-    """A dataset that knows nothing of this package."""
+    """A plain dataset that does not use this package."""
 
     def __init__(self, make: Callable[[int], Any], count: int = COUNT) -> None:
         self.make = make
@@ -120,7 +120,7 @@ class Plain:
 
 
 def same(first: Any, second: Any) -> bool:
-    """Compare lists of batches, bit by bit."""
+    """Return whether lists of batches are bit-identical."""
     if isinstance(first, torch.Tensor):
         return isinstance(second, torch.Tensor) and torch.equal(first, second)
     if isinstance(first, (list, tuple)):
@@ -129,7 +129,7 @@ def same(first: Any, second: Any) -> bool:
 
 
 def near(first: list[Any], second: list[Any]) -> bool:
-    """Whether images are at most a level apart, and all else is the same."""
+    """Return whether images differ by at most one level, and all else is equal."""
     return len(first) == len(second) and all(
         one[0].shape == two[0].shape
         and one[0].dtype == two[0].dtype
@@ -140,7 +140,7 @@ def near(first: list[Any], second: list[Any]) -> bool:
 
 
 def copies(batches: Any) -> list[Any]:
-    """Keep the values of batches, whatever becomes of their memory."""
+    """Copy batches, because a loader reuses their memory."""
     return [[part.clone() for part in batch] for batch in batches]
 
 
@@ -149,12 +149,12 @@ def targets(batches: Any) -> list[list[int]]:
 
 
 def indices(batches: Any) -> list[int]:
-    """List the targets, which are the indices, in one row."""
+    """Return the targets of all batches, which are the indices, in one list."""
     return [index for batch in targets(batches) for index in batch]
 
 
 def generators() -> list[Any]:
-    """Return the state of the generators that a program may draw from."""
+    """Return the states of the global random generators."""
     numpy = np.random.get_state()[1].tolist()  # noqa: NPY002
     return [torch.get_rng_state(), random.getstate(), numpy]
 
@@ -166,20 +166,20 @@ def epoch(dataset: Any, batch_size: int = 4, **options: Any) -> list[Any]:
 
 
 def epochs(count: int, dataset: Any, batch_size: int = 4, **options: Any) -> list[list[Any]]:
-    """Return the batches of so many epochs."""
+    """Return the batches of this number of epochs."""
     with Loader(dataset, batch_size, **options) as loader:
         return [copies(loader) for _ in range(count)]
 
 
 def later(dataset: Any, batch_size: int = 4, shuffle: bool = False, **options: Any) -> Loader:
-    """Make floats later, on a device for which the CPU stands; for itself it makes them at once."""
+    """Return a loader that makes floats on the device, with the CPU as the device."""
     loader = Loader(dataset, batch_size, shuffle, device="meta", normalize_on="device", **options)
     loader._delivery = None
     return loader
 
 
 def taken(loader: Any) -> list[Any]:
-    """Draw to the end; errors are in the places of their batches."""
+    """Return all batches of an epoch, with errors in the places of their batches."""
     batches, seen = iter(loader), []
     while True:
         try:
@@ -195,7 +195,7 @@ def pool_threads() -> list[threading.Thread]:
 
 
 def eventually(condition: Callable[[], bool], seconds: float = 30) -> None:
-    """Wait for another thread or process."""
+    """Wait until a condition is true that another thread or process fulfils."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline

@@ -1,4 +1,4 @@
-"""Sources for the tests of packing, packs that are stopped, and what is left of one."""
+"""Sources for the tests of packing, and packs that stop at a given point."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ KINDS = {
 
 
 class Stop(Exception):
-    """What ends a pack here, at a moment that a test has chosen."""
+    """The exception that ends a pack at the point that a test has chosen."""
 
 
 def name_of(kind: str) -> str:
-    """Return what a store of a kind is called; skip the test where its library is missing."""
+    """Return the name of a store of a kind; skip the test if its library is missing."""
     name, needed = KINDS[kind]
     if needed:
         pytest.importorskip(needed)
@@ -37,7 +37,7 @@ def name_of(kind: str) -> str:
 
 
 def make_source(folder: Path, *, damaged: bool = False) -> Path:
-    """Make two class folders of images of several formats; one of them truncated if asked."""
+    """Create two class folders with images of several formats, optionally a truncated one."""
     for name in ("cats", "dogs"):
         (folder / name).mkdir(parents=True)
         for number, (width, height) in enumerate([(40, 30), (64, 48), (30, 90)]):
@@ -51,7 +51,7 @@ def make_source(folder: Path, *, damaged: bool = False) -> Path:
 
 
 def pack_three(monkeypatch: pytest.MonkeyPatch, source: Path, target: Path, **options: Any) -> None:
-    """Begin a pack, write every item down on its own, and stop after three of them."""
+    """Begin a pack that records each item separately, and stop it after three items."""
     work = Work.__call__
 
     def some(self: Work, index: int) -> Any:
@@ -69,7 +69,7 @@ def pack_three(monkeypatch: pytest.MonkeyPatch, source: Path, target: Path, **op
 def pack_up_to_renaming(
     count: int, monkeypatch: pytest.MonkeyPatch, source: Path, target: Path, **options: Any
 ) -> None:
-    """Stop a pack before one of the last renamings, counted from 0."""
+    """Stop a pack before one of its final renamings, counted from 0."""
     rename = Path.replace
     left = count
 
@@ -88,7 +88,7 @@ def pack_up_to_renaming(
 
 
 def sums(folder: Path) -> dict[str, str]:
-    """Return the SHA-256 of every file below a folder, by its path."""
+    """Return the SHA-256 of every file below a folder, by path."""
     return {
         path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(folder.rglob("*"))

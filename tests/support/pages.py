@@ -1,11 +1,11 @@
-"""Pages of the documents as programs: their code blocks, one after the other.
+"""Run the code blocks of a page of the documents, one after another.
 
     python pages.py PAGE
 
-It runs all blocks of a page that are Python, lines of a diff that are left, or commands, in one
-namespace and in the current folder, which `furnish` has filled. A block with a comment such as
-``<!-- not run: needs a GPU -->`` before it is left out; a page ends early, with the exit status
-`MISSING`, where a library is not installed.
+It runs Python blocks, the remaining lines of diffs, and commands, in one namespace and in the
+current folder, which `furnish` has filled. It skips a block after a comment such as
+``<!-- not run: needs a GPU -->``. If a library is not installed, the page ends early with the exit
+status `MISSING`.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def read(data, gray):
     return numpy.array(PIL.Image.open(io.BytesIO(data)).convert("L" if gray else "RGB"))
 """
 
-# Measuring all would be minutes for a page: the options leave the least of it.
+# Measuring everything would take minutes: these options measure the minimum.
 _COMMAND = """#!/bin/sh
 case $1 in
 bench) set -- "$@" --seconds 0.02 --backend pillow --protocol decode --reduce 1 ;;
@@ -68,7 +68,7 @@ exec {python} -m fastdecode "$@"
 
 
 class Block(NamedTuple):
-    """A block of code: where it begins, and the words of the comment before it."""
+    """A block of code, its position, and the text of the comment before it."""
 
     line: int
     language: str
@@ -81,13 +81,13 @@ class Block(NamedTuple):
 
     @property
     def is_ours(self) -> bool:
-        """Whether all commands are this package's."""
+        """Return whether all commands are those of this package."""
         lines = (line.partition("#")[0].strip() for line in self.code.splitlines())
         return all(line.startswith(_COMMANDS) for line in lines if line)
 
 
 def blocks(page: Path) -> list[Block]:
-    """Return all blocks of a page that are fenced."""
+    """Return all fenced blocks of a page."""
     text = page.read_text(encoding="utf-8")
     return [
         Block(
@@ -101,9 +101,9 @@ def blocks(page: Path) -> list[Block]:
 
 
 def furnish(folder: Path) -> dict[str, str]:
-    """Put the files that pages name into a folder; return the environment to run them in.
+    """Create the files that pages use in a folder; return the environment to run pages in.
 
-    What they measure is kept in that folder, and no one else's ranking.
+    Rankings that pages save stay in that folder.
     """
     for name in ("photos", "train/bird", "train/place", "bin"):
         (folder / name).mkdir(parents=True)
@@ -126,7 +126,7 @@ def furnish(folder: Path) -> dict[str, str]:
 
 
 def _left(diff: str) -> str:
-    """Return what a diff leaves, with an empty line for each one that goes."""
+    """Return the new text of a diff, with an empty line for each removed one."""
     return "".join(
         "\n" if line.startswith("-") else line[1:] or "\n" for line in diff.splitlines(True)
     )
@@ -159,7 +159,7 @@ def main() -> int:
             if block.runs:
                 _run(block, str(page), names)
         except ImportError as error:
-            # A library that is not here; a name that the package lacks is a mistake of the page.
+            # Only a missing library is excused; a name that the package lacks is the page's error.
             if type(error) is ImportError or (error.name or "").startswith("fastdecode"):
                 raise
             sys.stderr.write(f"line {block.line}: {str(error).splitlines()[0]}\n")

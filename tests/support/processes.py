@@ -1,4 +1,4 @@
-"""Code that is run in a process of its own, where other libraries are installed, or fewer."""
+"""Run code in a new process, optionally with other or fewer libraries installed."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ _MEMORY = Path("/proc/self/statm")
 
 
 def resident() -> int | None:
-    """Return how many bytes of memory this process has; None where that is not to be seen.
+    """Return the resident memory of this process in bytes; None if it is unknown.
 
-    AddressSanitizer keeps what was freed, so that there it tells nothing.
+    It is None under AddressSanitizer, which keeps freed memory.
     """
     if not _MEMORY.exists() or "libasan" in os.environ.get("LD_PRELOAD", ""):
         return None
@@ -46,10 +46,11 @@ def resident() -> int | None:
 
 
 def answers(code: str, *folders: Path, **variables: str) -> dict[str, Any]:
-    """Run code in a new process, and return what it put into its `answers`.
+    """Run code in a new process, and return the dict `answers` that the code fills.
 
-    `folders` are more places to import from, `variables` its environment's. The code finds the
-    package imported, an image as `image`, and `said`: a call's result, or its error in words.
+    `folders` are added to the import path, and `variables` to the environment. The code can use the
+    imported package, an image `image`, and `said`, which returns a call's result or its error in
+    words.
     """
     path = [*map(str, folders), str(Path(fastdecode.__file__).parents[1]), *sys.path]
     inherited = {k: v for k, v in os.environ.items() if k not in _SETTINGS}

@@ -1,4 +1,4 @@
-"""A Ray cluster on this machine, and stores whose items are not all to be had."""
+"""A Ray cluster on this machine, and stores with missing or blocked items."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CUT = PHOTO[: len(PHOTO) // 2]
 
 @contextmanager
 def two_nodes() -> Iterator[Any]:
-    """Start a head without cores and two nodes of one; stop every process of theirs at the end."""
+    """Start a head without cores and two nodes with one core; stop all processes at the end."""
     root = str(Path(fastdecode.__file__).parents[1])
     with pytest.MonkeyPatch.context() as patch:
         for name, value in _ENVIRONMENT.items():
@@ -50,7 +50,7 @@ def two_nodes() -> Iterator[Any]:
             for _ in range(2):
                 cluster.add_node(num_cpus=1, object_store_memory=_MEMORY)
             ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
-            # Workers cannot import this file, so what is defined here travels as it is.
+            # Workers cannot import this file, so pickle its classes by value.
             ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
             ray.data.DataContext.get_current().enable_progress_bars = False
             yield cluster
@@ -60,7 +60,7 @@ def two_nodes() -> Iterator[Any]:
 
 
 class Mixed(Store):
-    """Bytes in memory; the item in the middle of them cannot be read."""
+    """Bytes in memory; the item in the middle cannot be read."""
 
     kind = "mixed"
 
@@ -83,9 +83,9 @@ class Mixed(Store):
 
 
 class Gated(Mixed):
-    """Its later items wait for a file: so a node is lost while its task runs.
+    """A store whose later items wait for a file, so that a node is lost while its task runs.
 
-    One item of each twenty is damaged.
+    Every twentieth item is damaged.
     """
 
     def __len__(self) -> int:

@@ -1,4 +1,4 @@
-"""Results of made-up runs: several backends, formats and protocols, with what can go wrong."""
+"""Made-up results with several backends, formats and protocols, and with problems."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ _EVIL = "<script>alert(1)</script>&\"'\x1b[31m.jpg"
 
 
 def spread(value: float, share: float = 0.03) -> Spread:
-    """Make a spread that reaches a share to both sides."""
+    """Make a spread whose quartiles are this share below and above the median."""
     return Spread(value, value * (1 - share), value * (1 + share))
 
 
 def measurement(backend: str = "pillow", speed: float = 100.0, **options: Any) -> Measurement:
-    """Make a measurement in which all figures follow from the speed."""
+    """Make a measurement whose figures all follow from the speed."""
     best = options.pop("best", speed)
     settings: dict[str, Any] = {"protocol": "decode", "format": "jpeg", "reduce": 1, "files": 40}
     figures: dict[str, Any] = {
@@ -70,7 +70,7 @@ def automatic(speed: float, **options: Any) -> Measurement:
 
 
 def jpeg() -> list[Measurement]:
-    """Decode JPEG at four sizes; `swapped` has wrong pixels and would be the fastest."""
+    """JPEG at four sizes; `swapped` has wrong pixels and would be the fastest."""
     found = []
     for reduce, gain in {1: 1.0, 2: 2.1, 4: 3.9, 8: 6.2}.items():
         best = SPEEDS["simplejpeg"] * gain
@@ -92,7 +92,7 @@ def jpeg() -> list[Measurement]:
 
 
 def png() -> list[Measurement]:
-    """Decode PNG at two sizes; one file is damaged."""
+    """PNG at two sizes; one file is damaged."""
     hopeless = {"drawings/broken.png": "the data ends within the image"}
     return [
         replace(one, format="png", reduce=reduce, files=7, chosen="opencv", refused=hopeless)
@@ -106,7 +106,7 @@ def png() -> list[Measurement]:
 
 
 def training() -> list[Measurement]:
-    """Make training batches by every pipeline; no single image has a time of its own."""
+    """Training batches of every pipeline, without times of single images."""
     options: dict[str, Any] = {
         "protocol": "train", "threads": 4, "workers": 4, "output": "tensor", "size": 224,
         "batch": 64, "latency_ms": (), "best": PIPELINES["loader"],
@@ -115,7 +115,7 @@ def training() -> list[Measurement]:
 
 
 def scaling(protocol: Protocol) -> list[Measurement]:
-    """Use 1 to 8 threads or workers: four bring nearly all there is to gain."""
+    """1 to 8 threads or workers; four bring nearly the whole gain."""
     found = []
     for number in COUNTS:
         counts = {"threads": number} if protocol == "threads" else {"workers": number}
@@ -128,7 +128,7 @@ def scaling(protocol: Protocol) -> list[Measurement]:
 
 
 def reading(share: float = 0.04) -> list[Measurement]:
-    """Read the files and decode them."""
+    """Measure reading and decoding."""
     options: dict[str, Any] = {"protocol": "file", "read_share": share, "best": 190.0}
     return [
         *(measurement(name, speed * 0.95, **options) for name, speed in SPEEDS.items()),
@@ -137,7 +137,7 @@ def reading(share: float = 0.04) -> list[Measurement]:
 
 
 def result(*measurements: Measurement, **options: Any) -> Result:
-    """Make a run of some measurements."""
+    """Make a result of some measurements."""
     fields: dict[str, Any] = {
         "measured": "2026-03-04T05:06:07+00:00",
         "machine": MACHINE,
@@ -150,13 +150,13 @@ def result(*measurements: Measurement, **options: Any) -> Result:
 
 
 def says(text: str, *facts: str) -> bool:
-    """Whether there are all these facts in a text, in this order and apart, in whatever words."""
+    """Return whether a text contains all these facts, in this order."""
     pattern = r".*?".join(rf"(?<![\w.]){re.escape(fact)}(?!\w)" for fact in facts)
     return re.search(pattern, " ".join(text.split())) is not None
 
 
 def full() -> Result:
-    """Make a run in which everything was measured, and some things went wrong."""
+    """Make a result of a full run with some problems."""
     collection = Collection(
         images=47,
         bytes=7_400_000,

@@ -1,4 +1,4 @@
-"""A server of S3's interface on this machine, which counts what it is asked."""
+"""An S3 server on this machine that counts requests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LOG = "werkzeug"
 
 
 class Server(NamedTuple):
-    """What s3fs wants to know of a server, and the requests that it has had."""
+    """The options of s3fs for a server, and the requests that the server got."""
 
     options: dict[str, Any]
     asked: Counter[tuple[str, str]]
@@ -41,7 +41,7 @@ class _Counting(logging.Handler):
 
 @contextmanager
 def s3_server() -> Iterator[Server]:
-    """Run a server with one bucket, or skip the test where there is none."""
+    """Run a server with one bucket, or skip the test if it is not installed."""
     pytest.importorskip("s3fs")
     moto = pytest.importorskip("moto.server")
     running = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)

@@ -18,7 +18,7 @@ def write_shards(
     targets: bool = True,
     damaged: Sequence[int] = (),
 ) -> list[str]:
-    """Write shards of so many samples each; the target of a sample is its number among all."""
+    """Write shards with these numbers of samples; a sample's target is its number among all."""
     paths = []
     number = 0
     for shard, count in enumerate(counts):

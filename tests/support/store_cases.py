@@ -1,4 +1,4 @@
-"""Stores to write in tests, and damage that none may answer with another item's bytes."""
+"""Stores to write in tests, and damage for which no store may return another item's bytes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def images() -> list[tuple[str, bytes]]:
 
 
 def write(location: Path, items: Sequence[tuple[str, bytes]], targets: Sequence[Any]) -> None:
-    """Make a store; it has classes if all targets are indices of them."""
+    """Write a store; it has classes if all targets are class indices."""
     named = all(target in (None, *range(len(CLASSES))) for target in targets)
     with create_store(location, classes=CLASSES if named else ()) as writer:
         for place, (key, data) in enumerate(items):
@@ -38,14 +38,14 @@ def write(location: Path, items: Sequence[tuple[str, bytes]], targets: Sequence[
 def damaged_at_random(
     location: Path, damages: Callable[[bytes, random.Random], bytes], rounds: int
 ) -> None:
-    """Damage is a StoreError or OSError, or does no harm; another item's bytes never appear."""
+    """Check that damage raises StoreError or OSError, or is harmless, and never mixes up items."""
     draw = random.Random(5)
     items = [(f"{place}.jpg", draw.randbytes(draw.choice((40, 300, 5000)))) for place in range(60)]
     write(location, items, [7])
     whole = location.read_bytes()
     others = {data for _, data in items}
     for _ in range(rounds):
-        # In place of the old file, as its writer would: a mapping of that one stays whole.
+        # Replace the file, as its writer does: mappings of the old file stay intact.
         location.unlink()
         location.write_bytes(damages(whole, draw))
         store = _or_error(open_store, location)
@@ -69,7 +69,7 @@ def _or_error(function: Callable[..., Any], argument: Any) -> Any:
 
 
 def cut(data: bytes, draw: random.Random) -> bytes:
-    """Take the end away."""
+    """Cut off the end."""
     return data[: draw.randrange(len(data))]
 
 
@@ -85,6 +85,6 @@ def everything(store: Store) -> list[tuple[str, bytes, Any]]:
 
 
 def reads_and_closes(store: Store, wanted: list[Any]) -> None:
-    """Check a store in another process, which finds this module, and no file of tests."""
+    """Check a store in another process, which can import this module but no tests."""
     assert everything(store) == wanted
     store.close()

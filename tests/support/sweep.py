@@ -1,10 +1,10 @@
-"""Every file of the collection, and thousands of damaged ones, through all that decodes.
+"""Decode every file of the collection, and thousands of damaged ones, in every way.
 
     FASTDECODE_CORPUS=... python tests/support/sweep.py --mutants 20000
 
-Nothing but an answer or an error of the package's may come of any of them. It is done in a process
-of its own, in groups of files: what dies or hangs there is looked for file by file, and then
-setting by setting, so that the report can name it. Damage follows from its number alone.
+Each must return a result or raise an error of the package. A child process decodes the files in
+groups. If it dies or hangs, the sweep repeats the group file by file, and then setting by setting,
+so that the report can name the cause. The damage depends only on its number.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ _LISTED = (
 
 
 class Case(NamedTuple):
-    """A file, and the number of what is done to it; 0 leaves it as it is."""
+    """A file, and the number of its damage; 0 is the intact file."""
 
     path: str
     number: int
@@ -84,7 +84,7 @@ class Case(NamedTuple):
 
 
 class Report(NamedTuple):
-    """How often there was what answer, and what there must not be, by case and setting."""
+    """How often each answer came, and the faults by case and setting."""
 
     answers: Counter[str]
     faults: list[str]
@@ -95,7 +95,7 @@ class Report(NamedTuple):
 
 
 def _damaged(data: bytes, random: np.random.Generator) -> bytes:
-    """Flip, overwrite, insert, remove or cut, once to four times; half of it near the beginning."""
+    """Flip, overwrite, insert, remove or cut one to four times, half of them near the start."""
     changed = bytearray(data)
     for _ in range(random.integers(1, 5)):
         if len(changed) < 8:
@@ -124,7 +124,7 @@ _SHARES = (0.3, 0.4, 0.08, 0.08, 0.08, 0.06)
 
 
 def kinds(folder: Path) -> list[Path]:
-    """Write a small file of every format, mode, depth and number of channels that can be had."""
+    """Write a small file of every format, mode, depth and number of channels that is available."""
     for form, mode in product(_PILLOW_FORMATS, _PILLOW_MODES):
         with suppress(Exception):  # what Pillow does not write in that format
             _saved(folder / f"pillow_{mode.replace(';', '_')}.{form}", drawing(23, 17), mode)
@@ -175,9 +175,9 @@ _CODECS: dict[str, tuple[str, dict[str, Any]]] = {
 def cases(
     mutants: int, folder: Path, *, files: int | None = None, first: int = 1
 ) -> Iterator[Case]:
-    """Yield all files of the collection and of `kinds`, or so many, and so many damaged ones.
+    """Yield all files of the collection and of `kinds`, or some of them, and damaged ones.
 
-    Those of `kinds` are written into the folder; `first` is the number of the first damage.
+    The files of `kinds` are written into the folder; `first` is the number of the first damage.
     """
     found = sorted(p for p in CORPUS.rglob("*") if p.is_file() and p.suffix not in (".csv", ".md"))
     found = [path for path in found if "licenses" not in path.parts] + kinds(folder)
@@ -190,7 +190,7 @@ def cases(
 
 
 class Sweeper:
-    """What runs in the child: cases through settings; only what there must not be is told."""
+    """Runs in the child: decodes cases in all settings, and reports only faults."""
 
     def __init__(self) -> None:
         warnings.simplefilter("ignore")
@@ -198,7 +198,7 @@ class Sweeper:
         self._folder = tempfile.TemporaryDirectory()
 
     def each(self, group: Sequence[Case], settings: Sequence[int]) -> Report:
-        """Decode each case in the settings, by the automatic choice and by one backend by name."""
+        """Decode each case in all settings, with the automatic choice and with a named backend."""
         report = Report(Counter(), [])
         with _patience():
             for case in group:
@@ -211,7 +211,7 @@ class Sweeper:
         return report
 
     def agree(self, group: Sequence[Case], settings: Sequence[int]) -> Report:
-        """Decode each case by every backend; of a JPEG none may show what another one does not."""
+        """Decode each case with every backend, which must agree on JPEGs."""
         report = Report(Counter(), [])
         plain: tuple[dict[str, Any], ...] = (
             {"reduce": 4, "mode": "L"}, {"mode": "stored", "strict": True}, {},
@@ -231,7 +231,7 @@ class Sweeper:
         return report
 
     def together(self, group: Sequence[Case], settings: Sequence[int]) -> Report:
-        """Let `decode_batch`, `Loader`, `check` and `pack` have all of them."""
+        """Run `decode_batch`, `Loader`, `check` and `pack` on all cases."""
         del settings
         report = Report(Counter(), [])
         named = ", ".join(map(str, group)) if len(group) < 4 else f"{len(group)} files"
@@ -253,7 +253,7 @@ class Sweeper:
         return report
 
     def _options(self, setting: int, data: bytes, case: Case) -> dict[str, Any]:
-        """Choose one of ten settings of the automatic choice, or one of four with a name."""
+        """Choose one of ten settings of the automatic choice, or one of four of a named backend."""
         region = _somewhere(data, case.number + setting)
         named = self._names[(case.number + setting) % len(self._names)]
         chosen: dict[str, Any] = (
@@ -285,7 +285,7 @@ def _patience() -> Iterator[None]:
 
 @contextmanager
 def _noted(report: Report, what: str) -> Iterator[None]:
-    """Put down what is raised and should not be."""
+    """Record an exception that should not be raised."""
     try:
         yield
     except MemoryError:
@@ -297,7 +297,7 @@ def _noted(report: Report, what: str) -> Iterator[None]:
 
 
 def judged(data: bytes, options: dict[str, Any]) -> Pixels | ValueError:
-    """Decode to pixels or an error that may be; what should not be is raised."""
+    """Return the pixels or an allowed error; raise any other error."""
     try:
         image = decode(data, **options)
     except FastDecodeError as error:
@@ -323,7 +323,7 @@ def judged(data: bytes, options: dict[str, Any]) -> Pixels | ValueError:
 
 
 def _compare(found: dict[str | None, Pixels | ValueError], limit: int) -> None:
-    """See that exact backends show the same of a JPEG, and none shows it if one misses pixels."""
+    """Check that exact backends agree on a JPEG, and none decodes it if one misses pixels."""
     images = {name: one for name, one in found.items() if isinstance(one, np.ndarray)}
     said = {name: str(one) for name, one in found.items() if isinstance(one, DecodeError)}
     missing = [name for name in said if re.search("missing|remature end", said[name])]
@@ -337,7 +337,7 @@ def _compare(found: dict[str | None, Pixels | ValueError], limit: int) -> None:
 
 
 def _our_own(error: BaseException) -> str:
-    """Name what a step of ours, no library or adapter, has raised behind a DecodeError."""
+    """Name an exception behind a DecodeError that our code, not a library, has raised."""
     home = str(Path(fastdecode.__file__).parent)
     one: BaseException | None = error.__cause__
     while one is not None:
@@ -361,7 +361,7 @@ def _promised(data: bytes) -> int:
 
 
 def _somewhere(data: bytes, number: int) -> Box:
-    """Choose a part of the image that the header promises."""
+    """Choose a region inside the size in the header."""
     header = _probed(data)
     if header is None:
         return 0, 0, 1, 1
@@ -443,14 +443,14 @@ def _pack(paths: Sequence[Path], source: Path) -> Counter[str]:
 
 
 class _Process:
-    """The child, and a new one after it died."""
+    """The child process, which is started again after it died."""
 
     def __init__(self, target: str) -> None:
         self._target = target
         self._child: Child | None = None
 
     def ask(self, method: str, group: Sequence[Case], settings: Sequence[int]) -> Report:
-        """Do it in the child; what kills it is pinned down to one case, and one setting."""
+        """Run a method in the child; if it dies, find the case and the setting."""
         try:
             if self._child is None:
                 self._child = Child(self._target)
@@ -484,9 +484,9 @@ def sweep(
     target: str = "sweep:Sweeper",
     methods: Sequence[str] = ("each", "together"),
 ) -> Report:
-    """Take all cases through all methods, in children that are of the class `target`.
+    """Run all methods on all cases, in children of the class `target`.
 
-    `say` is told how far it is, and each fault; there is none if all is well.
+    `say` is called with the progress and with each fault.
     """
     report, process, begun = Report(Counter(), []), _Process(target), time.monotonic()
     try:
@@ -514,7 +514,7 @@ def _say(line: str) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Sweep as the command line says; the exit status is 1 if there is any fault."""
+    """Sweep with the options of the command line; the exit status is 1 if there is a fault."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
     parser.add_argument("--mutants", type=int, default=20_000, help="how many damaged files")
     parser.add_argument("--first", type=int, default=1, help="number of the first of them")

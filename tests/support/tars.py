@@ -1,4 +1,4 @@
-"""What the tests of tar stores share: tars that Python's own tarfile writes."""
+"""Tars for the tests of tar stores, written with Python's tarfile."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ IMAGE = b"\xff\xd8\xff\xe0 an image, as far as a store can tell "
 
 
 def image(number: int, size: int = 600) -> bytes:
-    """Make bytes that no other number has."""
+    """Return bytes that are different for each number."""
     return (IMAGE + b"%d " % number) + b"." * size
 
 
@@ -28,7 +28,7 @@ def write_tar(
 
 
 def numbered(count: int, begin: int = 0) -> list[tuple[str, bytes]]:
-    """List members of samples with a class each."""
+    """Return the members of samples that each have a class."""
     return [
         member
         for number in range(begin, begin + count)

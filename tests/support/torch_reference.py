@@ -1,4 +1,4 @@
-"""What training's transforms are to give: torchvision's rules, written out in torch and Pillow.
+"""Reference results of training transforms: torchvision's rules, in torch and Pillow.
 
 The rules are those of torchvision 0.29, `transforms/v2/functional/_geometry.py` and
 `transforms/v2/_geometry.py`: an image is decoded by Pillow, cropped, resized as a uint8 tensor by
@@ -29,14 +29,14 @@ def seeded(seed: int) -> torch.Generator:
 
 
 def pixels(data: bytes, *, orient: bool = False) -> torch.Tensor:
-    """Decode by Pillow: (3, H, W) uint8."""
+    """Decode with Pillow to uint8 (3, H, W)."""
     image = Image.open(io.BytesIO(data))
     seen = ImageOps.exif_transpose(image) if orient else image
     return torch.from_numpy(np.array(seen.convert("RGB"))).permute(2, 0, 1).contiguous()
 
 
 def resize(image: torch.Tensor, size: int | tuple[int, int]) -> torch.Tensor:
-    """Resize to (height, width), or so that the shorter side has that length."""
+    """Resize to (height, width), or the shorter side to this length."""
     height, width = image.shape[-2:]
     if isinstance(size, int):
         if height < width:
@@ -49,7 +49,7 @@ def resize(image: torch.Tensor, size: int | tuple[int, int]) -> torch.Tensor:
 
 
 def center_crop(image: torch.Tensor, size: tuple[int, int]) -> torch.Tensor:
-    """Pad with black what is too small, then cut out the centre."""
+    """Pad with black if needed, and crop the centre."""
     height, width = image.shape[-2:]
     lacking = [max(0, want - have) for want, have in zip(size, (height, width), strict=True)]
     below, right = ((lack + 1) // 2 for lack in lacking)
@@ -88,7 +88,7 @@ def crop_params(
 
 
 def flip(image: torch.Tensor, probability: float, generator: torch.Generator) -> torch.Tensor:
-    """Flip from left to right with a probability; 0 draws nothing."""
+    """Flip horizontally with a probability; 0 draws no random number."""
     if not probability:
         return image
     return image.flip(-1) if torch.rand(1, generator=generator) < probability else image
@@ -110,19 +110,19 @@ def random_resized_crop(
 
 
 def normalized(image: torch.Tensor, mean: Any = MEAN, std: Any = STD) -> torch.Tensor:
-    """Make bytes the floats that networks are trained on."""
+    """Convert uint8 pixels to normalised floats."""
     means, stds = (torch.tensor(values).view(3, 1, 1) for values in (mean, std))
     return (image.float() / 255 - means) / stds
 
 
 def levels(result: torch.Tensor, expected: torch.Tensor) -> int:
-    """Largest difference of two uint8 tensors."""
+    """Return the largest difference of two uint8 tensors."""
     assert result.dtype == expected.dtype == torch.uint8
     assert result.shape == expected.shape
     return int((result.int() - expected.int()).abs().max())
 
 
 def decibels(result: torch.Tensor, expected: torch.Tensor) -> float:
-    """Peak signal-to-noise ratio of two uint8 tensors; infinite if they are the same."""
+    """Return the PSNR of two uint8 tensors; infinite if they are equal."""
     square = (result.double() - expected.double()).square().mean().item()
     return 10 * math.log10(255**2 / square) if square else math.inf

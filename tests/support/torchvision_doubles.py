@@ -1,4 +1,4 @@
-"""Doubles of torchvision's transforms: its classes' names and attributes, and no behaviour."""
+"""Doubles of torchvision's transforms, with its class names and attributes but no behaviour."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MEAN, STD = (0.4, 0.5, 0.6), (0.2, 0.3, 0.4)
 
 
 def double(module: str, name: str, **attributes: Any) -> Any:
-    """Make an object whose class is called as torchvision's is."""
+    """Return an object whose class has the name of torchvision's class."""
     made = type(name, (), {"__module__": module, "__call__": _not_run})()
     vars(made).update(attributes)
     return made
