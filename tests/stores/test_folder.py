@@ -22,7 +22,7 @@ def everything(store: Store) -> list[tuple[str, bytes, Any]]:
 
 @pytest.fixture(name="classes")
 def _classes(tmp_path: Path) -> Path:
-    """Make a folder of classes whose names sort one way as folders and another way as paths."""
+    """Create class folders whose names sort differently as folders and as paths."""
     root = tmp_path / "classes"
     for name, sample in zip(
         ("cat/b.jpg", "cat/deep/a.JPG", "cat-big/c.jpg"), SAMPLES, strict=False
@@ -35,7 +35,7 @@ def _classes(tmp_path: Path) -> Path:
 
 
 def test_class_folders_are_as_torchvisions(classes: Path) -> None:
-    """Classes by name, files at any depth, in the order of its ImageFolder."""
+    """Classes are sorted by name, and files are found at any depth, as in torchvision."""
     with open_store(classes) as store:
         assert list(store.classes) == ["cat", "cat-big"]
         assert [(key, target) for key, _, target in everything(store)] == [
@@ -48,7 +48,7 @@ def test_class_folders_are_as_torchvisions(classes: Path) -> None:
 
 
 def test_the_order_is_that_of_image_folder(classes: Path) -> None:
-    """Item for item."""
+    """Items are in the order of torchvision's ImageFolder."""
     pytest.importorskip("torch")
     from fastdecode.torch import ImageFolder
 
@@ -59,7 +59,7 @@ def test_the_order_is_that_of_image_folder(classes: Path) -> None:
 
 
 def test_images_in_one_folder_have_no_targets(tmp_path: Path) -> None:
-    """Neither do those of classes, if they are not wanted."""
+    """Images in one folder have no targets; those in class folders have none with targets=False."""
     (tmp_path / "a.jpg").write_bytes(SAMPLES[0].read_bytes())
     with open_store(tmp_path) as store:
         assert everything(store) == [("a.jpg", SAMPLES[0].read_bytes(), None)]
@@ -74,7 +74,7 @@ def test_images_in_one_folder_have_no_targets(tmp_path: Path) -> None:
 
 
 def test_a_csv_file_is_a_list(classes: Path, tmp_path: Path) -> None:
-    """Names of classes are put in order; paths begin where the file lies."""
+    """Class names are sorted, and relative paths begin at the folder of the CSV file."""
     table = tmp_path / "list.csv"
     table.write_text("path,label\nclasses/cat-big/c.jpg,dog\nclasses/cat/b.jpg,cat\n")
 
@@ -92,7 +92,7 @@ def test_a_csv_file_is_a_list(classes: Path, tmp_path: Path) -> None:
 
 
 def test_paths_are_a_list(classes: Path) -> None:
-    """Keys are relative, whatever the paths are."""
+    """Keys are relative, for any paths."""
     paths = [classes / "cat/b.jpg", classes / "cat-big/c.jpg"]
     with open_store(paths) as store:
         assert store.read(1) == SAMPLES[2].read_bytes()
@@ -101,7 +101,7 @@ def test_paths_are_a_list(classes: Path) -> None:
 
 
 def test_a_written_folder_is_opened_by_its_index(tmp_path: Path) -> None:
-    """In the order of writing, with targets of every kind, whatever the keys are."""
+    """Items keep the order of writing, with targets of every kind and any keys."""
     target = tmp_path / "made"
     items = [("b/2.jpg", b"2", 1), ("a.png", b"1", {"x": [1]}), ("b/1.jpg", b"3", None)]
     with create_store(target) as writer:
@@ -116,13 +116,13 @@ def test_a_written_folder_is_opened_by_its_index(tmp_path: Path) -> None:
 
 
 def test_the_name_of_the_index_is_no_key(tmp_path: Path) -> None:
-    """The index would be lost, or the image."""
+    """The name of the index is refused as a key: either file would be lost."""
     with create_store(tmp_path / "made") as writer, pytest.raises(ValueError, match="key"):
         writer.add(INDEX, b"1")
 
 
 def test_errors_name_what_is_wrong(classes: Path, tmp_path: Path) -> None:
-    """And say what could be done about it."""
+    """Errors say what is wrong and what to do."""
     with pytest.raises(FileNotFoundError, match="nowhere"):
         open_store(tmp_path / "nowhere")
     (tmp_path / "empty").mkdir()

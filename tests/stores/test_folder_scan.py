@@ -1,4 +1,4 @@
-"""What is found in a folder, and what is left out: never in silence what changes the classes."""
+"""Which files of a folder are found; nothing that changes the classes is left out silently."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _tree(root: Path, *names: str) -> Path:
 
 
 def test_an_empty_folder_is_a_class(tmp_path: Path) -> None:
-    """As for torchvision: the classes after it keep their numbers."""
+    """An empty folder is a class, as in torchvision, so later classes keep their numbers."""
     root = _tree(tmp_path, "ant/a.jpg", "cat/c.jpg", "dog/notes.txt")
     (root / "bee").mkdir()
 
@@ -32,7 +32,7 @@ def test_an_empty_folder_is_a_class(tmp_path: Path) -> None:
 
 
 def test_folders_without_images_are_no_classes_of_loose_ones(tmp_path: Path) -> None:
-    """Images in one folder stay without targets, whatever else lies there."""
+    """Images in one folder have no targets, even if empty folders lie next to them."""
     root = _tree(tmp_path, "a.jpg", "notes/n.txt")
 
     with open_store(root) as store:
@@ -41,7 +41,7 @@ def test_folders_without_images_are_no_classes_of_loose_ones(tmp_path: Path) -> 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="needs to be refused")
 def test_a_folder_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
-    """Its class would be empty, or be missing."""
+    """A folder that cannot be read is an error: otherwise its class would be empty or missing."""
     root = _tree(tmp_path, "ant/a.jpg", "bee/b.jpg")
     (root / "bee").chmod(0)
     try:
@@ -53,7 +53,7 @@ def test_a_folder_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.name == "nt", reason="making links needs rights there")
 def test_links_are_followed_once_round(tmp_path: Path) -> None:
-    """A link to a folder above ends there; two links to one folder are two folders."""
+    """A link to a parent folder is not followed; two links to one folder are two folders."""
     root = _tree(tmp_path, "root/ant/a.jpg", "other/b.jpg") / "root"
     (root / "ant" / "round").symlink_to(root)
     (root / "bee").symlink_to(tmp_path / "other")
@@ -72,7 +72,7 @@ def test_links_are_followed_once_round(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with names")
 def test_pipes_are_left_out_and_dead_links_are_not(tmp_path: Path) -> None:
-    """A pipe is no image; that of a dead link is missing, and reading it says so."""
+    """A pipe is left out; a broken link is an item whose reading raises an error."""
     root = _tree(tmp_path, "a.jpg")
     os.mkfifo(root / "b.jpg")
     (root / "c.jpg").symlink_to("nowhere.jpg")
@@ -85,7 +85,7 @@ def test_pipes_are_left_out_and_dead_links_are_not(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.name == "nt", reason="names are Unicode there")
 def test_a_class_whose_name_is_no_text(tmp_path: Path) -> None:
-    """It is one like the others; a name on a disk may be any bytes."""
+    """A class folder may have any bytes as its name."""
     root = _tree(tmp_path, "ant/a.jpg")
     strange = os.fsdecode(b"b\xff")
     try:
@@ -101,7 +101,7 @@ def test_a_class_whose_name_is_no_text(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("row", ["b\0.jpg,cat", "b.jpg,c\0t"])
 def test_a_table_with_a_nul_in_it(tmp_path: Path, row: str) -> None:
-    """No path and no class has one: the error has the file and the line."""
+    """A NUL byte in a table is an error with the file and the line."""
     (tmp_path / "t.csv").write_text(f"path,label\na.jpg,dog\n{row}\n")
 
     with pytest.raises(ValueError, match=r"t\.csv, line [34]: .*NUL"):
@@ -109,7 +109,7 @@ def test_a_table_with_a_nul_in_it(tmp_path: Path, row: str) -> None:
 
 
 def test_shards_beside_a_loose_image(tmp_path: Path) -> None:
-    """Which of the two is meant is for the caller to say."""
+    """A folder with shards and an image is an error that asks what to open."""
     root = _tree(tmp_path, "preview.jpg")
     write_tar(root / "t-0.tar", numbered(3))
 
@@ -120,7 +120,7 @@ def test_shards_beside_a_loose_image(tmp_path: Path) -> None:
 
 
 def test_lists_of_uris_and_behind_one(tmp_path: Path) -> None:
-    """Each file is read where it is; paths in a table begin where the table lies."""
+    """Each file is read at its URI; relative paths begin at the folder of the table."""
     fsspec = pytest.importorskip("fsspec")
     memory = fsspec.filesystem("memory")
     memory.pipe({"/listed/x/a.jpg": b"1", "/listed/t.csv": b"path,label\nx/a.jpg,cat\n"})
@@ -139,7 +139,7 @@ def test_lists_of_uris_and_behind_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("cell", ["nan", "inf", "1e999"])
 def test_targets_of_a_table_are_finite(tmp_path: Path, cell: str) -> None:
-    """The error has the file and the line."""
+    """A target that is NaN or infinite is an error with the file and the line."""
     (tmp_path / "t.csv").write_text(f"a.jpg,1.5\nb.jpg,{cell}\n")
 
     with pytest.raises(ValueError, match=r"t\.csv, line 2: the target (nan|inf) is not a finite"):

@@ -1,4 +1,4 @@
-"""Stores and indexes that do not say the truth: an error that names the item, and no harm."""
+"""Forged stores and indexes raise errors that name the item, and do no harm."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fastdecode.stores.tar import index_tar
 
 
 def forged(**changes: Any) -> bytes:
-    """Make an index whose checksum is right, whatever its header says."""
+    """Return an index with a correct checksum and any header."""
     builder = IndexBuilder(["cat"], ["offset"])
     for number in range(3):
         builder.add(f"{number}.jpg", {"n": number}, offset=number)
@@ -61,21 +61,21 @@ def _sealed(header: bytes, body: bytes) -> bytes:
     ],
 )
 def test_a_header_that_cannot_be_is_damage(changes: dict[str, Any]) -> None:
-    """The types and places of columns are those that they have, or nothing is opened."""
+    """Columns with wrong types or positions are refused."""
     with pytest.raises(StoreError, match="it: the index is damaged"):
         Index(forged(**changes), "it")
 
 
 @pytest.mark.parametrize("header", [b"[]", b"7", b"{}", b"[" * 100000, b"\xff"])
 def test_a_header_that_is_none_is_damage(header: bytes) -> None:
-    """Whatever JSON there is, or none."""
+    """A header that is not the right JSON, or no JSON, is refused."""
     with pytest.raises(StoreError, match="it: the index is damaged"):
         Index(_sealed(header, b""), "it")
 
 
 @pytest.mark.parametrize("count", ["-1", "1e999", "1e15", "NaN", '"many"'])
 def test_a_count_that_cannot_be(tmp_path: Path, count: str) -> None:
-    """Of many shards the beginning of each index is believed only as far as its size allows."""
+    """The count in an index is limited by the size of the index."""
     for number in range(2):
         shard = write_tar(tmp_path / f"t-{number}.tar", numbered(3))
         index_tar(shard)
@@ -90,7 +90,7 @@ def test_a_count_that_cannot_be(tmp_path: Path, count: str) -> None:
 
 
 def test_columns_that_a_store_needs_must_be_there() -> None:
-    """An index of something else is refused when it is opened, not when it is read."""
+    """An index without the columns of the store is refused when it is opened."""
     Index(forged(), "it", ["offset"])
     with pytest.raises(StoreError, match="it: the index is damaged"):
         Index(forged(), "it", ["offset", "size"])
@@ -111,7 +111,7 @@ def _changed(column: str, values: list[int]) -> Index:
 
 @pytest.mark.parametrize("ends", [[0, 10, 5, 15], [0, 1 << 60, 1 << 61, 1 << 62], [9, 1, 1, 1]])
 def test_keys_that_cannot_be_are_damage(ends: list[int]) -> None:
-    """Ends that go back, or past all keys."""
+    """Ends of keys that decrease, or exceed all keys, raise a StoreError."""
     index = _changed("key_ends", ends)
     with pytest.raises(StoreError, match=r"it, item [01]: its entry in the index is damaged"):
         [index.key(at) for at in range(2)]
@@ -131,13 +131,13 @@ def test_keys_that_cannot_be_are_damage(ends: list[int]) -> None:
     ],
 )
 def test_targets_that_cannot_be_are_damage(column: str, values: list[int]) -> None:
-    """Places past all texts, lengths too long, no JSON, no UTF-8, no known kind."""
+    """Targets with a wrong position, length, JSON, UTF-8 or kind raise a StoreError."""
     with pytest.raises(StoreError, match="it, item 0: its entry in the index is damaged"):
         _changed(column, values).target(0)
 
 
 def test_an_index_that_is_cut_while_it_is_open_is_an_error(tmp_path: Path) -> None:
-    """Touching what is not there any more would kill the process."""
+    """Reading an index that is cut while it is open raises an error instead of a crash."""
     builder = IndexBuilder()
     for number in range(20000):
         builder.add(f"{number}.jpg", number)
@@ -153,7 +153,7 @@ def test_an_index_that_is_cut_while_it_is_open_is_an_error(tmp_path: Path) -> No
 
 
 def test_a_tar_whose_index_is_cut_is_an_error(tmp_path: Path) -> None:
-    """Reading looks into the index, too."""
+    """A tar whose index is cut while it is open raises an error."""
     shard = write_tar(tmp_path / "t.tar", numbered(300))
     index_tar(shard)
     store = open_store(shard)
@@ -166,7 +166,7 @@ def test_a_tar_whose_index_is_cut_is_an_error(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["../secret.jpg", "a/../../secret.jpg", "{absolute}", "a\0b", ""])
 def test_a_folder_gives_no_file_from_elsewhere(tmp_path: Path, name: str) -> None:
-    """An index that somebody has put into a folder cannot name what lies outside."""
+    """An index in a folder cannot name files outside the folder."""
     secret = tmp_path / "secret.jpg"
     secret.write_bytes(b"secret")
     folder = tmp_path / "folder"
@@ -187,7 +187,7 @@ def test_a_folder_gives_no_file_from_elsewhere(tmp_path: Path, name: str) -> Non
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with names")
 def test_a_list_does_not_wait_for_a_pipe(tmp_path: Path) -> None:
-    """A pipe that nobody writes to would hold up the reader for ever."""
+    """A list that names a pipe does not block the reader."""
     os.mkfifo(tmp_path / "a.jpg")
 
     store = open_store([tmp_path / "a.jpg"])
@@ -196,7 +196,7 @@ def test_a_list_does_not_wait_for_a_pipe(tmp_path: Path) -> None:
 
 
 def test_a_relabelled_shard_is_seen(tmp_path: Path) -> None:
-    """A target that has changed under an old index is an error, and none of the others is."""
+    """A target that changed after the index was made is an error; the others are read."""
     shard = write_tar(tmp_path / "t.tar", numbered(3))
     index_tar(shard)
     write_tar(shard, [("0000.jpg", image(0)), ("0000.cls", b"7"), *numbered(2, begin=1)])
@@ -211,7 +211,7 @@ def test_a_relabelled_shard_is_seen(tmp_path: Path) -> None:
 
 
 def test_an_index_without_places_of_targets_is_still_read(tmp_path: Path) -> None:
-    """Those that were made before there were any."""
+    """An index of an older version, without positions of targets, is still read."""
     shard = write_tar(tmp_path / "t.tar", numbered(3))
     index = index_tar(shard)
     old = IndexBuilder(index.classes, ("offset", "size", "head", "check"))
@@ -225,7 +225,7 @@ def test_an_index_without_places_of_targets_is_still_read(tmp_path: Path) -> Non
 
 
 def test_relabelled_records_are_seen(tmp_path: Path) -> None:
-    """The label in a record and the one in the index must be one."""
+    """The label in a record must equal the one in the index."""
     path = tmp_path / "a.rec"
     for target in (3, 4):
         if path.exists():
@@ -247,7 +247,7 @@ def test_relabelled_records_are_seen(tmp_path: Path) -> None:
 
 
 def test_keys_of_a_tar_lead_nowhere(tmp_path: Path) -> None:
-    """They are relative, as writers take them."""
+    """Keys of a tar are relative, as writers require."""
     shard = write_tar(tmp_path / "t.tar", [("a/../../../x.jpg", b"1"), ("b//c.jpg", b"2")])
 
     with open_store(shard) as store:
@@ -255,7 +255,7 @@ def test_keys_of_a_tar_lead_nowhere(tmp_path: Path) -> None:
 
 
 def test_swapped_shards_never_mix_images_and_targets(tmp_path: Path) -> None:
-    """Where headers and sizes are the same, the targets' own bytes tell the shards apart."""
+    """Shards with equal headers and sizes are told apart by the bytes of their targets."""
     members = [("a.jpg", image(1)), ("a.cls", b"1")], [("a.jpg", image(2)), ("a.cls", b"2")]
     shard, other = (
         write_tar(tmp_path / name, each) for name, each in zip("xy", members, strict=True)

@@ -1,4 +1,4 @@
-"""Stores in HDF5: written here and by others, read by both, shared, forked and damaged."""
+"""HDF5 stores, written here and by others: read by both, shared, forked and damaged."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ np = pytest.importorskip("numpy")
 
 
 def _foreign(location: Path, name: str = "jpeg", **others: Any) -> list[bytes]:
-    """Write images as h5py's own users do."""
+    """Write images as users of h5py do."""
     photos = [data for _, data in store_cases.images()]
     with h5py.File(location, "w") as file:
         table = file.create_dataset(name, (len(photos),), h5py.vlen_dtype(np.uint8))
@@ -32,12 +32,12 @@ def _foreign(location: Path, name: str = "jpeg", **others: Any) -> list[bytes]:
 
 
 def test_damage_never_gives_another_items_bytes(tmp_path: Path) -> None:
-    """Changed bits lead to errors that name the item, or to what is no item's bytes."""
+    """Flipped bits raise errors that name the item, or give bytes that belong to no item."""
     store_cases.damaged_at_random(tmp_path / "a.h5", store_cases.flipped, 40)
 
 
 def test_plain_h5py_reads_it(tmp_path: Path) -> None:
-    """Images, labels, keys and classes are datasets for anybody."""
+    """Images, labels, keys and classes are plain datasets for other programs."""
     items = store_cases.images()
     store_cases.write(tmp_path / "a.h5", items, [0, 1])
 
@@ -52,7 +52,7 @@ def test_plain_h5py_reads_it(tmp_path: Path) -> None:
 
 
 def test_targets_that_are_no_integers_are_json_to_others(tmp_path: Path) -> None:
-    """Labels of several sorts are JSON texts, and an attribute says so; none are no dataset."""
+    """Targets of several types are JSON texts, marked by an attribute; without any, no dataset."""
     items = store_cases.images()
     store_cases.write(tmp_path / "a.h5", items, store_cases.TARGETS)
     store_cases.write(tmp_path / "none.h5", items, [None])
@@ -66,7 +66,7 @@ def test_targets_that_are_no_integers_are_json_to_others(tmp_path: Path) -> None
 
 
 def test_images_of_equal_size_are_written_as_any(tmp_path: Path) -> None:
-    """Rows of the same length are not taken for a table of two dimensions."""
+    """Rows of equal length are not mistaken for a table of two dimensions."""
     with create_store(tmp_path / "a.h5") as writer:
         for place in range(5):
             writer.add(f"{place}.jpg", bytes([place]) * 9)
@@ -78,7 +78,7 @@ def test_images_of_equal_size_are_written_as_any(tmp_path: Path) -> None:
 
 
 def test_a_foreign_file_is_read_by_the_names_of_its_datasets(tmp_path: Path) -> None:
-    """Numbers, texts and arrays go with the images of a file that somebody else has made."""
+    """Numbers, texts and arrays of a foreign file are its targets."""
     count = len(store_cases.images())
     where = tmp_path / "a.h5"
     names = [f"p{place}" for place in range(count)]
@@ -99,7 +99,7 @@ def test_a_foreign_file_is_read_by_the_names_of_its_datasets(tmp_path: Path) -> 
 
 
 def test_a_dataset_that_is_not_there_is_named(tmp_path: Path) -> None:
-    """The error lists which datasets there are."""
+    """The error lists the datasets that exist."""
     _foreign(tmp_path / "a.h5", labels=[1, 2])
 
     with pytest.raises(StoreError, match=r"no dataset 'images', only: jpeg, labels"):
@@ -130,7 +130,7 @@ def _virtual(file: Any, beside: Path) -> None:
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with names")
 @pytest.mark.parametrize("link", [_external_link, _external_group, _external_storage, _virtual])
 def test_datasets_in_other_files_are_refused(link: Any, tmp_path: Path) -> None:
-    """HDF5 opens what a link names, be it private or a FIFO without a writer; this does not."""
+    """Links to other files, which may be private or a FIFO, are refused."""
     os.mkfifo(tmp_path / "pipe.h5")
     with h5py.File(tmp_path / "a.h5", "w") as file:
         link(file, tmp_path / "pipe.h5")
@@ -144,7 +144,7 @@ def test_datasets_in_other_files_are_refused(link: Any, tmp_path: Path) -> None:
 
 
 def test_links_within_a_file_are_followed(tmp_path: Path) -> None:
-    """A dataset may be named by a soft link, in a group, or both; what ends nowhere is none."""
+    """A dataset may be named by a soft link or in a group; a broken link counts as missing."""
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["deep/down/jpeg"] = np.zeros(4, "V16")
         file["short"] = h5py.SoftLink("/deep/down")
@@ -160,7 +160,7 @@ def test_links_within_a_file_are_followed(tmp_path: Path) -> None:
 
 
 def test_decoded_pixels_are_refused(tmp_path: Path) -> None:
-    """A dataset of pixels holds no encoded images, and the error says so."""
+    """A dataset of pixels is refused with an error that says why."""
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["images"] = np.zeros((2, 8, 8, 3), np.uint8)
 
@@ -169,7 +169,7 @@ def test_decoded_pixels_are_refused(tmp_path: Path) -> None:
 
 
 def test_opaque_rows_are_read(tmp_path: Path) -> None:
-    """Rows of opaque bytes, all of one length, are images as well."""
+    """Rows of opaque bytes of one length are read as images."""
     rows = [b"abc\0", b"defg"]
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["images"] = np.array([np.void(row) for row in rows])
@@ -179,7 +179,7 @@ def test_opaque_rows_are_read(tmp_path: Path) -> None:
 
 
 def test_a_reader_that_is_overtaken_by_closing_is_told_so(tmp_path: Path) -> None:
-    """Threads that are reading, or about to, find the store closed, and no damage."""
+    """Threads that read while the store is closed get an error about that, not about damage."""
     with create_store(tmp_path / "a.h5") as writer:
         writer.add("a.jpg", b"1" * 5000, 1)
     for _ in range(5):
@@ -206,7 +206,7 @@ def test_a_reader_that_is_overtaken_by_closing_is_told_so(tmp_path: Path) -> Non
 
 
 def test_targets_and_keys_of_a_foreign_file_that_is_cut(tmp_path: Path) -> None:
-    """HDF5 would give zeros for what is not there any more."""
+    """HDF5 would return zeros beyond the end of a file that was cut: an error is raised."""
     path = tmp_path / "a.h5"
     with h5py.File(path, "w") as file:
         file.create_dataset("images", data=np.array([np.void(b"1" * 9)] * 5))

@@ -1,4 +1,4 @@
-"""An index comes back as it was written, or not at all."""
+"""An index is read as it was written, or raises an error."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TARGETS: list[Any] = [
 
 
 def builder() -> IndexBuilder:
-    """Collect an item for each kind of target."""
+    """Return a builder with an item for each kind of target."""
     made = IndexBuilder(["cat", "dög"], ["offset", "size"])
     for number, target in enumerate(TARGETS):
         made.add(f"dög/{number}.jpg", target, offset=number << 40, size=number)
@@ -27,7 +27,7 @@ def builder() -> IndexBuilder:
 
 
 def test_all_comes_back(tmp_path: Path) -> None:
-    """Keys, targets of every kind, numbers, classes and what the store says of itself."""
+    """Keys, targets of every kind, numbers, classes and details are read back."""
     path = tmp_path / "a.fdx"
     builder().write(path, {"version": 1})
 
@@ -44,7 +44,7 @@ def test_all_comes_back(tmp_path: Path) -> None:
 
 
 def test_one_without_items(tmp_path: Path) -> None:
-    """Nothing is a number of items, too; it can be carried about without a file."""
+    """An index without items works, also pickled without a file."""
     index = pickle.loads(pickle.dumps(Index(IndexBuilder().to_bytes(), "nothing")))
 
     assert len(index) == 0
@@ -53,7 +53,7 @@ def test_one_without_items(tmp_path: Path) -> None:
 
 @given(at=st.integers(0, 5000), bit=st.integers(0, 7))
 def test_a_changed_bit_is_seen(at: int, bit: int) -> None:
-    """Wherever it is: there is a checksum of everything."""
+    """The checksum detects any flipped bit."""
     data = bytearray(builder().to_bytes())
     data[at % len(data)] ^= 1 << bit
 
@@ -63,14 +63,14 @@ def test_a_changed_bit_is_seen(at: int, bit: int) -> None:
 
 @given(end=st.integers(0, 5000))
 def test_a_cut_is_seen(end: int) -> None:
-    """Wherever it ends too early."""
+    """An index that is cut anywhere is an error."""
     data = builder().to_bytes()
     with pytest.raises(StoreError, match="it: the index is damaged"):
         Index(data[: min(end, len(data) - 1)], "it")
 
 
 def test_an_empty_file_is_no_index(tmp_path: Path) -> None:
-    """Which cannot be mapped, either."""
+    """An empty file, which cannot be mapped, is an error."""
     path = tmp_path / "a.fdx"
     path.touch()
 
@@ -80,7 +80,7 @@ def test_an_empty_file_is_no_index(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("target", [float("nan"), float("inf"), b"bytes", object(), {1, 2}])
 def test_targets_that_would_not_come_back_are_refused(target: object) -> None:
-    """Whatever JSON cannot hold."""
+    """Targets that JSON cannot hold are refused."""
     made = IndexBuilder()
     with pytest.raises(ValueError, match="a target must be"):
         made.add("a", target)

@@ -1,4 +1,4 @@
-"""What stores of every kind have in common: round trips, sharing, damage, and their writers."""
+"""What all kinds of stores have in common: round trips, sharing, damage, and their writers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _MAGIC = (0xCED7230A).to_bytes(4, "little")
 
 
 class Kind:
-    """A kind of store that can be written, and places for such stores."""
+    """A kind of store that can be written, and locations for such stores."""
 
     def __init__(self, name: str, folder: Path) -> None:
         pytest.importorskip(_LIBRARIES.get(name, "numpy"))
@@ -44,13 +44,13 @@ class Kind:
         self.targets: tuple[Any, ...] = NUMBERS if name == "recordio" else TARGETS
 
     def at(self, stem: str) -> Path:
-        """Say where a store is to be."""
+        """Return a location for a store."""
         return self.folder / f"{stem}{self.suffix}"
 
 
 @pytest.fixture(params=_WRITTEN)
 def kind(request: pytest.FixtureRequest, tmp_path: Path) -> Kind:
-    """Go through the kinds."""
+    """Return each kind in turn."""
     return Kind(request.param, tmp_path)
 
 
@@ -63,19 +63,19 @@ def place(kind: Kind) -> Iterator[Path]:
 
 
 def items() -> list[tuple[str, bytes]]:
-    """Take real files, awkward lengths, and bytes that containers might take for their own."""
+    """Return real files, awkward lengths, and bytes that look like the container's own."""
     odd = [b"\xff\xd8" + _MAGIC * 3 + b"\xff\xd9", b"\xff\xd8" + bytes(1024), b"\xff\xd8ustar\0"]
     return images() + [(f"owl/odd-{at}.jpg", data) for at, data in enumerate(odd)]
 
 
 def expected(kind: Kind) -> list[tuple[str, bytes, Any]]:
-    """Say what a store of `items` holds."""
+    """Return the contents of a store of `items`."""
     targets = kind.targets
     return [(key, data, targets[at % len(targets)]) for at, (key, data) in enumerate(items())]
 
 
 def files(place: Path) -> dict[str, bytes]:
-    """Read all files of a store, those beside it included."""
+    """Return the bytes of all files of a store, including those next to it."""
     found = sorted(place.parent.glob(f"{place.stem}*"))
     found += [each for path in found for each in sorted(path.rglob("*"))]
     return {
@@ -86,7 +86,7 @@ def files(place: Path) -> dict[str, bytes]:
 
 
 def test_a_store_gives_back_what_was_written(place: Path, kind: Kind) -> None:
-    """Keys, targets of every sort and bytes survive; nothing else is left beside."""
+    """Keys, targets of every type and bytes are read back, and no other file is left."""
     with open_store(place) as store:
         assert everything(store) == expected(kind)
         for at in range(len(store)):
@@ -101,7 +101,7 @@ def test_a_store_gives_back_what_was_written(place: Path, kind: Kind) -> None:
 
 @pytest.mark.parametrize("other", _WRITTEN)
 def test_every_kind_to_every_kind(kind: Kind, other: str) -> None:
-    """Keys, bytes, targets and classes, in order."""
+    """Each kind copies to each other kind with keys, bytes, targets and classes, in order."""
     first, into = kind.at("first"), Kind(other, kind.folder)
     write(first, items(), [0, 1])
     second = into.at("second")
@@ -117,7 +117,7 @@ def test_every_kind_to_every_kind(kind: Kind, other: str) -> None:
 
 @pytest.mark.parametrize("count", [0, 1])
 def test_it_may_be_empty_or_of_one(kind: Kind, count: int) -> None:
-    """A store of nothing is one, too."""
+    """A store may be empty or have one item."""
     write(kind.at("few"), items()[:count], [None])
 
     with open_store(kind.at("few")) as store:
@@ -125,14 +125,14 @@ def test_it_may_be_empty_or_of_one(kind: Kind, count: int) -> None:
 
 
 def test_the_same_items_make_the_same_bytes(place: Path, kind: Kind) -> None:
-    """Nothing of the time, the place, the process or memory that was not set is in a store."""
+    """A store's bytes do not depend on time, location, process or uninitialised memory."""
     write(kind.at("other"), items(), kind.targets)
 
     assert files(kind.at("other")) == files(place)
 
 
 def test_a_store_goes_into_other_processes_and_threads(place: Path, kind: Kind) -> None:
-    """Pickled, forked, spawned or shared, opened or not; a child may close what it inherits."""
+    """A store can be pickled, forked, spawned and shared; a child may close what it inherits."""
     wanted = expected(kind)
     with open_store(place) as store:
         before = pickle.loads(pickle.dumps(store))
@@ -163,7 +163,7 @@ def test_a_store_goes_into_other_processes_and_threads(place: Path, kind: Kind) 
 
 
 def test_a_store_behind_a_uri_is_the_same(place: Path, kind: Kind) -> None:
-    """From a pickle, too; but for LMDB, which can only be mapped."""
+    """A store behind a URI equals the local one, also pickled; LMDB must be local."""
     memory = pytest.importorskip("fsspec").filesystem("memory")
     uri = f"memory://kinds/{place.name}"
     if kind.name == "lmdb":
@@ -184,7 +184,7 @@ def test_a_store_behind_a_uri_is_the_same(place: Path, kind: Kind) -> None:
 
 
 def test_what_was_read_stays(place: Path) -> None:
-    """After closing, too, which may come twice; nothing is read then."""
+    """Bytes that were read stay valid after closing; a closed store cannot be read."""
     store = open_store(place)
     views = [store.read(at) for at in range(len(store))]
     known = store.target(1)
@@ -200,13 +200,13 @@ def test_what_was_read_stays(place: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["tar", "recordio"], indirect=True)
 def test_images_are_not_copied(place: Path) -> None:
-    """They are views of the mapped file."""
+    """Images are views of the mapped file."""
     with open_store(place) as store:
         assert all(isinstance(store.read(at), memoryview) for at in range(len(images())))
 
 
 def test_wrong_indices_are_index_errors(place: Path) -> None:
-    """Of an item before the first, too."""
+    """An index outside the store raises an IndexError, also a negative one."""
     with open_store(place) as store:
         for at in (-1, len(store), 1 << 40):
             for ask in (store.read, store.key, store.target, store.source):
@@ -219,7 +219,7 @@ def test_wrong_indices_are_index_errors(place: Path) -> None:
 
 
 def test_many_items_are_found(kind: Kind) -> None:
-    """Twenty thousand items: several batches, and in LMDB a map that has to grow."""
+    """Twenty thousand items can be written: several batches, and a growing LMDB map."""
     count = 20_000 if kind.name != "folder" else 500
     where = kind.at("many")
     write(where, [(f"{at}.jpg", b"%d" % at) for at in range(count)], range(count))
@@ -233,7 +233,7 @@ def test_many_items_are_found(kind: Kind) -> None:
 
 @pytest.mark.parametrize("part", [0.0, 0.1, 0.5, 0.9, 0.999])
 def test_a_cut_store_is_an_error(place: Path, part: float) -> None:
-    """An item either comes as it was, or not at all."""
+    """After a cut, an item has its own bytes or raises an error."""
     largest = max(
         (path for path in place.parent.rglob("*") if path.is_file()),
         key=lambda path: path.stat().st_size,
@@ -261,7 +261,7 @@ def test_a_cut_store_is_an_error(place: Path, part: float) -> None:
 
 @pytest.mark.parametrize("kind", ["tar", "lmdb", "hdf5", "recordio"], indirect=True)
 def test_a_store_that_is_cut_while_it_is_open(place: Path) -> None:
-    """Reading then is an error, rather than the end of the process, or zeros."""
+    """Reading a store that is cut while it is open raises an error, and never crashes."""
     with open_store(place) as store:
         os.truncate(place, 100)
 
@@ -274,7 +274,7 @@ def test_a_store_that_is_cut_while_it_is_open(place: Path) -> None:
     "data", [b"", b"no store", b"\0" * 511, b"x" * 2000, b"no database" * 1000]
 )
 def test_what_is_no_store_is_told(kind: Kind, data: bytes) -> None:
-    """Other files, empty ones and missing ones are errors with the name."""
+    """Other, empty and missing files raise errors with their name."""
     kind.at("other").write_bytes(data)
     with pytest.raises(StoreError, match=f"other{kind.suffix}"):
         open_store(kind.at("other"))
@@ -283,7 +283,7 @@ def test_what_is_no_store_is_told(kind: Kind, data: bytes) -> None:
 
 
 def test_an_end_that_is_missing_is_noticed(kind: Kind) -> None:
-    """Wherever a file ends too early, opening or reading says so."""
+    """A missing end is noticed when opening or reading."""
     if kind.name == "folder":
         pytest.skip("has no file that holds all")
     damaged_at_random(kind.at("a"), cut, 40)
@@ -297,7 +297,7 @@ def test_an_end_that_is_missing_is_noticed(kind: Kind) -> None:
     ],
 )
 def test_a_key_has_one_form(kind: Kind, key: str) -> None:
-    """One that is there, leads elsewhere or is no text is refused; the writer goes on."""
+    """A key that exists, leads elsewhere or is not text is refused, and the writer goes on."""
     with create_store(kind.at("a")) as writer:
         writer.add("a/b.jpg", b"1", 1)
         said = "key 'a/b.jpg' is there already" if key == "a/b.jpg" else "key must be"
@@ -325,7 +325,7 @@ def test_a_key_has_one_form(kind: Kind, key: str) -> None:
 def test_wrong_items_are_refused(
     kind: Kind, data: Any, target: object, error: type[Exception]
 ) -> None:
-    """Targets that JSON cannot hold, and what is no bytes, or none; the writer then goes on."""
+    """Wrong targets and data are refused, and the writer goes on."""
     said = {"a.jpg": r"Path\('a.jpg'\).read_bytes", b"": "is not an image"}.get(
         data, "targets?.* not"
     )
@@ -342,7 +342,7 @@ def test_wrong_items_are_refused(
 
 @pytest.mark.parametrize("target", [2, -1, "cat", True, 0.0, [0]], ids=repr)
 def test_a_target_is_the_index_of_a_class(kind: Kind, target: Any) -> None:
-    """Where there are classes, what is none of them is refused; no target at all is not."""
+    """With classes, a target must be a class index or None."""
     with create_store(kind.at("a"), classes=["cat", "dog"]) as writer:
         with pytest.raises(ValueError, match=r"index of a class, from 0 to 1, not "):
             writer.add("a.jpg", b"1", target)
@@ -358,7 +358,7 @@ def test_a_target_is_the_index_of_a_class(kind: Kind, target: Any) -> None:
     [(("a.jpg", b"1"), "there already"), (("b.jpg", b"1", object()), "target")],
 )
 def test_an_error_leaves_nothing(kind: Kind, item: tuple[Any, ...], said: str) -> None:
-    """Neither a store, nor a part of one, nor a lock."""
+    """An error in a writer leaves no store, no part of one, and no lock."""
     writer = create_store(kind.at("a"))
     with pytest.raises(ValueError, match=said), writer:  # noqa: PT012 - it is about the block
         writer.add("a.jpg", b"1")
@@ -369,7 +369,7 @@ def test_an_error_leaves_nothing(kind: Kind, item: tuple[Any, ...], said: str) -
 
 
 def test_closing_twice_does_nothing(kind: Kind) -> None:
-    """A writer that is closed stays closed; abort does not take it back."""
+    """A second close does nothing, and abort does not remove a finished store."""
     writer = create_store(kind.at("a"))
     writer.add("a.jpg", b"1")
     writer.close()
@@ -380,7 +380,7 @@ def test_closing_twice_does_nothing(kind: Kind) -> None:
 
 
 def test_whole_numbers_of_numpy_are_targets(kind: Kind) -> None:
-    """They come back as Python's."""
+    """NumPy integers are accepted as targets, and are read back as int."""
     write(kind.at("a"), [("a.jpg", b"1"), ("b.jpg", b"2")], [np.int64(1), np.uint8(0)])
 
     with open_store(kind.at("a")) as store:
@@ -389,7 +389,7 @@ def test_whole_numbers_of_numpy_are_targets(kind: Kind) -> None:
 
 
 def test_any_name_is_a_class(kind: Kind) -> None:
-    """Also that of a folder which is no UTF-8, or a label with a NUL, which HDF5's texts lack."""
+    """A class may have any name, also one that is not UTF-8 or contains NUL."""
     classes = ["plain", "a\0b", "\udcff", "漢"]
     with create_store(kind.at("a"), classes=classes) as writer:
         writer.add("a.jpg", b"1", 1)
@@ -400,7 +400,7 @@ def test_any_name_is_a_class(kind: Kind) -> None:
 
 
 def test_folders_above_are_made(kind: Kind) -> None:
-    """By all kinds alike."""
+    """All kinds create the parent folders."""
     deep = kind.folder / "x" / "y" / kind.at("a").name
     write(deep, items()[:1], [None])
 
@@ -409,13 +409,13 @@ def test_folders_above_are_made(kind: Kind) -> None:
 
 @pytest.mark.parametrize("location", ["s3://bucket/x", "file:///x", "memory://x"])
 def test_stores_are_made_on_local_paths(kind: Kind, location: str) -> None:
-    """A URI is refused before anything is made."""
+    """A URI is refused before anything is written."""
     with pytest.raises(ValueError, match="local paths; copy it when done"):
         create_store(location + kind.suffix)
 
 
 def test_two_writers_do_not_mix(kind: Kind) -> None:
-    """Both write; the one that ends first has the place, and the other harms nothing."""
+    """With two writers, the first to finish creates the store, and the other does no harm."""
     place = kind.at("a")
     first, second = create_store(place), create_store(place)
     for writer, data in ((first, b"first"), (second, b"second")):
@@ -433,7 +433,7 @@ def test_two_writers_do_not_mix(kind: Kind) -> None:
 
 
 class _Cut:
-    """A target that cannot even be looked at: as when Ctrl-C comes within an item."""
+    """A target that raises KeyboardInterrupt, like Ctrl-C within an item."""
 
     def __getattribute__(self, name: str) -> Any:
         if name == "__class__":
@@ -442,7 +442,7 @@ class _Cut:
 
 
 def test_a_writer_that_failed_within_an_item_makes_no_store(kind: Kind) -> None:
-    """Nobody knows how much of that item is there."""
+    """A writer that failed within an item makes no store."""
     writer = create_store(kind.at("a"))
     writer.add("a.jpg", b"1")
     with pytest.raises(KeyboardInterrupt):
@@ -456,7 +456,7 @@ def test_a_writer_that_failed_within_an_item_makes_no_store(kind: Kind) -> None:
 
 
 def test_a_full_disk_makes_no_store(kind: Kind) -> None:
-    """A write that fails for want of room, and is tried again, does not leave half an item."""
+    """A write that failed on a full disk, and is retried, leaves no partial item."""
     if kind.name in _LIBRARIES:
         pytest.skip("writes by a library")
     resource = pytest.importorskip("resource")
@@ -477,21 +477,21 @@ def test_a_full_disk_makes_no_store(kind: Kind) -> None:
 
 @pytest.mark.parametrize("nothing", ["", None])
 def test_nothing_is_no_location(nothing: Any) -> None:
-    """Rather than the current folder."""
+    """An empty location is refused; it does not mean the current folder."""
     with pytest.raises(ValueError, match="opened by its path or URI, not"):
         open_store(nothing)
 
 
 @pytest.mark.parametrize("wrong", [5, b"a.tar", 1.0])
 def test_what_is_no_location_is_a_type_error(wrong: Any) -> None:
-    """It is named by its type: the bytes of an image would fill the screen."""
+    """A location of a wrong type is named by its type, not by its value."""
     with pytest.raises(TypeError, match=f"several of them, not by {type(wrong).__name__}$"):
         open_store(wrong)
 
 
 @pytest.mark.parametrize("name", ["a.tar.gz", "a.TGZ", "a.tar.xz"])
 def test_compressed_tars_are_told_by_their_names(tmp_path: Path, name: str) -> None:
-    """With the way out."""
+    """A compressed tar is refused by its name, with advice."""
     (tmp_path / name).write_bytes(b"1")
 
     with pytest.raises(ValueError, match=r"compressed tar.*decompress it"):

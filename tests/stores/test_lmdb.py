@@ -1,4 +1,4 @@
-"""Stores in LMDB: written here and by others, read by both, shared, forked and damaged."""
+"""LMDB stores, written here and by others: read by both, shared, forked and damaged."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _foreign(location: Path, items: dict[bytes, bytes], subdir: bool = False) ->
 
 
 def test_damage_never_gives_another_items_bytes(tmp_path: Path) -> None:
-    """Changed bits in the tree lead to errors that name the item."""
+    """Flipped bits in the tree raise errors that name the item."""
 
     def entangled(data: bytes, draw: random.Random) -> bytes:
         # Page numbers in the leaves are what leads to the bytes of other items.
@@ -37,7 +37,7 @@ def test_damage_never_gives_another_items_bytes(tmp_path: Path) -> None:
 
 
 def test_the_map_grows(tmp_path: Path) -> None:
-    """More than the first map holds is written by doubling it."""
+    """The map doubles when it is full."""
     block = random.Random(1).randbytes(3 << 20)
     with create_store(tmp_path / "a.lmdb") as writer:
         for place in range(30):
@@ -48,7 +48,7 @@ def test_the_map_grows(tmp_path: Path) -> None:
 
 
 def test_large_images_are_not_copied(tmp_path: Path) -> None:
-    """What has pages of its own is a view of the mapped file, and survives its removal."""
+    """A large value is a view of the mapped file, and stays valid after the file is removed."""
     with create_store(tmp_path / "a.lmdb") as writer:
         writer.add("a.jpg", b"a" * 5000)
         writer.add("b.jpg", b"b" * 50)
@@ -61,7 +61,7 @@ def test_large_images_are_not_copied(tmp_path: Path) -> None:
 
 
 def test_plain_lmdb_reads_it(tmp_path: Path) -> None:
-    """The lmdb library finds the images in order under numbers of eight digits."""
+    """The lmdb library finds the images in order, under numbers of eight digits."""
     items = store_cases.images()
     store_cases.write(tmp_path / "a.lmdb", items, [0])
 
@@ -73,7 +73,7 @@ def test_plain_lmdb_reads_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("subdir", [False, True])
 def test_a_foreign_lmdb_is_read(tmp_path: Path, subdir: bool) -> None:
-    """Values come in the order of their keys, without targets, and without the book-keeping."""
+    """Values are in the order of their keys, without targets and metadata entries."""
     items = {b"img-%03d" % place: data for place, (_, data) in enumerate(store_cases.images())}
     where = tmp_path / "a.lmdb"
     _foreign(where, {**items, b"__len__": b"16", b"__keys__": b"..."}, subdir)
@@ -89,7 +89,7 @@ def test_a_foreign_lmdb_is_read(tmp_path: Path, subdir: bool) -> None:
 
 
 def test_pickled_values_are_refused(tmp_path: Path) -> None:
-    """A pickle is no image, and is never loaded; the error says what to do."""
+    """A pickle is refused and never loaded; the error says what to do."""
     _foreign(tmp_path / "a.lmdb", {b"0": pickle.dumps((b"picture", 3))})
 
     said = r"item 0 \(0\): it is a pickled object"
@@ -98,14 +98,14 @@ def test_pickled_values_are_refused(tmp_path: Path) -> None:
 
 
 def test_what_is_no_lmdb_is_refused(tmp_path: Path) -> None:
-    """A folder without one is an error that names the place."""
+    """A folder without an LMDB is an error that names it."""
     (tmp_path / "folder.lmdb").mkdir()
     with pytest.raises(FileNotFoundError, match=r"folder\.lmdb"):
         open_store(tmp_path / "folder.lmdb")
 
 
 def test_a_full_disk_is_told_at_once(tmp_path: Path) -> None:
-    """LMDB writes its first pages when it is opened; its own error would be a traceback."""
+    """A full disk is reported in words, also when LMDB writes its first pages on opening."""
     pytest.importorskip("resource")
     program = """if True:
         import resource, signal, sys
@@ -126,7 +126,7 @@ def test_a_full_disk_is_told_at_once(tmp_path: Path) -> None:
 
 
 def test_two_stores_share_an_environment(tmp_path: Path) -> None:
-    """LMDB forbids to open a file twice in a process; stores of the same file share it."""
+    """Stores of one file share the environment, which LMDB allows to open once per process."""
     store_cases.write(tmp_path / "a.lmdb", store_cases.images(), [0])
     first, second = open_store(tmp_path / "a.lmdb"), open_store(tmp_path / "a.lmdb")
     first.close()
@@ -139,7 +139,7 @@ def test_two_stores_share_an_environment(tmp_path: Path) -> None:
 
 
 def test_a_file_that_was_replaced_is_not_taken_for_the_old_one(tmp_path: Path) -> None:
-    """While the old file is open in the process, a new one at its place is refused."""
+    """A new file in place of an open one is refused."""
     for name, data in (("a.lmdb", b"old"), ("b.lmdb", b"new")):
         with create_store(tmp_path / name) as writer:
             writer.add("x.jpg", data)

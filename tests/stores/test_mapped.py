@@ -1,4 +1,4 @@
-"""Ranges of files: mapped or requested, never past the end, never of a file that was cut."""
+"""Ranges of files, mapped or requested: never past the end, nor of a file that was cut."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_ranges_are_read(file: Path) -> None:
-    """Any range of the file is returned, the empty ones and the whole included."""
+    """Any range of the file can be read, also empty ones and the whole file."""
     mapped = Mapped(str(file))
 
     assert mapped.size == len(_DATA)
@@ -32,7 +32,7 @@ def test_ranges_are_read(file: Path) -> None:
 
 
 def test_views_are_read_only_and_outlive_the_file(file: Path) -> None:
-    """A range is not copied, cannot be written to, and is there after close and removal."""
+    """A range is a read-only view, which stays valid after closing and removing the file."""
     mapped = Mapped(str(file))
     view = memoryview(mapped.read(10, 20))
 
@@ -45,7 +45,7 @@ def test_views_are_read_only_and_outlive_the_file(file: Path) -> None:
 
 
 def test_a_closed_file_is_not_read(file: Path) -> None:
-    """After close there is a ValueError that names the file."""
+    """Reading after close raises a ValueError that names the file."""
     mapped = Mapped(str(file))
     mapped.close()
 
@@ -55,13 +55,13 @@ def test_a_closed_file_is_not_read(file: Path) -> None:
 
 @pytest.mark.parametrize(("offset", "size"), [(0, 10241), (10240, 1), (-1, 2), (5, -1), (2**62, 1)])
 def test_ranges_outside_are_refused(file: Path, offset: int, size: int) -> None:
-    """A range that does not lie in the file is an error."""
+    """A range outside the file is an error."""
     with pytest.raises(StoreError, match="past its end at 10240"):
         Mapped(str(file)).read(offset, size)
 
 
 def test_a_file_that_was_cut_does_not_kill(file: Path) -> None:
-    """What is left of a file that was cut is still read; beyond that there is an error."""
+    """After a cut, the rest of the file is read, and ranges beyond it raise an error."""
     mapped = Mapped(str(file))
     os.truncate(file, 5000)
 
@@ -71,7 +71,7 @@ def test_a_file_that_was_cut_does_not_kill(file: Path) -> None:
 
 
 def test_an_empty_file_has_only_the_empty_range(tmp_path: Path) -> None:
-    """Nothing can be mapped of an empty file, yet it can be opened."""
+    """An empty file can be opened, although it cannot be mapped."""
     (tmp_path / "none").touch()
     mapped = Mapped(str(tmp_path / "none"))
 
@@ -81,7 +81,7 @@ def test_an_empty_file_has_only_the_empty_range(tmp_path: Path) -> None:
 
 
 def test_what_is_not_there_is_an_oserror(tmp_path: Path) -> None:
-    """A missing file and a folder are told as the system tells them."""
+    """A missing file and a folder raise the system's errors."""
     with pytest.raises(FileNotFoundError):
         Mapped(str(tmp_path / "missing"))
     with pytest.raises(IsADirectoryError):
@@ -90,13 +90,13 @@ def test_what_is_not_there_is_an_oserror(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not Path("/dev/zero").exists(), reason="needs a device to open")
 def test_devices_are_refused() -> None:
-    """What has no length cannot be mapped."""
+    """A device, which has no length, is refused."""
     with pytest.raises(StoreError, match="not a regular file"):
         Mapped("/dev/zero")
 
 
 def test_threads_read_at_once(file: Path) -> None:
-    """Many threads read one file, each what it asked for."""
+    """Many threads can read one file."""
     mapped = Mapped(str(file))
 
     with ThreadPoolExecutor(8) as threads:
@@ -106,7 +106,7 @@ def test_threads_read_at_once(file: Path) -> None:
 
 
 def test_only_uris_of_other_places_are_uris() -> None:
-    """``file://`` is a local file; a colon in a path makes no URI."""
+    """``file://`` is a local file, and a colon in a path does not make a URI."""
     assert is_uri("s3://bucket/a")
     assert not is_uri("file:///tmp/a")
     assert not is_uri("a:b/c")
@@ -115,7 +115,7 @@ def test_only_uris_of_other_places_are_uris() -> None:
 
 
 def test_a_uri_is_read_by_ranges() -> None:
-    """A file behind a URI gives ranges, with the same errors."""
+    """A file behind a URI gives the same ranges and errors."""
     fsspec = pytest.importorskip("fsspec")
     memory = fsspec.filesystem("memory")
     memory.pipe_file("/mapped/data", _DATA)

@@ -1,4 +1,4 @@
-"""Stores in MXNet RecordIO that are written here: round trips, other readers, damage."""
+"""RecordIO stores that are written here: round trips, other readers, damage."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAGIC = struct.pack("<I", 0xCED7230A)
 
 
 def records(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Take a file apart as the format's description says: offsets and whole payloads."""
+    """Parse a file by the description of the format; return offsets and payloads."""
     at = 0
     while at < len(data):
         begin, payload = at, b""
@@ -36,7 +36,7 @@ def records(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 @pytest.mark.parametrize("known", [".rec.fdx", ".idx", ""])
 def test_damage_never_gives_another_items_bytes(tmp_path: Path, known: str) -> None:
-    """Cut files and changed bits are errors, by whatever the records are found."""
+    """Cut files and flipped bits are errors, with and without an index."""
 
     def damaged(data: bytes, draw: object) -> bytes:
         for suffix in (".rec.fdx", ".idx"):
@@ -45,7 +45,7 @@ def test_damage_never_gives_another_items_bytes(tmp_path: Path, known: str) -> N
         return store_cases.cut(data, draw) if known else store_cases.flipped(data, draw)
 
     def in_the_frame(data: bytes, draw: object) -> bytes:
-        """Change a bit of a record's length or id, where it matters most."""
+        """Flip a bit of a record's length or id."""
         begin, _ = draw.choice(list(records(data)))
         place = begin + draw.choice((4, 5, 6, 7, 16, 17))
         return data[:place] + bytes([data[place] ^ 1 << draw.randrange(8)]) + data[place + 1 :]
@@ -59,7 +59,7 @@ def test_damage_never_gives_another_items_bytes(tmp_path: Path, known: str) -> N
 
 @pytest.mark.parametrize("suffix", [".idx", ".rec.fdx"])
 def test_a_damaged_index_is_noticed(tmp_path: Path, suffix: str) -> None:
-    """An index that was cut or changed does not lead astray."""
+    """An index that was cut or changed is noticed."""
     store_cases.write(tmp_path / "a.rec", store_cases.images(), [1])
     index = tmp_path / f"a{suffix}"
     whole = index.read_bytes()
@@ -72,7 +72,7 @@ def test_a_damaged_index_is_noticed(tmp_path: Path, suffix: str) -> None:
 
 
 def test_the_records_are_as_described(tmp_path: Path) -> None:
-    """An independent reader finds number, labels and image in each record, and the offsets."""
+    """An independent reader finds number, labels and image in each record."""
     items = store_cases.images()
     store_cases.write(tmp_path / "a.rec", items, store_cases.NUMBERS)
     lines = (tmp_path / "a.idx").read_text().splitlines()
@@ -94,7 +94,7 @@ def test_the_records_are_as_described(tmp_path: Path) -> None:
 def test_records_with_the_magic_number_are_cut_there(
     tmp_path: Path, before: int, after: int
 ) -> None:
-    """Wherever the number is in an image, once or in a row, it comes back; aligned, in parts."""
+    """Images that contain the magic number are read back, also if it repeats."""
     for times in (1, 2, 3):
         data = bytes(before) + MAGIC * times + bytes(after)
         where = tmp_path / f"{times}.rec"
@@ -116,7 +116,7 @@ def test_records_with_the_magic_number_are_cut_there(
 def test_targets_that_other_readers_would_not_get_are_refused(
     tmp_path: Path, target: object
 ) -> None:
-    """A record holds float32: texts, and integers that it would change, are errors."""
+    """A record holds float32, so texts and integers that would change are refused."""
     with create_store(tmp_path / "a.rec") as writer:
         with pytest.raises(ValueError, match=r"RecordIO (holds|stores)"):
             writer.add("a.jpg", b"1", target)
@@ -127,7 +127,7 @@ def test_targets_that_other_readers_would_not_get_are_refused(
 
 
 def test_the_index_of_other_records_is_not_overwritten(tmp_path: Path) -> None:
-    """An .idx of that name is somebody's; it is asked for at the beginning and at the end."""
+    """An existing .idx is not overwritten; this is checked at the beginning and at the end."""
     (tmp_path / "a.idx").write_text("mine")
     with pytest.raises(FileExistsError, match=r"a\.idx is there already"):
         create_store(tmp_path / "a.rec")
@@ -144,7 +144,7 @@ def test_the_index_of_other_records_is_not_overwritten(tmp_path: Path) -> None:
 
 
 def test_dali_reads_it(tmp_path: Path) -> None:
-    """DALI's reader for MXNet finds the same bytes and labels by the same index."""
+    """DALI's reader for MXNet finds the same bytes and labels."""
     pytest.importorskip("nvidia.dali")
     from nvidia.dali import fn, pipeline_def
 

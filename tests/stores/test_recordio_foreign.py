@@ -1,4 +1,4 @@
-"""RecordIO files as MXNet's own tools make them: no index, an ``.idx`` alone, faces, oddities."""
+"""RecordIO files as MXNet's tools make them: without index, with ``.idx``, faces, oddities."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAGIC = struct.pack("<I", 0xCED7230A)
 
 
 def _record(data: bytes, label: float = 0, number: int = 0, labels: Sequence[float] = ()) -> bytes:
-    """Make a record of one part, by the format's description."""
+    """Build a record of one part by the description of the format."""
     payload = struct.pack("<IfQQ", len(labels), label, number, 0)
     payload += struct.pack(f"<{len(labels)}f", *labels) + data
     return MAGIC + struct.pack("<I", len(payload)) + payload + bytes(-len(payload) % 4)
@@ -35,7 +35,7 @@ def _write(where: Path, made: Sequence[bytes], keys: Sequence[int] | None = None
 
 
 def test_labels_are_the_targets(tmp_path: Path) -> None:
-    """Whole numbers are classes, others stay as they are, several are a list."""
+    """Whole numbers are classes, other numbers stay as they are, and several are a list."""
     made = [
         _record(b"a", 3, 10),
         _record(b"b", 0.5, 11),
@@ -54,7 +54,7 @@ def test_labels_are_the_targets(tmp_path: Path) -> None:
 
 
 def test_without_an_index_the_file_is_gone_through(tmp_path: Path) -> None:
-    """Records are found by going from one to the next, and numbered."""
+    """Without an index, the records are found one after another, and numbered."""
     _write(tmp_path / "a.rec", [_record(b"x" * place, place) for place in range(9)])
 
     with open_store(tmp_path / "a.rec") as store:
@@ -65,7 +65,7 @@ def test_without_an_index_the_file_is_gone_through(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("end", [1, 5, 44, 59])
 def test_a_cut_file_without_an_index_names_the_item(tmp_path: Path, end: int) -> None:
-    """The record in which the file ends is named at opening."""
+    """The record in which a cut file ends is named when the file is opened."""
     whole = _record(b"a" * 8) + _record(b"b" * 8)
     (tmp_path / "a.rec").write_bytes(whole[:end])
 
@@ -74,7 +74,7 @@ def test_a_cut_file_without_an_index_names_the_item(tmp_path: Path, end: int) ->
 
 
 def test_the_order_is_that_of_the_index(tmp_path: Path) -> None:
-    """Lines in another order than the records, as im2rec shuffles them, are kept so."""
+    """The order of the index, which im2rec shuffles, is kept."""
     made = [_record(b"%d" % place, place, place) for place in range(4)]
     _write(tmp_path / "a.rec", made, range(4))
     lines = (tmp_path / "a.idx").read_text().splitlines()
@@ -85,7 +85,7 @@ def test_the_order_is_that_of_the_index(tmp_path: Path) -> None:
 
 
 def test_an_index_elsewhere_may_name_some_records(tmp_path: Path) -> None:
-    """By index= a part of the file is a store of its own; beside it, that is an error."""
+    """An index that names only some records must be passed with index=."""
     made = [_record(b"%d" % place, place, place) for place in range(4)]
     _write(tmp_path / "a.rec", made, range(4))
     lines = (tmp_path / "a.idx").read_text().splitlines()
@@ -101,7 +101,7 @@ def test_an_index_elsewhere_may_name_some_records(tmp_path: Path) -> None:
 
 
 def test_a_line_that_leads_to_another_record_is_noticed(tmp_path: Path) -> None:
-    """Where keys are ids, an offset of another record is an error that names the item."""
+    """If keys are ids, an offset of another record is an error that names the item."""
     made = [_record(b"%d" % place, place, place) for place in range(9)]
     _write(tmp_path / "a.rec", made, range(9))
     lines = (tmp_path / "a.idx").read_text().splitlines()
@@ -119,7 +119,7 @@ def test_a_line_that_leads_to_another_record_is_noticed(tmp_path: Path) -> None:
     "text", ["0 0\n1\n", "0\t0\t0\n", "a\t0\n", "0\t-8\n", "0\t1\n", "0\t99999\n", "0\t4\n", "\0"]
 )
 def test_lines_that_cannot_be_right_are_refused(tmp_path: Path, text: str) -> None:
-    """What is no number, too many or too few, or leads nowhere, names the files."""
+    """Invalid lines of an index, or too many or too few, raise an error with the files."""
     _write(tmp_path / "a.rec", [_record(b"a"), _record(b"b")])
     (tmp_path / "a.idx").write_text(text)
 
@@ -128,7 +128,7 @@ def test_lines_that_cannot_be_right_are_refused(tmp_path: Path, text: str) -> No
 
 
 def test_ids_that_are_all_zero_are_no_ids(tmp_path: Path) -> None:
-    """Tools that write no ids are read all the same."""
+    """Files of tools that write no ids are read."""
     _write(tmp_path / "a.rec", [_record(b"%d" % place) for place in range(9)], range(9))
 
     with open_store(tmp_path / "a.rec") as store:
@@ -136,7 +136,7 @@ def test_ids_that_are_all_zero_are_no_ids(tmp_path: Path) -> None:
 
 
 def test_faces_are_told_from_the_lists_of_them(tmp_path: Path) -> None:
-    """In InsightFace's layout record 0 says which keys are images; the others are left out."""
+    """In InsightFace's layout, record 0 tells images from lists; the lists are left out."""
     made = [
         _record(b"", 0, 0, [4, 6]),
         *(_record(b"face%d" % place, place % 2, place) for place in (1, 2, 3)),
@@ -156,7 +156,7 @@ def test_faces_are_told_from_the_lists_of_them(tmp_path: Path) -> None:
     [b"", b"short", struct.pack("<IfQQ", 2**31, 0, 0, 0), struct.pack("<IfQQ", 1, 0, 0, 0)],
 )
 def test_records_of_something_else_are_refused(tmp_path: Path, payload: bytes) -> None:
-    """A record without room for what its header says is an error that names the item."""
+    """A record that is too short for its header is an error that names the item."""
     record = MAGIC + struct.pack("<I", len(payload)) + payload + bytes(-len(payload) % 4)
     (tmp_path / "a.rec").write_bytes(record)
 
@@ -167,7 +167,7 @@ def test_records_of_something_else_are_refused(tmp_path: Path, payload: bytes) -
 
 
 def test_parts_out_of_order_are_refused(tmp_path: Path) -> None:
-    """A middle or last part without a first, and a first without a last, are no records."""
+    """Records with parts in a wrong order are refused."""
     for kinds in ((1, 1), (1, 0), (1, 2)):
         made = [MAGIC + struct.pack("<I", kind << 29 | 24) + bytes(24) for kind in kinds]
         _write(tmp_path / "a.rec", made, [0])
@@ -176,7 +176,7 @@ def test_parts_out_of_order_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_remote_file_is_read(tmp_path: Path) -> None:
-    """A file behind a URI gives the same as a local one by its ``.idx``, and needs one."""
+    """A file behind a URI needs its ``.idx``, and gives the same items as a local one."""
     fsspec = pytest.importorskip("fsspec")
     items = [*store_cases.images(), ("large.jpg", bytes(200_000))]
     store_cases.write(tmp_path / "a.rec", items, [1])

@@ -1,4 +1,4 @@
-"""Stores behind URIs: in fsspec's memory, and on a local server that speaks S3."""
+"""Stores behind URIs: in fsspec's memory, and on a local S3 server."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _COUNT = 6
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[dict[str, Any]]:
-    """Run a server of S3's interface on this machine; give what s3fs wants to know of it."""
+    """Run an S3 server on this machine; return the options of s3fs."""
     with s3_server() as running:
         yield running.options
 
 
 @pytest.fixture(params=["memory", "s3"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, dict[str, Any], Any]:
-    """Give the URI of a folder, the options for it, and its file system."""
+    """Return the URI of a folder, its options, and its file system."""
     if request.param == "memory":
         uri, options = f"memory://{tmp_path.name}", {}
     else:
@@ -62,7 +62,7 @@ def _check(store: Store, count: int = _COUNT) -> None:
 
 
 def test_a_remote_shard_is_read_by_its_index(place, tmp_path: Path) -> None:
-    """With the index beside it, or a local one, images are read by ranges, by threads too."""
+    """With an index next to it, or a local one, a remote shard is read by ranges."""
     uri, options, system = place
     shard, index = _shard(tmp_path)
     _upload(place, shard, index)
@@ -80,7 +80,7 @@ def test_a_remote_shard_is_read_by_its_index(place, tmp_path: Path) -> None:
 
 
 def test_a_remote_shard_without_an_index_says_what_to_do(place, tmp_path: Path) -> None:
-    """Nothing is downloaded as a surprise: the error says how an index is made, and that works."""
+    """Nothing is downloaded without an index: the error says how to make one, and that works."""
     uri, options, _ = place
     shard, _ = _shard(tmp_path)
     _upload(place, shard)
@@ -95,7 +95,7 @@ def test_a_remote_shard_without_an_index_says_what_to_do(place, tmp_path: Path) 
 
 
 def test_a_remote_shard_is_streamed(place, tmp_path: Path) -> None:
-    """Reading from beginning to end needs no index, and tells a cut."""
+    """Streaming needs no index, and reports a cut."""
     uri, options, system = place
     shard, _ = _shard(tmp_path)
     _upload(place, shard)
@@ -111,7 +111,7 @@ def test_a_remote_shard_is_streamed(place, tmp_path: Path) -> None:
 @pytest.mark.parametrize("pattern", ["t-{00000..00002}.tar", "t-*.tar", "t.tar"])
 @pytest.mark.parametrize("manifest", [True, False])
 def test_remote_shards_are_one_store(place, tmp_path: Path, pattern: str, manifest: bool) -> None:
-    """Braces, wildcards, numbers and a manifest stand for shards behind URIs, too."""
+    """Braces, wildcards, numbers and a manifest also stand for shards behind URIs."""
     uri, options, system = place
     names = [f"t-{number:05d}.tar" for number in range(3)]
     for number, name in enumerate(names):
@@ -125,7 +125,7 @@ def test_remote_shards_are_one_store(place, tmp_path: Path, pattern: str, manife
 
 
 def test_what_is_not_there_is_told(place, tmp_path: Path) -> None:
-    """A missing shard is a FileNotFoundError with its URI."""
+    """A missing shard raises a FileNotFoundError with its URI."""
     uri, options, system = place
     _upload(place, *_shard(tmp_path))
 
@@ -139,7 +139,7 @@ def test_what_is_not_there_is_told(place, tmp_path: Path) -> None:
 
 
 def test_another_shard_at_the_place_gives_no_bytes(place, tmp_path: Path) -> None:
-    """A shard replaced on the server is told by its headers, or by its size when it is opened."""
+    """A shard that was replaced on the server is recognised by its headers or its size."""
     uri, options, _ = place
     _upload(place, *_shard(tmp_path))
     store = open_store(f"{uri}/t.tar", storage_options=options)
@@ -160,7 +160,7 @@ def _read_all(store: Store, results: Any) -> None:
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_other_processes_read_for_themselves(server, tmp_path: Path, method: str) -> None:
-    """What a process has opened on a server does not go through a fork; each opens its own."""
+    """A connection is not used after a fork; each process opens its own."""
     if method not in multiprocessing.get_all_start_methods():
         pytest.skip(f"there is no {method} here")
     uri = f"s3://{BUCKET}/{tmp_path.name}"
@@ -181,13 +181,13 @@ def test_other_processes_read_for_themselves(server, tmp_path: Path, method: str
 
 
 def test_uris_of_no_known_kind_are_told() -> None:
-    """Fsspec's own words say what is missing."""
+    """An unknown protocol raises an error that says what to install."""
     with pytest.raises(ValueError, match="nonsense"):
         open_store("nonsense://bucket/t.tar")
 
 
 def test_an_interrupted_import_leaves_nothing_half_done() -> None:
-    """Ctrl-C, or a task that Ray cancels, while s3fs is imported: the next import is whole."""
+    """After an interrupted import of s3fs, the next import works."""
     pytest.importorskip("s3fs")
     program = """if True:
         import signal, sys
@@ -214,7 +214,7 @@ def test_an_interrupted_import_leaves_nothing_half_done() -> None:
 
 
 def test_secrets_in_a_uri_are_not_shown() -> None:
-    """What follows the question mark of a signed URI is not in messages."""
+    """Messages do not contain the query of a signed URI."""
     from fastdecode.stores._remote import without_query
 
     assert without_query("https://host/t.tar?signature=secret") == "https://host/t.tar"
@@ -223,7 +223,7 @@ def test_secrets_in_a_uri_are_not_shown() -> None:
 
 @pytest.mark.parametrize(("name", "shards"), [("t-*.tar", 3), ("t-0.tar", 1)])
 def test_threads_that_want_a_shard_open_it_once(tmp_path: Path, name: str, shards: int) -> None:
-    """One asks for its index and the others wait, in a copy that another process gets, too."""
+    """One thread opens a shard while the others wait, also in an unpickled copy."""
     with s3_server() as server:
         uri = f"s3://{BUCKET}"
         system, _ = fsspec.core.url_to_fs(uri, **server.options)

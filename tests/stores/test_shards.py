@@ -1,4 +1,4 @@
-"""Several shards as one store: which they are, what they have in common, and what is missing."""
+"""Several shards as one store: which they are, their order, and missing ones."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _check(store: Store, count: int = 5 * _EACH) -> None:
 )
 @pytest.mark.parametrize("indexed", [True, False])
 def test_shards_are_one_store(tmp_path: Path, pattern: str, indexed: bool) -> None:
-    """Braces, wildcards, the name that they were made of, and their folder open them in order."""
+    """Braces, wildcards, the name of the pack, and a folder open the shards in order."""
     _shards(tmp_path, indexed=indexed)
 
     with open_store(f"{tmp_path}/{pattern}") as store:
@@ -63,7 +63,7 @@ def test_shards_are_one_store(tmp_path: Path, pattern: str, indexed: bool) -> No
 
 
 def test_a_list_of_shards_is_a_store(tmp_path: Path) -> None:
-    """The shards of a list come in its order, patterns in it too."""
+    """A list of shards keeps its order, also with patterns in it."""
     paths = _shards(tmp_path)
 
     with open_tar([paths[2], f"{tmp_path}/train-0000{{0,1}}.tar"]) as store:
@@ -74,7 +74,7 @@ def test_a_list_of_shards_is_a_store(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("counted", [True, False])
 def test_a_manifest_says_which_shards(tmp_path: Path, counted: bool) -> None:
-    """The manifest that pack writes is heeded: these shards, in this order, with these counts."""
+    """A manifest of pack determines the shards, their order and counts."""
     paths = _shards(tmp_path)
     names = [path.name for path in paths[:3]]
     more = {"files": [{"name": name, "items": _EACH} for name in names]} if counted else {}
@@ -86,7 +86,7 @@ def test_a_manifest_says_which_shards(tmp_path: Path, counted: bool) -> None:
 
 
 def test_what_is_missing_is_named(tmp_path: Path) -> None:
-    """A shard that a manifest, braces or the numbers promise, and that is not there, is told."""
+    """A missing shard of a manifest, of braces or of numbers is an error that names it."""
     paths = _shards(tmp_path)
     _manifest(tmp_path, [path.name for path in paths])
     paths[3].unlink()
@@ -122,7 +122,7 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
     ],
 )
 def test_a_damaged_manifest_is_refused(tmp_path: Path, text: str) -> None:
-    """A manifest that is none, or names what is not beside it, is an error with its name."""
+    """A damaged manifest, or one that names other folders, is an error with its name."""
     (tmp_path / "train.tar.json").write_text(text)
 
     with pytest.raises(StoreError, match=r"train\.tar\.json is damaged"):
@@ -130,7 +130,7 @@ def test_a_damaged_manifest_is_refused(tmp_path: Path, text: str) -> None:
 
 
 def test_a_wrong_count_is_told(tmp_path: Path) -> None:
-    """A shard that has not as many items as its manifest says is an error, not other items."""
+    """A shard whose count differs from its manifest is an error."""
     names = [path.name for path in _shards(tmp_path, 2)]
     files = [{"name": name, "items": _EACH + 1} for name in names]
     _manifest(tmp_path, names, files=files)
@@ -143,7 +143,7 @@ def test_a_wrong_count_is_told(tmp_path: Path) -> None:
 
 
 def test_an_error_names_the_shard(tmp_path: Path) -> None:
-    """Damage in one shard leaves the others to be read."""
+    """Damage in one shard does not affect the others."""
     paths = _shards(tmp_path)
     store = open_store(tmp_path / "train.tar")
     data = bytearray(paths[1].read_bytes())
@@ -167,7 +167,7 @@ def test_a_cut_shard_is_told(tmp_path: Path) -> None:
 
 
 def test_keys_that_clash_begin_with_their_shard(tmp_path: Path) -> None:
-    """Keys stay as they are unless two shards have the same one; then all say their shard."""
+    """Keys get the name of their shard only if two shards have a key in common."""
     for name in ("a", "b"):
         write_tar(tmp_path / f"{name}.tar", numbered(2))
     write_tar(tmp_path / "c.tar", numbered(2, begin=2))
@@ -188,7 +188,7 @@ def test_keys_that_clash_begin_with_their_shard(tmp_path: Path) -> None:
 
 
 def test_classes_must_agree(tmp_path: Path) -> None:
-    """Class 0 must be the same in all shards that have images."""
+    """All shards with images must have the same classes."""
     for name, classes, count in (("a", ["cat"], 1), ("b", ["dog"], 1), ("c", [], 0)):
         write_tar(tmp_path / f"{name}.tar", numbered(count))
         index_tar(tmp_path / f"{name}.tar", classes=classes)
@@ -199,7 +199,7 @@ def test_classes_must_agree(tmp_path: Path) -> None:
 
 
 def test_few_shards_are_open_at_once(tmp_path: Path) -> None:
-    """More shards than files may be open are read all the same, by threads too."""
+    """More shards than the limit of open files can be read, also in threads."""
     resource = pytest.importorskip("resource")
     if not Path("/dev/fd").exists():
         pytest.skip("nobody says here how many files are open")
@@ -218,7 +218,7 @@ def test_few_shards_are_open_at_once(tmp_path: Path) -> None:
 
 
 def test_shards_are_opened_when_they_are_needed(tmp_path: Path) -> None:
-    """Opening many shards opens none: an index says how many images it has."""
+    """Opening a store of shards opens none: the indexes give the counts."""
     paths = _shards(tmp_path)
     store = open_store(tmp_path / "train.tar")
     for path in paths[1:]:
@@ -244,7 +244,7 @@ def test_indexes_may_lie_in_a_folder(tmp_path: Path) -> None:
 
 
 def test_stores_of_any_kind_can_be_put_together(tmp_path: Path) -> None:
-    """A folder and a shard make one store, with their own bytes each."""
+    """A folder and a shard can be one store."""
     for number, name in enumerate(("folder", "t.tar")):
         with create_store(tmp_path / name, classes=["a"]) as writer:
             writer.add(f"a/{number}.jpg", image(number), 0)
@@ -272,19 +272,19 @@ def test_stores_of_any_kind_can_be_put_together(tmp_path: Path) -> None:
     ],
 )
 def test_braces_are_those_of_a_shell(pattern: str, names: list[str]) -> None:
-    """Ranges keep their zeros, alternatives may hold ranges, and other braces stay."""
+    """Ranges keep their zeros, alternatives may contain ranges, and other braces stay."""
     assert expand_braces(pattern) == names
 
 
 def test_too_many_shards_are_refused() -> None:
-    """A range by mistake does not fill the memory."""
+    """A huge range by mistake does not fill the memory."""
     for pattern in ("{0..99999999}", "{0..9999}{0..9999}"):
         with pytest.raises(ValueError, match="more than 1000000"):
             expand_braces(pattern)
 
 
 def test_a_name_that_is_there_stands_for_itself(tmp_path: Path) -> None:
-    """Braces and wildcards in the name of a file that exists are characters."""
+    """Braces and wildcards in the name of an existing file are plain characters."""
     path = write_tar(tmp_path / "a[1]{x,y}.tar", numbered(1))
 
     assert shard_locations(path) == [str(path)]
@@ -292,7 +292,7 @@ def test_a_name_that_is_there_stands_for_itself(tmp_path: Path) -> None:
 
 
 def test_one_damaged_index_leaves_the_other_shards_readable(tmp_path: Path) -> None:
-    """Keys of the healthy ones are found, too, though they are compared with all others."""
+    """Shards with a good index can be read, and their keys compared, next to a damaged one."""
     paths = _shards(tmp_path, 3)
     index = Path(f"{paths[1]}.fdx")
     data = bytearray(index.read_bytes())

@@ -1,4 +1,4 @@
-"""Tar shards written and read here: keys, bytes and targets come back as they were."""
+"""Tar shards that are written and read here."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def shard(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("indexed", [True, False])
 def test_what_was_written_is_read(shard: Path, indexed: bool) -> None:
-    """Any key, any target and all bytes come back, with the index and without."""
+    """Any key, any target and all bytes are read back, with the index and without."""
     if not indexed:
         Path(f"{shard}.fdx").unlink()
     with open_store(shard) as store:
@@ -64,7 +64,7 @@ def test_what_was_written_is_read(shard: Path, indexed: bool) -> None:
 
 
 def test_the_stream_gives_the_same(shard: Path) -> None:
-    """Reading from beginning to end gives the keys, bytes and targets of the store."""
+    """Streaming gives the keys, bytes and targets of the store."""
     found = list(stream_tar(shard))
 
     assert [sample.key for sample in found] == list(_ITEMS)
@@ -74,7 +74,7 @@ def test_the_stream_gives_the_same(shard: Path) -> None:
 
 @pytest.mark.parametrize("indexed", [True, False])
 def test_a_store_goes_to_other_processes(shard: Path, indexed: bool) -> None:
-    """Pickled, it is the same; with an index, little is pickled."""
+    """A pickled store equals the original, and is small if there is an index."""
     if not indexed:
         Path(f"{shard}.fdx").unlink()
     store = open_store(shard)
@@ -87,7 +87,7 @@ def test_a_store_goes_to_other_processes(shard: Path, indexed: bool) -> None:
 
 
 def test_what_is_there_is_not_replaced(tmp_path: Path) -> None:
-    """A shard that came to be there meanwhile is kept."""
+    """A shard that another process has created meanwhile is kept."""
     writer = TarWriter(str(tmp_path / "t.tar"))
     writer.add("a.jpg", image(0))
     (tmp_path / "t.tar").write_bytes(b"mine")
@@ -111,7 +111,7 @@ def test_an_empty_shard_has_no_images(tmp_path: Path) -> None:
 
 
 def test_members_can_be_appended_after_a_stop(shard: Path, tmp_path: Path) -> None:
-    """Who goes on with a tar, cut to where an item ends, gets the same bytes."""
+    """Appending to a tar that was cut at the end of an item gives the same bytes."""
     items = list(enumerate(_ITEMS.items()))
     path = tmp_path / "again.tar"
     with path.open("wb") as file:
@@ -132,13 +132,13 @@ def test_members_can_be_appended_after_a_stop(shard: Path, tmp_path: Path) -> No
 
 
 def names_at(path: Path) -> Names:
-    """Find out again what is in a tar that is still being written."""
+    """Return the names in a tar that is still being written."""
     with path.open("rb") as file:
         return names_in(file)
 
 
 def names_in(file: BinaryIO) -> Names:
-    """Go through a tar that lacks its end."""
+    """Return the names in a tar without its end."""
     names = Names()
     for member in members(FileSource(file, file.name), ended=False):
         names.add(member)
@@ -146,7 +146,7 @@ def names_in(file: BinaryIO) -> Names:
 
 
 def test_tarfile_reads_what_was_written(shard: Path) -> None:
-    """Python's own tarfile finds every image under a name of its own."""
+    """Python's tarfile finds every image under its own name."""
     with tarfile.open(shard) as tar:
         found = {member.name: tar.extractfile(member).read() for member in tar.getmembers()}
 
@@ -158,7 +158,7 @@ def test_tarfile_reads_what_was_written(shard: Path) -> None:
 
 
 def test_indexing_again_keeps_all(shard: Path) -> None:
-    """The index can be made from the shard alone, but for the classes, which the old one tells."""
+    """An index can be made again from the shard; the classes come from the old index."""
     index_tar(shard, classes=["cat", "dog"])
     before = Path(f"{shard}.fdx").read_bytes()
 

@@ -1,4 +1,4 @@
-"""Tar shards that are cut, damaged or not of their index: errors that name item and way out."""
+"""Tar shards that are cut, damaged or do not match their index: errors with advice."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _same_or_none(data: bytes, number: int) -> bool:
 
 
 def test_a_cut_shard_names_its_last_member(shard: Path) -> None:
-    """Without an index a cut is told with the last member that was found, wherever it is."""
+    """Without an index, the error of a cut names the last complete member."""
     whole = shard.read_bytes()
     for end in (1, 511, 512, 600, _ITEM, 3 * _ITEM + 512 + 700, _COUNT * _ITEM):
         shard.write_bytes(whole[:end])
@@ -53,7 +53,7 @@ def test_a_cut_shard_names_its_last_member(shard: Path) -> None:
 
 
 def test_a_cut_shard_with_an_index_names_the_first_lost_item(shard: Path) -> None:
-    """With an index it is known which items are gone."""
+    """With an index, the error of a cut names the first lost item."""
     index_tar(shard)
     os.truncate(shard, 3 * _ITEM + 512 + 100)
 
@@ -62,7 +62,7 @@ def test_a_cut_shard_with_an_index_names_the_first_lost_item(shard: Path) -> Non
 
 
 def test_a_shard_that_is_cut_while_it_is_read(shard: Path) -> None:
-    """Items before the cut are read; those behind it are errors that name them, and no crash."""
+    """Items before a cut are read; those after it raise errors that name them."""
     index_tar(shard)
     store = open_store(shard)
     os.truncate(shard, 3 * _ITEM + 100)
@@ -73,7 +73,7 @@ def test_a_shard_that_is_cut_while_it_is_read(shard: Path) -> None:
 
 
 def test_an_index_of_another_size_is_refused(shard: Path) -> None:
-    """A shard that has grown is not read by its old index; the message says what mends it."""
+    """A shard that has grown is refused with its old index; the message says what to do."""
     index_tar(shard)
     write_tar(shard, numbered(_COUNT + 9))
 
@@ -84,7 +84,7 @@ def test_an_index_of_another_size_is_refused(shard: Path) -> None:
 
 
 def test_an_index_of_another_shard_gives_no_bytes(shard: Path, tmp_path: Path) -> None:
-    """A shard of the same size and other members: each read is an error that names the item."""
+    """With the index of another shard of equal size, each read raises an error."""
     index_tar(shard)
     write_tar(shard, numbered(_COUNT, begin=10))
     store = open_store(shard)
@@ -95,7 +95,7 @@ def test_an_index_of_another_shard_gives_no_bytes(shard: Path, tmp_path: Path) -
 
 
 def test_a_shard_replaced_while_it_is_open_stays_what_it_was(shard: Path) -> None:
-    """Who has a shard open goes on reading the old file when a new one takes its name."""
+    """If a new file replaces an open shard, the old one is still read."""
     index_tar(shard)
     store = open_store(shard)
     other = write_tar(shard.with_name("other"), numbered(_COUNT, begin=10))
@@ -105,7 +105,7 @@ def test_a_shard_replaced_while_it_is_open_stays_what_it_was(shard: Path) -> Non
 
 
 def test_a_damaged_index_is_refused(shard: Path) -> None:
-    """Any byte of the index that is changed, and any end that is cut off, is an error."""
+    """An index with any byte changed, or cut anywhere, is refused."""
     index_tar(shard)
     path = Path(f"{shard}{SUFFIX}")
     whole = path.read_bytes()
@@ -119,7 +119,7 @@ def test_a_damaged_index_is_refused(shard: Path) -> None:
 
 
 def test_an_index_of_another_kind_is_refused(shard: Path) -> None:
-    """An index that was not made for a tar shard is told apart."""
+    """An index that was not made for a tar shard is refused."""
     from fastdecode.stores._index import IndexBuilder
 
     builder = IndexBuilder()
@@ -131,7 +131,7 @@ def test_an_index_of_another_kind_is_refused(shard: Path) -> None:
 
 
 def test_the_beginning_of_an_index_says_what_the_whole_does(shard: Path) -> None:
-    """Count, classes and the rest are read without the columns."""
+    """`summary` returns the header of an index without reading its columns."""
     index = index_tar(shard, classes=["cat", "dog" * 40000])
 
     assert isinstance(index, Index)
@@ -139,7 +139,7 @@ def test_the_beginning_of_an_index_says_what_the_whole_does(shard: Path) -> None
 
 
 def test_a_damaged_header_is_told(shard: Path) -> None:
-    """A header whose sum does not fit ends the going through; with an index only its item fails."""
+    """A damaged header stops indexing; with an index only its item fails."""
     index_tar(shard)
     whole = bytearray(shard.read_bytes())
     whole[2 * _ITEM + 3] ^= 1
@@ -159,7 +159,7 @@ def test_a_damaged_header_is_told(shard: Path) -> None:
 
 
 def test_a_file_twice_in_a_sample_is_refused(tmp_path: Path) -> None:
-    """One of them would be lost."""
+    """Two files of one name in a sample are refused, because one would be lost."""
     path = write_tar(tmp_path / "t.tar", [("a.jpg", b"1"), ("a.cls", b"1"), ("a.JPG", b"2")])
 
     with pytest.raises(StoreError, match=r"member 'a\.JPG' is in its sample twice"):
@@ -167,7 +167,7 @@ def test_a_file_twice_in_a_sample_is_refused(tmp_path: Path) -> None:
 
 
 def test_compressed_shards_are_refused_with_the_way_out(shard: Path) -> None:
-    """In a compressed tar nothing can be found; it can be streamed by who decompresses it."""
+    """A compressed shard is refused with advice to stream it."""
     whole = shard.read_bytes()
     shard.write_bytes(gzip.compress(whole))
 
@@ -178,7 +178,7 @@ def test_compressed_shards_are_refused_with_the_way_out(shard: Path) -> None:
 
 
 def test_what_follows_the_end_is_not_read(shard: Path) -> None:
-    """Garbage and further tars behind the end are left alone; one block of zeros is an end."""
+    """Data after the end of a tar is not read; a single block of zeros is an end."""
     whole = shard.read_bytes()[: _COUNT * _ITEM]
     for behind in (bytes(512), bytes(1024) + b"garbage" * 100, bytes(1024) + whole + bytes(1024)):
         shard.write_bytes(whole + behind)
@@ -190,7 +190,7 @@ def test_what_follows_the_end_is_not_read(shard: Path) -> None:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_random_damage_gives_the_right_bytes_or_an_error(tmp_path: Path, seed: int) -> None:
-    """Headers damaged anywhere, or cut: what is read is what was written, or an error, no crash."""
+    """Damaged headers give the right bytes or an error, never a crash."""
     draw = random.Random(seed)
     names = ["x" * 130, "y", "z/" * 60 + "e", "w" * 400]
     parts = [(f"{name}.jpg", image(n)) for n, name in enumerate(names)]
@@ -223,7 +223,7 @@ def test_random_damage_gives_the_right_bytes_or_an_error(tmp_path: Path, seed: i
 
 
 def test_a_folder_of_that_name_is_no_shard(tmp_path: Path) -> None:
-    """A folder called like a shard is an error of the system's."""
+    """A folder with the name of a shard raises the system's error."""
     (tmp_path / "t.tar").mkdir()
 
     with pytest.raises(OSError, match=r"t\.tar"):
@@ -231,7 +231,7 @@ def test_a_folder_of_that_name_is_no_shard(tmp_path: Path) -> None:
 
 
 def test_a_missing_shard_is_not_found(shard: Path) -> None:
-    """A shard that is gone is told, its index notwithstanding."""
+    """A missing shard raises FileNotFoundError, even if its index exists."""
     index_tar(shard)
     shutil.move(shard, shard.with_name("away"))
 

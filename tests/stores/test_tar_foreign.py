@@ -1,4 +1,4 @@
-"""Tars that others write, and others that read ours: tarfile in all formats, and webdataset."""
+"""Tars that others write, and others that read ours: tarfile in all formats, webdataset."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _FORMATS = {
 
 @pytest.mark.parametrize("name", _FORMATS)
 def test_long_names_of_every_format_are_read(tmp_path: Path, name: str) -> None:
-    """Prefixes, GNU's long names and pax paths give the names that were written."""
+    """Prefixes, GNU's long names and pax paths give the full names."""
     names = [f"{'d' * 90}/{'n' * 60}", "short", f"{'ü' * 20}/{'é' * 20}"]
     if name != "ustar":
         names += ["x" * 300, f"{'a/' * 120}{'b' * 150}"]
@@ -42,7 +42,7 @@ def test_long_names_of_every_format_are_read(tmp_path: Path, name: str) -> None:
 
 
 def test_times_in_a_gnu_header_are_no_part_of_the_name(tmp_path: Path) -> None:
-    """GNU tar keeps times (``--incremental``) where ustar has the beginning of a long name."""
+    """Times in a GNU header, which ustar uses for long names, are not part of the name."""
     path = write_tar(tmp_path / "t.tar", numbered(3), tarfile.GNU_FORMAT)
     data = bytearray(path.read_bytes())
     for at in range(0, len(data), 512):
@@ -62,7 +62,7 @@ def test_times_in_a_gnu_header_are_no_part_of_the_name(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", _FORMATS)
 def test_what_is_no_file_is_left_out(tmp_path: Path, name: str) -> None:
-    """Folders, links, devices and pipes are no samples, and nothing behind them is lost."""
+    """Folders, links, devices and pipes are left out, and the members after them are found."""
     path = tmp_path / "t.tar"
     with tarfile.open(path, "w", format=_FORMATS[name], pax_headers={"comment": "x"}) as tar:
         for number, kind in enumerate(
@@ -83,7 +83,7 @@ def test_what_is_no_file_is_left_out(tmp_path: Path, name: str) -> None:
 
 
 def test_hard_links_are_told(tmp_path: Path) -> None:
-    """They have no bytes of their own: such a sample would be missing without a word."""
+    """A hard link, which has no bytes, is an error: its sample would be missing silently."""
     path = tmp_path / "t.tar"
     with tarfile.open(path, "w") as tar:
         about = tarfile.TarInfo("0.jpg")
@@ -99,7 +99,7 @@ def test_hard_links_are_told(tmp_path: Path) -> None:
 
 
 def test_files_are_grouped_as_webdataset_does(tmp_path: Path) -> None:
-    """The first dot after the last slash splits; "./", hidden files and meta data are no names."""
+    """As in WebDataset, the first dot after the last slash splits a name."""
     path = write_tar(
         tmp_path / "t.tar",
         [
@@ -126,7 +126,7 @@ def test_files_are_grouped_as_webdataset_does(tmp_path: Path) -> None:
 
 
 def test_a_key_that_comes_twice_is_numbered(tmp_path: Path) -> None:
-    """Two samples of one name are both there, under keys of their own."""
+    """Two samples of the same name get different keys."""
     path = write_tar(tmp_path / "t.tar", [("a.jpg", b"1"), ("b.jpg", b"2"), ("a.jpg", b"3")])
 
     with open_store(path) as store:
@@ -135,7 +135,7 @@ def test_a_key_that_comes_twice_is_numbered(tmp_path: Path) -> None:
 
 
 def test_scattered_samples_are_refused(tmp_path: Path) -> None:
-    """A target that does not follow its image would be lost: that is told, whichever is first."""
+    """A target that does not follow its image is an error, in either order."""
     parts = [("a.jpg", b"1"), ("b.jpg", b"2"), ("a.cls", b"3"), ("b.cls", b"4")]
     for ordered in (parts, parts[::-1]):
         path = write_tar(tmp_path / "t.tar", ordered)
@@ -147,7 +147,7 @@ def test_scattered_samples_are_refused(tmp_path: Path) -> None:
     ("name", "data"), [("cls", b"dog"), ("json", b"{"), ("txt", b"\xff"), ("json", b"[" * 100000)]
 )
 def test_targets_that_cannot_be_read_are_named(tmp_path: Path, name: str, data: bytes) -> None:
-    """A target that is none is an error with the sample, and what to say instead."""
+    """A target that cannot be parsed is an error that names the sample and the option."""
     path = write_tar(tmp_path / "t.tar", [("a.jpg", b"1"), (f"a.{name}", data)])
 
     with pytest.raises(StoreError, match=rf"t\.tar: the \.{name} of sample 'a'.*target="):
@@ -155,7 +155,7 @@ def test_targets_that_cannot_be_read_are_named(tmp_path: Path, name: str, data: 
 
 
 def test_names_that_are_no_text_are_shown(tmp_path: Path) -> None:
-    """Bytes that are no UTF-8 are written with backslashes."""
+    """Bytes that are not UTF-8 are shown with backslashes."""
     path = tmp_path / "t.tar"
     path.write_bytes(make_header(b"\xff\xfe.jpg", 3) + b"abc".ljust(512, b"\0") + bytes(1024))
 
@@ -165,7 +165,7 @@ def test_names_that_are_no_text_are_shown(tmp_path: Path) -> None:
 
 
 def test_sums_of_signed_bytes_are_taken(tmp_path: Path) -> None:
-    """Old tars on Suns summed headers with signed bytes; tar takes both, and so is done here."""
+    """Checksums of signed bytes, as in old tars of Suns, are accepted."""
     header = bytearray(make_header("ü.jpg".encode(), 1))
     header[148:156] = b"%06o\0 " % (
         sum(struct.unpack("512b", header[:148] + b" " * 8 + header[156:]))
@@ -178,7 +178,7 @@ def test_sums_of_signed_bytes_are_taken(tmp_path: Path) -> None:
 
 
 def test_sizes_beyond_eight_gibibytes_are_read(tmp_path: Path) -> None:
-    """GNU's numbers in base 256 are written and read, and what follows such a member is found."""
+    """Sizes over 8 GiB in GNU's base 256 are read and written."""
     size = (9 << 30) + 5
     header = make_header(b"large.jpg", size)
     path = tmp_path / "t.tar"
@@ -198,7 +198,7 @@ def test_sizes_beyond_eight_gibibytes_are_read(tmp_path: Path) -> None:
 @pytest.mark.skipif(os.system("tar --version >/dev/null 2>&1") != 0, reason="needs tar")
 @pytest.mark.parametrize("name", ["gnu", "posix", "ustar", "v7", "oldgnu"])
 def test_the_tar_command_writes_shards(tmp_path: Path, name: str) -> None:
-    """What tar makes of a folder is a store of it."""
+    """A tar that the tar command makes of a folder is a store."""
     (tmp_path / "in").mkdir()
     for member, data in numbered(5):
         (tmp_path / "in" / member).write_bytes(data)
@@ -214,7 +214,7 @@ def test_the_tar_command_writes_shards(tmp_path: Path, name: str) -> None:
 
 
 def test_sparse_members_are_refused(tmp_path: Path) -> None:
-    """A member of which tar has left out the zeros would be read as other bytes: it is not read."""
+    """A sparse member, whose zeros are left out, is refused."""
     path = tmp_path / "t.tar"
     with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as tar:
         about = tarfile.TarInfo("a.jpg")
@@ -231,7 +231,7 @@ def _images() -> list[Path]:
 
 
 def test_shards_of_webdataset_are_read(tmp_path: Path) -> None:
-    """What webdataset's TarWriter writes is read with the same keys, bytes and targets."""
+    """Shards of webdataset's TarWriter give the same keys, bytes and targets."""
     webdataset = pytest.importorskip("webdataset")
     paths = _images()
     with webdataset.TarWriter(str(tmp_path / "t.tar")) as writer:
@@ -256,7 +256,7 @@ def test_shards_of_webdataset_are_read(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # not ours
 def test_webdataset_reads_our_shards(tmp_path: Path) -> None:
-    """Our shards are read by webdataset: one sample an image, its bytes, and its target beside."""
+    """Our shards are read by webdataset: one sample per image, with bytes and target."""
     webdataset = pytest.importorskip("webdataset")
     paths = _images()
     targets = [3, "text", {"a": [1, 2]}, None]
@@ -285,7 +285,7 @@ def test_webdataset_reads_our_shards(tmp_path: Path) -> None:
 
 
 def test_other_members_can_be_the_image_and_the_target(tmp_path: Path) -> None:
-    """``image`` and ``target`` choose among the files of a sample; a vague sample is an error."""
+    """``image`` and ``target`` choose the files of a sample; an ambiguous sample is an error."""
     path = write_tar(
         tmp_path / "t.tar",
         [
@@ -317,7 +317,7 @@ def test_other_members_can_be_the_image_and_the_target(tmp_path: Path) -> None:
 
 
 def test_an_index_for_other_members_is_not_used(tmp_path: Path) -> None:
-    """The index beside is for what it was made for; a named one must fit."""
+    """An index next to a shard must match the chosen members."""
     path = write_tar(tmp_path / "t.tar", [("1.jpg", b"jpg"), ("1.mask.png", b"mask")])
     index_tar(path)
 
@@ -330,7 +330,7 @@ def test_an_index_for_other_members_is_not_used(tmp_path: Path) -> None:
 
 
 def test_an_index_may_lie_elsewhere(tmp_path: Path) -> None:
-    """An index elsewhere serves a shard in a folder where nothing can be written."""
+    """An index may lie in another folder than its shard."""
     path = write_tar(tmp_path / "t.tar", numbered(5))
     index_tar(path, index=tmp_path / "elsewhere")
     store = open_store(path, index=tmp_path / "elsewhere")
@@ -342,7 +342,7 @@ def test_an_index_may_lie_elsewhere(tmp_path: Path) -> None:
 
 
 def test_numbers_beyond_all_are_told(tmp_path: Path) -> None:
-    """JSON has no infinity: what would become one is an error with the sample."""
+    """A number that JSON would read as infinity is an error that names the sample."""
     path = write_tar(tmp_path / "t.tar", [("1.jpg", b"1"), ("1.json", b'{"x": 1e999}')])
 
     with pytest.raises(StoreError, match=r"json of sample '1' cannot be read \(1e999 is too large"):
@@ -350,7 +350,7 @@ def test_numbers_beyond_all_are_told(tmp_path: Path) -> None:
 
 
 def test_a_remote_index_of_other_members_is_named_so(tmp_path: Path) -> None:
-    """It is there, and the message does not say that there is none."""
+    """If a remote index is for other members, the message says so."""
     fsspec = pytest.importorskip("fsspec")
     path = write_tar(tmp_path / "t.tar", [("1.jpg", b"1"), ("1.mask.png", b"2"), ("1.cls", b"3")])
     index_tar(path)

@@ -1,4 +1,4 @@
-"""Shards from their beginning to their end: pipes, short reads, memory; and names of members."""
+"""Streaming shards: pipes, short reads, memory; and names of members."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fastdecode.stores.tar.names import IMAGES, Names, member_key, member_name, 
 
 
 class _Trickle(io.RawIOBase):
-    """A stream that gives a few bytes at a time, and cannot seek."""
+    """A stream that returns a few bytes at a time, and cannot seek."""
 
     def __init__(self, data: bytes, most: int = 7) -> None:
         self._data = io.BytesIO(data)
@@ -35,7 +35,7 @@ class _Trickle(io.RawIOBase):
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with names")
 def test_a_pipe_is_read(tmp_path: Path) -> None:
-    """A pipe that the caller has opened is read as it comes; by its name it is not opened."""
+    """An open pipe is streamed; a pipe is not opened by its name."""
     data = write_tar(tmp_path / "t.tar", numbered(50)).read_bytes()
     os.mkfifo(tmp_path / "pipe.tar")
     with pytest.raises(OSError, match=r"a FIFO .*pass the open file to stream_tar"):
@@ -53,7 +53,7 @@ def test_a_pipe_is_read(tmp_path: Path) -> None:
 
 
 def test_few_bytes_at_a_time_are_enough(tmp_path: Path) -> None:
-    """A stream may give less than is asked for; it is not closed, nor sought in."""
+    """A stream may return less than is asked for, and is neither closed nor sought in."""
     data = write_tar(tmp_path / "t.tar", numbered(3)).read_bytes()
     stream = _Trickle(data)
 
@@ -65,7 +65,7 @@ def test_few_bytes_at_a_time_are_enough(tmp_path: Path) -> None:
 
 
 def test_samples_come_before_the_damage(tmp_path: Path) -> None:
-    """What is whole is given before the error for what is not, which names the file."""
+    """Intact samples come before the error of a damaged one, which names the file."""
     path = write_tar(tmp_path / "t.tar", numbered(5))
     os.truncate(path, 3 * 2560 + 600)
     found: list[Sample] = []
@@ -77,7 +77,7 @@ def test_samples_come_before_the_damage(tmp_path: Path) -> None:
 
 
 def test_stopping_early_closes_the_file(tmp_path: Path) -> None:
-    """Who stops in the middle leaves nothing open."""
+    """Stopping early closes the file."""
     path = write_tar(tmp_path / "t.tar", numbered(5))
     stream = stream_tar(path)
 
@@ -87,7 +87,7 @@ def test_stopping_early_closes_the_file(tmp_path: Path) -> None:
 
 
 def test_memory_is_that_of_one_sample(tmp_path: Path) -> None:
-    """However long a shard is, little of it is held, and nothing of what is left out."""
+    """Streaming holds about one sample in memory, however long the shard is."""
     members = [(f"{n:03d}.{name}", bytes(200_000)) for n in range(60) for name in ("jpg", "raw")]
     path = write_tar(tmp_path / "t.tar", members)
     tracemalloc.start()
@@ -100,7 +100,7 @@ def test_memory_is_that_of_one_sample(tmp_path: Path) -> None:
 
 
 def test_a_size_that_is_a_lie_takes_no_memory(tmp_path: Path) -> None:
-    """A header that promises terabytes is a cut shard, not an end of memory."""
+    """A header that claims terabytes is reported as a cut shard, and takes no memory."""
     path = tmp_path / "t.tar"
     path.write_bytes(make_header(b"a.jpg", 1 << 70) + bytes(1024))
 
@@ -121,7 +121,7 @@ _KEYS = st.lists(
 @settings(deadline=None)
 @given(_KEYS)
 def test_any_keys_come_back_from_their_names(keys: list[str]) -> None:
-    """Names in a tar are different samples to WebDataset, and tell the keys they were made of."""
+    """Any keys become distinct WebDataset names, from which they can be restored."""
     names = Names()
     stems = set()
     for key in keys:
@@ -149,7 +149,7 @@ def test_any_keys_come_back_from_their_names(keys: list[str]) -> None:
     ],
 )
 def test_only_what_must_be_is_escaped(key: str, data: bytes, name: str) -> None:
-    """Keys that WebDataset takes as they are stay as they are."""
+    """Keys that WebDataset can take stay unchanged."""
     stem, extension, _ = member_name(key, data)
 
     assert f"{stem}.{extension}" == name
@@ -158,7 +158,7 @@ def test_only_what_must_be_is_escaped(key: str, data: bytes, name: str) -> None:
 @settings(deadline=None)
 @given(st.binary(min_size=1, max_size=400).filter(lambda name: b"\0" not in name))
 def test_headers_are_read_as_they_were_written(name: bytes) -> None:
-    """Name, size and owner come back; a bit that flips is found."""
+    """Name, size and owner are read back, and a flipped bit is found."""
     header = make_header(name, 12345, b"somebody")[-512:]
     found = parse_header(header)
 
