@@ -26,7 +26,7 @@ SRGB, GRAY, CMYK, EYCC = 16, 17, 12, 24
 
 
 def samples(channels: int, bits: int) -> Any:
-    """Make (H, W, C) samples over the whole range, 0 and the highest value among them."""
+    """Return (H, W, C) samples over the whole range, including 0 and the maximum."""
     dtype = np.uint8 if bits <= 8 else np.uint16
     shape = (HEIGHT, WIDTH, channels)
     image = np.random.default_rng(bits).integers(0, 1 << bits, shape, dtype)
@@ -35,14 +35,14 @@ def samples(channels: int, bits: int) -> Any:
 
 
 def codestream(image: Any, bits: int) -> bytes:
-    """Encode without loss, each channel by itself."""
+    """Encode losslessly, each channel separately."""
     squeezed = image[:, :, 0] if image.shape[2] == 1 else image
     options: dict[str, Any] = {"level": 0, "codecformat": "j2k", "bitspersample": bits}
     return bytes(imagecodecs.jpeg2k_encode(squeezed, reversible=True, mct=False, **options))
 
 
 def jp2(image: Any, bits: int, space: int, *more: bytes) -> bytes:
-    """Put a codestream into a file that names the colour space."""
+    """Wrap a codestream in a file that names the colour space."""
     ihdr = struct.pack(">IIHBBBB", HEIGHT, WIDTH, image.shape[2], bits - 1, 7, 0, 0)
     colr = b"\1\0\0" + struct.pack(">I", space)
     return b"".join(
@@ -56,7 +56,7 @@ def jp2(image: Any, bits: int, space: int, *more: bytes) -> bytes:
 
 
 def palette(columns: int, bits: int = 8) -> tuple[Any, bytes]:
-    """Make a palette of 256 colours: (256, columns), and the boxes that say it."""
+    """Return a palette of 256 colours (256, columns) and its boxes."""
     dtype = np.uint8 if bits <= 8 else np.uint16
     colours = np.random.default_rng(3).integers(0, 1 << bits, (256, columns), dtype)
     head = struct.pack(">HB", 256, columns) + bytes([bits - 1] * columns)
@@ -82,7 +82,7 @@ def test_subsampled_chroma_is_opened_as_by_openjpeg(name: str, digest: str) -> N
 @pytest.mark.parametrize("channels", [1, 2, 3, 4])
 @pytest.mark.parametrize("boxed", [False, True], ids=["j2k", "jp2"])
 def test_every_depth_is_the_files_own(channels: int, bits: int, boxed: bool) -> None:
-    """Mode "stored" is what was encoded, RGB its high byte, whichever backend answers."""
+    """Mode "stored" returns the encoded values, and RGB their high byte, with any backend."""
     image = samples(channels, bits)
     space = GRAY if channels < 3 else SRGB
     data = jp2(image, bits, space) if boxed else codestream(image, bits)
@@ -102,7 +102,7 @@ def test_every_depth_is_the_files_own(channels: int, bits: int, boxed: bool) -> 
 
 @pytest.mark.parametrize("bits", [8, 12, 16])
 def test_signed_samples_count_from_zero(bits: int) -> None:
-    """Signed grey is shifted by half its range, as by `opj_decompress`, in every backend."""
+    """Signed grey is shifted by half its range, as in `opj_decompress`, with every backend."""
     image = samples(1, bits)
     signed = (image.astype(np.int32) - (1 << bits - 1)).astype(f"i{image.itemsize}")
     data = codestream(signed, bits)
@@ -116,7 +116,7 @@ def test_signed_samples_count_from_zero(bits: int) -> None:
 
 @pytest.mark.parametrize("columns", [3, 4])
 def test_palette_of_colours(columns: int) -> None:
-    """RGB looks the indices up; mode "stored" gives the indices."""
+    """RGB looks the indices up; mode "stored" returns the indices."""
     indices = samples(1, 8)
     colours, boxes = palette(columns)
     data = jp2(indices, 8, SRGB, boxes)
@@ -130,7 +130,7 @@ def test_palette_of_colours(columns: int) -> None:
 
 @pytest.mark.parametrize(("columns", "bits"), [(1, 8), (2, 8), (3, 4), (3, 12), (1, 16)])
 def test_palette_that_pillow_would_misread(columns: int, bits: int) -> None:
-    """A palette of grey, or of other than 8 bits, gives what is looked up, in both modes."""
+    """A palette of grey, or not of 8 bits, gives the looked-up values in both modes."""
     indices = samples(1, 8)
     colours, boxes = palette(columns, bits)
     data = jp2(indices, 8, SRGB if columns > 2 else GRAY, boxes)
@@ -148,7 +148,7 @@ def test_palette_that_pillow_would_misread(columns: int, bits: int) -> None:
 
 
 def test_channel_definition_in_another_order() -> None:
-    """Components that are said to be blue, green, red come as red, green, blue."""
+    """Components that are declared as blue, green, red are returned as red, green, blue."""
     image = samples(3, 8)
     order = struct.pack(">H9H", 3, 0, 0, 3, 1, 0, 2, 2, 0, 1)
     answers = answers_of_all(jp2(image, 8, SRGB, box(b"cdef", order)))
@@ -160,7 +160,7 @@ def test_channel_definition_in_another_order() -> None:
 
 @pytest.mark.parametrize("space", [EYCC, 14, 1, 999])
 def test_colours_of_an_unknown_space_are_not_guessed(space: int) -> None:
-    """What no backend converts is given as it is stored, and never as RGB."""
+    """Colours that no backend converts are returned as stored, and never as RGB."""
     image = samples(3, 8)
     data = jp2(image, 8, space)
 
@@ -174,7 +174,7 @@ def test_colours_of_an_unknown_space_are_not_guessed(space: int) -> None:
 @pytest.mark.parametrize("bits", [1, 8, 16])
 @pytest.mark.parametrize("boxed", [False, True], ids=["j2k", "jp2"])
 def test_more_channels_than_colours(channels: int, bits: int, boxed: bool) -> None:
-    """Five channels and more are given as stored, reduced as well; as RGB they are our error."""
+    """Five or more channels are returned as stored, also reduced; as RGB they are an error."""
     image = samples(channels, bits)
     data = jp2(image, bits, SRGB) if boxed else codestream(image, bits)
 
@@ -187,7 +187,7 @@ def test_more_channels_than_colours(channels: int, bits: int, boxed: bool) -> No
 
 
 def test_more_channels_than_colours_in_batches_and_checks(tmp_path: Path) -> None:
-    """Among others, such a file is an error of its own, and ends nothing."""
+    """In a batch and in `check`, such a file is only an error of its own."""
     many, sound = codestream(samples(5, 8), 8), codestream(samples(3, 8), 8)
     for name, data in (("a.j2k", many), ("b.j2k", sound)):
         (tmp_path / name).write_bytes(data)
@@ -205,7 +205,7 @@ def test_more_channels_than_colours_in_batches_and_checks(tmp_path: Path) -> Non
 
 
 def test_more_channels_than_colours_in_a_loader(tmp_path: Path) -> None:
-    """A dataset that leaves out what does not decode leaves such a file out, in threads as well."""
+    """A dataset with on_error="skip" leaves such a file out, also in threads."""
     pytest.importorskip("torch")
     from fastdecode.torch import ImageList, Loader
     from fastdecode.torch.transforms import ResizeCenterCrop
@@ -224,7 +224,7 @@ def test_more_channels_than_colours_in_a_loader(tmp_path: Path) -> None:
 
 
 def test_header_that_hides_channels() -> None:
-    """A file whose box promises 3 channels and whose codestream holds 5 is damaged."""
+    """A file whose box declares 3 channels and whose codestream has 5 is damaged."""
     data = jp2(samples(5, 8), 8, SRGB)
     fewer = data.replace(
         struct.pack(">IIHB", HEIGHT, WIDTH, 5, 7), struct.pack(">IIHB", HEIGHT, WIDTH, 3, 7)
@@ -237,7 +237,7 @@ def test_header_that_hides_channels() -> None:
 
 
 def test_components_that_cannot_be_aligned_are_unsupported() -> None:
-    """Only 4:2:2 and 4:2:0 are brought to one size: other samplings are refused beforehand."""
+    """Only 4:2:2 and 4:2:0 are upsampled: other samplings are refused before decoding."""
     data = bytearray(codestream(samples(3, 8), 8))
     data[42 + 3 + 2] = data[42 + 6 + 2] = 2  # YRsiz of the second and third component
 
@@ -247,7 +247,7 @@ def test_components_that_cannot_be_aligned_are_unsupported() -> None:
 
 
 def test_component_without_samples_is_damage() -> None:
-    """A sampling step of 0 is no image."""
+    """A sampling step of 0 is damage."""
     data = bytearray(codestream(samples(1, 8), 8))
     data[42 + 1] = 0
 

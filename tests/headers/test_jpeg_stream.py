@@ -1,4 +1,4 @@
-"""What a JPEG's compressed data gives away without being decoded."""
+"""What the compressed data of a JPEG shows without decoding."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def script(data: bytes, buffer=bytes) -> jpeg_stream.ScanScript:
 
 
 def scan_starts(data: bytes) -> list[int]:
-    """Find where each scan's marker stands; in compressed data there is none."""
+    """Return the positions of the scans' markers, which compressed data cannot contain."""
     return [i for i in range(len(data)) if data[i : i + 2] == SOS]
 
 
 @every_buffer
 @pytest.mark.parametrize("data", [*WHOLE.values(), GREY_PROGRESSIVE, CMYK_PROGRESSIVE])
 def test_whole_file_is_complete(data: bytes, buffer) -> None:
-    """All scans are counted, one of a baseline file, and bring every coefficient whole."""
+    """All scans are counted, and every coefficient is complete."""
     assert script(data, buffer) == (len(scan_starts(data)), True)
     assert (script(data, buffer).number > 1) == probe(data).progressive
 
@@ -47,7 +47,7 @@ def test_whole_file_is_complete(data: bytes, buffer) -> None:
     "data", [PROGRESSIVE, GREY_PROGRESSIVE, CMYK_PROGRESSIVE], ids=["YCC", "grey", "CMYK"]
 )
 def test_file_without_its_last_scans_is_not_complete(data: bytes, end: bytes, buffer) -> None:
-    """Cut before any of its scans, a progressive file lacks coefficients, and says how many."""
+    """A progressive file that is cut before any of its scans is incomplete."""
     for number, start in enumerate(scan_starts(data)):
         if number:
             assert script(data[:start] + end, buffer) == (number, False)
@@ -65,7 +65,7 @@ def test_scan_header_that_is_cut_off_is_survived(cut: int) -> None:
 @every_buffer
 @pytest.mark.parametrize("tail", [PROGRESSIVE, PROGRESSIVE * 60, SOS * 600], ids=len)
 def test_scans_of_what_trails_are_not_counted(tail: bytes, buffer) -> None:
-    """After the end marker there may be another image; its scans complete nothing."""
+    """Scans of another image after the end marker do not count."""
     whole = script(PROGRESSIVE)
     half = PROGRESSIVE[: scan_starts(PROGRESSIVE)[4]] + EOI
 
@@ -74,7 +74,7 @@ def test_scans_of_what_trails_are_not_counted(tail: bytes, buffer) -> None:
 
 
 def test_counting_stops_where_it_is_hostile() -> None:
-    """Of a file with thousands of scans it is enough to know that there are too many."""
+    """Counting stops when there are too many scans."""
     last = PROGRESSIVE[scan_starts(PROGRESSIVE)[-1] : -2]
     data = PROGRESSIVE[:-2] + last * 5000 + EOI
 
@@ -85,14 +85,14 @@ def test_counting_stops_where_it_is_hostile() -> None:
 @every_buffer
 @pytest.mark.parametrize("tail", [b"", b"\0", b"garbage" * 9, b"\xff\xd8\xff", EOI], ids=repr)
 def test_end_is_found_whatever_trails_it(data: bytes, buffer, tail: bytes) -> None:
-    """An end marker closes the image, also with garbage behind it."""
+    """The end marker is found, also with garbage after it."""
     assert jpeg_stream.has_end(buffer(data + tail), probe(data))
 
 
 @every_whole
 @every_buffer
 def test_truncated_file_has_no_end(data: bytes, buffer) -> None:
-    """Cut anywhere, even inside the marker, there is no end."""
+    """A file that is cut anywhere, even inside the marker, has no end."""
     header = probe(data)
     for cut in (header.scan_offset, len(data) // 2, len(data) - 20, len(data) - 2, len(data) - 1):
         assert not jpeg_stream.has_end(buffer(data[:cut]), header)
@@ -100,7 +100,7 @@ def test_truncated_file_has_no_end(data: bytes, buffer) -> None:
 
 @every_buffer
 def test_end_in_the_header_is_none(buffer) -> None:
-    """The end marker of a thumbnail, or of a comment, does not close the image."""
+    """The end marker of a thumbnail, or in a comment, does not count."""
     comment = b"\xff\xfe\0\x06" + EOI + EOI
     data = (BASELINE[:2] + comment + BASELINE[2:])[:-2]
 
@@ -108,7 +108,7 @@ def test_end_in_the_header_is_none(buffer) -> None:
 
 
 def ends_of_data(data: bytes | memoryview, header: Header) -> list[int]:
-    """Where the first scan's data ends, and the last one's."""
+    """Return the ends of the first and of the last scan's data."""
     return [scan.end for scan in jpeg_stream.outer_scans(data, header)]
 
 
@@ -129,13 +129,13 @@ ENDS = [
 @every_buffer
 @pytest.mark.parametrize(("data", "end"), ENDS)
 def test_one_scan_ends_where_its_data_does(data: bytes, end: int, buffer) -> None:
-    """The only scan ends at the end marker, and the fill bytes before it, or with the file."""
+    """The only scan ends at the end marker and the fill bytes before it, or with the file."""
     assert ends_of_data(buffer(data), probe(data)) == [end]
 
 
 @every_buffer
 def test_first_and_last_scan_are_told(buffer) -> None:
-    """Of several scans it is the end of the first one's data, and of the last one's."""
+    """Of several scans, the ends of the first and of the last one are found."""
     ends = ends_of_data(buffer(PROGRESSIVE), probe(PROGRESSIVE))
 
     # Before the second scan's own marker stand the tables that it needs.
@@ -145,7 +145,7 @@ def test_first_and_last_scan_are_told(buffer) -> None:
 
 @every_whole
 def test_other_ending_changes_nothing_but_the_end(data: bytes) -> None:
-    """What is put in stands at the end of the data, and holds no marker that could end it."""
+    """The inserted bytes stand at the end of the data, and contain no marker that ends it."""
     header = probe(data)
     scan = jpeg_stream.outer_scans(data, header)[-1]
     end = scan.end
@@ -161,7 +161,7 @@ def test_other_ending_changes_nothing_but_the_end(data: bytes) -> None:
 @every_buffer
 @pytest.mark.parametrize("end", [b"", b"\xff", b"\xff\xff\xff"], ids=len)
 def test_half_a_marker_is_dropped(end: bytes, buffer) -> None:
-    """What is left of a marker cut in two does not get in the way of an end marker."""
+    """Half a marker at the end is dropped before an end marker is added."""
     assert jpeg_stream.without_half_marker(buffer(BASELINE[:-2] + end)) == BASELINE[:-2]
 
 
@@ -199,14 +199,14 @@ FATAL = [
     ],
 )
 def test_messages_of_libjpeg_are_judged(message: str, missing: bool, recoverable: bool) -> None:
-    """Its words, as they stand in jerror.h, say that pixels are missing, or that none are."""
+    """The messages of jerror.h are classified: missing pixels or not."""
     assert jpeg_stream.says_missing_pixels(message) is missing
     assert jpeg_stream.is_recoverable(message) is recoverable
 
 
 @pytest.mark.parametrize("cut", [300, 40])
 def test_real_words_of_a_codec_are_known(cut: int) -> None:
-    """What simplejpeg reports of cut data is taken for missing pixels."""
+    """The message of simplejpeg for cut data means missing pixels."""
     simplejpeg = pytest.importorskip("simplejpeg")
 
     with pytest.raises(ValueError) as caught:
@@ -217,7 +217,7 @@ def test_real_words_of_a_codec_are_known(cut: int) -> None:
 
 @pytest.mark.parametrize("count", [5, 124, 125, 255])
 def test_more_components_than_a_scan_can_name(count: int) -> None:
-    """A damaged header that promises them is no single scan, and no error of arithmetic."""
+    """A damaged header with too many components does not count as a single scan."""
     header = probe(BASELINE)._replace(channels=count)
 
     assert jpeg_stream.in_one_scan(BASELINE, probe(BASELINE))

@@ -33,7 +33,7 @@ def _gif(frames: int = 1) -> bytes:
 
 @pytest.fixture
 def mixed(tmp_path: Path) -> Path:
-    """Make a folder with an image of every status."""
+    """Create a folder with an image of every status."""
     folder = tmp_path / "mixed"
     folder.mkdir()
     good = encode(drawing(40, 30), quality=75)
@@ -54,7 +54,7 @@ def mixed(tmp_path: Path) -> Path:
 
 
 def test_every_status(mixed: Path) -> None:
-    """What does not decode, what is too large, what is odd and what comes twice is told apart."""
+    """Damaged, oversized, odd and duplicate images get their own status."""
     with open_store(mixed) as store:
         found = {one.key: one for one in survey(store, 3, Limits(max_side=300))}
 
@@ -85,7 +85,7 @@ def test_every_status(mixed: Path) -> None:
 
 
 def test_strictly(mixed: Path) -> None:
-    """Warnings of the codec count as damage where that is asked for."""
+    """With `strict`, warnings of the codec count as damage."""
     with open_store(mixed) as store:
         found = {one.key: one.status for one in survey(store, 1, Limits(strict=True))}
 
@@ -95,7 +95,7 @@ def test_strictly(mixed: Path) -> None:
 
 @pytest.mark.parametrize("name", ["gen_cmyk.tif", "gen_lossy.jp2", "gen_gray16.png"])
 def test_formats_that_give_no_warnings(name: str, tmp_path: Path) -> None:
-    """Formats whose decoders tell of no warnings are judged by whether they decode."""
+    """Formats whose decoders report no warnings are judged by whether they decode."""
     (tmp_path / "source").mkdir()
     shutil.copy(CORPUS / "formats" / name, tmp_path / "source" / name)
     with open_store(tmp_path / "source") as store:
@@ -105,7 +105,7 @@ def test_formats_that_give_no_warnings(name: str, tmp_path: Path) -> None:
 
 
 def test_png_ends() -> None:
-    """Each chunk has a checksum, and IEND is the last one."""
+    """Each chunk of a PNG has a checksum, and IEND is the last one."""
     whole = encode(drawing(40, 30), "png")
     damaged = bytearray(whole)
     damaged[-13] ^= 1  # in the checksum before IEND
@@ -118,7 +118,7 @@ def test_png_ends() -> None:
 
 @pytest.mark.parametrize("frames", [1, 3])
 def test_gif_ends(frames: int) -> None:
-    """The trailer ends it; it is found behind all blocks."""
+    """The trailer of a GIF is found after all blocks."""
     whole = _gif(frames)
 
     assert faults(whole, "gif") == []
@@ -127,7 +127,7 @@ def test_gif_ends(frames: int) -> None:
 
 
 def test_webp_and_boxes_end() -> None:
-    """What begins with sizes is as long as these say."""
+    """Formats that begin with sizes must be as long as these say."""
     webp = encode(Image.new("RGB", (40, 30)), "webp")
     boxes = b"\0\0\0\x0cftypheic\0\0\0\x10mdat12345678"
 
@@ -140,7 +140,7 @@ def test_webp_and_boxes_end() -> None:
 
 
 def test_what_has_no_end_is_odd(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """`check` lists what decodes, but has no end."""
+    """An image that decodes but has no end is reported as odd."""
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.gif").write_bytes(_gif()[:-1])
     (tmp_path / "in" / "b.gif").write_bytes(_gif())
@@ -154,7 +154,7 @@ def test_what_has_no_end_is_odd(tmp_path: Path, capsys: pytest.CaptureFixture[st
 def test_the_check_command(
     mixed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It prints a table of at most 80 columns, writes a line for each image, and tells damage."""
+    """The command prints a table of at most 80 columns, writes a CSV, and reports damage."""
     monkeypatch.setenv("COLUMNS", "200")
     listed = tmp_path / "found.csv"
 
@@ -180,13 +180,13 @@ def test_the_check_command(
 
 
 def test_check_of_good_images(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The exit status is 0 where everything decodes, whatever is odd about it."""
+    """The exit status is 0 if everything decodes, even if it is odd."""
     assert main(["check", str(make_source(tmp_path / "source")), "--threads", "2"]) == 0
     assert "8 images" in capsys.readouterr().out
 
 
 def test_wrong_arguments(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Nothing there, or a number that is none: exit status 2, and words that say so."""
+    """A missing path or an invalid number ends with exit status 2 and a message."""
     assert main(["check", str(tmp_path / "none")]) == 2
     assert main(["pack", str(tmp_path / "none"), str(tmp_path / "out.tar")]) == 2
     assert "no such file" in " ".join(capsys.readouterr().err.split())  # whatever the width
@@ -203,7 +203,7 @@ def test_wrong_arguments(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_nothing_to_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A store of nothing is told, with exit status 2."""
+    """An empty store ends with exit status 2 and a message."""
     (tmp_path / "a.rec").touch()
     with create_store(tmp_path / "b.tar"):
         pass
@@ -217,13 +217,13 @@ def test_nothing_to_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 def test_a_table_that_cannot_be_written_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The system names no file when a disk is full."""
+    """A table that cannot be written is named, which the system's error does not do."""
     assert main(["check", str(make_source(tmp_path / "source")), "--csv", "/dev/full"]) == 2
     assert "/dev/full cannot be written: No space left on device" in capsys.readouterr().err
 
 
 def test_the_pack_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """It names bad items and the way out, then packs without them, and refuses to do it twice."""
+    """The command names bad items, packs without them with --skip-bad, and does not overwrite."""
     source, target = make_source(tmp_path / "source", damaged=True), tmp_path / "out.tar"
     command = [str(source), str(target), "--max-side", "32", "--quality", "80"]
 
@@ -246,7 +246,7 @@ def test_the_pack_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 def test_an_unknown_suffix_is_no_folder(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
-    """It is refused with the suffixes that there are, and the way to a folder of that name."""
+    """An unknown suffix is refused with the known ones, and with how to make a folder."""
     source, target = make_source(tmp_path / "source"), tmp_path / name
 
     assert main(["pack", str(source), str(target)]) == 2
@@ -265,7 +265,7 @@ def test_an_unknown_suffix_is_no_folder(
 
 @pytest.mark.parametrize("name", ["v1.2", ".hidden", "St. Louis", "train"])
 def test_names_without_a_suffix_are_folders(tmp_path: Path, name: str) -> None:
-    """What begins with a digit is a version, and what holds a space is no suffix."""
+    """A suffix of digits or with a space does not count as a suffix."""
     with create_store(tmp_path / name) as writer:
         assert writer.kind == "folder"
 
@@ -277,7 +277,7 @@ def test_names_without_a_suffix_are_folders(tmp_path: Path, name: str) -> None:
 def test_shards_are_reported_by_their_names(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], size: str, place: str
 ) -> None:
-    """The report names files that are there."""
+    """The report names the files of all shards."""
     source, target = make_source(tmp_path / "source"), tmp_path / "b.tar"
 
     assert main(["pack", str(source), str(target), "--shard-size", size]) == 0
@@ -288,7 +288,7 @@ def test_shards_are_reported_by_their_names(
 def test_no_chatter(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Warnings of Python's libraries do not come between the lines."""
+    """Warnings of Python's libraries are not printed."""
     work = Work.__call__
 
     def warning(self: Work, index: int) -> object:
@@ -305,7 +305,7 @@ def test_no_chatter(
 def test_an_error_after_the_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without rich, on a terminal, an error begins on a line of its own."""
+    """Without rich, an error begins on its own line of a terminal."""
     monkeypatch.setattr(terminal, "has_rich", lambda: False)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
 
@@ -320,7 +320,7 @@ def test_an_error_after_the_line(
 
 
 def test_a_photo_library_is_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Images beside folders need no classes to be checked; to pack them a list without will do."""
+    """Images next to folders need no classes to be checked."""
     library = tmp_path / "library"
     (library / "2024").mkdir(parents=True)
     for name in ("1.jpg", "2024/2.jpg"):
@@ -339,7 +339,7 @@ def test_a_photo_library_is_checked(tmp_path: Path, capsys: pytest.CaptureFixtur
 def test_one_image_is_no_store(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], command: list[str]
 ) -> None:
-    """The error says what to name instead."""
+    """A single image is an error that says what to name instead."""
     photo = tmp_path / "photo.JPG"
     photo.write_bytes(encode(drawing(40, 30)))
 
@@ -356,7 +356,7 @@ def test_one_image_is_no_store(
 def test_what_is_no_shard_has_no_index(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, words: str
 ) -> None:
-    """A folder, and nothing at all, are wrong arguments: exit status 2, as in other commands."""
+    """`index` of a folder or a missing path ends with exit status 2."""
     (tmp_path / "shards").mkdir()
 
     assert main(["index", str(tmp_path / name)]) == 2

@@ -1,4 +1,4 @@
-"""What a store cannot hold, or nobody can encode, is a bad item for `pack`, found at once."""
+"""Items that a store cannot hold, or that cannot be encoded, are bad items for `pack`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from fastdecode.testing import drawing, encode
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_keys_that_come_twice(tmp_path: Path, kind: str) -> None:
-    """The second one is bad, with a reason, and can be left out; whatever the kind."""
+    """The second of two equal keys is a bad item in all kinds of stores."""
     name = name_of(kind)
     source = make_source(tmp_path / "source")
     (source / "list.csv").write_text("cats/0.jpg,1\ncats/1.jpg,0\ncats/0.jpg,1\n")
@@ -54,7 +54,7 @@ def test_targets_that_records_cannot_hold(tmp_path: Path) -> None:
 
 
 def test_names_of_files(tmp_path: Path) -> None:
-    """A folder holds no key that needs a file where a folder is, nor one that is too long."""
+    """A key that is too long, or needs a file where a folder is, is a bad item for a folder."""
     keys = Keys(files=True, reserved="own")
     for key in ("a/b.jpg", "c.jpg"):
         keys.check(key)
@@ -79,7 +79,7 @@ def test_names_of_files(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="others have no such names")
 def test_names_that_are_no_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A file whose name is no UTF-8 is bad for `pack` and odd for `check`, and both go on."""
+    """A file name that is not UTF-8 is bad for `pack` and odd for `check`, and both go on."""
     source = make_source(tmp_path / "source")
     name = os.fsencode(source / "cats") + b"/\xff.jpg"
     Path(os.fsdecode(name)).write_bytes(encode(drawing(20, 20)))
@@ -99,7 +99,7 @@ def test_names_that_are_no_text(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_what_nobody_can_encode(tmp_path: Path) -> None:
-    """A side that is too long for a JPEG makes a bad item, not the end of the pack."""
+    """A side that is too long for a JPEG makes a bad item, and the pack goes on."""
     source = tmp_path / "source"
     source.mkdir()
     file = io.BytesIO()
@@ -116,7 +116,7 @@ def test_what_nobody_can_encode(tmp_path: Path) -> None:
 
 
 def test_a_class_without_images(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Its folder is made, so that others count the classes alike; and the summary says so."""
+    """A class without images gets a folder, so that class numbers stay; the summary says so."""
     source = make_source(tmp_path / "source")
     for path in (source / "cats").iterdir():
         path.write_bytes(b"no image")
@@ -147,7 +147,7 @@ def test_a_list_of_paths_alone(tmp_path: Path) -> None:
 
 
 def test_signs_of_wildcards_in_a_name(tmp_path: Path) -> None:
-    """Shards whose name has a bracket in it are found by that name."""
+    """Shards with a bracket in their name are found by that name."""
     source = make_source(tmp_path / "source")
     target = tmp_path / "p[1].tar"
 

@@ -1,4 +1,4 @@
-"""`pack` in a process of its own that is killed, interrupted, or out of room; and goes on."""
+"""`pack` as a process that is killed, interrupted or out of space, and then resumed."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _run(code: str, *arguments: object) -> subprocess.CompletedProcess[str]:
     ("kind", "moment"), [*((kind, "after") for kind in KINDS), ("tar", "before")]
 )
 def test_it_goes_on_after_a_kill(tmp_path: Path, kind: str, moment: str) -> None:
-    """Killed over and over, every few commits, it makes the bytes of one run without."""
+    """A pack that is killed repeatedly makes the same bytes as an uninterrupted one."""
     name = name_of(kind)
     source = make_source(tmp_path / "source", damaged=True)
     for folder in ("whole", "killed"):
@@ -74,7 +74,7 @@ def test_it_goes_on_after_a_kill(tmp_path: Path, kind: str, moment: str) -> None
 
 
 def test_control_c(tmp_path: Path) -> None:
-    """The exit status is 130, the words say how to go on, and nothing is done twice."""
+    """Ctrl-C ends with status 130 and says how to resume; no work is repeated."""
     source = make_source(tmp_path / "source")
     code = (
         "import os, signal, sys\n"
@@ -98,7 +98,7 @@ def test_control_c(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("kind", "room"), [("tar", 8192), ("lmdb", 24_000), ("hdf5", 1_060_000)])
 def test_a_full_disk(tmp_path: Path, kind: str, room: int) -> None:
-    """It ends with a clear error and exit status 1, and goes on once there is room."""
+    """A full disk ends with a clear error and status 1, and the pack can be resumed."""
     name = name_of(kind)
     if kind != "tar" and not hasattr(os, "posix_fallocate"):
         pytest.skip("room cannot be set aside here, and free room knows of no such limit")

@@ -1,4 +1,4 @@
-"""`pack`: what is in a store afterwards, and beside it."""
+"""`pack`: the resulting store, and the files next to it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ needs_core = pytest.mark.skipif(_library.lib is None, reason="the native core is
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_bytes_keys_targets_and_order_are_kept(tmp_path: Path, kind: str) -> None:
-    """In a store of any kind are the source's items, with their classes, as they were."""
+    """A store of any kind has the source's bytes, keys, targets and classes, in order."""
     name = name_of(kind)
     source = make_source(tmp_path / "source")
 
@@ -55,7 +55,7 @@ def test_the_result_does_not_depend_on_threads(tmp_path: Path, kind: str) -> Non
 
 
 def test_the_manifest(tmp_path: Path) -> None:
-    """It has counts, and checksums that anybody can work out again."""
+    """The manifest has counts, and checksums that anybody can verify."""
     source = make_source(tmp_path / "source")
     packed = pack(source, tmp_path / "out.tar")
     found = json.loads((tmp_path / "out.tar.json").read_text())
@@ -82,7 +82,7 @@ def test_the_manifest(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_checksums_of_large_files(tmp_path: Path, kind: str) -> None:
-    """The manifest's checksums are of all bytes of each file, however many they are."""
+    """The manifest's checksums cover all bytes of each file, however large."""
     name = name_of(kind)
     target = "x" * (3 << 20) if kind == "tar" else 7  # what follows the last image is large, too
     with create_store(tmp_path / "source.tar") as writer:
@@ -103,7 +103,7 @@ def test_checksums_of_large_files(tmp_path: Path, kind: str) -> None:
 
 
 def test_the_list_of_bad_items_is_csv(tmp_path: Path) -> None:
-    """Python's csv reads each back in a row of its own, whatever is in its name."""
+    """Python's csv reads each bad item as one row, whatever is in its name."""
     (tmp_path / "source").mkdir()
     names = ['a,"b".jpg', "c\nd.jpg", "=e.jpg", "f;g'.jpg", " h.jpg"]
     for name in names:
@@ -122,7 +122,7 @@ def test_the_list_of_bad_items_is_csv(tmp_path: Path) -> None:
 
 
 def test_shards(tmp_path: Path) -> None:
-    """No shard is larger than asked, unless by one item; `open_store` opens them as one."""
+    """No shard is larger than asked, except for one item; `open_store` opens them as one."""
     source = make_source(tmp_path / "source")
     most = 8192
 
@@ -142,7 +142,7 @@ def test_shards(tmp_path: Path) -> None:
 
 
 def test_bad_items_stop_it(tmp_path: Path) -> None:
-    """All are listed with their reasons, and nothing is made, until they may be left out."""
+    """Bad items are all listed, and nothing is made unless they may be skipped."""
     source = make_source(tmp_path / "source", damaged=True)
     target = tmp_path / "out.tar"
 
@@ -167,7 +167,7 @@ def test_bad_items_stop_it(tmp_path: Path) -> None:
 
 
 def test_nothing_but_bad_items(tmp_path: Path) -> None:
-    """A store of nothing is not made, whatever may be left out."""
+    """A store without items is not made, even if bad items may be skipped."""
     (tmp_path / "source").mkdir()
     (tmp_path / "source" / "a.jpg").write_bytes(b"none")
 
@@ -177,7 +177,7 @@ def test_nothing_but_bad_items(tmp_path: Path) -> None:
 
 @needs_core
 def test_restart_markers(tmp_path: Path) -> None:
-    """JPEGs get restart markers and keep their pixels; those that are refused stay, and count."""
+    """JPEGs get restart markers and keep their pixels; those that cannot are copied and counted."""
     source = make_source(tmp_path / "source")
     odd = CORPUS / "jpeg_kinds" / "jpeg_decoder__extraneous-data.jpg"
     (source / "dogs" / "odd.jpg").write_bytes(odd.read_bytes())
@@ -196,7 +196,7 @@ def test_restart_markers(tmp_path: Path) -> None:
 
 
 def test_restart_markers_needs_the_core(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without it that is said before any work."""
+    """Without the native core, restart markers are refused before any work."""
     monkeypatch.setattr(_library, "lib", None)
 
     with pytest.raises(BackendUnavailable):
@@ -224,7 +224,7 @@ def test_restart_markers_needs_the_core(tmp_path: Path, monkeypatch: pytest.Monk
     ],
 )
 def test_wrong_arguments(tmp_path: Path, name: str, options: dict[str, Any], said: str) -> None:
-    """They are refused, and leave nothing behind."""
+    """Wrong arguments are refused, and leave nothing behind."""
     source = make_source(tmp_path / "source")
 
     with pytest.raises(ValueError, match=said):
@@ -240,7 +240,7 @@ def test_wrong_arguments(tmp_path: Path, name: str, options: dict[str, Any], sai
 def test_nothing_is_overwritten(
     tmp_path: Path, name: str, size: int | None, start_over: bool
 ) -> None:
-    """Where there is a store, a manifest, a list or a shard of somebody's, none is made."""
+    """An existing store, manifest, list or shard is not overwritten."""
     source = make_source(tmp_path / "source")
     (tmp_path / name).write_bytes(b"mine")
 
@@ -251,7 +251,7 @@ def test_nothing_is_overwritten(
 
 @pytest.mark.skipif(os.name == "nt", reason="links need a privilege there")
 def test_a_link_that_leads_nowhere(tmp_path: Path) -> None:
-    """It is something at the place, too."""
+    """A broken link counts as an existing file."""
     source = make_source(tmp_path / "source")
     (tmp_path / "out.tar").symlink_to(tmp_path / "nothing")
 
@@ -260,7 +260,7 @@ def test_a_link_that_leads_nowhere(tmp_path: Path) -> None:
 
 
 def test_no_folders_are_left(tmp_path: Path) -> None:
-    """A pack that comes to nothing takes the folders away that it has made."""
+    """A pack that makes nothing removes the folders that it created."""
     with pytest.raises(FileNotFoundError):
         pack(tmp_path / "none", tmp_path / "a" / "b" / "out.tar")
     with pytest.raises(ValueError, match="no source"):
@@ -269,7 +269,7 @@ def test_no_folders_are_left(tmp_path: Path) -> None:
 
 
 def test_a_store_that_cannot_hold_an_item(tmp_path: Path) -> None:
-    """A file where a folder would have to be is a bad item, which can be left out."""
+    """A key that needs a folder where a file is makes a bad item, which can be skipped."""
     with create_store(tmp_path / "in.tar") as writer:
         data = make_source(tmp_path / "source").joinpath("cats", "0.jpg").read_bytes()
         writer.add("a.jpg", data)
@@ -285,7 +285,7 @@ def test_a_store_that_cannot_hold_an_item(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root reads all")
 def test_a_forbidden_file_ends_it(tmp_path: Path) -> None:
-    """What may not be read may be good: it is not listed as bad, and the same call goes on."""
+    """A file without permission is not listed as bad: it ends the pack, which can be resumed."""
     source = make_source(tmp_path / "source")
     (source / "cats" / "0.jpg").chmod(0)
 
@@ -297,7 +297,7 @@ def test_a_forbidden_file_ends_it(tmp_path: Path) -> None:
 
 
 def test_sizes_in_words() -> None:
-    """Sizes are written as people write them."""
+    """Sizes are parsed in the usual notation."""
     assert as_bytes("500MB") == 500_000_000
     assert as_bytes("1.5 gib") == 3 << 29
     assert as_bytes("4096 B") == 4096

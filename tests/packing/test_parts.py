@@ -1,4 +1,4 @@
-"""The parts of a pack: journal, spool, lock, and work in order."""
+"""The parts of a pack: journal, spool, lock, and ordered work."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fastdecode.testing import drawing, encode
 
 
 def test_half_a_record_never_was(tmp_path: Path) -> None:
-    """Cut anywhere, or with a bit changed, a journal holds exactly the records before that."""
+    """A journal that is cut or changed anywhere contains exactly the records before that."""
     path = tmp_path / "journal"
     records = [{"a": 1}, {"b": [1, "é\n"]}, {"c": None}]
     journal = Journal(path)
@@ -47,7 +47,7 @@ def test_half_a_record_never_was(tmp_path: Path) -> None:
 def test_a_record_is_on_the_disk_before_its_call_returns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each ends with one fsync of the journal's own file, when all of the record is in it."""
+    """`append` writes the whole record, then calls fsync once on the journal's file."""
     path = tmp_path / "journal"
     journal = Journal(path)
     synced: list[tuple[bool, int]] = []
@@ -67,7 +67,7 @@ def test_a_record_is_on_the_disk_before_its_call_returns(
 
 
 def test_a_spool_goes_on_where_it_was_good(tmp_path: Path) -> None:
-    """What was written after the last record is cut off, further shards included."""
+    """Bytes and shards after the last record are discarded when a spool is resumed."""
     data = encode(drawing(16, 16))
     whole = tmp_path / "whole"
     broken = tmp_path / "broken"
@@ -94,7 +94,7 @@ def test_a_spool_goes_on_where_it_was_good(tmp_path: Path) -> None:
 
 
 def test_a_name_that_is_taken(tmp_path: Path) -> None:
-    """A key that comes twice is refused, also when the first was written by an earlier run."""
+    """A key that exists already is refused, also if an earlier run has written it."""
     data = encode(drawing(16, 16))
     spool = Spool(tmp_path, "tar")
     spool.add("a.jpg", data, None)
@@ -109,7 +109,7 @@ def test_a_name_that_is_taken(tmp_path: Path) -> None:
 
 
 def test_a_plain_spool(tmp_path: Path) -> None:
-    """It holds the bytes behind each other."""
+    """A spool without shards contains the bytes one after another."""
     spool = Spool(tmp_path, "lmdb")
 
     assert spool.add("a", b"123", None) == (0, 0, 3)
@@ -119,7 +119,7 @@ def test_a_plain_spool(tmp_path: Path) -> None:
 
 
 def test_a_lock_is_let_go(tmp_path: Path) -> None:
-    """Only one holds it at a time; also where the folder is removed meanwhile."""
+    """Only one process holds the lock, also if the folder is removed in the meantime."""
     folder = tmp_path / "work"
     with lock_folder(folder):
         with pytest.raises(AlreadyLocked), lock_folder(folder):
@@ -131,7 +131,7 @@ def test_a_lock_is_let_go(tmp_path: Path) -> None:
 
 
 def test_order_and_memory() -> None:
-    """Results come in order, and no more than a few are made before they are wanted."""
+    """Results come in order, and only a few are made ahead."""
     begun: set[int] = set()
     lock = threading.Lock()
 
@@ -151,7 +151,7 @@ def test_order_and_memory() -> None:
 
 
 def test_an_error_comes_in_its_turn() -> None:
-    """What is before it is there, and nothing further begins."""
+    """An error comes after earlier results, and no further work begins."""
     begun = []
 
     def work(item: int) -> int:

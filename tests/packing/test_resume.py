@@ -1,4 +1,4 @@
-"""`pack` that was stopped, or is given once more: it goes on, is refused to, or begins again."""
+"""`pack` that was stopped or is called again: it resumes, refuses or starts over."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from fastdecode.testing import drawing, encode
 
 @pytest.fixture(autouse=True)
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Write every item down on its own."""
+    """Record every item separately."""
     monkeypatch.setattr(_pack, "EVERY_S", 0)
 
 
@@ -46,7 +46,7 @@ def _often(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_other_options(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], said: str
 ) -> None:
-    """They cannot go on with what was begun without; the error names them, and the way out."""
+    """Other options cannot resume a pack; the error names them, and what to do."""
     source, target = make_source(tmp_path / "source"), tmp_path / "out.tar"
     pack_three(monkeypatch, source, target)
 
@@ -57,7 +57,7 @@ def test_other_options(
 
 
 def test_another_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither another source nor one that has changed is mixed with what was begun."""
+    """A pack is not resumed from another source, or one that has changed."""
     source, target = make_source(tmp_path / "source"), tmp_path / "out.tar"
     pack_three(monkeypatch, source, target)
 
@@ -69,7 +69,7 @@ def test_another_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_source_that_changes_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A store that is written while it is read makes no result."""
+    """A source that changes while it is read makes no result."""
     pack(make_source(tmp_path / "source"), tmp_path / "in.tar")
     work = Work.__call__
 
@@ -84,7 +84,7 @@ def test_a_source_that_changes_meanwhile(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_an_image_that_has_changed(tmp_path: Path) -> None:
-    """One that is in the spool already, and is another now, is refused; to begin again helps."""
+    """An image that has changed since it was spooled is refused; --start-over helps."""
     source = make_source(tmp_path / "source", damaged=True)
     with pytest.raises(BadItems):
         pack(source, tmp_path / "out.tar")
@@ -96,7 +96,7 @@ def test_an_image_that_has_changed(tmp_path: Path) -> None:
 
 
 def test_shards_that_have_changed(tmp_path: Path) -> None:
-    """A source of several shards is not mixed with another state of it."""
+    """A source of several shards is not resumed after one of them has changed."""
     for number in range(2):
         with create_store(tmp_path / f"in-{number}.tar") as writer:
             writer.add(f"{number}.jpg", encode(drawing(20, 20)))
@@ -111,7 +111,7 @@ def test_shards_that_have_changed(tmp_path: Path) -> None:
 
 
 def test_two_at_once(tmp_path: Path) -> None:
-    """A second pack to the same place is refused while the first one works, and then free."""
+    """A second pack to the same location is refused while the first one works."""
     source, target = make_source(tmp_path / "source"), tmp_path / "out.tar"
     with (
         lock_folder(tmp_path / ".out.tar.partial"),
@@ -124,7 +124,7 @@ def test_two_at_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_was_mended(tmp_path: Path, kind: str) -> None:
-    """A bad item is tried again; mended, it comes to its place, as in a pack from the beginning."""
+    """A bad item is tried again; once repaired, it gets its place."""
     name = name_of(kind)
     source = make_source(tmp_path / "source", damaged=True)
     for folder in ("again", "fresh"):
@@ -143,7 +143,7 @@ def test_what_was_mended(tmp_path: Path, kind: str) -> None:
 
 
 def test_another_reason(tmp_path: Path) -> None:
-    """What is still bad, but for another reason, is listed with that; nothing else is done anew."""
+    """An item that is still bad for another reason is listed with that reason."""
     source = make_source(tmp_path / "source", damaged=True)
     for folder in ("again", "fresh"):
         (tmp_path / folder).mkdir()
@@ -159,7 +159,7 @@ def test_another_reason(tmp_path: Path) -> None:
 
 
 def test_a_file_that_was_missing(tmp_path: Path) -> None:
-    """A list's file that has come to be there is packed."""
+    """A listed file that was missing and exists now is packed."""
     source = make_source(tmp_path / "source")
     (source / "list.csv").write_text("cats/0.jpg\nnew.jpg\ndogs/0.jpg\n")
     with pytest.raises(BadItems, match="1 of 3"):
@@ -170,7 +170,7 @@ def test_a_file_that_was_missing(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_read_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An error of disk or network is no verdict on the item: it ends the pack, which can go on."""
+    """An error of disk or network ends the pack, which can then be resumed."""
     source, target = make_source(tmp_path / "source"), tmp_path / "out.tar"
     read = FileStore.read
 
@@ -190,7 +190,7 @@ def test_what_cannot_be_read_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_spool_that_was_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bytes that are not those that were written are no part of a result; nor is a shorter file."""
+    """A spool whose bytes or length have changed is not used."""
     source, target = make_source(tmp_path / "source"), tmp_path / "out"
     spool = tmp_path / ".out.partial" / "spool-00000"
     pack_three(monkeypatch, source, target)
@@ -207,7 +207,7 @@ def test_a_spool_that_was_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_leftovers_without_a_journal(tmp_path: Path) -> None:
-    """Killed before anything was written down, it begins anew over what is there."""
+    """A pack that was killed before its first record starts over."""
     source, partial = make_source(tmp_path / "source"), tmp_path / ".out.tar.partial"
     (partial / "out").mkdir(parents=True)
     (partial / "out" / "out.tar").write_bytes(b"half")
@@ -247,7 +247,7 @@ def test_a_stop_between_the_last_renamings(tmp_path: Path, monkeypatch: pytest.M
 def test_beginning_again_after_half_of_the_renamings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What that pack has put there is removed; a file of somebody else stops it before that."""
+    """Starting over removes what that pack has renamed, but no file of others."""
     source, target = make_source(tmp_path / "source"), tmp_path / "out.tar"
     pack_up_to_renaming(2, monkeypatch, source, target, shard_size=8192)
     mine = tmp_path / "out-00007.tar.fdx"
@@ -266,7 +266,7 @@ def test_beginning_again_after_half_of_the_renamings(
 def test_it_is_finished_only_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start_over: bool
 ) -> None:
-    """Stopped while it tidied up, a pack is done: the next call finds that, and changes nothing."""
+    """A pack that was stopped while cleaning up is complete, and is not changed again."""
     source, target = make_source(tmp_path / "source"), tmp_path / "out.tar"
 
     def stopped(_place: object) -> None:

@@ -1,4 +1,4 @@
-"""Shrinking: sizes, formats, and what a file says beside its pixels."""
+"""Shrinking images: sizes, formats and metadata."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ PHOTO = drawing(120, 80)
     [((640, 480), 256, (256, 192)), ((480, 641), 256, (192, 256)), ((9000, 2), 100, (100, 1))],
 )
 def test_sizes(size: tuple[int, int], most: int, made: tuple[int, int]) -> None:
-    """The larger side is exactly what was asked, the other in proportion, and never nothing."""
+    """The larger side is exactly the given one, and the other is in proportion, at least 1."""
     assert smaller_size(*size, most) == made
 
 
 def test_a_jpeg_keeps_what_it_says() -> None:
-    """EXIF, orientation included, and profile stay; the pixels are those of the shrunk image."""
+    """EXIF, with the orientation, and the profile stay; pixels are those of the shrunk image."""
     exif = Image.Exif()
     exif[0x0112], exif[0x010E] = 6, "a description"
     data = encode(PHOTO, "jpeg", quality=95, exif=exif, icc_profile=PROFILE)
@@ -58,7 +58,7 @@ def test_a_jpeg_keeps_what_it_says() -> None:
 
 
 def test_the_decoder_reduces_first() -> None:
-    """A much larger JPEG is reduced in the DCT first, with next to the same result."""
+    """A much larger JPEG is first reduced in the DCT, with nearly the same result."""
     data = encode(drawing(1600, 1200), "jpeg", quality=95)
     _, image = _shrunk(data, 100)
     whole = Image.fromarray(decode(data)).resize((100, 75), Image.Resampling.LANCZOS)
@@ -87,7 +87,7 @@ def test_the_decoder_reduces_first() -> None:
     ],
 )
 def test_formats(mode: str, format: str, suffix: str, becomes: str) -> None:
-    """Opaque 8-bit images become JPEG; transparency, palettes and 16-bit grey stay, as PNG."""
+    """Opaque 8-bit images become JPEG; transparency, palettes and 16-bit grey become PNG."""
     if mode == "I;16":
         image = Image.fromarray((np.arange(120 * 80, dtype=np.uint16) * 6).reshape(80, 120))
     elif mode in ("RGBA", "LA"):
@@ -104,7 +104,7 @@ def test_formats(mode: str, format: str, suffix: str, becomes: str) -> None:
 
 
 def test_transparent_pixels_have_no_say() -> None:
-    """Colours that nobody sees do not bleed into those that are seen."""
+    """Colours of transparent pixels do not bleed into visible ones."""
     pixels = np.zeros((80, 80, 4), np.uint8)
     pixels[::2] = (255, 0, 0, 255)
     pixels[1::2] = (0, 255, 0, 0)
@@ -116,7 +116,7 @@ def test_transparent_pixels_have_no_say() -> None:
 
 
 def test_orientation_is_not_applied_twice() -> None:
-    """A TIFF is decoded upright, and so says nothing of turning any more; a WebP is not."""
+    """The orientation tag is removed from a TIFF, which is decoded upright, but not from a WebP."""
     exif = Image.Exif()
     exif[0x0112] = 6
     tiff, _ = _shrunk(encode(PHOTO, "tiff", exif=exif))
@@ -127,7 +127,7 @@ def test_orientation_is_not_applied_twice() -> None:
 
 
 def test_damaged_and_strange_metadata() -> None:
-    """Metadata that cannot be read, or does not fit, costs no more than itself."""
+    """Damaged or unusual metadata is dropped, and the image is kept."""
     exif = Image.Exif()
     exif[0x0112] = 8
     large = encode(PHOTO, "png", exif=exif.tobytes() + bytes(70_000))
@@ -138,7 +138,7 @@ def test_damaged_and_strange_metadata() -> None:
 
 
 def test_what_cannot_be_shrunk(tmp_path: Path) -> None:
-    """An animation keeps its bytes, all its frames, and is counted; so do TIFFs of 16 bits."""
+    """Animations and 16-bit TIFFs keep their bytes, and are counted."""
     (tmp_path / "source").mkdir()
     frames = [PHOTO.rotate(angle) for angle in (0, 90, 180)]
     data = encode(frames[0], "gif", save_all=True, append_images=frames[1:])
@@ -155,7 +155,7 @@ def test_what_cannot_be_shrunk(tmp_path: Path) -> None:
 
 
 def test_a_cut_jpeg_is_not_shrunk() -> None:
-    """Decoding it smaller is as thorough as decoding it whole."""
+    """A cut JPEG is refused, also if it is decoded at a smaller size."""
     data = (CORPUS / "malformed" / "gen_jpg_cut667.jpg").read_bytes()
 
     with pytest.raises(DecodeError):
@@ -163,7 +163,7 @@ def test_a_cut_jpeg_is_not_shrunk() -> None:
 
 
 def test_only_what_is_larger_changes(tmp_path: Path) -> None:
-    """The rest keeps its bytes; names follow the format, and none comes twice."""
+    """Smaller images keep their bytes; names follow the format and stay unique."""
     source = tmp_path / "source"
     source.mkdir()
     small = encode(drawing(30, 20), "png")
@@ -182,7 +182,7 @@ def test_only_what_is_larger_changes(tmp_path: Path) -> None:
 
 
 def test_names() -> None:
-    """A name that would be taken is made longer; where that is taken, too, there is none."""
+    """If the new name is taken, the old suffix is kept; if that is taken, too, it is an error."""
     names = Names(["x.d/a.png", "x.d/b.bmp", "x.d/b.jpg", "c", "d.png", "d.jpg", "d.png.jpg"])
 
     assert names.rename_key("x.d/a.png", ".jpg") == "x.d/a.jpg"

@@ -1,4 +1,4 @@
-"""``fastdecode thumbs``: what is made, what is left as it is, and what is said of the rest."""
+"""``fastdecode thumbs``: which thumbnails are made, kept and reported."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Thumbs = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture(name="thumbs")
 def _thumbs(capsys: pytest.CaptureFixture[str]) -> Thumbs:
-    """Run the command, and return its exit status and what it said."""
+    """Run the command; return its exit status and output."""
 
     def run(*words: object) -> tuple[int, str, str]:
         capsys.readouterr()
@@ -39,7 +39,7 @@ def _thumbs(capsys: pytest.CaptureFixture[str]) -> Thumbs:
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    """Make a folder of three images, in two folders."""
+    """Create three images in two folders."""
     folder = tmp_path / "photos"
     (folder / "in" / "deep").mkdir(parents=True)
     shutil.copy(photo, folder / "in" / "deep" / "house.JPEG")
@@ -70,7 +70,7 @@ def test_names_and_sizes(source: Path, tmp_path: Path, thumbs: Thumbs) -> None:
 
 
 def test_pixels_are_those_of_the_image(source: Path, tmp_path: Path, thumbs: Thumbs) -> None:
-    """A thumbnail is near what Pillow makes of the whole image by the same filter."""
+    """A thumbnail is close to Pillow's resize of the full image with the same filter."""
     thumbs(source, tmp_path / "to", "--size", 64, "--quality", 100)
 
     with Image.open(source / "wren.jpg") as image:
@@ -80,7 +80,7 @@ def test_pixels_are_those_of_the_image(source: Path, tmp_path: Path, thumbs: Thu
 
 
 def test_photos_stand_upright(tmp_path: Path, thumbs: Thumbs) -> None:
-    """The EXIF orientation is applied, and what else EXIF says is not passed on."""
+    """The EXIF orientation is applied, and other EXIF data is dropped."""
     (tmp_path / "photos").mkdir()
     exif = Image.Exif()
     exif[0x0112], exif[0x010E] = 6, "at my home"
@@ -96,7 +96,7 @@ def test_photos_stand_upright(tmp_path: Path, thumbs: Thumbs) -> None:
 
 
 def test_transparent_images_become_png(tmp_path: Path, thumbs: Thumbs) -> None:
-    """Where there is transparency it is kept; an alpha channel that is full is none."""
+    """Transparency is kept in a PNG; an opaque alpha channel is dropped."""
     folder = tmp_path / "logos"
     folder.mkdir()
     shutil.copy(CORPUS / "formats" / "gen_lossless_alpha.webp", folder / "clear.webp")
@@ -112,7 +112,7 @@ def test_transparent_images_become_png(tmp_path: Path, thumbs: Thumbs) -> None:
 
 
 def test_the_colour_profile_is_kept(tmp_path: Path, thumbs: Thumbs) -> None:
-    """Colours stay what they are where they are not those of sRGB."""
+    """A colour profile other than sRGB is kept."""
     (tmp_path / "photos").mkdir()
     shutil.copy(CORPUS / "jpeg_kinds" / "gen_icc_srgb.jpg", tmp_path / "photos" / "a.jpg")
     with Image.open(tmp_path / "photos" / "a.jpg") as image:
@@ -127,7 +127,7 @@ def test_the_colour_profile_is_kept(tmp_path: Path, thumbs: Thumbs) -> None:
 def test_a_second_run_makes_what_is_missing_or_old(
     source: Path, tmp_path: Path, thumbs: Thumbs
 ) -> None:
-    """Thumbnails that are there are left as they are, unless their image is newer."""
+    """Existing thumbnails are kept unless their image is newer."""
     to = tmp_path / "to"
     thumbs(source, to)
     (to / "wren.jpg").unlink()
@@ -149,7 +149,7 @@ def test_a_second_run_makes_what_is_missing_or_old(
 def test_another_size_or_quality_makes_them_anew(
     source: Path, tmp_path: Path, thumbs: Thumbs
 ) -> None:
-    """What an earlier run has made by other options is replaced."""
+    """Thumbnails that were made with other options are replaced."""
     thumbs(source, tmp_path / "to", "--size", 100)
 
     assert thumbs(source, tmp_path / "to", "--size", 50)[1].startswith("3 thumbnails in ")
@@ -159,7 +159,7 @@ def test_another_size_or_quality_makes_them_anew(
 
 
 def test_files_of_others_are_never_replaced(source: Path, tmp_path: Path, thumbs: Thumbs) -> None:
-    """A file of that name that this command has not made stays, and is told of."""
+    """An existing file that is not a thumbnail of this command stays, and is reported."""
     to = tmp_path / "to"
     to.mkdir()
     (to / "wren.jpg").write_bytes(photo.read_bytes())
@@ -175,7 +175,7 @@ def test_files_of_others_are_never_replaced(source: Path, tmp_path: Path, thumbs
 
 
 def test_names_that_would_become_one(tmp_path: Path, thumbs: Thumbs) -> None:
-    """Both get their suffix before the new one, and a line says so."""
+    """Two images of the same name keep their suffixes, and a line says so."""
     folder = tmp_path / "photos"
     folder.mkdir()
     for name in ("a.png", "a.bmp", "b.png", "c"):
@@ -190,7 +190,7 @@ def test_names_that_would_become_one(tmp_path: Path, thumbs: Thumbs) -> None:
 
 
 def test_damaged_files_are_listed(source: Path, tmp_path: Path, thumbs: Thumbs) -> None:
-    """Each is named with the reason, the others are made, and the exit status is 1."""
+    """Damaged files are listed with reasons, the others are made, and the exit status is 1."""
     (source / "cut.jpg").write_bytes(photo.read_bytes()[:5000])
     (source / "text.png").write_bytes(b"<html>no image</html>")
     (source / "nowhere.jpg").symlink_to("missing")
@@ -211,7 +211,7 @@ def test_damaged_files_are_listed(source: Path, tmp_path: Path, thumbs: Thumbs) 
 def test_thumbnails_of_thumbnails_are_not_made(
     source: Path, tmp_path: Path, thumbs: Thumbs
 ) -> None:
-    """DST may lie in SRC, also by a link; so may what is hidden, and links that lead round."""
+    """With DST inside SRC, thumbnails, hidden folders and cycles of links are skipped."""
     shutil.copytree(source / "in", source / ".trash")
     (source / "._wren.jpg").write_bytes(b"a resource fork")
     (source / "in" / "round").symlink_to(source)
@@ -229,7 +229,7 @@ def test_thumbnails_of_thumbnails_are_not_made(
 
 @pytest.mark.parametrize("place", [".", "in/..", ".."])
 def test_no_thumbnails_among_the_images(source: Path, place: str, thumbs: Thumbs) -> None:
-    """SRC itself, and a folder that holds it, are refused: an image could be lost."""
+    """SRC itself, and a folder that contains it, are refused, because images could be lost."""
     before = newest(source)
 
     status, _, said = thumbs(source, source / place)
@@ -240,7 +240,7 @@ def test_no_thumbnails_among_the_images(source: Path, place: str, thumbs: Thumbs
 
 
 def test_a_place_that_cannot_be_written(source: Path, tmp_path: Path, thumbs: Thumbs) -> None:
-    """What cannot be a folder, or is behind a URI, is an error before anything is decoded."""
+    """An invalid DST is an error before anything is decoded."""
     for place in (source / "wren.jpg", source / "wren.jpg" / "below", "s3://bucket/thumbs"):
         status, out, said = thumbs(source, place)
         assert status == 2
@@ -249,7 +249,7 @@ def test_a_place_that_cannot_be_written(source: Path, tmp_path: Path, thumbs: Th
 
 
 def test_nothing_to_do_is_an_error(tmp_path: Path, thumbs: Thumbs) -> None:
-    """A folder that is missing, empty, or has only hidden images, ends with status 2."""
+    """A folder that is missing, empty or has only hidden images ends with status 2."""
     (tmp_path / "empty").mkdir()
     (tmp_path / "hidden").mkdir()
     shutil.copy(photo, tmp_path / "hidden" / ".a.jpg")
@@ -263,7 +263,7 @@ def test_nothing_to_do_is_an_error(tmp_path: Path, thumbs: Thumbs) -> None:
 
 @pytest.mark.skipif(os.name == "nt", reason="there are no limits of processes there")
 def test_a_full_disk_ends_the_run(source: Path, tmp_path: Path, thumbs: Thumbs) -> None:
-    """It ends with status 2 and no half of a file, and the same command goes on later."""
+    """A full disk ends with status 2 and no partial file, and the command can be repeated."""
     limited = (
         "import resource, sys\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (3000, resource.RLIM_INFINITY))\n"
@@ -286,7 +286,7 @@ def test_a_full_disk_ends_the_run(source: Path, tmp_path: Path, thumbs: Thumbs) 
 
 
 def test_ctrl_c(source: Path, tmp_path: Path, thumbs: Thumbs) -> None:
-    """It ends with status 130, and what is made is whole."""
+    """Ctrl-C ends with status 130, and all thumbnails are complete."""
     for number in range(60):
         shutil.copy(photo, source / f"{number:02}.jpg")
     script = (
@@ -319,7 +319,7 @@ def test_ctrl_c(source: Path, tmp_path: Path, thumbs: Thumbs) -> None:
 
 
 def test_of_a_store(tmp_path: Path, thumbs: Thumbs) -> None:
-    """The names are its keys; one that is newer than its thumbnails makes them anew."""
+    """For a store, the names are its keys, and a newer store makes them again."""
     store = tmp_path / "photos.tar"
     with create_store(store) as writer:
         writer.add("cat/1.jpg", photo.read_bytes())
@@ -334,7 +334,7 @@ def test_of_a_store(tmp_path: Path, thumbs: Thumbs) -> None:
 
 
 def test_a_list_whose_names_lead_out(tmp_path: Path, thumbs: Thumbs) -> None:
-    """Nothing is written outside DST, whatever a list calls its images."""
+    """Nothing is written outside DST, whatever names a list contains."""
     shutil.copy(photo, tmp_path / "secret.jpg")
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "list.csv").write_text(f"path\n../secret.jpg\n{tmp_path / 'secret.jpg'}\n")
@@ -350,7 +350,7 @@ def test_a_list_whose_names_lead_out(tmp_path: Path, thumbs: Thumbs) -> None:
 
 
 def test_bytes_that_are_odd(tmp_path: Path, thumbs: Thumbs) -> None:
-    """Palettes, 16 bits, one pixel, inks, strips and animations all become a thumbnail."""
+    """Palettes, 16 bits, one pixel, CMYK, strips and animations all become thumbnails."""
     folder = tmp_path / "odd"
     folder.mkdir()
     deep = np.linspace(0, 65535, 64 * 40).reshape(40, 64).astype(np.uint16)

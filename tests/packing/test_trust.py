@@ -1,4 +1,4 @@
-"""What a pack finds where it is to work is believed only if it is its own."""
+"""A pack trusts only files of its own in its working folder."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if not hasattr(os, "geteuid"):
 
 @pytest.fixture
 def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Begin a pack to ``out.tar``, and stop after three items; beside is a folder of a victim's."""
+    """Begin a pack to ``out.tar``, and stop after three items; next to it is a victim's folder."""
     source = make_source(tmp_path / "source")
     (tmp_path / "victim" / "out").mkdir(parents=True)
     for name in ("secret", "spool-00000", "journal", "lock", "out/kept"):
@@ -31,7 +31,7 @@ def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def _add(partial: Path, record: Any) -> None:
-    """Append a record to the journal, with a checksum as it should be."""
+    """Append a record with a correct checksum to the journal."""
     text = json.dumps(record).encode()
     with (partial / "journal").open("ab") as file:
         file.write(b"%08x %s\n" % (zlib.crc32(text), text))
@@ -53,7 +53,7 @@ def _add(partial: Path, record: Any) -> None:
 )
 @pytest.mark.parametrize("start_over", [False, True])
 def test_planted_renamings(begun: Path, first: str, last: str, start_over: bool) -> None:
-    """A journal moves what a pack has made, to names of its store, and nothing else anywhere."""
+    """A journal can only rename a pack's own files to names of its store."""
     folder = begun.parent
     _add(begun, {"moves": [[first, last]]})
     before = sums(folder / "victim")
@@ -100,7 +100,7 @@ def _counted(**values: Any) -> dict[str, Any]:
     ],
 )
 def test_records_of_another_form(begun: Path, record: Any) -> None:
-    """They are refused in words that say the way out; --start-over gets on without them."""
+    """Invalid records are refused with advice; --start-over works."""
     folder = begun.parent
     _add(begun, record)
 
@@ -111,7 +111,7 @@ def test_records_of_another_form(begun: Path, record: Any) -> None:
 
 
 def _linked(partial: Path, name: str) -> Path:
-    """Put a link to the victim's file or folder in the place of one of the pack's."""
+    """Replace a file of the pack by a link to the victim's."""
     place = partial / name
     if place.is_dir():
         place.rename(partial / "aside")
@@ -155,7 +155,7 @@ def _pipe(partial: Path, name: str) -> Path:
 def test_planted_files(
     begun: Path, planted: Callable[[Path, str], Path], name: str, start_over: bool
 ) -> None:
-    """A link, a second name of a file or a pipe in the place of a pack's own ends it untouched."""
+    """A link, hard link or pipe in place of a pack's file is refused and not touched."""
     folder = begun.parent
     (folder / "victim" / "spool-00007").write_bytes(b"private")
     place = planted(begun, name)
@@ -170,7 +170,7 @@ def test_planted_files(
 
 
 def test_nothing_is_made_through_a_link_that_leads_nowhere(tmp_path: Path) -> None:
-    """Neither the folder nor the lock in it comes to be somewhere else."""
+    """A broken link does not make the folder or the lock elsewhere."""
     source = make_source(tmp_path / "source")
     (tmp_path / ".out.tar.partial").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(CannotResume, match="is a link"):
@@ -185,7 +185,7 @@ def test_nothing_is_made_through_a_link_that_leads_nowhere(tmp_path: Path) -> No
 
 
 def test_a_file_in_the_place_of_the_folder(tmp_path: Path) -> None:
-    """It is named, and stays."""
+    """A file in place of the folder is named, and stays."""
     (tmp_path / ".out.tar.partial").write_bytes(b"mine")
 
     with pytest.raises(CannotResume, match=r"\.out\.tar\.partial is a link, or not a folder"):
@@ -194,7 +194,7 @@ def test_a_file_in_the_place_of_the_folder(tmp_path: Path) -> None:
 
 
 def test_what_else_is_in_the_folder_stays(tmp_path: Path) -> None:
-    """Only what a pack itself has made is removed when it is done."""
+    """Other files in the folder stay when the pack is done."""
     partial = tmp_path / ".out.tar.partial"
     partial.mkdir()
     (partial / "spool-notes").write_bytes(b"mine")
@@ -205,7 +205,7 @@ def test_what_else_is_in_the_folder_stays(tmp_path: Path) -> None:
 
 
 def test_the_folder_is_closed_to_others(tmp_path: Path) -> None:
-    """While it is there, other users can neither look into it nor put anything there."""
+    """Other users cannot access the folder."""
     modes = set()
 
     def noted(*_: object) -> None:
@@ -222,7 +222,7 @@ def test_the_folder_is_closed_to_others(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["", "journal", "spool-00000", "lock"])
 @pytest.mark.parametrize("start_over", [False, True])
 def test_files_of_another_user(begun: Path, name: str, start_over: bool) -> None:
-    """The folder of a pack, and all that is in it, must be this user's."""
+    """The folder of a pack and its files must belong to this user."""
     os.chown(begun / name, 12345, -1)
 
     with pytest.raises(CannotResume, match="belongs to another user"):
@@ -231,7 +231,7 @@ def test_files_of_another_user(begun: Path, name: str, start_over: bool) -> None
 
 
 def test_a_list_of_bad_items_replaces_a_link(tmp_path: Path) -> None:
-    """What the link led to stays as it is."""
+    """The list of bad items replaces a link, and the link's target stays."""
     source = make_source(tmp_path / "source", damaged=True)
     target = tmp_path / "out.tar"
     with pytest.raises(ValueError, match="items are bad"):
@@ -253,7 +253,7 @@ def test_a_list_of_bad_items_replaces_a_link(tmp_path: Path) -> None:
 def test_the_folder_goes_while_it_is_being_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
-    """Another pack that ends just then removes it: it is made again, and taken."""
+    """If another pack removes the folder while it is being locked, it is created again."""
     folder = tmp_path / "work"
     left = 3
 
@@ -285,7 +285,7 @@ def test_the_folder_goes_while_it_is_being_taken(
 
 
 def test_the_folder_goes_between_two_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It was there when it was to be made, and gone a moment later."""
+    """A folder that disappears between creation and locking is created again."""
     folder = tmp_path / "work"
     folder.mkdir()
     make = os.mkdir
@@ -305,7 +305,7 @@ def test_the_folder_goes_between_two_looks(tmp_path: Path, monkeypatch: pytest.M
 def test_what_comes_after_the_lock_is_left_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A pack that ends removes nothing of the one that has taken its folder over meanwhile."""
+    """A pack that ends removes nothing of another that has taken over its folder."""
     partial = tmp_path / ".out.tar.partial"
     unlink = Path.unlink
 

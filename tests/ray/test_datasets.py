@@ -55,7 +55,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def by_path(dataset: Any) -> dict[str, Any]:
-    """Return the rows, none of them twice."""
+    """Return the rows by path, each of which must be unique."""
     rows = dataset.take_all()
     named = {row["path"]: row for row in rows}
     assert len(named) == len(rows)
@@ -63,7 +63,7 @@ def by_path(dataset: Any) -> dict[str, Any]:
 
 
 def test_a_folder_of_classes_gives_images_labels_and_paths(tree: Path) -> None:
-    """The pixels are those of `decode`, the labels those of torchvision's ImageFolder."""
+    """Pixels are those of `decode`, labels those of torchvision's ImageFolder."""
     rows = by_path(read_images(tree, override_num_blocks=3))
 
     expected = {str(path): path for path in sorted(tree.rglob("*.jpg"))}
@@ -74,7 +74,7 @@ def test_a_folder_of_classes_gives_images_labels_and_paths(tree: Path) -> None:
 
 
 def test_with_a_size_the_column_is_one_tensor(tree: Path) -> None:
-    """Batches are arrays (N, H, W, 3), and tensors of uint8 for PyTorch."""
+    """With `size`, batches are arrays (N, H, W, 3), and uint8 tensors for PyTorch."""
     dataset = read_images(tree, size=(32, 48), include_paths=False)
 
     batches = list(dataset.iter_batches(batch_size=4))
@@ -90,7 +90,7 @@ def test_with_a_size_the_column_is_one_tensor(tree: Path) -> None:
 
 
 def test_options_are_those_of_decode(tree: Path) -> None:
-    """Reduce, region, mode and least size reach every task."""
+    """Reduction, region, mode and minimum size reach every task."""
     path = str(tree / "cat" / "3.jpg")
     for options in (
         {"reduce": 2, "mode": "L"},
@@ -103,7 +103,7 @@ def test_options_are_those_of_decode(tree: Path) -> None:
 
 
 def test_lists_patterns_tables_and_stores_are_read(tree: Path, tmp_path: Path) -> None:
-    """All name the same images."""
+    """Lists, patterns, tables and stores give the same images."""
     paths = [str(path) for path in sorted((tree / "cat").iterdir())]
     table = tmp_path / "table.csv"
     table.write_text("\n".join(f"{path},{at}.5" for at, path in enumerate(paths)))
@@ -128,7 +128,7 @@ def test_lists_patterns_tables_and_stores_are_read(tree: Path, tmp_path: Path) -
 
 
 def test_uris_are_read_through_fsspec(tree: Path) -> None:
-    """A folder, and a list of files, by threads that read ahead; nothing of it is a local path."""
+    """A folder and a list of URIs are read by threads that read ahead."""
     pytest.importorskip("fsspec")
     paths = [path.as_uri() for path in sorted((tree / "cat").iterdir())]
 
@@ -143,7 +143,7 @@ def test_uris_are_read_through_fsspec(tree: Path) -> None:
 
 
 def test_shards_of_a_list_or_a_pattern_are_one_store(tmp_path: Path) -> None:
-    """They are tars to be read, and not files to be decoded."""
+    """Tar files in a list or pattern are shards, not images."""
     shards = [str(tmp_path / f"t-{number}.tar") for number in range(2)]
     for at, shard in enumerate(shards):
         with create_store(shard) as writer:
@@ -156,7 +156,7 @@ def test_shards_of_a_list_or_a_pattern_are_one_store(tmp_path: Path) -> None:
 
 
 def test_a_process_opens_a_remote_shard_once(tmp_path: Path) -> None:
-    """Its threads do not ask for the same index each, and neighbours are one request."""
+    """In one process, threads open a remote shard once, and read neighbours with one request."""
     shards, each = 3, 8
     fsspec = pytest.importorskip("fsspec")
     with s3_server() as server:
@@ -188,7 +188,7 @@ def test_a_process_opens_a_remote_shard_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize("threads", [0, 3])
 @pytest.mark.parametrize("size", [None, 16])
 def test_bad_rows_have_their_reason_in_a_column(size: int | None, threads: int) -> None:
-    """Whether the bytes are damaged or the store; the other rows are whole, with their labels."""
+    """Damaged images and store items have an error; the other rows keep their labels."""
     dataset = read_images(
         Mixed("mixed"), size=size, on_error="return", read_threads=threads, override_num_blocks=2
     )
@@ -204,7 +204,7 @@ def test_bad_rows_have_their_reason_in_a_column(size: int | None, threads: int) 
 
 
 def test_dropped_rows_are_counted_once() -> None:
-    """Over all tasks and epochs, with a reason for each."""
+    """Dropped rows are counted once over all tasks and epochs, with a reason each."""
     skipped = Skipped()
     dataset = read_images(
         Mixed("mixed"), size=16, on_error="skip", skipped=skipped, override_num_blocks=7
@@ -219,7 +219,7 @@ def test_dropped_rows_are_counted_once() -> None:
 
 @pytest.mark.parametrize("on_error", ["skip", "return"])
 def test_an_outage_ends_the_job(tmp_path: Path, on_error: Any) -> None:
-    """Credentials that expire leave out no row; nor does a folder that a node has not."""
+    """Expired credentials, or a folder that a node lacks, end the job."""
     pytest.importorskip("fsspec")
     import fsspec
 
@@ -250,7 +250,7 @@ def test_an_outage_ends_the_job(tmp_path: Path, on_error: Any) -> None:
 
 
 def test_a_damaged_image_ends_the_job_with_its_name() -> None:
-    """That is the default."""
+    """By default a damaged image ends the job with its name."""
     with pytest.raises(Exception, match="item 1") as caught:
         read_images(Mixed("mixed")).take_all()
 
@@ -258,7 +258,7 @@ def test_a_damaged_image_ends_the_job_with_its_name() -> None:
 
 
 def test_a_column_of_bytes_is_decoded() -> None:
-    """Other columns stay, those of bad rows too; a null is a bad row."""
+    """Other columns stay, also for bad rows; a null is a bad row."""
     items = [{"bytes": data, "name": f"row {at}"} for at, data in enumerate([PHOTO, CUT, None])]
     dataset = ray.data.from_items(items, override_num_blocks=1)
     skipped, unnamed = Skipped(), Skipped()
@@ -279,7 +279,7 @@ def test_a_column_of_bytes_is_decoded() -> None:
 
 
 def test_all_rows_may_be_bad() -> None:
-    """What is left is an empty dataset of the same columns."""
+    """If all rows are bad, the result is an empty dataset with the same columns."""
     dataset = ray.data.from_items([{"bytes": CUT, "name": "cut"}])
 
     for size in (None, 8):
@@ -288,7 +288,7 @@ def test_all_rows_may_be_bad() -> None:
 
 @pytest.mark.parametrize(("column", "words"), [("jpeg", "no column 'jpeg'"), ("name", "bytes")])
 def test_a_wrong_column_is_said(column: str, words: str) -> None:
-    """Its name is in the message, with those that are there."""
+    """The message names the missing column, and those that exist."""
     dataset = ray.data.from_items([{"bytes": PHOTO, "name": 3}])
 
     with pytest.raises(Exception, match=words):
@@ -296,7 +296,7 @@ def test_a_wrong_column_is_said(column: str, words: str) -> None:
 
 
 def test_nothing_to_read_is_an_error(tmp_path: Path) -> None:
-    """An empty folder, or one that is not there, is no empty dataset."""
+    """An empty or missing folder is an error, not an empty dataset."""
     with pytest.raises(FileNotFoundError, match=tmp_path.name):
         read_images(tmp_path)
     with pytest.raises(FileNotFoundError, match="nowhere"):
@@ -308,7 +308,7 @@ def test_nothing_to_read_is_an_error(tmp_path: Path) -> None:
 def test_a_node_that_is_lost_takes_neither_a_row_nor_the_count_with_it(
     cluster: Any, tmp_path: Path
 ) -> None:
-    """Rows come once, and the count of the others outlives every node but the driver's."""
+    """After losing a node, each row comes once, and the count of skipped rows stays."""
     gate = tmp_path / "gate"
     counts = [Skipped() for _ in range(4)]  # so many do not keep off the other nodes by chance
     for each in counts[1:]:

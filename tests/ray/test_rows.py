@@ -1,4 +1,4 @@
-"""What a Ray task does with its images, without a cluster."""
+"""The work of a Ray task, without a cluster."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def made(sources: list[Any], size: Any = None, **options: Any) -> list[_rows.Por
 
 
 def resized(data: bytes, size: tuple[int, int], **options: Any) -> Any:
-    """Return what Pillow makes of the image, decoded in full."""
+    """Return Pillow's resize of the fully decoded image."""
     image = Image.fromarray(decode(data, **options))
     return np.asarray(image.resize(size[::-1], Image.Resampling.BILINEAR))
 
@@ -41,7 +41,7 @@ def resized(data: bytes, size: tuple[int, int], **options: Any) -> Any:
 def test_images_are_resized_as_pillow_does_it(
     mode: str, disabled: str, num_cpus: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the core or without, any mode, any format: to one level where nothing is reduced."""
+    """With the core or without, the result is within one level of Pillow's, without reduction."""
     monkeypatch.setenv("FASTDECODE_DISABLE", disabled)
     sources = [PHOTO, encode(drawing(160, 320), "png"), PHOTO]
 
@@ -58,7 +58,7 @@ def test_images_are_resized_as_pillow_does_it(
 def test_a_jpeg_is_reduced_as_far_as_the_size_allows(
     disabled: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is the image of the reduced decode; `reduce` and `min_size` change how far that goes."""
+    """A JPEG is reduced as far as the size allows; `reduce` and `min_size` change that."""
     monkeypatch.setenv("FASTDECODE_DISABLE", disabled)
     for options, reduce in (({}, 4), ({"min_size": (60, 80)}, 2), ({"reduce": 8}, 8)):
         (portion,) = made([PHOTO], (50, 70), **options)
@@ -72,7 +72,7 @@ def test_a_jpeg_is_reduced_as_far_as_the_size_allows(
 def test_a_region_is_what_is_resized(
     reduce: int, disabled: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its edges need not lie on those of the reduced pixels."""
+    """A region is resized exactly, also if its edges are not those of reduced pixels."""
     monkeypatch.setenv("FASTDECODE_DISABLE", disabled)
     region = (51, 33, 251, 183)
 
@@ -83,14 +83,14 @@ def test_a_region_is_what_is_resized(
 
 
 def test_a_region_outside_names_the_image() -> None:
-    """It is the caller's mistake, whatever becomes of damaged images."""
+    """A region outside the image is an error that names it, whatever `on_error` says."""
     for size in (None, 16):
         with pytest.raises(ValueError, match=r"image 1: region .* outside"):
             made([PHOTO, encode(drawing(20, 20))], size, region=(0, 0, 100, 100), on_error="skip")
 
 
 def test_the_orientation_is_applied_on_request() -> None:
-    """A turned image is as `decode` gives it, with a size and without."""
+    """With `orient` the image is upright, as with `decode`, with a size and without."""
     data = next((CORPUS / "formats").glob("gen_exif_ori6.webp")).read_bytes()
     turned = decode(data, orient=True)
 
@@ -102,7 +102,7 @@ def test_the_orientation_is_applied_on_request() -> None:
 
 
 def test_without_a_size_images_are_as_decode_gives_them(tmp_path: Path) -> None:
-    """From bytes and from files, in portions of bounded size, and in order."""
+    """Without a size, images equal those of `decode`, in portions of bounded size, in order."""
     (tmp_path / "one.jpg").write_bytes(PHOTO)
     large = encode(drawing(2400, 1800))  # 13 MB of pixels
 
@@ -115,14 +115,14 @@ def test_without_a_size_images_are_as_decode_gives_them(tmp_path: Path) -> None:
 
 
 def test_images_of_a_size_come_in_portions() -> None:
-    """Of 16 MB of pixels, and at most 64 images."""
+    """Portions have at most 16 MB of pixels, and 64 images."""
     assert [each.stop - each.start for each in made([PHOTO] * 9, 1024)] == [5, 4]
     assert [each.stop - each.start for each in made([PHOTO] * 66, 8)] == [64, 2]
 
 
 @pytest.mark.parametrize("size", [None, 32])
 def test_a_damaged_image_ends_the_job(size: int | None) -> None:
-    """The error is that of `decode`, with the image's name."""
+    """By default a damaged image raises the error of `decode`, with its name."""
     with pytest.raises(ValueError, match="image 1: "):
         made([PHOTO, CUT, b""], size)
 
@@ -130,7 +130,7 @@ def test_a_damaged_image_ends_the_job(size: int | None) -> None:
 @pytest.mark.parametrize("size", [None, 32])
 @pytest.mark.parametrize("bad", [CUT, b"", b"no image", OSError("no such item")])
 def test_a_damaged_image_is_a_row_with_an_error(bad: Any, size: int | None) -> None:
-    """Its image shows nothing, and those beside it are whole."""
+    """With "return" a damaged image is black, and the others are not affected."""
     (portion,) = made([PHOTO, bad, PHOTO], size, on_error="return")
 
     assert portion.kept == [0, 1, 2]
@@ -143,7 +143,7 @@ def test_a_damaged_image_is_a_row_with_an_error(bad: Any, size: int | None) -> N
 
 @pytest.mark.parametrize("size", [None, 32])
 def test_a_damaged_image_is_left_out(size: int | None, caplog: pytest.LogCaptureFixture) -> None:
-    """Where nobody counts them, the log has it."""
+    """Without a counter, skipped images are logged."""
     with caplog.at_level(logging.WARNING, "fastdecode.ray"):
         (portion,) = made([CUT, PHOTO, "/nowhere/to/be.jpg"], size, on_error="skip")
 
@@ -160,14 +160,14 @@ def test_a_damaged_image_is_left_out(size: int | None, caplog: pytest.LogCapture
 def test_an_error_of_the_disk_is_no_row(
     size: int | None, on_error: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What cannot be read now may be whole: it ends the job, whatever `on_error` says."""
+    """A disk error ends the job, whatever `on_error` says."""
     monkeypatch.setattr("fastdecode._error_policy._WAITS_S", (0.01,))
     with pytest.raises(OSError, match="/proc/self/mem"):
         made([PHOTO, CUT, str(UNREADABLE)], size, on_error=on_error)
 
 
 def test_every_malformed_file_is_a_row() -> None:
-    """No damage of any kind ends a job that is to keep going."""
+    """No kind of damaged file ends a job with on_error="return"."""
     paths = [str(path) for path in sorted((CORPUS / "malformed").iterdir())]
 
     portions = made(paths, 24, on_error="return", max_pixels=1_000_000)
@@ -190,6 +190,6 @@ def test_every_malformed_file_is_a_row() -> None:
     ],
 )
 def test_wrong_options_are_refused(options: dict[str, Any], words: str) -> None:
-    """At once, and not in a task."""
+    """Wrong options are refused at once, not in a task."""
     with pytest.raises(ValueError, match=words):
         made([], **options)
