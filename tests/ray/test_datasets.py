@@ -55,11 +55,11 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def by_path(dataset: Any) -> dict[str, Any]:
-    """Return the rows by path, each of which must be unique."""
+    """Return the rows by path, sorted, each of which must be unique: Ray promises no order."""
     rows = dataset.take_all()
     named = {row["path"]: row for row in rows}
     assert len(named) == len(rows)
-    return named
+    return dict(sorted(named.items()))
 
 
 def test_a_folder_of_classes_gives_images_labels_and_paths(tree: Path) -> None:

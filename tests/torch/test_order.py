@@ -1,4 +1,4 @@
-"""Order and sharding: every item once, whoever deals and in however many shares."""
+"""Order and sharding: every item once, for any number of ranks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def items(batches: list[list[int]]) -> list[int]:
 @pytest.mark.parametrize("length", [0, 1, 3, 16, 23])
 @pytest.mark.parametrize("ranks", [1, 2, 5])
 def test_every_item_goes_to_one_rank(length: int, ranks: int, shuffle: bool) -> None:
-    """Without drop_last nothing is missing and nothing twice; ranks differ by one item at most."""
+    """Without drop_last every item comes once; ranks differ by one item at most."""
     dealt = shares(Sharding(length, 3, shuffle, False, 0), ranks)
     counts = [len(items(batches)) for batches in dealt]
 
@@ -44,7 +44,7 @@ def test_every_item_goes_to_one_rank(length: int, ranks: int, shuffle: bool) -> 
 @pytest.mark.parametrize("length", [0, 7, 16, 23])
 @pytest.mark.parametrize("ranks", [1, 2, 5])
 def test_drop_last_gives_all_ranks_as_many_batches(length: int, ranks: int) -> None:
-    """All batches are full, all ranks have equally many, and no item comes twice."""
+    """All batches are full, all ranks have equally many, and no item is repeated."""
     dealt = shares(Sharding(length, 3, True, True, 0), ranks)
 
     assert {len(batches) for batches in dealt} == {length // ranks // 3}

@@ -1,4 +1,4 @@
-"""`ShardStream` in the middle of an epoch: what is left is exactly what was left."""
+"""`ShardStream` resumed inside an epoch gives exactly the remaining samples."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def stream(folder: Path, **options: Any) -> ShardStream:
 
 
 def saved(state: dict[str, Any]) -> dict[str, Any]:
-    """Write a state down and read it again."""
+    """Write a state as JSON and read it again."""
     return json.loads(json.dumps(state))
 
 
 @pytest.mark.parametrize("options", [{}, {"even": "drop"}, {"shuffle": False}])
 @pytest.mark.parametrize("given", [0, 1, 31, 32, 33, 79, 80])
 def test_what_is_left_is_what_was_left(shards: Path, options: Any, given: int) -> None:
-    """A state after any number of samples brings back the others, bit for bit, and only once."""
+    """A state after any number of samples gives the others, bit-identical, and only once."""
     first = stream(shards, **options)
     first.set_epoch(3)
     samples = iter(first)
@@ -63,7 +63,7 @@ def test_what_is_left_is_what_was_left(shards: Path, options: Any, given: int) -
 
 
 def test_another_epoch_begins_at_its_beginning(shards: Path) -> None:
-    """A state that was loaded is of no use for another epoch."""
+    """A loaded state does not apply to another epoch."""
     first, again = stream(shards), stream(shards)
     next(iter(first))
     again.load_state_dict(first.state_dict())
@@ -74,7 +74,7 @@ def test_another_epoch_begins_at_its_beginning(shards: Path) -> None:
 
 
 def test_a_resumed_epoch_can_be_saved_again(shards: Path) -> None:
-    """A state from after a resume counts what came before it, too."""
+    """A state after a resume also counts the samples before it."""
     whole = list(stream(shards))
     state = None
     given: list[Any] = []
@@ -89,7 +89,7 @@ def test_a_resumed_epoch_can_be_saved_again(shards: Path) -> None:
 
 
 def test_a_damaged_image_is_replaced_by_the_same_after_a_resume(tmp_path: Path) -> None:
-    """What stands in does not depend on where reading began."""
+    """The replacement of a sample does not depend on where reading began."""
     write_shards(tmp_path, SIZES, damaged=range(40, 50))
     whole = numbers(stream(tmp_path, on_error="replace"))
 
@@ -113,7 +113,7 @@ PLACES = [(1, 3), (2, 2), (6, 0), (6, 3), (13, 2), (20, 3)]
 def test_what_a_data_loader_has_left(
     shards: Path, batches: int, workers: int, options: Any
 ) -> None:
-    """From its batches alone it follows what is left, and in the same order."""
+    """The number of batches of a DataLoader gives the remaining samples, in order."""
     first, again = stream(shards, **options), stream(shards, **options)
     for each in (first, again):
         each.set_epoch(2)
@@ -131,7 +131,7 @@ def test_what_a_data_loader_has_left(
 
 @pytest.mark.parametrize("persistent", [False, True])
 def test_a_data_loader_resumes_only_once(shards: Path, persistent: bool) -> None:
-    """The epochs after a resumed one are whole, and a state in a resumed one can be saved."""
+    """Epochs after a resumed one are complete, and a state in a resumed one can be saved."""
     options = {"num_workers": 3, "persistent_workers": persistent}
     first, again, third = (stream(shards, even="drop") for _ in range(3))
     whole = list(DataLoader(first, 4, num_workers=3))
