@@ -115,7 +115,7 @@ def test_length_with_a_sampler_is_the_samplers() -> None:
 
 
 def test_repr_says_how_batches_are_made() -> None:
-    """It shows the dataset, how many batches there are, and by how many threads or processes."""
+    """`repr` shows the dataset, the number of batches, and the threads or processes."""
     assert repr(Loader(Images(), 4, threads=3, seed=9)) == (
         "Loader(Images of 23, batch_size=4, 6 batches, 3 threads, seed=9, device='cpu')"
     )
@@ -124,7 +124,7 @@ def test_repr_says_how_batches_are_made() -> None:
 
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_ranks_given_by_hand_share_the_dataset(shuffle: bool) -> None:
-    """Loaders of three ranks give every item once in each epoch, as many batches as they say."""
+    """Loaders of three ranks give every item once per epoch, in as many batches as they say."""
     loaders = [Loader(Images(), 4, shuffle, rank=r, world_size=3, threads=1) for r in range(3)]
 
     for _ in range(2):
@@ -135,7 +135,7 @@ def test_ranks_given_by_hand_share_the_dataset(shuffle: bool) -> None:
 
 
 def test_draws_do_not_depend_on_the_rank() -> None:
-    """A sample is the same crop whichever of however many ranks makes it."""
+    """A sample is the same crop for any rank and number of ranks."""
     alone = {
         int(index): image
         for images, numbers in Loader(Images(), 4, threads=1)

@@ -33,7 +33,7 @@ THREAD = "fastdecode-prefetch"
 
 
 class Numbers:
-    """A loader that keeps account of how it is used."""
+    """A loader that records how it is used."""
 
     def __init__(self, count: int, fail_at: int = -1) -> None:
         self.count = count
@@ -61,7 +61,7 @@ class Numbers:
 
 
 class Closable:
-    """An iterator that has to be closed, and says in which thread it was."""
+    """An iterator that records the thread in which it is closed."""
 
     def __init__(self) -> None:
         self.closed_in: list[int] = []
@@ -77,7 +77,7 @@ class Closable:
 
 
 class Watched(Transfer):
-    """Copies from host to host, and notes which step ran in which thread."""
+    """A transfer from host to host that records the thread of each step."""
 
     def __init__(self) -> None:
         super().__init__(torch.device("cpu"))
@@ -103,7 +103,7 @@ class Watched(Transfer):
 
 
 def threaded(loader: Any, depth: int = 2, transfer: Transfer | None = None) -> DevicePrefetcher:
-    """Return a prefetcher that works as for any device, but keeps batches in the host's memory."""
+    """Return a prefetcher for the host's memory that works as for any device."""
     prefetcher = DevicePrefetcher(loader, "cpu", depth=depth)
     prefetcher._transfer = transfer or Transfer(torch.device("cpu"))
     return prefetcher
@@ -122,7 +122,7 @@ def threads() -> int:
 
 @pytest.fixture(autouse=True)
 def no_thread_is_left() -> Iterator[None]:
-    """After each test the threads are gone."""
+    """Check after each test that no thread is left."""
     yield
     eventually(lambda: threads() == 0)
 
@@ -170,7 +170,7 @@ def test_batches_are_drawn_before_they_are_asked_for() -> None:
 @pytest.mark.parametrize("depth", [1, 2, 5])
 @pytest.mark.parametrize("count", [1, 2, 3, 7])
 def test_each_batch_comes_once_and_in_order(count: int, depth: int) -> None:
-    """Bug 11: the last batch is handed out once, and then it is the end, for good."""
+    """Bug 11: the last batch is returned once, and then the iterator has ended."""
     batches = iter(threaded(Numbers(count), depth))
 
     assert values(batches) == list(range(count))
@@ -178,7 +178,7 @@ def test_each_batch_comes_once_and_in_order(count: int, depth: int) -> None:
 
 
 def test_a_batch_is_finished_when_it_is_handed_out() -> None:
-    """Bug 12: containers hold tensors, not generators that would run later and once."""
+    """Bug 12: containers hold tensors, not generators that run later and once."""
     (batch,) = threaded([[torch.ones(2), [torch.ones(3)]]])
 
     assert type(batch) is list
@@ -216,7 +216,7 @@ def test_an_error_is_raised_where_its_batch_would_be() -> None:
 
 
 def test_a_loader_that_goes_on_after_an_error_is_gone_on_with() -> None:
-    """Bug 15: the batches after a bad one still come, if the loader has them."""
+    """Bug 15: the batches after an error still come, if the loader has them."""
 
     class Bad(Dataset):
         def __len__(self) -> int:
@@ -236,7 +236,7 @@ def test_a_loader_that_goes_on_after_an_error_is_gone_on_with() -> None:
 
 
 def test_an_error_of_the_copy_is_raised_where_its_batch_would_be() -> None:
-    """Bug 15: a batch that cannot be moved does not take the one before it along."""
+    """Bug 15: a batch that cannot be moved does not affect the one before it."""
 
     class Unmovable:
         def to(self, device: Any) -> None:
@@ -251,7 +251,7 @@ def test_an_error_of_the_copy_is_raised_where_its_batch_would_be() -> None:
 
 
 def test_an_error_of_the_thread_itself_reaches_the_consumer() -> None:
-    """Bug 15: a device that fails in the thread is an error, not a wait for ever."""
+    """Bug 15: a device that fails in the thread is an error, not a hang."""
 
     class Broken(Watched):
         def enter_thread(self) -> None:
@@ -262,7 +262,7 @@ def test_an_error_of_the_thread_itself_reaches_the_consumer() -> None:
 
 
 def test_an_error_does_not_keep_the_iterator_alive() -> None:
-    """Bug 15: the exception and the iterator do not hold each other, so no thread stays behind."""
+    """Bug 15: the exception and the iterator do not refer to each other, so no thread stays."""
     gc.disable()
     try:
         batches = iter(threaded([torch.ones(1), 5, *Numbers(50)], depth=1, transfer=Failing()))
@@ -279,7 +279,7 @@ def test_an_error_does_not_keep_the_iterator_alive() -> None:
 
 
 def test_leaving_the_loop_early_ends_the_thread() -> None:
-    """Bug 16: `break` is enough; the loader's own iterator is closed too."""
+    """Bug 16: after `break` the thread ends, and the loader's iterator is closed."""
     loader = Numbers(1000)
     batches = threaded(loader)
 

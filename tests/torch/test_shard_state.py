@@ -152,7 +152,7 @@ def test_a_data_loader_resumes_only_once(shards: Path, persistent: bool) -> None
 
 
 def test_each_rank_has_its_own_state(shards: Path) -> None:
-    """Three ranks that stop and go on have each sample once."""
+    """Three ranks that stop and resume have each sample once."""
     given: list[int] = []
     for rank in range(3):
         options = {"even": "drop", "rank": rank, "world_size": 3}
@@ -165,7 +165,7 @@ def test_each_rank_has_its_own_state(shards: Path) -> None:
 
 
 def test_workers_that_read_ahead_are_not_asked(shards: Path) -> None:
-    """While worker processes read, the stream itself does not know, and says who does."""
+    """While worker processes read, the stream's own state is an error that says what to do."""
     busy = stream(shards)
     batches = iter(DataLoader(busy, 4, num_workers=2))
     next(batches)
@@ -200,7 +200,7 @@ def test_the_number_of_workers_must_be_the_same(shards: Path) -> None:
     ],
 )
 def test_states_of_other_streams_are_refused(shards: Path, options: Any, named: str) -> None:
-    """The error names what differs."""
+    """The error names the setting that differs."""
     state = stream(shards).state_dict()
 
     with pytest.raises(ValueError, match=named):
@@ -221,7 +221,7 @@ def test_states_of_other_streams_are_refused(shards: Path, options: Any, named: 
     ],
 )
 def test_damaged_states_are_refused(shards: Path, change: Any) -> None:
-    """What cannot be a state is told from what is one of another version."""
+    """A damaged state, and one of another version, are errors."""
     state = stream(shards).state_dict()
 
     with pytest.raises(ValueError, match="damaged"):
@@ -233,7 +233,7 @@ def test_damaged_states_are_refused(shards: Path, change: Any) -> None:
 
 
 def test_batches_are_counted_by_turns() -> None:
-    """Workers are asked in turn, from the one whose turn it was; no share is exceeded."""
+    """Batches are counted worker by worker, in turn; no share is exceeded."""
     place = StreamState(1, 3, 2, {2: 4}, {})
     after = after_batches(place, 5, 4, {0: 9, 1: 8, 2: 11})
 
@@ -245,7 +245,7 @@ def test_batches_are_counted_by_turns() -> None:
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # it calls what torch has deprecated
 def test_torchdatas_loader_saves_and_resumes(shards: Path) -> None:
-    """StatefulDataLoader asks the stream in each worker, and goes on where it was."""
+    """StatefulDataLoader saves the stream in each worker, and resumes it."""
     loading = pytest.importorskip("torchdata.stateful_dataloader")
     for workers in (0, 2):
         first = loading.StatefulDataLoader(stream(shards), 4, num_workers=workers)
