@@ -172,7 +172,7 @@ def test_a_device_that_it_does_not_know() -> None:
 
 
 def test_the_cpu_has_no_number() -> None:
-    """ "cpu:0" is the CPU, as tensors call it."""
+    """The name "cpu:0" also means the CPU, as for tensors."""
     assert check_device("cpu:0") == CPU
 
 
