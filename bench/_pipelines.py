@@ -3,8 +3,7 @@
 All return batches of (images, labels). Images are float32 (N, 3, 224, 224), normalised with
 ImageNet's mean and standard deviation. "train" is RandomResizedCrop(224) and a flip, in random
 order; "eval" is Resize(256) and CenterCrop(224), in the folder's order. Each pipeline follows the
-documentation of its library. None applies the EXIF orientation; DALI does by default, so that is
-switched off.
+documentation of its library. None applies the EXIF orientation, as DALI would by default.
 
 The reference is the one of the tests: torchvision v2's rules in plain torch
 (`tests/support/torch_reference.py`), applied to what Pillow decodes.

@@ -16,8 +16,7 @@ counter, compared with those without it. A thread that needs the GIL while anoth
 releases it waits for the switch interval, 5 ms.
 
 PHOTOS contains JPEG photos; the work is "train" of `pipeline.py`. The situations take turns, in a
-new random order each round. Figures are medians of the rounds, ratios are medians of the ratios
-within a round.
+new random order each round. Figures and ratios are medians over the rounds.
 """
 
 from __future__ import annotations

@@ -15,8 +15,7 @@ the same number of threads, in one run:
 After a warm-up they take turns, in a new random order each round. images/s and the processor time
 of all threads are medians of the rounds; ratios are medians of the ratios within a round. Aims: the
 Loader reaches 90 % of the core alone. The core makes its tensors 1.5 times as fast as libjpeg-turbo
-decodes the same regions, and 1.65 times as fast as with libjpeg-turbo (1.6 times with several
-threads).
+decodes the same regions, and 1.65 times as fast as with libjpeg-turbo (1.6 with several threads).
 """
 
 from __future__ import annotations

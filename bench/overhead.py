@@ -5,10 +5,8 @@ For JPEGs of about 10 KB, 100 KB, 300 KB and 1 MB, three calls are timed in turn
 figure is the median of the differences between neighbouring calls, so a drift in the machine's
 speed does not matter. How cold the caches are after a decode depends on where the process lies in
 memory. So each size is measured in several fresh processes, and the result is the median of their
-medians, with the range. Aim: at most 12 microseconds extra at 10 KB, at most 1 % extra from 100 KB
-on.
-
-As a check of the method, simplejpeg is also timed against simplejpeg ("itself").
+medians, with the range. Aim: at most 12 microseconds extra at 10 KB, at most 1 % from 100 KB on. As
+a check of the method, simplejpeg is also timed against simplejpeg ("itself").
 """
 
 from __future__ import annotations

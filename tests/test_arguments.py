@@ -1,4 +1,4 @@
-"""What the caller passes to `decode` and `decode_file`: every right kind, and every wrong one."""
+"""Arguments of `decode` and `decode_file`: every valid kind, and every invalid one."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ BUFFERS = {
 @pytest.mark.parametrize("wrap", BUFFERS.values(), ids=BUFFERS)
 @pytest.mark.parametrize("data", [JPEG, PNG], ids=["jpeg", "png"])
 def test_every_buffer_gives_the_same_pixels(wrap, data: bytes) -> None:
-    """All accepted inputs decode alike, and are left as they were."""
+    """All accepted inputs decode to the same pixels, and are not changed."""
     given_ = wrap(data)
 
     image = decode(given_)
@@ -97,7 +97,7 @@ def test_nothing_holds_on_to_the_input(data: bytes) -> None:
     ],
 )
 def test_path_is_a_type_error_that_says_what_to_write(function, instead: str, path) -> None:
-    """Who passes a path is told how it is done, by the function that was called."""
+    """A path passed to `decode` raises a TypeError that names the right call."""
     with pytest.raises(TypeError) as caught:
         function(path)
 
@@ -108,13 +108,13 @@ def test_path_is_a_type_error_that_says_what_to_write(function, instead: str, pa
 @pytest.mark.parametrize("wrap", [bytes, bytearray, memoryview])
 @pytest.mark.parametrize("data", [JPEG, PNG, JPEG[:30]], ids=["jpeg", "png", "cut"])
 def test_bytes_are_no_path(wrap, data: bytes) -> None:
-    """`decode_file` of the bytes of an image names `decode`, in a line without those bytes."""
+    """`decode_file` of the bytes of an image raises a one-line error that names `decode`."""
     with pytest.raises(TypeError, match=r"not the bytes of an image: use decode\(data\)$"):
         decode_file(wrap(data))
 
 
 def test_an_open_file_is_to_be_read() -> None:
-    """A file object is no bytes, but has some: the error says how to get them."""
+    """An open file raises an error that says how to get its bytes."""
     with pytest.raises(TypeError, match=r"not BytesIO: pass what its read\(\) gives"):
         decode(io.BytesIO(JPEG))
 
@@ -137,7 +137,7 @@ WRONG_DATA = {
 @pytest.mark.parametrize("data", WRONG_DATA.values(), ids=WRONG_DATA)
 @pytest.mark.parametrize("function", [decode, probe])
 def test_wrong_data_is_a_type_error(function, data) -> None:
-    """What is not one dimension of unsigned bytes, side by side, is refused."""
+    """Anything but one contiguous dimension of unsigned bytes raises a TypeError."""
     with pytest.raises(TypeError, match="data must be"):
         function(data)
 
@@ -152,7 +152,7 @@ def test_wrong_data_is_a_type_error(function, data) -> None:
     ids=["2-D", "float", "elsewhere"],
 )
 def test_wrong_tensor_is_a_type_error(size: tuple[int, ...], options, said: str) -> None:
-    """Two dimensions and floats are refused as of an array, and nothing is copied to the CPU."""
+    """Tensors of two dimensions or floats are refused like arrays, without a copy to the CPU."""
     torch = pytest.importorskip("torch")
     if "dtype" in options:
         options = {**options, "dtype": torch.uint8}
@@ -198,13 +198,13 @@ def test_wrong_option_is_an_error_that_names_it(kind: str, options: dict[str, An
 
 @pytest.mark.parametrize("backend", [5, b"pillow", ["pillow"]], ids=str)
 def test_backend_is_named_by_text(backend) -> None:
-    """What is no name is a TypeError."""
+    """A backend that is not a string raises a TypeError."""
     with pytest.raises(TypeError, match="backend"):
         decode(JPEG, backend=backend)
 
 
 def outs(shape: tuple[int, ...]) -> dict[str, np.ndarray]:
-    """Make arrays that a result of this shape cannot go into."""
+    """Return arrays that a result of this shape does not fit."""
     locked = np.full(shape, 9, np.uint8)
     locked.flags.writeable = False
     return {
@@ -224,7 +224,7 @@ def outs(shape: tuple[int, ...]) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize("options", [{}, {"mode": "L"}, {"mode": "stored"}, {"reduce": 2}], ids=str)
 @pytest.mark.parametrize("data", [JPEG, PNG], ids=["jpeg", "png"])
 def test_nothing_is_written_into_a_wrong_out(data: bytes, options, kind: str) -> None:
-    """An array of another shape, type or order is a ValueError, and stays as it was."""
+    """An `out` of another shape, type or order raises a ValueError and is not changed."""
     out = outs(decode(data, **options).shape)[kind]
 
     with pytest.raises(ValueError, match=r"out must (have shape .* and dtype .* not|be C-cont)"):
@@ -234,7 +234,7 @@ def test_nothing_is_written_into_a_wrong_out(data: bytes, options, kind: str) ->
 
 
 class Lying(np.ndarray):
-    """An array that says it is larger than it is."""
+    """An array that reports a larger size than it has."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -243,7 +243,7 @@ class Lying(np.ndarray):
 
 @pytest.mark.parametrize("backend", ["pillow", None])
 def test_out_is_measured_not_asked(backend: str | None) -> None:
-    """A subclass may say what it likes of its shape: nothing is written past its memory."""
+    """A subclass may report any shape: nothing is written outside its memory."""
     memory = np.full(HEIGHT * WIDTH * 3, 9, np.uint8)
 
     with pytest.raises(ValueError, match="out must have shape"):
@@ -256,7 +256,7 @@ def test_out_is_measured_not_asked(backend: str | None) -> None:
 
 @pytest.mark.parametrize("data", [JPEG, PNG], ids=["jpeg", "png"])
 def test_out_is_not_where_the_data_is(data: bytes) -> None:
-    """Decoded over itself, a file would be lost: nothing is written."""
+    """An `out` that overlaps the data is refused, and nothing is written."""
     memory = np.zeros(len(data) + HEIGHT * WIDTH * 3, np.uint8)
     memory[: len(data)] = np.frombuffer(data, np.uint8)
     place = len(data) - 1
@@ -275,7 +275,7 @@ def test_out_is_not_where_the_data_is(data: bytes) -> None:
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_closed_mapping_is_named_by_its_place(threads: int) -> None:
-    """What was closed before its turn is an error that says which item it was."""
+    """A buffer that was released before its turn raises an error that names the item."""
     closed = mapped(JPEG)
     closed.close()
 
@@ -296,7 +296,7 @@ def test_out_that_is_no_array_is_a_type_error(out) -> None:
 @pytest.mark.parametrize("integer", [int, np.int64, np.int32, np.uint8])
 @pytest.mark.parametrize("data", [JPEG, turned(6), PNG], ids=["jpeg", "turned", "png"])
 def test_numpy_integers_are_integers(integer, data: bytes) -> None:
-    """Sizes, regions and reductions may be NumPy's own integers, the narrow ones too."""
+    """Sizes, regions and reductions may be NumPy integers of any width."""
     region = tuple(integer(edge) for edge in (3, 5, 29, 21))
     plain = decode(data, 2, region=(3, 5, 29, 21), orient=True)
 
@@ -328,7 +328,7 @@ def test_numpy_integers_are_integers(integer, data: bytes) -> None:
     ids=str,
 )  # fmt: skip
 def test_reduce_for_is_the_largest_that_suffices(min_size, options, expected) -> None:
-    """The result, of the region and of the image as seen if asked, still has those sides."""
+    """The result has at least the given sides, also for a region or an upright image."""
     header = Header("jpeg", WIDTH, HEIGHT, orientation=6)
 
     assert reduce_for(header, min_size, **options) == expected
@@ -338,14 +338,14 @@ def test_reduce_for_is_the_largest_that_suffices(min_size, options, expected) ->
     "header", ["not a header", JPEG, None, (45, 30)], ids=["str", "bytes", "None", "size"]
 )
 def test_reduce_for_wants_a_header(header) -> None:
-    """What is no header is a TypeError that says where headers come from."""
+    """An argument that is not a header raises a TypeError that says where headers come from."""
     with pytest.raises(TypeError, match=r"header must be what probe\(\) returns"):
         reduce_for(header, 3)
 
 
 @given(st.tuples(st.integers(1, 40), st.integers(1, 50)), st.integers(1, 8))
 def test_min_size_decodes_what_reduce_for_says(size: tuple[int, int], value: int) -> None:
-    """`min_size` gives the same image as the reduction that `reduce_for` names for it."""
+    """`min_size` gives the same image as the reduction that `reduce_for` returns."""
     data = turned(value)
     reduce = reduce_for(probe(data), size, orient=True)
 
@@ -359,7 +359,7 @@ def test_min_size_decodes_what_reduce_for_says(size: tuple[int, int], value: int
 
 @pytest.mark.parametrize("kind", [str, Path])
 def test_decode_file_takes_both_kinds_of_path(kind, tmp_path: Path) -> None:
-    """`decode_file` reads a path given as text or as an object, and passes the options on."""
+    """`decode_file` reads a path given as a string or a path object, and passes the options on."""
     path = tmp_path / "photo.jpg"
     path.write_bytes(JPEG)
 
@@ -369,7 +369,7 @@ def test_decode_file_takes_both_kinds_of_path(kind, tmp_path: Path) -> None:
 
 
 def test_file_descriptor_is_refused_and_left_open(tmp_path: Path) -> None:
-    """A number is no path: the file behind it is neither read nor closed."""
+    """A file descriptor is refused, and the file is neither read nor closed."""
     path = tmp_path / "photo.jpg"
     path.write_bytes(JPEG)
 
@@ -383,7 +383,7 @@ def test_file_descriptor_is_refused_and_left_open(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", ["no\0file.jpg", Path("no\0file.jpg")], ids=["str", "PathLike"])
 def test_name_that_no_file_can_have_is_an_os_error(path) -> None:
-    """A NUL byte in a path is an OSError that names it, as for any file that cannot be read."""
+    """A NUL byte in a path raises an OSError with the path, like any unreadable file."""
     with pytest.raises(OSError, match="null byte") as caught:
         decode_file(path)
 

@@ -45,7 +45,7 @@ BOTH = pytest.mark.parametrize("function", [decode_batch, decode_iter])
 
 @THREADS
 def test_results_are_in_order(threads: int | None) -> None:
-    """Result i is the image of item i, whatever the number of threads."""
+    """Result i is the image of item i, for any number of threads."""
     images = decode_batch(ITEMS, threads=threads)
 
     assert [image.shape for image in images] == [(h, w, 3) for w, h in SIZES]
@@ -55,7 +55,7 @@ def test_results_are_in_order(threads: int | None) -> None:
 
 @THREADS
 def test_options_are_those_of_decode(threads: int | None) -> None:
-    """Every option is passed on to each item."""
+    """Every option is passed on for each item."""
     images = decode_batch(ITEMS, threads=threads, reduce=2, mode="L", region=(3, 1, 17, 12))
 
     for image, item in zip(images, ITEMS, strict=True):
@@ -65,7 +65,7 @@ def test_options_are_those_of_decode(threads: int | None) -> None:
 
 @THREADS
 def test_paths_and_bytes_may_be_mixed(threads: int | None, tmp_path: Path) -> None:
-    """An item is encoded bytes of any kind, or a path given as text or as an object."""
+    """An item is encoded bytes of any kind, or a path as a string or path object."""
     path = tmp_path / "photo.jpg"
     path.write_bytes(ITEMS[1])
     items = [path, ITEMS[1], str(path), bytearray(ITEMS[1]), np.frombuffer(ITEMS[1], np.uint8)]
@@ -76,7 +76,7 @@ def test_paths_and_bytes_may_be_mixed(threads: int | None, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("kind", [list, tuple, iter, lambda items: (item for item in items)])
 def test_items_may_be_any_iterable(kind) -> None:
-    """A generator serves as well as a list."""
+    """The items may come from a generator."""
     images = decode_batch(kind(ALIKE), threads=2)
 
     assert len(images) == len(ALIKE)
@@ -84,13 +84,13 @@ def test_items_may_be_any_iterable(kind) -> None:
 
 @THREADS
 def test_nothing_gives_nothing(threads: int | None) -> None:
-    """An empty batch is an empty list."""
+    """An empty batch returns an empty list."""
     assert decode_batch([], threads=threads) == []
 
 
 @THREADS
 def test_first_error_is_raised_with_its_number(threads: int | None, tmp_path: Path) -> None:
-    """By default the first error in the order of the items is raised, and says which item it is."""
+    """By default the first error in the order of the items is raised, with the item's index."""
     path = tmp_path / "cut.jpg"
     path.write_bytes(CUT)
 
@@ -106,7 +106,7 @@ def test_first_error_is_raised_with_its_number(threads: int | None, tmp_path: Pa
 def test_error_can_stand_in_its_place(
     function: Any, threads: int | None, options: dict[str, Any], tmp_path: Path
 ) -> None:
-    """With on_error="return" an error stands where its image would, and the others decode."""
+    """With on_error="return" an error is in the place of its image, and the others decode."""
     items = [ITEMS[0], CUT, ITEMS[1], b"no image at all", tmp_path / "missing.jpg", ITEMS[2]]
 
     results = function(items, threads=threads, on_error="return", **options)
@@ -122,7 +122,7 @@ def test_error_can_stand_in_its_place(
 
 @THREADS
 def test_missing_file_is_an_os_error_that_names_it(threads: int | None, tmp_path: Path) -> None:
-    """A file that cannot be read raises what `open` raises."""
+    """A file that cannot be read raises the same error as `open`."""
     with pytest.raises(FileNotFoundError, match=r"missing\.jpg"):
         decode_batch([ITEMS[0], tmp_path / "missing.jpg"], threads=threads)
 
@@ -130,7 +130,7 @@ def test_missing_file_is_an_os_error_that_names_it(threads: int | None, tmp_path
 @THREADS
 @pytest.mark.parametrize("kind", ["array", "list"])
 def test_out_receives_the_images(threads: int | None, kind: str) -> None:
-    """out[i] is filled with item i, in one array of all or in a list of arrays."""
+    """out[i] receives item i, in one array or in a list of arrays."""
     array = np.zeros((len(ALIKE), 16, 24, 3), np.uint8)
     out = array if kind == "array" else list(array)
 
@@ -184,7 +184,7 @@ WRONG_FOR_ITER: dict[str, tuple[type[Exception], str, dict[str, Any]]] = {
 def test_a_wrong_option_is_raised_before_any_work(
     function: Any, wrong: tuple[Any, str, dict[str, Any]], items: list[Any], on_error: str
 ) -> None:
-    """A wrong option is reported at the call whatever the items are: even for none."""
+    """A wrong option raises at the call for any items, even for none."""
     unread, (kind, words, options) = iter(items), wrong
 
     with pytest.raises(kind, match=words) as caught:
@@ -205,7 +205,7 @@ def test_a_wrong_option_is_raised_before_any_work(
 )
 @pytest.mark.parametrize("on_error", ["raise", "return"])
 def test_wrong_room_is_raised(words: str, options: dict[str, Any], on_error: str) -> None:
-    """Arrays that the results do not fit are a mistake, also where errors of items are returned."""
+    """Arrays of the wrong shape raise a ValueError, even if errors of items are returned."""
     with pytest.raises(ValueError, match=words):
         decode_batch(ALIKE, on_error=on_error, **options)
 
@@ -230,7 +230,7 @@ SINGLE = {
 @BOTH
 @pytest.mark.parametrize("one", SINGLE.values(), ids=SINGLE)
 def test_one_image_is_no_batch(function: Any, one: Any) -> None:
-    """Who passes one image instead of several is told of the functions for one, at the call."""
+    """A single image instead of several raises an error that names the function for one."""
     with pytest.raises(TypeError, match=r"use decode\(\) or decode_file\(\)"):
         function(one)
     with pytest.raises(TypeError, match="takes an iterable of paths or encoded bytes, not int"):
@@ -238,7 +238,7 @@ def test_one_image_is_no_batch(function: Any, one: Any) -> None:
 
 
 def test_no_error_prefix_grows() -> None:
-    """An error that is returned is the one that `decode` raises, word for word."""
+    """A returned error has exactly the message that `decode` raises."""
     with pytest.raises(FastDecodeError) as caught:
         decode(CUT)
 
@@ -249,7 +249,7 @@ def test_no_error_prefix_grows() -> None:
 
 
 def test_many_batches_at_once() -> None:
-    """Several threads may each decode a batch; every one gets its own images in order."""
+    """Several threads may decode batches at once; each gets its own images in order."""
     results: dict[int, list[Any]] = {}
 
     def work(shift: int) -> None:
@@ -268,7 +268,7 @@ def test_many_batches_at_once() -> None:
 
 
 def in_a_fork(make: Callable[[], Any]) -> list[bytes]:
-    """Return the images that a forked child makes, as bytes."""
+    """Return the images that a forked child decodes, as bytes."""
     context = multiprocessing.get_context("fork")
     queue = context.Queue()
     child = context.Process(target=lambda: queue.put([image.tobytes() for image in make()]))
@@ -286,7 +286,7 @@ def in_a_fork(make: Callable[[], Any]) -> list[bytes]:
 )
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_forked_child_decodes_too() -> None:
-    """A child forked after the parent used its threads, or in the middle of a loop, has its own."""
+    """A child that is forked after the pool was used, or during a loop, has its own threads."""
     expected = [image.tobytes() for image in decode_batch(ITEMS, threads=3)]
     images = decode_iter(ITEMS, threads=3)
     first = [next(images).tobytes() for _ in range(4)]
@@ -317,7 +317,7 @@ SIZED = [*ITEMS, encode(drawing(30, 20).convert("L")), photo, str(photos[-1])]
     ids=str,
 )
 def test_size_gives_one_array(threads: int | None, size: Any, options: dict[str, Any]) -> None:
-    """With `size` the batch is one array, near Pillow's antialiased resize of each image."""
+    """With `size` the batch is one array, close to Pillow's antialiased resize of each image."""
     height, width = (size, size) if isinstance(size, int) else size
 
     batch = decode_batch(SIZED, threads=threads, size=size, **options)
@@ -334,7 +334,7 @@ def test_size_gives_one_array(threads: int | None, size: Any, options: dict[str,
 
 @pytest.mark.parametrize("options", [{}, {"mode": "L"}, {"region": (3, 1, 17, 12)}], ids=str)
 def test_size_is_that_of_the_cpu_as_a_device(options: dict[str, Any]) -> None:
-    """Without PyTorch the pixels are within one level of those that a device="cpu" gives."""
+    """Without PyTorch the pixels are within one level of those with device="cpu"."""
     pytest.importorskip("torch")
 
     batch = decode_batch(SIZED, size=(12, 20), **options)
@@ -345,7 +345,7 @@ def test_size_is_that_of_the_cpu_as_a_device(options: dict[str, Any]) -> None:
 
 
 def test_size_needs_no_torch() -> None:
-    """Nothing imports PyTorch for it."""
+    """`size` does not import PyTorch."""
     given = answers(
         f"""
 from fastdecode import decode_batch
@@ -358,7 +358,7 @@ answers["torch"] = "torch" in sys.modules
 
 
 def test_size_raises_the_first_error_with_its_number() -> None:
-    """As without a size."""
+    """With `size`, too, the first error has the item's index."""
     with pytest.raises(DecodeError, match=r"^item 1: "):
         decode_batch([photo, CUT, b""], size=16)
     with pytest.raises(ValueError, match=r"^item 1: region"):
@@ -366,7 +366,7 @@ def test_size_raises_the_first_error_with_its_number() -> None:
 
 
 def test_no_items_of_a_size_are_an_empty_array() -> None:
-    """Its shape says the size all the same."""
+    """An empty batch with `size` returns an empty array of the right shape."""
     assert decode_batch([], size=(4, 6)).shape == (0, 4, 6, 3)
     assert decode_batch([], size=4, mode="L").shape == (0, 4, 4)
     assert decode_batch([], size=4, on_error="return") == []
@@ -374,7 +374,7 @@ def test_no_items_of_a_size_are_an_empty_array() -> None:
 
 @THREADS
 def test_size_fills_an_array_of_the_caller(threads: int | None) -> None:
-    """`out` is what is returned, and has to be of the whole result's shape."""
+    """`out` is returned, and must have the shape of the whole result."""
     out = np.zeros((len(SIZED), 12, 20, 3), np.uint8)
 
     batch = decode_batch(SIZED, threads=threads, size=(12, 20), out=out)
@@ -394,7 +394,7 @@ def test_size_fills_an_array_of_the_caller(threads: int | None) -> None:
 
 
 def test_who_decodes_on_a_device_needs_one() -> None:
-    """decode="gpu" without a device is a mistake, which says so."""
+    """decode="gpu" without a device raises an error that says so."""
     with pytest.raises(ValueError, match="decode needs a device"):
         decode_batch(ALIKE, decode="gpu")
 
@@ -404,7 +404,7 @@ def test_who_decodes_on_a_device_needs_one() -> None:
 
 @pytest.mark.usefixtures("own_registry")
 def test_nothing_is_written_once_the_batch_has_failed() -> None:
-    """The error is raised only when the items that had begun have come to rest."""
+    """The error is raised only after all running items have ended."""
     begun, done = threading.Event(), threading.Event()
 
     def answer(data: Any, header: Any, **asked: Any) -> Any:
@@ -430,14 +430,14 @@ def test_nothing_is_written_once_the_batch_has_failed() -> None:
 @pytest.mark.parametrize("item", [None, 5, np.zeros(SHAPE, np.uint8)], ids=["None", "int", "array"])
 @pytest.mark.parametrize("on_error", ["raise", "return"])
 def test_item_of_a_wrong_type_is_raised(threads: int | None, item, on_error: str) -> None:
-    """What cannot be an image is a TypeError that says which item it is, whatever on_error is."""
+    """A wrong type raises a TypeError that names the item, for any on_error."""
     with pytest.raises(TypeError, match=r"^item 3: data must be"):
         decode_batch([JPEG, JPEG, JPEG, item, JPEG], threads=threads, on_error=on_error)
 
 
 @THREADS
 def test_path_that_no_file_can_have_is_the_items_error(threads: int | None) -> None:
-    """A NUL byte in one path costs no other image."""
+    """A NUL byte in one path does not affect other images."""
     items = [JPEG, "no\0file.jpg", Path("no\0file.jpg"), JPEG]
 
     results = decode_batch(items, threads=threads, on_error="return")
@@ -447,7 +447,7 @@ def test_path_that_no_file_can_have_is_the_items_error(threads: int | None) -> N
 
 
 def test_region_outside_of_an_item_is_raised_with_its_number() -> None:
-    """A region that one image does not have is the caller's mistake, and the item is named."""
+    """A region outside one image raises a ValueError that names the item."""
     with pytest.raises(ValueError, match=r"^item 1: region"):
         decode_batch([JPEG, encode(drawing(8, 8))], region=(0, 0, 20, 10), on_error="return")
 
@@ -455,7 +455,7 @@ def test_region_outside_of_an_item_is_raised_with_its_number() -> None:
 @pytest.mark.usefixtures("own_registry")
 @BOTH
 def test_backend_that_cannot_be_used_is_raised_for_no_items(function: Any) -> None:
-    """A named backend whose library is missing is reported at the call, even for an empty batch."""
+    """A named backend whose library is missing raises at the call, even for an empty batch."""
     register("absent", "no_such_module:Thing")
 
     with pytest.raises(BackendUnavailable, match="no_such_module"):
@@ -463,14 +463,14 @@ def test_backend_that_cannot_be_used_is_raised_for_no_items(function: Any) -> No
 
 
 def overlapping() -> dict[str, list[np.ndarray]]:
-    """Make pairs of arrays that share some bytes."""
+    """Return pairs of arrays that share some bytes."""
     memory = np.zeros((17, *SHAPE[1:]), np.uint8)
     return {"twice": [memory[:16]] * 2, "shifted": [memory[1:], memory[:16]]}
 
 
 @pytest.mark.parametrize("kind", overlapping())
 def test_outs_that_overlap_are_refused(kind: str) -> None:
-    """Two images cannot go to one place; neither is written."""
+    """Overlapping `out` arrays are refused; neither is written."""
     out = overlapping()[kind]
 
     with pytest.raises(ValueError, match=r"out\[0\] and out\[1\] overlap"):
@@ -481,7 +481,7 @@ def test_outs_that_overlap_are_refused(kind: str) -> None:
 
 
 def test_outs_may_be_neighbours_in_any_order() -> None:
-    """Arrays that touch without sharing a byte are filled, each with its own."""
+    """Adjacent arrays that share no byte are filled correctly."""
     memory = np.zeros((3, *SHAPE), np.uint8)
 
     decode_batch([JPEG] * 3, out=memory[::-1])
@@ -493,7 +493,7 @@ def test_outs_may_be_neighbours_in_any_order() -> None:
 
 
 class Counted:
-    """Gives the same item for ever, and counts how often it was asked."""
+    """Yields the same item for ever, and counts how often it was asked."""
 
     def __init__(self, item: Any = ITEMS[1]) -> None:
         self.item = item
@@ -508,7 +508,7 @@ class Counted:
 @THREADS
 @pytest.mark.parametrize("options", [{}, {"reduce": 2, "mode": "L"}, {"size": (9, 7)}], ids=str)
 def test_images_come_in_order(threads: int | None, options: dict[str, Any]) -> None:
-    """Image i is that of item i, bit-identical with that of `decode_batch`, with every option."""
+    """Image i is that of item i, bit-identical with that of `decode_batch`, for every option."""
     expected = decode_batch(ITEMS, threads=1, **options)
 
     found = list(decode_iter(iter(ITEMS), threads=threads, **options))
@@ -520,7 +520,7 @@ def test_images_come_in_order(threads: int | None, options: dict[str, Any]) -> N
 
 @THREADS
 def test_items_are_taken_as_images_are_wanted(threads: int | None) -> None:
-    """Of an endless generator no more is read than so many ahead of the loop."""
+    """Of an endless generator, no more items are read than `ahead` allows."""
     items = Counted()
     images = decode_iter(items, threads=threads, ahead=3)
 
@@ -536,7 +536,7 @@ def test_items_are_taken_as_images_are_wanted(threads: int | None) -> None:
 @pytest.mark.usefixtures("own_registry")
 @pytest.mark.parametrize("end", ["close", "collect", "error in the loop"])
 def test_nothing_goes_on_once_the_loop_is_left(end: str) -> None:
-    """Leaving the loop waits for what has begun, and nothing else begins."""
+    """Leaving the loop waits for running items, and starts no others."""
     lock, made = threading.Lock(), [0, 0]
 
     def answer(data: Any, header: Any, **asked: Any) -> Any:
@@ -573,7 +573,7 @@ def test_nothing_goes_on_once_the_loop_is_left(end: str) -> None:
 
 @THREADS
 def test_an_error_comes_in_its_turn(threads: int | None, tmp_path: Path) -> None:
-    """The images before it come first; it says which item it is, as that of `decode_batch`."""
+    """An error comes after the images before it, and names its item, as in `decode_batch`."""
     path = tmp_path / "cut.jpg"
     path.write_bytes(CUT)
     images = decode_iter([*ITEMS[:3], path, b"", *ITEMS], threads=threads)
@@ -586,7 +586,7 @@ def test_an_error_comes_in_its_turn(threads: int | None, tmp_path: Path) -> None
 
 @THREADS
 def test_an_error_of_the_items_comes_after_the_images_before_it(threads: int | None) -> None:
-    """What the caller's own generator raises arrives unchanged, when its turn comes."""
+    """An exception of the caller's generator arrives unchanged, in its turn."""
 
     def items() -> Iterator[bytes]:
         yield from ITEMS[:5]
@@ -602,7 +602,7 @@ def test_an_error_of_the_items_comes_after_the_images_before_it(threads: int | N
 
 @pytest.mark.skipif(os.name == "nt", reason="signals are sent otherwise there")
 def test_ctrl_c_ends_the_loop() -> None:
-    """An interrupt arrives in the loop at once, although items without end are left."""
+    """Ctrl-C interrupts the loop at once, even with endless items."""
     script = f"""
 import itertools
 from fastdecode import decode_iter

@@ -1,4 +1,4 @@
-"""Every batch backend of the table keeps the contract, on each of its devices."""
+"""Every built-in batch backend keeps the contract, on each of its devices."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_devices_are_those_of_the_table(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name, device in _DECLARED if device == "cuda"])
 def test_a_missing_device_is_named(name: str) -> None:
-    """Without a GPU the error says what is missing, not what the library made of it."""
+    """Without a GPU the error says what is missing, in the package's own words."""
     torch = pytest.importorskip("torch")
     if torch.cuda.is_available():
         pytest.skip("there is a CUDA device")

@@ -1,4 +1,4 @@
-"""An object in a process of its own: answers, errors, crashes, and an end."""
+"""`Child`, an object in a child process: answers, errors, crashes, and its end."""
 
 from __future__ import annotations
 
@@ -63,12 +63,12 @@ def _importable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def child(start: int = 1) -> Child:
-    """Start one; its construction is answered first."""
+    """Start a child; the first answer is that of its construction."""
     return Child("subject_of_a_child:Subject", start)
 
 
 def test_methods_are_called_in_order() -> None:
-    """Answers come in the order of the calls, whatever is printed in between."""
+    """Answers come in the order of the calls, whatever the child prints."""
     with child() as one:
         assert one.receive() is None
         one.send("add", 2)
@@ -79,7 +79,7 @@ def test_methods_are_called_in_order() -> None:
 
 
 def test_errors_come_back_as_they_are() -> None:
-    """An exception is raised here, and the child goes on."""
+    """An exception of a method is raised here, and the child goes on."""
     with child() as one:
         one.receive()
         with pytest.raises(DecodeError, match="damaged") as raised:
@@ -90,7 +90,7 @@ def test_errors_come_back_as_they_are() -> None:
 
 
 def test_errors_that_cannot_travel_come_in_words() -> None:
-    """What cannot be pickled and unpickled is told by name and text."""
+    """An exception that cannot be pickled is raised as a RuntimeError with its type and text."""
     with child() as one:
         one.receive()
         with pytest.raises(RuntimeError, match="Odd: 1 2"):
@@ -98,7 +98,7 @@ def test_errors_that_cannot_travel_come_in_words() -> None:
 
 
 def test_a_constructor_that_fails() -> None:
-    """Its error is the first answer."""
+    """The error of a constructor is the first answer."""
     with child(-1) as one, pytest.raises(ValueError, match="below zero"):
         one.receive()
 
@@ -108,7 +108,7 @@ def test_a_constructor_that_fails() -> None:
 )
 @pytest.mark.skipif(sys.platform == "win32", reason="has no signals")
 def test_a_crash_is_an_error(method: str, status: int) -> None:
-    """A child that is gone is known by its exit status, now and at every later call."""
+    """A crash raises ChildDied with the exit status, now and at every later call."""
     with child() as one:
         one.receive()
         with pytest.raises(ChildDied) as raised:
@@ -122,7 +122,7 @@ def test_a_crash_is_an_error(method: str, status: int) -> None:
 def test_the_current_folder_is_not_searched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file there that is called like a module of the library is not run in the child."""
+    """A file in the current folder with the name of a standard module is not imported."""
     folder = tmp_path / "images"
     folder.mkdir()
     for name in ("pickle", "json", "random", "subject_of_a_child"):
@@ -136,7 +136,7 @@ def test_the_current_folder_is_not_searched(
 
 @pytest.mark.skipif(sys.platform == "win32", reason="has no SIGKILL")
 def test_the_end_of_the_parent_is_the_end_of_the_child(tmp_path: Path) -> None:
-    """A killed parent leaves no process behind."""
+    """Killing the parent leaves no process behind."""
     ended = tmp_path / "ended"
     code = (
         "import os, signal\n"

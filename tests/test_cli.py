@@ -1,4 +1,4 @@
-"""The one command: its subcommands, slips of the finger, what it imports; and ``info``."""
+"""The command line: subcommands, typing errors, imports, and ``info``."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ or install the new library: https://example.org/a/rather/long/address/of/it"""
 def test_every_subcommand_has_help(
     name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """``--help`` says how it is called, within 80 columns, and the overview names it."""
+    """``--help`` shows the usage within 80 columns, and the overview names each subcommand."""
     monkeypatch.setenv("COLUMNS", str(TERMINAL))
 
     with pytest.raises(SystemExit) as ended:
@@ -68,7 +68,7 @@ def test_help_is_also_a_word(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_one_is_no_plural(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """One image is an image, and one thumbnail a thumbnail."""
+    """A count of 1 uses the singular: "1 image", "1 thumbnail"."""
     shutil.copy(photo, tmp_path / "a.jpg")
 
     main(["check", str(tmp_path)])
@@ -80,7 +80,7 @@ def test_one_is_no_plural(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
-    """Every subcommand gives it, and so does the command alone, in a process of its own, too."""
+    """Every subcommand prints the version, and so does the command alone, also as a process."""
     for words in (["--version"], *([name, "--version"] for name in COMMANDS)):
         with pytest.raises(SystemExit):
             main(words)
@@ -124,7 +124,7 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
 def test_slips_of_the_finger(
     words: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A word that nothing is called is told with the one that was meant, and exit status 2."""
+    """An unknown word suggests the intended one, and exits with status 2."""
     with pytest.raises(SystemExit) as ended:
         main(words)
 
@@ -136,7 +136,7 @@ def test_slips_of_the_finger(
 def test_no_advice_that_a_command_cannot_take(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A message names no keyword of a function in Python, where the command has none such."""
+    """No message of a command mentions a Python keyword argument that the command lacks."""
     shards = tmp_path / "both"
     shards.mkdir()
     (shards / "a.jpg").write_bytes(b"none")
@@ -177,7 +177,7 @@ def test_no_option_loses_a_file(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """What an option did not write itself is not written over: an image, a list, another result."""
+    """An option replaces only files that it has written: no image, list or other result."""
     pytest.importorskip("jinja2")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "photos").mkdir()
@@ -205,7 +205,7 @@ def test_no_option_loses_a_file(
 
 
 def test_an_option_writes_its_own_file_again(tmp_path: Path) -> None:
-    """A result, a page, a card, a ranking, a table and an empty file are replaced by new ones."""
+    """A result, page, card, ranking, table or empty file is replaced by a new one."""
     html = pytest.importorskip("fastdecode.measure._html", reason="needs Jinja2")
     one = results.result(results.measurement())
     Ranking().save(tmp_path / "ranking")
@@ -239,7 +239,7 @@ def test_a_list_as_spreadsheets_save_it(tmp_path: Path, capsys: pytest.CaptureFi
 def test_a_place_that_cannot_be_written_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The message names what the caller named, a folder, a read-only one or a full disk."""
+    """The message names the output path: a folder, a read-only one or a full disk."""
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").touch()
     here = str(photo.parent)
@@ -257,7 +257,7 @@ def test_a_place_that_cannot_be_written_is_named(
 
 
 def test_how_it_was_called(capsys: pytest.CaptureFixture[str]) -> None:
-    """Messages begin with the command as it was called, the old way of the benchmark included."""
+    """Messages begin with the command as the user called it, also for the benchmark's old path."""
     for words, prog, said in (
         (["compare"], "fastdecode", "fastdecode compare: error: "),
         (["bench", "compare"], "fastdecode", "fastdecode compare: error: "),
@@ -281,7 +281,7 @@ def test_how_it_was_called(capsys: pytest.CaptureFixture[str]) -> None:
     ids=str,
 )
 def test_only_what_runs_is_imported(words: list[str], kept_out: tuple[str, ...]) -> None:
-    """A subcommand does not import the others, nor PyTorch without need."""
+    """A subcommand imports neither the others nor PyTorch without need."""
     code = (
         "import contextlib, sys\n"
         "from fastdecode.cli import main\n"
@@ -295,7 +295,7 @@ def test_only_what_runs_is_imported(words: list[str], kept_out: tuple[str, ...])
 
 
 def info(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run the command in a process of its own, 80 columns wide."""
+    """Run the command in a child process, 80 columns wide."""
     kept = {name: value for name, value in os.environ.items() if "FASTDECODE" not in name}
     return subprocess.run(
         [sys.executable, "-m", "fastdecode", *arguments],
@@ -310,13 +310,13 @@ def info(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def shown() -> str:
-    """Return what ``info`` prints, where it has no ranking and no variables."""
+    """Return the output of ``info`` without a ranking and without variables."""
     return info().stdout
 
 
 @pytest.fixture
 def info_here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
-    """Run ``info`` in this process, which has imported the libraries: with words and variables."""
+    """Run ``info`` in this process, with arguments and environment variables."""
 
     def run(*words: str, **variables: str) -> str:
         for name, value in variables.items():
@@ -335,7 +335,7 @@ def info_here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str
 
 
 def test_info_says_what_there_is(shown: str) -> None:
-    """Every backend has its row, every format its choice, and the status is 0."""
+    """Every backend has its row, every format its choice, and the exit status is 0."""
     lines = [line.split() for line in shown.splitlines()]
 
     for each in fastdecode.backends():
@@ -349,7 +349,7 @@ def test_info_says_what_there_is(shown: str) -> None:
 
 
 def test_missing_backends_come_with_a_command(shown: str) -> None:
-    """Each backend that is not usable has its reason, and what installs it."""
+    """Each unusable backend has a reason and an install command."""
     for each in fastdecode.backends():
         if not each.usable:
             assert f"  {each.name}: {each.reason.splitlines()[0][:20]}" in shown
@@ -387,7 +387,7 @@ def test_environment_is_named(info_here: Any) -> None:
 
 
 def test_unusable_preference_is_shown(info_here: Any) -> None:
-    """A wrong ``FASTDECODE_BACKEND`` is told, not raised."""
+    """A wrong ``FASTDECODE_BACKEND`` is reported, not raised."""
     output = info_here(FASTDECODE_BACKEND="nope")
 
     assert "no backend is called 'nope'" in output
@@ -395,7 +395,7 @@ def test_unusable_preference_is_shown(info_here: Any) -> None:
 
 
 def test_json_has_the_same_facts(info_here: Any) -> None:
-    """``--json`` gives every backend and every choice."""
+    """``--json`` contains every backend and every choice."""
     facts = json.loads(info_here("--json"))
 
     assert [one["name"] for one in facts["backends"]] == [
@@ -418,7 +418,7 @@ def test_what_would_be_faster() -> None:
 
 
 def test_it_says_what_was_measured(shown: str, tmp_path: Path, info_here: Any) -> None:
-    """Without a saved ranking the command to make one is named; with one, where it is from."""
+    """Without a saved ranking the command to make one is named; otherwise where it is from."""
     place = tmp_path / "ranking.json"
     assert "To measure this machine: fastdecode calibrate" in " ".join(shown.split())
     assert shown.endswith("To measure it on your images: fastdecode bench FOLDER\n")

@@ -1,4 +1,4 @@
-"""Every registered backend keeps the contract, and a few things that only many files show."""
+"""Every registered backend keeps the contract, and properties that only many files show."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _exact_jpeg_backends() -> list[str]:
 @pytest.mark.parametrize("name", _exact_jpeg_backends())
 @pytest.mark.parametrize("reduce", REDUCES)
 def test_the_libjpeg_turbo_group_is_bit_identical(name: str, reduce: Reduce) -> None:
-    """Every sampling and coding decodes to Pillow's pixels, or is refused before it is tried."""
+    """Every sampling and coding decodes to Pillow's pixels, or is refused before decoding."""
     backend = registry.load(name)
     compared = 0
     for sample in _KINDS:
@@ -63,7 +63,7 @@ def test_the_libjpeg_turbo_group_is_bit_identical(name: str, reduce: Reduce) -> 
 
 
 def _tiny() -> dict[str, bytes]:
-    """Encode noise below 9 pixels a side, in every sampling that there is an encoder for."""
+    """Encode noise with sides below 9 pixels, in every sampling that an encoder supports."""
     files = {}
     for width, height in ((1, 1), (1, 7), (2, 2), (3, 5), (5, 3), (6, 1), (7, 7), (4, 8), (8, 8)):
         image = drawing(width, height)
@@ -85,7 +85,7 @@ def _tiny() -> dict[str, bytes]:
 @pytest.mark.parametrize("name", _exact_jpeg_backends())
 @pytest.mark.parametrize("reduce", [2, 4, 8])
 def test_a_tiny_jpeg_is_reduced_by_the_factor(name: str, reduce: Reduce) -> None:
-    """Where several factors give one size, a backend that is told a size takes the right one."""
+    """If several factors give the same size, a backend that takes a size uses the right factor."""
     backend, files, compared = registry.load(name), _tiny(), 0
     for kind, data in files.items():
         header = probe(data)
@@ -118,7 +118,7 @@ _REGION_FILES = [
 @settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_a_region_is_a_slice_of_the_whole(data: st.DataObject) -> None:
-    """Whatever region, reduction and orientation: slicing the whole gives the same."""
+    """For any region, reduction and orientation, the result equals a slice of the whole."""
     encoded = data.draw(st.sampled_from(_REGION_FILES)).read_bytes()
     orient = data.draw(st.booleans())
     reduce = data.draw(st.sampled_from(REDUCES))

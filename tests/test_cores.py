@@ -1,4 +1,4 @@
-"""How many processors this process may really use."""
+"""The number of cores that this process may use."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MACHINE = 16
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """Stand in for a machine of 16 processors; the folder has its cgroup files, none at first."""
+    """Simulate a machine of 16 processors whose folder of cgroup files is empty at first."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(MACHINE)), raising=False)
     monkeypatch.setattr(_system, "_CGROUP_V2", str(tmp_path / "cpu.max"))
     monkeypatch.setattr(_system, "_CGROUP_V1", (str(tmp_path / "quota"), str(tmp_path / "period")))
@@ -25,7 +25,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="there is no affinity mask here")
 def test_affinity_is_respected() -> None:
-    """A process that is tied to one processor counts one, whatever the machine has."""
+    """A process that is pinned to one processor counts one."""
     code = (
         "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
         "from fastdecode._system import usable_cores; print(usable_cores())"
@@ -37,14 +37,14 @@ def test_affinity_is_respected() -> None:
 
 
 def test_this_machine_has_some() -> None:
-    """Here and now there is at least one, and no more than the machine has."""
+    """At least one processor is counted here, and no more than the machine reports."""
     assert 1 <= _system.usable_cores() <= (os.cpu_count() or 1)
 
 
 def test_without_affinity_mask_the_machine_counts(
     machine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where there is no mask to ask for (macOS, Windows) the machine's number counts."""
+    """Without an affinity mask (macOS, Windows) the machine's number counts."""
     monkeypatch.delattr(os, "sched_getaffinity")
     monkeypatch.setattr(os, "cpu_count", lambda: 3)
 

@@ -59,7 +59,7 @@ def test_what_pillow_decodes_decodes_to_the_same(sample: Sample) -> None:
 
 @pytest.mark.parametrize("sample", [s for s in _ODD if s.format in _MADE_FOR], ids=lambda s: s.name)
 def test_formats_beyond_pillow(sample: Sample) -> None:
-    """JPEG XL and HEIC decode by the backend that is made for them."""
+    """JPEG XL and HEIC decode with their own backends."""
     if _MADE_FOR[sample.format] not in usable_backends():
         pytest.skip(f"{_MADE_FOR[sample.format]} is not usable here")
 
@@ -75,7 +75,7 @@ _BEFORE_THE_END = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32, 64, 128)
 
 
 def _places(size: int) -> list[int]:
-    """Choose where to cut: `_PLACES` lengths, some just below the size, the others all over it."""
+    """Choose `_PLACES` lengths to cut to: some just below the size, the others anywhere."""
     ends = {size - before for before in _BEFORE_THE_END}
     spread = np.linspace(1, size - 1, _PLACES + len(ends)).astype(int).tolist()
     for end in spread[::2] + spread[1::2]:
@@ -91,7 +91,7 @@ def _places(size: int) -> list[int]:
 )
 @pytest.mark.filterwarnings("ignore")
 def test_what_is_left_of_a_cut_file_is_whole_or_an_error(sample: Sample) -> None:
-    """Cut at 20 places, no file decodes to other pixels than before."""
+    """A file that is cut at 20 places never decodes to other pixels than before."""
     data = sample.path.read_bytes()
     try:
         whole = decode(data)
@@ -115,7 +115,7 @@ def test_what_is_left_of_a_cut_file_is_whole_or_an_error(sample: Sample) -> None
     ],
 )
 def test_rare_jpeg_in_its_own_type(name: str, shape: tuple[int, ...], dtype: type) -> None:
-    """12-bit, lossless and JPEG-LS files give what they hold in mode "stored"."""
+    """12-bit, lossless and JPEG-LS files keep their values in mode "stored"."""
     path = CORPUS / "jpeg_kinds" / name
     if not path.exists():
         pytest.skip(f"{name} is only in the large collection")

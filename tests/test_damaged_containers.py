@@ -1,4 +1,4 @@
-"""Damaged files of other formats than JPEG: what a decoder makes up for is an error."""
+"""Damaged files of formats other than JPEG: pixels that a decoder fills in are an error."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from fastdecode.testing import drawing, encode
 
 
 def heic(image: Image.Image, tile: int = 0, **options: Any) -> bytes:
-    """Encode a HEIC, of square tiles with sides of `tile` pixels if given."""
+    """Encode a HEIC, with square tiles of `tile` pixels if given."""
     pillow_heif = pytest.importorskip("pillow_heif")
     stream = io.BytesIO()
     pillow_heif.from_pillow(image).save(stream, quality=60, tile_size=tile, **options)
@@ -57,7 +57,7 @@ def grid(kind: str) -> bytes:
 
 @pytest.mark.parametrize("kind", GRIDS)
 def test_cut_heic_grid_is_an_error(kind: str) -> None:
-    """Phones write tiles; where some are cut off, the others alone are no image."""
+    """A HEIC grid that lacks tiles raises an error."""
     data = grid(kind)
     ends = np.linspace(12, len(data) - 1, 60).astype(int).tolist()
 
@@ -68,7 +68,7 @@ def test_cut_heic_grid_is_an_error(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", GRIDS)
 def test_heic_tile_that_does_not_decode_is_an_error(kind: str) -> None:
-    """A tile that libheif leaves out is found by its zeros, whichever way the image is turned."""
+    """A tile that libheif leaves out is found by its zeros, in any orientation."""
     data = bytearray(grid(kind))
     start = data.rindex(b"mdat") + 4
     units = []
@@ -87,7 +87,7 @@ def test_heic_tile_that_does_not_decode_is_an_error(kind: str) -> None:
 @pytest.mark.parametrize("color", [(0, 0, 0), (0, 135, 0), (255, 255, 255)], ids=str)
 @pytest.mark.parametrize("mode", ["RGB", "L"])
 def test_heic_grid_may_be_black_or_green(mode: str, color: tuple[int, int, int]) -> None:
-    """What looks like a tile that was left out may be the image."""
+    """An image whose tiles look as if they were left out is decoded."""
     image = Image.new("RGB", (160, 100), color)
 
     decoded = decode(heic(image.convert(mode), 64))
@@ -99,7 +99,7 @@ def test_heic_grid_may_be_black_or_green(mode: str, color: tuple[int, int, int])
 @pytest.mark.parametrize("tile", [0, 64], ids=["one image", "tiles"])
 @pytest.mark.parametrize("count", [4, 32, 200])
 def test_zeros_in_heic_data_are_an_error(tile: int, count: int) -> None:
-    """The decoder conceals them without a word, but no HEVC encoder writes them."""
+    """Zeros that the decoder conceals silently are an error: no HEVC encoder writes them."""
     data = heic(drawing(160, 100), tile)
     start = data.rindex(b"mdat") + 4
     for at in np.linspace(start, len(data) - count - 65, 40).astype(int).tolist():
@@ -109,13 +109,13 @@ def test_zeros_in_heic_data_are_an_error(tile: int, count: int) -> None:
 
 
 def test_heic_cannot_be_strict() -> None:
-    """Neither libheif nor pillow_heif passes on what the decoder noticed, so it is not promised."""
+    """Strict decoding is refused, because libheif and pillow_heif do not report warnings."""
     with pytest.raises(UnsupportedFormat, match="pillow_heif cannot report warnings of heic"):
         decode(heic(drawing(40, 30)), strict=True)
 
 
 def test_check_finds_a_cut_heic_grid(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """`check` calls it damaged, and exits with 1."""
+    """`check` reports the file as damaged, and exits with 1."""
     (tmp_path / "photo.heic").write_bytes(grid("RGB")[:-300])
 
     assert main(["check", str(tmp_path)]) == 1
@@ -166,7 +166,7 @@ def container(*items: bytes) -> bytes:
 def test_extents_of_an_image(
     version: int, item: int, base: int, extents: tuple[tuple[int, int], ...], said: str
 ) -> None:
-    """What the primary image is made of must lie in the file; an EXIF item need not."""
+    """The data of the primary image must lie in the file; an EXIF item need not."""
     found = isobmff.missing(container(iloc(version, (item, 0, base, extents))))
 
     assert found.startswith(said) if said else not found
@@ -174,7 +174,7 @@ def test_extents_of_an_image(
 
 @pytest.mark.parametrize(("length", "whole"), [(8, True), (9, False)])
 def test_extents_in_the_idat_box(length: int, whole: bool) -> None:
-    """With construction method 1 the data lie in the meta box's own idat."""
+    """With construction method 1 the data lie in the idat box of the meta box."""
     data = container(iloc(1, (1, 1, 0, ((0, length),))), box(b"idat", bytes(8)))
 
     found = isobmff.missing(data)
@@ -183,7 +183,7 @@ def test_extents_in_the_idat_box(length: int, whole: bool) -> None:
 
 
 def test_meta_box_that_is_cut() -> None:
-    """Some writers put it last; without its end it may lack the turn, or the alpha plane."""
+    """Without the end of a meta box, the rotation or the alpha plane may be missing."""
     data = heif(b"avif", ispe(8, 8))
 
     assert not isobmff.missing(data)
@@ -191,7 +191,7 @@ def test_meta_box_that_is_cut() -> None:
 
 
 def fields(bits: tuple[int, ...], photometric: int, *more: tuple[int, int, tuple[int, ...]]) -> Any:
-    """List the fields of 16 x 16 pixels, not compressed, in one strip."""
+    """Return the fields of 16 x 16 uncompressed pixels in one strip."""
     size = 256 * sum(bits) // 8
     given = [
         (256, SHORT, (16,)),
@@ -220,7 +220,7 @@ TIFFS = {
 @pytest.mark.parametrize("layout", [("<", False), (">", False), ("<", True)], ids=str)
 @pytest.mark.parametrize("kind", TIFFS)
 def test_tiff_cut_in_its_last_bytes_is_an_error(kind: str, layout: tuple[str, bool]) -> None:
-    """Without a field that lies beyond the end, Pillow would decode other colours."""
+    """If a field beyond the end is missing, Pillow would decode other colours."""
     data = directory_last(*TIFFS[kind], order=layout[0], big=layout[1])
 
     outcomes = [outcome(data[:-cut], data) for cut in range(1, 400)]
@@ -232,7 +232,7 @@ def test_tiff_cut_in_its_last_bytes_is_an_error(kind: str, layout: tuple[str, bo
 
 
 def test_tiff_may_lack_what_says_nothing_of_its_pixels() -> None:
-    """A comment behind the other fields, cut off, costs no pixel."""
+    """A missing comment after the other fields does not affect the pixels."""
     comment = (65000, ASCII, tuple(b"written by nobody\0"))
     data = directory_last(*fields((8,), 1, comment))
 
@@ -242,7 +242,7 @@ def test_tiff_may_lack_what_says_nothing_of_its_pixels() -> None:
 
 
 def test_tiff_fields_of_more_bytes_than_the_file() -> None:
-    """Pillow skips the one that is too much, so that it is as good as beyond the end."""
+    """Pillow skips a field with too many bytes, so it counts as missing."""
     data = directory_last(*fields((8,), 1, (305, ASCII, (65,) * 200), (700, ASCII, (65,) * 200)))
     again = data.replace(
         struct.pack("<HHI", 305, ASCII, 200), struct.pack("<HHI", 305, ASCII, len(data) - 300)
@@ -253,7 +253,7 @@ def test_tiff_fields_of_more_bytes_than_the_file() -> None:
 
 
 def test_cut_tiffs_are_errors_in_any_number_of_threads() -> None:
-    """It does not take Python's warnings, whose filters all threads share."""
+    """The check does not use Python's warnings, whose filters all threads share."""
     data = directory_last(*TIFFS["colour map"])
 
     with ThreadPoolExecutor(8) as pool, warnings.catch_warnings():
@@ -264,7 +264,7 @@ def test_cut_tiffs_are_errors_in_any_number_of_threads() -> None:
 
 
 def test_cut_old_style_jpeg_in_tiff_is_an_error() -> None:
-    """Libtiff would fill in the rest."""
+    """A truncated old-style JPEG in a TIFF is an error, where libtiff fills in the rest."""
     jpeg = encode(drawing(64, 64), subsampling=0)
     listed = (
         (256, SHORT, (64,)),
@@ -288,7 +288,7 @@ def test_cut_old_style_jpeg_in_tiff_is_an_error() -> None:
 
 @pytest.mark.parametrize("kind", [b"P2", b"P3"])
 def test_plain_pnm_cut_within_a_number_is_an_error(kind: bytes) -> None:
-    """The digits that are left are a number as well."""
+    """A number that is cut in two still looks like a number, but is an error."""
     values = b" ".join(b"%d" % (100 + value) for value in range(12))
     data = kind + (b" # of\n3\n4" if kind == b"P2" else b"\n2 2") + b"\n255\n" + values + b"\n"
 
@@ -298,7 +298,7 @@ def test_plain_pnm_cut_within_a_number_is_an_error(kind: bytes) -> None:
 
 @pytest.mark.parametrize("index", [12, 13])
 def test_pcx_without_all_of_its_palette_is_an_error(index: int) -> None:
-    """Pillow would show it as grey, or take pixels that look like a palette's beginning for it."""
+    """Without its whole palette, Pillow would show grey, or take pixels for the palette."""
     noise = np.random.default_rng(0).integers(12, 12 + 2, (40, 40)).astype(np.uint8)
     image = Image.fromarray(noise + np.uint8(index - 12), "P")
     image.putpalette(bytes(range(255, -1, -1)) * 3)

@@ -1,4 +1,4 @@
-"""Damaged JPEGs: missing pixels are an error, an oddity that costs no pixel is not."""
+"""Damaged JPEGs: missing pixels are an error, harmless oddities are not."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ every_warner = pytest.mark.parametrize("backend", [*WARNERS, *([None] if FIRST i
 
 
 def cuts(data: bytes, number: int, spare: int = 3) -> list[int]:
-    """Choose places in the compressed data."""
+    """Choose positions in the compressed data."""
     return np.linspace(probe(data).scan_offset, len(data) - spare, number).astype(int).tolist()
 
 
@@ -58,7 +58,7 @@ def test_cut_file_is_an_error(kind: str, backend: str | None, reduce: Reduce) ->
 @pytest.mark.parametrize("backend", [*jpeg_backends("region"), None])
 @pytest.mark.parametrize("reduce", [1, 4])
 def test_region_above_the_cut_is_an_error(kind: str, backend: str | None, reduce: Reduce) -> None:
-    """What a file lacks below its region is missing all the same, by name, choice and batch."""
+    """Data that is missing below the region is an error, by name, automatically and in batches."""
     data, top = KINDS[kind], (0, 0, 80, 16)
     some = [data[:cut] for cut in cuts(data, 12, len(data) // 4)]
 
@@ -75,7 +75,7 @@ def test_region_above_the_cut_is_an_error(kind: str, backend: str | None, reduce
 @every_kind
 @every_reader
 def test_file_cut_in_its_header_is_an_error(kind: str, backend: str | None) -> None:
-    """Nor does anything come of a file that ends before its pixels begin."""
+    """A file that ends before its pixels begin is an error."""
     data = KINDS[kind]
 
     for cut in np.linspace(2, probe(data).scan_offset - 1, 12).astype(int):
@@ -120,7 +120,7 @@ def test_splice_hides_nothing(kind: str, backend: str | None) -> None:
 def test_header_that_claims_more_rows_is_an_error(
     kind: str, backend: str | None, height: int
 ) -> None:
-    """Rows for which there is no data are missing pixels, never grey ones."""
+    """Rows without data are missing pixels, never grey ones."""
     data = KINDS[kind]
     frame = data.index(b"\xff\xc2" if kind == "progressive" else b"\xff\xc0")
     taller = data[: frame + 5] + height.to_bytes(2, "big") + data[frame + 7 :]
@@ -131,7 +131,7 @@ def test_header_that_claims_more_rows_is_an_error(
 
 @every_reader
 def test_lost_restart_interval_is_an_error(backend: str | None) -> None:
-    """Where a restart marker and its blocks are lost, pixels are missing in the middle."""
+    """Losing a restart marker and its blocks is an error."""
     data = KINDS["restart markers"]
     start, end = data.index(b"\xff\xd1"), data.index(b"\xff\xd2")
 
@@ -141,7 +141,7 @@ def test_lost_restart_interval_is_an_error(backend: str | None) -> None:
 @every_warner
 @pytest.mark.parametrize("kept", [0, 5, 20])
 def test_shortened_restart_interval_is_an_error(backend: str | None, kept: int) -> None:
-    """A codec that reports warnings notices that blocks are missing between two such markers."""
+    """A codec that reports warnings notices missing blocks between two restart markers."""
     data = KINDS["restart markers"]
     start, end = data.index(b"\xff\xd1") + 2, data.index(b"\xff\xd2")
 
@@ -151,7 +151,7 @@ def test_shortened_restart_interval_is_an_error(backend: str | None, kept: int) 
 @every_reader
 @pytest.mark.parametrize("blocks", [1, 4])
 def test_file_cut_at_a_restart_marker_is_an_error(backend: str | None, blocks: int) -> None:
-    """A cut between two intervals is one like any other, with the marker and without."""
+    """A cut between two restart intervals is an error, with and without the marker."""
     data = encode(drawing(80, 64), restart_marker_blocks=blocks)
     for marker in (b"\xff\xd1", b"\xff\xd2"):
         cut = data.rindex(marker)
@@ -175,7 +175,7 @@ TAILS = {
 @every_reader
 @pytest.mark.parametrize("tail", TAILS.values(), ids=TAILS)
 def test_what_trails_the_end_changes_nothing(kind: str, backend: str | None, tail: bytes) -> None:
-    """Bytes after the end marker are not the image's."""
+    """Bytes after the end marker are ignored."""
     assert outcome(KINDS[kind] + tail, KINDS[kind], backend) == "whole"
 
 
@@ -183,7 +183,7 @@ def test_what_trails_the_end_changes_nothing(kind: str, backend: str | None, tai
 @every_reader
 @pytest.mark.parametrize("end", [b"", b"\xff", b"\xff\xff"], ids=["none", "half", "fill bytes"])
 def test_missing_end_marker_alone_is_no_error(kind: str, backend: str | None, end: bytes) -> None:
-    """All pixels are there, so the image is given; with strict=True it is not."""
+    """If only the end marker is missing, the image decodes, except with strict=True."""
     data = KINDS[kind]
 
     assert outcome(data[:-2] + end, data, backend) == "whole"
@@ -196,7 +196,7 @@ def test_missing_end_marker_alone_is_no_error(kind: str, backend: str | None, en
 @pytest.mark.parametrize("backend", [name for name in WARNERS if name in ("native", "turbojpeg")])
 @pytest.mark.parametrize("reduce", [1, 8])
 def test_a_single_warning_ends_strict_decoding(kind: str, backend: str, reduce: Reduce) -> None:
-    """Of stray bytes before the end marker the codec warns once: strict refuses what is whole."""
+    """The codec warns of stray bytes before the end marker, so strict=True refuses the file."""
     data = KINDS[kind]
     odd = data[:-2] + b"\x11" * 40 + EOI
 
@@ -212,7 +212,7 @@ def test_a_single_warning_ends_strict_decoding(kind: str, backend: str, reduce: 
 def test_stray_bytes_before_a_marker_cost_no_pixel(
     kind: str, backend: str | None, marker: bytes
 ) -> None:
-    """They are skipped, or refused by a backend that can do nothing else; nothing goes missing."""
+    """Stray bytes are skipped, or the file is refused; pixels are never wrong."""
     data = KINDS[kind]
     place = data.rindex(marker) if marker == EOI else data.index(marker)
     odd = data[:place] + b"\0\1\2" + data[place:]
@@ -222,7 +222,7 @@ def test_stray_bytes_before_a_marker_cost_no_pixel(
 
 
 def with_scans(number: int) -> bytes:
-    """Repeat the last scan of a progressive JPEG until there are so many."""
+    """Repeat the last scan of a progressive JPEG up to this number."""
     data = KINDS["progressive"]
     last = data[data.rindex(b"\xff\xda") : -2]
     return data[:-2] + last * (number - data.count(b"\xff\xda")) + EOI
@@ -232,7 +232,7 @@ def with_scans(number: int) -> bytes:
 @pytest.mark.parametrize("number", [501, 3000])
 @pytest.mark.parametrize("end", [EOI, b""], ids=["whole", "cut"])
 def test_hundreds_of_scans_are_refused(backend: str | None, number: int, end: bytes) -> None:
-    """More than 500 scans are an error before any backend is given them."""
+    """More than 500 scans are an error before any backend decodes them."""
     with pytest.raises(DecodeError, match="more than 500 scans") as caught:
         decode(with_scans(number)[:-2] + end, backend=backend)
 
@@ -240,14 +240,14 @@ def test_hundreds_of_scans_are_refused(backend: str | None, number: int, end: by
 
 
 def test_many_scans_alone_are_no_reason() -> None:
-    """Five hundred scans are still decoded."""
+    """A file with 500 scans is decoded."""
     assert decode(with_scans(500)).shape == (64, 80, 3)
 
 
 @pytest.mark.parametrize("name", ["gen_420_arith.jpg", "gen_gray_arith.jpg", "gen_444_arith.jpg"])
 @every_reader
 def test_arithmetic_data_without_its_end_is_an_error(name: str, backend: str | None) -> None:
-    """Any beginning of it decodes to some image, so that only the end marker shows an end."""
+    """Any part of arithmetic data decodes to an image, so the end marker is required."""
     data = (CORPUS / "jpeg_kinds" / name).read_bytes()
     ends = [*range(len(data) - 1, len(data) - 24, -1), len(data) // 2]
 
@@ -256,7 +256,7 @@ def test_arithmetic_data_without_its_end_is_an_error(name: str, backend: str | N
 
 @every_reader
 def test_file_cut_in_its_scan_header_is_an_error(backend: str | None) -> None:
-    """Nothing of an image is there, though an end marker behind it would fit the header."""
+    """A file that ends in its scan header is an error, even with an end marker after it."""
     flat = encode(Image.new("L", (10, 10)), optimize=True)
     start = probe(flat).scan_offset
 
@@ -267,7 +267,7 @@ def test_file_cut_in_its_scan_header_is_an_error(backend: str | None) -> None:
 @every_reader
 @pytest.mark.parametrize("name", ["gen_size_1x2_prog420.jpg", "gen_size_1x2_420.jpg"])
 def test_tiny_file_cut_anywhere_is_an_error(name: str, backend: str | None) -> None:
-    """Of a few bytes, others may well decode to the same pixels as zeros: not all others do."""
+    """A tiny file that is cut is found, although some continuations give the same pixels."""
     data = (CORPUS / "jpeg_kinds" / name).read_bytes()
 
     outcomes = {outcome(data[:end], data, backend) for end in range(2, len(data))}
@@ -284,7 +284,7 @@ def test_tiny_file_cut_anywhere_is_an_error(name: str, backend: str | None) -> N
 def test_comment_that_says_it_is_shorter_than_its_length(
     kind: str, backend: str | None, marker: bytes, length: int
 ) -> None:
-    """A segment that nobody needs ends behind its length, as in libjpeg and Pillow."""
+    """A comment with too small a length is skipped, as in libjpeg and Pillow."""
     data = KINDS[kind]
     segment = marker + length.to_bytes(2, "big")
     second = data.rindex(b"\xff\xc4") if kind == "progressive" else data.index(b"\xff\xc4")
@@ -297,7 +297,7 @@ def test_comment_that_says_it_is_shorter_than_its_length(
 
 @pytest.mark.parametrize("marker", [b"\xff\xdb", b"\xff\xc0", b"\xff\xc4", b"\xff\xda"])
 def test_table_without_a_length_is_an_error(marker: bytes) -> None:
-    """What a decoder needs cannot be left out."""
+    """A table without a length is an error."""
     data = KINDS["4:2:0"]
     at = data.index(marker) + 2
 
@@ -316,7 +316,7 @@ def markers(pattern: bytes, data: bytes) -> list[int]:
 def test_a_component_without_its_scan_is_an_error(
     backend: str | None, end: bytes, scans: int, region: Box | None
 ) -> None:
-    """A sequential file that was cut between two scans has no colour, and no decoder says so."""
+    """A sequential file that was cut between two scans is an error, which no decoder reports."""
     data = (DATA / "jpeg_kinds" / "gen_420_one_component_a_scan.jpg").read_bytes()
     cut = markers(b"\xff\xda", data)[scans]
     assert decode(data, backend=backend, region=region).shape[2] == 3
@@ -327,7 +327,7 @@ def test_a_component_without_its_scan_is_an_error(
 
 @every_reader
 def test_a_restart_marker_that_is_gone_is_an_error(backend: str | None) -> None:
-    """With it an interval is lost, even where the codec's first warning sounds harmless."""
+    """A missing restart marker is an error, even if the codec's first warning sounds harmless."""
     data = encode(drawing(120, 200), restart_marker_rows=1)
 
     for at in markers(rb"\xff[\xd0-\xd7]", data)[3:9]:
@@ -337,7 +337,7 @@ def test_a_restart_marker_that_is_gone_is_an_error(backend: str | None) -> None:
 
 @pytest.mark.parametrize("damage", ["gone", "doubled", "of another number"])
 def test_no_region_is_begun_behind_markers_out_of_turn(damage: str) -> None:
-    """Whoever counted on them would begin at another row, and show that in silence."""
+    """A region is not decoded from restart markers out of order, which would show other rows."""
     native_core()
     data = encode(drawing(160, 240), restart_marker_rows=1)
     at = markers(rb"\xff[\xd0-\xd7]", data)[3]

@@ -1,4 +1,4 @@
-"""More than 8 bits: mode "stored" gives them all, the other modes the high ones."""
+"""More than 8 bits: mode "stored" returns all bits, the other modes the high ones."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fastdecode.types import REDUCES
 
 @pytest.mark.parametrize("kind", FILES)
 def test_sixteen_bits_of_colour(kind: str) -> None:
-    """16-bit colour comes as uint16, each sample as it was encoded, from every backend."""
+    """16-bit colour is uint16 with the encoded values, from every backend."""
     channels, data = FILES[kind]
 
     answers = decode_by_all(data, mode="stored")
@@ -37,7 +37,7 @@ def test_sixteen_bits_of_colour(kind: str) -> None:
 @pytest.mark.parametrize("kind", FILES)
 @pytest.mark.parametrize("name", sorted({"pillow", "opencv"} & {*usable_backends()}))
 def test_eight_bits_are_the_high_byte(kind: str, name: str) -> None:
-    """RGB and RGBA are the high byte of each sample, from every backend."""
+    """RGB and RGBA are the high byte of each value, from every backend."""
     channels, data = FILES[kind]
     high = samples(channels) >> 8
     seen = high[:, :, [0] * 3 if channels == 2 else slice(3)]
@@ -51,7 +51,7 @@ def test_eight_bits_are_the_high_byte(kind: str, name: str) -> None:
 
 @pytest.mark.parametrize("mode", ["RGB", "L", "RGBA"])
 def test_transparent_colour_is_pillows(mode: Any) -> None:
-    """A colour of 16 bits that a tRNS chunk makes transparent is so in RGBA, as in Pillow."""
+    """A 16-bit colour that a tRNS chunk makes transparent is transparent in RGBA, as in Pillow."""
     image = samples(3)
     image[2, 3] = image[5, 6] = 0x0A0A
     data = png(image, before=chunk(b"tRNS", b"\x0a" * 6))
@@ -62,14 +62,14 @@ def test_transparent_colour_is_pillows(mode: Any) -> None:
 
 
 def test_sixteen_bits_of_ink() -> None:
-    """CMYK of 16 bits is four inks of uint16."""
+    """CMYK of 16 bits is four channels of uint16."""
     image = decode(tiff(samples(4), cmyk=True), mode="stored")
 
     np.testing.assert_array_equal(image, samples(4))
 
 
 def test_compressed_planes_are_no_lie() -> None:
-    """Where Pillow has no more than the high bytes, 16 bits are an error, and RGB is right."""
+    """Where Pillow has only the high bytes, "stored" is an error, and RGB is right."""
     data = tiff(samples(3), planar=True, zipped=True)
 
     np.testing.assert_array_equal(decode(data), samples(3) >> 8)
@@ -97,7 +97,7 @@ def test_deep_colour_is_reduced_cut_and_written(kind: str, reduce: Any) -> None:
 
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_deep_colour_is_turned(orientation: int) -> None:
-    """`orient` turns 16 bits as it turns 8."""
+    """`orient` rotates 16-bit images like 8-bit ones."""
     exif = chunk(b"eXIf", with_orientation(orientation).tobytes()[6:])
     data = png(samples(3), before=exif)
 
@@ -108,7 +108,7 @@ def test_deep_colour_is_turned(orientation: int) -> None:
 
 
 def test_deep_colour_in_a_batch() -> None:
-    """`decode_batch` gives uint16 beside uint8."""
+    """`decode_batch` returns uint16 and uint8 images together."""
     deep, plain = decode_batch([FILES["PNG RGB"][1], FILES["TIFF RGBA"][1]], mode="stored")
 
     assert (deep.dtype, plain.dtype) == (np.uint16, np.uint16)
@@ -116,7 +116,7 @@ def test_deep_colour_in_a_batch() -> None:
 
 @pytest.mark.parametrize("kind", ["PNG RGB", "PNG RGBA", "TIFF", "TIFF deflate"])
 def test_cut_deep_file_is_an_error(kind: str) -> None:
-    """Neither half of the samples is taken from a file that ends early."""
+    """A truncated file of 16 bits raises an error."""
     channels, data = FILES[kind]
     for end in np.linspace(30, len(data) - 20, 25).astype(int):
         try:
@@ -127,7 +127,7 @@ def test_cut_deep_file_is_an_error(kind: str) -> None:
 
 
 def test_pillow_image_of_deep_colour_is_our_error() -> None:
-    """Pillow has no mode for it, which is said in words of ours."""
+    """Pillow has no mode for 16-bit colour, which the package's own error says."""
     with pytest.raises(UnsupportedFormat, match="output='array'"):
         converter("pil")(samples(3))
     assert isinstance(converter("pil")(samples(1)[:, :, 0]), Image.Image)
@@ -136,7 +136,7 @@ def test_pillow_image_of_deep_colour_is_our_error() -> None:
 @pytest.mark.parametrize("bits", [10, 12])
 @pytest.mark.parametrize("channels", [1, 2, 3, 4])
 def test_deep_avif(channels: int, bits: int) -> None:
-    """AVIF of 10 and 12 bits comes as uint16 in its own range, and as 8 bits otherwise."""
+    """AVIF of 10 and 12 bits is uint16 in its own range, and 8 bits in other modes."""
     imagecodecs = pytest.importorskip("imagecodecs")
     image = samples(channels, bits)
     image = image[:, :, 0] if channels == 1 else image
@@ -157,7 +157,7 @@ def test_deep_avif(channels: int, bits: int) -> None:
 @pytest.mark.parametrize("bits", [10, 12])
 @pytest.mark.parametrize("mode", ["I;16", "RGB;16", "RGBA;16"])
 def test_deep_heic(mode: str, bits: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """HEIC of 10 and 12 bits comes as uint16 in its own range; 8 bits are within 3 of its high."""
+    """HEIC of 10 and 12 bits is uint16 in its own range; 8 bits are within 3 of the high byte."""
     pillow_heif = pytest.importorskip("pillow_heif")
     monkeypatch.setattr(pillow_heif.options, "SAVE_HDR_TO_12_BIT", bits == 12)
     y, x = np.mgrid[:64, :96]
@@ -181,7 +181,7 @@ def test_deep_heic(mode: str, bits: int, monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.parametrize("bits", [9, 10, 12, 16])
 def test_deep_jpeg_xl_is_not_black(bits: int) -> None:
-    """JPEG XL keeps the file's own range, of which 8 bits are the high byte."""
+    """JPEG XL keeps the file's range, and 8 bits are its high byte."""
     imagecodecs = pytest.importorskip("imagecodecs")
     image = samples(3, bits)
     data = imagecodecs.jpegxl_encode(image, lossless=True, bitspersample=bits)

@@ -1,4 +1,4 @@
-"""The README, the pages under docs/ and the reference say what the package does today."""
+"""README, docs and reference match the package."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _NEEDED = {
 
 
 def _run(folder: Path, environment: dict[str, str], *words: object) -> tuple[int, str]:
-    """Run a program of Python in a folder; return its exit status, and what it says."""
+    """Run a Python program in a folder; return its exit status and its output."""
     done = subprocess.run(
         [sys.executable, *map(str, words)],
         capture_output=True,
@@ -56,7 +56,7 @@ def _name(page: Path) -> str:
 
 @pytest.mark.parametrize("page", _PAGES, ids=_name)
 def test_links_of_a_page_lead_somewhere(page: Path) -> None:
-    """Every link to a file of the repository names one, and every mark a heading of it."""
+    """Every link to a file of the repository exists, and every anchor is one of its headings."""
     text = page.read_text(encoding="utf-8")
     links = re.findall(r"\]\(([^)\s]+)\)", text) + re.findall(r' src(?:set)?="([^"]+)"', text)
 
@@ -80,7 +80,7 @@ def _marks(page: Path) -> set[str]:
 
 @pytest.mark.parametrize("page", _PAGES, ids=_name)
 def test_a_block_that_is_not_run_says_why(page: Path) -> None:
-    """A block is of a language that runs or is only shown; a reason not to run one is known."""
+    """A block has a language that is run or only shown; the reason not to run one is known."""
     for block in pages.blocks(page):
         assert block.language in pages.RUN + pages.SHOWN or block.language[0] == "{", block
         kind, _, reason = block.mark.partition(": ")
@@ -91,7 +91,7 @@ def test_a_block_that_is_not_run_says_why(page: Path) -> None:
 
 @pytest.mark.parametrize("page", _PROGRAMS, ids=_name)
 def test_a_page_runs_as_pasted(page: Path, tmp_path: Path) -> None:
-    """The blocks of a page run one after the other, in a folder with the photos that it names."""
+    """The blocks of a page run one after another, in a folder with the photos that it names."""
     if os.name == "nt" and any(block.language == "sh" for block in pages.blocks(page)):
         pytest.skip("its commands are for a POSIX shell")
     status, said = _run(tmp_path, pages.prepare_folder(tmp_path), pages.__file__, page)
@@ -102,7 +102,7 @@ def test_a_page_runs_as_pasted(page: Path, tmp_path: Path) -> None:
 
 
 def _described() -> dict[str, str]:
-    """Return what the reference says of each name itself, beside its docstring."""
+    """Return the text of the reference for each name, apart from its docstring."""
     found = {}
     for page in _REFERENCE:
         module = ""
@@ -118,7 +118,7 @@ def _described() -> dict[str, str]:
 
 @pytest.mark.parametrize("module", _NEEDED)
 def test_every_public_name_is_in_the_reference(module: str) -> None:
-    """Whatever a public module offers is on a page of the reference, with an example."""
+    """Every name of a public module is on a page of the reference, with an example."""
     pytest.importorskip(_NEEDED[module] or "fastdecode")
     described, documented = _described(), docstrings.documented(module)
 
@@ -130,7 +130,7 @@ def test_every_public_name_is_in_the_reference(module: str) -> None:
 
 
 def _elsewhere(name: str, described: dict[str, str]) -> bool:
-    """Whether the reference has the same object under the path of another module."""
+    """Return whether the reference has the same object under another module's path."""
     module, _, last = name.rpartition(".")
     thing = getattr(importlib.import_module(module), last)
     return any(
@@ -155,7 +155,7 @@ def _furnish(folder: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize("module", _NEEDED)
 def test_the_examples_run(module: str, tmp_path: Path) -> None:
-    """Every example gives what its docstring, or the reference, says that it gives."""
+    """Every example prints what its docstring or the reference shows."""
     pytest.importorskip(_NEEDED[module] or "fastdecode")
     if module == "fastdecode.native":
         native_core()
@@ -168,7 +168,7 @@ def test_the_examples_run(module: str, tmp_path: Path) -> None:
 
 
 def test_the_tables_are_those_of_the_declarations_and_results() -> None:
-    """The tables and charts are what bench/readme.py would write now."""
+    """Generated tables and charts are up to date with bench/readme.py."""
     pytest.importorskip("jinja2", reason="it draws a chart")
     paths = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
     script = _ROOT / "bench" / "readme.py"
@@ -182,7 +182,7 @@ def test_the_tables_are_those_of_the_declarations_and_results() -> None:
     ("name", "ending"), [("bench", ".venv/bin/fastdecode bench"), ("test", "-m pytest -n 2")]
 )
 def test_each_command_of_the_readme_stands_alone_behind_its_mark(name: str, ending: str) -> None:
-    """Each of the two commands is one line of shell that begins with its own environment."""
+    """Each of the two commands is one line of shell that creates its own environment."""
     found = re.findall(rf"^<!-- command: {name} -->\n```sh\n(.*?)\n```$", _README, re.MULTILINE)
 
     assert len(found) == 1

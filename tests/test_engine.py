@@ -1,4 +1,4 @@
-"""Trying one backend after the other, and making sure of what it gave."""
+"""Trying backends in turn, and checking their results."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FORMATS = pytest.mark.parametrize("data", FILES.values(), ids=FILES)
 
 
 class Panic(BaseException):
-    """What a panic in a Rust library is: no Exception."""
+    """Like a panic in a Rust library, this is not an Exception."""
 
 
 ODD = [
@@ -68,7 +68,7 @@ def test_whatever_a_backend_raises_becomes_a_decode_error(
 @pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt, SystemExit])
 @pytest.mark.parametrize("backend", [None, "first"])
 def test_what_is_not_the_files_fault_passes_through(error, backend: str | None) -> None:
-    """Out of memory, Ctrl-C and exit end the call; no other backend is asked."""
+    """MemoryError, Ctrl-C and SystemExit end the call; no other backend is tried."""
     second = double(flat())
     register("first", double(refuse(error())))
     register("second", second)
@@ -104,7 +104,7 @@ HANDED_OUT = {
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("options", [{}, {"reduce": 4}, {"region": (1, 2, 9, 6)}], ids=str)
 def test_whatever_a_library_hands_out(data: bytes, kind: str, mode: Mode, options) -> None:
-    """Any array in the place of pixels ends in pixels of the promised form, or in our error."""
+    """Any result in place of pixels becomes pixels of the right form, or a DecodeError."""
     register("odd", double(give(HANDED_OUT[kind]), layouts=frozenset({"stored"})))
 
     try:
@@ -121,7 +121,7 @@ def test_whatever_a_library_hands_out(data: bytes, kind: str, mode: Mode, option
 
 @FORMATS
 def test_out_of_the_wrong_type_stays_the_callers_fault(data: bytes) -> None:
-    """For mode "stored" only the pixels tell what fits: that it does not is a plain ValueError."""
+    """In mode "stored", an `out` that does not fit raises a plain ValueError."""
     register("deep", double(give(np.zeros((HEIGHT, WIDTH, 3), np.uint16)), layouts={"stored"}))
 
     with pytest.raises(ValueError, match="out must have") as caught:
@@ -132,7 +132,7 @@ def test_out_of_the_wrong_type_stays_the_callers_fault(data: bytes) -> None:
 
 @FORMATS
 def test_when_all_refuse_the_error_says_who_said_what(data: bytes) -> None:
-    """`errors` holds every answer in the order of asking, and the message repeats them."""
+    """`errors` holds every backend's error in order, and the message repeats them."""
     register("first", double(refuse(ValueError("too odd"))))
     register("second", double(refuse(KeyError("scan"))))
 
@@ -148,7 +148,7 @@ def test_when_all_refuse_the_error_says_who_said_what(data: bytes) -> None:
 
 @pytest.mark.parametrize("how", ["argument", "use", "environment"])
 def test_named_backend_answers_alone(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A backend that the caller chose by name is the only one that is asked."""
+    """A backend that the caller named is the only one that is tried."""
     second = double(flat())
     register("first", double(refuse(ValueError("no"))))
     register("second", second)
@@ -164,7 +164,7 @@ def test_named_backend_answers_alone(how: str, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_inexact_backend_answers_only_by_name() -> None:
-    """One whose pixels differ is never chosen by itself, not even when all others refuse."""
+    """A backend with other pixels is never chosen automatically, even if all others refuse."""
     inexact = double(flat(3), exact=False)
     register("inexact", inexact)
     with pytest.raises(UnsupportedFormat):
@@ -195,7 +195,7 @@ WRONG = {
 @FORMATS
 @pytest.mark.parametrize("kind", WRONG)
 def test_image_of_the_wrong_kind_is_a_refusal(data: bytes, kind: str) -> None:
-    """A backend that gives another shape or type than was asked for has refused the file."""
+    """A result of the wrong shape or type counts as a refusal."""
     register("wrong", double(give(WRONG[kind])))
     register("second", double(flat(3)))
 
@@ -224,7 +224,7 @@ VIEWS = {
 @pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS)
 @pytest.mark.parametrize("into_out", [False, True])
 def test_any_array_will_do(data: bytes, view, into_out: bool) -> None:
-    """What is read-only, not contiguous or part of more is copied, and stays as it was."""
+    """A result that is read-only, not contiguous or a view is copied, and not changed."""
     given = view(np.arange(HEIGHT * WIDTH * 3, dtype=np.uint8).reshape(HEIGHT, WIDTH, 3))
     before = given.copy()
     register("first", double(give(given), out=True))
@@ -244,7 +244,7 @@ def test_any_array_will_do(data: bytes, view, into_out: bool) -> None:
 
 @FORMATS
 def test_backend_is_asked_only_for_what_it_declares(data: bytes) -> None:
-    """One that declares nothing but RGB is asked for that alone; the package makes the rest."""
+    """A backend that declares only RGB is asked only for RGB; the package converts."""
     plain = double(flat(3))
     register("plain", plain)
     out = np.zeros((2, 3, 3), np.uint8)
@@ -260,7 +260,7 @@ def test_backend_is_asked_only_for_what_it_declares(data: bytes) -> None:
 
 @FORMATS
 def test_backend_is_asked_for_all_that_it_declares(data: bytes) -> None:
-    """Reduction, layout, window and warnings are left to a backend that declares them."""
+    """A backend gets the reduction, layout, window and warnings that it declares."""
     able = double(
         flat(3),
         layouts=frozenset({"RGB", "L"}), reduces=frozenset({1, 2, 4}), region=True, warnings=True,
@@ -277,7 +277,7 @@ def test_backend_is_asked_for_all_that_it_declares(data: bytes) -> None:
 
 @FORMATS
 def test_out_is_passed_on_to_a_backend_that_writes_into_it(data: bytes) -> None:
-    """A backend that declares `out` gets the caller's array, or one for a whole that is cut."""
+    """A backend that declares `out` gets the caller's array, or one for the whole image."""
     able = double(flat(3), out=True)
     register("able", able)
     out = np.zeros((HEIGHT, WIDTH, 3), np.uint8)
@@ -303,7 +303,7 @@ def test_out_is_passed_on_to_a_backend_that_writes_into_it(data: bytes) -> None:
     ],
 )
 def test_warning_is_judged(warning: str, strict: bool, answer: int | None) -> None:
-    """A harmless one is ignored unless strict, an error asks the next, missing pixels end it."""
+    """Harmless warnings are ignored unless strict, errors try the next, missing pixels end it."""
 
     def complain(data, header, *, strict, **asked):
         if strict:
@@ -330,7 +330,7 @@ ERRORS = [
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
 @pytest.mark.parametrize("travel", [lambda e: pickle.loads(pickle.dumps(e)), copy.copy])
 def test_errors_cross_process_borders(error: FastDecodeError, travel) -> None:
-    """A pickled error comes back with its type, words and attributes."""
+    """A pickled error keeps its type, message and attributes."""
     arrived = travel(error)
 
     assert type(arrived) is type(error)
@@ -339,7 +339,7 @@ def test_errors_cross_process_borders(error: FastDecodeError, travel) -> None:
 
 
 def test_error_of_a_file_crosses_with_its_path(tmp_path) -> None:
-    """What `decode_file` raises begins with the path, also after the journey."""
+    """An error of `decode_file` begins with the path, also after pickling."""
     path = tmp_path / "cut.png"
     path.write_bytes(FILES["png"][:-40])
     with pytest.raises(DecodeError, match=r"cut\.png: pillow: ") as caught:

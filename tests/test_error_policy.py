@@ -1,4 +1,4 @@
-"""An outage is not damage: what cannot be reached is raised, whatever is to be skipped."""
+"""Errors of access are raised, whatever `on_error` says; only damaged items are skipped."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ needs_unreadable = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Fault]:
-    """Run a server of S3's interface that can fail."""
+    """Run an S3 server that can return errors."""
     with faulty_s3() as fault:
         yield fault
 
 
 @pytest.fixture
 def fault(server: Fault) -> Fault:
-    """Let everything through, and count anew."""
+    """Reset the faults of the server."""
     server.answer = lambda _method, _path: None
     server.refused = 0
     return server
@@ -55,7 +55,7 @@ def fault(server: Fault) -> Fault:
 
 @pytest.fixture
 def uri(fault: Fault, tmp_path: Path) -> str:
-    """Put a folder of images and the same as a shard on the server; return where."""
+    """Put a folder of images and a shard of the same on the server; return the location."""
     images = [encode(drawing(40, 30 + number)) for number in range(COUNT)]
     system, where = put_shard(fault, tmp_path, images)
     for number, data in enumerate(images):
@@ -66,7 +66,7 @@ def uri(fault: Fault, tmp_path: Path) -> str:
 @needs_unreadable
 @pytest.mark.parametrize("threads", [1, 2])
 def test_an_error_of_the_disk_is_raised_by_decode_batch(threads: int) -> None:
-    """With "return", what cannot be read ends the batch; what is missing stands in the list."""
+    """With "return", an unreadable file ends the batch; a missing one is in the list."""
     photo = encode(drawing(40, 30))
     with pytest.raises(OSError, match="/proc/self/mem") as caught:
         decode_batch([photo, UNREADABLE, photo], threads=threads, on_error="return")
@@ -80,7 +80,7 @@ def test_an_error_of_the_disk_is_raised_by_decode_batch(threads: int) -> None:
 def test_an_error_of_the_disk_ends_check_and_pack(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Neither lists it as a bad image; `check` has written down what it has seen."""
+    """A disk error ends both commands; `check` has written its findings so far."""
     source = make_source(tmp_path / "source")
     (source / "dogs" / "9.jpg").symlink_to(UNREADABLE)
 
@@ -99,7 +99,7 @@ def test_an_error_of_the_disk_ends_check_and_pack(
 
 
 def test_a_folder_that_is_gone_ends_check_and_pack(tmp_path: Path) -> None:
-    """One file that is missing is an item; all of them are a drive that was unmounted."""
+    """A missing file is one item; a missing folder is an unmounted drive."""
     source = make_source(tmp_path / "source")
     store = open_store(source)
     (source / "cats" / "0.jpg").unlink()
@@ -129,7 +129,7 @@ def test_a_folder_that_is_gone_ends_check_and_pack(tmp_path: Path) -> None:
 def test_a_server_in_trouble_ends_check_and_pack(
     uri: str, fault: Fault, tmp_path: Path, answer: Any, what: str
 ) -> None:
-    """Credentials that expire, a server that fails or hangs up: an OSError that names the URI."""
+    """Expired credentials and failing servers raise an OSError that names the URI."""
     place, out = f"{uri}/{what}", tmp_path / "out.tar"
     with open_store(place, storage_options=fault.options) as store:
         good = bytes(store.read(0))
@@ -162,7 +162,7 @@ def test_a_server_in_trouble_ends_check_and_pack(
 
 @pytest.mark.parametrize("answer", ["SlowDown", 500, "drop"])
 def test_what_passes_is_tried_again(uri: str, fault: Fault, answer: Any) -> None:
-    """A server that fails twice gives everything the third time, and nothing is lost."""
+    """If a server fails twice, the third attempt succeeds, and nothing is lost."""
     with open_store(f"{uri}/t.tar", storage_options=fault.options) as store:
         for index in range(3):
             fault.times(answer, 2)
@@ -171,7 +171,7 @@ def test_what_passes_is_tried_again(uri: str, fault: Fault, answer: Any) -> None
 
 
 def test_what_does_not_pass_is_not_tried_again(uri: str, fault: Fault) -> None:
-    """Whoever may not read is told so at once."""
+    """A refused permission is reported at once."""
     with open_store(f"{uri}/t.tar", storage_options=fault.options) as store:
         store.read(0)
         fault.always("AccessDenied")
@@ -182,7 +182,7 @@ def test_what_does_not_pass_is_not_tried_again(uri: str, fault: Fault) -> None:
 
 @pytest.mark.parametrize("what", ["folder", "t.tar", "{t,u}.tar"])
 def test_a_server_that_is_dead_is_an_oserror(uri: str, fault: Fault, what: str) -> None:
-    """Opening and reading name the URI, and not what some library calls it; nor is a key "?"."""
+    """Opening and reading raise errors that name the URI, not a library's name for it."""
     with open_store(f"{uri}/t.tar", storage_options=fault.options) as store:
         store.read(0)
     with socket.create_server(("127.0.0.1", 0)) as unused:
@@ -197,7 +197,7 @@ def test_a_server_that_is_dead_is_an_oserror(uri: str, fault: Fault, what: str) 
 
 
 def test_a_missing_shard_is_a_missing_file(uri: str, fault: Fault) -> None:
-    """A shard that is not there is not one that has no index."""
+    """A missing shard raises FileNotFoundError, not an error about its index."""
     with pytest.raises(FileNotFoundError, match=r"u\.tar"):
         open_store([f"{uri}/u.tar"], storage_options=fault.options)
     with pytest.raises(FileNotFoundError, match=r"t-00001\.tar"):
@@ -205,7 +205,7 @@ def test_a_missing_shard_is_a_missing_file(uri: str, fault: Fault) -> None:
 
 
 def test_a_bucket_that_is_gone_is_no_missing_item(uri: str, fault: Fault) -> None:
-    """All images of a folder would be "missing"."""
+    """Without its bucket, all images of a folder would seem to be missing."""
     with open_store(f"{uri}/folder", storage_options=fault.options) as store:
         fault.always("NoSuchBucket")
         with pytest.raises(OSError, match=r"NoSuchBucket|00\.jpg") as caught:
@@ -214,7 +214,7 @@ def test_a_bucket_that_is_gone_is_no_missing_item(uri: str, fault: Fault) -> Non
 
 
 def test_a_shard_that_was_cut_is_no_damaged_item(tmp_path: Path) -> None:
-    """What is behind a cut is lost as a whole, so that nobody may skip it item by item."""
+    """All items after a cut are lost, so none of them may be skipped one by one."""
     with create_store(tmp_path / "t.tar") as writer:
         for number in range(COUNT):
             writer.add(f"{number}.jpg", encode(drawing(40, 30 + number)))
@@ -227,7 +227,7 @@ def test_a_shard_that_was_cut_is_no_damaged_item(tmp_path: Path) -> None:
 
 
 def test_errors_of_other_libraries_are_told_apart() -> None:
-    """What somebody's own `read` raises: a status of HTTP, a name that is unknown, Pillow's."""
+    """Errors of a user's own `read` are classified: HTTP statuses, unknown names, Pillow's."""
 
     def http(status: int) -> OSError:
         return urllib.error.HTTPError("http://host/1.jpg", status, "", None, None)  # type: ignore[arg-type]
@@ -248,7 +248,7 @@ def test_errors_of_other_libraries_are_told_apart() -> None:
 
 
 def test_http_is_told_as_s3_is() -> None:
-    """By HTTP a file that is missing is one; a refusal, a failure or silence is not; no secrets."""
+    """Over HTTP, a 404 is a missing file; other errors are raised; messages have no secrets."""
     pytest.importorskip("aiohttp")
     photo, answer = encode(drawing(40, 30)), [200]
 
@@ -263,7 +263,7 @@ def test_http_is_told_as_s3_is() -> None:
             self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
-            """Say nothing."""
+            """Print nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as front:
         front.daemon_threads = True
@@ -295,7 +295,7 @@ def test_the_advice_to_index_a_remote_shard_works(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The command says where an index could go, writes it there, and the store opens by it."""
+    """The command says where to put an index, writes it there, and the store opens with it."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
     monkeypatch.setenv("AWS_ENDPOINT_URL", fault.options["client_kwargs"]["endpoint_url"])

@@ -1,4 +1,4 @@
-"""The programs of `examples/`, each run as a user runs it: copied elsewhere, on a few photos."""
+"""The programs of `examples/`, run as a user does: copied elsewhere, on a few photos."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ENDS_S = 120
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Make a folder of two classes, with three small photos each and a damaged one."""
+    """Create a folder of two classes, with three small photos each and a damaged one."""
     for number, photo in enumerate(photos):
         place = tmp_path / "photos" / ("cat", "dog")[number % 2] / photo.name
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -35,7 +35,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def needs_libraries_of(program: str) -> None:
-    """Skip where a library of a program is missing."""
+    """Skip if a library of a program is missing."""
     for library in {"thumbnails": (), "own_dataset_lmdb": ("torch", "lmdb")}.get(
         program, ("torch",)
     ):
@@ -45,7 +45,7 @@ def needs_libraries_of(program: str) -> None:
 
 
 def output(program: str, *arguments: object, cwd: Path) -> tuple[str, str]:
-    """Return what a program, copied elsewhere, prints and complains of; it has to end well."""
+    """Return the output of a copied program, which must succeed."""
     needs_libraries_of(program)
     copy = shutil.copy(EXAMPLES / f"{program}.py", cwd)
     ended = subprocess.run(
@@ -61,7 +61,7 @@ def output(program: str, *arguments: object, cwd: Path) -> tuple[str, str]:
 
 
 def test_thumbnails_are_made_of_all_but_the_damaged(folder: Path, tmp_path: Path) -> None:
-    """Each photo gets a thumbnail of the size that was asked for, and the damaged one is named."""
+    """Each photo gets a thumbnail of the given size, and the damaged one is named."""
     said, complained = output("thumbnails", folder, "thumbs", "--size", 48, cwd=tmp_path)
 
     thumbs = sorted((tmp_path / "thumbs").rglob("*.jpg"))
@@ -75,7 +75,7 @@ def test_thumbnails_are_made_of_all_but_the_damaged(folder: Path, tmp_path: Path
 
 
 def test_training_from_a_folder_tells_loss_and_speed(folder: Path, tmp_path: Path) -> None:
-    """Both epochs have a loss and images/s, and the damaged file is named."""
+    """Both epochs print the loss and images/s, and name the damaged file."""
     arguments = ("--epochs", 2, "--batch-size", 4, "--size", 64)
     said, complained = output("train_folder", folder, *arguments, cwd=tmp_path)
 
@@ -99,7 +99,7 @@ def test_a_dataset_of_ones_own_reads_lmdb(folder: Path, tmp_path: Path) -> None:
 def test_training_from_shards_goes_on_in_the_middle_of_an_epoch(
     folder: Path, tmp_path: Path
 ) -> None:
-    """Two steps and the four that are left have the losses of six steps at once."""
+    """Two steps and the four remaining ones have the losses of six steps in one run."""
     shards = "--shard-size", 8000, "--epochs", 2
 
     def losses(name: str, *options: object) -> list[str]:
@@ -118,7 +118,7 @@ def test_training_from_shards_goes_on_in_the_middle_of_an_epoch(
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Ctrl-C reaches a process otherwise there")
 def test_ctrl_c_ends_training_and_it_goes_on_later(folder: Path, tmp_path: Path) -> None:
-    """It ends with one line, and the same command resumes from the checkpoint."""
+    """Training ends with one line, and the same command resumes from the checkpoint."""
     pytest.importorskip("torch")
     copy = shutil.copy(EXAMPLES / "train_shards.py", tmp_path)
     training = subprocess.Popen(
@@ -141,7 +141,7 @@ def test_ctrl_c_ends_training_and_it_goes_on_later(folder: Path, tmp_path: Path)
 
 
 def test_boxes_lose_what_the_crop_does_not_show(folder: Path, tmp_path: Path) -> None:
-    """A box of the whole image is always seen, and an empty one never."""
+    """A box of the whole image is always kept, and an empty one never."""
     boxes = {"boxes": [[0, 0, 300, 300], [5, 5, 5, 5]], "labels": [1, 2]}
     names = [path.relative_to(folder).as_posix() for path in sorted(folder.rglob("*.jpg"))]
     (tmp_path / "boxes.json").write_text(json.dumps(dict.fromkeys(names, boxes)))
@@ -157,7 +157,7 @@ def test_boxes_lose_what_the_crop_does_not_show(folder: Path, tmp_path: Path) ->
 
 
 def test_lightning_trains(folder: Path, tmp_path: Path) -> None:
-    """Lightning's trainer takes a Loader, and the program tells the loss."""
+    """Lightning's trainer takes a Loader, and the program prints the loss."""
     said, _ = output("train_lightning", folder, "--epochs", 1, "--batch-size", 4, cwd=tmp_path)
 
     assert re.search(r"^loss \d", said, re.MULTILINE)
@@ -175,7 +175,7 @@ EMPTY = {
 
 @pytest.fixture(scope="module")
 def complaints(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
-    """Collect what each prints as errors, and why it ends, where one process runs all of them."""
+    """Return the error output and exit of each program, run in one process."""
     place = tmp_path_factory.mktemp("empty")
     (place / "nothing").mkdir()
     return answers(f"""
@@ -195,7 +195,7 @@ for program, words in {EMPTY}.items():
 
 @pytest.mark.parametrize("program", EMPTY)
 def test_an_empty_folder_is_told_in_a_line(program: str, complaints: dict[str, list[str]]) -> None:
-    """It ends with the one line that names the folder, which makes the exit status 1."""
+    """An empty folder ends a program with one line that names the folder, and exit status 1."""
     needs_libraries_of(program)
     said, why = complaints[program]
 
@@ -206,7 +206,7 @@ def test_an_empty_folder_is_told_in_a_line(program: str, complaints: dict[str, l
 
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)
 def test_a_program_is_short_and_begins_with_how_to_run_it(path: Path) -> None:
-    """It has a docstring with its own command line, and few lines of code; the table names it."""
+    """Each program has a docstring with its command line, and few lines; the table names it."""
     text = path.read_text(encoding="utf-8")
     doc = ast.get_docstring(ast.parse(text)) or ""
     code = [line for line in text.split('"""', 2)[2].splitlines() if line.strip()]

@@ -1,4 +1,4 @@
-"""Files by their names: regular ones are read, a FIFO, a socket or a device is refused at once."""
+"""Only regular files are read; a FIFO, a socket or a device is refused at once."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _batch_in_one_thread(path: Path) -> Any:
 
 @pytest.mark.parametrize("read", [decode_file, _batch, _batch_in_one_thread])
 def test_a_fifo_is_refused_with_the_way_out(read: Callable[[Path], Any], pipe: Path) -> None:
-    """A FIFO is an OSError that names it, says what it is, and what to do instead."""
+    """A FIFO raises an OSError that names it, says what it is, and what to do instead."""
     with pytest.raises(OSError, match=r"a FIFO .*pass the bytes") as caught:
         read(pipe)
 
@@ -64,7 +64,7 @@ def test_a_fifo_is_refused_with_the_way_out(read: Callable[[Path], Any], pipe: P
 
 @pytest.fixture
 def little_memory() -> Iterator[None]:
-    """Let no more than 4 TiB be had, whatever the system would promise."""
+    """Allow no more than 4 TiB of memory, whatever the system would grant."""
     resource = pytest.importorskip("resource")
     before = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (1 << 42, before[1]))
@@ -80,7 +80,7 @@ def little_memory() -> Iterator[None]:
 def test_a_file_that_no_memory_holds_is_an_error_of_that_file(
     start: bytes, error: type[Exception], status: str, tmp_path: Path
 ) -> None:
-    """It is named, with its size, and passed over as any bad file; the others are read."""
+    """A file too large for the memory is named with its size, and skipped like any bad file."""
     folder = tmp_path / "photos"
     folder.mkdir()
     (folder / "photo.jpg").write_bytes(JPEG)
@@ -102,7 +102,7 @@ def test_a_file_that_no_memory_holds_is_an_error_of_that_file(
 
 @pytest.mark.parametrize("read", [decode_file, _batch])
 def test_sockets_and_devices_are_refused(read: Callable[[Path], Any], tmp_path: Path) -> None:
-    """A socket and a device without an end are OSErrors that say what they are."""
+    """A socket or an endless device raises an OSError that says what it is."""
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "s.jpg"))
         with pytest.raises(OSError, match="a socket, not a regular file"):
@@ -116,7 +116,7 @@ def test_sockets_and_devices_are_refused(read: Callable[[Path], Any], tmp_path: 
 
 @pytest.mark.parametrize("count", [2, 40])
 def test_a_fifo_costs_a_batch_one_item(count: int, tmp_path: Path, pipe: Path) -> None:
-    """Between photos, the FIFO alone is an error; whether or not the core takes the batch."""
+    """In a batch only the FIFO is an error, whether or not the core takes the batch."""
     photo = tmp_path / "photo.jpg"
     photo.write_bytes(JPEG)
     items = [photo] * count
@@ -131,7 +131,7 @@ def test_a_fifo_costs_a_batch_one_item(count: int, tmp_path: Path, pipe: Path) -
 
 @pytest.mark.skipif(not Path("/dev/stdin").exists(), reason="there is no /dev/stdin here")
 def test_standard_input_is_read_where_it_is_a_file(tmp_path: Path) -> None:
-    """``< photo.jpg`` is a file like any other; ``cat photo.jpg |`` is told to pass the bytes."""
+    """``< photo.jpg`` is read like a file; ``cat photo.jpg |`` is an error with advice."""
     photo = tmp_path / "photo.jpg"
     photo.write_bytes(JPEG)
     code = "from fastdecode import decode_file; print(decode_file('/dev/stdin').shape)"
@@ -146,7 +146,7 @@ def test_standard_input_is_read_where_it_is_a_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["p.tar", "p.rec", "p.csv", "p.tsv"])
 def test_no_store_is_read_from_a_fifo(name: str, tmp_path: Path) -> None:
-    """A FIFO in the place of a store is an error that says so, and nobody waits for its writer."""
+    """A FIFO in place of a store is an error, and nothing waits for its writer."""
     (tmp_path / "a.jpg").write_bytes(JPEG)
     refused = pytest.raises((OSError, StoreError), match=r"a FIFO .*not a regular file")
     with readable_fifo(tmp_path / name, b"a.jpg,1\n") as path, refused:
@@ -155,7 +155,7 @@ def test_no_store_is_read_from_a_fifo(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("library", "suffix"), [("h5py", "h5"), ("lmdb", "lmdb"), ("lmdb", "")])
 def test_no_library_opens_a_fifo(library: str, suffix: str, tmp_path: Path) -> None:
-    """What a library opens by its name is looked at before: the file, or the one in a folder."""
+    """Files that a library opens by name are checked before, also inside a folder."""
     pytest.importorskip(library)
     location = tmp_path / "store"
     name = location.with_suffix(f".{suffix}") if suffix else location / "data.mdb"
@@ -165,7 +165,7 @@ def test_no_library_opens_a_fifo(library: str, suffix: str, tmp_path: Path) -> N
 
 
 def _swapping(function: Callable[..., Any], path: Path, beside: Path) -> Callable[..., Any]:
-    """Let a library's function find a FIFO where the file was, and after it the file again."""
+    """Make a library's function find a FIFO in place of the file, and then the file again."""
 
     def swapped(*arguments: Any, **options: Any) -> Any:
         path.rename(beside)
@@ -182,7 +182,7 @@ def _swapping(function: Callable[..., Any], path: Path, beside: Path) -> Callabl
 def test_libraries_open_what_was_looked_at(
     library: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A FIFO that takes a store's place between the look and the opening is not opened."""
+    """A FIFO that replaces a store between the check and the opening is not opened."""
     module = pytest.importorskip(library)
     path = tmp_path / ("a.h5" if library == "h5py" else "a.lmdb")
     with create_store(path) as writer:
@@ -196,7 +196,7 @@ def test_libraries_open_what_was_looked_at(
 
 @pytest.mark.parametrize("scheme", ["", "file://", "local://"])
 def test_a_fifo_in_a_folder_is_none_of_its_images(scheme: str, tmp_path: Path) -> None:
-    """It is left out; one that takes the place of an image after listing is that item's error."""
+    """A FIFO in a folder is left out; one that replaces a listed image is that item's error."""
     for name in "ab":
         (tmp_path / f"{name}.jpg").write_bytes(JPEG)
     with readable_fifo(tmp_path / "c.jpg", JPEG):
@@ -211,7 +211,7 @@ def test_a_fifo_in_a_folder_is_none_of_its_images(scheme: str, tmp_path: Path) -
 
 @pytest.mark.parametrize("scheme", ["", "file://", "local://"])
 def test_a_fifo_in_a_list_is_its_items_error(scheme: str, tmp_path: Path, pipe: Path) -> None:
-    """A CSV file may name anything; what is not a regular file is that item's error."""
+    """A FIFO that a CSV file names is that item's error."""
     (tmp_path / "a.jpg").write_bytes(JPEG)
     (tmp_path / "list.csv").write_text(f"{scheme}{tmp_path / 'a.jpg'},0\n{scheme}{pipe},1\n")
 
@@ -242,7 +242,7 @@ FOUND: dict[str, tuple[str, str, Callable[[Path], object]]] = {
 def test_no_fifo_is_read_in_the_place_of_what_is_found(
     made: str, found: str, read: Callable[[Path], Any], tmp_path: Path
 ) -> None:
-    """Indexes, manifests, shards, rankings and samples are regular files, or an error."""
+    """Indexes, manifests, shards, rankings and samples must be regular files."""
     if made:
         with create_store(tmp_path / made) as writer:
             writer.add("a.jpg", JPEG, *([1] if made.endswith("tar") else []))
@@ -270,7 +270,7 @@ def test_no_fifo_is_read_in_the_place_of_what_is_found(
     ids=lambda command: command[0],
 )
 def test_no_command_waits_for_a_fifo(command: tuple[str, ...], tmp_path: Path) -> None:
-    """What is named on the command line is a regular file, or an error without a traceback."""
+    """A FIFO on the command line is an error without a traceback, and no command waits for it."""
     (tmp_path / "a.jpg").write_bytes(JPEG)
     with readable_fifo(tmp_path / "list.csv", b"a.jpg,1\n") as pipe:
         words = [word.format(pipe=pipe, folder=tmp_path) for word in command]

@@ -1,4 +1,4 @@
-"""Hypothesis damages real files: an array or a FastDecodeError, and nothing else."""
+"""Hypothesis damages real files: decoding returns an array or raises a FastDecodeError."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _DAMAGE = st.builds(Case, st.sampled_from(_SEEDS), st.integers(1, 2**32))
 @settings(deadline=None, max_examples=400, suppress_health_check=list(HealthCheck))
 @given(case=_DAMAGE, reduce=st.sampled_from([1, 2, 8]), mode=st.sampled_from(["RGB", "stored"]))
 def test_damage_never_escapes(case: Case, reduce: int, mode: str) -> None:
-    """Whatever is done to a file, the answer is an image of the promised size or our error."""
+    """Damaged data decodes to an image of the declared size, or raises a FastDecodeError."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         decode_checked(case.read(), {"reduce": reduce, "mode": mode, "max_pixels": _LIMIT})
 
 
 def test_a_sample_of_the_sweep_finds_nothing(tmp_path: Path) -> None:
-    """Files of every kind, sound and damaged, end in answers through all that decodes."""
+    """Files of every kind, intact and damaged, cause no fault in any way of decoding."""
     report = sweep(list(cases(60, tmp_path, files=60)))
 
     assert not report.faults, "\n".join(report.faults)
@@ -43,7 +43,7 @@ def test_a_sample_of_the_sweep_finds_nothing(tmp_path: Path) -> None:
 
 
 def test_the_sweep_names_what_crashes() -> None:
-    """A crash is pinned down to its file and setting, and all other files have their answers."""
+    """The sweep finds the file and setting that crash, and decodes all other files."""
     todo = [Case("a.png", number) for number in range(38, 53)]
 
     report = sweep(todo, target="deadly:Deadly")

@@ -1,4 +1,4 @@
-"""Boxes, points and masks of a full image are found again in what was decoded of it."""
+"""Boxes, points and masks of a full image are mapped to the decoded result."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ CROP = Geometry((100, 50, 300, 250), (100, 400))
 
 
 def test_scale_and_offset_are_those_of_the_box() -> None:
-    """Both are told vertical first, as sizes are."""
+    """Scale and offset give the vertical value first, as sizes do."""
     assert CROP.scale == (0.5, 2.0)
     assert CROP.offset == (50, 100)
 
 
 def test_points_move_with_the_box() -> None:
-    """The box's corners become those of the result; points outside are kept."""
+    """The corners of the box become those of the result; points outside are kept."""
     points = [[100, 50], [300, 250], [110, 60], [0, 0]]
 
     np.testing.assert_array_equal(CROP.points(points), [[0, 0], [400, 100], [20, 5], [-200, -25]])
 
 
 def test_points_of_a_flipped_result_are_mirrored() -> None:
-    """What is left becomes right, measured from the other edge."""
+    """Points are mirrored in a flipped result."""
     flipped = Geometry(CROP.box, CROP.size, flipped=True)
 
     np.testing.assert_array_equal(flipped.points([[100, 50], [110, 60]]), [[400, 0], [380, 5]])
@@ -50,7 +50,7 @@ def test_boxes_keep_their_order_of_sides() -> None:
 
 @pytest.mark.parametrize("flipped", [False, True])
 def test_boxes_are_cut_at_the_edges(flipped: bool) -> None:
-    """A box that reaches out is cut, one that lies outside is empty, and clip=False keeps both."""
+    """A box is clipped at the edges, or becomes empty; clip=False keeps it."""
     geometry = Geometry(CROP.box, CROP.size, flipped=flipped)
     boxes = [[0, 0, 200, 150], [0, 0, 50, 300], [310, 100, 320, 120], [100, 260, 200, 300]]
 
@@ -67,7 +67,7 @@ SIZES = [[100, 150], [20, 10], [200, 20]]
 
 @pytest.mark.parametrize("shape", [(4,), (1, 4), (2, 3, 4), (0, 4)])
 def test_any_number_of_boxes_is_mapped(shape: tuple[int, ...]) -> None:
-    """The shape stays; only the last dimension has a meaning."""
+    """Any shape is mapped, as long as the last dimension is a box."""
     boxes = np.broadcast_to([110, 60, 130, 100], shape)
 
     mapped = CROP.boxes(boxes)
@@ -80,7 +80,7 @@ def test_any_number_of_boxes_is_mapped(shape: tuple[int, ...]) -> None:
 @pytest.mark.parametrize("clip", [True, False])
 @pytest.mark.parametrize("library", ["numpy", "torch"])
 def test_boxes_that_are_left(library: str, clip: bool, flipped: bool) -> None:
-    """`keep` tells which boxes show any area: not those outside, at an edge, empty or unknown."""
+    """`keep` tells which boxes show any area: not those outside, at an edge, empty or NaN."""
     geometry = Geometry(CROP.box, CROP.size, flipped=flipped)
     given: Any = np.array(
         [
@@ -111,7 +111,7 @@ def test_boxes_that_are_left(library: str, clip: bool, flipped: bool) -> None:
 
 @pytest.mark.parametrize("shape", [(4,), (0, 4), (2, 3, 4)])
 def test_the_mask_has_the_shape_of_the_boxes(shape: tuple[int, ...]) -> None:
-    """One answer for each box, also for a box alone and for none."""
+    """`keep` has one value per box, also for a single box and for none."""
     _, left = CROP.boxes(np.broadcast_to([110, 60, 130, 100], shape), keep=True)
 
     assert left.shape == shape[:-1]
@@ -119,13 +119,13 @@ def test_the_mask_has_the_shape_of_the_boxes(shape: tuple[int, ...]) -> None:
 
 
 def test_an_empty_list_is_no_boxes() -> None:
-    """An image without objects needs no case of its own."""
+    """An empty list of boxes is mapped to an empty array."""
     assert CROP.boxes([]).shape == (0, 4)
     assert CROP.points([]).shape == (0, 2)
 
 
 def test_float32_stays_float32() -> None:
-    """The type of floats is kept; integers become floats, as mapped edges are fractions."""
+    """The type of floats is kept; integers become floats, because mapped edges are fractions."""
     boxes = np.array([[110.0, 61.0, 130.0, 100.0]], np.float32)
 
     assert CROP.boxes(boxes).dtype == np.float32
@@ -134,7 +134,7 @@ def test_float32_stays_float32() -> None:
 
 
 def test_tensors_stay_tensors() -> None:
-    """Points, boxes and masks of torch are mapped like those of NumPy, and not changed."""
+    """Tensors are mapped like arrays, stay tensors, and are not changed."""
     torch = pytest.importorskip("torch")
     points = torch.tensor([[110, 60]])
     boxes = torch.tensor([[0.0, 60.0, 130.0, 100.0]], dtype=torch.float64)
@@ -166,20 +166,20 @@ def test_tensors_stay_tensors() -> None:
     ],
 )
 def test_what_is_no_box_is_refused(wrong: Any, message: str) -> None:
-    """Something of another shape is an error, which names the shape."""
+    """An array of another shape is an error that names the shape."""
     with pytest.raises(ValueError, match=message):
         CROP.boxes(wrong)
 
 
 @pytest.mark.parametrize("wrong", [[[1, 2]], np.zeros(3), np.zeros((2, 3, 4))])
 def test_what_is_no_mask_is_refused(wrong: Any) -> None:
-    """A mask is an array of two dimensions."""
+    """A mask must have two dimensions."""
     with pytest.raises(ValueError, match=r"mask must be .* of two dimensions"):
         CROP.mask(wrong)
 
 
 def test_a_mask_of_another_size_is_refused() -> None:
-    """It must be that of the full image, as seen if `orient`; also for a geometry from a pickle."""
+    """A mask must have the full image's size, upright if `orient`, also after unpickling."""
     data = drawn(40, 30, (0, 0, 9, 9), 6)
     geometry = Geometry.of_decode(probe(data), 2, region=(8, 0, 24, 30), orient=True)
 
@@ -200,13 +200,13 @@ def test_a_mask_of_another_size_is_refused() -> None:
 def test_what_decode_refuses_has_no_geometry(
     header: Any, options: dict[str, Any], message: str
 ) -> None:
-    """The words are those of `decode` and `reduce_for`."""
+    """Arguments that `decode` refuses raise the same errors."""
     with pytest.raises((TypeError, ValueError), match=message):
         Geometry.of_decode(header, **options)
 
 
 def test_masks_are_cut_and_picked_from() -> None:
-    """A mask keeps its type and its numbers, and has the size of the result."""
+    """A mask keeps its type and values, and gets the size of the result."""
     mask = np.arange(8 * 6, dtype=np.int16).reshape(8, 6)
 
     whole = Geometry((0, 0, 6, 8), (8, 6)).mask(mask)
@@ -222,7 +222,7 @@ def test_masks_are_cut_and_picked_from() -> None:
 
 @pytest.mark.parametrize("flipped", [False, True])
 def test_masks_are_filled_outside(flipped: bool) -> None:
-    """What lies outside the image gets the number that is asked for."""
+    """Pixels outside the image get the given value."""
     mask = np.array([[1, 2], [3, 4]], np.uint8)
     geometry = Geometry((-1, 0, 2, 3), (3, 3), flipped=flipped)
     expected = np.array([[9, 1, 2], [9, 3, 4], [9, 9, 9]])
@@ -235,7 +235,7 @@ def test_masks_are_filled_outside(flipped: bool) -> None:
 
 
 def drawn(width: int, height: int, box: tuple[int, int, int, int], value: int) -> bytes:
-    """Encode a black image with a white box, so that it is seen so once turned upright."""
+    """Encode a black image with a white box at this place in the upright image."""
     seen = np.zeros((height, width, 3), np.uint8)
     seen[box[1] : box[3], box[0] : box[2]] = 255
     stream = io.BytesIO()
@@ -245,7 +245,7 @@ def drawn(width: int, height: int, box: tuple[int, int, int, int], value: int) -
 
 
 def found(image: np.ndarray) -> tuple[tuple[float, float], float]:
-    """Find the white box: its centre (x, y), and its area in pixels."""
+    """Return the white box's centre (x, y) and its area in pixels."""
     weights = image[:, :, 1].astype(float) / 255
     y, x = (np.mgrid[: image.shape[0], : image.shape[1]] + 0.5).reshape(2, *weights.shape)
     area = weights.sum()
@@ -274,7 +274,7 @@ def test_a_box_is_found_where_it_is_decoded_to(value: int, reduce: Any, region: 
 
 
 def test_stored_pixels_have_a_geometry_of_their_own() -> None:
-    """Without `orient` sides and regions are those of the stored image."""
+    """Without `orient`, sizes and regions are those of the stored image."""
     data = drawn(403, 301, (0, 0, 9, 9), 6)
     header = probe(data)
 
@@ -287,7 +287,7 @@ def test_stored_pixels_have_a_geometry_of_their_own() -> None:
 
 
 def test_the_reduction_by_a_least_size_is_mapped() -> None:
-    """`reduce_for` says which reduction it is."""
+    """The geometry follows the reduction that `reduce_for` returns."""
     data = drawn(403, 301, (0, 0, 9, 9), 1)
     header = probe(data)
 

@@ -1,4 +1,4 @@
-"""`sniff` and `probe`: every format's header, read without decoding."""
+"""`sniff` and `probe` read every format's header without decoding."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def animation(pillow_format: str) -> bytes:
 
 @every_saved
 def test_sniff_names_what_pillow_wrote(case: str) -> None:
-    """The format is known from the first bytes of a file of each kind."""
+    """The first bytes of a file of each kind identify the format."""
     assert sniff(saved_case(case)) == SAVED[case][0]
 
 
@@ -79,7 +79,7 @@ def test_probe_agrees_with_pillow(case: str) -> None:
 
 @every_saved
 def test_a_memoryview_reads_like_bytes(case: str) -> None:
-    """Nothing depends on which kind of buffer holds the file."""
+    """Any kind of buffer gives the same header."""
     data = saved_case(case)
     assert sniff(memoryview(data)) == sniff(data)
     assert probe(memoryview(data)) == probe(data)
@@ -87,7 +87,7 @@ def test_a_memoryview_reads_like_bytes(case: str) -> None:
 
 @every_saved
 def test_a_file_cut_anywhere_gives_a_header_or_our_error(case: str) -> None:
-    """A truncated file never escapes as an IndexError or struct.error."""
+    """A truncated file gives a header or a FastDecodeError, never IndexError or struct.error."""
     data = saved_case(case)
     for end in range(1, min(len(data), 400)):
         with contextlib.suppress(FastDecodeError):
@@ -117,7 +117,7 @@ def test_a_file_cut_anywhere_gives_a_header_or_our_error(case: str) -> None:
     ],
 )
 def test_sniff_signatures(start: bytes, expected: str) -> None:
-    """Each signature is enough, and a similar one is not."""
+    """Each signature is recognised, and similar ones are not."""
     assert sniff(start) == expected
 
 
@@ -139,12 +139,12 @@ def test_sniff_signatures(start: bytes, expected: str) -> None:
     ],
 )
 def test_sniff_tells_avif_from_heic(major: bytes, compatible: bytes, expected: str) -> None:
-    """The major brand decides, then the compatible ones; films are neither."""
+    """The major brand decides, then the compatible ones; films are neither format."""
     assert sniff(box(b"ftyp", major, bytes(4), compatible)) == expected
 
 
 def raster_headers() -> Iterator[tuple[str, bytes, dict[str, Any]]]:
-    """Make PNG, GIF, BMP, WebP and TIFF headers: what it is about, the file, what it says."""
+    """Return PNG, GIF, BMP, WebP and TIFF headers: description, file, expected header."""
     for bits, color_type, channels, color in (
         (1, 0, 1, "gray"),
         (16, 0, 1, "gray"),
@@ -201,7 +201,7 @@ def raster_headers() -> Iterator[tuple[str, bytes, dict[str, Any]]]:
 
 
 def container_headers() -> Iterator[tuple[str, bytes, dict[str, Any]]]:
-    """Make headers of JPEG 2000, JPEG XL, AVIF and HEIC, likewise."""
+    """Return JPEG 2000, JPEG XL, AVIF and HEIC headers: description, file, expected header."""
     # The image begins at the image offset, which counts from the size.
     siz = struct.pack(">HHHIIII", 0xFF51, 50, 0, WIDTH + 3, HEIGHT + 2, 3, 2) + bytes(16)
     stream = b"\xff\x4f" + siz + struct.pack(">H", 3) + bytes((11, 1, 1)) * 3
@@ -260,7 +260,7 @@ def container_headers() -> Iterator[tuple[str, bytes, dict[str, Any]]]:
     ],
 )
 def test_header_says_what_the_file_holds(data: bytes, fields: dict[str, Any]) -> None:
-    """Whatever a format's header can say is read as its specification and its decoder mean it."""
+    """Every field of a header is read as its specification and its decoder define it."""
     header = probe(data)
 
     assert {name: getattr(header, name) for name in fields} == fields
@@ -311,7 +311,7 @@ DAMAGED = {
 
 @pytest.mark.parametrize("data", DAMAGED.values(), ids=DAMAGED)
 def test_damaged_header_is_a_decode_error(data: bytes) -> None:
-    """What is missing, impossible or endless in a header is a DecodeError."""
+    """A missing, impossible or endless part of a header raises a DecodeError."""
     with pytest.raises(DecodeError):
         probe(data)
 
@@ -319,7 +319,7 @@ def test_damaged_header_is_a_decode_error(data: bytes) -> None:
 @pytest.mark.parametrize("value", range(1, 9))
 @pytest.mark.parametrize("pillow_format", ["JPEG", "PNG", "WEBP", "AVIF"])
 def test_stored_orientation_is_reported(pillow_format: str, value: int) -> None:
-    """Where the decoder gives stored pixels, the header has their size and the orientation."""
+    """If the decoder returns stored pixels, the header has their size and the orientation."""
     header = probe(saved(pillow_format, exif=with_orientation(value).tobytes()))
     assert (header.width, header.height, header.orientation) == (WIDTH, HEIGHT, value)
 
@@ -329,7 +329,7 @@ def test_stored_orientation_is_reported(pillow_format: str, value: int) -> None:
     "options", [{}, {"compression": "tiff_lzw"}, {"big_tiff": True}], ids=["raw", "lzw", "big"]
 )
 def test_tiff_is_described_upright(options: dict[str, Any], value: int) -> None:
-    """Pillow turns a TIFF while it loads it, and the header has the size after that."""
+    """Pillow rotates a TIFF while loading it, so the header has the upright size."""
     data = saved("TIFF", tiffinfo={0x0112: value}, **options)
     header = probe(data)
     with Image.open(io.BytesIO(data)) as image:
@@ -339,7 +339,7 @@ def test_tiff_is_described_upright(options: dict[str, Any], value: int) -> None:
 
 
 def test_tiff_xmp_orientation_turns_it_too() -> None:
-    """Without the tag Pillow takes the orientation from the XMP packet, and so do we."""
+    """Without the tag, the orientation comes from the XMP packet, as in Pillow."""
     data = saved("TIFF", tiffinfo={700: b'<rdf tiff:Orientation="6"/>'})
     with Image.open(io.BytesIO(data)) as image:
         image.load()
@@ -348,7 +348,7 @@ def test_tiff_xmp_orientation_turns_it_too() -> None:
 
 @pytest.mark.parametrize("value", range(1, 9))
 def test_heic_is_described_upright(value: int) -> None:
-    """Libheif turns a HEIC, and the header has the size after that."""
+    """The header has the upright size, because libheif rotates a HEIC."""
     pillow_heif = pytest.importorskip("pillow_heif")
     stream = io.BytesIO()
     pillow_heif.from_pillow(Image.new("RGB", (64, 48))).save(
@@ -361,7 +361,7 @@ def test_heic_is_described_upright(value: int) -> None:
 
 @pytest.mark.parametrize("call", [sniff, probe])
 def test_empty_data_says_so(call: Any) -> None:
-    """No bytes are a DecodeError that names the cause."""
+    """Empty data raises a DecodeError that says so."""
     with pytest.raises(DecodeError, match="0 bytes"):
         call(b"")
 
@@ -377,13 +377,13 @@ def test_empty_data_says_so(call: Any) -> None:
     ],
 )
 def test_a_truncated_header_says_how_long_it_is(name: str, data: bytes) -> None:
-    """The message has the format and the number of bytes."""
+    """The message names the format and the number of bytes."""
     with pytest.raises(DecodeError, match=rf"{name} header is truncated \(7 bytes\)"):
         probe(data[:7])
 
 
 def test_importing_formats_imports_no_numpy_and_no_pillow() -> None:
-    """Reading a JPEG's header costs a process neither library."""
+    """Reading a JPEG's header imports neither NumPy nor Pillow."""
     script = (
         "import sys; from fastdecode import _headers; _headers.sniff(b'GIF89a');"
         "sys.exit(bool({'numpy', 'PIL'} & set(sys.modules)))"
@@ -392,7 +392,7 @@ def test_importing_formats_imports_no_numpy_and_no_pillow() -> None:
 
 
 def hostile() -> Iterator[Any]:
-    """Files of a megabyte or more whose boxes, chunks or blocks lead nowhere, over and over."""
+    """Return large files whose boxes, chunks or blocks repeat without end."""
     yield pytest.param(gif(b"!\xfe" + b"\x01a" * 10**6), id="gif")
     yield pytest.param(png(8, 2, struct.pack(">I4sI", 0, b"eXIf", 0) * 10**5), id="png")
     yield pytest.param(tiff(*((258, 3, 8),) * 65000), id="tiff")
@@ -409,7 +409,7 @@ def hostile() -> Iterator[Any]:
 
 @pytest.mark.parametrize("data", list(hostile()))
 def test_hostile_headers_are_bounded(data: bytes) -> None:
-    """However the file is made, its header takes milliseconds (the limit here is for slow CI)."""
+    """Any header is read in milliseconds (the limit here is for slow machines)."""
     started = time.process_time()
     with contextlib.suppress(FastDecodeError):
         probe(data)
@@ -417,25 +417,25 @@ def test_hostile_headers_are_bounded(data: bytes) -> None:
 
 
 def test_unknown_bytes_are_unsupported() -> None:
-    """What nobody knows is an UnsupportedFormat that shows how it starts."""
+    """An unknown format raises an UnsupportedFormat that shows the first bytes."""
     with pytest.raises(UnsupportedFormat, match="starts with 70 6C 61 69 6E"):
         probe(b"plain text, and certainly no image")
 
 
 def test_programs_are_never_launched() -> None:
-    """PostScript, which Pillow hands to Ghostscript, is not opened."""
+    """PostScript, which Pillow passes to Ghostscript, is not opened."""
     with pytest.raises(UnsupportedFormat):
         probe(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\n")
 
 
 def test_pillow_limit_does_not_apply(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The process-wide MAX_IMAGE_PIXELS is for Pillow's own callers."""
+    """Pillow's process-wide MAX_IMAGE_PIXELS does not apply."""
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1)
     assert probe(saved("PPM")).width == WIDTH
 
 
 def test_a_plugin_that_fails_is_a_decode_error() -> None:
-    """Whatever a plugin raises for a damaged file of its own becomes a DecodeError."""
+    """An error of a Pillow plugin becomes a DecodeError."""
     with pytest.raises(DecodeError, match="PPM"):
         probe(b"P6 12 nonsense")
 
@@ -470,7 +470,7 @@ def test_exif_entry(order: str, kind: int, count: int, value: int, expected: int
     ],
 )
 def test_exif_never_raises(block: bytes) -> None:
-    """A damaged block means upright."""
+    """A damaged EXIF block means orientation 1."""
     for start in (0, -5, 1, 100):
         for end in (len(block), len(block) + 100, 0, -1):
             assert exif.orientation(block, start, end) == 1
@@ -481,7 +481,7 @@ CORPUS_DIFFERENCES = {"malformed/wuffs__hippopotamus-bad-comment-length.jpeg"}
 
 
 def test_corpus_agrees_with_pillow() -> None:
-    """Every file that Pillow opens has the size that Pillow gives; no other escapes our errors."""
+    """Every file that Pillow opens has Pillow's size; other files raise a FastDecodeError."""
     wrong = []
     for sample in samples("photos", "formats", "jpeg_kinds", "malformed"):
         size: tuple[int, ...] = (0, 0)

@@ -1,4 +1,4 @@
-"""What `help`, `dir` and attributes show of the package."""
+"""`help`, `dir` and attribute access of the package."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def importable(library: str) -> bool:
 
 @pytest.mark.parametrize("module", MODULES)
 def test_help_shows_no_internals(module: str) -> None:
-    """No directive of doctest, and no address of an object, is in the help of a public name."""
+    """The help of public names contains no doctest directives and no addresses of objects."""
     pytest.importorskip(MODULES[module] or "fastdecode")
     package = importlib.import_module(module)
 
@@ -53,7 +53,7 @@ def test_help_shows_no_internals(module: str) -> None:
 
 
 def test_modules_come_by_attribute() -> None:
-    """``import fastdecode`` is enough to use any public module, and `dir` lists it."""
+    """After ``import fastdecode`` every public module is an attribute, and `dir` lists it."""
     there = [name for name, library in MODULES.items() if not library or importable(library)]
 
     answer = answers(
@@ -72,7 +72,7 @@ for name in {there}:
 
 
 def test_every_listed_name_is_there() -> None:
-    """`dir` names all that is public, sorted, and going through it raises nothing."""
+    """`dir` lists all public names, sorted, and each of them can be accessed."""
     listed = dir(fastdecode)
 
     assert listed == sorted(listed)
@@ -81,7 +81,7 @@ def test_every_listed_name_is_there() -> None:
 
 
 def test_libraries_that_are_missing() -> None:
-    """Their modules are not listed, and who names one is told what to install."""
+    """Modules without their library are not listed; accessing one says what to install."""
     answer = answers(
         """
 import inspect
@@ -104,7 +104,7 @@ answers["members"] = list(dict(inspect.getmembers(fastdecode, inspect.isclass)))
 
 
 def test_no_other_name_is_there() -> None:
-    """A name that nobody gave is an AttributeError, also one of a private module."""
+    """An unknown name raises an AttributeError, also the name of a private module."""
     for name in ("decode_all", "_arrays_", "torch_", "__wrapped__"):
         assert not hasattr(fastdecode, name)
         with pytest.raises(AttributeError, match=name):

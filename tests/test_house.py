@@ -1,4 +1,4 @@
-"""The rules of the house: layers, sizes, documentation, what an import costs."""
+"""The rules of the code base: layers, sizes, documentation, and the cost of imports."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _layer(module: str) -> int:
 
 
 def _imports(path: Path) -> set[str]:
-    """Modules of the package that a file imports, anywhere in it, but for type checking alone."""
+    """Return the modules of the package that a file imports, except for type checking only."""
     found = set()
     tree = ast.parse(path.read_text())
     for_types = {
@@ -101,7 +101,7 @@ def _imports(path: Path) -> set[str]:
 
 @pytest.mark.parametrize("path", _MODULES, ids=_name)
 def test_imports_go_upwards(path: Path) -> None:
-    """A module imports only from the layers above its own; nobody imports a backend's module."""
+    """A module imports only from lower layers, and nothing imports a backend's module."""
     module = _name(path)
     if module == "fastdecode.__init__":
         return
@@ -127,12 +127,12 @@ def test_functions_stay_small(path: Path) -> None:
 
 
 def test_there_is_no_drawer_for_odds_and_ends() -> None:
-    """Every module is about something: there is no utils.py."""
+    """No module is called utils, helpers or misc."""
     assert not [path for path in _MODULES if path.stem in ("utils", "helpers", "misc", "common")]
 
 
 def test_the_public_names_are_sorted_and_there() -> None:
-    """`__all__` is sorted, complete, and every name in it can be imported."""
+    """`__all__` is sorted and complete, and every name in it can be imported."""
     names = fastdecode.__all__
 
     assert sorted(names) == sorted(set(names))
@@ -143,7 +143,7 @@ def test_the_public_names_are_sorted_and_there() -> None:
 
 @pytest.mark.parametrize("name", fastdecode.__all__)
 def test_public_names_are_documented(name: str) -> None:
-    """Public functions say what they take, give and raise."""
+    """Public functions document their parameters, results and errors."""
     thing = getattr(fastdecode, name)
     if not callable(thing):
         return

@@ -1,4 +1,4 @@
-"""Hostile files cost neither memory nor time."""
+"""Hostile files take neither much memory nor much time."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _jpeg(width: int, height: int) -> bytes:
 
 
 def _claiming(kind: bytes) -> bytes:
-    """Make a PNG of 100 bytes with a chunk that is said to have 2 GB."""
+    """Return a PNG of 100 bytes with a chunk that claims to have 2 GB."""
     data = bytearray(_png(2, 2))
     place = data.index(b"IDAT")
     data[place : place + 4] = kind
@@ -82,7 +82,7 @@ for data in sys.stdin.read().split():
 
 @pytest.mark.parametrize("integer", [int, np.int64, np.uint16])
 def test_the_limit_can_be_moved(integer: Callable[[int], Any]) -> None:
-    """max_pixels allows exactly that many, also as an integer of NumPy's, and None any number."""
+    """max_pixels may be any integer, also NumPy's, and None is no limit."""
     data = encode(drawing(40, 24))
 
     assert decode(data, max_pixels=integer(960)).shape == (24, 40, 3)
@@ -92,7 +92,7 @@ def test_the_limit_can_be_moved(integer: Callable[[int], Any]) -> None:
 
 
 def test_what_the_choice_remembers_is_bounded() -> None:
-    """However often the preference changes, no more than some thousand choices are kept."""
+    """The cache of choices stays bounded, however often the preference changes."""
     data = encode(drawing(8, 8))
 
     for _ in range(4_200):

@@ -1,4 +1,4 @@
-"""Links that lead nowhere, to themselves or round: listed as bad, or walked once."""
+"""Links that are broken or form a cycle are listed as unreadable, or walked once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if os.name != "posix":
 
 @pytest.fixture
 def looping(tmp_path: Path) -> Path:
-    """Make two classes, with links to themselves among the images and beside the classes."""
+    """Create two classes, with links to themselves among the images and next to the classes."""
     root = make_source(tmp_path / "source")
     for place in (root / "cats" / "loop.jpg", root / "alone", root / "dogs" / "deep"):
         place.symlink_to(place)
@@ -37,7 +37,7 @@ BAD = ["cats/loop.jpg", "dogs/a.jpg", "dogs/b.jpg", "dogs/long.jpg", "dogs/under
 
 
 def test_check_lists_them(looping: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Each is unreadable, with the reason; all others are looked at."""
+    """`check` reports each such link as unreadable, with the reason, and checks all other files."""
     with open_store(looping) as store:
         seen = {one.key: one for one in survey(store, 2)}
 
@@ -49,7 +49,7 @@ def test_check_lists_them(looping: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_pack_lists_them(looping: Path, tmp_path: Path) -> None:
-    """They are bad items, not the end: nothing could be read there later, either."""
+    """`pack` lists such links as bad items, and goes on."""
     with pytest.raises(BadItems, match="5 of 13 items are bad") as caught:
         pack(looping, tmp_path / "out.tar")
 
@@ -59,7 +59,7 @@ def test_pack_lists_them(looping: Path, tmp_path: Path) -> None:
 
 
 def test_the_lists_of_class_folders_have_them(looping: Path) -> None:
-    """For ImageFolder they are samples, which fail when they are read, and no classes."""
+    """For ImageFolder such links are samples, which fail when they are read, and not classes."""
     classes, index = find_classes(looping)
     samples = make_dataset(looping, index, (".jpg",))
 
@@ -70,7 +70,7 @@ def test_the_lists_of_class_folders_have_them(looping: Path) -> None:
 
 
 def test_image_folder_leaves_them_out(looping: Path) -> None:
-    """Its policy for errors is heeded, also where threads read."""
+    """ImageFolder applies its error policy to such links, also in reading threads."""
     pytest.importorskip("torch")
     from fastdecode.torch import ImageFolder, Loader
 
@@ -84,7 +84,7 @@ def test_image_folder_leaves_them_out(looping: Path) -> None:
 
 
 def test_the_bench_names_them(looping: Path) -> None:
-    """They are among the unreadable ones; a link alone that leads to itself is, too."""
+    """`bench` lists such links as unreadable, also a single one."""
     collection = files.collect([looping])
 
     assert len(collection.photos) == 8
@@ -93,7 +93,7 @@ def test_the_bench_names_them(looping: Path) -> None:
 
 
 def test_ray_reads_the_others(looping: Path) -> None:
-    """A pattern has them, and their rows are dropped or in the column of errors."""
+    """Ray drops the rows of such links, or puts the error into its column."""
     pytest.importorskip("ray")
     from fastdecode.ray.read import _open_source
 
@@ -105,7 +105,7 @@ def test_ray_reads_the_others(looping: Path) -> None:
 
 
 def _clique(root: Path, count: int) -> Path:
-    """Make folders with an image each, all of which have links to all others."""
+    """Create folders with one image each, all of which link to all others."""
     for name in range(count):
         (root / f"{name:02}").mkdir(parents=True)
         shutil.copy(CORPUS / "formats" / "gen_pal_trns.png", root / f"{name:02}" / f"{name:02}.png")
@@ -117,7 +117,7 @@ def _clique(root: Path, count: int) -> Path:
 
 @pytest.mark.parametrize("count", [2, 9, 45])
 def test_folders_that_lead_to_one_another_end(tmp_path: Path, count: int) -> None:
-    """Each is walked once in each class, by the shortest way, which can be opened."""
+    """Each folder is walked once per class, by the shortest path."""
     root = _clique(tmp_path / "root", count)
 
     listed = found(str(root))
@@ -136,7 +136,7 @@ def test_folders_that_lead_to_one_another_end(tmp_path: Path, count: int) -> Non
 
 
 def test_patterns_end_too(tmp_path: Path) -> None:
-    """``**`` goes into each folder that leads round once, and into hidden ones never."""
+    """``**`` visits each folder of a cycle once, and hidden folders never."""
     root = _clique(tmp_path / "root", 9)
     (root / ".hidden").mkdir()
     (root / ".hidden" / "x.png").touch()
@@ -149,7 +149,7 @@ def test_patterns_end_too(tmp_path: Path) -> None:
 
 
 def test_patterns_are_globs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without links that lead round they give what Python's glob gives."""
+    """Without cycles, patterns give the results of Python's glob."""
     import glob
 
     root = make_source(tmp_path / "a[b]" / "source")
@@ -165,7 +165,7 @@ def test_patterns_are_globs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_ways_that_are_no_rounds_are_all_walked(tmp_path: Path) -> None:
-    """Two links to one folder are two folders, at any depth, as torchvision has it."""
+    """Two links to one folder are two folders, at any depth, as in torchvision."""
     shared = tmp_path / "shared"
     (shared / "inner").mkdir(parents=True)
     (shared / "inner" / "a.jpg").touch()
@@ -188,7 +188,7 @@ def test_ways_that_are_no_rounds_are_all_walked(tmp_path: Path) -> None:
 
 
 def test_links_that_multiply_one_another_are_an_error(tmp_path: Path) -> None:
-    """Twenty folders with two links each to the next one are a million ways to the last."""
+    """Twenty folders with two links each to the next one would be a million paths: an error."""
     for number in range(20):
         (tmp_path / "links" / f"{number}").mkdir(parents=True)
         for name in "ab":
@@ -202,7 +202,7 @@ def test_links_that_multiply_one_another_are_an_error(tmp_path: Path) -> None:
 
 
 def test_a_class_that_is_the_root_again(tmp_path: Path) -> None:
-    """Its name is a class without images, so that those after it keep their numbers."""
+    """A class that links to the root has no images, so the numbers of later classes stay."""
     root = make_source(tmp_path / "source")
     (root / "again").symlink_to(root)
 

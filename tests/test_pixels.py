@@ -1,4 +1,4 @@
-"""From what a backend hands out to what the caller asked for, and what it is handed out as."""
+"""Conversion of a backend's result to the mode, size and type that the caller asked for."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CHANNELS = {"L": 1, "LA": 2, "RGB": 3, "RGBA": 4, "CMYK": 4}
 
 
 def noise(mode: str, width: int = WIDTH, height: int = HEIGHT) -> Image.Image:
-    """Make an image of random samples, alpha included."""
+    """Return an image of random values, alpha included."""
     count = width * height * CHANNELS[mode]
     samples = np.random.default_rng(count).integers(0, 256, count, dtype=np.uint8)
     return Image.frombytes(mode, (width, height), samples.tobytes())
@@ -61,7 +61,7 @@ def test_convert_is_pillows(kind: str, layout: str, mode: Mode) -> None:
 
 @pytest.mark.parametrize("layout", ["L", "RGB", "RGBA", "CMYK", "stored"])
 def test_native_is_handed_through(layout: str) -> None:
-    """For mode "stored" nothing is converted, whatever the layout and the type."""
+    """Mode "stored" converts nothing, for any layout and type."""
     image = np.zeros((HEIGHT, WIDTH, 4), np.uint16)
 
     assert _pixels.convert(image, layout, "stored", header(16)) is image
@@ -100,7 +100,7 @@ def test_other_depths_become_eight_bits(format, bits, dtype, samples, expected, 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_image_that_is_a_view_is_converted(mode: Mode) -> None:
-    """A mirrored or cropped image is converted like its copy."""
+    """A mirrored or cropped view is converted like its copy."""
     image = np.array(noise("RGBA"))[::-1, 2:5]
 
     converted = _pixels.convert(image, "RGBA", mode, header())
@@ -111,7 +111,7 @@ def test_image_that_is_a_view_is_converted(mode: Mode) -> None:
 @pytest.mark.parametrize("source", ["L", "LA", "RGB", "RGBA", "CMYK"])
 @pytest.mark.parametrize("mode", ["L", "RGB", "RGBA"])
 def test_decode_converts_as_pillow(source: str, mode: Mode) -> None:
-    """`decode` gives what Pillow's `convert` makes of the file's own mode."""
+    """`decode` gives the same pixels as Pillow's `convert` from the file's own mode."""
     image = noise(source)
 
     converted = decode(encode(image, "tiff"), mode=mode)
@@ -122,7 +122,7 @@ def test_decode_converts_as_pillow(source: str, mode: Mode) -> None:
 
 @pytest.mark.parametrize("reduce", [1, 2, 4, 8])
 def test_crop_then_reduce_equals_reduce_then_crop(reduce: int) -> None:
-    """A window speaks of the reduced image; its blocks are those of the whole."""
+    """Cropping before the reduction equals cropping the reduced image."""
     image = np.arange(40 * 24).reshape(24, 40)
 
     part = _pixels.crop(image, (1, 0, 4, 2), reduce)
@@ -131,7 +131,7 @@ def test_crop_then_reduce_equals_reduce_then_crop(reduce: int) -> None:
 
 
 def test_array_and_pillow_image() -> None:
-    """An array is handed out as it is; a Pillow image has the same pixels, and its own memory."""
+    """An array is returned as it is; a Pillow image has the same pixels, and its own memory."""
     image = np.array(drawing(13, 7))
     made = converter("pil")(image)
 
@@ -162,7 +162,7 @@ def test_tensor_shares_the_memory() -> None:
 @pytest.mark.parametrize("reduce", REDUCES)
 @pytest.mark.parametrize("size", SIZES, ids=str)
 def test_box_reduce_is_pillows(mode: str, reduce: Reduce, size: tuple[int, int]) -> None:
-    """Blocks are averaged as by `PIL.Image.reduce`, the smaller ones at the far edges too."""
+    """Blocks are averaged as by `PIL.Image.reduce`, also the smaller ones at the far edges."""
     image = noise(mode, *size)
 
     reduced = box_reduce(np.array(image), reduce)
@@ -174,7 +174,7 @@ def test_box_reduce_is_pillows(mode: str, reduce: Reduce, size: tuple[int, int])
 @pytest.mark.parametrize("mode", ["L", "LA", "RGB", "RGBA", "CMYK"])
 @pytest.mark.parametrize("reduce", [2, 4, 8])
 def test_decode_reduces_as_pillow(mode: str, reduce: Reduce) -> None:
-    """What a file holds is reduced as Pillow reduces it; the fourth ink, black, is no alpha."""
+    """Files are reduced as in Pillow; the fourth channel of CMYK is not alpha."""
     image = noise(mode, 13, 7)
 
     reduced = decode(encode(image, "tiff" if mode == "CMYK" else "png"), reduce, mode="stored")
@@ -202,7 +202,7 @@ def test_size_is_the_ceiling(filter_, reduce, size, channels, dtype) -> None:
 @pytest.mark.parametrize("dtype", [np.uint16, np.int32, np.float32, np.float64])
 @pytest.mark.parametrize("channels", [(), (3,), (4,)], ids=str)
 def test_wide_types_are_averaged_in_their_own_range(dtype, channels) -> None:
-    """Samples above 255 are averaged, not clipped: each block's mean, within rounding."""
+    """Values above 255 are averaged, not clipped: each block's mean, within rounding."""
     image = np.random.default_rng(1).integers(0, 65536, (7, 13, *channels)).astype(dtype)
 
     reduced = box_reduce(image, 4, color="cmyk")  # a fourth channel is ink, not alpha
@@ -215,7 +215,7 @@ def test_wide_types_are_averaged_in_their_own_range(dtype, channels) -> None:
 @pytest.mark.parametrize("channels", [2, 4])
 @pytest.mark.parametrize("reduce", [2, 4, 8])
 def test_wide_colours_are_weighted_by_their_alpha(channels, reduce) -> None:
-    """16 bits with alpha are averaged as 8 bits are: what is transparent lends no colour."""
+    """16-bit images with alpha are averaged weighted by alpha, like 8-bit ones."""
     image = np.random.default_rng(2).integers(0, 256, (17, 13, channels), np.uint8)
     image[:, :, -1] = np.where(image[:, :, -1] > 200, 255, 0)  # 8 bits premultiply without loss
 
@@ -228,7 +228,7 @@ def test_wide_colours_are_weighted_by_their_alpha(channels, reduce) -> None:
 
 
 def test_byte_order_is_kept() -> None:
-    """Samples in the other byte order are averaged by their value."""
+    """Values in the other byte order are averaged correctly."""
     image = np.array([[256, 512], [256, 512]], ">u2")
 
     reduced = box_reduce(image, 2)
@@ -239,7 +239,7 @@ def test_byte_order_is_kept() -> None:
 
 @pytest.mark.parametrize("reduce", [2, 4, 8])
 def test_mask_stays_a_mask(reduce: Reduce) -> None:
-    """Of a bool mask one pixel of each block is taken: an average would be neither."""
+    """A bool mask takes one pixel of each block, so it stays a mask."""
     image = np.random.default_rng(2).random((13, 21)) < 0.5
 
     np.testing.assert_array_equal(box_reduce(image, reduce), sample_reduce(image, reduce))
@@ -250,7 +250,7 @@ def test_mask_stays_a_mask(reduce: Reduce) -> None:
     reduce=st.sampled_from(REDUCES),
 )
 def test_sample_reduce_never_invents_a_value(image: np.ndarray, reduce: Reduce) -> None:
-    """Every class number of the result stands in the block that it is taken from."""
+    """Every class number of the result occurs in its block."""
     reduced = sample_reduce(image, reduce)
 
     for y, x in np.ndindex(reduced.shape):
@@ -260,7 +260,7 @@ def test_sample_reduce_never_invents_a_value(image: np.ndarray, reduce: Reduce) 
 
 @pytest.mark.parametrize("reduce", [2, 4, 8])
 def test_palette_indices_are_sampled(reduce: Reduce) -> None:
-    """The native pixels of a palette image stay indices of the file at every reduction."""
+    """The stored pixels of a palette image stay indices at every reduction."""
     indices = np.random.default_rng(3).choice([0, 40, 200], (13, 21)).astype(np.uint8)
     image = Image.fromarray(indices).convert("P")
     image.putdata(indices.ravel().tolist())
@@ -274,7 +274,7 @@ def test_palette_indices_are_sampled(reduce: Reduce) -> None:
 
 
 def test_views_and_read_only_images_are_read() -> None:
-    """An image that is neither contiguous nor writable is reduced like its copy."""
+    """A view or read-only image is reduced like its copy."""
     image = np.array(noise("RGB", 16, 24))[::-1, ::2]
     image.flags.writeable = False
 
@@ -285,13 +285,13 @@ def test_views_and_read_only_images_are_read() -> None:
 
 
 def numbered(width: int = 5, height: int = 3, channels: int = 3) -> np.ndarray:
-    """Make an image in which no two pixels are alike."""
+    """Return an image in which all pixels differ."""
     values = np.arange(width * height * max(channels, 1), dtype=np.uint8)
     return values.reshape((height, width, channels) if channels else (height, width))
 
 
 def upright(stored: np.ndarray, value: int) -> np.ndarray:
-    """Turn an image as Pillow does."""
+    """Apply the orientation as Pillow does."""
     image = Image.fromarray(stored)
     image.getexif()[0x0112] = value
     return np.array(ImageOps.exif_transpose(image))
@@ -300,7 +300,7 @@ def upright(stored: np.ndarray, value: int) -> np.ndarray:
 @pytest.mark.parametrize("value", ORIENTATIONS)
 @pytest.mark.parametrize("channels", [0, 3, 4])
 def test_apply_is_what_pillow_shows(value: int, channels: int) -> None:
-    """Stored pixels become a view of what `PIL.ImageOps.exif_transpose` makes, and back again."""
+    """`apply_orientation` equals `ImageOps.exif_transpose`, and `undo_orientation` inverts it."""
     stored = numbered(channels=channels)
 
     seen = _pixels.apply_orientation(stored, value)
@@ -321,7 +321,7 @@ def test_apply_is_what_pillow_shows(value: int, channels: int) -> None:
 def test_stored_box_holds_the_same_pixels(
     value: int, width: int, height: int, data: st.DataObject
 ) -> None:
-    """A box of the image as seen, cut from the stored one and turned, shows the same pixels."""
+    """A box of the upright image, cut from the stored one and rotated, shows the same pixels."""
     stored = numbered(width, height, 0)
     seen = _pixels.apply_orientation(stored, value)
     left = data.draw(st.integers(0, seen.shape[1] - 1))

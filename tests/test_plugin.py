@@ -18,7 +18,7 @@ PNG = encode(drawing(13, 7), "png")
 
 @pytest.fixture(scope="module")
 def with_plugin() -> dict[str, Any]:
-    """Collect what a process answers in which another package's backends are installed."""
+    """Return the answers of a process in which another package's backends are installed."""
     return answers(
         """
 bmp, jpeg, palette = encode(image, "bmp"), encode(image), encode(image.convert("P"), "bmp")
@@ -38,7 +38,7 @@ answers["infos"] = {info.name: vars(info) for info in backends()}
 
 
 def test_plugin_is_listed(with_plugin: dict[str, Any]) -> None:
-    """A backend of an installed package is found by its entry point, with all that it declares."""
+    """An installed backend is found by its entry point, with everything that it declares."""
     demo = with_plugin["infos"]["demo"]
 
     assert demo["usable"]
@@ -49,13 +49,13 @@ def test_plugin_is_listed(with_plugin: dict[str, Any]) -> None:
 
 
 def test_plugin_decodes_by_name(with_plugin: dict[str, Any]) -> None:
-    """Named, it gives the pixels; the package makes the mode and the reduction from them."""
+    """By name, a plugin returns its pixels, from which the package makes mode and reduction."""
     assert with_plugin["by name"] == with_plugin["by itself"]
     assert with_plugin["reduced by name"] == with_plugin["reduced by pillow"]
 
 
 def test_plugin_is_asked_only_for_what_it_declares(with_plugin: dict[str, Any]) -> None:
-    """Other formats, and other kinds of its own format, it does not read, and the error says so."""
+    """A plugin gets only the formats and kinds that it declares; other files are an error."""
     for key, why in (("jpeg by name", "does not read jpeg"), ("palette by name", "palette")):
         kind, message = with_plugin[key]
         assert kind == "UnsupportedFormat"
@@ -69,7 +69,7 @@ def test_plugin_is_asked_only_for_what_it_declares(with_plugin: dict[str, Any]) 
 def test_broken_plugin_is_reported_and_breaks_nothing(
     with_plugin: dict[str, Any], name: str, reason: str
 ) -> None:
-    """It is listed as unusable with the reason, and everything else works."""
+    """A broken plugin is listed as unusable with the reason, and affects nothing else."""
     info = with_plugin["infos"][name]
     kind, message = with_plugin[name]
 
@@ -82,7 +82,7 @@ def test_broken_plugin_is_reported_and_breaks_nothing(
 
 
 def test_plugin_takes_part_in_the_choice() -> None:
-    """Where no built-in backend may answer, an installed one does, broken ones beside it or not."""
+    """If no built-in backend reads a file, an installed one does, even next to broken ones."""
     answered = answers(
         'answers["image"] = call(decode, encode(image, "bmp"))',
         PLUGIN,
@@ -93,7 +93,7 @@ def test_plugin_takes_part_in_the_choice() -> None:
 
 
 def test_without_the_package_there_is_no_such_backend(with_plugin: dict[str, Any]) -> None:
-    """The names are those of the packages that are there, and an unknown one is told them."""
+    """An unknown name raises an error that lists the names that exist."""
     with pytest.raises(UnknownBackend, match="'demo'") as caught:
         decode(PNG, backend="demo")
 

@@ -1,4 +1,4 @@
-"""What decides when the call names no backend: `use`, the environment, the saved ranking."""
+"""What decides when a call names no backend: `use`, the environment, the saved ranking."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def _in_block(name: str) -> None:
 
 @pytest.fixture
 def numbered(own_registry: None) -> None:  # noqa: F811
-    """Register test doubles whose images show which of them was asked."""
+    """Register test doubles whose images show which of them decoded."""
     for name, value in VALUES.items():
         register(name, double(flat(value)))
 
 
 def asked(**options: Any) -> str:
-    """Name the test double that decodes."""
+    """Return the name of the test double that decodes."""
     value = decode(PNG, **options)[0, 0, 0]
     return next(name for name in VALUES if VALUES[name] == value)
 
@@ -74,7 +74,7 @@ def test_precedence(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_use_as_a_context_ends_with_it() -> None:
-    """At the end of the block there holds what held before, whatever was set inside it."""
+    """The end of the block restores the preference from before it, whatever was set inside."""
     use("two")
     with use("three"):
         assert asked() == "three"
@@ -91,7 +91,7 @@ def test_use_as_a_context_ends_with_it() -> None:
 
 
 def test_use_is_undone_after_an_exception() -> None:
-    """An error inside the block passes through, and the preference is set back."""
+    """An error inside the block passes through, and the preference is restored."""
     with pytest.raises(ZeroDivisionError), use("three"):
         raise ZeroDivisionError
 
@@ -108,7 +108,7 @@ def test_use_is_undone_after_an_exception() -> None:
     ],
 )
 def test_wrong_preference_changes_nothing(preference: Any, error: type[Exception]) -> None:
-    """What cannot be used is refused at once, and the one before stays."""
+    """An invalid preference is refused at once, and the previous one stays."""
     register("broken", "no_such_module:Thing")
     use("two")
 
@@ -148,7 +148,7 @@ def test_ranking_orders_by_format_and_reduce(orders, reduce: int, expected: str)
 
 @pytest.mark.parametrize("disabled", ["one", "one,two", " one , two ", "one,nobody,,"])
 def test_disabled_backends_are_left_out(disabled: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """FASTDECODE_DISABLE takes names out of the automatic choice, not away from who names them."""
+    """FASTDECODE_DISABLE excludes names from the automatic choice, not from named calls."""
     builtin = ",".join(registry.BUILTIN)
     monkeypatch.setenv("FASTDECODE_DISABLE", f"{builtin},{disabled}")
 
@@ -169,7 +169,7 @@ def test_environment_names_the_backend() -> None:
 
 
 def test_blocks_may_overlap() -> None:
-    """A block that ends before a later one began in another thread leaves nothing behind."""
+    """Blocks of two threads that overlap leave no preference behind."""
     first = use("two")
     first.__enter__()
     second = use("three")
@@ -183,7 +183,7 @@ def test_blocks_may_overlap() -> None:
 
 
 def test_blocks_that_begin_together() -> None:
-    """Two threads that both have called `use` before either has entered its block."""
+    """Two threads may both call `use` before either enters its block."""
     first, second = use("two"), use("three")
 
     with first:
@@ -195,7 +195,7 @@ def test_blocks_that_begin_together() -> None:
 
 
 def test_many_plain_calls_are_not_all_kept() -> None:
-    """Calling it for every image takes no more memory, and a block ends as it should."""
+    """Calling `use` for every image takes no more memory, and a block still ends correctly."""
     tracemalloc.start()
     try:
         sizes = []
@@ -214,7 +214,7 @@ def test_many_plain_calls_are_not_all_kept() -> None:
 
 @pytest.mark.parametrize("change", [partial(use, "two"), partial(_in_block, "two")])
 def test_what_was_concluded_meanwhile_is_forgotten(change: Callable[[], object]) -> None:
-    """An image decoded in the middle of a change takes either backend; one after it, the new."""
+    """A choice that was made during a change is not kept after it."""
     assert asked() == "one"
     meanwhile = []
 

@@ -1,4 +1,4 @@
-"""A ranking is plain data: what it answers, how it is kept, and what is no ranking."""
+"""A ranking is plain data: its order, its file, and which files are not rankings."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ OPENCV = ("opencv-python", "opencv-contrib-python", "opencv-contrib-python-headl
     ],
 )
 def test_size_classes(pixels: int, expected: str) -> None:
-    """Four classes by the number of stored pixels."""
+    """There are four size classes, by the number of stored pixels."""
     assert size_class(pixels) == expected
 
 
@@ -64,7 +64,7 @@ def test_size_classes(pixels: int, expected: str) -> None:
     ids=str,
 )
 def test_the_nearest_stands_in(asked: Any, expected: str) -> None:
-    """What is missing is answered by another size, one thread, an array, then full size."""
+    """A missing cell is replaced by another size, one thread, an array, then full size."""
     ranking = Ranking(
         {
             ("jpeg", 1, "medium", "array", "one"): ["exact"],
@@ -94,7 +94,7 @@ def test_it_comes_back_from_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_the_usual_place_is_the_users_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where no variable says otherwise, it is the user's cache directory, one file a processor."""
+    """Without a variable, rankings lie in the user's cache folder, one file per processor."""
     monkeypatch.delenv("FASTDECODE_RANKING")
     here = ranking_path()
     monkeypatch.setattr("fastdecode._system.cpu_model", lambda: "another")
@@ -105,7 +105,7 @@ def test_the_usual_place_is_the_users_cache(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
-    """An error while writing, as on a full disk, changes nothing and leaves no half of a file."""
+    """An error while writing, such as a full disk, keeps the old file and leaves no partial one."""
     resource = pytest.importorskip("resource")
     path = FULL.save(tmp_path / "ranking.json")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -138,7 +138,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
     ],
 )
 def test_damaged_files_are_an_error_that_names_them(text: str, tmp_path: Path) -> None:
-    """What is no ranking is a ValueError with the path."""
+    """A damaged file raises a ValueError with the path."""
     path = tmp_path / "ranking.json"
     path.write_text(text)
 
@@ -166,14 +166,14 @@ def test_damaged_files_are_an_error_that_names_them(text: str, tmp_path: Path) -
     ids=str,
 )
 def test_wrong_orders_are_refused(orders: Any, error: type[Exception]) -> None:
-    """A key that means nothing would silently never be used."""
+    """An invalid key is refused, because it would silently never be used."""
     with pytest.raises(error):
         Ranking(orders)
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="has no FIFOs")
 def test_a_pipe_is_no_ranking(tmp_path: Path) -> None:
-    """What would never end, or has no content, is not read."""
+    """A pipe or an empty file is refused."""
     os.mkfifo(tmp_path / "pipe")
 
     with pytest.raises(ValueError, match="not a regular file"):
@@ -182,7 +182,7 @@ def test_a_pipe_is_no_ranking(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="has no such permissions")
 def test_others_may_read_it_and_links_stay_links(tmp_path: Path) -> None:
-    """It has the permissions of any new file; a link in its place is followed."""
+    """The file has the permissions of any new file, and a link in its place is followed."""
     (tmp_path / "link.json").symlink_to(tmp_path / "target.json")
     (tmp_path / "plain").touch()
 
@@ -193,7 +193,7 @@ def test_others_may_read_it_and_links_stay_links(tmp_path: Path) -> None:
 
 
 def test_nearer_goes_before_what_is_only_near() -> None:
-    """An order for any size is for this one too; one for this output goes before its context."""
+    """An order for any size applies to this one; one for this output precedes its context."""
     sizes = Ranking({("jpeg", 1): ["any"], ("jpeg", 1, "huge", "array", "one"): ["huge"]})
     outputs = Ranking(
         {
@@ -226,7 +226,7 @@ def test_stale_says_what_has_changed() -> None:
 def test_a_library_that_comes_or_goes_makes_it_stale(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is installed now counts, and what was installed then."""
+    """Installing or removing a library makes a ranking out of date."""
     name = next(name for name in OPENCV if name not in libraries())
     without = Ranking(cpu=cpu_model(), libraries=libraries())
     about = tmp_path / f"{name.replace('-', '_')}-4.2.dist-info" / "METADATA"
@@ -244,7 +244,7 @@ def test_a_library_that_comes_or_goes_makes_it_stale(
 
 
 def test_as_text_it_is_a_table() -> None:
-    """A line for each cell, in columns, with the speeds that are known."""
+    """As text, a ranking is a table with one line per cell and the known speeds."""
     head, *rows = str(FULL).splitlines()
 
     assert head.split()[:5] == ["format", "reduce", "size", "output", "context"]
@@ -256,7 +256,7 @@ def test_as_text_it_is_a_table() -> None:
 
 
 def test_a_ranking_says_that_the_machine_was_busy(tmp_path: Path) -> None:
-    """It is in the text and in the file; one of an idle machine, or an older one, says nothing."""
+    """Text and file say if the machine was busy; an older file says nothing."""
     busy = replace(FULL, disturbance=0.34)
 
     assert busy.busy

@@ -1,4 +1,4 @@
-"""Which backends there are: built in and registered, usable and not."""
+"""The backends that exist: built in and registered, usable and not."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ own = pytest.mark.usefixtures("own_registry")
 
 @pytest.fixture(scope="module")
 def without_libraries() -> dict[str, Any]:
-    """Collect what a process answers that lacks every library but Pillow; OpenCV's is broken."""
+    """Return the answers of a process without all libraries but Pillow, and a broken OpenCV."""
     return answers(
         f"""
 class Broken:
@@ -60,7 +60,7 @@ answers["infos"] = {{info.name: vars(info) for info in backends()}}
 def test_missing_library_is_named_with_the_line_that_installs_it(
     without_libraries: dict[str, Any], name: str
 ) -> None:
-    """The error has the reason, the install line and what can be used instead."""
+    """The error has the reason, the install command and the usable backends."""
     info = without_libraries["infos"][name]
     kind, message = without_libraries[name]
     line = f"pip install 'fastdecode[{name}]'"
@@ -81,7 +81,7 @@ def test_missing_library_is_named_with_the_line_that_installs_it(
 @own
 @pytest.mark.parametrize("taken", ["pillow", "mine"])
 def test_name_that_is_taken_needs_replace(taken: str) -> None:
-    """A second backend of the same name is a mistake, unless it is meant to take over."""
+    """Registering a name again is an error without replace=True."""
     register("mine", double(flat(1)))
 
     with pytest.raises(ValueError, match=f"'{taken}'.*replace=True"):
@@ -110,7 +110,7 @@ WRONG = {
 @own
 @pytest.mark.parametrize(("kind", "name", "target"), WRONG.values(), ids=WRONG)
 def test_what_can_be_no_backend_is_refused_at_once(kind, name: Any, target: Any) -> None:
-    """A name or a target of a wrong kind is an error of `register`, not of a later `decode`."""
+    """A name or target of a wrong type is an error of `register`, not of a later `decode`."""
     with pytest.raises(kind, match="a backend"):
         register(name, target)
 
@@ -121,7 +121,7 @@ def test_what_can_be_no_backend_is_refused_at_once(kind, name: Any, target: Any)
 def test_registered_by_words_is_imported_on_first_use(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A target given as "module:Class" costs nothing until it is wanted."""
+    """A target "module:Class" is imported when it is first used."""
     (tmp_path / "late_double.py").write_text("from doubles import *\nLate = double(flat(5))\n")
     monkeypatch.syspath_prepend(tmp_path)
     register("late", "late_double:Late")
@@ -133,14 +133,14 @@ def test_registered_by_words_is_imported_on_first_use(
 
 
 class Undeclared(Backend):
-    """Test double: declares nothing at all."""
+    """A test double that declares nothing."""
 
     def decode(self, data: Any, header: Any, **asked: Any) -> Any:
         raise NotImplementedError
 
 
 class Unfinished(Backend):
-    """Test double: lacks the one method."""
+    """A test double without its method."""
 
     supports = {}
 
@@ -159,7 +159,7 @@ UNUSABLE = {
 @own
 @pytest.mark.parametrize("target", UNUSABLE.values(), ids=UNUSABLE)
 def test_what_is_no_backend_is_reported_and_breaks_nothing(target: Any) -> None:
-    """`backends` lists it with a reason, by name it is unavailable, and the others answer."""
+    """An invalid backend is listed with a reason, and does not affect the others."""
     register("bad", target, distribution="bad-plugin")
     register("good", double(flat(3)))
     info = next(info for info in backends() if info.name == "bad")
@@ -174,10 +174,10 @@ def test_what_is_no_backend_is_reported_and_breaks_nothing(target: Any) -> None:
 
 @own
 def test_backend_that_cannot_speak_of_itself_is_listed() -> None:
-    """Where asking for the version fails, the rest of the list does not."""
+    """If asking a backend for its version fails, the others are still listed."""
 
     class Mute(double(flat())):
-        """Test double: raises when it is asked about itself."""
+        """A test double that raises errors when asked about itself."""
 
         def version(self) -> str:
             raise RuntimeError("no idea")
@@ -195,7 +195,7 @@ def test_backend_that_cannot_speak_of_itself_is_listed() -> None:
 
 @own
 def test_one_instance_a_process() -> None:
-    """However many threads ask at once, a backend is constructed once."""
+    """A backend is constructed once per process, even if many threads ask at once."""
     made, start = [], threading.Barrier(8)
 
     def construct() -> Backend:
@@ -216,7 +216,7 @@ def test_one_instance_a_process() -> None:
 
 @pytest.mark.parametrize("name", usable_backends())
 def test_table_says_what_the_backend_declares(name: str) -> None:
-    """The formats in the table, known without the library, are those of `supports`."""
+    """The formats in the table, which needs no library, are those of `supports`."""
     entry, supports = registry.BUILTIN[name], registry.load(name).supports
     assert set(entry.formats.split()) == set(supports)
     regional = {format for format, kinds in supports.items() if any(it.region for it in kinds)}
@@ -226,7 +226,7 @@ def test_table_says_what_the_backend_declares(name: str) -> None:
 
 @pytest.mark.parametrize("name", registry.BUILTIN)
 def test_name_is_also_that_of_the_file_and_the_extra(name: str) -> None:
-    """One word finds the backend, its module, and what pip installs it with."""
+    """A backend, its module and its extra have the same name."""
     module = str(registry.BUILTIN[name].target).partition(":")[0]
     setup = configparser.ConfigParser()
     setup.read(HERE.parent / "setup.cfg")
@@ -263,7 +263,7 @@ answers = {
 
 
 def test_importing_a_part_without_its_library_says_how_to_install_it() -> None:
-    """`fastdecode.torch`, `.ray`, a device, stores: a FastDecodeError and ImportError each."""
+    """A module without its library raises a FastDecodeError with an install command."""
     told = answers(PARTS)
 
     for name, extra in {**{name: name for name in told}, "batch": "torch"}.items():
@@ -274,7 +274,7 @@ def test_importing_a_part_without_its_library_says_how_to_install_it() -> None:
 
 
 def test_half_of_ray_data_is_named(tmp_path: Path) -> None:
-    """Ray without pyarrow is told apart from no Ray at all."""
+    """The error for Ray without pyarrow differs from that without Ray."""
     (tmp_path / "ray.py").touch()
     told = answers(
         """

@@ -9,7 +9,7 @@ from fastdecode.samples import photo, photos
 
 
 def test_the_usual_photo_is_one_that_every_decoder_reads() -> None:
-    """`photo` is the path of a baseline JPEG in colour, and decodes to the size it promises."""
+    """`photo` is the path of a baseline JPEG in colour, and decodes to the documented size."""
     header = probe(photo.read_bytes())
 
     assert isinstance(photo, Path)
@@ -18,7 +18,7 @@ def test_the_usual_photo_is_one_that_every_decoder_reads() -> None:
 
 
 def test_all_photos_are_listed_in_the_order_of_their_names() -> None:
-    """`photos` has every JPEG beside it, the usual one among them."""
+    """`photos` lists every JPEG of the package, sorted by name."""
     assert photos == tuple(sorted(photo.parent.glob("*.jpg")))
     assert photo in photos
     assert len(photos) == 6

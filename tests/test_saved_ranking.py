@@ -1,4 +1,4 @@
-"""The saved ranking: `decode` goes by it, in every process, and says once what is wrong with it."""
+"""`decode` uses the saved ranking in every process, and warns once if it is not valid."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ METHODS = ["fork", "spawn"] if sys.platform == "linux" else ["spawn"]
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Give an empty place for the saved ranking, which this test and the next read anew."""
+    """Return a path for the saved ranking; this test and the next read it again."""
     path = tmp_path / "ranking.json"
     monkeypatch.setenv("FASTDECODE_RANKING", str(path))
     _selection.forget_saved()
@@ -83,12 +83,12 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def fitting(orders: Any) -> Ranking:
-    """Make a ranking that is not out of date here."""
+    """Return a ranking that is up to date here."""
     return Ranking(orders, cpu=cpu_model(), libraries=libraries())
 
 
 def save(ranking: Ranking) -> None:
-    """Save a ranking, and read it anew."""
+    """Save a ranking, and forget the one that was read."""
     ranking.save()
     _selection.forget_saved()
 
@@ -98,7 +98,7 @@ def chosen() -> str:
 
 
 def test_decode_goes_by_the_saved_ranking(place: Path) -> None:
-    """What was saved decides where nothing else was said."""
+    """The saved ranking decides if nothing else was set."""
     before = chosen()
     others = [name for name in usable_backends() if name in EXACT_JPEG and name != before]
     if not others:
@@ -113,7 +113,7 @@ def test_decode_goes_by_the_saved_ranking(place: Path) -> None:
 
 
 def test_precedence_over_the_saved_ranking(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The environment goes before the saved ranking, and `use` before both."""
+    """The environment precedes the saved ranking, and `use` precedes both."""
     usual = chosen()
     save(fitting({("jpeg", 1): ("pillow",)}))
     assert chosen() == "pillow"
@@ -144,7 +144,7 @@ def test_precedence_over_the_saved_ranking(place: Path, monkeypatch: pytest.Monk
 def test_what_is_no_good_is_ignored_with_one_warning(
     content: str | Ranking | None, said: str, place: Path
 ) -> None:
-    """Damaged and stale rankings change nothing; one warning says why, and what to do."""
+    """Damaged and stale rankings are ignored; one warning says why, and what to do."""
     before = chosen()
     if isinstance(content, Ranking):
         content.save()
@@ -199,7 +199,7 @@ def test_each_context_has_its_own_order(place: Path, tmp_path: Path) -> None:
 def test_a_ranking_that_nobody_named_is_ones_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In the cache folder one of another user's is ignored; ``FASTDECODE_RANKING`` may name it."""
+    """In the cache folder another user's file is ignored; ``FASTDECODE_RANKING`` may name it."""
     monkeypatch.delenv("FASTDECODE_RANKING", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     pytest.importorskip("platformdirs")

@@ -1,4 +1,4 @@
-"""Memory that a thread uses again, and results that never lie in it."""
+"""Memory that a thread reuses, in which no result may lie."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MEBIBYTE = 1 << 20
 
 
 def test_memory_is_used_again() -> None:
-    """Later arrays lie in the first one's memory; a larger one is whole, and kept from then on."""
+    """Later arrays use the memory of the first; a larger one replaces it."""
     first = borrow_memory((40, 30, 3))
     large = borrow_memory((1000, 1000))
     large[:] = 3
@@ -39,7 +39,7 @@ def test_memory_is_used_again() -> None:
 
 
 def test_huge_arrays_are_not_kept() -> None:
-    """Up to 64 MiB are kept; of more, each array is a new one and the kept one stays as it is."""
+    """Up to 64 MiB are kept; a larger array is new each time, and the kept memory stays."""
     kept = borrow_memory((64 * MEBIBYTE,))
     huge = borrow_memory((64 * MEBIBYTE + 1,))
     another = borrow_memory((64 * MEBIBYTE + 1,))
@@ -50,7 +50,7 @@ def test_huge_arrays_are_not_kept() -> None:
 
 
 def test_threads_do_not_share() -> None:
-    """Each thread has memory of its own."""
+    """Each thread has its own memory."""
     together = threading.Barrier(4)
 
     def fill(number: int) -> bool:
@@ -64,7 +64,7 @@ def test_threads_do_not_share() -> None:
 
 
 def region_files(backend: str) -> list[bytes]:
-    """Two files of one size that a backend reads."""
+    """Return two files of one size that a backend reads."""
     if backend == "pillow_heif":
         path = CORPUS / "formats/pillow_heif__heif_RGB_8__29x100.heif"
         other = CORPUS / "formats/pillow_heif__heif_LA_8__29x100.heif"
@@ -77,7 +77,7 @@ def region_files(backend: str) -> list[bytes]:
 @pytest.mark.parametrize("part", [False, True], ids=["whole", "part"])
 @pytest.mark.parametrize("mode", ["RGB", "L", "RGBA", "stored"])
 def test_a_region_belongs_to_the_caller(backend: str, reduce: int, part: bool, mode: str) -> None:
-    """A region decoded earlier is not overwritten by the next, also when it is the whole."""
+    """A region is not overwritten by the next one, also if it is the whole image."""
     first, second = region_files(backend)
     header = fastdecode.probe(first)
     box = (3, 5, header.width - 7, 40) if part else (0, 0, header.width, header.height)
@@ -98,7 +98,7 @@ def test_a_region_belongs_to_the_caller(backend: str, reduce: int, part: bool, m
 
 @pytest.mark.parametrize("backend", sorted({*usable_backends()} - {"pillow_heif"}))
 def test_a_single_pixel_belongs_to_the_caller(tmp_path: Path, backend: str) -> None:
-    """Nor is a region handed out in the thread's memory where it fills that to the last byte."""
+    """A region that fills the thread's memory exactly is not overwritten, either."""
     files = []
     for number, color in enumerate(("black", "white")):
         path = tmp_path / f"{number}.jpg"
@@ -116,7 +116,7 @@ def test_a_single_pixel_belongs_to_the_caller(tmp_path: Path, backend: str) -> N
 @pytest.mark.parametrize("value", range(1, 9))
 @pytest.mark.parametrize("part", [False, True], ids=["whole", "part"])
 def test_a_turned_region_belongs_to_the_caller(tmp_path: Path, value: int, part: bool) -> None:
-    """The same holds where the image is turned upright."""
+    """A region of an upright image is not overwritten, either."""
     files = []
     for photo in PHOTOS[:2]:
         path = tmp_path / photo.name
@@ -134,7 +134,7 @@ def test_a_turned_region_belongs_to_the_caller(tmp_path: Path, value: int, part:
 
 
 def test_a_region_in_an_array_of_the_callers_own() -> None:
-    """With `out` the region lies there, and a later one changes nothing of it."""
+    """With `out` the region lies there, and later regions do not change it."""
     first, second = (PHOTOS[n].read_bytes() for n in (0, 1))
     out = np.zeros((60, 50, 3), np.uint8)
 

@@ -1,4 +1,4 @@
-"""Which backend gets a file, and why."""
+"""Which backend decodes a file, and why."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ own = pytest.mark.usefixtures("own_registry")
 
 @own
 def test_strict_needs_a_backend_that_reports_warnings() -> None:
-    """The others are passed over; where one of them is named, the error says why."""
+    """Backends without warnings are skipped; if one of them is named, the error says why."""
     register("silent", double(flat(1)))
     register("frank", double(flat(2), warnings=True))
 
@@ -43,7 +43,7 @@ def test_strict_needs_a_backend_that_reports_warnings() -> None:
 
 @pytest.mark.parametrize("name", READERS)
 def test_strict_is_kept_by_those_that_declare_it(name: str) -> None:
-    """A sound JPEG decodes strictly by a backend that reports warnings, and by no other."""
+    """An intact JPEG decodes strictly with the backends that report warnings, and with no other."""
     if name in WARNERS:
         np.testing.assert_array_equal(decode(JPEG, strict=True, backend=name), decode(JPEG))
     else:
@@ -52,7 +52,7 @@ def test_strict_is_kept_by_those_that_declare_it(name: str) -> None:
 
 
 def test_backends_below_the_chosen_one_are_not_imported() -> None:
-    """A process that decodes a JPEG by the first of the ranking imports none of the others."""
+    """Decoding with the first backend of the ranking imports none of the others."""
     loaded = answers(
         """
 from fastdecode import Ranking
@@ -71,7 +71,7 @@ answers["loaded"] = sorted(set(sys.modules) - before)
 
 
 def test_default_order_imports_no_further_than_it_must() -> None:
-    """Without any preference, what comes after the first usable backend is not imported."""
+    """Backends after the first usable one are not imported."""
     order = ranking.DEFAULT.order("jpeg", 1)
     first = next(name for name in order if name in READERS)
     later = [name for name in registry.BUILTIN if name not in order[: order.index(first) + 1]]
@@ -83,7 +83,7 @@ def test_default_order_imports_no_further_than_it_must() -> None:
 
 
 def test_unread_format_says_what_would_read_it() -> None:
-    """Where the library for a format is missing, the error has the line that installs it."""
+    """If the library for a format is missing, the error has the install command."""
     kind, message = answers(
         f"""
 sys.modules["imagecodecs"] = None
@@ -98,7 +98,7 @@ answers["jxl"] = call(decode, {JXL!r})
 
 @own
 def test_unread_kind_says_who_refuses_it() -> None:
-    """Every backend that reads the format gives its reason."""
+    """The error has the reason of every backend that reads the format."""
     register("one", double(flat(), bits=frozenset({16})))
     register("two", double(flat(), colors=frozenset({"gray"})))
 
@@ -159,7 +159,7 @@ def test_rare_jpeg_finds_its_backend(coding: str, bits: int) -> None:
 @own
 @pytest.mark.parametrize("form", ["png", "jpeg"])
 def test_small_images_are_reduced_outside_of_a_decoder_that_cannot_be_told(form: str) -> None:
-    """`reduces_from` holds for each image, whatever larger ones were decoded before it."""
+    """`reduces_from` applies to each image, whatever larger ones were decoded before."""
     fussy = double(flat(), reduces=frozenset({1, 2}), reduces_from=20)
     register("fussy", fussy)
     sizes = (64, 20, 19, 9, 64)
@@ -172,7 +172,7 @@ def test_small_images_are_reduced_outside_of_a_decoder_that_cannot_be_told(form:
 
 @own
 def test_jpeg_is_reduced_by_a_decoder_that_can() -> None:
-    """One that reduces inside its DCT goes before a preferred one that does not."""
+    """A backend that reduces inside its DCT precedes a preferred one that does not."""
     register("plain", double(flat(1)))
     register("able", double(flat(2), reduces=frozenset({1, 2, 4, 8})))
 
@@ -185,7 +185,7 @@ def test_jpeg_is_reduced_by_a_decoder_that_can() -> None:
 
 @own
 def test_registering_is_noticed_at_once() -> None:
-    """A choice that was made before a backend came is made anew."""
+    """Registering a backend invalidates earlier choices."""
     register("inferior", double(flat(1)))
     assert (decode(PNG) == 1).all()
     register("better", double(flat(2)))
@@ -197,7 +197,7 @@ def test_registering_is_noticed_at_once() -> None:
 
 
 def test_backends_left_out_are_named_in_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """When every reader is left out by the environment, the error says so in words."""
+    """If the environment excludes every reader, the error says so."""
     monkeypatch.setenv("FASTDECODE_DISABLE", ",".join(registry.BUILTIN))
     use(None)  # choose anew
     try:
@@ -212,7 +212,7 @@ def test_backends_left_out_are_named_in_the_error(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_region_goes_to_who_decodes_no_more() -> None:
-    """Rankings are of whole images: for a part, who decodes only that is asked first."""
+    """For a region, backends that decode only the region come first."""
     native_core()
     pytest.importorskip("simplejpeg")
     header = probe(JPEG)

@@ -1,4 +1,4 @@
-"""What `stats` counts: no fallback is silent."""
+"""`stats` counts every fallback."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def first_refuses(*errors: Exception) -> None:
 def test_every_refusal_is_counted(
     errors: tuple[Exception, ...], fallbacks: dict[tuple[str, str], int], said: tuple[str, ...]
 ) -> None:
-    """Who refused, who decoded instead, how often, and in which words; of no refusal, nothing."""
+    """Every refusal is counted with backend, fallback and message; without refusals, nothing is."""
     first_refuses(*errors)
     decode(PNG)
     decode(PNG)
@@ -65,7 +65,7 @@ def test_failure_is_counted_for_the_first_tried(backend: str | None) -> None:
 
 
 def test_real_damage_is_counted() -> None:
-    """A damaged file that a real backend refuses is among the failures, too."""
+    """A damaged file that a real backend refuses is counted as a failure."""
     with pytest.raises(DecodeError):
         decode(PNG[:-40], backend="pillow")
 
@@ -90,7 +90,7 @@ def test_reset_starts_again_from_zero() -> None:
 
 
 def test_only_the_last_words_are_kept() -> None:
-    """A long run keeps 20 reasons, the newest last, however many it counts."""
+    """A long run keeps the 20 newest reasons, and counts all."""
     reasons = iter(range(50))
     register("first", double(lambda data, header, **asked: refuse(ValueError(next(reasons)))(0, 0)))
     register("second", double(flat()))

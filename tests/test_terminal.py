@@ -1,4 +1,4 @@
-"""Every command line at a terminal that is closed, full or gone; Ctrl-C; and names of strangers."""
+"""Command lines with closed, full or broken terminals, Ctrl-C, and hostile file names."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ def started(
 
 
 def shell(line: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[bytes]:
-    """Run a line, in which PYTHON stands for it."""
+    """Run a shell line, in which PYTHON is the interpreter."""
     line = "set -o pipefail; " + line.replace("PYTHON", f"'{sys.executable}' -m")
     return started(["bash", "-c", line], folder, **variables)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Make what the commands work on, a file with letters that act on terminals among it."""
+    """Create a folder with a file whose name contains control characters."""
     place = tmp_path_factory.mktemp("terminal")
     make_source(place / "source")
     (place / "source" / "cats" / NAME).write_bytes(b"none")
@@ -83,7 +83,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ids=["closed", "full", "gone"],
 )
 def test_output_that_nobody_reads(folder: Path, name: str, to: str, said: bytes) -> None:
-    """The exit status is 1, and there is one line about it, or none where the reader has left."""
+    """The exit status is 1 with one line of error, or none if the reader has closed the pipe."""
     if "full" in to and not Path("/dev/full").exists():
         pytest.skip("the system has no device that is full")
     if "exec" in to:  # a reader that is gone for certain
@@ -105,7 +105,7 @@ def test_errors_that_nobody_reads(folder: Path) -> None:
 
 
 def test_files_are_not_written_over_by_what_is_printed(folder: Path, tmp_path: Path) -> None:
-    """With everything closed a store is made as ever, and nothing else gets into its files."""
+    """With all standard streams closed, a store is complete and has nothing printed into it."""
     line = "PYTHON fastdecode pack source {}/out.tar --skip-bad"
     assert shell(line.format(tmp_path), folder).returncode == 0
     whole = (tmp_path / "out.tar").read_bytes()
@@ -132,7 +132,7 @@ runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_control_c_while_it_is_imported(folder: Path, name: str) -> None:
-    """It ends with status 130, and not a word, whatever is being imported at that moment."""
+    """Ctrl-C during any import ends the command silently with status 130."""
     code = _INTERRUPTED_IMPORT.replace("ARGUMENTS", repr(COMMANDS[name].split()))
     module = {
         "compare": "fastdecode.measure._text",
@@ -148,7 +148,7 @@ def test_control_c_while_it_is_imported(folder: Path, name: str) -> None:
     "where", ["fastdecode._info_command:gather", "fastdecode.measure._command:add_arguments"]
 )
 def test_control_c_before_there_is_anything_to_say(folder: Path, where: str) -> None:
-    """A command that has nothing to add ends with status 130 alone."""
+    """Ctrl-C ends a command that has nothing to add with status 130 and no output."""
     module, _, name = where.partition(":")
     code = (
         "import os, signal, sys\n"
@@ -173,7 +173,7 @@ def test_control_c_before_there_is_anything_to_say(folder: Path, where: str) -> 
     ids=["C", "ASCII"],
 )
 def test_names_beyond_the_locale(folder: Path, tmp_path: Path, variables: dict[str, str]) -> None:
-    """Files are found and read by their bytes, whatever letters the locale has; and named."""
+    """Files are found, read and named by their bytes, whatever the locale."""
     (tmp_path / "sé" / "ü").mkdir(parents=True)
     for name in ("ä.jpg", "b.jpg"):
         data = (folder / "source" / "cats" / "0.jpg").read_bytes()
@@ -221,7 +221,7 @@ def test_names_that_act_on_a_terminal(folder: Path, tmp_path: Path, name: str) -
 def test_words_on_any_terminal(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Control characters and bytes that are no text are written out; nothing is too wide."""
+    """Control characters and invalid bytes are escaped, and no line is too wide."""
     monkeypatch.setenv("COLUMNS", "200")
     say("bad: a\udcff\x1b[31m.jpg: é " + "words " * 20, indent="  ")
     lines = capsys.readouterr().out.splitlines()
@@ -233,7 +233,7 @@ def test_words_on_any_terminal(
 
 
 def test_a_table_of_strangers_words_reads_back() -> None:
-    """Cells come back from CSV as they were, but for what acts on a terminal or a spreadsheet."""
+    """CSV cells read back unchanged, except for control characters and spreadsheet formulas."""
     keys = {
         "plain.jpg": "plain.jpg",
         'a,"b"\n.jpg': 'a,"b"\\n.jpg',

@@ -134,8 +134,9 @@ def calibrate(
     TypeError, ValueError
         An argument is wrong, or no batch backend reads any of the samples.
     RuntimeError
-        A backend crashes; the message says how to leave it out. A DeviceUnavailable if the device
-        cannot be used.
+        A backend crashes; the message says how to leave it out.
+    DeviceUnavailable
+        The device cannot be used.
     ImportError
         Tensors are requested without PyTorch.
 

@@ -40,18 +40,18 @@ examples:
   %(prog)s photos/      on your own images
   %(prog)s --device cuda    about {DEVICE_S:.0f} seconds
 
-The ranking is kept in a file that decode() reads from then on, in every new
-process of yours on this machine; the environment variable FASTDECODE_RANKING
-names another file. It is ignored, with a warning, once a library has changed.
+The ranking is saved in a file that decode() reads from then on in each of your
+new processes on this machine; the environment variable FASTDECODE_RANKING names
+another file. It is ignored, with a warning, after a library has changed.
 
-With --device it measures how fast images come onto that device: decoded there
-by each batch backend, or by all cores of the CPU and copied. decode_batch() and
-the Loader go by that with decode="auto". It is kept beside the ranking, in a
-file for each model of device: with FASTDECODE_RANKING=FOLDER/NAME.json that is
-FOLDER/NAME-device-KEY.json.
+With --device it measures how fast images reach that device: decoded there by
+each batch backend, or decoded by all cores of the CPU and copied. With
+decode="auto", decode_batch() and the Loader use the result. It is saved next to
+the ranking, in one file per model of device: if FASTDECODE_RANKING is
+FOLDER/NAME.json, that is FOLDER/NAME-device-KEY.json.
 
 exit status: 0; 2 for a wrong argument, no images, nothing to compare, or a file
-that cannot be written; 130 after Ctrl-C, with nothing kept"""
+that cannot be written; 130 after Ctrl-C, with nothing saved"""
 QUICK_DEVICE_S = 20.0
 _MIN_WIDTH = 60
 _NOTHING = "nothing was compared: no two backends here read the same of these files"
@@ -64,7 +64,7 @@ def run(options: argparse.Namespace, parser: Parser) -> int:
         parser.error("--batch is for --device")
     if options.to and options.device is not None:
         parser.error(
-            "--to is not for --device: decode_batch() looks beside the file that "
+            "--to is not for --device: decode_batch() looks next to the file that "
             "FASTDECODE_RANKING names"
         )
     begun = time.monotonic()
@@ -153,9 +153,9 @@ def add_arguments(parser: Parser) -> None:
     """Add the arguments of the command to its parser."""
     parser.description = (
         "Measure which decoding library is fastest on this machine, for each format,\n"
-        "size and reduction, alone and with all cores busy; decode() goes by that\nafterwards. "
-        "With --device: whether images come onto a device faster if\nthey are decoded there, or "
-        "on the CPU; decode_batch() and the Loader go by that."
+        "size and reduction, alone and with all cores busy; decode() then uses the\nresult. "
+        "With --device: measure whether images reach a device faster if they\nare decoded there "
+        "or on the CPU; decode_batch() and the Loader use the result."
     )
     parser.epilog = _EXAMPLES
     parser.add_argument(
@@ -180,7 +180,7 @@ def add_arguments(parser: Parser) -> None:
         "--batch",
         type=counts,
         metavar="N,...",
-        help="images of a batch there; fewer if they are large (default: "
+        help="images per batch on the device; fewer if they are large (default: "
         f"{','.join(map(str, BATCHES))})",
     )
     parser.add_argument(

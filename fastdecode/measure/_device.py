@@ -261,7 +261,7 @@ def _check(members: DeviceProcesses, device: torch.device) -> None:
     if CPU not in members.names:
         raise RuntimeError(f"the CPU path does not reach {device}: {members.lost[CPU]}")
     if len(members.names) == 1:
-        said = f"no backend decodes on {str(device)!r}, so that there is nothing to compare with "
+        said = f"no backend decodes on {str(device)!r}, so there is nothing to compare with "
         lost = (f"{name}: {why}" for name, why in members.lost.items())
         raise BackendUnavailable("\n".join([f"{said}the CPU", *lost]))
 
@@ -343,7 +343,7 @@ def measure_photos(photos: Sequence[Photo], plan: Plan, found: Run, notify: Noti
         good = members.take(chosen)
         if len(good) < len(chosen):
             found.notes.append(
-                "Not brought onto the device, because nothing decodes them: "
+                "Not measured on the device, because nothing decodes them: "
                 f"{len(chosen) - len(good)} of {len(chosen)} files."
             )
         if good:
@@ -392,7 +392,7 @@ def _choose_files(photos: Sequence[Photo], members: DeviceProcesses, found: Run)
     counts = Counter(photo.header.format for photo in photos if photo.header.format in read)
     if not counts:
         why = unread_message({photo.header.format for photo in photos}, members.reads)
-        found.notes.append(f"Not brought onto the device: {why}.")
+        found.notes.append(f"Not measured on the device: {why}.")
         return []
     kind = counts.most_common(1)[0][0]
     return [photo for photo in photos if photo.header.format == kind]

@@ -437,7 +437,7 @@ class Epochs:
             wall = time.perf_counter() - start
             cpu = cpu_seconds(this) - cpu
         if images != len(block):
-            raise RuntimeError(f"{images} of {len(block)} images came")
+            raise RuntimeError(f"the pipeline returned {images} of {len(block)} images")
         peaks = [peak_mb(pid) for pid in family(this) if pid != this]
         return BlockTimes((), wall, cpu, peak_mb=peak_mb() + sum(peaks))
 

@@ -99,7 +99,7 @@ def decode_images(
     if not isinstance(dataset, ray.data.Dataset):
         raise TypeError(f"dataset must be a ray.data.Dataset, not {type(dataset).__name__}")
     if output == column and keep_bytes:
-        raise ValueError("output must be another column than that of the bytes, which are kept")
+        raise ValueError("output must differ from column if keep_bytes=True")
     return dataset.map_batches(
         _Decode(column, name, output, keep_bytes, options),
         batch_size=batch_size,

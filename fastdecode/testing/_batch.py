@@ -68,7 +68,7 @@ class BatchBackendContract:
         try:
             return _backends.load(self.name, torch.device(self.device, index))
         except BackendUnavailable as error:
-            if not isinstance(error.__cause__, ImportError):  # of which it is one, if it says so
+            if not isinstance(error.__cause__, ImportError):  # the library is there, but broken
                 raise
             pytest.skip(str(error))
 
@@ -191,8 +191,8 @@ class BatchBackendContract:
 
     @pytest.mark.parametrize("sliver", _SLIVERS, ids=str)
     @pytest.mark.parametrize("subsampling", [0, 2])
-    def test_slivers_come(self, loaded: Loaded, subsampling: int, sliver: Box) -> None:
-        """A region of one pixel, or one or two columns, decodes in the library or on the CPU."""
+    def test_tiny_regions_decode(self, loaded: Loaded, subsampling: int, sliver: Box) -> None:
+        """A region of one pixel, or two columns, decodes in the library or on the CPU."""
         data = encode(photo(_WIDTH, _HEIGHT), subsampling=subsampling)
         self.support(loaded, data)
         left, top, right, bottom = sliver
@@ -203,7 +203,7 @@ class BatchBackendContract:
         if loaded.backend.exact:
             self.near(loaded, image, self.reference(data)[top:bottom, left:right])
 
-    def test_every_size_comes(self, loaded: Loaded) -> None:
+    def test_every_size_decodes(self, loaded: Loaded) -> None:
         """Images with odd sizes, or smaller than a block, decode at their own size."""
         sizes = [size for size in SIZES for _ in range(3)]
         encoded = [encode(drawing(*size), subsampling=at % 3) for at, size in enumerate(sizes)]
@@ -259,7 +259,7 @@ class BatchBackendContract:
         for batch, right in zip(made, expected * 3, strict=True):
             assert all(bool((a == b).all()) for a, b in zip(batch, right, strict=True))
 
-    # What it cannot decode
+    # Files that the library cannot decode
 
     def test_what_it_does_not_read_joins_in_order(self, loaded: Loaded) -> None:
         """The CPU decodes progressive, CMYK and PNG files, and the order is kept."""

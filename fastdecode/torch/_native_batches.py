@@ -112,7 +112,7 @@ class NativeBatchMaker:
         return self._asked < _TRIAL or 2 * self._made >= self._asked
 
     @property
-    def pays_off(self) -> bool:
+    def worthwhile(self) -> bool:
         """Whether it is `eligible` and the dataset's own Python code is fast enough.
 
         Slow Python code is divided better among threads that make samples one by one.

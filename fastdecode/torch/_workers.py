@@ -162,7 +162,7 @@ class _ThreadEpoch:
             size, pool = self._part, self._pool
             return EncodedBatch(config, how, maker, items, self._next, size, pool, reads)
         native = maker.native
-        if native is None or not native.pays_off:
+        if native is None or not native.worthwhile:
             return BatchBuilder(config, maker, items, self._next, self._part, reads=reads)
         return BatchBuilder(config, maker, items, self._next, native.part, native=True, reads=reads)
 

@@ -1,4 +1,4 @@
-"""`decode_batch(device=…)`: what goes to a batch backend, what to the CPU, and that it joins."""
+"""`decode_batch(device=…)`: the parts of a batch backend and of the CPU, and how they join."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ pytestmark = pytest.mark.usefixtures("registry_with_cpu_backends")
 
 
 def test_the_kinds_that_it_declares_go_to_it() -> None:
-    """Baseline JPEGs go to the batch backend in one call, all else to the CPU, joined in order."""
+    """Baseline JPEGs go to the batch backend in one call, others to the CPU, and order is kept."""
     double = register_double()
 
     images = decode_batch(MIXED, device="cpu", backend="double")
@@ -65,7 +65,7 @@ def test_the_kinds_that_it_declares_go_to_it() -> None:
 
 @pytest.mark.parametrize("how", [refusing, raising])
 def test_what_it_refuses_is_the_cpus(how: Any) -> None:
-    """One by one or as a whole batch: what is refused is decoded by the CPU and counted."""
+    """Refused items, or a refused batch, are decoded on the CPU and counted."""
     double = register_double(how(lambda item: item.header.width in (43, 61)))
 
     images = decode_batch(PHOTOS, device="cpu", backend="double")
@@ -109,7 +109,7 @@ def test_what_is_not_of_the_right_form_is_refused(lie: Any, words: str) -> None:
     ids=["text", "memory", "class"],
 )
 def test_a_device_that_failed_is_no_refusal(error: Exception) -> None:
-    """What fails for good is not tried image by image: the caller gets the error at once."""
+    """A permanent failure of the device is raised at once, not retried image by image."""
 
     def fails(items: Any, layout: str) -> list[Any]:
         raise error
@@ -124,7 +124,7 @@ def test_a_device_that_failed_is_no_refusal(error: Exception) -> None:
 
 
 def test_errors_are_those_of_the_cpu_path(tmp_path: Path) -> None:
-    """A damaged file is an error with its number or name, or stands in the list."""
+    """A damaged file raises an error with its index or name, or is in the list."""
     register_double()
     path = tmp_path / "cut.jpg"
     path.write_bytes(CUT)
@@ -146,7 +146,7 @@ def test_errors_are_those_of_the_cpu_path(tmp_path: Path) -> None:
 
 
 def test_the_first_error_in_order_is_raised() -> None:
-    """What the backend refuses and the CPU does not decode either comes in the items' order."""
+    """Items that neither the backend nor the CPU decodes raise errors in the items' order."""
     whole = encode(drawing(64, 64), quality=95)
     broken = whole[: len(whole) * 2 // 3] + whole[-2:]
     double = register_double(refusing(lambda item: item.header.width == 64))
@@ -160,7 +160,7 @@ def test_the_first_error_in_order_is_raised() -> None:
 
 
 def test_what_looks_filled_in_is_looked_at_again() -> None:
-    """A library that puts grey where data is missing, and says nothing, is not believed."""
+    """An image that looks filled in is decoded again on the CPU."""
     whole = encode(drawing(64, 64), quality=95)
     forged = whole[: len(whole) * 2 // 3] + whole[-2:]
     with pytest.raises(DecodeError):
@@ -180,7 +180,7 @@ def test_what_looks_filled_in_is_looked_at_again() -> None:
 
 @pytest.mark.parametrize("size", [(1, 1), (8, 8), (9, 9), (17, 31)], ids=str)
 def test_an_honest_grey_image_is_shown(size: tuple[int, int]) -> None:
-    """An image that is grey by itself comes from the CPU, as `decode` gives it."""
+    """An image that is really grey is decoded on the CPU with the right pixels."""
     grey = encode(PillowImage.new("RGB", size, (128, 128, 128)))
     double = register_double(decode_all)
 
@@ -192,7 +192,7 @@ def test_an_honest_grey_image_is_shown(size: tuple[int, int]) -> None:
 
 
 def test_results_last() -> None:
-    """An image stays as it is while the backend uses its memory again for later ones."""
+    """Images do not change when the backend reuses its memory."""
     memory = torch.empty(3 * 64 * 64, dtype=torch.uint8)
 
     def reusing(items: Any, layout: str) -> list[Any]:
@@ -231,7 +231,7 @@ def test_every_file_of_the_collection() -> None:
 
 @pytest.mark.parametrize("backend", ["double", None])
 def test_the_first_error_is_raised_of_whatever_kind(backend: str | None) -> None:
-    """The items' order decides, and not whose fault it is; as without a device."""
+    """The first error in the items' order is raised, whichever kind it is."""
     register_double()
 
     with pytest.raises(UnsupportedFormat, match=r"^item 0: "):
@@ -243,7 +243,7 @@ def test_the_first_error_is_raised_of_whatever_kind(backend: str | None) -> None
 
 
 def test_each_file_is_read_once(tmp_path: Path) -> None:
-    """Whoever decodes it: files may come over a network."""
+    """Each file is read once, whichever backend decodes it."""
     register_double()
     paths = [tmp_path / f"{at}.jpg" for at in range(len(MIXED))]
     for path, data in zip(paths, MIXED, strict=True):
@@ -277,7 +277,7 @@ def test_an_error_holds_no_images(options: dict[str, Any]) -> None:
 
 
 def _frames_of(error: BaseException | None) -> int:
-    """Count the frames that an error, and those that led to it, hold."""
+    """Count the frames of an error and its causes."""
     if error is None:
         return 0
     own = len(list(traceback.walk_tb(error.__traceback__)))
@@ -344,7 +344,7 @@ def test_a_backend_may_be_asked_for_the_whole(*, windows: bool) -> None:
 
 
 def test_grey() -> None:
-    """mode="L" gives one channel, from either side."""
+    """mode="L" returns one channel, from the backend and the CPU."""
     register_double()
 
     images = decode_batch(MIXED, device="cpu", backend="double", mode="L")
@@ -360,7 +360,7 @@ def test_grey() -> None:
     ids=str,
 )
 def test_what_it_does_not_do_is_the_cpus(options: dict[str, Any]) -> None:
-    """Reductions, strictness and other modes are bit-identical to what `decode` gives."""
+    """Reductions, strict decoding and other modes are bit-identical to `decode`."""
     double = register_double()
     items = [item for item in MIXED if item is not NO_END]
 
@@ -375,7 +375,7 @@ def test_what_it_does_not_do_is_the_cpus(options: dict[str, Any]) -> None:
 
 
 def test_an_image_that_lies_on_its_side() -> None:
-    """With orient=True it is turned, and the upright ones still go to the backend."""
+    """With orient=True rotated images go to the CPU, and upright ones to the backend."""
     register_double()
     exif = PillowImage.Exif()
     exif[0x0112] = 6
@@ -392,7 +392,7 @@ def test_an_image_that_lies_on_its_side() -> None:
 
 
 def test_an_image_over_the_limit_is_not_tried() -> None:
-    """max_pixels holds for the batch backend, too."""
+    """max_pixels also applies to the batch backend."""
     double = register_double()
 
     with pytest.raises(ImageTooLarge, match=r"^item 0: "):
@@ -432,7 +432,7 @@ def test_size_with_errors_is_a_list() -> None:
 
 @pytest.mark.parametrize("items", [[], [CUT]], ids=["no items", "only errors"])
 def test_nothing_gives_nothing(items: list[bytes]) -> None:
-    """No items are an empty list, or an empty tensor of the size; errors alone are a list."""
+    """Without items, the result is an empty list, or an empty tensor of the size."""
     register_double()
 
     images = decode_batch(items, device="cpu", backend="double", on_error="return")
@@ -449,7 +449,7 @@ def test_nothing_gives_nothing(items: list[bytes]) -> None:
     ids=str,
 )
 def test_without_a_batch_backend_the_cpu_decodes(options: dict[str, Any]) -> None:
-    """device="cpu" alone, or a backend that decodes one image at a time, has `decode`'s pixels."""
+    """Without a batch backend, the pixels are those of `decode`."""
     images = decode_batch(MIXED, device="cpu", **options)
 
     for image, item in zip(images, MIXED, strict=True):

@@ -1,4 +1,4 @@
-"""Who decodes for a device, and what is said when it cannot be."""
+"""The choice of what decodes for a device, and the errors if nothing can."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _loader(decode: str, device: Any) -> Loader:
 def test_a_device_that_cannot_be_used(
     ask: Any, device: Any, error: type[Exception], words: str
 ) -> None:
-    """The error says at once what PyTorch or a driver lacks, or shows what is no device."""
+    """The error says what PyTorch or the driver lacks, or that it is not a device."""
     if words == NOT_HERE and torch.cuda.is_available():
         pytest.skip("there is a CUDA device")
     with pytest.raises(error, match=words) as caught:
@@ -92,14 +92,14 @@ def unread() -> Iterator[bytes]:
 def test_wrong_arguments_are_refused(
     wrong: dict[str, Any], error: type[Exception], words: str
 ) -> None:
-    """They are refused in words, and a generator is not used up by a call that cannot succeed."""
+    """Wrong arguments are refused before a generator of items is consumed."""
     with pytest.raises(error, match=words):
         decode_batch(unread(), **{"device": "cpu", **wrong})
 
 
 @pytest.mark.usefixtures("own_registry")
 def test_the_order_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The measured order decides; without one the first batch backend that works; else the CPU."""
+    """The measured order decides, else the first batch backend that works, else the CPU."""
     known: list[tuple[str, ...]] = [()]
     monkeypatch.setattr("fastdecode.gpu._policy.measured_order", lambda device: known[0])
     assert choose(CUDA).batch is None
@@ -121,11 +121,11 @@ def test_the_order_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("own_registry")
 def test_gpu_without_a_backend_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    """decode="gpu" with nothing usable names each that could, and the way out."""
+    """decode="gpu" without a usable backend names those that could be installed."""
     monkeypatch.setattr("fastdecode.gpu._policy.measured_order", lambda device: ())
 
     class Broken(batch_double()):  # type: ignore[misc]
-        """A test double."""
+        """A test double that fails."""
 
         def __init__(self, device: Any, threads: int) -> None:
             raise BackendUnavailable("its library needs a newer driver")
@@ -141,7 +141,7 @@ def test_gpu_without_a_backend_says_what_to_install(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.usefixtures("own_registry")
 def test_one_instance_a_device() -> None:
-    """A batch backend is made once for each device, and again after another `register`."""
+    """A batch backend is created once per device, and again after another `register`."""
     register("one", NoSingle, batch=batch_double())
 
     assert _backends.load("one", CPU) is _backends.load("one", CPU)
@@ -152,7 +152,7 @@ def test_one_instance_a_device() -> None:
 @pytest.mark.usefixtures("own_registry")
 @pytest.mark.parametrize("batch", [NoSingle, "json:loads", lambda device, threads: 3])
 def test_what_is_no_batch_backend(batch: Any) -> None:
-    """Something else in its place is an error that says so."""
+    """An object that is not a batch backend is an error that says so."""
     register("none", NoSingle, batch=batch)
 
     with pytest.raises(BackendUnavailable, match="is not a fastdecode BatchBackend"):
@@ -161,7 +161,7 @@ def test_what_is_no_batch_backend(batch: Any) -> None:
 
 @pytest.mark.usefixtures("own_registry")
 def test_a_device_that_it_does_not_know() -> None:
-    """A backend says on which devices it decodes, and nobody is told to install it for that."""
+    """A backend that does not support a device is an error without install advice."""
     register("one", NoSingle, distribution="one", batch=batch_double())
     register("single", NoSingle, distribution="single")
 
@@ -172,17 +172,17 @@ def test_a_device_that_it_does_not_know() -> None:
 
 
 def test_the_cpu_has_no_number() -> None:
-    """Also "cpu:0" is the CPU, as tensors call it, and what is decoded there is not refused."""
+    """The name "cpu:0" also means the CPU, as for tensors."""
     assert check_device("cpu:0") == CPU
 
 
 @pytest.mark.usefixtures("own_registry")
 def test_what_may_pass_is_not_remembered() -> None:
-    """A backend for which there was no memory is tried again; one that is broken is not."""
+    """A backend without enough memory is tried again later; a broken one is not."""
     tried = []
 
     class Short(batch_double()):  # type: ignore[misc]
-        """A test double."""
+        """A test double without enough memory."""
 
         def __init__(self, device: Any, threads: int) -> None:
             tried.append(device)
@@ -197,7 +197,7 @@ def test_what_may_pass_is_not_remembered() -> None:
 
 
 def test_without_pytorch() -> None:
-    """device= without PyTorch says how to install it."""
+    """device= without PyTorch raises an error that says how to install it."""
     code = (
         "import sys; sys.modules['torch'] = None\n"
         "import fastdecode\n"
@@ -212,7 +212,7 @@ def test_without_pytorch() -> None:
 
 @pytest.mark.usefixtures("registry_with_cpu_backends")
 def test_the_preferred_backend_is_heeded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`use` decides who decodes, also with decode="gpu"; one that cannot is passed over there."""
+    """`use` decides also with decode="gpu", unless its backend cannot decode on the device."""
     monkeypatch.setattr("fastdecode.gpu._policy.measured_order", lambda device: ())
     monkeypatch.setenv("FASTDECODE_DISABLE", "nvimgcodec,dali,torchvision,torchcodec")
     register("one", NoSingle, batch=batch_double())
@@ -229,7 +229,7 @@ def test_the_preferred_backend_is_heeded(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.usefixtures("registry_with_cpu_backends")
 def test_what_is_left_out_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With all switched off the error says by what."""
+    """If all backends are disabled, the error names the variable."""
     monkeypatch.setattr("fastdecode.gpu._policy.measured_order", lambda device: ())
     monkeypatch.setenv("FASTDECODE_DISABLE", "nvimgcodec,dali,torchvision,torchcodec")
 

@@ -1,4 +1,4 @@
-"""The page on GPUs shows what runs; without a GPU, its examples run on the CPU."""
+"""The page on GPUs runs; without a GPU, its examples run on the CPU."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _BATCH = "    256,\n"
 
 @pytest.mark.parametrize("block", _BLOCKS, ids=range(len(_BLOCKS)))
 def test_every_example_runs(block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each example of the page runs, in batches that the package's few photos fill."""
+    """Each example of the page runs, with batches of the package's few photos."""
     for name in re.findall(r'backend="(\w+)"', block):
         try:
             _backends.load(name, torch.device("cpu"))

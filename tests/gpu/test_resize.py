@@ -1,4 +1,4 @@
-"""Resizing on a device: Pillow's pixels, for every size, window and flip."""
+"""Resizing on a device gives Pillow's pixels for every size, window and flip."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ SIDES = ((1, 1), (375, 500), (97, 3), (64, 1031))
 
 @pytest.fixture(params=["cpu", pytest.param("cuda", marks=NEEDS_CUDA)])
 def device(request: pytest.FixtureRequest) -> str:
-    """Use each device."""
+    """Return each device."""
     return str(request.param)
 
 
 def image_of(kind: str, height: int, width: int, seed: int = 0) -> Any:
-    """Make an image of bytes, (height, width, 3)."""
+    """Return an image of random bytes (height, width, 3)."""
     random = np.random.default_rng((seed, height, width))
     if kind == "noise":
         return random.integers(0, 256, (height, width, 3), np.uint8)
@@ -39,7 +39,7 @@ def image_of(kind: str, height: int, width: int, seed: int = 0) -> Any:
 
 
 def planes(image: Any, device: str) -> Any:
-    """View an array as (C, H, W) on a device; there, as here, the channels lie last."""
+    """View an array as (C, H, W) on a device, with channels last in memory."""
     return torch.from_numpy(np.array(image)).to(device).permute(2, 0, 1)
 
 
@@ -54,7 +54,7 @@ def pillows(image: Any, size: tuple[int, int]) -> Any:
 
 
 def apart(result: Any, expected: Any) -> int:
-    """Largest difference between a result (3, h, w) and an array (h, w, 3)."""
+    """Return the largest difference between a result (3, h, w) and an array (h, w, 3)."""
     have = result.permute(1, 2, 0).cpu().numpy().astype(int)
     return int(np.abs(have - expected.astype(int)).max())
 
@@ -70,7 +70,7 @@ def apart(result: Any, expected: Any) -> int:
 def test_pixels_are_those_of_pillow(
     device: str, kind: str, sides: Any, box: Any, size: Any, flip: bool
 ) -> None:
-    """Any part, size and flip are at most 1 level from what Pillow makes."""
+    """Any part, size and flip differ by at most 1 level from Pillow."""
     image = image_of(kind, *sides)
     top, bottom = sorted(edge % sides[0] for edge in box[:2])
     left, right = sorted(edge % sides[1] for edge in box[2:])
@@ -83,7 +83,7 @@ def test_pixels_are_those_of_pillow(
 
 
 def test_it_is_nearer_to_the_exact_result_than_pillow(device: str) -> None:
-    """There is one rounding: the error has the variance of one, with no bias."""
+    """There is only one rounding: the error has its variance, and no bias."""
     image = planes(image_of("ramp", 375, 500), device)
     exact = torch.nn.functional.interpolate(
         image[None].double(), (224, 200), mode="bilinear", antialias=True
@@ -98,7 +98,7 @@ def test_it_is_nearer_to_the_exact_result_than_pillow(device: str) -> None:
 
 @pytest.mark.parametrize("flip", [False, True])
 def test_the_same_size_is_a_copy(device: str, flip: bool) -> None:
-    """What has the result's size is copied, or mirrored."""
+    """An image of the result's size is copied or flipped."""
     part = image_of("noise", 50, 70)[12:42, 11:51]
 
     result = resized(planes(part, device), (30, 40), flip=flip)
@@ -108,7 +108,7 @@ def test_the_same_size_is_a_copy(device: str, flip: bool) -> None:
 
 @pytest.mark.parametrize("level", [0, 1, 127, 128, 254, 255])
 def test_one_colour_stays_that_colour(device: str, level: int) -> None:
-    """An image of one level has no other after any resize."""
+    """An image of one level keeps that level after any resize."""
     for sides in SIDES:
         image = torch.full((3, *sides), level, dtype=torch.uint8, device=device)
         for size in ((224, 224), (1, 1), (300, 7)):
@@ -117,7 +117,7 @@ def test_one_colour_stays_that_colour(device: str, level: int) -> None:
 
 @pytest.mark.parametrize("sides", EXTREMES.split())
 def test_any_scale_works(device: str, sides: str) -> None:
-    """From one pixel to the largest sides there are, values are those of Pillow."""
+    """From one pixel to the largest sides, values are those of Pillow."""
     width, height, *canvas = map(int, sides.replace(">", "x").split("x"))
     image = image_of("noise", height, width)
     size = canvas[1], canvas[0]
@@ -126,7 +126,7 @@ def test_any_scale_works(device: str, sides: str) -> None:
 
 
 def test_grey_images_have_one_channel(device: str) -> None:
-    """One channel gives one, with the same values as three that are equal."""
+    """A single channel has the same values as three equal ones."""
     image = planes(image_of("ramp", 60, 80), device)
 
     three, one = resized(image, (21, 34)), resized(image[:1], (21, 34))
@@ -136,7 +136,7 @@ def test_grey_images_have_one_channel(device: str) -> None:
 
 
 def test_strides_do_not_matter(device: str) -> None:
-    """Planes, interleaved pixels, steps and one repeated row are all read as they are."""
+    """Planes, interleaved pixels, steps and expanded rows are read correctly."""
     image = planes(image_of("noise", 60, 80), device)
     for view in (image, image.contiguous(), image[:, ::2, 3::3], image[:, :1].expand(3, 9, 80)):
         result = resized(view, (20, 30))
@@ -159,7 +159,7 @@ def test_nothing_is_written_beside_the_result() -> None:
 
 @pytest.mark.parametrize("flip", [False, True])
 def test_a_window_beyond_the_canvas_is_black_there(device: str, flip: bool) -> None:
-    """What lies outside of the image is black, and the rest is as if there were nothing else."""
+    """Outside the image the canvas is black, and the rest is not affected."""
     image = image_of("noise", 20, 30)
     expected = np.zeros((60, 100, 3), np.uint8)
     expected[14:54, 10:70] = pillows(image, (40, 60))
@@ -184,7 +184,7 @@ TRANSFORMS: list[Any] = [
 @pytest.mark.parametrize("seed", range(9))
 @pytest.mark.parametrize("transform", TRANSFORMS, ids=repr)
 def test_a_transforms_plan_can_be_carried_out(device: str, transform: Any, seed: int) -> None:
-    """What a plan shows is what the transform gives, padding included."""
+    """A plan carried out on a device gives the transform's result, including padding."""
     height, width = map(int, np.random.default_rng(seed).integers(20, 200, 2))
     image = image_of("ramp", height, width, seed)
     data = encode(Image.fromarray(image), "png")
@@ -199,7 +199,7 @@ def test_a_transforms_plan_can_be_carried_out(device: str, transform: Any, seed:
 
 
 def test_neither_autocast_nor_inference_mode_changes_anything() -> None:
-    """Within autocast the precision is kept, and an ordinary tensor may be written in inference."""
+    """Autocast keeps the precision, and inference mode may write an ordinary tensor."""
     image = planes(image_of("ramp", 375, 500), "cpu")
     out = torch.empty((3, 224, 200), dtype=torch.uint8)
     with torch.autocast("cpu", dtype=torch.bfloat16), torch.inference_mode():
@@ -211,7 +211,7 @@ def test_neither_autocast_nor_inference_mode_changes_anything() -> None:
 @NEEDS_CUDA
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode")  # that it is a prototype
 def test_nothing_waits_for_the_device() -> None:
-    """No call synchronises, after a first that makes what libraries need."""
+    """No call synchronises, except the first one, which initialises libraries."""
     image = planes(image_of("ramp", 61, 77), "cuda")
     resized(image, (20, 30))
     torch.cuda.synchronize()
@@ -226,7 +226,7 @@ def test_nothing_waits_for_the_device() -> None:
 
 @NEEDS_CUDA
 def test_work_is_in_the_order_of_the_current_stream() -> None:
-    """An image that comes late, on a stream of one's own, is waited for; so is the result."""
+    """An image that is late on another stream is waited for, and so is the result."""
     host = planes(image_of("ramp", 60, 80), "cpu").contiguous().pin_memory()
     want = resized(host.cuda(), (20, 30)).cpu()
     with torch.cuda.stream(torch.cuda.Stream()):
@@ -243,7 +243,7 @@ def test_work_is_in_the_order_of_the_current_stream() -> None:
 
 @NEEDS_CUDA
 def test_memory_does_not_grow() -> None:
-    """Buffers are used again: after the first images nothing more is reserved."""
+    """After the first images, no more memory is reserved."""
     images = [planes(image_of("ramp", *sides), "cuda") for sides in SIDES]
     reserved = []
     for _ in range(6):

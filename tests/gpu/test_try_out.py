@@ -1,4 +1,4 @@
-"""What a batch backend finds out when it is constructed, and the windows that it decodes."""
+"""What a batch backend tries when it is constructed, and the windows that it decodes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from fastdecode.testing import drawing, encode
 
 
 def double(answer: Any) -> BatchBackend:
-    """Construct a test double that declares windows."""
+    """Return a test double that declares windows."""
     return batch_double(answer, regions=True)(torch.device("cpu"), 1)
 
 
@@ -55,7 +55,7 @@ def raise_for_windows(items: Any, layout: str) -> Any:
     ids=["refuses them", "raises", "gives the whole"],
 )
 def test_what_decodes_no_windows_declares_none(answer: Any) -> None:
-    """Where windows are refused, whole images are asked for from then on, not the CPU."""
+    """If windows are refused, whole images are requested from then on."""
     backend = double(answer)
     others = backend.supports["jpeg"][0].subsamplings
 
@@ -82,7 +82,7 @@ def raise_always(items: Any, layout: str) -> Any:
     ids=["raises", "refuses", "gives another shape"],
 )
 def test_what_decodes_nothing_is_unavailable(answer: Any, words: str) -> None:
-    """A library that does not decode at all is an error at once, in its own words."""
+    """A library that decodes nothing raises an error at once, in its own words."""
     with pytest.raises(BackendUnavailable, match=words):
         try_out(double(answer))
 
@@ -90,7 +90,7 @@ def test_what_decodes_nothing_is_unavailable(answer: Any, words: str) -> None:
 @pytest.mark.parametrize("margin", [0, 2])
 @pytest.mark.parametrize("sides", [(40, 30), (17, 9), (5, 3)], ids=str)
 def test_a_window_is_cut_out_of_a_larger_one(sides: tuple[int, int], margin: int) -> None:
-    """What is decoded has the margin, and 16 columns, as far as there are any; the rest is cut."""
+    """A window is decoded with a margin of 16 columns and then cut."""
     data = encode(drawing(*sides))
     header = probe(data)
     random = np.random.default_rng(header.width + margin)

@@ -1,4 +1,4 @@
-"""The answer that ends a report: which facts it gives, in whatever words."""
+"""The answer that ends a report: the facts that it gives, in any words."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Ask: TypeAlias = "Callable[..., str]"
 
 @pytest.fixture
 def answer(capsys: pytest.CaptureFixture[str]) -> Ask:
-    """Print the report of a result, or of measurements, and return what ends it."""
+    """Print the report of a result or of measurements, and return its last part."""
 
     def ask(*given: Any) -> str:
         one = given[0] if isinstance(given[0], Result) else results.result(*given)
@@ -29,7 +29,7 @@ def answer(capsys: pytest.CaptureFixture[str]) -> Ask:
 
 
 def test_the_answer_of_a_whole_run(answer: Ask) -> None:
-    """It names the fastest, the choice of decode(), the counts, the bottleneck and wrong pixels."""
+    """The answer names the fastest, decode()'s choice, the counts, the bottleneck, wrong pixels."""
     text = answer(results.full())
 
     assert says(text, "JPEG", "full size", "simplejpeg", "200 images/s", "turbojpeg", "3%", "3%")
@@ -41,7 +41,7 @@ def test_the_answer_of_a_whole_run(answer: Ask) -> None:
 
 
 def test_the_gain_over_pillow_comes_first(answer: Ask) -> None:
-    """It says how many times as fast as Pillow the user's files are decoded and become batches."""
+    """The answer says how many times as fast as Pillow files decode and become batches."""
     text = answer(results.full())
 
     assert text.startswith("On your 40 JPEG images")
@@ -50,7 +50,7 @@ def test_the_gain_over_pillow_comes_first(answer: Ask) -> None:
 
 
 def test_the_gain_is_of_what_was_measured(answer: Ask) -> None:
-    """Without Pillow there is none; of half of the sample photos, or of batches alone, it says."""
+    """Without Pillow there is no gain; the answer says which files or batches were measured."""
     collection = replace(results.result().collection, formats={"jpeg": 80}, samples=True)
     trained = results.training()
 
@@ -62,7 +62,7 @@ def test_the_gain_is_of_what_was_measured(answer: Ask) -> None:
 
 
 def test_doubt_stands_beside_the_gain(answer: Ask) -> None:
-    """A busy machine, and a difference within the spread, are told in the same sentence."""
+    """A busy machine, or a difference within the spread, is mentioned in the same sentence."""
     found = [measurement("pillow", 100.0, best=109.0), automatic(109.0)]
     wide = [replace(one, ratio=results.spread(one.ratio.median, 0.2)) for one in found]
     machine = replace(results.MACHINE, load=9.0)
@@ -77,7 +77,7 @@ def test_doubt_stands_beside_the_gain(answer: Ask) -> None:
 
 
 def test_a_faster_choice_is_told_with_its_measured_gain(answer: Ask) -> None:
-    """Where decode() leaves speed behind beyond doubt, the option that mends it is named."""
+    """If decode() is clearly not the fastest, the answer names the option that helps."""
     slow = measurement("pillow", 80.0, best=100.0)
     text = answer(measurement("opencv", 100.0), slow, automatic(80.0, best=100.0, chosen="pillow"))
 
@@ -85,7 +85,7 @@ def test_a_faster_choice_is_told_with_its_measured_gain(answer: Ask) -> None:
 
 
 def test_wrong_pixels_are_never_the_fastest(answer: Ask) -> None:
-    """A backend whose pixels differ is not named as the fastest, nor as close to it."""
+    """A backend with wrong pixels is not named as the fastest, or as close to it."""
     wrong = measurement("swapped", 150.0, best=100.0, differing=("a.jpg",))
     close = measurement("shifted", 99.0, best=100.0, differing=("a.jpg",))
 
@@ -99,14 +99,14 @@ def test_wrong_pixels_are_never_the_fastest(answer: Ask) -> None:
 
 
 def test_the_choice_may_be_another(answer: Ask) -> None:
-    """Where decode() does not choose the fastest, the answer says what it costs."""
+    """If decode() does not choose the fastest, the answer says what that costs."""
     text = answer(measurement("pillow", 100.0), automatic(88.0, best=100.0, chosen="opencv"))
 
     assert says(text, "pillow", "decode()", "opencv", "88%")
 
 
 def test_the_choice_may_not_be_among_those_asked_for(answer: Ask) -> None:
-    """With ``--backend pillow``, decode() may choose one that is faster than the fastest named."""
+    """With ``--backend pillow``, decode() may be faster than the fastest named backend."""
     text = answer(measurement("pillow", 100.0), automatic(400.0, best=100.0, chosen="native"))
 
     assert says(text, "pillow", "decode()", "native", "4.0x as fast")
@@ -114,7 +114,7 @@ def test_the_choice_may_not_be_among_those_asked_for(answer: Ask) -> None:
 
 
 def test_shares_are_of_the_fastest(answer: Ask) -> None:
-    """Where ratios are to a backend that another one beats by a little, shares are of that one."""
+    """Shares refer to the fastest backend, even if ratios refer to another one."""
     found = [
         measurement("turbojpeg", 100.0),
         measurement("simplejpeg", 103.0, best=100.0),
@@ -131,7 +131,7 @@ def test_shares_are_of_the_fastest(answer: Ask) -> None:
 
 
 def test_the_commonest_format_at_the_smallest_reduction_speaks(answer: Ask) -> None:
-    """Other formats, and greater reductions, are left to the tables."""
+    """The answer covers the most frequent format at full size; tables have the rest."""
     png = measurement("opencv", 300.0, format="png")
     small = measurement("opencv", 900.0, reduce=8)
 
@@ -164,7 +164,7 @@ def test_enough_is_the_smallest_count_near_the_best(
 
 
 def test_the_best_backend_scales_where_decode_was_not_asked(answer: Ask) -> None:
-    """Without decode(), the counts are those of the fastest backend that has several."""
+    """Without decode(), the counts are those of the fastest backend with several counts."""
     options = {"protocol": "loader"}
     found = [
         measurement(name, speed * gain, best=speed * gain, workers=n, **options)
@@ -184,7 +184,7 @@ def test_the_best_backend_scales_where_decode_was_not_asked(answer: Ask) -> None
     ],
 )
 def test_the_bottleneck(share: float, facts: tuple[str, ...], answer: Ask) -> None:
-    """What takes more than half of the time is the bottleneck."""
+    """The bottleneck is what takes more than half of the time."""
     text = answer(*results.reading(share))
 
     assert says(text, *facts)
@@ -192,7 +192,7 @@ def test_the_bottleneck(share: float, facts: tuple[str, ...], answer: Ask) -> No
 
 
 def test_what_was_not_measured_is_passed_over(answer: Ask) -> None:
-    """Without threads, workers and files nothing is said of them; without anything, just that."""
+    """The answer does not mention threads, workers or files that were not measured."""
     one = measurement("pillow", 100.0)
 
     assert not [word for word in ("thread", "worker", "eading") if word in answer(one)]
@@ -202,7 +202,7 @@ def test_what_was_not_measured_is_passed_over(answer: Ask) -> None:
 
 
 def test_a_run_of_one_count_says_nothing_of_counts(answer: Ask) -> None:
-    """One count of threads cannot tell how many are enough."""
+    """With one count of threads, the answer does not say how many are enough."""
     text = answer(measurement("pillow", 100.0, protocol="threads", threads=4))
 
     assert says(text, "Fastest", "pool of threads", "pillow", "100 images/s")
@@ -211,7 +211,7 @@ def test_a_run_of_one_count_says_nothing_of_counts(answer: Ask) -> None:
 
 
 def test_decode_alone_has_nothing_to_be_compared_with(answer: Ask) -> None:
-    """If only decode() could be timed, its speed is given and nothing is called the fastest."""
+    """If only decode() was timed, its speed is given and nothing is called the fastest."""
     text = answer(automatic(100.0))
 
     assert says(text, "Only decode()", "full size", "100 images/s")

@@ -1,4 +1,4 @@
-"""``python -m fastdecode.bench``: what it measures, protocol by protocol."""
+"""``python -m fastdecode.bench``: what each protocol measures."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def of(result: Result, protocol: str, format: str = "jpeg") -> list[Measurement]
 
 
 def assert_complete(one: Measurement, files: int) -> None:
-    """All figures of a configuration are there, and possible."""
+    """Check that all figures of a configuration are there, and possible."""
     assert one.files == files
     assert 0 < one.images_per_s.low <= one.images_per_s.median <= one.images_per_s.high
     assert one.mb_per_s > 0
@@ -76,7 +76,7 @@ def test_a_folder_is_measured(folder: Path) -> None:
 
 
 def test_threads(everything: Result) -> None:
-    """A pool of each size is measured with every backend."""
+    """Every backend is measured with a pool of each size."""
     found = of(everything, "threads")
 
     assert [(one.threads, one.backend) for one in found] == [
@@ -87,7 +87,7 @@ def test_threads(everything: Result) -> None:
 
 
 def test_file(everything: Result) -> None:
-    """Reading is part of the time, and its share is told."""
+    """Reading is part of the time, and its share is reported."""
     found = of(everything, "file")
 
     assert {one.backend for one in found} == {"pillow", AUTOMATIC}
@@ -98,7 +98,7 @@ def test_file(everything: Result) -> None:
 
 
 def test_train(everything: Result) -> None:
-    """Training batches are made by every pipeline whose library is here; the others are named."""
+    """Every pipeline whose library is installed makes training batches; others are named."""
     pytest.importorskip("torch", reason="batches are PyTorch's")
     found = of(everything, "train")
     names = {one.backend for one in found}
@@ -116,7 +116,7 @@ def test_train(everything: Result) -> None:
 
 
 def test_loader(everything: Result) -> None:
-    """A DataLoader is measured: all backends with the most workers, decode() with fewer too."""
+    """All backends are measured with the most workers, and decode() also with fewer."""
     pytest.importorskip("torch", reason="the DataLoader is PyTorch's")
     found = of(everything, "loader")
 
@@ -132,7 +132,7 @@ def test_loader(everything: Result) -> None:
 
 
 def test_pillow_images_are_made_where_they_are_asked_for(folder: Path) -> None:
-    """By one thread and by a DataLoader's worker, and the result says so."""
+    """Pillow images are made in one thread and in a DataLoader's worker."""
     pytest.importorskip("torch", reason="the DataLoader is PyTorch's")
     both = ("--protocol", "decode,loader", "--workers", "1", "--output", "pil")
     result = bench_result(folder, *QUICK, *ONE, *both)
@@ -150,7 +150,7 @@ def test_pillow_images_are_made_where_they_are_asked_for(folder: Path) -> None:
 def test_tensors_are_made_where_they_are_asked_for(
     folder: Path, size: int, asked: list[str]
 ) -> None:
-    """By one thread as the pixels are, and by a DataLoader's worker resized and normalised."""
+    """Tensors are made in one thread, and resized and normalised in a DataLoader's worker."""
     pytest.importorskip("torch", reason="tensors are PyTorch's")
     result = bench_result(folder, *QUICK, *ONE, "--output", "tensor", *asked)
 
@@ -174,7 +174,7 @@ def test_only_what_was_asked_for(folder: Path) -> None:
 
 
 def test_disabled_backends_are_left_out(folder: Path) -> None:
-    """``FASTDECODE_DISABLE`` holds for the benchmark as it does for `decode`."""
+    """``FASTDECODE_DISABLE`` applies to the benchmark as to `decode`."""
     others = [info.name for info in fastdecode.backends() if info.name != "pillow"]
     result = bench_result(folder, *DECODE, FASTDECODE_DISABLE=",".join(others))
 
@@ -184,7 +184,7 @@ def test_disabled_backends_are_left_out(folder: Path) -> None:
 
 
 def test_formats_are_measured_apart(everything: Result) -> None:
-    """Each format is a comparison of its own; the other protocols take the commonest."""
+    """Each format has its own comparison; the other protocols use the most frequent one."""
     assert [one.files for one in of(everything, "decode", "png")] == [1, 1]
     assert [one.protocol for one in everything.measurements if one.format == "png"] == [
         "decode",
@@ -193,7 +193,7 @@ def test_formats_are_measured_apart(everything: Result) -> None:
 
 
 def test_damaged_files_are_listed(everything: Result) -> None:
-    """A file without a header, and one that ends too soon, are named; the others are measured."""
+    """A file without a header, and a truncated one, are named; the others are measured."""
     assert list(everything.collection.unreadable) == ["empty.jpg"]
     for one in of(everything, "decode"):
         assert one.files == 3
@@ -202,7 +202,7 @@ def test_damaged_files_are_listed(everything: Result) -> None:
 
 
 def test_nothing_decodes(folder: Path) -> None:
-    """If no file at all can be decoded the status is 1, and the files are named."""
+    """If no file can be decoded, the files are named and the exit status is 1."""
     half = folder / "half.jpg"
     half.write_bytes(photo(400, 300)[:2000])
     done = bench(half, *DECODE, *ONE)
@@ -212,7 +212,7 @@ def test_nothing_decodes(folder: Path) -> None:
 
 
 def test_a_run_that_has_to_end_leaves_files_out(tmp_path: Path) -> None:
-    """When the time is up a few files have been compared in a few rounds, and a note says it."""
+    """With a time limit, few files are compared in few rounds, and a note says so."""
     for number in range(20):
         (tmp_path / f"{number}.jpg").write_bytes(photo(40 + number))
     (tmp_path / "a.png").write_bytes(photo(kind="PNG"))

@@ -1,4 +1,4 @@
-"""The benchmark's command line: arguments, files it writes, and how it ends."""
+"""The benchmark's command line: arguments, output files, and exit statuses."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def no_torch(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Return a path for Python's modules from which PyTorch is not found."""
+    """Return an import path without PyTorch."""
     place = tmp_path_factory.mktemp("path")
     (place / "sitecustomize.py").write_text(
         "import importlib.util as u\n"
@@ -62,7 +62,7 @@ def no_torch(tmp_path_factory: pytest.TempPathFactory) -> str:
 def short(
     no_torch: str, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[subprocess.CompletedProcess[str], Path]:
-    """Run the command for the answer alone, in no time, and with few backends; no PyTorch."""
+    """Run the command as fast as possible, with few backends and without PyTorch."""
     pytest.importorskip("jinja2")
     place = tmp_path_factory.mktemp("short")
     files = [f"--{kind}={place / name}" for kind, name in _WRITTEN.items()]
@@ -89,7 +89,7 @@ def test_the_answer_comes_last(short: tuple[subprocess.CompletedProcess[str], Pa
 def test_what_needs_pytorch_is_left_out(
     short: tuple[subprocess.CompletedProcess[str], Path], no_torch: str
 ) -> None:
-    """Without PyTorch no batches are made: a note says what installs it; --size is refused."""
+    """Without PyTorch no batches are made: a note says what to install; --size is refused."""
     result = from_json((short[1] / "result.json").read_text(encoding="utf-8"))
 
     assert {one.protocol for one in result.measurements} == {"decode"}
@@ -101,7 +101,7 @@ def test_what_needs_pytorch_is_left_out(
 
 @needs_core
 def test_files_are_written(short: tuple[subprocess.CompletedProcess[str], Path]) -> None:
-    """``--json``, ``--html`` and ``--card`` write one result; the JSON reads back as it was."""
+    """``--json``, ``--html`` and ``--card`` write one result, and the JSON reads back."""
     place = short[1]
     result = from_json((place / "result.json").read_text(encoding="utf-8"))
     page = Page((place / "result.html").read_text(encoding="utf-8"))
@@ -121,7 +121,7 @@ def test_files_are_written(short: tuple[subprocess.CompletedProcess[str], Path])
 
 @needs_core
 def test_results_are_compared(short: tuple[subprocess.CompletedProcess[str], Path]) -> None:
-    """``compare`` as the first word reads two results."""
+    """``compare`` as the first word compares two results."""
     done = bench("compare", *[short[1] / "result.json"] * 2)
 
     assert done.returncode == 0, done.stderr
@@ -137,7 +137,7 @@ def test_json_on_standard_output_is_alone(folder: Path) -> None:
 
 
 def test_list_measures_nothing(folder: Path) -> None:
-    """``--list`` names the images with their size, and what is unreadable, and ends."""
+    """``--list`` names the images with their sizes, and unreadable ones, and ends."""
     (folder / "empty.jpg").write_bytes(b"")
     done = bench(folder, "--list")
 
@@ -149,7 +149,7 @@ def test_list_measures_nothing(folder: Path) -> None:
 
 
 def test_empty_folder(tmp_path: Path) -> None:
-    """A folder without images is an error that says so."""
+    """A folder without images is an error."""
     done = bench(tmp_path)
 
     assert done.returncode == WRONG_ARGUMENT
@@ -161,7 +161,7 @@ def test_empty_folder(tmp_path: Path) -> None:
 def test_a_page_needs_another_file_and_a_library(
     option: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """``--html`` to the file of ``--json`` is refused, as it is without Jinja2, which is named."""
+    """``--html`` is refused for the file of ``--json``, and without Jinja2, which is named."""
     if importlib.util.find_spec("jinja2"):
         with pytest.raises(SystemExit, match=str(WRONG_ARGUMENT)):
             cli.main(["bench", "--json", "x", f"--{option}", "x"])
@@ -202,7 +202,7 @@ def test_a_page_needs_another_file_and_a_library(
 def test_bad_arguments(
     arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A wrong argument ends with status 2, before anything is measured, and says what is wrong."""
+    """A wrong argument ends with status 2 and a message before anything is measured."""
     with pytest.raises(SystemExit, match=str(WRONG_ARGUMENT)):
         cli.main(["bench", *arguments])
     said = capsys.readouterr()
@@ -212,7 +212,7 @@ def test_bad_arguments(
 
 
 def test_unusable_preference(folder: Path) -> None:
-    """``FASTDECODE_BACKEND`` with a wrong name is an error before anything is measured."""
+    """A wrong ``FASTDECODE_BACKEND`` is an error before anything is measured."""
     done = bench(folder, FASTDECODE_BACKEND="nope")
 
     assert done.returncode == WRONG_ARGUMENT
@@ -220,7 +220,7 @@ def test_unusable_preference(folder: Path) -> None:
 
 
 def test_help_has_examples() -> None:
-    """``--help`` shows how to call it, within 80 columns, on a terminal that knows ASCII alone."""
+    """``--help`` has examples, within 80 columns, and in ASCII if necessary."""
     done = bench("--help", PYTHONIOENCODING="ascii")
 
     assert done.returncode == 0
@@ -230,7 +230,7 @@ def test_help_has_examples() -> None:
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
 def test_pipes_are_no_images(folder: Path) -> None:
-    """A named pipe does not hold the run up; it is named as unreadable."""
+    """A named pipe is listed as unreadable, and does not block the run."""
     os.mkfifo(folder / "pipe.jpg")
     done = bench(folder / "pipe.jpg")
 
@@ -257,7 +257,7 @@ def test_a_reader_that_leaves(folder: Path) -> None:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device here")
 def test_a_full_disk(folder: Path) -> None:
-    """Standard output that takes nothing is told in one line."""
+    """A full standard output is reported in one line."""
     with open("/dev/full", "w") as full:
         done = subprocess.run(
             [sys.executable, "-m", "fastdecode.bench", str(folder), "--list"],
@@ -274,7 +274,7 @@ def test_a_full_disk(folder: Path) -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows cannot send Ctrl-C to one process")
 def test_interrupt_prints_what_there_is(folder: Path, tmp_path: Path) -> None:
-    """Ctrl-C ends a long run with the figures so far and status 130; files are written still."""
+    """Ctrl-C ends a long run with the figures so far and status 130; files are still written."""
     kept = tmp_path / "part.json"
     command = [sys.executable, "-m", "fastdecode.bench", str(folder), "--seconds", "1000"]
     with subprocess.Popen(
@@ -303,7 +303,7 @@ def test_interrupt_prints_what_there_is(folder: Path, tmp_path: Path) -> None:
 def test_nothing_measured_is_nothing_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """After Ctrl-C before the first figure an earlier result is as it was, and that is said."""
+    """After Ctrl-C before the first figure, an earlier result stays, and a message says so."""
     pytest.importorskip("jinja2")
 
     def interrupted(*_: object) -> None:
@@ -323,7 +323,7 @@ def test_nothing_measured_is_nothing_written(
 
 
 def test_output_fits_a_terminal(folder: Path) -> None:
-    """No line is wider than 80 characters, long names and reasons included."""
+    """No line is wider than 80 characters, even with long names and reasons."""
     (folder / f"{'long-name-' * 20}.jpg").write_bytes(photo(400, 300)[:2000])
     (folder / f"{'long name ' * 20}.jpg").write_bytes(b"")
     protocols = ("--protocol", "decode,threads,file", "--threads", 1)
@@ -334,7 +334,7 @@ def test_output_fits_a_terminal(folder: Path) -> None:
 
 
 def test_saving_keeps_the_ranking(folder: Path, tmp_path: Path) -> None:
-    """``--save`` writes the ranking where later processes look for it."""
+    """``--save`` writes the ranking where later processes read it."""
     ranking = tmp_path / "ranking.json"
     bench_result(
         folder, *DECODE, "--save", FASTDECODE_RANKING=str(ranking), FASTDECODE_DISABLE=_OTHERS
@@ -344,7 +344,7 @@ def test_saving_keeps_the_ranking(folder: Path, tmp_path: Path) -> None:
 
 
 def test_nothing_to_save(folder: Path, tmp_path: Path) -> None:
-    """What says nothing of the order is not saved as one."""
+    """A result without an order of backends is not saved as a ranking."""
     ranking = tmp_path / "ranking.json"
     done = bench(
         folder, "--seconds", "0", "--reduce", "1", "--protocol", "file", "--save",
@@ -358,7 +358,7 @@ def test_nothing_to_save(folder: Path, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no device that is full")
 def test_a_full_disk_is_named(folder: Path) -> None:
-    """A file that cannot be written in the end is named, after what was measured."""
+    """A file that cannot be written at the end is named, after the figures."""
     done = bench(folder, *DECODE, *ONE, "--json", "/dev/full")
 
     assert done.returncode == WRONG_ARGUMENT

@@ -1,4 +1,4 @@
-"""The benchmark on a device: its table, its sentence, and what becomes of them."""
+"""The benchmark on a device: its table, its sentence, and its files."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ DEVICE = Device(
 
 
 def one(backend: str, speed: float, batch: int = 256, **more: Any) -> Measurement:
-    """Make a measurement beside a CPU that brings 2500 images a second for 6.4 s per 1000."""
+    """Return a measurement, compared with a CPU of 2500 images/s and 6.4 CPU-s per 1000."""
     figures: dict[str, Any] = {
         "images_per_s": spread(speed),
         "ratio": spread(speed / 2500, 0.01),
@@ -46,12 +46,12 @@ def one(backend: str, speed: float, batch: int = 256, **more: Any) -> Measuremen
 
 
 def gpu(speed: float = 21_300.0, **more: Any) -> Measurement:
-    """Make a measurement of a batch backend on a GPU."""
+    """Return a measurement of a batch backend on a GPU."""
     return one("nvimgcodec", speed, **{"cpu_s_per_1000": 0.3, "psnr": 41.27, **more})
 
 
 def found(*measurements: Measurement, **options: Any) -> Any:
-    """Make a run on a device."""
+    """Return a result on a device."""
     return result(device=DEVICE, on_device=measurements, **options)
 
 
@@ -80,7 +80,7 @@ FULL = (
     ids=range(9),
 )
 def test_the_answer_is_one_sentence(measured: list[Measurement], said: str) -> None:
-    """It says how fast the best is beside the CPU, at what cost, and which pays."""
+    """The answer says how fast the best is compared with the CPU, its cost, and which pays."""
     lines = sentences(found(*measured))
 
     assert len(lines) == 1
@@ -88,12 +88,12 @@ def test_the_answer_is_one_sentence(measured: list[Measurement], said: str) -> N
 
 
 def test_the_largest_batch_speaks_for_the_run() -> None:
-    """Of several sizes of batch the answer is about the largest."""
+    """With several batch sizes, the answer is about the largest."""
     assert "in batches of 256" in sentences(found(*FULL))[0]
 
 
 def test_nothing_on_a_device_is_no_sentence() -> None:
-    """A run without a device says nothing of one."""
+    """Without a device, the answer does not mention one."""
     assert device_answer(result(measurement())) == []
     assert sentences(found()) == ("Nothing was measured.",)
 
@@ -101,7 +101,7 @@ def test_nothing_on_a_device_is_no_sentence() -> None:
 def test_the_table_fits_a_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """All columns stand in 80 characters; below them is what is missing and how to get it."""
+    """The table fits 80 columns; below it is what is missing and how to install it."""
     monkeypatch.setenv("COLUMNS", str(TERMINAL))
     report.show_result(found(*FULL))
     text = capsys.readouterr().out
@@ -119,7 +119,7 @@ def test_the_table_fits_a_terminal(
 
 
 def test_the_fastest_of_a_batch_comes_first() -> None:
-    """Measurements are collected by batch, and sorted by speed."""
+    """Measurements are grouped by batch size, and sorted by speed."""
     groups = [group.members for group in device_groups(found(*FULL))]
 
     assert [[member.backend for member in own] for own in groups] == [
@@ -129,7 +129,7 @@ def test_the_fastest_of_a_batch_comes_first() -> None:
 
 
 def test_json_reads_back() -> None:
-    """A result with a device survives JSON; those of older versions are read as before."""
+    """A result with a device reads back from JSON, and so do those of older versions."""
     whole = found(*FULL)
     old = json.loads(to_json(result(measurement())))
     del old["device"], old["on_device"]
@@ -145,7 +145,7 @@ def test_json_reads_back() -> None:
 
 
 def test_the_page_has_charts_and_all_figures() -> None:
-    """A chart for each batch, the table with all columns, and what is missing are on the page."""
+    """The page has a chart per batch size, all columns, and what is missing."""
     pytest.importorskip("jinja2")
     from fastdecode.measure import _html as html
 
@@ -167,7 +167,7 @@ def test_the_page_has_charts_and_all_figures() -> None:
 
 
 def test_a_page_of_zeros() -> None:
-    """A device on which nothing took any time is drawn still."""
+    """A device on which nothing took time is drawn."""
     pytest.importorskip("jinja2")
     from fastdecode.measure import _html as html
 
@@ -175,7 +175,7 @@ def test_a_page_of_zeros() -> None:
 
 
 def test_two_runs_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """``compare`` has a table of what both measured on a device, and names what only one has."""
+    """``compare`` has a table for the device, and names what only one result has."""
     other = replace(found(gpu(30_000), one(CPU, 2500)), device=replace(DEVICE, driver="590.1"))
     for name, whole in (("a", found(*FULL)), ("b", other)):
         (tmp_path / name).write_text(to_json(whole))
@@ -192,7 +192,7 @@ def test_two_runs_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 
 def test_the_command_measures_onto_the_cpu(tmp_path: Path) -> None:
-    """``--device cpu`` shows the batch backends that work here beside the CPU path, everywhere."""
+    """``--device cpu`` compares the batch backends that work with the CPU path."""
     pytest.importorskip("torch")
     pytest.importorskip("jinja2")
     folder = make_photos(tmp_path)
@@ -239,7 +239,7 @@ def test_nothing_to_measure(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Of files that no batch backend reads nothing is measured, and why is said; status 1."""
+    """If no batch backend reads the files, nothing is measured, with the reason and status 1."""
     pytest.importorskip("torch")
     (tmp_path / "one.gif").write_bytes(photo(kind="GIF"))
     for name, value in variables.items():
@@ -267,7 +267,7 @@ def test_nothing_to_measure(
 def test_bad_arguments(
     arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A wrong argument ends with status 2, before anything is measured."""
+    """A wrong argument ends with status 2 before anything is measured."""
     pytest.importorskip("torch")
     with pytest.raises(SystemExit) as ended:
         cli.main(["bench", *arguments])
@@ -279,7 +279,7 @@ def test_bad_arguments(
 def test_without_cuda_the_command_says_what_is_missing(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """``--device cuda`` on a machine without is an error with the way out."""
+    """``--device cuda`` on a machine without CUDA is an error with advice."""
     torch = pytest.importorskip("torch")
     if torch.cuda.is_available():
         pytest.skip("there is a CUDA device here")

@@ -1,4 +1,4 @@
-"""What ``python -m fastdecode`` says of devices and of those who decode there."""
+"""What ``python -m fastdecode`` reports about devices and their backends."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fastdecode import BackendInfo, _info_command
 
 
 def test_what_is_here_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    """``python -m fastdecode`` names devices and who decodes there, or what is missing for it."""
+    """``python -m fastdecode`` names the devices and their backends, or what is missing."""
     monkeypatch.setenv("COLUMNS", str(TERMINAL))
     infos = [BackendInfo("nvimgcodec", True, "", "", devices=("cpu", "cuda"))]
 
@@ -38,7 +38,7 @@ def test_what_is_here_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", ["torchvision", "torchcodec"])
 def test_the_library_is_missing_before_the_device_is(name: str) -> None:
-    """Of a backend whose library is not installed that is said, whatever devices there are."""
+    """For a backend that is not installed, the missing library is reported on any device."""
     pytest.importorskip("torch")
     if importlib.util.find_spec(name) is not None:
         pytest.skip(f"{name} is installed")

@@ -1,4 +1,4 @@
-"""The benchmark's figures on known times, and how files are dealt into blocks."""
+"""The benchmark's figures from known times, and how files are divided into blocks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PHOTOS = [Photo(name, Path(name), Header("jpeg", 1000, 500), 2_000_000) for name
 
 
 def group(rounds: list[dict[str, BlockTimes]], protocol: str = "decode", **checks: Check) -> Case:
-    """Make a group of two files of 2 MB and half a megapixel, with the given rounds over both."""
+    """Return the figures of two files of 2 MB and half a megapixel, with these rounds."""
     names = tuple(rounds[0])
     found = {name: checks.get(name, Check(read={0, 1})) for name in names}
     done = [Round((0, 1), one) for one in rounds]
@@ -36,7 +36,7 @@ def group(rounds: list[dict[str, BlockTimes]], protocol: str = "decode", **check
 
 
 def calls(*seconds: float, wall: float | None = None) -> BlockTimes:
-    """Make what a block of these calls came to."""
+    """Return the times of a block with these calls."""
     return BlockTimes(seconds, sum(seconds) if wall is None else wall, 0.5, 0.1, 7.0)
 
 
@@ -48,14 +48,14 @@ def test_spread_of_known_values() -> None:
 
 
 def test_percentiles_of_known_values() -> None:
-    """Of 0 to 200 the percentiles are the even numbers; of nothing there are none."""
+    """The percentiles of 0 to 200 are the even numbers; without values there are none."""
     assert stats.percentiles(list(range(200, -1, -1))) == pytest.approx(tuple(range(0, 201, 2)))
     assert stats.percentiles([3.0]) == (3.0,) * 101
     assert stats.percentiles([]) == ()
 
 
 def test_rate_is_over_median_times() -> None:
-    """One slow round does not spoil the rate; it is part of the spread."""
+    """One slow round does not change the rate; it is part of the spread."""
     rounds = [[("a", 0.1), ("b", 0.3)]] * 4 + [[("a", 9.0), ("b", 9.0)]] * 2
     rate = stats.rate(rounds, 2)
 
@@ -65,7 +65,7 @@ def test_rate_is_over_median_times() -> None:
 
 
 def test_different_blocks_are_no_spread() -> None:
-    """That one block has larger files than another does not count as unsteadiness."""
+    """Larger files in one block than in another do not increase the spread."""
     rounds = [[("small", 0.1)], [("large", 0.9)]] * 3
 
     assert stats.rate(rounds, 2) == Spread(*[pytest.approx(2.0)] * 3)
@@ -73,14 +73,14 @@ def test_different_blocks_are_no_spread() -> None:
 
 @given(st.lists(st.lists(st.floats(1e-6, 10), min_size=2, max_size=2), min_size=1, max_size=9))
 def test_spread_surrounds_the_rate(times: list[list[float]]) -> None:
-    """Whatever was measured, the median lies between the quartiles."""
+    """The median always lies between the quartiles."""
     rate = stats.rate([list(zip("ab", one, strict=True)) for one in times], 2)
 
     assert 0 < rate.low <= rate.median <= rate.high
 
 
 def test_ratios_are_paired() -> None:
-    """A machine that slows down for a while changes no ratio: it slows both of a round."""
+    """A machine that slows down for a while changes no ratio, because rounds are paired."""
     totals = [("block", {"quick": slow, "half": 2 * slow}) for slow in (1, 5, 1, 9)]
 
     assert stats.fastest(totals, ["half", "quick"]) == "quick"
@@ -91,7 +91,7 @@ def test_ratios_are_paired() -> None:
 
 
 def test_one_spoilt_round_changes_no_ratio() -> None:
-    """What hits one backend in one of the rounds does not count against it."""
+    """A disturbance of one backend in one round does not change its ratio."""
     totals = [("block", {"quick": slow, "half": 2}) for slow in (1, 9, 1)]
 
     assert stats.fastest(totals, ["half", "quick"]) == "quick"
@@ -99,7 +99,7 @@ def test_one_spoilt_round_changes_no_ratio() -> None:
 
 
 def test_longer_blocks_count_for_more() -> None:
-    """The ratio over blocks of different files is that of the times in all, and no spread."""
+    """The ratio over blocks of different files is that of the total times."""
     small, large = {"best": 1.0, "other": 1.0}, {"best": 9.0, "other": 19.0}
     totals = [("small", small), ("large", large)] * 3
 
@@ -107,7 +107,7 @@ def test_longer_blocks_count_for_more() -> None:
 
 
 def test_spread_of_ratios() -> None:
-    """Rounds in which it did better or worse than usual make the quartiles."""
+    """Better and worse rounds make the quartiles of a ratio."""
     totals = [("block", {"best": 1.0, "other": other}) for other in (1.6, 1.8, 2.0, 2.2, 2.4)]
 
     assert stats.ratios(totals, "best")["other"] == Spread(
@@ -116,7 +116,7 @@ def test_spread_of_ratios() -> None:
 
 
 def test_a_measurement_of_known_times() -> None:
-    """Two files of 0.1 s and 0.3 s: every figure follows."""
+    """Every figure follows from two files of 0.1 s and 0.3 s."""
     rounds = [{"quick": calls(0.1, 0.3), AUTOMATIC: calls(0.2, 0.6)}] * 3
     first, last = measurements(group(rounds))
 
@@ -136,7 +136,7 @@ def test_a_measurement_of_known_times() -> None:
 
 
 def test_threads_count_by_the_wall_clock() -> None:
-    """Where threads share a block, its rate is by the time until the last was done."""
+    """With threads, the rate uses the wall-clock time of the block."""
     rounds = [{"quick": calls(1.0, 1.0, wall=1.0), AUTOMATIC: calls(1.0, 1.0, wall=2.0)}]
     first, last = measurements(group(rounds, "threads"))
 
@@ -146,7 +146,7 @@ def test_threads_count_by_the_wall_clock() -> None:
 
 
 def test_best_has_the_right_pixels() -> None:
-    """Ratios are to the fastest of those that agree; only if none does, to the fastest."""
+    """Ratios are to the fastest backend with right pixels; if there is none, to the fastest."""
     rounds = [{"liar": calls(1, 1), "quick": calls(2, 2), AUTOMATIC: calls(2, 2)}]
     liar = Check({0, 1}, differing={0})
 
@@ -159,7 +159,7 @@ def test_best_has_the_right_pixels() -> None:
 
 
 def test_a_backend_that_fails_leaves_the_rounds() -> None:
-    """What was measured of it before counts no more, and all files count as refused."""
+    """If a backend fails, its earlier times are dropped, and all files count as refused."""
     both = group([{"quick": calls(1, 1), AUTOMATIC: calls(2, 2)}] * 2)
     both.remove("quick", DecodeError("it died"))
     last, failed = sorted(measurements(both), key=lambda one: -one.files)
@@ -170,7 +170,7 @@ def test_a_backend_that_fails_leaves_the_rounds() -> None:
 
 
 def test_nothing_timed() -> None:
-    """What was interrupted before its first round has no figures."""
+    """A run that was interrupted before its first round has no figures."""
     [one] = measurements(Case(Measurement("decode", "jpeg", 1), PHOTOS, {"quick": Check()}))
 
     assert one.files == 0
@@ -182,7 +182,7 @@ def test_nothing_timed() -> None:
     sizes=st.lists(st.integers(0, 3_000_000), min_size=1, max_size=300), sharers=st.integers(1, 4)
 )
 def test_blocks_deal_out_all_files(protocol: str, sizes: list[int], sharers: int) -> None:
-    """Every file is in a block, all of them equally often; threads and workers get enough."""
+    """Every file is in a block, all equally often; threads and workers get enough."""
     usual = Measurement(protocol, "jpeg", 1, threads=sharers)
     dealt = blocks(usual, dict(enumerate(sizes)), random.Random(0))
     counts = Counter(index for block in dealt for index in block)
@@ -195,7 +195,7 @@ def test_blocks_deal_out_all_files(protocol: str, sizes: list[int], sharers: int
 
 
 def test_cases() -> None:
-    """Formats apart, the commonest first; other protocols for that one at the largest size."""
+    """Formats are separate, the most frequent first; other protocols use that one."""
     photos = [*PHOTOS, Photo("c", Path("c"), Header("png", 8, 8), 9)]
     plan = Plan(("x", "y"), (2, 4), 1, ("decode", "threads", "loader", "file"), (1, 2), (2, 9))
     found = cases(plan, photos, {"x": ("jpeg", "png"), "y": ("jpeg",)})
@@ -223,7 +223,7 @@ def test_cases() -> None:
 
 
 def test_counts_end_with_the_cores() -> None:
-    """Powers of two, and the cores themselves."""
+    """Counts are powers of two up to the number of cores, and that number."""
     counts = counts_up_to_cores()
 
     assert counts[0] == 1

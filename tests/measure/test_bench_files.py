@@ -1,4 +1,4 @@
-"""The benchmark's files: which are found, what is kept of them, and how results are written."""
+"""The benchmark's files: which are found, what is known of them, and how results are written."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_samples_have_a_licence() -> None:
-    """Each sample photo is named in the licence file beside it, and all of them are small."""
+    """Each sample photo is named in the licence file, and is small."""
     licence = (files.SAMPLES / "LICENSE.txt").read_text(encoding="utf-8")
     photos = sorted(files.SAMPLES.glob("*.jpg"))
 
@@ -32,7 +32,7 @@ def test_samples_have_a_licence() -> None:
 
 
 def test_photos_are_described(folder: Path) -> None:
-    """Of each file the name, place, header and size are kept, sorted by name."""
+    """For each file the name, path, header and size are known, sorted by name."""
     photos = files.collect([folder]).photos
 
     assert [one.name for one in photos] == [
@@ -45,7 +45,7 @@ def test_photos_are_described(folder: Path) -> None:
 
 
 def test_limit_is_drawn_the_same(folder: Path) -> None:
-    """The same two of three files are drawn each time; how many are left out is told."""
+    """The same two of three files are drawn each time; the number left out is reported."""
     first, second = (files.collect([folder], limit=2) for _ in range(2))
 
     assert first.photos == second.photos
@@ -62,7 +62,7 @@ def test_a_path_given_twice_counts_once(folder: Path) -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows allows no such names")
 def test_names_are_printable(tmp_path: Path) -> None:
-    """A file name cannot send the terminal commands, or break a line."""
+    """Control characters of a file name are not printed."""
     (tmp_path / "a\x1b[2J\nb.jpg").write_bytes(photo())
     names = [one.name for one in files.collect([tmp_path]).photos]
 
@@ -70,7 +70,7 @@ def test_names_are_printable(tmp_path: Path) -> None:
 
 
 def test_summary_counts(folder: Path) -> None:
-    """The summary has the sums of what was found, the commonest format first."""
+    """The summary has the totals, and the most frequent format first."""
     (folder / "a.png").write_bytes(photo(10, 10, kind="PNG"))
     (folder / "empty.jpg").write_bytes(b"")
     collection = files.collect([folder])
@@ -86,7 +86,7 @@ def test_summary_counts(folder: Path) -> None:
 def test_a_folder_that_cannot_be_searched_is_named(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is listed as unreadable, as a file is; the others are found."""
+    """A folder that cannot be read is listed as unreadable; the others are found."""
     scandir = os.scandir
 
     def forbidden(path: str) -> object:
@@ -105,7 +105,7 @@ def test_a_folder_that_cannot_be_searched_is_named(
 
 
 def test_results_replace_files_whole(tmp_path: Path) -> None:
-    """A file is replaced at once, through a link too, with the permissions of any new file."""
+    """A file is replaced atomically, also through a link, with the usual permissions."""
     target, link = tmp_path / "real.json", tmp_path / "link.json"
     target.write_text("old")
     link.symlink_to(target)
@@ -125,7 +125,7 @@ def test_results_replace_files_whole(tmp_path: Path) -> None:
 def test_the_mask_of_permissions_is_left_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A new file has the permissions of any other; finding them out changes no other thread's."""
+    """Finding out the permissions of a new file does not change another thread's umask."""
     (tmp_path / "usual").touch()
     monkeypatch.setattr(os, "umask", lambda _: pytest.fail("the mask is the whole process's"))
 
@@ -137,7 +137,7 @@ def test_the_mask_of_permissions_is_left_alone(
 
 
 def test_links_that_lead_round_are_no_place(tmp_path: Path) -> None:
-    """It is an error of writing, and the link stays."""
+    """A cycle of links is an error of writing, and the link stays."""
     link = tmp_path / "round.json"
     link.symlink_to(link)
 
@@ -152,7 +152,7 @@ def test_links_that_lead_round_are_no_place(tmp_path: Path) -> None:
     not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can give files away"
 )
 def test_links_of_another_user_are_not_followed(tmp_path: Path) -> None:
-    """Where all may write, somebody could name a file of this user's so; the system's may."""
+    """Links of another user in a world-writable folder are refused; those of root are not."""
     (tmp_path / "victim").write_text("private")
     link = tmp_path / "result.json"
     link.symlink_to(tmp_path / "victim")
@@ -171,7 +171,7 @@ def test_links_of_another_user_are_not_followed(tmp_path: Path) -> None:
 
 
 def test_a_result_may_replace_a_link_itself(tmp_path: Path) -> None:
-    """What it led to stays, a device or a pipe included."""
+    """Without `follow`, a link is replaced itself, and its target stays."""
     (tmp_path / "victim").write_text("private")
     link = tmp_path / "result.json"
     link.symlink_to(tmp_path / "victim")
@@ -186,7 +186,7 @@ def test_a_result_may_replace_a_link_itself(tmp_path: Path) -> None:
 def test_what_is_read_back_is_a_file_of_a_sane_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A folder, a pipe, a device and an endless file are refused, without waiting for anything."""
+    """A folder, a pipe, a device and an endless file are refused without waiting."""
     monkeypatch.setattr(_files, "_MAX_BYTES", 1000)
     (tmp_path / "large").write_bytes(b"x" * 1001)
     for name in ("large", "folder", "pipe", "device"):
@@ -207,7 +207,7 @@ def test_what_is_read_back_is_a_file_of_a_sane_size(
 
 
 def test_devices_are_written_to() -> None:
-    """A device is not replaced by a file."""
+    """A device is written to, not replaced."""
     _files.check_writable(os.devnull)
     _files.write_text(os.devnull, "anything")
 
@@ -215,7 +215,7 @@ def test_devices_are_written_to() -> None:
 
 
 def test_what_cannot_be_written_is_found_out(tmp_path: Path) -> None:
-    """A folder, and a file in a folder that does not exist, are refused beforehand."""
+    """A folder, and a file in a missing folder, are refused before measuring."""
     with pytest.raises(IsADirectoryError):
         _files.check_writable(tmp_path)
     with pytest.raises(FileNotFoundError):
@@ -224,7 +224,7 @@ def test_what_cannot_be_written_is_found_out(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no limits on files")
 def test_a_full_disk_is_found_beforehand(tmp_path: Path) -> None:
-    """Where no byte can be written, it is said before anything is measured, and nothing is left."""
+    """A full disk is reported before anything is measured, and leaves no file."""
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)

@@ -1,4 +1,4 @@
-"""`bench/gpu.py` goes through all that it does on a GPU, with little to do and on the CPU."""
+"""`bench/gpu.py` runs completely on the CPU, with little work."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _PARAMETERS = 25_557_032  # of torchvision's resnet50
 
 @pytest.fixture
 def scripts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the test import what lies beside the script."""
+    """Add the script's folder to the import path."""
     monkeypatch.syspath_prepend(str(_BENCH))
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], str]:
-    """Run it once; what it wrote, and what it printed."""
+    """Run the script once; return what it wrote and printed."""
     folder = tmp_path_factory.mktemp("photos")
     for number in range(3):
         (folder / f"{number}.jpg").write_bytes(photo(96 + 16 * number, 64, turn=number))
@@ -56,7 +56,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], str]:
 
 
 def test_training_is_measured_with_every_feed(run: tuple[dict[str, Any], str]) -> None:
-    """Each feed that is installed has its speed, its share of the first's, and what it waited."""
+    """Each installed feed has its speed, its share of the first's, and its waiting time."""
     result = run[0]["result"]
 
     assert {*result["feeds"]} | {*result["left_out"]} == {*_FEEDS}
@@ -72,7 +72,7 @@ def test_training_is_measured_with_every_feed(run: tuple[dict[str, Any], str]) -
 
 
 def test_the_result_says_what_it_was_measured_on(run: tuple[dict[str, Any], str]) -> None:
-    """Device, processor, versions and day are there; what is printed fits a terminal."""
+    """The result has device, processor, versions and day; the output fits a terminal."""
     content, printed = run
 
     assert content["settings"]["device"] == "CPU"
@@ -84,7 +84,7 @@ def test_the_result_says_what_it_was_measured_on(run: tuple[dict[str, Any], str]
 
 @pytest.mark.usefixtures("scripts")
 def test_the_documents_draw_their_tables_from_it(run: tuple[dict[str, Any], str]) -> None:
-    """What was written can be drawn: a feed has a row, and the processor is named."""
+    """The documents can draw a table from the result."""
     from readme import machine_figures
 
     text = machine_figures(run[0])
@@ -96,7 +96,7 @@ def test_the_documents_draw_their_tables_from_it(run: tuple[dict[str, Any], str]
 
 @pytest.mark.usefixtures("scripts")
 def test_the_network_is_a_resnet_50() -> None:
-    """It has the parameters and the results' shape of torchvision's."""
+    """The network has the parameters and output shape of torchvision's ResNet-50."""
     from gpu import resnet
 
     network = resnet().eval()
@@ -109,7 +109,7 @@ def test_the_network_is_a_resnet_50() -> None:
 
 @pytest.mark.usefixtures("scripts")
 def test_a_competitor_that_fails_is_left_out(capfd: pytest.CaptureFixture[str]) -> None:
-    """The others go on; the reason is kept, and shown with where it happened."""
+    """If a competitor fails, the others go on; its reason is kept and shown."""
     from _common import take_turns
 
     def broken() -> int:

@@ -1,4 +1,4 @@
-"""The benchmark's check: wrong pixels are flagged, and what breaks or crashes ends nothing."""
+"""The benchmark's check: wrong pixels are flagged, and crashes do not end the run."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def by_name(result: Result, reduce: int = 1) -> dict[str, Measurement]:
 
 
 def test_wrong_pixels_are_flagged(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Swapped channels and a shift by a row are called different; a missing row is a refusal."""
+    """Swapped channels and a shifted row are called different; a missing row is a refusal."""
     names = "swapped,shifted,smaller,pillow"
     result = bench(folder, "--backend", names, "--reduce", "1,2", "--protocol", "decode")
     output = capsys.readouterr().out
@@ -76,7 +76,7 @@ def test_wrong_pixels_are_flagged(folder: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_wrong_pixels_are_flagged_when_averaged(folder: Path) -> None:
-    """Other values by design are told from wrong ones, even where only reduced sizes are asked."""
+    """Averaged values, which differ by design, are told from wrong ones."""
     names = "fullsize,pillow"
     result = bench(folder, "--backend", names, "--reduce", "2", "--protocol", "decode")
     found = by_name(result, 2)
@@ -87,14 +87,14 @@ def test_wrong_pixels_are_flagged_when_averaged(folder: Path) -> None:
 
 
 def test_wrong_pixels_are_not_the_best(folder: Path) -> None:
-    """Ratios are to a backend whose pixels agree, whatever the speed of one whose do not."""
+    """Ratios are to a backend with right pixels, even if a wrong one is faster."""
     result = bench(folder, "--backend", "swapped,pillow", "--reduce", "1", "--protocol", "decode")
 
     assert by_name(result)["pillow"].ratio.median == 1
 
 
 def test_a_broken_backend_ends_nothing(folder: Path) -> None:
-    """One that refuses every file is not timed, and its files still count for the others."""
+    """A backend that refuses every file is not timed, and the others are."""
     result = bench(folder, "--backend", "broken,pillow", "--reduce", "1", "--protocol", "decode")
     found = by_name(result)
 
@@ -108,7 +108,7 @@ def test_a_broken_backend_ends_nothing(folder: Path) -> None:
 
 @pytest.mark.parametrize("protocol", ["decode", "threads", "file"])
 def test_a_crash_ends_nothing(folder: Path, protocol: str) -> None:
-    """A backend that takes its process down, at once or later, is reported as refusing."""
+    """A backend that crashes its process is reported as refusing."""
     result = bench(
         folder, "--backend", "crashing,unstable,pillow", "--reduce", "1",
         "--protocol", protocol, *(["--threads", "2"] if protocol == "threads" else []),
@@ -124,7 +124,7 @@ def test_a_crash_ends_nothing(folder: Path, protocol: str) -> None:
 
 
 def test_only_the_crashing_is_asked_for(folder: Path) -> None:
-    """If nothing but the automatic choice is left, that is what is measured."""
+    """If only the automatic choice is left, it is measured."""
     result = bench(folder, "--backend", "crashing", "--reduce", "1", "--protocol", "decode")
 
     assert by_name(result)[AUTOMATIC].ratio.median == 1

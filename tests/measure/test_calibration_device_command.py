@@ -1,4 +1,4 @@
-"""``python -m fastdecode calibrate --device``: what it prints, what it keeps, and how it ends."""
+"""``fastdecode calibrate --device``: its output, its file, and its exit statuses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SHORT = ("--seconds", "0.01")
 def test_the_command_keeps_it_beside_the_ranking(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """``--device`` prints a table of 80 columns, and leaves the ranking of the CPU alone."""
+    """``--device`` prints a table of 80 columns, and does not change the ranking of the CPU."""
     pytest.importorskip("nvidia.nvimgcodec")
     monkeypatch.setenv("FASTDECODE_RANKING", str(tmp_path / "ranking.json"))
     monkeypatch.setenv("FASTDECODE_DISABLE", "dali")
@@ -52,7 +52,7 @@ def test_chance_is_not_kept(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Of files that only the CPU decodes nothing is kept; exit status 2, and the reason."""
+    """If only the CPU decodes the files, nothing is saved; exit status 2, and the reason."""
     pytest.importorskip("nvidia.nvimgcodec")
     monkeypatch.setenv("FASTDECODE_RANKING", str(tmp_path / "kept" / "ranking.json"))
     monkeypatch.setenv("FASTDECODE_DISABLE", "dali")
@@ -91,7 +91,7 @@ def test_chance_is_not_kept(
 def test_wrong_arguments_of_the_command(
     arguments: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Exit status 2, and a message."""
+    """A wrong argument ends with exit status 2 and a message."""
     with pytest.raises(SystemExit) as ended:
         main(["calibrate", *arguments])
 

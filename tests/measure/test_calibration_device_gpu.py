@@ -1,4 +1,4 @@
-"""Timing on a GPU: events, the profiler, and `calibrate` itself."""
+"""Timing on a GPU: events, the profiler, and `calibrate`."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ LEAST_S = 0.005
 
 
 def late() -> Any:
-    """Ask for work that takes much longer than to ask for it."""
+    """Launch work that takes much longer than the launch."""
     torch.cuda._sleep(CYCLES)
     return torch.zeros(8, device="cuda")
 
 
 def test_the_clock_waits_for_the_device() -> None:
-    """A kernel's time counts, although the call that asks for it returns at once."""
+    """The time of a kernel counts, although its launch returns at once."""
     device = check_device("cuda")
     clock = clock_for(device)
 
@@ -50,14 +50,14 @@ def test_the_clock_waits_for_the_device() -> None:
 
 
 def test_the_profiler_sees_the_kernel() -> None:
-    """The time for which the GPU was at work is that of the kernel, or unknown."""
+    """The busy time of the GPU is that of the kernel, or unknown."""
     found = profile_busy_time(check_device("cuda"), late)
 
     assert found is None or found > LEAST_S
 
 
 def test_the_gpu_is_known_by_name() -> None:
-    """Its model, driver and CUDA identify it."""
+    """The model, driver and CUDA version identify the GPU."""
     here = identify(check_device("cuda"))
 
     assert here.kind == "cuda"
@@ -66,7 +66,7 @@ def test_the_gpu_is_known_by_name() -> None:
 
 
 def test_calibrate_finds_an_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All that work here are measured beside the CPU, and ``decode="auto"`` goes by it."""
+    """All backends that work are measured, and ``decode="auto"`` uses the order."""
     device = check_device("cuda")
     if not _usable(device):
         pytest.skip("no batch backend works on this device")

@@ -1,4 +1,4 @@
-"""``python -m fastdecode.bench compare``: ratios with their spread, and what cannot be compared."""
+"""``fastdecode.bench compare``: ratios with their spread, and results that differ otherwise."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fastdecode.measure.result import Result, Spread, to_json
 
 @pytest.fixture
 def shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    """Compare two results through files, and return what was printed."""
+    """Compare two results in files, and return the output."""
 
     def run(a: Result, b: Result, *options: str, status: int = 0) -> str:
         paths = [tmp_path / "a.json", tmp_path / "b.json"]
@@ -31,7 +31,7 @@ def shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
 
 
 def rows(text: str, name: str) -> list[list[str]]:
-    """Return the cells of each of a backend's rows."""
+    """Return the cells of each row of a backend."""
     return [re.split(r" {2,}", line) for line in text.splitlines() if line.startswith(f"{name}  ")]
 
 
@@ -73,7 +73,7 @@ def test_ratios_are_printed_with_their_spread(shown) -> None:
 
 
 def test_only_the_same_settings_are_compared(shown) -> None:
-    """A measurement with other threads, size or output has no partner, and is listed as such."""
+    """A measurement with other threads, size or output has no partner, and is listed."""
     a = results.result(measurement(), measurement(protocol="threads", threads=2))
     b = results.result(
         measurement(), measurement(protocol="threads", threads=4), measurement(size=224)
@@ -96,7 +96,7 @@ def test_what_was_only_checked_is_not_compared(shown) -> None:
 
 
 def test_a_result_is_the_same_as_itself(shown) -> None:
-    """All ratios of a whole run to itself are 1, none is called different, and all lines fit."""
+    """Compared with itself, a result has only ratios of 1, none is different, all lines fit."""
     text = shown(results.full(), results.full())
     found = [row for name in results.SPEEDS for row in rows(text, name)]
 
@@ -107,7 +107,7 @@ def test_a_result_is_the_same_as_itself(shown) -> None:
 
 
 def test_other_circumstances_are_warned_of(shown) -> None:
-    """Another machine, other files and other versions are named."""
+    """Another machine, other files and other versions are reported."""
     a = results.full()
     b = replace(
         a,
@@ -130,7 +130,7 @@ def test_other_circumstances_are_warned_of(shown) -> None:
 
 
 def test_the_comparison_as_a_page(tmp_path: Path, shown) -> None:
-    """``--html`` writes a page with the same rows, charts, warnings and what is in one alone."""
+    """``--html`` writes a page with the same rows, charts, warnings and unpaired measurements."""
     pytest.importorskip("jinja2", reason="the extra `bench` brings it")
     name = '<b onclick="x">'
     a = results.full()
@@ -157,7 +157,7 @@ def test_the_comparison_as_a_page(tmp_path: Path, shown) -> None:
 
 
 def test_a_page_that_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Its file is named, with the reason, before anything is compared."""
+    """A page that cannot be written is named with the reason before anything is compared."""
     pytest.importorskip("jinja2", reason="the extra `bench` brings it")
     with pytest.raises(SystemExit, match="2"):
         main(["compare", "a.json", "b.json", "--html", str(tmp_path / "none" / "x.html")])
@@ -179,7 +179,7 @@ def test_a_page_that_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureFix
 def test_what_cannot_be_read_is_an_error(
     content: bytes | None, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Files that are missing, damaged or of another version end with status 2 and the reason."""
+    """Missing, damaged or newer files end with status 2 and the reason."""
     good, bad = tmp_path / "good.json", tmp_path / "bad.json"
     good.write_text(to_json(results.result()), encoding="utf-8")
     if content is not None:
@@ -197,7 +197,7 @@ def test_what_cannot_be_read_is_an_error(
 
 
 def test_two_files_are_needed(capsys: pytest.CaptureFixture[str]) -> None:
-    """One file alone is a wrong call."""
+    """A single file is a wrong call."""
     with pytest.raises(SystemExit) as caught:
         main(["compare", "a.json"])
 

@@ -1,4 +1,4 @@
-"""The page: well-formed, complete, on its own, and safe whatever the files are called."""
+"""The page is well-formed, complete, self-contained, and safe for any file names."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _LOADS = {"src", "href", "srcset", "action", "data", "poster", "xlink:href", "ba
 
 @pytest.fixture(scope="module")
 def page() -> Page:
-    """Parse the page of a whole run."""
+    """Parse the page of a full run."""
     return Page(html.result_page(results.full()))
 
 
 def test_the_page_is_well_formed(page: Page) -> None:
-    """Every tag that is opened is closed in its turn, and the page has its frame."""
+    """All tags are balanced, and the page has its frame."""
     assert page.open == []
     for tag in ("html", "head", "body", "main", "h1"):
         assert page.tags[tag] == 1
@@ -40,7 +40,7 @@ def test_the_page_is_well_formed(page: Page) -> None:
 
 
 def test_the_gain_is_the_largest_thing(page: Page) -> None:
-    """How many times as fast as Pillow stands in large type, with the speeds and what is unsure."""
+    """The gain over Pillow is in large type, with the speeds and the caveats."""
     busy = replace(results.MACHINE, load=3.0)
     wide = {"ratio": results.spread(1.0, 0.4)}
     few = results.result(
@@ -56,7 +56,7 @@ def test_the_gain_is_the_largest_thing(page: Page) -> None:
 
 
 def test_what_would_be_faster_is_listed(page: Page) -> None:
-    """What is missing and what was measured to be faster stand with the line that brings it."""
+    """Missing and faster backends are listed with the line that installs or selects them."""
     text = "\n".join(page.texts)
     lines = [results.full().faster["native"], "decode_batch(paths, threads=4)"]
     lines += ["DataLoader(dataset, num_workers=4)", "decode(data, min_size=224)"]
@@ -69,7 +69,7 @@ def test_what_would_be_faster_is_listed(page: Page) -> None:
 
 
 def test_the_page_as_markdown() -> None:
-    """The gain and two tables can be copied; what Markdown would act on is escaped."""
+    """The gain and two tables can be copied as Markdown, with its characters escaped."""
     full = results.full()
     evil = replace(full, machine=replace(full.machine, cpu="a|b\n[c](d) <e>"))
     text = html.markdown(evil)
@@ -83,7 +83,7 @@ def test_the_page_as_markdown() -> None:
 
 
 def test_the_card_is_small_and_stands_alone() -> None:
-    """It is XML with its own style for dark, the gains, the photos, the machine and the version."""
+    """The card is XML with its own dark style, the gains, photos, machine and version."""
     full = results.full()
     evil = replace(full.machine, cpu="<script>&" * 30)
     for one in (full, replace(full, machine=evil), results.result(), results.result(measurement())):
@@ -114,7 +114,7 @@ def test_every_chart_is_there(page: Page) -> None:
 
 
 def test_charts_can_be_read_without_seeing_them(page: Page) -> None:
-    """Each chart is an image with a title and its figures in words, under names of its own."""
+    """Each chart is an image with a unique title and a description of its figures."""
     ids = page.values("id")
 
     assert len(ids) == len(set(ids)) == 2 * page.tags["svg"] + len(("copy", "markdown"))
@@ -132,7 +132,7 @@ def test_charts_can_be_read_without_seeing_them(page: Page) -> None:
 
 
 def test_the_page_loads_nothing(page: Page) -> None:
-    """Its own script alone may run, no handler, and no address that a browser would fetch."""
+    """Only the page's own script may run, and a browser fetches nothing."""
     text = html.result_page(results.full())
     script = text.partition("<script>")[2].partition("</script>")[0]
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -147,7 +147,7 @@ def test_the_page_loads_nothing(page: Page) -> None:
 
 
 def test_names_are_text(page: Page) -> None:
-    """A file called like a script is shown as its name; control characters are not."""
+    """A file name with markup is shown as text; control characters are not."""
     text = html.result_page(results.full())
 
     assert text.count("<script") == 1
@@ -157,7 +157,7 @@ def test_names_are_text(page: Page) -> None:
 
 
 def test_backends_called_like_scripts_are_text() -> None:
-    """A plugin's name is shown as it is, in every chart, table and sentence, and is no markup."""
+    """A plugin's name with markup is shown as text in every chart, table and sentence."""
     name = '<script>alert("b")</script>'
     whole = results.full()
     renamed = tuple(
@@ -181,14 +181,14 @@ def test_backends_called_like_scripts_are_text() -> None:
 
 
 def test_names_that_are_no_unicode_can_be_saved() -> None:
-    """A file name of undecodable bytes does not keep the page from being written as UTF-8."""
+    """A page with undecodable file names can be written as UTF-8."""
     found = results.result(measurement(refused={"\udcff.jpg": "\udcff <b>"}))
 
     assert b"?.jpg: ? &lt;b&gt;" in html.result_page(found).encode("utf-8")
 
 
 def test_every_column_is_in_the_tables(page: Page) -> None:
-    """The tables have all columns of speed and cost, and reading where files are read."""
+    """The tables have all columns of speed and cost, and reading if files are read."""
     titles = [figure.title for figure in (*SPEED, *COST[1:])]
     titles[titles.index("vs best")] = "vs Pillow"
     heads = [row for row in page.rows if row[0] == "backend"]
@@ -201,7 +201,7 @@ def test_every_column_is_in_the_tables(page: Page) -> None:
 
 
 def test_the_machine_and_the_answer_are_there(page: Page) -> None:
-    """The answer, the machine, the versions with codecs, the load and the settings are shown."""
+    """The page has the answer, machine, versions with codecs, load and settings."""
     text = "\n".join(page.texts)
 
     assert "Fastest here for JPEG at full size: simplejpeg" in text
@@ -231,7 +231,7 @@ def test_the_machine_and_the_answer_are_there(page: Page) -> None:
     ids=str,
 )
 def test_a_page_of_little_is_still_a_page(measurements: tuple[object, ...]) -> None:
-    """Interrupted runs, runs of one kind and odd figures are drawn as far as they go."""
+    """Interrupted runs, runs of one kind and unusual figures are drawn as far as possible."""
     text = html.result_page(results.result(*measurements, interrupted=True))
     page = Page(text)
 
@@ -241,14 +241,14 @@ def test_a_page_of_little_is_still_a_page(measurements: tuple[object, ...]) -> N
 
 
 def test_wrong_pixels_in_one_protocol_are_wrong() -> None:
-    """A backend that agrees from memory and differs elsewhere is shown as differing."""
+    """A backend that agrees from memory and differs in another protocol is shown as wrong."""
     found = [measurement(), measurement(protocol="threads", threads=2, differing=("a.jpg",))]
 
     assert "pillow full size: 1 differ." in charts.agreement_chart("one", "jpeg", found)
 
 
 def test_the_readme_chart_stands_alone() -> None:
-    """The chart for the README is XML with its own style for dark, and a panel a reduction."""
+    """The chart for the README is XML with its own dark style, and one panel per reduction."""
     text = charts.readme_chart(results.full())
     root = ET.fromstring(text)
     said = "".join(root.itertext())
@@ -261,13 +261,13 @@ def test_the_readme_chart_stands_alone() -> None:
 
 
 def test_nothing_measured_makes_no_chart() -> None:
-    """Without figures there is nothing to draw for the README, and that is an error."""
+    """Drawing a chart for the README without figures is an error."""
     with pytest.raises(ValueError, match="no figures to draw"):
         charts.readme_chart(results.result())
 
 
 def test_bars_are_as_long_as_their_speeds() -> None:
-    """Half the speed is half the bar; wrong pixels are drawn in another way."""
+    """The length of a bar is its speed; wrong pixels look different."""
     found = results.result(
         measurement("opencv", 200.0),
         measurement("pillow", 100.0, best=200.0, images_per_s=results.spread(100.0, 0.4)),
@@ -282,7 +282,7 @@ def test_bars_are_as_long_as_their_speeds() -> None:
 
 @pytest.mark.parametrize("highest", [0.003, 0.9, 1.0, 7.0, 20.0, 99.0, 1234.0, 5e6])
 def test_axes_have_a_few_round_marks(highest: float) -> None:
-    """Marks begin at 0, are evenly spaced, and stay within the axis."""
+    """The marks of an axis begin at 0, are evenly spaced, and stay within the axis."""
     marks = axis_ticks(highest)
 
     assert marks[0] == 0
@@ -301,5 +301,5 @@ def test_axes_have_a_few_round_marks(highest: float) -> None:
     ],
 )
 def test_logarithmic_axes_have_round_marks(low: float, high: float, marks: list[float]) -> None:
-    """Powers of ten, or what lies between them where there are fewer than two."""
+    """The marks are powers of ten, or values in between if there are fewer than two."""
     assert log_ticks(low, high) == pytest.approx(marks)

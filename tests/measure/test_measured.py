@@ -1,4 +1,4 @@
-"""What was measured for a device: kept in a file of its own, and read again after a new save."""
+"""The saved measurement of a device: its own file, read again after a new save."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LARGE = DeviceCell("jpeg", "large", 64)
 
 @pytest.fixture(autouse=True)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Give an empty place for what is saved, which this test and the next read anew."""
+    """Return a path for the saved measurement; this test and the next read it again."""
     monkeypatch.setenv("FASTDECODE_RANKING", str(tmp_path / "another" / "ranking.json"))
     fitting().save()  # after which all is read again
     monkeypatch.setenv("FASTDECODE_RANKING", str(tmp_path / "ranking.json"))
@@ -43,13 +43,13 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def speed(ratio: float, **more: Any) -> Speed:
-    """Make figures in which all follow from the ratio."""
+    """Return figures that all follow from the ratio."""
     spreads = (Spread(one, one * 0.9, one * 1.1) for one in (100 * ratio, ratio))
     return Speed(*spreads, 1.0, **more)
 
 
 def fitting(*kinds: dict[str, float]) -> DeviceRanking:
-    """Make a ranking of ratios, kind by kind, that is not out of date here."""
+    """Return an up-to-date ranking with these ratios per kind of work."""
     speeds = {
         cell: {name: speed(ratio) for name, ratio in kind.items()}
         for cell, kind in zip((MEDIUM, LARGE), kinds, strict=False)
@@ -60,20 +60,20 @@ def fitting(*kinds: dict[str, float]) -> DeviceRanking:
 
 
 def test_nothing_was_measured() -> None:
-    """Without a file there is no order, and nothing to warn of."""
+    """Without a file there is no order, and no warning."""
     assert measured_order(HOST) == ()
     assert load_saved(HOST) == (None, "")
 
 
 def test_the_fastest_comes_first() -> None:
-    """What was saved gives the order, the CPU path among the others."""
+    """The saved measurement gives the order, including the CPU path."""
     fitting({"cpu": 1.0, "fast": 8.0, "slow": 0.5}).save()
 
     assert measured_order(HOST) == ("fast", "cpu", "slow")
 
 
 def test_a_new_save_is_read_at_once() -> None:
-    """What was read before is forgotten when this process saves something new."""
+    """A new save of this process is used at once."""
     fitting({"cpu": 1.0, "fast": 8.0}).save()
     assert measured_order(HOST) == ("fast", "cpu")
 
@@ -83,7 +83,7 @@ def test_a_new_save_is_read_at_once() -> None:
 
 
 def test_a_file_is_read_once(place: Path) -> None:
-    """A running process goes on as it began, whatever becomes of the file."""
+    """A running process keeps what it has read, whatever happens to the file."""
     kept = fitting({"cpu": 1.0, "fast": 8.0}).save()
     assert measured_order(HOST) == ("fast", "cpu")
 
@@ -100,7 +100,7 @@ def test_the_order_is_over_all_kinds_of_work() -> None:
 
 
 def test_the_order_of_nothing() -> None:
-    """Where nothing was measured there is no order."""
+    """Without measurements there is no order."""
     assert fitting().order() == ()
     assert fitting({"fast": 0.0}).order() == ()
 
@@ -118,7 +118,7 @@ def test_the_cpu_is_not_compared_with_itself() -> None:
 
 
 def test_the_ranking_of_the_cpu_is_left_alone(place: Path) -> None:
-    """The file lies beside the one that FASTDECODE_RANKING names, and is another."""
+    """The file is next to the one that FASTDECODE_RANKING names."""
     ranking_path().write_text("mine")
 
     kept = fitting({"cpu": 1.0}).save()
@@ -129,7 +129,7 @@ def test_the_ranking_of_the_cpu_is_left_alone(place: Path) -> None:
 
 
 def test_it_reads_back_as_it_was(tmp_path: Path) -> None:
-    """A ranking with all its figures survives the file."""
+    """A ranking reads back from its file with all its figures."""
     found = replace(
         fitting(),
         speeds={
@@ -163,7 +163,7 @@ def test_it_reads_back_as_it_was(tmp_path: Path) -> None:
 def test_what_is_out_of_date_is_ignored_with_one_warning(
     changed: dict[str, Any], said: str
 ) -> None:
-    """Another device, driver, processor or library makes it stale, of which one warning tells."""
+    """Another device, driver, processor or library makes it stale, with one warning."""
     stale = replace(fitting({"cpu": 1.0, "fast": 8.0}), **changed)
     stale.save(device_ranking_path(cpu_model()))
 
@@ -186,7 +186,7 @@ def test_what_is_out_of_date_is_ignored_with_one_warning(
     ids=["cut", "list", "schema", "deep", "empty"],
 )
 def test_what_is_damaged_is_ignored_with_one_warning(content: str) -> None:
-    """A file that is none of these changes nothing, and one warning says what to do."""
+    """A damaged file is ignored, with one warning that says what to do."""
     device_ranking_path(cpu_model()).write_text(content)
 
     with pytest.warns(UserWarning, match="is ignored"):
@@ -207,7 +207,7 @@ def test_what_is_damaged_is_ignored_with_one_warning(content: str) -> None:
     ids=str,
 )
 def test_wrong_values_are_found(path: tuple[Any, ...], value: object, tmp_path: Path) -> None:
-    """A value that cannot be is an error that names the file."""
+    """An invalid value is an error that names the file."""
     kept = fitting({"cpu": 1.0}).save(tmp_path / "device.json")
     content = json.loads(kept.read_text())
     inner = content
@@ -221,7 +221,7 @@ def test_wrong_values_are_found(path: tuple[Any, ...], value: object, tmp_path: 
 
 
 def test_a_folder_in_its_place() -> None:
-    """What is no file is told, not read."""
+    """A folder in place of the file is reported."""
     device_ranking_path(cpu_model()).mkdir()
 
     assert "Is a directory" in load_saved(HOST)[1]
@@ -239,12 +239,12 @@ def test_a_folder_in_its_place() -> None:
     ],
 )
 def test_the_drivers_version(text: str, version: str, tmp_path: Path) -> None:
-    """It is read where the driver writes it; both of NVIDIA's kernel modules are known."""
+    """The driver's version is read for both of NVIDIA's kernel modules."""
     (tmp_path / "version").write_text(text)
 
     assert driver_version(tmp_path / "version") == version
 
 
 def test_no_driver(tmp_path: Path) -> None:
-    """Without the driver's file its version is not known."""
+    """Without the driver's file the version is unknown."""
     assert driver_version(tmp_path / "version") == ""

@@ -1,4 +1,4 @@
-"""The race among backends, with clocks that the test sets."""
+"""The race among backends, with clocks that the test controls."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fastdecode.measure._race import Contest
 
 
 def contest(times: dict[str, Sequence[float] | float | None]) -> tuple[Contest, Counter[str]]:
-    """Set up a contest whose backends take the given seconds, turn by turn; count their turns."""
+    """Return a contest whose backends take the given seconds per turn; count the turns."""
     turns: Counter[str] = Counter()
 
     def time_one(name: str) -> float | None:
@@ -32,13 +32,13 @@ def play(own: Contest, rounds: int) -> None:
 
 
 def rounds_left(count: int) -> Callable[[], float]:
-    """Give a clock that runs out after so many looks at it."""
+    """Return a clock that runs out after this many calls."""
     left = iter([1.0] * count)
     return lambda: next(left, 0.0)
 
 
 def test_the_fastest_comes_first() -> None:
-    """Speeds are shares of the fastest one's, in that order."""
+    """Speeds are relative to the fastest, in that order."""
     own, _ = contest({"slow": 2.0, "fast": 1.0, "middle": 1.05})
 
     play(own, 6)
@@ -49,7 +49,7 @@ def test_the_fastest_comes_first() -> None:
 
 
 def test_slow_ones_drop_out() -> None:
-    """Time goes to those that are close to each other."""
+    """Slow backends drop out, and the time goes to those that are close to each other."""
     own, turns = contest({"a": 1.0, "b": 1.01, "far": 3.0, "behind": 1.3})
 
     play(own, 10)
@@ -58,7 +58,7 @@ def test_slow_ones_drop_out() -> None:
 
 
 def test_one_bad_moment_does_not_cost_the_known_best_its_place() -> None:
-    """A single slow turn of the one that was known to be best is not believed."""
+    """One slow turn does not drop the first of the default order."""
     own, turns = contest({"known": [50.0, 1.0, 1.0, 1.0], "other": 1.2})
 
     play(own, 4)
@@ -68,7 +68,7 @@ def test_one_bad_moment_does_not_cost_the_known_best_its_place() -> None:
 
 
 def test_a_small_lead_may_be_chance() -> None:
-    """Between near equals the order known before decides; with more rounds, the measurement."""
+    """A small lead keeps the default order; with more rounds, the measurement decides."""
     few, _ = contest({"known": 1.03, "new": 1.0})
     many, _ = contest({"known": 1.03, "new": 1.0})
 
@@ -90,7 +90,7 @@ def test_a_small_lead_may_be_chance() -> None:
     ids=["few", "spread", "half", "bursts"],
 )
 def test_a_lead_within_the_spread_is_none(known: list[float], new: list[float]) -> None:
-    """It must be larger than what lies between one's own shortest times, early and late alike."""
+    """A lead must be larger than the spread of a backend's shortest times."""
     own, _ = contest({"known": known, "new": new})
 
     play(own, len(known))
@@ -100,7 +100,7 @@ def test_a_lead_within_the_spread_is_none(known: list[float], new: list[float]) 
 
 @pytest.mark.parametrize("rounds", [2, 4, 8, 24])
 def test_a_busy_machine_changes_no_order_by_chance(rounds: int) -> None:
-    """Of many contests among near equals, under bursts of other work, the known best stays."""
+    """In contests of nearly equal backends under bursts of load, the default order stays."""
     bursts = random.Random(rounds)
 
     def time_one(name: str) -> float:
@@ -117,7 +117,7 @@ def test_a_busy_machine_changes_no_order_by_chance(rounds: int) -> None:
 
 
 def test_a_steady_lead_counts_on_a_busy_machine_too() -> None:
-    """With enough rounds the shortest times tell who is faster."""
+    """With enough rounds, the shortest times show which backend is faster."""
     bursts = random.Random(0)
 
     def time_one(name: str) -> float:
@@ -132,7 +132,7 @@ def test_a_steady_lead_counts_on_a_busy_machine_too() -> None:
 
 
 def test_disturbed_turns_do_not_count() -> None:
-    """Of many times the lower quartile counts."""
+    """Disturbed turns do not change the result."""
     own, _ = contest({"a": [1.0, 9.0, 1.0, 9.0, 1.0, 9.0, 1.0, 9.0], "b": 1.05})
 
     play(own, 8)
@@ -151,7 +151,7 @@ def test_who_cannot_decode_is_out() -> None:
 
 
 def test_nobody_left() -> None:
-    """Where all refuse there is no result."""
+    """If all refuse, there is no result."""
     own, _ = contest({"a": None, "b": None})
 
     play(own, 2)
@@ -160,7 +160,7 @@ def test_nobody_left() -> None:
 
 
 def test_something_is_measured_however_short_the_time() -> None:
-    """Without any time left, the cheapest kind of work has one round, and the others none."""
+    """Without time, only the cheapest kind of work has one round."""
     contests = [Contest(["a", "b"], {"a": 1.0, "b": 2.0}.get, cost) for cost in (5.0, 1.0, 9.0)]
     alone = Contest(["a"], {"a": 1.0}.get, 0.1)
 
@@ -171,7 +171,7 @@ def test_something_is_measured_however_short_the_time() -> None:
 
 
 def test_each_is_played_until_something_is_known_of_it() -> None:
-    """One contest after the other, some rounds each: with little time, a few are measured well."""
+    """Each contest has some rounds before the next one: with little time, few are measured well."""
     contests = [contest({"a": 1.0, "b": 1.0}) for _ in range(3)]
     told = []
 
@@ -182,7 +182,7 @@ def test_each_is_played_until_something_is_known_of_it() -> None:
 
 
 def test_then_all_get_as_many_rounds() -> None:
-    """They are played in turn until the time is up."""
+    """Then the contests take turns until the time is up."""
     contests = [contest({"a": 1.0, "b": 1.0}) for _ in range(3)]
 
     race.run([own for own, _ in contests], rounds_left(22), lambda: None)

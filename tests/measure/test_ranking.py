@@ -1,4 +1,4 @@
-"""What ``--save`` keeps of a benchmark's result."""
+"""The ranking that ``--save`` makes from a result of the benchmark."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from fastdecode.ranking import Cell
 
 
 def measured(backend: str, ratio: float, protocol: Any = "decode", **more: Any) -> Measurement:
-    """Write down one configuration."""
+    """Return one measurement."""
     spread = Spread(ratio, ratio, ratio)
     values = {"format": "jpeg", "reduce": 1, **more}
     return Measurement(protocol, backend=backend, ratio=spread, images_per_s=spread, **values)
 
 
 def test_the_protocols_are_contexts() -> None:
-    """One thread, threads and loader give an order each; reading files gives none."""
+    """One thread, threads and loader give one order each; reading files gives none."""
     found = make_ranking(
         result(
             *(measured(name, ratio) for name, ratio in (("a", 0.5), ("b", 1.0), (AUTOMATIC, 1.0))),
@@ -45,7 +45,7 @@ def test_the_protocols_are_contexts() -> None:
 
 
 def test_a_lead_that_may_be_chance_is_not_kept() -> None:
-    """The default order stands where the quartiles overlap, and gives way where they do not."""
+    """The default order stays where quartiles overlap, and changes where they do not."""
     default = measured("native", 1.0)
     near = replace(measured("simplejpeg", 1.04), ratio=Spread(1.04, 0.98, 1.1))
     ahead = replace(measured("pillow", 1.3), ratio=Spread(1.3, 1.2, 1.4))
@@ -62,12 +62,12 @@ def test_a_lead_that_may_be_chance_is_not_kept() -> None:
     "more", [{"differing": ("x.jpg",)}, {"averaged": 3}, {"size": 224}], ids=str
 )
 def test_what_says_nothing_of_the_order_is_left_out(more: Any) -> None:
-    """Wrong pixels, averaged ones, and times that are mostly those of resizing."""
+    """Wrong or averaged pixels, and times that are mostly resizing, give no order."""
     assert not make_ranking(result(measured("a", 1.0, **more), measured("b", 0.9))).orders
 
 
 def test_other_formats_keep_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was saved before stays for whatever was not measured now."""
+    """Kinds of work that were not measured keep their saved order."""
     monkeypatch.setenv("FASTDECODE_RANKING", str(tmp_path / "ranking.json"))
     new = make_ranking(result(measured("a", 1.0), measured("b", 0.9)))
     assert merge_saved(new) == new

@@ -1,4 +1,4 @@
-"""What the terminal shows of a result; tables by rich, and without it."""
+"""What the terminal shows of a result; tables with rich, and without it."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ WIDE = 80
 
 
 def printed(capsys: pytest.CaptureFixture[str], result: object) -> str:
-    """Print a result and return what was printed."""
+    """Print a result and return the output."""
     report.show_result(result)
     return capsys.readouterr().out
 
 
 def row(text: str, name: str) -> list[str]:
-    """Return the cells of a backend's first row, split where two spaces stand."""
+    """Return the cells of a backend's first row, split at two spaces."""
     line = next(line for line in text.splitlines() if line.startswith(name))
     return re.split(r" {2,}", line)
 
@@ -45,7 +45,7 @@ def test_everything_fits_the_terminal(
 
 
 def test_the_heading_says_what_and_where(capsys: pytest.CaptureFixture[str]) -> None:
-    """Machine, versions with codecs, load and files stand above the result."""
+    """Machine, versions with codecs, load and files are above the result."""
     report.heading(results.full())
     text = " ".join(capsys.readouterr().out.split())
 
@@ -60,7 +60,7 @@ def test_the_heading_says_what_and_where(capsys: pytest.CaptureFixture[str]) -> 
 def test_a_busy_machine_is_warned_of(
     load: float | None, disturbed: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """More load than half the cores may disturb the figures; an unknown load says nothing."""
+    """A load above half the cores is reported; an unknown load is not."""
     report.heading(results.result(machine=replace(results.MACHINE, load=load)))
     text = " ".join(capsys.readouterr().out.split())
 
@@ -70,7 +70,7 @@ def test_a_busy_machine_is_warned_of(
 
 
 def test_the_answer_comes_last(capsys: pytest.CaptureFixture[str]) -> None:
-    """The sentences stand below all tables; those that the result holds are taken as they are."""
+    """The sentences of the answer are below all tables, as the result contains them."""
     text = printed(capsys, results.result(measurement(), answer=("Forty-two.",)))
 
     assert text.endswith("\n\nForty-two.\n")
@@ -80,7 +80,7 @@ def test_the_answer_comes_last(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_short_run_is_one_table(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Decoding and training batches stand below each other, beside Pillow, within the width."""
+    """Decoding and training batches are in one table, compared with Pillow, within the width."""
     monkeypatch.setenv("COLUMNS", str(WIDE))
     report.show_result(results.result(*results.jpeg()[:7], *results.training()), brief=True)
     text = capsys.readouterr().out
@@ -94,7 +94,7 @@ def test_a_short_run_is_one_table(
 
 
 def test_every_column_has_its_figure(capsys: pytest.CaptureFixture[str]) -> None:
-    """Both tables show the figures of the measurement, each under its title."""
+    """Both tables show the figures of the measurement under their titles."""
     one = automatic(
         198.0, best=200.0, mb_per_s=35.64, megapixels_per_s=178.2, cpu_s_per_1000=5.05,
         latency_ms=tuple(float(n) for n in range(101)), max_difference=1,
@@ -111,7 +111,7 @@ def test_every_column_has_its_figure(capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_reading_has_its_column(capsys: pytest.CaptureFixture[str]) -> None:
-    """Where files are read, the table of costs shows the share that reading took."""
+    """If files are read, the table of costs has the share of reading."""
     text = printed(capsys, results.result(*results.reading(0.25)))
     cost = text.split(": cost")[1]
 
@@ -120,7 +120,7 @@ def test_reading_has_its_column(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_sections_are_named_by_what_differs(capsys: pytest.CaptureFixture[str]) -> None:
-    """Reductions, threads and workers are sections; the fastest stands first in each."""
+    """Reductions, threads and workers are sections, with the fastest first."""
     text = printed(capsys, results.full())
 
     for title in ("1/8 size, 40 files", "full size, 8 threads, 40 files",
@@ -133,7 +133,7 @@ def test_sections_are_named_by_what_differs(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_output_and_size_are_in_the_title(capsys: pytest.CaptureFixture[str]) -> None:
-    """A table says what was made of the pixels, if that was not an array."""
+    """The title of a table names the output and size, if not an array."""
     tensors = printed(capsys, results.result(measurement(output="tensor")))
     resized = printed(capsys, results.result(measurement(output="tensor", size=224)))
 
@@ -142,7 +142,7 @@ def test_output_and_size_are_in_the_title(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_an_interrupted_run_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    """Figures of a run that was stopped are printed, and called incomplete."""
+    """The figures of an interrupted run are printed, and called incomplete."""
     text = printed(capsys, results.result(measurement(), interrupted=True))
 
     assert text.strip().startswith("Interrupted")
@@ -150,7 +150,7 @@ def test_an_interrupted_run_says_so(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_nothing_measured_is_said_without_tables(capsys: pytest.CaptureFixture[str]) -> None:
-    """An empty result prints one sentence, no empty table and no legend."""
+    """An empty result prints one sentence, and no empty table or legend."""
     text = printed(capsys, results.result(interrupted=True))
 
     assert says(text, "Interrupted", "Nothing was measured")
@@ -159,7 +159,7 @@ def test_nothing_measured_is_said_without_tables(capsys: pytest.CaptureFixture[s
 
 
 def test_what_went_wrong_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    """Refused, differing and unreadable files are listed with their reasons, and notes follow."""
+    """Refused, differing and unreadable files are listed with reasons, before the notes."""
     text = printed(capsys, results.full())
     flat = " ".join(text.split())
 
@@ -195,12 +195,12 @@ def test_names_cannot_upset_the_terminal(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def unstyled(text: str) -> list[str]:
-    """Return the lines without what makes them bold."""
+    """Return the lines without the codes for bold."""
     return re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines()
 
 
 def test_rich_table(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """On a terminal rich draws the tables, with the same cells, within the width."""
+    """On a terminal rich draws the tables with the same cells, within the width."""
     pytest.importorskip("rich", reason="rich is optional: the extra `bench` brings it")
     monkeypatch.setenv("COLUMNS", str(WIDE))
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
@@ -216,7 +216,7 @@ def test_rich_table(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtu
 def test_plain_tables_have_the_cells_of_rich_ones(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Without rich the tables are plain text, on a terminal too, and say the same."""
+    """Without rich the tables are plain text with the same cells."""
     monkeypatch.setenv("COLUMNS", str(WIDE))
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     report.show_result(results.full())
@@ -232,7 +232,7 @@ def test_plain_tables_have_the_cells_of_rich_ones(
 
 
 def test_wide_cells_are_wrapped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Columns that may be wrapped give way until the table fits; no word is lost."""
+    """Columns that may wrap get narrower until the table fits; no word is lost."""
     monkeypatch.setenv("COLUMNS", "50")
     columns = (tables.Column("name", widest=40), tables.Column("text"))
     row = ("a-rather-long-name-" * 2, "some words " * 10)
@@ -243,7 +243,7 @@ def test_wide_cells_are_wrapped(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_long_names_of_backends_keep_the_width(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A backend of another package may have a long name, and large figures: all still fits."""
+    """Long names of backends and large figures still fit the width."""
     monkeypatch.setenv("COLUMNS", str(WIDE))
     name = "decoder_of_another_package"
     one = results.measurement(name, 54321.0, peak_mb=12345.0, differing=("a",) * 1234)
@@ -261,5 +261,5 @@ def test_long_names_of_backends_keep_the_width(monkeypatch: pytest.MonkeyPatch) 
     ],
 )  # fmt: skip
 def test_numbers_have_three_digits_or_all_before_the_point(value: float, text: str) -> None:
-    """Figures are as exact as they are worth, however small or large."""
+    """Figures have three significant digits, or the whole integer part."""
     assert number(value) == text

@@ -1,4 +1,4 @@
-"""The JSON of a result: it reads back, and what is not one is refused in words."""
+"""The JSON of a result reads back, and other files are refused in words."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fastdecode.measure.result import SCHEMA, from_json, to_json
 
 
 def test_a_result_reads_back_as_it_was() -> None:
-    """Writing and reading gives an equal result, with every measurement and name."""
+    """Writing and reading gives an equal result."""
     result = results.full()
 
     assert from_json(to_json(result)) == result
@@ -24,7 +24,7 @@ def test_the_schema_stands_first() -> None:
 
 
 def test_unknown_keys_are_passed_over() -> None:
-    """New fields of a later version, at any depth, do not keep this one from reading."""
+    """Unknown fields of a later version, at any depth, are ignored."""
     content = json.loads(to_json(results.result(results.measurement())))
     for place in (
         content,
@@ -38,7 +38,7 @@ def test_unknown_keys_are_passed_over() -> None:
 
 
 def test_fields_with_a_default_may_be_missing() -> None:
-    """A file of an earlier version, without the newer fields, is read with their defaults."""
+    """A file of an earlier version, without newer fields, is read with their defaults."""
     content = json.loads(to_json(results.result(results.measurement())))
     del content["measurements"][0]["read_share"], content["interrupted"]
 
@@ -47,13 +47,13 @@ def test_fields_with_a_default_may_be_missing() -> None:
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", "3", "not JSON", '{"machine": 1}', "[" * 10**5])
 def test_what_is_no_result_is_refused(text: str) -> None:
-    """Other files are called what they are."""
+    """A file that is not a result is refused."""
     with pytest.raises(ValueError, match="this is not a result that"):
         from_json(text)
 
 
 def test_another_schema_is_refused() -> None:
-    """A result of another schema is not read, and both versions are named."""
+    """A result of another schema is refused, and both versions are named."""
     text = to_json(results.result()).replace(f'"schema": {SCHEMA}', '"schema": 99')
 
     with pytest.raises(ValueError, match=f"has schema 99, and this version reads {SCHEMA}"):
@@ -61,7 +61,7 @@ def test_another_schema_is_refused() -> None:
 
 
 def spoil(content: Any, place: tuple[Any, ...], value: Any) -> None:
-    """Replace one value deep inside, or take it out, and write the whole."""
+    """Replace or remove one value, and write the whole result."""
     *path, last = place
     for step in path:
         content = content[step]
@@ -92,7 +92,7 @@ def spoil(content: Any, place: tuple[Any, ...], value: Any) -> None:
     ],
 )
 def test_a_damaged_result_is_refused(place: tuple[Any, ...], value: Any, message: str) -> None:
-    """A value that is missing, or of the wrong type, is named with its place."""
+    """A missing value, or one of a wrong type, is an error that names its path."""
     content = json.loads(to_json(results.result(results.measurement())))
     spoil(content, place, value)
 
@@ -101,7 +101,7 @@ def test_a_damaged_result_is_refused(place: tuple[Any, ...], value: Any, message
 
 
 def test_the_key_tells_configurations_apart() -> None:
-    """Whatever was asked for is in the key; what was found is not."""
+    """The key of a measurement contains its settings and none of its figures."""
     one = results.measurement()
     others = [
         results.measurement(**{name: value})

@@ -1,4 +1,4 @@
-"""`decode_batch` by way of the native core: the same arrays, and the same errors."""
+"""`decode_batch` with the native core: the same arrays and errors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ OPTIONS: list[dict[str, Any]] = [
 
 @pytest.fixture(name="made")
 def _made(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Note what the core makes."""
+    """Record which items the core decodes."""
     noted: list[bool] = []
     decode = Items.decode
 
@@ -64,7 +64,7 @@ def one_by_one(items: Any, **options: Any) -> list[Any]:
 def test_one_size_is_made_by_the_core(
     options: dict[str, Any], threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """JPEGs are resized while they are decoded, bit-identical with one by one."""
+    """Resizing while decoding is bit-identical with resizing one by one."""
     noted: list[bool] = []
     resize = Items.resize
 
@@ -104,7 +104,7 @@ def same(first: Any, second: Any) -> bool:
 def test_arrays_are_those_of_decode(
     options: dict[str, Any], threads: int, made: list[bool]
 ) -> None:
-    """Paths and bytes, in chunks that do not fill up, with any argument that the core knows."""
+    """Paths and bytes decode in partial chunks, with every argument that the core supports."""
     items: list[Any] = [*PHOTOS, PLAIN, memoryview(PLAIN), str(PHOTOS[1])] * 7
     expected = one_by_one(items, **options)
 
@@ -117,7 +117,7 @@ def test_arrays_are_those_of_decode(
 
 
 def test_every_kind_of_file_is_as_before(made: list[bool]) -> None:
-    """Damaged, grey, turned, progressive ones, other formats: pixels or errors of `decode`."""
+    """Damaged, grey, rotated and progressive files, and other formats, decode as before."""
     # What is no JPEG goes the way of `decode` anyhow: a tenth of it is enough.
     items = [one.path for one in (*samples("jpeg_kinds", "malformed"), *samples("formats")[::10])]
     some = 50  # the pixels of all of them would take gigabytes
@@ -139,7 +139,7 @@ def test_every_kind_of_file_is_as_before(made: list[bool]) -> None:
     ids=str,
 )
 def test_what_the_core_is_not_asked_for(options: dict[str, Any], made: list[bool]) -> None:
-    """Other modes, orientation, strictness and other backends take the way of `decode`."""
+    """Other modes, orientation, strict decoding and other backends do not use the core."""
     arrays = decode_batch([PLAIN, PHOTOS[1]], threads=2, **options)
 
     assert all(map(same, arrays, one_by_one([PLAIN, PHOTOS[1]], **options)))
@@ -147,7 +147,7 @@ def test_what_the_core_is_not_asked_for(options: dict[str, Any], made: list[bool
 
 
 def test_it_can_be_left_out(monkeypatch: pytest.MonkeyPatch, made: list[bool]) -> None:
-    """``FASTDECODE_DISABLE`` and `use` hold."""
+    """``FASTDECODE_DISABLE`` and `use` apply."""
     with use("pillow"):
         decode_batch([PLAIN, PLAIN], threads=2)
     monkeypatch.setenv("FASTDECODE_DISABLE", "native")
@@ -160,7 +160,7 @@ def test_it_can_be_left_out(monkeypatch: pytest.MonkeyPatch, made: list[bool]) -
 def test_what_another_backend_does_is_not_read_twice(
     monkeypatch: pytest.MonkeyPatch, made: list[bool]
 ) -> None:
-    """Where the core is not chosen for the first file, nothing is asked of it for the others."""
+    """If the core is not chosen for the first file, it does not read the others."""
     reads: list[int] = []
     read = Items.read
     monkeypatch.setattr(Items, "read", lambda *given: (reads.append(1), read(*given))[1])
@@ -175,7 +175,7 @@ def test_what_another_backend_does_is_not_read_twice(
 
 
 def test_images_go_into_out(made: list[bool]) -> None:
-    """`out` is written and returned; one of a wrong shape is the error of its item."""
+    """`out` is written and returned; a wrong shape is the error of its item."""
     header = fastdecode.probe(PLAIN)
     out = np.zeros((3, header.height, header.width, 3), np.uint8)
     with use("native"):
@@ -190,7 +190,7 @@ def test_images_go_into_out(made: list[bool]) -> None:
 
 
 def check_errors(items: list[Any]) -> None:
-    """Item 2 is torn, and item 3 has no bytes."""
+    """Check errors of item 2, which is truncated, and item 3, which has no bytes."""
     with pytest.raises(DecodeError, match="item 2: "):
         decode_batch(items, threads=2)
 
@@ -214,7 +214,7 @@ def check_errors(items: list[Any]) -> None:
 
 
 def test_the_first_error_is_raised() -> None:
-    """It says which item it is about; with "return" it stands in the place of the image."""
+    """The error names the item; with "return" it is in the place of the image."""
     torn = PLAIN[: len(PLAIN) // 2] + b"\xff\xd9"
     items = [PLAIN, encoded_png(), torn, b"", PLAIN]
     with use(NATIVE_FIRST):

@@ -1,4 +1,4 @@
-"""The core's batches seen from Python: reading, decoding and resizing many images at once."""
+"""The core's batches from Python: reading, decoding and resizing many images at once."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _pool() -> Any:
 
 
 def resize_of(width: Any, height: Any) -> _library.Resize:
-    """Ask for the whole image as a small square, from the left edge of a larger one."""
+    """Resize the whole image to a small square, from the left edge of a larger canvas."""
     whole = (0, 0, int(width), int(height))
     return _library.Resize(1, *whole, *whole, 2 * SIDE, SIDE, 0, 0, SIDE, SIDE, flip=False)
 
@@ -52,7 +52,7 @@ def made(pool: Pool, items: Items, sources: list[Any]) -> tuple[list[bool], np.n
 
 
 def test_headers_are_read_from_paths_and_bytes(pool: Pool) -> None:
-    """Width, height and the rest are those of `probe`, whatever form the source has."""
+    """Width, height and other fields are those of `probe`, for paths and bytes."""
     items = Items()
     sources: list[Any] = []
     for path in FILES:
@@ -74,7 +74,7 @@ def test_headers_are_read_from_paths_and_bytes(pool: Pool) -> None:
 
 
 def test_what_cannot_be_read_does_not_touch_the_others(pool: Pool, tmp_path: Path) -> None:
-    """Missing files, names that no file can have, and what is no JPEG are only not readable."""
+    """Missing files, impossible names and files that are not JPEGs are only not readable."""
     odd = tmp_path / "with\nnew line and ü"
     odd.write_bytes(FILES[0].read_bytes())
     wrong: list[Any] = [
@@ -96,7 +96,7 @@ def test_what_cannot_be_read_does_not_touch_the_others(pool: Pool, tmp_path: Pat
 
 
 def test_a_batch_is_what_single_images_are(pool: Pool) -> None:
-    """An image has the same pixels by itself, and in batches of any size one after another."""
+    """An image has the same pixels alone and in batches of any size."""
     every: list[Any] = [*map(str, FILES), encode(drawing(61, 43), progressive=True)]
     expected = []
     for source in every:
@@ -118,7 +118,7 @@ def test_a_batch_is_what_single_images_are(pool: Pool) -> None:
 
 
 def test_only_what_is_wanted_is_decoded(pool: Pool) -> None:
-    """The others keep the memory they were given, also in the batch after."""
+    """Items that are not wanted keep their memory, also in the next batch."""
     items = Items()
     made(pool, items, [str(path) for path in FILES])
     headers = items.read(pool, [str(path) for path in FILES])
@@ -135,7 +135,7 @@ def test_only_what_is_wanted_is_decoded(pool: Pool) -> None:
 
 
 def test_what_can_be_planned_is_made_in_one_call(pool: Pool, tmp_path: Path) -> None:
-    """`crop` reads and makes; of the rest it says whether it is left, or has failed."""
+    """`crop` reads and decodes, and returns which items are left and which failed."""
     data, large = FILES[0].read_bytes(), tmp_path / "large.jpg"
     large.write_bytes(data + bytes(65 << 20) + data[-2:])
     torn = data[: len(data) // 2] + b"\xff\xd9"
@@ -160,7 +160,7 @@ def test_what_can_be_planned_is_made_in_one_call(pool: Pool, tmp_path: Path) -> 
 
 
 def test_parts_are_decoded_into_arrays(pool: Pool) -> None:
-    """`decode` gives the rows and columns, the reduction and the layout that are asked for."""
+    """`decode` returns the requested rows, columns, reduction and layout."""
     items = Items()
     items.read(pool, [str(FILES[0]), FILES[1].read_bytes()])
     part = np.zeros((30, 40, 3), np.uint8)
@@ -173,7 +173,7 @@ def test_parts_are_decoded_into_arrays(pool: Pool) -> None:
 
 
 def test_sources_are_let_go(pool: Pool, tmp_path: Path) -> None:
-    """After `clear` nothing holds a mapped file open."""
+    """After `clear` no mapped file is open."""
     path = tmp_path / "image.jpg"
     path.write_bytes(FILES[0].read_bytes())
     items = Items()
@@ -188,7 +188,7 @@ def test_sources_are_let_go(pool: Pool, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(resident() is None, reason="memory is looked up in /proc")
 def test_much_memory_is_not_kept(tmp_path: Path) -> None:
-    """What large files were read into is freed after the batch, what others need is kept."""
+    """Buffers of large files are freed after the batch, and others are kept."""
     code = """
 import gc
 from processes import resident
@@ -219,7 +219,7 @@ for size in (40 << 20, 65 << 20):
 def test_the_core_is_as_strict_and_as_limited_as_decode(
     most: int, pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It makes nothing of a torn file, one of which the codec warns, or one of too many scans."""
+    """The core refuses truncated files, warnings of the codec, and too many scans."""
     monkeypatch.setattr(jpeg_stream, "MAX_SCANS", most)
     plain = encode(drawing(32, 32))
     odd = plain[:-2] + b"\x11" * 40 + plain[-2:]
@@ -236,7 +236,7 @@ def test_the_core_is_as_strict_and_as_limited_as_decode(
 
 @pytest.mark.parametrize("threads", [1, 4])
 def test_many_threads_use_a_pool_at_once(threads: int) -> None:
-    """Batches of several Python threads do not mix, however large, and wherever the files are."""
+    """Batches of several Python threads do not mix, for any size and source."""
     pool, together = Pool(threads), threading.Barrier(6)
     datas = [path.read_bytes() for path in FILES]
     wholes = [fastdecode.decode(data) for data in datas]
@@ -264,7 +264,7 @@ def test_many_threads_use_a_pool_at_once(threads: int) -> None:
 
 
 def test_a_pool_can_be_closed_at_any_time(pool: Pool) -> None:
-    """Calls under way are done to the end, and a later one starts the threads anew."""
+    """Running calls are finished, and a later one starts the threads again."""
     results = []
 
     def use() -> None:
@@ -284,7 +284,7 @@ def test_a_pool_can_be_closed_at_any_time(pool: Pool) -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 @pytest.mark.filterwarnings("ignore:.*use of fork.*:DeprecationWarning")
 def test_a_forked_child_has_threads_of_its_own(pool: Pool) -> None:
-    """It works on with the parent's pool, and ends without waiting for threads it does not have."""
+    """A forked child can use the parent's pool, and ends without hanging."""
     items = Items()
     expected = made(pool, items, [str(path) for path in FILES])[1]
     pid = os.fork()
@@ -301,7 +301,7 @@ def test_a_forked_child_has_threads_of_its_own(pool: Pool) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="threads are counted by /proc")
 def test_threads_are_started_late_and_end() -> None:
-    """There are none before the first call, and none after `close`."""
+    """No thread runs before the first call, or after `close`."""
     code = """
 import os, time
 from fastdecode.native._batch import Items, Pool

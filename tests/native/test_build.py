@@ -1,4 +1,4 @@
-"""Building the native core: where it cannot be, the installation succeeds and keeps the reason."""
+"""Building the native core: if it is impossible, the package is installed with the reason."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TAKEN = ("setup.py", "setup.cfg", "pyproject.toml", "MANIFEST.in", "README.md",
 
 
 def _has_setuptools() -> bool:
-    """Whether setuptools is there, and makes wheels by itself."""
+    """Return whether setuptools is installed, and builds wheels without the wheel package."""
     try:
         found = importlib.metadata.version("setuptools").split(".")
     except importlib.metadata.PackageNotFoundError:
@@ -39,7 +39,7 @@ pytestmark = [
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    """Copy what a source tree holds, so that the build leaves nothing in this one."""
+    """Copy the source tree, so that the build leaves no files in this one."""
     folder = tmp_path / "source"
     shutil.copytree(
         ROOT / "fastdecode",
@@ -64,7 +64,7 @@ def _setup(source: Path, *words: str, **variables: str) -> subprocess.CompletedP
 
 
 def _wheel(source: Path, **variables: str) -> Path:
-    """Build a wheel, as an installation does, and return it."""
+    """Build a wheel as an installation does, and return it."""
     done = _setup(source, "bdist_wheel", "-d", "made", **variables)
     assert done.returncode == 0, done.stderr
     (wheel,) = (source / "made").iterdir()
@@ -72,14 +72,14 @@ def _wheel(source: Path, **variables: str) -> Path:
 
 
 def _built(source: Path, **variables: str) -> tuple[str, str]:
-    """Build without the core: return the reason that is kept, and what was said."""
+    """Build without the core; return the recorded reason and the output."""
     done = _setup(source, "build", "--build-lib", "built", **variables)
     assert done.returncode == 0, done.stderr
     return (source / "built" / REASON).read_text(), done.stderr
 
 
 def _told(package: Path) -> str:
-    """Ask the fastdecode in a folder why it has no core."""
+    """Return why the fastdecode in a folder says that it has no core."""
     code = "from fastdecode.native import _library; print(_library.problem())"
     return subprocess.run(
         [sys.executable, "-c", code],
@@ -92,14 +92,14 @@ def _told(package: Path) -> str:
 
 
 def _needs(source: Path) -> None:
-    """Skip where the core cannot be built for want of something else."""
+    """Skip if something else is missing to build the core."""
     done = _setup(source, "--version", FASTDECODE_NATIVE="require")
     if done.returncode:
         pytest.skip(done.stderr.strip().splitlines()[-1])
 
 
 def test_without_a_compiler(source: Path) -> None:
-    """No compiler: a wheel for every system, which holds the reason and asks for no cffi."""
+    """Without a compiler, the wheel is for every system, has the reason, and needs no cffi."""
     wheel = _wheel(source, CC="/there/is/no/cc")
 
     assert wheel.name.endswith("-py3-none-any.whl")
@@ -123,7 +123,7 @@ def test_without_a_compiler(source: Path) -> None:
     ids=["none", "plain libjpeg"],
 )
 def test_without_the_headers_of_libjpeg_turbo(source: Path, header: str, reason: str) -> None:
-    """A ``jpeglib.h`` that cannot be read, or that is another library's, is named as such."""
+    """A missing or foreign ``jpeglib.h`` is named as the reason."""
     _needs(source)
     (source / "jpeglib.h").write_text(header)  # where the compiler looks first
 
@@ -134,7 +134,7 @@ def test_without_the_headers_of_libjpeg_turbo(source: Path, header: str, reason:
 
 
 def test_left_out_on_purpose(source: Path) -> None:
-    """With ``FASTDECODE_NATIVE=0`` it is left out, whatever an earlier build has left behind."""
+    """``FASTDECODE_NATIVE=0`` leaves the core out, also after an earlier build."""
     package = source / "built" / "fastdecode" / "native"
     package.mkdir(parents=True)
     (package / "_core.abi3.so").write_bytes(b"old")
@@ -146,7 +146,7 @@ def test_left_out_on_purpose(source: Path) -> None:
 
 
 def test_what_does_not_compile_is_left_out(source: Path) -> None:
-    """An error of the compiler costs the core and not the installation, unless it is required."""
+    """After a compiler error the package is installed without the core, unless it is required."""
     _needs(source)
     for path in (source / "fastdecode" / "native").glob("*.c"):
         path.unlink()
@@ -161,7 +161,7 @@ def test_what_does_not_compile_is_left_out(source: Path) -> None:
 
 
 def test_required_and_impossible(source: Path) -> None:
-    """With ``FASTDECODE_NATIVE=require`` a build without the core fails, and says why."""
+    """With ``FASTDECODE_NATIVE=require`` a build without the core fails with the reason."""
     done = _setup(source, "build", CC="/there/is/no/cc", FASTDECODE_NATIVE="require")
 
     assert done.returncode != 0
@@ -169,7 +169,7 @@ def test_required_and_impossible(source: Path) -> None:
 
 
 def test_the_source_archive_holds_the_c_files(source: Path) -> None:
-    """What is built from an sdist is what is built from the repository."""
+    """The sdist contains the C files of the repository."""
     done = _setup(source, "sdist", "-d", "made", FASTDECODE_NATIVE="0")
     assert done.returncode == 0, done.stderr
     (archive,) = (source / "made").iterdir()
@@ -183,7 +183,7 @@ def test_the_source_archive_holds_the_c_files(source: Path) -> None:
 
 
 def test_one_wheel_for_all_pythons(source: Path) -> None:
-    """With compiler and headers the wheel holds the core, for every CPython from 3.10 on."""
+    """With compiler and headers the wheel has the core, for every CPython from 3.10 on."""
     pytest.importorskip("cffi")
     _needs(source)
     wheel = _wheel(source)
@@ -202,7 +202,7 @@ def test_one_wheel_for_all_pythons(source: Path) -> None:
 
 
 def test_a_wish_that_means_nothing_is_refused(source: Path) -> None:
-    """Any other value of ``FASTDECODE_NATIVE`` is a mistake, not a wish for the core."""
+    """Any other value of ``FASTDECODE_NATIVE`` is an error."""
     done = _setup(source, "--version", FASTDECODE_NATIVE="no")
 
     assert done.returncode != 0
@@ -210,7 +210,7 @@ def test_a_wish_that_means_nothing_is_refused(source: Path) -> None:
 
 
 def test_the_description_has_no_relative_link(source: Path) -> None:
-    """What a package index shows of the README leads to addresses: it has no files beside it."""
+    """The description on a package index has only absolute links."""
     done = _setup(source, "egg_info", "-e", ".", FASTDECODE_NATIVE="0")
     assert done.returncode == 0, done.stderr
     text = (source / "fastdecode.egg-info" / "PKG-INFO").read_text(encoding="utf-8")
@@ -223,7 +223,7 @@ def test_the_description_has_no_relative_link(source: Path) -> None:
 
 
 def test_every_file_that_names_the_version_has_the_same() -> None:
-    """The citation, the conda recipe and the changelog name the version of the package."""
+    """The citation, the conda recipe and the changelog have the version of the package."""
     for name, form in (
         ("CITATION.cff", r"^version: (.+)$"),
         ("conda/recipe.yaml", r'^  version: "(.+)"$'),

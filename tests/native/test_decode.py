@@ -1,4 +1,4 @@
-"""The backend ``native``: regions to the pixel, rows of any stride, damage, limits."""
+"""The backend ``native``: exact regions, rows with any stride, damage, limits."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MOST_PIXELS = 2_000_000  # of a file: thousands of decodes have to take seconds
 
 
 def _written() -> dict[str, bytes]:
-    """Encode every sampling that Pillow writes, by every coding, in odd sizes."""
+    """Encode every sampling that Pillow writes, with every coding, in odd sizes."""
     ways: dict[str, dict[str, Any]] = {
         "plain": {},
         "progressive": {"progressive": True},
@@ -44,7 +44,7 @@ def _written() -> dict[str, bytes]:
 
 @cache
 def _files() -> dict[str, bytes]:
-    """Collect what `native` reads: the package's photos, the collection, and what is encoded."""
+    """Return files that `native` reads: the package's photos, the collection, and encoded ones."""
     folder = Path(fastdecode.__file__).parent / "samples"
     found = {path.name: path.read_bytes() for path in sorted(folder.glob("*.jpg"))}
     for sample in samples("jpeg_kinds", "photos"):
@@ -66,7 +66,7 @@ def _whole(name: str, reduce: int, mode: Any) -> Any:
 
 @pytest.mark.parametrize("part", range(10))
 def test_any_region_of_any_file_is_that_slice_of_pillows_image(part: int) -> None:
-    """Of 2 000 random files, regions, reductions and modes, each is the slice of a full decode."""
+    """For 2 000 random files, regions, reductions and modes, the result is Pillow's slice."""
     random = np.random.default_rng(part)
     names = sorted(_files())
     compared = 0
@@ -104,7 +104,7 @@ def _request(**fields: Any) -> Any:
 
 
 def _decode_into(data: bytes, request: Any, out: Any, stride: int) -> int:
-    """Call the core itself."""
+    """Call the core directly."""
     status: int = lib.fd_decode(library.decoder(), data, len(data), request, out, stride)
     return status
 
@@ -112,7 +112,7 @@ def _decode_into(data: bytes, request: Any, out: Any, stride: int) -> int:
 @pytest.mark.parametrize("upwards", [False, True])
 @pytest.mark.parametrize("box", [(0, 0, 0, 0), (5, 9, 60, 41)], ids=["whole", "part"])
 def test_rows_may_lie_anywhere(upwards: bool, box: tuple[int, int, int, int]) -> None:
-    """Rows go where the stride says, upwards too, and what lies between them stays as it was."""
+    """Rows are written with the stride, also upwards, and bytes between them stay."""
     data = encode(drawing(101, 67))
     left, top, right, bottom = box if any(box) else (0, 0, 101, 67)
     part = decode(data, backend="pillow")[top:bottom, left:right]
@@ -132,7 +132,7 @@ def test_rows_may_lie_anywhere(upwards: bool, box: tuple[int, int, int, int]) ->
 
 
 def test_a_region_of_a_file_without_its_end_marker() -> None:
-    """A file that lacks nothing but the end marker gives its parts, and with strict it does not."""
+    """A region of a file without end marker decodes, except with strict."""
     box = (30, 40, 90, 70)
 
     image = decode(PHOTO[:-2], region=box, backend="native")
@@ -143,7 +143,7 @@ def test_a_region_of_a_file_without_its_end_marker() -> None:
 
 
 def test_a_damaged_file_gives_its_parts_as_it_gives_the_whole() -> None:
-    """Of a damaged file a region is refused, or the slice of the whole, if that is shown at all."""
+    """A region of a damaged file is refused, or equals the slice of the whole image."""
     random = np.random.default_rng(3)
     start = probe(PHOTO).scan_offset
     shown = 0
@@ -194,7 +194,7 @@ def test_limits_are_kept(limit: str, least: int, enough: int, kind: int) -> None
 
 @pytest.mark.skipif(resident() is None, reason="memory is looked up in /proc")
 def test_the_memory_of_a_huge_image_is_given_back() -> None:
-    """A thread keeps its decoder's memory for the next image, but not the 70 MB of a huge one."""
+    """A thread keeps its decoder's memory for the next image, but not 70 MB of a huge one."""
     code = """
 from PIL import Image
 import io
@@ -215,7 +215,7 @@ answers["kept"] = resident() - before
 
 
 def test_the_core_by_itself_refuses_a_window_above_a_cut() -> None:
-    """A file that ends below the window is damaged to the core, too, whatever the window shows."""
+    """The core itself refuses a file that ends below the window."""
     out = ffi.new("uint8_t[]", 64 * 64 * 3)
     request = _request(left=0, top=0, right=64, bottom=64)
     ways: list[dict[str, Any]] = [{}, {"restart_marker_rows": 1}, {"subsampling": "4:4:4"}]
@@ -229,7 +229,7 @@ def test_the_core_by_itself_refuses_a_window_above_a_cut() -> None:
 
 
 def test_what_cannot_be_asked_is_refused() -> None:
-    """A window outside the image, or a reduction that there is not, is an argument's error."""
+    """A window outside the image, or an impossible reduction, is an argument error."""
     out = ffi.new("uint8_t[]", 40 * 24 * 4)
     data = encode(drawing(40, 24))
     wrong: list[dict[str, Any]] = [

@@ -1,4 +1,4 @@
-"""The core's library: its errors, who decodes, and what is said where it is missing."""
+"""The binding of the core: its errors, its own decoder, and what is said if it is missing."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ answers["codec"] = next(info.codec for info in backends() if info.name == "nativ
 
 @pytest.fixture
 def native() -> Any:
-    """Return the module, or skip where the core is not built."""
+    """Return the module, or skip if the core is not built."""
     return native_core()
 
 
 def test_every_status_has_its_error(native: Any) -> None:
-    """A failure of the core becomes the package's own exception, with the core's words."""
+    """A failure of the core becomes the package's exception with the core's message."""
     kinds = {
         native.lib.FD_DAMAGED: DecodeError,
         native.lib.FD_WARNED: DecodeError,
@@ -54,7 +54,7 @@ def test_every_status_has_its_error(native: Any) -> None:
 
 
 def test_each_thread_has_a_decoder_of_its_own(native: Any) -> None:
-    """Two threads never share a decoder, and one thread keeps its own."""
+    """Each thread keeps its own decoder."""
     seen = []
     thread = threading.Thread(target=lambda: seen.append(native.decoder()))
     thread.start()
@@ -65,7 +65,7 @@ def test_each_thread_has_a_decoder_of_its_own(native: Any) -> None:
 
 
 def test_it_says_what_it_is(native: Any) -> None:
-    """Version and codec are the package's and libjpeg-turbo's, and nothing is in the way."""
+    """Version and codec are the package's and libjpeg-turbo's, and there is no problem."""
     backend = registry.load("native")
 
     assert backend.version() == fastdecode.__version__
@@ -74,7 +74,7 @@ def test_it_says_what_it_is(native: Any) -> None:
 
 
 def left_to_libjpeg(data: bytes, **options: Any) -> int:
-    """How many files were left to libjpeg-turbo in one call of `decode`."""
+    """Return how many files one call of `decode` left to libjpeg-turbo."""
     stats(reset=True)
     decode(data, backend="native", **options)
     return stats().left_to_libjpeg
@@ -85,7 +85,7 @@ def left_to_libjpeg(data: bytes, **options: Any) -> int:
 @pytest.mark.parametrize("reduce", [1, 2, 4, 8])
 @pytest.mark.parametrize("mode", ["RGB", "L", "RGBA"])
 def test_baseline_is_decoded_by_the_core_itself(subsampling: int, reduce: Any, mode: Any) -> None:
-    """A baseline JPEG is not left to libjpeg-turbo, and has the pixels that Pillow shows."""
+    """The core's own decoder decodes a baseline JPEG with Pillow's pixels."""
     data = encode(drawing(61, 43), "jpeg", subsampling=subsampling)
 
     assert left_to_libjpeg(data, reduce=reduce, mode=mode) == 0
@@ -106,13 +106,13 @@ def test_baseline_is_decoded_by_the_core_itself(subsampling: int, reduce: Any, m
     ids=str,
 )
 def test_what_is_left_to_libjpeg_turbo(coding: Any, options: Any, left: int) -> None:
-    """Kinds that the core does not decode by itself are counted, and decode; a part is not one."""
+    """Kinds that the core's own decoder does not support are counted, and decode."""
     assert left_to_libjpeg(encode(drawing(61, 43), "jpeg", **coding), **options) == left
 
 
 @pytest.mark.usefixtures("native")
 def test_damage_is_judged_by_libjpeg_turbo() -> None:
-    """A file that ends too early is left to libjpeg-turbo, whose words the error has."""
+    """libjpeg-turbo decodes a truncated file, and the error has its message."""
     whole = encode(drawing(61, 43), "jpeg")
     stats(reset=True)
     with pytest.raises(DecodeError, match="premature end"):
@@ -123,7 +123,7 @@ def test_damage_is_judged_by_libjpeg_turbo() -> None:
 
 @pytest.mark.usefixtures("native")
 def test_its_own_decoder_can_be_switched_off() -> None:
-    """FASTDECODE_NATIVE_DECODER=libjpeg changes who decodes, which is said, and no pixel."""
+    """FASTDECODE_NATIVE_DECODER=libjpeg switches the own decoder off, with the same pixels."""
     own = answers(DECODED, FASTDECODE_NATIVE_DECODER="")
     other = answers(DECODED, FASTDECODE_NATIVE_DECODER="libjpeg")
 
@@ -150,7 +150,7 @@ MISSING = {
 
 @pytest.mark.parametrize(("module", "reason", "line"), MISSING.values(), ids=MISSING)
 def test_without_it_all_else_works(module: str, reason: str, line: str) -> None:
-    """Where the core or cffi is missing, only it is: named with the reason and what brings it."""
+    """Without the core or cffi, only the backend is missing, with the reason and advice."""
     if "cffi" in module:
         native_core()
     found = answers(
@@ -189,7 +189,7 @@ answers["compiled"] = [
 
 
 def test_a_clone_that_hides_an_installed_core_is_named(native: Any, tmp_path: Path) -> None:
-    """`python -m` among the sources says that the installed copy has a core, and how to run it."""
+    """`python -m` in a clone says that the installed copy has a core, and how to run it."""
     built = Path(native._core.__file__).name
     for name, left_out in (("clone", built), ("installed", "")):
         ignored = shutil.ignore_patterns(left_out)

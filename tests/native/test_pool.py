@@ -1,4 +1,4 @@
-"""The batch call of the native core: many files, many threads, one status each."""
+"""Batches of the native core: many files, many threads, one status each."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Make = Callable[[int], Any]
 
 
 class Items:
-    """An array of `fd_item` with what its pointers point to."""
+    """An array of `fd_item` with the memory that its pointers refer to."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -72,7 +72,7 @@ class Items:
 
 
 def ask(item: Any, *, resized: bool) -> np.ndarray:
-    """Write into an item what is wanted of its image, and give the array where it will be."""
+    """Fill in the request of an item, and return the array for its result."""
     header = item.header
     item.resized, item.request.reduce, item.request.layout = resized, 1, lib.FD_RGB
     item.request.strict = 1
@@ -88,7 +88,7 @@ def ask(item: Any, *, resized: bool) -> np.ndarray:
 
 @pytest.fixture
 def items() -> Iterator[Make]:
-    """Make arrays of items, and free what the core has given them."""
+    """Make arrays of items, and free the core's memory in them."""
     made: list[Items] = []
 
     def make(count: int) -> Items:
@@ -117,7 +117,7 @@ def pool() -> Iterator[Make]:
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_each_item_has_its_own_fate(threads: int, tmp_path: Path, pool: Make, items: Make) -> None:
-    """Good files decode beside damaged, missing and empty ones, a folder and what is no JPEG."""
+    """Good files decode next to damaged, missing and empty ones, a folder, and other files."""
     photo = PHOTOS[0].read_bytes()
     (tmp_path / "empty.jpg").touch()
     (tmp_path / "cut.jpg").write_bytes(photo[: len(photo) // 2])
@@ -144,7 +144,7 @@ def test_each_item_has_its_own_fate(threads: int, tmp_path: Path, pool: Make, it
 
 
 def test_an_item_that_is_not_wanted_is_left_alone(pool: Make, items: Make) -> None:
-    """Neither its pixels nor its status change."""
+    """The pixels and status of an item that is not wanted do not change."""
     made, ours = items(2), pool(2)
     made.open(ours, SMALL[:2])
     out = ask(made.array[1], resized=False)
@@ -160,7 +160,7 @@ def test_an_item_that_is_not_wanted_is_left_alone(pool: Make, items: Make) -> No
 
 
 def test_wrong_items_are_refused(pool: Make, items: Make) -> None:
-    """An item without an image, without room for it, or without a kind of pixel fails alone."""
+    """An item without image, memory or kind of pixels fails alone."""
     made, ours = items(4), pool(2)
 
     assert made.open(ours, SMALL[:3]) == [lib.FD_OK] * 3
@@ -177,7 +177,7 @@ def test_wrong_items_are_refused(pool: Make, items: Make) -> None:
 
 
 def test_buffers_are_kept_and_let_go(tmp_path: Path, pool: Make, items: Make) -> None:
-    """A buffer serves the next file, too, unless it is far too large for it."""
+    """A buffer is reused for the next file unless it is far too large."""
     made, ours = items(1), pool(1)
     sizes = {"photo": 0, "large": 3 << 20, "huge": 40 << 20}
     capacities = {}
@@ -200,7 +200,7 @@ def test_buffers_are_kept_and_let_go(tmp_path: Path, pool: Make, items: Make) ->
 
 
 def test_only_regular_files_are_read(tmp_path: Path, pool: Make, items: Make) -> None:
-    """A pipe, a device, a socket and a folder are errors; a file that says it is empty is read."""
+    """A pipe, device, socket or folder is an error; a file that reports size 0 is read."""
     made, ours = items(1), pool(2)
     (tmp_path / "zero").symlink_to("/dev/zero")
     with readable_fifo(tmp_path / "pipe", SMALL[7]), socket.socket(socket.AF_UNIX) as listener:
@@ -218,7 +218,7 @@ def test_only_regular_files_are_read(tmp_path: Path, pool: Make, items: Make) ->
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="there is no /proc here")
 def test_nothing_is_left_open(tmp_path: Path, pool: Make, items: Make) -> None:
-    """Files are closed whatever becomes of them, and threads end with their pool."""
+    """Files are closed in any case, and threads end with their pool."""
     made, files, tasks = items(3), Path("/proc/self/fd"), Path("/proc/self/task")
     before = len(list(files.iterdir())), len(list(tasks.iterdir()))
     for _ in range(20):
@@ -232,7 +232,7 @@ def test_nothing_is_left_open(tmp_path: Path, pool: Make, items: Make) -> None:
 
 
 def test_the_smallest_calls(pool: Make) -> None:
-    """No threads are no pool; no items are no work; nothing is freed for nothing."""
+    """A pool needs a thread, a call may have no items, and freeing nothing is allowed."""
     assert lib.fd_pool_create(0) == ffi.NULL
     assert lib.fd_pool_create(-3) == ffi.NULL
     ours = pool(1)

@@ -1,4 +1,4 @@
-"""The core's antialiased resize: torch's and Pillow's filter, whatever the instructions."""
+"""The core's antialiased resize: torch's and Pillow's filter, for all instruction sets."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def use(name: str) -> None:
 
 @pytest.fixture(params=INSTRUCTIONS)
 def instructions(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Use each set of instructions that can run here."""
+    """Use each instruction set that can run here."""
     use(request.param)
     yield request.param
     use("")
 
 
 def resized(image: Any, canvas: tuple[int, int], status: int = lib.FD_OK, **options: Any) -> Any:
-    """Resize to `canvas` (width, height); options are fd_resize's and fd_pixels' fields."""
+    """Resize to `canvas` (width, height); options are fields of fd_resize and fd_pixels."""
     height, width = image.shape[:2]
     area = options.get("part", (0, 0, *canvas))
     resize = ffi.new("fd_resize *")
@@ -110,7 +110,7 @@ def apart(one: Any, other: Any) -> int:
 
 
 def test_pixels_are_those_of_pillow(instructions: str) -> None:
-    """Any box with fractional edges is at most 1 level from Pillow's resize(box=)."""
+    """Any box with fractional edges is within 1 level of Pillow's resize(box=)."""
     for image, canvas, box, _ in images(1, 120):
         want = Image.fromarray(image).resize(canvas, Image.Resampling.BILINEAR, box=box)
 
@@ -118,7 +118,7 @@ def test_pixels_are_those_of_pillow(instructions: str) -> None:
 
 
 def test_pixels_are_those_of_torch(instructions: str) -> None:
-    """A whole image is at most 1 level from torch's antialiased resize of bytes."""
+    """A whole image is within 1 level of torch's antialiased resize of bytes."""
     torch = pytest.importorskip("torch")
     for image, canvas, _, _ in images(2, 120):
         planes = torch.from_numpy(image).permute(2, 0, 1)[None].contiguous()
@@ -130,7 +130,7 @@ def test_pixels_are_those_of_torch(instructions: str) -> None:
 
 
 def test_pixels_are_rounded_only_once(instructions: str) -> None:
-    """No value is farther from the exact one than rounding and a tenth take it."""
+    """Each value is within a rounding and a tenth of the exact one."""
     for image, canvas, box, _ in images(3, 60):
         off = resized(image, canvas, box=box) - exact(image, canvas, box)
 
@@ -138,7 +138,7 @@ def test_pixels_are_rounded_only_once(instructions: str) -> None:
 
 
 def test_all_instructions_give_the_same_bits(instructions: str) -> None:
-    """Every set gives what the plain loops give, for all types, layouts and sizes."""
+    """Every set gives the bits of the plain loops, for all types, layouts and sizes."""
     for image, canvas, box, random in images(4, 150):
         options = {
             "box": box,
@@ -170,7 +170,7 @@ def test_a_part_of_the_canvas_is_a_part_of_the_result() -> None:
 @pytest.mark.parametrize("channels_first", [False, True])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_values_are_scaled_and_laid_out(dtype: str, channels_first: bool) -> None:
-    """Floats are v * scale + bias, each step rounded to float32; bytes are left alone."""
+    """Floats are v * scale + bias, each step rounded to float32; bytes are unchanged."""
     for image, canvas, box, _ in images(6, 30):
         levels = resized(image, canvas, box=box)
         want = levels if dtype == "uint8" else (levels.astype(np.float32) * SCALE + BIAS)
@@ -183,7 +183,7 @@ def test_values_are_scaled_and_laid_out(dtype: str, channels_first: bool) -> Non
 
 @pytest.mark.parametrize("scale", [1.0, 1e-3, 3.3e-7, 1.2e-9, 700.0, -257.3, float("inf")])
 def test_float16_is_rounded_to_even(scale: float) -> None:
-    """All 256 levels become the nearest float16, tiny, huge and undefined ones included."""
+    """All 256 levels become the nearest float16, also tiny, huge and undefined ones."""
     image = np.repeat(np.arange(256, dtype=np.uint8).reshape(16, 16, 1), 3, axis=2)
     for bias in (0.0, -(2.0**-25), 65504.0, 0.333):
         with np.errstate(over="ignore", invalid="ignore"):
@@ -205,14 +205,14 @@ def test_the_same_size_is_a_copy(instructions: str) -> None:
 
 @pytest.mark.parametrize("level", [0, 1, 127, 128, 254, 255])
 def test_one_colour_stays_that_colour(level: int, instructions: str) -> None:
-    """An image of one level has no other after any resize."""
+    """An image of one level keeps that level after any resize."""
     for image, canvas, box, _ in images(8, 40):
         assert (resized(np.full_like(image, level), canvas, box=box) == level).all()
 
 
 @pytest.mark.parametrize("sides", EXTREMES.split())
 def test_any_scale_works(sides: str, instructions: str) -> None:
-    """From one pixel to the largest sides there are, values are the exact ones, rounded."""
+    """From one pixel to the largest sides, values are the exact ones, rounded."""
     width, height, *canvas = map(int, sides.replace(">", "x").split("x"))
     image = image_of("noise", height, width, np.random.default_rng(9))
     want = exact(image, (canvas[0], canvas[1]), (0, 0, width, height))
@@ -221,7 +221,7 @@ def test_any_scale_works(sides: str, instructions: str) -> None:
 
 
 def test_only_readable_pixels_are_read() -> None:
-    """What lies outside the readable area has no influence: the filter ends there."""
+    """Pixels outside the readable area have no influence."""
     for image, canvas, box, random in images(10, 60):
         inside = (int(box[0]), int(box[1]), int(np.ceil(box[2])), int(np.ceil(box[3])))
         left, top, right, bottom = inside
@@ -285,14 +285,14 @@ def test_rows_may_lie_anywhere() -> None:
     ids=str,
 )
 def test_what_cannot_be_is_refused(wrong: dict[str, Any]) -> None:
-    """Impossible boxes, areas, canvases and types are refused; nothing is written."""
+    """Impossible boxes, areas, canvases and types are refused, and nothing is written."""
     image = np.zeros((10, 10, 3), np.uint8)
 
     resized(image, **{"canvas": (8, 8), "part": (0, 0, 4, 4), "status": lib.FD_ARGUMENT, **wrong})
 
 
 def test_instructions_are_chosen_by_name() -> None:
-    """The plain loops are always there; what is not there is refused, and changes nothing."""
+    """The plain loops always exist; an unknown set is refused, and changes nothing."""
     assert INSTRUCTIONS[-1] == "plain"
     for name in (b"avx2 plain", b"plain ", b"mmx"):
         assert lib.fd_use_instructions(name) == lib.FD_ARGUMENT

@@ -37,7 +37,7 @@ PHOTO = (PHOTOS[0].parent / "canyon-wren.jpg").read_bytes()
 
 
 class Segment(NamedTuple):
-    """A marker with what belongs to it; `start` is where the marker stands."""
+    """A marker with its contents; `start` is the offset of the marker."""
 
     marker: int
     body: bytes
@@ -45,7 +45,7 @@ class Segment(NamedTuple):
 
 
 def segments(data: bytes) -> Iterator[Segment]:
-    """Walk the segments up to the first scan's data."""
+    """Return the segments up to the first scan's data."""
     at = 2
     while True:
         while data[at : at + 2] == b"\xff\xff":
@@ -61,12 +61,12 @@ def segments(data: bytes) -> Iterator[Segment]:
 
 
 def kept(data: bytes) -> list[tuple[int, bytes]]:
-    """List the segments that the repack must not change: APPn and COM."""
+    """Return the segments that the repack must not change: APPn and COM."""
     return [(s.marker, s.body) for s in segments(data) if s.marker == 0xFE or s.marker >> 4 == 0xE]
 
 
 def shape(data: bytes) -> tuple[int, int, int]:
-    """Tell the kind of the frame, and how many MCUs there are across and down."""
+    """Return the kind of the frame, and the numbers of MCUs across and down."""
     marker, body, _ = next(s for s in segments(data) if s.marker in FRAMES)
     height, width = int.from_bytes(body[1:3], "big"), int.from_bytes(body[3:5], "big")
     factors = [(value >> 4, value & 15) for value in body[7::3]]
@@ -82,7 +82,7 @@ def pixels(data: bytes) -> np.ndarray:
 
 
 def check(data: bytes) -> bytes:
-    """Repack a file, and see to all that is promised of the result."""
+    """Repack a file, and check everything that is promised of the result."""
     result = add_restart_markers(data)
     marker, across, down = shape(result)
     intervals = [s.body for s in segments(result) if s.marker == 0xDD]
@@ -100,7 +100,7 @@ def check(data: bytes) -> bytes:
 
 @pytest.mark.parametrize("path", PHOTOS, ids=lambda path: path.stem)
 def test_photo_is_the_same_image(path: Path) -> None:
-    """A photograph keeps its pixels and its metadata, and hardly changes in size."""
+    """A photo keeps its pixels and metadata, and its size hardly changes."""
     data = path.read_bytes()
 
     assert len(check(data)) < 1.06 * len(data)
@@ -108,7 +108,7 @@ def test_photo_is_the_same_image(path: Path) -> None:
 
 @pytest.mark.parametrize("sample", JPEGS, ids=lambda sample: sample.name)
 def test_file_is_repacked_or_refused(sample) -> None:
-    """Of the collection, what decodes without a warning is repacked, and nothing else."""
+    """Files that decode without a warning are repacked, and others are refused."""
     data = sample.path.read_bytes()
     try:
         decode(data, mode="stored", strict=True, backend="native")
@@ -126,13 +126,13 @@ def test_file_is_repacked_or_refused(sample) -> None:
 @pytest.mark.parametrize("kind", OPTIONS)
 @pytest.mark.parametrize("mode", ["RGB", "L", "CMYK"])
 def test_any_size(kind: str, mode: str) -> None:
-    """Images of any size and kind are repacked, single pixels included."""
+    """Images of any size and kind are repacked, also single pixels."""
     for width, height in SIZES:
         check(encode(drawing(width, height, mode), **OPTIONS[kind]))
 
 
 def test_metadata_keeps_its_bytes_and_its_order() -> None:
-    """Exif, ICC profile, XMP and comments come out as they went in; so does the JFIF segment."""
+    """Exif, ICC profile, XMP, comments and the JFIF segment keep their bytes and order."""
     tags = Image.Exif()
     tags[0x0112] = 6
     data = encode(
@@ -160,14 +160,14 @@ def test_no_segment_is_added() -> None:
 
 
 def test_large_quantisation_steps_are_kept() -> None:
-    """Tables of 16 bits, which baseline does not have, make the frame extended sequential."""
+    """Tables of 16 bits, which baseline does not allow, make the frame extended sequential."""
     data = encode(drawing(64, 48), quality=-1, qtables=[[300] * 64, [400] * 64])
 
     assert shape(check(data))[0] == 0xC1
 
 
 def test_size_changes_little() -> None:
-    """A photo of more than 100 KB grows by less than 6 %, and shrinks if its tables were plain."""
+    """A photo over 100 KB grows by less than 6 %, and shrinks if its tables were plain."""
     with Image.open(PHOTOS[1]) as photo:
         large = photo.resize((2 * photo.width, 2 * photo.height))
     for options in ({}, {"optimize": True}, {"progressive": True}):
@@ -181,7 +181,7 @@ def test_size_changes_little() -> None:
 
 
 def test_any_part_decodes_alike() -> None:
-    """Regions of the repacked file are those of the file, whoever decodes them."""
+    """Regions of the repacked file equal those of the original, with any backend."""
     data = PHOTOS[1].read_bytes()
     result, whole = add_restart_markers(data), decode(data)
     generator = np.random.default_rng(5)
@@ -196,7 +196,7 @@ def test_any_part_decodes_alike() -> None:
 
 @pytest.mark.parametrize("kind", OPTIONS)
 def test_truncated_file_is_an_error(kind: str) -> None:
-    """Cut anywhere, a file is refused; so is one whose cut is hidden by an end marker."""
+    """A truncated file is refused, also with an end marker after the cut."""
     data = encode(drawing(80, 64), **OPTIONS[kind])
     for cut in np.linspace(0, len(data) - 3, 60).astype(int):
         with pytest.raises((DecodeError, UnsupportedFormat)):
@@ -207,7 +207,7 @@ def test_truncated_file_is_an_error(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", OPTIONS)
 def test_damage_is_not_hidden(kind: str) -> None:
-    """With any byte changed, a file is refused, or is the image that Pillow makes of it."""
+    """With any byte changed, a file is refused, or becomes the image that Pillow shows."""
     data = encode(drawing(80, 64), **OPTIONS[kind])
     generator = np.random.default_rng(7)
     refused = 0
@@ -226,14 +226,14 @@ def test_damage_is_not_hidden(kind: str) -> None:
 
 
 def test_what_follows_the_end_is_dropped() -> None:
-    """Bytes behind the end marker, such as an MPO's second image, do not stay."""
+    """Bytes after the end marker, such as an MPO's second image, are dropped."""
     data = encode(drawing(40, 30))
 
     assert add_restart_markers(data + b"\0" * 100 + data) == add_restart_markers(data)
 
 
 def test_late_adobe_segment_is_refused() -> None:
-    """One that stands behind the data would change the colours from its new place."""
+    """An Adobe segment after the data, which would change the colours, is refused."""
     data = encode(drawing(40, 30), progressive=True)
     second = data.index(b"\xff\xda", data.index(b"\xff\xda") + 2)
     adobe = b"\xff\xee\x00\x0eAdobe\0\x64\0\0\0\0\0"
@@ -243,7 +243,7 @@ def test_late_adobe_segment_is_refused() -> None:
 
 
 def test_components_that_need_several_scans_are_refused() -> None:
-    """Where one scan cannot hold all components, no marker can stand after each row of them."""
+    """If one scan cannot hold all components, the file is refused."""
     data = encode(drawing(16, 16, "CMYK"))
     start = next(s for s in segments(data) if s.marker in FRAMES).start
     factors = bytearray(data)
@@ -254,7 +254,7 @@ def test_components_that_need_several_scans_are_refused() -> None:
 
 
 def test_limits_are_kept() -> None:
-    """Too many pixels or scans are refused, and so is an image that takes too much memory."""
+    """Too many pixels or scans, and too much memory, are refused."""
     data = encode(drawing(80, 64), progressive=True)
     with pytest.raises(ImageTooLarge, match="pixels"):
         add_restart_markers(data, max_pixels=80 * 64 - 1)
@@ -273,7 +273,7 @@ def test_limits_are_kept() -> None:
 
 
 def test_restart_markers_takes_any_buffer() -> None:
-    """Bytes, a bytearray, a view and an array give the same new file, of the same pixels."""
+    """Bytes, a bytearray, a view and an array give the same new file."""
     new = add_restart_markers(PHOTO)
 
     for given in (bytearray(PHOTO), memoryview(PHOTO), np.frombuffer(PHOTO, np.uint8)):
@@ -282,7 +282,7 @@ def test_restart_markers_takes_any_buffer() -> None:
 
 
 def test_restart_markers_refuses_in_the_packages_words(tmp_path: Path) -> None:
-    """What is no JPEG, damaged or no bytes at all has the error that `decode` gives."""
+    """Files that are damaged or not JPEGs, and wrong types, raise the errors of `decode`."""
     with pytest.raises(UnsupportedFormat):
         add_restart_markers(encode(drawing(13, 7), "png"))
     with pytest.raises(DecodeError):

@@ -59,7 +59,7 @@ def by_path(dataset: Any) -> dict[str, Any]:
     rows = dataset.take_all()
     named = {row["path"]: row for row in rows}
     assert len(named) == len(rows)
-    return named
+    return dict(sorted(named.items()))
 
 
 def test_a_folder_of_classes_gives_images_labels_and_paths(tree: Path) -> None:

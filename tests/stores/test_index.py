@@ -19,7 +19,7 @@ TARGETS: list[Any] = [
 
 
 def builder() -> IndexBuilder:
-    """Collect an item for each kind of target."""
+    """Return a builder with an item for each kind of target."""
     made = IndexBuilder(["cat", "dög"], ["offset", "size"])
     for number, target in enumerate(TARGETS):
         made.add(f"dög/{number}.jpg", target, offset=number << 40, size=number)

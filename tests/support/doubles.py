@@ -97,7 +97,7 @@ class Wrong(Backend):
 
 
 class Swapped(Wrong):
-    """Blue for red."""
+    """Swaps red and blue."""
 
     spoil = lambda self, pixels: pixels[:, :, ::-1]  # noqa: E731
 
@@ -109,19 +109,19 @@ class Fullsize(Swapped):
 
 
 class Shifted(Wrong):
-    """Off by one row."""
+    """Shifts the image by one row."""
 
     spoil = lambda self, pixels: np.roll(pixels, 1, axis=0)  # noqa: E731
 
 
 class Smaller(Wrong):
-    """One row short."""
+    """Returns one row too few."""
 
     spoil = lambda self, pixels: pixels[1:]  # noqa: E731
 
 
 class Broken(Wrong):
-    """Refuses everything."""
+    """Refuses all images."""
 
     def spoil(self, pixels: Any) -> Any:
         """Raise."""

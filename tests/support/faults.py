@@ -74,7 +74,7 @@ def faulty_s3() -> Iterator[Fault]:
             protocol_version = "HTTP/1.1"
 
             def log_message(self, *_: object) -> None:
-                """Say nothing."""
+                """Print nothing."""
 
             def _respond(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))

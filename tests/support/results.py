@@ -70,7 +70,7 @@ def automatic(speed: float, **options: Any) -> Measurement:
 
 
 def jpeg() -> list[Measurement]:
-    """Decode JPEG at four sizes; `swapped` has wrong pixels and would be the fastest."""
+    """JPEG at four sizes; `swapped` has wrong pixels and would be the fastest."""
     found = []
     for reduce, gain in {1: 1.0, 2: 2.1, 4: 3.9, 8: 6.2}.items():
         best = SPEEDS["simplejpeg"] * gain
@@ -92,7 +92,7 @@ def jpeg() -> list[Measurement]:
 
 
 def png() -> list[Measurement]:
-    """Decode PNG at two sizes; one file is damaged."""
+    """PNG at two sizes; one file is damaged."""
     hopeless = {"drawings/broken.png": "the data ends within the image"}
     return [
         replace(one, format="png", reduce=reduce, files=7, chosen="opencv", refused=hopeless)
@@ -128,7 +128,7 @@ def scaling(protocol: Protocol) -> list[Measurement]:
 
 
 def reading(share: float = 0.04) -> list[Measurement]:
-    """Read the files and decode them."""
+    """Measure reading and decoding."""
     options: dict[str, Any] = {"protocol": "file", "read_share": share, "best": 190.0}
     return [
         *(measurement(name, speed * 0.95, **options) for name, speed in SPEEDS.items()),

@@ -36,7 +36,7 @@ def pixels(data: bytes, *, orient: bool = False) -> torch.Tensor:
 
 
 def resize(image: torch.Tensor, size: int | tuple[int, int]) -> torch.Tensor:
-    """Resize to (height, width), or so that the shorter side has that length."""
+    """Resize to (height, width), or the shorter side to this length."""
     height, width = image.shape[-2:]
     if isinstance(size, int):
         if height < width:
@@ -88,7 +88,7 @@ def crop_params(
 
 
 def flip(image: torch.Tensor, probability: float, generator: torch.Generator) -> torch.Tensor:
-    """Flip from left to right with a probability; 0 draws nothing."""
+    """Flip horizontally with a probability; 0 draws no random number."""
     if not probability:
         return image
     return image.flip(-1) if torch.rand(1, generator=generator) < probability else image

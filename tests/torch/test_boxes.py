@@ -1,4 +1,4 @@
-"""Where a result lies: torchvision's boxes and margins, the reduction, and what geometry tells."""
+"""Crops and geometry: torchvision's boxes and margins, the reduction, and mapped targets."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ PHOTO = PHOTOS[0].read_bytes()
     ],
 )
 def test_boxes_are_torchvisions(sides: tuple[int, int], scale: object, ratio: object) -> None:
-    """For the same seed the same box is drawn, and the next draw is the same as well."""
+    """For the same seed the same box is drawn, and the next draw is also the same."""
     width, height = sides
     for seed in range(60):
         ours, rule = seeded(seed), seeded(seed)
@@ -76,7 +76,7 @@ def test_boxes_are_torchvisions(sides: tuple[int, int], scale: object, ratio: ob
 
 
 def test_boxes_by_the_global_generator_are_the_same() -> None:
-    """Without a generator the draws come from torch's own, in the same order."""
+    """Without a generator, numbers come from torch's global one, in the same order."""
     with torch.random.fork_rng():
         torch.manual_seed(5)
         boxes = [draw_box(500, 375, *USUAL, None) for _ in range(20)]
@@ -87,7 +87,7 @@ def test_boxes_by_the_global_generator_are_the_same() -> None:
 
 
 def test_the_box_of_a_transform_is_the_one_drawn() -> None:
-    """What a transform shows is the box that torchvision draws from the same seed."""
+    """A transform shows the box that torchvision draws from the same seed."""
     header = probe(PHOTO)
     for seed in range(20):
         y, x, h, w = crop_params(header.height, header.width, *USUAL, seeded(seed))
@@ -103,7 +103,7 @@ def test_the_box_of_a_transform_is_the_one_drawn() -> None:
     ids=repr,
 )
 def test_a_transform_without_flips_draws_none(transform: object) -> None:
-    """With flip=0 the only numbers that are drawn are those of a random box."""
+    """With flip=0 only the numbers of a random box are drawn."""
     used, expected = seeded(3), seeded(3)
     transform(PHOTO, generator=used)
     if isinstance(transform, RandomResizedCrop):
@@ -113,7 +113,7 @@ def test_a_transform_without_flips_draws_none(transform: object) -> None:
 
 
 def test_a_flip_is_one_draw_after_the_box() -> None:
-    """A flip is decided by torch.rand(1), as RandomHorizontalFlip does, after the box is drawn."""
+    """After the box, a flip is decided by torch.rand(1), as in RandomHorizontalFlip."""
     transform = RandomResizedCropFlipNormalize(8, flip=0.3)
     flips = []
     for seed in range(60):
@@ -129,7 +129,7 @@ def test_a_flip_is_one_draw_after_the_box() -> None:
 
 
 def test_a_certain_flip_still_draws() -> None:
-    """With a probability of 1 a number is drawn too, so that what follows is torchvision's."""
+    """With a probability of 1 a number is drawn too, as in torchvision."""
     ours, rule = seeded(1), seeded(1)
     torch.rand(1, generator=rule)
 
@@ -142,7 +142,7 @@ def test_a_certain_flip_still_draws() -> None:
 )
 @pytest.mark.parametrize("size", [2, 7, 224, (31, 17)])
 def test_sides_are_rounded_as_by_resize(sides: tuple[int, int], size: object) -> None:
-    """The longer side is cut to a whole pixel."""
+    """The longer side is truncated to a whole pixel."""
     width, height = sides
     if width * height * (size if isinstance(size, int) else 1) < 1_000_000:
         expected = tuple(resize(torch.zeros((3, height, width), dtype=torch.uint8), size).shape[1:])
@@ -153,7 +153,7 @@ def test_sides_are_rounded_as_by_resize(sides: tuple[int, int], size: object) ->
 
 @pytest.mark.parametrize("canvas", range(1, 14))
 def test_margins_are_those_of_center_crop(canvas: int) -> None:
-    """An odd margin goes to the even number, an odd padding is larger at the far side."""
+    """An odd margin is rounded to even, and odd padding is larger at the far side."""
     numbers = torch.arange(1, canvas + 1).expand(1, canvas, canvas)
     for size in range(1, 14):
         expected = center_crop(numbers, (size, size))[0].amax(0)
@@ -170,7 +170,7 @@ FILES = [path.read_bytes() for path in PHOTOS]
 
 @pytest.fixture(name="asked")
 def _asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, Any]]:
-    """Note each reduction, and each window of the reduced image, that is asked for."""
+    """Record each reduction, and each window of the reduced image, that is requested."""
     monkeypatch.setenv("FASTDECODE_DISABLE", "native")  # which is asked in another way
     calls: list[tuple[int, Any]] = []
     decode = base.decode_part
@@ -202,7 +202,7 @@ def _asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, Any]]:
 def test_the_decoder_shrinks_as_far_as_it_may(
     asked: list[Any], size: int, options: dict[str, Any], reduce: int
 ) -> None:
-    """The largest reduction that leaves `headroom` times the result; none for exact quality."""
+    """The largest reduction leaves `headroom` times the result; for exact quality there is none."""
     result = Resize(size, **options, **BYTES)(FILES[0])
 
     assert asked == [(reduce, None)]
@@ -210,7 +210,7 @@ def test_the_decoder_shrinks_as_far_as_it_may(
 
 
 def test_each_side_must_suffice(asked: list[Any]) -> None:
-    """A result that is narrow but high is not made of too few rows."""
+    """A narrow but high result keeps enough rows."""
     Resize((200, 10), **BYTES)(FILES[0])
     Resize((10, 200), **BYTES)(FILES[0])
     ResizeCenterCrop(160, 8, **BYTES)(FILES[0])  # it is the whole that is resized to 160
@@ -219,7 +219,7 @@ def test_each_side_must_suffice(asked: list[Any]) -> None:
 
 
 def test_only_the_box_is_decoded(asked: list[Any]) -> None:
-    """A random crop asks for its own pixels, widened to whole blocks where it is reduced."""
+    """A random crop requests only its own pixels, widened to whole blocks if it is reduced."""
     exact = RandomResizedCrop(16, (0.1, 0.3), quality="exact", **BYTES, flip=0.5)
     default = RandomResizedCrop(16, (0.1, 0.3), **BYTES, flip=0.5)
     for seed in range(8):
@@ -239,7 +239,7 @@ def test_only_the_box_is_decoded(asked: list[Any]) -> None:
 
 @pytest.mark.parametrize("kind", ["PNG", "WEBP", "BMP"])
 def test_only_a_jpeg_is_reduced(asked: list[Any], kind: str) -> None:
-    """Reducing any other format saves no work, so that its pixels are the exact ones."""
+    """Other formats are not reduced, because that saves no work, so their pixels are exact."""
     data = encode(Image.open(PHOTOS[0]), kind)
 
     result = Resize(30, **BYTES)(data)
@@ -249,7 +249,7 @@ def test_only_a_jpeg_is_reduced(asked: list[Any], kind: str) -> None:
 
 
 def qualities(data: bytes, headroom: float) -> list[float]:
-    """Hold reduced results against the reference, in decibels."""
+    """Compare reduced results with the reference, in decibels."""
     image, header = pixels(data), probe(data)
     options = {**BYTES, "headroom": headroom}
     found = []
@@ -268,7 +268,7 @@ def qualities(data: bytes, headroom: float) -> list[float]:
 
 
 def test_the_default_quality_is_good() -> None:
-    """Over the sample photos reduced results are above 40 dB on average, each above 30 dB."""
+    """Over the sample photos, reduced results are above 40 dB on average, each above 30 dB."""
     found = [value for data in FILES for value in qualities(data, 1)]
 
     assert sum(found) / len(found) > 40
@@ -277,7 +277,7 @@ def test_the_default_quality_is_good() -> None:
 
 @pytest.mark.parametrize("data", FILES, ids=[path.stem for path in PHOTOS])
 def test_headroom_buys_quality(data: bytes) -> None:
-    """With twice the pixels left the results of every photo come nearer to the reference."""
+    """With twice the pixels left, the results of every photo are closer to the reference."""
     plain, ample = qualities(data, 1), qualities(data, 2)
 
     assert sum(ample) / len(ample) > sum(plain) / len(plain) + 3
@@ -285,7 +285,7 @@ def test_headroom_buys_quality(data: bytes) -> None:
 
 @pytest.mark.parametrize("value", range(1, 9))
 def test_a_turned_image_is_as_good(value: int) -> None:
-    """With orient=True a reduced image whose sides are no multiple of 8 is not shifted."""
+    """With orient=True a reduced image with sides that are no multiple of 8 is not shifted."""
     photo = Image.open(PHOTOS[1]).convert("RGB").resize((627, 469))
     tags = Image.Exif()
     tags[0x0112] = value
@@ -309,14 +309,14 @@ def mask() -> np.ndarray:
 
 
 def drawing(value: int = 1) -> bytes:
-    """Draw a white mark on black, to be seen so once turned upright."""
+    """Draw a white mark on black at this place in the upright image."""
     seen = np.repeat(mask()[:, :, None] * np.uint8(255), 3, axis=2)
     stored = np.ascontiguousarray(_pixels.undo_orientation(seen, value))
     return encode(Image.fromarray(stored), quality=95, exif=with_orientation(value))
 
 
 def check(result: Any, geometry: Any) -> None:
-    """Hold the mark's centre and area in the result against the mapped box."""
+    """Compare the mark's centre and area in the result with the mapped box."""
     assert tuple(result.shape[1:]) == geometry.size
     weights = result[1].numpy().astype(float) / 255
     y, x = (np.mgrid[: weights.shape[0], : weights.shape[1]] + 0.5).reshape(2, *weights.shape)
@@ -350,7 +350,7 @@ WHOLE = [
 @pytest.mark.parametrize("value", TURNED)
 @pytest.mark.parametrize("transform", WHOLE, ids=repr)
 def test_a_mark_is_found_where_the_geometry_says(transform: Any, value: int) -> None:
-    """Reduced in the decoder, resized, cut, padded, flipped and turned: the mapped box is true."""
+    """After reduction, resize, crop, padding, flip and rotation, the mapped box is right."""
     result, geometry = transform.with_geometry(drawing(value), orient=True)
 
     assert geometry.flipped is (transform.flip == 1)
@@ -366,7 +366,7 @@ def test_the_marks_are_looked_for_at_all_reductions() -> None:
 
 @pytest.mark.parametrize("value", TURNED)
 def test_a_mark_is_found_in_random_crops(value: int) -> None:
-    """The same for random boxes of all sizes, flipped or not, that hold the mark."""
+    """The mapped box is right for random crops of all sizes that contain the mark."""
     transform, data = RandomResizedCrop((71, 64), (0.1, 1.0), flip=0.5, **BYTES), drawing(value)
     flips, seen = set(), 0
     for seed in range(24):
@@ -385,7 +385,7 @@ def test_a_mark_is_found_in_random_crops(value: int) -> None:
     "transform", [*WHOLE, RandomResizedCrop((71, 64), (0.4, 1.0), **BYTES, flip=0.5)], ids=repr
 )
 def test_a_mask_lies_on_its_image(transform: Any) -> None:
-    """A mask that is mapped covers just what is bright in the result, padding included."""
+    """A mapped mask covers exactly what is bright in the result, including padding."""
     result, geometry = transform.with_geometry(drawing(), generator=seeded(4))
 
     mapped = geometry.mask(mask())
@@ -399,7 +399,7 @@ def test_a_mask_lies_on_its_image(transform: Any) -> None:
 
 
 def test_padding_is_outside_the_mask() -> None:
-    """Where the crop is larger than the image, the mask has the number that is asked for."""
+    """Where the crop is larger than the image, the mask has the given value."""
     transform = ResizeCenterCrop(80, (131, 150), **BYTES)
     _, geometry = transform.with_geometry(drawing())
 
@@ -418,7 +418,7 @@ ALL_SIDES = [(500, 375), (1, 1), (1, 900), (4000, 3000), (65500, 3), (300, 301),
 
 
 def test_numbers_are_those_of_splitmix64() -> None:
-    """They are what Vigna's splitmix64.c gives for the seed 1234567, and begin anew with it."""
+    """The numbers are those of Vigna's splitmix64.c for the seed 1234567, and restart with it."""
     expected = [
         6457827717110365317,
         3203168211198807973,
@@ -444,7 +444,7 @@ def test_numbers_are_those_of_splitmix64() -> None:
     ids=["clone_state", "deepcopy", "pickle", "set_state"],
 )
 def test_a_state_that_was_kept_draws_the_same_again(copied: Any) -> None:
-    """A transform that crops an image and its mask alike may copy the generator, or its state."""
+    """A copy of the generator, or its state, draws the same numbers again."""
     generator = generator_of(5)
     generator.draw()
     other = copied(generator)
@@ -457,7 +457,7 @@ def test_a_state_that_was_kept_draws_the_same_again(copied: Any) -> None:
 @pytest.mark.parametrize("scale", [(0.08, 1.0), (1.0, 1.0), (0.01, 0.02), (0.08, 3.0)])
 @pytest.mark.parametrize("ratio", [(3 / 4, 4 / 3), (1.0, 1.0), (0.01, 100.0), (3.0, 4.0)])
 def test_every_box_is_within_the_image(scale: Any, ratio: Any, make: Any) -> None:
-    """Whatever is asked for, of any seed, a box has at least a pixel, and none outside."""
+    """For any seed and arguments, a box has at least one pixel, and none outside the image."""
     some = random.Random(str((scale, ratio)))
     for _ in range(200):
         width, height = some.choice(ALL_SIDES)
@@ -468,7 +468,7 @@ def test_every_box_is_within_the_image(scale: Any, ratio: Any, make: Any) -> Non
 
 
 def test_draws_are_evenly_spread() -> None:
-    """Areas, logarithms of ratios, places and flips have the means that they should."""
+    """Areas, logarithms of ratios, positions and flips have the expected means."""
     boxes, flips = [], []
     for seed in range(4000):
         generator = generator_of(seed)
@@ -485,7 +485,7 @@ def test_draws_are_evenly_spread() -> None:
 
 
 def test_a_flip_is_drawn_below_its_probability() -> None:
-    """It is certain with 1, never with 0, and not where the very number is the probability."""
+    """A flip is certain with 1, never with 0, and not if the number equals the probability."""
     for seed in range(50):
         drawn = generator_of(seed).uniform(0, 1)
 
@@ -496,14 +496,14 @@ def test_a_flip_is_drawn_below_its_probability() -> None:
 
 
 def test_users_find_a_generator_of_torchs() -> None:
-    """What is drawn from it by torch is what a generator of torch's with that seed gives."""
+    """Functions of torch draw from it what a torch generator with that seed gives."""
     expected = torch.rand(3, generator=torch.Generator().manual_seed(2**63 - 1))
 
     assert torch.equal(torch.rand(3, generator=generator_of(2**63 - 1)), expected)
 
 
 def test_each_thread_has_its_own() -> None:
-    """A generator that another thread takes begins nothing anew here."""
+    """A generator in another thread does not affect this thread's."""
     generator = generator_of(5)
     first = generator.draw()
     thread = threading.Thread(target=generator_of, args=(5,))

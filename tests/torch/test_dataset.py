@@ -35,7 +35,7 @@ PHOTOS = sorted((Path(fastdecode.__file__).parent / "samples").glob("*.jpg"))
 
 
 class Photos(DecodeDataset):
-    """The sample photos: even ones as paths, odd ones as bytes."""
+    """The sample photos, with even ones as paths and odd ones as bytes."""
 
     def __len__(self) -> int:
         return len(PHOTOS)
@@ -46,12 +46,12 @@ class Photos(DecodeDataset):
 
 
 def small(image: Any) -> Any:
-    """Shrink a decoded image: a transform that nobody can know."""
+    """Shrink a decoded image; `fuse` does not know this transform."""
     return image.resize((8, 6))
 
 
 def test_importing_loads_only_what_is_used() -> None:
-    """`import fastdecode.torch` brings a name's modules on first use, and a folder no Loader."""
+    """`import fastdecode.torch` imports modules on first use, and reading a folder no Loader."""
     script = """
 import sys, fastdecode.torch
 before = [name for name in sys.modules if name.startswith("fastdecode")]
@@ -71,7 +71,7 @@ print(len(before), "fastdecode.torch.loader" in sys.modules, "fastdecode.gpu" in
 
 
 def test_what_was_not_imported_yet_is_there() -> None:
-    """Submodules come by attribute, `dir` has all names, and what there is not is an error."""
+    """Submodules are attributes, `dir` has all names, and an unknown name is an error."""
     assert fastdecode.torch.prefetcher.DevicePrefetcher is fastdecode.torch.DevicePrefetcher
     assert {"transforms", "Loader", "__doc__"} <= set(dir(fastdecode.torch))
     with pytest.raises(AttributeError, match="no attribute 'nosuch'"):
@@ -83,7 +83,7 @@ def test_what_was_not_imported_yet_is_there() -> None:
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Make a folder in which each photo is a class."""
+    """Create a folder in which each photo is a class."""
     folder = tmp_path_factory.mktemp("photos")
     for number, photo in enumerate(PHOTOS):
         (folder / f"{number}").mkdir()
@@ -93,7 +93,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(params=["subclass", "list", "folder", "store"])
 def make(request: pytest.FixtureRequest, root: Path) -> Any:
-    """Return what makes a dataset of the photos, with tens, or their numbers, as targets."""
+    """Return a function that makes a dataset of the photos, with numbers as targets."""
     return {
         "subclass": Photos,
         "list": partial(ImageList, PHOTOS, [10 * at for at in range(len(PHOTOS))]),
@@ -107,7 +107,7 @@ def target_of(make: Any, index: int) -> int:
 
 
 def test_samples_are_pillow_images_unless_told_otherwise(make: Any) -> None:
-    """Without a transform a sample is the Pillow image and the target that belong to it."""
+    """Without a transform, a sample is the Pillow image and its target."""
     dataset = make()
 
     assert len(dataset) == len(PHOTOS)
@@ -121,7 +121,7 @@ def test_samples_are_pillow_images_unless_told_otherwise(make: Any) -> None:
 
 
 def test_options_of_decoding_are_obeyed(make: Any) -> None:
-    """Reduction, mode and the form of the output; transforms of images and of targets."""
+    """Reduction, mode, output type, and transforms of images and targets apply."""
     options: dict[str, Any] = {"reduce": 8, "mode": "L", "backend": "pillow"}
     image, target = make(small, str)[3]
     assert (image.size, target) == ((8, 6), str(target_of(make, 3)))
@@ -134,7 +134,7 @@ def test_options_of_decoding_are_obeyed(make: Any) -> None:
 
 
 def test_an_encoded_transform_is_given_the_bytes(make: Any) -> None:
-    """It decodes by itself; torch's DataLoader gets whole batches, of a Subset, too."""
+    """An encoded transform gets the bytes, also from torch's DataLoader, also of a Subset."""
     transform = ResizeCenterCropNormalize(32, 24)
     subset = torch.utils.data.Subset(make(transform), [4, 1, 0])
     ((images, targets),) = torch.utils.data.DataLoader(subset, batch_size=3)
@@ -145,7 +145,7 @@ def test_an_encoded_transform_is_given_the_bytes(make: Any) -> None:
 
 
 def test_draws_come_from_the_generator_and_go_into_the_slot(make: Any) -> None:
-    """`load` hands on `generator` and `out`: the same seed fills a slot of a batch alike."""
+    """`load` passes on `generator` and `out`: the same seed fills a slot equally."""
     dataset = make(RandomResizedCropFlipNormalize(32))
     batch = torch.zeros(2, 3, 32, 32).contiguous(memory_format=torch.channels_last)
 
@@ -161,7 +161,7 @@ def test_draws_come_from_the_generator_and_go_into_the_slot(make: Any) -> None:
 
 
 def test_a_pickled_dataset_gives_the_same_samples(make: Any) -> None:
-    """A used dataset can be pickled, without what it can work out again, and goes on as before."""
+    """A used dataset can be pickled, without its caches, and gives the same samples."""
     dataset = make(ResizeCenterCropNormalize(64, 48), reduce=1, on_error="skip")
     before = dataset[1]
     pickled = pickle.dumps(dataset)
@@ -177,7 +177,7 @@ def test_a_pickled_dataset_gives_the_same_samples(make: Any) -> None:
 
 @pytest.mark.usefixtures("own_registry")
 def test_backend_and_orientation_reach_an_encoded_transform() -> None:
-    """`orient` and `backend` of the dataset hold where the transform decodes, too."""
+    """`orient` and `backend` of the dataset also apply when the transform decodes."""
     register("flat", double(flat(9)))
     turned = TESTS / "data" / "jpeg_kinds" / "gen_exif_ori5.jpg"
     transform = ResizeCenterCrop(64, 48, mean=None, dtype=torch.uint8)
@@ -194,7 +194,7 @@ def test_backend_and_orientation_reach_an_encoded_transform() -> None:
 
 
 def test_slot_needs_a_transform_of_known_shape() -> None:
-    """`out` beside a transform of decoded images is refused."""
+    """`out` is refused with a transform of decoded images."""
     with pytest.raises(ValueError, match="EncodedTransform"):
         Photos(small).load(0, out=torch.zeros(3, 8, 6))
 
@@ -204,7 +204,7 @@ def test_slot_needs_a_transform_of_known_shape() -> None:
 def test_reduction_beside_an_encoded_transform_is_refused(
     options: dict[str, Any], inside: bool
 ) -> None:
-    """The constructor says that the transform decides by itself what would be asked in vain."""
+    """Options that an encoded transform would ignore are refused by the constructor."""
     transform = ResizeCenterCropNormalize(64, 48)
     option = next(iter(options))
 
@@ -213,7 +213,7 @@ def test_reduction_beside_an_encoded_transform_is_refused(
 
 
 def test_shape_and_type_of_samples_are_told() -> None:
-    """A loader learns whether it can write straight into batch memory."""
+    """The shape and dtype tell a loader whether it can write into batch memory."""
     fixed = Photos(RandomResizedCrop((32, 40), dtype=torch.uint8, flip=0.5))
     fused = Photos(compose(resize((16, 24)), TENSOR))
     varying = Photos(compose(resize(16), TENSOR))
@@ -225,7 +225,7 @@ def test_shape_and_type_of_samples_are_told() -> None:
 
 
 def test_isolated_only_where_no_unknown_code_draws() -> None:
-    """Random draws are known to come from the generator without a transform, or with our own."""
+    """A dataset is isolated only without a transform, or with one of this package."""
 
     class Own(Photos):
         def __getitem__(self, index: int) -> Any:
@@ -243,7 +243,7 @@ def test_isolated_only_where_no_unknown_code_draws() -> None:
 
 
 def test_own_getitem_makes_the_batches() -> None:
-    """A subclass that overrides `__getitem__` has its say, whoever asks."""
+    """If a subclass overrides `__getitem__`, all callers use it."""
 
     class Named(Photos):
         def __getitem__(self, index: int) -> Any:
@@ -261,7 +261,7 @@ def test_own_getitem_makes_the_batches() -> None:
 
 
 def test_base_class_says_what_a_subclass_must_write() -> None:
-    """Without `__len__` or `read` the error names them in words."""
+    """Without `__len__` or `read`, the error says what to write."""
     with pytest.raises(NotImplementedError, match=r"DecodeDataset .*`def __len__\(self\)`"):
         len(DecodeDataset())
     with pytest.raises(
@@ -290,7 +290,7 @@ def test_base_class_says_what_a_subclass_must_write() -> None:
 def test_errors_of_read_say_what_to_return(
     given: Any, said: str, transform: Any, read_threads: int
 ) -> None:
-    """A `read` that returns no pair is named with its class, and told what a pair is."""
+    """If `read` does not return a pair, the error names the class and explains the pair."""
 
     class Wrong(Photos):
         def read(self, index: int) -> tuple[Any, Any]:
@@ -309,7 +309,7 @@ def test_errors_of_read_say_what_to_return(
 
 
 def test_repr_says_how_images_are_decoded() -> None:
-    """`repr` tells of options that are not the usual ones, and of a transform that decodes."""
+    """`repr` shows options that are not the defaults, and a transform that decodes."""
     assert "Number of datapoints: 6" in repr(Photos())
     assert repr(Photos(reduce=2, backend="pillow")).endswith(
         "Decoding: whole images, nothing fused, reduce=2, backend='pillow'"
@@ -318,7 +318,7 @@ def test_repr_says_how_images_are_decoded() -> None:
 
 
 class Boxes(Photos):
-    """The sample photos, with the whole image as a box, which follows what becomes of it."""
+    """The sample photos, with the whole image as a box that follows the transform."""
 
     def read(self, index: int) -> tuple[Any, Any]:
         header = probe(PHOTOS[index].read_bytes())
@@ -329,7 +329,7 @@ class Boxes(Photos):
 
 
 def test_known_transform_is_fused() -> None:
-    """The pieces of a torchvision pipeline are done while decoding, and shown by `repr`."""
+    """The parts of a torchvision pipeline are fused with decoding, as `repr` shows."""
     dataset = Photos(compose(resize(64), center(), TENSOR), quality="exact")
     whole = ResizeCenterCrop(64, 48, dtype=torch.float32, quality="exact")
 
@@ -340,7 +340,7 @@ def test_known_transform_is_fused() -> None:
 
 
 def test_what_follows_the_fused_parts_runs_as_written() -> None:
-    """The rest of the pipeline gets the Pillow image that it would have got."""
+    """The rest of the pipeline gets the same Pillow image as without fusing."""
     image, _ = Photos(compose(resize(64), small))[0]
 
     assert isinstance(image, PillowImage.Image)
@@ -351,7 +351,7 @@ def test_what_follows_the_fused_parts_runs_as_written() -> None:
     "options", [{"fuse": False}, {"reduce": 2}, {"min_size": 200}, {"output": "array"}], ids=str
 )
 def test_fusing_can_be_turned_off(options: dict[str, Any]) -> None:
-    """With ``fuse=False``, or a decoding of one's own, the pipeline is given decoded images."""
+    """With ``fuse=False``, or the user's own decoding, the pipeline gets decoded images."""
     given = []
     pipeline = compose(crop())
     pipeline.__class__.__call__ = lambda self, image: given.append(image) or image
@@ -364,14 +364,14 @@ def test_fusing_can_be_turned_off(options: dict[str, Any]) -> None:
 
 
 def test_transform_that_begins_with_our_own_takes_bytes_even_unfused() -> None:
-    """A Compose around an `EncodedTransform` can be called with nothing but bytes."""
+    """A Compose that begins with an `EncodedTransform` always gets bytes."""
     image, _ = Photos(compose(ResizeCenterCropNormalize(64, 48), torch.neg), fuse=False)[0]
 
     assert torch.equal(image, -ResizeCenterCropNormalize(64, 48)(PHOTOS[0].read_bytes()))
 
 
 def test_changing_the_transform_fuses_anew() -> None:
-    """Another transform, another list of parts or another size hold from the next sample on."""
+    """After a change of the transform, of its parts or of a size, it is fused again."""
     dataset = Photos(compose(crop(), TENSOR))
     shapes = [dataset[0][0].shape]
 
@@ -388,7 +388,7 @@ def test_changing_the_transform_fuses_anew() -> None:
 
 
 def test_targets_follow_the_reduced_image() -> None:
-    """`map_target` is given the geometry of the reduced decode: the box is the image's."""
+    """`map_target` gets the geometry of the reduced image, so that boxes are right."""
     image, (geometry, boxes) = Boxes(reduce=2)[0]
 
     assert geometry.size == (image.height, image.width)
@@ -401,7 +401,7 @@ def test_targets_follow_the_reduced_image() -> None:
     ids=["own", "fused"],
 )
 def test_targets_follow_the_crop(transform: Any) -> None:
-    """`map_target` is given the crop that was drawn for this very sample."""
+    """`map_target` gets the crop that was drawn for this sample."""
     image, (geometry, boxes) = Boxes(transform, lambda target: target)[1]
     left, top, right, bottom = boxes[0]
     vertical, horizontal = geometry.scale
@@ -414,20 +414,20 @@ def test_targets_follow_the_crop(transform: Any) -> None:
 
 
 def test_geometry_is_not_guessed_behind_unknown_parts() -> None:
-    """Where a part after the fused ones may move pixels, boxes are refused, not put elsewhere."""
+    """If a part after the fused ones may move pixels, boxes are refused."""
     with pytest.raises(ValueError, match="may move pixels"):
         Boxes(compose(crop(), small))[0]
 
 
 @pytest.mark.parametrize("wrong", [3, [3], RandomResizedCrop])
 def test_transform_that_is_none_is_refused_at_once(wrong: Any) -> None:
-    """What cannot be called with an image is a TypeError before anything is read."""
+    """A transform that cannot be called raises a TypeError before anything is read."""
     with pytest.raises(TypeError, match="transform"):
         Photos(wrong)
 
 
 def test_other_precisions_run_as_written() -> None:
-    """ToTensor makes floats of the default type, so with another one it is not taken over."""
+    """With another default dtype, ToTensor is not fused."""
     torch.set_default_dtype(torch.float64)
     try:
         assert fuse(compose(resize((8, 8)), TENSOR)).rest == (TENSOR,)

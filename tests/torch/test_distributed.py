@@ -1,4 +1,4 @@
-"""torch.distributed: real processes, which agree on nothing but their ranks."""
+"""torch.distributed with real processes that share nothing but their ranks."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ print(json.dumps(said))
 
 @pytest.fixture(scope="module")
 def said(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    """Run a process for each rank, and return what each found."""
+    """Run a process per rank, and return their results."""
     folder = tmp_path_factory.mktemp("shards")
     write_shards(folder, SIZES)
     places = str(folder / "part-{000..004}.tar"), (folder / "store").as_uri()
@@ -81,7 +81,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 
 
 def test_ranks_of_a_loader_need_not_be_named(said: list[dict[str, Any]]) -> None:
-    """Each sample comes once in each epoch; a rank that is given by hand has the say."""
+    """Each sample comes once per epoch; a rank that is passed explicitly has precedence."""
     first, second = (each["epochs"] for each in said)
     for mine, others in zip(first, second, strict=True):
         assert sorted(mine + others) == list(range(COUNT))
@@ -90,7 +90,7 @@ def test_ranks_of_a_loader_need_not_be_named(said: list[dict[str, Any]]) -> None
 
 
 def test_ranks_of_a_stream_need_not_be_named(said: list[dict[str, Any]]) -> None:
-    """With and without workers, forked and spawned: each sample once."""
+    """Each sample comes once, with and without workers, forked and spawned."""
     for mine, others in zip(*(each["stream"] for each in said), strict=True):
         assert sorted(mine + others) == list(range(TOTAL))
     assert said[0]["stream"][0] != said[0]["stream"][1]

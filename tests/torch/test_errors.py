@@ -1,4 +1,4 @@
-"""Damaged samples: what each policy makes of them, and what is remembered."""
+"""Damaged samples: the effect of each policy, and the recorded failures."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_list_of_errors_can_be_cleared() -> None:
 
 
 def test_skipped_samples_are_left_out_of_the_batch() -> None:
-    """With "skip", `fetch` returns SKIPPED and a batch lacks the sample, which is recorded."""
+    """With "skip", `fetch` returns SKIPPED, and the batch lacks the sample, which is recorded."""
     dataset = Listed(PHOTO, CUT, PHOTO, on_error="skip")
     _, targets = next(iter(torch.utils.data.DataLoader(dataset, batch_size=3)))
 
@@ -78,7 +78,7 @@ def test_skipped_samples_are_left_out_of_the_batch() -> None:
 
 
 def test_batch_of_which_nothing_is_left_is_an_error() -> None:
-    """An empty batch would be a riddle: the error names the files instead, though not hundreds."""
+    """If a batch is empty, an error names some of the files."""
     dataset = Listed(PHOTO, *([CUT] * 7), on_error="skip")
 
     with pytest.raises(
@@ -91,7 +91,7 @@ def test_batch_of_which_nothing_is_left_is_an_error() -> None:
 
 
 def test_single_sample_cannot_be_skipped() -> None:
-    """``dataset[index]`` must return something, so the error is raised, and recorded, too."""
+    """``dataset[index]`` must return something, so the error is raised, and recorded."""
     dataset = Listed(CUT, on_error="skip")
 
     with pytest.raises(errors.DecodeError, match=r"\(item 0\)"):
@@ -101,7 +101,7 @@ def test_single_sample_cannot_be_skipped() -> None:
 
 
 def test_replacement_is_the_same_each_time() -> None:
-    """With "replace", another sample with its own target comes, always the same one."""
+    """With "replace", always the same other sample comes, with its own target."""
     sources = [CUT if index % 3 else PHOTO for index in range(30)]
     chosen = [Listed(*sources, on_error="replace")[index][1] for index in (1, 2, 4, 5, 7)]
     dataset = Listed(*sources, on_error="replace")
@@ -114,7 +114,7 @@ def test_replacement_is_the_same_each_time() -> None:
 
 
 def test_replacement_fills_the_slot() -> None:
-    """A sample that stands in is written into the memory of the one that is damaged."""
+    """A replacement is written into the slot of the damaged sample."""
     slot = torch.zeros(3, 24, 24)
     image, target = Listed(PHOTO, CUT, on_error="replace").fetch(1, out=slot)
 
@@ -124,7 +124,7 @@ def test_replacement_fills_the_slot() -> None:
 
 
 def test_replacing_ends() -> None:
-    """Of nothing but damaged files each is tried once, and no more than 33 in all."""
+    """If all files are damaged, each is tried once, and no more than 33 in all."""
     few, many = (Listed(*([CUT] * count), on_error="replace") for count in (5, 500))
 
     with pytest.raises(
@@ -139,13 +139,13 @@ def test_replacing_ends() -> None:
 
 
 def test_replacements_never_change() -> None:
-    """The draws are part of what makes a run repeatable: these are what they have always been."""
+    """The replacements of an index never change, because runs must be repeatable."""
     assert list(replacement_candidates(3, range(1000)))[:5] == [531, 591, 669, 996, 550]
     assert list(replacement_candidates(0, range(1))) == []
 
 
 def test_function_decides() -> None:
-    """A callable gets index and error; what it returns stands in, None skips."""
+    """A callable gets index and error, and returns a sample; None skips."""
     seen = []
 
     def decide(index: int, error: Exception) -> Any:
@@ -167,7 +167,7 @@ def test_function_decides() -> None:
 @pytest.mark.parametrize("kind", [torch.float32, torch.int64, torch.uint8])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.uint8])
 def test_what_stands_in_is_copied_as_it_is(kind: Any, dtype: Any) -> None:
-    """The type of a slot may be another; where it is the transform's own, numbers are kept."""
+    """A replacement keeps its values if its dtype is that of the transform."""
     drawing = torch.full((3, 24, 24), 7, dtype=kind)
     transform = RandomResizedCrop(24, dtype=dtype, flip=0.5)
     dataset = Listed(CUT, transform=transform, on_error=lambda *_: (drawing, -1))
@@ -179,7 +179,7 @@ def test_what_stands_in_is_copied_as_it_is(kind: Any, dtype: Any) -> None:
 
 
 def test_method_may_be_the_policy() -> None:
-    """A subclass may write its policy as a method."""
+    """A subclass may define its policy as a method."""
 
     class Grey(Listed):
         def on_error(self, index: int, error: Exception) -> Any:
@@ -189,14 +189,14 @@ def test_method_may_be_the_policy() -> None:
 
 
 def test_a_replacement_comes_from_those_allowed() -> None:
-    """A subset's damaged sample is replaced by one of the subset, never by itself."""
+    """The replacement of a subset's sample is another sample of the subset."""
     assert set(replacement_candidates(3, [3, 50, 51])) == {50, 51}
     assert list(replacement_candidates(3, [])) == []
 
 
 @pytest.mark.parametrize("policy", ["raise", "replace"])
 def test_error_that_is_dropped_keeps_no_memory(policy: str) -> None:
-    """A batch's memory is free when the error is, without a garbage collection."""
+    """The memory of a batch is free when its error is, without a garbage collection."""
     dataset = Listed(CUT, CUT, transform=SMALL, on_error=policy)
     out = torch.empty(dataset.sample_shape)
     gone = weakref.ref(out)
@@ -225,7 +225,7 @@ def test_error_that_is_dropped_keeps_no_memory(policy: str) -> None:
     ids=lambda error: type(error).__name__,
 )
 def test_mistakes_are_raised_whatever_the_policy(on_error: Any, error: BaseException) -> None:
-    """Errors of the program or of the machine are no damage, and are not recorded as such."""
+    """Errors of the program or machine are raised under any policy, and not recorded."""
 
     def fail(image: Any) -> Any:
         raise error
@@ -239,7 +239,7 @@ def test_mistakes_are_raised_whatever_the_policy(on_error: Any, error: BaseExcep
 
 
 def test_every_kind_of_damage_can_be_skipped() -> None:
-    """No image at all, a header that promises too much and a folder are damage like any other."""
+    """A non-image, a header with a huge size, and a folder count as damage."""
     too_large = FILES / "gen_jpeg_claims_65500x65500_jpg.jpg"
     dataset = Listed(FILES / "gen_text.png", too_large, FILES, b"", on_error="skip")
 
@@ -250,7 +250,7 @@ def test_every_kind_of_damage_can_be_skipped() -> None:
 
 
 def test_errors_of_libraries_are_named_too() -> None:
-    """An OSError without a number, as Pillow's are, gets path and index like ours."""
+    """An OSError without a number, like Pillow's, gets path and index."""
 
     def fail(image: Any) -> Any:
         raise OSError("image file is truncated")
@@ -266,7 +266,7 @@ def test_errors_of_libraries_are_named_too() -> None:
 
 @pytest.mark.parametrize("on_error", ["skip", "replace"])
 def test_own_getitem_keeps_the_policy(on_error: str) -> None:
-    """A subclass's own `__getitem__` may go through ours or decode by itself: both are covered."""
+    """The policy also applies to a subclass with its own `__getitem__`."""
 
     class Through(Listed):
         def __getitem__(self, index: int) -> Any:
@@ -285,7 +285,7 @@ def test_own_getitem_keeps_the_policy(on_error: str) -> None:
 
 
 def test_function_is_asked_once_by_an_own_getitem() -> None:
-    """What ours has decided inside a subclass's `__getitem__` is not decided again outside."""
+    """The callable is called once, also inside a subclass's `__getitem__`."""
     asked = []
 
     class Through(Listed):
@@ -299,7 +299,7 @@ def test_function_is_asked_once_by_an_own_getitem() -> None:
 
 
 def test_mistake_of_a_replacement_is_raised() -> None:
-    """An error of the program ends the search for another sample."""
+    """An error of the program ends the search for a replacement."""
 
     class Wrong(Listed):
         def read(self, index: int) -> tuple[Any, Any]:
@@ -313,7 +313,7 @@ def test_mistake_of_a_replacement_is_raised() -> None:
 
 @pytest.mark.parametrize("on_error", ["ignore", None, 3])
 def test_unknown_policy_is_refused(on_error: Any) -> None:
-    """A policy that does not exist is refused by the constructor, the attribute and the class."""
+    """An unknown policy is refused by the constructor, the attribute and the class."""
     with pytest.raises(ValueError, match="on_error must be"):
         Listed(PHOTO, on_error=on_error)
     with pytest.raises(ValueError, match="on_error must be"):
@@ -340,7 +340,7 @@ def test_several_threads_fail_at_once() -> None:
 
 
 def test_failures_cross_process_borders() -> None:
-    """SKIPPED stays the same object when pickled, and errors keep what they say."""
+    """SKIPPED is the same object after pickling, and errors keep their text."""
     dataset = Listed(CUT, on_error="skip")
     dataset.fetch(0)
     again = pickle.loads(pickle.dumps(dataset))

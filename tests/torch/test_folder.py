@@ -1,4 +1,4 @@
-"""`ImageFolder`: torchvision's rules and its place, with fastdecode underneath."""
+"""`ImageFolder` follows torchvision's rules, with decoding by fastdecode."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def names(dataset: ImageFolder, root: Path) -> list[str]:
 
 
 def test_classes_and_samples_are_in_torchvisions_order(root: Path) -> None:
-    """Classes are sorted; within one, folders in the order of their names, links followed."""
+    """Classes are sorted, and files are sorted within folders, following links."""
     dataset = ImageFolder(root)
 
     assert dataset.classes == ["A", "a", "b", "with space"]
@@ -56,7 +56,7 @@ def test_classes_and_samples_are_in_torchvisions_order(root: Path) -> None:
 
 
 def test_constructor_takes_what_torchvisions_takes() -> None:
-    """The parameters have torchvision's names and places."""
+    """The parameters have torchvision's names and positions."""
     assert list(inspect.signature(ImageFolder).parameters)[:6] == [
         "root",
         "transform",
@@ -68,7 +68,7 @@ def test_constructor_takes_what_torchvisions_takes() -> None:
 
 
 def test_attributes_are_as_given(root: Path) -> None:
-    """A root that is a string stays one; extensions and the rest are there to be read."""
+    """Root, extensions and other arguments are kept as attributes."""
     dataset = ImageFolder(str(root), str, repr)
     chosen = ImageFolder(root, is_valid_file=str.isprintable, allow_empty=True)
 
@@ -83,7 +83,7 @@ def test_attributes_are_as_given(root: Path) -> None:
 
 
 def test_files_can_be_chosen(root: Path) -> None:
-    """`is_valid_file` or `extensions` say which files count; both at once are refused."""
+    """`is_valid_file` or `extensions` choose the files; both at once are refused."""
     by_function = ImageFolder(
         root, is_valid_file=lambda path: path.endswith("1.jpg"), allow_empty=1
     )
@@ -96,7 +96,7 @@ def test_files_can_be_chosen(root: Path) -> None:
 
 
 def test_missing_files_and_classes_are_told(root: Path) -> None:
-    """No folder, no class folders and classes without files are errors that name them."""
+    """A missing folder, no class folders and classes without files are errors that name them."""
     (root / "none" / "deep").mkdir(parents=True)
     (root / "void").mkdir()
 
@@ -117,7 +117,7 @@ def test_missing_files_and_classes_are_told(root: Path) -> None:
 
 
 def test_default_loader_decodes(root: Path) -> None:
-    """``dataset.loader(path)`` is there for code that calls it, and obeys the options."""
+    """``dataset.loader(path)`` decodes with the options of the dataset."""
     dataset = ImageFolder(root, reduce=2)
     path = dataset.samples[0][0]
 
@@ -126,7 +126,7 @@ def test_default_loader_decodes(root: Path) -> None:
 
 
 def test_given_loader_is_obeyed(root: Path) -> None:
-    """A loader of one's own is called with the path; nothing is decoded or fused here."""
+    """The user's loader is called with the path; nothing is decoded or fused here."""
     seen = []
     pipeline = compose(resize(8))
     pipeline.__class__.__call__ = lambda self, image: ("transformed", image)
@@ -143,7 +143,7 @@ def test_given_loader_is_obeyed(root: Path) -> None:
 
 
 def test_error_of_a_loader_names_the_file_once(root: Path) -> None:
-    """A loader that names the path in its errors, as `decode_file` does, is not doubled."""
+    """If a loader's error names the path, it is not added again."""
     shutil.copy(CUT, root / "A" / "1.jpg")
     dataset = ImageFolder(root, loader=decode_file)
 
@@ -155,7 +155,7 @@ def test_error_of_a_loader_names_the_file_once(root: Path) -> None:
 
 
 def test_loader_may_give_bytes_to_an_encoded_transform(root: Path) -> None:
-    """A loader that reads, from an archive for instance, and does not decode, goes with it."""
+    """A loader that returns bytes can be used with an encoded transform."""
     transform = ResizeCenterCropNormalize(32, 24)
     dataset = ImageFolder(root, transform, loader=lambda path: Path(path).read_bytes())
 
@@ -163,7 +163,7 @@ def test_loader_may_give_bytes_to_an_encoded_transform(root: Path) -> None:
 
 
 def test_geometry_is_not_known_behind_a_loader(root: Path) -> None:
-    """`map_target` beside a loader of one's own is refused: nobody knows what it has done."""
+    """`map_target` with the user's loader is refused, because the geometry is unknown."""
 
     class Boxes(ImageFolder):
         def map_target(self, target: Any, geometry: Any) -> Any:
@@ -215,7 +215,7 @@ def test_overridden_read_is_used(root: Path) -> None:
 
 
 def test_samples_may_be_replaced(root: Path) -> None:
-    """Code that filters `samples` after construction gets what it left."""
+    """Code that filters `samples` after construction is respected."""
     dataset = ImageFolder(root)
     dataset.samples = dataset.samples[-1:]
 
@@ -224,7 +224,7 @@ def test_samples_may_be_replaced(root: Path) -> None:
 
 
 def test_repr_is_torchvisions_and_one_part_more(root: Path) -> None:
-    """`repr` has torchvision's lines, then how images are decoded."""
+    """`repr` has torchvision's lines, and how images are decoded."""
 
     class Double:
         def __repr__(self) -> str:
@@ -257,7 +257,7 @@ def test_repr_is_torchvisions_and_one_part_more(root: Path) -> None:
 def test_spawned_workers_decode_and_tell_of_damage(
     root: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """DataLoader works with spawned workers, which warn of what they skip."""
+    """DataLoader works with spawned workers, which warn of skipped files."""
     shutil.copy(CUT, root / "b" / "2.jpg")  # and behind the link in a/
     dataset = ImageFolder(root, ResizeCenterCropNormalize(32, 24), on_error="skip")
     whole = ImageFolder(root, ResizeCenterCropNormalize(32, 24))
@@ -276,7 +276,7 @@ def test_spawned_workers_decode_and_tell_of_damage(
 
 
 def test_it_is_as_torchvisions(root: Path) -> None:
-    """Where torchvision is installed: the same samples, pixels, text and messages."""
+    """With torchvision installed, samples, pixels, text and messages are equal to its own."""
     torchvision = pytest.importorskip("torchvision")
     (root / "void").mkdir()
     theirs = torchvision.datasets.ImageFolder(root, allow_empty=True)

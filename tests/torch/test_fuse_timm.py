@@ -1,4 +1,4 @@
-"""`fuse` beside timm itself: its pipelines' draws from both generators, pixels and types."""
+"""`fuse` compared with timm: draws from both generators, pixels and types."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ RESTS = {
 
 
 def _both(transform: Any, fused: Any, data: bytes, seed: int) -> Any:
-    """Run a pipeline and its fused form from the same seeds, and compare what they drew."""
+    """Run a pipeline and its fused form from the same seeds, and compare their draws."""
     results, states = [], []
     for run, given in (
         (transform, PillowImage.open(io.BytesIO(data)).convert("RGB")),
@@ -88,7 +88,7 @@ def _check(expected: Any, result: Any, most: float = 2.001) -> None:
 
 @pytest.mark.parametrize("name", WHOLE)
 def test_exact_is_the_pipeline_as_written(name: str) -> None:
-    """Nothing is left over; boxes, flips and interpolations are timm's, pixels to two levels."""
+    """All parts are fused; boxes, flips and interpolations are timm's, pixels within two levels."""
     transform = WHOLE[name]()
     fused = fuse(transform, quality="exact")
 
@@ -101,7 +101,7 @@ def test_exact_is_the_pipeline_as_written(name: str) -> None:
 
 @pytest.mark.parametrize("name", RESTS)
 def test_the_rest_runs_as_written(name: str) -> None:
-    """What is not known gets what it would have got, so that all draws stay timm's."""
+    """Unknown parts get the same input, so all draws stay timm's."""
     transform = RESTS[name]()
     fused = fuse(transform, quality="exact")
 
@@ -115,7 +115,7 @@ def test_the_rest_runs_as_written(name: str) -> None:
 
 @pytest.mark.parametrize("interpolation", ["bilinear", "random"])
 def test_a_loaders_batches_follow_from_its_seed(interpolation: str) -> None:
-    """Any number of threads and processes gives the same, whatever the global generators do."""
+    """Threads and processes give the same batches, whatever the global generators do."""
     transform = create_transform(64, interpolation=interpolation, **TRAIN)
     dataset = ImageList(PHOTOS * 4, transform=transform)
     epochs = []
@@ -130,7 +130,7 @@ def test_a_loaders_batches_follow_from_its_seed(interpolation: str) -> None:
 
 
 def test_pytorchs_own_loader_draws_as_timm() -> None:
-    """In the training process, batch after batch, the boxes are those of timm's own draws."""
+    """In the training process, boxes are those of timm's own draws, batch after batch."""
     transform = create_transform(48, **TRAIN)
     dataset = ImageList(PHOTOS * 2, transform=transform, quality="exact")
     random.seed(5)
@@ -151,7 +151,7 @@ def test_pytorchs_own_loader_draws_as_timm() -> None:
     ids=str,
 )
 def test_what_is_not_known_for_certain_is_left_alone(change: dict[str, Any]) -> None:
-    """A crop with another filter, range or method is called as it is."""
+    """A crop with another filter, range or method is not fused."""
     crop = timm.RandomResizedCropAndInterpolation(64)
     vars(crop).update(change)
 
@@ -159,7 +159,7 @@ def test_what_is_not_known_for_certain_is_left_alone(change: dict[str, Any]) -> 
 
 
 def test_a_subclass_is_left_alone() -> None:
-    """It may do anything."""
+    """A subclass may do anything, so it is not fused."""
 
     class Mine(timm.RandomResizedCropAndInterpolation):
         pass

@@ -1,4 +1,4 @@
-"""`fuse` beside torchvision itself: the same pixels, draws and types as the pipeline as written."""
+"""`fuse` compared with torchvision: the same pixels, draws and types."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _v2_finish() -> list:
 
 
 class _Preset:
-    """As the presets of torchvision's references: it calls its own pipeline, and does no more."""
+    """A preset like those of torchvision's references, which only calls its own pipeline."""
 
     def __init__(self, *parts: object) -> None:
         self.transforms = v1.Compose(list(parts))
@@ -54,7 +54,7 @@ class _Preset:
 
 
 class _Inherits(_Preset):
-    """What a script makes of a preset by another constructor."""
+    """A preset with another constructor."""
 
     def __init__(self) -> None:
         super().__init__(v1.Resize(70), v1.CenterCrop(64), v1.ToTensor())
@@ -81,12 +81,12 @@ class _Calls:
 
 
 def _rgb(drawing: PillowImage.Image) -> PillowImage.Image:
-    """Convert, as CLIP's scripts do."""
+    """Convert to RGB, as CLIP's scripts do."""
     return drawing.convert("RGB")
 
 
 def _reference() -> list:
-    """List the end of the references' presets."""
+    """Return the last parts of the references' presets."""
     return [
         v1.PILToTensor(),
         v1.ConvertImageDtype(torch.float),
@@ -226,7 +226,7 @@ RESTS = {
 
 
 class _ImageOnly:
-    """Somebody's own part, which asks what it got."""
+    """A user's own part that checks the type of its input."""
 
     def __call__(self, image: object) -> object:
         assert type(image) is tv_tensors.Image
@@ -234,7 +234,7 @@ class _ImageOnly:
 
 
 def _both(transform: object, fused: object, data: bytes, seed: int) -> tuple:
-    """Run a pipeline and its fused form from one seed; also the states of the generator after."""
+    """Run a pipeline and its fused form from one seed; also return the generator's states."""
     drawing = PillowImage.open(io.BytesIO(data)).convert("RGB")
     torch.manual_seed(seed)
     expected = transform(drawing)
@@ -270,7 +270,7 @@ def _check(expected: object, result: object, transform: object) -> None:
 @pytest.mark.parametrize("name", PIPELINES)
 @pytest.mark.parametrize("photo", PHOTOS, ids=lambda photo: photo.stem)
 def test_exact_is_the_pipeline_as_written(name: str, photo: Path) -> None:
-    """Types, shapes, boxes, flips and what is drawn are the same, pixels to one level of 255."""
+    """Types, shapes, boxes, flips and draws are equal, and pixels within one level."""
     transform = PIPELINES[name]()
     fused = fuse(transform, quality="exact")
 
@@ -283,7 +283,7 @@ def test_exact_is_the_pipeline_as_written(name: str, photo: Path) -> None:
 
 @pytest.mark.parametrize("name", RESTS)
 def test_the_rest_runs_as_written(name: str) -> None:
-    """What is not known gets what it would have got, and draws what it would have drawn."""
+    """Unknown parts get the same input, and draw the same numbers."""
     transform = RESTS[name]()
     fused = fuse(transform, quality="exact")
 
@@ -445,7 +445,7 @@ def test_an_object_that_does_more_than_call_is_left_alone(name: str) -> None:
 
 
 def test_lambdas_that_do_something_are_the_rest() -> None:
-    """A function that is neither the identity nor a conversion to RGB runs as written."""
+    """A function that is neither the identity nor a conversion to RGB is not fused."""
     for function in (lambda x: x + 1, lambda x: x.clone(), lambda _x: 3, lambda *x: x[0]):
         part = v1.Lambda(function)
         assert fuse(v1.Compose([v1.Resize(8), v1.ToTensor(), part])).rest == (part,)
@@ -454,7 +454,7 @@ def test_lambdas_that_do_something_are_the_rest() -> None:
 
 
 def test_a_changed_preset_is_fused_anew() -> None:
-    """A dataset whose preset is given another pipeline follows it."""
+    """A dataset follows a preset that is given another pipeline."""
     preset = _Preset(v1.Resize((20, 30)), v1.ToTensor())
     dataset = ImageList([PHOTOS[0]], transform=preset)
     assert dataset[0].shape == (3, 20, 30)
@@ -505,7 +505,7 @@ UNKNOWN = {
 
 @pytest.mark.parametrize("name", UNKNOWN)
 def test_what_is_not_known_for_certain_is_left_alone(name: str) -> None:
-    """The very same object comes back."""
+    """`fuse` returns the very same object."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of torchvision
         transform = UNKNOWN[name]()
@@ -514,13 +514,13 @@ def test_what_is_not_known_for_certain_is_left_alone(name: str) -> None:
 
 
 def test_antialias_does_not_matter_for_pillow_images() -> None:
-    """Pillow always antialiases, so the old defaults are fused there."""
+    """Pillow always antialiases, so the old defaults are fused."""
     for antialias in (None, False, "warn"):
         assert isinstance(fuse(v1.Resize(64, antialias=antialias)), Fused)
 
 
 def test_other_conversions_are_left_to_the_rest() -> None:
-    """Half precision, unscaled floats and a Normalize that would raise are not folded."""
+    """Half precision, unscaled floats and a Normalize that would raise are not fused."""
     for part in (
         v2.ToDtype(torch.float16, scale=True),
         v2.ToDtype(torch.float32),
@@ -533,7 +533,7 @@ def test_other_conversions_are_left_to_the_rest() -> None:
 
 
 def test_png_and_grey_are_fused_too() -> None:
-    """Any format that decodes gives what torchvision makes of its RGB image."""
+    """Any format gives the same result as torchvision for its RGB image."""
     transform = v1.Compose([v1.Resize((5, 6)), v1.ToTensor()])
 
     for mode in ("RGB", "L", "P", "RGBA"):
@@ -544,7 +544,7 @@ def test_png_and_grey_are_fused_too() -> None:
 
 
 def test_it_is_pickled_with_the_class_of_its_tensors() -> None:
-    """A copy gives the same, as tv_tensors.Image, and torch's DataLoader stacks the results."""
+    """A copy gives the same tv_tensors.Image, and torch's DataLoader stacks the results."""
     fused = fuse(PIPELINES["v2 tensor train"]())
     copy = pickle.loads(pickle.dumps(fused))
 

@@ -27,7 +27,7 @@ def written(folder: Path, text: str, name: str = "list.csv") -> Path:
 
 
 def test_images_and_targets_belong_together() -> None:
-    """Each path is decoded and comes with its target; relative ones begin in the root."""
+    """Each path is decoded with its target; relative paths begin at the root."""
     dataset = ImageList([NAMES[0], FOLDER / NAMES[1]], ["casa", "wren"], root=FOLDER)
 
     assert len(dataset) == 2
@@ -38,7 +38,7 @@ def test_images_and_targets_belong_together() -> None:
 
 
 def test_without_targets_a_sample_is_the_image_alone() -> None:
-    """Batches of images without targets collate; a skipped one is missing, one made up comes."""
+    """Images without targets collate; skipped ones are left out, replaced ones come."""
     paths = [*NAMES, "gone.jpg"]
     dataset = ImageList(paths, transform=CROP, root=FOLDER, on_error="skip")
     images = next(iter(torch.utils.data.DataLoader(dataset, batch_size=4)))
@@ -55,7 +55,7 @@ def test_without_targets_a_sample_is_the_image_alone() -> None:
 
 
 def test_targets_may_be_a_vector_or_of_any_kind() -> None:
-    """Numbers of an array or a tensor become plain ones; rows of a matrix stay rows."""
+    """Numbers of an array or tensor become plain numbers; rows of a matrix stay rows."""
     plain = ImageList(NAMES, np.array([1, 2, 3]), CROP, root=FOLDER)
     tensor = ImageList(NAMES, torch.tensor([0.5, 1, 2]), CROP, root=FOLDER)
     rows = ImageList(NAMES, torch.eye(3), CROP, str, root=FOLDER)
@@ -67,7 +67,7 @@ def test_targets_may_be_a_vector_or_of_any_kind() -> None:
 
 
 def test_lists_that_do_not_fit_are_refused() -> None:
-    """A single path, things that are no paths, and another number of targets are errors."""
+    """A single path, wrong types, and another number of targets are errors."""
     with pytest.raises(TypeError, match=r"several paths.*\bImageFolder\b"):
         ImageList(NAMES[0])
     with pytest.raises(TypeError, match="a sequence of paths, not NoneType"):
@@ -79,7 +79,7 @@ def test_lists_that_do_not_fit_are_refused() -> None:
 
 
 def test_csv_lies_beside_its_images(tmp_path: Path) -> None:
-    """Relative paths begin in the CSV's folder, or in the root that is given; others stay."""
+    """Relative paths begin at the CSV's folder or the given root; others stay."""
     text = f"a.jpg,0\nsub/b.jpg,1\n{FOLDER / NAMES[0]},2\n"
     file = written(tmp_path, text)
 
@@ -121,7 +121,7 @@ def test_csv_lies_beside_its_images(tmp_path: Path) -> None:
 def test_csv_is_read_by_rule(
     tmp_path: Path, text: str, options: dict[str, Any], targets: list[Any]
 ) -> None:
-    """Header, columns and the kind of targets follow from what the docstring says."""
+    """The header, columns and types of targets follow the rules in the docstring."""
     dataset = ImageList.from_csv(written(tmp_path, text), **options)
 
     assert dataset.targets == targets
@@ -130,7 +130,7 @@ def test_csv_is_read_by_rule(
 
 
 def test_class_names_become_indices(tmp_path: Path) -> None:
-    """Names are sorted into `classes`; another file can be read by the same indices."""
+    """Names are sorted into `classes`; another file can use the same indices."""
     train = ImageList.from_csv(written(tmp_path, "a.jpg,wren\nb.jpg,casa\n"))
     file = written(tmp_path, "c.jpg,wren\n", "test.csv")
     test = ImageList.from_csv(file, class_to_idx=train.class_to_idx)
@@ -155,13 +155,13 @@ def test_class_names_become_indices(tmp_path: Path) -> None:
 def test_wrong_csv_is_refused_with_the_line(
     tmp_path: Path, text: str, options: dict[str, Any], message: str
 ) -> None:
-    """What is missing is told with file and line, before anything is decoded."""
+    """Missing values are errors with file and line, before anything is decoded."""
     with pytest.raises(ValueError, match=message):
         ImageList.from_csv(written(tmp_path, text), **options)
 
 
 def test_csv_must_be_utf8_and_there(tmp_path: Path) -> None:
-    """Another encoding is told with the file, a missing file is an OSError."""
+    """Another encoding is an error with the file, a missing file an OSError."""
     file = tmp_path / "latin.csv"
     file.write_bytes("é.jpg,1\n".encode("latin-1"))
 
@@ -172,7 +172,7 @@ def test_csv_must_be_utf8_and_there(tmp_path: Path) -> None:
 
 
 def test_subclass_comes_from_its_own_csv(tmp_path: Path) -> None:
-    """`from_csv` of a subclass makes that subclass, which can be pickled."""
+    """`from_csv` of a subclass returns that subclass, which can be pickled."""
     dataset = Named.from_csv(written(tmp_path, f"{FOLDER / NAMES[0]},7\n"), transform=CROP)
     again = pickle.loads(pickle.dumps(dataset))
 
@@ -181,7 +181,7 @@ def test_subclass_comes_from_its_own_csv(tmp_path: Path) -> None:
 
 
 class Named(ImageList):
-    """Targets are file names."""
+    """A list whose targets are file names."""
 
     def read(self, index: int) -> tuple[Any, Any]:
         path, _ = super().read(index)

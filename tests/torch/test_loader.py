@@ -1,4 +1,4 @@
-"""`Loader`: what its batches hold, whoever makes them."""
+"""`Loader`: the contents of its batches."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from fastdecode.torch.transforms._random_crop import generator_of
 
 
 def test_batches_are_those_of_torchs_loader() -> None:
-    """Without chance, images and targets are what DataLoader makes of the same dataset."""
+    """Without random draws, images and targets equal those of DataLoader."""
     dataset = Images(ResizeCenterCropNormalize(28, 24))
 
     ours = epoch(dataset, threads=3)
@@ -46,7 +46,7 @@ def test_batches_are_those_of_torchs_loader() -> None:
 @pytest.mark.parametrize("threads", [1, 2, 5])
 @pytest.mark.parametrize("batch_size", [1, 4, 30])
 def test_number_of_threads_changes_nothing(threads: int, batch_size: int) -> None:
-    """Batches made in the calling thread and in 1, 2 or 5 others are bit-identical."""
+    """Batches of the calling thread and of 1, 2 or 5 others are bit-identical."""
     options: dict[str, Any] = {"shuffle": True, "seed": 3}
 
     expected = epoch(Images(), batch_size, threads=0, **options)
@@ -55,7 +55,7 @@ def test_number_of_threads_changes_nothing(threads: int, batch_size: int) -> Non
 
 
 def test_draws_of_an_item_follow_from_seed_epoch_and_index() -> None:
-    """A sample's generator is seeded from these three alone, whatever its place in a batch."""
+    """A sample's generator depends only on seed, epoch and index, not on the batch."""
     dataset = Images()
     with Loader(dataset, 4, True, seed=7, threads=2) as loader:
         loader.set_epoch(5)
@@ -92,7 +92,7 @@ def test_length_and_drop_last() -> None:
 
 
 def test_subset_still_decodes_into_the_batch() -> None:
-    """A Subset of a Subset gives the right samples, in memory that is used again."""
+    """A Subset of a Subset gives the right samples, in reused memory."""
     subset = Subset(Subset(Images(), range(20, 0, -1)), [3, 0, 5])
     places = set()
     with Loader(subset, 3, threads=2) as loader:
@@ -116,7 +116,7 @@ def test_subset_still_decodes_into_the_batch() -> None:
     ids=["tensors", "dict", "tuple", "tensor"],
 )
 def test_other_datasets_are_collated_as_by_torch(dataset: Any) -> None:
-    """Samples of any dataset become the same containers of the same tensors as in DataLoader."""
+    """Samples of any dataset become the same containers and tensors as in DataLoader."""
     ours = list(Loader(dataset, 3, threads=2))
     theirs = list(DataLoader(dataset, 3))
 
@@ -125,7 +125,7 @@ def test_other_datasets_are_collated_as_by_torch(dataset: Any) -> None:
 
 
 def test_images_of_any_size_are_collated() -> None:
-    """Where shapes may vary, samples are stacked if they agree; collate_fn takes them if not."""
+    """Samples of equal shape are stacked; otherwise collate_fn gets them."""
     dataset = Images(Resize(20))
 
     assert epoch(dataset, threads=2)[0][0].shape == (4, 3, 20, 26)
@@ -135,7 +135,7 @@ def test_images_of_any_size_are_collated() -> None:
 
 
 def test_collate_fn_is_given_the_samples() -> None:
-    """It sees (image, target) in order, and what it returns is the batch."""
+    """collate_fn gets (image, target) in order, and its result is the batch."""
     crops = epoch(Images(), 5, threads=0)
 
     def collate(samples: list[Any]) -> Any:
@@ -147,7 +147,7 @@ def test_collate_fn_is_given_the_samples() -> None:
 @pytest.mark.filterwarnings(*PROCESS_WARNINGS)
 @pytest.mark.parametrize("how", [{"threads": 2}, {"workers": 1}], ids=str)
 def test_channels_last_without_a_known_shape(how: dict[str, int]) -> None:
-    """Images that are collated are laid out alike, with targets or without."""
+    """Collated images get the memory layout, too, with targets or without."""
     for dataset in (Images(Resize(20)), Plain(lambda index: torch.full((3, 4, 5), index))):
         made = list(Loader(dataset, 4, channels_last=True, **how))
         assert same(made, list(Loader(dataset, 4, threads=1)))
@@ -158,7 +158,7 @@ def test_channels_last_without_a_known_shape(how: dict[str, int]) -> None:
 
 
 def test_kept_batches_are_never_overwritten() -> None:
-    """All batches of two epochs, kept by the consumer, still hold what they held at first."""
+    """Batches that the consumer keeps over two epochs are not overwritten."""
     with Loader(Images(), 4, True, threads=3, prefetch=1) as loader:
         kept, seen = [], []
         for _ in range(2):
@@ -171,7 +171,7 @@ def test_kept_batches_are_never_overwritten() -> None:
 
 
 def test_iterators_at_once_are_epochs_of_their_own() -> None:
-    """Two iterators of one loader, drawn from in turn, give two whole epochs."""
+    """Two iterators of one loader give two whole epochs, also if used in turn."""
     with Loader(Images(), 4, True, threads=2) as loader:
         expected = [copies(loader), copies(loader)]
         loader.set_epoch(0)
@@ -204,7 +204,7 @@ def test_so_many_batches_are_made_ahead(prefetch: int) -> None:
 
 @pytest.mark.filterwarnings("ignore:num_workers=")
 def test_chooses_processes_where_threads_cannot_help(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By itself it takes threads, but processes for draws that it does not control, or the GIL."""
+    """It uses threads, but processes for draws that it does not control, or for the GIL."""
     monkeypatch.setattr("fastdecode.torch._loader_arguments.usable_cores", lambda: 3)
 
     def chosen(dataset: Any, **options: Any) -> tuple[int, int]:
@@ -284,7 +284,7 @@ def test_wrong_arguments_are_refused(options: dict[str, Any], said: str) -> None
     ],
 )
 def test_what_is_of_the_wrong_kind_is_refused(options: dict[str, Any], said: str) -> None:
-    """A word that is no argument, or a thing of another kind, is a TypeError."""
+    """An unknown keyword, or an argument of a wrong type, is a TypeError."""
     with pytest.raises(TypeError, match=said):
         Loader(**{"dataset": Images(), **options})
 
@@ -293,7 +293,7 @@ def test_what_is_of_the_wrong_kind_is_refused(options: dict[str, Any], said: str
 
 
 def test_replacement_of_a_subset_is_of_the_subset() -> None:
-    """What stands in for a damaged sample of a Subset is never one outside of it."""
+    """The replacement of a Subset's damaged sample is in the Subset."""
     photos = Images(damaged=(0, 2, 4), on_error="replace")
     part = Subset(Subset(photos, [22, *range(6)]), range(1, 7))
 
@@ -304,7 +304,7 @@ def test_replacement_of_a_subset_is_of_the_subset() -> None:
 
 
 def test_loader_can_be_pickled() -> None:
-    """A copy stands where the loader stands, and has threads of its own."""
+    """A copy has the same position, and its own threads."""
     with Loader(Images(count=6), 3, threads=2, seed=3) as original:
         next(iter(original))
 
@@ -314,7 +314,7 @@ def test_loader_can_be_pickled() -> None:
 
 
 def test_default_device_does_not_matter() -> None:
-    """Batches are made on the host, whatever device new tensors are put on by default."""
+    """Batches are made on the host, whatever the default device is."""
     with Loader(Images(count=6), 3, shuffle=True, threads=2) as loader:
         expected = list(loader)
         loader.set_epoch(0)

@@ -1,4 +1,4 @@
-"""`Loader` where torch's DataLoader was: its arguments, what is read of it, its samplers."""
+"""`Loader` in place of torch's DataLoader: arguments, attributes, samplers."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def shuffled(epoch: int, count: int = 23) -> list[int]:
 
 
 def test_the_line_that_people_type_works() -> None:
-    """With DataLoader's arguments, `Loader` has as many threads, which give its own batches."""
+    """With DataLoader's arguments, `Loader` has as many threads, and its own batches."""
     with Loader(Images(), 4, shuffle=True, num_workers=3, pin_memory=True) as loader:
         assert (loader.threads, loader.workers) == (3, 0)
         found = copies(loader)
@@ -83,7 +83,7 @@ def test_without_workers_it_draws_as_with_them() -> None:
 
 
 def test_that_they_are_threads_is_said_once() -> None:
-    """The first `Loader` of a process says so, in the caller's line, and no other one does."""
+    """The first `Loader` of a process warns that it uses threads, in the caller's line."""
     with script(
         "for _ in range(2):\n"
         "    Loader(loading.Images(), 4, num_workers=2)\n"
@@ -98,7 +98,7 @@ def test_that_they_are_threads_is_said_once() -> None:
 
 
 def test_batches_of_a_batch_sampler() -> None:
-    """Each list of indices is a batch, of whatever length, by threads and by processes."""
+    """Each list of indices is a batch of any length, with threads and with processes."""
     lists = [[3], [0, 5, 5], [22, 1]]
     for how in ({"threads": 0}, {"threads": 2}, {"workers": 1}):
         with Loader(Images(), batch_sampler=lists, **how) as loader:
@@ -112,7 +112,7 @@ def test_batches_of_a_batch_sampler() -> None:
 
 
 def test_empty_batch_of_a_sampler_is_refused() -> None:
-    """It is an error that names the batch, and not a wait without end."""
+    """An empty list is an error that names the batch."""
     with (
         Loader(Images(), batch_sampler=[[1], []], threads=1) as loader,
         pytest.raises(ValueError, match="empty batch: number 1"),
@@ -121,7 +121,7 @@ def test_empty_batch_of_a_sampler_is_refused() -> None:
 
 
 def test_generator_gives_the_seed() -> None:
-    """Generators in the same state give the same batches; the same one gives others each time."""
+    """Equal states of a generator give the same batches; one generator gives new ones each time."""
 
     def epoch(generator: Any) -> list[Any]:
         with Loader(Images(), 4, shuffle=True, threads=1, generator=generator) as loader:
@@ -137,7 +137,7 @@ def test_generator_gives_the_seed() -> None:
 
 
 def test_generator_of_each_rank_may_not_shuffle() -> None:
-    """Ranks that shuffle by seeds of their own would lose items: that is refused."""
+    """Ranks with their own seeds would lose items, so that is refused."""
     generator = torch.Generator()
     ranks = {"rank": 0, "world_size": 2, "threads": 1}
     loader = Loader(Images(), 4, shuffle=True, generator=generator, **ranks)
@@ -149,7 +149,7 @@ def test_generator_of_each_rank_may_not_shuffle() -> None:
 
 
 def test_default_collate_is_what_is_done_anyway() -> None:
-    """Named, torch's own collate_fn changes nothing: images go straight into the batch."""
+    """Passing torch's default_collate changes nothing: images are decoded into the batch."""
     with Loader(Images(), 4, threads=1, collate_fn=default_collate) as loader:
         found = copies(loader)
 
@@ -165,7 +165,7 @@ def test_default_collate_is_what_is_done_anyway() -> None:
 
 
 def test_the_other_arguments_mean_what_they_can() -> None:
-    """`prefetch_factor` is `prefetch`, `timeout=0` no limit, and threads persist anyway."""
+    """`prefetch_factor` is `prefetch`, `timeout=0` is no limit, and threads always persist."""
     with Loader(
         Images(count=6),
         3,
@@ -188,14 +188,14 @@ _begun: list[int] = []
 
 
 def begin(number: int) -> None:
-    """Do in a worker what users do there: look at the dataset, prepare, keep the number."""
+    """As users do in a worker: look at the dataset, prepare it, and keep the number."""
     info = get_worker_info()
     info.dataset.make.salt = 100 * (info.id + 1)
     _begun.append(number)
 
 
 class Salted:
-    """Makes samples of what `worker_init_fn` has prepared."""
+    """A dataset that uses what `worker_init_fn` has prepared."""
 
     salt = 0
 
@@ -219,7 +219,7 @@ class Salted:
 def test_worker_init_fn_prepares_worker_processes(
     context: Any, workers: int, rows: list[list[int]]
 ) -> None:
-    """It is called once in each, finds the user's dataset there, and they begin as was asked."""
+    """`worker_init_fn` is called once per worker process, with the user's dataset there."""
     with Loader(
         Plain(Salted(), len(rows)),
         1,
@@ -239,7 +239,7 @@ def never(number: int) -> None:
 
 
 def test_worker_init_fn_has_nothing_to_prepare_in_threads() -> None:
-    """Threads are no worker processes: the function that seeds those is not called."""
+    """`worker_init_fn` is not called for threads."""
     with Loader(Images(count=4), 2, num_workers=2, worker_init_fn=never) as loader:
         assert indices(loader) == [0, 1, 2, 3]
 
@@ -270,7 +270,7 @@ def test_what_training_libraries_read() -> None:
 
 
 def test_samplers_of_its_own_give_what_comes() -> None:
-    """`sampler` and `batch_sampler` give the indices of the epoch that comes next, on this rank."""
+    """`sampler` and `batch_sampler` give the indices of the next epoch, on this rank."""
     for options in ({}, {"drop_last": True}, {"rank": 1, "world_size": 2}):
         with Loader(Images(), 4, shuffle=True, threads=1, seed=3, **options) as loader:
             for _ in range(2):
@@ -284,7 +284,7 @@ def test_samplers_of_its_own_give_what_comes() -> None:
 
 
 def test_set_epoch_of_its_own_sampler_is_the_loaders() -> None:
-    """A loop that calls `loader.sampler.set_epoch(k)`, as for torch's, trains on epoch k."""
+    """`loader.sampler.set_epoch(k)`, as for torch's sampler, starts epoch k."""
     with Loader(Images(), 4, shuffle=True, threads=1) as loader:
         epochs = [copies(loader) for _ in range(3)]
     for sampler_of in (lambda loader: loader.sampler, lambda loader: loader.batch_sampler.sampler):
@@ -299,7 +299,7 @@ def test_set_epoch_of_its_own_sampler_is_the_loaders() -> None:
 
 
 def test_a_loader_whose_sampler_was_looked_at_ends_when_it_is_dropped() -> None:
-    """Handing out samplers of its own ties no knot: the loader goes with its last reference."""
+    """A loader whose sampler was used is freed with its last reference."""
     import weakref
 
     loader = Loader(Images(), 4, threads=1)
@@ -315,7 +315,7 @@ def test_a_loader_whose_sampler_was_looked_at_ends_when_it_is_dropped() -> None:
 
 
 class Epochs:
-    """A sampler of somebody's own, which calls its epoch by another name."""
+    """A user's sampler with another name for its epoch."""
 
     def __init__(self) -> None:
         self._epoch = 0
@@ -367,7 +367,7 @@ def test_epochs_are_the_callers_or_are_counted(kind: Any, loop: str) -> None:
 
 
 def test_a_samplers_epoch_is_the_callers_from_the_beginning() -> None:
-    """One that comes with an epoch keeps it, as with torch's DataLoader, and one can be saved."""
+    """A sampler that comes with an epoch keeps it, as with DataLoader, and it is saved."""
     sampler = DistributedSampler(range(23), 1, 0)
     sampler.set_epoch(4)
     with Loader(Images(), 4, sampler=sampler, threads=1) as loader:
@@ -387,7 +387,7 @@ def test_a_samplers_epoch_is_the_callers_from_the_beginning() -> None:
 
 
 def test_random_draws_are_those_of_the_callers_epoch() -> None:
-    """Resumed at epoch 5, crops are those that epoch 5 would have had without a break."""
+    """Resumed at epoch 5, crops are those of epoch 5 in an uninterrupted run."""
     sampler = DistributedSampler(range(23), 1, 0, shuffle=False)
     with Loader(Images(), 4, sampler=sampler, threads=1) as loader:
         sampler.set_epoch(5)
@@ -399,7 +399,7 @@ def test_random_draws_are_those_of_the_callers_epoch() -> None:
 
 
 def test_iterator_that_was_only_looked_at_is_no_epoch() -> None:
-    """Libraries make one to see that it goes: dropped without a batch, it takes no epoch away."""
+    """An iterator that is dropped without a batch does not count as an epoch."""
     with Loader(Images(), 4, shuffle=True, threads=1) as loader:
         epochs = [copies(loader) for _ in range(3)]
     for options in ({"threads": 0}, {"threads": 2}, {"workers": 1}):
@@ -411,7 +411,7 @@ def test_iterator_that_was_only_looked_at_is_no_epoch() -> None:
 
 
 def test_epoch_may_be_named_behind_its_iterator() -> None:
-    """As Lightning does: an iterator that has given nothing yet begins the epoch named then."""
+    """An iterator that has given nothing yet starts the epoch that is set, as in Lightning."""
     with Loader(Images(), 4, shuffle=True, threads=1) as loader:
         epochs = [copies(loader) for _ in range(4)]
     for named in (0, 2, 3):
@@ -433,7 +433,7 @@ def test_epoch_may_be_named_behind_its_iterator() -> None:
 
 
 def test_iterators_that_were_asked_keep_their_epoch() -> None:
-    """Naming an epoch, or making another iterator, changes nothing for one that is in use."""
+    """Setting an epoch does not affect an iterator that is in use."""
     with Loader(Images(), 4, shuffle=True, threads=1) as loader:
         epochs = [copies(loader) for _ in range(3)]
         loader.set_epoch(0)
@@ -448,7 +448,7 @@ def test_iterators_that_were_asked_keep_their_epoch() -> None:
 
 
 def test_resuming_in_mid_epoch_beside_the_sampler() -> None:
-    """The state's epoch continues where it stood, when the script sets that epoch, too."""
+    """The state's epoch resumes, also if the script sets that epoch, too."""
     sampler = DistributedSampler(range(23), 1, 0)
     with Loader(Images(), 4, sampler=sampler, threads=1) as loader:
         sampler.set_epoch(3)

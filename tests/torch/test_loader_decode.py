@@ -1,4 +1,4 @@
-"""`Loader(decode=…)`: whole batches by a batch backend, here a test double on the CPU."""
+"""`Loader(decode=…)`: whole batches with a batch backend, here a test double on the CPU."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_neither_threads_nor_layout_change_pixels(threads: int, options: Any) ->
 @pytest.mark.parametrize("threads", [0, 3])
 @pytest.mark.parametrize("channels_last", [False, True])
 def test_what_is_refused_is_the_cpus_sample(how: Any, threads: int, channels_last: bool) -> None:
-    """Every second image is refused, alone or with its batch: its bits are the CPU's."""
+    """If every second image is refused, its pixels are those of the CPU."""
     odd = {id(PHOTOS[at]) for at in (1, 3, 5, 7)}
     register_double(how(lambda item: id(item.data.obj) in odd, decode_all))
     options = {"threads": threads, "channels_last": channels_last}
@@ -136,7 +136,7 @@ def test_odd_and_damaged_files_join_in_order() -> None:
 
 
 class Counted(Sources):
-    """Counts how often each target is transformed, and reads no file where there is None."""
+    """A dataset that counts the transforms of targets, and reads no file for None."""
 
     def __init__(self, files: Any) -> None:
         super().__init__(
@@ -202,13 +202,13 @@ def test_a_stand_in_may_be_floats() -> None:
 
 
 class Shared(RandomResizedCrop):
-    """Says that it draws from generators that the whole process shares."""
+    """A dataset that draws from global generators."""
 
     isolated = False
 
 
 def test_closing_while_the_backend_is_busy() -> None:
-    """The threads end, and a consumer that waits gets an error."""
+    """Threads end, and a waiting consumer gets an error."""
     reached = threading.Event()
 
     def busy(items: Any, layout: str) -> Any:
@@ -240,7 +240,7 @@ def test_closing_while_the_backend_is_busy() -> None:
 
 @pytest.fixture
 def meta(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let PyTorch's device without memory stand for a GPU, as long as nothing is decoded there."""
+    """Use PyTorch's meta device as a GPU on which nothing is decoded."""
     for module in (_devices, _delivery):
         monkeypatch.setattr(module, "check_device", torch.device)
 
@@ -277,7 +277,7 @@ def test_what_was_chosen_is_shown() -> None:
 )
 @pytest.mark.usefixtures("meta")
 def test_auto_is_never_an_error(dataset: Any, options: Any, why: str) -> None:
-    """Where no batch backend can decode, the CPU does, and the loader says why."""
+    """If no batch backend can decode, the CPU does, and the loader says why."""
     loader = Loader(dataset, 4, decode="auto", **options)
 
     assert loader.decoding.backend is None

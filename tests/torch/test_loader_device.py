@@ -1,4 +1,4 @@
-"""`Loader(normalize_on="device")`: bytes travel, and the floats are those of the host."""
+"""`Loader(normalize_on="device")` copies bytes; the floats equal those of the host."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def epoch_later(dataset: Any, batch_size: int = 4, **options: Any) -> list[Any]:
 @pytest.mark.parametrize("transform", TRANSFORMS, ids=lambda one: type(one).__name__)
 @pytest.mark.parametrize("options", [{}, {"channels_last": True}, {"threads": 0}], ids=str)
 def test_floats_are_those_of_the_host(transform: Any, options: dict[str, Any]) -> None:
-    """Whatever the transform and the layout: bit for bit, with the same strides and targets."""
+    """For any transform and layout, floats are bit-identical, with the same strides and targets."""
     options = {"shuffle": True, "seed": 3, "threads": 2, **options}
 
     ours = epoch_later(Images(transform), 5, **options)
@@ -67,7 +67,7 @@ def test_floats_are_those_of_the_host(transform: Any, options: dict[str, Any]) -
 def test_bytes_travel_from_anywhere(
     monkeypatch: pytest.MonkeyPatch, disabled: str, how: dict[str, int]
 ) -> None:
-    """Samples that are made one by one, or by worker processes, go as bytes, too."""
+    """Samples that are made one by one, or in worker processes, are copied as bytes, too."""
     monkeypatch.setenv("FASTDECODE_DISABLE", disabled)
 
     assert same(epoch_later(Images(), **how), epoch(Images(), threads=2))
@@ -75,7 +75,7 @@ def test_bytes_travel_from_anywhere(
 
 @pytest.mark.parametrize("normalize_on", ["host", "device"])
 def test_what_is_copied(monkeypatch: pytest.MonkeyPatch, normalize_on: Any) -> None:
-    """To another device than the CPU go bytes, and what the consumer gets there is floats."""
+    """Bytes are copied to another device, and the consumer gets floats."""
     staged: list[Any] = []
     original = Transfer.stage
 
@@ -94,7 +94,7 @@ def test_what_is_copied(monkeypatch: pytest.MonkeyPatch, normalize_on: Any) -> N
 @pytest.mark.parametrize("transform", TRANSFORMS, ids=lambda one: type(one).__name__)
 @pytest.mark.parametrize("threads", [0, 2])
 def test_a_stand_in_may_be_floats_or_bytes(transform: Any, threads: int) -> None:
-    """What `on_error` returns is as `dataset[index]`, and shown bit for bit; or bytes."""
+    """The result of `on_error` is shown bit for bit, as from `dataset[index]`, or as bytes."""
     normalize = getattr(transform, "head", transform).normalize
     pixels = torch.arange(3).view(3, 1, 1) + torch.arange(transform.shape[2])
     pixels = (pixels + torch.arange(transform.shape[1]).view(-1, 1) * 19).remainder(256).byte()
@@ -108,14 +108,14 @@ def test_a_stand_in_may_be_floats_or_bytes(transform: Any, threads: int) -> None
 
 
 def test_without_a_device_it_is_as_on_the_host() -> None:
-    """The CPU makes floats at once, for that is faster; the batches are the same."""
+    """On the CPU floats are made at once, which is faster; the batches are the same."""
     with Loader(Images(), 4, threads=2, normalize_on="device") as loader:
         assert loader._plan().normalize is None
         assert same(copies(loader), epoch(Images(), threads=2))
 
 
 class Own(Images):
-    """Has a `load` of its own, which may do anything to the image."""
+    """A dataset with its own `load`."""
 
     def load(self, index: int, **options: Any) -> Any:
         return super().load(index, **options)
@@ -146,7 +146,7 @@ def test_what_does_not_allow_it_is_told(dataset: Any, options: Any, why: str) ->
 
 
 def test_a_transform_that_does_not_go_is_an_error_of_its_epoch() -> None:
-    """One that comes later is looked at when an epoch begins; that epoch is not lost."""
+    """A transform that does not allow it is an error when an epoch begins."""
     dataset = Images()
     with device_loader(dataset, 4, threads=2) as loader:
         first = copies(loader)

@@ -1,4 +1,4 @@
-"""`Loader`: damaged files, mistakes, hanging reads, and leaving before the end."""
+"""`Loader`: damaged files, program errors, hanging reads, and leaving an epoch early."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from fastdecode.torch.transforms import RandomResizedCrop
 
 
 def test_first_error_of_a_batch_is_the_one_that_is_raised() -> None:
-    """Which thread was faster does not matter: the first in the order of the batch counts."""
+    """The first error in the order of the batch is raised, whichever thread was faster."""
     second = threading.Event()
 
     def make(index: int) -> int:
@@ -47,7 +47,7 @@ def test_first_error_of_a_batch_is_the_one_that_is_raised() -> None:
 
 
 def test_error_of_collate_fn_comes_at_its_batch() -> None:
-    """So is one of collate_fn, and of targets that make no batch."""
+    """An error of collate_fn, or of targets that do not collate, comes at its batch."""
 
     def collate(samples: list[Any]) -> Any:
         if samples[0][1] == 4:
@@ -94,7 +94,7 @@ def test_error_that_was_raised_holds_no_memory() -> None:
 def test_each_damaged_sample_is_listed_by_its_own_name(
     tmp_path: Path, how: dict[str, int], damaged: tuple[int, ...]
 ) -> None:
-    """With "replace", each damaged file is one entry, also if it was to stand in for another."""
+    """With "replace", each damaged file is one entry, also if it was to replace another."""
     paths = []
     for number, data in enumerate(encoded()[:5]):
         paths.append(tmp_path / f"{number}.jpg")
@@ -122,7 +122,7 @@ def test_each_damaged_sample_is_listed_by_its_own_name(
 
 
 def test_older_iterator_does_not_count() -> None:
-    """`skipped` is of the newest epoch, although an older iterator is still drawn from."""
+    """`skipped` counts the newest epoch, also if an older iterator is still used."""
     dataset = Images(damaged=(0, 5, 9, 10), count=12, on_error="skip")
     with Loader(dataset, 4, threads=2) as loader:
         older = iter(loader)
@@ -139,7 +139,7 @@ def test_older_iterator_does_not_count() -> None:
 
 
 def test_callable_supplies_the_sample() -> None:
-    """What `on_error` returns is copied into the batch; None leaves the sample out."""
+    """The result of `on_error` is copied into the batch; None leaves the sample out."""
 
     def supply(index: int, _error: Exception) -> Any:
         return None if index == 5 else (torch.full((3, 24, 24), 9.0), -index)
@@ -154,7 +154,7 @@ def test_callable_supplies_the_sample() -> None:
 
 
 def test_interpreter_ends_although_a_read_hangs() -> None:
-    """A thread that hangs does not keep the process from ending."""
+    """A hanging thread does not keep the process from ending."""
     process = script("""
 dataset = loading.Plain(lambda index: threading.Event().wait())
 try:
@@ -170,7 +170,7 @@ except TimeoutError as error:
 
 @pytest.mark.skipif(os.name != "posix", reason="Windows has no SIGINT for one process")
 def test_ctrl_c_ends_a_training() -> None:
-    """A SIGINT while batches are waited for is a KeyboardInterrupt, and the process ends."""
+    """SIGINT while waiting for batches raises KeyboardInterrupt, and the process ends."""
     process = script("""
 def make(index):
     print("begun", flush=True)
@@ -192,7 +192,7 @@ except KeyboardInterrupt:
 
 
 def test_early_break_ends_what_is_in_the_making() -> None:
-    """Leaving the loop gives up the batches ahead; no sample of them is begun after that."""
+    """Leaving the loop cancels the batches ahead; no further sample begins."""
     read: list[int] = []
     with Loader(Plain(lambda index: read.append(index) or index, 1000), 10, threads=2) as loader:
         for _ in loader:
@@ -246,7 +246,7 @@ def test_closing_ends_threads_and_the_epoch() -> None:
 
 
 def test_closing_frees_who_waits() -> None:
-    """A thread that waits for a batch while another closes the loader gets an error, no hang."""
+    """A thread that waits while another closes the loader gets an error."""
     hang, raised = threading.Event(), []
 
     def wait(batches: Any) -> None:

@@ -30,7 +30,7 @@ SEGMENT = 20 << 20
 
 @pytest.fixture(params=["cpu", "gpu"])
 def decode(request: pytest.FixtureRequest) -> str:
-    """Decode there, and on the CPU; skip where no backend decodes on the GPU."""
+    """Decode on the GPU and on the CPU; skip if no backend decodes on the GPU."""
     if request.param == "gpu":
         try:
             choose(check_device("cuda"), "gpu")
@@ -40,13 +40,13 @@ def decode(request: pytest.FixtureRequest) -> str:
 
 
 def nearly(sums: list[float]) -> Any:
-    """Compare sums of batches: another batch's pixels make thousands, another rounding does not."""
+    """Compare sums of batches, which other pixels change by thousands."""
     return pytest.approx(sums, abs=100)
 
 
 @cache
 def photos() -> list[bytes]:
-    """Make 40 photos of about 375 x 500, with some that only the CPU reads."""
+    """Make 40 photos of about 375 x 500, some of which only the CPU reads."""
     made = [encode(photo(375 - i, 500 - 2 * i), quality=90) for i in range(36)]
     made.insert(3, encode(photo(300, 400), progressive=True))
     made.insert(11, encode(photo(300, 400, "CMYK")))
@@ -63,7 +63,7 @@ def loader(decode: str, size: int = 64, **options: Any) -> Loader:
 
 
 def late(loader: Loader, batches: Iterator[Any]) -> Iterator[Any]:
-    """Iterate while the loader's own streams are always behind."""
+    """Iterate while the loader's own streams are always late."""
     transfer: Any = loader._delivery._prefetcher._transfer
     inner = getattr(transfer, "_inner", transfer)
     for batch in batches:
@@ -76,7 +76,7 @@ def late(loader: Loader, batches: Iterator[Any]) -> Iterator[Any]:
 
 @pytest.mark.parametrize("channels_last", [False, True])
 def test_images_are_near_those_of_the_cpu(decode: str, channels_last: bool) -> None:
-    """At least 30 dB, in order, with the same boxes, flips and labels."""
+    """Images have at least 30 dB, in order, with the same boxes, flips and labels."""
     options: dict[str, Any] = {"dtype": torch.uint8, "channels_last": channels_last}
     layout = torch.channels_last if channels_last else torch.contiguous_format
 
@@ -118,7 +118,7 @@ def test_floats_made_there_are_those_of_the_host(
 @pytest.mark.usefixtures("consumer")
 @pytest.mark.parametrize("normalize_on", ["host", "device"])
 def test_nothing_is_read_too_early_or_overwritten(decode: str, normalize_on: Any) -> None:
-    """All batches of an epoch are kept; all streams are late; values are right at the end."""
+    """All batches are kept while all streams are late; values are right at the end."""
     with loader(decode, normalize_on=normalize_on) as first:
         expected = [images.sum(dtype=torch.float64).item() for images, _ in first]
     kept, sums = [], []
@@ -135,7 +135,7 @@ def test_nothing_is_read_too_early_or_overwritten(decode: str, normalize_on: Any
 
 @pytest.mark.parametrize("normalize_on", ["host", "device"])
 def test_a_kernel_that_still_reads_is_waited_for(decode: str, normalize_on: Any) -> None:
-    """Memory that the consumer has let go is not written before its kernels have read it."""
+    """Memory that the consumer has released is not written before its kernels have read it."""
     with loader(decode, normalize_on=normalize_on) as first:
         expected = [images.sum(dtype=torch.float64).item() for images, _ in first]
     sums = []
@@ -149,7 +149,7 @@ def test_a_kernel_that_still_reads_is_waited_for(decode: str, normalize_on: Any)
 
 
 def test_the_stream_may_change_while_a_batch_is_on_its_way(decode: str) -> None:
-    """A batch is right on the stream that asks for it."""
+    """A batch is right on the stream on which it is requested."""
     with loader(decode) as first:
         expected = [images.sum(dtype=torch.float64).item() for images, _ in first]
     streams = [torch.cuda.Stream() for _ in range(3)]
@@ -189,7 +189,7 @@ def test_memory_does_not_grow_over_50_epochs(decode: str, normalize_on: Any) -> 
 
 
 def test_leaving_early_gives_everything_back(decode: str) -> None:
-    """What was decoded ahead is let go with the iterator, and the threads with the loader."""
+    """Batches that were decoded ahead are freed with the iterator, and threads with the loader."""
 
     def allocated() -> int:
         torch.cuda.synchronize()
@@ -210,7 +210,7 @@ def test_leaving_early_gives_everything_back(decode: str) -> None:
 
 @pytest.mark.parametrize("decode", ["gpu"], indirect=True)
 def test_loaders_decode_on_one_stream(decode: str) -> None:
-    """A second loader makes no other: each would have memory and a workspace of its own."""
+    """A second loader uses the same stream: each stream would have its own memory."""
     streams = set()
     with loader(decode) as first, loader(decode) as second:
         for one in (first, second):
@@ -225,7 +225,7 @@ def test_loaders_decode_on_one_stream(decode: str) -> None:
 
 
 def test_pin_memory_pins_batches_that_stay_on_the_host() -> None:
-    """Images and labels are page-locked, in threads and for samples of any kind, and as before."""
+    """Images and labels are page-locked, in threads and for samples of any kind."""
     files = Sources(*[encode(photo(300, 400))] * 6, transform=RandomResizedCrop(64))
     with Loader(files, 4, threads=2) as loader:
         expected = [[part.clone() for part in batch] for batch in loader]

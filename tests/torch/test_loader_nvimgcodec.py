@@ -31,7 +31,7 @@ TRANSFORMS = [
 
 
 def run(files: list[bytes], transform: Any, **options: Any) -> Any:
-    """Return an epoch's batches, and which were left out."""
+    """Return an epoch's batches, and which samples were left out."""
     dataset = Sources(*files, transform=transform, on_error="skip")
     with Loader(dataset, 16, True, threads=2, **options) as loader:
         made = copies(loader)
@@ -42,7 +42,7 @@ def run(files: list[bytes], transform: Any, **options: Any) -> Any:
 
 @pytest.mark.parametrize("transform", TRANSFORMS, ids=lambda one: type(one).__name__)
 def test_photos_are_near_those_of_the_cpu(transform: Any) -> None:
-    """At least 30 dB, with the same boxes, flips and labels, in the same batches."""
+    """Images have at least 30 dB, with the same boxes, flips and labels."""
     photos = [encode(drawing(200 + 9 * i, 300 - 7 * i), quality=90) for i in range(20)]
 
     ours, theirs = (run(photos, transform, **one)[0] for one in ({"decode": "nvimgcodec"}, {}))

@@ -1,4 +1,4 @@
-"""`Loader`: where it stands, and how it takes that up again."""
+"""`Loader`: its position, and resuming from it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fastdecode.torch.loader import Loader
 
 
 class Turned:
-    """A sampler that begins elsewhere in each epoch, and keeps account of what it is told."""
+    """A sampler with another start in each epoch, which records its epochs."""
 
     def __init__(self) -> None:
         self.told: list[int] = []
@@ -37,7 +37,7 @@ def loader(**options: Any) -> Any:
 
 @pytest.mark.parametrize("threads", [0, 1, 3])
 def test_resumes_after_every_batch_of_an_epoch(threads: int) -> None:
-    """A new loader, with as many threads or others, gives exactly what was left, and goes on."""
+    """A new loader, with any number of threads, gives exactly the remaining batches."""
     with loader() as first:
         copies(first)
         states, batches = [first.state_dict()], []
@@ -59,7 +59,7 @@ def test_resumes_after_every_batch_of_an_epoch(threads: int) -> None:
 
 @pytest.mark.parametrize("done", [2, 6])
 def test_the_usual_loop_goes_on_where_it_was(done: int) -> None:
-    """With set_epoch at each epoch, also at the one that is resumed, nothing is missed or twice."""
+    """With set_epoch for each epoch, also the resumed one, no batch is missing or repeated."""
 
     def train(begin: int, saved: Any = None, stop: int | None = None) -> tuple[list[Any], Any]:
         seen = []
@@ -83,7 +83,7 @@ def test_the_usual_loop_goes_on_where_it_was(done: int) -> None:
 
 
 def test_state_after_an_epoch_is_the_next_ones_beginning() -> None:
-    """Taken after the loop it says so, also when the ended iterator is asked again and again."""
+    """A state after the loop is the start of the next epoch, also if the iterator goes on."""
     with loader() as batches:
         epoch = iter(batches)
         while next(epoch, None) is not None:
@@ -110,7 +110,7 @@ def test_leaving_early_makes_the_next_epoch_another() -> None:
 
 
 def test_sampler_is_resumed_in_its_own_order() -> None:
-    """What it gave is in the state, so that nothing of it is drawn again, and later epochs are."""
+    """The state has the sampler's items, which are not drawn again; later epochs are."""
     with loader(sampler=Turned()) as batches:
         first = copies(batches)
         second = iter(batches)
@@ -134,7 +134,7 @@ def test_sampler_is_resumed_in_its_own_order() -> None:
 
 @pytest.mark.parametrize("batched", [False, True])
 def test_sampler_that_draws_from_torch_can_be_resumed(batched: bool) -> None:
-    """Torch's own random samplers have no memory of what they drew: the state has."""
+    """The state holds the draws of torch's random samplers, which do not remember them."""
 
     def drawn() -> Any:
         sampler = RandomSampler(Images())
@@ -166,7 +166,7 @@ def test_samplers_own_type_of_index_does_not_matter() -> None:
 
 
 def test_torchs_distributed_sampler_is_told_the_epoch() -> None:
-    """Its shuffling changes with the epoch, without the loop's doing, and it does the sharding."""
+    """Its shuffling changes with each epoch without a call, and it does the sharding."""
     shares = []
     for rank in (0, 1):
         sampler = DistributedSampler(Images(), 2, rank, drop_last=True)
@@ -191,7 +191,7 @@ def test_torchs_distributed_sampler_is_told_the_epoch() -> None:
     ],
 )
 def test_state_of_other_batches_is_refused(name: str, options: dict[str, Any]) -> None:
-    """A state that was saved with another setting would give other batches: the error names it."""
+    """A state that was saved with another setting is an error that names the setting."""
     state = loader().state_dict()
     batches = loader(**options)
 
@@ -201,7 +201,7 @@ def test_state_of_other_batches_is_refused(name: str, options: dict[str, Any]) -
 
 
 def test_state_of_another_rank_is_refused_where_a_sampler_deals() -> None:
-    """With a sampler the state holds one rank's own items: another rank must not take it."""
+    """With a sampler, the state has one rank's items, and other ranks refuse it."""
 
     def ranked(rank: int, sampler: Any) -> Any:
         return loader(sampler=sampler, shuffle=sampler is None, rank=rank, world_size=2)
@@ -231,7 +231,7 @@ def test_wrong_epochs_are_refused(epoch: Any) -> None:
     "wrong", [{"batch": -1}, {"batch": 99}, {"epoch": "x"}, {"settings": None}]
 )
 def test_damaged_state_is_refused(wrong: dict[str, object]) -> None:
-    """A state that points nowhere is a ValueError, and not a wait without end."""
+    """A damaged state is a ValueError."""
     with Loader(Images(count=6), 3, threads=1) as loader:
         state = {**loader.state_dict(), **wrong}
 

@@ -1,4 +1,4 @@
-"""`Loader`: the same batches, errors and states, whoever makes them."""
+"""`Loader`: the same batches, errors and states, however batches are made."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ WAYS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(params=WAYS)
 def way(request: pytest.FixtureRequest) -> str:
-    """Name a way in which batches are made."""
+    """Return each way in which batches are made."""
     if request.param == "backend":
         request.getfixturevalue("registry_with_cpu_backends")
         register_double(decode_all)
@@ -60,7 +60,7 @@ def plain(dataset: Any, batch_size: int = 4, shuffle: bool = False, **how: Any) 
 
 
 def alike(way: str, first: list[Any], second: list[Any]) -> bool:
-    """Compare batches bit by bit, but to a level where another library decodes."""
+    """Return whether batches are bit-identical, or within one level with another library."""
     return (near if way == "backend" else same)(first, second)
 
 
@@ -96,7 +96,7 @@ def test_errors_come_in_the_place_of_their_batch(way: str) -> None:
 def test_damaged_samples_are_skipped_and_counted(
     way: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A batch is smaller by them, and does not come if all are damaged; they are listed once."""
+    """A batch lacks its damaged samples, or is left out; they are listed once."""
     dataset = Images(EXACT, damaged=(1, 2, 4, 5, 6, 7), count=11, on_error="skip")
     with loader(way, dataset) as batches:
         made, skipped = [], []
@@ -117,7 +117,7 @@ def test_damaged_samples_are_skipped_and_counted(
 
 
 def test_an_epoch_of_damaged_files_alone_is_empty(way: str) -> None:
-    """It ends, warns, and says how many were left out: a wrong path looks like that."""
+    """An epoch without any good file ends with a warning and the number of skipped files."""
     with loader(way, Images(EXACT, damaged=(0, 1, 2), count=3, on_error="skip"), 2) as batches:
         with pytest.warns(RuntimeWarning, match="all 3 samples were skipped, such as item"):
             assert list(batches) == []
@@ -125,7 +125,7 @@ def test_an_epoch_of_damaged_files_alone_is_empty(way: str) -> None:
 
 
 def test_damaged_samples_are_replaced_by_the_same(way: str) -> None:
-    """Another sample stands in, image and target, and what was damaged is listed."""
+    """A damaged sample is replaced with image and target, and listed."""
     options: dict[str, Any] = {"damaged": (1, 6), "count": 8, "on_error": "replace"}
     dataset = Images(EXACT, **options)
     with loader(way, dataset) as batches, plain(Images(EXACT, **options)) as expected:
@@ -138,7 +138,7 @@ def test_damaged_samples_are_replaced_by_the_same(way: str) -> None:
 
 
 def test_a_state_goes_from_any_way_to_any_other(way: str) -> None:
-    """What is left is exactly what was left, although batches were made ahead; so are the next."""
+    """A state gives exactly the remaining batches, although others were made ahead."""
     options: dict[str, Any] = {"shuffle": True, "seed": 5}
     with loader(way, Images(EXACT), **options) as first:
         batches = iter(first)
@@ -161,7 +161,7 @@ def test_a_state_goes_from_any_way_to_any_other(way: str) -> None:
 
 
 def test_a_subset_and_a_sampler(way: str) -> None:
-    """Indices are those of the subset of a subset; an item that comes twice is drawn for twice."""
+    """Indices refer to the Subset of a Subset; an item that comes twice is drawn twice."""
     dataset = Subset(Subset(Images(EXACT), range(20, 2, -1)), [3, 1, 4, 1, 5, 9, 2, 6])
     with loader(way, dataset, 2, sampler=[0, 0, 7, 3, 2]) as batches:
         ours = copies(batches)
@@ -174,7 +174,7 @@ def test_a_subset_and_a_sampler(way: str) -> None:
 
 @pytest.mark.parametrize("channels_last", [False, True])
 def test_images_without_targets(way: str, channels_last: bool) -> None:
-    """A batch is then the tensor itself, laid out as was asked for; all damaged, it is left out."""
+    """A batch without targets is the tensor, in the given layout; if all are damaged, none."""
     dataset = Images(EXACT, damaged=(0, 1, 4, 5), count=7, on_error="skip")
     dataset.has_targets = False
     with loader(way, dataset, 2, channels_last=channels_last) as batches:
@@ -188,7 +188,7 @@ def test_images_without_targets(way: str, channels_last: bool) -> None:
 
 
 class Mapped(Images):
-    """Its targets follow the crop."""
+    """A dataset whose targets follow the crop."""
 
     def map_target(self, target: Any, geometry: Any) -> Any:
         return torch.tensor(geometry.boxes([[target, 4, target + 8, 12]])[0])
@@ -199,7 +199,7 @@ def doubled(box: Any) -> Any:
 
 
 def test_targets_are_mapped_and_transformed(way: str) -> None:
-    """`map_target` gets the geometry of the same crop, and `target_transform` what that gives."""
+    """`map_target` gets the geometry of the crop, and `target_transform` gets its result."""
     with (
         loader(way, Mapped(EXACT, target_transform=doubled)) as batches,
         plain(Mapped(EXACT, target_transform=doubled)) as expected,
@@ -209,7 +209,7 @@ def test_targets_are_mapped_and_transformed(way: str) -> None:
 
 @pytest.mark.parametrize("way", [way for way in WAYS if way != "processes"], indirect=True)
 def test_batches_in_inference_mode_are_plain_tensors(way: str) -> None:
-    """The loop may stand in a block without gradients; its batches may be trained with after it."""
+    """Batches that were made in inference mode can be used for training after it."""
     with torch.inference_mode(), loader(way, Images(EXACT, count=4), 2) as batches:
         made = [images for images, _ in batches]
 
@@ -219,7 +219,7 @@ def test_batches_in_inference_mode_are_plain_tensors(way: str) -> None:
 
 
 def test_a_dataset_may_change_between_epochs(way: str) -> None:
-    """Each epoch deals out the dataset as long as it is then, by the transform that it has then."""
+    """Each epoch uses the dataset's current length and transform."""
     dataset = Images(EXACT, count=4)
     with loader(way, dataset, 2) as batches:
         first = [images.shape for images, _ in batches]
@@ -237,7 +237,7 @@ def test_a_dataset_may_change_between_epochs(way: str) -> None:
 
 @pytest.mark.parametrize("way", ["threads", "normalised later", "backend"], indirect=True)
 def test_a_missing_batch_is_a_timeout_that_names_its_items(way: str) -> None:
-    """After `timeout` seconds the error says what is missing; later batches still come."""
+    """After `timeout` seconds the error names the missing items; later batches still come."""
     go = threading.Event()
 
     def make(index: int) -> Any:
@@ -264,7 +264,7 @@ def test_a_missing_batch_is_a_timeout_that_names_its_items(way: str) -> None:
     ("way", "said"), [("processes", "newer one"), ("backend", "closed")], indirect=["way"]
 )
 def test_a_new_iterator_ends_the_one_before(way: str, said: str) -> None:
-    """Where one epoch is served at a time the older iterator says so; the new one is whole."""
+    """A new iterator ends the older one, which raises an error."""
     with loader(way, Images(EXACT), 4, True) as batches:
         older = iter(batches)
         next(older)
@@ -279,7 +279,7 @@ def test_a_new_iterator_ends_the_one_before(way: str, said: str) -> None:
 
 
 def test_a_state_speaks_of_what_a_device_was_given() -> None:
-    """Batches that were copied there ahead of the consumer are not counted."""
+    """Batches that were copied ahead of the consumer do not count."""
     with plain(Images(), device="meta") as batches:
         epoch = iter(batches)
         assert [next(epoch)[0].device.type for _ in range(2)] == ["meta"] * 2

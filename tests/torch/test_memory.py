@@ -1,4 +1,4 @@
-"""`BatchMemory`: what is free is used again, and what anybody holds is not."""
+"""`BatchMemory` reuses free memory, and never memory that is in use."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MEGABYTE = 1e6
 
 @pytest.fixture
 def traced() -> Iterator[Any]:
-    """Give what tells how many bytes have been taken since, and not given back."""
+    """Return a function that returns how many bytes have been allocated and not freed since."""
     tracemalloc.start()
     yield lambda: tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
@@ -33,7 +33,7 @@ def take(memory: BatchMemory, shape: tuple[int, ...] = SHAPE, **options: Any) ->
 
 
 def test_memory_is_used_again_when_it_is_released() -> None:
-    """The block of a tensor that is gone is that of the next one; of one that lives it is not."""
+    """The block of a tensor is reused only after the tensor is gone."""
     memory = BatchMemory(2)
     first, second = take(memory), take(memory)
     place = first.data_ptr()
@@ -58,7 +58,7 @@ def test_memory_is_used_again_when_it_is_released() -> None:
     ids=["slice", "array", "slot", "bytes", "memoryview", "storage", "dlpack", "autograd"],
 )
 def test_any_view_keeps_the_memory(view: Any) -> None:
-    """As long as a view, an array or a storage is left, the block is not handed out again."""
+    """A view, an array or a storage keeps the block from being reused."""
     memory = BatchMemory(2)
     tensor = take(memory)
     place = tensor.data_ptr()
@@ -71,7 +71,7 @@ def test_any_view_keeps_the_memory(view: Any) -> None:
 
 
 def test_a_smaller_batch_takes_part_of_a_block() -> None:
-    """The last batch of an epoch needs no memory of its own, and the first of the next neither."""
+    """The short last batch of an epoch, and the next first one, need no new memory."""
     memory = BatchMemory(2)
     place = take(memory).data_ptr()
 
@@ -84,7 +84,7 @@ def test_a_smaller_batch_takes_part_of_a_block() -> None:
 
 
 def test_blocks_that_are_too_small_are_let_go(traced: Any) -> None:
-    """They would never be of use again: their bytes go back to the system."""
+    """Blocks that are too small are released to the system."""
     memory = BatchMemory(3)
     kept = [take(memory, (3, 3, 200, 200)) for _ in range(3)]
     del kept
@@ -95,7 +95,7 @@ def test_blocks_that_are_too_small_are_let_go(traced: Any) -> None:
 
 
 def test_so_many_free_blocks_are_kept_and_no_more(traced: Any) -> None:
-    """What a consumer kept and then dropped all at once does not stay for ever."""
+    """Of many blocks that are freed at once, only some are kept."""
     memory = BatchMemory(2)
     kept = [take(memory, LARGE) for _ in range(9)]
     one = traced() / 9
@@ -106,7 +106,7 @@ def test_so_many_free_blocks_are_kept_and_no_more(traced: Any) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.uint8])
 def test_layouts_have_the_same_shape(dtype: torch.dtype) -> None:
-    """Channels last is a matter of strides, of the whole batch and of each slot."""
+    """Channels last changes the strides of the batch and of each slot, not the shape."""
     memory = BatchMemory(2)
     first = memory.take(SHAPE, dtype, channels_last=False)
     last = memory.take(SHAPE, dtype, channels_last=True)
@@ -120,7 +120,7 @@ def test_layouts_have_the_same_shape(dtype: torch.dtype) -> None:
 
 
 def test_memory_outlives_its_owner() -> None:
-    """A batch is valid, and its release harmless, when the loader is gone."""
+    """A batch stays valid, and can be released, after the loader is gone."""
     memory = BatchMemory(2)
     tensor = take(memory).fill_(3)
     del memory
@@ -140,7 +140,7 @@ def test_pinned_memory_is_pinned() -> None:
 
 @pytest.mark.parametrize("channels_last", [False, True])
 def test_twenty_epochs_need_no_more_memory_than_one(channels_last: bool, traced: Any) -> None:
-    """The batches of 20 epochs, each dropped after its step, lie in the places of the first."""
+    """The batches of 20 epochs, each dropped after its step, use the memory of the first."""
     places: set[int] = set()
     photos = Images(RandomResizedCrop(200))
     with Loader(photos, 4, threads=2) as loader:
@@ -163,7 +163,7 @@ def test_twenty_epochs_need_no_more_memory_than_one(channels_last: bool, traced:
 
 
 def test_a_training_step_may_keep_what_it_likes() -> None:
-    """Gradients that need a batch later see its own values, although many came after it."""
+    """Gradients that need a batch later see its own values."""
     weight = torch.ones(3, 24, 24, requires_grad=True)
     with Loader(Images(), 4, threads=2, prefetch=1) as loader:
         loss = sum((weight * images).sum() for images, _ in loader)

@@ -1,4 +1,4 @@
-"""`DecodeMixin`: options as attributes, the forms of the result, and what survives pickling."""
+"""`DecodeMixin`: options as attributes, types of the result, and pickling."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TURNED = FILES / "jpeg_kinds" / "gen_exif_ori5.jpg"
 
 
 class Photos(DecodeMixin, torch.utils.data.Dataset):
-    """A dataset as somebody has it, with decoding mixed in."""
+    """A user's dataset with decoding mixed in."""
 
     def __init__(self, paths: list[Path]) -> None:
         self.paths = paths
@@ -39,7 +39,7 @@ class Photos(DecodeMixin, torch.utils.data.Dataset):
 
 
 def test_bytes_and_paths_are_decoded_alike() -> None:
-    """Bytes, a string and a Path give the array that `decode` gives."""
+    """Bytes, a string and a Path give the array of `decode`."""
     mixin = DecodeMixin()
 
     for source in (DATA, memoryview(DATA), str(PHOTO), PHOTO):
@@ -47,7 +47,7 @@ def test_bytes_and_paths_are_decoded_alike() -> None:
 
 
 def test_options_are_those_of_the_class_or_of_the_instance() -> None:
-    """An attribute of the class serves every instance, unless one has its own."""
+    """An attribute of the class applies to every instance without its own."""
 
     class Small(DecodeMixin):
         reduce = 4
@@ -62,7 +62,7 @@ def test_options_are_those_of_the_class_or_of_the_instance() -> None:
 
 
 def test_min_size_is_handed_on() -> None:
-    """`min_size` alone shrinks as far as that allows."""
+    """`min_size` reduces as far as it allows."""
     mixin = DecodeMixin()
     mixin.min_size = (100, 50)
 
@@ -72,7 +72,7 @@ def test_min_size_is_handed_on() -> None:
 
 @pytest.mark.parametrize("output", [None, "array", "tensor", "pil"])
 def test_output_is_what_was_asked_for(output: Any) -> None:
-    """The same pixels come as an array, a tensor of channels first, or a Pillow image."""
+    """The same pixels are returned as an array, a tensor or a Pillow image."""
     mixin = DecodeMixin()
     mixin.output = output
     image = mixin.decode(DATA)
@@ -96,7 +96,7 @@ def test_output_is_what_was_asked_for(output: Any) -> None:
     ],
 )
 def test_wrong_option_is_refused_where_it_is_set(name: str, value: Any, error: type) -> None:
-    """A value that an option cannot have is refused at once, not by the first image."""
+    """An invalid value is refused when it is set, not by the first image."""
     mixin = DecodeMixin()
 
     with pytest.raises(error, match="train|no-such|" + name):
@@ -107,13 +107,13 @@ def test_wrong_option_is_refused_where_it_is_set(name: str, value: Any, error: t
     "options", [{"reduce": 3}, {"reduce": 2, "min_size": 64}, {"output": "list"}]
 )
 def test_wrong_option_of_a_class_is_refused_with_the_class(options: dict[str, Any]) -> None:
-    """A class cannot even be defined with options that are wrong, or that exclude each other."""
+    """A class with invalid or contradicting options cannot be defined."""
     with pytest.raises(ValueError, match=r"reduce|output"):
         type("Wrong", (DecodeMixin,), options)
 
 
 def test_property_may_stand_for_an_option() -> None:
-    """An option may be worked out for each instance."""
+    """An option may be a property."""
 
     class Halved(DecodeMixin):
         @property
@@ -124,7 +124,7 @@ def test_property_may_stand_for_an_option() -> None:
 
 
 def test_geometry_is_that_of_the_reduction_that_was_taken() -> None:
-    """With `min_size` the box of an object lands on the pixels that show it."""
+    """With `min_size` the box of an object lies on its pixels."""
     mixin = DecodeMixin()
     mixin.min_size = 100
     image, geometry = mixin.decode_with_geometry(PHOTO)
@@ -139,7 +139,7 @@ def test_geometry_is_that_of_the_reduction_that_was_taken() -> None:
 
 
 def test_geometry_speaks_of_the_image_as_seen() -> None:
-    """With `orient`, height and width are those of the turned image."""
+    """With `orient`, height and width are those of the upright image."""
     header = probe(TURNED.read_bytes())
     mixin = DecodeMixin()
     mixin.orient = True
@@ -151,7 +151,7 @@ def test_geometry_speaks_of_the_image_as_seen() -> None:
 
 
 def test_reduce_and_min_size_of_an_instance_exclude_each_other() -> None:
-    """Both together are an error, whichever way the image is asked for."""
+    """Both together are an error in every method."""
     mixin = DecodeMixin()
     mixin.reduce, mixin.min_size = 2, 64
 
@@ -169,7 +169,7 @@ def test_damaged_file_is_named() -> None:
 
 
 def test_pickled_dataset_has_its_options() -> None:
-    """An instance's options come out of a pickle as they went in."""
+    """The options of an instance are pickled."""
     photos = Photos([PHOTO])
     photos.reduce = 8
     photos.output = "tensor"
@@ -180,7 +180,7 @@ def test_pickled_dataset_has_its_options() -> None:
 
 
 def test_copying_sets_no_preference() -> None:
-    """A copy made under `use` changes nothing for this process once the block has ended."""
+    """A copy that was made under `use` does not affect this process after the block."""
     photos = Photos([PHOTO])
     with use("pillow"):
         data = pickle.dumps(photos)
@@ -219,14 +219,14 @@ def _begin(worker: int) -> None:
 
 
 def _told(samples: list[Any]) -> tuple[int, list[str]]:
-    """Tell of the worker in which a batch was decoded."""
+    """Report the worker in which a batch was decoded."""
     found = _selection.preferred()
     assert isinstance(found, Ranking)
     return torch.get_num_threads(), [cell.format for cell in found.orders]
 
 
 def test_transformed_is_as_torchvisions_datasets_have_it() -> None:
-    """A Pillow image goes through the dataset's own transform; `decode` gives an array without."""
+    """A Pillow image goes through the dataset's transform; `decode` returns an array without it."""
     photos = Photos([PHOTO])
     photos.reduce = 4
 
@@ -242,7 +242,7 @@ def test_transformed_is_as_torchvisions_datasets_have_it() -> None:
 
 
 def test_transformed_hands_bytes_to_a_transform_that_takes_them() -> None:
-    """One that decodes by itself gets the file; options that it would pass over are refused."""
+    """A transform that decodes gets the file; options that it ignores are refused."""
     photos = Photos([PHOTO])
     photos.transform = ResizeCenterCrop(64, 48)
     expected = photos.transform(DATA)
@@ -255,7 +255,7 @@ def test_transformed_hands_bytes_to_a_transform_that_takes_them() -> None:
 
 
 def test_transformed_of_a_whole_dataset_is_its_sample() -> None:
-    """A `DecodeDataset` gives of any file what its own samples are made of."""
+    """A `DecodeDataset` makes the same result from any file as for its own samples."""
     listed = ImageList([PHOTO], transform=ResizeCenterCrop(64, 48))
 
     assert torch.equal(listed.transformed(DATA), listed[0])

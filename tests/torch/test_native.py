@@ -1,4 +1,4 @@
-"""Samples by way of the native core: whoever draws, bit-identical with those made one by one."""
+"""Samples of the native core are bit-identical with those that Python makes one by one."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ SOURCES: list[tuple[Any, bool]] = [
 
 
 class Boxes(Sources):
-    """With a box in the middle of each image as the target."""
+    """A dataset with a box in the middle of each image as the target."""
 
     def read(self, index: int) -> tuple[Any, Any]:
         return self.sources[index], [[100.0, 100.0, 200.0, 200.0 + index]]
@@ -91,7 +91,7 @@ def mapped(path: Path) -> mmap.mmap:
 
 
 class Made(list[tuple[int, int]]):
-    """For each call of the core: how many items it was given, and how many it has made."""
+    """For each call of the core: how many items it got, and how many it made."""
 
     @property
     def given(self) -> int:
@@ -104,7 +104,7 @@ class Made(list[tuple[int, int]]):
 
 @pytest.fixture(name="made")
 def _made(monkeypatch: pytest.MonkeyPatch) -> Made:
-    """Note what the core makes in batches, in this process, whoever has drawn."""
+    """Record the batches that the core makes in this process."""
     noted = Made()
     crop, resize = Items.crop, Items.resize
 
@@ -137,7 +137,7 @@ TRANSFORMS = [
 
 
 def one_by_one(dataset: Any, batch_size: int, seed: int = 0) -> list[Any]:
-    """Make the first epoch of a dataset from `load` alone."""
+    """Make the first epoch of a dataset with `load` only."""
     samples = [
         dataset.load(index, generator=generator_of(sample_seed(seed, 0, index)))
         for index in range(len(dataset))
@@ -146,7 +146,7 @@ def one_by_one(dataset: Any, batch_size: int, seed: int = 0) -> list[Any]:
 
 
 def same_by_threads(*arguments: Any, **options: Any) -> bool:
-    """Whether two threads make the batches that the calling thread makes."""
+    """Return whether two threads make the same batches as the calling thread."""
     first, second = (epoch(*arguments, threads=threads, **options) for threads in (0, 2))
     return same(first, second)
 
@@ -154,7 +154,7 @@ def same_by_threads(*arguments: Any, **options: Any) -> bool:
 @pytest.mark.parametrize("transform", TRANSFORMS, ids=repr)
 @pytest.mark.parametrize("channels_last", [False, True])
 def test_batches_are_what_samples_are(transform: Any, channels_last: bool, made: Made) -> None:
-    """Files of all kinds, mixed: the core makes those it can, and every bit is as from `load`."""
+    """With files of all kinds mixed, every bit is as from `load`."""
     dataset = mixed(transform=transform)
     expected = one_by_one(dataset, 7)
 
@@ -171,7 +171,7 @@ def test_batches_are_what_samples_are(transform: Any, channels_last: bool, made:
 
 @pytest.mark.parametrize("orient", [False, True])
 def test_orientation_is_applied_on_request(orient: bool, made: Made) -> None:
-    """Of the files that the core takes by themselves it leaves those that are to be turned."""
+    """Files that must be rotated are left to Python."""
     dataset = mixed(orient=orient)
 
     assert same_by_threads(dataset, 20)
@@ -195,7 +195,7 @@ def test_policies_hold_inside_a_batch(policy: str, made: Made) -> None:
 
 
 def test_first_error_of_a_batch_is_raised() -> None:
-    """It is the one of the first item in the batch's order, in the same words."""
+    """The first item's error in the order of the batch is raised, with the same message."""
     sources = [PLAIN, TORN, "no such file", PLAIN]
     said = []
     for threads in (0, 2):
@@ -208,7 +208,7 @@ def test_first_error_of_a_batch_is_raised() -> None:
 
 
 def test_mistakes_of_the_user_are_raised_where_they_belong() -> None:
-    """What `read`, a plan or a target raises comes out at its batch."""
+    """Errors of `read`, a plan or a target are raised at their batch."""
 
     class Wrong(Sources):
         def read(self, index: int) -> tuple[Any, Any]:
@@ -233,7 +233,7 @@ def test_mistakes_of_the_user_are_raised_where_they_belong() -> None:
 
 
 def test_targets_are_mapped(made: Made) -> None:
-    """`map_target` and then `target_transform` are called, with where the image came from."""
+    """`map_target` and then `target_transform` are called, with the crop's geometry."""
     options = {"target_transform": lambda boxes: boxes + 1}
     dataset = mixed(Boxes, **options)
 
@@ -244,7 +244,7 @@ def test_targets_are_mapped(made: Made) -> None:
 
 
 def test_samples_for_a_collate_fn_are_whole(made: Made) -> None:
-    """It is given images and targets, of the types that they have one by one."""
+    """collate_fn gets images and targets of the same types as one by one."""
 
     class Alone(Sources):
         has_targets = False
@@ -266,7 +266,7 @@ def test_samples_for_a_collate_fn_are_whole(made: Made) -> None:
 def test_without_the_core_pixels_differ_by_a_level(
     floats: bool, monkeypatch: pytest.MonkeyPatch, made: Made
 ) -> None:
-    """``FASTDECODE_DISABLE=native`` gives the pixels of torch and Pillow, one level off at most."""
+    """``FASTDECODE_DISABLE=native`` gives pixels of torch and Pillow, within one level."""
     dtype = torch.float32 if floats else torch.uint8
     level = 1 / 255 / 0.224 + 1e-5 if floats else 1
     for transform in (
@@ -286,7 +286,7 @@ def test_without_the_core_pixels_differ_by_a_level(
 
 
 def test_the_core_is_used_only_where_nothing_speaks_against_it(made: Made) -> None:
-    """Another backend, or methods of one's own, are not passed over."""
+    """Another backend, or overridden methods, keep the core from being used."""
 
     class Loads(Sources):
         def load(self, index: int, **options: Any) -> Any:
@@ -315,7 +315,7 @@ def test_the_core_is_used_only_where_nothing_speaks_against_it(made: Made) -> No
 
 
 def test_a_plan_of_ones_own_is_kept_to(made: Made) -> None:
-    """A subclass that draws in its own way is given its generator, and is made by the core."""
+    """A subclass with its own plan gets its generator, and is made in the core."""
 
     class Lower(RandomResizedCrop):
         def plan(self, width: int, height: int, generator: Any) -> Any:
@@ -335,13 +335,13 @@ def test_a_plan_of_ones_own_is_kept_to(made: Made) -> None:
     ids=["giant", "padded"],
 )
 def test_giants_and_padding_are_left_to_others(transform: Any, made: Made) -> None:
-    """Of an image blown up beyond all measure the middle is shown, as without the core."""
+    """Huge canvases and padding give the same results as without the core."""
     assert same_by_threads(mixed(transform=transform), 20)
     assert made.given == 0
 
 
 def test_mapped_files_and_files_by_path_are_the_same(made: Made) -> None:
-    """Where the bytes are does not matter."""
+    """Bytes in memory and in files give the same samples."""
     by_path = Sources(*(str(path) for path in PHOTOS))
     by_map = Sources(*(mapped(path) for path in PHOTOS))
 
@@ -399,7 +399,7 @@ def test_closing_in_the_middle_of_a_batch() -> None:
 
 
 def in_turn(dataset: Any, indices: Any) -> Any:
-    """Fetch one by one, and return where torch's global generator stands then."""
+    """Fetch samples one by one; also return the state of torch's global generator."""
     torch.manual_seed(5)
     samples = [dataset.fetch(index) for index in indices]
     return samples, torch.get_rng_state()
@@ -412,7 +412,7 @@ def at_once(dataset: Any, indices: Any) -> Any:
 
 
 def test_samples_are_those_of_a_loop(made: Made) -> None:
-    """Items of all kinds draw from the global generator in their order, and each only once."""
+    """Items of all kinds draw from the global generator in order, and only once."""
     dataset = mixed()
     order = [*range(len(dataset)), 3, 0]
     assert mixed().__getitems__([]) == []
@@ -424,7 +424,7 @@ def test_samples_are_those_of_a_loop(made: Made) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_an_item_that_fails_does_not_shift_the_draws(seed: int) -> None:
-    """A damaged item that another replaces draws twice: those that follow get what is next."""
+    """An item that is replaced draws twice, and the following ones draw after it."""
     kinds = [PLAIN, PLAIN, TORN, encoded("PNG"), CUT, b"", "no such file"]
     some = random.Random(seed)
     sources = [PLAIN, *(some.choice(kinds) for _ in range(14))]
@@ -435,7 +435,7 @@ def test_an_item_that_fails_does_not_shift_the_draws(seed: int) -> None:
 
 
 def test_skipped_items_and_errors() -> None:
-    """Skipped ones are left out; the first error is raised, and the draws up to it are made."""
+    """Skipped items are left out; the first error is raised after the draws before it."""
     sources = [PLAIN, TORN, PLAIN, "no such file", PLAIN]
     kept, state = in_turn(Sources(*sources, on_error="skip"), [0, 2, 4])
     samples, _ = at_once(Sources(*sources, on_error="skip"), range(5))
@@ -454,7 +454,7 @@ def test_skipped_items_and_errors() -> None:
 
 
 def test_reading_that_draws_is_left_in_its_order() -> None:
-    """A dataset that draws from the global generator in `read` gets what it gets in a loop."""
+    """A dataset that draws in `read` gets the same numbers as in a loop."""
 
     class Drawing(Sources):
         def read(self, index: int) -> tuple[Any, Any]:
@@ -466,7 +466,7 @@ def test_reading_that_draws_is_left_in_its_order() -> None:
 
 
 def test_images_are_rows_of_one_batch_and_stay_as_they_are(made: Made) -> None:
-    """Those of the next call lie elsewhere."""
+    """The images of the next call lie in other memory."""
     dataset = Sources(*[PLAIN] * 4)
     first = dataset.__getitems__(range(4))
     kept = copy.deepcopy(first)
@@ -495,7 +495,7 @@ def test_torchs_loader_gives_what_it_gave(made: Made) -> None:
 
 
 class Captions(Sources):
-    """Draws one of several targets for each sample."""
+    """A dataset that draws one of several targets per sample."""
 
     def read(self, index: int) -> tuple[Any, Any]:
         return self.sources[index], index + random.random()
@@ -509,7 +509,7 @@ def again(target: float) -> float:
 def test_worker_processes_give_what_threads_give(
     workers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Images are those of threads, and the user's own draws follow from the seed."""
+    """Images equal those of threads, and the user's own draws follow from the seed."""
     with_core = epoch(mixed(), 7, shuffle=True, seed=4, workers=workers)
     assert same(with_core, epoch(mixed(), 7, shuffle=True, seed=4, threads=2))
     drawn = epoch(mixed(Captions), 7, seed=4, workers=workers)
@@ -522,7 +522,7 @@ def test_worker_processes_give_what_threads_give(
 
 
 def test_a_dataset_that_was_used_can_be_copied() -> None:
-    """What it has made for itself stays behind."""
+    """A copy of a used dataset does not contain its caches."""
     dataset = mixed()
     expected = at_once(dataset, range(4))
 
@@ -533,11 +533,11 @@ def test_a_dataset_that_was_used_can_be_copied() -> None:
 
 
 class Image(torch.Tensor):
-    """As torchvision's Image."""
+    """A tensor class like torchvision's Image."""
 
 
 def test_fused_pipelines_keep_their_type_and_their_draws(made: Made) -> None:
-    """A fused pipeline hands out its class of tensors, and draws as often as torchvision."""
+    """A fused pipeline returns its class of tensors, and draws as often as torchvision."""
     dataset = mixed(transform=Fused(CROP, image=Image, draws=1))
 
     ours, theirs = at_once(dataset, range(6)), in_turn(dataset, range(6))
@@ -558,14 +558,14 @@ SIDES = [(500, 375), (1, 1), (1, 900), (900, 1), (300, 301), (33, 1000), (1000, 
 
 
 class Shown(Sources):
-    """With what the sample shows of its image as the target."""
+    """A dataset whose target is what the sample shows of its image."""
 
     def map_target(self, target: Any, geometry: Any) -> Any:
         return torch.tensor([target, *geometry.box, geometry.flipped], dtype=torch.float64)
 
 
 def by_python(transform: Any) -> Any:
-    """Return the same transform with a `plan` of its own, for which Python draws."""
+    """Return the same transform with its own `plan`, for which Python draws."""
     kind = type(transform)
 
     class Planned(kind):  # type: ignore[misc, valid-type]
@@ -578,7 +578,7 @@ def by_python(transform: Any) -> Any:
 
 
 def same_by_python(kind: Any, sources: Any, transform: Any, batch_size: int, **how: Any) -> bool:
-    """Whether batches are the same, whoever draws."""
+    """Return whether batches are equal, whether the core or Python draws."""
     first, second = (
         epoch(kind(*sources, transform=one), batch_size, **how)
         for one in (transform, by_python(transform))
@@ -587,7 +587,7 @@ def same_by_python(kind: Any, sources: Any, transform: Any, batch_size: int, **h
 
 
 def files(some: random.Random, count: int) -> list[bytes]:
-    """Make small files of any sides; the pixels tell where a box lies and if it is flipped."""
+    """Make small files whose pixels show where a box lies and whether it is flipped."""
     made = []
     for number in range(count):
         width, height = SIDES[number] if number < len(SIDES) else _sides(some)
@@ -623,7 +623,7 @@ def some_central_crop(some: random.Random) -> Resize | ResizeCenterCrop:
 
 @pytest.mark.parametrize("make", [some_random_crop, some_central_crop])
 def test_the_core_draws_what_python_draws(make: Any) -> None:
-    """Boxes, flips, sides, margins, reductions: 1500 samples are the same."""
+    """Boxes, flips, sides, margins and reductions of 1500 samples are equal."""
     some = random.Random(1)
     sources = files(some, 100)
     for seed in range(15):
@@ -634,7 +634,7 @@ def test_the_core_draws_what_python_draws(make: Any) -> None:
 
 
 def test_the_largest_canvas_and_one_pixel_more_are_made_alike() -> None:
-    """Where the core's limit of a side lies cannot be seen in the results."""
+    """Canvases at the core's limit, and one pixel larger, have the same results."""
     for side in (65500, 65501):
         for transform in (
             ResizeCenterCropNormalize((40, side), 40),
@@ -644,7 +644,7 @@ def test_the_largest_canvas_and_one_pixel_more_are_made_alike() -> None:
 
 
 def test_what_is_drawn_is_below_a_probability_not_equal_to_it() -> None:
-    """With the very number that is drawn as the probability, nothing is flipped."""
+    """A flip needs a number below its probability, not equal to it."""
     for seed in range(20):
         flip = generator_of(sample_seed(seed, 0, 0)).uniform(0, 1)
         central = ResizeCenterCrop(44, 40, flip=flip)
@@ -668,7 +668,7 @@ KINDS = {
 @pytest.mark.parametrize("orient", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_file_of_any_kind_is_made_as_by_itself(kind: str, orient: bool) -> None:
-    """In a batch, or called alone on its bytes: the same values, whoever decodes such a file."""
+    """In a batch, or alone on its bytes, a file of any kind gives the same values."""
     transform = ResizeCenterCropNormalize(44, 40)
     dataset = Sources(*[PLAIN, KINDS[kind], PLAIN], transform=transform, orient=orient)
 
@@ -678,7 +678,7 @@ def test_a_file_of_any_kind_is_made_as_by_itself(kind: str, orient: bool) -> Non
 
 
 def test_a_subclass_that_does_otherwise_is_heeded() -> None:
-    """A plan, a reduction or numbers of its own are in the batches, and not those of its class."""
+    """The plan, reduction or values of a subclass are used in batches."""
 
     class Planned(RandomResizedCrop):
         def plan(self, width: int, height: int, generator: Any) -> Any:
@@ -689,7 +689,7 @@ def test_a_subclass_that_does_otherwise_is_heeded() -> None:
             return 1
 
     class Named(Resize):
-        """Changes nothing."""
+        """A subclass that changes nothing."""
 
     set_here = RandomResizedCrop(40)
     set_here.plan = Planned(40).plan  # type: ignore[method-assign]
@@ -706,7 +706,7 @@ def test_a_subclass_that_does_otherwise_is_heeded() -> None:
 
 
 def test_a_transform_that_was_changed_is_described_anew() -> None:
-    """Its size, scale and the rest are those that it has now; what does not fit is refused."""
+    """Changed sizes and other attributes of a transform are used; invalid ones are refused."""
     transform = RandomResizedCrop(40, dtype=torch.uint8, flip=0.5)
     dataset = Sources(*[PLAIN] * 4, transform=transform)
     before = epoch(dataset, 4, threads=2)
@@ -721,7 +721,7 @@ def test_a_transform_that_was_changed_is_described_anew() -> None:
 
 
 def test_targets_come_in_the_order_of_the_batch() -> None:
-    """Whoever drew an item, its target is transformed with the others', one after another."""
+    """Targets are transformed one after another, in the order of the batch."""
     seen: list[float] = []
 
     def noticed(boxes: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Normalize makes bytes the floats that a network takes, wherever the bytes are."""
+"""Normalize turns bytes into the floats that a network needs, on any device."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_every_level_is_normalised_as_by_torchvision() -> None:
 
 
 def test_without_a_mean_there_are_values_of_0_to_1() -> None:
-    """`mean=None` scales only, with black at 0 and white at 1."""
+    """`mean=None` only scales, with black at 0 and white at 1."""
     result = Normalize(None)(LEVELS)
 
     torch.testing.assert_close(result, LEVELS / 255, rtol=0, atol=1e-7)
@@ -56,7 +56,7 @@ def test_channels_last_stays_channels_last() -> None:
 
 
 def test_the_result_goes_where_it_is_wanted() -> None:
-    """`out` is written with whatever strides it has, and returned; the bytes are not changed."""
+    """`out` may have any strides, and is returned; the bytes are not changed."""
     out = torch.zeros((16, 16, 3)).permute(2, 0, 1)
     pixels = LEVELS.clone()
 
@@ -71,7 +71,7 @@ def test_the_result_goes_where_it_is_wanted() -> None:
     ids=lambda out: f"{tuple(out.shape)}-{out.dtype}",
 )
 def test_an_out_that_does_not_fit_is_left_alone(out: Any) -> None:
-    """Another shape or type is an error, and nothing is written or resized."""
+    """An `out` of another shape or type is an error, and is not written or resized."""
     shape = out.shape
 
     with pytest.raises(ValueError, match=r"out must be \(3, 16, 16\) of torch.float32"):
@@ -87,7 +87,7 @@ def test_an_out_that_does_not_fit_is_left_alone(out: Any) -> None:
     ids=["integers", "one channel", "channels last", "a plane"],
 )
 def test_other_pixels_are_refused(pixels: Any) -> None:
-    """Integers of other types, and wrong shapes, are errors that say so."""
+    """Integers of other types, and wrong shapes, are errors."""
     with pytest.raises(
         ValueError, match=r"takes uint8 pixels or floats of shape \(\.\.\., 3, H, W\)"
     ):
@@ -97,7 +97,7 @@ def test_other_pixels_are_refused(pixels: Any) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16])
 @pytest.mark.parametrize("inplace", [False, True])
 def test_floats_are_normalised_as_they_are(dtype: Any, inplace: bool) -> None:
-    """As by torchvision: in their own type, without scaling; in place only if asked for."""
+    """As in torchvision, floats are normalised in their type, without scaling."""
     values = (LEVELS / 255).to(dtype)
     mean, std = (torch.tensor(three, dtype=dtype).view(3, 1, 1) for three in (MEAN, STD))
     given, out = values.clone(), torch.zeros((16, 16, 3), dtype=dtype).permute(2, 0, 1)
@@ -124,13 +124,13 @@ def test_floats_are_normalised_as_they_are(dtype: Any, inplace: bool) -> None:
     ],
 )
 def test_wrong_means_are_refused(arguments: dict[str, Any], message: str) -> None:
-    """A mean or std that is not three finite numbers, or divides by zero, is refused."""
+    """A mean or std that is not three finite numbers, or a std of zero, is refused."""
     with pytest.raises(ValueError, match=message):
         Normalize(**arguments)
 
 
 def test_means_come_as_arrays_too() -> None:
-    """Lists, arrays and tensors of three numbers are as good as a tuple; one is for all three."""
+    """Lists, arrays and tensors of three numbers, and a single number, are accepted."""
     assert (
         repr(Normalize([0.5], [0.25])) == "Normalize(mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25))"
     )
@@ -141,14 +141,14 @@ def test_means_come_as_arrays_too() -> None:
 
 
 def test_an_unpickled_one_does_the_same() -> None:
-    """It can be sent to another process."""
+    """It can be pickled."""
     other = pickle.loads(pickle.dumps(Normalize((0.1, 0.2, 0.3), (1, 2, 3))))
 
     assert torch.equal(other(LEVELS), Normalize((0.1, 0.2, 0.3), (1, 2, 3))(LEVELS))
 
 
 def test_it_works_on_several_devices_in_turn() -> None:
-    """Where the constants lie follows the pixels; torch's "meta" device stands for a second one."""
+    """Constants follow the pixels to their device; torch's "meta" stands for a second one."""
     normalize = Normalize()
 
     for device in ("cpu", "meta", "cpu"):
@@ -160,7 +160,7 @@ def test_it_works_on_several_devices_in_turn() -> None:
 
 
 def test_what_it_keeps_for_a_device_is_not_sent_along() -> None:
-    """In another process it begins with the CPU: that may have no business with the device."""
+    """Constants of other devices are not pickled."""
     normalize = Normalize()
     before = pickle.dumps(normalize)
     normalize(LEVELS.to("meta"))
@@ -176,7 +176,7 @@ def test_what_it_keeps_for_a_device_is_not_sent_along() -> None:
     [(IMAGENET_MEAN, IMAGENET_STD), (None, None), ((-2, 0.5, 9), (1e-3, 40, -0.7))],
 )
 def test_it_can_be_undone(mean: Any, std: Any) -> None:
-    """Every level comes back from its float; what lies between goes to the nearest, or an end."""
+    """Every level is restored from its float; other values go to the nearest."""
     normalize = Normalize(mean, std)
 
     assert torch.equal(normalize.undo(normalize(LEVELS)), LEVELS)
@@ -190,7 +190,7 @@ def test_it_can_be_undone(mean: Any, std: Any) -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
 def test_on_a_gpu_the_values_are_the_same(layout: Any) -> None:
-    """A batch of bytes on a GPU becomes the same floats there, bit for bit, laid out alike."""
+    """On a GPU a batch of bytes becomes bit-identical floats with the same layout."""
     batch = LEVELS.expand(2, 3, 16, 16).contiguous(memory_format=layout)
 
     normalize = Normalize()

@@ -1,4 +1,4 @@
-"""Order and sharding: every item once, whoever deals and in however many shares."""
+"""Order and sharding: every item once, for any number of ranks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def items(batches: list[list[int]]) -> list[int]:
 @pytest.mark.parametrize("length", [0, 1, 3, 16, 23])
 @pytest.mark.parametrize("ranks", [1, 2, 5])
 def test_every_item_goes_to_one_rank(length: int, ranks: int, shuffle: bool) -> None:
-    """Without drop_last nothing is missing and nothing twice; ranks differ by one item at most."""
+    """Without drop_last every item comes once; ranks differ by one item at most."""
     dealt = shares(Sharding(length, 3, shuffle, False, 0), ranks)
     counts = [len(items(batches)) for batches in dealt]
 
@@ -44,7 +44,7 @@ def test_every_item_goes_to_one_rank(length: int, ranks: int, shuffle: bool) -> 
 @pytest.mark.parametrize("length", [0, 7, 16, 23])
 @pytest.mark.parametrize("ranks", [1, 2, 5])
 def test_drop_last_gives_all_ranks_as_many_batches(length: int, ranks: int) -> None:
-    """All batches are full, all ranks have equally many, and no item comes twice."""
+    """All batches are full, all ranks have equally many, and no item is repeated."""
     dealt = shares(Sharding(length, 3, True, True, 0), ranks)
 
     assert {len(batches) for batches in dealt} == {length // ranks // 3}
@@ -115,7 +115,7 @@ def test_length_with_a_sampler_is_the_samplers() -> None:
 
 
 def test_repr_says_how_batches_are_made() -> None:
-    """It shows the dataset, how many batches there are, and by how many threads or processes."""
+    """`repr` shows the dataset, the number of batches, and the threads or processes."""
     assert repr(Loader(Images(), 4, threads=3, seed=9)) == (
         "Loader(Images of 23, batch_size=4, 6 batches, 3 threads, seed=9, device='cpu')"
     )
@@ -124,7 +124,7 @@ def test_repr_says_how_batches_are_made() -> None:
 
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_ranks_given_by_hand_share_the_dataset(shuffle: bool) -> None:
-    """Loaders of three ranks give every item once in each epoch, as many batches as they say."""
+    """Loaders of three ranks give every item once per epoch, in as many batches as they say."""
     loaders = [Loader(Images(), 4, shuffle, rank=r, world_size=3, threads=1) for r in range(3)]
 
     for _ in range(2):
@@ -135,7 +135,7 @@ def test_ranks_given_by_hand_share_the_dataset(shuffle: bool) -> None:
 
 
 def test_draws_do_not_depend_on_the_rank() -> None:
-    """A sample is the same crop whichever of however many ranks makes it."""
+    """A sample is the same crop for any rank and number of ranks."""
     alone = {
         int(index): image
         for images, numbers in Loader(Images(), 4, threads=1)

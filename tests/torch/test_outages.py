@@ -1,4 +1,4 @@
-"""An outage under a dataset, a Loader or a ShardStream: nothing is skipped for it."""
+"""An outage during an epoch ends it, and no sample is skipped for it."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ BATCH = 8
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Fault]:
-    """Run a server of S3's interface that can fail."""
+    """Run an S3 server that can return errors."""
     with faulty_s3() as fault:
         yield fault
 
 
 @pytest.fixture
 def uri(server: Fault, tmp_path: Path) -> str:
-    """Put a shard on the server, and return where."""
+    """Put a shard on the server, and return its URI."""
     server.always(None)
     _, where = put_shard(server, tmp_path, encoded())
     return f"{where}/t.tar"
@@ -55,7 +55,7 @@ def uri(server: Fault, tmp_path: Path) -> str:
 def test_credentials_that_expire_end_the_epoch(
     uri: str, server: Fault, on_error: Any, read_threads: int | None
 ) -> None:
-    """Whatever `on_error` says, no sample is left out, listed, or put in another's place."""
+    """Expired credentials end the epoch; no sample is skipped, listed or replaced."""
     dataset = StoreDataset(
         uri, SMALL, store_options={"storage_options": server.options}, on_error=on_error
     )
@@ -74,7 +74,7 @@ def test_credentials_that_expire_end_the_epoch(
 @pytest.mark.filterwarnings(*PROCESS_WARNINGS)
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 def test_pytorchs_dataloader_is_told_too(uri: str, server: Fault) -> None:
-    """What a worker process cannot reach is raised in the training process."""
+    """An outage in a worker process is raised in the training process."""
     dataset = StoreDataset(
         uri, SMALL, store_options={"storage_options": server.options}, on_error="skip"
     )
@@ -86,7 +86,7 @@ def test_pytorchs_dataloader_is_told_too(uri: str, server: Fault) -> None:
 
 @pytest.mark.parametrize("answer", ["SlowDown", "drop"])
 def test_an_epoch_survives_what_passes(uri: str, server: Fault, answer: Any) -> None:
-    """Two requests that fail are asked again, and the epoch is whole."""
+    """After two failed requests, they are repeated and the epoch is complete."""
     dataset = StoreDataset(
         uri, SMALL, store_options={"storage_options": server.options}, on_error="skip"
     )
@@ -98,7 +98,7 @@ def test_an_epoch_survives_what_passes(uri: str, server: Fault, answer: Any) -> 
 
 
 def test_a_stream_is_told_of_an_outage(uri: str, server: Fault) -> None:
-    """A connection that is lost in the middle of a shard is no end of the shard."""
+    """A connection that is lost inside a shard does not count as the end of the shard."""
     stream = ShardStream(
         uri, SMALL, storage_options=server.options, on_error="skip", has_targets=True
     )
@@ -112,7 +112,7 @@ def test_a_stream_is_told_of_an_outage(uri: str, server: Fault) -> None:
 @pytest.mark.skipif(not UNREADABLE.exists(), reason="no file here gives an error of the disk")
 @pytest.mark.parametrize("on_error", ["skip", "replace"])
 def test_an_error_of_the_disk_is_raised(on_error: Any) -> None:
-    """By the dataset itself, by `Loader`, and for a replacement; damage beside it is skipped."""
+    """A disk error is raised by the dataset and by `Loader`, also for a replacement."""
     dataset = Listed(PHOTO, CUT, PHOTO, UNREADABLE, on_error=on_error)
 
     with pytest.raises(OSError, match="/proc/self/mem"):
@@ -127,7 +127,7 @@ def test_an_error_of_the_disk_is_raised(on_error: Any) -> None:
 
 @pytest.mark.parametrize("kind", [ImageFolder, StoreDataset])
 def test_a_folder_that_vanishes_ends_the_epoch(tmp_path: Path, kind: Any) -> None:
-    """One file that is missing is skipped; a class, or a drive, that has gone away is not."""
+    """A missing file is skipped; a missing class folder or drive is not."""
     for number, data in enumerate(encoded()):
         path = tmp_path / "photos" / ("cat", "dog")[number % 2] / f"{number}.jpg"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -148,7 +148,7 @@ def test_a_folder_that_vanishes_ends_the_epoch(tmp_path: Path, kind: Any) -> Non
 
 
 def test_a_list_without_its_folder_ends_the_epoch(tmp_path: Path) -> None:
-    """Paths of a list may lead nowhere, but where all begin must be there."""
+    """Paths of a list may be missing, but not the folder in which all of them begin."""
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "a.jpg").write_bytes(encoded()[0])
     names = ["a.jpg", "b.jpg", "c/d.jpg", "/no/such/file.jpg"]
@@ -162,7 +162,7 @@ def test_a_list_without_its_folder_ends_the_epoch(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("damage", ["cut", "gone", "replaced"])
 def test_a_shard_that_is_lost_as_a_whole_ends_the_epoch(tmp_path: Path, damage: str) -> None:
-    """A shard that was cut, or is missing, is not skipped image by image."""
+    """A shard that was cut or is missing ends the epoch; it is not skipped image by image."""
     for shard in range(2):
         with create_store(tmp_path / f"t-{shard:05}.tar") as writer:
             for number, data in enumerate(encoded()):
@@ -187,7 +187,7 @@ def test_a_shard_that_is_lost_as_a_whole_ends_the_epoch(tmp_path: Path, damage: 
 
 
 def test_a_copy_that_finds_no_store_ends_the_epoch(tmp_path: Path) -> None:
-    """A process that is sent a store may not have its file: all items are missing at once."""
+    """A process without the store's file ends the epoch, because all items are missing."""
     import pickle
 
     with create_store(tmp_path / "t.tar") as writer:
@@ -206,7 +206,7 @@ def test_a_copy_that_finds_no_store_ends_the_epoch(tmp_path: Path) -> None:
 
 
 def test_a_key_that_cannot_be_had_is_left_out(uri: str, server: Fault) -> None:
-    """An error has the item's number; a question mark is no key."""
+    """An error of an item without a key has its index."""
     pattern = uri.replace("t.tar", "{t,t}.tar")
     store = open_store(pattern, storage_options=server.options)
     dataset = StoreDataset(store, SMALL, has_targets=True, on_error="skip")

@@ -33,7 +33,7 @@ THREAD = "fastdecode-prefetch"
 
 
 class Numbers:
-    """A loader that keeps account of how it is used."""
+    """A loader that records how it is used."""
 
     def __init__(self, count: int, fail_at: int = -1) -> None:
         self.count = count
@@ -61,7 +61,7 @@ class Numbers:
 
 
 class Closable:
-    """An iterator that has to be closed, and says in which thread it was."""
+    """An iterator that records the thread in which it is closed."""
 
     def __init__(self) -> None:
         self.closed_in: list[int] = []
@@ -77,7 +77,7 @@ class Closable:
 
 
 class Watched(Transfer):
-    """Copies from host to host, and notes which step ran in which thread."""
+    """A transfer from host to host that records the thread of each step."""
 
     def __init__(self) -> None:
         super().__init__(torch.device("cpu"))
@@ -103,7 +103,7 @@ class Watched(Transfer):
 
 
 def threaded(loader: Any, depth: int = 2, transfer: Transfer | None = None) -> DevicePrefetcher:
-    """Return a prefetcher that works as for any device, but keeps batches in the host's memory."""
+    """Return a prefetcher for the host's memory that works as for any device."""
     prefetcher = DevicePrefetcher(loader, "cpu", depth=depth)
     prefetcher._transfer = transfer or Transfer(torch.device("cpu"))
     return prefetcher
@@ -122,7 +122,7 @@ def threads() -> int:
 
 @pytest.fixture(autouse=True)
 def no_thread_is_left() -> Iterator[None]:
-    """After each test the threads are gone."""
+    """Check after each test that no thread is left."""
     yield
     wait_until(lambda: threads() == 0)
 
@@ -170,7 +170,7 @@ def test_batches_are_drawn_before_they_are_asked_for() -> None:
 @pytest.mark.parametrize("depth", [1, 2, 5])
 @pytest.mark.parametrize("count", [1, 2, 3, 7])
 def test_each_batch_comes_once_and_in_order(count: int, depth: int) -> None:
-    """Bug 11: the last batch is handed out once, and then it is the end, for good."""
+    """Bug 11: the last batch is returned once, and then the iterator has ended."""
     batches = iter(threaded(Numbers(count), depth))
 
     assert values(batches) == list(range(count))
@@ -178,7 +178,7 @@ def test_each_batch_comes_once_and_in_order(count: int, depth: int) -> None:
 
 
 def test_a_batch_is_finished_when_it_is_handed_out() -> None:
-    """Bug 12: containers hold tensors, not generators that would run later and once."""
+    """Bug 12: containers hold tensors, not generators that run later and once."""
     (batch,) = threaded([[torch.ones(2), [torch.ones(3)]]])
 
     assert type(batch) is list
@@ -216,7 +216,7 @@ def test_an_error_is_raised_where_its_batch_would_be() -> None:
 
 
 def test_a_loader_that_goes_on_after_an_error_is_gone_on_with() -> None:
-    """Bug 15: the batches after a bad one still come, if the loader has them."""
+    """Bug 15: the batches after an error still come, if the loader has them."""
 
     class Bad(Dataset):
         def __len__(self) -> int:
@@ -236,7 +236,7 @@ def test_a_loader_that_goes_on_after_an_error_is_gone_on_with() -> None:
 
 
 def test_an_error_of_the_copy_is_raised_where_its_batch_would_be() -> None:
-    """Bug 15: a batch that cannot be moved does not take the one before it along."""
+    """Bug 15: a batch that cannot be moved does not affect the one before it."""
 
     class Unmovable:
         def to(self, device: Any) -> None:
@@ -251,7 +251,7 @@ def test_an_error_of_the_copy_is_raised_where_its_batch_would_be() -> None:
 
 
 def test_an_error_of_the_thread_itself_reaches_the_consumer() -> None:
-    """Bug 15: a device that fails in the thread is an error, not a wait for ever."""
+    """Bug 15: a device that fails in the thread is an error, not a hang."""
 
     class Broken(Watched):
         def enter_thread(self) -> None:
@@ -262,7 +262,7 @@ def test_an_error_of_the_thread_itself_reaches_the_consumer() -> None:
 
 
 def test_an_error_does_not_keep_the_iterator_alive() -> None:
-    """Bug 15: the exception and the iterator do not hold each other, so no thread stays behind."""
+    """Bug 15: the exception and the iterator do not refer to each other, so no thread stays."""
     gc.disable()
     try:
         batches = iter(threaded([torch.ones(1), 5, *Numbers(50)], depth=1, transfer=Failing()))
@@ -279,7 +279,7 @@ def test_an_error_does_not_keep_the_iterator_alive() -> None:
 
 
 def test_leaving_the_loop_early_ends_the_thread() -> None:
-    """Bug 16: `break` is enough; the loader's own iterator is closed too."""
+    """Bug 16: after `break` the thread ends, and the loader's iterator is closed."""
     loader = Numbers(1000)
     batches = threaded(loader)
 
@@ -292,7 +292,7 @@ def test_leaving_the_loop_early_ends_the_thread() -> None:
 
 
 def test_an_iterator_that_becomes_garbage_ends_its_thread() -> None:
-    """Bug 16: an iterator in a cycle of references ends its thread when it is collected."""
+    """Bug 16: an iterator in a reference cycle ends its thread when it is collected."""
     batches = iter(threaded(Numbers(1000)))
     next(batches)
     cycle: list[Any] = [batches]
@@ -326,7 +326,7 @@ class Closables:
 
 
 def test_an_iterator_of_the_loader_is_closed_by_the_thread() -> None:
-    """Bug 16: what the loader holds for an epoch is released, not while a batch is being made."""
+    """Bug 16: the loader's iterator is closed by the thread, not while it makes a batch."""
     loader = Closables()
     batches = iter(threaded(loader))
     next(batches)
@@ -346,7 +346,7 @@ def test_a_loader_that_is_its_own_iterator_is_not_closed() -> None:
 
 
 class Stuck:
-    """Gives one batch, then none until it is told to go on."""
+    """A loader that gives one batch, and then blocks until it is released."""
 
     def __init__(self) -> None:
         self.go_on = threading.Event()
@@ -373,7 +373,7 @@ def test_close_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_close_wakes_a_consumer_that_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bug 16: a consumer in another thread gets an error, although the loader gives nothing."""
+    """Bug 16: a consumer in another thread gets an error, although the loader hangs."""
     monkeypatch.setattr(prefetcher, "_PATIENCE_S", 0.01)
     loader = Stuck()
     batches = threaded(loader)
@@ -434,17 +434,17 @@ def run(**parts: Any) -> tuple[int, str, str]:
 
 @pytest.mark.parametrize(("last", "code"), [("", 0), ("raise SystemExit(3)", 3)])
 def test_the_interpreter_exits_in_the_middle_of_an_epoch(last: str, code: int) -> None:
-    """Bug 16: the thread has ended before the interpreter does, without a word."""
+    """Bug 16: the thread ends before the interpreter does, without any output."""
     assert run(then="", patience=60, last=last) == (code, "closed\n", "")
 
 
 def test_the_interpreter_exits_although_the_loader_hangs() -> None:
-    """Bug 16: a thread that is stuck in the loader does not keep the process."""
+    """Bug 16: a thread that is stuck in the loader does not keep the process from ending."""
     assert run(then="time.sleep(1000)", patience=0.1, last="") == (0, "", "")
 
 
 def test_an_epoch_begins_when_it_is_asked_for() -> None:
-    """Bug 17: the loader is not asked for the next epoch when one ends, but by the next `iter`."""
+    """Bug 17: the loader's next epoch begins with the next `iter`, not when one ends."""
     loader = Numbers(3)
     batches = threaded(loader)
 
@@ -472,7 +472,7 @@ def test_a_loader_without_a_length_is_no_problem() -> None:
 
 @MAKES
 def test_a_new_iterator_ends_the_one_before(make) -> None:
-    """Bug 18: a second iterator starts from the beginning, and the first says that it is over."""
+    """Bug 18: a second iterator starts from the beginning, and the first raises an error."""
     batches = make(Numbers(4))
     first = iter(batches)
     next(first)
@@ -487,7 +487,7 @@ def test_a_new_iterator_ends_the_one_before(make) -> None:
 
 @pytest.mark.parametrize("depth", [1, 2, 4])
 def test_no_more_is_drawn_than_was_asked_for(depth: int) -> None:
-    """Bug 19: a consumer that is slow finds `depth` batches ahead, not the whole epoch."""
+    """Bug 19: a slow consumer finds `depth` batches ahead, not the whole epoch."""
     loader = Numbers(500)
     batches = iter(threaded(loader, depth))
 
@@ -501,13 +501,13 @@ def test_no_more_is_drawn_than_was_asked_for(depth: int) -> None:
 
 @MAKES
 def test_an_empty_loader_gives_nothing(make) -> None:
-    """Bug 20: no batch is no error."""
+    """Bug 20: an epoch without batches is not an error."""
     assert list(make([])) == []
     assert list(make(Numbers(0))) == []
 
 
 def test_the_thread_does_not_keep_the_process() -> None:
-    """Bug 25: it is a daemon, by its constructor: `setDaemon` would be a DeprecationWarning."""
+    """Bug 25: the thread is a daemon by its constructor; `setDaemon` is deprecated."""
     batches = iter(threaded(Numbers(50)))
     next(batches)
 
@@ -522,7 +522,7 @@ FORKS = pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 
 
 class Resumable:
-    """A loader whose state is a live object, as a careless one's may be."""
+    """A loader whose state is an object that it goes on changing."""
 
     def __init__(self, count: int = 6) -> None:
         self.count = count
@@ -552,7 +552,7 @@ class Resumable:
 @MAKES
 @pytest.mark.parametrize("handed", range(7))
 def test_the_state_is_that_of_the_batch_last_handed_out(make, handed: int) -> None:
-    """Resuming gives exactly the batches that were left, although the loader was ahead."""
+    """Resuming gives exactly the remaining batches, although the loader was ahead."""
     loader = Resumable()
     batches = make(loader)
     epoch = iter(batches)
@@ -570,7 +570,7 @@ def test_the_state_is_that_of_the_batch_last_handed_out(make, handed: int) -> No
 
 @MAKES
 def test_the_state_after_an_epoch_is_the_loaders(make) -> None:
-    """At the end nothing is ahead, and the next epoch is a whole one."""
+    """At the end nothing is ahead, and the next epoch is complete."""
     batches = make(Resumable())
 
     assert values(batches) == list(range(6))
@@ -593,7 +593,7 @@ def test_the_state_survives_leaving_the_loop(make) -> None:
 
 @MAKES
 def test_loading_a_state_ends_the_epoch_under_way(make) -> None:
-    """The thread no longer draws from a loader that was moved; the old iterator says so."""
+    """After loading a state, the thread no longer uses the loader; the old iterator says so."""
     batches = make(Resumable())
     epoch = iter(batches)
     next(epoch)
@@ -609,7 +609,7 @@ def test_loading_a_state_ends_the_epoch_under_way(make) -> None:
 
 @MAKES
 def test_a_loader_without_a_state_has_none(make) -> None:
-    """Asking for it is the error that the loader itself would give."""
+    """A loader without a state raises its own error."""
     batches = make(Numbers(3))
     next(iter(batches))
 
@@ -627,7 +627,7 @@ class Epochs:
 
 
 def test_the_epoch_goes_to_the_loader_or_its_sampler() -> None:
-    """`set_epoch` reaches the loader, or the sampler of a loader that has none itself."""
+    """`set_epoch` reaches the loader, or the sampler of a loader without one."""
     own, sampled, neither = Epochs(), Numbers(1), Numbers(1)
     sampled.sampler = Epochs()
 
@@ -640,7 +640,7 @@ def test_the_epoch_goes_to_the_loader_or_its_sampler() -> None:
 
 
 def test_on_the_cpu_batches_pass_through() -> None:
-    """They are the loader's own objects, made in the calling thread when they are asked for."""
+    """On the CPU, batches are the loader's own objects, made when they are requested."""
     batches = [torch.ones(2), {"a": torch.ones(1)}, "text"]
     loader = Numbers(5)
 
@@ -654,7 +654,7 @@ def test_on_the_cpu_batches_pass_through() -> None:
 
 @pytest.mark.parametrize("depth", [0, -1, 1.5, True, "2", None])
 def test_a_wrong_depth_is_refused(depth: Any) -> None:
-    """At least one batch is ahead."""
+    """The depth must be at least 1."""
     with pytest.raises(ValueError, match="depth"):
         DevicePrefetcher([], "cpu", depth=depth)
 
@@ -663,7 +663,7 @@ def test_a_wrong_depth_is_refused(depth: Any) -> None:
 
 
 class Photos(Dataset):
-    """The sample photos, decoded small."""
+    """The sample photos, decoded at a small size."""
 
     def __len__(self) -> int:
         return len(SAMPLES)
@@ -678,7 +678,7 @@ class Photos(Dataset):
     "options", [{}, {"num_workers": 2}, {"num_workers": 1, "persistent_workers": True}]
 )
 def test_torchs_loader_gives_the_same_batches(options: dict[str, Any]) -> None:
-    """A DataLoader of photos gives through the prefetcher what it gives alone, epoch for epoch."""
+    """A DataLoader gives the same batches with the prefetcher and without."""
     loader = DataLoader(Photos(), batch_size=2, **options)
     batches = threaded(loader)
 
@@ -692,7 +692,7 @@ def test_torchs_loader_gives_the_same_batches(options: dict[str, Any]) -> None:
 
 @FORKS
 def test_torchs_loader_can_be_left_early() -> None:
-    """Leaving an epoch of a DataLoader with lasting workers leaves the next one whole."""
+    """Leaving an epoch of a DataLoader with persistent workers keeps the next one complete."""
     loader = DataLoader(Photos(), num_workers=1, persistent_workers=True)
     batches = threaded(loader)
 
@@ -704,7 +704,7 @@ def test_torchs_loader_can_be_left_early() -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @FORKS
 def test_an_iterator_is_of_no_use_in_a_forked_process() -> None:
-    """A child of a fork has no thread; asking its copy is an error, not a wait for ever."""
+    """In a forked process, using a copy of an iterator is an error instead of a hang."""
     batches = iter(threaded(Numbers(50)))
     next(batches)
 

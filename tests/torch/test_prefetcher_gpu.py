@@ -24,7 +24,7 @@ BYTES = 4 * SIDE
 
 
 class Numbers:
-    """Batch i is full of i."""
+    """A loader whose batch i is filled with i."""
 
     def __init__(self, count: int, *, pinned: bool = True) -> None:
         self.count = count
@@ -39,7 +39,7 @@ class Numbers:
 
 
 def late_copies(prefetcher: DevicePrefetcher, batches: Iterator[Any]) -> Iterator[Any]:
-    """Iterate while the stream of the copies is always behind."""
+    """Iterate while the copy stream is always late."""
     for batch in batches:
         with torch.cuda.stream(prefetcher._transfer._side):
             torch.cuda._sleep(LATE)
@@ -58,7 +58,7 @@ def expected(count: int) -> list[list[float]]:
 @pytest.mark.usefixtures("consumer")
 @pytest.mark.parametrize("pinned", [True, False])
 def test_the_consumer_waits_for_the_copy(pinned: bool) -> None:
-    """Bug 1 and 14: values are right although every copy comes late."""
+    """Bug 1 and 14: values are right although every copy is late."""
     prefetcher = DevicePrefetcher(Numbers(12, pinned=pinned), "cuda")
 
     found = [extremes(batch) for batch in late_copies(prefetcher, iter(prefetcher))]
@@ -69,7 +69,7 @@ def test_the_consumer_waits_for_the_copy(pinned: bool) -> None:
 @pytest.mark.usefixtures("consumer")
 @pytest.mark.parametrize("depth", [1, 2, 4])
 def test_memory_is_not_overwritten_while_a_kernel_reads_it(depth: int) -> None:
-    """Bug 2 and 3: a batch that is dropped before the kernels that read it have run stays whole."""
+    """Bug 2 and 3: a batch that is dropped before its kernels have run is not overwritten."""
     found = []
     for batch in DevicePrefetcher(Numbers(20), "cuda", depth=depth):
         torch.cuda._sleep(LATE)
@@ -81,7 +81,7 @@ def test_memory_is_not_overwritten_while_a_kernel_reads_it(depth: int) -> None:
 
 @pytest.mark.usefixtures("consumer")
 def test_a_batch_that_is_kept_for_a_while_stays_whole() -> None:
-    """Bug 2 and 3: kernels that are launched on a batch after the next was handed out count too."""
+    """Bug 2 and 3: kernels that use a batch after the next one was returned read its values."""
     found = []
     before = None
     for batch in DevicePrefetcher(Numbers(20), "cuda"):
@@ -112,7 +112,7 @@ def test_every_tensor_of_a_nested_batch_is_guarded() -> None:
 
 
 def _peak(prefetcher: DevicePrefetcher) -> int:
-    """Return how many bytes of the device an epoch takes, with a consumer that runs ahead."""
+    """Return the peak device memory of an epoch with a consumer that runs ahead."""
     torch.cuda.synchronize()
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
@@ -134,7 +134,7 @@ def test_memory_is_bounded(depth: int) -> None:
 
 
 def test_memory_does_not_grow_with_the_epochs() -> None:
-    """Bug 6: there is one stream for good, so that nothing more is reserved after the first."""
+    """Bug 6: there is a single stream, so no more memory is reserved after the first epoch."""
     prefetcher = DevicePrefetcher(Numbers(8), "cuda")
     streams, reserved = set(), []
     for _ in range(6):
@@ -149,7 +149,7 @@ def test_memory_does_not_grow_with_the_epochs() -> None:
 
 
 def test_what_is_not_pinned_gets_pinned() -> None:
-    """Bug 7: copies start from pinned memory; what is pinned already is not copied on the host."""
+    """Bug 7: copies use pinned memory; pinned batches are not copied on the host."""
     transfer = DevicePrefetcher([], "cuda")._transfer
     plain, pinned = torch.ones(5), torch.ones(5).pin_memory()
 
@@ -161,7 +161,7 @@ def test_what_is_not_pinned_gets_pinned() -> None:
 
 
 def test_the_hosts_memory_is_held_until_it_was_copied() -> None:
-    """Bug 8: a loader that uses its own pinned memory again, once free, does no harm."""
+    """Bug 8: a loader may reuse its own pinned memory once it is free."""
 
     class Arena:
         def __iter__(self) -> Iterator[Any]:
@@ -197,7 +197,7 @@ def test_the_thread_uses_the_device_that_was_asked_for() -> None:
 
 
 def test_what_is_given_up_writes_nowhere_later() -> None:
-    """Bug 16: after `break`, copies under way are over before their memory is used again."""
+    """Bug 16: after `break`, running copies end before their memory is reused."""
     loader = Numbers(20)
     prefetcher = DevicePrefetcher(loader, "cuda", depth=4)
     batches = iter(prefetcher)
@@ -243,7 +243,7 @@ def test_a_consumer_may_change_its_stream() -> None:
 
 @pytest.mark.usefixtures("consumer")
 def test_batches_that_the_loader_makes_on_the_device_are_waited_for() -> None:
-    """A loader whose own kernels are late, on its thread's stream, is waited for."""
+    """Kernels of the loader that are late on its thread's stream are waited for."""
 
     class OnDevice:
         def __iter__(self) -> Iterator[Any]:
@@ -271,7 +271,7 @@ def test_batches_that_the_loader_makes_on_the_device_are_waited_for() -> None:
     ],
 )
 def test_tensors_of_every_kind_arrive(make: Callable[[Any], Any]) -> None:
-    """Sparse, strided, expanded and empty tensors arrive with their values, and their layout."""
+    """Sparse, strided, expanded and empty tensors keep their values and layout."""
     tensor = make(torch.arange(3 * 4 * 4, dtype=torch.float32).view(1, 3, 4, 4))
 
     (moved,) = DevicePrefetcher([tensor], "cuda")
@@ -282,7 +282,7 @@ def test_tensors_of_every_kind_arrive(make: Callable[[Any], Any]) -> None:
 
 
 def test_the_memory_format_is_kept() -> None:
-    """A batch with its channels last has them last on the device."""
+    """A batch with channels last has channels last on the device."""
     tensor = torch.ones(2, 3, 4, 5).to(memory_format=torch.channels_last)
 
     (moved,) = DevicePrefetcher([tensor], "cuda")
@@ -291,7 +291,7 @@ def test_the_memory_format_is_kept() -> None:
 
 
 def test_torchs_loader_may_pin_by_itself() -> None:
-    """A DataLoader with workers and `pin_memory` gives what it gives alone."""
+    """A DataLoader with workers and `pin_memory` gives the same batches."""
     data = TensorDataset(torch.arange(100.0), torch.arange(100))
     loader = DataLoader(data, 8, num_workers=2, pin_memory=True)
 
@@ -303,7 +303,7 @@ def test_torchs_loader_may_pin_by_itself() -> None:
 
 
 def test_a_batch_from_a_block_without_gradients_may_be_used_after_it() -> None:
-    """What is copied ahead in inference mode is no inference tensor."""
+    """A batch that was copied in inference mode is not an inference tensor."""
     batches = iter(DevicePrefetcher([torch.ones(5)] * 4, "cuda"))
     with torch.inference_mode():
         next(batches)

@@ -1,4 +1,4 @@
-"""Reading ahead: the same batches by fewer requests, many of them under way at once."""
+"""Reading ahead gives the same batches with fewer requests, many of them at once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SMALL = ResizeCenterCropNormalize(32, 24)
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    """Run a server of S3's interface that counts its requests."""
+    """Run an S3 server that counts its requests."""
     with s3_server() as running:
         yield running
 
@@ -60,7 +60,7 @@ def opened(shards: str, server: Server, **options: Any) -> StoreDataset:
 
 @pytest.mark.parametrize(("threads", "shuffle"), [(0, True), (1, False), (3, True)])
 def test_batches_are_the_same(shards: str, server: Server, threads: int, shuffle: bool) -> None:
-    """Whoever reads, and however many, a batch has the same images in the same order."""
+    """A batch has the same images in the same order, for any number of reading threads."""
     options = {"shuffle": shuffle, "seed": 3, "threads": threads}
     with Loader(opened(shards, server), BATCH, read_threads=0, **options) as loader:
         expected = copies(loader)
@@ -71,7 +71,7 @@ def test_batches_are_the_same(shards: str, server: Server, threads: int, shuffle
 
 
 def test_neighbours_in_a_shard_are_one_request(shards: str, server: Server) -> None:
-    """In order, a batch of a shard is asked for once; without reading ahead each item is."""
+    """In order, a batch of a shard takes one request; without reading ahead, one per item."""
     dataset = opened(shards, server)
     for index in range(COUNT):
         dataset.read(index)  # opens the shards
@@ -86,7 +86,7 @@ def test_neighbours_in_a_shard_are_one_request(shards: str, server: Server) -> N
 
 
 def test_an_item_that_comes_twice_is_read_for_each(shards: str, server: Server) -> None:
-    """A sampler may repeat itself, and count from the end."""
+    """A sampler may repeat indices, and use negative ones."""
     dataset = opened(shards, server)
     order = [5, 5, -1, 0, 5, COUNT - 1]
     with Loader(dataset, 6, sampler=order) as loader:
@@ -97,7 +97,7 @@ def test_an_item_that_comes_twice_is_read_for_each(shards: str, server: Server) 
 
 
 def test_damage_is_told_as_without(shards: str, server: Server, tmp_path: Path) -> None:
-    """An item that is not what its index says is skipped, with its name; its neighbours are not."""
+    """An item that does not match its index is skipped with its name; its neighbours are not."""
     where = f"s3://{BUCKET}/{tmp_path.name}/t-00001.tar"
     system, _ = fsspec.core.url_to_fs(where, **server.options)
     data = bytearray((tmp_path / "t-00001.tar").read_bytes())
@@ -125,7 +125,7 @@ def test_damage_is_told_as_without(shards: str, server: Server, tmp_path: Path) 
 @pytest.mark.filterwarnings(*PROCESS_WARNINGS)
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 def test_pytorchs_dataloader_reads_a_batch_at_once(shards: str, server: Server) -> None:
-    """In the process itself, and in worker processes of either loader: a request for each shard."""
+    """Both loaders make one request per shard, in the process and in workers."""
     dataset = opened(shards, server, on_error="skip")
     dataset.transform = SMALL
     expected = [dataset[index][0] for index in range(COUNT)]
@@ -141,7 +141,7 @@ def test_pytorchs_dataloader_reads_a_batch_at_once(shards: str, server: Server) 
 
 
 def test_any_dataset_may_be_read_ahead(tmp_path: Path) -> None:
-    """With a number of one's own, threads call `read` of a dataset while others decode."""
+    """With `read_threads`, threads call `read` of any dataset while others decode."""
     many = threading.Barrier(6, timeout=30)
 
     class Slow(Images):
@@ -155,7 +155,7 @@ def test_any_dataset_may_be_read_ahead(tmp_path: Path) -> None:
 
 
 def test_errors_of_read_come_at_their_batch() -> None:
-    """Of whatever kind, after the batches before."""
+    """Any error of `read` comes at its batch, after the batches before."""
     dataset = Images(SMALL, wrong={9: KeyError("a mistake")})
     with Loader(dataset, BATCH, threads=2, read_threads=3) as loader:
         batches = iter(loader)
@@ -166,7 +166,7 @@ def test_errors_of_read_come_at_their_batch() -> None:
 
 
 def test_what_cannot_be_read_ahead_is_said() -> None:
-    """Worker processes, a dataset of somebody else, and one with its own `load` read themselves."""
+    """Worker processes, foreign datasets, and those with their own `load` are refused."""
 
     class Own(Images):
         def load(self, index: int, **options: Any) -> Any:
@@ -183,7 +183,7 @@ def test_what_cannot_be_read_ahead_is_said() -> None:
 
 
 def test_closing_frees_who_waits_for_a_read() -> None:
-    """A read that hangs does not keep `close`, nor the next loader, from going on."""
+    """A read that hangs does not block `close` or the next loader."""
     begun, go_on = threading.Event(), threading.Event()
 
     class Hanging(DecodeDataset):
@@ -207,7 +207,7 @@ def test_closing_frees_who_waits_for_a_read() -> None:
 
 
 def test_a_store_says_what_it_reads_together(shards: str, server: Server) -> None:
-    """Groups hold each item once; neighbours of a shard that is open are together."""
+    """Each item is in one group; neighbours in an open shard are in the same group."""
     with open_store(shards, storage_options=server.options) as store:
         order = [7, 0, 22, 1, 8]
         assert store.groups(order) == [[7], [0], [22], [1], [8]]

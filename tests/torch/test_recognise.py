@@ -1,4 +1,4 @@
-"""`fuse`, what it reads as torchvision's, and what it makes of that: on doubles."""
+"""`fuse`: which pipelines it recognises, and the result; with doubles of torchvision."""
 
 from __future__ import annotations
 
@@ -63,13 +63,13 @@ WEIGHTS: dict[str, Any] = {
 
 
 class Calls:
-    """Somebody's own, as the presets of torchvision's references: it calls, and does no more."""
+    """A user's object that only calls a pipeline, like the presets of torchvision's references."""
 
     def __init__(self, pipeline: Any) -> None:
         self.pipeline = pipeline
 
     def __call__(self, drawing: Any) -> Any:
-        """Do what the pipeline does."""
+        """Do the same as the pipeline."""
         return self.pipeline(drawing)
 
 
@@ -89,7 +89,7 @@ def _same(x: Any) -> Any:
 
 
 def _to_rgb(image: Any) -> Any:
-    """Convert."""
+    """Convert to RGB."""
     return image.convert("RGB")
 
 
@@ -173,7 +173,7 @@ KNOWN = {
 
 @pytest.mark.parametrize("name", KNOWN)
 def test_known_pipelines_become_one_transform(name: str) -> None:
-    """The package's own transform, with the same sizes, flip, mean and dtype, does it all."""
+    """One transform of the package has the same sizes, flip, mean and dtype."""
     parts, expected = KNOWN[name]
     fused = fuse(compose(*parts))
 
@@ -212,7 +212,7 @@ UNKNOWN = {
 
 @pytest.mark.parametrize("name", UNKNOWN)
 def test_what_is_not_known_for_certain_is_left_alone(name: str) -> None:
-    """The very same object comes back."""
+    """`fuse` returns the very same object."""
     assert fuse(UNKNOWN[name]) is UNKNOWN[name]
 
 
@@ -240,7 +240,7 @@ STOPS = {
 
 @pytest.mark.parametrize("name", STOPS)
 def test_fusing_stops_before_the_first_unknown_part(name: str, monkeypatch: Any) -> None:
-    """All that follows it is kept as it was, the same objects in the same order."""
+    """The parts from the first unknown one on are kept, in order."""
     monkeypatch.delitem(sys.modules, "torchvision.tv_tensors", raising=False)
     parts, count = STOPS[name]
 
@@ -251,7 +251,7 @@ def test_fusing_stops_before_the_first_unknown_part(name: str, monkeypatch: Any)
 
 
 def test_a_sequential_is_read_like_a_compose() -> None:
-    """nn.Sequential counts if it is just that; a hook on it may do anything."""
+    """nn.Sequential is read like Compose, unless it has a hook."""
     plain = torch.nn.Sequential(torch.nn.Identity(), torch.nn.Sequential(torch.nn.ReLU()))
     hooked = torch.nn.Sequential(torch.nn.Identity())
     hooked.register_forward_hook(lambda *_: None)
@@ -288,7 +288,7 @@ OWN = {
 
 @pytest.mark.parametrize("name", OWN)
 def test_what_follows_one_of_our_own_is_done_with_it(name: str) -> None:
-    """A Compose that begins with one of these becomes one transform, as torchvision's would."""
+    """A Compose that begins with a transform of the package is fused, too."""
     parts, expected = OWN[name]
     fused = fuse(compose(*parts))
 
@@ -298,7 +298,7 @@ def test_what_follows_one_of_our_own_is_done_with_it(name: str) -> None:
 
 
 def test_one_of_our_own_that_was_changed_stays_as_it_is() -> None:
-    """A subclass, or a method of the object's own: what follows runs as written."""
+    """A subclass, or an object with its own method, is not fused with what follows."""
 
     class Mine(RandomResizedCrop):
         pass
@@ -312,10 +312,10 @@ def test_one_of_our_own_that_was_changed_stays_as_it_is() -> None:
 
 
 def test_normalising_twice_is_refused() -> None:
-    """Whoever's Normalize follows, with known parts between; an unknown one may have undone it."""
+    """A second Normalize is refused, unless an unknown part comes before it."""
 
     class Mine(RandomResizedCropFlipNormalize):
-        """Somebody's own."""
+        """A user's own subclass."""
 
     heads = [RandomResizedCropFlipNormalize(64), Resize(64, mean=MEAN, std=STD), Mine(64)]
     heads.append(fuse(compose(crop(), TENSOR, normalize())))
@@ -330,7 +330,7 @@ def test_normalising_twice_is_refused() -> None:
 
 @pytest.mark.parametrize("part", [TENSOR, v1("PILToTensor"), v2("PILToTensor")], ids="123")
 def test_what_takes_pillow_images_is_refused_after_our_own(part: Any) -> None:
-    """The message says what to leave out, when the dataset is made."""
+    """The message says what to leave out, when the dataset is created."""
     name = type(part).__name__
     with pytest.raises(ValueError, match=f"{name} takes Pillow images.*leave {name} out; dtype="):
         ImageList(PHOTOS, transform=compose(RandomResizedCrop(64), part))
@@ -350,14 +350,14 @@ WHY = {
 
 @pytest.mark.parametrize("name", WHY)
 def test_a_dataset_says_why_nothing_is_fused(name: str) -> None:
-    """`repr` names the part that keeps the pipeline from being done while decoding."""
+    """`repr` names the part that keeps the pipeline from being fused."""
     transform, why = WHY[name]
 
     assert f"nothing fused ({why}" in repr(ImageList([], transform=transform))
 
 
 def test_options_that_keep_from_fusing_are_named() -> None:
-    """What was asked of decoding, or of the output, is said; what was not asked for is not."""
+    """Options of decoding or output that keep from fusing are named, others are not."""
     assert "fused (reduce=2 was asked for)" in repr(ImageList([], transform=crop(), reduce=2))
     assert "fused (output='array' is" in repr(ImageList([], transform=crop(), output="array"))
     assert repr(ImageList([], transform=crop(), fuse=False)).endswith("nothing fused")
@@ -379,7 +379,7 @@ STRIDES = {
 
 @pytest.mark.parametrize("name", STRIDES)
 def test_the_rest_gets_values_in_torchvisions_order(name: str) -> None:
-    """Interleaved where a Pillow image became a tensor, else a channel after another."""
+    """Interleaved if a Pillow image became a tensor, otherwise planar."""
     parts, strides = STRIDES[name]
     seen = []
 
@@ -389,7 +389,7 @@ def test_the_rest_gets_values_in_torchvisions_order(name: str) -> None:
 
 
 def test_timms_boxes_come_from_pythons_generator() -> None:
-    """Without a generator torch's is left alone; with one, Python's is, and a seed decides."""
+    """Without a generator, Python's generator is used and torch's is not; a seed decides."""
     for modes in ((BILINEAR,), (BILINEAR, BICUBIC)):
         fused = fuse(compose(timm_crop(*modes), TENSOR))
         random.seed(3)
@@ -409,7 +409,7 @@ def test_timms_boxes_come_from_pythons_generator() -> None:
 
 
 def test_either_filter_is_drawn() -> None:
-    """Timm's "random" gives each of the two, with one's own generator as with Python's."""
+    """For "random" both filters are drawn, from a generator and from Python's."""
     fused = fuse(compose(timm_crop(BILINEAR, BICUBIC), TENSOR))
     single = [fuse(compose(timm_crop(mode), TENSOR)) for mode in (BILINEAR, BICUBIC)]
     found = set()
@@ -426,7 +426,7 @@ def _drawn_with(transform: Any, seed: int) -> Any:
 
 
 def test_nothing_and_the_packages_own_are_returned() -> None:
-    """None stays None, and what takes bytes already is not wrapped."""
+    """None stays None, and transforms that take bytes are not wrapped."""
     own = Resize(32)
 
     assert fuse(None) is None
@@ -435,7 +435,7 @@ def test_nothing_and_the_packages_own_are_returned() -> None:
 
 
 class Seen:
-    """A part of somebody's own that keeps what it was given."""
+    """A user's part that keeps its input."""
 
     def __call__(self, image: Any) -> Any:
         self.image = image
@@ -443,7 +443,7 @@ class Seen:
 
 
 def test_the_rest_gets_what_it_would_have_got() -> None:
-    """A Pillow image before the conversion, bytes after it, then floats."""
+    """The rest gets a Pillow image before the conversion, bytes after it, then floats."""
     for parts, kind in (
         ([resize((20, 30))], PillowImage.Image),
         ([resize((20, 30)), v1("PILToTensor")], torch.uint8),
@@ -465,7 +465,7 @@ def test_the_rest_gets_what_it_would_have_got() -> None:
 
 
 def test_tensors_of_torchvisions_class_are_handed_out(monkeypatch: Any) -> None:
-    """After ToImage the tensors are of the class that the user's torchvision has."""
+    """After ToImage the tensors have the class of the user's torchvision."""
     module = ModuleType("torchvision.tv_tensors")
     module.Image = type("Image", (torch.Tensor,), {})
     monkeypatch.setitem(sys.modules, "torchvision.tv_tensors", module)
@@ -480,7 +480,7 @@ def test_tensors_of_torchvisions_class_are_handed_out(monkeypatch: Any) -> None:
 
 
 def test_a_flip_that_never_happens_draws_as_well() -> None:
-    """The global generator is where torchvision leaves it, which draws for p=0 too."""
+    """As in torchvision, a flip with p=0 draws from the global generator."""
     for p in (0.0, 0.5, 1.0):
         torch.manual_seed(1)
         fuse(compose(resize(), flip(p), TENSOR))(PHOTO)
@@ -491,7 +491,7 @@ def test_a_flip_that_never_happens_draws_as_well() -> None:
 
 
 def test_a_slot_of_a_batch_is_written() -> None:
-    """`out` may have any strides, and a rest writes into it as well."""
+    """`out` may have any strides, and the rest writes into it as well."""
     expected = Resize((20, 30), mean=MEAN, std=STD)(PHOTO)
     for rest in ((), (Seen(),)):
         batch = torch.zeros((20, 30, 3, 2))
@@ -504,7 +504,7 @@ def test_a_slot_of_a_batch_is_written() -> None:
 
 
 def test_a_slot_that_does_not_fit_is_refused() -> None:
-    """A Pillow image goes into no tensor, and a tensor into none of another shape or dtype."""
+    """An `out` of another shape or dtype is refused, and so is one for a Pillow image."""
     with pytest.raises(ValueError, match="the result is Image"):
         fuse(resize((20, 30)))(PHOTO, out=torch.zeros((3, 20, 30)))
     for slot in (torch.zeros((3, 20, 31)), torch.zeros((3, 20, 30), dtype=torch.uint8)):
@@ -514,7 +514,7 @@ def test_a_slot_that_does_not_fit_is_refused() -> None:
 
 
 def test_a_transform_of_the_package_may_begin_a_compose() -> None:
-    """What follows it gets its tensors."""
+    """A transform of the package may begin a Compose, whose rest gets its tensors."""
     head, seen = RandomResizedCrop(32, flip=0.5), Seen()
     result = fuse(compose(head, seen))(PHOTO, generator=torch.Generator().manual_seed(4))
 
@@ -523,7 +523,7 @@ def test_a_transform_of_the_package_may_begin_a_compose() -> None:
 
 
 def test_geometry_is_told_only_where_it_is_known() -> None:
-    """A rest that changes values only keeps it; anything else might move pixels."""
+    """The geometry is known only if the rest changes nothing but values."""
     erasing = fuse(compose(resize((20, 30)), TENSOR))
     result, geometry = erasing.with_geometry(PHOTO)
 
@@ -536,7 +536,7 @@ def test_geometry_is_told_only_where_it_is_known() -> None:
 
 
 def test_it_can_be_pickled() -> None:
-    """A copy in another process does the same."""
+    """A pickled copy does the same."""
     fused = Fused(RandomResizedCrop(32, **BYTES, flip=0.5), [Normalize()], form="tensor", draws=1)
     copy = pickle.load(io.BytesIO(pickle.dumps(fused)))
 
@@ -546,7 +546,7 @@ def test_it_can_be_pickled() -> None:
 
 
 def test_repr_tells_what_was_fused() -> None:
-    """The parts that were fused, what decodes, and what runs as written."""
+    """`repr` names the fused parts, the decoding and the rest."""
     shown = repr(fuse(compose(crop(), flip(), TENSOR, normalize(), torch.nn.ReLU())))
 
     assert "fused: RandomResizedCrop, RandomHorizontalFlip, ToTensor, Normalize\n" in shown
@@ -555,7 +555,7 @@ def test_repr_tells_what_was_fused() -> None:
 
 
 def test_wrong_options_are_refused() -> None:
-    """Quality and headroom are checked; floats make no Pillow image."""
+    """Quality and headroom are checked; floats cannot be a Pillow image."""
     with pytest.raises(ValueError, match="quality"):
         fuse(crop(), quality="best")
     with pytest.raises(ValueError, match="quality"):
@@ -567,7 +567,7 @@ def test_wrong_options_are_refused() -> None:
 
 
 class Wrapped:
-    """What people write around a pipeline of albumentations'."""
+    """A wrapper that users write around albumentations' pipelines."""
 
     def __init__(self, compose: Any) -> None:
         self.compose = compose
@@ -577,7 +577,7 @@ class Wrapped:
 
 
 def test_it_is_refused_with_the_way_out() -> None:
-    """Its Compose cannot be called with an image alone: the dataset says so when it is made."""
+    """A Compose of albumentations is refused when the dataset is created, with advice."""
     compose = double("albumentations.core.composition", "Compose", transforms=[])
 
     with pytest.raises(
@@ -588,7 +588,7 @@ def test_it_is_refused_with_the_way_out() -> None:
 
 
 def test_a_dataset_says_why_it_is_not_fused() -> None:
-    """`repr` names its generators and its resizing."""
+    """`repr` names the generators and the resizing of albumentations."""
     wrapped = Wrapped(double("albumentations.core.composition", "Compose", transforms=[]))
 
     shown = repr(ImageList(PHOTOS, transform=wrapped))
@@ -598,7 +598,7 @@ def test_a_dataset_says_why_it_is_not_fused() -> None:
 
 
 def test_in_a_function_it_gives_what_it_gives_alone() -> None:
-    """The same draws and pixels as of decoded arrays, image after image."""
+    """In a function it draws and returns the same as alone on decoded arrays."""
     albumentations = pytest.importorskip("albumentations", reason="the pipeline is albumentations'")
     from albumentations.pytorch import ToTensorV2
 

@@ -1,4 +1,4 @@
-"""What is refused and no damage: too many pixels, and a FIFO, for which nobody waits."""
+"""Refused files that are not damaged: too many pixels, and a FIFO, without waiting for it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ FIFOS = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no FIFOs
 
 
 class Refused(NamedTuple):
-    """Three files of which the one in the middle is refused, and how."""
+    """Three files of which the middle one is refused, and the error."""
 
     paths: list[Path]
     store: Store
@@ -47,7 +47,7 @@ class Refused(NamedTuple):
 
 @pytest.fixture(scope="module")
 def giant() -> bytes:
-    """Make a whole grey JPEG, small as a file, of a few pixels over the limit."""
+    """Make a small grey JPEG file with a few pixels over the limit."""
     width = 65_500
     data = encode(Image.new("L", (width, DEFAULT_MAX_PIXELS // width + 1)), quality=1)
     header = probe(data)
@@ -57,7 +57,7 @@ def giant() -> bytes:
 
 @pytest.fixture(params=["giant", pytest.param("FIFO", marks=FIFOS)])
 def refused(request: pytest.FixtureRequest, giant: bytes, tmp_path: Path) -> Iterator[Refused]:
-    """Put one among sound photos; a FIFO takes the place of a file after it was listed."""
+    """Put one among intact photos; a FIFO replaces a file after it was listed."""
     paths = [tmp_path / "cat" / f"{number}.jpg" for number in range(3)]
     paths[0].parent.mkdir()
     for path in paths:
@@ -78,7 +78,7 @@ def _either(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("transform", TRANSFORMS, ids=repr)
 def test_a_transform_refuses_a_giant(giant: bytes, transform: Any) -> None:
-    """With the core and without; nothing is written."""
+    """A transform refuses it with the core and without, and writes nothing."""
     out = torch.full((3, 32, 32), 7, dtype=transform.dtype)
 
     with pytest.raises(ImageTooLarge):
@@ -88,7 +88,7 @@ def test_a_transform_refuses_a_giant(giant: bytes, transform: Any) -> None:
 
 @pytest.mark.parametrize("transform", [None, *TRANSFORMS], ids=repr)
 def test_a_dataset_names_it(refused: Refused, transform: Any) -> None:
-    """For whole images as for crops, one by one and in batches."""
+    """A dataset names it for whole images and crops, one by one and in batches."""
     dataset = ImageList(refused.paths, transform=transform)
     for ask in (
         lambda: dataset[1],
@@ -102,7 +102,7 @@ def test_a_dataset_names_it(refused: Refused, transform: Any) -> None:
 @pytest.mark.filterwarnings(*PROCESS_WARNINGS)
 @pytest.mark.parametrize("how", [{"threads": 0}, {"threads": 2}, {"workers": 1}], ids=str)
 def test_a_loader_names_it_or_leaves_it_out(refused: Refused, how: dict[str, Any]) -> None:
-    """Threads and processes raise it, or leave the item out and list it, as was asked for."""
+    """Threads and processes raise the error, or skip and list the item, as requested."""
     for transform in (TRANSFORMS[0], TRANSFORMS[2]):
         dataset = ImageList(refused.paths, transform=transform)
         with (
@@ -122,7 +122,7 @@ def test_a_loader_names_it_or_leaves_it_out(refused: Refused, how: dict[str, Any
 
 @pytest.mark.filterwarnings(*PROCESS_WARNINGS)
 def test_pytorchs_dataloader_is_told_of_it(refused: Refused) -> None:
-    """What a worker process is refused is raised in the training process."""
+    """An error in a worker process is raised in the training process."""
     dataset = ImageList(refused.paths, transform=TRANSFORMS[0])
     with pytest.raises(refused.error, match=refused.said) as caught:
         list(DataLoader(dataset, 3, num_workers=1))
@@ -131,7 +131,7 @@ def test_pytorchs_dataloader_is_told_of_it(refused: Refused) -> None:
 
 @FIFOS
 def test_lists_and_shards_are_not_read_from_a_fifo(tmp_path: Path) -> None:
-    """They are regular files; a pipe is for `stream_tar`, as an open file."""
+    """Lists and shards must be regular files; an open pipe can go to `stream_tar`."""
     refused = pytest.raises(OSError, match=r"a FIFO .*save its output to a file")
     with readable_fifo(tmp_path / "list.csv", b"a.jpg,1\n") as pipe, refused:
         ImageList.from_csv(pipe)

@@ -1,4 +1,4 @@
-"""Assigning shards: every sample once, whoever reads; and reading a share from any place on."""
+"""Assigning shards: every sample once; and reading a share from any position."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def consumers(ranks: int, workers: int) -> list[list[Consumer]]:
 
 
 def samples(pieces: list[ShardSlice], counts: list[int]) -> list[tuple[int, int, int]]:
-    """List shard, position and time of each sample."""
+    """Return shard, position and time of each sample."""
     return [
         (piece.shard, at, piece.time)
         for piece in pieces
@@ -52,7 +52,7 @@ def samples(pieces: list[ShardSlice], counts: list[int]) -> list[tuple[int, int,
 
 
 def shares_of(assign: Any, ranks: int, workers: int, counts: list[int]) -> list[list[Any]]:
-    """List the samples of each rank."""
+    """Return the samples of each rank."""
     return [
         [one for each in rank for one in samples(assign(each), counts)]
         for rank in consumers(ranks, workers)
@@ -68,7 +68,7 @@ def every(counts: list[int]) -> list[tuple[int, int, int]]:
 def test_uncounted_shards_are_dealt_whole_or_shared(
     counts: list[int], draw: object, ranks: int, workers: int
 ) -> None:
-    """Each sample goes to one consumer; all have as many whole shards, and at most one to share."""
+    """Each sample goes to one consumer; all have as many whole shards, and at most one in part."""
     order = some_order(counts, draw)
     dealt = [assign_uncounted(order, each) for rank in consumers(ranks, workers) for each in rank]
 
@@ -78,7 +78,7 @@ def test_uncounted_shards_are_dealt_whole_or_shared(
 
 
 def test_no_rank_has_half_a_shard_too_much() -> None:
-    """Of uncounted shards of one length, over ranks, workers and shards: which ranks share one."""
+    """With uncounted shards of one length, no rank has half a shard too much."""
     length = 120
     for ranks, workers, count in product(range(1, 9), range(1, 6), range(1, 41)):
         shares = [
@@ -114,7 +114,7 @@ def test_counted_shards_are_dealt_by_stretches(
 def test_even_shares_are_equal(
     even: str, counts: list[int], draw: object, ranks: int, workers: int
 ) -> None:
-    """All ranks have as many samples; only as many are missing, or twice, as must be."""
+    """All ranks have equally many samples, with as few missing or repeated as possible."""
     order = some_order(counts, draw)
     total = sum(counts)
     assign = partial(assign_counted, order, counts, even=even)
@@ -135,7 +135,7 @@ def test_even_shares_are_equal(
 def test_the_first_workers_have_more(
     counts: list[int], ranks: int, workers: int, even: str | None
 ) -> None:
-    """Workers of a rank differ by one sample at most, and in the order in which batches come."""
+    """Workers of a rank differ by at most one sample, in the order of the batches."""
     order = list(range(len(counts)))
     for rank in consumers(ranks, workers):
         lengths = [
@@ -151,7 +151,7 @@ def test_the_first_workers_have_more(
 
 
 def test_more_consumers_than_shards_share_them() -> None:
-    """Three consumers of two shards: one reads the second alone, the others each second sample."""
+    """Of three consumers of two shards, one reads the second alone, and two share the first."""
     dealt = [assign_uncounted([0, 1], Consumer(rank, 3)) for rank in range(3)]
 
     assert dealt == [
@@ -162,7 +162,7 @@ def test_more_consumers_than_shards_share_them() -> None:
 
 
 def test_a_few_samples_are_repeated_more_than_once() -> None:
-    """With more ranks than samples some come again and again, and each time is counted."""
+    """With more ranks than samples, some are repeated several times, each with its own time."""
     shares = [assign_counted([0], [2], Consumer(rank, 5), "repeat") for rank in range(5)]
 
     assert [pieces[0] for pieces in shares] == [
@@ -192,7 +192,7 @@ def targets(entries: Any) -> list[int]:
 
 
 def test_shards_are_read_one_after_another(tmp_path: Path) -> None:
-    """Without a buffer samples keep their order; how long each shard is, is known afterwards."""
+    """Without a buffer samples keep their order; the lengths of shards become known."""
     paths, counts = write_shards(tmp_path, SIZES), {}
     entries = list(share(paths, counts).samples())
 
@@ -202,7 +202,7 @@ def test_shards_are_read_one_after_another(tmp_path: Path) -> None:
 
 
 def test_pieces_are_parts_of_shards(tmp_path: Path) -> None:
-    """A piece begins and ends in the middle, or takes each second or third sample."""
+    """A slice begins and ends inside a shard, or takes each second or third sample."""
     paths, counts = write_shards(tmp_path, SIZES), {1: 7}
     pieces = [ShardSlice(1, 2, 5), ShardSlice(3, 1, None, 2), ShardSlice(0, 2, None, 3)]
 
@@ -212,7 +212,7 @@ def test_pieces_are_parts_of_shards(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("size", [1, 2, 5, 100])
 def test_a_buffer_loses_nothing(size: int) -> None:
-    """Whatever its size each item comes once, at most the buffer's size too early."""
+    """With any buffer each item comes once, earlier by at most the size of the buffer."""
     given = list(shuffled(range(50), size, 3))
 
     assert sorted(given) == list(range(50))
@@ -225,7 +225,7 @@ def test_a_buffer_loses_nothing(size: int) -> None:
 @pytest.mark.parametrize("buffer", [1, 2, 6, 100])
 @pytest.mark.parametrize("known", ["all", "first", "none"])
 def test_the_rest_is_the_same_from_any_place(tmp_path: Path, buffer: int, known: str) -> None:
-    """Leaving out the first n gives what was behind them, whatever is known of the shards."""
+    """Skipping n samples gives the rest of the share, whatever is known of the shards."""
     paths = write_shards(tmp_path, SIZES)
     told = {"all": dict(enumerate(SIZES)), "first": dict(enumerate(SIZES[:2])), "none": {}}[known]
     whole = targets(share(paths, {}, buffer).samples())
@@ -236,7 +236,7 @@ def test_the_rest_is_the_same_from_any_place(tmp_path: Path, buffer: int, known:
 
 @pytest.mark.parametrize("buffer", [1, 3])
 def test_shards_behind_are_not_read_again(tmp_path: Path, buffer: int) -> None:
-    """Where lengths are known, a shard that nothing is left of need not even be there."""
+    """With known lengths, a shard that is done need not even exist."""
     paths, counts = write_shards(tmp_path, [20, 20, 20]), {}
     whole = targets(share(paths, counts, buffer, WHOLE[:3]).samples())
     Path(paths[0]).unlink()
@@ -248,7 +248,7 @@ def test_shards_behind_are_not_read_again(tmp_path: Path, buffer: int) -> None:
 
 @pytest.mark.parametrize(("told", "found"), [(6, "more than the 6"), (8, "7, not the 8")])
 def test_a_wrong_count_is_an_error(tmp_path: Path, told: int, found: str) -> None:
-    """A shard with more samples than were counted, or fewer, is named."""
+    """A shard with more or fewer samples than counted is named."""
     paths = write_shards(tmp_path, SIZES)
 
     for piece in (ShardSlice(1), ShardSlice(1, 3, told), ShardSlice(1, 1, None, 2)):
@@ -257,7 +257,7 @@ def test_a_wrong_count_is_an_error(tmp_path: Path, told: int, found: str) -> Non
 
 
 def test_every_place_is_drawn_alike() -> None:
-    """Over many seeds the first sample is any of those in the buffer, equally often."""
+    """Over many seeds, all items of the buffer are equally often first."""
     first = Counter(next(shuffled(range(9), 4, seed)) for seed in range(4000))
 
     assert set(first) == {0, 1, 2, 3}

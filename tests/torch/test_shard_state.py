@@ -1,4 +1,4 @@
-"""`ShardStream` in the middle of an epoch: what is left is exactly what was left."""
+"""`ShardStream` resumed inside an epoch gives exactly the remaining samples."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def stream(folder: Path, **options: Any) -> ShardStream:
 
 
 def saved(state: dict[str, Any]) -> dict[str, Any]:
-    """Write a state down and read it again."""
+    """Write a state as JSON and read it again."""
     return json.loads(json.dumps(state))
 
 
 @pytest.mark.parametrize("options", [{}, {"even": "drop"}, {"shuffle": False}])
 @pytest.mark.parametrize("given", [0, 1, 31, 32, 33, 79, 80])
 def test_what_is_left_is_what_was_left(shards: Path, options: Any, given: int) -> None:
-    """A state after any number of samples brings back the others, bit for bit, and only once."""
+    """A state after any number of samples gives the others, bit-identical, and only once."""
     first = stream(shards, **options)
     first.set_epoch(3)
     samples = iter(first)
@@ -63,7 +63,7 @@ def test_what_is_left_is_what_was_left(shards: Path, options: Any, given: int) -
 
 
 def test_another_epoch_begins_at_its_beginning(shards: Path) -> None:
-    """A state that was loaded is of no use for another epoch."""
+    """A loaded state does not apply to another epoch."""
     first, again = stream(shards), stream(shards)
     next(iter(first))
     again.load_state_dict(first.state_dict())
@@ -74,7 +74,7 @@ def test_another_epoch_begins_at_its_beginning(shards: Path) -> None:
 
 
 def test_a_resumed_epoch_can_be_saved_again(shards: Path) -> None:
-    """A state from after a resume counts what came before it, too."""
+    """A state after a resume also counts the samples before it."""
     whole = list(stream(shards))
     state = None
     given: list[Any] = []
@@ -89,7 +89,7 @@ def test_a_resumed_epoch_can_be_saved_again(shards: Path) -> None:
 
 
 def test_a_damaged_image_is_replaced_by_the_same_after_a_resume(tmp_path: Path) -> None:
-    """What stands in does not depend on where reading began."""
+    """The replacement of a sample does not depend on where reading began."""
     write_shards(tmp_path, SIZES, damaged=range(40, 50))
     whole = numbers(stream(tmp_path, on_error="replace"))
 
@@ -113,7 +113,7 @@ PLACES = [(1, 3), (2, 2), (6, 0), (6, 3), (13, 2), (20, 3)]
 def test_what_a_data_loader_has_left(
     shards: Path, batches: int, workers: int, options: Any
 ) -> None:
-    """From its batches alone it follows what is left, and in the same order."""
+    """The number of batches of a DataLoader gives the remaining samples, in order."""
     first, again = stream(shards, **options), stream(shards, **options)
     for each in (first, again):
         each.set_epoch(2)
@@ -131,7 +131,7 @@ def test_what_a_data_loader_has_left(
 
 @pytest.mark.parametrize("persistent", [False, True])
 def test_a_data_loader_resumes_only_once(shards: Path, persistent: bool) -> None:
-    """The epochs after a resumed one are whole, and a state in a resumed one can be saved."""
+    """Epochs after a resumed one are complete, and a state in a resumed one can be saved."""
     options = {"num_workers": 3, "persistent_workers": persistent}
     first, again, third = (stream(shards, even="drop") for _ in range(3))
     whole = list(DataLoader(first, 4, num_workers=3))
@@ -152,7 +152,7 @@ def test_a_data_loader_resumes_only_once(shards: Path, persistent: bool) -> None
 
 
 def test_each_rank_has_its_own_state(shards: Path) -> None:
-    """Three ranks that stop and go on have each sample once."""
+    """Three ranks that stop and resume have each sample once."""
     given: list[int] = []
     for rank in range(3):
         options = {"even": "drop", "rank": rank, "world_size": 3}
@@ -165,7 +165,7 @@ def test_each_rank_has_its_own_state(shards: Path) -> None:
 
 
 def test_workers_that_read_ahead_are_not_asked(shards: Path) -> None:
-    """While worker processes read, the stream itself does not know, and says who does."""
+    """While worker processes read, the stream's own state is an error that says what to do."""
     busy = stream(shards)
     batches = iter(DataLoader(busy, 4, num_workers=2))
     next(batches)
@@ -200,7 +200,7 @@ def test_the_number_of_workers_must_be_the_same(shards: Path) -> None:
     ],
 )
 def test_states_of_other_streams_are_refused(shards: Path, options: Any, named: str) -> None:
-    """The error names what differs."""
+    """The error names the setting that differs."""
     state = stream(shards).state_dict()
 
     with pytest.raises(ValueError, match=named):
@@ -221,7 +221,7 @@ def test_states_of_other_streams_are_refused(shards: Path, options: Any, named: 
     ],
 )
 def test_damaged_states_are_refused(shards: Path, change: Any) -> None:
-    """What cannot be a state is told from what is one of another version."""
+    """A damaged state, and one of another version, are errors."""
     state = stream(shards).state_dict()
 
     with pytest.raises(ValueError, match="damaged"):
@@ -233,7 +233,7 @@ def test_damaged_states_are_refused(shards: Path, change: Any) -> None:
 
 
 def test_batches_are_counted_by_turns() -> None:
-    """Workers are asked in turn, from the one whose turn it was; no share is exceeded."""
+    """Batches are counted worker by worker, in turn; no share is exceeded."""
     place = StreamState(1, 3, 2, {2: 4}, {})
     after = after_batches(place, 5, 4, {0: 9, 1: 8, 2: 11})
 
@@ -245,7 +245,7 @@ def test_batches_are_counted_by_turns() -> None:
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # it calls what torch has deprecated
 def test_torchdatas_loader_saves_and_resumes(shards: Path) -> None:
-    """StatefulDataLoader asks the stream in each worker, and goes on where it was."""
+    """StatefulDataLoader saves the stream in each worker, and resumes it."""
     loading = pytest.importorskip("torchdata.stateful_dataloader")
     for workers in (0, 2):
         first = loading.StatefulDataLoader(stream(shards), 4, num_workers=workers)

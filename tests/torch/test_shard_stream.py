@@ -1,4 +1,4 @@
-"""`ShardStream`: samples of tar shards in any number of processes, each once; damage among them."""
+"""`ShardStream`: samples of tar shards in any number of processes, each once; damage."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def stream(folder: Path, transform: Any = None, **options: Any) -> ShardStream:
 
 
 def test_samples_are_those_of_the_shards_in_order(shards: Path) -> None:
-    """Without shuffling they come one shard after another, decoded as any dataset would."""
+    """Without shuffling, samples come shard by shard, decoded as by any dataset."""
     samples = list(stream(shards))
 
     assert numbers(samples) == list(range(TOTAL))
@@ -53,7 +53,7 @@ def test_samples_are_those_of_the_shards_in_order(shards: Path) -> None:
 
 @pytest.mark.parametrize("places", ["folder", "wildcard", "list"])
 def test_shards_are_named_in_many_ways(shards: Path, places: str) -> None:
-    """A folder of shards, a wildcard and a list stand for the same as the braces."""
+    """A folder of shards, a wildcard and a list give the same samples as the braces."""
     named = {
         "folder": shards,
         "wildcard": str(shards / "part-*.tar"),
@@ -66,7 +66,7 @@ def test_shards_are_named_in_many_ways(shards: Path, places: str) -> None:
 @pytest.mark.parametrize("workers", [1, 3])
 @pytest.mark.parametrize("even", [None, "drop"])
 def test_workers_share_the_samples(shards: Path, workers: int, even: Any) -> None:
-    """Each sample comes once, from however many workers, and looks the same from each."""
+    """Each sample comes once and is the same, for any number of workers."""
     loader = DataLoader(stream(shards, even=even), 4, num_workers=workers)
     images = {}
     for batch, targets in loader:
@@ -79,7 +79,7 @@ def test_workers_share_the_samples(shards: Path, workers: int, even: Any) -> Non
 
 @pytest.mark.parametrize("ranks", [2, 3, 8])
 def test_ranks_share_the_samples(shards: Path, ranks: int) -> None:
-    """Each sample goes to one rank; with `even`, all have as many, and as many as they say."""
+    """Each sample goes to one rank; with `even`, all have equally many."""
     for even, expected in ((None, TOTAL), ("drop", TOTAL // ranks * ranks)):
         streams = [
             stream(shards, shuffle=True, even=even, rank=rank, world_size=ranks)
@@ -97,7 +97,7 @@ def test_ranks_share_the_samples(shards: Path, ranks: int) -> None:
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("even", ["drop", "repeat"])
 def test_ranks_have_as_many_batches(shards: Path, even: Any, workers: int) -> None:
-    """With `even`, DataLoaders with the same number of workers have the same number of batches."""
+    """With `even` and equally many workers, DataLoaders have the same number of batches."""
     loaders = [
         DataLoader(stream(shards, even=even, rank=rank, world_size=3), 4, num_workers=workers)
         for rank in range(3)
@@ -113,7 +113,7 @@ def test_ranks_have_as_many_batches(shards: Path, even: Any, workers: int) -> No
 
 
 def test_order_and_draws_follow_from_seed_and_epoch(shards: Path) -> None:
-    """Each epoch has an order and crops of its own, again the same when it comes again."""
+    """Each epoch has its own order and crops, and repeats them when it is repeated."""
     crop = RandomResizedCropFlipNormalize(24)
     shuffled = stream(shards, crop, shuffle=True, buffer=6, seed=1)
     epochs = []
@@ -132,7 +132,7 @@ def test_order_and_draws_follow_from_seed_and_epoch(shards: Path) -> None:
 
 
 def test_draws_do_not_depend_on_who_makes_a_sample(shards: Path) -> None:
-    """A sample's crop is the same with other ranks, workers and threads."""
+    """A sample's crop does not depend on ranks, workers and threads."""
     crop = RandomResizedCropFlipNormalize(24)
     alone = {number: image for image, number in stream(shards, crop, threads=3)}
     others = [
@@ -149,7 +149,7 @@ def test_draws_do_not_depend_on_who_makes_a_sample(shards: Path) -> None:
 
 
 def test_persistent_workers_follow_the_epoch(shards: Path) -> None:
-    """`set_epoch` reaches workers that live on."""
+    """`set_epoch` reaches persistent workers."""
     shuffled = stream(shards, shuffle=True)
     loader = DataLoader(shuffled, 4, num_workers=2, persistent_workers=True)
     epochs = []
@@ -161,7 +161,7 @@ def test_persistent_workers_follow_the_epoch(shards: Path) -> None:
 
 
 def test_samples_without_targets_are_images(tmp_path: Path) -> None:
-    """Whether there are targets is seen from the first samples, or said."""
+    """The first samples show whether there are targets, unless the caller says so."""
     write_shards(tmp_path, SIZES, targets=False)
 
     assert next(iter(stream(tmp_path))).shape == (3, 24, 24)
@@ -170,7 +170,7 @@ def test_samples_without_targets_are_images(tmp_path: Path) -> None:
 
 
 def test_length_is_known_where_shards_are_counted(shards: Path) -> None:
-    """`even` counts them, `counts` says it; else there is no length."""
+    """`even` counts the samples, and `counts` gives them; otherwise there is no length."""
     assert len(stream(shards, even="drop", rank=1, world_size=2)) == 14
     assert len(stream(shards, even="repeat", rank=1, world_size=2)) == 15
     assert len(stream(shards, counts=SIZES, rank=1, world_size=2)) == 15
@@ -180,7 +180,7 @@ def test_length_is_known_where_shards_are_counted(shards: Path) -> None:
 
 
 def test_transforms_of_decoded_images_work_too(shards: Path) -> None:
-    """Without a transform samples are Pillow images; `output` and `target_transform` hold."""
+    """Without a transform samples are Pillow images; `output` and `target_transform` apply."""
     plain = ShardStream(str(shards / PATTERN))
     arrays = ShardStream(str(shards / PATTERN), output="array", reduce=2, target_transform=str)
 
@@ -190,7 +190,7 @@ def test_transforms_of_decoded_images_work_too(shards: Path) -> None:
 
 
 def test_two_iterators_do_not_disturb_each_other(shards: Path) -> None:
-    """Each has samples of its own."""
+    """Two iterators are independent."""
     once = stream(shards)
     pairs = list(zip(once, once, strict=True))
 
@@ -212,13 +212,13 @@ def test_two_iterators_do_not_disturb_each_other(shards: Path) -> None:
     ],
 )
 def test_wrong_arguments_are_refused(shards: Path, options: Any, message: str) -> None:
-    """The error says which argument, and what it may be."""
+    """The error names the argument and its valid values."""
     with pytest.raises(ValueError, match=message):
         stream(shards, **options)
 
 
 def test_missing_shards_are_told(tmp_path: Path) -> None:
-    """No shards, or none of that name, is an error at once; epochs are counted from 0."""
+    """No shards, a missing name, or a negative epoch is an error at once."""
     with pytest.raises(FileNotFoundError):
         ShardStream(tmp_path / "none.tar")
     with pytest.raises(ValueError, match="no shards"):
@@ -231,7 +231,7 @@ def test_missing_shards_are_told(tmp_path: Path) -> None:
 
 
 def test_repr_says_what_is_read(shards: Path) -> None:
-    """It shows how many shards there are, and how they are dealt."""
+    """`repr` shows the number of shards, and how they are divided."""
     shown = repr(stream(shards, even="drop", shuffle=True))
 
     assert shown.startswith("ShardStream(5 shards with 29 samples: ")
@@ -239,7 +239,7 @@ def test_repr_says_what_is_read(shards: Path) -> None:
 
 
 def test_shards_on_a_server_are_streamed(tmp_path: Path) -> None:
-    """They need no index to be read, nor to be counted, which one beside them only makes faster."""
+    """Remote shards need no index to be read or counted; an index makes counting faster."""
     fsspec = pytest.importorskip("fsspec")
     server = fsspec.filesystem("memory")
     for path in map(Path, write_shards(tmp_path, SIZES)):
@@ -252,7 +252,7 @@ def test_shards_on_a_server_are_streamed(tmp_path: Path) -> None:
 
 
 def test_a_manifest_says_how_many_there_are(tmp_path: Path) -> None:
-    """The manifest of packed shards names and counts them; nothing is opened before it is read."""
+    """A manifest names and counts the shards; they are opened when they are read."""
     write_shards(tmp_path, SIZES)
     names = [f"part-{number:03}.tar" for number in range(5)]
     files = [{"name": name, "items": count} for name, count in zip(names, SIZES, strict=True)]
@@ -280,7 +280,7 @@ def half_labelled(path: Path) -> Path:
 
 
 def test_one_sample_without_a_target_does_not_drop_those_of_others(tmp_path: Path) -> None:
-    """Every rank and worker gives pairs, wherever its own share begins."""
+    """Every rank and worker returns pairs, wherever its share begins."""
     path = half_labelled(tmp_path / "a.tar")
     for rank in range(2):
         stream = ShardStream(path, SMALL, rank=rank, world_size=2)
@@ -292,7 +292,7 @@ def test_one_sample_without_a_target_does_not_drop_those_of_others(tmp_path: Pat
 
 
 def test_shards_of_different_classes_are_refused(tmp_path: Path) -> None:
-    """As when they are opened as one store: a target would mean one thing here, another there."""
+    """Shards with different classes are refused, as for one store."""
     paths = write_shards(tmp_path, [2, 0, 3])
     index_tar(paths[0], classes=["cat", "dog"])
     index_tar(paths[1])
@@ -307,7 +307,7 @@ def test_shards_of_different_classes_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_dataset_hands_options_to_its_store(tmp_path: Path) -> None:
-    """Which file of a sample is the image, for example."""
+    """Options of the store, such as the image's file in a sample, are passed on."""
     path = tmp_path / "a.tar"
     with tarfile.open(path, "w") as tar:
         add(tar, "1.jpg", encoded()[0])
@@ -325,13 +325,13 @@ def test_a_dataset_hands_options_to_its_store(tmp_path: Path) -> None:
 
 
 def take_all(samples: Any, given: list[int]) -> None:
-    """Put the targets into a list, which has them also when an error comes."""
+    """Append the targets to a list, which also has them after an error."""
     for _, target in samples:
         given.append(target)
 
 
 def test_damaged_images_are_treated_as_everywhere(tmp_path: Path) -> None:
-    """They are raised, left out, replaced by the same one each time, or the caller's business."""
+    """Damaged images are raised, skipped, replaced or passed to a callable."""
     write_shards(tmp_path, SIZES, damaged=(7, 18))
     place = f"{tmp_path / 'part-001.tar'}, 00007.jpg"
 
@@ -364,7 +364,7 @@ def test_damaged_images_are_treated_as_everywhere(tmp_path: Path) -> None:
 
 
 def test_where_all_are_damaged_nothing_can_replace_one(tmp_path: Path) -> None:
-    """The error names those that were tried."""
+    """If all images are damaged, the error names those that were tried."""
     write_shards(tmp_path, [3, 0, 0, 0, 0], damaged=range(3))
 
     with pytest.raises(DecodeError, match=r"nothing can replace .*00000.jpg: 3 samples .*00001"):
@@ -373,7 +373,7 @@ def test_where_all_are_damaged_nothing_can_replace_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("on_error", ["raise", "skip", "replace"])
 def test_a_damaged_shard_is_an_error(tmp_path: Path, on_error: Any) -> None:
-    """What is before the damage comes; then the error names the shard and the last member."""
+    """Samples before the damage come; then the error names the shard and the last member."""
     path = Path(write_shards(tmp_path, SIZES)[1])
     path.write_bytes(path.read_bytes()[: 10 * 1024])
     given: list[int] = []
@@ -385,7 +385,7 @@ def test_a_damaged_shard_is_an_error(tmp_path: Path, on_error: Any) -> None:
 
 
 def test_a_shard_that_was_replaced_is_an_error(tmp_path: Path) -> None:
-    """More samples than were counted would be lost, or equal shares not be equal."""
+    """A shard with another number of samples than counted is an error."""
     write_shards(tmp_path, SIZES)
     counted = stream(tmp_path, even="drop")
     write_shards(tmp_path, [5, 12])

@@ -1,4 +1,4 @@
-"""`StoreDataset`: any store as a dataset, bit-identical with the folder it was made of."""
+"""`StoreDataset`: any store as a dataset, bit-identical with the folder."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def key(number: int) -> str:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Make a folder for each class, as torchvision has them."""
+    """Create one folder per class, as for torchvision."""
     for number, data in enumerate(encoded()):
         path = tmp_path / "photos" / key(number)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -66,7 +66,7 @@ def stored(place: Path, kind: str, *, damaged: bool = False, targets: bool = Tru
 
 
 class Listed(Store):
-    """Images in memory, of which some cannot be read."""
+    """Images in memory, some of which cannot be read."""
 
     kind = "listed"
 
@@ -98,7 +98,7 @@ class Listed(Store):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_batches_are_those_of_the_folder(tmp_path: Path, folder: Path, kind: str) -> None:
-    """The same order, targets and pixels come from each kind of store as from `ImageFolder`."""
+    """Each kind of store gives the order, targets and pixels of `ImageFolder`."""
     dataset = StoreDataset(stored(tmp_path, kind), RandomResizedCropFlipNormalize(24))
     plain = ImageFolder(folder, RandomResizedCropFlipNormalize(24))
 
@@ -115,7 +115,7 @@ def test_batches_are_those_of_the_folder(tmp_path: Path, folder: Path, kind: str
 @pytest.mark.parametrize("context", ["fork", "spawn"])
 @pytest.mark.filterwarnings(*PROCESS_WARNINGS)
 def test_worker_processes_open_the_store_by_themselves(tmp_path: Path, context: str) -> None:
-    """PyTorch's DataLoader gives the same with workers as without, however they are started."""
+    """DataLoader gives the same with and without workers, for each start method."""
     if context not in torch.multiprocessing.get_all_start_methods():
         pytest.skip(f"there is no {context} here")
     datasets = [StoreDataset(stored(tmp_path, kind), SMALL) for kind in usable_kinds()]
@@ -129,7 +129,7 @@ def test_worker_processes_open_the_store_by_themselves(tmp_path: Path, context: 
 
 @pytest.mark.filterwarnings(*PROCESS_WARNINGS)
 def test_ranks_share_the_shards_of_a_tar_store(tmp_path: Path) -> None:
-    """`Loader` deals a store of several shards to ranks, each item to one."""
+    """Ranks of `Loader` share the items of several shards, each item once."""
     for shard in range(3):
         with create_store(tmp_path / f"part-{shard}.tar") as writer:
             for number in range(shard, COUNT, 3):
@@ -146,7 +146,7 @@ def test_ranks_share_the_shards_of_a_tar_store(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["tar", "lmdb", "hdf5", "recordio"])
 def test_damaged_images_are_named_by_their_key(tmp_path: Path, kind: str) -> None:
-    """An error has the store's place, the item's key and its index, and so has `errors`."""
+    """An error has the store's location, the item's key and its index, and so has `errors`."""
     location = stored(tmp_path, kind, damaged=True)
     dataset = StoreDataset(location, RandomResizedCropFlipNormalize(24))
 
@@ -163,7 +163,7 @@ def test_damaged_images_are_named_by_their_key(tmp_path: Path, kind: str) -> Non
 
 
 def test_files_are_named_by_their_path(tmp_path: Path) -> None:
-    """Where an image is a file, that is what an error names."""
+    """If an image is a file, errors name its path."""
     location = stored(tmp_path, "folder", damaged=True)
     dataset = StoreDataset(location, RandomResizedCropFlipNormalize(24))
 
@@ -173,7 +173,7 @@ def test_files_are_named_by_their_path(tmp_path: Path) -> None:
 
 
 def test_damage_of_the_store_is_named_once() -> None:
-    """What a store says of an item is not said again, and follows the same policies."""
+    """A store's message is not repeated, and the policies apply to its errors."""
     dataset = StoreDataset(Listed(), RandomResizedCropFlipNormalize(24))
 
     with pytest.raises(StoreError) as caught:
@@ -186,7 +186,7 @@ def test_damage_of_the_store_is_named_once() -> None:
 
 
 def test_whether_there_are_targets_is_found_out() -> None:
-    """One target among those looked at is enough; the caller may say what nobody can see."""
+    """One target among those checked is enough; the caller may say so explicitly."""
     none, some = StoreDataset(Listed()), StoreDataset(Listed(lambda index: index or None))
 
     assert (none.has_targets, some.has_targets) == (False, True)
@@ -197,7 +197,7 @@ def test_whether_there_are_targets_is_found_out() -> None:
 
 
 def test_targets_are_read_once_and_not_pickled() -> None:
-    """All targets are asked for when they are first wanted; a copy reads its own."""
+    """Targets are read when they are first needed, and a copy reads its own."""
     store = Listed(abs)
     dataset = StoreDataset(store)
     before = len(store.asked)
@@ -208,7 +208,7 @@ def test_targets_are_read_once_and_not_pickled() -> None:
 
 
 def test_copies_read_by_themselves(tmp_path: Path) -> None:
-    """A pickled dataset opens its store anew, and gives the same after the first was closed."""
+    """A pickled dataset opens its store again, and works after the first was closed."""
     dataset = StoreDataset(
         stored(tmp_path, "tar"), RandomResizedCropFlipNormalize(24, scale=(1, 1))
     )
@@ -222,7 +222,7 @@ def test_copies_read_by_themselves(tmp_path: Path) -> None:
 
 
 def test_indices_are_those_of_a_list() -> None:
-    """Negative ones and tensors count, others are an IndexError that names the store."""
+    """Negative indices and tensors are accepted; others raise an IndexError."""
     dataset = StoreDataset(Listed(abs))
 
     assert dataset[-1][1] == dataset[torch.tensor(COUNT - 1)][1] == COUNT - 1
@@ -235,7 +235,7 @@ def test_indices_are_those_of_a_list() -> None:
 
 
 def test_a_store_that_is_open_is_taken_as_it_is(tmp_path: Path) -> None:
-    """Without options of opening, which come too late; repr shows the store."""
+    """An open store is used as it is, and takes no options; repr shows the store."""
     location = stored(tmp_path, "tar", targets=False)
     with open_store(location) as store:
         dataset = StoreDataset(store, reduce=2, output="array", target_transform=str)
@@ -250,7 +250,7 @@ def test_a_store_that_is_open_is_taken_as_it_is(tmp_path: Path) -> None:
 
 
 def test_nothing_is_copied_on_the_way_to_the_core() -> None:
-    """A sample's source is the very view that the store hands out."""
+    """The source of a sample is the view that the store returns."""
     store = Listed()
     source, _ = StoreDataset(store).read(3)
 

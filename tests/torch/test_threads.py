@@ -1,4 +1,4 @@
-"""Threads of the loader: how many others they start, what a fork leaves of them, and the bar."""
+"""Threads of the loader: other libraries' threads, forks, and the progress bar."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def three_threads() -> Any:
 
 @pytest.mark.usefixtures("three_threads")
 def test_pool_uses_one_thread_each_and_others_as_before() -> None:
-    """Torch runs in one thread inside the pool; here and in new threads nothing changes."""
+    """In the pool torch uses one thread; here and in new threads nothing changes."""
     seen = []
     with Loader(Plain(lambda _: torch.get_num_threads(), 12), 4, threads=3) as loader:
         batches = iter(loader)  # which starts them
@@ -60,7 +60,7 @@ def test_pool_uses_one_thread_each_and_others_as_before() -> None:
 
 @pytest.mark.usefixtures("three_threads")
 def test_single_thread_is_of_the_calling_thread_alone() -> None:
-    """A thread that limits itself leaves what the process has set, also if many do at once."""
+    """A thread that limits itself does not change the process's setting."""
 
     def limited() -> int:
         use_single_thread()
@@ -78,7 +78,7 @@ def test_single_thread_is_of_the_calling_thread_alone() -> None:
 
 @pytest.mark.usefixtures("three_threads")
 def test_worker_process_is_limited_to_one_thread() -> None:
-    """`limit_threads` limits torch and, where it is loaded, OpenCV."""
+    """`limit_threads` limits torch and, if it is loaded, OpenCV."""
     cv2 = pytest.importorskip("cv2")
     usual = cv2.getNumThreads()
     try:
@@ -90,7 +90,7 @@ def test_worker_process_is_limited_to_one_thread() -> None:
 
 
 def test_pool_carries_out_tasks_and_drops_the_rest_at_its_end() -> None:
-    """One thread works in order; after `close` nothing that waited is begun, and threads end."""
+    """One thread works in order; after `close`, waiting tasks are dropped and threads end."""
     begun, go, done = threading.Event(), threading.Event(), []
     pool_of_one = ThreadPool(1)
     for number in range(3):
@@ -107,7 +107,7 @@ def test_pool_carries_out_tasks_and_drops_the_rest_at_its_end() -> None:
 
 
 def test_pool_keeps_nothing_of_a_task_that_is_done() -> None:
-    """A thread that waits for work does not hold the batch of the work before."""
+    """A waiting thread holds no reference to its last task."""
     released = threading.Event()
 
     class Task:
@@ -125,7 +125,7 @@ def test_pool_keeps_nothing_of_a_task_that_is_done() -> None:
 
 
 def in_child(work: Callable[[], bytes]) -> bytes:
-    """Fork, and return what the child's work gave, or how it failed."""
+    """Fork, and return the result or the error of the child."""
     reads, writes = os.pipe()
     pid = os.fork()
     if not pid:
@@ -145,7 +145,7 @@ def in_child(work: Callable[[], bytes]) -> bytes:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 @pytest.mark.filterwarnings(PROCESS_WARNINGS[1])
 def test_loader_works_on_in_a_forked_child() -> None:
-    """A child has none of the threads: a new epoch starts its own, and an old iterator says so."""
+    """In a child, a new epoch starts threads, and an old iterator raises an error."""
     with Loader(Images(), 4, threads=2) as loader:
         expected = [copies(loader), copies(loader)]
         loader.set_epoch(0)
@@ -158,7 +158,7 @@ def test_loader_works_on_in_a_forked_child() -> None:
 
 
 class Terminal(io.StringIO):
-    """What a bar takes for a terminal."""
+    """A stream that the progress bar treats as a terminal."""
 
     def isatty(self) -> bool:
         return True
@@ -166,7 +166,7 @@ class Terminal(io.StringIO):
 
 @pytest.fixture
 def shown(monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    """Let bars be drawn where the test can read them."""
+    """Capture the output of progress bars."""
     rich = pytest.importorskip("rich")
     console = pytest.importorskip("rich.console")
     screen = Terminal()
@@ -176,7 +176,7 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> Terminal:
 
 
 def test_progress_is_shown(shown: Terminal) -> None:
-    """A bar names the epoch and counts its batches, from where it was taken up."""
+    """The bar shows the epoch and counts its batches, from the resumed position."""
     with Loader(Images(), 4, threads=1, progress=True) as loader:
         assert len(list(loader)) == 6
         state = {**loader.state_dict(), "batch": 4}
@@ -192,7 +192,7 @@ def test_progress_is_shown(shown: Terminal) -> None:
 
 
 def test_progress_ends_with_the_loop(shown: Terminal) -> None:
-    """After a break or an error the cursor is back, and no thread draws any more."""
+    """After a break or an error the cursor is back, and no thread draws."""
     before = set(threading.enumerate())
     with Loader(Images(wrong={9: KeyError()}), 4, threads=0, progress=True) as loader:
         for _ in loader:
@@ -208,7 +208,7 @@ def test_progress_ends_with_the_loop(shown: Terminal) -> None:
 
 
 def test_progress_without_rich_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error names the library; without a bar it is not needed."""
+    """The error names the library; without progress it is not needed."""
     monkeypatch.setitem(sys.modules, "rich", None)
     with pytest.raises(ImportError, match="pip install rich"):
         iter(Loader(Images(), 4, threads=0, progress=True))
@@ -235,7 +235,7 @@ next(batches)
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits the memory of a process as Linux does")
 def test_threads_that_are_not_to_be_had_leave_none_behind() -> None:
-    """Where only some of a pool's threads can start, those end, and the error says so."""
+    """If some of a pool's threads cannot start, the others end, and an error says so."""
     process = script("""
 import resource
 import torch

@@ -1,4 +1,4 @@
-"""Datasets and transforms beside torchvision's: they stand in for them, and pass its tests."""
+"""Datasets and transforms in place of torchvision's, with its own tests."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def root(tmp_path: Path) -> Path:
 
 
 class Greyed(ImageFolder):
-    """As somebody subclasses it."""
+    """A user's subclass."""
 
     mode = "L"
 
 
 def test_datasets_are_torchvisions(root: Path) -> None:
-    """Code that asks `isinstance` finds torchvision's classes, also in a subclass and a copy."""
+    """`isinstance` with torchvision's classes holds, also for a subclass and a copy."""
     folder = ImageFolder(root)
     listed = ImageList([folder.samples[0][0]], [3])
     greyed = Greyed(root)
@@ -55,7 +55,7 @@ def test_datasets_are_torchvisions(root: Path) -> None:
 
 
 def test_they_are_wrapped_for_transforms_v2(root: Path) -> None:
-    """`wrap_dataset_for_transforms_v2` takes an `ImageFolder` as it takes theirs."""
+    """`wrap_dataset_for_transforms_v2` accepts an `ImageFolder`."""
     transform = torchvision.transforms.v2.Resize((20, 30))
     theirs = torchvision.datasets.ImageFolder(root)
     ours = wrapped(ImageFolder(root, transform, lambda label: -label))
@@ -71,13 +71,13 @@ def test_they_are_wrapped_for_transforms_v2(root: Path) -> None:
 
 
 def test_a_kind_that_torchvision_cannot_wrap(root: Path) -> None:
-    """For a list of paths it says what it says of any dataset that it does not know."""
+    """For a list of paths, it gives the error for unknown datasets."""
     with pytest.raises(TypeError, match="No wrapper exists for dataset class ImageList"):
         wrapped(ImageList([ImageFolder(root).samples[0][0]], [3]))
 
 
 def test_a_class_that_is_torchvisions_by_its_own_bases(root: Path) -> None:
-    """Bases of torchvision's may come before or behind; everybody's constructor runs as before."""
+    """Torchvision's classes may be other bases, and all constructors run."""
 
     class Behind(ImageFolder, torchvision.datasets.ImageFolder):
         pass
@@ -95,13 +95,13 @@ def test_a_class_that_is_torchvisions_by_its_own_bases(root: Path) -> None:
 
 
 class Mine(DecodeMixin, torchvision.datasets.ImageFolder):
-    """A folder of torchvision's, decoded by this package."""
+    """A folder of torchvision's that decodes with this package."""
 
 
 def test_mixin_before_torchvisions_folder_decodes_for_it(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Pillow images as torchvision's, through its transform; options are the mixin's."""
+    """Pillow images equal torchvision's, through its transform; options are the mixin's."""
     theirs = torchvision.datasets.ImageFolder(root)
     plain = Mine(root)
     monkeypatch.setattr(torchvision.datasets.folder, "pil_loader", None)  # not by torchvision
@@ -199,14 +199,14 @@ NAMES = sorted(
 
 
 def test_these_are_the_namesakes() -> None:
-    """Every public class that torchvision has, too, is looked at here."""
+    """Every public class that torchvision has, too, is compared here."""
     assert NAMES == ["Normalize", "RandomResizedCrop", "Resize"]
 
 
 @pytest.mark.parametrize("theirs", [v1, v2], ids=["v1", "v2"])
 @pytest.mark.parametrize("name", NAMES)
 def test_arguments_are_torchvisions(name: str, theirs: Any) -> None:
-    """They have the same names in the same places, and the same defaults where there are any."""
+    """The arguments have torchvision's names, positions and defaults."""
     expected = list(inspect.signature(getattr(theirs, name)).parameters.values())
     found = list(inspect.signature(getattr(ours, name)).parameters.values())
 
@@ -235,7 +235,7 @@ CALLS: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
 @pytest.mark.parametrize("theirs", [v1, v2], ids=["v1", "v2"])
 @pytest.mark.parametrize("call", CALLS, ids=str)
 def test_results_are_torchvisions(call: Any, theirs: Any) -> None:
-    """Of a seed: the bytes that a decoded tensor becomes, to a level, and nothing is flipped."""
+    """For a seed, the result is torchvision's of a decoded tensor, within one level."""
     name, arguments, options = call
     own = getattr(ours, name)(*arguments, **options, quality="exact")
     their = getattr(theirs, name)(*arguments, **options)
@@ -257,7 +257,7 @@ def test_results_are_torchvisions(call: Any, theirs: Any) -> None:
 
 @pytest.mark.parametrize("size", [(None, 90), (40, 45), ([40], 300), (40, 41)])
 def test_longest_sides_are_torchvisions(size: Any) -> None:
-    """`max_size` limits the longer side, or with a size of None says what it is."""
+    """`max_size` limits the longer side, or sets it if size is None."""
     for width, height in ((300, 200), (200, 300), (77, 77), (500, 13), (13, 500), (999, 1)):
         image = PillowImage.new("RGB", (width, height))
         memory = io.BytesIO()
@@ -277,7 +277,7 @@ def test_longest_sides_are_torchvisions(size: Any) -> None:
 @pytest.mark.parametrize("kind", ["float32", "float64", "float16", "bfloat16"])
 @pytest.mark.parametrize("inplace", [False, True])
 def test_floats_are_normalised_as_by_torchvision(kind: str, inplace: bool) -> None:
-    """Bit for bit, in their own type, in a new tensor or in place; one value serves all."""
+    """Floats are normalised bit-identically, in a new tensor or in place."""
     for mean, std in ((MEAN, STD), ([0.5], [0.25]), (torch.tensor(MEAN), torch.tensor(STD))):
         values = torch.rand((2, 3, 5, 7), generator=seeded(1)).to(getattr(torch, kind))
         expected = v1.Normalize(mean, std)(values)
@@ -300,7 +300,7 @@ def _written() -> list[Any]:
 
 
 def test_torchvisions_other_parts_may_follow() -> None:
-    """The crop alone is swapped: the same draws and values, all of them made while decoding."""
+    """Replacing only the crop gives the same draws and values, and the pipeline is fused."""
     swapped = v2.Compose([ours.RandomResizedCrop(64, quality="exact"), *_written()])
     written = v2.Compose([v2.RandomResizedCrop(64), *_written()])
     dataset = ImageList(PHOTOS, transform=swapped)

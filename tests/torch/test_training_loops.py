@@ -40,7 +40,7 @@ def orders(epochs: int) -> list[list[int]]:
 
 
 class Net(nn.Module):
-    """Learns nothing much, and keeps account of what it was shown."""
+    """A small model that records its batches."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class Net(nn.Module):
 
 
 def lightning_parts(tmp_path: Path) -> tuple[Any, Any]:
-    """Return a class of models that note what they see, and what makes trainers."""
+    """Return a class of models that record what they see, and a function for trainers."""
     lightning = pytest.importorskip("lightning", exc_type=ImportError)
 
     class Module(lightning.LightningModule):
@@ -81,7 +81,7 @@ def lightning_parts(tmp_path: Path) -> tuple[Any, Any]:
             self.noted("val", batch)
 
         def test_step(self, batch: Any) -> None:
-            """Do what Lightning's test loop does; it is no test of ours."""
+            """Run Lightning's test step; this is not a test of ours."""
             self.noted("test", batch)
 
         def configure_optimizers(self) -> Any:
@@ -98,7 +98,7 @@ def lightning_parts(tmp_path: Path) -> tuple[Any, Any]:
 
 @pytest.mark.parametrize("wrap", [lambda loader: loader, lambda one: DevicePrefetcher(one, "cpu")])
 def test_lightning_fits_validates_and_tests(tmp_path: Path, wrap: Any) -> None:
-    """Its Trainer takes loaders for all three, with the orders of the loader's own epochs."""
+    """Its Trainer takes loaders for all three, with the loader's own orders."""
     module, trainer = lightning_parts(tmp_path)
     model = module()
     whole = wrap(Loader(Images(count=COUNT), 4, num_workers=2))
@@ -112,7 +112,7 @@ def test_lightning_fits_validates_and_tests(tmp_path: Path, wrap: Any) -> None:
 
 
 def test_lightning_resumes_with_the_orders_that_follow(tmp_path: Path) -> None:
-    """A run that goes on from a checkpoint after two epochs trains on the third's order."""
+    """A run that resumes after two epochs trains on the third epoch's order."""
     module, trainer = lightning_parts(tmp_path)
     first = trainer(max_epochs=2)
     first.fit(module(), training())
@@ -125,7 +125,7 @@ def test_lightning_resumes_with_the_orders_that_follow(tmp_path: Path) -> None:
 
 
 def test_lightning_overfits_and_keeps_the_callers_sampler(tmp_path: Path) -> None:
-    """`overfit_batches` takes a loader in order; a sampler's epochs are Lightning's to set."""
+    """`overfit_batches` takes a loader in order; Lightning sets a sampler's epochs."""
     module, trainer = lightning_parts(tmp_path)
     model = module()
     trainer(max_epochs=2, overfit_batches=2).fit(model, training(shuffle=False))
@@ -142,7 +142,7 @@ def test_lightning_overfits_and_keeps_the_callers_sampler(tmp_path: Path) -> Non
 
 
 def test_accelerate_prepares_and_goes_on() -> None:
-    """`prepare` takes the loader as it is; `skip_first_batches` leaves out what was trained on."""
+    """`prepare` takes the loader unchanged, and `skip_first_batches` skips trained batches."""
     accelerate = pytest.importorskip("accelerate", exc_type=ImportError)
     accelerator = accelerate.Accelerator(cpu=True)
     net = Net()
@@ -164,7 +164,7 @@ def test_accelerate_prepares_and_goes_on() -> None:
 
 
 def class_folders(root: Path) -> Path:
-    """Write small photos of five classes, to train on and to validate."""
+    """Write small photos of five classes, for training and validation."""
     for number, data in enumerate(encoded()):
         folder = root / ("val" if number % 3 == 0 else "train") / f"class{number % 5}"
         folder.mkdir(parents=True, exist_ok=True)
@@ -200,7 +200,7 @@ for loader in made:
 
 
 def ran(replace: str, script: Path, *arguments: str, folder: Path) -> list[list[str]]:
-    """Run a script with its DataLoader replaced; return what its loaders tell."""
+    """Run a script with its DataLoader replaced; return what its loaders report."""
     code = _SUBSTITUTED.replace("# REPLACE", replace)
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", code, str(script), *arguments],
@@ -230,7 +230,7 @@ def checkout(variable: str, script: str) -> Path:
 
 @pytest.mark.parametrize("options", [[], ["--no-prefetcher", "--no-aug"]])
 def test_timms_script_trains(tmp_path: Path, options: list[str]) -> None:
-    """Its train.py trains and validates for two epochs, with `ImageFolder` and `Loader`."""
+    """The train.py of timm trains and validates for two epochs."""
     pytest.importorskip("timm", exc_type=ImportError)
     script = checkout("FASTDECODE_TIMM", "train.py")
     told = ran(
@@ -257,7 +257,7 @@ def test_timms_script_trains(tmp_path: Path, options: list[str]) -> None:
 
 
 def test_torchvisions_reference_trains(tmp_path: Path) -> None:
-    """The one for classification trains and validates with `ImageFolder` and `Loader`."""
+    """Torchvision's reference for classification trains and validates."""
     pytest.importorskip("torchvision", exc_type=ImportError)
     script = checkout("FASTDECODE_TORCHVISION", "references/classification/train.py")
     arguments = [

@@ -40,7 +40,7 @@ class Stream:
 
 
 class Event:
-    """A double of a CUDA event, which comes when it is waited for, or the machine says so."""
+    """A double of a CUDA event, which completes when it is waited for, or on demand."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
@@ -60,7 +60,7 @@ class Event:
 
 
 class Machine:
-    """What torch.cuda is asked for."""
+    """A double of torch.cuda that records the calls."""
 
     def __init__(self) -> None:
         self.log: list[tuple[Any, ...]] = []
@@ -106,7 +106,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 
 def test_pin_memory_pins_in_the_background(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a CUDA device, batches that stay on the host are pinned before they are asked for."""
+    """With a CUDA device, batches that stay on the host are pinned in the background."""
     threads = []
 
     def pinned(tensor: Any) -> Any:
@@ -130,7 +130,7 @@ def batches(count: int) -> list[Any]:
 
 
 def test_the_copy_is_waited_for_before_a_batch_is_handed_out(machine: Machine) -> None:
-    """Each batch is copied behind what the consumer asked for, and its event is waited for."""
+    """Each batch is copied after the consumer's work, and its event is waited for."""
     handed = []
     for number, batch in enumerate(prefetcher.DevicePrefetcher(batches(4), "meta")):
         assert batch.is_meta
@@ -147,7 +147,7 @@ def test_the_copy_is_waited_for_before_a_batch_is_handed_out(machine: Machine) -
 
 
 def test_the_stream_at_hand_out_is_the_one_that_waits(machine: Machine) -> None:
-    """A consumer that has changed its stream meanwhile waits on the new one."""
+    """If the consumer has changed its stream, the new one waits."""
     drawn = iter(prefetcher.DevicePrefetcher(batches(3), "meta", depth=2))
     next(drawn)
     machine.current = Stream(machine, "other")
@@ -160,7 +160,7 @@ def test_the_stream_at_hand_out_is_the_one_that_waits(machine: Machine) -> None:
 
 
 def test_pinned_memory_is_kept_until_its_copy_is_done(machine: Machine) -> None:
-    """Of a copy that takes long, the host waits for the event where too much memory is held."""
+    """If too much pinned memory is held by slow copies, the host waits for an event."""
     loader = batches(9)
     drawn = iter(prefetcher.DevicePrefetcher(loader, "meta", depth=1))
     for _ in range(3):
@@ -204,7 +204,7 @@ class Late:
 
 
 class Boxes:
-    """A batch type of somebody's own, that moves itself."""
+    """A user's batch type that moves itself."""
 
     def __init__(self, xyxy: Any) -> None:
         self.xyxy = xyxy
@@ -246,7 +246,7 @@ CONTAINERS = {
 
 @pytest.mark.parametrize("name", CONTAINERS)
 def test_tensors_are_replaced_and_containers_keep_their_type(name: str) -> None:
-    """The new tensor is in its place; the loader's own batch is not changed, nor copied in vain."""
+    """New tensors are in place, and the loader's own batch is not changed."""
     data, first = CONTAINERS[name]
 
     result = doubled(data)
@@ -261,12 +261,12 @@ def test_tensors_are_replaced_and_containers_keep_their_type(name: str) -> None:
     "data", [3, "text", b"bytes", None, range(10**12), torch.float32, torch.Tensor, {1, 2}]
 )
 def test_what_holds_no_tensor_stays(data: Any) -> None:
-    """Numbers, strings, long ranges, types and sets are handed through, not walked."""
+    """Numbers, strings, long ranges, types and sets are returned unchanged."""
     assert doubled(data) is data
 
 
 def test_what_lies_beside_a_tensor_stays() -> None:
-    """Names, fields outside the constructor and a default factory survive."""
+    """Names, fields outside the constructor and a default factory are kept."""
     sample = doubled(Sample(ONE, "cat.jpg"))
     mapping = doubled(collections.defaultdict(list, a=ONE, b="cat"))
 
@@ -276,7 +276,7 @@ def test_what_lies_beside_a_tensor_stays() -> None:
 
 
 def test_a_field_that_was_never_set_is_no_error() -> None:
-    """A dataclass with a field that has no value yet is copied without it."""
+    """A dataclass with an unset field is copied without it."""
     result = doubled(Late(ONE))
 
     assert result.image.tolist() == [2, 2]
@@ -284,7 +284,7 @@ def test_a_field_that_was_never_set_is_no_error() -> None:
 
 
 def test_a_sequence_that_cannot_be_rebuilt_becomes_a_list() -> None:
-    """As in PyTorch, a type whose constructor takes something else gives a plain list."""
+    """As in PyTorch, a type with another constructor becomes a list."""
 
     class Odd(collections.abc.Sequence):
         def __init__(self, first: Any, second: Any) -> None:
@@ -303,7 +303,7 @@ def test_a_sequence_that_cannot_be_rebuilt_becomes_a_list() -> None:
 
 
 def test_results_of_torch_keep_their_type() -> None:
-    """What `max` along an axis returns is a tuple of PyTorch's own kind."""
+    """The result of `max` along an axis keeps PyTorch's type."""
     result = doubled(torch.max(torch.tensor([[1.0, 3.0]]), dim=1))
 
     assert type(result) is torch.return_types.max
@@ -311,7 +311,7 @@ def test_results_of_torch_keep_their_type() -> None:
 
 
 def test_an_object_that_moves_itself_is_not_taken_apart() -> None:
-    """A PackedSequence, which is a named tuple too, is asked to move as a whole."""
+    """A PackedSequence, which is also a named tuple, is moved as a whole."""
     packed = torch.nn.utils.rnn.pack_sequence([torch.ones(3), torch.ones(2)])
 
     result = map_leaves([packed], "to", lambda leaf: move(leaf, META, non_blocking=False))
@@ -322,7 +322,7 @@ def test_an_object_that_moves_itself_is_not_taken_apart() -> None:
 
 
 def test_own_types_are_told_not_to_block_if_they_can_be() -> None:
-    """`non_blocking` goes to a `to` that takes it, and to no other."""
+    """`non_blocking` is passed to a `to` that accepts it, and to no other."""
     boxes = move(Boxes(ONE), META, non_blocking=True)
     changed = InPlace()
 
@@ -342,7 +342,7 @@ def test_own_types_are_told_not_to_block_if_they_can_be() -> None:
     ],
 )
 def test_only_tensors_with_gaps_are_copied_before_they_are_pinned(make, same: bool) -> None:
-    """A slice or an expanded tensor is written out; any order of dense memory stays as it is."""
+    """A slice or an expanded tensor is copied; dense memory in any order is not."""
     tensor = make(torch.rand(2, 3, 4, 5))
 
     dense = _dense(tensor)

@@ -35,7 +35,7 @@ PHOTO = PHOTOS[0].read_bytes()
 
 
 def made(name: str) -> bytes:
-    """Make an image of another kind out of a photo."""
+    """Return a photo as another kind of image."""
     photo = Image.open(PHOTOS[0])
     if name == "cmyk":
         return encode(photo.convert("CMYK"), quality=95)
@@ -58,7 +58,7 @@ IMAGES = [
 @pytest.mark.parametrize("data", IMAGES)
 @pytest.mark.parametrize("size", [57, (40, 71)])
 def test_a_random_crop_is_the_references(data: bytes, size: Any) -> None:
-    """Box, flip and pixels of RandomResizedCrop are those of the same seed, to one level."""
+    """Box, flip and pixels are those of the reference for the same seed, within one level."""
     transform = RandomResizedCrop(size, **EXACT, flip=0.5)
     image = pixels(data)
     sides = (size, size) if isinstance(size, int) else size
@@ -82,7 +82,7 @@ def test_a_random_crop_is_the_references(data: bytes, size: Any) -> None:
     ],
 )
 def test_a_central_crop_is_the_references(data: bytes, side: Any, size: tuple[int, int]) -> None:
-    """Sides, margins, padding and pixels of ResizeCenterCrop are the reference's, to one level."""
+    """Sides, margins, padding and pixels are the reference's, within one level."""
     expected = center_crop(resize(pixels(data), side), size)
 
     assert levels(ResizeCenterCrop(side, size, **EXACT)(data), expected) <= 1
@@ -93,7 +93,7 @@ def test_a_central_crop_is_the_references(data: bytes, side: Any, size: tuple[in
 def test_of_a_strip_only_what_is_shown_is_resized(
     upright: bool, disabled: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The centre of a strip is right where the whole, 2000 x 1 800 000 pixels, fits no memory."""
+    """The centre of a strip is right although the whole, 2000 x 1 800 000, fits no memory."""
     monkeypatch.setenv("FASTDECODE_DISABLE", disabled)
     levels_of = np.random.default_rng(1).integers(0, 256, (900, 1, 3), np.uint8)
     strip = levels_of if upright else levels_of.transpose(1, 0, 2)
@@ -112,7 +112,7 @@ def test_of_a_strip_only_what_is_shown_is_resized(
 @pytest.mark.parametrize("data", IMAGES)
 @pytest.mark.parametrize("size", [48, [48], 51, (40, 71)])
 def test_a_resized_image_is_the_references(data: bytes, size: Any) -> None:
-    """Resize rounds the long side as torchvision does, and its pixels are right to one level."""
+    """Resize rounds the long side as torchvision does; pixels are within one level."""
     expected = resize(pixels(data), size[0] if isinstance(size, list) else size)
 
     assert levels(Resize(size, **EXACT)(data), expected) <= 1
@@ -120,7 +120,7 @@ def test_a_resized_image_is_the_references(data: bytes, size: Any) -> None:
 
 @pytest.mark.parametrize("value", range(1, 9))
 def test_the_orientation_is_applied_on_request(value: int) -> None:
-    """With orient=True all of them see the image upright, else as it is stored."""
+    """With orient=True all transforms use the upright image, otherwise the stored one."""
     data = encode(Image.open(PHOTOS[0]).resize((203, 131)), exif=with_orientation(value))
     crop, central = (
         RandomResizedCrop(40, **EXACT, flip=0.5),
@@ -141,7 +141,7 @@ def test_the_orientation_is_applied_on_request(value: int) -> None:
 def test_a_turned_image_is_the_same_without_the_core(
     value: int, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Called on one image with orient=True, core or not: the same part, as seen, to a level."""
+    """With the core and without, orient=True gives the same part, within a level."""
     image = Image.open(PHOTOS[0]).resize((203, 131))
     data = encode(image, kind, exif=with_orientation(value))
     transforms = [
@@ -168,7 +168,7 @@ def test_a_turned_image_is_the_same_without_the_core(
 
 @pytest.mark.parametrize("backend", usable_backends())
 def test_every_backend_gives_the_same(backend: str) -> None:
-    """A backend that is named does the decoding."""
+    """A named backend decodes."""
     if backend == "pillow_heif":
         data = (CORPUS / "formats/pillow_heif__heif_RGB_8__29x100.heif").read_bytes()
         expected = Resize((20, 30), **EXACT)(data)
@@ -180,7 +180,7 @@ def test_every_backend_gives_the_same(backend: str) -> None:
 
 
 def test_flips_happen_as_often_as_asked_for() -> None:
-    """A probability of 1 mirrors every result, 0 none."""
+    """With a probability of 1 every result is flipped, with 0 none."""
     plain = Resize((30, 41), **EXACT)(PHOTO)
 
     assert torch.equal(Resize((30, 41), flip=1, **EXACT)(PHOTO), plain.flip(-1))
@@ -192,7 +192,7 @@ def test_flips_happen_as_often_as_asked_for() -> None:
 
 
 def test_floats_are_normalised_as_asked_for() -> None:
-    """ImageNet's mean and std by default, one's own, or values of 0 to 1."""
+    """ImageNet's mean and std are the default; others, and values of 0 to 1, are possible."""
     image = Resize((30, 41), **EXACT)(PHOTO)
 
     usual = ResizeCenterCropNormalize((30, 41), (30, 41), quality="exact")(PHOTO)
@@ -209,7 +209,7 @@ def test_floats_are_normalised_as_asked_for() -> None:
 
 @pytest.mark.parametrize("path", PHOTOS, ids=lambda path: path.stem)
 def test_by_default_only_the_geometry_changes(path: Any) -> None:
-    """What is named like torchvision's makes bytes, and neither flips nor normalises."""
+    """Transforms with torchvision's names return bytes, and neither flip nor normalise."""
     data, image = path.read_bytes(), pixels(path.read_bytes())
     for seed in range(8):
         result = RandomResizedCrop(40, quality="exact")(data, generator=seeded(seed))
@@ -235,7 +235,7 @@ def test_a_name_that_says_so_does_all_three() -> None:
 
 @pytest.mark.parametrize("data", IMAGES)
 def test_bicubic_is_torchs(data: bytes) -> None:
-    """The other filter, of boxes and of the whole, is that of torch and Pillow, to two levels."""
+    """Bicubic results, of boxes and whole images, are torch's and Pillow's, within two levels."""
     image = pixels(data)
     for size in ((40, 71), (90, 31)):
         expected = torch.nn.functional.interpolate(
@@ -268,7 +268,7 @@ def named(transform: EncodedTransform) -> str:
 
 @pytest.mark.parametrize("transform", TRANSFORMS, ids=named)
 def test_results_go_into_a_slot_of_a_batch(transform: Any) -> None:
-    """With `out` of any strides the values are the same, and the slots beside it stay untouched."""
+    """With `out` of any strides the values are equal, and neighbouring slots are unchanged."""
     expected = transform(PHOTO, generator=seeded(1))
     assert tuple(expected.shape) == transform.shape
     assert expected.dtype == transform.dtype
@@ -286,7 +286,7 @@ def test_results_go_into_a_slot_of_a_batch(transform: Any) -> None:
 
 
 def test_the_unnormalised_result_is_a_new_one_each_time() -> None:
-    """A result does not change when the next image is decoded, even if nothing is resized."""
+    """A result does not change when the next image is decoded, even without resizing."""
     header = probe(PHOTO)
     transform = Resize((header.height, header.width), **EXACT)
 
@@ -321,7 +321,7 @@ def test_the_generator_draws_as_the_global_one(transform: Any) -> None:
     ],
 )
 def test_another_default_device_changes_nothing(make: Any) -> None:
-    """Where new tensors usually go is no matter: draws are the generator's, results on the CPU."""
+    """Draws use the generator, and results are on the CPU, whatever the default device."""
     with torch.device("meta"):
         result = make()(PHOTO, generator=torch.Generator("cpu").manual_seed(11))
 
@@ -330,7 +330,7 @@ def test_another_default_device_changes_nothing(make: Any) -> None:
 
 
 def test_many_threads_give_what_one_gives() -> None:
-    """Threads that share transforms, each at another image, do not get into each other's way."""
+    """Threads can share transforms."""
     files = [path.read_bytes() for path in PHOTOS]
     tasks = [(t, d, n) for n in range(4) for t in TRANSFORMS for d in files]
 
@@ -347,7 +347,7 @@ def test_many_threads_give_what_one_gives() -> None:
 
 @pytest.mark.parametrize("transform", TRANSFORMS, ids=named)
 def test_a_copy_and_an_unpickled_one_do_the_same(transform: Any) -> None:
-    """They can be sent to worker processes."""
+    """A copy and an unpickled transform give the same results."""
     expected = transform(PHOTO, generator=seeded(2))
 
     for other in (copy.deepcopy(transform), pickle.loads(pickle.dumps(transform))):
@@ -358,14 +358,14 @@ def test_a_copy_and_an_unpickled_one_do_the_same(transform: Any) -> None:
 
 @pytest.mark.parametrize("kind", [bytearray, memoryview, io.BytesIO])
 def test_the_bytes_come_in_many_types(kind: Any) -> None:
-    """Whatever decode() takes is taken."""
+    """All inputs of `decode` are accepted."""
     data = kind(PHOTO).getbuffer() if kind is io.BytesIO else kind(PHOTO)
 
     assert torch.equal(Resize(20)(data), Resize(20)(PHOTO))
 
 
 def test_repr_says_what_was_asked_for() -> None:
-    """Every argument that changes the result can be read in the repr."""
+    """Every argument that changes the result is in the repr."""
     assert repr(TRANSFORMS[1]) == (
         "RandomResizedCrop(size=(24, 40), scale=(0.5, 1.0), ratio=(1, 2), flip=0.2, "
         "dtype=torch.uint8, quality='fast', headroom=2.0)"
@@ -407,7 +407,7 @@ DAMAGED = {
 @pytest.mark.parametrize("transform", NORMALISING, ids=named)
 @pytest.mark.parametrize("data", DAMAGED.values(), ids=DAMAGED.keys())
 def test_damaged_files_are_errors(transform: Any, data: bytes) -> None:
-    """Bytes that lack pixels raise DecodeError, and nothing is written."""
+    """Bytes with missing pixels raise DecodeError, and nothing is written."""
     out = torch.full((3, 16, 16), 5.0)
 
     with pytest.raises(DecodeError):
@@ -418,7 +418,7 @@ def test_damaged_files_are_errors(transform: Any, data: bytes) -> None:
 
 @pytest.mark.parametrize("data", [b"", b"no image", bytes(1000)])
 def test_what_is_no_image_is_an_error(data: bytes) -> None:
-    """Bytes of something else raise as they do from decode()."""
+    """Bytes that are not an image raise the errors of `decode`."""
     with pytest.raises((DecodeError, UnsupportedFormat)):
         Resize(8)(data)
 
@@ -437,7 +437,7 @@ def test_what_is_no_image_is_an_error(data: bytes) -> None:
 )
 @pytest.mark.parametrize("transform", NORMALISING, ids=named)
 def test_what_are_no_bytes_is_an_error(transform: Any, data: Any, message: str) -> None:
-    """A path, a Pillow image and decoded pixels are told from encoded bytes."""
+    """A path, a Pillow image and decoded pixels raise clear errors."""
     with pytest.raises(TypeError, match=message):
         transform(data)
 
@@ -455,7 +455,7 @@ def test_what_are_no_bytes_is_an_error(transform: Any, data: Any, message: str) 
     ids=lambda out: f"{tuple(out.shape)}-{out.dtype}-{out.device}",
 )
 def test_an_out_that_does_not_fit_is_refused(transform: Any, out: Any) -> None:
-    """Another shape, type or device is an error that names both, and nothing is written."""
+    """An `out` of another shape, type or device is an error, and is not written."""
     with pytest.raises(ValueError, match=r"out must be a CPU tensor \(3, 16, 16\) of torch.float"):
         transform(PHOTO, out=out)
 
@@ -463,7 +463,7 @@ def test_an_out_that_does_not_fit_is_refused(transform: Any, out: Any) -> None:
 
 
 def test_an_out_that_is_no_tensor_is_refused() -> None:
-    """An array is not taken for a tensor."""
+    """An `out` that is an array is refused."""
     out = np.zeros((3, 16, 16), np.float32)
 
     with pytest.raises(TypeError, match="out must be a tensor, not ndarray"):
@@ -473,7 +473,7 @@ def test_an_out_that_is_no_tensor_is_refused() -> None:
 
 
 def test_an_unknown_backend_is_refused() -> None:
-    """The name goes to decode(), which knows them; nothing is written."""
+    """An unknown backend raises the error of `decode`, and nothing is written."""
     out = torch.zeros(3, 16, 16)
 
     with pytest.raises(UnknownBackend, match="nonesuch"):
@@ -499,7 +499,7 @@ def test_sizes_are_checked(size: Any) -> None:
 
 
 def test_integers_of_numpy_are_sizes() -> None:
-    """Sides computed by NumPy are as good as others, and kept as plain integers."""
+    """NumPy integers are accepted as sizes, and kept as plain integers."""
     transform = RandomResizedCropFlipNormalize((np.int64(5), np.uint8(6)))
 
     assert transform.size == (5, 6)
@@ -521,7 +521,7 @@ def test_ranges_are_checked(values: Any) -> None:
 
 @pytest.mark.parametrize("flip", [2, -0.1, NAN, True, False, "yes", None])
 def test_probabilities_are_checked(flip: Any) -> None:
-    """A flip is a number from 0 to 1: True would flip all images, which is hardly meant."""
+    """A flip is a number from 0 to 1, and True is refused."""
     for make in (
         lambda: RandomResizedCropFlipNormalize(8, flip=flip),
         lambda: ResizeCenterCropNormalize(8, 8, flip=flip),
@@ -559,7 +559,7 @@ def test_probabilities_are_checked(flip: Any) -> None:
     ],
 )
 def test_options_are_checked(options: dict[str, Any], message: str) -> None:
-    """All three of them check what they have in common when they are made."""
+    """All transforms check their common arguments when they are created."""
     for make in (
         lambda: RandomResizedCrop(8, **options),
         lambda: ResizeCenterCrop(8, 8, **options),

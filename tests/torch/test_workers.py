@@ -1,4 +1,4 @@
-"""`Loader` with worker processes: the same results, and what becomes of those that die."""
+"""`Loader` with worker processes: the same results, and workers that die."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_users_own_draws_follow_from_seed_epoch_and_index() -> None:
 
 
 def test_spawned_workers_give_the_same() -> None:
-    """Processes that are started afresh, as on macOS and Windows, give the same batches."""
+    """Spawned workers, as on macOS and Windows, give the same batches."""
     dataset = Images(damaged=(3,), on_error="skip")
     usual = multiprocessing.get_start_method(allow_none=True)
     multiprocessing.set_start_method("spawn", force=True)
@@ -81,14 +81,14 @@ def test_spawned_workers_give_the_same() -> None:
 
 
 def test_collate_fn_holds_in_workers() -> None:
-    """Samples are whole there, and collated as in threads."""
+    """In workers, too, collate_fn gets the samples."""
     made = list(Loader(Images(), 4, workers=1, collate_fn=list))
 
     assert same(made, list(Loader(Images(), 4, threads=1, collate_fn=list)))
 
 
 def test_workers_use_one_thread_each() -> None:
-    """Torch and OpenCV run in one thread in a worker; in this process nothing changes."""
+    """Torch and OpenCV use one thread in a worker, and are unchanged in this process."""
     cv2 = pytest.importorskip("cv2")
     before = torch.get_num_threads(), cv2.getNumThreads()
     with Loader(Plain(numbers_of_threads, 8), 4, workers=2) as loader:
@@ -103,7 +103,7 @@ def test_workers_use_one_thread_each() -> None:
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="Windows has no SIGKILL")
 def test_killed_worker_is_an_error_and_not_a_hang() -> None:
-    """Kill -9 of a worker is told within seconds; the next epoch has new ones, and is whole."""
+    """A killed worker is reported within seconds; the next epoch has new ones, and is complete."""
     # In a process of its own: torch may also tell from its signal handler, wherever that comes.
     process = script("""
 import multiprocessing, os, signal
@@ -127,7 +127,7 @@ for which in (0, 1):
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="Windows has no SIGKILL")
 def test_late_batch_is_a_timeout_that_names_its_items() -> None:
-    """After `timeout` seconds the error says which items; closing ends the process that hangs."""
+    """After `timeout` seconds the error names the items; closing ends the hanging process."""
     with Loader(Plain(hanging, 8), 4, workers=1, timeout=0.5) as loader:
         others = pids(loader)
         batches = iter(loader)
@@ -143,7 +143,7 @@ def test_late_batch_is_a_timeout_that_names_its_items() -> None:
 
 
 def test_processes_end_with_their_epoch() -> None:
-    """They end with the last batch or at `close`, whoever still has an iterator, and start anew."""
+    """Workers end with the last batch or at `close`, and start again for the next epoch."""
     before = set(multiprocessing.active_children())
     loader = Loader(Images(), 4, workers=2)
     copies(loader)
@@ -166,7 +166,7 @@ def test_processes_end_with_their_epoch() -> None:
 
 @pytest.mark.skipif(not hasattr(signal, "raise_signal"), reason="there are no signals here")
 def test_control_c_at_the_end_of_an_epoch_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    """While the workers end it reaches the training loop; they end, and there is a next epoch."""
+    """Ctrl-C while the workers end reaches the training loop, and the next epoch works."""
     from torch.utils.data import dataloader
 
     before = set(multiprocessing.active_children())
@@ -197,7 +197,7 @@ def test_control_c_at_the_end_of_an_epoch_is_not_lost(monkeypatch: pytest.Monkey
 
 
 def test_kept_error_keeps_no_processes() -> None:
-    """An error that somebody holds on to does not hold the workers beyond `close`."""
+    """An error that is kept does not keep the workers after `close`."""
     before = set(multiprocessing.active_children())
     with Loader(Plain(stopping, 8), 4, workers=1) as loader:
         batches = iter(loader)
