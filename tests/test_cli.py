@@ -361,7 +361,7 @@ def test_missing_backends_come_with_a_command(shown: str) -> None:
 def test_ways_out_are_printed_whole(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A reason of several lines keeps them, and no general line contradicts it."""
+    """Reasons of several lines are printed in full, and no general line contradicts them."""
     restore_registry(monkeypatch)
 
     def construct() -> fastdecode.Backend:

@@ -142,7 +142,7 @@ def _elsewhere(name: str, described: dict[str, str]) -> bool:
 
 
 def _furnish(folder: Path) -> dict[str, str]:
-    """Make what the examples begin with: the photos of the documents, listed and packed, too."""
+    """Create the files that examples use: the photos of the documents, listed and packed."""
     environment = pages.prepare_folder(folder)
     with open_store(folder / "train") as source:
         with create_store(folder / "train.tar", classes=source.classes) as writer:

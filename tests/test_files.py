@@ -38,7 +38,7 @@ HAS_NAMES = Path("/proc/self/fd").exists()
 
 @pytest.fixture
 def pipe(tmp_path: Path) -> Iterator[Path]:
-    """Make a FIFO that gives a sound JPEG."""
+    """Create a FIFO that sends an intact JPEG."""
     with readable_fifo(tmp_path / "pipe.jpg", JPEG) as path:
         yield path
 

@@ -157,7 +157,7 @@ def test_disabled_backends_are_left_out(disabled: str, monkeypatch: pytest.Monke
 
 
 def test_environment_names_the_backend() -> None:
-    """FASTDECODE_BACKEND decides for a whole process; a wrong one is an error that names it."""
+    """FASTDECODE_BACKEND decides for a whole process; a wrong name raises an error."""
     code = 'answers["first"] = call(decode, encode(image), 8)'
 
     pillow = answers(code, FASTDECODE_BACKEND="pillow")["first"]

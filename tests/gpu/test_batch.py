@@ -89,7 +89,7 @@ def test_what_it_refuses_is_the_cpus(how: Any) -> None:
     ids=["type", "height", "channels", "array", "count"],
 )
 def test_what_is_not_of_the_right_form_is_refused(lie: Any, words: str) -> None:
-    """An image of another shape or type never reaches the caller, nor one of another item."""
+    """A result of the wrong shape or type counts as a refusal."""
     register_double(lambda items, layout: lie(decode_and_mark(items, layout)))
 
     images = decode_batch(PHOTOS[:3], device="cpu", backend="double")
@@ -211,7 +211,7 @@ def test_results_last() -> None:
 
 
 def test_every_file_of_the_collection() -> None:
-    """Whatever the file: pixels or the error of `decode`, in its own place."""
+    """Every file gives its pixels or the error of `decode`, in its place."""
     register_double(decode_all)
     files = sorted(path for path in (CORPUS / "malformed").rglob("*") if path.is_file())[:200]
     files += sorted((CORPUS / "jpeg_kinds").glob("*.jpg"))[:100]
@@ -267,7 +267,7 @@ def test_each_file_is_read_once(tmp_path: Path) -> None:
     "options", [{}, {"device": "cpu"}, {"device": "cpu", "backend": "double"}], ids=str
 )
 def test_an_error_holds_no_images(options: dict[str, Any]) -> None:
-    """Who keeps the errors of damaged files does not keep their batches with them."""
+    """A kept error does not keep the batch's images in memory."""
     register_double(decode_all)
 
     *_, error = decode_batch([*PHOTOS, CUT], on_error="return", **options)
@@ -299,7 +299,7 @@ def _answer(answers: Any, options: dict[str, Any]) -> None:
     ids=str,
 )
 def test_a_forked_child_decodes_too(options: dict[str, Any]) -> None:
-    """A process that has decoded onto the CPU forks, and its child does the same."""
+    """After decoding onto the CPU, a process can fork, and its child can decode."""
     register_double(decode_all)
     expected = _sizes(**options)
     context = multiprocessing.get_context("fork")
@@ -320,7 +320,7 @@ def test_a_forked_child_decodes_too(options: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("regions", [True, False], ids=["decodes regions", "decodes all"])
 def test_a_region_is_cut_out(*, regions: bool) -> None:
-    """The region is that of `decode`, whether the backend decodes only it or all."""
+    """The region is that of `decode`, whether the backend decodes only it or the whole image."""
     register_double(decode_all, regions=regions)
 
     images = decode_batch(MIXED, device="cpu", backend="double", region=(3, 5, 17, 19))
@@ -331,7 +331,7 @@ def test_a_region_is_cut_out(*, regions: bool) -> None:
 
 @pytest.mark.parametrize("windows", [True, False])
 def test_a_backend_may_be_asked_for_the_whole(*, windows: bool) -> None:
-    """Although it decodes regions, it can be asked for all, and the region is what is cut out."""
+    """If windows are off, the backend decodes the whole image, and the region is cut out."""
     backend = register_double(decode_all, regions=True)(torch.device("cpu"), 1)
     region = (3, 5, 17, 19)
 
@@ -404,7 +404,7 @@ def test_an_image_over_the_limit_is_not_tried() -> None:
 @pytest.mark.parametrize("size", [16, (12, 20), 1, (1, 7), (7, 1)], ids=str)
 @pytest.mark.parametrize("backend", ["double", None])
 def test_size_gives_one_tensor(size: Any, backend: str | None) -> None:
-    """With `size` the batch is one tensor, near Pillow's antialiased resize of each image."""
+    """With `size` the batch is one tensor, close to Pillow's antialiased resize."""
     register_double(decode_all)
     height, width = (size, size) if isinstance(size, int) else size
 
@@ -459,7 +459,7 @@ def test_without_a_batch_backend_the_cpu_decodes(options: dict[str, Any]) -> Non
 
 @pytest.mark.parametrize("limit", ["_MAX_FILES", "_MAX_PIXELS"])
 def test_it_is_done_in_parts(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not all is there in full size at once, and parts make the same batch."""
+    """A large batch is decoded in parts, with the same result."""
     double = register_double(decode_all)
     items = [*MIXED, *PHOTOS, CUT]
     whole = decode_batch(items[:-1], device="cpu", backend="double", size=16)

@@ -31,7 +31,7 @@ def declares_windows(backend: BatchBackend) -> bool:
 
 
 def test_what_decodes_windows_still_declares_them() -> None:
-    """Where a window comes out, in its form, the declaration stands."""
+    """If windows decode with the right shape, the declaration stays."""
     backend = double(decode_all)
 
     try_out(backend)

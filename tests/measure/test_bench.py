@@ -22,13 +22,13 @@ ONE = ("--backend", "pillow")
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Three JPEG files in two folders, beside files that are no images or hidden."""
+    """Create three JPEGs in two folders, next to hidden files and files that are not images."""
     return make_photos(tmp_path)
 
 
 @pytest.fixture(scope="module")
 def everything(tmp_path_factory: pytest.TempPathFactory) -> Result:
-    """One run of all protocols, over three JPEG files, a PNG, and two that are damaged."""
+    """Run all protocols once, on three JPEGs, a PNG, and two damaged files."""
     folder = make_photos(tmp_path_factory.mktemp("everything"))
     (folder / "a.png").write_bytes(photo(kind="PNG"))
     (folder / "empty.jpg").write_bytes(b"")
@@ -55,7 +55,7 @@ def assert_complete(one: Measurement, files: int) -> None:
 
 
 def test_a_folder_is_measured(folder: Path) -> None:
-    """Every usable backend decodes every image, and the fastest stands first."""
+    """Every usable backend decodes every image, and the fastest comes first."""
     result = bench_result(folder, "--seconds", 0, "--protocol", "decode", "--reduce", 2)
 
     assert result.collection.images == 3

@@ -42,7 +42,7 @@ needs_core = pytest.mark.skipif(
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Three JPEG files in two folders, beside files that are no images or hidden."""
+    """Create three JPEGs in two folders, next to hidden files and files that are not images."""
     return make_photos(tmp_path)
 
 

@@ -28,13 +28,13 @@ FILES = {"0.jpg", str(Path("inner", "1.jpg")), str(Path("inner", "2.jpg"))}
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Three JPEG files in two folders, beside files that are no images or hidden."""
+    """Create three JPEGs in two folders, next to hidden files and files that are not images."""
     return make_photos(tmp_path)
 
 
 @pytest.fixture(autouse=True)
 def _wrong(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Register the wrong backends, for one test."""
+    """Register the wrong backends for one test."""
     restore_registry(monkeypatch)
     for name in WRONG:
         fastdecode.register(name, f"doubles:{name.title()}")

@@ -21,7 +21,7 @@ from fastdecode.torch.transforms import RandomResizedCrop
 
 @pytest.mark.parametrize("transform", [SMALL, None], ids=["encoded", "images"])
 def test_error_names_the_file_and_the_index(transform: Any) -> None:
-    """A damaged file is named with its path, damaged bytes with their index."""
+    """The error names the path of a damaged file, or the index of damaged bytes."""
     dataset = Listed(PHOTO, CUT, CUT.read_bytes(), NO_SUCH_FILE, transform=transform)
 
     with pytest.raises(errors.DecodeError, match=rf"^{re.escape(str(CUT))} \(item 1\): \w"):
@@ -38,7 +38,7 @@ def test_error_names_the_file_and_the_index(transform: Any) -> None:
 
 
 def test_what_failed_is_remembered_once() -> None:
-    """`errors` has index, path and reason of each damaged sample, once for each index."""
+    """`errors` has the index, path and reason of each damaged sample, once per index."""
     dataset = Listed(PHOTO, CUT, CUT.read_bytes(), NO_SUCH_FILE)
     for index in (1, 2, 3, 1, torch.tensor(1)):
         with pytest.raises((errors.DecodeError, OSError)):

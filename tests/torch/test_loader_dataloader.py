@@ -71,7 +71,7 @@ def test_the_line_that_people_type_works() -> None:
 
 
 def test_without_workers_it_draws_as_with_them() -> None:
-    """What a user's transform draws follows from the seed; what training draws stays its own."""
+    """Draws of a user's transform follow from the seed; the training code's are unaffected."""
     expected = copies(Loader(Images(add_random, count=6), 2, num_workers=1, seed=5))
     before = torch.get_rng_state(), random.getstate(), str(np.random.get_state())  # noqa: NPY002
 

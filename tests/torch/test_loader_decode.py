@@ -67,7 +67,7 @@ pytestmark = pytest.mark.usefixtures("registry_with_cpu_backends")
 )
 @pytest.mark.parametrize("regions", [False, True])
 def test_the_same_crops_of_the_same_items(transform: Any, regions: bool) -> None:
-    """Order, labels, boxes and flips of two shuffled epochs, also of the last, short batch."""
+    """Order, labels, boxes and flips of two shuffled epochs are equal, also in the short batch."""
     double = register_double(decode_all, regions=regions)
 
     ours = epochs(2, Images(transform), 5, shuffle=True, decode="double")
@@ -80,7 +80,7 @@ def test_the_same_crops_of_the_same_items(transform: Any, regions: bool) -> None
 @pytest.mark.parametrize("threads", [0, 1, 3])
 @pytest.mark.parametrize("options", [{}, {"channels_last": True}, {"normalize_on": "device"}])
 def test_neither_threads_nor_layout_change_pixels(threads: int, options: Any) -> None:
-    """The bits are those of any other number of threads; the strides are as asked for."""
+    """The bits do not depend on the number of threads; the strides are as requested."""
     register_double(decode_all)
 
     ours = epoch(Images(), threads=threads, decode="double", **options)
@@ -111,14 +111,14 @@ def test_what_is_refused_is_the_cpus_sample(how: Any, threads: int, channels_las
 
 
 def test_all_is_refused() -> None:
-    """Then the batches are, bit for bit, those of the CPU."""
+    """If all images are refused, the batches are bit-identical to the CPU's."""
     register_double(refusing(lambda _: True, decode_all))
 
     assert same(epoch(Images(), decode="double"), epoch(Images()))
 
 
 def test_odd_and_damaged_files_join_in_order() -> None:
-    """Progressive, CMYK, PNG, cut: what can be decoded is, what cannot is left out and noted."""
+    """Progressive, CMYK, PNG and cut files: readable ones join, others are skipped and recorded."""
     double = register_double(decode_all)
     files = [CUT, PHOTOS[0], PROGRESSIVE, CMYK, PHOTOS[1], PNG, b"", NO_END, PHOTOS[2], b"no"]
 
@@ -157,7 +157,7 @@ class Counted(Sources):
 
 @pytest.mark.parametrize("threads", [0, 2])
 def test_files_are_read_once(threads: int) -> None:
-    """Whoever decodes them in the end; only what cannot be read is asked for again."""
+    """Each file is read once; only unreadable files are read again."""
     register_double(refusing(lambda item: id(item.data.obj) == id(PHOTOS[3]), decode_all))
     files = [PHOTOS[0], PROGRESSIVE, CMYK, PHOTOS[3], CUT, None, PNG, PHOTOS[4]]
     dataset = Counted(files)
@@ -171,7 +171,7 @@ def test_files_are_read_once(threads: int) -> None:
 
 
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:
-    """By path and index, also where its bytes were read for the backend."""
+    """A damaged file is named with path and index."""
     register_double(decode_all)
     path = tmp_path / "cut.jpg"
     path.write_bytes(CUT)
@@ -185,7 +185,7 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
 
 
 def test_a_stand_in_may_be_floats() -> None:
-    """What `on_error` returns is as `dataset[index]`, and shown bit for bit."""
+    """The result of `on_error` is shown bit for bit, as from `dataset[index]`."""
     register_double(decode_all)
     pixels = torch.arange(3 * 24 * 24).remainder(256).byte().view(3, 24, 24)
     floats = Normalize()(pixels)
@@ -246,7 +246,7 @@ def meta(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_was_chosen_is_shown() -> None:
-    """By name, and in the words of who chose."""
+    """The choice is shown with its name and reason."""
     register_double(decode_all)
 
     loader = Loader(Images(), 4, threads=2, decode="double")
@@ -287,7 +287,7 @@ def test_auto_is_never_an_error(dataset: Any, options: Any, why: str) -> None:
 
 @pytest.mark.usefixtures("meta")
 def test_auto_takes_a_batch_backend_that_works() -> None:
-    """On a device where one decodes, it does; a dataset that ends that is decoded by the CPU."""
+    """If a batch backend works, it decodes; if the dataset does not allow it, the CPU does."""
     double = batch_double(decode_all)
     double.devices = frozenset({"meta"})
     register("double", "nowhere:Nothing", batch=double)
@@ -329,7 +329,7 @@ def test_what_is_not_possible_is_told(dataset: Any, options: Any, why: str) -> N
 
 
 def test_a_word_is_wanted() -> None:
-    """What is no word at all is a TypeError; of a word that nobody knows the message has others."""
+    """A wrong type is a TypeError; an unknown word is an error with the known ones."""
     register_double(decode_all)
     with pytest.raises(UnknownBackend, match=r"'cpu', 'gpu', 'auto' or .*double.*not 'GPU'"):
         Loader(Images(), decode="GPU")
@@ -338,7 +338,7 @@ def test_a_word_is_wanted() -> None:
 
 
 def test_a_collate_fn_that_is_set_later_is_not_passed_over() -> None:
-    """It wants samples, which a batch that is decoded at once has none of."""
+    """A collate_fn that is set later is an error, because it needs samples."""
     register_double(decode_all)
     with Loader(Images(), 4, decode="double") as loader:
         loader.collate_fn = list

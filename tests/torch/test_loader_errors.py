@@ -205,7 +205,7 @@ def test_early_break_ends_what_is_in_the_making() -> None:
 
 
 def test_threads_end_with_their_loader() -> None:
-    """They last from epoch to epoch, and end when loader and iterator are gone."""
+    """Threads persist from epoch to epoch, and end with loader and iterator."""
     wait_until(lambda: pool_threads() == [])
     loader = Loader(Images(), 4, threads=3)
     copies(loader)
@@ -224,7 +224,7 @@ def test_threads_end_with_their_loader() -> None:
 
 
 def test_closing_ends_threads_and_the_epoch() -> None:
-    """`close` ends all of it; an iterator that had more to give says so, and the next one works."""
+    """`close` ends everything; an unfinished iterator raises an error, and the next one works."""
     wait_until(lambda: pool_threads() == [])  # those of other tests
     loader = Loader(Images(), 4, threads=2)
     batches = iter(loader)

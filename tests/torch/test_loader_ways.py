@@ -65,7 +65,7 @@ def alike(way: str, first: list[Any], second: list[Any]) -> bool:
 
 
 def test_epochs_are_those_of_one_thread(way: str) -> None:
-    """Two shuffled epochs, the short batch at their end included; the process draws nothing."""
+    """Two shuffled epochs equal those of one thread, and global generators are not used."""
     before = generator_states()
     with plain(Images(EXACT), 5, True, seed=8) as batches:
         expected = [copies(batches), copies(batches)]

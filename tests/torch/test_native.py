@@ -380,7 +380,7 @@ def test_what_is_not_for_the_core_is_dealt_to_all_threads(made: Made) -> None:
 
 
 def test_closing_in_the_middle_of_a_batch() -> None:
-    """Threads end, nobody hangs, and the next epoch is whole."""
+    """Threads end, nothing hangs, and the next epoch is complete."""
     wait_until(lambda: pool_threads() == [])
     dataset = Sources(
         *[str(path) for path in PHOTOS] * 20, transform=RandomResizedCropFlipNormalize(100)

@@ -12,16 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from loading import (
-    PROCESS_WARNINGS,
-    Images,
-    Plain,
-    copies,
-    pool_threads,
-    same,
-    script,
-    wait_until,
-)
+from loading import PROCESS_WARNINGS, Images, Plain, copies, pool_threads, same, script, wait_until
 
 from fastdecode.torch._threads import ThreadPool, limit_threads, use_single_thread
 from fastdecode.torch.loader import Loader
