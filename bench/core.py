@@ -15,7 +15,7 @@ from fastdecode.native import _library
 from fastdecode.native._library import Resize
 from fastdecode.torch._order import Sharding
 from fastdecode.torch.transforms._random_crop import generator_of
-from fastdecode.torch.transforms.base import stored_as
+from fastdecode.torch.transforms.base import core_pixel_format
 
 _RGB = _library.LAYOUTS["RGB"]
 _SCRATCH_A_THREAD = 4  # images: threads do not collide, and all stay in the caches
@@ -97,7 +97,7 @@ class Work:
         self._decoder = decoder
         self._pool = ffi.gc(lib.fd_pool_create(threads), lib.fd_pool_destroy)
         self._items = ffi.new("fd_item[]", len(images))
-        self._pixels = stored_as(normalize, channels_first=True)
+        self._pixels = core_pixel_format(normalize, channels_first=True)
         self._kept = [ffi.from_buffer("uint8_t[]", image.data) for image in images]
         self.slots = torch.empty(0)
         if what == "resized":

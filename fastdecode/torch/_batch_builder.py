@@ -128,7 +128,7 @@ class BatchBuilder:
         if reads is not None:
             reads = reads[part.start : part.stop]
         items = self._items[part.start : part.stop]
-        made = self._maker.batch(items, images, lambda: self._cancelled, reads)
+        made = self._maker.make_batch(items, images, lambda: self._cancelled, reads)
         self._samples[part.start : part.stop] = [
             None if sample is FALLBACK else sample for sample in made
         ]
@@ -145,7 +145,7 @@ class BatchBuilder:
     def _make_sample(self, at: int) -> Any:
         """Make one sample; if it has a slot, its image ends up there."""
         slot = self._image_slot(at)
-        sample = self._maker.one(self._items[at], slot, self._take_read(at))
+        sample = self._maker.make_one(self._items[at], slot, self._take_read(at))
         if slot is not None and sample is not SKIPPED:
             image = sample[0] if isinstance(sample, tuple) else sample
             if image is not slot:  # the replacement of a damaged image is made elsewhere
@@ -158,7 +158,7 @@ class BatchBuilder:
             return None
         try:
             dataset, index = self._config.source.ours, self._items[at].index
-            place = self._config.source.place(index)
+            place = self._config.source.dataset_index(index)
             source, target = check_pair(dataset, place, self._reads[at].result())
         except Exception as error:  # any error: raised again where `on_error` is applied
             return EncodedSample(None, None, None, error=error)

@@ -15,7 +15,7 @@ from fastdecode.torch.transforms import Normalize
 
 NormalizeOn = Literal["host", "device"]
 
-_WAY_OUT = (
+_TRANSFORM_REMEDY = (
     "Give one of the package's datasets a transform that it does while decoding (see "
     "fastdecode.torch.fuse), without anything after it"
 )
@@ -66,28 +66,30 @@ def choose_decoding(
     from fastdecode.gpu._devices import check_device
     from fastdecode.gpu._policy import choose
 
-    place = check_device(device)
-    how = _whole_batch_crop(source, collate_fn, workers)
+    checked = check_device(device)
+    crop = _whole_batch_crop(source, collate_fn, workers)
     if asked == "auto":
-        return _choose_automatically(place, source, how.why if isinstance(how, _Obstacle) else "")
+        return _choose_automatically(
+            checked, source, crop.why if isinstance(crop, _Obstacle) else ""
+        )
     if asked == "gpu":
-        choice = choose(place, "gpu")
+        choice = choose(checked, "gpu")
     else:
-        _check_name(place, asked)
-        choice = choose(place, "auto", asked)
-    if isinstance(how, _Obstacle):
+        _check_batch_backend(checked, asked)
+        choice = choose(checked, "auto", asked)
+    if isinstance(crop, _Obstacle):
         raise ValueError(  # noqa: TRY004 - the dataset is of the right type
-            f"decode={asked!r} is not possible: {how.why}. {how.remedy}, or leave it at "
+            f"decode={asked!r} is not possible: {crop.why}. {crop.remedy}, or leave it at "
             "decode='cpu'"
         )
     return Decoding(choice.batch, choice.why)
 
 
-def _check_name(device: torch.device, asked: str) -> None:
+def _check_batch_backend(device: torch.device, asked: str) -> None:
     from fastdecode.gpu import _backends
 
-    able = _backends.names(device.type)
-    if asked in able:
+    available = _backends.names(device.type)
+    if asked in available:
         return
     if asked in registry.names():
         raise ValueError(
@@ -96,7 +98,7 @@ def _check_name(device: torch.device, asked: str) -> None:
         )
     raise UnknownBackend(
         "decode must be 'cpu', 'gpu', 'auto' or the name of a backend that decodes batches on "
-        f"{str(device)!r} ({', '.join(able) or 'there is none'}), not {asked!r}"
+        f"{str(device)!r} ({', '.join(available) or 'there is none'}), not {asked!r}"
     )
 
 
@@ -131,7 +133,7 @@ def _whole_batch_crop(
         return _Obstacle("collate_fn wants samples one by one", "Leave out collate_fn")
     crop = source.crop
     if isinstance(crop, str):
-        return _Obstacle(crop, _WAY_OUT)
+        return _Obstacle(crop, _TRANSFORM_REMEDY)
     if not source.isolated:
         why = "its transform draws random numbers that do not come from the generator it is given"
         return _Obstacle(why, "Draw all of them from that generator")
@@ -149,7 +151,7 @@ def _device_normalize(
         return _Obstacle(why, "Leave out collate_fn")
     crop = source.crop
     if isinstance(crop, str):
-        return _Obstacle(crop, _WAY_OUT)
+        return _Obstacle(crop, _TRANSFORM_REMEDY)
     if crop.crop.normalize is None:
         why = "its transform makes bytes and normalises nothing"
         return _Obstacle(why, "Let it make torch.float32")
@@ -170,12 +172,14 @@ def plan_batches(
     longer does.
     """
     if decoding.backend is not None:
-        how = _whole_batch_crop(source, collate_fn)
-        if isinstance(how, EligibleCrop):
-            return Plan(source.as_uint8_source(), how.crop.normalize, decoding, how)
+        crop = _whole_batch_crop(source, collate_fn)
+        if isinstance(crop, EligibleCrop):
+            return Plan(source.as_uint8_source(), crop.crop.normalize, decoding, crop)
         if asked != "auto":
-            raise ValueError(f"decode={asked!r} is not possible any more: {how.why}. {how.remedy}")
-        decoding = _cpu_decoding(how.why)
+            raise ValueError(
+                f"decode={asked!r} is not possible any more: {crop.why}. {crop.remedy}"
+            )
+        decoding = _cpu_decoding(crop.why)
     if normalize_on == "host":
         return Plan(source, None, decoding)
     normalize = _device_normalize(source, collate_fn)

@@ -88,8 +88,8 @@ class EncodedBatch(BatchBuilder):
         dataset = source.ours
         try:
             before = None if self._reads is None else self._reads[at].result()
-            place, target = dataset.read(source.place(index)) if before is None else before
-            found = self._found[at] = EncodedSample(place, dataset._encoded(place), target)
+            place, target = dataset.read(source.dataset_index(index)) if before is None else before
+            found = self._found[at] = EncodedSample(place, dataset._read_encoded(place), target)
             data = as_buffer(found.data)
             header = _headers.probe(data)
             plan = self._how.eligible.crop.plan(header.width, header.height, generator_of(seed))

@@ -32,7 +32,7 @@ else:
 OnError: TypeAlias = "Literal['raise', 'skip', 'replace'] | Callable[[int, Exception], Any]"
 """What to do about a damaged sample."""
 
-_ATTEMPTS = 32
+_MAX_REPLACEMENTS = 32
 _RAISE = object()
 """The verdict that the caller must raise the error where it caught it.
 
@@ -161,22 +161,22 @@ def replacement_candidates(index: int, among: Sequence[int]) -> Iterator[int]:
     """Yield up to 32 different indices that may replace a damaged sample, always the same ones."""
     count = len(among)
     tried = {index}
-    for attempt in range(min(_ATTEMPTS, count)):
+    for attempt in range(min(_MAX_REPLACEMENTS, count)):
         # Seeded with a string, whose draws are the same on every machine and Python version.
         start = random.Random(f"{index}/{attempt}").randrange(count)  # noqa: S311
-        for place in range(start, start + count):
-            drawn = among[place % count]
-            if drawn not in tried:
-                tried.add(drawn)
-                yield drawn
+        for position in range(start, start + count):
+            candidate = among[position % count]
+            if candidate not in tried:
+                tried.add(candidate)
+                yield candidate
                 break
 
 
 def describe_failures(failures: Iterable[Failure]) -> str:
     """Describe the first five failures, and count the others."""
-    named = [str(failure) for failure in failures]
-    rest = len(named) - 5
-    return "; ".join(named[:5]) + (f"; and {rest} more" if rest > 0 else "")
+    descriptions = [str(failure) for failure in failures]
+    rest = len(descriptions) - 5
+    return "; ".join(descriptions[:5]) + (f"; and {rest} more" if rest > 0 else "")
 
 
 class TolerantDataset(Dataset[Sample_co]):
@@ -261,7 +261,7 @@ class TolerantDataset(Dataset[Sample_co]):
         """
         try:
             if encoded is not None:
-                return encoded.made(self, index, generator, out)
+                return encoded.make(self, index, generator, out)
             return self._make_sample(index, generator, out)
         except ITEM_ERRORS as error:
             sample = self._apply_policy(index, error, generator, out, among)
@@ -335,7 +335,7 @@ class TolerantDataset(Dataset[Sample_co]):
         among: Sequence[int] | None = None,
     ) -> Any:
         """Apply the policy to an error; return the replacement, SKIPPED or _RAISE."""
-        self._check_folder_exists(error)
+        self._mark_if_folder_vanished(error)
         if not is_item_error(error):
             return _RAISE
         verdict = getattr(error, "verdict", None)
@@ -348,7 +348,7 @@ class TolerantDataset(Dataset[Sample_co]):
             candidates = range(len(self)) if among is None else among
             return self._make_replacement(index, candidates, first, error, generator, out)
         if callable(self.on_error):
-            return self._check_supplied(self.on_error(first.index, error), out)
+            return self._check_user_replacement(self.on_error(first.index, error), out)
         _mark_handled(error, "raise")
         return _RAISE
 
@@ -363,14 +363,14 @@ class TolerantDataset(Dataset[Sample_co]):
     ) -> Any:
         """Return the first candidate that can be made; raise if all fail."""
         failed = [first]
-        for other in replacement_candidates(operator.index(index) % len(self), among):
+        for candidate in replacement_candidates(operator.index(index) % len(self), among):
             try:
-                return self._make_sample(other, generator, out)
-            except ITEM_ERRORS as another:
-                self._check_folder_exists(another)
-                if not is_item_error(another):
+                return self._make_sample(candidate, generator, out)
+            except ITEM_ERRORS as candidate_error:
+                self._mark_if_folder_vanished(candidate_error)
+                if not is_item_error(candidate_error):
                     raise
-                failed.append(self._record_failure(other, another))
+                failed.append(self._record_failure(candidate, candidate_error))
         exhausted = DecodeError(self._no_replacement_message(failed))
         _mark_handled(exhausted, "raise")
         try:
@@ -384,7 +384,7 @@ class TolerantDataset(Dataset[Sample_co]):
             f"{describe_failures(failed)}"
         )
 
-    def _check_supplied(self, sample: Any, out: torch.Tensor | None) -> Any:
+    def _check_user_replacement(self, sample: Any, out: torch.Tensor | None) -> Any:
         """Check the result of the caller's function, and write its image to `out` if given."""
         if sample is None or sample is SKIPPED:
             return SKIPPED
@@ -409,7 +409,7 @@ class TolerantDataset(Dataset[Sample_co]):
         """Write a replacement image into its place in a batch."""
         return out.copy_(torch.as_tensor(image))
 
-    def _check_folder_exists(self, error: Exception) -> None:
+    def _mark_if_folder_vanished(self, error: Exception) -> None:
         """Say in the error of a missing file if its whole folder is missing, too."""
         root = getattr(self, "root", None)
         if isinstance(root, (str, os.PathLike)):

@@ -24,7 +24,9 @@ _C = TypeVar("_C", bound=Crop)
 _T = TypeVar("_T")
 
 # The package's own transforms, whose steps are known.
-_OWN = {kind for kind in vars(crops).values() if isinstance(kind, type) and issubclass(kind, Crop)}
+_PACKAGE_CROPS = {
+    kind for kind in vars(crops).values() if isinstance(kind, type) and issubclass(kind, Crop)
+}
 
 
 class Fused(EncodedTransform):
@@ -219,13 +221,13 @@ def fuse(transform: _T, *, quality: Quality = "fast", headroom: float = 1.0) -> 
     if parts and isinstance(parts[0], EncodedTransform):
         return _extend(parts[0], parts[1:])
     recipe = _recognise.Recipe({"quality": quality, "headroom": headroom})
-    recipe, count, _ = _recognise.read(parts, recipe)
+    recipe, count, _ = _recognise.read_pipeline(parts, recipe)
     return transform if recipe.crop is None else _build_fused(recipe, parts, count)
 
 
-def why_not(transform: Any) -> str:
+def not_fused_reason(transform: Any) -> str:
     """Explain in words why `fuse` returns a transform unchanged."""
-    return _recognise.read(list(_recognise.flatten(transform)), _recognise.Recipe())[2]
+    return _recognise.read_pipeline(list(_recognise.flatten(transform)), _recognise.Recipe())[2]
 
 
 def _build_fused(recipe: _recognise.Recipe, parts: list[Any], count: int) -> Fused:
@@ -254,7 +256,7 @@ def _extend(head: EncodedTransform, rest: list[Any]) -> Fused:
             f"{name} takes Pillow images, and {type(head).__name__} makes tensors: leave {name} "
             "out; dtype=torch.float32 makes values of 0 to 1"
         )
-    recipe, count, _ = _recognise.read(rest, recipe)
+    recipe, count, _ = _recognise.read_pipeline(rest, recipe)
     return _build_fused(recipe, [head, *rest], 1 + count) if count else Fused(head, rest)
 
 
@@ -266,17 +268,17 @@ def _check_normalised_once(head: EncodedTransform, rest: Sequence[Any]) -> None:
     normalize = made_by.normalize if isinstance(made_by, Crop) else None
     if normalize is None or getattr(normalize, "mean", None) is None:
         return
-    again = _recognise.second_normalize(following)
-    if again is not None:
+    second = _recognise.second_normalize(following)
+    if second is not None:
         raise ValueError(
-            f"{type(made_by).__name__} has normalised the image already, and {again!r} would do it "
-            "again: leave that out, or use a transform without a mean"
+            f"{type(made_by).__name__} has normalised the image already, and {second!r} would do "
+            "it again: leave that out, or use a transform without a mean"
         )
 
 
 def _recipe_of(head: EncodedTransform) -> _recognise.Recipe | None:
     """Return the recipe of a transform of the package, or None if the user modified it."""
-    if type(head) not in _OWN or not isinstance(head, Crop):
+    if type(head) not in _PACKAGE_CROPS or not isinstance(head, Crop):
         return None
     normalize = head.normalize
     if type(normalize) not in (Normalize, type(None)) or any(
@@ -313,18 +315,18 @@ def as_uint8(crop: _C) -> _C:
     return plain
 
 
-def for_slot(transform: EncodedTransform, out: torch.Tensor | None) -> Any:
+def transform_for_slot(transform: EncodedTransform, out: torch.Tensor | None) -> Any:
     """Return the transform for a slot of a batch: without normalising, if the slot is uint8."""
     if out is None or out.dtype == transform.dtype or out.dtype != torch.uint8:
         return transform
     if type(transform) is Fused and not transform.rest and transform.form == "tensor":
-        return Fused(for_slot(transform.head, out), draws=transform.draws)
+        return Fused(transform_for_slot(transform.head, out), draws=transform.draws)
     if isinstance(transform, Crop) and type(transform.normalize) is Normalize:
         return as_uint8(transform)
     return transform
 
 
-def put(image: Any, out: torch.Tensor, transform: Any) -> torch.Tensor:
+def write_to_slot(image: Any, out: torch.Tensor, transform: Any) -> torch.Tensor:
     """Write a finished image into a slot of a batch.
 
     If `transform` normalises but the slot is uint8, the normalisation is undone.

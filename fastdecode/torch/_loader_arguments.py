@@ -216,7 +216,7 @@ def resolve_read_threads(source: Source, asked: int | None, workers: int) -> int
     """Decide how many threads read ahead."""
     if asked is not None:
         _check_integer("read_threads", asked, 0)
-    hindrance = "worker processes read by themselves" if workers else source.reads_for_itself
+    hindrance = "worker processes read by themselves" if workers else source.no_read_ahead_reason
     if hindrance:
         if asked:
             raise ValueError(f"read_threads={asked} is not possible: {hindrance}")

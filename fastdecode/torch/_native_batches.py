@@ -24,7 +24,7 @@ from fastdecode._resizing import ResizePlan, core_can_decode, core_may_decode
 from fastdecode.native._batch import Items, as_source
 from fastdecode.torch._fuse import as_uint8
 from fastdecode.torch.transforms._random_crop import generator_of
-from fastdecode.torch.transforms.base import Crop, plan_geometry, stored_as
+from fastdecode.torch.transforms.base import Crop, core_pixel_format, plan_geometry
 
 if TYPE_CHECKING:
     from fastdecode.geometry import Geometry
@@ -140,7 +140,7 @@ class NativeBatchMaker:
         if eligible is None or not (images is None or _fits(images, eligible.crop)):
             return [FALLBACK] * len(indices)
         # It would draw from Python's ``random``, whose state is not restored afterwards.
-        if draws.seeds is None and eligible.crop.from_python:
+        if draws.seeds is None and eligible.crop.draws_from_python:
             return [FALLBACK] * len(indices)
         dataset._set_up_process()  # type: ignore[union-attr]  # never None where `eligible` is set
         call = _Call(dataset, eligible, draws, indices, self._subset, images, reads)
@@ -302,7 +302,7 @@ class _Call:
             rows: Sequence[torch.Tensor] = images.unbind(0)
             image = self._eligible.image
             self._rows = rows if image is None else [row.as_subclass(image) for row in rows]
-        pixels = stored_as(crop.normalize, channels_first=images.is_contiguous())
+        pixels = core_pixel_format(crop.normalize, channels_first=images.is_contiguous())
         return pixels, images.data_ptr(), images.stride(0) * images.element_size()
 
     def finish(self) -> None:

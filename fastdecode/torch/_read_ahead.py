@@ -55,7 +55,7 @@ class ReadAhead:
         self._begun.clear()
 
     def _begin(self, indices: Sequence[Any]) -> list[Read]:
-        places = [self._source.place(index) for index in indices]
+        places = [self._source.dataset_index(index) for index in indices]
         return begin_reads(self._source.ours, places, self._pool, lambda: self._closed)
 
 
@@ -65,7 +65,7 @@ def begin_reads(
     """Begin to read some items of a dataset; return a pending Read for each, without waiting."""
     reads: list[Read] = [Future() for _ in indices]
     try:
-        groups = dataset._groups(indices)
+        groups = dataset._group_reads(indices)
     except ITEM_ERRORS:  # each item raises it when it is read
         groups = [[at] for at in range(len(indices))]
 

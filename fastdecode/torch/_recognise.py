@@ -37,7 +37,7 @@ _V2 = "torchvision.transforms.v2."
 _PRESETS = "torchvision.transforms._presets"
 _TIMM = "timm.data.transforms"
 
-_FIRST, _LAST = Layout(), Layout(channels_last=True)
+_CHANNELS_FIRST, _CHANNELS_LAST = Layout(), Layout(channels_last=True)
 
 # These transforms change values but move no pixel.
 _KEEP_GEOMETRY = {
@@ -63,7 +63,7 @@ class Recipe:
     """The result: a Pillow image, or a tensor of bytes, of floats from 0 to 1, or normalised."""
     image: Any = None
     """torchvision's ``tv_tensors.Image`` if the tensor is one; None for a plain tensor."""
-    layout: Layout = _FIRST
+    layout: Layout = _CHANNELS_FIRST
     """The memory layout of torchvision's tensor."""
 
     def floats(self, mean: Any = None, std: Any = None) -> Recipe:
@@ -94,17 +94,17 @@ def flatten(transform: Any) -> Iterator[Any]:
         yield from flatten(part)
 
 
-def read(parts: Sequence[Any], recipe: Recipe) -> tuple[Recipe, int, str]:
+def read_pipeline(parts: Sequence[Any], recipe: Recipe) -> tuple[Recipe, int, str]:
     """Follow a pipeline as long as every part is known for certain.
 
     Return the recipe after these parts, their number, and the reason in words why the next part
     does not follow.
     """
     for count, part in enumerate(parts):
-        known = _find_step(part, recipe)
-        following = known(recipe, part) if known else None
+        step = _find_step(part, recipe)
+        following = step(recipe, part) if step else None
         if following is None:
-            return recipe, count, _reason_not_fused(part, recipe, known=known is not None)
+            return recipe, count, _reason_not_fused(part, recipe, known=step is not None)
         recipe = following
     return recipe, len(parts), "nothing in it crops or resizes"
 
@@ -167,7 +167,7 @@ def _to_rgb(image: Any) -> Any:
     return image.convert("RGB")
 
 
-_ALSO_TO_RGB = lambda image: image.convert("RGB")  # noqa: E731 - a lambda has other constants
+_TO_RGB_LAMBDA = lambda image: image.convert("RGB")  # noqa: E731 - a lambda has other constants
 
 
 class _CallsAttribute:
@@ -178,14 +178,17 @@ class _CallsAttribute:
 @lru_cache(maxsize=256)
 def _instructions(code: CodeType) -> tuple[Any, ...]:
     """List a function's instructions, without names of variables and indices of constants."""
-    told = (*opcode.hasconst, *opcode.hasname)
+    named_operands = (*opcode.hasconst, *opcode.hasname)
     return (
         code.co_argcount,
         code.co_kwonlyargcount,
         code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS | inspect.CO_GENERATOR),
         *(
-            (one.opname, one.argval if one.opcode in told else one.arg)
-            for one in get_instructions(code)
+            (
+                instruction.opname,
+                instruction.argval if instruction.opcode in named_operands else instruction.arg,
+            )
+            for instruction in get_instructions(code)
         ),
     )
 
@@ -211,19 +214,22 @@ def _wrapped_transform(transform: Any) -> Any:
     """Return the transform that an object calls with the image; None if it does more."""
     call, modules = _class_attribute(transform, "__call__"), {}
     if isinstance(transform, torch.nn.Module):
-        if call is not _CALL_OF_MODULE or not _is_unmodified(transform):
+        if call is not _MODULE_CALL or not _is_unmodified(transform):
             return None
         call, modules = _class_attribute(transform, "forward"), transform._modules
-    if type(call) is not FunctionType or type(transform).__getattribute__ is not _LOOK_UP:
+    if (
+        type(call) is not FunctionType
+        or type(transform).__getattribute__ is not _DEFAULT_GETATTRIBUTE
+    ):
         return None
     name = _called_attribute(call.__code__)
     if name is None:
         return None
-    by_class = _class_attribute(transform, name)
-    called = getattr(transform, "__dict__", {}).get(name, modules.get(name, by_class))
+    class_value = _class_attribute(transform, name)
+    called = getattr(transform, "__dict__", {}).get(name, modules.get(name, class_value))
     # A property, or a method of the class itself, may do anything.
-    own = hasattr(type(by_class), "__get__") or called is transform
-    return None if own else called
+    may_do_more = hasattr(type(class_value), "__get__") or called is transform
+    return None if may_do_more else called
 
 
 def _class_attribute(thing: Any, name: str) -> Any:
@@ -232,8 +238,8 @@ def _class_attribute(thing: Any, name: str) -> Any:
     return next((vars(kind)[name] for kind in kinds if name in vars(kind)), None)
 
 
-_LOOK_UP: Any = object.__getattribute__
-_CALL_OF_MODULE = vars(torch.nn.Module)["__call__"]
+_DEFAULT_GETATTRIBUTE: Any = object.__getattribute__
+_MODULE_CALL = vars(torch.nn.Module)["__call__"]
 
 
 # ---- the steps: each takes the recipe so far, and returns the recipe after its part ----
@@ -248,9 +254,9 @@ def _find_step(part: Any, recipe: Recipe) -> _Step | None:
         function, _identity
     ):
         return _accept
-    if _has_known_code(function, _to_rgb, _ALSO_TO_RGB):
+    if _has_known_code(function, _to_rgb, _TO_RGB_LAMBDA):
         return _convert_rgb
-    return _normalize_ours if type(part) is Normalize else _STEPS.get((library, name))
+    return _fastdecode_normalize if type(part) is Normalize else _STEPS.get((library, name))
 
 
 def _accept(recipe: Recipe, _part: Any) -> Recipe | None:
@@ -273,14 +279,14 @@ def _set_crop(recipe: Recipe, part: Any, kind: type[Crop], **arguments: Any) -> 
 
 
 def _random_resized_crop(recipe: Recipe, part: Any) -> Recipe | None:
-    drawn_from = getattr(part, "_log_ratio", None)  # v2 draws from this and ignores `ratio`
-    ratio = _range(part.ratio)
+    log_ratio = getattr(part, "_log_ratio", None)  # v2 draws from this and ignores `ratio`
+    ratio = _as_range(part.ratio)
     if (
         ratio
         and _library_and_class(part)[0] == _V2
         and not (
-            isinstance(drawn_from, torch.Tensor)
-            and torch.equal(drawn_from, torch.log(torch.tensor(part.ratio)))
+            isinstance(log_ratio, torch.Tensor)
+            and torch.equal(log_ratio, torch.log(torch.tensor(part.ratio)))
         )
     ):
         return None
@@ -288,15 +294,15 @@ def _random_resized_crop(recipe: Recipe, part: Any) -> Recipe | None:
         recipe,
         part,
         RandomResizedCrop,
-        size=_sides(part.size),
-        scale=_range(part.scale),
+        size=_as_sides(part.size),
+        scale=_as_range(part.scale),
         ratio=ratio,
         interpolation=_interpolation(recipe, part),
     )
 
 
 def _timm_random_resized_crop(recipe: Recipe, part: Any) -> Recipe | None:
-    size = _sides(part.size)
+    size = _as_sides(part.size)
     modes = part.interpolation if isinstance(part.interpolation, tuple) else (part.interpolation,)
     known = {("bilinear", "bicubic"): "random", ("bilinear",): "bilinear", ("bicubic",): "bicubic"}
     return _set_crop(
@@ -304,8 +310,8 @@ def _timm_random_resized_crop(recipe: Recipe, part: Any) -> Recipe | None:
         part,
         RandomResizedCropAndInterpolation,
         size=isinstance(size, tuple) and recipe.form == "pil" and size,
-        scale=_range(part.scale),
-        ratio=_range(part.ratio),
+        scale=_as_range(part.scale),
+        ratio=_as_range(part.ratio),
         interpolation=known.get(tuple(map(interpolation_name, modes))),  # type: ignore[arg-type]
     )
 
@@ -314,7 +320,7 @@ def _resize(recipe: Recipe, part: Any) -> Recipe | None:
     if part.max_size is not None:
         return None
     interpolation = _interpolation(recipe, part)
-    return _set_crop(recipe, part, Resize, size=_sides(part.size), interpolation=interpolation)
+    return _set_crop(recipe, part, Resize, size=_as_sides(part.size), interpolation=interpolation)
 
 
 def _center_crop(recipe: Recipe, part: Any) -> Recipe | None:
@@ -322,7 +328,7 @@ def _center_crop(recipe: Recipe, part: Any) -> Recipe | None:
 
     A crop larger than the image is padded, and the padding is black only before Normalize.
     """
-    size, whole = _sides(part.size), recipe.crop
+    size, whole = _as_sides(part.size), recipe.crop
     if type(whole) is not Resize or whole.size is None or whole.max_size is not None:
         return None
     if not size or recipe.flip is not None or recipe.form == "normalised":
@@ -340,13 +346,13 @@ def _image_classification(recipe: Recipe, part: Any) -> Recipe | None:
         recipe,
         part,
         ResizeCenterCrop,
-        resize=_sides(part.resize_size),
-        size=_sides(part.crop_size),
+        resize=_as_sides(part.resize_size),
+        size=_as_sides(part.crop_size),
         interpolation=recipe.form == "pil" and _interpolation(recipe, part),
         mean=three_values(part.mean),
         std=std and 0 not in std and std,
     )
-    return made and replace(made, form="normalised", layout=_LAST)
+    return made and replace(made, form="normalised", layout=_CHANNELS_LAST)
 
 
 def _flip(recipe: Recipe, part: Any) -> Recipe | None:
@@ -361,7 +367,7 @@ def _flip(recipe: Recipe, part: Any) -> Recipe | None:
 
 def _to_tensor(recipe: Recipe, _part: Any) -> Recipe | None:
     known = recipe.form == "pil" and torch.get_default_dtype() == torch.float32
-    return replace(recipe.floats(), layout=_FIRST) if known else None
+    return replace(recipe.floats(), layout=_CHANNELS_FIRST) if known else None
 
 
 def _maybe_to_tensor(recipe: Recipe, part: Any) -> Recipe | None:
@@ -373,11 +379,11 @@ def _unscaled_to_tensor(recipe: Recipe, part: Any) -> Recipe | None:
     """Accept timm's ToTensor: floats from 0 to 255, which this mean and std produce."""
     if recipe.form != "pil" or part.dtype is not torch.float32:
         return None
-    return replace(recipe.floats((0.0,), (1 / 255,)), layout=_LAST)
+    return replace(recipe.floats((0.0,), (1 / 255,)), layout=_CHANNELS_LAST)
 
 
 def _pil_to_tensor(recipe: Recipe, _part: Any) -> Recipe | None:
-    return replace(recipe, form="uint8", layout=_LAST) if recipe.form == "pil" else None
+    return replace(recipe, form="uint8", layout=_CHANNELS_LAST) if recipe.form == "pil" else None
 
 
 def _maybe_pil_to_tensor(recipe: Recipe, part: Any) -> Recipe | None:
@@ -411,7 +417,7 @@ def _normalize(recipe: Recipe, part: Any) -> Recipe | None:
     return recipe.floats(mean, std)
 
 
-def _normalize_ours(recipe: Recipe, part: Any) -> Recipe | None:
+def _fastdecode_normalize(recipe: Recipe, part: Any) -> Recipe | None:
     """Accept fastdecode's Normalize, which also takes bytes and makes them floats itself."""
     if recipe.form == "uint8":
         recipe = recipe.floats()
@@ -477,7 +483,7 @@ def _interpolation(recipe: Recipe, part: Any) -> Interpolation | None:
     return None
 
 
-def _sides(size: Any) -> int | tuple[int, int] | None:
+def _as_sides(size: Any) -> int | tuple[int, int] | None:
     """Return a size as one number or (height, width); None if it is not a valid size."""
     sides = tuple(size) if isinstance(size, (list, tuple)) else (size,)
     if not 1 <= len(sides) <= 2 or not all(type(side) is int and side > 0 for side in sides):
@@ -485,7 +491,7 @@ def _sides(size: Any) -> int | tuple[int, int] | None:
     return sides[0] if len(sides) == 1 else (sides[0], sides[1])
 
 
-def _range(values: Any) -> tuple[float, float] | None:
+def _as_range(values: Any) -> tuple[float, float] | None:
     if not isinstance(values, (list, tuple)) or len(values) != 2:
         return None
     # With NumPy's numbers, torchvision would draw in another precision.

@@ -58,7 +58,7 @@ class Source:
         source.as_uint8 = True
         return source
 
-    def place(self, index: Any) -> Any:
+    def dataset_index(self, index: Any) -> Any:
         """Return the dataset's index of an item of the subset."""
         return index if self._subset is None else self._subset[index]
 
@@ -80,9 +80,9 @@ class Source:
     @property
     def crop(self) -> EligibleCrop | str:
         """How the core or a device makes the samples; if they cannot, the reason in words."""
-        return self._reason_not_ours() if self.ours is None else self.ours._eligible_crop()
+        return self._foreign_dataset_reason() if self.ours is None else self.ours._eligible_crop()
 
-    def _reason_not_ours(self) -> str:
+    def _foreign_dataset_reason(self) -> str:
         return f"{type(self.dataset).__name__} is not one of this package's datasets"
 
     @property
@@ -90,19 +90,19 @@ class Source:
         """Whether each sample is requested from a server."""
         return bool(getattr(self.ours, "remote", False))
 
-    def reading_together(self, indices: Sequence[Any]) -> AbstractContextManager[object]:
+    def prefetch_batch(self, indices: Sequence[Any]) -> AbstractContextManager[object]:
         """Let the dataset read a batch at once if it can; fetch its items within the block."""
         if self.ours is None:
             return nullcontext()
         reading: AbstractContextManager[object]
-        reading = self.ours._together([self.place(index) for index in indices])
+        reading = self.ours._prefetch_batch([self.dataset_index(index) for index in indices])
         return reading
 
     @property
-    def reads_for_itself(self) -> str:
+    def no_read_ahead_reason(self) -> str:
         """The reason why other threads may not read for the dataset; empty if they may."""
         if self.ours is None:
-            return self._reason_not_ours()
+            return self._foreign_dataset_reason()
         kind = type(self.ours)
         changed = overridden(kind, DecodeDataset, ("__getitem__", "fetch", "load"))
         return f"{kind.__name__} has its own {changed}" if changed else ""
@@ -142,8 +142,8 @@ class Source:
             out = torch.empty(self.shape or (), dtype=torch.uint8, device="cpu")
         # A subclass with its own `fetch` may not know of `encoded`.
         read = {} if encoded is None else {"encoded": encoded}
-        how = {"generator": generator, "out": out, "among": self._subset, **read}
-        return self.as_user_sample(self.ours.fetch(self.place(index), **how))
+        options = {"generator": generator, "out": out, "among": self._subset, **read}
+        return self.as_user_sample(self.ours.fetch(self.dataset_index(index), **options))
 
     @property
     def is_bare(self) -> bool:
@@ -174,16 +174,16 @@ class SampleMaker:
     def __init__(self, source: Source, pool: Pool | None, *, alone: bool = False) -> None:
         self.source = source
         self.native = None if pool is None else source.native(pool)
-        self._seed_all = _seed_all if alone else None
+        self._seed_global_generators = _seed_global_generators if alone else None
 
     def make(self, items: Sequence[Item]) -> list[Any]:
         """Make samples; one that is left out is SKIPPED."""
         return [
-            self.one(item) if sample is FALLBACK else sample
-            for item, sample in zip(items, self.batch(items), strict=True)
+            self.make_one(item) if sample is FALLBACK else sample
+            for item, sample in zip(items, self.make_batch(items), strict=True)
         ]
 
-    def batch(
+    def make_batch(
         self,
         items: Sequence[Item],
         images: torch.Tensor | None = None,
@@ -197,18 +197,18 @@ class SampleMaker:
         if self.native is None or not self.native.eligible:
             return [FALLBACK] * len(items)
         indices = [item.index for item in items]
-        draws = Draws([item.seed for item in items], self._seed_all)
+        draws = Draws([item.seed for item in items], self._seed_global_generators)
         made = self.native.make(indices, draws, images, stopped, reads)
         if not self.source.is_bare:
             return made
         return [FALLBACK if sample is FALLBACK else sample[0] for sample in made]
 
-    def one(
+    def make_one(
         self, item: Item, out: torch.Tensor | None = None, encoded: EncodedSample | None = None
     ) -> Any:
         """Make one sample, or SKIPPED; `out` and `encoded` are as for `Source.fetch`."""
-        if self._seed_all is not None:
-            self._seed_all(item.seed)
+        if self._seed_global_generators is not None:
+            self._seed_global_generators(item.seed)
         return self.source.fetch(item.index, generator_of(item.seed), out, encoded)
 
 
@@ -224,7 +224,7 @@ def preserve_generators() -> Iterator[None]:
         np.random.set_state(states[2])  # noqa: NPY002
 
 
-def _seed_all(seed: int) -> None:
+def _seed_global_generators(seed: int) -> None:
     """Seed the global generators that user code might draw from."""
     # `torch.manual_seed` would also seed every other device, and takes 0.1 ms.
     torch.default_generator.manual_seed(seed)

@@ -237,7 +237,7 @@ class _WorkerDataset(Dataset[Any]):
             # One thread, because a worker has one core to itself.
             self._maker = SampleMaker(self._source, Pool(1), alone=True)
         try:
-            with self._source.reading_together([item.index for item in items]):
+            with self._source.prefetch_batch([item.index for item in items]):
                 samples = self._maker.make(items)
             ready = collate(samples, None, 0, self._collate_fn, channels_last=self._channels_last)
         except StopIteration as error:

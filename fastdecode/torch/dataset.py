@@ -16,7 +16,7 @@ from fastdecode._error_policy import ITEM_ERRORS, is_item_error
 from fastdecode.native import _library
 from fastdecode.native._batch import Pool
 from fastdecode.torch._errors import Sample_co, TolerantDataset
-from fastdecode.torch._fuse import Fused, put, why_not
+from fastdecode.torch._fuse import Fused, not_fused_reason, write_to_slot
 from fastdecode.torch._native_batches import EligibleCrop, NativeBatchMaker, fetch_in_order
 from fastdecode.torch.mixin import DecodeMixin
 from fastdecode.torch.transforms import EncodedTransform, Normalize
@@ -36,11 +36,20 @@ if TYPE_CHECKING:
 __all__ = ["DecodeDataset"]
 
 # If a subclass overrides one of these, only the dataset itself can make its samples.
-_OF_DATASET = ("__getitem__", "fetch", "load", "_encoded", "_image", "_make_sample")
-_OF_CROP = ("__call__", "with_geometry", "reduce_for", "_check_out", "_pixels", "core_resize")
+_DATASET_METHODS = ("__getitem__", "fetch", "load", "_read_encoded", "_make_image", "_make_sample")
+_CROP_METHODS = (
+    "__call__",
+    "with_geometry",
+    "reduce_for",
+    "_prepare_out",
+    "_decode_and_resize",
+    "core_resize",
+)
 
 
-_PAIR = "return a pair, the encoded image (bytes or a path) and its target (None if it has none)"
+_READ_ADVICE = (
+    "return a pair, the encoded image (bytes or a path) and its target (None if it has none)"
+)
 
 
 class DatasetOptions(TypedDict, total=False):
@@ -138,16 +147,16 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
     headroom: float = 1.0
     _loader: Callable[[str], Any] | None = None
     """The `loader` that the user gave to `ImageFolder`."""
-    _of_torchvision = "VisionDataset"
+    _torchvision_class = "VisionDataset"
     """The class of ``torchvision.datasets`` that this one replaces."""
-    _made_when_needed = (*DecodeMixin._made_when_needed, "_native_batches")
+    _not_pickled = (*DecodeMixin._not_pickled, "_native_batches")
 
     __signature__ = _Signature()
 
     def __new__(cls, *_args: Any, **_options: Any) -> Self:
         """Create an instance; join torchvision's class if torchvision.datasets is imported."""
         for kind in reversed(cls.__mro__):
-            if "_of_torchvision" in vars(kind):
+            if "_torchvision_class" in vars(kind):
                 _join_torchvision(kind)
         return super().__new__(cls)
 
@@ -187,14 +196,15 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
         """
         name = type(self).__name__
         raise NotImplementedError(
-            f"{name} has no `read` for sample {index}: write `def read(self, index)`; {_PAIR}"
+            f"{name} has no `read` for sample {index}: write `def read(self, index)`; "
+            f"{_READ_ADVICE}"
         )
 
-    def _together(self, indices: Sequence[int]) -> AbstractContextManager[object]:  # noqa: ARG002
+    def _prefetch_batch(self, indices: Sequence[int]) -> AbstractContextManager[object]:  # noqa: ARG002
         """Return a context for fetching a batch; a subclass may read all its items on entry."""
         return nullcontext()
 
-    def _groups(self, indices: Sequence[int]) -> list[list[int]]:
+    def _group_reads(self, indices: Sequence[int]) -> list[list[int]]:
         """Group the positions in `indices` by what one call of `_read_group` reads."""
         return [[at] for at in range(len(indices))]
 
@@ -263,7 +273,7 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
         source = None
         try:
             source, target = check_pair(self, index, self.read(index))
-            image, geometry = self._image(source, generator, out)
+            image, geometry = self._make_image(source, generator, out)
             return image, map_targets(self, target, geometry)
         except ITEM_ERRORS as error:
             if is_item_error(error):
@@ -327,16 +337,16 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
         if self.output == "array":
             return " (output='array' is for transforms of arrays)"
         asked = self._requested_size()
-        return f" ({asked} was asked for)" if asked else f" ({why_not(self.transform)})"
+        return f" ({asked} was asked for)" if asked else f" ({not_fused_reason(self.transform)})"
 
-    def _fusing(self) -> tuple[bool, Quality, float]:
+    def _fuse_options(self) -> tuple[bool, Quality, float]:
         return self.fuse and self._loader is None, self.quality, self.headroom
 
     def _eligible_crop(self) -> EligibleCrop | str:
         """Return the crop that the core or a device may perform, or the reason why it may not."""
         if self._loader is not None:
             return "the dataset has a loader of its own"
-        if changed := overridden(type(self), DecodeDataset, _OF_DATASET):
+        if changed := overridden(type(self), DecodeDataset, _DATASET_METHODS):
             return f"{type(self).__name__} has its own {changed}"
         transform, draws, image = self._resolved_transform(), 0, None
         if type(transform) is Fused:
@@ -348,7 +358,7 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
         if not isinstance(transform, Crop):
             kind = type(transform).__name__
             return f"its transform ({kind}) is not one that is done while decoding"
-        if changed := overridden(type(transform), Crop, _OF_CROP):
+        if changed := overridden(type(transform), Crop, _CROP_METHODS):
             return f"{type(transform).__name__} has its own {changed}"
         floats = transform.dtype == torch.float32
         if type(transform.normalize) is not (Normalize if floats else type(None)):
@@ -361,22 +371,22 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
         return type(self).map_target is not DecodeDataset.map_target
 
     def _write_image(self, image: Any, out: torch.Tensor) -> torch.Tensor:
-        return put(image, out, self._resolved_transform())
+        return write_to_slot(image, out, self._resolved_transform())
 
     def _fetch_all(self, indices: Sequence[int]) -> list[Any]:
         native: NativeBatchMaker | None = self.__dict__.get("_native_batches")
         if native is None and _library.lib is not None:
             # One thread, because a worker process has one core.
             native = self.__dict__["_native_batches"] = NativeBatchMaker(self, Pool(1))
-        with self._together(indices):
+        with self._prefetch_batch(indices):
             return fetch_in_order(self, indices, native)
 
-    def _encoded(self, source: Any) -> Any:
+    def _read_encoded(self, source: Any) -> Any:
         """Return the bytes of a file, or the result of the user's `loader`."""
-        return super()._encoded(source) if self._loader is None else self._loader(source)
+        return super()._read_encoded(source) if self._loader is None else self._loader(source)
 
-    def _decoded_image(self, source: Any) -> tuple[Any, Geometry | None]:
-        return self._decode_bytes(self._encoded(source), self.output or "pil")
+    def _decode_source(self, source: Any) -> tuple[Any, Geometry | None]:
+        return self._decode_bytes(self._read_encoded(source), self.output or "pil")
 
 
 def _join_torchvision(kind: type[DecodeDataset]) -> None:
@@ -385,7 +395,7 @@ def _join_torchvision(kind: type[DecodeDataset]) -> None:
     torchvision's classes allow no virtual subclasses, and importing torchvision for this would take
     longer than all the rest. A class whose bases name torchvision's in another order is unchanged.
     """
-    theirs = getattr(sys.modules.get("torchvision.datasets"), kind._of_torchvision, None)
+    theirs = getattr(sys.modules.get("torchvision.datasets"), kind._torchvision_class, None)
     if isinstance(theirs, type) and not issubclass(kind, theirs):
         with suppress(TypeError):
             kind.__bases__ = (*kind.__bases__, theirs)
@@ -401,19 +411,21 @@ def check_pair(dataset: Any, index: int, found: Any) -> tuple[Any, Any]:
     called = f"{type(dataset).__name__}.read({index}) returned"
     if not isinstance(found, (tuple, list)) or len(found) != 2:
         several = isinstance(found, (tuple, list))
-        what = f"a {_kind(found)} of {len(found)}" if several else _kind(found)
-        raise TypeError(f"{called} {what}: {_PAIR}")
+        what = f"a {_type_name(found)} of {len(found)}" if several else _type_name(found)
+        raise TypeError(f"{called} {what}: {_READ_ADVICE}")
     source, target = found
     known = isinstance(source, (bytes, str, memoryview, os.PathLike))
     if not known and getattr(dataset, "_loader", None) is None:  # a user's loader takes anything
         try:
             as_buffer(source)
         except TypeError as error:
-            raise TypeError(f"{called} {_kind(source)} as the image: {_PAIR} ({error})") from None
+            raise TypeError(
+                f"{called} {_type_name(source)} as the image: {_READ_ADVICE} ({error})"
+            ) from None
     return source, target
 
 
-def _kind(value: object) -> str:
+def _type_name(value: object) -> str:
     return "None" if value is None else type(value).__name__
 
 
@@ -426,14 +438,14 @@ class EncodedSample(NamedTuple):
     target_is_mapped: bool = False  # whether the target has been mapped and transformed
     error: Exception | None = None  # what ``read`` raised
 
-    def made(
+    def make(
         self, dataset: Any, index: int, generator: torch.Generator | None, out: torch.Tensor | None
     ) -> tuple[Any, Any]:
         """Make the sample as the dataset's ``load`` does."""
         try:
             if self.error is not None:
                 raise self.error
-            image, geometry = dataset._image(self.data, generator, out)
+            image, geometry = dataset._make_image(self.data, generator, out)
             target = self.target
             return image, target if self.target_is_mapped else map_targets(
                 dataset, target, geometry

@@ -80,7 +80,7 @@ class ImageFolder(DecodeDataset["tuple[Any, Target]"]):
     """
 
     _loader: Callable[[str], Any] | None = None
-    _of_torchvision = "ImageFolder"
+    _torchvision_class = "ImageFolder"
 
     def __init__(
         self,
@@ -174,12 +174,12 @@ class ImageFolder(DecodeDataset["tuple[Any, Target]"]):
     def transforms(self, transforms: Any) -> None:
         self.__dict__["_transforms"] = transforms
 
-    def _check_folder_exists(self, error: Exception) -> None:
+    def _mark_if_folder_vanished(self, error: Exception) -> None:
         mark_if_folder_vanished(error, os.fspath(self.root), listed=True)
 
-    def _decoded_image(self, source: Any) -> tuple[Any, Geometry | None]:
+    def _decode_source(self, source: Any) -> tuple[Any, Geometry | None]:
         if self._loader is None:
-            return super()._decoded_image(source)
+            return super()._decode_source(source)
         if self._maps_targets():
             raise ValueError("map_target needs fastdecode's own decoding: leave out loader")
         return self._loader(source), None

@@ -18,7 +18,7 @@ from fastdecode._selection import Preference, load_named
 from fastdecode.errors import BackendUnavailable, UnknownBackend
 from fastdecode.geometry import Geometry
 from fastdecode.plan import reduce_for
-from fastdecode.torch._fuse import for_slot, fuse
+from fastdecode.torch._fuse import fuse, transform_for_slot
 from fastdecode.torch._recognise import flatten, is_albumentations
 from fastdecode.torch._threads import limit_threads
 from fastdecode.torch.transforms import EncodedTransform
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 __all__ = ["DecodeMixin"]
 
 _DECODE_OPTIONS = ("reduce", "min_size", "mode", "backend")
-_CARRIED = "_carried_preference"
+_PREFERENCE_KEY = "_carried_preference"
 _converter = cache(converter)
-_set_up_in: tuple[int, bool] | None = None  # the process, and whether it had loaded OpenCV
+_configured_process: tuple[int, bool] | None = None  # the process, and whether it had loaded OpenCV
 
 
 class _CarriedBackend(NamedTuple):
@@ -99,7 +99,7 @@ class DecodeMixin:
     orient: bool = False
     backend: str | None = None
     output: Output | None = None
-    _made_when_needed: tuple[str, ...] = ("_resolved",)
+    _not_pickled: tuple[str, ...] = ("_resolved",)
     """Attributes that are left out of a pickle and created again when needed."""
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -111,7 +111,7 @@ class DecodeMixin:
         check_options(**known)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name == "loader" and _is_torchvisions(value) and not hasattr(type(self), "loader"):
+        if name == "loader" and _is_torchvision_loader(value) and not hasattr(type(self), "loader"):
             value = self._load_image
         if name in _DECODE_OPTIONS:
             check_options(**{name: value})
@@ -123,12 +123,12 @@ class DecodeMixin:
         super().__setattr__(name, value)
 
     def __getstate__(self) -> dict[str, Any]:
-        state = {name: v for name, v in self.__dict__.items() if name not in self._made_when_needed}
+        state = {name: v for name, v in self.__dict__.items() if name not in self._not_pickled}
         used = (
             _selection.preference_in_process()
         )  # without the environment, which a worker reads itself
         if used is not None:
-            state[_CARRIED] = _CarriedBackend(os.getpid(), used)
+            state[_PREFERENCE_KEY] = _CarriedBackend(os.getpid(), used)
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -186,16 +186,16 @@ class DecodeMixin:
         ValueError
             `reduce`, `min_size` or `mode` is set together with an `EncodedTransform`.
         """
-        return self._image(source, None, None)[0]
+        return self._make_image(source, None, None)[0]
 
-    def _image(
+    def _make_image(
         self, source: Any, generator: torch.Generator | None, out: torch.Tensor | None
     ) -> tuple[Any, Geometry | None]:
         """Decode and transform; the geometry may be None unless `_maps_targets`."""
         self._set_up_process()
         transform = self._resolved_transform()
         if isinstance(transform, EncodedTransform):
-            data, transform = self._encoded(source), for_slot(transform, out)
+            data, transform = self._read_encoded(source), transform_for_slot(transform, out)
             make = transform.with_geometry if self._maps_targets() else transform
             made: Any = make(
                 data, generator=generator, out=out, backend=self.backend, orient=self.orient
@@ -203,19 +203,19 @@ class DecodeMixin:
             return made if self._maps_targets() else (made, None)
         if out is not None:
             raise ValueError("out needs an EncodedTransform: only that knows a sample's shape")
-        image, geometry = self._decoded_image(source)
+        image, geometry = self._decode_source(source)
         return (image if transform is None else transform(image)), geometry
 
     def _maps_targets(self) -> bool:
         """Return whether targets depend on the geometry of their image."""
         return False
 
-    def _encoded(self, source: Any) -> Any:
+    def _read_encoded(self, source: Any) -> Any:
         """Return the bytes of a file."""
         named = isinstance(source, (str, os.PathLike))
         return api.read_file(os.fspath(source)) if named else source
 
-    def _decoded_image(self, source: Any) -> tuple[Any, Geometry | None]:
+    def _decode_source(self, source: Any) -> tuple[Any, Geometry | None]:
         """Return the decoded image, and its geometry or None."""
         return self._load_image(source), None
 
@@ -244,7 +244,7 @@ class DecodeMixin:
         FastDecodeError, OSError
             As from `decode`.
         """
-        return self._decode_bytes(DecodeMixin._encoded(self, source), self.output or "array")
+        return self._decode_bytes(DecodeMixin._read_encoded(self, source), self.output or "array")
 
     def _decode_bytes(self, data: Any, output: Output) -> tuple[Any, Geometry]:
         """Decode bytes; choose the reduction here, so that the geometry is known."""
@@ -271,18 +271,18 @@ class DecodeMixin:
         parts = [] if plain else list(flatten(transform))
         # Attributes count, too: the user may change the size of a part during training.
         states = (value for part in parts for value in getattr(part, "__dict__", {}).values())
-        how = (self.reduce, self.min_size, self.mode, self.output, *self._fusing())
-        made_of = (transform, *how, *parts, *states)
-        if not known or len(known) != len(made_of) or not all(map(is_, known, made_of)):
-            resolved = self._resolve(transform, parts[0] if parts else transform)
-            self.__dict__["_resolved"] = None if plain else made_of, resolved
+        options = (self.reduce, self.min_size, self.mode, self.output, *self._fuse_options())
+        dependencies = (transform, *options, *parts, *states)
+        if not known or len(known) != len(dependencies) or not all(map(is_, known, dependencies)):
+            resolved = self._fuse_if_allowed(transform, parts[0] if parts else transform)
+            self.__dict__["_resolved"] = None if plain else dependencies, resolved
         return resolved
 
-    def _fusing(self) -> tuple[bool, Quality, float]:
+    def _fuse_options(self) -> tuple[bool, Quality, float]:
         """Return whether a transform of images may be fused, with which quality and headroom."""
         return False, "fast", 1.0
 
-    def _resolve(self, transform: Any, first: Any) -> Any:
+    def _fuse_if_allowed(self, transform: Any, first: Any) -> Any:
         """Fuse the transform if allowed; refuse invalid transforms and contradicting options."""
         if transform is not None and not callable(transform):
             raise TypeError(f"transform must be callable with an image, not {transform!r}")
@@ -303,7 +303,7 @@ class DecodeMixin:
                 f"to reduce them, so {asked} can have no effect: leave it out, or use transforms "
                 "of decoded images"
             )
-        may_fuse, quality, headroom = self._fusing()
+        may_fuse, quality, headroom = self._fuse_options()
         # A Compose that begins with an EncodedTransform can only be called with bytes.
         if encoded or (may_fuse and not asked and self.output != "array"):
             return fuse(transform, quality=quality, headroom=headroom)
@@ -317,19 +317,19 @@ class DecodeMixin:
 
     def _set_up_process(self) -> None:
         """Set up this process before it first decodes."""
-        global _set_up_in
-        if _CARRIED in self.__dict__:
+        global _configured_process
+        if _PREFERENCE_KEY in self.__dict__:
             # Not earlier: a spawned process unpickles its dataset before it counts as a worker.
-            _apply_carried(self.__dict__.get(_CARRIED))
-            self.__dict__.pop(_CARRIED, None)
+            _apply_parent_preference(self.__dict__.get(_PREFERENCE_KEY))
+            self.__dict__.pop(_PREFERENCE_KEY, None)
         now = (os.getpid(), "cv2" in sys.modules)
-        if _set_up_in != now:  # OpenCV can be limited only after something has loaded it
+        if _configured_process != now:  # OpenCV can be limited only after something has loaded it
             if get_worker_info() is not None:
                 limit_threads()
-            _set_up_in = now
+            _configured_process = now
 
 
-def _apply_carried(carried: _CarriedBackend | None) -> None:
+def _apply_parent_preference(carried: _CarriedBackend | None) -> None:
     """Apply the parent's `fastdecode.use` in a worker that has not called `use` itself."""
     if carried is None or carried.process == os.getpid() or context() != "processes":
         return
@@ -343,10 +343,10 @@ def _apply_carried(carried: _CarriedBackend | None) -> None:
         ) from error
 
 
-def _is_torchvisions(loader: object) -> bool:
+def _is_torchvision_loader(loader: object) -> bool:
     """Return whether `loader` is torchvision's default loader."""
-    place = getattr(loader, "__module__", ""), getattr(loader, "__name__", "")
-    return place == ("torchvision.datasets.folder", "default_loader")
+    qualified_name = getattr(loader, "__module__", ""), getattr(loader, "__name__", "")
+    return qualified_name == ("torchvision.datasets.folder", "default_loader")
 
 
 def _check_output(output: object) -> None:

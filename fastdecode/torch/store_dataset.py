@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["StoreDataset"]
 
-_LOOKED_AT = 64
+_MAX_PROBED_ITEMS = 64
 """How many items are checked for a target, to find out whether the store has targets."""
 
 
@@ -80,10 +80,10 @@ class StoreDataset(DecodeDataset[Sample_co]):
     """
 
     _readers: ThreadPool | None = None
-    _begun: dict[int, Read] | None = None
-    """The reads that `_together` has begun, by the item's position in the store."""
+    _pending_reads: dict[int, Read] | None = None
+    """The reads that `_prefetch_batch` has begun, by the item's position in the store."""
     # `_targets` may be a million objects, which each worker would receive.
-    _made_when_needed = (*DecodeDataset._made_when_needed, "_targets", "_readers", "_begun")
+    _not_pickled = (*DecodeDataset._not_pickled, "_targets", "_readers", "_pending_reads")
 
     def __init__(
         self,
@@ -114,52 +114,56 @@ class StoreDataset(DecodeDataset[Sample_co]):
 
     def read(self, index: int) -> tuple[Source, Any]:
         """Return the path or the bytes of an image, and its target."""
-        place = self._place(index)
-        begun = self._begun.pop(place, None) if self._begun else None
+        position = self._position(index)
+        begun = self._pending_reads.pop(position, None) if self._pending_reads else None
         if begun is not None:
             return begun.result()
-        return self.store.source(place), self.store.target(place)
+        return self.store.source(position), self.store.target(position)
 
     @contextmanager
-    def _together(self, indices: Sequence[int]) -> Iterator[None]:
+    def _prefetch_batch(self, indices: Sequence[int]) -> Iterator[None]:
         # For PyTorch's DataLoader and worker processes, which would wait for one item at a time.
         if len(indices) < 2 or not self.remote or type(self).read is not StoreDataset.read:
             yield
             return
         if self._readers is None:
             self._readers = ThreadPool(READ_THREADS)
-        places = list(dict.fromkeys(map(self._place, indices)))
-        self._begun = dict(zip(places, begin_reads(self, places, self._readers), strict=True))
+        positions = list(dict.fromkeys(map(self._position, indices)))
+        self._pending_reads = dict(
+            zip(positions, begin_reads(self, positions, self._readers), strict=True)
+        )
         try:
             yield
         finally:
-            self._begun = None
+            self._pending_reads = None
 
     @property
     def remote(self) -> bool:
         """Whether each image is read from a server."""
         return self.store.remote
 
-    def _groups(self, indices: Sequence[int]) -> list[list[int]]:
+    def _group_reads(self, indices: Sequence[int]) -> list[list[int]]:
         if type(self).read is not StoreDataset.read:
-            return super()._groups(indices)
+            return super()._group_reads(indices)
         wanted: dict[int, list[int]] = {}
         for at, index in enumerate(indices):
-            wanted.setdefault(self._place(index), []).append(at)
+            wanted.setdefault(self._position(index), []).append(at)
         groups = self.store.groups(list(wanted))
         # An item that a sampler repeats within a batch is read once per occurrence.
-        first = [[wanted[place][0] for place in group] for group in groups]
-        return first + [[at] for places in wanted.values() for at in places[1:]]
+        first = [[wanted[position][0] for position in group] for group in groups]
+        return first + [[at] for positions in wanted.values() for at in positions[1:]]
 
     def _read_group(self, indices: Sequence[int]) -> list[Any]:
         if type(self).read is not StoreDataset.read:
             return super()._read_group(indices)
-        places = [self._place(index) for index in indices]
+        positions = [self._position(index) for index in indices]
         found: list[Any] = []
-        for place, source in zip(places, self.store.read_group(places), strict=True):
+        for position, source in zip(positions, self.store.read_group(positions), strict=True):
             try:
                 found.append(
-                    source if isinstance(source, Exception) else (source, self.store.target(place))
+                    source
+                    if isinstance(source, Exception)
+                    else (source, self.store.target(position))
                 )
             except ITEM_ERRORS as error:
                 found.append(error)
@@ -173,7 +177,7 @@ class StoreDataset(DecodeDataset[Sample_co]):
         IndexError
             There is no such item.
         """
-        return self.store.key(self._place(index))
+        return self.store.key(self._position(index))
 
     @property
     def targets(self) -> list[Any]:
@@ -198,12 +202,12 @@ class StoreDataset(DecodeDataset[Sample_co]):
         """Return the line that names the store."""
         return f"Store: {self.store.kind} at {self.store.location}"
 
-    def _place(self, index: int) -> int:
+    def _position(self, index: int) -> int:
         """Return the position in the store; a negative index counts from the end."""
-        place = operator.index(index)
-        return place + len(self.store) if place < 0 else place
+        position = operator.index(index)
+        return position + len(self.store) if position < 0 else position
 
-    def _check_folder_exists(self, error: Exception) -> None:
+    def _mark_if_folder_vanished(self, error: Exception) -> None:
         store = self.store
         mark_if_folder_vanished(error, store.folder, listed=store.kind == "folder")
 
@@ -211,15 +215,17 @@ class StoreDataset(DecodeDataset[Sample_co]):
         if isinstance(source, (str, os.PathLike)):  # the path of a file is enough
             super()._name_sample(error, index, source)
             return
-        place, where = self._place(index), self.store.location
-        known = self.store._key_suffix(place)
+        position, where = self._position(index), self.store.location
+        key_suffix = self.store._key_suffix(position)
         if error.args and isinstance(error.args[0], str):
             # The store has named the item already; do not repeat it.
             error.args = (
-                _missing_item_message(error.args[0], where, place, known),
+                _strip_location(error.args[0], where, position, key_suffix),
                 *error.args[1:],
             )
-        name_sample(error, operator.index(index), f"{where}, {known[2:-1]}" if known else where)
+        name_sample(
+            error, operator.index(index), f"{where}, {key_suffix[2:-1]}" if key_suffix else where
+        )
 
 
 class _Samples(Sequence[Any]):
@@ -233,19 +239,19 @@ class _Samples(Sequence[Any]):
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
-            return [self[place] for place in range(*index.indices(len(self)))]
-        place = operator.index(index)
-        place += len(self) if place < 0 else 0
-        return self._store.key(place), self._store.target(place)
+            return [self[position] for position in range(*index.indices(len(self)))]
+        position = operator.index(index)
+        position += len(self) if position < 0 else 0
+        return self._store.key(position), self._store.target(position)
 
     def __iter__(self) -> Iterator[tuple[str, Any]]:
-        return (self[place] for place in range(len(self)))
+        return (self[position] for position in range(len(self)))
 
 
-def _missing_item_message(message: str, where: str, place: int, known: str) -> str:
-    for begin in (f"{where}, item {place}{known}: ", f"{where}: "):
-        if message.startswith(begin):
-            return message[len(begin) :]
+def _strip_location(message: str, where: str, position: int, key_suffix: str) -> str:
+    for prefix in (f"{where}, item {position}{key_suffix}: ", f"{where}: "):
+        if message.startswith(prefix):
+            return message[len(prefix) :]
     return message
 
 
@@ -254,9 +260,9 @@ def _has_targets(store: Store) -> bool:
     if store.classes:
         return True
     count = len(store)
-    for place in range(0, count, -(-count // _LOOKED_AT) or 1):
+    for position in range(0, count, -(-count // _MAX_PROBED_ITEMS) or 1):
         try:
-            if store.target(place) is not None:
+            if store.target(position) is not None:
                 return True
         except ITEM_ERRORS as error:  # the same error comes again when the item is read
             if not is_item_error(error):

@@ -161,7 +161,7 @@ def test_function_decides() -> None:
     assert dataset.fetch(1, out=slot)[0].data_ptr() == slot.data_ptr()
     assert slot.all()
     with pytest.raises(ValueError, match=r"shape torch.Size\(\[3, 24, 24\]\).*\(3, 8, 8\)"):
-        dataset._check_supplied((torch.ones(3, 24, 24), -1), torch.zeros(3, 8, 8))
+        dataset._check_user_replacement((torch.ones(3, 24, 24), -1), torch.zeros(3, 8, 8))
 
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.int64, torch.uint8])

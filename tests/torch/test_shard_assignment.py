@@ -43,7 +43,7 @@ def consumers(ranks: int, workers: int) -> list[list[Consumer]]:
 def samples(pieces: list[ShardSlice], counts: list[int]) -> list[tuple[int, int, int]]:
     """Return shard, position and time of each sample."""
     return [
-        (piece.shard, at, piece.time)
+        (piece.shard, at, piece.repetition)
         for piece in pieces
         for at in range(piece.start, counts[piece.shard] if piece.stop is None else piece.stop)[
             :: piece.step

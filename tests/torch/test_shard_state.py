@@ -14,7 +14,7 @@ from shards import numbers, write_shards
 from torch.utils.data import DataLoader
 
 from fastdecode.torch import ShardStream
-from fastdecode.torch.shards._state import StreamState, after_batches
+from fastdecode.torch.shards._state import StreamState, state_after_batches
 from fastdecode.torch.transforms import RandomResizedCropFlipNormalize
 
 SIZES = [9, 31, 0, 24, 16]
@@ -235,12 +235,12 @@ def test_damaged_states_are_refused(shards: Path, change: Any) -> None:
 def test_batches_are_counted_by_turns() -> None:
     """Batches are counted worker by worker, in turn; no share is exceeded."""
     place = StreamState(1, 3, 2, {2: 4}, {})
-    after = after_batches(place, 5, 4, {0: 9, 1: 8, 2: 11})
+    after = state_after_batches(place, 5, 4, {0: 9, 1: 8, 2: 11})
 
     assert (after.given, after.turn) == ({0: 8, 1: 4, 2: 11}, 1)
     with pytest.raises(ValueError, match="more than worker 2 can give"):
-        after_batches(place, 8, 4, {0: 99, 1: 99, 2: 11})
-    assert after_batches(StreamState(), 0, 4, None) == StreamState()
+        state_after_batches(place, 8, 4, {0: 99, 1: 99, 2: 11})
+    assert state_after_batches(StreamState(), 0, 4, None) == StreamState()
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # it calls what torch has deprecated

@@ -53,15 +53,15 @@ class Consumer(NamedTuple):
 class ShardSlice(NamedTuple):
     """Some samples of a shard, in the order of the shard.
 
-    `stop` is None for the end of the shard. `time` counts how often these samples have already been
-    read in this epoch.
+    `stop` is None for the end of the shard. `repetition` counts how often these samples have
+    already been read in this epoch.
     """
 
     shard: int
     start: int = 0
     stop: int | None = None
     step: int = 1
-    time: int = 0
+    repetition: int = 0
 
     def count(self, shard_count: int) -> int:
         """Count the samples of the slice in a shard of `shard_count` samples."""
@@ -70,11 +70,11 @@ class ShardSlice(NamedTuple):
 
 
 class ShardSample(NamedTuple):
-    """A sample and its place in the shards; `time` is as for `ShardSlice`."""
+    """A sample and its place in the shards; `repetition` is as for `ShardSlice`."""
 
     shard: int
     position: int
-    time: int
+    repetition: int
     sample: Sample
 
 
@@ -113,7 +113,7 @@ class Assignment:
 
     def sample_seed(self, sample: ShardSample, epoch: int) -> int:
         """Return the seed of a sample's random draws, which depends on its place and the epoch."""
-        return sample_seed(self.seed, epoch, (sample.shard, sample.position), sample.time)
+        return sample_seed(self.seed, epoch, (sample.shard, sample.position), sample.repetition)
 
     def rank_length(self, rank: int, ranks: int) -> int | None:
         """Count the samples of a rank, or return None if the shards are not counted."""
@@ -249,14 +249,14 @@ def assign_uncounted(order: Sequence[int], consumer: Consumer) -> list[ShardSlic
     """Assign shards of unknown length so that every sample is read exactly once."""
     consumers = consumer.ranks * consumer.workers
     # Consecutive consumers belong to different ranks, so ranks also share the rest evenly.
-    me = consumer.worker * consumer.ranks + consumer.rank
+    number = consumer.worker * consumer.ranks + consumer.rank
     whole = len(order) // consumers * consumers
-    slices = [ShardSlice(shard) for shard in order[me:whole:consumers]]
+    slices = [ShardSlice(shard) for shard in order[number:whole:consumers]]
     rest = order[whole:]
     if rest:
-        group = me % len(rest)
+        group = number % len(rest)
         sharers = len(range(group, consumers, len(rest)))
-        slices.append(ShardSlice(rest[group], me // len(rest), None, sharers))
+        slices.append(ShardSlice(rest[group], number // len(rest), None, sharers))
     return slices
 
 
@@ -267,9 +267,9 @@ def assign_counted(
     begin, end = rank_range(sum(counts), consumer.rank, consumer.ranks, even)
     # The first workers get the remaining samples, so a worker never has more batches than one
     # before it.
-    each, over = divmod(end - begin, consumer.workers)
-    start = begin + consumer.worker * each + min(consumer.worker, over)
-    stop = start + each + (consumer.worker < over)
+    per_worker, extra = divmod(end - begin, consumer.workers)
+    start = begin + consumer.worker * per_worker + min(consumer.worker, extra)
+    stop = start + per_worker + (consumer.worker < extra)
     return list(_slices_of_range(order, counts, start, stop))
 
 
@@ -291,12 +291,12 @@ def _slices_of_range(
     """Split a range of samples into slices of shards; the shards repeat after the last one."""
     ends = list(accumulate(counts[shard] for shard in order))
     while start < stop:
-        time, place = divmod(start, ends[-1])
-        at = bisect_right(ends, place)
+        repetition, position = divmod(start, ends[-1])
+        at = bisect_right(ends, position)
         before = ends[at - 1] if at else 0
-        end = min(ends[at], place + stop - start)
-        yield ShardSlice(order[at], place - before, end - before, 1, time)
-        start += end - place
+        end = min(ends[at], position + stop - start)
+        yield ShardSlice(order[at], position - before, end - before, 1, repetition)
+        start += end - position
 
 
 class Share:
@@ -331,26 +331,26 @@ class Share:
         be read is an OSError. A damaged shard, or one with the wrong number of samples, is a
         StoreError.
         """
-        source = self._source(self._first_needed(begin))
+        source = self._read_slices(self._first_needed(begin))
         # Samples of shards that are not read are None; they are all among those left out.
         kept = islice(shuffled(source, self._buffer, self._seed), begin, None)
         return (sample for sample in kept if sample is not None)
 
-    def _source(self, needed: int) -> Iterator[ShardSample | None]:
+    def _read_slices(self, needed: int) -> Iterator[ShardSample | None]:
         """Yield the samples slice by slice; yield None for slices that end before `needed`."""
-        place = 0
+        position = 0
         for each in self._slices:
             known = self.counts.get(each.shard)
             count = None if known is None else each.count(known)
-            if count is not None and place + count <= needed:
+            if count is not None and position + count <= needed:
                 yield from repeat(None, count)
-                place += count
+                position += count
                 continue
-            for sample in self._read(each):
+            for sample in self._read_slice(each):
                 yield sample
-                place += 1
+                position += 1
 
-    def _read(self, part: ShardSlice) -> Iterator[ShardSample]:
+    def _read_slice(self, part: ShardSlice) -> Iterator[ShardSample]:
         known = self.counts.get(part.shard)
         count = 0
         with closing(stream_tar(self._shards[part.shard], **self._reading)) as samples:
@@ -360,7 +360,7 @@ class Share:
                 if count == known:
                     raise self._count_error(part.shard, f"more than the {known}")
                 if count in range(part.start, count + 1, part.step):
-                    yield ShardSample(part.shard, count, part.time, sample)
+                    yield ShardSample(part.shard, count, part.repetition, sample)
                 count += 1
         if count < (known or 0):
             raise self._count_error(part.shard, f"{count}, not the {known}")
@@ -376,12 +376,12 @@ class Share:
         """Return a place in the source before which every sample is among the first `begin`."""
         if self._buffer < 2 or not begin:
             return begin
-        total, whole = self._count_known()
-        if not whole:  # while the buffer is full, later samples do not change the draws
+        total, all_known = self._count_known()
+        if not all_known:  # while the buffer is full, later samples do not change the draws
             begin = min(begin, max(0, total - self._buffer + 1))
         given = bytearray(total + 1)
-        for place in islice(shuffled(range(total), self._buffer, self._seed), begin):
-            given[place] = 1
+        for position in islice(shuffled(range(total), self._buffer, self._seed), begin):
+            given[position] = 1
         return given.index(0)
 
     def _count_known(self) -> tuple[int, bool]:

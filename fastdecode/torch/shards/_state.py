@@ -13,7 +13,7 @@ from fastdecode._arguments import is_int
 from fastdecode.torch._state import refuse_other
 
 _VERSION = 1
-_PARTS = {"version", "epoch", "workers", "turn", "given", "counts", "settings"}
+_STATE_KEYS = {"version", "epoch", "workers", "turn", "given", "counts", "settings"}
 _EPOCH, _BY_WORKERS, _RESUMED = range(3)
 
 
@@ -49,7 +49,9 @@ class StreamState:
 
         Anything else is a ValueError, and so are settings that change the remaining samples.
         """
-        if not (isinstance(saved, dict) and set(saved) >= _PARTS and saved["version"] == _VERSION):
+        if not (
+            isinstance(saved, dict) and set(saved) >= _STATE_KEYS and saved["version"] == _VERSION
+        ):
             raise ValueError("this is not a state of a fastdecode ShardStream (of this version)")
         try:
             state = cls(
@@ -63,8 +65,8 @@ class StreamState:
         except (TypeError, ValueError) as error:
             raise _damage_error() from error
         pairs = [*state.given.items(), *state.counts.items(), (state.epoch, state.workers)]
-        sound = all(is_int(number) and number >= 0 for pair in pairs for number in pair)
-        if not sound or state.workers < 1 or state.turn not in range(state.workers):
+        valid = all(is_int(number) and number >= 0 for pair in pairs for number in pair)
+        if not valid or state.workers < 1 or state.turn not in range(state.workers):
             raise _damage_error()
         refuse_other(before, settings, "stream", "samples")
         return state
@@ -74,14 +76,14 @@ def _damage_error() -> ValueError:
     return ValueError("this state of a ShardStream is damaged")
 
 
-def after_batches(
-    state: StreamState, batches: int, batch_size: int, most: Mapping[int, int] | None
+def state_after_batches(
+    state: StreamState, batches: int, batch_size: int, max_samples: Mapping[int, int] | None
 ) -> StreamState:
     """Return the state after a DataLoader that began at `state` has given `batches` batches.
 
-    `most` is the number of samples in each consumer's share, if known. If a consumer would have
-    given more, it is a ValueError: other consumers took its turns, and the count does not show
-    which.
+    `max_samples` is the number of samples in each consumer's share, if known. If a consumer would
+    have given more, it is a ValueError: other consumers took its turns, and the count does not
+    show which.
     """
     given = dict(state.given)
     # A DataLoader takes batches from its workers in turn while all of them have more.
@@ -89,13 +91,14 @@ def after_batches(
         worker = (state.turn + number) % state.workers
         turns = len(range(number, batches, state.workers))
         now = given.get(worker, 0) + turns * batch_size
-        if most is not None:
-            if now - most[worker] >= batch_size:
+        if max_samples is not None:
+            if now - max_samples[worker] >= batch_size:
                 raise ValueError(
                     f"{batches} batches of {batch_size} are more than worker {worker} can give: "
-                    f"its share is {most[worker]} samples. Save at the end of the epoch instead"
+                    f"its share is {max_samples[worker]} samples. Save at the end of the epoch "
+                    "instead"
                 )
-            now = min(now, most[worker])
+            now = min(now, max_samples[worker])
         given[worker] = now
     turn = (state.turn + batches) % state.workers
     return StreamState(state.epoch, state.workers, turn, given, dict(state.counts))
@@ -165,7 +168,7 @@ class Progress:
             )
         return self._saved or StreamState(self.epoch)
 
-    def begun(self, workers: int) -> StreamState:
+    def start_state(self, workers: int) -> StreamState:
         """Return where the running iterators began, in whichever processes they are."""
         if not self._shared[_RESUMED] or self._saved is None:
             return StreamState(self.epoch, workers)

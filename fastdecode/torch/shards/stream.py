@@ -34,7 +34,7 @@ from fastdecode.torch.shards._assignment import (
     have_targets,
     make_assignment,
 )
-from fastdecode.torch.shards._state import Progress, StreamState, after_batches
+from fastdecode.torch.shards._state import Progress, StreamState, state_after_batches
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ShardStream"]
 
-_CHUNK = 32
+_CHUNK_SAMPLES = 32
 """How many samples are decoded together."""
 
 
@@ -217,22 +217,22 @@ class ShardStream(IterableDataset[Any]):
     def __iter__(self) -> Iterator[Any]:
         """Begin an epoch, or the rest of it after `load_state_dict`."""
         state, number = self._progress.begin()
-        return self._samples(state, number)
+        return self._iterate_samples(state, number)
 
-    def _samples(self, state: StreamState, number: int) -> Iterator[Any]:
+    def _iterate_samples(self, state: StreamState, number: int) -> Iterator[Any]:
         consumer = Consumer(*self._current_world(), number, state.workers)
         share = self._assignment.share(consumer, state.epoch, state.counts)
         given = state.given.get(number, 0)
-        skip = given % _CHUNK  # chunks hold the same samples as in an uninterrupted epoch
+        skip = given % _CHUNK_SAMPLES  # chunks hold the same samples as in an uninterrupted epoch
         images = copy.copy(self._images)  # each iterator has its own
         maker = SampleMaker(Source(images), Pool(self._thread_count()))
-        for images.samples in _chunks(share.samples(given - skip)):
+        for images.samples in _group_chunks(share.samples(given - skip)):
             seeds = [self._assignment.sample_seed(one, state.epoch) for one in images.samples]
             items = list(map(Item, range(len(seeds)), seeds))[skip:]
             skip = 0
             # One by one, so samples before a damaged one are given before its error is raised.
-            for item, sample in zip(items, maker.batch(items), strict=True):
-                made = maker.one(item) if sample is FALLBACK else sample
+            for item, sample in zip(items, maker.make_batch(items), strict=True):
+                made = maker.make_one(item) if sample is FALLBACK else sample
                 given += 1
                 state.given[number] = given
                 if made is not SKIPPED:
@@ -291,10 +291,10 @@ class ShardStream(IterableDataset[Any]):
         epoch ends, and without them until the first worker ends. It is not exact with
         ``on_error="skip"``.
         """
-        begun = self._progress.begun(max(1, workers))
+        start = self._progress.start_state(max(1, workers))
         ranks = self._current_world()
-        most = self._assignment.worker_lengths(*ranks, begun.workers, begun.epoch)
-        state = after_batches(begun, batches, batch_size, most)
+        lengths = self._assignment.worker_lengths(*ranks, start.workers, start.epoch)
+        state = state_after_batches(start, batches, batch_size, lengths)
         return state.as_dict(self._assignment.settings(*ranks))
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -363,13 +363,13 @@ class _ShardImages(DecodeDataset):
         )
 
 
-def _chunks(samples: Iterator[ShardSample]) -> Iterator[list[ShardSample]]:
+def _group_chunks(samples: Iterator[ShardSample]) -> Iterator[list[ShardSample]]:
     """Group samples into chunks; samples before a damaged place are given before its error."""
     chunk: list[ShardSample] = []
     try:
         for sample in samples:
             chunk.append(sample)
-            if len(chunk) == _CHUNK:
+            if len(chunk) == _CHUNK_SAMPLES:
                 yield chunk
                 chunk = []
     except (FastDecodeError, OSError):

@@ -20,7 +20,7 @@ import torch
 
 from fastdecode.types import Box
 
-_ATTEMPTS = 10
+_MAX_BOX_DRAWS = 10
 """How many boxes are drawn before the central one is used."""
 
 _MASK = (1 << 64) - 1
@@ -34,7 +34,7 @@ class SampleGenerator(torch.Generator):
     also a torch.Generator with the same seed.
     """
 
-    least_side = 1
+    min_side = 1
     _state = 0
 
     def manual_seed(self, seed: int) -> SampleGenerator:
@@ -89,20 +89,20 @@ def _restore(state: torch.Tensor) -> SampleGenerator:
 class _TorchDraws:
     """Draws as torchvision does, in its precision, from a torch generator; None is the global."""
 
-    least_side = 1
+    min_side = 1
 
     def __init__(self, generator: torch.Generator | None) -> None:
         self._generator = generator
         # On the CPU even if torch's default device is another.
         self._device = torch.device("cpu") if generator is None else generator.device
-        self._device_zero = _device_zero(self._device)
+        self._scratch_number = _scratch_number(self._device)
 
     def uniform(self, low: float, high: float) -> float:
-        return self._device_zero.uniform_(low, high, generator=self._generator).item()
+        return self._scratch_number.uniform_(low, high, generator=self._generator).item()
 
     def aspect(self, ratio: tuple[float, float]) -> float:
         low, high = _logarithms(ratio)
-        drawn = self._device_zero.uniform_(low, high, generator=self._generator)
+        drawn = self._scratch_number.uniform_(low, high, generator=self._generator)
         return torch.exp(drawn).item()
 
     def below(self, limit: int) -> int:
@@ -120,7 +120,7 @@ class PythonDraws:
     timm fails if it draws a box without a pixel; here such a box gets one pixel.
     """
 
-    least_side = 0
+    min_side = 0
 
     def uniform(self, low: float, high: float) -> float:
         return random.uniform(low, high)  # noqa: S311
@@ -132,15 +132,19 @@ class PythonDraws:
         return random.randint(0, limit - 1)  # noqa: S311
 
 
-Source: TypeAlias = "torch.Generator | PythonDraws | None"
+DrawSource: TypeAlias = "torch.Generator | PythonDraws | None"
 
 
-def _draws(source: Source) -> Any:
+def _as_draws(source: DrawSource) -> Any:
     return source if isinstance(source, (SampleGenerator, PythonDraws)) else _TorchDraws(source)
 
 
 def draw_box(
-    width: int, height: int, scale: tuple[float, float], ratio: tuple[float, float], source: Source
+    width: int,
+    height: int,
+    scale: tuple[float, float],
+    ratio: tuple[float, float],
+    source: DrawSource,
 ) -> Box:
     """Draw a box (left, top, right, bottom) of random area and aspect ratio, in pixels.
 
@@ -149,55 +153,57 @@ def draw_box(
     top and left. If no box fits, the result is the central box with the nearest ratio, of at least
     one pixel (torchvision's may have none, and fail).
     """
-    draws, area = _draws(source), height * width
-    for _ in range(_ATTEMPTS):
+    draws, area = _as_draws(source), height * width
+    for _ in range(_MAX_BOX_DRAWS):
         target = area * draws.uniform(*scale)
         aspect = draws.aspect(ratio)
-        across, down = round(math.sqrt(target * aspect)), round(math.sqrt(target / aspect))
-        if draws.least_side <= across <= width and draws.least_side <= down <= height:
-            top = min(draws.below(height - down + 1), height - 1)
-            left = min(draws.below(width - across + 1), width - 1)
-            return left, top, left + max(1, across), top + max(1, down)
+        box_width, box_height = round(math.sqrt(target * aspect)), round(math.sqrt(target / aspect))
+        if draws.min_side <= box_width <= width and draws.min_side <= box_height <= height:
+            top = min(draws.below(height - box_height + 1), height - 1)
+            left = min(draws.below(width - box_width + 1), width - 1)
+            return left, top, left + max(1, box_width), top + max(1, box_height)
     return _nearest_box(width, height, ratio)
 
 
 def _nearest_box(width: int, height: int, ratio: tuple[float, float]) -> Box:
     """Return the central box whose ratio is nearest to the allowed range."""
-    across, down = width, height
+    box_width, box_height = width, height
     if width / height < min(ratio):
-        down = max(1, round(width / min(ratio)))
+        box_height = max(1, round(width / min(ratio)))
     elif width / height > max(ratio):
-        across = max(1, round(height * max(ratio)))
-    left, top = (width - across) // 2, (height - down) // 2
-    return left, top, left + across, top + down
+        box_width = max(1, round(height * max(ratio)))
+    left, top = (width - box_width) // 2, (height - box_height) // 2
+    return left, top, left + box_width, top + box_height
 
 
 def draw_flip(probability: float, generator: torch.Generator | None) -> bool:
     """Draw whether to flip, as torchvision's RandomHorizontalFlip; at 0 nothing is drawn."""
-    return bool(probability) and _draws(generator).flip(probability)
+    return bool(probability) and _as_draws(generator).flip(probability)
 
 
-class _Here(threading.local):
+class _ThreadLocals(threading.local):
     """One generator and one tensor per device for each thread, because creating them is slow."""
 
     def __init__(self) -> None:
         self.generator = SampleGenerator("cpu")
-        self.numbers: dict[torch.device, torch.Tensor] = {}
+        self.scratch_numbers: dict[torch.device, torch.Tensor] = {}
 
 
-_here = _Here()
+_thread_locals = _ThreadLocals()
 
 
 def generator_of(seed: int) -> SampleGenerator:
     """Return this thread's generator with this seed; it is valid until the thread's next call."""
-    return _here.generator.manual_seed(seed)
+    return _thread_locals.generator.manual_seed(seed)
 
 
-def _device_zero(device: torch.device) -> torch.Tensor:
-    number = _here.numbers.get(device)
+def _scratch_number(device: torch.device) -> torch.Tensor:
+    number = _thread_locals.scratch_numbers.get(device)
     if number is None:
         with torch.inference_mode(mode=False):  # inference tensors cannot be written outside it
-            number = _here.numbers[device] = torch.empty(1, dtype=torch.float32, device=device)
+            number = _thread_locals.scratch_numbers[device] = torch.empty(
+                1, dtype=torch.float32, device=device
+            )
     return number
 
 

@@ -46,17 +46,17 @@ __all__ = [
     "Quality",
     "TransformOptions",
     "check_quality",
+    "core_pixel_format",
     "interpolation_name",
     "is_number",
     "plan_geometry",
-    "stored_as",
 ]
 
 Quality = Literal["fast", "exact"]
 AnyInterpolation: TypeAlias = Interpolation | int | Enum
 """An interpolation as a string, Pillow's constant or torchvision's enumeration."""
 
-_LARGEST_CANVAS = 16
+_MAX_CANVAS_RATIO = 16
 """How many times the size of the window a canvas may have if it is made as a whole."""
 
 _INTERPOLATIONS: dict[Any, Interpolation] = {
@@ -170,7 +170,7 @@ class Layout(NamedTuple):
     resized_by: int = 0
     cropped: bool = False  # if the crop pads the tensor, the result is contiguous
 
-    def is_last(self, plan: ResizePlan, width: int) -> bool:
+    def is_channels_last(self, plan: ResizePlan, width: int) -> bool:
         """Return whether the result of a plan is channels-last, for an image of this width."""
         left, top, right, bottom = plan.box
         (down, across), (rows, columns) = plan.canvas, plan.size
@@ -187,7 +187,7 @@ class Crop(EncodedTransform):
     """
 
     layout = Layout()  # of results that are not written to an `out`
-    from_python = False  # whether it draws from Python's ``random`` if it is given no generator
+    draws_from_python = False  # from Python's ``random``, if it is given no generator
     either = False  # whether the interpolation is drawn, too
 
     def __init__(
@@ -257,12 +257,12 @@ class Crop(EncodedTransform):
             header = _headers.probe(data)
             sides = seen_size(header.width, header.height, header.orientation if orient else 1)
         plan = self.plan(*sides, generator)
-        out = self._check_out(out, plan, sides[0])
+        out = self._prepare_out(out, plan, sides[0])
         if header is None:
             if _write_in_core(data, self.core_resize(plan, *sides), self.normalize, out):
                 return out, plan_geometry(plan, *sides)
             header = _headers.probe(data)
-        pixels = self._pixels(data, header, plan, backend, orient=orient)
+        pixels = self._decode_and_resize(data, header, plan, backend, orient=orient)
         if plan.flip:
             pixels = pixels.flip(-1)
         if self.normalize is None:
@@ -271,9 +271,9 @@ class Crop(EncodedTransform):
             self.normalize(pixels, out=out)
         return out, plan_geometry(plan, *sides)
 
-    def _check_out(self, out: torch.Tensor | None, plan: ResizePlan, width: int) -> torch.Tensor:
+    def _prepare_out(self, out: torch.Tensor | None, plan: ResizePlan, width: int) -> torch.Tensor:
         shape = (3, *plan.size)
-        if out is None and self.layout.is_last(plan, width):
+        if out is None and self.layout.is_channels_last(plan, width):
             last = torch.empty((*plan.size, 3), dtype=self.dtype, device="cpu")
             return last.permute(2, 0, 1)
         if out is None:
@@ -287,7 +287,7 @@ class Crop(EncodedTransform):
             )
         return out
 
-    def _pixels(
+    def _decode_and_resize(
         self, data: Any, header: Header, plan: ResizePlan, backend: str | None, *, orient: bool
     ) -> torch.Tensor:
         """Decode the box at the best reduction and resize it to a uint8 tensor (3, H, W)."""
@@ -304,7 +304,7 @@ class Crop(EncodedTransform):
             data, header, reduce, None if everything else window, orient=orient, backend=backend
         )
         box = (left - x, top - y, right - x, bottom - y)
-        return _on_canvas(image, box, plan)
+        return _resize_and_pad(image, box, plan)
 
     def reduce_for(self, header: Header, plan: ResizePlan) -> Reduce:
         """Return the largest reduction that leaves the box `headroom` times the canvas."""
@@ -329,7 +329,7 @@ class Crop(EncodedTransform):
         """Return this transform as the core's struct, or None if the core cannot do the same."""
         return None
 
-    def _options(self) -> str:
+    def _describe_options(self) -> str:
         """Return the options that all subclasses share, for `repr`."""
         parts = [f"dtype={self.dtype}", f"quality={self.quality!r}"]
         if self.normalize is not None:
@@ -369,7 +369,7 @@ def _core_file_size(data: Buffer, backend: str | None, *, orient: bool) -> tuple
     return header.width, header.height
 
 
-def stored_as(normalize: Normalize | None, *, channels_first: bool) -> Any:
+def core_pixel_format(normalize: Normalize | None, *, channels_first: bool) -> Any:
     """Return the core's struct for the stored values: normalised, or uint8 without `normalize`."""
     affine = None if normalize is None else normalize.affine
     return _library.stored(affine, channels_first=channels_first)
@@ -385,7 +385,7 @@ def _write_in_core(
     first = out.is_contiguous()
     if not first and not out.permute(1, 2, 0).is_contiguous():
         written, first = out.new_empty(out.shape), True
-    pixels = stored_as(normalize, channels_first=first)
+    pixels = core_pixel_format(normalize, channels_first=first)
     if not _library.decode_resized(data, resize, pixels, written.data_ptr()):
         return False
     if written is not out:
@@ -393,14 +393,14 @@ def _write_in_core(
     return True
 
 
-def _on_canvas(image: Image, box: FloatBox, plan: ResizePlan) -> torch.Tensor:
+def _resize_and_pad(image: Image, box: FloatBox, plan: ResizePlan) -> torch.Tensor:
     """Resize an image, and pad it with black where the result exceeds the canvas."""
     height, width = plan.size
     top, left = max(0, plan.top), max(0, plan.left)
     bottom = min(plan.canvas[0], plan.top + height)
     right = min(plan.canvas[1], plan.left + width)
     window = (left, top, right, bottom)
-    pixels = _resample(image, box, plan.canvas, window, plan.interpolation)
+    pixels = _resize_box(image, box, plan.canvas, window, plan.interpolation)
     if pixels.shape[1:] == plan.size:
         return pixels
     padded = torch.zeros((3, height, width), dtype=torch.uint8, device="cpu")
@@ -409,7 +409,7 @@ def _on_canvas(image: Image, box: FloatBox, plan: ResizePlan) -> torch.Tensor:
     return padded
 
 
-def _resample(
+def _resize_box(
     image: Image, box: FloatBox, canvas: tuple[int, int], window: Box, interpolation: Interpolation
 ) -> torch.Tensor:
     """Resize a box of an image to a canvas, with whichever library does it best.
@@ -420,13 +420,13 @@ def _resample(
     does not have it. If there is nothing to resize, the result may share the memory of the image.
     """
     whole = box == (0, 0, image.shape[1], image.shape[0])
-    as_it_is = whole and image.shape[:2] == canvas
+    unchanged = whole and image.shape[:2] == canvas
     resized = None
-    if interpolation == "bilinear" and core_is_enabled() and not as_it_is:
+    if interpolation == "bilinear" and core_is_enabled() and not unchanged:
         resized = resize_in_core(image, box, canvas, window)
     left, top, right, bottom = window
     # For an image one pixel wide the canvas may take gigabytes, most of them outside the window.
-    huge = canvas[0] * canvas[1] > _LARGEST_CANVAS * (right - left) * (bottom - top)
+    huge = canvas[0] * canvas[1] > _MAX_CANVAS_RATIO * (right - left) * (bottom - top)
     if resized is None and whole and not huge:
         return _resize_with_torch(image, canvas, window, interpolation)
     if resized is None:

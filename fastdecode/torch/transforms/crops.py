@@ -39,10 +39,10 @@ __all__ = [
     "ResizeCenterCropNormalize",
 ]
 
-_RANDOM, _CENTRAL = 1, 2  # of ``fd_crop``
-_DECIDE = ("plan", "core_resize", "_jpeg_reduction", "as_core_crop")
+_KIND_RANDOM, _KIND_CENTRAL = 1, 2  # of ``fd_crop``
+_PLANNING_METHODS = ("plan", "core_resize", "_jpeg_reduction", "as_core_crop")
 _Size = int | Sequence[int]
-_EITHER: tuple[Interpolation, Interpolation] = ("bilinear", "bicubic")
+_BOTH_MODES: tuple[Interpolation, Interpolation] = ("bilinear", "bicubic")
 
 
 class QualityOptions(TypedDict, total=False):
@@ -124,9 +124,9 @@ class RandomResizedCrop(Crop):
         **options: Unpack[CropOptions],
     ) -> None:
         super().__init__(interpolation, antialias, **options)
-        self.size = _both_sides("size", size)
-        self.scale = _range("scale", scale)
-        self.ratio = _range("ratio", ratio)
+        self.size = _check_size_pair("size", size)
+        self.scale = _check_range("scale", scale)
+        self.ratio = _check_range("ratio", ratio)
         self.shape = (3, *self.size)
 
     def plan(self, width: int, height: int, generator: torch.Generator | None) -> ResizePlan:
@@ -144,7 +144,7 @@ class RandomResizedCrop(Crop):
 
     def as_core_crop(self, *, orient: bool) -> Any:
         """Return this transform as the core's struct, or None if the core cannot do the same."""
-        if not _is_exactly(self, RandomResizedCrop):
+        if not _plans_like(self, RandomResizedCrop):
             return None
         drawn = (self.scale, self.ratio)
         return _core_crop(self.size, self.flip, self._min_headroom, orient, drawn=drawn)
@@ -152,7 +152,7 @@ class RandomResizedCrop(Crop):
     def __repr__(self) -> str:
         return (
             f"{type(self).__name__}(size={self.size}, scale={self.scale}, "
-            f"ratio={_format_ratio(self.ratio)}, flip={self.flip}, {self._options()})"
+            f"ratio={_format_ratio(self.ratio)}, flip={self.flip}, {self._describe_options()})"
         )
 
 
@@ -164,7 +164,7 @@ class RandomResizedCropAndInterpolation(RandomResizedCrop):
     followed by the interpolation.
     """
 
-    from_python = True
+    draws_from_python = True
 
     def __init__(
         self,
@@ -183,10 +183,10 @@ class RandomResizedCropAndInterpolation(RandomResizedCrop):
     ) -> tuple[Box, Interpolation]:
         if generator is None:
             box = draw_box(width, height, self.scale, self.ratio, PythonDraws())
-            drawn = random.choice(_EITHER) if self.either else self.interpolation  # noqa: S311
+            drawn = random.choice(_BOTH_MODES) if self.either else self.interpolation  # noqa: S311
             return box, drawn
         box, interpolation = super()._draw_box(width, height, generator)
-        return box, _EITHER[draw_flip(0.5, generator)] if self.either else interpolation
+        return box, _BOTH_MODES[draw_flip(0.5, generator)] if self.either else interpolation
 
 
 class RandomResizedCropFlipNormalize(RandomResizedCrop):
@@ -273,8 +273,8 @@ class ResizeCenterCrop(Crop):
         **options: Unpack[CropOptions],
     ) -> None:
         super().__init__(interpolation, antialias, **options)
-        self.resize = _one_or_both("resize", resize)
-        self.size = _both_sides("size", size)
+        self.resize = _check_size("resize", resize)
+        self.size = _check_size_pair("size", size)
         self.shape = (3, *self.size)
 
     def plan(self, width: int, height: int, generator: torch.Generator | None) -> ResizePlan:
@@ -282,19 +282,19 @@ class ResizeCenterCrop(Crop):
         canvas = resized_size(width, height, self.resize)
         top, left = center_crop(canvas, self.size)
         flip = draw_flip(self.flip, generator)
-        box = _whole(width, height)
+        box = _whole_box(width, height)
         return ResizePlan(box, canvas, top, left, self.size, flip, self.interpolation)
 
     def as_core_crop(self, *, orient: bool) -> Any:
         """Return this transform as the core's struct, or None if the core cannot do the same."""
-        if not _is_exactly(self, ResizeCenterCrop):
+        if not _plans_like(self, ResizeCenterCrop):
             return None
         return _core_crop(self.size, self.flip, self._min_headroom, orient, resize=self.resize)
 
     def __repr__(self) -> str:
         return (
             f"{type(self).__name__}(resize={self.resize}, size={self.size}, flip={self.flip}, "
-            f"{self._options()})"
+            f"{self._describe_options()})"
         )
 
 
@@ -379,35 +379,36 @@ class Resize(Crop):
         **options: Unpack[CropOptions],
     ) -> None:
         super().__init__(interpolation, antialias, **options)
-        self.max_size = None if max_size is None else _longest(size, max_size)
+        self.max_size = None if max_size is None else _check_max_size(size, max_size)
         by_longest = size is None and self.max_size is not None
-        self.size = None if by_longest else _one_or_both("size", size)
+        self.size = None if by_longest else _check_size("size", size)
         self.shape = (3, *self.size) if isinstance(self.size, tuple) else None
 
     def plan(self, width: int, height: int, generator: torch.Generator | None) -> ResizePlan:
         """Resize the whole image."""
         canvas = resized_size(width, height, self.size, self.max_size)
         flip = draw_flip(self.flip, generator)
-        return ResizePlan(_whole(width, height), canvas, 0, 0, canvas, flip, self.interpolation)
+        return ResizePlan(_whole_box(width, height), canvas, 0, 0, canvas, flip, self.interpolation)
 
     def as_core_crop(self, *, orient: bool) -> Any:
         """Return this transform as the core's struct, or None if the core cannot do the same."""
-        if not isinstance(self.size, tuple) or not _is_exactly(self, Resize):
+        if not isinstance(self.size, tuple) or not _plans_like(self, Resize):
             return None
         return _core_crop(self.size, self.flip, self._min_headroom, orient, resize=self.size)
 
     def __repr__(self) -> str:
         longest = "" if self.max_size is None else f"max_size={self.max_size}, "
         return (
-            f"{type(self).__name__}(size={self.size}, {longest}flip={self.flip}, {self._options()})"
+            f"{type(self).__name__}(size={self.size}, {longest}flip={self.flip}, "
+            f"{self._describe_options()})"
         )
 
 
-def _whole(width: int, height: int) -> Box:
+def _whole_box(width: int, height: int) -> Box:
     return 0, 0, width, height
 
 
-def _one_or_both(name: str, size: _Size | None) -> int | tuple[int, int]:
+def _check_size(name: str, size: _Size | None) -> int | tuple[int, int]:
     """Check a size; return an int if it is one number, alone or in a list."""
     sides: tuple[Any, ...] = tuple(size) if isinstance(size, Sequence) else (size,)
     if not 1 <= len(sides) <= 2 or not all(is_int(side) and side > 0 for side in sides):
@@ -415,19 +416,19 @@ def _one_or_both(name: str, size: _Size | None) -> int | tuple[int, int]:
     return int(sides[0]) if len(sides) == 1 else (int(sides[0]), int(sides[1]))
 
 
-def _both_sides(name: str, size: _Size) -> tuple[int, int]:
-    checked = _one_or_both(name, size)
+def _check_size_pair(name: str, size: _Size) -> tuple[int, int]:
+    checked = _check_size(name, size)
     return (checked, checked) if isinstance(checked, int) else checked
 
 
-def _longest(size: _Size | None, max_size: Any) -> int:
+def _check_max_size(size: _Size | None, max_size: Any) -> int:
     """Check `max_size` against `size`, and return it."""
-    longest = _one_or_both("max_size", max_size)
+    longest = _check_size("max_size", max_size)
     if not isinstance(longest, int):
         raise ValueError(f"max_size must be one positive integer, not {max_size!r}")  # noqa: TRY004
     if size is None:
         return longest
-    shorter = _one_or_both("size", size)
+    shorter = _check_size("size", size)
     if not isinstance(shorter, int):
         raise ValueError(f"max_size needs one integer as size, not both sides, {size!r}")  # noqa: TRY004
     if longest <= shorter:
@@ -435,7 +436,7 @@ def _longest(size: _Size | None, max_size: Any) -> int:
     return longest
 
 
-def _range(name: str, values: Sequence[float]) -> tuple[float, float]:
+def _check_range(name: str, values: Sequence[float]) -> tuple[float, float]:
     numbers = tuple(values) if isinstance(values, Iterable) else ()
     if (
         len(numbers) != 2
@@ -450,13 +451,13 @@ def _format_ratio(ratio: tuple[float, float]) -> str:
     return f"({ratio[0]:.4g}, {ratio[1]:.4g})"
 
 
-def _is_exactly(crop: Crop, kind: type[Crop]) -> bool:
+def _plans_like(crop: Crop, kind: type[Crop]) -> bool:
     """Return whether a transform decides as this class of the package, so the core can do it."""
     own = type(crop)
     if crop.interpolation != "bilinear":  # the core has no other
         return False
-    return crop.__dict__.keys().isdisjoint(_DECIDE) and all(
-        getattr(own, name) is getattr(kind, name) for name in _DECIDE
+    return crop.__dict__.keys().isdisjoint(_PLANNING_METHODS) and all(
+        getattr(own, name) is getattr(kind, name) for name in _PLANNING_METHODS
     )
 
 
@@ -471,20 +472,22 @@ def _core_crop(
     resize: int | tuple[int, int] = 0,
 ) -> Any:
     """Return a cached, so read-only, ``fd_crop *``: a random box if `drawn`, else the centre."""
-    made = _library.ffi.new("fd_crop *")
-    made.upright = upright
-    made.height, made.width = size
-    made.flip = flip
-    made.headroom = headroom
-    made.pixels = DEFAULT_MAX_PIXELS
+    struct = _library.ffi.new("fd_crop *")
+    struct.upright = upright
+    struct.height, struct.width = size
+    struct.flip = flip
+    struct.headroom = headroom
+    struct.pixels = DEFAULT_MAX_PIXELS
     if drawn is None:
-        made.kind = _CENTRAL
-        made.resize_height, made.resize_width = (0, resize) if isinstance(resize, int) else resize
-        return made
-    made.kind = _RANDOM
+        struct.kind = _KIND_CENTRAL
+        struct.resize_height, struct.resize_width = (
+            (0, resize) if isinstance(resize, int) else resize
+        )
+        return struct
+    struct.kind = _KIND_RANDOM
     scale, ratio = drawn
-    made.area, made.area_range = scale[0], scale[1] - scale[0]
+    struct.area, struct.area_range = scale[0], scale[1] - scale[0]
     low, high = math.log(ratio[0]), math.log(ratio[1])
-    made.aspect, made.aspect_range = low, high - low
-    made.narrowest, made.widest = min(ratio), max(ratio)
-    return made
+    struct.aspect, struct.aspect_range = low, high - low
+    struct.narrowest, struct.widest = min(ratio), max(ratio)
+    return struct

@@ -65,8 +65,8 @@ class Normalize:
         std: Sequence[float] | None = IMAGENET_STD,
         inplace: bool = False,
     ) -> None:
-        self.mean = None if mean is None else _three("mean", mean)
-        self.std = None if mean is None else _three("std", std)
+        self.mean = None if mean is None else _check_three_values("mean", mean)
+        self.std = None if mean is None else _check_three_values("std", std)
         self.inplace = inplace
         if self.std is not None and 0 in self.std:
             raise ValueError(f"std must not hold a zero, but is {self.std}")
@@ -105,10 +105,10 @@ class Normalize:
                 "Normalize takes uint8 pixels or floats of shape (..., 3, H, W), not "
                 f"{tuple(pixels.shape)} of {pixels.dtype}"
             )
-        made = pixels.dtype if floats else torch.float32
-        if out is not None and (out.shape != pixels.shape or out.dtype != made):
+        dtype = pixels.dtype if floats else torch.float32
+        if out is not None and (out.shape != pixels.shape or out.dtype != dtype):
             raise ValueError(
-                f"out must be {tuple(pixels.shape)} of {made}, "
+                f"out must be {tuple(pixels.shape)} of {dtype}, "
                 f"not {tuple(out.shape)} of {out.dtype}"
             )
         if floats:
@@ -184,7 +184,7 @@ def three_values(values: Any) -> tuple[float, float, float] | None:
     return (red, green, blue) if all(map(math.isfinite, three)) else None
 
 
-def _three(name: str, values: Any) -> tuple[float, float, float]:
+def _check_three_values(name: str, values: Any) -> tuple[float, float, float]:
     numbers = three_values(values)
     if numbers is None:
         raise ValueError(
