@@ -34,7 +34,7 @@ COUNT = 12
 
 pytestmark = pytest.mark.usefixtures("quick_retries")
 needs_unreadable = pytest.mark.skipif(
-    not UNREADABLE.exists(), reason="no file here gives an error of the disk"
+    not UNREADABLE.exists(), reason="needs a file that gives a disk error"
 )
 
 

@@ -31,12 +31,12 @@ class _Counting(logging.Handler):
 
     def __init__(self, requests: Counter[tuple[str, str]]) -> None:
         super().__init__(logging.INFO)
-        self._asked = requests
+        self._requests = requests
 
     def emit(self, record: logging.LogRecord) -> None:
         found = _LINE.search(record.getMessage())
         if found:
-            self._asked[found[1], Path(found[2].partition("?")[0]).suffix] += 1
+            self._requests[found[1], Path(found[2].partition("?")[0]).suffix] += 1
 
 
 @contextmanager

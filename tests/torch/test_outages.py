@@ -109,7 +109,7 @@ def test_a_stream_is_told_of_an_outage(uri: str, server: Fault) -> None:
     assert stream.errors == []
 
 
-@pytest.mark.skipif(not UNREADABLE.exists(), reason="no file here gives an error of the disk")
+@pytest.mark.skipif(not UNREADABLE.exists(), reason="needs a file that gives a disk error")
 @pytest.mark.parametrize("on_error", ["skip", "replace"])
 def test_an_error_of_the_disk_is_raised(on_error: Any) -> None:
     """A disk error is raised by the dataset and by `Loader`, also for a replacement."""
