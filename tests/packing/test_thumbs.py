@@ -245,7 +245,7 @@ def test_unwritable_target_is_an_error(source: Path, tmp_path: Path, thumbs: Thu
         status, out, said = thumbs(source, place)
         assert status == 2
         assert out == ""
-        assert str(place).rpartition("/below")[0] in said
+        assert str(place).partition("/below")[0] in said
 
 
 def test_folder_without_images_is_an_error(tmp_path: Path, thumbs: Thumbs) -> None:
