@@ -120,7 +120,7 @@ def _described() -> dict[str, str]:
 def test_every_public_name_is_in_the_reference(module: str) -> None:
     """Every name of a public module is on a page of the reference, with an example."""
     pytest.importorskip(_NEEDED[module] or "fastdecode")
-    described, documented = _described(), docstrings.documented(module)
+    described, documented = _described(), docstrings.docstrings_of(module)
 
     for name in importlib.import_module(module).__all__:
         full = f"{module}.{name}"
