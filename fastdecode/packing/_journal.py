@@ -203,7 +203,7 @@ class State:
     moves: list[tuple[str, str]] | None = None
 
     def read(self, journal: Journal) -> None:
-        """Take all records; raise Refused if a pack to this place would not write one of them."""
+        """Take all records; raise `CannotResume` if a pack to this place would not write one."""
         for number, record in enumerate(journal, start=1):
             try:
                 self.take(record)

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from fastdecode._files import sync_folder
 from fastdecode.packing._lock import open_own
 from fastdecode.stores._items import Keys
-from fastdecode.stores._mmap import Mapped
+from fastdecode.stores._ranges import Ranges
 from fastdecode.stores.folder import INDEX
 from fastdecode.stores.recordio import target_labels
 from fastdecode.stores.tar import END, append_members
-from fastdecode.stores.tar.format import MappedSource, members
+from fastdecode.stores.tar.format import RangeSource, members
 from fastdecode.stores.tar.names import Names
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class Spool:
         file.seek(end)
         self._names = Names()
         if self._kind == "tar" and end:  # the headers tell which names are taken
-            for member in members(MappedSource(Mapped(str(path))), ended=False):
+            for member in members(RangeSource(Ranges(str(path))), ended=False):
                 self._names.add(member)
         sync_folder(path)
         return file
