@@ -15,8 +15,9 @@ from fastdecode._arrays import map_in_order
 from fastdecode._error_policy import ITEM_ERRORS, is_item_error
 from fastdecode._headers import jpeg_stream
 from fastdecode.api import decode, probe
-from fastdecode.errors import DecodeError, FastDecodeError, UnsupportedFormat
+from fastdecode.errors import DecodeError, FastDecodeError, ImageTooLarge, UnsupportedFormat
 from fastdecode.packing._verify import printable, reason, verify
+from fastdecode.plan import DEFAULT_MAX_PIXELS
 
 if TYPE_CHECKING:
     from fastdecode.stores import Store
@@ -94,7 +95,8 @@ class Limits:
     Attributes
     ----------
     max_side, max_pixels : int or None
-        Most pixels of the larger side, and of the whole image. None means no limit.
+        Most pixels of the larger side, and of the whole image. None means no limit. An image of
+        more than `max_pixels` is decoded only if `decode` would decode it by default.
     strict : bool
         Whether an image that decodes with a warning of the codec is damaged, instead of odd.
 
@@ -107,7 +109,7 @@ class Limits:
     """
 
     max_side: int | None = None
-    max_pixels: int | None = None
+    max_pixels: int | None = DEFAULT_MAX_PIXELS
     strict: bool = False
 
 
@@ -123,7 +125,8 @@ def survey(
     threads : int
         Number of threads.
     limits : Limits, optional
-        By default no image is oversized, and a warning of the codec is odd.
+        By default images that `decode` refuses as too large are oversized, and a warning of the
+        codec is odd.
 
     Yields
     ------
@@ -189,8 +192,9 @@ class _Checker:
         try:
             header = probe(data)
         except FastDecodeError as error:
-            none = isinstance(error, UnsupportedFormat)
-            status: Status = "no image" if none else "damaged"
+            status: Status = "damaged"
+            if isinstance(error, (UnsupportedFormat, ImageTooLarge)):
+                status = "no image" if isinstance(error, UnsupportedFormat) else "oversized"
             return Finding(key, status, (reason(error),), bytes=size), digest
         status, reasons = self._classify(data, header)
         if status not in FAILING:
@@ -204,10 +208,12 @@ class _Checker:
 
     def _classify(self, data: bytes | memoryview, header: Header) -> tuple[Status, list[str]]:
         """Return the status of an image as far as decoding and size decide it, with reasons."""
-        warning = ""
+        warning, large = "", self._oversize_reason(header)
+        if large and not self._may_decode(header):
+            return "oversized", [large]
         try:
             try:
-                decode(data, strict=True)
+                decode(data, strict=True, max_pixels=None)
             except (DecodeError, UnsupportedFormat) as error:  # most images raise nothing
                 verify(data, header)
                 if isinstance(error, DecodeError):  # else no backend reports warnings of the format
@@ -216,11 +222,19 @@ class _Checker:
             return "unsupported", [reason(error)]
         except FastDecodeError as error:
             return "damaged", [reason(error)]
-        large = self._oversize_reason(header)
+        except MemoryError:
+            sides = f"{header.width} x {header.height} pixels"
+            return "oversized", [f"{sides}: there is no memory to decode it"]
         reasons = [words for words in (warning, large) if words]
         if warning and self.limits.strict:
             return "damaged", reasons
         return "oversized" if large else "odd" if warning else "good", reasons
+
+    def _may_decode(self, header: Header) -> bool:
+        """Return whether the limits allow to decode an image."""
+        most = self.limits.max_pixels
+        pixels = header.width * header.height
+        return most is None or pixels <= max(most, DEFAULT_MAX_PIXELS)
 
     def _oversize_reason(self, header: Header) -> str:
         """Return the size of an image in words if it exceeds the limits, else an empty string."""

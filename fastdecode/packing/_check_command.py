@@ -19,6 +19,7 @@ from fastdecode._system import usable_cores
 from fastdecode.errors import FastDecodeError, StoreError, visible
 from fastdecode.packing._check import FAILING, Finding, Limits, Status, survey
 from fastdecode.packing._verify import reason
+from fastdecode.plan import DEFAULT_MAX_PIXELS
 from fastdecode.stores import Store, open_store
 from fastdecode.stores.folder import LooseImages
 from fastdecode.terminal import (
@@ -182,18 +183,13 @@ def add_arguments(parser: Parser) -> None:
     add = parser.add_argument
     add("src", metavar="SRC", help="a folder, .csv, .tar, .lmdb, .h5, .rec, or a URI of one")
     add("--csv", type=Path, metavar="FILE", help="write a line for each image to this file")
-    size = parser.add_mutually_exclusive_group()
-    size.add_argument(
-        "--max-side",
-        type=positive,
-        metavar="N",
-        help="oversized: a side of more than N pixels",
-    )
-    size.add_argument(
+    add("--max-side", type=positive, metavar="N", help="oversized: a side of more than N pixels")
+    add(
         "--max-pixels",
         type=positive,
+        default=DEFAULT_MAX_PIXELS,
         metavar="N",
-        help="oversized: more than N pixels in all",
+        help="oversized: more than N pixels in all (default: %(default)s, as in decode)",
     )
     add("--threads", type=worker_count, metavar="N", help="threads to use (default: one per core)")
     add("--strict", action="store_true", help="count a warning of the codec as damage")

@@ -32,6 +32,7 @@ from fastdecode.packing._output import OutputPaths, make_result, write_bad
 from fastdecode.packing._rewrite import Names, Work, size_and_time, stamp
 from fastdecode.packing._spool import Spool
 from fastdecode.packing._verify import printable
+from fastdecode.plan import DEFAULT_MAX_PIXELS
 from fastdecode.stores import kind_for, open_store
 from fastdecode.stores.locations import shard_locations
 
@@ -58,6 +59,7 @@ def pack(
     quality: int = 90,
     restart_markers: bool = False,
     shard_size: int | None = None,
+    max_pixels: int | None = DEFAULT_MAX_PIXELS,
     threads: int | None = None,
     skip_bad: bool = False,
     start_over: bool = False,
@@ -89,6 +91,9 @@ def pack(
     shard_size : int, optional
         Tar only: write several shards of at most this many bytes, ``train-00000.tar`` and so on for
         ``train.tar``. An item that is larger than this has a shard of its own.
+    max_pixels : int or None
+        An image of more pixels is a bad item; None lifts the limit. The default is that of
+        `decode`.
     threads : int, optional
         By default one for each core that this process may use.
     skip_bad : bool
@@ -126,7 +131,7 @@ def pack(
     if not source:
         raise ValueError("no source is named")
     chosen = kind_for(target) if kind is None else kind
-    options = Options(max_side, quality, restart_markers, shard_size)
+    options = Options(max_side, quality, restart_markers, shard_size, max_pixels)
     options.check(chosen)
     if threads is not None and threads < 1:
         raise ValueError(f"threads must be at least 1, not {threads}")
@@ -168,6 +173,7 @@ class Options:
     quality: int = 90
     restart_markers: bool = False
     shard_size: int | None = None
+    max_pixels: int | None = DEFAULT_MAX_PIXELS
 
     def check(self, kind: str) -> None:
         """Check the options before any work is done."""
@@ -175,6 +181,8 @@ class Options:
             raise ValueError(f"max_side must be at least 1 pixel, not {self.max_side}")
         if not 1 <= self.quality <= 100:
             raise ValueError(f"quality must be from 1 to 100, not {self.quality}")
+        if self.max_pixels is not None and self.max_pixels < 1:
+            raise ValueError(f"max_pixels must be at least 1, not {self.max_pixels}")
         if self.shard_size is not None and self.shard_size < 1:
             raise ValueError(f"shard_size must be at least 1 byte, not {self.shard_size}")
         if self.shard_size is not None and kind != "tar":

@@ -12,6 +12,7 @@ from fastdecode.errors import FastDecodeError
 from fastdecode.packing._journal import BadItems, Packed
 from fastdecode.packing._pack import pack
 from fastdecode.packing._verify import reason
+from fastdecode.plan import DEFAULT_MAX_PIXELS
 from fastdecode.stores import KINDS, kind_for
 from fastdecode.terminal import (
     INTERRUPTED,
@@ -167,6 +168,13 @@ def add_arguments(parser: Parser) -> None:
         type=as_bytes,
         metavar="SIZE",
         help="write several .tar shards of at most SIZE each, such as 500MB or 1GB",
+    )
+    add(
+        "--max-pixels",
+        type=positive,
+        default=DEFAULT_MAX_PIXELS,
+        metavar="N",
+        help="an image of more than N pixels is bad (default: %(default)s, as in decode)",
     )
     add("--threads", type=worker_count, metavar="N", help="threads to use (default: one per core)")
     add("--skip-bad", action="store_true", help="leave out what does not decode, and list it")

@@ -21,11 +21,13 @@ from PIL import Image as PillowImage
 from PIL.PngImagePlugin import PngInfo
 
 from fastdecode._error_policy import ITEM_ERRORS, is_item_error
+from fastdecode._headers import other
 from fastdecode._pixels import seen_size
 from fastdecode.api import decode, probe
 from fastdecode.errors import FastDecodeError
 from fastdecode.native import add_restart_markers
 from fastdecode.packing._verify import reason, verify
+from fastdecode.plan import plan_decode
 from fastdecode.stores._items import check_target
 
 if TYPE_CHECKING:
@@ -95,6 +97,7 @@ class Work:
     def _rewrite(self, key: str, given: Buffer) -> tuple[str, Buffer, str]:
         """Return the key, the bytes and the notes of an item; raise if it does not decode."""
         header = probe(given)
+        plan_decode(header, max_pixels=self.options.max_pixels)  # refuses what is too large
         most = self.options.max_side
         large = most is not None and max(header.width, header.height) > most
         data, notes, format = given, [], header.format
@@ -107,7 +110,7 @@ class Work:
             notes = ["too large"] if large else []
         if self.options.restart_markers and format == "jpeg":
             try:
-                data = add_restart_markers(data)
+                data = add_restart_markers(data, max_pixels=None)
                 notes.append("restart markers")
             except FastDecodeError:  # a JPEG that the core refuses: it decodes, so it is kept
                 notes.append("no restart markers")
@@ -250,10 +253,11 @@ def _pixels(data: Buffer, header: Header, size: tuple[int, int]) -> Image:
     """Decode to at least twice the final size, in a mode that keeps transparency and depth."""
     wanted = (size[1] * _GAP, size[0] * _GAP)
     if header.bits == 16:
-        return decode(data, mode="stored")
+        return decode(data, mode="stored", max_pixels=None)
     if header.format == "jpeg":
-        return decode(data, min_size=wanted, mode="L" if header.color == "gray" else "RGB")
-    return decode(data, min_size=wanted, mode="RGBA")
+        mode: Mode = "L" if header.color == "gray" else "RGB"
+        return decode(data, min_size=wanted, mode=mode, max_pixels=None)
+    return decode(data, min_size=wanted, mode="RGBA", max_pixels=None)
 
 
 def _resize(pixels: Image, size: tuple[int, int]) -> PillowImage.Image:
@@ -302,9 +306,9 @@ def _metadata(data: Buffer, header: Header) -> dict[str, bytes]:
 
 def _info(data: Buffer) -> dict[Any, Any]:
     try:
-        with PillowImage.open(io.BytesIO(data)) as image:
+        with other.open_image(data) as image:
             found: dict[Any, Any] = image.info
-    except OSError:  # Pillow cannot read the format, but another backend can
+    except (FastDecodeError, OSError):  # Pillow cannot read the format, but another backend can
         return {}
     return found
 

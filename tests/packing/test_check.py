@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 from corpus import CORPUS, usable_backends
-from packed import make_source
+from packed import make_large_source, make_source
 from PIL import Image
 
 from fastdecode import terminal
 from fastdecode.cli import main
-from fastdecode.packing import pack, survey
+from fastdecode.packing import _check, pack, survey
 from fastdecode.packing._check import Limits, faults
 from fastdecode.packing._rewrite import Work
 from fastdecode.stores import create_store, open_store
@@ -179,6 +179,41 @@ def test_the_check_command(
     }
 
 
+def test_image_beyond_the_limit_of_decode_is_oversized(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A healthy image that `decode` refuses as too large is oversized; ``--max-pixels`` lifts it.
+
+    With the limit lifted, the image is decoded, so damage is found.
+    """
+    source = make_large_source(tmp_path / "source")
+    command = ["check", str(source), "--threads", "1"]
+
+    assert main(command) == 0
+    assert "oversized  " in capsys.readouterr().out
+    assert main([*command, "--max-side", "9999", "--max-pixels", "200000000"]) == 0
+    assert "oversized  " in capsys.readouterr().out
+    assert main([*command, "--max-pixels", "200000000"]) == 0
+    assert "good  " in capsys.readouterr().out
+    photo = source / "large.jpg"
+    photo.write_bytes(photo.read_bytes()[: photo.stat().st_size // 2])
+    assert main([*command, "--max-pixels", "200000000"]) == 1
+    assert "damaged  " in capsys.readouterr().out
+
+
+def test_image_beyond_the_memory_is_oversized(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An image for which there is no memory is oversized, and does not end the check."""
+
+    def no_memory(*_arguments: object, **_options: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(_check, "decode", no_memory)
+    with open_store(make_source(tmp_path / "source")) as store:
+        assert {one.status for one in survey(store, 1)} == {"oversized"}
+
+
 def test_check_of_good_images(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """`check` returns 0 if every image decodes, odd or not."""
     assert main(["check", str(make_source(tmp_path / "source")), "--threads", "2"]) == 0
@@ -192,7 +227,8 @@ def test_wrong_arguments(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert "no such file" in " ".join(capsys.readouterr().err.split())  # it may be wrapped
     for arguments in [
         ["check", "x", "--max-side", "0"],
-        ["check", "x", "--max-side", "1", "--max-pixels", "1"],
+        ["check", "x", "--max-pixels", "0"],
+        ["pack", "x", "y", "--max-pixels", "none"],
         ["pack", "x", "y", "--shard-size", "many"],
         ["pack", "x", "y", "--store", "list"],
     ]:

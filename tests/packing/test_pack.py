@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import io
 import json
 import os
 from argparse import ArgumentTypeError
@@ -12,7 +13,8 @@ from typing import Any
 
 import pytest
 from corpus import CORPUS
-from packed import KINDS, checksums, make_source, name_of
+from packed import KINDS, checksums, make_large_source, make_source, name_of
+from PIL import Image
 
 from fastdecode import BackendUnavailable, decode, probe
 from fastdecode.native import _library
@@ -166,6 +168,26 @@ def test_bad_items_stop_the_pack(tmp_path: Path) -> None:
         assert len(store) == 8
 
 
+def test_image_beyond_the_limit_is_bad(tmp_path: Path) -> None:
+    """An image of more pixels than ``max_pixels`` is bad; a higher limit packs and shrinks it."""
+    source = make_large_source(tmp_path / "source")
+
+    with pytest.raises(BadItems) as caught:
+        pack(source, tmp_path / "out.tar")
+    assert caught.value.packed is not None
+    ((key, why),) = caught.value.packed.bad
+    assert key == "large.jpg"
+    assert "15000 x 12000" in why
+    assert "max_pixels" in why
+    packed = pack(source, tmp_path / "small.tar", max_pixels=200_000_000, max_side=100)
+
+    assert packed.notes == {"shrunk": 1}
+    with open_store(tmp_path / "small.tar") as store, io.BytesIO(store.read(0)) as file:
+        image = Image.open(file)
+        assert image.size == (100, 80)
+        assert image.getexif()[0x010E] == "a description"
+
+
 def test_only_bad_items(tmp_path: Path) -> None:
     """`pack` makes no store if every item is bad, even with ``skip_bad=True``."""
     (tmp_path / "source").mkdir()
@@ -216,6 +238,7 @@ def test_restart_markers_needs_the_core(tmp_path: Path, monkeypatch: pytest.Monk
         ("out.tar", {"max_side": 0}, "max_side"),
         ("out.tar", {"quality": 101}, "quality"),
         ("out.tar", {"shard_size": 0}, "shard_size"),
+        ("out.tar", {"max_pixels": 0}, "max_pixels"),
         ("out.tar", {"threads": 0}, "threads"),
         ("source/out.tar", {}, "lies inside"),
         ("out", {"kind": "nosuch"}, "no kind of store 'nosuch'"),

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from corpus import CORPUS
+from PIL import Image
 
 from fastdecode import stores
 from fastdecode.packing import _pack, pack
@@ -47,6 +48,16 @@ def make_source(folder: Path, *, damaged: bool = False) -> Path:
     if damaged:
         shutil.copy(CORPUS / "malformed" / "gen_jpg_cut667.jpg", folder / "cats" / "1-cut.jpg")
         (folder / "dogs" / "empty.jpg").touch()
+    return folder
+
+
+def make_large_source(folder: Path) -> Path:
+    """Make a folder with one healthy JPEG of more pixels than `decode` allows by default."""
+    folder.mkdir()
+    exif = Image.Exif()
+    exif[0x010E] = "a description"
+    image = Image.new("L", (15_000, 12_000), 128)
+    (folder / "large.jpg").write_bytes(encode(image, exif=exif))
     return folder
 
 
