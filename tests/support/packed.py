@@ -12,7 +12,7 @@ from corpus import CORPUS
 from PIL import Image
 
 from fastdecode import stores
-from fastdecode.packing import _pack, pack
+from fastdecode.packing import pack
 from fastdecode.packing._rewrite import Work
 from fastdecode.testing import drawing, encode
 
@@ -61,41 +61,19 @@ def make_large_source(folder: Path) -> Path:
     return folder
 
 
-def stop_pack_after_three(
-    monkeypatch: pytest.MonkeyPatch, source: Path, target: Path, **options: Any
+def stop_pack_at(
+    stop: int, monkeypatch: pytest.MonkeyPatch, source: Path, target: Path, **options: Any
 ) -> None:
-    """Start a pack that records each item in its journal at once, and stop it after three."""
+    """Start a pack, and stop it at the item number `stop` of the source, from 0."""
     work = Work.__call__
 
     def some(self: Work, index: int) -> Any:
-        if index == 3:
+        if index == stop:
             raise Stop
         return work(self, index)
 
     with monkeypatch.context() as patch:
-        patch.setattr(_pack, "EVERY_S", 0)
         patch.setattr(Work, "__call__", some)
-        with pytest.raises(Stop):
-            pack(source, target, **options)
-
-
-def stop_pack_before_rename(
-    count: int, monkeypatch: pytest.MonkeyPatch, source: Path, target: Path, **options: Any
-) -> None:
-    """Stop a pack before its rename number `count` (from 0) of a finished file to the target."""
-    rename = Path.replace
-    left = count
-
-    def replace(path: Path, to: Path) -> Path:
-        nonlocal left
-        if to.parent == target.parent and ".partial" in str(path.parent):
-            left -= 1
-            if left < 0:
-                raise Stop
-        return rename(path, to)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "replace", replace)
         with pytest.raises(Stop):
             pack(source, target, **options)
 
