@@ -81,10 +81,10 @@ def shard_locations(
 def _check_finished(location: str) -> None:
     """Raise a StoreError if a pack to this location has begun and is not finished."""
     path = Path(local_path(location))
-    if path.with_name(f".{path.name}.partial").joinpath("journal").exists():
+    if path.with_name(f".{path.name}.partial").joinpath("state").exists():
         raise StoreError(
             f"{location}: a pack to it has begun, and is not finished: run the same fastdecode "
-            "pack command again, and it goes on"
+            "pack command again"
         )
 
 
