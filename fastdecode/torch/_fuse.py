@@ -214,7 +214,7 @@ def fuse(transform: _T, *, quality: Quality = "fast", headroom: float = 1.0) -> 
       decoded by: RandomResizedCrop(size=(224, 224), ...)
     )
     """
-    check_quality(quality)
+    check_quality(quality, headroom)
     if transform is None or isinstance(transform, EncodedTransform):
         return transform
     parts = list(_recognise.flatten(transform))

@@ -169,7 +169,7 @@ def test_a_pickled_dataset_gives_the_same_samples(make: Any) -> None:
 
     assert b"_resolved" not in pickled
     assert torch.equal(again[1][0], before[0])
-    assert again.on_error == "skip"
+    assert again.decode_options == dataset.decode_options
 
 
 # What a subclass gets for its `__len__` and `read`

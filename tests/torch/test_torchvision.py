@@ -23,7 +23,7 @@ from torch_reference import PHOTOS, levels, pixels, seeded  # noqa: E402
 from torchvision.transforms import transforms as v1  # noqa: E402
 from torchvision.transforms import v2  # noqa: E402
 
-from fastdecode.torch import DecodeMixin, ImageFolder, ImageList, Loader  # noqa: E402
+from fastdecode.torch import DecodeMixin, DecodeOptions, ImageFolder, ImageList, Loader  # noqa: E402
 from fastdecode.torch import transforms as ours  # noqa: E402
 
 wrapped = torchvision.datasets.wrap_dataset_for_transforms_v2
@@ -37,7 +37,7 @@ def root(tmp_path: Path) -> Path:
 class Greyed(ImageFolder):
     """A user's subclass."""
 
-    mode = "L"
+    decode_options = DecodeOptions(mode="L")
 
 
 def test_datasets_are_torchvisions(root: Path) -> None:
@@ -110,7 +110,7 @@ def test_mixin_before_torchvisions_folder_decodes_for_it(
         assert np.array_equal(image, reference)
         assert target == wanted
     halved = Mine(root, torchvision.transforms.v2.PILToTensor())
-    halved.reduce = 2
+    halved.decode_options = DecodeOptions(reduce=2)
     again = pickle.loads(pickle.dumps(halved))
     width, height = plain[0][0].size
 
