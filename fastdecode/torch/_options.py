@@ -78,7 +78,7 @@ class DecodeOptions:
     output: Output | None = None
     on_error: OnError = "raise"
     fuse: bool = True
-    quality: Quality = "fast"
+    quality: Quality = "exact"
     headroom: float = 1.0
 
     def __post_init__(self) -> None:

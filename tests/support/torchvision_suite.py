@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 
 def pytest_configure() -> None:
@@ -28,8 +29,8 @@ def pytest_configure() -> None:
             setattr(datasets, name, type(name, (DecodeMixin, theirs), own))
 
 
-def run(checkout: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the tests in a new process, and return their output."""
+def run(checkout: str, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run the tests in a new process; the options are those of `subprocess.run`."""
     here = Path(__file__).resolve().parent
     tests = Path(checkout).resolve() / "test"
     paths = [str(here), str(here.parents[1]), *sys.path, str(tests)]
@@ -40,13 +41,11 @@ def run(checkout: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         ],
         cwd=tests,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
-        stdout=subprocess.PIPE,
         text=True,
         check=False,
+        **options,
     )
 
 
 if __name__ == "__main__":
-    done = run(*sys.argv[1:])
-    print(done.stdout)
-    sys.exit(done.returncode)
+    sys.exit(run(*sys.argv[1:]).returncode)

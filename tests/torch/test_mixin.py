@@ -126,7 +126,7 @@ def test_decode_options_are_of_the_right_type(wrong: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"on_error": "skip"}, {"fuse": False}, {"quality": "exact"}, {"headroom": 2}]
+    "options", [{"on_error": "skip"}, {"fuse": False}, {"quality": "fast"}, {"headroom": 2}]
 )
 def test_options_of_whole_datasets_are_refused(options: dict[str, Any]) -> None:
     """What the mixin alone cannot do is an error, and not ignored."""

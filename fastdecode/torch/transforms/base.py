@@ -199,7 +199,7 @@ class Crop(EncodedTransform):
         mean: Sequence[float] | None = None,
         std: Sequence[float] | None = None,
         dtype: torch.dtype | None = None,
-        quality: Quality = "fast",
+        quality: Quality = "exact",
         headroom: float = 1.0,
     ) -> None:
         name = interpolation_name(interpolation)
