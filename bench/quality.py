@@ -8,8 +8,8 @@ draws its own boxes and flips, so a different box would show at once.
 - exact: ``quality="exact"``; the largest difference, in levels of 255. Aim: at most 1.
 - fast: ``quality="fast"``; the peak signal-to-noise ratio, as a mean over the results. Aim: above
   40 dB. A result counts for at most 60 dB, whether it is identical or nearly so: at 60 dB, fewer
-  than one value in 15 is a level off. Results whose JPEG was decoded at a reduced size are also reported separately,
-  because the others differ no more than exact ones.
+  than one value in 15 is a level off. Results whose JPEG was decoded at a reduced size are also
+  reported separately, because the others differ no more than exact ones.
 
 Each folder in PHOTOS is a collection.
 """
