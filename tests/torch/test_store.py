@@ -19,7 +19,7 @@ from torch.utils.data import ConcatDataset, DataLoader
 from fastdecode import DecodeError
 from fastdecode.errors import StoreError
 from fastdecode.stores import Store, create_store, open_store
-from fastdecode.torch import ImageFolder, Loader, StoreDataset
+from fastdecode.torch import DecodeOptions, ImageFolder, Loader, StoreDataset
 from fastdecode.torch._errors import Failure
 from fastdecode.torch.transforms import (
     RandomResizedCropFlipNormalize,
@@ -156,7 +156,7 @@ def test_damaged_images_are_named_by_their_key(tmp_path: Path, kind: str) -> Non
         dataset[DAMAGED]
     assert str(caught.value).startswith(f"{location}, {key(DAMAGED)} (item {DAMAGED}): ")
 
-    dataset.on_error = "skip"
+    dataset.decode_options = DecodeOptions(on_error="skip")
     with Loader(dataset, COUNT, threads=2) as loader:
         [[images, _]] = copies(loader)
         assert (len(images), loader.skipped) == (COUNT - 1, 1)
@@ -182,7 +182,7 @@ def test_damage_of_the_store_is_named_once() -> None:
         dataset[DAMAGED - COUNT]
     assert str(caught.value) == f"memory, {DAMAGED}.jpg (item {DAMAGED - COUNT}): it is truncated"
 
-    dataset.on_error = "replace"
+    dataset.decode_options = DecodeOptions(on_error="replace")
     assert dataset[DAMAGED].shape == (3, 24, 24)
     assert dataset.errors[-1] == Failure(DAMAGED, f"memory, {DAMAGED}.jpg", "it is truncated")
 
