@@ -171,27 +171,28 @@ def _decode_to_arrays(
 
 
 def _to_device(job: _Job, made: list[Any]) -> list[Any]:
-    """Copy arrays (H, W[, C]) to the device as contiguous tensors; errors stay as they are."""
+    """Return arrays (H, W[, C]) as tensors (C, H, W) on the device; errors stay as they are.
+
+    On the CPU, without a size, the tensors are views of the arrays. All others are contiguous.
+    """
     places = [at for at, image in enumerate(made) if isinstance(image, np.ndarray)]
-    arrays = [made[at] for at in places]
-    if job.device.type == "cpu":
-        tensors = map_in_threads(job.threads, _as_planes, arrays)
-    else:
-        tensors = [
-            (image if image.ndim == 3 else image[:, :, None])
-            .permute(2, 0, 1)
-            .clone(memory_format=torch.contiguous_format)
-            for image in _copy(job, [torch.from_numpy(array) for array in arrays])
-        ]
+    host = [torch.from_numpy(made[at]) for at in places]
+    tensors = [
+        (image if image.ndim == 3 else image[:, :, None]).permute(2, 0, 1)
+        for image in (host if job.device.type == "cpu" else _copy(job, host))
+    ]
+    if job.device.type != "cpu":
+        tensors = [image.clone(memory_format=torch.contiguous_format) for image in tensors]
+    elif job.size is not None:
+        tensors = map_in_threads(job.threads, _contiguous, tensors)
     images = list(made)
     for at, tensor in zip(places, tensors, strict=True):
         images[at] = tensor
     return images
 
 
-def _as_planes(array: Any) -> torch.Tensor:
-    planes = array.transpose(2, 0, 1) if array.ndim == 3 else array[None]
-    return torch.from_numpy(np.array(planes, order="C"))
+def _contiguous(image: torch.Tensor) -> torch.Tensor:
+    return torch.from_numpy(np.ascontiguousarray(image.numpy()))
 
 
 def _copy(job: _Job, host: list[torch.Tensor]) -> list[torch.Tensor]:

@@ -56,7 +56,7 @@ static void count_scans(j_common_ptr common) {
     fd_decoder *decoder = common->client_data;
     if (decoder->most_scans && decoder->jpeg.input_scan_number > decoder->most_scans)
         fd_errors_leave(&decoder->errors, FD_DAMAGED,
-                        "it has more scans than any honest file: refused as hostile");
+                        "it has more scans than any honest file of its size: refused as hostile");
 }
 
 fd_decoder *fd_decoder_create(void) {
@@ -109,9 +109,9 @@ static void read_header(fd_decoder *decoder, job *work) {
     jpeg->progress = &decoder->progress;
     jpeg->mem->max_memory_to_use = (long)limits->memory;
     decoder->progress.progress_monitor = count_scans;
-    decoder->most_scans = limits->scans;
     fd_source_whole(&decoder->source, jpeg, work->data, work->size);
     jpeg_read_header(jpeg, TRUE);
+    decoder->most_scans = fd_most_scans(limits, jpeg, work->size);
     work->scan = work->size - decoder->source.jpeg.bytes_in_buffer;
     if (jpeg->data_precision != 8)
         fd_errors_leave(&decoder->errors, FD_UNSUPPORTED, "more than 8 bits for each sample");

@@ -33,6 +33,7 @@ from device_doubles import (  # noqa: F401
 from PIL import Image as PillowImage
 
 from fastdecode import DecodeError, UnsupportedFormat, decode, decode_batch, stats
+from fastdecode._arrays import decode_arrays
 from fastdecode.errors import ImageTooLarge
 from fastdecode.testing import drawing, encode
 
@@ -57,8 +58,24 @@ def test_the_kinds_that_it_declares_go_to_it() -> None:
     assert [at for at, image in enumerate(images) if not is_marked(image)] == CPU_INDICES
     assert stats().fallbacks == {("double", "cpu"): len(CPU_INDICES)}
     for image, item in zip(images, MIXED, strict=True):
-        assert image.is_contiguous()
+        assert (image if is_marked(image) else image.permute(1, 2, 0)).is_contiguous()
         np.testing.assert_array_equal(array_of(image)[1:], decode(item)[1:])
+
+
+def test_tensors_on_the_cpu_share_the_memory_of_the_arrays(monkeypatch: Any) -> None:
+    """Without a size, ``device="cpu"`` copies no pixel."""
+    arrays: list[Any] = []
+
+    def record(*arguments: Any, **options: Any) -> list[Any]:
+        arrays.extend(decode_arrays(*arguments, **options))
+        return arrays
+
+    monkeypatch.setattr("fastdecode.gpu._decode_batch.decode_arrays", record)
+    images = decode_batch(MIXED, device="cpu")
+
+    assert len(images) == len(arrays) == len(MIXED)
+    for image, array in zip(images, arrays, strict=True):
+        assert np.shares_memory(array_of(image), array)
 
 
 @WAYS
