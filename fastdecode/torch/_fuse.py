@@ -50,6 +50,8 @@ class Fused(EncodedTransform):
         RandomHorizontalFlip also draws with p=0, and the draws of later steps must not shift.
     fused : sequence of str
         Names of the first steps, for `repr`.
+    reason : str
+        Why the first step of `rest` is not among them, for `repr`.
 
     Attributes
     ----------
@@ -84,6 +86,7 @@ class Fused(EncodedTransform):
         image: type[torch.Tensor] | None = None,
         draws: int = 0,
         fused: Sequence[str] = (),
+        reason: str = "",
     ) -> None:
         if form == "pil" and head.dtype != torch.uint8:
             raise ValueError(f"a Pillow image is made of torch.uint8, not {head.dtype}")
@@ -93,6 +96,7 @@ class Fused(EncodedTransform):
         self.image = image
         self.draws = draws
         self.fused = tuple(fused)
+        self.reason = reason
         self.shape = None if self.rest or form == "pil" else head.shape
         self.dtype = head.dtype
         self.isolated = head.isolated and not self.rest
@@ -156,6 +160,8 @@ class Fused(EncodedTransform):
             lines.append(f"  fused: {', '.join(self.fused)}")
         lines.append(f"  decoded by: {self.head!r}")
         lines.extend(f"  as written: {part!r}" for part in self.rest)
+        if self.reason:
+            lines.append(f"  reason: {self.reason}")
         return "\n".join([*lines, ")"])
 
 
@@ -168,8 +174,8 @@ def fuse(transform: _T, *, quality: Quality = "exact", headroom: float = 1.0) ->
     ----------
     transform : callable or None
         A pipeline for RGB Pillow images: a Compose of torchvision transforms (v1 or v2) and timm
-        transforms, an nn.Sequential of them, a single transform, or an object that does nothing but
-        call one of these. Also a Compose whose first step is a transform of this package.
+        transforms, an nn.Sequential of them, a single transform, or a preset of torchvision's
+        references. Also a Compose whose first step is a transform of this package.
     quality : {"exact", "fast"}
         As for `fastdecode.torch.transforms.RandomResizedCrop`.
     headroom : float
@@ -194,15 +200,17 @@ def fuse(transform: _T, *, quality: Quality = "exact", headroom: float = 1.0) ->
     - RandomResizedCrop, or Resize and CenterCrop, bilinear or bicubic;
     - RandomHorizontalFlip, ToTensor, PILToTensor, ToImage, ToPureTensor, ToDtype or
       ConvertImageDtype to float32, and Normalize;
-    - ImageClassification, the preset of torchvision's weights;
+    - ImageClassification, the preset of torchvision's weights, and ClassificationPresetTrain and
+      ClassificationPresetEval, those of its references;
     - timm's RandomResizedCropAndInterpolation, MaybeToTensor, MaybePILToTensor and ToTensor;
-    - any step that does nothing to an RGB image.
+    - RGB, v2.Identity and nn.Identity.
 
     From the first unrecognised step on, the pipeline runs as written. That step gets the same input
     as without `fuse`: a Pillow image, or a tensor with torchvision's memory layout (which matters
     for GaussianNoise). Boxes and flips are those of the original pipeline for the same seed.
 
-    The pipeline is read once. If you change one of its steps later, call `fuse` again.
+    The pipeline is read once. If you change one of its steps later, call `fuse` again; for a
+    dataset, assign its `transform` again.
 
     Examples
     --------
@@ -221,8 +229,8 @@ def fuse(transform: _T, *, quality: Quality = "exact", headroom: float = 1.0) ->
     if parts and isinstance(parts[0], EncodedTransform):
         return _extend(parts[0], parts[1:])
     recipe = _recognise.Recipe({"quality": quality, "headroom": headroom})
-    recipe, count, _ = _recognise.read_pipeline(parts, recipe)
-    return transform if recipe.crop is None else _build_fused(recipe, parts, count)
+    recipe, count, reason = _recognise.read_pipeline(parts, recipe)
+    return transform if recipe.crop is None else _build_fused(recipe, parts, count, reason)
 
 
 def not_fused_reason(transform: Any) -> str:
@@ -230,7 +238,7 @@ def not_fused_reason(transform: Any) -> str:
     return _recognise.read_pipeline(list(_recognise.flatten(transform)), _recognise.Recipe())[2]
 
 
-def _build_fused(recipe: _recognise.Recipe, parts: list[Any], count: int) -> Fused:
+def _build_fused(recipe: _recognise.Recipe, parts: list[Any], count: int, reason: str) -> Fused:
     """Return the first `count` parts as the recipe's crop, followed by the rest."""
     head: Any = copy.copy(recipe.crop)
     head.layout = Layout(channels_last=True) if recipe.form == "pil" else recipe.layout
@@ -241,6 +249,7 @@ def _build_fused(recipe: _recognise.Recipe, parts: list[Any], count: int) -> Fus
         image=recipe.image,
         draws=int(recipe.flip == 0),
         fused=[type(part).__name__ for part in parts[:count]],
+        reason=reason,
     )
 
 
@@ -256,8 +265,10 @@ def _extend(head: EncodedTransform, rest: list[Any]) -> Fused:
             f"{name} takes Pillow images, and {type(head).__name__} makes tensors: leave {name} "
             "out; dtype=torch.float32 makes values of 0 to 1"
         )
-    recipe, count, _ = _recognise.read_pipeline(rest, recipe)
-    return _build_fused(recipe, [head, *rest], 1 + count) if count else Fused(head, rest)
+    recipe, count, reason = _recognise.read_pipeline(rest, recipe)
+    if not count:
+        return Fused(head, rest, reason=reason)
+    return _build_fused(recipe, [head, *rest], 1 + count, reason)
 
 
 def _check_normalised_once(head: EncodedTransform, rest: Sequence[Any]) -> None:

@@ -77,7 +77,8 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
     transform : callable, optional
         Called with the file's bytes if it is an `EncodedTransform`, and otherwise with the decoded
         image in the form that `output` names. The leading steps of a torchvision pipeline that
-        `fuse` recognises run while decoding.
+        `fuse` recognises run while decoding. A pipeline is read when it is assigned: if you change
+        one of its steps later, assign it again, ``dataset.transform = dataset.transform``.
     target_transform : callable, optional
         Called with the target.
     **options

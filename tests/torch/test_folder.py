@@ -246,7 +246,7 @@ def test_repr_is_torchvisions_and_one_part_more(root: Path) -> None:
         "                  )",
         (
             "    Decoding: whole images, nothing fused "
-            "(it begins with Double, which is not one of the transforms known here)"
+            "(it begins with Double, which is not one of the transforms that are done while decoding)"
         ),
     ]
     assert "    Decoding: Fused(\n      fused: Resize, ToTensor\n" in repr(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import pickle
 import random
+import re
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -62,35 +63,36 @@ WEIGHTS: dict[str, Any] = {
 }
 
 
-class Calls:
-    """A user's object that only calls a pipeline, like the presets of torchvision's references."""
+class ClassificationPresetTrain:
+    """Like the preset of this name in torchvision's references."""
 
-    def __init__(self, pipeline: Any) -> None:
-        self.pipeline = pipeline
+    def __init__(self, transforms: Any) -> None:
+        self.transforms = transforms
 
-    def __call__(self, drawing: Any) -> Any:
+    def __call__(self, img: Any) -> Any:
         """Do the same as the pipeline."""
-        return self.pipeline(drawing)
+        return self.transforms(img)
 
 
-class Rotates(Calls):
-    def __call__(self, drawing: Any) -> Any:
-        return self.pipeline(drawing.rotate(90))
+class Rotates(ClassificationPresetTrain):
+    """A copy of it that was changed."""
+
+    def __call__(self, img: Any) -> Any:
+        return self.transforms(img.rotate(90))
+
+
+class Mine(ClassificationPresetTrain):
+    """A user's own class of this kind."""
+
+
+for preset in (ClassificationPresetTrain, Rotates):
+    preset.__module__, preset.__qualname__ = "presets", "ClassificationPresetTrain"
 
 
 def timm_crop(*modes: Any) -> Any:
     ranges = {"scale": (0.08, 1.0), "ratio": (0.75, 4 / 3)}
     mode = modes[0] if len(modes) == 1 else modes
     return timm("RandomResizedCropAndInterpolation", size=(64, 64), interpolation=mode, **ranges)
-
-
-def _same(x: Any) -> Any:
-    return x
-
-
-def _to_rgb(image: Any) -> Any:
-    """Convert to RGB."""
-    return image.convert("RGB")
 
 
 KNOWN = {
@@ -142,20 +144,12 @@ KNOWN = {
         [resize(), timm("ToTensor", dtype=torch.float32)],
         Resize(64, mean=(0, 0, 0), std=[1 / 255] * 3),
     ),
-    "calls its pipeline": (
-        [Calls(compose(Calls(crop()), flip())), TENSOR],
+    "references' preset": (
+        [ClassificationPresetTrain(compose(crop(), flip())), TENSOR],
         RandomResizedCrop(64, flip=0.5, **PLAIN),
     ),
     "does nothing": (
-        [
-            v1("Lambda", lambd=_same),
-            _to_rgb,
-            v2("RGB"),
-            torch.nn.Identity(),
-            resize(),
-            TENSOR,
-            _same,
-        ],
+        [v2("RGB"), torch.nn.Identity(), resize(), TENSOR, v2("Identity")],
         Resize(64, **PLAIN),
     ),
     "weights' preset": (
@@ -190,8 +184,9 @@ UNKNOWN = {
     "timm's of another filter": timm_crop(NEAREST),
     "timm's order of filters": timm_crop(BICUBIC, BILINEAR),
     "timm's crop of tensors": compose(timm("MaybePILToTensor"), timm_crop(BILINEAR)),
-    "does more than call": Rotates(crop()),
-    "converts to grey": compose(lambda image: image.convert("L"), crop()),
+    "a changed copy of a preset": Rotates(compose(crop())),
+    "a class like a preset": Mine(compose(crop())),
+    "a function": compose(lambda image: image, crop()),
     "a word in v1": resize(interpolation="bilinear"),
     "antialias of 0.16 on tensors": compose(v1("PILToTensor"), resize(antialias="warn")),
     "no antialias": compose(v1("PILToTensor"), crop(antialias=None)),
@@ -231,7 +226,6 @@ STOPS = {
     "normalised twice": ([resize(), TENSOR, normalize(), normalize()], 3),
     "no deviation": ([resize(), TENSOR, normalize(std=(0.2, 0, 0.2))], 2),
     "half of timm": ([resize(), timm("ToTensor", dtype=torch.half)], 1),
-    "RGB of a tensor": ([resize(), TENSOR, _to_rgb], 2),
     "four channels": ([resize(), TENSOR, normalize((0.5,) * 4)], 2),
     "ToImage without tv_tensors": ([resize(), v2("ToImage")], 1),
     "converted twice": ([resize(), TENSOR, TENSOR], 2),
@@ -552,6 +546,24 @@ def test_repr_tells_what_was_fused() -> None:
     assert "fused: RandomResizedCrop, RandomHorizontalFlip, ToTensor, Normalize\n" in shown
     assert "decoded by: RandomResizedCrop(size=(64, 64)" in shown
     assert "as written: ReLU()" in shown
+    assert "reason: ReLU is not one of the transforms that are done while decoding" in shown
+
+
+@pytest.mark.parametrize(
+    ("parts", "reason"),
+    [
+        ([crop(), TENSOR], ""),
+        ([crop(), crop()], "RandomResizedCrop cannot follow"),
+        ([RandomResizedCrop(8), v1("ColorJitter"), flip()], "ColorJitter is not one"),
+    ],
+    ids=["nothing left", "two crops", "unknown"],
+)
+def test_repr_says_why_the_rest_is_not_fused(parts: Any, reason: str) -> None:
+    """The reason names the first part that runs as written; there is none if all is fused."""
+    shown = repr(fuse(compose(*parts)))
+
+    assert bool(re.search(f"reason: ({reason})", shown)) is bool(reason)
+    assert ("reason" in shown) is bool(reason)
 
 
 def test_wrong_options_are_refused() -> None:
