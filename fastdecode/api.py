@@ -147,6 +147,7 @@ def decode_part(
     window: Box | None,
     *,
     orient: bool = False,
+    max_pixels: int | None = DEFAULT_MAX_PIXELS,
     backend: str | None = None,
 ) -> Image:
     """Decode for a caller that knows the header, and needs the pixels only until its next call.
@@ -155,7 +156,7 @@ def decode_part(
     memory that the next call reuses. The window is in pixels of the reduced image (upright, if
     `orient`).
     """
-    applied = plan_decode(header, orient=orient).orientation
+    applied = plan_decode(header, orient=orient, max_pixels=max_pixels).orientation
     if window is not None and applied != 1:
         width, height = _pixels.seen_size(header.width, header.height, applied)
         window = _pixels.stored_box(window, -(-width // reduce), -(-height // reduce), applied)

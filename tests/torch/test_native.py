@@ -6,6 +6,8 @@ import copy
 import mmap
 import pickle
 import random
+import subprocess
+import sys
 import threading
 from itertools import product
 from pathlib import Path
@@ -736,3 +738,27 @@ def test_targets_come_in_the_order_of_the_batch() -> None:
         dataset = mixed(Boxes, transform=one, target_transform=noticed)
         results.append((epoch(dataset, 20, threads=threads), sorted(seen)))
     assert all(same(one, results[0]) for one in results)
+
+
+_LEFT_OPEN = """
+import os, sys
+from fastdecode.torch import ImageList, Loader
+from fastdecode.torch.transforms import RandomResizedCropFlipNormalize
+
+paths = sys.argv[2:]
+loader = Loader(ImageList(paths, transform=RandomResizedCropFlipNormalize(64)), 2, shuffle=True)
+batches = iter(loader)
+next(batches)
+if sys.argv[1] == "late":
+    os.batches = batches
+"""
+
+
+@pytest.mark.parametrize("when", ["main", "late"])
+def test_iterator_left_open_at_exit_is_silent(when: str) -> None:
+    """An epoch left open ends without a message, even if it outlives the package's modules."""
+    command = [sys.executable, "-W", "ignore", "-c", _LEFT_OPEN, when, *map(str, PHOTOS)]
+
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+    assert (done.returncode, done.stderr) == (0, "")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import pickle
+import subprocess
+import sys
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -256,3 +258,44 @@ def test_nothing_is_copied_on_the_way_to_the_core() -> None:
 
     assert isinstance(source, memoryview)
     assert source.obj is encoded()[3]
+
+
+_TRUNCATED = """
+import os, sys
+from fastdecode.errors import StoreError
+from fastdecode.torch import Loader, StoreDataset
+from fastdecode.torch.transforms import ResizeCenterCropNormalize
+
+class Truncating(StoreDataset):
+    def read(self, index):
+        sample = super().read(index)
+        if index == 5:  # the batch of this item is not decoded yet
+            os.truncate(sys.argv[1], 4096)
+        return sample
+
+dataset = Truncating(sys.argv[1], transform=ResizeCenterCropNormalize(32, 32))
+batches = 0
+try:
+    for _ in Loader(dataset, 8, threads=2):
+        batches += 1
+except StoreError as error:
+    print(batches, error)
+"""
+
+
+@pytest.mark.parametrize("kind", ["tar", "recordio"])
+def test_store_truncated_within_an_epoch_is_an_error(tmp_path: Path, kind: str) -> None:
+    """A local file that is cut while its images are decoded is an error, and no signal."""
+    place = stored(tmp_path, kind)
+
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", _TRUNCATED, str(place)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "cut to 4096 bytes" in done.stdout
+    assert str(place) in done.stdout
