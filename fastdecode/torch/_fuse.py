@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 import torch
 from PIL import Image as PillowImage
@@ -12,7 +12,7 @@ from PIL import Image as PillowImage
 from fastdecode.geometry import Geometry
 from fastdecode.torch import _recognise
 from fastdecode.torch.transforms import EncodedTransform, Normalize, crops
-from fastdecode.torch.transforms.base import Crop, Layout, Quality, check_quality
+from fastdecode.torch.transforms.base import Crop, Quality, check_quality
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -45,9 +45,6 @@ class Fused(EncodedTransform):
         ``"pil"`` is a Pillow image, made from its torch.uint8 values.
     image : type, optional
         The tensor class of that result, such as torchvision's ``tv_tensors.Image``.
-    draws : int
-        How many times to draw ``torch.rand(1)`` after the head and ignore the result. torchvision's
-        RandomHorizontalFlip also draws with p=0, and the draws of later steps must not shift.
     fused : sequence of str
         Names of the first steps, for `repr`.
     reason : str
@@ -84,7 +81,6 @@ class Fused(EncodedTransform):
         *,
         form: Literal["tensor", "pil"] = "tensor",
         image: type[torch.Tensor] | None = None,
-        draws: int = 0,
         fused: Sequence[str] = (),
         reason: str = "",
     ) -> None:
@@ -94,7 +90,6 @@ class Fused(EncodedTransform):
         self.rest = tuple(rest)
         self.form = form
         self.image = image
-        self.draws = draws
         self.fused = tuple(fused)
         self.reason = reason
         self.shape = None if self.rest or form == "pil" else head.shape
@@ -140,8 +135,6 @@ class Fused(EncodedTransform):
             backend=backend,
             orient=orient,
         )
-        for _ in range(self.draws):
-            torch.rand(1, generator=generator, device="cpu")
         if direct and out is not None:
             return out, geometry
         result = self._as_output(result)
@@ -206,8 +199,8 @@ def fuse(transform: _T, *, quality: Quality = "exact", headroom: float = 1.0) ->
     - RGB, v2.Identity and nn.Identity.
 
     From the first unrecognised step on, the pipeline runs as written. That step gets the same input
-    as without `fuse`: a Pillow image, or a tensor with torchvision's memory layout (which matters
-    for GaussianNoise). Boxes and flips are those of the original pipeline for the same seed.
+    as without `fuse`: a Pillow image, or a contiguous tensor. All draws come from torch's
+    generator, in torchvision's order; a flip with p=0 draws nothing.
 
     The pipeline is read once. If you change one of its steps later, call `fuse` again; for a
     dataset, assign its `transform` again.
@@ -240,14 +233,11 @@ def not_fused_reason(transform: Any) -> str:
 
 def _build_fused(recipe: _recognise.Recipe, parts: list[Any], count: int, reason: str) -> Fused:
     """Return the first `count` parts as the recipe's crop, followed by the rest."""
-    head: Any = copy.copy(recipe.crop)
-    head.layout = Layout(channels_last=True) if recipe.form == "pil" else recipe.layout
     return Fused(
-        head,
+        cast("Crop", recipe.crop),
         parts[count:],
         form="pil" if recipe.form == "pil" else "tensor",
         image=recipe.image,
-        draws=int(recipe.flip == 0),
         fused=[type(part).__name__ for part in parts[:count]],
         reason=reason,
     )
@@ -299,7 +289,7 @@ def _recipe_of(head: EncodedTransform) -> _recognise.Recipe | None:
     form: Literal["uint8", "float", "normalised"] = "uint8"
     if normalize is not None:
         form = "float" if normalize.mean is None else "normalised"
-    return _recognise.Recipe({}, head, head.flip or None, form, layout=head.layout)
+    return _recognise.Recipe({}, head, head.flip or None, form)
 
 
 def _copy_result(result: Any, out: torch.Tensor) -> torch.Tensor:
@@ -331,7 +321,7 @@ def transform_for_slot(transform: EncodedTransform, out: torch.Tensor | None) ->
     if out is None or out.dtype == transform.dtype or out.dtype != torch.uint8:
         return transform
     if type(transform) is Fused and not transform.rest and transform.form == "tensor":
-        return Fused(transform_for_slot(transform.head, out), draws=transform.draws)
+        return Fused(transform_for_slot(transform.head, out))
     if isinstance(transform, Crop) and type(transform.normalize) is Normalize:
         return as_uint8(transform)
     return transform

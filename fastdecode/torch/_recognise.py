@@ -6,8 +6,7 @@ and add a row.
 Notes
 -----
 Written from torchvision 0.29 and timm 1.0. torchvision draws everything from torch's generator: a
-box's area, shape, top and left, and ``torch.rand(1)`` for a flip, whatever its probability. timm
-draws boxes from Python's ``random``.
+box's area, shape, top and left, and ``torch.rand(1)`` for a flip.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from typing import Any, Literal, TypeAlias
 import torch
 
 from fastdecode._resizing import Interpolation
-from fastdecode.torch.transforms.base import Crop, Layout, interpolation_name
+from fastdecode.torch.transforms.base import Crop, interpolation_name
 from fastdecode.torch.transforms.crops import (
     RandomResizedCrop,
     RandomResizedCropAndInterpolation,
@@ -35,8 +34,6 @@ _V2 = "torchvision.transforms.v2."
 _WEIGHTS = "torchvision.transforms._presets"
 _REFERENCES = "presets"  # references/classification/presets.py, which scripts import by this name
 _TIMM = "timm.data.transforms"
-
-_CHANNELS_FIRST, _CHANNELS_LAST = Layout(), Layout(channels_last=True)
 
 
 @dataclass(frozen=True)
@@ -53,8 +50,6 @@ class Recipe:
     """The result: a Pillow image, or a tensor of bytes, of floats from 0 to 1, or normalised."""
     image: Any = None
     """torchvision's ``tv_tensors.Image`` if the tensor is one; None for a plain tensor."""
-    layout: Layout = _CHANNELS_FIRST
-    """The memory layout of torchvision's tensor."""
 
     def floats(self, mean: Any = None, std: Any = None) -> Recipe:
         """Return the recipe with values as floats from 0 to 1, or normalised."""
@@ -174,14 +169,11 @@ def _accept(recipe: Recipe, _part: Any) -> Recipe | None:
     return recipe
 
 
-def _set_crop(recipe: Recipe, part: Any, kind: type[Crop], **arguments: Any) -> Recipe | None:
+def _set_crop(recipe: Recipe, kind: type[Crop], **arguments: Any) -> Recipe | None:
     """Set the crop, if it is the first one and all of its arguments are known."""
     if recipe.crop is not None or not all(arguments.values()):
         return None
-    layout = recipe.layout
-    if recipe.form != "pil":  # Pillow images have no layout yet
-        layout = layout._replace(resized_by=1 if _module(part) == _V1 else 2)
-    return replace(recipe, crop=kind(**arguments, **recipe.options), layout=layout)
+    return replace(recipe, crop=kind(**arguments, **recipe.options))
 
 
 def _random_resized_crop(recipe: Recipe, part: Any) -> Recipe | None:
@@ -198,7 +190,6 @@ def _random_resized_crop(recipe: Recipe, part: Any) -> Recipe | None:
         return None
     return _set_crop(
         recipe,
-        part,
         RandomResizedCrop,
         size=_as_sides(part.size),
         scale=_as_range(part.scale),
@@ -208,17 +199,18 @@ def _random_resized_crop(recipe: Recipe, part: Any) -> Recipe | None:
 
 
 def _timm_random_resized_crop(recipe: Recipe, part: Any) -> Recipe | None:
+    """Accept timm's crop, which has one interpolation, or draws one of two for each image."""
     size = _as_sides(part.size)
     modes = part.interpolation if isinstance(part.interpolation, tuple) else (part.interpolation,)
-    known = {("bilinear", "bicubic"): "random", ("bilinear",): "bilinear", ("bicubic",): "bicubic"}
+    names = tuple(map(interpolation_name, modes))
+    either = names == ("bilinear", "bicubic")
     return _set_crop(
         recipe,
-        part,
-        RandomResizedCropAndInterpolation,
+        RandomResizedCropAndInterpolation if either else RandomResizedCrop,
         size=isinstance(size, tuple) and recipe.form == "pil" and size,
         scale=_as_range(part.scale),
         ratio=_as_range(part.ratio),
-        interpolation=known.get(tuple(map(interpolation_name, modes))),  # type: ignore[arg-type]
+        interpolation=names[0] if either or len(names) == 1 else None,
     )
 
 
@@ -226,7 +218,7 @@ def _resize(recipe: Recipe, part: Any) -> Recipe | None:
     if part.max_size is not None:
         return None
     interpolation = _interpolation(recipe, part)
-    return _set_crop(recipe, part, Resize, size=_as_sides(part.size), interpolation=interpolation)
+    return _set_crop(recipe, Resize, size=_as_sides(part.size), interpolation=interpolation)
 
 
 def _center_crop(recipe: Recipe, part: Any) -> Recipe | None:
@@ -241,8 +233,7 @@ def _center_crop(recipe: Recipe, part: Any) -> Recipe | None:
         return None
     options = {name: getattr(whole, name) for name in ("dtype", "quality", "headroom")}
     crop = ResizeCenterCrop(whole.size, size, whole.interpolation, **options)
-    layout = recipe.layout._replace(cropped=recipe.form != "pil")
-    return replace(recipe, crop=crop, layout=layout)
+    return replace(recipe, crop=crop)
 
 
 def _image_classification(recipe: Recipe, part: Any) -> Recipe | None:
@@ -250,7 +241,6 @@ def _image_classification(recipe: Recipe, part: Any) -> Recipe | None:
     std = three_values(part.std)
     made = _set_crop(
         recipe,
-        part,
         ResizeCenterCrop,
         resize=_as_sides(part.resize_size),
         size=_as_sides(part.crop_size),
@@ -258,7 +248,7 @@ def _image_classification(recipe: Recipe, part: Any) -> Recipe | None:
         mean=three_values(part.mean),
         std=std and 0 not in std and std,
     )
-    return made and replace(made, form="normalised", layout=_CHANNELS_LAST)
+    return made and replace(made, form="normalised")
 
 
 def _flip(recipe: Recipe, part: Any) -> Recipe | None:
@@ -273,7 +263,7 @@ def _flip(recipe: Recipe, part: Any) -> Recipe | None:
 
 def _to_tensor(recipe: Recipe, _part: Any) -> Recipe | None:
     known = recipe.form == "pil" and torch.get_default_dtype() == torch.float32
-    return replace(recipe.floats(), layout=_CHANNELS_FIRST) if known else None
+    return recipe.floats() if known else None
 
 
 def _maybe_to_tensor(recipe: Recipe, part: Any) -> Recipe | None:
@@ -285,11 +275,11 @@ def _unscaled_to_tensor(recipe: Recipe, part: Any) -> Recipe | None:
     """Accept timm's ToTensor: floats from 0 to 255, which this mean and std produce."""
     if recipe.form != "pil" or part.dtype is not torch.float32:
         return None
-    return replace(recipe.floats((0.0,), (1 / 255,)), layout=_CHANNELS_LAST)
+    return recipe.floats((0.0,), (1 / 255,))
 
 
 def _pil_to_tensor(recipe: Recipe, _part: Any) -> Recipe | None:
-    return replace(recipe, form="uint8", layout=_CHANNELS_LAST) if recipe.form == "pil" else None
+    return replace(recipe, form="uint8") if recipe.form == "pil" else None
 
 
 def _maybe_pil_to_tensor(recipe: Recipe, part: Any) -> Recipe | None:
