@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from typing_extensions import Unpack
 
-    from fastdecode.types import Box, Buffer, DecodeOptions, Header, Image, Mode, Reduce
+    from fastdecode.types import Box, Buffer, DecodeKeywords, Header, Image, Mode, Reduce
 
     Data = bytes | bytearray | memoryview | mmap.mmap | NDArray[np.uint8] | torch.Tensor
 
@@ -169,7 +169,7 @@ def decode_file(
     reduce: int = 1,
     *,
     out: Image | None = None,
-    **options: Unpack[DecodeOptions],
+    **options: Unpack[DecodeKeywords],
 ) -> NDArray[Any]:
     """Read a file and decode it.
 
