@@ -32,6 +32,7 @@ _CALLS = {
         'ImageList.from_csv("a.csv")',
         'StoreDataset("a.tar")',
         "DecodeDataset()",
+        "DecodeOptions()",
         'ShardStream("a.tar")',
         'Loader(fastdecode.torch.ImageFolder("train"))',
         'DevicePrefetcher([1], "cuda")',
