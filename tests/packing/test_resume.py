@@ -13,7 +13,6 @@ from packed import KINDS, Stop, checksums, make_source, name_of, stop_pack_at
 
 from fastdecode import StoreError
 from fastdecode.packing import BadItems, pack
-from fastdecode.packing._output import OutputPaths
 from fastdecode.packing._pack import Work
 from fastdecode.packing._rewrite import Outcome
 from fastdecode.packing._work import CannotResume, WorkFolder
@@ -364,17 +363,19 @@ def test_file_that_appears_meanwhile_is_not_replaced(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A file that another program makes at the place during the pack is kept."""
-    check = OutputPaths.check_free
+    finish = WorkFolder.finish
     mine = tmp_path / "out-00003.tar"
 
-    def meanwhile(self: OutputPaths) -> None:
-        check(self)
+    def meanwhile(self: WorkFolder, result: dict[str, Any]) -> None:
+        finish(self, result)
         mine.write_bytes(b"mine")
 
-    monkeypatch.setattr(OutputPaths, "check_free", meanwhile)
+    monkeypatch.setattr(WorkFolder, "finish", meanwhile)
     with pytest.raises(FileExistsError, match=r"out-00003\.tar"):
         pack(source, tmp_path / "out.tar", **SHARDS)
     assert mine.read_bytes() == b"mine"
+    mine.unlink()
+    assert pack(source, tmp_path / "out.tar", **SHARDS).resumed == 8
 
 
 def test_pack_stopped_before_it_removes_its_folder(
