@@ -12,7 +12,7 @@ import pytest
 from packed import KINDS, Stop, checksums, make_source, name_of, stop_pack_at
 
 from fastdecode import StoreError
-from fastdecode.packing import BadItems, pack
+from fastdecode.packing import BadItems, _work, pack
 from fastdecode.packing._pack import Work
 from fastdecode.packing._rewrite import Outcome
 from fastdecode.packing._work import CannotResume, WorkFolder
@@ -299,6 +299,25 @@ def test_second_pack_at_once_is_refused(source: Path, tmp_path: Path) -> None:
         pack(source, tmp_path / "out.tar")
 
     assert pack(source, tmp_path / "out.tar").items == 8
+
+
+def test_folder_that_another_pack_removes_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pack that ends while another one waits for its lock removes the folder: it is made anew."""
+    partial, lock = tmp_path / ".out.tar.partial", _work._lock
+    removed = []
+
+    def ending(handle: int, folder: Path) -> None:
+        if not removed:
+            removed.append(shutil.rmtree(folder))
+            folder.mkdir()
+            (folder / "state").touch()
+        lock(handle, folder)
+
+    monkeypatch.setattr(_work, "_lock", ending)
+    with WorkFolder(partial), pytest.raises(CannotResume, match="another process"):
+        WorkFolder(partial)
 
 
 def test_leftovers_of_a_kill_are_removed(source: Path, tmp_path: Path) -> None:
