@@ -187,6 +187,47 @@ const char *fd_instructions(void);
  * cannot run here. */
 int fd_use_instructions(const char *name);
 
+/* ---- augment.c: augmentations of pixels in memory ---- */
+
+typedef enum {
+    FD_BRIGHTNESS = 1, /* value[0]: the factor, as for the next two and FD_SHARPNESS */
+    FD_CONTRAST,
+    FD_SATURATION,
+    FD_HUE, /* value[0]: the shift, -0.5 to 0.5 of the circle */
+    FD_SHARPNESS,
+    FD_GREY, /* the luminance in all channels */
+    FD_INVERT,
+    FD_SOLARIZE, /* value[0]: the smallest value to invert */
+    FD_POSTERIZE, /* value[0]: the bits to keep, 0 to 8 */
+    FD_EQUALIZE,
+    FD_AUTOCONTRAST,
+    FD_BLUR, /* value: the side of the kernel (odd), sigma across, sigma down */
+    FD_MIRROR, /* left to right */
+    FD_TURN_OVER, /* top to bottom */
+    FD_WARP, /* value: the matrix that maps the result to the source */
+    FD_ROTATE /* value[0]: degrees, counter-clockwise about the centre */
+} fd_operation_kind;
+
+typedef enum { FD_NEAREST = 0, FD_BILINEAR, FD_BICUBIC } fd_filter;
+
+typedef struct {
+    int32_t kind; /* fd_operation_kind */
+    int32_t filter; /* fd_filter, for FD_WARP and FD_ROTATE */
+    double value[6];
+    uint8_t fill[4]; /* RGB of pixels from outside, for the same two */
+} fd_operation;
+
+typedef struct fd_augmenter fd_augmenter;
+
+fd_augmenter *fd_augmenter_create(void);
+void fd_augmenter_destroy(fd_augmenter *augmenter);
+
+/* Apply `count` operations in order to `height` rows of `width` RGB pixels without gaps, and write the
+ * result in the same form to `out`, which may be `rgb` itself. FD_ARGUMENT if an operation is not
+ * possible; then nothing is written. */
+int fd_augment_rgb(fd_augmenter *augmenter, const uint8_t *rgb, int32_t width, int32_t height,
+                   const fd_operation *operations, size_t count, uint8_t *out);
+
 /* ---- crop.c: choosing the crop of an image ---- */
 
 /* Plan the crop of an image: fill in reduce, layout and strict of `request`, and all of `resize`.

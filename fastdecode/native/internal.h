@@ -102,4 +102,13 @@ fd_errors *fd_decoder_errors(fd_decoder *decoder);
 int fd_resampler_begin(fd_resampler *resampler, const fd_resize *resize, const fd_pixels *pixels,
                        void *out, int32_t window[4], fd_sink *sink);
 
+/* ---- augment.c ---- */
+
+/* Set `pixels` to memory for an image, RGBX without gaps, which the caller then fills. */
+int fd_augmenter_begin(fd_augmenter *augmenter, int32_t width, int32_t height, uint8_t **pixels);
+
+/* Apply the operations to it, and set `pixels` to the result, which lasts until the next call. */
+int fd_augmenter_run(fd_augmenter *augmenter, const fd_operation *operations, size_t count,
+                     const uint8_t **pixels);
+
 #endif
