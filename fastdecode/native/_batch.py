@@ -156,7 +156,8 @@ class Items:
         plans = ffi.from_buffer("double[]", np.array(resizes, np.float64))
         threads, count, place = pool.running(), self._count, ffi.cast("void *", out)
         lib.fd_pool_resize(
-            threads.decoding, self._items, count, which, plans, len(wanted), pixels, place, stride
+            *(threads.decoding, self._items, count, which, plans, ffi.NULL, len(wanted), ffi.NULL),
+            *(pixels, place, stride),
         )
         status = self._rows["status"][:count].tolist()
         return [status[at] == 0 for at in wanted]

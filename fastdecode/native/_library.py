@@ -171,7 +171,8 @@ def decode_resized(data: Buffer, resize: Resize, pixels: Any, out: int) -> bool:
     own.resized.reduce, own.resize[0] = resize.reduce, resize[1:]
     view = ffi.from_buffer("uint8_t[]", data)
     status: int = lib.fd_decode_resized(
-        own.decoder, view, len(view), own.resized, own.resize, pixels, ffi.cast("void *", out)
+        *(own.decoder, view, len(view), own.resized, own.resize),
+        *(ffi.NULL, 0, pixels, ffi.cast("void *", out)),
     )
     return status == 0
 
@@ -186,7 +187,7 @@ def resize_pixels(image: Image, resize: Resize, pixels: Any, out: int) -> bool:
     height, width = image.shape[:2]
     source = ffi.cast("uint8_t *", image.ctypes.data), width, height, image.strides[0]
     status: int = lib.fd_resize_rgb(
-        own.resampler, *source, own.resize, pixels, ffi.cast("void *", out)
+        own.resampler, *source, own.resize, ffi.NULL, 0, pixels, ffi.cast("void *", out)
     )
     return status == 0
 

@@ -54,8 +54,7 @@ INLINE void mix_level_body(uint8_t *restrict pixels, size_t count, uint32_t leve
         save_mix(pixels, i, level * 0x010101, load(pixels, i), factor);
 }
 
-VARIANTS(mix_level, mix_level_body,
-         (uint8_t * pixels, size_t count, uint32_t level, float factor),
+VARIANTS(mix_level, mix_level_body, (uint8_t *pixels, size_t count, uint32_t level, float factor),
          (pixels, count, level, factor))
 
 INLINE void mix_rows_body(uint8_t *restrict out, const uint8_t *restrict from,
@@ -65,7 +64,7 @@ INLINE void mix_rows_body(uint8_t *restrict out, const uint8_t *restrict from,
 }
 
 VARIANTS(mix_rows, mix_rows_body,
-         (uint8_t * out, const uint8_t *from, const uint8_t *to, size_t count, float factor),
+         (uint8_t *out, const uint8_t *from, const uint8_t *to, size_t count, float factor),
          (out, from, to, count, factor))
 
 /* ---- luminance ---- */
@@ -100,7 +99,7 @@ INLINE void saturate_body(uint8_t *restrict pixels, size_t count, float factor) 
     }
 }
 
-VARIANTS(saturate, saturate_body, (uint8_t * pixels, size_t count, float factor),
+VARIANTS(saturate, saturate_body, (uint8_t *pixels, size_t count, float factor),
          (pixels, count, factor))
 
 INLINE void make_grey_body(uint8_t *restrict pixels, size_t count) {
@@ -110,7 +109,7 @@ INLINE void make_grey_body(uint8_t *restrict pixels, size_t count) {
     }
 }
 
-VARIANTS(make_grey, make_grey_body, (uint8_t * pixels, size_t count), (pixels, count))
+VARIANTS(make_grey, make_grey_body, (uint8_t *pixels, size_t count), (pixels, count))
 
 static void change_contrast(uint8_t *pixels, size_t count, float factor) {
     uint64_t sum = 0;
@@ -138,7 +137,7 @@ INLINE void smooth_row_body(uint8_t *restrict out, const uint8_t *restrict row, 
 }
 
 VARIANTS(smooth_row, smooth_row_body,
-         (uint8_t * out, const uint8_t *row, size_t stride, uint16_t *sums),
+         (uint8_t *out, const uint8_t *row, size_t stride, uint16_t *sums),
          (out, row, stride, sums))
 
 static int sharpen(fd_canvas *canvas, float factor, fd_room *room) {
@@ -170,7 +169,7 @@ INLINE void invert_body(uint8_t *restrict bytes, size_t count, uint8_t threshold
     }
 }
 
-VARIANTS(invert, invert_body, (uint8_t * bytes, size_t count, uint8_t threshold),
+VARIANTS(invert, invert_body, (uint8_t *bytes, size_t count, uint8_t threshold),
          (bytes, count, threshold))
 
 /* Pillow compares with the threshold as a float: values below it stay. */
@@ -184,7 +183,7 @@ INLINE void keep_bits_body(uint8_t *restrict bytes, size_t count, uint8_t mask) 
         bytes[i] &= mask;
 }
 
-VARIANTS(keep_bits, keep_bits_body, (uint8_t * bytes, size_t count, uint8_t mask),
+VARIANTS(keep_bits, keep_bits_body, (uint8_t *bytes, size_t count, uint8_t mask),
          (bytes, count, mask))
 
 /* Replace each value by the entry of its channel's table. */

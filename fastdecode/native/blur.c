@@ -45,8 +45,8 @@ INLINE void add_bytes_body(float *restrict sums, const uint8_t *restrict row, fl
         sums[i] += weight * (float)row[i];
 }
 
-VARIANTS(add_bytes, add_bytes_body,
-         (float *sums, const uint8_t *row, float weight, size_t count), (sums, row, weight, count))
+VARIANTS(add_bytes, add_bytes_body, (float *sums, const uint8_t *row, float weight, size_t count),
+         (sums, row, weight, count))
 
 /* Blur a row of sums across; `sums` has `reach` mirrored pixels at both ends. */
 INLINE void finish_row_body(uint8_t *restrict out, const float *restrict sums, const kernel *across,
@@ -66,13 +66,14 @@ INLINE void finish_row_body(uint8_t *restrict out, const float *restrict sums, c
 }
 
 VARIANTS(finish_row, finish_row_body,
-         (uint8_t * out, const float *sums, const kernel *across, size_t count),
+         (uint8_t *out, const float *sums, const kernel *across, size_t count),
          (out, sums, across, count))
 
 int fd_blur(fd_canvas *canvas, int32_t size, double sigma_x, double sigma_y, fd_room *room) {
     int32_t width = canvas->width, height = canvas->height;
 
-    if (size / 2 >= width || size / 2 >= height) /* it could not be mirrored; torch refuses it, too */
+    if (size / 2 >= width ||
+        size / 2 >= height) /* it could not be mirrored; torch refuses it, too */
         return FD_ARGUMENT;
     kernel across = make_kernel(size, sigma_x), down = make_kernel(size, sigma_y);
     size_t count = 4 * (size_t)width, margin = 4 * (size_t)across.reach;

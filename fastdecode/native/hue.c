@@ -77,7 +77,7 @@ INLINE void shift_hue_body(uint8_t *restrict pixels, size_t count, int32_t shift
     }
 }
 
-VARIANTS(shift_hue, shift_hue_body, (uint8_t * pixels, size_t count, int32_t shift),
+VARIANTS(shift_hue, shift_hue_body, (uint8_t *pixels, size_t count, int32_t shift),
          (pixels, count, shift))
 
 void fd_shift_hue(uint8_t *pixels, size_t count, int32_t shift) {

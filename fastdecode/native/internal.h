@@ -96,11 +96,15 @@ fd_errors *fd_decoder_errors(fd_decoder *decoder);
 
 /* ---- resample.c ---- */
 
-/* Prepare the weights of all rows and columns for an image. Sets `window` (left, top, right, bottom)
+/* Prepare the weights of all rows and columns for an image, which is augmented or not. Sets `window` (left, top, right, bottom)
  * to the reduced pixels that the caller must then feed to `sink`; it never exceeds what `resize`
- * allows to be read. `sink` writes to `out`, which is complete after the window's last row. */
-int fd_resampler_begin(fd_resampler *resampler, const fd_resize *resize, const fd_pixels *pixels,
-                       void *out, int32_t window[4], fd_sink *sink);
+ * allows to be read. `sink` writes to `out`, which is complete after the window's last row; if the
+ * image is augmented, after fd_resampler_finish. */
+int fd_resampler_begin(fd_resampler *resampler, const fd_resize *resize, int is_augmented,
+                       const fd_pixels *pixels, void *out, int32_t window[4], fd_sink *sink);
+
+/* Apply the operations to an image that is augmented, and write it to `out`. */
+int fd_resampler_finish(fd_resampler *resampler, const fd_operation *operations, int32_t count);
 
 /* ---- augment.c ---- */
 

@@ -40,6 +40,8 @@ struct fd_resampler {
     int32_t *sums;                      /* weighted sums of source rows, for SUMS results */
     int16_t *row;                       /* source rows blended for one result row */
     uint8_t *rgbx;                      /* the result row */
+    fd_augmenter *augmenter;            /* made when it is first needed */
+    uint8_t *canvas;                    /* the whole result, where it is augmented; else NULL */
     fd_room sums_room, row_room, rgbx_room, weights_room;
     fd_room ring; /* of source rows, for fd_resize_rgb */
 };
@@ -78,16 +80,26 @@ static int arrange_columns(fd_resampler *resampler) {
 
 /* ---- rows ---- */
 
-/* Compute a result row from the complete values of `row`, and store it. */
-static void finish_row(fd_resampler *resampler) {
+/* Store row `y` of the result. */
+static void store_row(fd_resampler *resampler, int32_t y, const uint8_t *rgbx) {
     const fd_pixels *pixels = &resampler->values.pixels;
     size_t width = (size_t)resampler->width, plane = width * (size_t)resampler->height;
     size_t bytes = pixels->dtype == FD_FLOAT32 ? 4 : pixels->dtype == FD_FLOAT16 ? 2 : 1;
-    size_t place = (size_t)resampler->next * width * (pixels->channels_first ? 1 : 3);
+    size_t place = (size_t)y * width * (pixels->channels_first ? 1 : 3);
+
+    resampler->kernels->store(resampler->out + place * bytes, rgbx, &resampler->values, plane,
+                              width);
+}
+
+/* Compute a result row from the complete values of `row`, and store or keep it. */
+static void finish_row(fd_resampler *resampler) {
+    size_t stride = 4 * (size_t)resampler->width;
 
     resampler->kernels->squeeze(resampler->rgbx, resampler->row, &resampler->columns);
-    resampler->kernels->store(resampler->out + place * bytes, resampler->rgbx, &resampler->values,
-                              plane, width);
+    if (resampler->canvas != NULL)
+        memcpy(resampler->canvas + stride * (size_t)resampler->next, resampler->rgbx, stride);
+    else
+        store_row(resampler, resampler->next, resampler->rgbx);
     resampler->next++;
 }
 
@@ -223,8 +235,19 @@ static int prepare_axes(fd_resampler *resampler, const fd_resize *resize) {
     return arrange_columns(resampler);
 }
 
-int fd_resampler_begin(fd_resampler *resampler, const fd_resize *resize, const fd_pixels *pixels,
-                       void *out, int32_t window[4], fd_sink *sink) {
+/* Get memory for the whole result, if it is to be augmented. */
+static int prepare_canvas(fd_resampler *resampler, int is_augmented) {
+    resampler->canvas = NULL;
+    if (!is_augmented)
+        return FD_OK;
+    if (resampler->augmenter == NULL && (resampler->augmenter = fd_augmenter_create()) == NULL)
+        return FD_NO_MEMORY;
+    return fd_augmenter_begin(resampler->augmenter, resampler->width, resampler->height,
+                              &resampler->canvas);
+}
+
+int fd_resampler_begin(fd_resampler *resampler, const fd_resize *resize, int is_augmented,
+                       const fd_pixels *pixels, void *out, int32_t window[4], fd_sink *sink) {
     if (out == NULL || !is_good(resize, pixels)) {
         return FD_ARGUMENT;
     }
@@ -235,6 +258,8 @@ int fd_resampler_begin(fd_resampler *resampler, const fd_resize *resize, const f
     resampler->height = resize->height;
     resampler->next = resampler->chunk = 0;
     int status = prepare_axes(resampler, resize);
+    if (status == FD_OK)
+        status = prepare_canvas(resampler, is_augmented);
     if (status != FD_OK) {
         return status;
     }
@@ -267,6 +292,18 @@ int fd_resampler_begin(fd_resampler *resampler, const fd_resize *resize, const f
     return FD_OK;
 }
 
+int fd_resampler_finish(fd_resampler *resampler, const fd_operation *operations, int32_t count) {
+    size_t stride = 4 * (size_t)resampler->width;
+    const uint8_t *pixels;
+
+    if (resampler->canvas == NULL)
+        return FD_OK;
+    int status = fd_augmenter_run(resampler->augmenter, operations, (size_t)count, &pixels);
+    for (int32_t y = 0; status == FD_OK && y < resampler->height; y++)
+        store_row(resampler, y, pixels + stride * (size_t)y);
+    return status;
+}
+
 /* RGB to RGBX. X is the next pixel's R, so the last pixel is copied separately. */
 static void widen(uint8_t *out, const uint8_t *rgb, size_t count) {
     for (size_t i = 0; i + 1 < count; i++) {
@@ -276,7 +313,8 @@ static void widen(uint8_t *out, const uint8_t *rgb, size_t count) {
 }
 
 int fd_resize_rgb(fd_resampler *resampler, const uint8_t *rgb, int32_t width, int32_t height,
-                  ptrdiff_t stride, const fd_resize *resize, const fd_pixels *pixels, void *out) {
+                  ptrdiff_t stride, const fd_resize *resize, const fd_operation *operations,
+                  int32_t count, const fd_pixels *pixels, void *out) {
     int32_t window[4];
     fd_sink sink;
 
@@ -284,7 +322,7 @@ int fd_resize_rgb(fd_resampler *resampler, const uint8_t *rgb, int32_t width, in
         resize->in_right > width || resize->in_bottom > height) {
         return FD_ARGUMENT;
     }
-    int status = fd_resampler_begin(resampler, resize, pixels, out, window, &sink);
+    int status = fd_resampler_begin(resampler, resize, count > 0, pixels, out, window, &sink);
     if (status != FD_OK) {
         return status;
     }
@@ -299,7 +337,7 @@ int fd_resize_rgb(fd_resampler *resampler, const uint8_t *rgb, int32_t width, in
         widen(row, rgb + (ptrdiff_t)(window[1] + y) * stride + (ptrdiff_t)window[0] * 3, columns);
         sink.row(sink.state, y, row);
     }
-    return FD_OK;
+    return fd_resampler_finish(resampler, operations, count);
 }
 
 fd_resampler *fd_resampler_create(void) { return calloc(1, sizeof(fd_resampler)); }
@@ -315,5 +353,6 @@ void fd_resampler_destroy(fd_resampler *resampler) {
     free(resampler->rgbx_room.memory);
     free(resampler->weights_room.memory);
     free(resampler->ring.memory);
+    fd_augmenter_destroy(resampler->augmenter);
     free(resampler);
 }

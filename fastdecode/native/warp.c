@@ -68,8 +68,8 @@ static void warp_fixed(fd_canvas *canvas, const double m[6], const uint8_t fill[
         else
             for (int64_t i = from; i < to; i++)
                 memcpy(out + 4 * i,
-                       canvas->pixels + 4 * (((row + i * fixed[3]) >> 16) * width +
-                                             ((x + i * fixed[0]) >> 16)),
+                       canvas->pixels +
+                           4 * (((row + i * fixed[3]) >> 16) * width + ((x + i * fixed[0]) >> 16)),
                        4);
         fill_pixels(out + 4 * to, width - (int32_t)to, fill);
     }
@@ -102,8 +102,8 @@ static int warp_straight(fd_canvas *canvas, const double m[6], const uint8_t fil
             continue;
         }
         for (int32_t x = 0; x < width; x++)
-            memcpy(out + 4 * (ptrdiff_t)x,
-                   sources[x] < 0 ? fill : row + 4 * (ptrdiff_t)sources[x], 4);
+            memcpy(out + 4 * (ptrdiff_t)x, sources[x] < 0 ? fill : row + 4 * (ptrdiff_t)sources[x],
+                   4);
     }
     return FD_OK;
 }
@@ -223,8 +223,8 @@ static void turn(fd_canvas *canvas, int quarters) {
         for (ptrdiff_t x = 0; x < width; x++) {
             ptrdiff_t column = quarters == 1 ? width - 1 - y : quarters == 2 ? width - 1 - x : y;
             ptrdiff_t row = quarters == 1 ? x : quarters == 2 ? height - 1 - y : height - 1 - x;
-            memcpy(canvas->other + 4 * (y * width + x),
-                   canvas->pixels + 4 * (row * width + column), 4);
+            memcpy(canvas->other + 4 * (y * width + x), canvas->pixels + 4 * (row * width + column),
+                   4);
         }
     fd_canvas_swap(canvas);
 }

@@ -67,8 +67,7 @@ INLINE_AVX2 __m256d cubic_row(const uint8_t *at, __m256d place) {
     return cubic(read_pixel(at - 4), read_pixel(at), read_pixel(at + 4), read_pixel(at + 8), place);
 }
 
-INLINE_AVX2 __m256d bicubic(const fd_canvas *canvas, int32_t x, int32_t y, __m256d dx,
-                            __m256d dy) {
+INLINE_AVX2 __m256d bicubic(const fd_canvas *canvas, int32_t x, int32_t y, __m256d dx, __m256d dy) {
     ptrdiff_t width = canvas->width;
     __m256d rows[4];
 
@@ -85,8 +84,7 @@ INLINE_AVX2 __m256d bicubic(const fd_canvas *canvas, int32_t x, int32_t y, __m25
     return cubic(rows[0], rows[1], rows[2], rows[3], dy);
 }
 
-INLINE_AVX2 void warp(const fd_canvas *canvas, const double *m, int is_cubic,
-                      const uint8_t *fill) {
+INLINE_AVX2 void warp(const fd_canvas *canvas, const double *m, int is_cubic, const uint8_t *fill) {
     uint8_t *out = canvas->other;
     fd_places at;
 
