@@ -178,6 +178,16 @@ static void solarize(uint8_t *bytes, size_t count, double threshold) {
         invert(bytes, count, (uint8_t)(threshold > 0.0 ? ceil(threshold) : 0));
 }
 
+/* timm's SolarizeAdd. */
+INLINE void lift_body(uint8_t *restrict bytes, size_t count, uint32_t more) {
+    for (size_t i = 0; i < count; i++) {
+        uint32_t lifted = bytes[i] + more;
+        bytes[i] = (uint8_t)(bytes[i] >= 128 ? bytes[i] : lifted > 255 ? 255 : lifted);
+    }
+}
+
+VARIANTS(lift, lift_body, (uint8_t * bytes, size_t count, uint32_t more), (bytes, count, more))
+
 INLINE void keep_bits_body(uint8_t *restrict bytes, size_t count, uint8_t mask) {
     for (size_t i = 0; i < count; i++)
         bytes[i] &= mask;
@@ -336,6 +346,9 @@ static int run(fd_augmenter *augmenter, const fd_operation *operation) {
     case FD_SOLARIZE:
         solarize(pixels, 4 * count, value[0]);
         return FD_OK;
+    case FD_SOLARIZE_ADD:
+        lift(pixels, 4 * count, (uint32_t)value[0]);
+        return FD_OK;
     case FD_POSTERIZE:
         keep_bits(pixels, 4 * count, (uint8_t)(0xff00 >> (int)value[0]));
         return FD_OK;
@@ -374,6 +387,8 @@ static int is_good(const fd_operation *operation) {
             return 0;
     if (operation->kind == FD_POSTERIZE)
         return size >= 0 && size <= 8;
+    if (operation->kind == FD_SOLARIZE_ADD)
+        return size >= 0 && size <= 255;
     if (operation->kind == FD_BLUR)
         return size >= 1 && size <= 255 && (int)size % 2 && value[1] > 0 && value[2] > 0;
     return operation->filter >= FD_NEAREST && operation->filter <= FD_BICUBIC;

@@ -98,6 +98,7 @@ typedef enum {
     FD_GREY, /* the luminance in all channels */
     FD_INVERT,
     FD_SOLARIZE, /* value[0]: the smallest value to invert */
+    FD_SOLARIZE_ADD, /* value[0]: what is added to values below 128 */
     FD_POSTERIZE, /* value[0]: the bits to keep, 0 to 8 */
     FD_EQUALIZE,
     FD_AUTOCONTRAST,

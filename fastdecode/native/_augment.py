@@ -1,0 +1,165 @@
+"""Programs of random augmentations, and the binding of the core that draws and runs them.
+
+A program is a tuple of steps, each followed by the steps inside it, as in ``fastdecode.h``. It is
+plain data: it can be compared, hashed and pickled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+
+from fastdecode.native._library import ffi, lib, require
+
+if TYPE_CHECKING:
+    from fastdecode.types import Image
+
+Kind: TypeAlias = Literal[
+    "brightness", "contrast", "saturation", "hue", "sharpness", "grey", "invert", "solarize",
+    "solarize_add", "posterize", "equalize", "autocontrast", "blur", "mirror", "turn_over", "warp",
+    "rotate",
+]  # fmt: skip
+Filter: TypeAlias = Literal["nearest", "bilinear", "bicubic"]
+
+
+class Operation(NamedTuple):
+    """An augmentation with its numbers; ``fd_operation_kind`` says what they mean."""
+
+    kind: Kind
+    value: tuple[float, ...] = ()
+    filter: Filter = "nearest"
+    fill: tuple[int, int, int] = (0, 0, 0)
+
+
+class Draw(NamedTuple):
+    """A random number of an operation: ``value[index]`` is `start` plus `range` times a share.
+
+    The share is uniform in 0 to 1; with a `deviation`, it comes from a normal distribution about
+    `mean`, limited to 0 to 1, and 0 makes it constant. `is_whole` truncates the product, and
+    `either_sign` subtracts it as often as it adds it. ``value[copied]`` becomes the same number.
+    """
+
+    index: int
+    start: float
+    range: float
+    mean: float = 0.0
+    deviation: float | None = None
+    is_whole: bool = False
+    either_sign: bool = False
+    copied: int = -1
+
+
+class Step(NamedTuple):
+    """A step of a program; `inner` is the number of the steps inside it, at any depth."""
+
+    kind: Literal["operation", "sequence", "shuffle", "choice"]
+    inner: int = 0
+    probability: float = 1.0
+    weight: float = 1.0
+    operation: Operation | None = None
+    draw: Draw | None = None
+
+
+Program: TypeAlias = tuple[Step, ...]
+
+
+def do(operation: Operation, draw: Draw | None = None, *, probability: float = 1.0) -> Program:
+    """Return a program of one operation."""
+    return (Step("operation", 0, probability, 1.0, operation, draw),)
+
+
+def group(
+    kind: Literal["sequence", "shuffle", "choice"],
+    programs: Sequence[Program],
+    *,
+    probability: float = 1.0,
+    weights: Sequence[float] | None = None,
+) -> Program:
+    """Return a program that does all of `programs`, or chooses one of them by weight."""
+    if weights is not None:
+        programs = [
+            (first._replace(weight=float(weight)), *others)
+            for (first, *others), weight in zip(programs, weights, strict=True)
+        ]
+    steps = [step for program in programs for step in program]
+    return (Step(kind, len(steps), probability), *steps)
+
+
+NOTHING: Program = (Step("sequence"),)
+
+
+@lru_cache(64)
+def compiled(program: Program) -> Any:
+    """Return the ``fd_program *`` of a program; it must not outlive the cache's user."""
+    require()
+    steps = ffi.new("fd_step[]", [_fields(step) for step in program])
+    made = ffi.new("fd_program *", {"steps": steps, "count": len(program)})
+    return _Compiled(made, steps)
+
+
+class _Compiled(NamedTuple):
+    """A program in C, with the memory that it points to."""
+
+    program: Any
+    steps: Any
+
+
+def _fields(step: Step) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        "kind": getattr(lib, f"FD_{step.kind.upper()}"),
+        "inner": step.inner,
+        "probability": step.probability,
+        "weight": step.weight,
+        "drawn": -1,
+        "copied": -1,
+    }
+    if step.operation is not None:
+        fields["operation"] = _operation_fields(step.operation)
+    if step.draw is not None:
+        draw = step.draw
+        fields |= {"drawn": draw.index, "copied": draw.copied, "start": draw.start}
+        fields |= {"range": draw.range, "mean": draw.mean, "is_whole": draw.is_whole}
+        fields |= {"either_sign": draw.either_sign}
+        fields |= {"deviation": -1.0 if draw.deviation is None else draw.deviation}
+    return fields
+
+
+def _operation_fields(operation: Operation) -> dict[str, Any]:
+    return {
+        "kind": getattr(lib, f"FD_{operation.kind.upper()}"),
+        "filter": getattr(lib, f"FD_{operation.filter.upper()}"),
+        "value": list(operation.value),
+        "fill": list(operation.fill),
+    }
+
+
+def draw_operations(program: Program, state: int) -> Any:
+    """Draw the operations of a sample: an ``fd_operation[]``, and the state after the draws."""
+    moving, count = ffi.new("uint64_t *", state), ffi.new("int32_t *")
+    operations = ffi.new("fd_operation[]", lib.FD_MOST_OPERATIONS)
+    status = lib.fd_draw_operations(compiled(program).program, moving, operations, count)
+    if status != lib.FD_OK:
+        raise ValueError("this program of augmentations draws too many operations")
+    return operations[0 : count[0]], moving[0]
+
+
+def augment(image: Image, operations: Sequence[Operation]) -> Image:
+    """Apply operations to pixels (H, W, 3), uint8, and return the result of the same size."""
+    require()
+    pixels = np.ascontiguousarray(image)
+    made = np.empty_like(pixels)
+    height, width = pixels.shape[:2]
+    several = ffi.new("fd_operation[]", [_operation_fields(each) for each in operations])
+    augmenter = ffi.gc(lib.fd_augmenter_create(), lib.fd_augmenter_destroy)
+    status = lib.fd_augment_rgb(
+        *(augmenter, ffi.from_buffer("uint8_t[]", pixels.reshape(-1)), width, height),
+        *(several, len(operations), ffi.from_buffer("uint8_t[]", made.reshape(-1))),
+    )
+    if status == lib.FD_NO_MEMORY:
+        raise MemoryError("there is no memory for an augmentation")
+    if status != lib.FD_OK:
+        raise ValueError(f"these augmentations are not possible for {width}x{height} pixels")
+    return made
