@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 
@@ -35,14 +35,14 @@ class Operation(NamedTuple):
 
 
 class Draw(NamedTuple):
-    """A random number of an operation: ``value[index]`` is `start` plus `range` times a share.
+    """A random number of an operation: ``value[number]`` is `start` plus `range` times a share.
 
     The share is uniform in 0 to 1; with a `deviation`, it comes from a normal distribution about
     `mean`, limited to 0 to 1, and 0 makes it constant. `is_whole` truncates the product, and
     `either_sign` subtracts it as often as it adds it. ``value[copied]`` becomes the same number.
     """
 
-    index: int
+    number: int
     start: float
     range: float
     mean: float = 0.0
@@ -120,7 +120,7 @@ def _fields(step: Step) -> dict[str, Any]:
         fields["operation"] = _operation_fields(step.operation)
     if step.draw is not None:
         draw = step.draw
-        fields |= {"drawn": draw.index, "copied": draw.copied, "start": draw.start}
+        fields |= {"drawn": draw.number, "copied": draw.copied, "start": draw.start}
         fields |= {"range": draw.range, "mean": draw.mean, "is_whole": draw.is_whole}
         fields |= {"either_sign": draw.either_sign}
         fields |= {"deviation": -1.0 if draw.deviation is None else draw.deviation}
@@ -136,14 +136,22 @@ def _operation_fields(operation: Operation) -> dict[str, Any]:
     }
 
 
-def draw_operations(program: Program, state: int) -> Any:
-    """Draw the operations of a sample: an ``fd_operation[]``, and the state after the draws."""
+def draw_operations(program: Program, state: int) -> tuple[list[Operation], int]:
+    """Draw the operations of a sample, and return the state after the draws as well."""
     moving, count = ffi.new("uint64_t *", state), ffi.new("int32_t *")
     operations = ffi.new("fd_operation[]", lib.FD_MOST_OPERATIONS)
     status = lib.fd_draw_operations(compiled(program).program, moving, operations, count)
     if status != lib.FD_OK:
         raise ValueError("this program of augmentations draws too many operations")
-    return operations[0 : count[0]], moving[0]
+    return [_operation(operations[i]) for i in range(count[0])], int(moving[0])
+
+
+def _operation(fields: Any) -> Operation:
+    kinds: dict[int, Kind] = {getattr(lib, f"FD_{kind.upper()}"): kind for kind in get_args(Kind)}
+    filters: dict[int, Filter] = dict(enumerate(get_args(Filter)))
+    red, green, blue, _ = fields.fill
+    value = tuple(fields.value)
+    return Operation(kinds[fields.kind], value, filters[fields.filter], (red, green, blue))
 
 
 def augment(image: Image, operations: Sequence[Operation]) -> Image:

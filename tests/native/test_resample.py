@@ -61,7 +61,9 @@ def resized(image: Any, canvas: tuple[int, int], status: int = lib.FD_OK, **opti
     resampler = ffi.gc(lib.fd_resampler_create(), lib.fd_resampler_destroy)
     source = (ffi.cast("uint8_t *", image.ctypes.data), width, height, image.strides[0])
 
-    given = lib.fd_resize_rgb(resampler, *source, resize, ffi.NULL, 0, pixels, ffi.from_buffer(guarded))
+    given = lib.fd_resize_rgb(
+        resampler, *source, resize, ffi.NULL, 0, pixels, ffi.from_buffer(guarded)
+    )
 
     assert given == status
     assert (guarded[-64:] == 77).all()
