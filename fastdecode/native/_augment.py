@@ -6,6 +6,7 @@ plain data: it can be compared, hashed and pickled.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
@@ -20,9 +21,10 @@ if TYPE_CHECKING:
 Kind: TypeAlias = Literal[
     "brightness", "contrast", "saturation", "hue", "sharpness", "grey", "invert", "solarize",
     "solarize_add", "posterize", "equalize", "autocontrast", "blur", "mirror", "turn_over", "warp",
-    "rotate",
+    "rotate", "erase",
 ]  # fmt: skip
 Filter: TypeAlias = Literal["nearest", "bilinear", "bicubic"]
+Noise: TypeAlias = Literal["none", "channel", "pixel"]
 
 
 class Operation(NamedTuple):
@@ -52,15 +54,28 @@ class Draw(NamedTuple):
     copied: int = -1
 
 
+class Erasure(NamedTuple):
+    """A random box that replaces a part of the normalised result, by `level` or by normal noise.
+
+    `area` is the range of its share of the image, `aspect` that of its height to its width.
+    """
+
+    area: tuple[float, float]
+    aspect: tuple[float, float]
+    noise: Noise = "none"
+    level: tuple[float, float, float] = (0.0, 0.0, 0.0)
+
+
 class Step(NamedTuple):
     """A step of a program; `inner` is the number of the steps inside it, at any depth."""
 
-    kind: Literal["operation", "sequence", "shuffle", "choice"]
+    kind: Literal["operation", "sequence", "shuffle", "choice", "erasure"]
     inner: int = 0
     probability: float = 1.0
     weight: float = 1.0
     operation: Operation | None = None
     draw: Draw | None = None
+    erasure: Erasure | None = None
 
 
 Program: TypeAlias = tuple[Step, ...]
@@ -69,6 +84,11 @@ Program: TypeAlias = tuple[Step, ...]
 def do(operation: Operation, draw: Draw | None = None, *, probability: float = 1.0) -> Program:
     """Return a program of one operation."""
     return (Step("operation", 0, probability, 1.0, operation, draw),)
+
+
+def erase(erasure: Erasure, *, probability: float = 1.0) -> Program:
+    """Return a program of one erasure; it must come after all other operations."""
+    return (Step("erasure", 0, probability, erasure=erasure),)
 
 
 def group(
@@ -124,6 +144,12 @@ def _fields(step: Step) -> dict[str, Any]:
         fields |= {"range": draw.range, "mean": draw.mean, "is_whole": draw.is_whole}
         fields |= {"either_sign": draw.either_sign}
         fields |= {"deviation": -1.0 if draw.deviation is None else draw.deviation}
+    if step.erasure is not None:
+        erasure = step.erasure
+        noise = getattr(lib, f"FD_NOISE_{erasure.noise.upper()}")
+        fields["operation"] = {"kind": lib.FD_ERASE, "noise": noise, "level": erasure.level}
+        aspect = [math.log(limit) for limit in erasure.aspect]
+        fields |= {"area": list(erasure.area), "aspect": aspect}
     return fields
 
 
@@ -136,11 +162,15 @@ def _operation_fields(operation: Operation) -> dict[str, Any]:
     }
 
 
-def draw_operations(program: Program, state: int) -> tuple[list[Operation], int]:
-    """Draw the operations of a sample, and return the state after the draws as well."""
+def draw_operations(
+    program: Program, state: int, width: int = 224, height: int = 224
+) -> tuple[list[Operation], int]:
+    """Draw the operations of a sample of this size; return the state after the draws as well."""
     moving, count = ffi.new("uint64_t *", state), ffi.new("int32_t *")
     operations = ffi.new("fd_operation[]", lib.FD_MOST_OPERATIONS)
-    status = lib.fd_draw_operations(compiled(program).program, moving, operations, count)
+    status = lib.fd_draw_operations(
+        compiled(program).program, width, height, moving, operations, count
+    )
     if status != lib.FD_OK:
         raise ValueError("this program of augmentations draws too many operations")
     return [_operation(operations[i]) for i in range(count[0])], int(moving[0])

@@ -170,7 +170,8 @@ static int decode_resized(fd_decoder *decoder, fd_item *item, const job *at) {
     fd_operation operations[FD_MOST_OPERATIONS];
     int32_t count = 0;
     if (at->program != NULL) {
-        int status = fd_draw_operations(at->program, &item->state, operations, &count);
+        int status = fd_draw_operations(at->program, item->resize.width, item->resize.height,
+                                        &item->state, operations, &count);
         if (status != FD_OK)
             return (int)fd_errors_note(fd_decoder_errors(decoder), (fd_status)status,
                                        "such a program is not possible");

@@ -106,8 +106,12 @@ typedef enum {
     FD_MIRROR, /* left to right */
     FD_TURN_OVER, /* top to bottom */
     FD_WARP, /* value: the matrix that maps the result to the source */
-    FD_ROTATE /* value[0]: degrees, counter-clockwise about the centre */
+    FD_ROTATE, /* value[0]: degrees, counter-clockwise about the centre */
+    FD_ERASE /* value: left, top, width, height. Of float32 results, after all others */
 } fd_operation_kind;
+
+/* What FD_ERASE writes: `level`, or normal numbers for each channel or value. */
+typedef enum { FD_NOISE_NONE = 0, FD_NOISE_CHANNEL, FD_NOISE_PIXEL } fd_noise;
 
 typedef enum { FD_NEAREST = 0, FD_BILINEAR, FD_BICUBIC } fd_filter;
 
@@ -116,6 +120,9 @@ typedef struct {
     int32_t filter; /* fd_filter, for FD_WARP and FD_ROTATE */
     double value[6];
     uint8_t fill[4]; /* RGB of pixels from outside, for the same two */
+    int32_t noise; /* fd_noise; this and the next two for FD_ERASE */
+    float level[3];
+    uint64_t seed; /* of the noise */
 } fd_operation;
 
 /* A random program is a tree of steps, each followed by the steps inside it. */
@@ -123,7 +130,8 @@ typedef enum {
     FD_OPERATION = 1,
     FD_SEQUENCE, /* all inner steps in order */
     FD_SHUFFLE, /* all inner steps in random order */
-    FD_CHOICE /* one inner step, by weight */
+    FD_CHOICE, /* one inner step, by weight */
+    FD_ERASURE /* FD_ERASE of a random box: `area` and `aspect` */
 } fd_step_kind;
 
 typedef struct {
@@ -139,6 +147,8 @@ typedef struct {
     int32_t either_sign; /* it is subtracted as often as it is added; else it is added */
     double start, range;
     double mean, deviation; /* of the number; a negative deviation: it is uniform */
+    /* FD_ERASURE: the smallest and largest share of the area, and logarithm of height to width. */
+    double area[2], aspect[2];
 } fd_step;
 
 typedef struct {
@@ -256,9 +266,9 @@ int fd_use_instructions(const char *name);
 
 typedef struct fd_augmenter fd_augmenter;
 
-/* Draw the operations of a sample, with the random numbers that follow `*state`, which moves on.
+/* Draw the operations of a sample of this size, with the random numbers that follow `*state`, which moves on.
  * FD_ARGUMENT if the steps are no tree, or draw too many operations. */
-int fd_draw_operations(const fd_program *program, uint64_t *state,
+int fd_draw_operations(const fd_program *program, int32_t width, int32_t height, uint64_t *state,
                        fd_operation operations[FD_MOST_OPERATIONS], int32_t *count);
 
 fd_augmenter *fd_augmenter_create(void);

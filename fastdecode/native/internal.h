@@ -115,4 +115,10 @@ int fd_augmenter_begin(fd_augmenter *augmenter, int32_t width, int32_t height, u
 int fd_augmenter_run(fd_augmenter *augmenter, const fd_operation *operations, size_t count,
                      const uint8_t **pixels);
 
+/* ---- erase.c ---- */
+
+/* Carry out an FD_ERASE, whose box must be inside, on (3, height, width) or (height, width, 3). */
+void fd_erase(float *out, int32_t width, int32_t height, int channels_first,
+              const fd_operation *operation);
+
 #endif

@@ -10,6 +10,7 @@
 typedef struct {
     fd_operation *operations;
     int32_t count, most;
+    int32_t width, height; /* of the image */
     uint64_t *state;
 } drawing;
 
@@ -43,6 +44,32 @@ static int add_operation(drawing *to, const fd_step *step) {
     operation->value[step->drawn] = step->start + part;
     if (step->copied >= 0)
         operation->value[step->copied] = operation->value[step->drawn];
+    return FD_OK;
+}
+
+/* Draw a box as torchvision's and timm's RandomErasing do: after ten that do not fit, none. */
+static int add_erasure(drawing *to, const fd_step *step) {
+    enum { ATTEMPTS = 10 };
+
+    if (to->count == to->most)
+        return FD_ARGUMENT;
+    for (int i = 0; i < ATTEMPTS; i++) {
+        double share = step->area[0] + (step->area[1] - step->area[0]) * fd_draw_share(to->state);
+        double area = share * to->width * to->height;
+        double spread = step->aspect[1] - step->aspect[0];
+        double aspect = exp(step->aspect[0] + spread * fd_draw_share(to->state));
+        double height = rint(sqrt(area * aspect)), width = rint(sqrt(area / aspect));
+        if (!(height < to->height && width < to->width))
+            continue;
+        fd_operation *operation = &to->operations[to->count++];
+        *operation = step->operation;
+        operation->value[1] = fd_draw_below(to->state, to->height - (int32_t)height + 1);
+        operation->value[0] = fd_draw_below(to->state, to->width - (int32_t)width + 1);
+        operation->value[2] = width;
+        operation->value[3] = height;
+        operation->seed = operation->noise == FD_NOISE_NONE ? 0 : fd_draw(to->state);
+        return FD_OK;
+    }
     return FD_OK;
 }
 
@@ -109,6 +136,8 @@ static int draw_step(drawing *to, const fd_step *step) {
         return draw_shuffled(to, step);
     case FD_CHOICE:
         return draw_choice(to, step);
+    case FD_ERASURE:
+        return add_erasure(to, step);
     default:
         return FD_ARGUMENT;
     }
@@ -136,9 +165,13 @@ static int is_tree(const fd_step *steps, int32_t count) {
     return 1;
 }
 
-int fd_draw_operations(const fd_program *program, uint64_t *state,
+int fd_draw_operations(const fd_program *program, int32_t width, int32_t height, uint64_t *state,
                        fd_operation operations[FD_MOST_OPERATIONS], int32_t *count) {
-    drawing to = {.operations = operations, .most = FD_MOST_OPERATIONS, .state = state};
+    drawing to = {.operations = operations,
+                  .most = FD_MOST_OPERATIONS,
+                  .width = width,
+                  .height = height,
+                  .state = state};
 
     if (program->count < 0 || !is_tree(program->steps, program->count))
         return FD_ARGUMENT;

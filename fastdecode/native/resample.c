@@ -292,16 +292,38 @@ int fd_resampler_begin(fd_resampler *resampler, const fd_resize *resize, int is_
     return FD_OK;
 }
 
+/* Whether the box of an erasure lies inside the result. */
+static int box_is_inside(const fd_operation *erasure, int32_t width, int32_t height) {
+    const double *box = erasure->value;
+
+    return box[0] >= 0 && box[1] >= 0 && box[2] >= 0 && box[3] >= 0 && box[0] + box[2] <= width &&
+           box[1] + box[3] <= height;
+}
+
 int fd_resampler_finish(fd_resampler *resampler, const fd_operation *operations, int32_t count) {
     size_t stride = 4 * (size_t)resampler->width;
     const uint8_t *pixels;
 
     if (resampler->canvas == NULL)
         return FD_OK;
-    int status = fd_augmenter_run(resampler->augmenter, operations, (size_t)count, &pixels);
-    for (int32_t y = 0; status == FD_OK && y < resampler->height; y++)
+    const fd_pixels *stored = &resampler->values.pixels;
+    int32_t before = count; /* operations before the erasures, which come last */
+    while (before > 0 && operations[before - 1].kind == FD_ERASE)
+        before--;
+    if (before < count && stored->dtype != FD_FLOAT32)
+        return FD_ARGUMENT;
+    int status = fd_augmenter_run(resampler->augmenter, operations, (size_t)before, &pixels);
+    if (status != FD_OK)
+        return status;
+    for (int32_t y = 0; y < resampler->height; y++)
         store_row(resampler, y, pixels + stride * (size_t)y);
-    return status;
+    for (int32_t i = before; i < count; i++) {
+        if (!box_is_inside(&operations[i], resampler->width, resampler->height))
+            return FD_ARGUMENT;
+        fd_erase((float *)(void *)resampler->out, resampler->width, resampler->height,
+                 stored->channels_first, &operations[i]);
+    }
+    return FD_OK;
 }
 
 /* RGB to RGBX. X is the next pixel's R, so the last pixel is copied separately. */

@@ -15,11 +15,14 @@ from typing import Any, TypeAlias, cast
 from fastdecode.native._augment import (
     NOTHING,
     Draw,
+    Erasure,
     Filter,
     Kind,
+    Noise,
     Operation,
     Program,
     do,
+    erase,
     group,
 )
 
@@ -227,6 +230,24 @@ def _with_probability(kind: Kind, number: str = "") -> Callable[[Any, Size], Pro
     return make
 
 
+def _erasing(transform: Any, _: Size) -> Program:
+    """Return the program of torchvision's RandomErasing."""
+    value = transform.value
+    levels = [0.0] * 3 if value == "random" else value
+    levels = list(levels) if isinstance(levels, (list, tuple)) else [levels] * 3
+    levels = levels * 3 if len(levels) == 1 else levels
+    if len(levels) != 3 or not all(isinstance(level, (int, float)) for level in levels):
+        raise Unsupported(f"value={value!r} is not one number, three, or 'random'")
+    red, green, blue = (float(level) for level in levels)
+    erasure = Erasure(
+        (float(transform.scale[0]), float(transform.scale[1])),
+        (float(transform.ratio[0]), float(transform.ratio[1])),
+        "pixel" if value == "random" else "none",
+        (red, green, blue),
+    )
+    return erase(erasure, probability=float(transform.p))
+
+
 def _grey(transform: Any, _: Size) -> Program:
     if transform.num_output_channels != 3:
         raise Unsupported("a result of one channel is not made in the core")
@@ -326,6 +347,17 @@ def _timm_warp(op: Any, size: Size, drawn: Callable[..., Program]) -> Program:
     return group("choice", cases)
 
 
+def _timm_erasing(transform: Any, _: Size) -> Program:
+    if transform.min_count != transform.max_count or transform.num_splits > 1:
+        raise Unsupported("a random number of erasures is not done in the core")
+    count = transform.min_count
+    low, high = (math.exp(limit) for limit in transform.log_aspect_ratio)
+    noise: Noise = "pixel" if transform.per_pixel else "channel" if transform.rand_color else "none"
+    area = (transform.min_area / count, transform.max_area / count)
+    one = erase(Erasure(area, (low, high), noise))
+    return group("sequence", [one] * count, probability=float(transform.probability))
+
+
 def _timm_rand_augment(policy: Any, size: Size) -> Program:
     if policy.choice_weights is not None:
         raise Unsupported("timm's weighted choice without replacement is not done in the core")
@@ -355,6 +387,7 @@ _MAKERS: Mapping[str, Callable[[Any, Size], Program]] = {
     "RandomHorizontalFlip": _with_probability("mirror"),
     "RandomVerticalFlip": _with_probability("turn_over"),
     "RandomRotation": _rotation,
+    "RandomErasing": _erasing,
 }
 _CONTAINERS: Mapping[str, Callable[[Any, Size], Program]] = {
     "Compose": _compose,
@@ -370,6 +403,7 @@ _POLICIES: Mapping[str, Callable[[Any, Size], Program]] = {
 _V2_MODULES = {
     "_color": ("ColorJitter", "Grayscale", "RandomGrayscale", "RandomInvert", "RandomPosterize",
                "RandomSolarize", "RandomAdjustSharpness", "RandomAutocontrast", "RandomEqualize"),
+    "_augment": ("RandomErasing",),
     "_misc": ("GaussianBlur",),
     "_geometry": ("RandomHorizontalFlip", "RandomVerticalFlip", "RandomRotation"),
     "_container": tuple(_CONTAINERS),
@@ -386,5 +420,6 @@ _PROGRAMS: Mapping[str, Callable[[Any, Size], Program]] = {
     },
     "timm.data.auto_augment.RandAugment": _timm_rand_augment,
     "timm.data.auto_augment.AutoAugment": _timm_auto_augment,
+    "timm.data.random_erasing.RandomErasing": _timm_erasing,
 }
 """By module and class, how a transform becomes a program."""
