@@ -92,6 +92,7 @@ class Resize(NamedTuple):
     width: int
     height: int
     flip: bool
+    filter: int = 0
 
 
 class _PerThread(threading.local):

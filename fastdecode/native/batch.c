@@ -24,7 +24,8 @@ enum {
     ZEROS = 16,            /* bytes after the end of a file, which a decoder may read */
     GRAIN = 64 << 10,      /* bytes: buffer sizes are multiples of it */
     MUCH = 8 << 20,        /* bytes: a buffer this much larger than needed may be too large */
-    LARGEST_FILE = 1 << 30 /* bytes */
+    LARGEST_FILE = 1 << 30, /* bytes */
+    PLAN = 17              /* numbers in a plan */
 };
 
 /* The items of one call, and the work to do on them. */
@@ -358,7 +359,8 @@ static void plan_item(fd_item *item, const double *plan) {
                                .y = (int32_t)plan[12],
                                .width = (int32_t)plan[13],
                                .height = (int32_t)plan[14],
-                               .flip = (int32_t)plan[15]};
+                               .flip = (int32_t)plan[15],
+                               .filter = (int32_t)plan[16]};
 }
 
 void fd_pool_resize(fd_pool *pool, fd_item *items, size_t count, const int32_t *which,
@@ -369,7 +371,7 @@ void fd_pool_resize(fd_pool *pool, fd_item *items, size_t count, const int32_t *
         items[i].wanted = 0;
     for (size_t i = 0; i < chosen; i++) {
         fd_item *item = &items[which[i]];
-        plan_item(item, plans + 16 * i);
+        plan_item(item, plans + PLAN * i);
         item->out = (char *)out + which[i] * stride;
         item->state = program == NULL ? 0 : states[i];
     }

@@ -69,6 +69,16 @@ typedef struct {
     fd_limits limits;
 } fd_request;
 
+/* How a box is resized: with the core's own filter, a triangle whose result is rounded once; or with
+ * the result of one of Pillow's filters, byte by byte. */
+typedef enum {
+    FD_FILTER_OWN = 0,
+    FD_FILTER_TRIANGLE, /* Pillow's BILINEAR */
+    FD_FILTER_CUBIC,
+    FD_FILTER_LANCZOS,
+    FD_FILTER_HAMMING
+} fd_resize_filter;
+
 /* Resizes a box of the reduced image to a canvas, of which one rectangle is computed. */
 typedef struct {
     double left, top, right, bottom; /* the box, in reduced pixels; edges may be fractions */
@@ -77,6 +87,7 @@ typedef struct {
     int32_t canvas_width, canvas_height; /* what the box is resized to */
     int32_t x, y, width, height; /* the rectangle, in pixels of the canvas, inside it */
     int32_t flip; /* mirror from left to right, as the last step */
+    int32_t filter; /* fd_resize_filter */
 } fd_resize;
 
 /* How a pixel value v (0 to 255) of channel c is stored: v for FD_UINT8, else v * scale[c] + bias[c],
@@ -332,7 +343,7 @@ void fd_pool_open(fd_pool *pool, fd_item *items, size_t count);
 void fd_pool_decode(fd_pool *pool, fd_item *items, size_t count, const fd_pixels *pixels);
 
 /* Decode and resize `chosen` of the items, and skip the others. Item `which[i]` is written to `out`
- * + `which[i]` * `stride`. Its plan is the 16 numbers from `plans[16 * i]` on: reduce, then the
+ * + `which[i]` * `stride`. Its plan is the 17 numbers from `plans[17 * i]` on: reduce, then the
  * members of fd_resize in order. The limits come from its request; strict is always set. With a
  * program, states[i] is the item's state; else it may be NULL. */
 void fd_pool_resize(fd_pool *pool, fd_item *items, size_t count, const int32_t *which,

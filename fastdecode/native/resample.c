@@ -10,6 +10,7 @@
  * add up to exactly 2^bits. So nothing overflows or needs clamping, and a plain colour is kept.
  */
 #include "kernels.h"
+#include "twopass.h"
 #include "weights.h"
 
 #include <math.h>
@@ -40,6 +41,7 @@ struct fd_resampler {
     int32_t *sums;                      /* weighted sums of source rows, for SUMS results */
     int16_t *row;                       /* source rows blended for one result row */
     uint8_t *rgbx;                      /* the result row */
+    fd_twopass twopass;                 /* instead of the above, for Pillow's filters */
     fd_augmenter *augmenter;            /* made when it is first needed */
     uint8_t *canvas;                    /* the whole result, where it is augmented; else NULL */
     fd_room sums_room, row_room, rgbx_room, weights_room;
@@ -91,16 +93,21 @@ static void store_row(fd_resampler *resampler, int32_t y, const uint8_t *rgbx) {
                               width);
 }
 
-/* Compute a result row from the complete values of `row`, and store or keep it. */
-static void finish_row(fd_resampler *resampler) {
+/* Store row `y` of the result, or keep it for the augmentations. */
+static void emit_row(void *state, int32_t y, const uint8_t *rgbx) {
+    fd_resampler *resampler = state;
     size_t stride = 4 * (size_t)resampler->width;
 
-    resampler->kernels->squeeze(resampler->rgbx, resampler->row, &resampler->columns);
     if (resampler->canvas != NULL)
-        memcpy(resampler->canvas + stride * (size_t)resampler->next, resampler->rgbx, stride);
+        memcpy(resampler->canvas + stride * (size_t)y, rgbx, stride);
     else
-        store_row(resampler, resampler->next, resampler->rgbx);
-    resampler->next++;
+        store_row(resampler, y, rgbx);
+}
+
+/* Compute a result row from the complete values of `row`. */
+static void finish_row(fd_resampler *resampler) {
+    resampler->kernels->squeeze(resampler->rgbx, resampler->row, &resampler->columns);
+    emit_row(resampler, resampler->next++, resampler->rgbx);
 }
 
 /* Round the sums of rows to `row`. */
@@ -205,6 +212,7 @@ static int is_good(const fd_resize *resize, const fd_pixels *pixels) {
            part_is_good(resize->canvas_width, resize->x, resize->width) &&
            part_is_good(resize->canvas_height, resize->y, resize->height) &&
            (int64_t)resize->width * resize->height <= PTRDIFF_MAX / 12 &&
+           resize->filter >= FD_FILTER_OWN && resize->filter <= FD_FILTER_HAMMING &&
            pixels->dtype >= FD_UINT8 && pixels->dtype <= FD_FLOAT32;
 }
 
@@ -257,9 +265,11 @@ int fd_resampler_begin(fd_resampler *resampler, const fd_resize *resize, int is_
     resampler->width = resize->width;
     resampler->height = resize->height;
     resampler->next = resampler->chunk = 0;
-    int status = prepare_axes(resampler, resize);
+    int status = prepare_canvas(resampler, is_augmented);
+    if (status == FD_OK && resize->filter != FD_FILTER_OWN)
+        return fd_twopass_begin(&resampler->twopass, resize, emit_row, resampler, window, sink);
     if (status == FD_OK)
-        status = prepare_canvas(resampler, is_augmented);
+        status = prepare_axes(resampler, resize);
     if (status != FD_OK) {
         return status;
     }
@@ -376,5 +386,6 @@ void fd_resampler_destroy(fd_resampler *resampler) {
     free(resampler->weights_room.memory);
     free(resampler->ring.memory);
     fd_augmenter_destroy(resampler->augmenter);
+    fd_twopass_free(&resampler->twopass);
     free(resampler);
 }
