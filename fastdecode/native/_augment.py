@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
@@ -111,20 +111,16 @@ def group(
 NOTHING: Program = (Step("sequence"),)
 
 
-@lru_cache(64)
+@cache
 def compiled(program: Program) -> Any:
-    """Return the ``fd_program *`` of a program; it must not outlive the cache's user."""
+    """Return the ``fd_program *`` of a program, which is kept for ever."""
     require()
     steps = ffi.new("fd_step[]", [_fields(step) for step in program])
-    made = ffi.new("fd_program *", {"steps": steps, "count": len(program)})
-    return _Compiled(made, steps)
+    _steps.append(steps)  # the struct only points to them
+    return ffi.new("fd_program *", {"steps": steps, "count": len(program)})
 
 
-class _Compiled(NamedTuple):
-    """A program in C, with the memory that it points to."""
-
-    program: Any
-    steps: Any
+_steps: list[Any] = []
 
 
 def _fields(step: Step) -> dict[str, Any]:
@@ -166,14 +162,20 @@ def draw_operations(
     program: Program, state: int, width: int = 224, height: int = 224
 ) -> tuple[list[Operation], int]:
     """Draw the operations of a sample of this size; return the state after the draws as well."""
+    drawn, after = draw_in_core(program, state, width, height)
+    return [_operation(each) for each in drawn], after
+
+
+def draw_in_core(program: Program, state: int, width: int, height: int) -> tuple[Any, int]:
+    """Do the same as `draw_operations`; the result is an ``fd_operation[]``."""
     moving, count = ffi.new("uint64_t *", state), ffi.new("int32_t *")
     operations = ffi.new("fd_operation[]", lib.FD_MOST_OPERATIONS)
-    status = lib.fd_draw_operations(
-        compiled(program).program, width, height, moving, operations, count
-    )
+    status = lib.fd_draw_operations(compiled(program), width, height, moving, operations, count)
     if status != lib.FD_OK:
         raise ValueError("this program of augmentations draws too many operations")
-    return [_operation(operations[i]) for i in range(count[0])], int(moving[0])
+    made = ffi.new("fd_operation[]", count[0])
+    ffi.memmove(made, operations, ffi.sizeof(made))
+    return made, int(moving[0])
 
 
 def _operation(fields: Any) -> Operation:

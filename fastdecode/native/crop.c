@@ -124,7 +124,8 @@ static fd_resize resize_of(const plan *of, int32_t reduce, const fd_crop *crop) 
                        .y = of->y,
                        .width = crop->width,
                        .height = crop->height,
-                       .flip = of->flip};
+                       .flip = of->flip,
+                       .filter = crop->filter};
 }
 
 int fd_plan_crop(const fd_header *header, uint64_t *state, const fd_crop *crop, fd_request *request,

@@ -37,7 +37,7 @@ typedef enum {
 
 typedef enum { FD_L = 1, FD_RGB, FD_RGBA, FD_CMYK } fd_layout; /* in CMYK, 0 is no ink */
 
-typedef enum { FD_UINT8 = 1, FD_FLOAT16, FD_FLOAT32 } fd_dtype;
+typedef enum { FD_UINT8 = 1, FD_FLOAT32 } fd_dtype;
 
 #define FD_MESSAGE 200
 
@@ -89,6 +89,13 @@ typedef struct {
     int32_t flip; /* mirror from left to right, as the last step */
     int32_t filter; /* fd_resize_filter */
 } fd_resize;
+
+/* A reduction, the resize that follows it, and the state of the random numbers after it. */
+typedef struct {
+    int32_t reduce; /* 1, 2, 4 or 8 */
+    fd_resize resize;
+    uint64_t state;
+} fd_plan;
 
 /* How a pixel value v (0 to 255) of channel c is stored: v for FD_UINT8, else v * scale[c] + bias[c],
  * multiplied and added in float32, each rounded. */
@@ -187,6 +194,7 @@ typedef struct {
                                             * the size it is resized to; 0: no reduction */
     int64_t pixels; /* images with more are not cropped */
     int32_t upright; /* nor are those with an Exif segment */
+    int32_t filter; /* fd_resize_filter */
     const fd_program *program; /* the augmentations of the cropped image, or NULL */
 } fd_crop;
 
@@ -342,13 +350,12 @@ void fd_pool_open(fd_pool *pool, fd_item *items, size_t count);
 /* Decode each item with `wanted`, in the same way; `pixels` applies to those that are resized. */
 void fd_pool_decode(fd_pool *pool, fd_item *items, size_t count, const fd_pixels *pixels);
 
-/* Decode and resize `chosen` of the items, and skip the others. Item `which[i]` is written to `out`
- * + `which[i]` * `stride`. Its plan is the 17 numbers from `plans[17 * i]` on: reduce, then the
- * members of fd_resize in order. The limits come from its request; strict is always set. With a
- * program, states[i] is the item's state; else it may be NULL. */
+/* Decode and resize `chosen` of the items, and skip the others. Item `which[i]` is made as `plans[i]`
+ * and the program (or NULL) say, and written to `out` + `which[i]` * `stride`. The limits come from its
+ * request; strict is always set. */
 void fd_pool_resize(fd_pool *pool, fd_item *items, size_t count, const int32_t *which,
-                    const double *plans, const uint64_t *states, size_t chosen,
-                    const fd_program *program, const fd_pixels *pixels, void *out,
+                    const fd_plan *plans, size_t chosen, const fd_program *program,
+                    const fd_pixels *pixels, void *out,
                     ptrdiff_t stride);
 
 /* The result of fd_pool_crop. */

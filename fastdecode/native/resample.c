@@ -25,7 +25,7 @@ enum {
 
 struct fd_resampler {
     const fd_kernels *kernels;
-    fd_values values;
+    fd_pixels pixels;
     uint8_t *out;
     int32_t width, height; /* of the result */
     int32_t window_height;
@@ -84,13 +84,12 @@ static int arrange_columns(fd_resampler *resampler) {
 
 /* Store row `y` of the result. */
 static void store_row(fd_resampler *resampler, int32_t y, const uint8_t *rgbx) {
-    const fd_pixels *pixels = &resampler->values.pixels;
+    const fd_pixels *pixels = &resampler->pixels;
     size_t width = (size_t)resampler->width, plane = width * (size_t)resampler->height;
-    size_t bytes = pixels->dtype == FD_FLOAT32 ? 4 : pixels->dtype == FD_FLOAT16 ? 2 : 1;
+    size_t bytes = pixels->dtype == FD_FLOAT32 ? 4 : 1;
     size_t place = (size_t)y * width * (pixels->channels_first ? 1 : 3);
 
-    resampler->kernels->store(resampler->out + place * bytes, rgbx, &resampler->values, plane,
-                              width);
+    resampler->kernels->store(resampler->out + place * bytes, rgbx, pixels, plane, width);
 }
 
 /* Store row `y` of the result, or keep it for the augmentations. */
@@ -260,7 +259,7 @@ int fd_resampler_begin(fd_resampler *resampler, const fd_resize *resize, int is_
         return FD_ARGUMENT;
     }
     resampler->kernels = fd_kernels_now();
-    fd_values_prepare(&resampler->values, pixels);
+    resampler->pixels = *pixels;
     resampler->out = out;
     resampler->width = resize->width;
     resampler->height = resize->height;
@@ -316,7 +315,7 @@ int fd_resampler_finish(fd_resampler *resampler, const fd_operation *operations,
 
     if (resampler->canvas == NULL)
         return FD_OK;
-    const fd_pixels *stored = &resampler->values.pixels;
+    const fd_pixels *stored = &resampler->pixels;
     int32_t before = count; /* operations before the erasures, which come last */
     while (before > 0 && operations[before - 1].kind == FD_ERASE)
         before--;
