@@ -15,8 +15,7 @@ import fastdecode
 from fastdecode import _selection, ranking
 from fastdecode._system import ranking_path, usable_cores
 from fastdecode.errors import FastDecodeError, visible
-from fastdecode.measure._tables import Column, Table, plain
-from fastdecode.terminal import Parser, paragraph
+from fastdecode.terminal import Column, Parser, paragraph, table
 from fastdecode.types import FORMATS, BackendInfo, Format, Header
 
 if TYPE_CHECKING:
@@ -98,7 +97,7 @@ def _report(facts: Facts) -> Iterator[str]:
     where = f"{facts.python}, {facts.platform}, {facts.cores} usable core"
     yield paragraph(where + ("" if facts.cores == 1 else "s"))
     yield ""
-    yield from plain(_table(facts.backends))
+    yield from _table(facts.backends)
     unusable = [info for info in facts.backends if not info.usable]
     if unusable:
         yield from ["", "Not usable here"]
@@ -118,7 +117,7 @@ def _report(facts: Facts) -> Iterator[str]:
     yield paragraph("To measure it on your images: fastdecode bench FOLDER")
 
 
-def _table(infos: Sequence[BackendInfo]) -> Table:
+def _table(infos: Sequence[BackendInfo]) -> Iterator[str]:
     rows = [
         (
             info.name,
@@ -131,7 +130,7 @@ def _table(infos: Sequence[BackendInfo]) -> Table:
         )
         for info in infos
     ]
-    return Table("", _COLUMNS, [("", rows)])
+    return table(_COLUMNS, rows)
 
 
 def _explain(info: BackendInfo) -> Iterator[str]:

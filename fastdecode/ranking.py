@@ -1,15 +1,14 @@
-"""The rankings that `calibrate` measures, of backends and for devices, as plain data."""
+"""An order of preference among backends, as plain data: what `calibrate` measures and saves."""
 
 from __future__ import annotations
 
 import json
 import math
 import os
-from bisect import bisect
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar, cast
 
 from fastdecode import _files
 from fastdecode._system import (
@@ -21,56 +20,231 @@ from fastdecode._system import (
     ranking_path,
     usable_cores,
 )
-from fastdecode.types import (
-    CONTEXTS,
-    FORMATS,
-    OUTPUTS,
-    REDUCES,
-    SIZE_CLASSES,
-    Context,
-    Format,
-    Output,
-    Reduce,
-    SizeClass,
-)
+from fastdecode.types import FORMATS, REDUCES, SIZE_CLASSES, Format, Reduce, SizeClass
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
     from fastdecode.types import BackendInfo
 
-__all__ = [
-    "BEGINS",
-    "CPU",
-    "DEFAULT",
-    "NOTHING",
-    "SIZE_LIMITS",
-    "Cell",
-    "DeviceCell",
-    "DeviceRanking",
-    "Identity",
-    "Ranking",
-    "Speed",
-    "Spread",
-    "faster_missing",
-    "look_up",
-    "move_faster_forward",
-    "size_class",
-    "sort_by_default",
-]
+__all__ = ["BEGINS", "DEFAULT", "Cell", "Ranking", "faster_missing", "sort_by_default"]
 
-SCHEMA = 1
+SCHEMA = 2
+BEGINS = rb'\{\s*"schema": \d+,\s*"cpu": '
+"""How the file of a ranking begins."""
+
+_DAMAGED = "is no ranking that fastdecode wrote"
+
+
+class Cell(NamedTuple):
+    """The kind of work that an order of backends applies to."""
+
+    format: Format
+    reduce: Reduce
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """An order of preference among backends, as plain data.
+
+    Attributes
+    ----------
+    orders : Mapping of (format, reduce) to sequence of str
+        Backend names, fastest first, for each kind of work, such as ``("jpeg", 1)``. A `reduce`
+        that is missing has the order of ``reduce=1``. Backends that are not named come last, in the
+        default order.
+    cpu : str
+        Model of the processor that it was measured on; empty if it was not measured.
+    libraries : Mapping of str to str
+        Versions of the libraries that were installed when it was measured.
+    measured : str
+        Time of the measurement, in ISO 8601, UTC.
+
+    Raises
+    ------
+    ValueError, TypeError
+        A key is not a pair of format and `reduce`, or an order is not a sequence of names.
+
+    Examples
+    --------
+    >>> from fastdecode import Ranking, decode, use
+    >>> ranking = Ranking({("jpeg", 1): ("opencv", "pillow")})
+    >>> ranking.order("jpeg", 8)
+    ('opencv', 'pillow')
+    >>> with use(ranking):
+    ...     image = decode(data)
+    """
+
+    orders: Mapping[Any, Sequence[str]] = field(default_factory=dict)
+    cpu: str = ""
+    libraries: Mapping[str, str] = field(default_factory=dict)
+    measured: str = ""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.orders, Mapping):
+            raise TypeError(
+                "orders must be a mapping such as {('jpeg', 1): ('simplejpeg', 'pillow')}, not "
+                f"{self.orders!r}"
+            )
+        orders = {_cell(key): _names(names) for key, names in self.orders.items()}
+        object.__setattr__(self, "orders", orders)
+
+    def order(self, format: Format, reduce: Reduce) -> tuple[str, ...]:
+        """Return the names for one kind of work, fastest first; empty if nothing is known."""
+        return tuple(self.orders.get((format, reduce)) or self.orders.get((format, 1), ()))
+
+    def stale(self) -> str:
+        """Return why it is out of date here; empty if it is not, or was not measured."""
+        if not self.cpu:
+            return ""
+        if self.cpu != cpu_model():
+            return f"it was measured on another processor ({self.cpu})"
+        then, now = self.libraries, libraries()
+        changes = "; ".join(
+            f"{name} {then.get(name, 'missing')} then, {now.get(name, 'missing')} now"
+            for name in sorted({*then, *now})
+            if then.get(name) != now.get(name)
+        )
+        return f"libraries have changed since it was measured ({changes})" if changes else ""
+
+    def save(self, path: str | os.PathLike[str] | None = None) -> Path:
+        """Save the ranking to a file, atomically.
+
+        Parameters
+        ----------
+        path : path, optional
+            By default the place where every later process of this user looks for it.
+
+        Returns
+        -------
+        Path
+            The file.
+
+        Raises
+        ------
+        OSError
+            The file cannot be written.
+        """
+        target = ranking_path() if path is None else Path(path)
+        content = {
+            "schema": SCHEMA,
+            "cpu": self.cpu,
+            "libraries": dict(self.libraries),
+            "measured": self.measured,
+            "orders": [[*cell, names] for cell, names in self.orders.items()],
+        }
+        _files.check_writable(target, parents=True)
+        _files.write_text(target, json.dumps(content, indent=1))
+        return target
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str] | None = None) -> Self:
+        """Load a ranking from a file.
+
+        Parameters
+        ----------
+        path : path, optional
+            By default the ranking saved on this machine.
+
+        Raises
+        ------
+        OSError
+            The file cannot be read.
+        ValueError
+            The file is damaged, or an earlier version wrote it; or it is the default file, but
+            belongs to another user.
+        """
+        own = path is None and not ranking_is_named()
+        place = ranking_path() if path is None else path
+        return _files.read_text(place, cls._from_text, _DAMAGED, own=own)
+
+    @classmethod
+    def _from_text(cls, text: str) -> Self:
+        content = json.loads(text)
+        if content["schema"] != SCHEMA:
+            raise ValueError(f"its schema is {content['schema']}, and this version reads {SCHEMA}")
+        orders = {(format, reduce): names for format, reduce, names in content["orders"]}
+        cpu, known, measured = (content[name] for name in ("cpu", "libraries", "measured"))
+        for word in (cpu, measured, *known.values()):
+            if not (isinstance(word, str) and (word.isprintable() or not word)):
+                raise ValueError("what should be text is none")
+        return cls(orders, cpu, known, measured)
+
+    def __str__(self) -> str:
+        """Return a table with a row per kind of work and the backends in order."""
+        rows = [("format", "reduce", "fastest first")]
+        rows += [(c.format, str(c.reduce), ", ".join(names)) for c, names in self.orders.items()]
+        wide = max(len(row[0]) for row in rows)
+        return "\n".join(f"{row[0]:<{wide}}  {row[1]:<6}  {row[2]}" for row in rows)
+
+
+def sort_by_default(names: Iterable[str], format: Format, reduce: Reduce) -> list[str]:
+    """Sort backends into the default order, with unknown ones last."""
+    known = DEFAULT.order(format, reduce)
+    return sorted(names, key=lambda name: known.index(name) if name in known else len(known))
+
+
+def faster_missing(
+    infos: Sequence[BackendInfo], chosen: str, format: Format = "jpeg"
+) -> dict[str, str]:
+    """Return the install commands of missing backends before `chosen` in the default order."""
+    missing = {info.name: info.install for info in infos if not info.usable}
+    order = DEFAULT.order(format, 1)
+    best = order.index(chosen) if chosen in order else len(order)
+    return {name: missing[name] for name in order[:best] if name in missing}
+
+
+def _cell(key: Any) -> Cell:
+    """Return the cell of a key; raise if it is none."""
+    if not isinstance(key, tuple) or len(key) != len(Cell._fields):
+        raise TypeError(f"a ranking's keys are pairs such as ('jpeg', 1), not {key!r}")
+    cell = Cell(*key)
+    for value, allowed in ((cell.format, FORMATS), (cell.reduce, REDUCES)):
+        if value not in allowed:
+            raise ValueError(f"{value!r} in {key!r} is none of {', '.join(map(str, allowed))}")
+    return cell
+
+
+def _names(names: object) -> tuple[str, ...]:
+    if isinstance(names, str) or not isinstance(names, Sequence):
+        raise TypeError(f"an order is a sequence of backends' names, not {names!r}")
+    if not all(isinstance(name, str) for name in names):
+        raise TypeError(f"backends are given by name, not {names!r}")
+    return tuple(names)
+
+
+# Fastest first on real photos, from bench/results/default_order.json, and decoder_px500.json for
+# `native`. There are two exceptions: PyTorch's decoders come last, because choosing one would
+# import PyTorch into programs that do not need it otherwise; kornia_rs comes after Pillow, because
+# it holds the GIL.
+DEFAULT = Ranking(
+    {
+        ("jpeg", 1): (
+            "native",
+            "simplejpeg",
+            "turbojpeg",
+            "jpeg4py",
+            "imagecodecs",
+            "opencv",
+            "pillow",
+            "kornia_rs",
+            "torchcodec",
+            "torchvision",
+        ),
+        ("jpeg", 2): ("native", "simplejpeg", "turbojpeg", "jpeg4py", "opencv", "pillow"),
+        ("jpeg", 4): ("native", "simplejpeg", "turbojpeg", "jpeg4py", "opencv", "pillow"),
+        ("jpeg", 8): ("native", "simplejpeg", "turbojpeg", "jpeg4py", "opencv", "pillow"),
+        ("png", 1): ("opencv", "pillow", "torchcodec"),
+        ("webp", 1): ("opencv", "pillow"),
+        ("jpeg2000", 1): ("pillow", "imagecodecs"),
+    }
+)
+
+# What follows goes with `decode="auto"`.
+
 CPU = "cpu"
-"""The CPU path among the batch backends: all cores decode, and the pixels are copied."""
-
-SIZE_LIMITS = (100_000, 1_000_000, 6_000_000)  # pixels; between what calibration measures at
-_BUSY = 0.08  # an idle machine stays below half of that
 _MAX_ON_CPU = 0.5
-"""A backend that left a larger share of the images to the CPU is ranked as the CPU."""
-
 saves = 0
-"""Grows with every save, which makes rankings that were read before out of date."""
-
 _RankingT = TypeVar("_RankingT")
 
 
@@ -92,9 +266,6 @@ class Spread:
         return Spread(self.median / base.median, self.low / max(base.high, base.median), high)
 
 
-BEGINS = rb'\{\s*"schema": \d+,\s*"cpu": '
-"""How the file of a ranking begins."""
-
 NOTHING = Spread(0.0, 0.0, 0.0)
 """Stands for a speed that was not measured."""
 
@@ -111,7 +282,7 @@ class _Saved:
         global saves
         common = {"cpu": self.cpu, "libraries": dict(self.libraries), "measured": self.measured}
         _files.check_writable(target, parents=True)
-        text = json.dumps({"schema": SCHEMA, **common, **content}, indent=1)
+        text = json.dumps({"schema": 1, **common, **content}, indent=1)
         _files.write_text(target, text)
         saves += 1
         return target
@@ -124,8 +295,8 @@ class _Saved:
     @classmethod
     def _from_text(cls, text: str) -> Self:
         content = json.loads(text)
-        if content["schema"] != SCHEMA:
-            raise ValueError(f"its schema is {content['schema']}, and this version reads {SCHEMA}")
+        if content["schema"] != 1:
+            raise ValueError(f"its schema is {content['schema']}, and this version reads {1}")
         _printable([content["cpu"], content["measured"], *content["libraries"].values()])
         common = {name: content[name] for name in ("cpu", "libraries", "measured")}
         return cls._from_content(content, **common)
@@ -157,269 +328,6 @@ def _describe_changes(
         for name in names
         if then.get(name) != now.get(name)
     ]
-
-
-class Cell(NamedTuple):
-    """The kind of work that an order of backends applies to; None stands for any."""
-
-    format: Format
-    reduce: Reduce = 1
-    size: SizeClass | None = None  # of the stored image
-    output: Output | None = None
-    context: Context | None = None
-
-
-def size_class(pixels: int) -> SizeClass:
-    """Return the size class of an image with this many stored pixels."""
-    return SIZE_CLASSES[bisect(SIZE_LIMITS, pixels)]
-
-
-@dataclass(frozen=True)
-class Ranking(_Saved):
-    """An order of preference among backends, as plain data.
-
-    Attributes
-    ----------
-    orders : Mapping
-        Backend names, fastest first, by `Cell` or by the first fields of one, such as
-        ``("jpeg", 1)``. If a cell is missing, the nearest one is used: another size, a single
-        thread, an array, ``reduce=1``. Backends that are not named come last, in the default order.
-    speeds : Mapping
-        Speed of each backend relative to the fastest (1.0), by `Cell`; empty if not measured.
-    cpu : str
-        Model of the processor that it was measured on; empty if it was not measured.
-    libraries : Mapping of str to str
-        Versions of the libraries that were installed when it was measured.
-    measured : str
-        Time of the measurement, in ISO 8601, UTC.
-    disturbance : float
-        By which fraction a backend's usual time exceeded its shortest one, on average. It shows how
-        busy the machine was with other work; 0 if it was idle.
-
-    Raises
-    ------
-    ValueError, TypeError
-        A key is not a cell, or an order is not a sequence of names.
-
-    Examples
-    --------
-    >>> from fastdecode import Ranking, decode, use
-    >>> ranking = Ranking({("jpeg", 1): ("opencv", "pillow")})
-    >>> ranking.order("jpeg", 1)
-    ('opencv', 'pillow')
-    >>> with use(ranking):
-    ...     image = decode(data)
-    """
-
-    orders: Mapping[Any, Sequence[str]] = field(default_factory=dict)
-    speeds: Mapping[Cell, Mapping[str, float]] = field(default_factory=dict)
-    cpu: str = ""
-    libraries: Mapping[str, str] = field(default_factory=dict)
-    measured: str = ""
-    disturbance: float = 0.0
-
-    _damaged: ClassVar[str] = "is no ranking that fastdecode wrote"
-
-    @property
-    def busy(self) -> bool:
-        """Whether the machine was so busy that differences may have gone unnoticed."""
-        return self.disturbance > _BUSY
-
-    def remark(self) -> str:
-        """Return a sentence that says that the machine was busy; empty if it was not."""
-        if not self.busy:
-            return ""
-        return (
-            f"The machine was busy with other work: usually a backend took "
-            f"{100 * self.disturbance:.0f} % longer than at its best. Where that hid who is "
-            "faster, the default order stands; measure again when the machine is idle."
-        )
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.orders, Mapping):
-            raise TypeError(
-                "orders must be a mapping such as {('jpeg', 1): ('simplejpeg', 'pillow')}, not "
-                f"{self.orders!r}"
-            )
-        orders = {_cell(key): _names(names) for key, names in self.orders.items()}
-        speeds = {_cell(key): dict(found) for key, found in self.speeds.items()}
-        object.__setattr__(self, "orders", orders)
-        object.__setattr__(self, "speeds", speeds)
-
-    def order(
-        self,
-        format: Format,
-        reduce: Reduce,
-        size: SizeClass = "medium",
-        output: Output = "array",
-        context: Context = "one",
-    ) -> tuple[str, ...]:
-        """Return the names for one kind of work, fastest first; empty if nothing near is known."""
-        for cell in _nearest(Cell(format, reduce, size, output, context)):
-            if cell in self.orders:
-                return tuple(self.orders[cell])
-        return ()
-
-    def stale(self) -> str:
-        """Return why it is out of date here; empty if it is not, or was not measured."""
-        if not self.cpu:
-            return ""
-        if self.cpu != cpu_model():
-            return f"it was measured on another processor ({self.cpu})"
-        here = libraries()
-        told = "; ".join(_describe_changes(sorted({*here, *self.libraries}), self.libraries, here))
-        return f"libraries have changed since it was measured ({told})" if told else ""
-
-    def save(self, path: str | os.PathLike[str] | None = None) -> Path:
-        """Save the ranking to a file, atomically.
-
-        Parameters
-        ----------
-        path : path, optional
-            By default the place where every later process of this user looks for it.
-
-        Returns
-        -------
-        Path
-            The file.
-
-        Raises
-        ------
-        OSError
-            The file cannot be written.
-        """
-        cells = [
-            {**cell._asdict(), "order": names, "speeds": dict(self.speeds.get(cell, {}))}
-            for cell, names in self.orders.items()
-        ]
-        content = {"disturbance": self.disturbance, "cells": cells}
-        return self._save(ranking_path() if path is None else Path(path), content)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str] | None = None) -> Self:
-        """Load a ranking from a file.
-
-        Parameters
-        ----------
-        path : path, optional
-            By default the ranking saved on this machine.
-
-        Raises
-        ------
-        OSError
-            The file cannot be read.
-        ValueError
-            The file is damaged; or it is the default file, but belongs to another user.
-        """
-        own = path is None and not ranking_is_named()
-        return cls._load(ranking_path() if path is None else path, own=own)
-
-    def __str__(self) -> str:
-        """Return a table with a row per cell and the backends in order, and `remark` below it."""
-        rows = [_row(cell, names, self.speeds.get(cell, {})) for cell, names in self.orders.items()]
-        head = ("format", "reduce", "size", "output", "context")
-        widths = [max(len(row[at]) for row in [head, *rows]) for at in range(len(head))]
-        lines = [
-            "  ".join([*(cell.ljust(wide) for cell, wide in zip(row, widths, strict=False)), last])
-            for row, last in [
-                (head, "fastest first, share of its speed"),
-                *((row, row[-1]) for row in rows),
-            ]
-        ]
-        return "\n".join([*lines, *([self.remark()] if self.busy else [])])
-
-    @classmethod
-    def _from_content(cls, content: Any, **common: Any) -> Self:
-        orders = {}
-        speeds = {}
-        for values in content["cells"]:
-            cell = _cell(tuple(values[name] for name in Cell._fields))
-            orders[cell] = values["order"]
-            if values["speeds"]:
-                speeds[cell] = {name: float(speed) for name, speed in values["speeds"].items()}
-        disturbance = float(content.get("disturbance", 0.0))
-        return cls(orders, speeds, disturbance=disturbance, **common)
-
-
-def sort_by_default(names: Iterable[str], format: Format, reduce: Reduce) -> list[str]:
-    """Sort backends into the default order, with unknown ones last."""
-    known = DEFAULT.order(format, reduce)
-    return sorted(names, key=lambda name: known.index(name) if name in known else len(known))
-
-
-def faster_missing(
-    infos: Sequence[BackendInfo], chosen: str, format: Format = "jpeg"
-) -> dict[str, str]:
-    """Return the install commands of missing backends before `chosen` in the default order."""
-    missing = {info.name: info.install for info in infos if not info.usable}
-    order = DEFAULT.order(format, 1)
-    best = order.index(chosen) if chosen in order else len(order)
-    return {name: missing[name] for name in order[:best] if name in missing}
-
-
-def move_faster_forward(known: Sequence[str], is_faster: Callable[[str, str], bool]) -> list[str]:
-    """Keep the known order, but move clearly faster backends before those that they beat."""
-    left, order = list(known), list[str]()
-    while left:
-        unbeaten = (
-            name
-            for name in left
-            if not any(is_faster(other, name) for other in left if other != name)
-        )
-        order.append(next(unbeaten, left[0]))
-        left.remove(order[-1])
-    return order
-
-
-def _cell(key: Any) -> Cell:
-    """Return the cell whose first fields are given; raise if a value is invalid."""
-    if not isinstance(key, tuple) or not 1 <= len(key) <= len(Cell._fields):
-        raise TypeError(f"a ranking's keys are tuples such as ('jpeg', 1), not {key!r}")
-    cell = Cell(*key)
-    for value, allowed, may_be_any in (
-        (cell.format, FORMATS, False),
-        (cell.reduce, REDUCES, False),
-        (cell.size, SIZE_CLASSES, True),
-        (cell.output, OUTPUTS, True),
-        (cell.context, CONTEXTS, True),
-    ):
-        if value not in allowed and not (may_be_any and value is None):
-            raise ValueError(f"{value!r} in {key!r} is none of {', '.join(map(str, allowed))}")
-    return cell
-
-
-def _names(names: object) -> tuple[str, ...]:
-    if isinstance(names, str) or not isinstance(names, Sequence):
-        raise TypeError(f"an order is a sequence of backends' names, not {names!r}")
-    if not all(isinstance(name, str) for name in names):
-        raise TypeError(f"backends are given by name, not {names!r}")
-    return tuple(names)
-
-
-def _nearest(cell: Cell) -> Iterator[Cell]:
-    """Yield the cells that may replace a missing one, nearest first, beginning with itself."""
-    # A cell for any value of a field includes this one, so it goes before cells that are only near.
-    sizes: list[tuple[SizeClass | None, ...]] = [(), tuple(_nearest_sizes(cell.size))]
-    outputs: list[tuple[Output | None, ...]] = [(), ("array",)]
-    contexts: list[tuple[Context | None, ...]] = [(), ("one",)]
-    for reduce in dict.fromkeys((cell.reduce, get_args(Reduce)[0])):
-        for near_output, near_context, near_size in zip(outputs, contexts, sizes, strict=True):
-            for output in dict.fromkeys((cell.output, None, *near_output)):
-                for context in dict.fromkeys((cell.context, None, *near_context)):
-                    for size in dict.fromkeys((cell.size, None, *near_size)):
-                        yield Cell(cell.format, reduce, size, output, context)
-
-
-def _nearest_sizes(size: SizeClass | None) -> list[SizeClass]:
-    if size is None:
-        return list(SIZE_CLASSES)
-    place = SIZE_CLASSES.index(size)
-    return sorted(SIZE_CLASSES, key=lambda other: abs(SIZE_CLASSES.index(other) - place))
-
-
-def _row(cell: Cell, names: Sequence[str], speeds: Mapping[str, float]) -> tuple[str, ...]:
-    told = [f"{name} {speeds[name]:.2f}" if name in speeds else name for name in names]
-    return (*("any" if value is None else str(value) for value in cell), ", ".join(told))
 
 
 class Identity(NamedTuple):
@@ -618,31 +526,3 @@ def _printable(words: Sequence[Any]) -> Sequence[str]:
     if not all(isinstance(word, str) and (word.isprintable() or not word) for word in words):
         raise ValueError("what should be text is none")
     return words
-
-
-# Fastest first on real photos, from bench/results/default_order.json, and decoder_px500.json for
-# `native`. There are two exceptions: PyTorch's decoders come last, because choosing one would
-# import PyTorch into programs that do not need it otherwise; kornia_rs comes after Pillow, because
-# it holds the GIL.
-DEFAULT = Ranking(
-    {
-        ("jpeg", 1): (
-            "native",
-            "simplejpeg",
-            "turbojpeg",
-            "jpeg4py",
-            "imagecodecs",
-            "opencv",
-            "pillow",
-            "kornia_rs",
-            "torchcodec",
-            "torchvision",
-        ),
-        ("jpeg", 2): ("native", "simplejpeg", "turbojpeg", "jpeg4py", "opencv", "pillow"),
-        ("jpeg", 4): ("native", "simplejpeg", "turbojpeg", "jpeg4py", "opencv", "pillow"),
-        ("jpeg", 8): ("native", "simplejpeg", "turbojpeg", "jpeg4py", "opencv", "pillow"),
-        ("png", 1): ("opencv", "pillow", "torchcodec"),
-        ("webp", 1): ("opencv", "pillow"),
-        ("jpeg2000", 1): ("pillow", "imagecodecs"),
-    }
-)

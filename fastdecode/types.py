@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
-    "CONTEXTS",
     "FORMATS",
     "MODES",
     "OUTPUTS",
@@ -21,7 +20,6 @@ __all__ = [
     "Buffer",
     "Coding",
     "Color",
-    "Context",
     "DecodeOptions",
     "Format",
     "Header",
@@ -59,15 +57,11 @@ SizeClass = Literal["small", "medium", "large", "huge"]
 Output = Literal["array", "tensor", "pil"]
 """Types of a result: an ndarray (H, W, C), a PyTorch tensor (C, H, W), a Pillow image."""
 
-Context = Literal["one", "threads", "processes"]
-"""What else decodes at the same time: nothing, other threads of the process, other processes."""
-
 FORMATS: tuple[Format, ...] = get_args(Format)
 MODES: tuple[Mode, ...] = get_args(Mode)
 REDUCES: tuple[Reduce, ...] = get_args(Reduce)
 SIZE_CLASSES: tuple[SizeClass, ...] = get_args(SizeClass)
 OUTPUTS: tuple[Output, ...] = get_args(Output)
-CONTEXTS: tuple[Context, ...] = get_args(Context)
 
 Buffer: TypeAlias = "bytes | memoryview"
 """Encoded bytes inside the package; `decode` turns every kind of input into this without a copy."""

@@ -1,4 +1,4 @@
-"""Backends for the tests of calibration: importable by name, as those of other packages are."""
+"""Backends for the tests of measuring: importable by name, as those of other packages are."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ import numpy as np
 
 from fastdecode import Backend, Support
 
-_PNG = {"png": (Support(),)}
-
 
 class Slow(Backend):
     """Gives black images, exact as far as anybody knows, and takes its time."""
 
-    supports = _PNG
+    supports = {"png": (Support(),)}
 
     def decode(self, data: Any, header: Any, **asked: Any) -> Any:
         time.sleep(0.001)
@@ -29,10 +27,17 @@ class Inexact(Slow):
     exact = False
 
 
-class Crashing(Backend):
+class Crashing(Slow):
     """Takes the whole process down."""
-
-    supports = _PNG
 
     def decode(self, data: Any, header: Any, **asked: Any) -> Any:
         os.abort()
+
+
+class Hanging(Slow):
+    """Never comes back."""
+
+    supports = {"jpeg": (Support(),)}
+
+    def decode(self, data: Any, header: Any, **asked: Any) -> Any:
+        time.sleep(1000)
