@@ -24,6 +24,7 @@ from unittest.mock import MagicMock, patch
 import jinja2
 from jinja2.runtime import Macro
 
+import fastdecode
 from fastdecode.adapters.base import JPEG_TURBO_3
 from fastdecode.measure.result import OWN, Result, from_json
 from fastdecode.registry import BUILTIN
@@ -113,15 +114,24 @@ def load(name: str) -> dict[str, Any]:
 
 
 def pipelines(name: str, kind: str) -> dict[str, Any]:
-    """Return the measurements of each pipeline."""
+    """Return the measurements of each pipeline, with its speed as text."""
     found: dict[str, Any] = load(f"pipeline_{name}")["result"][kind]["pipelines"]
+    for one in found.values():
+        speed = one["median_images_per_s"]
+        one["speed"] = f"{speed:.{0 if speed >= 100 else 1}f}"
     return found
 
 
 def gain(speeds: Mapping[str, Any], key: str, own: str = "loader") -> float:
-    """Return how many times as fast one is as another: the median over paired epochs."""
-    epochs = (speeds[name]["images_per_s"] for name in (own, key))
-    return median(ours / others for ours, others in zip(*epochs, strict=True))
+    """Return how many times as fast one is as another: the quotient of the medians shown."""
+    ours, others = (speeds[name]["median_images_per_s"] for name in (own, key))
+    return float(ours / others)
+
+
+def gain_range(kind: str, key: str, names: Iterable[str]) -> str:
+    """Write the range of `gain` over collections of photos, such as "2.0 to 3.3"."""
+    found = [gain(pipelines(name, kind), key) for name in names]
+    return f"{min(found):.1f} to {max(found):.1f}"
 
 
 def decoding() -> dict[str, float]:
@@ -147,7 +157,7 @@ def photo_speeds(result: Result) -> dict[str, dict[str, dict[str, float]]]:
     for speeds in found.values():
         best = max(figures["images_per_s"] for figures in speeds.values())
         for figures in speeds.values():
-            figures["ratio"] = figures["images_per_s"] / best
+            figures["share"] = figures["images_per_s"] / best
     return found
 
 
@@ -265,11 +275,12 @@ _ENVIRONMENT.filters |= {"f": format, "every": every, "folded": folded, "load": 
 _ENVIRONMENT.globals |= {
     "BUILTIN": BUILTIN,
     "results": sorted(path.stem for path in _RESULTS.glob("*.json")),
+    "PITCH": (fastdecode.__doc__ or "").partition("\n")[0],
     "machines": sorted(path.stem for path in _RESULTS.glob("gpu_*.json")),
     **{
         one.__name__: one
         for one in (
-            *(always, declared, decoding, gain, grid, listing, load, measured, missed),
+            *(always, declared, decoding, gain, gain_range, grid, listing, load, measured, missed),
             *(pass_of, photo_speeds, photos, pipelines, shares, sorted, zip),
         )
     },

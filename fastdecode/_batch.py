@@ -174,8 +174,10 @@ def decode_batch(
         Without a device: a list with one ndarray per item; with `size`, one uint8 ndarray (N,
         height, width, 3), or (N, height, width) for ``mode="L"``, C-contiguous; `out` if given.
 
-        With a device: a list with one contiguous uint8 tensor (C, H, W) per item (of another type
-        for ``mode="stored"``); with `size`, one uint8 tensor (N, C, height, width).
+        With a device: a list with one uint8 tensor (C, H, W) per item (of another type for
+        ``mode="stored"``); with `size`, one uint8 tensor (N, C, height, width). They are
+        contiguous, except that ``device="cpu"`` without `size` copies nothing: images that the CPU
+        has decoded are views of arrays (H, W, C).
 
         With ``on_error="return"``: always a list, which may contain `FastDecodeError` and `OSError`
         objects. With `size`, its arrays are views of one array.

@@ -102,7 +102,7 @@ def _overview(prog: str) -> Parser:
     """Return the parser for what concerns no single subcommand, such as the list of commands."""
     listed = "\n".join(f"  {name:<11}{command.purpose}" for name, command in COMMANDS.items())
     parser = _parser(prog, usage=_USAGE)
-    parser.description = "Decode images with the fastest decoder on this machine."
+    parser.description = (fastdecode.__doc__ or "").partition("\n")[0]
     parser.epilog = f"commands:\n{listed}\n\n%(prog)s COMMAND --help explains a command."
     return parser
 

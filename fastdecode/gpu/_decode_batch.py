@@ -1,6 +1,6 @@
 """`decode_batch` on a device: the device and the CPU decode their parts, joined in order.
 
-If the device is the CPU, NumPy and Pillow resize and copy the images in threads, and the images are
+If the device is the CPU, NumPy and Pillow resize the images in threads, and the images are
 arrays until they are returned. A thread that has run an operation in PyTorch's own threads cannot
 fork any more: its child would wait for those threads for ever.
 """
@@ -149,7 +149,7 @@ def _parts(job: _Job, work: list[Any]) -> Iterator[list[_Read]]:
 
 
 def _decode(job: _Job, reads: list[_Read]) -> list[Any]:
-    """Decode, and resize if there is a size: contiguous tensors (C, H, W), or errors."""
+    """Decode, and resize if there is a size: tensors (C, H, W), or errors."""
     asked = {} if job.loaded is None else _requests(job.loaded, job.options, reads)
     if job.loaded is None or not asked:
         return _decode_on_cpu(job, reads)
@@ -198,11 +198,14 @@ def _decode_to_arrays(job: _Job, reads: list[_Read]) -> list[Any]:
 
 
 def _move_to_device(job: _Job, made: list[Any]) -> list[Any]:
-    """Copy arrays (H, W[, C]) to the device, and resize them; errors stay as they are."""
+    """Move arrays (H, W[, C]) to the device, and resize them; errors stay as they are.
+
+    On the CPU, without a size, the tensors are views of the arrays.
+    """
     if job.device.type != "cuda":
-        done = map_in_threads(
-            job.threads, partial(_resize_on_host, size=job.size), map(_as_planes, made)
-        )
+        done = [_as_planes(one) for one in made]
+        if job.size is not None:
+            done = map_in_threads(job.threads, partial(_resize_on_host, size=job.size), done)
         return [one.to(job.device) if isinstance(one, torch.Tensor) else one for one in done]
     places = [at for at, one in enumerate(made) if isinstance(one, np.ndarray)]
     images = list(made)

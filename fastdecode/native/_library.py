@@ -328,5 +328,5 @@ def _reinstall() -> str:
     tree = Path(__file__).parents[2]
     if (tree / "setup.py").exists():  # it runs from its source folder
         return f"pip install -e {quote(str(tree))}"
-    # Without these options pip would reuse a cached wheel, or download one.
-    return "pip install --force-reinstall --no-deps --no-cache-dir --no-binary :all: fastdecode"
+    # It came from a wheel. Without the option pip would keep what is installed.
+    return "pip install --force-reinstall --no-deps FOLDER_OF_THE_CLONE"

@@ -40,6 +40,7 @@ from fastdecode import (
     probe,
     stats,
 )
+from fastdecode._arrays import decode_arrays
 from fastdecode.errors import ImageTooLarge
 from fastdecode.gpu._batch import make_request
 from fastdecode.testing import drawing, encode
@@ -59,8 +60,24 @@ def test_the_kinds_that_it_declares_go_to_it() -> None:
     for image, item in zip(images, MIXED, strict=True):
         expected = decode(item)
         assert tuple(image.shape) == (3, *expected.shape[:2])
-        assert image.is_contiguous()
+        assert (image if is_marked(image) else image.permute(1, 2, 0)).is_contiguous()
         np.testing.assert_array_equal(array_of(image)[1:], expected[1:])
+
+
+def test_tensors_on_the_cpu_share_the_memory_of_the_arrays(monkeypatch: Any) -> None:
+    """Without a size, ``device="cpu"`` copies no pixel."""
+    arrays: list[Any] = []
+
+    def record(*arguments: Any, **options: Any) -> list[Any]:
+        arrays.extend(decode_arrays(*arguments, **options))
+        return arrays
+
+    monkeypatch.setattr("fastdecode.gpu._decode_batch.decode_arrays", record)
+    images = decode_batch(MIXED, device="cpu")
+
+    assert len(images) == len(arrays) == len(MIXED)
+    for image, array in zip(images, arrays, strict=True):
+        assert np.shares_memory(array_of(image), array)
 
 
 @pytest.mark.parametrize("how", [refusing, raising])
