@@ -55,7 +55,7 @@ def decode_arrays(
     """Decode many images, in order; return arrays, and errors if `on_error` says so.
 
     `options` are checked arguments of `decode`, and `targets` holds each image's `out`. With `size`
-    each image is resize, and `targets` is a single array. ``"return all"`` also returns errors
+    each image is resized, and `targets` is a single array. ``"return all"`` also returns errors
     that are not about an item. A returned error does not name its item.
     """
     outs: Any = [None] * len(work) if targets is None else targets

@@ -35,12 +35,9 @@ COMMANDS = {
     "calibrate": Command(
         "fastdecode.measure._calibrate_command", "measure which decoder is fastest on this machine"
     ),
-    "check": Command("fastdecode.packing._check_command", "find damaged, odd and oversized images"),
+    "check": Command("fastdecode.packing._check_command", "find damaged and oversized images"),
     "pack": Command(
         "fastdecode.packing._pack_command", "put images into tar, LMDB, HDF5 or RecordIO"
-    ),
-    "thumbs": Command(
-        "fastdecode.packing._thumbs_command", "make thumbnails of a folder or a store"
     ),
     "index": Command("fastdecode.packing._index_command", "make the index of tar shards"),
 }

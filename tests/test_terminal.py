@@ -28,7 +28,6 @@ COMMANDS = {
     "check": f"fastdecode check {SAMPLES}",
     "index": "fastdecode index shard.tar",
     "pack": "fastdecode pack source out.tar",
-    "thumbs": "fastdecode thumbs source thumbs",
     "bench": f"fastdecode.bench {SAMPLES} --list",
     "compare": "fastdecode.bench compare a b",
     "calibrate": "fastdecode calibrate source --no-save --seconds 0.01",
@@ -191,9 +190,7 @@ def test_names_beyond_the_locale(folder: Path, tmp_path: Path, variables: dict[s
         assert [row["key"] for row in csv.DictReader(file)] == ["ü/b.jpg", "ü/ä.jpg", "ü/ö.jpg"]
 
 
-@pytest.mark.parametrize(
-    "name", ["check", "pack", "thumbs", "index", "bench", "calibrate", "compare"]
-)
+@pytest.mark.parametrize("name", ["check", "pack", "index", "bench", "calibrate", "compare"])
 def test_names_that_act_on_a_terminal(folder: Path, tmp_path: Path, name: str) -> None:
     """No control character of a file's name is printed, in a table or an error."""
     strange = tmp_path / "a\x1b]0;x\x07b"
@@ -203,7 +200,6 @@ def test_names_that_act_on_a_terminal(folder: Path, tmp_path: Path, name: str) -
     line = {
         "check": "PYTHON fastdecode check .",
         "pack": "PYTHON fastdecode pack . ../out.tar",
-        "thumbs": "PYTHON fastdecode thumbs . ../thumbs",
         "index": "PYTHON fastdecode index *.tar --$'\\e'; PYTHON fastdecode index *.tar",
         "bench": "PYTHON fastdecode.bench .; PYTHON fastdecode.bench x*.tar",
         "calibrate": "PYTHON fastdecode calibrate =*",

@@ -202,7 +202,8 @@ class Items:
         room = max(self._count, 1)
         if len(self._rows) < room:
             made = self._items = ffi.new("fd_item[]", room)
-            self._owner = ffi.gc(made, lambda items: lib.fd_items_free(items, room))
+            # At exit, this may run when the globals of this module are None already.
+            self._owner = ffi.gc(made, lambda items, free=lib.fd_items_free: free(items, room))
             self._rows = np.frombuffer(ffi.buffer(made), _layout())
             self._rows["scans"] = jpeg_stream.MAX_SCANS
         rows = self._rows[: self._count]

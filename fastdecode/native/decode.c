@@ -57,7 +57,7 @@ static void count_scans(j_common_ptr common) {
     fd_decoder *decoder = common->client_data;
     if (decoder->most_scans && decoder->jpeg.input_scan_number > decoder->most_scans)
         fd_errors_leave(&decoder->errors, FD_DAMAGED,
-                        "it has more scans than any honest file: refused as hostile");
+                        "it has more scans than any honest file of its size: refused as hostile");
 }
 
 /* Do everything of fd_decoder_create that can fail. Returns 0 on failure. */
@@ -134,9 +134,9 @@ static void read_header(fd_decoder *decoder, job *work) {
     struct jpeg_decompress_struct *jpeg = &decoder->jpeg;
     forget_tables(decoder);
     fd_memory_limit(decoder->memory, limits->memory);
-    decoder->most_scans = limits->scans;
     fd_source_whole(&decoder->source, jpeg, work->data, work->size);
     jpeg_read_header(jpeg, TRUE);
+    decoder->most_scans = fd_most_scans(limits, jpeg, work->size);
     work->scan = work->size - decoder->source.jpeg.bytes_in_buffer;
     if (jpeg->data_precision != 8)
         fd_errors_leave(&decoder->errors, FD_UNSUPPORTED, "more than 8 bits for each sample");

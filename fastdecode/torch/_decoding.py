@@ -106,8 +106,8 @@ def _choose_automatically(device: torch.device, source: Source, why: str) -> Dec
     """Choose for ``"auto"``; `why` is the reason against the device, empty if there is none."""
     if device.type == "cpu":
         why = why or "batches stay in the host's memory"
-    elif not why and source.ours.backend is not None:
-        why = f"the dataset asks for the backend {source.ours.backend!r}"
+    elif not why and source.ours.decode_options.backend is not None:
+        why = f"the dataset asks for the backend {source.ours.decode_options.backend!r}"
     if why:
         return _cpu_decoding(why)
     from fastdecode.gpu._policy import choose

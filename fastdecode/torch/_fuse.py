@@ -159,7 +159,7 @@ class Fused(EncodedTransform):
         return "\n".join([*lines, ")"])
 
 
-def fuse(transform: _T, *, quality: Quality = "fast", headroom: float = 1.0) -> Fused | _T:
+def fuse(transform: _T, *, quality: Quality = "exact", headroom: float = 1.0) -> Fused | _T:
     """Merge the first steps of a torchvision or timm pipeline with the decoding.
 
     The result takes the bytes of a file and decodes only what the pipeline will use.
@@ -170,7 +170,7 @@ def fuse(transform: _T, *, quality: Quality = "fast", headroom: float = 1.0) -> 
         A pipeline for RGB Pillow images: a Compose of torchvision transforms (v1 or v2) and timm
         transforms, an nn.Sequential of them, a single transform, or an object that does nothing but
         call one of these. Also a Compose whose first step is a transform of this package.
-    quality : {"fast", "exact"}
+    quality : {"exact", "fast"}
         As for `fastdecode.torch.transforms.RandomResizedCrop`.
     headroom : float
         As for `fastdecode.torch.transforms.RandomResizedCrop`.
@@ -214,7 +214,7 @@ def fuse(transform: _T, *, quality: Quality = "fast", headroom: float = 1.0) -> 
       decoded by: RandomResizedCrop(size=(224, 224), ...)
     )
     """
-    check_quality(quality)
+    check_quality(quality, headroom)
     if transform is None or isinstance(transform, EncodedTransform):
         return transform
     parts = list(_recognise.flatten(transform))

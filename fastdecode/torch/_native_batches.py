@@ -23,6 +23,7 @@ from fastdecode import _headers
 from fastdecode._resizing import ResizePlan, core_can_decode, core_may_decode
 from fastdecode.native._batch import Items, as_source
 from fastdecode.torch._fuse import as_uint8
+from fastdecode.torch.mixin import set_up_process
 from fastdecode.torch.transforms._random_crop import generator_of
 from fastdecode.torch.transforms.base import Crop, core_pixel_format, plan_geometry
 
@@ -142,7 +143,7 @@ class NativeBatchMaker:
         # It would draw from Python's ``random``, whose state is not restored afterwards.
         if draws.seeds is None and eligible.crop.draws_from_python:
             return [FALLBACK] * len(indices)
-        dataset._set_up_process()  # type: ignore[union-attr]  # never None where `eligible` is set
+        set_up_process(dataset)
         call = _Call(dataset, eligible, draws, indices, self._subset, images, reads)
         try:
             items = self._spare.pop()
@@ -162,7 +163,7 @@ class NativeBatchMaker:
     def _eligible_crop(self, dataset: Any) -> EligibleCrop | None:
         """Return how the core makes samples; None if the dataset or the backend forbids it."""
         eligible: EligibleCrop | str = dataset._eligible_crop()
-        if isinstance(eligible, str) or not core_may_decode(dataset.backend):
+        if isinstance(eligible, str) or not core_may_decode(dataset.decode_options.backend):
             return None
         if self._as_uint8:
             return eligible._replace(crop=as_uint8(eligible.crop), image=None)
@@ -247,7 +248,7 @@ class _Call:
         """Return the crop as ``fd_crop *`` for the core; None if Python must draw."""
         crop = self._eligible.crop
         try:
-            made = crop.as_core_crop(orient=self._dataset.orient)
+            made = crop.as_core_crop(orient=self._dataset.decode_options.orient)
         except Exception:  # raised again when the sample is made on its own
             return None
         sides = None if made is None else (3, made.height, made.width)
@@ -256,7 +257,7 @@ class _Call:
     def _plan(self, items: Items, left: Sequence[int]) -> dict[int, tuple[ResizePlan, Resize]]:
         """Draw and plan how each image is resized; leave out images that the core cannot make."""
         eligible, draws, headers = self._eligible, self._draws, items.headers()
-        orient = self._dataset.orient
+        orient = self._dataset.decode_options.orient
         sides = eligible.crop.shape[1:]  # type: ignore[index]  # an eligible crop has a shape
         columns = (
             (headers.readable & core_can_decode(headers)).tolist(),

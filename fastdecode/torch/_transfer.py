@@ -189,12 +189,12 @@ class CudaTransfer(Transfer):
         consumer.wait_event(moving.copied)
         if consumer != moving.stream:
 
-            def preference_in_process(leaf: Any) -> Any:
+            def record_use(leaf: Any) -> Any:
                 if getattr(leaf, "is_cuda", True) and hasattr(leaf, "record_stream"):
                     leaf.record_stream(consumer)
                 return leaf
 
-            map_leaves(moving.batch, "to", preference_in_process)
+            map_leaves(moving.batch, "to", record_use)
         self._reading.add(moving.copied, [source for _, source in moving.pairs])
         return moving.batch
 

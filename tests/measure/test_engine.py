@@ -160,6 +160,7 @@ def test_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     restore_registry(monkeypatch)
     for name in ("swapped", "broken", "averaging"):
         register(name, f"doubles:{name.title()}")
+    register("near", "measured_doubles:Near")
     (tmp_path / "a.jpg").write_bytes(photo())
     [one] = collect([tmp_path]).photos
     data = (tmp_path / "a.jpg").read_bytes()
@@ -168,6 +169,7 @@ def test_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert examine(one, 1, "pillow", right) == Finding()
     assert examine(one, 1, "swapped", right).differs
     assert examine(one, 1, "swapped", None) == Finding()
+    assert examine(one, 1, "near", right) == Finding(differs=True, difference=1)
     averaged = examine(one, 2, "averaging", half)
     assert (averaged.averaged, averaged.differs) == (True, False)
     assert averaged.difference > 0

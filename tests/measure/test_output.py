@@ -17,6 +17,7 @@ from results import measurement, result
 from fastdecode.cli import main
 from fastdecode.measure import _calibrate_command, _report
 from fastdecode.measure._calibrate import make_ranking
+from fastdecode.measure._compare import verdict
 from fastdecode.measure._summary import (
     STEP,
     caveats,
@@ -184,6 +185,21 @@ def test_other_files_are_warned_of(
     compared(first, result(measurement(**b)), tmp_path)
 
     assert ("other files" in capsys.readouterr().out) == said
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "word"),
+    [
+        (1.01, 1.2, "faster"),
+        (0.8, 0.99, "slower"),
+        (0.9, 1.2, "unclear"),
+        (1.0, 1.2, "unclear"),
+        (0.8, 1.0, "unclear"),
+    ],
+)
+def test_only_what_exceeds_the_spread_differs(low: float, high: float, word: str) -> None:
+    """A ratio whose bounds enclose or touch 1 is no difference."""
+    assert verdict(Spread((low + high) / 2, low, high)) == word
 
 
 def test_nothing_in_common(

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fastdecode import Backend, Support
+from fastdecode import Backend, Support, decode
 
 
 class Slow(Backend):
@@ -25,6 +25,17 @@ class Inexact(Slow):
     """Has other pixels than the others, and says so."""
 
     exact = False
+
+
+class Near(Backend):
+    """Decodes with Pillow, and is off by one level in one value."""
+
+    supports = {"jpeg": (Support(),)}
+
+    def decode(self, data: Any, header: Any, **asked: Any) -> Any:
+        pixels = decode(data, backend="pillow")
+        pixels[0, 0, 0] ^= 1
+        return pixels
 
 
 class Crashing(Slow):

@@ -90,7 +90,7 @@ def _check(expected: Any, result: Any, most: float = 2.001) -> None:
 def test_exact_is_the_pipeline_as_written(name: str) -> None:
     """All parts are fused; boxes, flips and interpolations are timm's, pixels within two levels."""
     transform = WHOLE[name]()
-    fused = fuse(transform, quality="exact")
+    fused = fuse(transform)
 
     assert fused.rest == ()
     assert fused.isolated
@@ -103,7 +103,7 @@ def test_exact_is_the_pipeline_as_written(name: str) -> None:
 def test_the_rest_runs_as_written(name: str) -> None:
     """Unknown parts get the same input, so all draws stay timm's."""
     transform = RESTS[name]()
-    fused = fuse(transform, quality="exact")
+    fused = fuse(transform)
 
     assert fused.rest
     assert "RandomResizedCropAndInterpolation" in fused.fused
@@ -132,7 +132,7 @@ def test_a_loaders_batches_follow_from_its_seed(interpolation: str) -> None:
 def test_pytorchs_own_loader_draws_as_timm() -> None:
     """In the training process, boxes are those of timm's own draws, batch after batch."""
     transform = create_transform(48, **TRAIN)
-    dataset = ImageList(PHOTOS * 2, transform=transform, quality="exact")
+    dataset = ImageList(PHOTOS * 2, transform=transform)
     random.seed(5)
     torch.manual_seed(5)
     batches = torch.cat(list(torch.utils.data.DataLoader(dataset, batch_size=4)))

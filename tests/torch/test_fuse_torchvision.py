@@ -272,7 +272,7 @@ def _check(expected: object, result: object, transform: object) -> None:
 def test_exact_is_the_pipeline_as_written(name: str, photo: Path) -> None:
     """Types, shapes, boxes, flips and draws are equal, and pixels within one level."""
     transform = PIPELINES[name]()
-    fused = fuse(transform, quality="exact")
+    fused = fuse(transform)
 
     assert fused.rest == ()
     for seed in range(4):
@@ -285,7 +285,7 @@ def test_exact_is_the_pipeline_as_written(name: str, photo: Path) -> None:
 def test_the_rest_runs_as_written(name: str) -> None:
     """Unknown parts get the same input, and draw the same numbers."""
     transform = RESTS[name]()
-    fused = fuse(transform, quality="exact")
+    fused = fuse(transform)
 
     assert fused.rest
     assert fused.shape is None
@@ -355,7 +355,7 @@ def test_the_rest_gets_torchvisions_strides(name: str) -> None:
         [*STRIDES[name](), noticed, v2.GaussianNoise(sigma=0.3), v1.ToPILImage()]
     )
     plain = v2.Compose([*STRIDES[name](), v2.GaussianNoise(sigma=0.3, clip=False)])
-    for fused in (fuse(transform, quality="exact"), fuse(transform)):
+    for fused in (fuse(transform), fuse(transform, quality="fast")):
         for seed in range(3):
             torch.manual_seed(seed)
             transform(PillowImage.open(PHOTOS[0]).convert("RGB"))
@@ -366,7 +366,7 @@ def test_the_rest_gets_torchvisions_strides(name: str) -> None:
 
     for seed in range(3):
         expected, state, result, state_after = _both(
-            plain, fuse(plain, quality="exact"), PHOTOS[0].read_bytes(), seed
+            plain, fuse(plain), PHOTOS[0].read_bytes(), seed
         )
         assert torch.equal(state, state_after)
         # Other noise would differ by 0.3 on average, or by its 77 of 255; rounding does by a level.
@@ -381,7 +381,7 @@ def test_a_view_of_a_larger_tensor_has_its_order() -> None:
     parts = [v2.ToImage(), v2.Resize(80), v2.CenterCrop(64), v2.GaussianNoise(sigma=0.3)]
     transform = v2.Compose(parts)
 
-    expected, _, result, _ = _both(transform, fuse(transform, quality="exact"), PHOTO, 1)
+    expected, _, result, _ = _both(transform, fuse(transform), PHOTO, 1)
 
     assert (result.int() - expected.int()).abs().max() <= 2
 
@@ -537,9 +537,7 @@ def test_png_and_grey_are_fused_too() -> None:
     transform = v1.Compose([v1.Resize((5, 6)), v1.ToTensor()])
 
     for mode in ("RGB", "L", "P", "RGBA"):
-        expected, _, result, _ = _both(
-            transform, fuse(transform, quality="exact"), saved("PNG", mode), 0
-        )
+        expected, _, result, _ = _both(transform, fuse(transform), saved("PNG", mode), 0)
         _check(expected, result, transform)
 
 

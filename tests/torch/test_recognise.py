@@ -270,8 +270,8 @@ OWN = {
         ResizeCenterCrop(64, 48, **PLAIN, **BICUBICALLY),
     ),
     "its own options": (
-        [Resize((40, 50), quality="exact", headroom=2.0), Normalize(MEAN, STD)],
-        Resize((40, 50), mean=MEAN, std=STD, quality="exact", headroom=2.0),
+        [Resize((40, 50), quality="fast", headroom=2.0), Normalize(MEAN, STD)],
+        Resize((40, 50), mean=MEAN, std=STD, quality="fast", headroom=2.0),
     ),
     "normalised already": (
         [RandomResizedCropFlipNormalize(64, flip=0.0), flip(), v2("ToPureTensor")],
@@ -450,14 +450,14 @@ def test_the_rest_gets_what_it_would_have_got() -> None:
         ([resize((20, 30)), TENSOR], torch.float32),
     ):
         seen = Seen()
-        fused = fuse(compose(*parts, seen), quality="exact")
+        fused = fuse(compose(*parts, seen))
         result = fused(PHOTO)
 
         assert result is seen.image
         assert (result.dtype if isinstance(kind, torch.dtype) else type(result)) is kind
-    fused = fuse(resize((20, 30)), quality="exact")
+    fused = fuse(resize((20, 30)))
     pillow = fused(PHOTO)
-    exact = Resize((20, 30), **BYTES, quality="exact")(PHOTO)
+    exact = Resize((20, 30), **BYTES)(PHOTO)
     expected = PillowImage.fromarray(exact.permute(1, 2, 0).numpy())
     assert fused.shape is None  # no batch memory for a Pillow image
     assert pillow.size == (30, 20)

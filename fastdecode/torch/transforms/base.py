@@ -199,7 +199,7 @@ class Crop(EncodedTransform):
         mean: Sequence[float] | None = None,
         std: Sequence[float] | None = None,
         dtype: torch.dtype | None = None,
-        quality: Quality = "fast",
+        quality: Quality = "exact",
         headroom: float = 1.0,
     ) -> None:
         name = interpolation_name(interpolation)
@@ -223,9 +223,7 @@ class Crop(EncodedTransform):
                 "bytes cannot be normalised: leave mean and std out, and use Normalize on the "
                 "device, or leave dtype out"
             )
-        check_quality(quality)
-        if not is_number(headroom) or not headroom >= 1:
-            raise ValueError(f"headroom must be a number of at least 1, not {headroom!r}")
+        check_quality(quality, headroom)
         # True most likely means "with flips", but as a number it would flip every image.
         if not is_number(flip) or not 0 <= flip <= 1:
             raise ValueError(f"flip must be a probability from 0 to 1, not {flip!r}")
@@ -341,9 +339,12 @@ class Crop(EncodedTransform):
         return ", ".join(parts)
 
 
-def check_quality(quality: object) -> None:
+def check_quality(quality: object, headroom: Any) -> None:
+    """Check how closely a JPEG is to be decoded."""
     if quality not in ("fast", "exact"):
         raise ValueError(f"quality must be 'fast' or 'exact', not {quality!r}")
+    if not is_number(headroom) or not headroom >= 1:
+        raise ValueError(f"headroom must be a number of at least 1, not {headroom!r}")
 
 
 def interpolation_name(value: Any) -> Interpolation | None:

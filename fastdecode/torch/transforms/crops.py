@@ -87,12 +87,14 @@ class RandomResizedCrop(Crop):
     dtype : torch.uint8 or torch.float32
         dtype of the result. By default torch.float32 if there is a mean, and otherwise torch.uint8.
         torch.float32 without a mean gives values of 0 to 1.
-    quality : {"fast", "exact"}
-        ``"fast"`` lets the JPEG decoder first shrink the image by up to 8. ``"exact"`` never does
-        that, and gives torchvision's pixels.
+    quality : {"exact", "fast"}
+        ``"exact"`` gives torchvision's pixels. ``"fast"`` lets the JPEG decoder first shrink the
+        image by up to 8, which gains nothing for photos of 500 x 375, a factor of 1.3 for 2
+        megapixels and of 1.6 for 17 megapixels, and changes the pixels by 43 to 47 dB on average
+        where it shrinks; the worst seen is 28.9 dB, for a result of 96 pixels.
     headroom : float
-        How many times larger than the result the box must still be after the decoder has shrunk it,
-        at least 1.
+        With ``quality="fast"``, how many times larger than the result the box must still be after
+        the decoder has shrunk it, at least 1.
 
     Raises
     ------
