@@ -30,6 +30,7 @@ PAGE_BEGINS = rb"<!DOCTYPE html>.{0,200}default-src 'none'; style-src 'unsafe-in
 CARD_BEGINS = rb'<svg xmlns="http://www.w3.org/2000/svg" class="card" '
 """Patterns for the beginning of the files that this module makes."""
 
+_OURS = (OWN, "device", "dataset")
 _MAX_FILES = 200  # file names per list; a phone could not open a page with thousands
 _ENVIRONMENT = jinja2.Environment(
     autoescape=True,
@@ -153,4 +154,4 @@ def _table(group: Group) -> tuple[Group, Sequence[object], Sequence[object]]:
 
 def _look(one: Measurement) -> str:
     """Return the CSS class of a row; empty for a plain backend."""
-    return "wrong" if one.differing else "own" if one.backend == OWN else ""
+    return "wrong" if one.differing else "own" if one.backend in _OURS else ""

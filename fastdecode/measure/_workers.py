@@ -40,7 +40,6 @@ PATIENCE_S = 120.0
 
 _PROC = Path("/proc")
 _LARGE = 1_000_000  # pixels: decoding such an image takes so long that no warm-up is needed
-_OPEN_FILES = 8192
 
 
 class Processes:
@@ -216,7 +215,6 @@ class Trainer:
         self._block: Sequence[int] = ()
         self._loader: Iterable[Any] = ()
         importlib.import_module("fastdecode.measure._pipelines")  # all processes import in parallel
-        _allow_open_files()
 
     def time(self, block: Sequence[int]) -> BlockTimes:
         """Time an epoch of a block, from the request for the first batch to the last batch."""
@@ -294,15 +292,3 @@ def _peak_mb(pid: int | None = None) -> float:
         return 0.0
     unit = 1 if sys.platform == "darwin" else 1024
     return 0.0 if pid else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
-
-
-def _allow_open_files() -> None:
-    """Raise the limit on open files: each tensor that is sent between processes needs one."""
-    try:
-        import resource
-    except ImportError:  # Windows has no such limit
-        return
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
-    if soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
