@@ -27,9 +27,9 @@ _WIDEST = 24  # characters of a backend's name; names from plugins may be longer
 
 
 def heading(result: Result) -> None:
-    """Print the machine, the libraries and the images. The result may still be empty."""
+    """Print the machine and the images, before anything is measured."""
     for name, text in facts(result).items():
-        if name != "Measured":
+        if name not in ("Libraries", "Measured"):
             print(paragraph(f"{name}: {text}", indent="  ", first=""))
 
 
@@ -48,7 +48,10 @@ def show_result(result: Result) -> None:
             meanings |= dict.fromkeys(
                 f"{one.title}: {one.meaning}." for one in shown if one.meaning
             )
-    remarks = [paragraph(line, indent="  ", first="") for line in (*meanings, *notes(result))]
+    lines = [*meanings, *notes(result)]
+    if libraries := facts(result).get("Libraries"):
+        lines.append(f"Libraries: {libraries}.")
+    remarks = [paragraph(line, indent="  ", first="") for line in lines]
     remarks += [listing(title, files) for title, files in listings(result).items()]
     if remarks:
         print("\n" + "\n".join(remarks))
