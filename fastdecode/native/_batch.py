@@ -153,7 +153,7 @@ class Items:
         warning of the codec.
         """
         which = ffi.from_buffer("int32_t[]", np.array(wanted, np.int32))
-        plans = ffi.from_buffer("double[]", np.array(resizes, np.float64))
+        plans = ffi.from_buffer("fd_plan[]", np.array(resizes, _plan_layout()))
         threads, count, place = pool.running(), self._count, ffi.cast("void *", out)
         lib.fd_pool_resize(
             threads.decoding, self._items, count, which, plans, len(wanted), pixels, place, stride
@@ -220,6 +220,21 @@ def _layout() -> np.dtype[Any]:
             "formats": [kind for _, kind in _COLUMNS.values()],
             "offsets": [ffi.offsetof("fd_item", *name.split(".")) for name, _ in _COLUMNS.values()],
             "itemsize": ffi.sizeof("fd_item"),
+        }
+    )
+
+
+@cache
+def _plan_layout() -> np.dtype[Any]:
+    """Return the NumPy type of ``fd_plan``, whose members are those of `Resize`, in their order."""
+    edges = Resize._fields[1:5]
+    offsets = [ffi.offsetof("fd_plan", "resize", name) for name in Resize._fields[1:]]
+    return np.dtype(
+        {
+            "names": list(Resize._fields),
+            "formats": [np.float64 if name in edges else np.int32 for name in Resize._fields],
+            "offsets": [ffi.offsetof("fd_plan", "reduce"), *offsets],
+            "itemsize": ffi.sizeof("fd_plan"),
         }
     )
 

@@ -35,20 +35,6 @@ _Noreturn void fd_errors_leave(fd_errors *errors, fd_status status, const char *
 /* Fail outside libjpeg: keep the message, and return the status. */
 fd_status fd_errors_note(fd_errors *errors, fd_status status, const char *words);
 
-/* ---- memory.c ---- */
-
-typedef struct fd_memory fd_memory;
-
-/* Make `jpeg`, which was just created, use memory that is kept from image to image instead of
- * malloc. NULL if there is no memory; jpeg_destroy frees it. */
-fd_memory *fd_memory_install(j_decompress_ptr jpeg);
-
-/* Reclaim the memory of libjpeg's tables, to which nothing may point any more. */
-void fd_memory_forget(fd_memory *memory);
-
-/* Limit the bytes that an image may take from now on; 0 is no limit. */
-void fd_memory_limit(fd_memory *memory, int64_t bytes);
-
 /* ---- source.c ---- */
 
 /* The data that libjpeg reads: up to four pieces of memory, one after another. */

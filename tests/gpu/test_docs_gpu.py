@@ -24,13 +24,13 @@ _BATCH = "    256,\n"
 @pytest.mark.parametrize("block", _BLOCKS, ids=range(len(_BLOCKS)))
 def test_every_example_runs(block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each example of the page runs, with batches of the package's few photos."""
-    for name in re.findall(r'backend="(\w+)"', block):
+    if "nvimgcodec" in block:
         try:
-            _backends.load(name, torch.device("cpu"))
+            _backends.load("nvimgcodec", torch.device("cpu"))
         except BackendUnavailable as error:
             pytest.skip(str(error))
     if not torch.cuda.is_available():
-        block = block.replace('device="cuda"', 'device="cpu"')
+        block = block.replace('device="cuda"', 'device="cpu"').replace('"gpu"', '"cpu"')
     pages.prepare_folder(tmp_path)
     monkeypatch.chdir(tmp_path)
     seen: list[Any] = []
