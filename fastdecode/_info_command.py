@@ -152,7 +152,7 @@ def _explain(info: BackendInfo) -> Iterator[str]:
         yield paragraph(line.strip(), indent=before)
     # If the reason contains a command, that command is more specific than the general one.
     if info.install and not any(word in info.reason for word in ("pip install", "apt-get install")):
-        yield from (paragraph(line, indent="    ") for line in info.install.split(" && "))
+        yield paragraph(info.install, indent="    ")
 
 
 def _choice_lines(facts: Facts) -> Iterator[str]:

@@ -13,7 +13,6 @@ __all__ = [
     "MODES",
     "OUTPUTS",
     "REDUCES",
-    "SIZE_CLASSES",
     "BackendInfo",
     "BatchOptions",
     "Box",
@@ -28,7 +27,6 @@ __all__ = [
     "Output",
     "PixelLayout",
     "Reduce",
-    "SizeClass",
 ]
 
 Format = Literal[
@@ -51,16 +49,12 @@ Color = Literal["gray", "ycc", "rgb", "cmyk", "palette", "other"]
 Coding = Literal["baseline", "progressive", "arithmetic", "lossless", "jpeg-ls", "other", ""]
 """How a JPEG's samples are coded (sequential Huffman is ``"baseline"``); empty otherwise."""
 
-SizeClass = Literal["small", "medium", "large", "huge"]
-"""Pixels of the stored image: fewer than 0.1, 1 and 6 million, and more."""
-
 Output = Literal["array", "tensor", "pil"]
 """Types of a result: an ndarray (H, W, C), a PyTorch tensor (C, H, W), a Pillow image."""
 
 FORMATS: tuple[Format, ...] = get_args(Format)
 MODES: tuple[Mode, ...] = get_args(Mode)
 REDUCES: tuple[Reduce, ...] = get_args(Reduce)
-SIZE_CLASSES: tuple[SizeClass, ...] = get_args(SizeClass)
 OUTPUTS: tuple[Output, ...] = get_args(Output)
 
 Buffer: TypeAlias = "bytes | memoryview"

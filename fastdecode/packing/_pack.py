@@ -408,6 +408,8 @@ class _Job:
         if not bad:
             try:
                 writer.add(outcome.key, outcome.data, outcome.target)
+            except StoreError:  # of the shard that this item has completed
+                raise
             except ValueError as error:  # the store cannot hold such a key or target
                 place = f"{self.work.path / self.place.path.name}: "
                 bad = printable(str(error).removeprefix(place))

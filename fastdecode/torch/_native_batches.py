@@ -40,17 +40,15 @@ _IN_PLACE = object()
 _TRIAL = 64
 _MAX_PYTHON_S = 0.0005
 _PARTS, _MIN_PART = 128, 16
-_generator = torch.default_generator
 
 
 class EligibleCrop(NamedTuple):
     """How the core or a device makes the samples of a dataset.
 
-    `draws` and `image` are as for `Fused`; `maps` says that the dataset has a ``map_target``.
+    `image` is as for `Fused`; `maps` says that the dataset has a ``map_target``.
     """
 
     crop: Crop
-    draws: int
     image: type[torch.Tensor] | None
     maps: bool
 
@@ -62,24 +60,18 @@ class Draws:
     global generators.
     """
 
-    def __init__(
-        self, seeds: Sequence[int] | None, seed_all: Callable[[int], None] | None = None
-    ) -> None:
+    def __init__(self, seeds: Sequence[int], seed_all: Callable[[int], None] | None = None) -> None:
         self.seeds = seeds
         self._seed_all = seed_all
 
     def begin(self, at: int) -> None:
         """Seed the generators that user code may draw from."""
-        if self._seed_all is not None and self.seeds is not None:
+        if self._seed_all is not None:
             self._seed_all(self.seeds[at])
 
     def plan(self, eligible: EligibleCrop, at: int, width: int, height: int) -> ResizePlan:
         """Draw the random numbers of the sample at a place in the batch."""
-        generator = None if self.seeds is None else generator_of(self.seeds[at])
-        return eligible.crop.plan(width, height, generator)
-
-    def skip(self, at: int) -> None:
-        """Note that the core does not make this sample; called in the order of the samples."""
+        return eligible.crop.plan(width, height, generator_of(self.seeds[at]))
 
 
 class NativeBatchMaker:
@@ -139,9 +131,6 @@ class NativeBatchMaker:
         dataset = self._dataset()
         eligible = None if dataset is None else self._eligible_crop(dataset)
         if eligible is None or not (images is None or _fits(images, eligible.crop)):
-            return [FALLBACK] * len(indices)
-        # It would draw from Python's ``random``, whose state is not restored afterwards.
-        if draws.seeds is None and eligible.crop.draws_from_python:
             return [FALLBACK] * len(indices)
         set_up_process(dataset)
         call = _Call(dataset, eligible, draws, indices, self._subset, images, reads)
@@ -225,11 +214,11 @@ class _Call:
 
     def _crop(self, pool: Pool, items: Items, sources: list[Any]) -> Sequence[int]:
         """Read the files, let the core draw and make what it can, and return the places left."""
-        seeds, crop = self._draws.seeds, self._core_crop()
-        if seeds is None or crop is None:
+        crop = self._core_crop()
+        if crop is None:
             items.read(pool, sources)
             return range(len(sources))
-        made, left = items.crop(pool, sources, seeds, crop, *self._output_layout())
+        made, left = items.crop(pool, sources, self._draws.seeds, crop, *self._output_layout())
         self._add_made(items, made, lambda at: ResizePlan.from_core(items.resize_of(at)))
         return left
 
@@ -277,8 +266,6 @@ class _Call:
                     resize = None
                 if resize is not None and plan.size == sides:
                     plans[at] = plan, resize
-                    continue
-            draws.skip(at)
         return plans
 
     def _resize(
@@ -330,90 +317,3 @@ class _Call:
 
 def _fits(images: torch.Tensor, crop: Crop) -> bool:
     return tuple(images.shape[1:]) == crop.shape and images.dtype == crop.dtype
-
-
-# ---- draws from torch's global generator, for a dataset that is called without a Loader ----
-
-
-class _DrawsEnded(Exception):
-    """No more draws: a sample has failed, or the draws would be the wrong ones."""
-
-
-class _OrderedDraws(Draws):
-    """Draws from the global generator; `states` holds the generator's state before each item.
-
-    An item that the core does not make is fetched in its turn, because fetching it also draws.
-    """
-
-    def __init__(self, dataset: Any, indices: Sequence[Any]) -> None:
-        super().__init__(None)
-        self._dataset = dataset
-        self._indices = indices
-        self.states = [_generator.get_state()]
-        self.samples: dict[int, Any] = {}
-        self.error: BaseException | None = None
-        self.ended = False
-
-    def plan(self, eligible: EligibleCrop, at: int, width: int, height: int) -> ResizePlan:
-        self._restore_state(at)
-        plan = super().plan(eligible, at, width, height)
-        for _ in range(eligible.draws):
-            torch.rand(1, device="cpu")
-        return plan
-
-    def skip(self, at: int) -> None:
-        try:
-            self._restore_state(at)
-            self.samples[at] = self._dataset.fetch(self._indices[at])
-        except _DrawsEnded:
-            return
-        except BaseException as error:  # to be raised after the items before it
-            self.error, self.ended = error, True
-
-    def _restore_state(self, at: int) -> None:
-        """Put the generator in the state that the previous item left."""
-        if self.ended:
-            raise _DrawsEnded
-        if at < len(self.states) - 1:  # `plan` has drawn for this item in vain
-            _generator.set_state(self.states[at])
-            return
-        now = _generator.get_state()
-        if at == 0 and not torch.equal(now, self.states[0]):  # the dataset's `read` has drawn
-            self.ended = True
-            raise _DrawsEnded
-        self.states[at:] = [now, now]
-
-
-def fetch_in_order(
-    dataset: Any, indices: Sequence[Any], native: NativeBatchMaker | None
-) -> list[Any]:
-    """Fetch samples with draws from torch's global generator, as if one after another.
-
-    The list equals ``[dataset.fetch(index) for index in indices]``, and the generator ends in the
-    same state.
-    """
-    if native is None or not native.eligible:
-        return [dataset.fetch(index) for index in indices]
-    draws = _OrderedDraws(dataset, indices)
-    made = native.make(indices, draws)
-    if len(draws.states) == 1:  # the core makes none of them, or the dataset's `read` draws
-        _generator.set_state(draws.states[0])
-        return [dataset.fetch(index) for index in indices]
-    states = [*draws.states[:-1], _generator.get_state()]
-    samples: list[Any] = []
-    for at in range(len(states) - 1 - (draws.error is not None)):
-        sample = draws.samples.get(at, made[at])
-        if sample is FALLBACK:
-            _generator.set_state(states[at])
-            sample = dataset.fetch(indices[at])
-            if not torch.equal(_generator.get_state(), states[at + 1]):
-                # A replacement was fetched and drew more, so later samples had the wrong numbers.
-                return [*samples, sample, *(dataset.fetch(index) for index in indices[at + 1 :])]
-        samples.append(sample)
-    _generator.set_state(states[-1])
-    if draws.error is not None:
-        try:
-            raise draws.error
-        finally:
-            draws.error = None  # its traceback refers to this frame
-    return samples

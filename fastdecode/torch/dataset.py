@@ -14,11 +14,9 @@ import torch
 
 from fastdecode._buffers import as_buffer
 from fastdecode._error_policy import ITEM_ERRORS, is_item_error
-from fastdecode.native import _library
-from fastdecode.native._batch import Pool
 from fastdecode.torch._errors import Sample_co, TolerantDataset
 from fastdecode.torch._fuse import Fused, not_fused_reason, transform_for_slot, write_to_slot
-from fastdecode.torch._native_batches import EligibleCrop, NativeBatchMaker, fetch_in_order
+from fastdecode.torch._native_batches import EligibleCrop
 from fastdecode.torch._options import DatasetOptions
 from fastdecode.torch.mixin import (
     SIZE_OPTIONS,
@@ -77,7 +75,8 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
     transform : callable, optional
         Called with the file's bytes if it is an `EncodedTransform`, and otherwise with the decoded
         image in the form that `output` names. The leading steps of a torchvision pipeline that
-        `fuse` recognises run while decoding.
+        `fuse` recognises run while decoding. A pipeline is read when it is assigned: if you change
+        one of its steps later, assign it again, ``dataset.transform = dataset.transform``.
     target_transform : callable, optional
         Called with the target.
     **options
@@ -126,7 +125,6 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
     """The `loader` that the user gave to `ImageFolder`."""
     _torchvision_class = "VisionDataset"
     """The class of ``torchvision.datasets`` that this one replaces."""
-    _not_pickled = (*DecodeMixin._not_pickled, "_native_batches")
     _unsupported_options = ()
 
     __signature__ = _Signature()
@@ -356,13 +354,13 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
             return "the dataset has a loader of its own"
         if changed := overridden(type(self), DecodeDataset, _DATASET_METHODS):
             return f"{type(self).__name__} has its own {changed}"
-        transform, draws, image = self._resolved_transform(), 0, None
+        transform, image = self._resolved_transform(), None
         if type(transform) is Fused:
             if transform.rest:
                 return f"{type(transform.rest[0]).__name__} comes after what is done while decoding"
             if transform.form != "tensor":
                 return "its transform makes Pillow images"
-            draws, image, transform = transform.draws, transform.image, transform.head
+            image, transform = transform.image, transform.head
         if not isinstance(transform, Crop):
             kind = type(transform).__name__
             return f"its transform ({kind}) is not one that is done while decoding"
@@ -373,7 +371,7 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
             return f"{type(transform.normalize).__name__} is not the package's Normalize"
         if transform.shape is None:
             return "its images differ in size"
-        return EligibleCrop(transform, draws, image, self._maps_targets())
+        return EligibleCrop(transform, image, self._maps_targets())
 
     def _maps_targets(self) -> bool:
         return type(self).map_target is not DecodeDataset.map_target
@@ -382,12 +380,8 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
         return write_to_slot(image, out, self._resolved_transform())
 
     def _fetch_all(self, indices: Sequence[int]) -> list[Any]:
-        native: NativeBatchMaker | None = self.__dict__.get("_native_batches")
-        if native is None and _library.lib is not None:
-            # One thread, because a worker process has one core.
-            native = self.__dict__["_native_batches"] = NativeBatchMaker(self, Pool(1))
         with self._prefetch_batch(indices):
-            return fetch_in_order(self, indices, native)
+            return super()._fetch_all(indices)
 
 
 def _join_torchvision(kind: type[DecodeDataset]) -> None:

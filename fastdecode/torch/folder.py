@@ -156,6 +156,7 @@ class ImageFolder(DecodeDataset["tuple[Any, Target]"]):
     @loader.setter
     def loader(self, loader: Callable[[str], Any] | None) -> None:
         self._loader = None if loader == self._decode_for_loader else loader
+        self.__dict__.pop("_resolved", None)  # whether a transform may be fused depends on it
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)

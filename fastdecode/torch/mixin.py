@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from functools import cache
-from operator import is_
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch.utils.data import get_worker_info
@@ -101,6 +100,8 @@ class DecodeMixin:
                 load_named(value.backend)
         if name == "loader" and _is_torchvision_loader(value) and not hasattr(type(self), "loader"):
             value = self._decode_for_loader
+        if name in ("transform", "decode_options"):
+            self.__dict__.pop("_resolved", None)
         super().__setattr__(name, value)
 
     @classmethod
@@ -216,22 +217,16 @@ class DecodeMixin:
         return decode_with_geometry(read_encoded(source), options, options.output or "array")
 
     def _resolved_transform(self) -> Any:
-        """Return the transform to call; fuse again if anything it depends on has changed.
+        """Return the transform to call, which is made once for each `transform` that is assigned.
 
         An `EncodedTransform` takes the file's bytes, any other the decoded image.
         """
         transform, options = getattr(self, "transform", None), self.decode_options
-        known, resolved = self.__dict__.get("_resolved", ((), None))
-        plain = isinstance(transform, EncodedTransform)
-        parts = [] if plain else list(flatten(transform))
-        # Attributes count, too: the user may change the size of a part during training.
-        states = (value for part in parts for value in getattr(part, "__dict__", {}).values())
-        dependencies = (transform, options, self._may_fuse(), *parts, *states)
-        if len(known) != len(dependencies) or not all(map(is_, known, dependencies)):
-            first = parts[0] if parts else transform
-            resolved = _resolve(transform, first, options, may_fuse=self._may_fuse())
-            self.__dict__["_resolved"] = dependencies, resolved
-        return resolved
+        known = self.__dict__.get("_resolved")
+        if known is None or known[0] is not transform or known[1] != options:
+            resolved = _resolve(transform, options, may_fuse=self._may_fuse())
+            known = self.__dict__["_resolved"] = transform, options, resolved
+        return known[2]
 
     def _may_fuse(self) -> bool:
         """Return whether a transform of images may be merged with the decoding."""
@@ -254,7 +249,7 @@ def decode_with_geometry(data: Any, options: DecodeOptions, output: Output) -> t
     return _converter(output)(image), Geometry.of_decode(header, reduce, orient=orient)
 
 
-def _resolve(transform: Any, first: Any, options: DecodeOptions, *, may_fuse: bool) -> Any:
+def _resolve(transform: Any, options: DecodeOptions, *, may_fuse: bool) -> Any:
     """Fuse the transform if allowed; refuse invalid transforms and contradicting options."""
     if transform is not None and not callable(transform):
         raise TypeError(f"transform must be callable with an image, not {transform!r}")
@@ -268,6 +263,7 @@ def _resolve(transform: Any, first: Any, options: DecodeOptions, *, may_fuse: bo
             "the dataset output='array'"
         )
     asked = options.describe(*SIZE_OPTIONS)
+    first = next(flatten(transform), None)
     encoded = isinstance(first, EncodedTransform)
     if encoded and asked:
         raise ValueError(

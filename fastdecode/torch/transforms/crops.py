@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -15,7 +14,6 @@ from fastdecode._resizing import ResizePlan
 from fastdecode.native import _library
 from fastdecode.plan import DEFAULT_MAX_PIXELS
 from fastdecode.torch.transforms._random_crop import (
-    PythonDraws,
     center_crop,
     draw_box,
     draw_flip,
@@ -159,36 +157,20 @@ class RandomResizedCrop(Crop):
 
 
 class RandomResizedCropAndInterpolation(RandomResizedCrop):
-    """timm's transform of this name, for the bytes of a file; `fuse` creates it.
+    """`RandomResizedCrop` that also draws the interpolation, after the box; `fuse` creates it.
 
-    The interpolation "random" draws one of the two for each image. Without a generator, all draws
-    are timm's, from Python's ``random``. With a generator, they are those of `RandomResizedCrop`,
-    followed by the interpolation.
+    It is timm's transform of this name, where that has two interpolations.
     """
-
-    draws_from_python = True
-
-    def __init__(
-        self,
-        size: _Size,
-        scale: Sequence[float] = (0.08, 1.0),
-        ratio: Sequence[float] = (3 / 4, 4 / 3),
-        interpolation: Any = "bilinear",
-        **options: Unpack[CropOptions],
-    ) -> None:
-        either = interpolation == "random"
-        super().__init__(size, scale, ratio, "bicubic" if either else interpolation, **options)
-        self.either = either
 
     def _draw_box(
         self, width: int, height: int, generator: torch.Generator | None
     ) -> tuple[Box, Interpolation]:
-        if generator is None:
-            box = draw_box(width, height, self.scale, self.ratio, PythonDraws())
-            drawn = random.choice(_BOTH_MODES) if self.either else self.interpolation  # noqa: S311
-            return box, drawn
-        box, interpolation = super()._draw_box(width, height, generator)
-        return box, _BOTH_MODES[draw_flip(0.5, generator)] if self.either else interpolation
+        box, _ = super()._draw_box(width, height, generator)
+        return box, _BOTH_MODES[draw_flip(0.5, generator)]
+
+    def as_core_crop(self, *, orient: bool) -> Any:  # noqa: ARG002
+        """Return None: the core has one interpolation only."""
+        return None
 
 
 class RandomResizedCropFlipNormalize(RandomResizedCrop):
