@@ -51,7 +51,7 @@ _CALLS = {
 }
 """Public functions and classes with options, each in a call that is right."""
 
-_OVERLOADED = ("decode_batch", "decode_iter", "calibrate", "Loader")
+_OVERLOADED = ("decode_batch", "decode_iter", "Loader")
 _OPTIONS = {
     "DecodeKeywords": "fastdecode.types",
     "BatchOptions": "fastdecode.types",

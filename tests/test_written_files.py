@@ -1,4 +1,4 @@
-"""The benchmark's files: which are found, what is known of them, and how results are written."""
+"""How results are written: atomically, to the right place, and not at all to the wrong one."""
 
 from __future__ import annotations
 
@@ -9,99 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from benches import make_photos, photo
 
 from fastdecode import _files
-from fastdecode.measure import _collection as files
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """Create three JPEGs in two folders, next to hidden files and files that are not images."""
-    return make_photos(tmp_path)
-
-
-def test_samples_have_a_licence() -> None:
-    """Each sample photo is named in the licence file, and is small."""
-    licence = (files.SAMPLES / "LICENSE.txt").read_text(encoding="utf-8")
-    photos = sorted(files.SAMPLES.glob("*.jpg"))
-
-    assert photos
-    assert all(f"\n{path.name}\n" in licence for path in photos)
-    assert sum(path.stat().st_size for path in photos) < 350_000
-
-
-def test_photos_are_described(folder: Path) -> None:
-    """For each file the name, path, header and size are known, sorted by name."""
-    photos = files.collect([folder]).photos
-
-    assert [one.name for one in photos] == [
-        "0.jpg",
-        *(str(Path("inner", f"{n}.jpg")) for n in (1, 2)),
-    ]
-    assert photos[0].path == folder / "0.jpg"
-    assert photos[0].size == photos[0].path.stat().st_size
-    assert (photos[0].header.width, photos[0].header.height) == (40, 30)
-
-
-def test_limit_is_drawn_the_same(folder: Path) -> None:
-    """The same two of three files are drawn each time; the number left out is reported."""
-    first, second = (files.collect([folder], limit=2) for _ in range(2))
-
-    assert first.photos == second.photos
-    assert len(first.photos) == 2
-    assert first.left_out + first.not_images == 2
-
-
-def test_a_path_given_twice_counts_once(folder: Path) -> None:
-    """A folder and a file in it give that file once."""
-    collection = files.collect([folder, folder / "0.jpg"])
-
-    assert len(collection.photos) == 3
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows allows no such names")
-def test_names_are_printable(tmp_path: Path) -> None:
-    """Control characters of a file name are not printed."""
-    (tmp_path / "a\x1b[2J\nb.jpg").write_bytes(photo())
-    names = [one.name for one in files.collect([tmp_path]).photos]
-
-    assert names == ["a?[2J?b.jpg"]
-
-
-def test_summary_counts(folder: Path) -> None:
-    """The summary has the totals, and the most frequent format first."""
-    (folder / "a.png").write_bytes(photo(10, 10, kind="PNG"))
-    (folder / "empty.jpg").write_bytes(b"")
-    collection = files.collect([folder])
-    summary = collection.summary()
-
-    assert (summary.images, summary.not_images) == (4, 1)
-    assert summary.bytes == sum(one.path.stat().st_size for one in collection.photos)
-    assert summary.pixels == 3 * 40 * 30 + 100
-    assert list(summary.formats.items()) == [("jpeg", 3), ("png", 1)]
-    assert list(summary.unreadable) == ["empty.jpg"]
-
-
-def test_a_folder_that_cannot_be_searched_is_named(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A folder that cannot be read is listed as unreadable; the others are found."""
-    scandir = os.scandir
-
-    def forbidden(path: str) -> object:
-        if Path(path).name == "inner":
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
-        return scandir(path)
-
-    monkeypatch.setattr(os, "scandir", forbidden)
-    found = files.collect([folder])
-
-    assert [one.name for one in found.photos] == ["0.jpg"]
-    assert found.unreadable == {"inner": "Permission denied"}
-    assert files.collect([folder / "inner"]).unreadable == {
-        str(folder / "inner"): "Permission denied"
-    }
 
 
 def test_results_replace_files_whole(tmp_path: Path) -> None:
