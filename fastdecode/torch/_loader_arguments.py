@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from multiprocessing.context import BaseContext
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
     from fastdecode.torch._decoding import NormalizeOn
 
 Threads: TypeAlias = "int | Literal['auto']"
-
-_warned = False  # whether this process has been warned about `num_workers`
 
 
 class DataLoaderOptions(TypedDict, total=False):
@@ -192,24 +189,8 @@ def resolve_workers(
         return int(threads), 0
     count = usable_cores() if num_workers is None else int(num_workers)
     if apart or (source.isolated and not source.holds_gil):
-        if num_workers:
-            _warn_once(num_workers)
         return count, 0
     return 0, count
-
-
-def _warn_once(num_workers: int) -> None:
-    """Warn a user of torch's DataLoader, once, that threads replace worker processes here."""
-    global _warned
-    if not _warned:
-        _warned = True
-        warnings.warn(
-            f"num_workers={num_workers}: Loader makes batches of this dataset in {num_workers} "
-            "threads instead of worker processes, and calls no worker_init_fn. Write "
-            f"threads={num_workers} to silence this, or workers={num_workers} for processes",
-            UserWarning,
-            stacklevel=4,
-        )
 
 
 def resolve_read_threads(source: Source, asked: int | None, workers: int) -> int:

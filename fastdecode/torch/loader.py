@@ -548,7 +548,8 @@ class Loader(Generic[Batch]):
     def __repr__(self) -> str:
         sized = isinstance(self._given.sampler, (Sized, type(None)))
         count = len(self) if sized else "?"
-        by = f"{self.workers} processes" if self.workers else f"{self.threads} threads"
+        many, noun = self.num_workers, "process" if self.workers else "thread"
+        by = f"{many} {noun}" if many == 1 else f"{many} {noun}{'es' if self.workers else 's'}"
         name, why = self.decoding
         decodes = "" if self.decode == "cpu" else f", decode={name or 'cpu'!r} ({why})"
         return (

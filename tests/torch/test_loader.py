@@ -202,7 +202,6 @@ def test_so_many_batches_are_made_ahead(prefetch: int) -> None:
         assert read[ahead : ahead + 2] == [0, 1]  # of the other one
 
 
-@pytest.mark.filterwarnings("ignore:num_workers=")
 def test_chooses_processes_where_threads_cannot_help(monkeypatch: pytest.MonkeyPatch) -> None:
     """It uses threads, but processes for draws that it does not control, or for the GIL."""
     monkeypatch.setattr("fastdecode.torch._loader_arguments.usable_cores", lambda: 3)
