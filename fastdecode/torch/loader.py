@@ -518,7 +518,8 @@ class Loader(Generic[Batch]):
         ValueError
             The state comes from a loader whose batches would differ from this one's.
         """
-        position = Position.from_state(state, self._settings())
+        numbered = len(self._source) if self._source.ours is not None else None
+        position = Position.from_state(state, self._settings(), numbered)
         # At the start of an epoch there is nothing to check, and it is too early to use a sampler.
         if position.batch:
             most = position.order(self._sharding, self._given).count

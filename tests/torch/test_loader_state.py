@@ -240,6 +240,37 @@ def test_damaged_state_is_refused(wrong: dict[str, object]) -> None:
         assert len(list(loader)) == 2
 
 
+RUBBISH = ["items", 5, {"a": 1}, b"12", [None], [1.5], [True], [[1], [2]], [1, {}], [6], [-7]]
+
+
+@pytest.mark.parametrize("items", [*RUBBISH, None])
+def test_damaged_items_of_a_sampler_are_refused(items: Any) -> None:
+    """Items of a state that are no indices of the dataset are a ValueError."""
+    with Loader(Images(count=6), 2, sampler=[5, 3, 1, 0], threads=1) as loader:
+        next(iter(loader))
+        state = {**loader.state_dict(), "items": items}
+
+        with pytest.raises(ValueError, match="items"):
+            loader.load_state_dict(state)
+
+
+@pytest.mark.parametrize("items", ["items", 5, {"a": 1}, [1, 2], [[1], []], [[1], [6]], [[None]]])
+def test_damaged_items_of_a_batch_sampler_are_refused(items: Any) -> None:
+    """Items of a state that are no batches of indices are a ValueError."""
+    with Loader(Images(count=6), batch_sampler=[[5, 3], [1]], threads=1) as loader:
+        next(iter(loader))
+        state = {**loader.state_dict(), "items": items}
+
+        with pytest.raises(ValueError, match="items"):
+            loader.load_state_dict(state)
+
+
+def test_items_without_a_sampler_are_refused() -> None:
+    """A loader with an order of its own refuses a state with items."""
+    with loader() as batches, pytest.raises(ValueError, match="items"):
+        batches.load_state_dict({**batches.state_dict(), "items": [1, 2]})
+
+
 def test_sampler_is_not_asked_before_its_epoch() -> None:
     """Loading the state of an epoch that has not begun draws nothing from torch's generator."""
     photos = Images(count=6)
