@@ -42,7 +42,7 @@ class LoaderOptions(DataLoaderOptions, total=False):
     workers: int
     prefetch: int
     read_threads: int | None
-    seed: int
+    seed: int | None
     device: str | int | torch.device | None
     decode: str
     normalize_on: NormalizeOn
@@ -54,6 +54,7 @@ class LoaderOptions(DataLoaderOptions, total=False):
 
 
 _LEAST = {"batch_size": 1, "threads": 0, "workers": 0, "prefetch": 1, "seed": None}
+_DEFAULTS = {"threads": "auto", "seed": None}
 _MIN_OF_TORCHS = {"num_workers": 0, "prefetch_factor": 1}
 
 
@@ -67,7 +68,7 @@ def check_options(options: DataLoaderOptions, own: Mapping[str, Any]) -> None:
             raise TypeError(f"Loader() has no argument {name!r}")
     _check_together(options, own)
     for name, least in _LEAST.items():
-        if name != "threads" or own[name] != "auto":
+        if own[name] != _DEFAULTS.get(name, own):
             _check_integer(name, own[name], least)
     for name, least in _MIN_OF_TORCHS.items():
         if options.get(name) is not None:
@@ -146,7 +147,7 @@ def _check_together(options: DataLoaderOptions, own: Mapping[str, Any]) -> None:
             "prefetch_factor is torch's name for prefetch: give only one of them",
         ),
         (
-            "generator" in given and own["seed"] != 0,
+            "generator" in given and own["seed"] is not None,
             "generator is only used to draw a seed: give generator or seed, not both",
         ),
         (
@@ -163,11 +164,6 @@ def _check_together(options: DataLoaderOptions, own: Mapping[str, Any]) -> None:
     ):
         if wrong:
             raise ValueError(why)
-
-
-def draw_seed(generator: torch.Generator) -> int:
-    """Draw a new seed from a generator."""
-    return int(torch.randint(2**62, (), generator=generator, device=generator.device))
 
 
 def resolve_workers(

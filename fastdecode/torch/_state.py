@@ -189,12 +189,12 @@ class Position:
         parts = {"version", "epoch", "batch", "items", "settings"}
         if not (isinstance(state, dict) and parts <= set(state) and state["version"] == _VERSION):
             raise ValueError("this is not a state of a fastdecode Loader (of this version)")
-        place = (state["epoch"], state["batch"])
-        if not all(is_int(number) and number >= 0 for number in place) or not isinstance(
-            state["settings"], dict
-        ):
+        place, saved = (state["epoch"], state["batch"]), state["settings"]
+        if not all(is_int(number) and number >= 0 for number in place):
             raise ValueError(f"this state is damaged: epoch and batch are {place}")
-        refuse_other(state["settings"], settings, "loader", "batches")
+        if not isinstance(saved, dict) or not is_int(saved.get("seed")):
+            raise ValueError("this state is damaged: it has no seed")
+        refuse_other(saved, settings, "loader", "batches")
         if not _are_items(state["items"], settings["sampler"], state["batch"], length):
             raise ValueError("this state is damaged: its items are not those of an epoch")
         return Position(state["epoch"], state["batch"], items=state["items"])

@@ -25,12 +25,11 @@ from fastdecode.torch._loader_arguments import (
     DataLoaderOptions,
     Threads,
     check_options,
-    draw_seed,
     resolve_read_threads,
     resolve_workers,
 )
 from fastdecode.torch._memory import BatchMemory
-from fastdecode.torch._order import Sharding, world
+from fastdecode.torch._order import Seed, Sharding, world
 from fastdecode.torch._samples import Source
 from fastdecode.torch._state import CallersSampler, Position
 from fastdecode.torch._workers import Workers
@@ -103,8 +102,11 @@ class Loader(Generic[Batch]):
         other in a shard are read in one request. If you give a number, these threads call the
         `read` method of any `DecodeDataset`; that method must then draw no random numbers. 0 leaves
         reading to the threads that decode.
-    seed : int
-        Seed of the order and of all random draws.
+    seed : int, optional
+        Seed of the order and of all random draws. By default it is drawn from torch's global
+        generator, so it follows from ``torch.manual_seed``; on the ranks of torch.distributed that
+        share the items, it is that of rank 0. `state_dict` holds it, and `load_state_dict` takes it
+        over if you give none.
     device : str or torch.device, optional
         Copy batches to this device in the background, as `DevicePrefetcher` does. By default they
         stay in host memory.
@@ -151,7 +153,7 @@ class Loader(Generic[Batch]):
         - ``pin_memory=True`` pins batches that stay on the host, in the background, if there is a
           CUDA device.
         - `prefetch_factor` is `prefetch`.
-        - `generator`: the `seed` is drawn from it.
+        - `generator`: the `seed` is drawn from it instead of the global one.
         - `worker_init_fn` and `multiprocessing_context` apply to worker processes only.
         - `persistent_workers` has no effect: threads always persist, and worker processes start
           again at each epoch, with the dataset as it is then.
@@ -162,6 +164,8 @@ class Loader(Generic[Batch]):
     ----------
     skipped : int
         How many items this epoch has left out so far because of ``on_error="skip"``.
+    seed : int
+        The seed, as given or drawn.
     epoch : int
         The epoch that is running, or the one that starts next.
     dataset, batch_size, sampler, batch_sampler, num_workers, pin_memory, drop_last, generator
@@ -281,7 +285,7 @@ class Loader(Generic[Batch]):
         workers: int = 0,
         prefetch: int = 2,
         read_threads: int | None = None,
-        seed: int = 0,
+        seed: int | None = None,
         device: str | int | torch.device | None = None,
         decode: str = "cpu",
         normalize_on: NormalizeOn = "host",
@@ -324,12 +328,13 @@ class Loader(Generic[Batch]):
         )
         self.read_threads = resolve_read_threads(self._source, read_threads, self.workers)
         self.decoding = self._plan().decoding  # raises if arguments and dataset contradict
+        self._share_seed()
         self._set_up()
 
-    def _take(self, options: DataLoaderOptions, seed: int) -> None:
+    def _take(self, options: DataLoaderOptions, seed: int | None) -> None:
         """Store the arguments that only torch's DataLoader has."""
         self.generator = options.get("generator")
-        self.seed = int(seed) if self.generator is None else draw_seed(self.generator)
+        self._seed = Seed(seed, self.generator)
         self.pin_memory = bool(options.get("pin_memory"))
         self.worker_init_fn = options.get("worker_init_fn")
         self.multiprocessing_context = options.get("multiprocessing_context")
@@ -367,14 +372,20 @@ class Loader(Generic[Batch]):
     def _sharding(self) -> Sharding:
         """How the items of the dataset, at its current length, are shared among the ranks."""
         rank, ranks = world(*self._ranks)
-        if ranks > 1 and self._shuffle and self.generator is not None:
-            raise ValueError(
-                "each rank would shuffle with a seed of its own generator, so items would be lost: "
-                "give all ranks the same seed= instead of a generator, or a sampler that shards"
-            )
         length, size = len(self._source), self.batch_size or 1
         how = self._shuffle, bool(self.drop_last), self.seed
         return Sharding(length, size, *how, rank, ranks)
+
+    @property
+    def seed(self) -> int:
+        """The seed of the order and of all random draws."""
+        return self._seed.value
+
+    def _share_seed(self) -> None:
+        """Let the ranks agree on a seed, unless a sampler deals the items."""
+        if self._given.sampler is None:
+            what = f"Loader({len(self._source)}, {self.batch_size}, shuffle={self._shuffle})"
+            self._seed.share(self._ranks, what, shuffle=self._shuffle)
 
     @property
     def epoch(self) -> int:
@@ -447,6 +458,7 @@ class Loader(Generic[Batch]):
             moved = self._position is not before and self._position is before.latest()
             if not moved and (self._position is not before or epoch in (None, before.epoch)):
                 return None
+        self._share_seed()  # torch.distributed may have begun since the loader was made
         plan = self._plan()
         self.decoding = plan.decoding
         position = self._position = self._current_position().begin_iterator()
@@ -519,13 +531,17 @@ class Loader(Generic[Batch]):
             The state comes from a loader whose batches would differ from this one's.
         """
         numbered = len(self._source) if self._source.ours is not None else None
-        position = Position.from_state(state, self._settings(), numbered)
+        settings = self._settings()
+        if not self._seed.given:
+            del settings["seed"]
+        position = Position.from_state(state, settings, numbered)
         # At the start of an epoch there is nothing to check, and it is too early to use a sampler.
         if position.batch:
             most = position.order(self._sharding, self._given).count
             if position.batch > most:
                 raise ValueError(f"the state is of batch {position.batch}, but an epoch has {most}")
         self._position = position
+        self._seed.take_over(state["settings"]["seed"])
         self._given.resume_counting()
 
     def _settings(self) -> dict[str, Any]:
@@ -662,6 +678,7 @@ class _LoaderSampler(Sampler[int]):
         self.data_source = loader.dataset
 
     def __iter__(self) -> Iterator[int]:
+        self._loader._share_seed()
         return iter(self._loader._sharding.order(self._loader.epoch).indices.tolist())
 
     def __len__(self) -> int:

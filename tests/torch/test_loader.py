@@ -21,10 +21,12 @@ from loading import (
     same,
     targets,
 )
+from loading import (
+    SeededLoader as Loader,
+)
 from torch.utils.data import DataLoader, Subset, TensorDataset
 
 from fastdecode.torch._order import sample_seed
-from fastdecode.torch.loader import Loader
 from fastdecode.torch.transforms import (
     Resize,
     ResizeCenterCropNormalize,

@@ -23,6 +23,9 @@ from loading import (
     same,
     targets,
 )
+from loading import (
+    SeededLoader as Loader,
+)
 from torch.utils.data import (
     BatchSampler,
     DataLoader,
@@ -33,8 +36,8 @@ from torch.utils.data import (
     get_worker_info,
 )
 
+import fastdecode.torch
 from fastdecode.torch import DevicePrefetcher
-from fastdecode.torch.loader import Loader
 
 pytestmark = pytest.mark.filterwarnings(*PROCESS_WARNINGS)
 
@@ -132,16 +135,33 @@ def test_generator_gives_the_seed() -> None:
     assert not same(first, epoch(torch.Generator().manual_seed(8)))
 
 
-def test_generator_of_each_rank_may_not_shuffle() -> None:
-    """Ranks with their own seeds would lose items, so that is refused."""
-    generator = torch.Generator()
-    ranks = {"rank": 0, "world_size": 2, "threads": 1}
-    loader = Loader(Images(), 4, shuffle=True, generator=generator, **ranks)
+def test_the_order_follows_from_torchs_seed() -> None:
+    """Without `seed=`, `torch.manual_seed` fixes order and draws; each loader has its own seed."""
+
+    def epoch(number: int) -> list[Any]:
+        torch.manual_seed(number)
+        with fastdecode.torch.Loader(Images(), 4, shuffle=True, threads=1) as loader:
+            return copies(loader)
+
+    runs = [epoch(number) for number in range(5)]
+
+    assert len({tuple(indices(run)) for run in runs}) == 5
+    assert same(epoch(3), runs[3])
+    first, second = (fastdecode.torch.Loader(Images(), threads=1) for _ in range(2))
+    assert first.seed != second.seed
+
+
+@pytest.mark.parametrize("generator", [None, torch.Generator()])
+def test_ranks_that_shuffle_need_a_seed_in_common(generator: Any) -> None:
+    """Ranks given by hand would lose items with seeds of their own, so `shuffle` needs `seed=`."""
+    options: dict[str, Any] = {"rank": 0, "world_size": 2, "threads": 1, "generator": generator}
+    loader = fastdecode.torch.Loader
 
     with pytest.raises(ValueError, match="seed="):
-        iter(loader)
-    with Loader(Images(), 4, sampler=[1, 2], generator=generator, **ranks) as sampled:
+        loader(Images(), 4, shuffle=True, **options)
+    with loader(Images(), 4, sampler=[1, 2], **options) as sampled:
         assert indices(sampled) == [1, 2]
+    assert indices(loader(Images(), 4, **options)) == list(range(0, 23, 2))
 
 
 def test_default_collate_is_what_is_done_anyway() -> None:

@@ -38,11 +38,13 @@ from loading import (
     same,
     wait_until,
 )
+from loading import (
+    SeededLoader as Loader,
+)
 
 from fastdecode import DecodeError, UnknownBackend, register, stats
 from fastdecode.gpu import _devices
 from fastdecode.torch import _delivery
-from fastdecode.torch.loader import Loader
 from fastdecode.torch.transforms import (
     Normalize,
     RandomResizedCrop,

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 import torch
 from loading import Images, copies, indices, same
+from loading import SeededLoader as Loader
 from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler
 from torch.utils.data.distributed import DistributedSampler
 
-from fastdecode.torch.loader import Loader
+import fastdecode.torch
 
 
 class Turned:
@@ -178,6 +179,22 @@ def test_torchs_distributed_sampler_is_told_the_epoch() -> None:
     assert shares[0][0] != shares[0][1]
 
 
+def test_a_fresh_process_takes_over_the_seed_of_a_state() -> None:
+    """Loaders without `seed=` resume with each other's states, and go on with that seed."""
+    with fastdecode.torch.Loader(Images(), 4, True, threads=1) as first:
+        next(iter(first))
+        state = json.loads(json.dumps(first.state_dict()))
+        following = copies(first)
+    with fastdecode.torch.Loader(Images(), 4, True, threads=1) as second:
+        assert second.seed != first.seed
+        second.load_state_dict(state)
+
+        assert second.seed == first.seed
+        assert second.state_dict() == state
+        assert len(copies(second)) == 5
+        assert same(copies(second), following)
+
+
 @pytest.mark.parametrize(
     ("name", "options"),
     [
@@ -228,7 +245,8 @@ def test_wrong_epochs_are_refused(epoch: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"batch": -1}, {"batch": 99}, {"epoch": "x"}, {"settings": None}]
+    "wrong",
+    [{"batch": -1}, {"batch": 99}, {"epoch": "x"}, {"settings": None}, {"settings": {"seed": "x"}}],
 )
 def test_damaged_state_is_refused(wrong: dict[str, object]) -> None:
     """A damaged state is a ValueError."""

@@ -24,10 +24,12 @@ from loading import (
     targets,
     targets_and_errors,
 )
+from loading import (
+    SeededLoader as Loader,
+)
 from torch.utils.data import Subset
 
 from fastdecode import DecodeError
-from fastdecode.torch.loader import Loader
 from fastdecode.torch.transforms import RandomResizedCrop
 
 pytestmark = pytest.mark.filterwarnings(*PROCESS_WARNINGS)

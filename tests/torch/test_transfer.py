@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 from loading import PROCESS_WARNINGS, Plain
+from loading import SeededLoader as Loader
 
 from fastdecode.torch import _transfer, prefetcher
 from fastdecode.torch._transfer import _dense, map_leaves, move
-from fastdecode.torch.loader import Loader
 
 pytestmark = pytest.mark.filterwarnings(*PROCESS_WARNINGS)
 

@@ -22,8 +22,9 @@ from loading import (
     script,
     wait_until,
 )
-
-from fastdecode.torch.loader import Loader
+from loading import (
+    SeededLoader as Loader,
+)
 
 pytestmark = [pytest.mark.filterwarnings(warning) for warning in PROCESS_WARNINGS]
 
