@@ -223,7 +223,7 @@ class _WorkerDataset(Dataset[Any]):
         self._source = config.source
         self._collate_fn = config.collate_fn
         self._channels_last = config.channels_last
-        self._reported = 0
+        self._reported: list[int] = []
         self._maker: SampleMaker | None = None
 
     @property
@@ -233,7 +233,8 @@ class _WorkerDataset(Dataset[Any]):
 
     def __getitems__(self, items: list[Item]) -> tuple[ReadyBatch, list[Any]]:
         if self._maker is None:
-            self._reported = len(self._source.errors)  # those from before the worker began
+            # Those from before the worker began are known.
+            self._reported = [len(dataset.errors) for dataset in self._source.datasets]
             # One thread, because a worker has one core to itself.
             self._maker = SampleMaker(self._source, Pool(1), alone=True)
         try:
@@ -243,8 +244,8 @@ class _WorkerDataset(Dataset[Any]):
         except StopIteration as error:
             raise stop_iteration_error(error) from error
         # These include the failures of an earlier batch that raised and so could not report them.
-        failures = self._source.errors[self._reported :]
-        self._reported += len(failures)
+        failures = self._source.errors_since(self._reported)
+        self._reported = [len(dataset.errors) for dataset in self._source.datasets]
         return ready, failures
 
 
@@ -275,7 +276,7 @@ class _ProcessEpoch:
             num_workers=workers,
             collate_fn=_identity,
             worker_init_fn=partial(
-                _set_up_worker, reported=config.source.ours is not None, then=config.worker_init_fn
+                _set_up_worker, reported=bool(config.source.datasets), then=config.worker_init_fn
             ),
             multiprocessing_context=config.multiprocessing_context,
             prefetch_factor=prefetch,
@@ -311,8 +312,7 @@ class _ProcessEpoch:
             self._position += 1
             raise error  # noqa: TRY201 - a bare raise would restore the traceback
         self._position += 1
-        for failure in failures:
-            self._config.source.errors.add(failure)
+        self._config.source.add_errors(failures)
         return ready._replace(position=self._position, normalize=self._config.normalize)
 
     def close(self) -> None:

@@ -530,7 +530,7 @@ class Loader(Generic[Batch]):
         ValueError
             The state comes from a loader whose batches would differ from this one's.
         """
-        numbered = len(self._source) if self._source.ours is not None else None
+        numbered = len(self._source) if self._source.datasets else None
         settings = self._settings()
         if not self._seed.given:
             del settings["seed"]

@@ -24,7 +24,7 @@ from loading import (
 from loading import (
     SeededLoader as Loader,
 )
-from torch.utils.data import DataLoader, Subset, TensorDataset
+from torch.utils.data import ConcatDataset, DataLoader, Subset, TensorDataset
 
 from fastdecode.torch._order import sample_seed
 from fastdecode.torch.transforms import (
@@ -214,6 +214,8 @@ def test_chooses_processes_where_threads_cannot_help(monkeypatch: pytest.MonkeyP
 
     assert chosen(Images()) == (3, 0)
     assert chosen(Subset(Images(), [1])) == (3, 0)
+    assert chosen(ConcatDataset([Images(), Subset(Images(), [1])])) == (3, 0)
+    assert chosen(ConcatDataset([Images(), Plain(str)])) == (0, 3)
     assert chosen(Plain(str)) == (0, 3)
     assert chosen(Images(lambda image: image)) == (0, 3)
     assert chosen(Plain(str), threads=2) == (2, 0)
