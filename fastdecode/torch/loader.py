@@ -93,7 +93,7 @@ class Loader(Generic[Batch]):
     workers : int
         Make batches in this many worker processes instead of threads, for datasets whose own
         Python code is slow. The processes start again at each epoch, with the dataset as it is
-        then.
+        then, unless there is ``persistent_workers=True``.
     prefetch : int
         How many batches are made ahead; with `workers`, how many each process makes ahead.
     read_threads : int, optional
@@ -155,8 +155,8 @@ class Loader(Generic[Batch]):
         - `prefetch_factor` is `prefetch`.
         - `generator`: the `seed` is drawn from it instead of the global one.
         - `worker_init_fn` and `multiprocessing_context` apply to worker processes only.
-        - `persistent_workers` has no effect: threads always persist, and worker processes start
-          again at each epoch, with the dataset as it is then.
+        - ``persistent_workers=True`` keeps worker processes for later epochs, with the dataset and
+          the `collate_fn` of the first. Threads always persist.
 
         Arguments that have no meaning here (``in_order=False``, `pin_memory_device`) are refused.
 
@@ -343,7 +343,12 @@ class Loader(Generic[Batch]):
     def _set_up(self) -> None:
         """Create what belongs to this process and cannot be copied or pickled."""
         self._workers = Workers(
-            self.threads, self.workers, self.prefetch, self.timeout or None, self.read_threads
+            self.threads,
+            self.workers,
+            self.prefetch,
+            self.timeout or None,
+            self.read_threads,
+            persistent=self.persistent_workers,
         )
         pinned = self.pin_memory and torch.cuda.is_available()
         self._delivery: Delivery | None = None
