@@ -18,6 +18,7 @@ from torch.utils.data import (
 
 from fastdecode._arguments import is_int
 from fastdecode.errors import BackendUnavailable
+from fastdecode.torch import _accelerate
 from fastdecode.torch._batch_builder import EpochConfig
 from fastdecode.torch._collate import Batch, ReadyBatch, finish_batch
 from fastdecode.torch._decoding import NormalizeOn, Plan, choose_decoding, plan_batches
@@ -318,6 +319,7 @@ class Loader(Generic[Batch]):
         self._source = Source(dataset)
         self._shuffle = bool(shuffle)
         self._position = Position()
+        self._left_out = 0
         self._count = 0
         self._settled = choose_decoding(
             decode, self.device, self._source, self._collate_fn, workers
@@ -342,6 +344,7 @@ class Loader(Generic[Batch]):
 
     def _set_up(self) -> None:
         """Create what belongs to this process and cannot be copied or pickled."""
+        _accelerate.teach(self)
         self._workers = Workers(
             self.threads,
             self.workers,
@@ -412,6 +415,7 @@ class Loader(Generic[Batch]):
     @property
     def batch_sampler(self) -> Any:
         """The caller's batch sampler, or torch's BatchSampler over `sampler`."""
+        _accelerate.teach(self)  # it may have been imported since the loader was made
         if self._given.batches:
             return self._given.sampler
         return BatchSampler(self.sampler, self.batch_size or 1, bool(self.drop_last))
@@ -467,6 +471,7 @@ class Loader(Generic[Batch]):
         plan = self._plan()
         self.decoding = plan.decoding
         position = self._position = self._current_position().begin_iterator()
+        position.batch, self._left_out = max(position.batch, self._left_out), 0
         self._given.begin()
         self.skipped = 0
         order = position.order(self._sharding, self._given)
@@ -512,6 +517,19 @@ class Loader(Generic[Batch]):
         self._position = self._position.move_to(int(epoch))
         self._given.resume_counting()
 
+    def _has_made(self, batches: Any) -> bool:
+        """Return whether an object is what `batch_sampler` has returned."""
+        given = self._given.sampler
+        if self._given.batches:
+            return batches is given
+        sampler = getattr(batches, "sampler", None)
+        return getattr(sampler, "_loader", None) is self if given is None else sampler is given
+
+    def _skip(self, batches: int) -> Loader[Batch]:
+        """Leave out the first batches of the epoch that starts next; return the loader."""
+        self._left_out = int(batches)
+        return self
+
     def state_dict(self) -> dict[str, Any]:
         """Return the loader's position as a dict of plain values, even in mid-epoch.
 
@@ -520,7 +538,8 @@ class Loader(Generic[Batch]):
         dict
             For `load_state_dict`. ``torch.save`` can store it.
         """
-        return self._current_position().state(self._settings())
+        state = self._current_position().state(self._settings())
+        return {**state, "batch": max(state["batch"], self._left_out)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Make the next ``iter(loader)`` return exactly the remaining batches of the epoch.
