@@ -154,7 +154,7 @@ class Items:
         warning of the codec.
         """
         which = ffi.from_buffer("int32_t[]", np.array(wanted, np.int32))
-        plans = ffi.from_buffer("double[]", np.array(resizes, np.float64))
+        plans = ffi.from_buffer("fd_plan[]", np.array(resizes, _plan_layout()))
         threads, count, place = pool.running(), self._count, ffi.cast("void *", out)
         lib.fd_pool_resize(
             threads.decoding, self._items, count, which, plans, len(wanted), pixels, place, stride
@@ -203,7 +203,8 @@ class Items:
         room = max(self._count, 1)
         if len(self._rows) < room:
             made = self._items = ffi.new("fd_item[]", room)
-            self._owner = ffi.gc(made, lambda items: lib.fd_items_free(items, room))
+            # At exit, this may run when the globals of this module are None already.
+            self._owner = ffi.gc(made, lambda items, free=lib.fd_items_free: free(items, room))
             self._rows = np.frombuffer(ffi.buffer(made), _layout())
             self._rows["scans"] = jpeg_stream.MAX_SCANS
         rows = self._rows[: self._count]
@@ -220,6 +221,21 @@ def _layout() -> np.dtype[Any]:
             "formats": [kind for _, kind in _COLUMNS.values()],
             "offsets": [ffi.offsetof("fd_item", *name.split(".")) for name, _ in _COLUMNS.values()],
             "itemsize": ffi.sizeof("fd_item"),
+        }
+    )
+
+
+@cache
+def _plan_layout() -> np.dtype[Any]:
+    """Return the NumPy type of ``fd_plan``, whose members are those of `Resize`, in their order."""
+    edges = Resize._fields[1:5]
+    offsets = [ffi.offsetof("fd_plan", "resize", name) for name in Resize._fields[1:]]
+    return np.dtype(
+        {
+            "names": list(Resize._fields),
+            "formats": [np.float64 if name in edges else np.int32 for name in Resize._fields],
+            "offsets": [ffi.offsetof("fd_plan", "reduce"), *offsets],
+            "itemsize": ffi.sizeof("fd_plan"),
         }
     )
 

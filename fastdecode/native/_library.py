@@ -6,7 +6,6 @@ import importlib
 import importlib.metadata
 import json
 import os
-import platform
 import sys
 import threading
 from collections.abc import Sequence
@@ -55,17 +54,6 @@ LARGEST_SIDE = 65500
 """The limit of libjpeg and of the core for a side of an image or a canvas, in pixels."""
 _BYTES: Any = ffi and ffi.typeof("uint8_t[]")  # cffi would look up a string in every call
 _MISSING_FILE = Path(__file__).with_name("_missing.txt")
-# How to install a compiler and libjpeg-turbo's headers, by `ID` and `ID_LIKE` of os-release.
-_PACKAGES = {
-    "ubuntu": "apt-get install gcc libjpeg-turbo8-dev",
-    "debian": "apt-get install gcc libjpeg62-turbo-dev",
-    "fedora": "dnf install gcc libjpeg-turbo-devel",
-    "rhel": "dnf install gcc libjpeg-turbo-devel",
-    "suse": "zypper install gcc libjpeg8-devel",
-    "alpine": "apk add gcc musl-dev libjpeg-turbo-dev",
-    "arch": "pacman -S gcc libjpeg-turbo",
-}
-_PYTHON_HEADERS = {"apt-get": " python3-dev", "dnf": " python3-devel", "zypper": " python3-devel"}
 
 
 class Resize(NamedTuple):
@@ -252,7 +240,7 @@ def install_line() -> str:
     """Return the shell command that installs the core, or does nothing if it is installed."""
     if _broken is None or _lacks_cffi():
         return "pip install 'fastdecode[native]'"
-    return " && ".join([*_system_packages(_reason()), _reinstall()])
+    return f"{_reinstall()}  # what it needs: docs/installing.md"
 
 
 def _lacks_cffi() -> bool:
@@ -295,25 +283,6 @@ def hidden_copy() -> _Copies | None:
     return None
 
 
-def _system_packages(reason: str) -> list[str]:
-    """Return the command that installs the compiler and the headers, if one is known."""
-    if "FASTDECODE_NATIVE" in reason:
-        return []
-    if sys.platform == "darwin":
-        return ["brew install jpeg-turbo"]
-    try:
-        system = platform.freedesktop_os_release()
-    except OSError:
-        return []
-    for name in (system["ID"], *system.get("ID_LIKE", "").split()):
-        if name in _PACKAGES:
-            line = _PACKAGES[name]
-            return [
-                line + (_PYTHON_HEADERS.get(line.split()[0], "") if "Python.h" in reason else "")
-            ]
-    return []
-
-
 def _reinstall() -> str:
     """Return the command that rebuilds fastdecode from the source that it was installed from."""
     try:
@@ -328,5 +297,5 @@ def _reinstall() -> str:
     tree = Path(__file__).parents[2]
     if (tree / "setup.py").exists():  # it runs from its source folder
         return f"pip install -e {quote(str(tree))}"
-    # Without these options pip would reuse a cached wheel, or download one.
-    return "pip install --force-reinstall --no-deps --no-cache-dir --no-binary :all: fastdecode"
+    # It came from a wheel. Without the option pip would keep what is installed.
+    return "pip install --force-reinstall --no-deps FOLDER_OF_THE_CLONE"

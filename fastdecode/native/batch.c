@@ -323,36 +323,18 @@ void fd_pool_decode(fd_pool *pool, fd_item *items, size_t count, const fd_pixels
     do_job(pool, &at);
 }
 
-static void plan_item(fd_item *item, const double *plan) {
-    item->wanted = item->resized = 1;
-    fd_limits limits = item->request.limits;
-    item->request = (fd_request){
-        .reduce = (int32_t)plan[0], .layout = FD_RGB, .strict = 1, .limits = limits};
-    item->resize = (fd_resize){.left = plan[1],
-                               .top = plan[2],
-                               .right = plan[3],
-                               .bottom = plan[4],
-                               .in_left = (int32_t)plan[5],
-                               .in_top = (int32_t)plan[6],
-                               .in_right = (int32_t)plan[7],
-                               .in_bottom = (int32_t)plan[8],
-                               .canvas_width = (int32_t)plan[9],
-                               .canvas_height = (int32_t)plan[10],
-                               .x = (int32_t)plan[11],
-                               .y = (int32_t)plan[12],
-                               .width = (int32_t)plan[13],
-                               .height = (int32_t)plan[14],
-                               .flip = (int32_t)plan[15]};
-}
-
 void fd_pool_resize(fd_pool *pool, fd_item *items, size_t count, const int32_t *which,
-                    const double *plans, size_t chosen, const fd_pixels *pixels, void *out,
+                    const fd_plan *plans, size_t chosen, const fd_pixels *pixels, void *out,
                     ptrdiff_t stride) {
     for (size_t i = 0; i < count; i++)
         items[i].wanted = 0;
     for (size_t i = 0; i < chosen; i++) {
         fd_item *item = &items[which[i]];
-        plan_item(item, plans + 16 * i);
+        fd_limits limits = item->request.limits;
+        item->wanted = item->resized = 1;
+        item->request = (fd_request){
+            .reduce = plans[i].reduce, .layout = FD_RGB, .strict = 1, .limits = limits};
+        item->resize = plans[i].resize;
         item->out = (char *)out + which[i] * stride;
     }
     fd_pool_decode(pool, items, count, pixels);

@@ -37,7 +37,7 @@ typedef enum {
 
 typedef enum { FD_L = 1, FD_RGB, FD_RGBA, FD_CMYK } fd_layout; /* in CMYK, 0 is no ink */
 
-typedef enum { FD_UINT8 = 1, FD_FLOAT16, FD_FLOAT32 } fd_dtype;
+typedef enum { FD_UINT8 = 1, FD_FLOAT32 } fd_dtype;
 
 #define FD_MESSAGE 200
 
@@ -78,6 +78,12 @@ typedef struct {
     int32_t x, y, width, height; /* the rectangle, in pixels of the canvas, inside it */
     int32_t flip; /* mirror from left to right, as the last step */
 } fd_resize;
+
+/* A reduction, and the resize that follows it. */
+typedef struct {
+    int32_t reduce; /* 1, 2, 4 or 8 */
+    fd_resize resize;
+} fd_plan;
 
 /* How a pixel value v (0 to 255) of channel c is stored: v for FD_UINT8, else v * scale[c] + bias[c],
  * multiplied and added in float32, each rounded. */
@@ -236,11 +242,11 @@ void fd_pool_open(fd_pool *pool, fd_item *items, size_t count);
 /* Decode each item with `wanted`, in the same way; `pixels` applies to those that are resized. */
 void fd_pool_decode(fd_pool *pool, fd_item *items, size_t count, const fd_pixels *pixels);
 
-/* Decode and resize `chosen` of the items, and skip the others. Item `which[i]` is written to `out`
- * + `which[i]` * `stride`. Its plan is the 16 numbers from `plans[16 * i]` on: reduce, then the
- * members of fd_resize in order. The limits come from its request; strict is always set. */
+/* Decode and resize `chosen` of the items, and skip the others. Item `which[i]` is resized by
+ * `plans[i]` and written to `out` + `which[i]` * `stride`. The limits come from its request; strict
+ * is always set. */
 void fd_pool_resize(fd_pool *pool, fd_item *items, size_t count, const int32_t *which,
-                    const double *plans, size_t chosen, const fd_pixels *pixels, void *out,
+                    const fd_plan *plans, size_t chosen, const fd_pixels *pixels, void *out,
                     ptrdiff_t stride);
 
 /* The result of fd_pool_crop. */

@@ -35,20 +35,6 @@ _Noreturn void fd_errors_leave(fd_errors *errors, fd_status status, const char *
 /* Fail outside libjpeg: keep the message, and return the status. */
 fd_status fd_errors_note(fd_errors *errors, fd_status status, const char *words);
 
-/* ---- memory.c ---- */
-
-typedef struct fd_memory fd_memory;
-
-/* Make `jpeg`, which was just created, use memory that is kept from image to image instead of
- * malloc. NULL if there is no memory; jpeg_destroy frees it. */
-fd_memory *fd_memory_install(j_decompress_ptr jpeg);
-
-/* Reclaim the memory of libjpeg's tables, to which nothing may point any more. */
-void fd_memory_forget(fd_memory *memory);
-
-/* Limit the bytes that an image may take from now on; 0 is no limit. */
-void fd_memory_limit(fd_memory *memory, int64_t bytes);
-
 /* ---- source.c ---- */
 
 /* The data that libjpeg reads: up to four pieces of memory, one after another. */
@@ -88,6 +74,17 @@ typedef struct {
 } fd_sink;
 
 enum { FD_PADDING = 64 };
+
+/* How many scans an image of `size` bytes may have: a few bytes can make a scan of a large image, and
+ * each costs a pass over all of it. 0 is no limit. The same rule as in _headers/jpeg_stream.py. */
+static inline int32_t fd_most_scans(const fd_limits *limits, j_decompress_ptr jpeg, size_t size) {
+    const int64_t free_pixels = (int64_t)1 << 30, pixels_per_byte = 10000, fewest = 16;
+    int64_t passes = (int64_t)size * pixels_per_byte;
+    passes = passes > free_pixels ? passes : free_pixels;
+    passes /= (int64_t)jpeg->image_width * jpeg->image_height;
+    passes = passes > fewest ? passes : fewest;
+    return passes < limits->scans ? (int32_t)passes : limits->scans;
+}
 
 /* ---- decode.c ---- */
 

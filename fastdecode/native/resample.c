@@ -24,7 +24,7 @@ enum {
 
 struct fd_resampler {
     const fd_kernels *kernels;
-    fd_values values;
+    fd_pixels pixels;
     uint8_t *out;
     int32_t width, height; /* of the result */
     int32_t window_height;
@@ -80,14 +80,14 @@ static int arrange_columns(fd_resampler *resampler) {
 
 /* Compute a result row from the complete values of `row`, and store it. */
 static void finish_row(fd_resampler *resampler) {
-    const fd_pixels *pixels = &resampler->values.pixels;
+    const fd_pixels *pixels = &resampler->pixels;
     size_t width = (size_t)resampler->width, plane = width * (size_t)resampler->height;
-    size_t bytes = pixels->dtype == FD_FLOAT32 ? 4 : pixels->dtype == FD_FLOAT16 ? 2 : 1;
+    size_t bytes = pixels->dtype == FD_FLOAT32 ? 4 : 1;
     size_t place = (size_t)resampler->next * width * (pixels->channels_first ? 1 : 3);
 
     resampler->kernels->squeeze(resampler->rgbx, resampler->row, &resampler->columns);
-    resampler->kernels->store(resampler->out + place * bytes, resampler->rgbx, &resampler->values,
-                              plane, width);
+    resampler->kernels->store(resampler->out + place * bytes, resampler->rgbx, pixels, plane,
+                              width);
     resampler->next++;
 }
 
@@ -229,7 +229,7 @@ int fd_resampler_begin(fd_resampler *resampler, const fd_resize *resize, const f
         return FD_ARGUMENT;
     }
     resampler->kernels = fd_kernels_now();
-    fd_values_prepare(&resampler->values, pixels);
+    resampler->pixels = *pixels;
     resampler->out = out;
     resampler->width = resize->width;
     resampler->height = resize->height;

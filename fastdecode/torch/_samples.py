@@ -95,7 +95,7 @@ class Source:
 
     def _replacements(self, dataset: Any) -> list[int] | None:
         """Return the items of a dataset inside that may replace another one; None for all."""
-        if not self._has_subset or dataset.on_error != "replace":
+        if not self._has_subset or dataset.decode_options.on_error != "replace":
             return None
         if id(dataset) not in self._among:
             places = map(self.locate, range(len(self)))
@@ -158,7 +158,8 @@ class Source:
     @property
     def holds_gil(self) -> bool:
         """Whether a dataset decodes with one named backend that holds the GIL."""
-        return any(map(_holds_gil, [one.backend for one in self.datasets] or [None]))
+        backends = [one.decode_options.backend for one in self.datasets] or [None]
+        return any(map(_holds_gil, backends))
 
     @property
     def errors(self) -> list[Failure]:

@@ -92,7 +92,7 @@ static numbers read_numbers(const uint8_t *at) {
     read.flags = at[1];
     read.reduce = 1 << at[2] % 4;
     read.layout = FD_L + at[3] % 4;
-    read.dtype = FD_UINT8 + at[4] % 3;
+    read.dtype = FD_UINT8 + at[4] % 2;
     read.renew = at[5] & 1;
     read.gap = at[5] / 2 % 80;
     at += 6;
@@ -226,7 +226,7 @@ static size_t channels_of(int layout) { return layout == FD_L ? 1 : layout == FD
 
 /* A result of a resize: rows without gaps. */
 static image make_result(const fd_resize *resize, int dtype) {
-    size_t bytes = dtype == FD_UINT8 ? 1 : dtype == FD_FLOAT16 ? 2 : 4;
+    size_t bytes = dtype == FD_UINT8 ? 1 : 4;
     size_t rows = resize->height > 0 ? (size_t)resize->height : 0;
     return make((resize->width > 0 ? (size_t)resize->width : 0) * 3 * bytes, rows, 0, 0);
 }

@@ -52,9 +52,9 @@ _CALLS = {
 
 _OVERLOADED = ("decode_batch", "decode_iter", "calibrate", "Loader")
 _OPTIONS = {
-    "DecodeOptions": "fastdecode.types",
+    "DecodeKeywords": "fastdecode.types",
     "BatchOptions": "fastdecode.types",
-    "DatasetOptions": "fastdecode.torch.dataset",
+    "DatasetOptions": "fastdecode.torch._options",
     "DataLoaderOptions": "fastdecode.torch._loader_arguments",
     "CropOptions": "fastdecode.torch.transforms.crops",
     "QualityOptions": "fastdecode.torch.transforms.crops",

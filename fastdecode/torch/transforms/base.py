@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from enum import Enum
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 
 import numpy as np
 import torch
@@ -42,7 +42,6 @@ __all__ = [
     "AnyInterpolation",
     "Crop",
     "EncodedTransform",
-    "Layout",
     "Quality",
     "TransformOptions",
     "check_quality",
@@ -157,38 +156,11 @@ class TransformOptions(TypedDict, total=False):
     orient: bool
 
 
-class Layout(NamedTuple):
-    """The memory layout of a new result, which is the one that torchvision would leave.
-
-    It matters to transforms that fill a tensor like this one with random numbers, such as
-    GaussianNoise.
-    """
-
-    channels_last: bool = False  # like a Pillow image that became a tensor
-    # The version of torchvision's transforms that resized the tensor, 0 for none. Results of v1 are
-    # contiguous; those of v2 have the layout of their input, if that has no gaps.
-    resized_by: int = 0
-    cropped: bool = False  # if the crop pads the tensor, the result is contiguous
-
-    def is_channels_last(self, plan: ResizePlan, width: int) -> bool:
-        """Return whether the result of a plan is channels-last, for an image of this width."""
-        left, top, right, bottom = plan.box
-        (down, across), (rows, columns) = plan.canvas, plan.size
-        padded = min(plan.top, plan.left, down - plan.top - rows, across - plan.left - columns) < 0
-        resized = plan.canvas != (bottom - top, right - left)
-        parted = self.resized_by == 1 or (self.resized_by == 2 and right - left < width)
-        return self.channels_last and not (padded and self.cropped) and not (resized and parted)
-
-
 class Crop(EncodedTransform):
     """Base class of the package's transforms: plan from the header, decode the part, resize.
 
     `RandomResizedCrop` describes the options.
     """
-
-    layout = Layout()  # of results that are not written to an `out`
-    draws_from_python = False  # from Python's ``random``, if it is given no generator
-    either = False  # whether the interpolation is drawn, too
 
     def __init__(
         self,
@@ -199,7 +171,7 @@ class Crop(EncodedTransform):
         mean: Sequence[float] | None = None,
         std: Sequence[float] | None = None,
         dtype: torch.dtype | None = None,
-        quality: Quality = "fast",
+        quality: Quality = "exact",
         headroom: float = 1.0,
     ) -> None:
         name = interpolation_name(interpolation)
@@ -223,9 +195,7 @@ class Crop(EncodedTransform):
                 "bytes cannot be normalised: leave mean and std out, and use Normalize on the "
                 "device, or leave dtype out"
             )
-        check_quality(quality)
-        if not is_number(headroom) or not headroom >= 1:
-            raise ValueError(f"headroom must be a number of at least 1, not {headroom!r}")
+        check_quality(quality, headroom)
         # True most likely means "with flips", but as a number it would flip every image.
         if not is_number(flip) or not 0 <= flip <= 1:
             raise ValueError(f"flip must be a probability from 0 to 1, not {flip!r}")
@@ -257,7 +227,7 @@ class Crop(EncodedTransform):
             header = _headers.probe(data)
             sides = seen_size(header.width, header.height, header.orientation if orient else 1)
         plan = self.plan(*sides, generator)
-        out = self._prepare_out(out, plan, sides[0])
+        out = self._prepare_out(out, plan)
         if header is None:
             if _write_in_core(data, self.core_resize(plan, *sides), self.normalize, out):
                 return out, plan_geometry(plan, *sides)
@@ -271,11 +241,8 @@ class Crop(EncodedTransform):
             self.normalize(pixels, out=out)
         return out, plan_geometry(plan, *sides)
 
-    def _prepare_out(self, out: torch.Tensor | None, plan: ResizePlan, width: int) -> torch.Tensor:
+    def _prepare_out(self, out: torch.Tensor | None, plan: ResizePlan) -> torch.Tensor:
         shape = (3, *plan.size)
-        if out is None and self.layout.is_channels_last(plan, width):
-            last = torch.empty((*plan.size, 3), dtype=self.dtype, device="cpu")
-            return last.permute(2, 0, 1)
         if out is None:
             return torch.empty(shape, dtype=self.dtype, device="cpu")
         if not isinstance(out, torch.Tensor):
@@ -341,9 +308,12 @@ class Crop(EncodedTransform):
         return ", ".join(parts)
 
 
-def check_quality(quality: object) -> None:
+def check_quality(quality: object, headroom: Any) -> None:
+    """Check how closely a JPEG is to be decoded."""
     if quality not in ("fast", "exact"):
         raise ValueError(f"quality must be 'fast' or 'exact', not {quality!r}")
+    if not is_number(headroom) or not headroom >= 1:
+        raise ValueError(f"headroom must be a number of at least 1, not {headroom!r}")
 
 
 def interpolation_name(value: Any) -> Interpolation | None:

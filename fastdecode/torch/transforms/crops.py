@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -15,7 +14,6 @@ from fastdecode._resizing import ResizePlan
 from fastdecode.native import _library
 from fastdecode.plan import DEFAULT_MAX_PIXELS
 from fastdecode.torch.transforms._random_crop import (
-    PythonDraws,
     center_crop,
     draw_box,
     draw_flip,
@@ -87,12 +85,14 @@ class RandomResizedCrop(Crop):
     dtype : torch.uint8 or torch.float32
         dtype of the result. By default torch.float32 if there is a mean, and otherwise torch.uint8.
         torch.float32 without a mean gives values of 0 to 1.
-    quality : {"fast", "exact"}
-        ``"fast"`` lets the JPEG decoder first shrink the image by up to 8. ``"exact"`` never does
-        that, and gives torchvision's pixels.
+    quality : {"exact", "fast"}
+        ``"exact"`` gives torchvision's pixels. ``"fast"`` lets the JPEG decoder first shrink the
+        image by up to 8, which gains nothing for photos of 500 x 375, a factor of 1.3 for 2
+        megapixels and of 1.6 for 17 megapixels, and changes the pixels by 43 to 47 dB on average
+        where it shrinks; the worst seen is 28.9 dB, for a result of 96 pixels.
     headroom : float
-        How many times larger than the result the box must still be after the decoder has shrunk it,
-        at least 1.
+        With ``quality="fast"``, how many times larger than the result the box must still be after
+        the decoder has shrunk it, at least 1.
 
     Raises
     ------
@@ -157,36 +157,20 @@ class RandomResizedCrop(Crop):
 
 
 class RandomResizedCropAndInterpolation(RandomResizedCrop):
-    """timm's transform of this name, for the bytes of a file; `fuse` creates it.
+    """`RandomResizedCrop` that also draws the interpolation, after the box; `fuse` creates it.
 
-    The interpolation "random" draws one of the two for each image. Without a generator, all draws
-    are timm's, from Python's ``random``. With a generator, they are those of `RandomResizedCrop`,
-    followed by the interpolation.
+    It is timm's transform of this name, where that has two interpolations.
     """
-
-    draws_from_python = True
-
-    def __init__(
-        self,
-        size: _Size,
-        scale: Sequence[float] = (0.08, 1.0),
-        ratio: Sequence[float] = (3 / 4, 4 / 3),
-        interpolation: Any = "bilinear",
-        **options: Unpack[CropOptions],
-    ) -> None:
-        either = interpolation == "random"
-        super().__init__(size, scale, ratio, "bicubic" if either else interpolation, **options)
-        self.either = either
 
     def _draw_box(
         self, width: int, height: int, generator: torch.Generator | None
     ) -> tuple[Box, Interpolation]:
-        if generator is None:
-            box = draw_box(width, height, self.scale, self.ratio, PythonDraws())
-            drawn = random.choice(_BOTH_MODES) if self.either else self.interpolation  # noqa: S311
-            return box, drawn
-        box, interpolation = super()._draw_box(width, height, generator)
-        return box, _BOTH_MODES[draw_flip(0.5, generator)] if self.either else interpolation
+        box, _ = super()._draw_box(width, height, generator)
+        return box, _BOTH_MODES[draw_flip(0.5, generator)]
+
+    def as_core_crop(self, *, orient: bool) -> Any:  # noqa: ARG002
+        """Return None: the core has one interpolation only."""
+        return None
 
 
 class RandomResizedCropFlipNormalize(RandomResizedCrop):
