@@ -19,6 +19,7 @@ import numpy as np
 
 from fastdecode._buffers import as_buffer
 from fastdecode._headers import jpeg_stream
+from fastdecode.errors import ThreadsUnavailable
 from fastdecode.native._library import Resize, ffi, lib
 
 if TYPE_CHECKING:
@@ -272,7 +273,7 @@ class Pool:
         self._threads: _Threads | None = None
 
     def running(self) -> _Threads:
-        """Return this process's threads; raise `MemoryError` if they cannot be started."""
+        """Return this process's threads; raise `ThreadsUnavailable` if they cannot start."""
         threads, process = self._threads, os.getpid()
         if threads is None or threads.process != process:
             threads = _Threads(process, _started(self.threads), _started(self.threads))
@@ -287,7 +288,7 @@ class Pool:
 def _started(count: int) -> Any:
     made = lib.fd_pool_create(count)
     if made == ffi.NULL:
-        raise MemoryError(f"cannot start {count} threads")
+        raise ThreadsUnavailable(count)
     return ffi.gc(made, partial(_end, os.getpid(), os.getpid, lib))
 
 
