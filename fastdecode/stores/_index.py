@@ -150,10 +150,10 @@ class Index:
     ) -> Index:
         """Map the index in a file, or read the one behind a URI."""
         name = os.fspath(path)
-        file = Ranges(name, storage_options)
+        file = Ranges(name, storage_options, descriptor=False)
         if not file.is_local:
-            return cls(file.map(), name, columns)
-        index = cls(file.map(), name, columns, file.check)
+            return cls(file.read(0, file.size), name, columns)
+        index = cls(file.read(0, file.size), name, columns, file.check)
         index._path = os.path.abspath(local_path(name))  # noqa: PTH100 - str
         return index
 

@@ -296,7 +296,7 @@ def _index_bytes(opened: _OpenTables, location: str) -> Buffer:
     table = _dataset(opened.file, INDEX, location)
     offset = table.id.get_offset()
     if opened.local is not None and offset is not None:
-        return memoryview(opened.local.map())[offset : offset + table.size]
+        return opened.local.read(offset, table.size)
     return bytes(table[()])
 
 
