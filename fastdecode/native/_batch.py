@@ -315,7 +315,8 @@ def _addresses(sources: Sequence[Any]) -> tuple[_Columns, tuple[Any, ...]]:
         else:
             view = ffi.from_buffer(source)
             views.append(view)
-            place, mapping = _address(view), getattr(source, "obj", None)
+            place = _address(view)
+            mapping: Any = getattr(source, "obj", None)
             file = getattr(mapping, "descriptor", 0)
             offset = place - mapping.address if file else 0
             columns.append((0, place, len(view), file, offset))
