@@ -57,7 +57,9 @@ def test_every_status(mixed: Path) -> None:
     """`survey` tells damaged, oversized, odd and duplicate images apart and gives the reasons."""
     with open_store(mixed) as store:
         found = {one.key: one for one in survey(store, 3, Limits(max_side=300))}
+        as_large = {one.key: one.status for one in survey(store, 3, Limits(max_side=400))}
 
+    assert as_large["large.jpg"] == "good"
     assert {key: one.status for key, one in found.items()} == {
         "cut.jpg": "damaged",
         "empty.jpg": "damaged",

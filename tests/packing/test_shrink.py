@@ -32,7 +32,12 @@ PHOTO = drawing(120, 80)
 
 @pytest.mark.parametrize(
     ("size", "most", "made"),
-    [((640, 480), 256, (256, 192)), ((480, 641), 256, (192, 256)), ((9000, 2), 100, (100, 1))],
+    [
+        ((641, 480), 256, (256, 192)),
+        ((480, 640), 256, (192, 256)),
+        ((480, 641), 256, (192, 256)),
+        ((9000, 2), 100, (100, 1)),
+    ],
 )
 def test_sizes(size: tuple[int, int], most: int, made: tuple[int, int]) -> None:
     """The longer side gets the given length; the other keeps the proportion and is at least 1."""
@@ -171,7 +176,7 @@ def test_only_larger_images_change(tmp_path: Path) -> None:
     (source / "a.png").write_bytes(encode(PHOTO, "png"))
     (source / "a.bmp").write_bytes(encode(PHOTO, "bmp"))
     (source / "b.PNG").write_bytes(encode(PHOTO, "png"))
-    (source / "c.JPEG").write_bytes(encode(PHOTO, "jpeg"))
+    (source / "c.JPEG").write_bytes(encode(drawing(120, 20), "jpeg"))
 
     packed = pack(source, tmp_path / "out", max_side=32)
 
