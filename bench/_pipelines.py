@@ -104,7 +104,7 @@ def labelled(folder: str) -> list[tuple[str, int]]:
     return [(str(path), classes.index(path.parent.name)) for path in paths]
 
 
-def own_folder(setup: Setup, quality: str = "fast") -> Any:
+def own_folder(setup: Setup, quality: str = "exact") -> Any:
     """Make this package's `ImageFolder`, with its own transforms."""
     from fastdecode.torch import ImageFolder
     from fastdecode.torch import transforms as own
@@ -117,7 +117,7 @@ def own_folder(setup: Setup, quality: str = "fast") -> Any:
     return ImageFolder(setup.folder, transform=transform)
 
 
-def own_loader(setup: Setup, quality: str = "fast") -> Any:
+def own_loader(setup: Setup, quality: str = "exact") -> Any:
     """Make this package's `Loader`: threads, over its own `ImageFolder` and transforms."""
     from fastdecode.torch import Loader
 
@@ -165,7 +165,7 @@ def torchvision_second(train: bool) -> Any:
 # Makes the loader of each pipeline. Each of its iterators is one epoch.
 PEERS: dict[str, Callable[[Setup], Iterable[Any]]] = {
     "loader": own_loader,
-    "loader-exact": partial(own_loader, quality="exact"),
+    "loader-fast": partial(own_loader, quality="fast"),
     "loader-without-core": without_core,
     "imagefolder": lambda setup: torch_loader(setup, own_folder(setup)),
     "pillow": pillow,

@@ -24,6 +24,7 @@ from unittest.mock import MagicMock, patch
 import jinja2
 from jinja2.runtime import Macro
 
+import fastdecode
 from fastdecode.adapters.base import JPEG_TURBO_3
 from fastdecode.measure._charts import readme_chart
 from fastdecode.measure.result import Result, from_json
@@ -114,25 +115,34 @@ def load(name: str) -> dict[str, Any]:
 
 
 def pipelines(name: str, kind: str) -> dict[str, Any]:
-    """Return the measurements of each pipeline."""
+    """Return the measurements of each pipeline, with its speed as text."""
     found: dict[str, Any] = load(f"pipeline_{name}")["result"][kind]["pipelines"]
+    for one in found.values():
+        speed = one["median_images_per_s"]
+        one["speed"] = f"{speed:.{0 if speed >= 100 else 1}f}"
     return found
 
 
 def gain(speeds: Mapping[str, Any], key: str, own: str = "loader") -> float:
-    """Return how many times as fast one is as another: the median over paired epochs."""
-    epochs = (speeds[name]["images_per_s"] for name in (own, key))
-    return median(ours / others for ours, others in zip(*epochs, strict=True))
+    """Return how many times as fast one is as another: the quotient of the medians shown."""
+    ours, others = (speeds[name]["median_images_per_s"] for name in (own, key))
+    return float(ours / others)
+
+
+def gain_range(kind: str, key: str, names: Iterable[str]) -> str:
+    """Write the range of `gain` over collections of photos, such as "2.0 to 3.3"."""
+    found = [gain(pipelines(name, kind), key) for name in names]
+    return f"{min(found):.1f} to {max(found):.1f}"
 
 
 def decoding() -> dict[str, float]:
     """Return, for each backend, how many times as fast `decode` decodes a whole JPEG."""
-    shares = {
-        one.backend: one.ratio.median
+    speeds = {
+        one.backend: one.images_per_s.median
         for one in photos().measurements
         if (one.protocol, one.format, one.reduce) == ("decode", "jpeg", 1)
     }
-    return {name: shares["decode()"] / share for name, share in shares.items()}
+    return {name: speeds["decode()"] / speed for name, speed in speeds.items()}
 
 
 def photos() -> Result:
@@ -154,8 +164,12 @@ def photo_ways(result: Result) -> dict[str, dict[str, dict[str, float]]]:
                 "threads": f", {one.threads} threads",
                 "loader": f", DataLoader, {one.workers} workers",
             }.get(one.protocol, ", from files")
-            figures = {"ratio": one.ratio.median, "images_per_s": one.images_per_s.median}
+            figures = {"images_per_s": one.images_per_s.median}
             ways.setdefault(f"1/{one.reduce}{how}", {})[one.backend] = figures
+    for found in ways.values():
+        best = max(one["images_per_s"] for one in found.values())
+        for one in found.values():
+            one["share"] = one["images_per_s"] / best
     return ways
 
 
@@ -272,11 +286,12 @@ _ENVIRONMENT = jinja2.Environment(
 _ENVIRONMENT.filters |= {"f": format, "every": every, "folded": folded, "load": load}
 _ENVIRONMENT.globals |= {
     "BUILTIN": BUILTIN,
+    "PITCH": (fastdecode.__doc__ or "").partition("\n")[0],
     "machines": sorted(path.stem for path in _RESULTS.glob("gpu_*.json")),
     **{
         one.__name__: one
         for one in (
-            *(always, declared, decoding, gain, grid, listing, load, measured, missed),
+            *(always, declared, decoding, gain, gain_range, grid, listing, load, measured, missed),
             *(pass_of, photo_ways, photos, pipelines, shares, sorted, zip),
         )
     },

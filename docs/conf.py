@@ -6,6 +6,7 @@ import importlib
 import inspect
 import io
 import os
+import re
 from contextlib import redirect_stdout, suppress
 from typing import Any
 
@@ -48,11 +49,6 @@ html_title = f"fastdecode {release}"
 html_static_path = ["_static"]
 html_css_files = ["custom.css"]
 html_copy_source = False
-html_theme_options = {
-    "source_repository": "https://github.com/fastdecode/fastdecode/",
-    "source_branch": "main",
-    "source_directory": "docs/",
-}
 copybutton_exclude = ".linenos, .gp, .go"
 
 MODULES = (
@@ -109,6 +105,12 @@ def _find(app: Sphinx, env: Any, node: Any, content: Any) -> Any:
     return None
 
 
+def _unlink(_app: Sphinx, page: str, source: list[str]) -> None:
+    """Keep only the text of links to files of the repository that are not on the site."""
+    if "/" not in page:
+        source[0] = re.sub(r"(?<!!)\[([^\]]+)\]\(\.\./[^)]+\)", r"\1", source[0])
+
+
 class Commands(SphinxDirective):
     """A section for each command, with what its ``--help`` prints."""
 
@@ -134,3 +136,4 @@ def setup(app: Sphinx) -> None:
     app.connect("autodoc-process-bases", _name_bases)
     app.connect("autodoc-skip-member", _leave_out)
     app.connect("missing-reference", _find)
+    app.connect("source-read", _unlink)

@@ -4,7 +4,7 @@
 
 The first run writes the encoded photos into one LMDB file. A subclass of `DecodeDataset` returns
 the number of samples, and the encoded bytes and the target of each; the base class decodes, crops
-and makes batches. Needs `pip install 'fastdecode[lmdb,torch]'`.
+and makes batches. Needs `pip install '.[lmdb,torch]'`.
 """
 
 import argparse

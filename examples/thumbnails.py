@@ -4,7 +4,6 @@
 
 `decode_iter` decodes on all cores, ahead of the loop that writes, and holds only a few images at a
 time. JPEGs are shrunk inside the decoder. The program names damaged files and goes on.
-`fastdecode thumbs photos/ thumbs/` also handles colour profiles and transparency, and resumes.
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """Lightning trains from a `Loader` as from torch's DataLoader.
 
-    pip install 'fastdecode[torch]' lightning
+    pip install '.[torch]' lightning
     python train_lightning.py train/ --epochs 5
 
 `Trainer.fit` takes a `Loader` in place of a DataLoader. Lightning moves the batches to the

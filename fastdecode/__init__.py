@@ -1,4 +1,4 @@
-"""Decode images with the fastest decoder on this machine.
+"""Fast, exact image decoding, and PyTorch batches from ordinary image files.
 
 >>> from fastdecode import decode_file
 >>> from fastdecode.samples import photo

@@ -21,7 +21,7 @@ from fastdecode._arguments import check_out
 from fastdecode._buffers import as_buffer
 from fastdecode._error_policy import is_item_error
 from fastdecode._process import after_fork
-from fastdecode._resizing import core_can_decode, core_may_decode, resize
+from fastdecode._resizing import ResizePlan, core_can_decode, core_may_decode, resize
 from fastdecode._selection import Want
 from fastdecode.api import decode, decode_file, read_file
 from fastdecode.errors import FastDecodeError
@@ -55,7 +55,7 @@ def decode_arrays(
     """Decode many images, in order; return arrays, and errors if `on_error` says so.
 
     `options` are checked arguments of `decode`, and `targets` holds each image's `out`. With `size`
-    each image is resize, and `targets` is a single array. ``"return all"`` also returns errors
+    each image is resized, and `targets` is a single array. ``"return all"`` also returns errors
     that are not about an item. A returned error does not name its item.
     """
     outs: Any = [None] * len(work) if targets is None else targets
@@ -375,15 +375,10 @@ class _CoreResizes(_CoreArrays):
         except (FastDecodeError, ValueError):
             return None
         rows, columns = plan.shape(header)
-        left, top, right, bottom = box = plan.window or (0, 0, columns, rows)
-        down, across = self._size
-        if max(self._size) > _library.LARGEST_SIDE:
-            return None
-        # fmt: off
-        return _library.Resize(
-            plan.reduce, left, top, right, bottom, *box, across, down, 0, 0, across, down, False,
-        )
-        # fmt: on
+        box = plan.window or (0, 0, columns, rows)
+        whole = ResizePlan(box, self._size, 0, 0, self._size, flip=False)
+        made = whole.for_core(box[2], box[3], 1)  # the box is in reduced pixels
+        return None if made is None else made._replace(reduce=plan.reduce)
 
 
 def _as_source(source: Any) -> Any:

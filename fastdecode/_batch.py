@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from fastdecode.api import Data
     from fastdecode.errors import FastDecodeError
-    from fastdecode.gpu._policy import Decode
     from fastdecode.types import BatchOptions, Image
 
 _SIGNATURE = inspect.signature(_decode)
@@ -44,7 +43,7 @@ def decode_batch(
     *,
     device: None = None,
     size: None = None,
-    decode: Decode = "auto",
+    decode: str = "cpu",
     threads: int | None = None,
     on_error: Literal["raise"] = "raise",
     out: Sequence[Image | None] | Image | None = None,
@@ -58,7 +57,7 @@ def decode_batch(
     *,
     device: None = None,
     size: int | tuple[int, int] | None = None,
-    decode: Decode = "auto",
+    decode: str = "cpu",
     threads: int | None = None,
     on_error: Literal["return"],
     out: Sequence[Image | None] | Image | None = None,
@@ -72,7 +71,7 @@ def decode_batch(
     *,
     device: None = None,
     size: int | tuple[int, int],
-    decode: Decode = "auto",
+    decode: str = "cpu",
     threads: int | None = None,
     on_error: Literal["raise"] = "raise",
     out: NDArray[np.uint8] | None = None,
@@ -86,7 +85,7 @@ def decode_batch(
     *,
     device: str | int | torch.device,
     size: None = None,
-    decode: Decode = "auto",
+    decode: str = "cpu",
     threads: int | None = None,
     on_error: Literal["raise"] = "raise",
     out: None = None,
@@ -100,7 +99,7 @@ def decode_batch(
     *,
     device: str | int | torch.device,
     size: int | tuple[int, int],
-    decode: Decode = "auto",
+    decode: str = "cpu",
     threads: int | None = None,
     on_error: Literal["raise"] = "raise",
     out: None = None,
@@ -114,7 +113,7 @@ def decode_batch(
     *,
     device: str | int | torch.device,
     size: int | tuple[int, int] | None = None,
-    decode: Decode = "auto",
+    decode: str = "cpu",
     threads: int | None = None,
     on_error: Literal["return"],
     out: None = None,
@@ -127,7 +126,7 @@ def decode_batch(
     *,
     device: str | int | torch.device | None = None,
     size: int | tuple[int, int] | None = None,
-    decode: Decode = "auto",
+    decode: str = "cpu",
     threads: int | None = None,
     on_error: Literal["raise", "return"] = "raise",
     out: Sequence[Image | None] | Image | None = None,
@@ -147,10 +146,10 @@ def decode_batch(
         one array or tensor of all images. An int stands for both sides. Each image is decoded at
         full size for that; pass `min_size` as well to let the CPU reduce large images inside the
         decoder. `mode` must be ``"RGB"`` or ``"L"``.
-    decode : {"auto", "cpu", "gpu"}
-        What decodes, if there is a device. ``"auto"`` uses whatever ``calibrate(device=…)``
-        measured to be fastest there, or else the first batch backend that works on a GPU. ``"cpu"``
-        decodes as without a device, bit-identically, and copies the result.
+    decode : str
+        What decodes, if there is a device. ``"cpu"`` decodes as without a device, bit-identically,
+        and copies the result. ``"gpu"`` lets a batch backend decode on the device: that of `use`,
+        or the first that works. The name of a batch backend chooses that one.
     threads : int, optional
         How many threads to use. By default one for each core that this process may use (CPU
         affinity and container quota, not the machine's count). 1 decodes in the calling thread, if
@@ -166,7 +165,7 @@ def decode_batch(
         combined with a device.
     **options
         reduce, min_size, mode, region, orient, strict, max_pixels, backend: all as for `decode`.
-        With a device, `backend` may also name a batch backend.
+        `backend` is what decodes on the CPU; `decode` chooses a batch backend.
 
     Returns
     -------
@@ -174,8 +173,10 @@ def decode_batch(
         Without a device: a list with one ndarray per item; with `size`, one uint8 ndarray (N,
         height, width, 3), or (N, height, width) for ``mode="L"``, C-contiguous; `out` if given.
 
-        With a device: a list with one contiguous uint8 tensor (C, H, W) per item (of another type
-        for ``mode="stored"``); with `size`, one uint8 tensor (N, C, height, width).
+        With a device: a list with one uint8 tensor (C, H, W) per item (of another type for
+        ``mode="stored"``); with `size`, one uint8 tensor (N, C, height, width). They are
+        contiguous, except that ``device="cpu"`` without `size` copies nothing: images that the CPU
+        has decoded are views of arrays (H, W, C).
 
         With ``on_error="return"``: always a list, which may contain `FastDecodeError` and `OSError`
         objects. With `size`, its arrays are views of one array.
@@ -220,6 +221,8 @@ def decode_batch(
     how: dict[str, Any] = dict(options)
     sides = _checked("decode_batch", items, size, threads, on_error, how)
     count = threads or usable_cores()
+    if how.get("backend") is not None:
+        load_named(how["backend"])
     if device is not None:
         if out is not None:
             raise ValueError("out is for arrays: leave it out, or device")
@@ -233,10 +236,8 @@ def decode_batch(
             threads=count,
             on_error=on_error,
         )
-    if decode != "auto":
-        raise ValueError("decode needs a device, such as device='cpu' or 'cuda'")
-    if how.get("backend") is not None:
-        load_named(how["backend"])
+    if decode != "cpu":
+        raise ValueError(f"decode={decode!r} needs a device, such as device='cuda'")
     work = list(items)
     if out is not None and len(out) != len(work):
         raise ValueError(f"out has room for {len(out)} images, but there are {len(work)} items")

@@ -109,48 +109,55 @@ def _fall_back(tried: Choice, error: DecodeError, request: Request) -> Image:
     raise DecodeError(f"no backend decodes this {request.header.format}: {said}", errors=refused)
 
 
+def _ask(
+    choice: Choice, request: Request
+) -> tuple[Box | None, tuple[int, int], Image | None, bool, bool]:
+    """Return what a backend can be asked to do of a request; `_finish` does the rest.
+
+    That is the part that it decodes, (height, width) of its result, and the memory for that; then
+    whether this thread reuses that memory, and whether the result is all that the caller wants. A
+    named tuple would cost half a microsecond.
+    """
+    want, window, support, layout = request.want, request.window, choice.support, choice.layout
+    reduced = choice.reduce == want.reduce
+    # Decode a suspect image whole: the missing pixels may lie outside the window.
+    inside = window if support.region and reduced and not request.suspect else None
+    if inside is None:
+        header, reduce = request.header, choice.reduce
+        size = -(-header.height // reduce), -(-header.width // reduce)
+    else:
+        size = inside[3] - inside[1], inside[2] - inside[0]
+    is_wanted = layout == want.mode and reduced and window is inside and request.orientation == 1
+    if support.out and (request.borrow or window is not inside) and layout in _CHANNELS:
+        # Pixels that are cropped or used only briefly need no fresh memory.
+        return inside, size, borrow_memory((*size, _CHANNELS[layout])), True, is_wanted
+    out = request.out if is_wanted and support.out and layout != "stored" else None
+    return inside, size, out, False, is_wanted
+
+
 def _decode(choice: Choice, request: Request) -> Image:
     """Decode with one backend, check its result and convert it to what the caller asked for.
 
     Every error of the backend, or of a later step, becomes a `DecodeError`. The exception is a
     ValueError if `Request.out` does not fit: in mode ``"stored"`` only the pixels show that.
     """
-    header, want, window, support = request.header, request.want, request.window, choice.support
-    layout, reduce = choice.layout, choice.reduce
-    reduced = reduce == want.reduce
-    # Decode a suspect image whole: the missing pixels may lie outside the window.
-    within = support.region and not request.suspect and reduced
-    inside = window if within else None
-    as_wanted = (
-        layout == want.mode and reduced and (window is None or within) and request.orientation == 1
-    )
-    into = request.out if as_wanted and support.out and want.mode != "stored" else None
-    height, width = -(-header.height // reduce), -(-header.width // reduce)
-    if inside is not None:
-        height, width = inside[3] - inside[1], inside[2] - inside[0]
-    kept: Image | None = None
-    passing = request.borrow or (window is not None and inside is None)
-    if passing and support.out and layout in _CHANNELS:
-        # Pixels that are cropped or used only briefly need no fresh memory.
-        into = kept = borrow_memory((height, width, _CHANNELS[layout]))
+    window, size, out, is_reused, is_wanted = _ask(choice, request)
     try:
-        image, warned = _call_backend(choice, request, inside, into)
-        _check_array(image, height, width, layout, header.bits)
+        image, warned = _call_backend(choice, request, window, out)
+        _check_array(image, size, choice.layout, request.header.bits)
         # A codec that reports warnings warns when it fills pixels in. The arithmetic decoder does
         # not: past the end of the data it reads zeros for ever.
-        if header.format == "jpeg" and (
-            warned or not support.warnings or header.coding == "arithmetic"
-        ):
-            _check_complete(choice, request, image, inside, warned=warned)
-        if not as_wanted:
-            image = _finish(image, choice, request, inside)
+        if warned or not choice.support.warnings or request.header.coding == "arithmetic":
+            _check_complete(choice, request, image, window, warned=warned)
+        if not is_wanted:
+            image = _finish(image, choice, request, window)
     except _PASSED_ON:
         raise
     except BaseException as error:
         raise _as_decode_error(error) from error
     if request.borrow:
         return image
-    if kept is not None and request.out is None and np.may_share_memory(image, kept):
+    if is_reused and request.out is None and np.may_share_memory(image, out):
         return np.array(image, order="C")
     return deliver(image, request.out)
 
@@ -208,25 +215,25 @@ def _as_decode_error(error: BaseException) -> DecodeError:
     return DecodeError(str(error) if known else f"{type(error).__name__}: {error}")
 
 
-def _check_array(image: Image, height: int, width: int, layout: PixelLayout, bits: int) -> None:
+def _check_array(image: Image, size: tuple[int, int], layout: PixelLayout, bits: int) -> None:
     """Check that a backend returned an array of the requested shape and dtype."""
     if not isinstance(image, np.ndarray):
         raise DecodeError(f"gave no array but {type(image).__name__}")
     if layout == "stored":
         right = (
             image.ndim in (2, 3)
-            and image.shape[:2] == (height, width)
+            and image.shape[:2] == size
             and image.size > 0
             and image.dtype.kind in _DTYPE_KINDS
         )
         if right and 8 * image.dtype.itemsize < bits:
             raise DecodeError(f"gave {image.dtype} of a file with {bits} bits a sample")
     else:
-        shape = (height, width) if layout == "L" else (height, width, _CHANNELS[layout])
+        shape = size if layout == "L" else (*size, _CHANNELS[layout])
         right = image.shape == shape and image.dtype == _UINT8
     if not right:
         raise DecodeError(
-            f"gave {image.shape} of {image.dtype} for {layout} of {height} rows and {width} columns"
+            f"gave {image.shape} of {image.dtype} for {layout} of (height, width) {size}"
         )
 
 
@@ -235,6 +242,8 @@ def _check_complete(
 ) -> None:
     """Check that the data held all pixels of a JPEG, where the codec does not report it."""
     header = request.header
+    if header.format != "jpeg":
+        return
     # A library may report only its first warning, which need not be the worst.
     if warned or not choice.support.warnings:
         _truncation.check_restarts(request.data, header)

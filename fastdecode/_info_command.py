@@ -9,18 +9,19 @@ import platform
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import fastdecode
-from fastdecode import _selection, ranking
-from fastdecode._system import ranking_path, usable_cores
-from fastdecode.errors import FastDecodeError, visible
+from fastdecode import _selection, ranking, registry
+from fastdecode._system import cpu_model, ranking_path, usable_cores
+from fastdecode.errors import BackendUnavailable, DeviceUnavailable, FastDecodeError, visible
+from fastdecode.gpu import _backends
 from fastdecode.measure._tables import Column, Table, plain
 from fastdecode.terminal import Parser, paragraph
 from fastdecode.types import FORMATS, BackendInfo, Format, Header
 
 if TYPE_CHECKING:
-    from fastdecode.gpu._diagnostics import Inventory
+    import torch
 
 _DEVICE_NAME = 12
 _VARIABLES = ("FASTDECODE_BACKEND", "FASTDECODE_DISABLE")
@@ -33,6 +34,15 @@ _COLUMNS = (
     Column("exact"),
     Column("formats"),
 )
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """The devices, and the batch backends that decode on them."""
+
+    devices: dict[str, str]  # a description of each device, or why it cannot be used
+    usable: dict[str, list[str]]  # the devices on which each batch backend works
+    reasons: dict[str, str]  # why a batch backend works on no device here, and how to install it
 
 
 @dataclass(frozen=True)
@@ -143,7 +153,7 @@ def _explain(info: BackendInfo) -> Iterator[str]:
         yield paragraph(line.strip(), indent=before)
     # If the reason contains a command, that command is more specific than the general one.
     if info.install and not any(word in info.reason for word in ("pip install", "apt-get install")):
-        yield from (paragraph(line, indent="    ") for line in info.install.split(" && "))
+        yield paragraph(info.install, indent="    ")
 
 
 def _choice_lines(facts: Facts) -> Iterator[str]:
@@ -179,12 +189,45 @@ def _ranking(facts: Facts) -> str:
 def inventory() -> Inventory | None:
     """Return what works on devices; None without PyTorch, which alone knows the usable devices."""
     try:
-        from fastdecode.gpu._diagnostics import take_inventory
+        import torch
+
+        from fastdecode.gpu._devices import check_device
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
         return None
-    return take_inventory()
+    cuda: Any = torch.cuda  # only partly annotated
+    found, devices = {"cpu": cpu_model()}, [torch.device("cpu")]
+    try:
+        check_device("cuda")
+    except DeviceUnavailable as error:
+        found["cuda"] = str(error).partition(" cannot be used: ")[2]
+    else:
+        devices += [torch.device("cuda", index) for index in range(cuda.device_count())]
+        runtime = f"CUDA {torch.version.cuda}" if torch.version.cuda else f"HIP {torch.version.hip}"
+        found |= {str(one): f"{cuda.get_device_name(one)}, {runtime}" for one in devices[1:]}
+    usable: dict[str, list[str]] = {}
+    reasons = {}
+    for name in registry.names():
+        if registry.entry(name).batch:
+            usable[name], why = _works_on(name, devices)
+            if not usable[name]:
+                reasons[name] = why
+    return Inventory(found, usable, reasons)
+
+
+def _works_on(name: str, devices: list[torch.device]) -> tuple[list[str], str]:
+    """Return the devices on which a batch backend works, and why it does not on the others."""
+    found, why = [], "no such device is here"
+    for device in devices:
+        if name in _backends.names(device.type):
+            try:
+                _backends.load(name, device)
+            except BackendUnavailable as error:
+                why = str(error).partition(f" does not decode on {str(device)!r}: ")[2]
+            else:
+                found.append(str(device))
+    return found, why
 
 
 def on_devices(found: Inventory | None, infos: Sequence[BackendInfo]) -> Iterator[str]:
@@ -207,8 +250,6 @@ def on_devices(found: Inventory | None, infos: Sequence[BackendInfo]) -> Iterato
         else:
             of = declared.get(name, ())
             yield _device_line(name, f"not on {' or '.join(of)}: {found.reasons[name]}")
-    for device, what in found.measured.items():
-        yield _device_line("measured", f"{device}: {what}")
 
 
 def _device_line(name: str, text: str) -> str:

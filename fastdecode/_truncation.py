@@ -23,6 +23,8 @@ _MODULES: dict[Format, str] = {
     "heic": "isobmff",
     "other": "other",
 }
+# Modules with a function `excess`.
+_EXCESS: dict[Format, str] = {"png": "png", "jpeg2000": "jpeg2000"}
 _NO_END = "the JPEG has no end marker (EOI)"
 _MISSING = "pixels are missing: the compressed data ends before the image does"
 _SCANS = "pixels are missing: there is no scan of one of the colour components"
@@ -47,14 +49,19 @@ def check_container(data: Buffer, header: Header) -> None:
     """Check that a file is as long as its tables say, where decoders do not check it.
 
     TIFF, AVIF, HEIC and some rare formats need this. The other formats are read in order, so their
-    decoders notice missing data.
+    decoders notice missing data. A few bytes of PNG or JPEG 2000 may cost a decoder seconds.
     """
+    # `probe` has imported the module already. A JPEG needs none of them.
+    module = _EXCESS.get(header.format)
+    if module is not None:
+        words: str = importlib.import_module(f"fastdecode._headers.{module}").excess(data, header)
+        if words:
+            raise DecodeError(f"{words}: refused as hostile")
     module = _MODULES.get(header.format)
     if module is None:
         return
     try:
-        # `probe` has imported the module already. A JPEG needs none of them.
-        words: str = importlib.import_module(f"fastdecode._headers.{module}").missing(data)
+        words = importlib.import_module(f"fastdecode._headers.{module}").missing(data)
     except (IndexError, OverflowError, struct.error):
         words = f"the tables of its parts are truncated ({len(data)} bytes)"
     if words:
@@ -69,10 +76,11 @@ def check_jpeg(data: Buffer, header: Header, *, strict: bool) -> CheckedJpeg:
     complete = True
     if header.progressive or not jpeg_stream.in_one_scan(data, header):
         number, complete = jpeg_stream.scan_script(data, header)
-        if number > jpeg_stream.MAX_SCANS:
+        most = jpeg_stream.most_scans(header, len(data))
+        if number > most:
             raise DecodeError(
-                f"the JPEG has more than {jpeg_stream.MAX_SCANS} scans, which can cost seconds or "
-                "minutes: refused as hostile"
+                f"the JPEG has more than {most} scans in {len(data)} bytes, which can cost seconds "
+                "or minutes: refused as hostile"
             )
     if not (complete or header.progressive):
         raise DecodeError(_SCANS)

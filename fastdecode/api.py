@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from typing_extensions import Unpack
 
-    from fastdecode.types import Box, Buffer, DecodeOptions, Header, Image, Mode, Reduce
+    from fastdecode.types import Box, Buffer, DecodeKeywords, Header, Image, Mode, Reduce
 
     Data = bytes | bytearray | memoryview | mmap.mmap | NDArray[np.uint8] | torch.Tensor
 
@@ -135,8 +135,7 @@ def decode(
     reduce, window, applied = plan
     if out is not None:
         check_out(out, data, mode, plan.shape(header))
-    # `tuple.__new__` saves a Python call.
-    want = tuple.__new__(Want, (mode, reduce, strict, True, window is not None))
+    want = Want(mode, reduce, strict, complete=True, part=window is not None)
     return run(Request(data, header, want, window, applied, out, backend))
 
 
@@ -147,6 +146,7 @@ def decode_part(
     window: Box | None,
     *,
     orient: bool = False,
+    max_pixels: int | None = DEFAULT_MAX_PIXELS,
     backend: str | None = None,
 ) -> Image:
     """Decode for a caller that knows the header, and needs the pixels only until its next call.
@@ -155,7 +155,7 @@ def decode_part(
     memory that the next call reuses. The window is in pixels of the reduced image (upright, if
     `orient`).
     """
-    applied = plan_decode(header, orient=orient).orientation
+    applied = plan_decode(header, orient=orient, max_pixels=max_pixels).orientation
     if window is not None and applied != 1:
         width, height = _pixels.seen_size(header.width, header.height, applied)
         window = _pixels.stored_box(window, -(-width // reduce), -(-height // reduce), applied)
@@ -168,7 +168,7 @@ def decode_file(
     reduce: int = 1,
     *,
     out: Image | None = None,
-    **options: Unpack[DecodeOptions],
+    **options: Unpack[DecodeKeywords],
 ) -> NDArray[Any]:
     """Read a file and decode it.
 

@@ -35,12 +35,9 @@ COMMANDS = {
     "calibrate": Command(
         "fastdecode.measure._calibrate_command", "measure which decoder is fastest on this machine"
     ),
-    "check": Command("fastdecode.packing._check_command", "find damaged, odd and oversized images"),
+    "check": Command("fastdecode.packing._check_command", "find damaged and oversized images"),
     "pack": Command(
         "fastdecode.packing._pack_command", "put images into tar, LMDB, HDF5 or RecordIO"
-    ),
-    "thumbs": Command(
-        "fastdecode.packing._thumbs_command", "make thumbnails of a folder or a store"
     ),
     "index": Command("fastdecode.packing._index_command", "make the index of tar shards"),
 }
@@ -102,7 +99,7 @@ def _overview(prog: str) -> Parser:
     """Return the parser for what concerns no single subcommand, such as the list of commands."""
     listed = "\n".join(f"  {name:<11}{command.purpose}" for name, command in COMMANDS.items())
     parser = _parser(prog, usage=_USAGE)
-    parser.description = "Decode images with the fastest decoder on this machine."
+    parser.description = (fastdecode.__doc__ or "").partition("\n")[0]
     parser.epilog = f"commands:\n{listed}\n\n%(prog)s COMMAND --help explains a command."
     return parser
 

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from fastdecode.types import BackendInfo
 
 __all__ = [
-    "BEGINS",
     "CPU",
     "DEFAULT",
     "NOTHING",
@@ -91,9 +90,6 @@ class Spread:
         high = self.high / base.low if base.low > 0 else float("inf")
         return Spread(self.median / base.median, self.low / max(base.high, base.median), high)
 
-
-BEGINS = rb'\{\s*"schema": \d+,\s*"cpu": '
-"""How the file of a ranking begins."""
 
 NOTHING = Spread(0.0, 0.0, 0.0)
 """Stands for a speed that was not measured."""

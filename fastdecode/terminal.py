@@ -300,65 +300,29 @@ def _one_line() -> Notify:
     return notify
 
 
-class _Output(io.FileIO):
-    """A standard stream that remembers a failed write and discards everything after it.
-
-    Python flushes its buffers again when it exits, and would report the same error again. A silent
-    stream raises no error at all, because nobody could read it.
-    """
-
-    def __init__(self, number: int, *, silent: bool) -> None:
-        super().__init__(number, "w", closefd=False)
-        self.lost: OSError | None = None
-        self.silent = silent
-
-    def write(self, data: Any, /) -> int:
-        if self.lost is None:
-            try:
-                return super().write(data)
-            except OSError as error:
-                self.lost = error
-                if not self.silent:
-                    raise
-        return len(data)
-
-
 def run_guarded(command: Callable[[], int], prog: str) -> int:
     """Run a command and return its exit status, also after Ctrl-C or a failed write.
 
-    The status is 130 after Ctrl-C, and 1 if standard output is closed or full, or if its reader has
-    gone.
+    The status is 130 after Ctrl-C, and 1 if standard output is full or its reader has gone.
     """
-    _open_closed_streams()
-    output = _replace_stream("stdout", 1)
-    _replace_stream("stderr", 2)
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        stream = getattr(sys, name)
+        if stream is None:  # the caller has closed it: no other file may get its number
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
+        elif mode == "w":  # names may hold characters that the encoding of a terminal lacks
+            stream.reconfigure(errors="backslashreplace")
     try:
         status = _exit_status(command)
         sys.stdout.flush()
     except KeyboardInterrupt:
         return INTERRUPTED
-    except OSError:
-        if output.lost is None:
-            raise  # not about standard output: a bug, so show it
-    finally:
-        output.silent = True
-    if output.lost is None:
-        return status
-    if not isinstance(output.lost, BrokenPipeError):
-        sys.stderr.write(f"{prog}: error: standard output: {output.lost.strerror}\n")
-    return _LOST
-
-
-def _replace_stream(name: str, number: int) -> _Output:
-    """Replace a standard stream by an `_Output`; escape characters that its encoding lacks."""
-    usual = getattr(sys, name)
-    raw = _Output(number, silent=number == 2)
-    encoding = "utf-8" if usual is None else usual.encoding
-    lines = number == 2 or raw.isatty()
-    buffered = io.BufferedWriter(raw)
-    new = io.TextIOWrapper(buffered, encoding, "backslashreplace", line_buffering=lines)
-    setattr(sys, name, new)
-    return raw
+    except OSError as error:
+        if not isinstance(error, BrokenPipeError):
+            sys.stderr.write(f"{prog}: error: standard output: {error.strerror or error}\n")
+        # Python flushes it again when it exits, and would report the same error.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _LOST
+    return status
 
 
 def _exit_status(command: Callable[[], int]) -> int:
@@ -384,15 +348,3 @@ def silent_interrupt() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def _open_closed_streams() -> None:
-    """Open the null device in place of standard streams that the caller closed (``>&-``).
-
-    Otherwise the next file to be opened would become standard output, even a store that is written.
-    """
-    for number, mode in enumerate((os.O_RDONLY, os.O_RDONLY, os.O_WRONLY)):
-        try:
-            os.fstat(number)
-        except OSError:
-            os.open(os.devnull, mode)  # gets the lowest free number

@@ -22,7 +22,7 @@ __all__ = [
     "Coding",
     "Color",
     "Context",
-    "DecodeOptions",
+    "DecodeKeywords",
     "Format",
     "Header",
     "Image",
@@ -79,7 +79,7 @@ Image: TypeAlias = "NDArray[Any]"
 """Decoded pixels: (H, W) or (H, W, C), row by row."""
 
 
-class DecodeOptions(TypedDict, total=False):
+class DecodeKeywords(TypedDict, total=False):
     """The keyword arguments of `decode`, except `reduce` and `out`; `decode` describes them."""
 
     min_size: int | tuple[int, int] | None
@@ -91,7 +91,7 @@ class DecodeOptions(TypedDict, total=False):
     backend: str | None
 
 
-class BatchOptions(DecodeOptions, total=False):
+class BatchOptions(DecodeKeywords, total=False):
     """The options with which `decode_batch` decodes each image."""
 
     reduce: int

@@ -395,7 +395,7 @@ def test_size_fills_an_array_of_the_caller(threads: int | None) -> None:
 
 def test_who_decodes_on_a_device_needs_one() -> None:
     """decode="gpu" without a device raises an error that says so."""
-    with pytest.raises(ValueError, match="decode needs a device"):
+    with pytest.raises(ValueError, match=r"decode.* needs a device"):
         decode_batch(ALIKE, decode="gpu")
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import configparser
 import importlib
 import os
 import re
 import subprocess
 import sys
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 
 import docstrings
@@ -14,13 +17,17 @@ import pages
 import pytest
 from corpus import TESTS, native_core
 
+import fastdecode
+from fastdecode import cli
 from fastdecode.stores import create_store, open_store
 
 _ROOT = TESTS.parent
 _PAGES = [_ROOT / "README.md", *sorted((_ROOT / "docs").rglob("*.md"))]
+_TEXTS = [
+    _ROOT / name
+    for name in ("CHANGELOG.md", "CITATION.cff", "SECURITY.md", "setup.cfg", "examples/README.md")
+]
 _PROGRAMS = [page for page in _PAGES if any(block.runs for block in pages.blocks(page))]
-_HERE = "https://github.com/fastdecode/fastdecode/blob/main/"
-_RAW = "https://raw.githubusercontent.com/fastdecode/fastdecode/main/"
 _README = (_ROOT / "README.md").read_text(encoding="utf-8")
 _REFERENCE = sorted((_ROOT / "docs" / "reference").glob("*.md"))
 _NEEDED = {
@@ -61,14 +68,10 @@ def test_links_of_a_page_lead_somewhere(page: Path) -> None:
     links = re.findall(r"\]\(([^)\s]+)\)", text) + re.findall(r' src(?:set)?="([^"]+)"', text)
 
     for target in links:
-        if target.startswith((_HERE, _RAW)):
-            name, _, mark = target.removeprefix(_HERE).removeprefix(_RAW).partition("#")
-            there = _ROOT / name
-        elif target.startswith(("http:", "https:")):
+        if target.startswith(("http:", "https:")):
             continue
-        else:
-            name, _, mark = target.partition("#")
-            there = page.parent / name if name else page
+        name, _, mark = target.partition("#")
+        there = page.parent / name if name else page
         assert there.exists(), target
         assert not mark or mark in _marks(there), target
 
@@ -76,6 +79,95 @@ def test_links_of_a_page_lead_somewhere(page: Path) -> None:
 def _marks(page: Path) -> set[str]:
     headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
+
+
+_PUBLISHED = (
+    r"pip install \S*fastdecode|/fastdecode/fastdecode|fastdecode\.github\.io|pypi\.org/project/f"
+)
+
+
+@pytest.mark.parametrize("page", [*_PAGES, *_TEXTS], ids=_name)
+def test_nothing_is_named_that_is_not_published(page: Path) -> None:
+    """No page installs from an index or links to a repository, because neither has the package."""
+    found = re.findall(rf".*(?:{_PUBLISHED}).*", page.read_text(encoding="utf-8"))
+
+    assert [line for line in found if "once fastdecode is installed" not in line] == []
+
+
+def test_one_pitch_in_the_same_words() -> None:
+    """README, metadata, citation, recipe and ``--help`` describe the package in the same words."""
+    pitch = (fastdecode.__doc__ or "").partition("\n")[0]
+    setup = configparser.ConfigParser()
+    setup.read(_ROOT / "setup.cfg")
+    with redirect_stdout(StringIO()) as printed, pytest.raises(SystemExit):
+        cli.main(["--help"])
+
+    assert setup["metadata"]["description"] == pitch
+    assert f"\nabstract: {pitch}\n" in (_ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\n  summary: {pitch}\n" in (_ROOT / "conda/recipe.yaml").read_text(encoding="utf-8")
+    assert f"<!-- claim begin -->\n\n{pitch}\n" in _README
+    assert f"\n{pitch}\n" in printed.getvalue()
+
+
+def _shown(number: str) -> tuple[float, float]:
+    """Return the least and the greatest number that is written like this."""
+    half = 10.0 ** -len(number.partition(".")[2]) / 2
+    return float(number) - half, float(number) + half
+
+
+def _divides(ratio: str, ours: str, others: str) -> bool:
+    """Return whether a ratio is that of two numbers, as far as their digits tell."""
+    (least, most), (low, high), (small, large) = map(_shown, (ratio, ours, others))
+    return least <= high / small and low / large <= most
+
+
+_TIMES = (
+    r"([\d.]+) times as fast as DALI.*? ([\d.]+) times as\s+fast as torchvision v2 and ([\d.]+)"
+)
+
+
+def test_the_gains_divide_the_numbers_of_the_chart() -> None:
+    """The chart, its description and the first gain of the README agree."""
+    described = dict(re.findall(r"(\w[^:,]*?) (\d[\d.]*)[,.]", _README.partition('<img alt="')[2]))
+    speeds = [described[name] for name in ("fastdecode", "DALI (CPU)", "torchvision v2", "Pillow")]
+    gains = re.search(_TIMES, _README.partition("<!-- gains begin -->")[2], re.DOTALL)
+
+    for chart in ("training", "training-dark"):
+        drawn = (_ROOT / f"bench/results/{chart}.svg").read_text(encoding="utf-8")
+        assert re.findall(r">(\d[\d.]*)</text>", drawn) == speeds
+    assert gains
+    for ratio, other in zip(gains.groups(), speeds[1:], strict=True):
+        assert _divides(ratio, speeds[0], other), (ratio, other)
+
+
+def test_the_claim_has_the_range_of_the_table() -> None:
+    """The claim's ranges begin and end with quotients of the benchmarks' training figures."""
+    text = (_ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    rows = {line.split(" | ")[0]: line.split(" | ")[1:7:2] for line in text.splitlines()}
+    ours = [cell.split()[0] for cell in rows["| fastdecode's `ImageFolder` and `Loader`"]]
+    claim = _README.partition("<!-- claim end -->")[0]
+
+    for name, row in (
+        ("DALI", "| DALI on the CPU"),
+        ("torchvision v2", "| torchvision v2, PyTorch's DataLoader"),
+        ("Pillow", "| Pillow, PyTorch's DataLoader"),
+    ):
+        others = [cell.split()[0] for cell in rows[row]]
+        pairs = sorted(
+            zip(ours, others, strict=True), key=lambda one: float(one[0]) / float(one[1])
+        )
+        found = re.search(rf"([\d.]+) to ([\d.]+) times as fast as {name}", claim)
+        assert found, name
+        assert _divides(found[1], *pairs[0]), name
+        assert _divides(found[2], *pairs[-1]), name
+
+
+@pytest.mark.parametrize("page", _PAGES, ids=_name)
+def test_a_block_defines_its_names(page: Path) -> None:
+    """A block imports or defines what it uses, apart from the user's training step."""
+    for block in pages.blocks(page):
+        if block.language == "python":
+            assert pages.undefined_names(block.code) <= {"train"}, block
 
 
 @pytest.mark.parametrize("page", _PAGES, ids=_name)
@@ -91,7 +183,7 @@ def test_a_block_that_is_not_run_says_why(page: Path) -> None:
 
 @pytest.mark.parametrize("page", _PROGRAMS, ids=_name)
 def test_a_page_runs_as_pasted(page: Path, tmp_path: Path) -> None:
-    """The blocks of a page run one after another, in a folder with the photos that it names."""
+    """Each block of a page runs without the others' names, in a folder with the photos it names."""
     if os.name == "nt" and any(block.language == "sh" for block in pages.blocks(page)):
         pytest.skip("its commands are for a POSIX shell")
     status, said = _run(tmp_path, pages.prepare_folder(tmp_path), pages.__file__, page)

@@ -149,13 +149,12 @@ def test_a_server_in_trouble_ends_check_and_pack(
         return store
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_pack, "EVERY_S", 0)  # every item is written down on its own
         patch.setattr(_pack, "open_store", opened)  # which has no argument for the address
         with pytest.raises(OSError, match=r"item \d+"):
-            pack(place, out, skip_bad=True, threads=1)
+            pack(place, out, skip_bad=True, threads=1, shard_size=1)
         patch.setattr(_pack, "open_store", lambda at: open_store(at, storage_options=fault.options))
         fault.always(None)
-        packed = pack(place, out, skip_bad=True)
+        packed = pack(place, out, skip_bad=True, shard_size=1)
     assert (packed.items, packed.bad) == (COUNT, [])
     assert packed.resumed > 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import io
 import struct
 import subprocess
 import sys
@@ -12,12 +13,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from corpus import CORPUS, usable_backends
+from corpus import CORPUS, native_core, usable_backends
 from encoded import chunk, png
+from PIL import Image
 
-from fastdecode import ImageTooLarge, decode, use
+from fastdecode import DecodeError, Header, ImageTooLarge, decode, probe, registry, use
+from fastdecode._headers import jpeg_stream
+from fastdecode._headers.jpeg_stream import EOI
 from fastdecode._selection import Choice
+from fastdecode.native import add_restart_markers
 from fastdecode.testing import drawing, encode
+
+SIDE = 13_000
+"""169 megapixels, just below the default of `max_pixels`."""
 
 
 def _png(width: int, height: int) -> bytes:
@@ -107,3 +115,125 @@ def test_the_collections_own_bombs(name: str) -> None:
     """Decompression bombs of the collection are refused by their header."""
     with pytest.raises(ImageTooLarge):
         decode((CORPUS / "malformed" / name).read_bytes())
+
+
+def _saved(size: tuple[int, int], kind: str, color: Any = (10, 20, 30), **options: Any) -> bytes:
+    mode = "RGB" if isinstance(color, tuple) else "L"
+    file = io.BytesIO()
+    Image.new(mode, size, color).save(file, kind, **options)
+    return file.getvalue()
+
+
+def _jpeg2000() -> bytes:
+    """Return a codestream of 64 x 64 pixels that promises 13,000 x 13,000."""
+    data = bytearray(_saved((64, 64), "JPEG2000", no_jp2=True))
+    for at in (8, 24):  # the image, and its only tile
+        data[at : at + 8] = struct.pack(">II", SIDE, SIDE)
+    return bytes(data)
+
+
+def _avif(*, frames: int = 1) -> bytes:
+    """Return an AVIF of 64 x 64 coded pixels whose container promises 13,000 x 13,000."""
+    more = [Image.new("RGB", (64, 64), (40 * frame, 0, 0)) for frame in range(1, frames)]
+    options: Any = {"save_all": True, "append_images": more} if more else {}
+    data = _saved((64, 64), "AVIF", **options)
+    # In ispe boxes; and as 16.16 fixed point in tkhd boxes.
+    data = data.replace(struct.pack(">II", 64, 64), struct.pack(">II", SIDE, SIDE))
+    return data.replace(
+        struct.pack(">II", 64 << 16, 64 << 16), struct.pack(">II", *[SIDE << 16] * 2)
+    )
+
+
+def _png_with_zeros() -> bytes:
+    """Return a PNG of 8 x 8 pixels whose compressed data goes on with 200 MB of zeros."""
+    encoder = zlib.compressobj(9)
+    pieces = [encoder.compress(bytes(8 * 25))]
+    pieces += [encoder.compress(bytes(1 << 20)) for _ in range(200)]
+    data = b"".join((*pieces, encoder.flush()))
+    return png(8, 2, width=8, height=8, data=data) + chunk(b"IEND")
+
+
+def _scans(number: int, *, coded: bool = True) -> bytes:
+    """Return a grey progressive JPEG of 13,000 x 13,000 pixels; unless `coded`, without data.
+
+    After a DC scan, each scan is a run without coefficients: a few bytes for thousands of blocks.
+    """
+    blocks = (SIDE // 8) ** 2
+
+    def segment(marker: int, body: bytes) -> bytes:
+        return struct.pack(">BBH", 0xFF, marker, len(body) + 2) + body
+
+    dc = bytes(blocks // 8 + 1) if coded else b""  # one bit a block
+    runs, rest = divmod(blocks, 0x7FFF) if coded else (0, 0x4000)
+    bits = ("0" + "1" * 14) * runs + "0" + format(max(rest, 0x4000) - 0x4000, "014b")
+    bits += "1" * (-len(bits) % 8)
+    ac = int(bits, 2).to_bytes(len(bits) // 8, "big").replace(b"\xff", b"\xff\0")
+    start = segment(0xDB, bytes([0] + [1] * 64))
+    start += segment(0xC2, struct.pack(">BHHB", 8, SIDE, SIDE, 1) + b"\1\x11\0")
+    one_code = bytes([1] + [0] * 15)
+    start += segment(0xC4, b"\x00" + one_code + b"\0") + segment(0xC4, b"\x10" + one_code + b"\xe0")
+    bands = (1 + at % 63 for at in range(number - 1))
+    scans = [segment(0xDA, bytes([1, 1, 0, band, band, 0])) + ac for band in bands]
+    first = segment(0xDA, b"\1\1\0\0\0\0") + dc
+    return b"".join((b"\xff\xd8", start, first, *scans, EOI))
+
+
+EXPENSIVE = {
+    "jpeg2000": (_jpeg2000, "jpeg2000"),
+    "avif": (_avif, "avif"),
+    "avif sequence": (lambda: _avif(frames=3), "avif"),
+    "png": (_png_with_zeros, "png"),
+    "scans": (lambda: _scans(480), "jpeg"),
+    "scans without data": (lambda: _scans(480, coded=False), "jpeg"),
+}
+
+
+@pytest.mark.parametrize("case", EXPENSIVE)
+def test_bytes_that_promise_too_much_are_refused_before_decoding(case: str) -> None:
+    """A small file that would cost seconds and gigabytes is an error before a backend sees it."""
+    make, kind = EXPENSIVE[case]
+    data = make()
+    header = probe(data)
+    assert (header.format, header.width * header.height <= SIDE**2) == (kind, True)
+
+    with pytest.raises(DecodeError) as caught:
+        decode(data)
+
+    assert caught.value.errors == {}  # no backend was asked
+
+
+def test_the_core_counts_scans_by_size_itself() -> None:
+    """The core refuses such a file without Python's check, to decode and to repack."""
+    native_core()
+    data = _scans(480)
+    options: Any = {"reduce": 8, "layout": "RGB", "window": None, "out": None, "strict": True}
+
+    with pytest.raises(DecodeError, match="scans"):
+        registry.load("native").decode(data, probe(data), **options)
+    with pytest.raises(DecodeError, match="scans"):
+        add_restart_markers(data, max_pixels=None)
+
+
+@pytest.mark.parametrize(
+    ("pixels", "size", "most"),
+    [
+        (80 * 64, 6_000, 500),  # a small image may have as many as ever
+        (12_000_000, 50_000, 89),
+        (SIDE**2, 6_000, 16),
+        (SIDE**2, SIDE**2 // 512, 19),  # the smallest data that a real file of this size can have
+        (SIDE**2, 10_000_000, 500),
+    ],
+)
+def test_scans_are_counted_by_size(pixels: int, size: int, most: int) -> None:
+    """The more bytes a file has for its pixels, the more scans it may have, up to 500."""
+    assert jpeg_stream.most_scans(Header("jpeg", pixels, 1), size) == most
+
+
+@pytest.mark.parametrize("size", [(64, 64), (4000, 3000)])
+@pytest.mark.parametrize("color", [0, 128, 255, (200, 30, 90)])
+@pytest.mark.parametrize("kind", ["JPEG2000", "PNG", "AVIF", "JPEG"])
+def test_images_of_one_color_are_decoded(kind: str, color: Any, size: tuple[int, int]) -> None:
+    """The smallest honest files, of up to 12 megapixels of one colour, are no bombs."""
+    data = _saved(size, kind, color, **{"progressive": True} if kind == "JPEG" else {})
+
+    assert decode(data).shape == (*size[::-1], 3)

@@ -277,7 +277,7 @@ def test_palette_indices_are_sampled(reduce: Reduce) -> None:
 
 def test_stored_jpegs_have_their_own_channels() -> None:
     """The stored pixels of a grey JPEG are (H, W), those of one in colour (H, W, 3)."""
-    colour = Image.fromarray(noise("RGB", 7, 13))
+    colour = noise("RGB", 13, 7)
 
     assert decode(encode(colour.convert("L"), "jpeg"), mode="stored").shape == (7, 13)
     assert decode(encode(colour, "jpeg"), mode="stored").shape == (7, 13, 3)

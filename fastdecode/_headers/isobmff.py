@@ -24,6 +24,8 @@ _HEIC_BRANDS = frozenset({b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis", 
 _HEIF_BRANDS = frozenset({b"mif1", b"mif2", b"msf1", b"miaf"})
 _IN_NO_UNIT = (b"\0\0\0", b"\0\0\1", b"\0\0\2")
 _MAX_PADDING = 64  # bytes
+_SEQUENCE_HEADER = 1  # the type of an AV1 OBU
+_MAX_SEQUENCE = 512  # bytes
 # Names of the alpha plane in HEIF's auxC and in a track's auxi.
 _ALPHA = re.compile(rb"urn:mpeg:(?:mpegB:cicp:systems:auxiliary:alpha|(?:hevc|avc):2015:auxid:1)\0")
 # EXIF orientation of "turn anticlockwise by angle * 90 degrees, then mirror": (angle, imir axis).
@@ -164,15 +166,17 @@ def parse(data: Buffer) -> Header:
 def missing(data: Buffer) -> str:
     """Return which part of the image is not in the file; empty if none is known to be missing.
 
-    It is also empty if the image comes from a track. Other items, such as EXIF or a preview, are
-    not checked. libheif leaves a missing tile out of a grid, and its decoder conceals missing coded
-    data, so neither reports it.
+    Of a track, only the size is checked. Other items, such as EXIF or a preview, are not checked.
+    libheif leaves a missing tile out of a grid, and its decoder conceals missing coded data, so
+    neither reports it. libavif scales what is coded to the size that the header promises.
     """
     for box in whole(data).boxes():
         if box.kind in (b"meta", b"moov") and box.claimed > len(data):
             return f"the {box.kind.decode()} box ends at {box.claimed}, past the {len(data)} bytes"
     meta, track = _shown(data, sniff(data) or "heic")
-    if meta is None or track is not None:
+    if track is not None:
+        return _track_mismatch(track)
+    if meta is None:
         return ""
     items = _Items(meta)
     shown = items.shown()
@@ -189,10 +193,116 @@ def missing(data: Buffer) -> str:
             return f"item {item} ends at byte {end}, past the end of the {where} at {room}"
         coded.setdefault(item, []).append(bytes(data[begin:end]))
     for item, parts in coded.items():
+        data = b"".join(parts)
         configuration = items.property(item, b"hvcC")
-        if configuration and _has_gap(b"".join(parts), 1 + (configuration.byte(21) & 3)):
+        if configuration and _has_gap(data, 1 + (configuration.byte(21) & 3)):
             return f"item {item} contains bytes that no HEVC encoder writes, such as zeros"
+        if items.property(item, b"av1C"):
+            layered = items.property(item, b"lsel") is not None
+            words = _mismatch(items.stored_sides(item), data, layered=layered)
+            if words:
+                return f"item {item}: {words}"
     return ""
+
+
+def _track_mismatch(moov: IsoBox) -> str:
+    """Compare the size of each AV1 track with that of its first frame."""
+    for trak in islice((box for box in moov.boxes() if box.kind == b"trak"), _MAX_TRACKS):
+        tables = trak.find(b"mdia", b"minf", b"stbl")
+        tkhd = trak.find(b"tkhd")
+        found = tables.by_kind() if tables else {}
+        kind, sizes = found.get(b"stsd"), found.get(b"stsz")
+        places = found.get(b"stco") or found.get(b"co64")
+        if tkhd is None or kind is None or sizes is None or places is None:
+            continue
+        if kind.fields("4s", 12)[0] != b"av01" or not places.integer(4, 4):
+            continue
+        begin = places.integer(8, 8 if places.kind == b"co64" else 4)
+        size = sizes.integer(4, 4) or sizes.integer(12, 4)
+        width, height = _track_sides(tkhd)
+        words = _mismatch((width, height), bytes(moov.data[begin : begin + size]))
+        if words:
+            return f"a track: {words}"
+    return ""
+
+
+def _mismatch(promised: tuple[int, int], coded: bytes, *, layered: bool = False) -> str:
+    """Return how a promised size differs from the coded one; empty if either is not known.
+
+    A file with several layers may show one that is smaller than the largest.
+    """
+    known = _av1_sides(coded)
+    if known is None or not all(promised) or known == promised:
+        return ""
+    if layered and promised[0] <= known[0] and promised[1] <= known[1]:
+        return ""
+    return f"{promised[0]}x{promised[1]} pixels are promised, but {known[0]}x{known[1]} are coded"
+
+
+class _Bits:
+    """Reads numbers of any length, most significant bit first."""
+
+    def __init__(self, data: bytes) -> None:
+        self._bits, self._left = int.from_bytes(data, "big"), 8 * len(data)
+
+    def __call__(self, count: int) -> int:
+        self._left -= count
+        if self._left < 0:
+            raise IndexError("the data ends")
+        return self._bits >> self._left & (1 << count) - 1
+
+
+def _av1_sides(coded: bytes) -> tuple[int, int] | None:
+    """Return the largest width and height of AV1 frames; None without a sequence header.
+
+    AV1 bitstream specification, 5.3 (OBUs), 5.5 (sequence header).
+    """
+    at = 0
+    while at + 2 <= len(coded):
+        head = coded[at]
+        at += 2 if head & 4 else 1
+        size = len(coded) - at
+        if head & 2:
+            size = shift = 0
+            while True:  # LEB128
+                byte = coded[at]
+                at += 1
+                size |= (byte & 0x7F) << shift
+                shift += 7
+                if byte < 0x80 or shift > 28:
+                    break
+        if head >> 3 & 15 == _SEQUENCE_HEADER:
+            return _sequence_sides(_Bits(coded[at : at + min(size, _MAX_SEQUENCE)]))
+        at += size
+    return None
+
+
+def _sequence_sides(bits: _Bits) -> tuple[int, int]:
+    """Read a sequence header up to max_frame_width_minus_1 and max_frame_height_minus_1."""
+    bits(4)  # seq_profile, still_picture
+    if bits(1):  # reduced_still_picture_header
+        bits(5)
+    else:
+        delay = 0
+        if bits(1):  # timing_info
+            bits(64)
+            if bits(1):  # a number in Exp-Golomb code
+                zeros = next(count for count in range(33) if bits(1))
+                bits(zeros)
+            if bits(1):  # decoder_model_info
+                delay = bits(5) + 1
+                bits(42)
+        displayed = bits(1)
+        for _ in range(bits(5) + 1):  # operating points
+            bits(12)
+            if bits(5) > 7:
+                bits(1)
+            if delay and bits(1):
+                bits(2 * delay + 1)
+            if displayed and bits(1):
+                bits(4)
+    across, down = bits(4) + 1, bits(4) + 1
+    return bits(across) + 1, bits(down) + 1
 
 
 def _has_gap(coded: bytes, prefix: int) -> bool:
@@ -263,7 +373,7 @@ def _shown(data: Buffer, file_format: Format) -> tuple[IsoBox | None, IsoBox | N
 
 
 def _track(moov: IsoBox, file_format: Format) -> Header | None:
-    """Return the header of the first image track, whose size is stored as 16.16 fixed point."""
+    """Return the header of the first image track."""
     header = None
     alpha = False
     for trak in islice((box for box in moov.boxes() if box.kind == b"trak"), _MAX_TRACKS):
@@ -275,11 +385,17 @@ def _track(moov: IsoBox, file_format: Format) -> Header | None:
             alpha = alpha or _names_alpha(trak.find(b"mdia", b"minf", b"stbl", b"stsd"))
         tkhd = trak.find(b"tkhd")
         if header is None and kind == b"pict" and tkhd is not None:
-            width, height = tkhd.fields("II", 88 if tkhd.byte(0) == 1 else 76)
+            width, height = _track_sides(tkhd)
             sizes = trak.find(b"mdia", b"minf", b"stbl", b"stsz")
             several = sizes is not None and sizes.fields("I", 8)[0] > 1
-            header = Header(file_format, width >> 16, height >> 16, color="ycc", animated=several)
+            header = Header(file_format, width, height, color="ycc", animated=several)
     return header._replace(channels=3 + alpha) if header else None
+
+
+def _track_sides(tkhd: IsoBox) -> tuple[int, int]:
+    """Return the size of a track, which is stored as 16.16 fixed point."""
+    width, height = tkhd.fields("II", 88 if tkhd.byte(0) == 1 else 76)
+    return width >> 16, height >> 16
 
 
 class _Items:

@@ -17,6 +17,8 @@ _VARYING = 255
 _EIGHT_BITS = 7  # a depth is stored as its bits minus 1
 _IS_COLOUR, _WHOLE_IMAGE = 0, 0xFFFF  # Typ and Asoc of a channel definition
 _MAX_DEFINITIONS = 256
+_MAX_PIXELS_PER_BYTE = 20_000  # photos have fewer than a thousand
+_FREE_PIXELS = 1 << 24  # decoded however few bytes promise them: this costs half a second
 _MAX_NAMED = 8
 # Enumerated colour spaces: ITU-T T.800, table I.10, and T.801, table M.25.
 _COLORS: dict[int, Color] = {
@@ -58,6 +60,18 @@ def parse(data: Buffer) -> Header:
     jp2c = whole(data).find(b"jp2c")
     in_full = jp2c is not None and data[jp2c.start : jp2c.start + 4] == _CODESTREAM
     return _header_box(data, jp2h, _siz(data, jp2c.start) if jp2c and in_full else None)
+
+
+def excess(data: Buffer, header: Header) -> str:
+    """Return how much more the header promises than the data can hold; empty if it can hold it.
+
+    OpenJPEG takes time and memory for all that is promised. Images of one colour are the smallest:
+    up to 50,000 pixels a byte at 12 megapixels, and more in larger ones.
+    """
+    pixels = header.width * header.height
+    if pixels <= max(_FREE_PIXELS, _MAX_PIXELS_PER_BYTE * len(data)):
+        return ""
+    return f"{len(data)} bytes promise {header.width}x{header.height} pixels"
 
 
 def _siz(data: Buffer, start: int) -> _Siz:

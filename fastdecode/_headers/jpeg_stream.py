@@ -14,7 +14,11 @@ from fastdecode.types import Buffer, Header
 
 EOI = b"\xff\xd9"
 MAX_SCANS = 500
-"""Scans of a progressive JPEG before it counts as hostile (libjpeg-turbo's fuzzers use 500)."""
+"""More scans than any JPEG has (libjpeg-turbo's fuzzers use 500); see `most_scans`."""
+
+_FREE_PIXELS = 1 << 30  # pixels times scans, whatever the size of the file: less than a second
+_PIXELS_PER_BYTE = 10_000
+_FEWEST_SCANS = 16
 
 _SOS = b"\xff\xda"
 
@@ -78,6 +82,16 @@ def has_end(data: Buffer, header: Header) -> bool:
     if isinstance(data, bytes):  # `find` is much faster
         return data.find(EOI, header.scan_offset) >= 0
     return _END.search(data, header.scan_offset) is not None
+
+
+def most_scans(header: Header, size: int) -> int:
+    """Return how many scans a JPEG of `size` bytes may have before it counts as hostile.
+
+    A scan of a large image may take a dozen bytes, and costs a pass over all of it. Whatever the
+    image shows, a real file has at least one bit per block of 64 pixels, and about ten scans.
+    """
+    passes = max(_FREE_PIXELS, _PIXELS_PER_BYTE * size) // (header.width * header.height)
+    return min(max(passes, _FEWEST_SCANS), MAX_SCANS)
 
 
 def _scans(data: Buffer, header: Header) -> Iterator[Scan]:

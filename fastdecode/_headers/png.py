@@ -20,6 +20,7 @@ _COLOR_TYPES: dict[int, tuple[int, Color, tuple[int, ...]]] = {
     6: (4, "rgb", (8, 16)),
 }
 _MAX_SIDE = 2**31 - 1
+_SPARE_BYTES = 1 << 16  # for an encoder that compresses badly; inflated, they cost 0.2 s
 _MAX_CHUNKS = 1024  # before the first IDAT: real files have a dozen
 
 
@@ -56,6 +57,27 @@ def chunks_fit(data: Buffer) -> bool:
         if kind == b"IEND":
             break
     return pos <= size
+
+
+def excess(data: Buffer, header: Header) -> str:
+    """Return how much compressed data there is beyond any need of the image; empty if there is not.
+
+    libpng inflates all of it, up to a thousand times its size, although the image has ended.
+    """
+    row = 1 + -(-header.width * header.channels * header.bits // 8)
+    most = _SPARE_BYTES + 2 * row * header.height
+    if len(data) <= most:
+        return ""
+    pos, size, compressed = 8, len(data), 0
+    while pos + 8 <= size:
+        length, kind = _CHUNK.unpack_from(data, pos)
+        compressed += length if kind == b"IDAT" else 0
+        pos += 12 + length
+        if kind == b"IEND":
+            break
+    if compressed <= most:
+        return ""
+    return f"there are {compressed} compressed bytes for {header.width}x{header.height} pixels"
 
 
 def _ancillary(data: Buffer, pos: int) -> tuple[bool, int]:

@@ -239,14 +239,6 @@ class Backend(ABC):
         return ""
 
 
-JPEG_ON_CPU = Support(
-    layouts=frozenset({"RGB", "L"}),
-    codings=frozenset({"baseline", "progressive", "arithmetic"}),
-    colors=frozenset({"gray", "ycc", "rgb"}),
-)
-"""What libraries for GPUs or tensors can do on the CPU, where they use libjpeg-turbo."""
-
-
 def installed_version(*distributions: str) -> str:
     """Return the version of the first of these that is installed; empty if none is."""
     for distribution in filter(None, distributions):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from PIL import Image as PillowImage
@@ -17,17 +16,15 @@ from fastdecode.errors import BackendUnavailable
 if TYPE_CHECKING:
     import torch
 
-    from fastdecode.types import Box, Buffer, Format, Header
+    from fastdecode.types import Buffer, Format, Header
 
 __all__ = [
     "NVJPEG",
     "BatchBackend",
     "BatchItem",
     "is_of_the_device",
-    "narrowed",
     "need_device",
     "try_out",
-    "widened",
 ]
 
 NVJPEG = Support(
@@ -39,10 +36,6 @@ NVJPEG = Support(
 )
 """What the libraries that decode with NVIDIA's nvJPEG have in common."""
 
-_NARROW = 16
-_WINDOW = (17, 19, 81, 82)
-"""The window of `try_out`: not small, and not aligned with the blocks of the image."""
-
 
 class BatchItem(NamedTuple):
     """One image of a batch.
@@ -53,25 +46,20 @@ class BatchItem(NamedTuple):
         The whole file. It must not be changed, or kept after the call.
     header : Header
         The header that the package read from `data`.
-    window : (left, top, right, bottom) or None
-        The part to decode, in stored pixels, or None for the whole image. Always None unless
-        `Support.region`.
 
     Examples
     --------
     >>> from fastdecode import BatchItem, probe
-    >>> BatchItem(data, probe(data), window=None).shape("RGB")
+    >>> BatchItem(data, probe(data)).shape("RGB")
     (3, 480, 640)
     """
 
     data: Buffer
     header: Header
-    window: Box | None
 
     def shape(self, layout: str) -> tuple[int, int, int]:
         """Return the shape (C, H, W) of the result."""
-        left, top, right, bottom = self.window or (0, 0, self.header.width, self.header.height)
-        return 1 if layout == "L" else 3, bottom - top, right - left
+        return 1 if layout == "L" else 3, self.header.height, self.header.width
 
 
 class BatchBackend(ABC):
@@ -97,8 +85,8 @@ class BatchBackend(ABC):
     Attributes
     ----------
     supports : Mapping[Format, tuple of Support]
-        What it decodes on its device, per format. The package reads `layouts`, `region`, `bits`,
-        `channels`, `colors`, `codings`, `subsamplings` and `animated` of each `Support`.
+        What it decodes on its device, per format. The package reads `layouts`, `bits`, `channels`,
+        `colors`, `codings`, `subsamplings` and `animated` of each `Support`.
     devices : frozenset of str
         Types of device, as PyTorch names them: ``"cpu"``, ``"cuda"``.
     frees_in_order : bool
@@ -167,8 +155,8 @@ class BatchBackend(ABC):
         Raises
         ------
         Exception
-            Any exception of the library, even if only one of the images cannot be decoded: the
-            package then tries parts of the batch.
+            Any exception of the library, even if only one of the images cannot be decoded: the CPU
+            then decodes the batch.
         """
 
     def version(self) -> str:
@@ -194,46 +182,28 @@ def try_out(backend: BatchBackend) -> None:
     A constructor calls this last if its library notices a missing part only when it decodes.
     Without the call, the library would refuse every image, and the CPU would decode them unnoticed.
     The error contains the library's message.
-
-    Some versions of nvJPEG refuse a window of an image with subsampled chroma. This function then
-    removes `Support.region` from the backend's declaration, so the package decodes whole images and
-    cuts the windows out of them.
     """
     stream = io.BytesIO()
     PillowImage.new("RGB", (96, 96)).save(stream, "jpeg", subsampling="4:2:0")
-    data = stream.getvalue()
-    whole = BatchItem(data, _headers.probe(data), None)
-    if reason := _refusal(backend, whole):
-        raise BackendUnavailable(f"it decodes nothing{reason}")
-    declared = backend.supports.get("jpeg", ())
-    if any(support.region for support in declared) and _refusal(
-        backend, whole._replace(window=_WINDOW)
-    ):
-        only_whole = tuple(replace(support, region=False) for support in declared)
-        backend.supports = {**backend.supports, "jpeg": only_whole}
-
-
-def _refusal(backend: BatchBackend, item: BatchItem) -> str:
-    """Return why a backend does not decode an image; empty if it does."""
+    item = BatchItem(stream.getvalue(), _headers.probe(stream.getvalue()))
     try:
         (image,) = backend.decode([item], "RGB")
-        if image is None:
-            return ", and does not say why"
-        if tuple(image.shape) != item.shape("RGB"):
-            return f" correctly: the shape is {tuple(image.shape)}"
     except Exception as error:  # the edge of the package: libraries raise whatever they like
         if is_of_the_device(error):
             raise
-        return f": {error}"
-    return ""
+        raise BackendUnavailable(f"it decodes nothing: {error}") from error
+    if image is None:
+        raise BackendUnavailable("it decodes nothing, and does not say why")
+    if tuple(image.shape) != item.shape("RGB"):
+        raise BackendUnavailable(f"it decodes nothing correctly: the shape is {tuple(image.shape)}")
 
 
 def is_of_the_device(error: BaseException) -> bool:
     """Return whether the device or its memory failed, and not the decoding of an image.
 
     After most CUDA errors every call in this process raises the same error. If it counted as a
-    refusal, the package would try each image of the batch alone, in vain. An error for lack of
-    memory says nothing about the image either: memory may be free later.
+    refusal, the CPU would decode everything from then on, and nobody would know. An error for lack
+    of memory says nothing about the image either: memory may be free later.
     """
     import torch
 
@@ -244,30 +214,3 @@ def is_of_the_device(error: BaseException) -> bool:
     if isinstance(error, (out_of_memory, getattr(torch, "AcceleratorError", ()))):
         return True
     return isinstance(error, RuntimeError) and str(error).startswith("CUDA error")
-
-
-def widened(item: BatchItem, margin: int = 0) -> Box | None:
-    """Return the window that a library must decode to get an item's window; None for all.
-
-    It has `margin` more pixels on every side and at least 16 columns, as far as the image has them.
-    libjpeg-turbo interpolates chroma only if there are more than 2 columns of it (jdsample.c), and
-    it treats the part that it decodes as the whole image. So a narrower window would have other
-    pixels.
-    """
-    if item.window is None:
-        return None
-    left, top, right, bottom = item.window
-    width, height = item.header.width, item.header.height
-    left, right = max(0, left - margin), min(width, right + margin)
-    left = max(0, min(left, width - _NARROW))
-    right = max(right, min(left + _NARROW, width))
-    return left, max(0, top - margin), right, min(height, bottom + margin)
-
-
-def narrowed(image: torch.Tensor, item: BatchItem, decoded: Box | None) -> torch.Tensor:
-    """Return a view of the item's window in pixels (C, H, W) of the window `decoded`."""
-    if item.window is None or decoded is None:
-        return image
-    left, top, right, bottom = item.window
-    x, y = decoded[:2]
-    return image[:, top - y : bottom - y, left - x : right - x]

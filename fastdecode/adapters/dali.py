@@ -7,24 +7,23 @@ import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
+from itertools import compress
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from nvidia import nvimgcodec
 from nvidia.dali import types
 
-from fastdecode.adapters.base import JPEG_ON_CPU, Backend, installed_version
+from fastdecode.adapters.base import JPEG, Backend, installed_version
 from fastdecode.adapters.batch_base import (
     NVJPEG,
     BatchBackend,
     BatchItem,
-    narrowed,
     need_device,
     try_out,
-    widened,
 )
 from fastdecode.errors import BackendUnavailable
-from fastdecode.types import Box, Buffer, Header, Image, PixelLayout
+from fastdecode.types import Buffer, Header, Image, PixelLayout
 
 if TYPE_CHECKING:
     import torch
@@ -34,8 +33,7 @@ __all__ = ["Dali", "DaliBatch"]
 _DISTRIBUTIONS = ("nvidia-dali-cuda130", "nvidia-dali-cuda120")
 _TYPES = {"RGB": types.RGB, "L": types.GRAY}
 # The same as for nvImageCodec, with which DALI decodes.
-_ON_GPU = replace(NVJPEG, region=True)
-_ON_CPU = replace(_ON_GPU, colors=frozenset({"gray", "ycc", "rgb"}))
+_ON_CPU = replace(NVJPEG, colors=frozenset({"gray", "ycc", "rgb"}))
 
 
 def _version() -> str:
@@ -72,16 +70,14 @@ def _cpu_context(threads: int) -> Any:
         return _dynamic().EvalContext(num_threads=threads)
 
 
-def _decode(encoded: Any, device: str, layout: str, **slices: Any) -> Any:
-    """Decode one image or a batch, whole or in parts, in stored orientation."""
-    decoder = _dynamic().decoders.image_slice if slices else _dynamic().decoders.image
-    return decoder(
+def _decode(encoded: Any, device: str, layout: str) -> Any:
+    """Decode one image or a batch, in stored orientation."""
+    return _dynamic().decoders.image(
         encoded,
         device=device,
         output_type=_TYPES[layout],
         adjust_orientation=False,
         jpeg_fancy_upsampling=True,
-        **slices,
     )
 
 
@@ -94,7 +90,7 @@ class Dali(Backend):
     distribution = _DISTRIBUTIONS[0]
     exact = False
     fork_safe = False  # a child does not inherit its threads
-    supports = {"jpeg": (JPEG_ON_CPU,)}
+    supports = {"jpeg": (JPEG,)}
 
     def __init__(self) -> None:
         self._own = threading.local()
@@ -123,7 +119,7 @@ class DaliBatch(BatchBackend):
 
     distribution = _DISTRIBUTIONS[0]
     devices = frozenset({"cpu", "cuda"})
-    supports = {"jpeg": (_ON_GPU,)}
+    supports = {"jpeg": (NVJPEG,)}
 
     def __init__(self, device: torch.device, threads: int) -> None:
         need_device(device)
@@ -138,39 +134,23 @@ class DaliBatch(BatchBackend):
     def decode(
         self, items: Sequence[BatchItem], layout: Literal["RGB", "L"]
     ) -> Sequence[torch.Tensor | None]:
-        # An operator decodes either whole images or parts, so these are two batches.
-        made: list[torch.Tensor | None] = [None] * len(items)
-        read = [at for at, item in enumerate(items) if _is_read(item)]
-        for parts in (False, True):
-            places = [at for at in read if (items[at].window is not None) == parts]
-            if places:
-                images = self._decode([items[at] for at in places], layout)
-                for at, image in zip(places, images, strict=True):
-                    made[at] = image
-        return made
+        readable = [_is_read(item) for item in items]
+        images = iter(self._decode(list(compress(items, readable)), layout))
+        return [next(images).permute(2, 0, 1) if there else None for there in readable]
 
     def _decode(self, items: Sequence[BatchItem], layout: str) -> list[torch.Tensor]:
+        if not items:
+            return []
         encoded = _dynamic().batch([np.frombuffer(item.data, np.uint8) for item in items])
-        windows = [widened(item) for item in items]
         if self._device.type == "cpu":
             with self._context(0), _dynamic().EvalMode.sync_cpu:
-                made = _decode(encoded, "cpu", layout, **_slices(windows))
-                images = [_tensor(image) for image in made]
-        else:
-            images = self._on_cuda(encoded, windows, layout)
-        return [
-            narrowed(image.permute(2, 0, 1), item, window)
-            for image, item, window in zip(images, items, windows, strict=True)
-        ]
-
-    def _on_cuda(self, encoded: Any, windows: list[Box | None], layout: str) -> list[torch.Tensor]:
+                return [image.torch() for image in _decode(encoded, "cpu", layout)]
         import torch
 
         with torch.cuda.device(self._device):
             context = self._context(torch.cuda.current_stream().cuda_stream)
             with context, _dynamic().EvalMode.sync_full:
-                made = _decode(encoded, "gpu", layout, **_slices(windows))
-                return [_tensor(image) for image in made]
+                return [image.torch() for image in _decode(encoded, "gpu", layout)]
 
     def _context(self, stream: int) -> Any:
         """Return the context for a CUDA stream, given its handle; PyTorch has a few dozen."""
@@ -207,19 +187,3 @@ def _is_read(item: BatchItem) -> bool:
         return bool(nvimgcodec.CodeStream(np.frombuffer(item.data, np.uint8)).width)
     except RuntimeError:
         return False
-
-
-def _slices(windows: Sequence[Box | None]) -> dict[str, Any]:
-    """Return the arguments of `image_slice` for these windows; empty for whole images."""
-    boxes = [window for window in windows if window is not None]
-    if not boxes:
-        return {}
-    starts = [np.array([top, left], np.int32) for left, top, _, _ in boxes]
-    ends = [np.array([bottom, right], np.int32) for _, _, right, bottom in boxes]
-    return {"start": _dynamic().batch(starts), "end": _dynamic().batch(ends), "axes": [0, 1]}
-
-
-def _tensor(image: Any) -> torch.Tensor:
-    """Return an image (H, W, C) without copying it. The tensor keeps its memory alive."""
-    tensor: torch.Tensor = image.torch()
-    return tensor

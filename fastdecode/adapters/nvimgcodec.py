@@ -16,18 +16,16 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from fastdecode.adapters.base import JPEG_ON_CPU, Backend, installed_version
+from fastdecode.adapters.base import JPEG, Backend, installed_version
 from fastdecode.adapters.batch_base import (
     NVJPEG,
     BatchBackend,
     BatchItem,
-    narrowed,
     need_device,
     try_out,
-    widened,
 )
 from fastdecode.errors import BackendUnavailable, DecodeError
-from fastdecode.types import Box, Buffer, Header, Image, PixelLayout
+from fastdecode.types import Buffer, Header, Image, PixelLayout
 
 if TYPE_CHECKING:
     import torch
@@ -61,13 +59,8 @@ if not hasattr(nvimgcodec, "NVIMGCODEC_DEVICE_CPU_ONLY"):
     raise BackendUnavailable(f"nvImageCodec {nvimgcodec.__version__} is too old: 0.9 is needed")
 
 _DISTRIBUTIONS = ("nvidia-nvimgcodec-cu13", "nvidia-nvimgcodec-cu12")
-# libjpeg-turbo upsamples like this by default; some versions of the GPU decoders do not. With
-# nvJPEG before 13.2 the GPU decoders also refuse windows of subsampled images unless the second
-# option is set, because one pixel at the edges may be wrong (extensions/nvjpeg/hw_decoder.cpp). The
-# CPU decoder ignores the second option.
-_OPTIONS = ":fancy_upsampling=1 :enable_roi_fancy_upsampling=1"
-# Pixels that are decoded in addition on every side of a window, and then cut off.
-_MARGIN = 2
+# libjpeg-turbo upsamples like this by default; some versions of the GPU decoders do not.
+_OPTIONS = ":fancy_upsampling=1"
 _RELEASE_THRESHOLD = 4  # CU_MEMPOOL_ATTR_RELEASE_THRESHOLD of cuda.h
 _KEPT = 1 << 30
 """In bytes: enough for the images of a few batches, and little of a GPU's memory."""
@@ -77,7 +70,6 @@ _PARAMS = {
 }
 # Without nvImageCodec's CPU decoder: this package's CPU path is the better fallback.
 _ON_GPU = (nvimgcodec.HW_GPU_ONLY, nvimgcodec.GPU_ONLY, nvimgcodec.HYBRID_CPU_GPU)
-_SUPPORT = replace(NVJPEG, region=True)
 
 
 def _workers(threads: int) -> int:
@@ -111,7 +103,7 @@ class Nvimgcodec(Backend):
     distribution = _DISTRIBUTIONS[0]
     # Its pixels on the CPU were found to be exact, but the same library also decodes on GPUs.
     exact = False
-    supports = {"jpeg": (JPEG_ON_CPU,)}
+    supports = {"jpeg": (JPEG,)}
 
     def __init__(self) -> None:
         self._own = threading.local()
@@ -142,13 +134,13 @@ class NvimgcodecBatch(BatchBackend):
     distribution = _DISTRIBUTIONS[0]
     devices = frozenset({"cpu", "cuda"})
     frees_in_order = True
-    supports = {"jpeg": (_SUPPORT,)}
+    supports = {"jpeg": (NVJPEG,)}
 
     def __init__(self, device: torch.device, threads: int) -> None:
         need_device(device)
         self._device = device
         if device.type == "cpu":
-            rgb = replace(_SUPPORT, colors=frozenset({"gray", "ycc", "rgb"}))
+            rgb = replace(NVJPEG, colors=frozenset({"gray", "ycc", "rgb"}))
             self.supports = {"jpeg": (rgb,)}
             self._decoder = _cpu_decoder(threads)
         else:
@@ -162,13 +154,9 @@ class NvimgcodecBatch(BatchBackend):
     def decode(
         self, items: Sequence[BatchItem], layout: Literal["RGB", "L"]
     ) -> Sequence[torch.Tensor | None]:
-        windows = [widened(item, _MARGIN) for item in items]
-        streams = [_stream(item, window) for item, window in zip(items, windows, strict=True)]
+        streams = [nvimgcodec.CodeStream(np.frombuffer(item.data, np.uint8)) for item in items]
         decode = self._on_cpu if self._device.type == "cpu" else self._on_cuda
-        return [
-            None if made is None else narrowed(made.permute(2, 0, 1), item, window)
-            for made, item, window in zip(decode(streams, layout), items, windows, strict=True)
-        ]
+        return [None if made is None else made.permute(2, 0, 1) for made in decode(streams, layout)]
 
     def _on_cpu(self, streams: list[Any], layout: str) -> list[Any]:
         import torch
@@ -230,13 +218,3 @@ def _keep_memory(device: torch.device) -> None:
         return  # a device without memory pools
     if not kept.value:
         driver.cuMemPoolSetAttribute(pool, _RELEASE_THRESHOLD, ctypes.byref(wanted))
-
-
-def _stream(item: BatchItem, window: Box | None) -> Any:
-    """Return the code stream of a file, or of a window of its image."""
-    stream = nvimgcodec.CodeStream(np.frombuffer(item.data, np.uint8))
-    if window is None:
-        return stream
-    left, top, right, bottom = window
-    region = nvimgcodec.Region(top, left, bottom, right)
-    return stream.get_sub_code_stream(region=region)

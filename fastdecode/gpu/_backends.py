@@ -1,4 +1,4 @@
-"""Batch backends by name: one instance per device, with a lock for its calls."""
+"""Batch backends by name: one instance per device, with a lock for its calls, and the choice."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from fastdecode import registry
+from fastdecode import _selection, registry
 from fastdecode._process import after_fork
 from fastdecode._system import usable_cores
-from fastdecode.errors import BackendUnavailable
+from fastdecode.adapters.batch_base import BatchBackend, is_of_the_device
+from fastdecode.errors import BackendUnavailable, UnknownBackend
 
 if TYPE_CHECKING:
     import torch
-
-    from fastdecode.adapters.batch_base import BatchBackend
 
 
 class Loaded:
@@ -47,6 +46,54 @@ def names(device_type: str) -> list[str]:
     ]
 
 
+def choose(device: torch.device, decode: str) -> Loaded | None:
+    """Return the batch backend that decodes for a device from `check_device`; None for the CPU.
+
+    `decode` is ``"cpu"``, ``"gpu"`` or the name of a batch backend. ``"gpu"`` means the backend of
+    `use` or ``FASTDECODE_BACKEND``, if that is a batch backend; else the first that works.
+
+    Raises `UnknownBackend`, `BackendUnavailable` or `ValueError` if the request cannot be met; the
+    message says what to install.
+    """
+    if decode == "cpu":
+        return None
+    if decode == "gpu":
+        return _first(device)
+    if decode in (able := names(device.type)):
+        return load(decode, device)
+    if decode in registry.names():
+        raise ValueError(
+            f"decode={decode!r} names a backend that decodes no batches on {str(device)!r}: use "
+            f"decode='cpu', and backend={decode!r} to decode with it on the CPU"
+        )
+    raise UnknownBackend(
+        "decode must be 'cpu', 'gpu' or the name of a backend that decodes batches on "
+        f"{str(device)!r} ({', '.join(able) or 'there is none'}), not {decode!r}"
+    )
+
+
+def _first(device: torch.device) -> Loaded:
+    """Return the preferred batch backend, or the first in the registry's order that works."""
+    if device.type == "cpu":
+        raise ValueError("decode='gpu' needs a GPU as device, not 'cpu'")
+    able = names(device.type)
+    if (preferred := _selection.preferred()) in able:
+        return load(str(preferred), device)
+    missing = []
+    for name in able:
+        if name in _selection.disabled():
+            missing.append(f"the backend {name!r} is left out by FASTDECODE_DISABLE")
+            continue
+        try:
+            return load(name, device)
+        except BackendUnavailable as error:
+            missing.append(str(error))
+    raise BackendUnavailable(
+        f"no backend decodes on {str(device)!r}, and decode='gpu' needs one; decode='cpu' does not:"
+        "\n" + "\n".join(missing)
+    )
+
+
 def load(name: str, device: torch.device) -> Loaded:
     """Return this process's instance of a batch backend for a device, which has its index.
 
@@ -61,21 +108,19 @@ def load(name: str, device: torch.device) -> Loaded:
             try:
                 _loaded[key] = Loaded(name, _construct(name, device), device)
             except (Exception, SystemExit) as failure:  # a broken plugin may raise anything
-                if _is_temporary(failure):
+                if is_of_the_device(failure):  # it may work later, when there is free memory again
                     raise
                 _failed[key] = failure.with_traceback(None)
         if key in _failed:
             error = _failed[key]
-            why = registry.reason(error) + _install_hint(name, error)
             raise BackendUnavailable(
-                f"the backend {name!r} does not decode on {str(device)!r}: {why}"
+                f"the backend {name!r} does not decode on {str(device)!r}: "
+                f"{registry.reason(error)}{_install_hint(name, error)}"
             ) from error
         return _loaded[key]
 
 
 def _construct(name: str, device: torch.device) -> BatchBackend:
-    from fastdecode.adapters.batch_base import BatchBackend
-
     target = registry.entry(name).batch
     if not target:
         raise BackendUnavailable("it decodes one image at a time, on the CPU")
@@ -90,13 +135,6 @@ def _construct(name: str, device: torch.device) -> BatchBackend:
     if not isinstance(getattr(backend, "supports", None), Mapping):
         raise TypeError(f"{target!r} does not declare what it supports")
     return backend
-
-
-def _is_temporary(failure: BaseException) -> bool:
-    """Return whether a later call may succeed: when the device has free memory again."""
-    from fastdecode.adapters.batch_base import is_of_the_device
-
-    return is_of_the_device(failure)
 
 
 def _install_hint(name: str, error: BaseException) -> str:

@@ -21,7 +21,6 @@ from fastdecode.errors import FastDecodeError
 from fastdecode.plan import plan_options
 
 if TYPE_CHECKING:
-    from fastdecode.adapters.base import Support
     from fastdecode.gpu._backends import Loaded
     from fastdecode.types import Box, Buffer, Header
 
@@ -36,47 +35,34 @@ class Request(NamedTuple):
 
 
 def make_request(
-    data: Buffer,
-    header: Header,
-    backend: BatchBackend,
-    options: dict[str, Any],
-    *,
-    windows: bool = True,
+    data: Buffer, header: Header, backend: BatchBackend, options: dict[str, Any]
 ) -> Request | None:
     """Return the request for an image, or None if the CPU must decode it.
 
-    `options` are checked arguments of `decode`. With `windows`, a backend that can decode a region
-    decodes only that. Otherwise the region is cut out of the whole image.
-
-    The CPU decodes what the backend does not declare. It also gets damaged or unusual files,
-    because only the CPU path can tell what is missing, and wrong arguments, for which it raises
-    the error.
+    `options` are checked arguments of `decode`. The CPU decodes what the backend does not declare.
+    It also gets damaged or unusual files, because only the CPU path can tell what is missing, and
+    wrong arguments, for which it raises the error.
     """
     mode = options.get("mode", "RGB")
     if mode not in ("RGB", "L") or options.get("strict"):
         return None
     try:
-        support = _find_support(backend, data, header, mode)
         reduce, window, orientation = plan_options(header, options)
-        if support is None or (reduce, orientation) != (1, 1):
+        if (reduce, orientation) != (1, 1) or not _is_declared(backend, data, header, mode):
             return None
     except (FastDecodeError, TypeError, ValueError):
         return None
-    if windows and support.region:
-        return Request(BatchItem(data, header, window), None)
-    return Request(BatchItem(data, header, None), window)
+    return Request(BatchItem(data, header), window)
 
 
-def _find_support(
-    backend: BatchBackend, data: Buffer, header: Header, layout: str
-) -> Support | None:
-    """Return the declaration that covers a complete file; None if none does."""
+def _is_declared(backend: BatchBackend, data: Buffer, header: Header, layout: str) -> bool:
+    """Return whether the backend declares this file, and the file is complete."""
     if header.format == "jpeg" and not _is_whole(data, header):
-        return None
-    for support in backend.supports.get(header.format, ()):
-        if layout in support.layouts and not support.refusal(header):
-            return support
-    return None
+        return False
+    return any(
+        layout in support.layouts and not support.refusal(header)
+        for support in backend.supports.get(header.format, ())
+    )
 
 
 def _is_whole(data: Buffer, header: Header) -> bool:
@@ -102,17 +88,13 @@ def decode_requests(
     Raises `RuntimeError` if the device itself fails: later requests would fail too.
     """
     items = [request.item for request in requests]
-    with loaded.lock:
-        made, refused = _call_backend(loaded, items, layout)
+    made, refused = _call_backend(loaded, items, layout)
     for at, image in enumerate(made):
         if image is not None and (wrong := _form_problem(image, items[at], layout, device)):
             made[at], refused[at] = None, wrong
-    whole = [at for at, image in enumerate(made) if image is not None]
-    some = [image for image in made if image is not None]
-    for at, suspicious in zip(
-        whole, _looks_filled_in(some, [items[at] for at in whole]), strict=True
-    ):
-        if suspicious:
+    jpegs = [at for at, image in enumerate(made) if image is not None and _is_jpeg(items[at])]
+    for at, filled in zip(jpegs, _look_filled_in([made[at] for at in jpegs]), strict=True):
+        if filled:
             made[at], refused[at] = None, "its end looks filled in, which the CPU must check"
     for reason in refused.values():
         count_fallback({loaded.name: reason}, "cpu")
@@ -124,30 +106,31 @@ def decode_requests(
     finally:
         # The library may reuse its memory while the current stream still reads it: wait for the
         # stream. Such libraries wait for the device themselves, so this costs little more.
-        if whole and loaded.device.type == "cuda" and not loaded.backend.frees_in_order:
+        if items and loaded.device.type == "cuda" and not loaded.backend.frees_in_order:
             torch.cuda.current_stream(loaded.device).synchronize()
 
 
 def _call_backend(
     loaded: Loaded, items: Sequence[BatchItem], layout: Literal["RGB", "L"]
-) -> tuple[list[torch.Tensor | None], dict[int, str]]:
-    """Return the images, and the reasons for refusals. If a whole batch fails, try each half."""
+) -> tuple[list[Any], dict[int, str]]:
+    """Return the images, and the reasons for refusals; an error refuses the whole batch."""
     if not items:
         return [], {}
     try:
-        made = list(loaded.backend.decode(items, layout))
+        with loaded.lock:
+            made = list(loaded.backend.decode(items, layout))
         if len(made) != len(items):
             raise ValueError(f"gave {len(made)} images for {len(items)}")  # noqa: TRY301
     except Exception as error:  # the edge of the package: libraries raise whatever they like
         if is_of_the_device(error):
             raise
-        if len(items) == 1:
-            return [None], {0: f"{type(error).__name__}: {error}"}
-        half = len(items) // 2
-        first, refused = _call_backend(loaded, items[:half], layout)
-        second, more = _call_backend(loaded, items[half:], layout)
-        return first + second, {**refused, **{half + at: reason for at, reason in more.items()}}
+        reason = f"{type(error).__name__}: {error}"
+        return [None] * len(items), dict.fromkeys(range(len(items)), reason)
     return made, {at: "refused it" for at, image in enumerate(made) if image is None}
+
+
+def _is_jpeg(item: BatchItem) -> bool:
+    return item.header.format == "jpeg"
 
 
 def _form_problem(image: Any, item: BatchItem, layout: str, device: torch.device) -> str:
@@ -163,10 +146,10 @@ def _form_problem(image: Any, item: BatchItem, layout: str, device: torch.device
     return ""
 
 
-def _looks_filled_in(images: Sequence[torch.Tensor], items: Sequence[BatchItem]) -> list[bool]:
-    """Return for each image whether its last pixels look filled in, as `decode` checks it.
+def _look_filled_in(images: Sequence[torch.Tensor]) -> list[bool]:
+    """Return for each JPEG whether its last pixels look filled in, as `decode` checks it.
 
-    A JPEG is suspect if its last decoded block has the one grey that a decoder writes where data is
+    A JPEG is suspect if its last block has the one grey that a decoder writes where data is
     missing. One in some hundreds of intact photos is suspect too, and the CPU decodes it again.
 
     On CUDA this waits until the images are decoded: only then is it known whether a file ended
@@ -174,18 +157,12 @@ def _looks_filled_in(images: Sequence[torch.Tensor], items: Sequence[BatchItem])
     """
     if not images:
         return []
-    corners = [_corners(image, item) for image, item in zip(images, items, strict=True)]
-    pixels = torch.stack(corners).flatten(2).transpose(1, 2).tolist()
-    return [
-        item.header.format == "jpeg" and all(map(is_filling, some))
-        for some, item in zip(pixels, items, strict=True)
-    ]
+    pixels = torch.stack([_corners(image) for image in images]).flatten(2).transpose(1, 2).tolist()
+    return [all(map(is_filling, corners)) for corners in pixels]
 
 
-def _corners(image: torch.Tensor, item: BatchItem) -> torch.Tensor:
+def _corners(image: torch.Tensor) -> torch.Tensor:
     """Return the corners of the visible part of the last block: a view (C, 2, 2)."""
-    _, _, right, bottom = item.window or (0, 0, item.header.width, item.header.height)
-    down = min((bottom - 1) % _BLOCK, image.shape[1] - 1)
-    across = min((right - 1) % _BLOCK, image.shape[2] - 1)
+    down, across = (image.shape[1] - 1) % _BLOCK, (image.shape[2] - 1) % _BLOCK
     # If only one row or column of the block is visible, repeat it.
     return image[:, -1 - down :: down or 1, -1 - across :: across or 1].expand(-1, 2, 2)

@@ -23,7 +23,6 @@ from fastdecode.measure._calibrate import (
     find_device,
 )
 from fastdecode.measure._collection import USUAL_LIMIT
-from fastdecode.ranking import BEGINS
 from fastdecode.terminal import INTERRUPTED, Parser, counts, paragraph, progress, seconds, width
 from fastdecode.types import CONTEXTS
 
@@ -72,7 +71,7 @@ def run(options: argparse.Namespace, parser: Parser) -> int:
         options.device = None if options.device is None else find_device(options.device)
         place = None if options.no_save else options.to or _default_path(options.device)
         if options.to:
-            _files.check_result(options.to, "--to", BEGINS, parents=True)
+            _files.check_result(options.to, "--to", ".json", parents=True)
         elif place:  # what is there was not named, and may be damaged: it is replaced
             with _files.name_in_errors(place):
                 _files.check_writable(place, parents=True)

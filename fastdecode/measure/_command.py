@@ -26,7 +26,6 @@ from fastdecode.measure._run import Plan, counts_up_to_cores
 from fastdecode.measure._text import pipeline, visible
 from fastdecode.measure._timing import now
 from fastdecode.measure.result import (
-    BEGINS,
     PIPELINES,
     PROTOCOLS,
     Backend,
@@ -53,6 +52,9 @@ if TYPE_CHECKING:
     from fastdecode.measure.result import Pipeline, Protocol
     from fastdecode.ranking import Ranking
     from fastdecode.types import BackendInfo, Reduce
+
+_SUFFIXES = {"json": ".json", "html": ".html", "card": ".svg"}
+"""The options that write a file, and the suffix of files that each of them may replace."""
 
 _EXAMPLES = """\
 examples:
@@ -428,28 +430,20 @@ def _check_arguments(parser: Parser, options: argparse.Namespace) -> None:
     for flag in ("html", "card"):
         if getattr(options, flag):
             parser.need("jinja2", f"--{flag}", "fastdecode[bench]")
-    flags = ("json", "html", "card")
-    written = {flag: path for flag in flags if (path := getattr(options, flag)) not in (None, "-")}
+    written = {
+        flag: path for flag in _SUFFIXES if (path := getattr(options, flag)) not in (None, "-")
+    }
     for flag, other in itertools.combinations(written, 2):
         if written[flag] == written[other]:
             parser.error(f"--{flag} and --{other} are the same file")
     try:
         for flag, place in written.items():
-            _files.check_result(place, f"--{flag}", _file_pattern(flag))
+            _files.check_result(place, f"--{flag}", _SUFFIXES[flag])
         if options.save:
             with _files.name_in_errors(ranking_path()):
                 _files.check_writable(ranking_path(), parents=True)
     except OSError as error:
         parser.fail(error)
-
-
-def _file_pattern(flag: str) -> bytes:
-    """Return a pattern for the beginning of the file that an option writes."""
-    if flag == "json":
-        return BEGINS
-    from fastdecode.measure import _html
-
-    return _html.PAGE_BEGINS if flag == "html" else _html.CARD_BEGINS
 
 
 def _check_device(parser: Parser, options: argparse.Namespace) -> None:

@@ -65,7 +65,7 @@ def run(options: argparse.Namespace, parser: Parser) -> int:
         from fastdecode.measure import _html
 
         try:
-            check_result(options.html, "--html", _html.PAGE_BEGINS)
+            check_result(options.html, "--html", ".html")
         except OSError as error:
             parser.fail(error)
     results = []

@@ -236,7 +236,7 @@ class Worker:
     def _decode(self, items: Sequence[bytes]) -> Any:
         if self._backend is None:
             return self._by_cpu(items)
-        return decode_batch(items, backend=self._name, **self._options)
+        return decode_batch(items, decode=self._name, **self._options)
 
     def _by_cpu(self, items: Sequence[bytes]) -> Any:
         return decode_batch(items, decode="cpu", **self._options)

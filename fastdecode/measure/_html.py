@@ -74,10 +74,6 @@ if TYPE_CHECKING:
     from fastdecode.measure._tables import Column, Table
     from fastdecode.measure.result import Measurement, Result
 
-PAGE_BEGINS = rb"<!DOCTYPE html>.{0,200}default-src 'none'; style-src 'unsafe-inline'; script-src "
-CARD_BEGINS = rb'<svg xmlns="http://www.w3.org/2000/svg" class="chart" '
-"""Patterns for the beginning of the files that this module makes."""
-
 _MAX_FILES = 200  # file names per list; a phone could not open a page with thousands
 _QUARTILES = "The thin line runs from the lower to the upper quartile."
 _PILLOW_IS_ONE = f"The dotted line is Pillow, 1x. {_QUARTILES}"

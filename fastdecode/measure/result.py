@@ -27,7 +27,6 @@ from fastdecode.ranking import CPU, NOTHING, Spread
 
 __all__ = [
     "AUTOMATIC",
-    "BEGINS",
     "CPU",
     "NOTHING",
     "PILLOW",
@@ -254,10 +253,6 @@ class Result:
     interrupted: bool = False  # whether it ended before everything was measured
     device: Device | None = None  # the device that was measured, if any
     on_device: tuple[Measurement, ...] = ()
-
-
-BEGINS = rb'\{\s*"schema": \d+,\s*"measured": '
-"""Pattern for the beginning of a file that `to_json` wrote."""
 
 
 def to_json(result: Result) -> str:

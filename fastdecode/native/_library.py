@@ -6,7 +6,6 @@ import importlib
 import importlib.metadata
 import json
 import os
-import platform
 import sys
 import threading
 from collections.abc import Sequence
@@ -55,17 +54,6 @@ LARGEST_SIDE = 65500
 """The limit of libjpeg and of the core for a side of an image or a canvas, in pixels."""
 _BYTES: Any = ffi and ffi.typeof("uint8_t[]")  # cffi would look up a string in every call
 _MISSING_FILE = Path(__file__).with_name("_missing.txt")
-# How to install a compiler and libjpeg-turbo's headers, by `ID` and `ID_LIKE` of os-release.
-_PACKAGES = {
-    "ubuntu": "apt-get install gcc libjpeg-turbo8-dev",
-    "debian": "apt-get install gcc libjpeg62-turbo-dev",
-    "fedora": "dnf install gcc libjpeg-turbo-devel",
-    "rhel": "dnf install gcc libjpeg-turbo-devel",
-    "suse": "zypper install gcc libjpeg8-devel",
-    "alpine": "apk add gcc musl-dev libjpeg-turbo-dev",
-    "arch": "pacman -S gcc libjpeg-turbo",
-}
-_PYTHON_HEADERS = {"apt-get": " python3-dev", "dnf": " python3-devel", "zypper": " python3-devel"}
 
 
 class Resize(NamedTuple):
@@ -73,7 +61,8 @@ class Resize(NamedTuple):
 
     The box (`left` … `bottom`) is in pixels of the reduced image. Only pixels inside `in_left` …
     `in_bottom` may be read. The box is resized to the canvas, of which only the part from `x`, `y`
-    on is made, with the size `width`, `height`. `flip` mirrors it from left to right.
+    on is made, with the size `width`, `height`. `flip` mirrors it from left to right. `filter` is
+    an ``fd_resize_filter``.
     """
 
     reduce: int
@@ -92,6 +81,7 @@ class Resize(NamedTuple):
     width: int
     height: int
     flip: bool
+    filter: int = 0
 
 
 class _PerThread(threading.local):
@@ -161,22 +151,27 @@ def probe(data: Buffer) -> Any:
     return None if failed else _own.header
 
 
-def decode_resized(data: Buffer, resize: Resize, pixels: Any, out: int) -> bool:
+def decode_resized(
+    data: Buffer, resize: Resize, pixels: Any, out: int, operations: Any = ()
+) -> bool:
     """Decode, resize and finish one image. Return False if it failed or the codec warned.
 
     `pixels` is from `stored`. `out` is the address of memory of the size that `pixels` and `resize`
-    need.
+    need. `operations` are an ``fd_operation[]``, for the resized image.
     """
     own = _own
     own.resized.reduce, own.resize[0] = resize.reduce, resize[1:]
     view = ffi.from_buffer("uint8_t[]", data)
     status: int = lib.fd_decode_resized(
-        own.decoder, view, len(view), own.resized, own.resize, pixels, ffi.cast("void *", out)
+        *(own.decoder, view, len(view), own.resized, own.resize),
+        *(operations or ffi.NULL, len(operations), pixels, ffi.cast("void *", out)),
     )
     return status == 0
 
 
-def resize_pixels(image: Image, resize: Resize, pixels: Any, out: int) -> bool:
+def resize_pixels(
+    image: Image, resize: Resize, pixels: Any, out: int, operations: Any = ()
+) -> bool:
     """Resize and finish pixels of any library: uint8, (H, W, 3), with no gaps in a row.
 
     The reduction is ignored. Return False, and write nothing, if this resize is impossible.
@@ -186,7 +181,8 @@ def resize_pixels(image: Image, resize: Resize, pixels: Any, out: int) -> bool:
     height, width = image.shape[:2]
     source = ffi.cast("uint8_t *", image.ctypes.data), width, height, image.strides[0]
     status: int = lib.fd_resize_rgb(
-        own.resampler, *source, own.resize, pixels, ffi.cast("void *", out)
+        *(own.resampler, *source, own.resize),
+        *(operations or ffi.NULL, len(operations), pixels, ffi.cast("void *", out)),
     )
     return status == 0
 
@@ -252,7 +248,7 @@ def install_line() -> str:
     """Return the shell command that installs the core, or does nothing if it is installed."""
     if _broken is None or _lacks_cffi():
         return "pip install 'fastdecode[native]'"
-    return " && ".join([*_system_packages(_reason()), _reinstall()])
+    return f"{_reinstall()}  # what it needs: docs/installing.md"
 
 
 def _lacks_cffi() -> bool:
@@ -295,25 +291,6 @@ def hidden_copy() -> _Copies | None:
     return None
 
 
-def _system_packages(reason: str) -> list[str]:
-    """Return the command that installs the compiler and the headers, if one is known."""
-    if "FASTDECODE_NATIVE" in reason:
-        return []
-    if sys.platform == "darwin":
-        return ["brew install jpeg-turbo"]
-    try:
-        system = platform.freedesktop_os_release()
-    except OSError:
-        return []
-    for name in (system["ID"], *system.get("ID_LIKE", "").split()):
-        if name in _PACKAGES:
-            line = _PACKAGES[name]
-            return [
-                line + (_PYTHON_HEADERS.get(line.split()[0], "") if "Python.h" in reason else "")
-            ]
-    return []
-
-
 def _reinstall() -> str:
     """Return the command that rebuilds fastdecode from the source that it was installed from."""
     try:
@@ -328,5 +305,5 @@ def _reinstall() -> str:
     tree = Path(__file__).parents[2]
     if (tree / "setup.py").exists():  # it runs from its source folder
         return f"pip install -e {quote(str(tree))}"
-    # Without these options pip would reuse a cached wheel, or download one.
-    return "pip install --force-reinstall --no-deps --no-cache-dir --no-binary :all: fastdecode"
+    # It came from a wheel. Without the option pip would keep what is installed.
+    return "pip install --force-reinstall --no-deps FOLDER_OF_THE_CLONE"

@@ -26,7 +26,6 @@ struct fd_decoder {
     struct jpeg_progress_mgr progress; /* called for each scan */
     fd_errors errors;
     fd_source source;
-    fd_memory *memory;
     fd_baseline *baseline;   /* made when it is first needed */
     int is_own;              /* it made the pixels of the last call */
     fd_resampler *resampler; /* made when it is first needed */
@@ -57,36 +56,19 @@ static void count_scans(j_common_ptr common) {
     fd_decoder *decoder = common->client_data;
     if (decoder->most_scans && decoder->jpeg.input_scan_number > decoder->most_scans)
         fd_errors_leave(&decoder->errors, FD_DAMAGED,
-                        "it has more scans than any honest file: refused as hostile");
-}
-
-/* Do everything of fd_decoder_create that can fail. Returns 0 on failure. */
-static int set_up(fd_decoder *decoder) {
-    fd_errors_begin(&decoder->errors);
-    decoder->jpeg.err = &decoder->errors.jpeg;
-    if (setjmp(decoder->errors.escape))
-        return 0;
-    jpeg_create_decompress(&decoder->jpeg);
-    decoder->memory = fd_memory_install(&decoder->jpeg);
-    decoder->progress.progress_monitor = count_scans;
-    decoder->jpeg.progress = &decoder->progress;
-    decoder->jpeg.client_data = decoder;
-    return decoder->memory != NULL;
+                        "it has more scans than any honest file of its size: refused as hostile");
 }
 
 fd_decoder *fd_decoder_create(void) {
     fd_decoder *decoder = calloc(1, sizeof *decoder);
-    if (decoder != NULL && !set_up(decoder)) {
-        fd_decoder_destroy(decoder);
-        return NULL;
-    }
+    if (decoder != NULL)
+        fd_errors_begin(&decoder->errors);
     return decoder;
 }
 
 void fd_decoder_destroy(fd_decoder *decoder) {
     if (decoder == NULL)
         return;
-    jpeg_destroy_decompress(&decoder->jpeg);
     fd_baseline_destroy(decoder->baseline);
     fd_resampler_destroy(decoder->resampler);
     free(decoder->rows);
@@ -119,24 +101,17 @@ static uint8_t *room_for_rows(fd_decoder *decoder, size_t stride, size_t count) 
            MISALIGNMENT;
 }
 
-/* Reset libjpeg's tables, which it keeps from file to file for abbreviated streams. Here each file
- * stands alone: one without Huffman tables gets the standard ones, as Motion JPEG does. */
-static void forget_tables(fd_decoder *decoder) {
-    struct jpeg_decompress_struct *jpeg = &decoder->jpeg;
-    memset(jpeg->quant_tbl_ptrs, 0, sizeof jpeg->quant_tbl_ptrs);
-    memset(jpeg->dc_huff_tbl_ptrs, 0, sizeof jpeg->dc_huff_tbl_ptrs);
-    memset(jpeg->ac_huff_tbl_ptrs, 0, sizeof jpeg->ac_huff_tbl_ptrs);
-    fd_memory_forget(decoder->memory);
-}
-
 static void read_header(fd_decoder *decoder, job *work) {
     const fd_limits *limits = &work->request->limits;
     struct jpeg_decompress_struct *jpeg = &decoder->jpeg;
-    forget_tables(decoder);
-    fd_memory_limit(decoder->memory, limits->memory);
-    decoder->most_scans = limits->scans;
+    jpeg_create_decompress(jpeg); /* for each file, so that no table of another one is used */
+    jpeg->client_data = decoder;
+    jpeg->progress = &decoder->progress;
+    jpeg->mem->max_memory_to_use = (long)limits->memory;
+    decoder->progress.progress_monitor = count_scans;
     fd_source_whole(&decoder->source, jpeg, work->data, work->size);
     jpeg_read_header(jpeg, TRUE);
+    decoder->most_scans = fd_most_scans(limits, jpeg, work->size);
     work->scan = work->size - decoder->source.jpeg.bytes_in_buffer;
     if (jpeg->data_precision != 8)
         fd_errors_leave(&decoder->errors, FD_UNSUPPORTED, "more than 8 bits for each sample");
@@ -169,7 +144,6 @@ static void jump(fd_decoder *decoder, job *work) {
                                     work->bottom * reduce - 1);
     if (passed == 0)
         return;
-    forget_tables(decoder);
     jpeg_read_header(jpeg, TRUE);
     work->top -= passed / reduce;
     work->bottom -= passed / reduce;
@@ -362,8 +336,10 @@ static int run(fd_decoder *decoder, job *work) {
     fd_errors_begin(errors);
     if (work->data == NULL || (reduce != 1 && reduce != 2 && reduce != 4 && reduce != 8))
         return (int)fd_errors_note(errors, FD_ARGUMENT, "reduce must be 1, 2, 4 or 8");
+    memset(&decoder->jpeg, 0, sizeof decoder->jpeg);
+    decoder->jpeg.err = &errors->jpeg;
     if (setjmp(errors->escape)) {
-        jpeg_abort_decompress(&decoder->jpeg);
+        jpeg_destroy_decompress(&decoder->jpeg);
         return (int)errors->status;
     }
     read_header(decoder, work);
@@ -375,6 +351,7 @@ static int run(fd_decoder *decoder, job *work) {
         jpeg_skip_scanlines(&decoder->jpeg, (JDIMENSION)work->top);
     read_rows(decoder, work, before);
     finish(decoder, work);
+    jpeg_destroy_decompress(&decoder->jpeg);
     if (work->request->strict && errors->warnings > 0)
         return FD_WARNED;
     return errors->missing ? FD_DAMAGED : FD_OK;
@@ -411,7 +388,8 @@ int fd_decode(fd_decoder *decoder, const uint8_t *data, size_t size, const fd_re
 }
 
 int fd_decode_resized(fd_decoder *decoder, const uint8_t *data, size_t size,
-                      const fd_request *request, const fd_resize *resize, const fd_pixels *pixels,
+                      const fd_request *request, const fd_resize *resize,
+                      const fd_operation *operations, int32_t count, const fd_pixels *pixels,
                       void *out) {
     fd_errors *errors = &decoder->errors;
     fd_errors_begin(errors);
@@ -420,7 +398,9 @@ int fd_decode_resized(fd_decoder *decoder, const uint8_t *data, size_t size,
         return (int)fd_errors_note(errors, FD_NO_MEMORY, "no memory for a resampler");
     int32_t window[4];
     fd_sink sink;
-    int status = fd_resampler_begin(decoder->resampler, resize, pixels, out, window, &sink);
+    fd_resampler *resampler = decoder->resampler;
+    int is_augmented = count > 0;
+    int status = fd_resampler_begin(resampler, resize, is_augmented, pixels, out, window, &sink);
     if (status != FD_OK)
         return (int)fd_errors_note(errors, (fd_status)status, "such a resize is not possible");
     job work = {
@@ -435,9 +415,12 @@ int fd_decode_resized(fd_decoder *decoder, const uint8_t *data, size_t size,
         .channels = 4,
         .sink = &sink,
     };
-    if (run_own(decoder, &work))
-        return FD_OK;
-    /* The sink may have got some rows: start again. */
-    fd_resampler_begin(decoder->resampler, resize, pixels, out, window, &sink);
-    return run(decoder, &work);
+    if (!run_own(decoder, &work)) {
+        /* The sink may have got some rows: start again. */
+        fd_resampler_begin(resampler, resize, is_augmented, pixels, out, window, &sink);
+        status = run(decoder, &work);
+    }
+    if (status == FD_OK && fd_resampler_finish(resampler, operations, count) != FD_OK)
+        return (int)fd_errors_note(errors, FD_ARGUMENT, "such an augmentation is not possible");
+    return status;
 }

@@ -35,20 +35,6 @@ _Noreturn void fd_errors_leave(fd_errors *errors, fd_status status, const char *
 /* Fail outside libjpeg: keep the message, and return the status. */
 fd_status fd_errors_note(fd_errors *errors, fd_status status, const char *words);
 
-/* ---- memory.c ---- */
-
-typedef struct fd_memory fd_memory;
-
-/* Make `jpeg`, which was just created, use memory that is kept from image to image instead of
- * malloc. NULL if there is no memory; jpeg_destroy frees it. */
-fd_memory *fd_memory_install(j_decompress_ptr jpeg);
-
-/* Reclaim the memory of libjpeg's tables, to which nothing may point any more. */
-void fd_memory_forget(fd_memory *memory);
-
-/* Limit the bytes that an image may take from now on; 0 is no limit. */
-void fd_memory_limit(fd_memory *memory, int64_t bytes);
-
 /* ---- source.c ---- */
 
 /* The data that libjpeg reads: up to four pieces of memory, one after another. */
@@ -89,6 +75,17 @@ typedef struct {
 
 enum { FD_PADDING = 64 };
 
+/* How many scans an image of `size` bytes may have: a few bytes can make a scan of a large image, and
+ * each costs a pass over all of it. 0 is no limit. The same rule as in _headers/jpeg_stream.py. */
+static inline int32_t fd_most_scans(const fd_limits *limits, j_decompress_ptr jpeg, size_t size) {
+    const int64_t free_pixels = (int64_t)1 << 30, pixels_per_byte = 10000, fewest = 16;
+    int64_t passes = (int64_t)size * pixels_per_byte;
+    passes = passes > free_pixels ? passes : free_pixels;
+    passes /= (int64_t)jpeg->image_width * jpeg->image_height;
+    passes = passes > fewest ? passes : fewest;
+    return passes < limits->scans ? (int32_t)passes : limits->scans;
+}
+
 /* ---- decode.c ---- */
 
 /* The error state of a decoder. */
@@ -96,10 +93,29 @@ fd_errors *fd_decoder_errors(fd_decoder *decoder);
 
 /* ---- resample.c ---- */
 
-/* Prepare the weights of all rows and columns for an image. Sets `window` (left, top, right, bottom)
+/* Prepare the weights of all rows and columns for an image, which is augmented or not. Sets `window` (left, top, right, bottom)
  * to the reduced pixels that the caller must then feed to `sink`; it never exceeds what `resize`
- * allows to be read. `sink` writes to `out`, which is complete after the window's last row. */
-int fd_resampler_begin(fd_resampler *resampler, const fd_resize *resize, const fd_pixels *pixels,
-                       void *out, int32_t window[4], fd_sink *sink);
+ * allows to be read. `sink` writes to `out`, which is complete after the window's last row; if the
+ * image is augmented, after fd_resampler_finish. */
+int fd_resampler_begin(fd_resampler *resampler, const fd_resize *resize, int is_augmented,
+                       const fd_pixels *pixels, void *out, int32_t window[4], fd_sink *sink);
+
+/* Apply the operations to an image that is augmented, and write it to `out`. */
+int fd_resampler_finish(fd_resampler *resampler, const fd_operation *operations, int32_t count);
+
+/* ---- augment.c ---- */
+
+/* Set `pixels` to memory for an image, RGBX without gaps, which the caller then fills. */
+int fd_augmenter_begin(fd_augmenter *augmenter, int32_t width, int32_t height, uint8_t **pixels);
+
+/* Apply the operations to it, and set `pixels` to the result, which lasts until the next call. */
+int fd_augmenter_run(fd_augmenter *augmenter, const fd_operation *operations, size_t count,
+                     const uint8_t **pixels);
+
+/* ---- erase.c ---- */
+
+/* Carry out an FD_ERASE, whose box must be inside, on (3, height, width) or (height, width, 3). */
+void fd_erase(float *out, int32_t width, int32_t height, int channels_first,
+              const fd_operation *operation);
 
 #endif

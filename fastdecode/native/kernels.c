@@ -147,41 +147,6 @@ INLINE float scaled(uint32_t value, float scale, float bias) {
     return product + bias;
 }
 
-/* The nearest float16, halves to even. */
-static uint16_t half_of(float value) {
-    uint32_t bits, small;
-
-    memcpy(&bits, &value, sizeof bits);
-    uint32_t sign = bits >> 16 & 0x8000u;
-    bits &= 0x7fffffffu;
-    if (bits > 0x7f800000u) {
-        return (uint16_t)(sign | 0x7e00u | (bits >> 13 & 0x3ffu)); /* NaN */
-    }
-    if (bits >= 0x47800000u) {
-        return (uint16_t)(sign | 0x7c00u);
-    }
-    if (bits >= 0x38800000u) { /* 2^-14: rounding may correctly carry into the exponent */
-        return (uint16_t)(sign | (bits - 0x38000000u + 0xfffu + (bits >> 13 & 1u)) >> 13);
-    }
-    /* For these results floats between 0.5 and 1 have the right step, 2^-24. */
-    memcpy(&value, &bits, sizeof value);
-    value += 0.5f;
-    memcpy(&small, &value, sizeof small);
-    return (uint16_t)(sign | (small - 0x3f000000u));
-}
-
-void fd_values_prepare(fd_values *values, const fd_pixels *pixels) {
-    values->pixels = *pixels;
-    if (pixels->dtype != FD_FLOAT16) {
-        return;
-    }
-    for (int c = 0; c < 3; c++) {
-        for (uint32_t v = 0; v < 256; v++) {
-            values->half[c][v] = half_of(scaled(v, pixels->scale[c], pixels->bias[c]));
-        }
-    }
-}
-
 /* Channel c of pixel i. Reading the pixel as one number lets the compiler vectorise. */
 INLINE uint32_t channel(const uint8_t *rgbx, size_t i, size_t c) {
     uint32_t pixel;
@@ -190,10 +155,10 @@ INLINE uint32_t channel(const uint8_t *rgbx, size_t i, size_t c) {
     return pixel >> (FIRST_IS_LOW ? 8 * c : 24 - 8 * c) & 255u;
 }
 
-INLINE void store_planes(void *out, const uint8_t *restrict rgbx, const fd_values *values,
+INLINE void store_planes(void *out, const uint8_t *restrict rgbx, const fd_pixels *pixels,
                          size_t plane, size_t count) {
-    if (values->pixels.dtype == FD_FLOAT32) {
-        const float *scale = values->pixels.scale, *bias = values->pixels.bias;
+    if (pixels->dtype == FD_FLOAT32) {
+        const float *scale = pixels->scale, *bias = pixels->bias;
         const float s0 = scale[0], s1 = scale[1], s2 = scale[2];
         const float b0 = bias[0], b1 = bias[1], b2 = bias[2];
         float *restrict red = out, *restrict green = red + plane, *restrict blue = green + plane;
@@ -205,24 +170,17 @@ INLINE void store_planes(void *out, const uint8_t *restrict rgbx, const fd_value
         return;
     }
     for (size_t c = 0; c < 3; c++) {
-        if (values->pixels.dtype == FD_FLOAT16) {
-            uint16_t *restrict to = (uint16_t *)out + c * plane;
-            for (size_t i = 0; i < count; i++) {
-                to[i] = values->half[c][rgbx[4 * i + c]];
-            }
-        } else {
-            uint8_t *restrict to = (uint8_t *)out + c * plane;
-            for (size_t i = 0; i < count; i++) {
-                to[i] = (uint8_t)channel(rgbx, i, c);
-            }
+        uint8_t *restrict to = (uint8_t *)out + c * plane;
+        for (size_t i = 0; i < count; i++) {
+            to[i] = (uint8_t)channel(rgbx, i, c);
         }
     }
 }
 
-INLINE void store_pixels(void *out, const uint8_t *restrict rgbx, const fd_values *values,
+INLINE void store_pixels(void *out, const uint8_t *restrict rgbx, const fd_pixels *pixels,
                          size_t count) {
-    if (values->pixels.dtype == FD_FLOAT32) {
-        const float *scale = values->pixels.scale, *bias = values->pixels.bias;
+    if (pixels->dtype == FD_FLOAT32) {
+        const float *scale = pixels->scale, *bias = pixels->bias;
         const float s0 = scale[0], s1 = scale[1], s2 = scale[2];
         const float b0 = bias[0], b1 = bias[1], b2 = bias[2];
         float *restrict to = out;
@@ -230,13 +188,6 @@ INLINE void store_pixels(void *out, const uint8_t *restrict rgbx, const fd_value
             to[3 * i] = scaled(channel(rgbx, i, 0), s0, b0);
             to[3 * i + 1] = scaled(channel(rgbx, i, 1), s1, b1);
             to[3 * i + 2] = scaled(channel(rgbx, i, 2), s2, b2);
-        }
-    } else if (values->pixels.dtype == FD_FLOAT16) {
-        uint16_t *restrict to = out;
-        for (size_t i = 0; i < count; i++) {
-            for (size_t c = 0; c < 3; c++) {
-                to[3 * i + c] = values->half[c][rgbx[4 * i + c]];
-            }
         }
     } else {
         uint8_t *restrict to = out;
@@ -248,12 +199,12 @@ INLINE void store_pixels(void *out, const uint8_t *restrict rgbx, const fd_value
     }
 }
 
-INLINE void store(void *out, const uint8_t *rgbx, const fd_values *values, size_t plane,
+INLINE void store(void *out, const uint8_t *rgbx, const fd_pixels *pixels, size_t plane,
                   size_t count) {
-    if (values->pixels.channels_first) {
-        store_planes(out, rgbx, values, plane, count);
+    if (pixels->channels_first) {
+        store_planes(out, rgbx, pixels, plane, count);
     } else {
-        store_pixels(out, rgbx, values, count);
+        store_pixels(out, rgbx, pixels, count);
     }
 }
 
@@ -269,9 +220,9 @@ INLINE void store(void *out, const uint8_t *rgbx, const fd_values *values, size_
                                  const uint16_t *weights, int32_t taps, size_t count) {            \
         add(sums, rows, weights, taps, count);                                                     \
     }                                                                                              \
-    target static void store_##set(void *out, const uint8_t *rgbx, const fd_values *values,        \
+    target static void store_##set(void *out, const uint8_t *rgbx, const fd_pixels *pixels,        \
                                    size_t plane, size_t count) {                                   \
-        store(out, rgbx, values, plane, count);                                                    \
+        store(out, rgbx, pixels, plane, count);                                                    \
     }                                                                                              \
     static const fd_kernels set = {#set, is_avx2, blend_##set, add_##set, squeeze, store_##set}
 

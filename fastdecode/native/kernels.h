@@ -26,12 +26,6 @@ typedef struct {
     const int16_t *weights;
 } fd_columns;
 
-/* How values are stored, with a table of float16 results, which are slow to compute. */
-typedef struct {
-    fd_pixels pixels;
-    uint16_t half[3][256];
-} fd_values;
-
 typedef struct {
     const char *name;
     int is_avx2; /* and BMI2, which every processor with AVX2 has */
@@ -48,17 +42,14 @@ typedef struct {
     /* Compute whole groups of result bytes from a row with fraction bits. */
     void (*squeeze)(uint8_t *out, const int16_t *row, const fd_columns *columns);
 
-    /* Store `count` pixels of RGBX in the form of `values`. With channels first, `out` is the row in
+    /* Store `count` pixels of RGBX in the form of `pixels`. With channels first, `out` is the row in
      * the first plane, and planes lie `plane` values apart. */
-    void (*store)(void *out, const uint8_t *rgbx, const fd_values *values, size_t plane,
+    void (*store)(void *out, const uint8_t *rgbx, const fd_pixels *pixels, size_t plane,
                   size_t count);
 } fd_kernels;
 
 /* The set in use: the best one, or that chosen by fd_use_instructions. */
 const fd_kernels *fd_kernels_now(void);
-
-/* Prepare the form in which values are stored. */
-void fd_values_prepare(fd_values *values, const fd_pixels *pixels);
 
 /* ---- kernels_avx2.c ---- */
 

@@ -21,6 +21,7 @@ typedef struct {
     struct jpeg_destination_mgr destination;
     uint8_t *bytes; /* the output; `capacity` bytes are allocated */
     size_t capacity, size;
+    int32_t most_scans;
 } repack;
 
 /* ---- the destination ---- */
@@ -64,9 +65,9 @@ static void watch(j_common_ptr jpeg) {
     repack *work = jpeg->client_data;
     if (work->errors->warnings)
         leave_damaged(work->errors);
-    if (work->limits->scans > 0 && work->in.input_scan_number > work->limits->scans)
+    if (work->limits->scans > 0 && work->in.input_scan_number > work->most_scans)
         fd_errors_leave(work->errors, FD_DAMAGED,
-                        "it has more scans than any honest file: refused as hostile");
+                        "it has more scans than any honest file of its size: refused as hostile");
 }
 
 static int64_t rounded_up(JDIMENSION blocks, int factor) {
@@ -120,6 +121,7 @@ static jvirt_barray_ptr *read_coefficients(repack *work, const uint8_t *data, si
     for (int marker = JPEG_APP0; marker <= JPEG_APP0 + 15; marker++)
         jpeg_save_markers(in, marker, 0xFFFF);
     jpeg_read_header(in, TRUE);
+    work->most_scans = fd_most_scans(work->limits, &work->in, size);
     check_header(work);
     int jfif = in->saw_JFIF_marker, adobe = in->saw_Adobe_marker, transform = in->Adobe_transform;
     work->progress.progress_monitor = watch;

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from fastdecode.packing._check import Finding, Limits, survey
-from fastdecode.packing._journal import BadItems, Packed
-from fastdecode.packing._pack import pack
+from fastdecode.packing._pack import BadItems, Packed, pack
 
 __all__ = ["BadItems", "Finding", "Limits", "Packed", "pack", "survey"]

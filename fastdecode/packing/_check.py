@@ -1,34 +1,31 @@
-"""`survey` finds what is damaged, odd or too large among the images of a store."""
+"""`survey` finds what is damaged, too large or named wrongly among the images of a store."""
 
 from __future__ import annotations
 
 import hashlib
-import re
-import zlib
-from collections.abc import Callable, Generator
-from contextlib import closing
+from collections.abc import Generator
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from fastdecode._arrays import map_in_order
 from fastdecode._error_policy import ITEM_ERRORS, is_item_error
-from fastdecode._headers import jpeg_stream
 from fastdecode.api import decode, probe
-from fastdecode.errors import DecodeError, FastDecodeError, UnsupportedFormat
+from fastdecode.errors import FastDecodeError, ImageTooLarge, UnsupportedFormat
 from fastdecode.packing._verify import printable, reason, verify
+from fastdecode.plan import DEFAULT_MAX_PIXELS
 
 if TYPE_CHECKING:
     from fastdecode.stores import Store
     from fastdecode.types import Buffer, Format, Header
 
 Status: TypeAlias = Literal[
-    "damaged", "no image", "unsupported", "unreadable", "oversized", "odd", "duplicate", "good"
+    "damaged", "unsupported", "unreadable", "oversized", "wrong suffix", "duplicate", "good"
 ]
 
-FAILING: tuple[Status, ...] = ("damaged", "no image", "unsupported", "unreadable")
+FAILING: tuple[Status, ...] = ("damaged", "unsupported", "unreadable")
 """The statuses of items that do not decode here."""
-
 
 _SUFFIXES: dict[Format, tuple[str, ...]] = {
     "jpeg": (".jpg", ".jpeg", ".jpe", ".jfif", ".jls", ".mpo"),
@@ -42,9 +39,6 @@ _SUFFIXES: dict[Format, tuple[str, ...]] = {
     "jpeg2000": (".jp2", ".j2k", ".j2c", ".jpc", ".jpf", ".jpx"),
     "jxl": (".jxl",),
 }
-_PNG_END = re.compile(rb"\x00{4}IEND\xae\x42\x60\x82")
-_JPEG_START = b"\xff\xd8\xff"
-_TRUNCATED = "it is truncated: its end is missing"
 
 
 class Finding(NamedTuple):
@@ -55,11 +49,11 @@ class Finding(NamedTuple):
     key : str
         Key of the item.
     status : Status
-        The most serious finding. Items that do not decode here are ``"damaged"``; ``"no image"`` if
-        their format is unknown; ``"unsupported"`` if no usable backend reads the format; or
-        ``"unreadable"`` if the store cannot read their bytes. Items that decode are
-        ``"oversized"`` if they exceed the limits; ``"odd"`` if something about them may surprise;
-        ``"duplicate"`` if they have the same bytes as an earlier item; else ``"good"``.
+        The most serious finding. Items that do not decode here are ``"damaged"``;
+        ``"unsupported"`` if no usable backend reads their format; or ``"unreadable"`` if the store
+        cannot read their bytes. Other items are ``"oversized"`` if they exceed the limits;
+        ``"wrong suffix"`` if they are named like another format; ``"duplicate"`` if they have the
+        same bytes as an earlier item; else ``"good"``.
     reasons : tuple of str
         All findings in words, the most serious first.
     format : str
@@ -94,9 +88,10 @@ class Limits:
     Attributes
     ----------
     max_side, max_pixels : int or None
-        Most pixels of the larger side, and of the whole image. None means no limit.
+        Most pixels of the larger side, and of the whole image. None means no limit. An image of
+        more than `max_pixels` is decoded only if `decode` would decode it by default.
     strict : bool
-        Whether an image that decodes with a warning of the codec is damaged, instead of odd.
+        Whether an image that decodes with a warning of the codec is damaged.
 
     Examples
     --------
@@ -107,14 +102,14 @@ class Limits:
     """
 
     max_side: int | None = None
-    max_pixels: int | None = None
+    max_pixels: int | None = DEFAULT_MAX_PIXELS
     strict: bool = False
 
 
 def survey(
     store: Store, threads: int, limits: Limits | None = None
 ) -> Generator[Finding, None, None]:
-    """Check every item of a store: read it, decode it, and note anything unusual.
+    """Check every item of a store: read it, decode it, and compare its name with its format.
 
     Parameters
     ----------
@@ -123,7 +118,8 @@ def survey(
     threads : int
         Number of threads.
     limits : Limits, optional
-        By default no image is oversized, and a warning of the codec is odd.
+        By default images that `decode` refuses as too large are oversized, and warnings of the
+        codec are ignored.
 
     Yields
     ------
@@ -155,13 +151,16 @@ def survey(
     with closing(map_in_order(look, range(len(store)), threads)) as found:
         for index, (finding, digest) in enumerate(found):
             first = seen.setdefault(digest, index) if digest else index
-            yield finding if first == index else _as_duplicate(finding, printable(store.key(first)))
+            if first == index:
+                yield finding
+            else:
+                yield _with(finding, "duplicate", f"the same bytes as {store.key(first)}")
 
 
-def _as_duplicate(finding: Finding, first: str) -> Finding:
-    status: Status = "duplicate" if finding.status == "good" else finding.status
-    reasons = (*finding.reasons, f"the same bytes as {first}")
-    return finding._replace(status=status, reasons=reasons)
+def _with(finding: Finding, status: Status, why: str) -> Finding:
+    """Add something to a finding that may have a more serious status."""
+    kept = status if finding.status == "good" else finding.status
+    return finding._replace(status=kept, reasons=(*finding.reasons, printable(why)))
 
 
 @dataclass(frozen=True)
@@ -173,193 +172,55 @@ class _Checker:
 
     def __call__(self, index: int) -> tuple[Finding, bytes]:
         """Return the finding and a digest of the item's bytes, which is empty without bytes."""
-        given = self.store.key(index)
-        key = printable(given)
+        key = printable(self.store.key(index))
         try:
             data = self.store.read(index)
         except ITEM_ERRORS as error:
             if not is_item_error(error):
                 raise
-            none = isinstance(error, UnsupportedFormat)
-            return Finding(key, "no image" if none else "unreadable", (reason(error),)), b""
-        size = len(data)
-        if not size:
+            return Finding(key, _status(error, "unreadable"), (reason(error),)), b""
+        if not len(data):
             return Finding(key, "damaged", ("it is empty (0 bytes)",)), b""
         digest = hashlib.blake2b(data, digest_size=16).digest()
         try:
             header = probe(data)
         except FastDecodeError as error:
-            none = isinstance(error, UnsupportedFormat)
-            status: Status = "no image" if none else "damaged"
-            return Finding(key, status, (reason(error),), bytes=size), digest
-        status, reasons = self._classify(data, header)
-        if status not in FAILING:
-            odd = _oddities(given, data, header)
-            reasons = [*reasons, *odd]
-            status = "odd" if odd and status == "good" else status
-        finding = Finding(
-            key, status, tuple(reasons), header.format, header.width, header.height, size
-        )
+            return Finding(key, _status(error), (reason(error),), bytes=len(data)), digest
+        size = header.format, header.width, header.height, len(data)
+        finding = Finding(key, "good", (), *size)
+        try:
+            self._decode(data, header)
+        except (FastDecodeError, MemoryError) as error:
+            finding = _with(finding, _status(error), reason(error))
+        if self._is_oversized(header):
+            finding = _with(finding, "oversized", f"{header.width} x {header.height} pixels")
+        suffix = PurePosixPath(key).suffix.lower()
+        known = any(suffix in suffixes for suffixes in _SUFFIXES.values())
+        if known and suffix not in _SUFFIXES.get(header.format, (suffix,)):
+            finding = _with(
+                finding, "wrong suffix", f"named {suffix}, but its format is {header.format}"
+            )
         return finding, digest
 
-    def _classify(self, data: bytes | memoryview, header: Header) -> tuple[Status, list[str]]:
-        """Return the status of an image as far as decoding and size decide it, with reasons."""
-        warning = ""
-        try:
-            try:
-                decode(data, strict=True)
-            except (DecodeError, UnsupportedFormat) as error:  # most images raise nothing
-                verify(data, header)
-                if isinstance(error, DecodeError):  # else no backend reports warnings of the format
-                    warning = f"it decodes with a warning: {reason(error)}"
-        except UnsupportedFormat as error:
-            return "unsupported", [reason(error)]
-        except FastDecodeError as error:
-            return "damaged", [reason(error)]
-        large = self._oversize_reason(header)
-        reasons = [words for words in (warning, large) if words]
-        if warning and self.limits.strict:
-            return "damaged", reasons
-        return "oversized" if large else "odd" if warning else "good", reasons
+    def _decode(self, data: Buffer, header: Header) -> None:
+        """Decode an image, unless it is too large for both the limits and `decode`."""
+        most = self.limits.max_pixels
+        if most is not None and header.width * header.height > max(most, DEFAULT_MAX_PIXELS):
+            return
+        if self.limits.strict:
+            with suppress(UnsupportedFormat):  # no backend reports warnings of this format
+                decode(data, strict=True, max_pixels=None)
+                return
+        verify(data, header)
 
-    def _oversize_reason(self, header: Header) -> str:
-        """Return the size of an image in words if it exceeds the limits, else an empty string."""
+    def _is_oversized(self, header: Header) -> bool:
         side, pixels = max(header.width, header.height), header.width * header.height
         beyond = (self.limits.max_side, side), (self.limits.max_pixels, pixels)
-        if not any(most is not None and value > most for most, value in beyond):
-            return ""
-        return f"{header.width} x {header.height} pixels"
+        return any(most is not None and value > most for most, value in beyond)
 
 
-def _oddities(key: str, data: Buffer, header: Header) -> list[str]:
-    """List, in words, what may surprise in an image that decodes."""
-    suffix = PurePosixPath(key).suffix.lower()
-    fitting = _SUFFIXES.get(header.format)
-    known = any(suffix in suffixes for suffixes in _SUFFIXES.values())
-    found = []
-    if fitting is not None and known and suffix not in fitting:
-        found.append(f"named {suffix}, but its format is {header.format}")
-    if header.color == "cmyk":
-        found.append("CMYK")
-    if header.bits > 8:
-        found.append(f"{header.bits} bits per sample")
-    if header.orientation != 1:
-        found.append(f"EXIF orientation {header.orientation}")
-    if header.animated:
-        found.append("animated")
-    if header.coding not in ("", "baseline", "progressive"):
-        found.append(f"JPEG coding: {header.coding}")
-    if not key.isascii() and printable(key) != key:
-        found.append("its name is not UTF-8, so it cannot be a key in a store")
-    return found + faults(data, header.format) + _trailing(data, header)
-
-
-def _trailing(data: Buffer, header: Header) -> list[str]:
-    """Say what follows the end of the image, if the format tells where that is."""
-    end = _end(data, header)
-    left = len(data) - end
-    if not left:
-        return []
-    if header.format == "jpeg" and data[end : end + 3] == _JPEG_START:
-        return [f"another JPEG of {left} bytes follows it (MPO, or a preview)"]
-    return [f"{left} bytes follow its end"]
-
-
-def _end(data: Buffer, header: Header) -> int:
-    """Return the offset of the image's end in bytes; the size of the file if that is unknown.
-
-    ITU-T T.81, B.1.1.3 (EOI) and F.1.2.3; PNG 1.2, 4.1.4 (IEND, whose length and CRC are fixed).
-    """
-    if header.format == "jpeg":
-        last = jpeg_stream.outer_scans(data, header)[-1]
-        end = last.end
-        while end < len(data) and data[end] == 0xFF:  # fill bytes belong to the marker
-            end += 1
-        return end + 1 if end < len(data) and data[end] == 0xD9 else len(data)
-    if header.format == "png":
-        found = _PNG_END.search(data)
-        return found.end() if found else len(data)
-    return len(data)
-
-
-def faults(data: Buffer, format: Format) -> list[str]:
-    """List, in words, what is wrong with a file's structure, without decoding it.
-
-    Only PNG, GIF, WebP, AVIF and HEIC are checked. Sources: PNG 1.2, 3.2 and 4.1.4; GIF89a, 15 to
-    27; RFC 9649, 2.4 (WebP); ISO/IEC 14496-12, 4.2 (AVIF, HEIC).
-    """
-    look = _LOOKS.get(format)
-    if look is None:
-        return []
-    try:
-        return look(memoryview(data).cast("B"))
-    except IndexError:  # read past the end
-        return [_TRUNCATED]
-
-
-def _png(view: memoryview) -> list[str]:
-    found: list[str] = []
-    at = 8
-    while at + 12 <= len(view):
-        end = at + 12 + int.from_bytes(view[at : at + 4], "big")
-        if end > len(view):
-            break
-        kind = bytes(view[at + 4 : at + 8])
-        if zlib.crc32(view[at + 4 : end - 4]) != int.from_bytes(view[end - 4 : end], "big"):
-            words = f"a {kind.decode('ascii', 'backslashreplace')} chunk has a wrong checksum"
-            found += [] if words in found else [words]
-        if kind == b"IEND":
-            return found
-        at = end
-    return [*found, _TRUNCATED]
-
-
-def _gif(view: memoryview) -> list[str]:
-    at = 13 + _colours(view[10])
-    while view[at] != 0x3B:
-        if view[at] == 0x2C:
-            at += 11 + _colours(view[at + 9])
-        elif view[at] == 0x21:
-            at += 2
-        elif view[at]:  # some writers add a zero
-            return ["it holds something that is not a block of a GIF"]
-        while view[at]:
-            at += view[at] + 1
-        at += 1
-    return []
-
-
-def _colours(flags: int) -> int:
-    """Return the size of a colour table in bytes."""
-    return 3 << (flags & 7) + 1 if flags & 0x80 else 0
-
-
-def _webp(view: memoryview) -> list[str]:
-    size = int.from_bytes(view[4:8], "little") + 8
-    if size > len(view):
-        return [_TRUNCATED]
-    left = len(view) - size - size % 2
-    return [f"{left} bytes follow its end"] if left > 0 else []
-
-
-def _boxes(view: memoryview) -> list[str]:
-    at = 0
-    while at < len(view):
-        size, least = int.from_bytes(view[at : at + 4], "big"), 8
-        if size == 1:
-            size, least = int.from_bytes(view[at + 8 : at + 16], "big"), 16
-        if not size:  # the last box, which extends to the end of the file
-            return []
-        if size < least or at + size > len(view):
-            return ["its last box extends past the end: it is truncated, or other data follows it"]
-        at += size
-    return []
-
-
-_LOOKS: dict[Format, Callable[[memoryview], list[str]]] = {
-    "png": _png,
-    "gif": _gif,
-    "webp": _webp,
-    "avif": _boxes,
-    "heic": _boxes,
-}
+def _status(error: BaseException, other: Status = "damaged") -> Status:
+    """Return the status of an item that raises an error."""
+    if isinstance(error, (ImageTooLarge, MemoryError)):
+        return "oversized"
+    return "unsupported" if isinstance(error, UnsupportedFormat) else other

@@ -1,4 +1,4 @@
-"""``fastdecode check``: find what is damaged, odd or too large among images."""
+"""``fastdecode check``: find what is damaged, too large or named wrongly among images."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from fastdecode._system import usable_cores
 from fastdecode.errors import FastDecodeError, StoreError, visible
 from fastdecode.packing._check import FAILING, Finding, Limits, Status, survey
 from fastdecode.packing._verify import reason
+from fastdecode.plan import DEFAULT_MAX_PIXELS
 from fastdecode.stores import Store, open_store
 from fastdecode.stores.folder import LooseImages
 from fastdecode.terminal import (
@@ -39,27 +40,22 @@ examples:
   %(prog)s photos/
   %(prog)s train.tar --csv findings.csv --max-side 4096
 
-damaged      does not decode, or not all of it
-no image     has no known format
-unsupported  has a format that no installed backend reads
-unreadable   is missing, or the store cannot read its bytes
-oversized    is larger than --max-side or --max-pixels
-odd          decodes, but with a warning of the codec (damaged, with --strict);
-             or is CMYK, 16 bit, turned by EXIF or animated; or has the suffix
-             of another format, data after its end, no end, or a wrong checksum
-             (PNG)
-duplicate    has the same bytes as an earlier one
+damaged       does not decode, or not all of it
+unsupported   is no image, or has a format that no installed backend reads
+unreadable    is missing, or the store cannot read its bytes
+oversized     is larger than --max-side or --max-pixels
+wrong suffix  has the suffix of another format
+duplicate     has the same bytes as an earlier one
 
 If something cannot be reached (a forbidden file, a server that is down), the
 check ends, because that says nothing about the image.
 
-exit status: 0; 1 if anything is damaged, no image, unsupported or unreadable;
-2 for a wrong argument, nothing at SRC, something that cannot be reached, or a
-file that cannot be written; 130 after Ctrl-C"""
+exit status: 0; 1 if anything is damaged, unsupported or unreadable; 2 for
+a wrong argument, nothing at SRC, something that cannot be reached, or a file
+that cannot be written; 130 after Ctrl-C"""
 _SHOWN = 3
-_ORDER: tuple[Status, ...] = (*FAILING, "oversized", "odd", "duplicate", "good")
+_ORDER: tuple[Status, ...] = (*FAILING, "oversized", "wrong suffix", "duplicate", "good")
 _COLUMNS = ("key", "status", "reason", "format", "width", "height", "bytes")
-_BEGINS = ",".join(_COLUMNS).encode()
 
 
 @dataclass
@@ -87,7 +83,7 @@ def run(options: argparse.Namespace, parser: Parser) -> int:
     begun = time.monotonic()
     try:
         if options.csv:
-            _files.check_result(options.csv, "--csv", _BEGINS)
+            _files.check_result(options.csv, "--csv")
         with warnings.catch_warnings():  # those of Pillow would appear between the lines
             warnings.simplefilter("ignore")
             seen = _check_all(options)
@@ -177,23 +173,20 @@ def _print_table(rows: Sequence[tuple[str, str, str]]) -> None:
 
 
 def add_arguments(parser: Parser) -> None:
-    parser.description = "Decode every image, and list those that are damaged, odd or too large."
+    parser.description = (
+        "Decode every image, and list those that are damaged, too large or named\nwrongly."
+    )
     parser.epilog = _EXAMPLES
     add = parser.add_argument
     add("src", metavar="SRC", help="a folder, .csv, .tar, .lmdb, .h5, .rec, or a URI of one")
-    add("--csv", type=Path, metavar="FILE", help="write a line for each image to this file")
-    size = parser.add_mutually_exclusive_group()
-    size.add_argument(
-        "--max-side",
-        type=positive,
-        metavar="N",
-        help="oversized: a side of more than N pixels",
-    )
-    size.add_argument(
+    add("--csv", type=Path, metavar="FILE", help="write a line for each image to this new file")
+    add("--max-side", type=positive, metavar="N", help="oversized: a side of more than N pixels")
+    add(
         "--max-pixels",
         type=positive,
+        default=DEFAULT_MAX_PIXELS,
         metavar="N",
-        help="oversized: more than N pixels in all",
+        help="oversized: more than N pixels in all (default: %(default)s, as in decode)",
     )
     add("--threads", type=worker_count, metavar="N", help="threads to use (default: one per core)")
     add("--strict", action="store_true", help="count a warning of the codec as damage")

@@ -1,20 +1,14 @@
-"""`pack` reads, checks, optionally rewrites, and stores every item. It can resume at any point.
-
-Items go to a spool (`Spool`) in the order of the source. About once a second the spool is flushed
-to the disk, and then a record in the journal says up to where the spool is valid (`Chunk`). After a
-kill, anything beyond that is discarded and done again. When the spool is complete, the store is
-made from it in one go (`make`) and renamed to its location. The store depends on the spool and the
-journal alone.
-"""
+"""`pack` reads, checks, optionally rewrites, and stores every item of a source."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-import time
+import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -26,27 +20,110 @@ from fastdecode._selection import disabled
 from fastdecode._system import usable_cores
 from fastdecode.errors import BackendUnavailable, StoreError
 from fastdecode.native import _library
-from fastdecode.packing._journal import BadItem, BadItems, Item, Journal, Packed, State, read_items
-from fastdecode.packing._lock import CannotResume, lock_folder
-from fastdecode.packing._output import OutputPaths, make_result, write_bad
+from fastdecode.packing._output import (
+    OutputPaths,
+    TarShards,
+    describe_files,
+    file_sha256,
+    write_manifest,
+)
 from fastdecode.packing._rewrite import Names, Work, size_and_time, stamp
-from fastdecode.packing._spool import Spool
 from fastdecode.packing._verify import printable
-from fastdecode.stores import kind_for, open_store
+from fastdecode.packing._work import CannotResume, Part, WorkFolder
+from fastdecode.plan import DEFAULT_MAX_PIXELS
+from fastdecode.stores import create_store, kind_for, open_store
 from fastdecode.stores.locations import shard_locations
+from fastdecode.stores.tar import TarStore, index_tar
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from fastdecode.packing._rewrite import Outcome
-    from fastdecode.stores import Store
+    from fastdecode.stores import Store, Writer
 
 Notify: TypeAlias = Callable[[str, int, int], None]
 """Called with the name of the current step, the number of items done, and their total."""
 
-EVERY_BYTES = 64 << 20
-EVERY_S = 1.0
-"""The spool is flushed after so many bytes or seconds: a kill loses no more work than that."""
-
 _REVISION = "size and time of the source"
+
+
+@dataclass
+class Packed:
+    """The result of `pack`.
+
+    Attributes
+    ----------
+    location : str
+        Path of the store.
+    kind : str
+        Its kind, a name in `fastdecode.stores.KINDS`.
+    items : int
+        Number of images in the store.
+    bytes_in, bytes_out : int
+        Size of the encoded images that were read, and of those in the store.
+    notes : Counter
+        Number of images by what was done: ``"shrunk"``; given ``"restart markers"``; ``"too
+        large"``, of a kind that cannot be shrunk; ``"no restart markers"``, because the core
+        refused them.
+    bad : list of (key, reason)
+        Items that do not decode, or cannot be read or stored.
+    resumed : int
+        Number of items in the source that an earlier run had done.
+    empty_classes : list of str
+        Classes of the source that have no image left.
+    manifest : str
+        Path of the manifest.
+    shards : list of str
+        Paths of the shards in their order, if `shard_size` was given.
+
+    Examples
+    --------
+    >>> from fastdecode.packing import pack
+    >>> packed = pack("train", "packed.tar")
+    >>> packed.kind, packed.items, packed.bad, packed.manifest
+    ('tar', 6, [], 'packed.tar.json')
+    """
+
+    location: str
+    kind: str
+    items: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    notes: Counter[str] = field(default_factory=Counter)
+    bad: list[tuple[str, str]] = field(default_factory=list)
+    resumed: int = 0
+    empty_classes: list[str] = field(default_factory=list)
+    manifest: str = ""
+    shards: list[str] = field(default_factory=list)
+
+
+class BadItems(StoreError):
+    """Some items of the source are bad, and `pack` has made no store.
+
+    It is raised without ``skip_bad=True``, or if there is no good item.
+
+    Attributes
+    ----------
+    packed : Packed or None
+        The counts, and the bad items with their reasons.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from fastdecode.packing import BadItems, pack
+    >>> Path("mixed").mkdir()
+    >>> sizes = [Path("mixed", name).write_bytes(data[:end])
+    ...          for name, end in {"good.jpg": None, "half.jpg": 9000}.items()]
+    >>> try:
+    ...     packed = pack("mixed", "mixed.tar")
+    ... except BadItems as error:
+    ...     print([key for key, reason in error.packed.bad])
+    ['half.jpg']
+    >>> pack("mixed", "mixed.tar", skip_bad=True).items
+    1
+    """
+
+    packed: Packed | None = None
 
 
 def pack(
@@ -58,6 +135,7 @@ def pack(
     quality: int = 90,
     restart_markers: bool = False,
     shard_size: int | None = None,
+    max_pixels: int | None = DEFAULT_MAX_PIXELS,
     threads: int | None = None,
     skip_bad: bool = False,
     start_over: bool = False,
@@ -65,8 +143,9 @@ def pack(
 ) -> Packed:
     """Copy images into a store, and check that each one decodes.
 
-    If a call is stopped or killed, the same call resumes it. The result is the same, byte for byte,
-    whatever happened before and however many threads work.
+    Nothing is at `dst` before all is done. If a call with `shard_size` is stopped or killed, the
+    same call goes on after the last complete shard; without shards it begins again. The result is
+    the same, byte for byte, whatever happened before and however many threads work.
 
     Parameters
     ----------
@@ -89,13 +168,16 @@ def pack(
     shard_size : int, optional
         Tar only: write several shards of at most this many bytes, ``train-00000.tar`` and so on for
         ``train.tar``. An item that is larger than this has a shard of its own.
+    max_pixels : int or None
+        An image of more pixels is a bad item; None lifts the limit. The default is that of
+        `decode`.
     threads : int, optional
         By default one for each core that this process may use.
     skip_bad : bool
-        Leave out bad items. If this is false and there are bad items, no store is made; the work is
-        kept, and the same call with ``skip_bad=True`` goes on from there.
+        Leave out bad items. If this is false and there are bad items, no store is made; complete
+        shards are kept, and the same call with ``skip_bad=True`` goes on from there.
     start_over : bool
-        Begin again, and discard the work of an earlier pack.
+        Begin again, and discard the complete shards of an earlier call.
     notify : callable, optional
         Called with the name of the current step, the number of items done, and their total.
 
@@ -110,10 +192,10 @@ def pack(
     FileExistsError
         If `dst` exists.
     OSError
-        If something cannot be read or written. Once it can, the same call goes on.
+        If something cannot be read or written.
     ValueError
-        If an argument is wrong; if another process packs to the same `dst`; or if an earlier pack
-        to it was begun with other options or another source.
+        If an argument is wrong; if another process packs to the same `dst`; or if the complete
+        shards of an earlier call were made with other options or from another source.
 
     Examples
     --------
@@ -126,25 +208,15 @@ def pack(
     if not source:
         raise ValueError("no source is named")
     chosen = kind_for(target) if kind is None else kind
-    options = Options(max_side, quality, restart_markers, shard_size)
+    options = Options(max_side, quality, restart_markers, shard_size, max_pixels)
     options.check(chosen)
     if threads is not None and threads < 1:
         raise ValueError(f"threads must be at least 1, not {threads}")
     place = OutputPaths(target, chosen, sharded=shard_size is not None)
     place.check_not_in_source(source)
-    with _remove_empty_parents(place.path), lock_folder(place.partial):
-        try:
-            if start_over:
-                place.clear()
-            threads = threads or usable_cores()
-            told: Notify = notify or (lambda _what, _done, _total: None)
-            with closing(Journal(place.journal)) as journal:
-                packed = _Job(journal, source, place, options, threads, skip_bad, told).run()
-            place.remove()
-            return packed
-        finally:
-            if not place.has_begun():  # neither this pack nor an earlier one has left any work
-                place.remove_folder()
+    with _remove_empty_parents(place.path), WorkFolder(place.partial) as work:
+        job = _Job(source, place, options, threads or usable_cores(), skip_bad, notify, work)
+        return job.finish_earlier() or job.run(start_over=start_over)
 
 
 @contextmanager
@@ -168,15 +240,16 @@ class Options:
     quality: int = 90
     restart_markers: bool = False
     shard_size: int | None = None
+    max_pixels: int | None = DEFAULT_MAX_PIXELS
 
     def check(self, kind: str) -> None:
         """Check the options before any work is done."""
-        if self.max_side is not None and self.max_side < 1:
-            raise ValueError(f"max_side must be at least 1 pixel, not {self.max_side}")
+        for name in ("max_side", "shard_size", "max_pixels"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be at least 1, not {value}")
         if not 1 <= self.quality <= 100:
             raise ValueError(f"quality must be from 1 to 100, not {self.quality}")
-        if self.shard_size is not None and self.shard_size < 1:
-            raise ValueError(f"shard_size must be at least 1 byte, not {self.shard_size}")
         if self.shard_size is not None and kind != "tar":
             raise ValueError(f"only a tar store has shards, not a {kind} store")
         if self.restart_markers:
@@ -190,45 +263,62 @@ class Options:
 
 @dataclass
 class _Job:
-    """One run of a pack, from the state in its journal to the finished store."""
+    """One run of a pack."""
 
-    journal: Journal
     source: str
     place: OutputPaths
     options: Options
     threads: int
     skip_bad: bool
-    notify: Notify
+    notify: Notify | None
+    work: WorkFolder
 
     def __post_init__(self) -> None:
-        self.state = self._read()
+        self.part = Part()  # what follows the last complete shard
+        self.content = hashlib.sha256()  # of lines as sha256sum prints them
+        self.used: set[Any] = set()  # targets, such as classes
+        self.resumed = 0
 
-    def _read(self) -> State:
-        state = State(self.place.packed())
-        state.read(self.journal)
-        return state
-
-    def _record(self, **record: Any) -> None:
-        self.journal.append(record)
-        self.state.take(record)
-
-    def run(self) -> Packed:
-        """Begin, or resume an earlier run, and finish the pack."""
-        asked = self._settings()
-        self.state.check("asked", asked)
-        if self.state.moves is None:
-            self.place.check_free(new=not self.state.asked)
-            with open_store(self.source) as store:
-                moves = self._make(store, asked)
-            self._record(moves=moves)
-        moves = self.state.moves or []
-        self.place.move(moves)
-        packed = self.state.packed
-        if self.place.sharded:
-            packed.shards = self.place.shards(moves)
+    def finish_earlier(self) -> Packed | None:
+        """Rename the files of an earlier run that had made all of them, if there are any left."""
+        if self.work.result is None or not self.work.files():
+            return None
+        packed = Packed(**self.work.result)
+        packed.notes, packed.bad = Counter(packed.notes), [(key, why) for key, why in packed.bad]
+        packed.resumed = packed.items + len(packed.bad)
+        self.place.publish(self.work)
+        if any(self.work.begun.get(name) != value for name, value in self._asked().items()):
+            raise self.place.complete_error()
         return packed
 
-    def _settings(self) -> dict[str, Any]:
+    def run(self, *, start_over: bool) -> Packed:
+        """Make all files, and rename them to their final places."""
+        self.place.check_free()
+        with open_store(self.source) as store:
+            described = _describe_source(store, self.source)
+            if start_over:
+                self.work.keep(0)
+            self.work.begin({**self._asked(), **described})
+            parts = self._fill(store)
+            if _revision(self.source) != described[_REVISION]:
+                raise CannotResume(
+                    f"{self.source} has changed meanwhile: begin again with --start-over"
+                )
+            packed = self._sum_up(parts, store.classes)
+            self._check_bad(packed)
+            files = self._describe_files(parts)
+            write_manifest(
+                *(self.work.path, packed, self.source, self.options, store.classes, files),
+                self.content.hexdigest(),
+            )
+        if self.place.sharded:
+            packed.shards = [str(self.place.path.with_name(file["name"])) for file in files]
+        self.place.check_free()
+        self.work.finish(dict(vars(packed)))
+        self.place.publish(self.work)
+        return packed
+
+    def _asked(self) -> dict[str, Any]:
         """Return all that the result depends on, except the content of the source."""
         local = "://" not in self.source
         asked = {
@@ -241,85 +331,128 @@ class _Job:
             asked["Pillow"] = PIL.__version__  # which encodes shrunk images
         return asked
 
-    def _make(self, store: Store, asked: dict[str, Any]) -> list[tuple[str, str]]:
-        """Fill the spool, and make the result from it; return the renamings that remain."""
-        place = self.place
-        described = _describe_source(store, self.source)
-        self.state.check("source", described)
+    def _fill(self, store: Store) -> list[Part]:
+        """Write all items of the source; return what each shard, or the whole store, holds."""
         several = self.options.max_side is not None  # only then can keys change
-        work = Work(store, self.options, Names(_keys(store) if several else ()))
-        if self.state.asked:
-            self._check_unchanged(store)
-            self._retry_bad(work)
+        make = Work(store, self.options, Names(_keys(store) if several else ()))
+        parts = self._keep_shards(store)
+        writer: TarShards | Writer
+
+        def completed(path: Path) -> None:
+            part, self.part = self.part, Part(self.part.next)
+            if part.next < len(store):  # its size decides that it belongs to the next shard
+                part.stamps = _chain(part.stamps, stamp(store, part.next))
+            part.bytes, part.sha256 = path.stat().st_size, file_sha256(path)
+            parts.append(part)
+            if self.place.sharded:
+                self.work.add(part)
+
+        if self.place.kind == "tar":
+            writer = TarShards(self.place, self.options.shard_size, store.classes, completed)
+            for number in range(len(parts)):
+                writer.keep(self._count_shard(number, store.classes))
         else:
-            place.check_writer()
-            self._record(asked=asked, source=described)
-        state = self.state
-        keys = (item.key for item in read_items(self.journal))
-        spool = Spool(
-            place.partial, place.kind, self.options.shard_size, state.shard, state.end, keys
-        )
-        with closing(spool):
-            self._fill(spool, work)
-            if _revision(self.source) != described[_REVISION]:
-                raise CannotResume(
-                    f"{self.source} has changed meanwhile: begin again with --start-over"
-                )
-            self._check_bad()
-            spool.finish()
-        state.packed.empty_classes = [
-            name for number, name in enumerate(store.classes) if number not in state.used
+            where = self.work.path / self.place.path.name
+            writer = create_store(where, self.place.kind, classes=store.classes)
+        left = range(self.part.next, len(store))
+        try:
+            with closing(map_in_order(make, left, self.threads)) as outcomes:
+                for index, outcome in zip(left, outcomes, strict=True):
+                    self._take(index, outcome, writer)
+                    if self.notify is not None:
+                        self.notify("packing", index + 1, len(store))
+            writer.close()
+        except BaseException:
+            writer.abort()
+            raise
+        # What no shard holds: a store of another kind, or bad items after the last shard.
+        return [*parts, self.part] if self.part.items or self.part.bad else parts
+
+    def _keep_shards(self, store: Store) -> list[Part]:
+        """Return the complete shards of an earlier run; discard the first wrong one and the rest.
+
+        A shard is wrong if its bytes, or a file that it was made from, have changed.
+        """
+        kept: list[Part] = []
+        for part in self.work.parts:
+            path, chain = self.work.path / self.place.shard(len(kept)), ""
+            for index in range(self.part.next, min(part.next + 1, len(store))):
+                chain = _chain(chain, stamp(store, index))
+            if chain != part.stamps or not path.is_file() or file_sha256(path) != part.sha256:
+                break
+            kept.append(part)
+            self.part.next = self.resumed = part.next
+        self.work.keep(len(kept))
+        names = {self.place.shard(number) for number in range(len(kept))}
+        for path in self.work.files():
+            if path.is_dir():
+                shutil.rmtree(path)
+            elif path.name not in names:
+                path.unlink()
+        return kept
+
+    def _count_shard(self, number: int, classes: Sequence[str]) -> list[str]:
+        """Count the items of a complete shard of an earlier run; return their keys."""
+        path = self.work.path / self.place.shard(number)
+        index_tar(path, classes=classes)
+        with TarStore(path) as shard:
+            keys = list(_keys(shard))
+            for index, key in enumerate(keys):
+                digest = hashlib.sha256(shard.read(index)).hexdigest()
+                self._count(key, digest, shard.target(index))
+        return keys
+
+    def _take(self, index: int, outcome: Outcome, writer: TarShards | Writer) -> None:
+        """Write the next item, or note that it is bad."""
+        bad = outcome.bad
+        if not bad:
+            try:
+                writer.add(outcome.key, outcome.data, outcome.target)
+            except StoreError:  # of the shard that this item has completed
+                raise
+            except ValueError as error:  # the store cannot hold such a key or target
+                place = f"{self.work.path / self.place.path.name}: "
+                bad = printable(str(error).removeprefix(place))
+        part = self.part  # only now, because the item may have completed a shard
+        part.next = index + 1
+        part.stamps = _chain(part.stamps, outcome.stamp)
+        part.bytes_in += outcome.bytes_in
+        if bad:
+            part.bad.append((printable(outcome.key), bad))
+            return
+        part.items += 1
+        part.bytes_out += len(outcome.data)
+        for note in outcome.notes:
+            part.notes[note] = part.notes.get(note, 0) + 1
+        self._count(outcome.key, outcome.sha256, outcome.target)
+
+    def _count(self, key: str, digest: str, target: Any) -> None:
+        self.content.update(f"{digest}  {key}\n".encode())
+        if type(target) is int:
+            self.used.add(target)
+
+    def _sum_up(self, parts: Sequence[Part], classes: Sequence[str]) -> Packed:
+        packed = Packed(str(self.place.path), self.place.kind, manifest=str(self.place.manifest))
+        for part in parts:
+            packed.items += part.items
+            packed.bytes_in += part.bytes_in
+            packed.bytes_out += part.bytes_out
+            packed.notes.update(part.notes)
+            packed.bad += [(key, why) for key, why in part.bad]
+        packed.resumed = self.resumed
+        packed.empty_classes = [
+            name for number, name in enumerate(classes) if number not in self.used
         ]
-        about = {"source": printable(self.source), "options": asdict(self.options)}
-        return make_result(place, self.journal, state.packed, about, store.classes, self.notify)
+        return packed
 
-    def _check_unchanged(self, store: Store) -> None:
-        """Raise if an item of the source has changed since it went into the spool."""
-        for item in read_items(self.journal):
-            number = item.number
-            if number >= len(store) or (item.stamp and stamp(store, number) != item.stamp):
-                raise CannotResume(
-                    f"{store.location}, item {number} ({item.key}) has changed "
-                    "since an earlier run packed it: begin again with --start-over"
-                )
-
-    def _retry_bad(self, work: Work) -> None:
-        """Try the bad items again. If one is good, resume from the record that holds it."""
-        bad = self.state.bad
-        again = [(at, one) for at, one in enumerate(bad) if not one.fixed]
-        with closing(
-            map_in_order(work, [one.number for _, one in again], self.threads)
-        ) as outcomes:
-            for (at, one), outcome in zip(again, outcomes, strict=True):
-                if not outcome.bad:
-                    self.journal.cut(one.number)
-                    self.state = self._read()
-                    break
-                bad[at] = one._replace(reason=outcome.bad)
-        del bad[len(self.state.bad) :]
-        self.state.bad = bad
-
-    def _fill(self, spool: Spool, work: Work) -> None:
-        """Put the remaining items into the spool."""
-        total = len(work.store)
-        chunk = Chunk(spool, self.state.next, self._record)
-        left = range(self.state.next, total)
-        with closing(map_in_order(work, left, self.threads)) as outcomes:
-            for index, outcome in zip(left, outcomes, strict=True):
-                chunk.take(outcome)
-                self.notify("packing", index + 1, total)
-        chunk.commit()
-
-    def _check_bad(self) -> None:
-        """Raise BadItems if there are bad items without `skip_bad`, or no good ones."""
-        packed = self.state.packed
-        packed.bad = [(one.key, one.reason) for one in self.state.bad]
+    def _check_bad(self, packed: Packed) -> None:
+        """Write the list of bad items; raise BadItems if `skip_bad` does not leave them out."""
         bad = len(packed.bad)
         if not bad and not packed.items:
             raise StoreError(f"there is nothing in {self.source}")
+        self.place.write_bad(packed.bad)
         if not bad or (self.skip_bad and packed.items):
             return
-        write_bad(self.place.bad, packed.bad)
         way = "there are no others" if not packed.items else "--skip-bad leaves them out"
         error = BadItems(
             f"{bad} of {packed.items + bad} items are bad (listed in {self.place.bad}): {way}"
@@ -327,55 +460,25 @@ class _Job:
         error.packed = packed
         raise error
 
+    def _describe_files(self, parts: Sequence[Part]) -> list[dict[str, Any]]:
+        """Return the name, size and checksum of each file of the store."""
+        if self.place.kind != "tar":
+            return describe_files(self.work, self.place)
+        return [
+            {
+                "name": self.place.shard(number),
+                "items": part.items,
+                "bytes": part.bytes,
+                "sha256": part.sha256,
+            }
+            for number, part in enumerate(parts)
+            if part.sha256
+        ]
 
-class Chunk:
-    """Puts outcomes into the spool, and records them in groups."""
 
-    def __init__(self, spool: Spool, next_: int, record: Callable[..., None]) -> None:
-        self._spool = spool
-        self._next = next_
-        self._record = record
-        self._begin()
-
-    def _begin(self) -> None:
-        self._items: list[Item] = []
-        self._bad: list[BadItem] = []
-        self._bytes_in = 0
-        self._due = time.monotonic() + EVERY_S
-
-    def take(self, outcome: Outcome) -> None:
-        """Add the next item to the spool, or to the bad items."""
-        key, target, data, sha256, notes, size, bad, stamped = outcome
-        if bad:
-            self._bad.append(BadItem(self._next, printable(key), bad, fixed=False))
-        else:
-            try:
-                place = self._spool.add(key, data, target)
-            except ValueError as error:  # the store cannot hold such a key or target
-                self._bad.append(
-                    BadItem(self._next, printable(key), printable(str(error)), fixed=True)
-                )
-            else:
-                self._items.append(Item(key, target, *place, sha256, notes, self._next, stamped))
-        self._bytes_in += size
-        self._next += 1
-        if time.monotonic() >= self._due or self._bytes_in >= EVERY_BYTES:
-            self.commit()
-
-    def commit(self) -> None:
-        """Flush the spool to the disk, and then append the record of its items to the journal."""
-        if not self._items and not self._bad:
-            return
-        shard, end = self._spool.sync()
-        self._record(
-            next=self._next,
-            shard=shard,
-            end=end,
-            items=self._items,
-            bad=self._bad,
-            bytes_in=self._bytes_in,
-        )
-        self._begin()
+def _chain(digest: str, stamped: str) -> str:
+    """Add the size and time of one more file to a checksum of them."""
+    return hashlib.sha256(f"{digest} {stamped}".encode()).hexdigest()
 
 
 def _keys(store: Store) -> Iterator[str]:

@@ -9,9 +9,9 @@ import time
 import warnings
 
 from fastdecode.errors import FastDecodeError
-from fastdecode.packing._journal import BadItems, Packed
-from fastdecode.packing._pack import pack
+from fastdecode.packing._pack import BadItems, Packed, pack
 from fastdecode.packing._verify import reason
+from fastdecode.plan import DEFAULT_MAX_PIXELS
 from fastdecode.stores import KINDS, kind_for
 from fastdecode.terminal import (
     INTERRUPTED,
@@ -35,13 +35,13 @@ examples:
 Next to DST, pack writes DST.json, with counts and checksums, and DST.bad.csv,
 with the items that do not decode. Until all is done, the work is in
 .DST.partial. After a crash, a full disk or Ctrl-C, the same command goes on
-from there and tries bad items again. The result is the same, byte for byte.
-Every kind of store but tar needs twice its space while it is made.
+after the last complete shard; without --shard-size it begins again. The result
+is the same, byte for byte.
 
 exit status: 0; 1 if items are bad (without --skip-bad), or something cannot be
-read or written: the same command goes on; 2 if pack cannot begin: a wrong
-argument, nothing at SRC, something at DST, another pack at work there, or one
-begun with other options; 130 after Ctrl-C"""
+read or written; 2 if pack cannot begin: a wrong argument, nothing at SRC,
+something at DST, another pack at work there, or one begun with other options;
+130 after Ctrl-C"""
 _KINDS = [kind for kind, entry in KINDS.items() if entry.writer]
 _SHOWN = 5
 _LARGEST = 1 << 62
@@ -67,25 +67,32 @@ def run(options: argparse.Namespace, parser: Parser) -> int:
             warnings.simplefilter("ignore")  # those of Pillow would appear between the lines
             packed = pack(**vars(options), notify=notify)
     except KeyboardInterrupt:
-        say("Interrupted: the same command goes on from here.", error=True)
+        say(f"Interrupted: {_way_on(options)}.", error=True)
         return INTERRUPTED
     except (FastDecodeError, ImportError, MemoryError, OSError, ValueError) as error:
-        return _failed(parser, error, options.dst)
+        return _failed(parser, error, options)
     _report(packed, time.monotonic() - begun)
     return 0
 
 
-def _failed(parser: Parser, error: Exception, target: str) -> int:
+def _way_on(options: argparse.Namespace) -> str:
+    """Say what the same command does after it has been interrupted."""
+    if options.shard_size:
+        return "the same command goes on after the last complete shard"
+    return "nothing is written, and the same command begins again"
+
+
+def _failed(parser: Parser, error: Exception, options: argparse.Namespace) -> int:
     """Print why there is no result, with the first bad items; return the exit status."""
     if isinstance(error, BadItems) and error.packed is not None:
         _name_bad(error.packed)
     words = reason(error)
     if isinstance(error, OSError) and error.strerror and not error.filename:
-        words = f"{target}: {error.strerror}"
+        words = f"{options.dst}: {error.strerror}"
     parser.print_error(words)
     full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
     if full:
-        say("What is done is kept: with more room the same command goes on.", error=True)
+        say(f"With more room, {_way_on(options)}.", error=True)
     if isinstance(error, (FileExistsError, FileNotFoundError, ImportError)):
         return 2
     return 1 if isinstance(error, (FastDecodeError, OSError, MemoryError)) else 2
@@ -168,9 +175,16 @@ def add_arguments(parser: Parser) -> None:
         metavar="SIZE",
         help="write several .tar shards of at most SIZE each, such as 500MB or 1GB",
     )
+    add(
+        "--max-pixels",
+        type=positive,
+        default=DEFAULT_MAX_PIXELS,
+        metavar="N",
+        help="an image of more than N pixels is bad (default: %(default)s, as in decode)",
+    )
     add("--threads", type=worker_count, metavar="N", help="threads to use (default: one per core)")
     add("--skip-bad", action="store_true", help="leave out what does not decode, and list it")
-    add("--start-over", action="store_true", help="begin again, and discard any earlier run")
+    add("--start-over", action="store_true", help="discard complete shards of an earlier run")
 
 
 def as_bytes(text: str) -> int:

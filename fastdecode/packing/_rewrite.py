@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from PIL import Image as PillowImage
-from PIL.PngImagePlugin import PngInfo
 
 from fastdecode._error_policy import ITEM_ERRORS, is_item_error
-from fastdecode._pixels import seen_size
+from fastdecode._headers import other
 from fastdecode.api import decode, probe
 from fastdecode.errors import FastDecodeError
 from fastdecode.native import add_restart_markers
 from fastdecode.packing._verify import reason, verify
+from fastdecode.plan import plan_decode
 from fastdecode.stores._items import check_target
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Outcome(NamedTuple):
     target: Any = None
     data: Buffer = b""  # the encoded image; empty if the item is bad
     sha256: str = ""
-    notes: str = ""  # see `fastdecode.packing.Packed`; separated by commas
+    notes: tuple[str, ...] = ()  # see `fastdecode.packing.Packed`
     bytes_in: int = 0
     bad: str = ""  # why it is bad; empty if it is good
     stamp: str = ""  # see `stamp`; taken before the item was read
@@ -76,7 +76,7 @@ class Work:
             given = self.store.read(index)
         except ITEM_ERRORS as error:
             if is_item_error(error):
-                return Outcome(key, bad=reason(error))
+                return Outcome(key, bad=reason(error), stamp=stamped)
             if not isinstance(error, OSError):
                 raise
             where = f"{self.store.location}, item {index} ({key})"
@@ -88,13 +88,14 @@ class Work:
         except (FastDecodeError, ValueError) as error:
             if isinstance(error, FastDecodeError) and not is_item_error(error):
                 raise
-            return Outcome(key, bytes_in=len(given), bad=reason(error))
+            return Outcome(key, bytes_in=len(given), bad=reason(error), stamp=stamped)
         digest = hashlib.sha256(data).hexdigest()
         return Outcome(key, target, data, digest, notes, len(given), stamp=stamped)
 
-    def _rewrite(self, key: str, given: Buffer) -> tuple[str, Buffer, str]:
+    def _rewrite(self, key: str, given: Buffer) -> tuple[str, Buffer, tuple[str, ...]]:
         """Return the key, the bytes and the notes of an item; raise if it does not decode."""
         header = probe(given)
+        plan_decode(header, max_pixels=self.options.max_pixels)  # refuses what is too large
         most = self.options.max_side
         large = most is not None and max(header.width, header.height) > most
         data, notes, format = given, [], header.format
@@ -107,11 +108,11 @@ class Work:
             notes = ["too large"] if large else []
         if self.options.restart_markers and format == "jpeg":
             try:
-                data = add_restart_markers(data)
+                data = add_restart_markers(data, max_pixels=None)
                 notes.append("restart markers")
             except FastDecodeError:  # a JPEG that the core refuses: it decodes, so it is kept
                 notes.append("no restart markers")
-        return key, data, ", ".join(notes)
+        return key, data, tuple(notes)
 
 
 def stamp(store: Store, index: int) -> str:
@@ -217,43 +218,15 @@ def shrink(data: Buffer, header: Header, max_side: int, quality: int) -> Encoded
     return EncodedImage(_encode(image, "jpeg", **options), ".jpg")
 
 
-def thumbnail(data: Buffer, side: int, quality: int, comment: str) -> EncodedImage:
-    """Make an upright thumbnail with at most `side` pixels per side.
-
-    A JPEG is reduced in the DCT as far as that leaves enough pixels, and Pillow's Lanczos filter
-    does the rest. The result is a JPEG, or a PNG if the image is transparent. It keeps the colour
-    profile, but no other metadata, for privacy: a thumbnail must not tell where a photo was taken.
-    """
-    header = probe(data)
-    width, height = seen_size(header.width, header.height, header.orientation)
-    size = (width, height)
-    if max(size) > side:
-        size = smaller_size(width, height, side)
-    if header.format == "jpeg":
-        mode: Mode = "L" if header.color == "gray" else "RGB"
-        pixels = decode(data, min_size=(size[1], size[0]), mode=mode, orient=True)
-    else:
-        pixels = decode(data, mode="RGBA", orient=True)
-    image = PillowImage.fromarray(pixels).resize(size, _LANCZOS)
-    profile: dict[str, Any] = _profile(_info(data), header)
-    clear = image.mode == "RGBA" and not _is_opaque(image)
-    if image.mode == "RGBA":
-        image = _drop_opaque_alpha(image, header)
-    if clear:
-        about = PngInfo()
-        about.add_text("Comment", comment)
-        return EncodedImage(_encode(image, "png", pnginfo=about, **profile), ".png")
-    return EncodedImage(_encode(image, "jpeg", quality=quality, comment=comment, **profile), ".jpg")
-
-
 def _pixels(data: Buffer, header: Header, size: tuple[int, int]) -> Image:
     """Decode to at least twice the final size, in a mode that keeps transparency and depth."""
     wanted = (size[1] * _GAP, size[0] * _GAP)
     if header.bits == 16:
-        return decode(data, mode="stored")
+        return decode(data, mode="stored", max_pixels=None)
     if header.format == "jpeg":
-        return decode(data, min_size=wanted, mode="L" if header.color == "gray" else "RGB")
-    return decode(data, min_size=wanted, mode="RGBA")
+        mode: Mode = "L" if header.color == "gray" else "RGB"
+        return decode(data, min_size=wanted, mode=mode, max_pixels=None)
+    return decode(data, min_size=wanted, mode="RGBA", max_pixels=None)
 
 
 def _resize(pixels: Image, size: tuple[int, int]) -> PillowImage.Image:
@@ -302,9 +275,9 @@ def _metadata(data: Buffer, header: Header) -> dict[str, bytes]:
 
 def _info(data: Buffer) -> dict[Any, Any]:
     try:
-        with PillowImage.open(io.BytesIO(data)) as image:
+        with other.open_image(data) as image:
             found: dict[Any, Any] = image.info
-    except OSError:  # Pillow cannot read the format, but another backend can
+    except (FastDecodeError, OSError):  # Pillow cannot read the format, but another backend can
         return {}
     return found
 

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from fastdecode._files import write_bytes
 from fastdecode.errors import StoreError
 from fastdecode.stores._items import dump_target, fingerprint, plain_target
-from fastdecode.stores._mmap import Mapped, exists, is_uri, local_path
+from fastdecode.stores._ranges import Ranges, exists, is_uri, local_path
 from fastdecode.stores.base import Store
 from fastdecode.types import Buffer
 
@@ -150,10 +150,10 @@ class Index:
     ) -> Index:
         """Map the index in a file, or read the one behind a URI."""
         name = os.fspath(path)
-        file = Mapped(name, storage_options)
+        file = Ranges(name, storage_options)
         if not file.is_local:
-            return cls(file.read(0, file.size), name, columns)
-        index = cls(file.read(0, file.size), name, columns, file.check)
+            return cls(file.map(), name, columns)
+        index = cls(file.map(), name, columns, file.check)
         index._path = os.path.abspath(local_path(name))  # noqa: PTH100 - str
         return index
 
@@ -305,7 +305,7 @@ def summary(path: str, storage_options: Mapping[str, Any] | None = None) -> Summ
     The checksum is not compared, because that would take reading the whole index. Damage is found
     when the index is loaded.
     """
-    file = Mapped(path, storage_options)
+    file = Ranges(path, storage_options)
     start = bytes(file.read(0, min(file.size, _FIRST_READ)))
     first = len(_MAGIC) + 16
     end = first + int.from_bytes(start[first - 8 : first], "little")

@@ -19,7 +19,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from fastdecode.stores._mmap import is_uri
+from fastdecode.stores._ranges import is_uri
 
 _MAX_PATHS = 1000
 """Most paths to one folder within a class: more mean that links multiply each other."""

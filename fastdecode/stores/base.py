@@ -19,7 +19,7 @@ from fastdecode._error_policy import ITEM_ERRORS, mark_fatal
 from fastdecode._files import sync_file, sync_folder
 from fastdecode.errors import StoreError
 from fastdecode.stores._items import Keys, check_target
-from fastdecode.stores._mmap import is_uri
+from fastdecode.stores._ranges import is_uri
 
 if TYPE_CHECKING:
     from typing_extensions import Self

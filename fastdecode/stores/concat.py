@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fastdecode._error_policy import ITEM_ERRORS, mark_fatal
 from fastdecode.errors import StoreError
-from fastdecode.stores._mmap import is_uri
+from fastdecode.stores._ranges import is_uri
 from fastdecode.stores.base import Store, sort_groups
 from fastdecode.types import Buffer
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fastdecode.stores._index import Index, IndexBuilder
-from fastdecode.stores._mmap import is_uri, local_path, open_stream
+from fastdecode.stores._ranges import is_uri, local_path, open_stream
 from fastdecode.stores.folder import FileStore
 
 __all__ = ["Table", "convert_targets", "open_list", "read_table"]

@@ -14,7 +14,7 @@ from fastdecode._files import NotRegular, read_image
 from fastdecode.errors import with_advice
 from fastdecode.stores._index import Index, IndexBuilder, IndexedStore
 from fastdecode.stores._items import Keys, is_below, is_file_name, plain_target, relative
-from fastdecode.stores._mmap import is_uri, local_path
+from fastdecode.stores._ranges import is_uri, local_path
 from fastdecode.stores._scan import IMG_EXTENSIONS, found
 from fastdecode.stores.base import Writer
 

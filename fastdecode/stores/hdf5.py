@@ -29,7 +29,7 @@ from fastdecode._files import stable_name
 from fastdecode.errors import StoreError, with_advice
 from fastdecode.stores._index import Index, IndexBuilder, SelfDescribed
 from fastdecode.stores._items import fingerprint
-from fastdecode.stores._mmap import Mapped, is_uri, local_path, open_stream
+from fastdecode.stores._ranges import Ranges, is_uri, local_path, open_stream
 from fastdecode.stores.base import Writer, reserve_space
 from fastdecode.types import Buffer
 
@@ -67,7 +67,7 @@ class _OpenTables(NamedTuple):
     images: Any
     targets: Any
     keys: Any
-    local: Mapped | None
+    local: Ranges | None
 
 
 class Hdf5Store(SelfDescribed):
@@ -157,7 +157,7 @@ class Hdf5Store(SelfDescribed):
             caching: Any = {"block_size": 1 << 20, "cache_type": "blockcache"}
             local, stream = None, open_stream(self.location, self._storage_options, **caching)
         else:
-            local = Mapped(self.location)
+            local = Ranges(self.location)
         with self._naming_item(None):
             if local is None:
                 file = h5py.File(stream, "r")
@@ -167,7 +167,7 @@ class Hdf5Store(SelfDescribed):
                     file = h5py.File(name, "r", locking=False)
             return self._tables(file, local)
 
-    def _tables(self, file: Any, local: Mapped | None) -> _OpenTables:
+    def _tables(self, file: Any, local: Ranges | None) -> _OpenTables:
         images, targets, keys = self._names
         table = _dataset(file, images or "images", self.location)
         if not _has_bytes(table):
@@ -296,7 +296,7 @@ def _index_bytes(opened: _OpenTables, location: str) -> Buffer:
     table = _dataset(opened.file, INDEX, location)
     offset = table.id.get_offset()
     if opened.local is not None and offset is not None:
-        return opened.local.read(offset, table.size)
+        return memoryview(opened.local.map())[offset : offset + table.size]
     return bytes(table[()])
 
 

@@ -35,7 +35,7 @@ from fastdecode._process import after_fork
 from fastdecode.errors import StoreError
 from fastdecode.stores._index import Index, IndexBuilder, SelfDescribed
 from fastdecode.stores._items import fingerprint
-from fastdecode.stores._mmap import Mapped, is_uri, local_path
+from fastdecode.stores._ranges import Ranges, is_uri, local_path
 from fastdecode.stores.base import Writer, reserve_space
 from fastdecode.types import Buffer
 
@@ -162,7 +162,7 @@ class Environment:
         self.path = path
         data = _data_file(path)
         self.state = _file_identity(data)  # differs if another file takes its place
-        self.file = Mapped(data)
+        self.file = Ranges(data)
         self._base: int | None = None
         try:
             with stable_name(data) as name:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from fastdecode.errors import StoreError
 from fastdecode.stores._items import is_file_name
-from fastdecode.stores._mmap import Mapped, exists, is_uri, local_path
+from fastdecode.stores._ranges import Ranges, exists, is_uri, local_path
 from fastdecode.stores._scan import expand_pattern
 
 __all__ = ["Manifest", "expand_braces", "read_manifest", "shard_locations"]
@@ -81,10 +81,10 @@ def shard_locations(
 def _check_finished(location: str) -> None:
     """Raise a StoreError if a pack to this location has begun and is not finished."""
     path = Path(local_path(location))
-    if path.with_name(f".{path.name}.partial").joinpath("journal").exists():
+    if path.with_name(f".{path.name}.partial").joinpath("state").exists():
         raise StoreError(
             f"{location}: a pack to it has begun, and is not finished: run the same fastdecode "
-            "pack command again, and it goes on"
+            "pack command again"
         )
 
 
@@ -95,7 +95,7 @@ def read_manifest(
     name = f"{location}.json"
     if not exists(name, storage_options):
         return None
-    file = Mapped(name, storage_options)
+    file = Ranges(name, storage_options)
     try:
         told = json.loads(bytes(file.read(0, file.size)))
         folder = location[: len(location) - len(os.path.basename(location))]  # noqa: PTH119 - URIs

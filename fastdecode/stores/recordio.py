@@ -18,7 +18,7 @@ from fastdecode._files import sync_file
 from fastdecode.errors import StoreError, with_advice
 from fastdecode.stores._index import Index, IndexBuilder, SelfDescribed
 from fastdecode.stores._items import plain_target
-from fastdecode.stores._mmap import Mapped, exists, is_uri, local_path
+from fastdecode.stores._ranges import Ranges, exists, is_uri, local_path
 from fastdecode.stores._recordio_format import (
     ImageRecord,
     offsets,
@@ -89,7 +89,7 @@ class RecordStore(SelfDescribed):
         label = found.labels[0]
         return int(label) if label.is_integer() else label
 
-    def _load(self, opened: Mapped) -> None:
+    def _load(self, opened: Ranges) -> None:
         self._contents: Index | _Places
         index = _load_index(opened, self._storage_options) if self._lines is None else None
         if index is not None:
@@ -97,7 +97,7 @@ class RecordStore(SelfDescribed):
             return
         try:
             at = self._lines or _index_location(self.location)
-            lines = Mapped(at, self._storage_options)
+            lines = Ranges(at, self._storage_options)
         except FileNotFoundError as error:
             if self._lines is not None:
                 raise FileNotFoundError(f"{self._lines}: there is no such index") from error
@@ -105,13 +105,13 @@ class RecordStore(SelfDescribed):
         else:
             self._contents = _read_lines(lines, opened, all_of_it=self._lines is None)
 
-    def _open(self) -> Mapped:
-        return Mapped(self.location, self._storage_options)
+    def _open(self) -> Ranges:
+        return Ranges(self.location, self._storage_options)
 
-    def _read(self, opened: Mapped, index: int) -> Buffer:
+    def _read(self, opened: Ranges, index: int) -> Buffer:
         return self._image_record(opened, index).data
 
-    def _image_record(self, records: Mapped, index: int) -> ImageRecord:
+    def _image_record(self, records: Ranges, index: int) -> ImageRecord:
         contents = self._contents
         try:
             if isinstance(contents, Index):
@@ -149,11 +149,11 @@ class RecordStore(SelfDescribed):
                 f"two has been changed; if the records are right, remove {self.location}.fdx",
             )
 
-    def _close(self, opened: Mapped) -> None:
+    def _close(self, opened: Ranges) -> None:
         opened.close()
 
 
-def _load_index(records: Mapped, storage_options: Mapping[str, Any]) -> Index | None:
+def _load_index(records: Ranges, storage_options: Mapping[str, Any]) -> Index | None:
     """Return the index that `RecordWriter` makes, or None; raise if it is not that of the file."""
     name = f"{records.location}.fdx"
     index = Index.load_if_exists(name, _COLUMNS, storage_options)
@@ -166,7 +166,7 @@ def _load_index(records: Mapped, storage_options: Mapping[str, Any]) -> Index | 
         )
     lines = local_path(_index_location(records.location))
     if not is_uri(name) and exists(lines):
-        text = Mapped(lines)
+        text = Ranges(lines)
         if [text.size, zlib.crc32(text.read(0, text.size))] == index.about.get("lines"):
             return index
         raise StoreError(
@@ -190,7 +190,7 @@ class _Places:
         return str(self.keys[index])
 
 
-def _read_lines(lines: Mapped, records: Mapped, *, all_of_it: bool) -> _Places:
+def _read_lines(lines: Ranges, records: Ranges, *, all_of_it: bool) -> _Places:
     """Read an ``.idx``, which has a line with key and offset for each record.
 
     Face datasets in InsightFace's layout have a record 0 without an image. The first of its two
@@ -221,7 +221,7 @@ def _read_lines(lines: Mapped, records: Mapped, *, all_of_it: bool) -> _Places:
     return _Places(keys, places, has_ids=_has_ids(records, keys, places))
 
 
-def _scan(records: Mapped) -> _Places:
+def _scan(records: Ranges) -> _Places:
     """Find the records of a file that has no ``.idx``."""
     if not records.is_local:
         error = StoreError(
@@ -233,13 +233,12 @@ def _scan(records: Mapped) -> _Places:
     return _Places(np.arange(len(places)), places, has_ids=False)
 
 
-def _chunks(lines: Mapped) -> Iterator[tuple[int, bytes]]:
+def _chunks(lines: Ranges) -> Iterator[tuple[int, bytes]]:
     """Yield the text in chunks of whole lines, each with the number of lines before it."""
-    text = memoryview(lines.read(0, lines.size))
     at = number = 0
-    while at < len(text):
-        chunk = bytes(text[at : at + _CHUNK])
-        if at + len(chunk) < len(text):
+    while at < lines.size:
+        chunk = lines.read(at, min(_CHUNK, lines.size - at))
+        if at + len(chunk) < lines.size:
             chunk = chunk[: chunk.rfind(b"\n") + 1] or chunk
         if chunk.strip():
             yield number, chunk
@@ -247,7 +246,7 @@ def _chunks(lines: Mapped) -> Iterator[tuple[int, bytes]]:
         at += len(chunk)
 
 
-def _check_end(lines: Mapped, records: Mapped, last: int) -> None:
+def _check_end(lines: Ranges, records: Ranges, last: int) -> None:
     """Raise a StoreError unless the file ends with the last record."""
     try:
         end = 0 if last < 0 else read_record(records, last)[1]
@@ -264,7 +263,7 @@ def _check_end(lines: Mapped, records: Mapped, last: int) -> None:
         raise with_advice(wrong, "; if it leaves out records on purpose, pass it as index=")
 
 
-def _has_ids(records: Mapped, keys: NDArray[Any], places: NDArray[Any]) -> bool:
+def _has_ids(records: Ranges, keys: NDArray[Any], places: NDArray[Any]) -> bool:
     """Return whether ids are keys, from some records: im2rec writes the key, others write 0."""
     chosen = sorted({int(place) for place in np.linspace(0, len(keys) - 1, _SAMPLES)})
     same = 0
@@ -275,7 +274,7 @@ def _has_ids(records: Mapped, keys: NDArray[Any], places: NDArray[Any]) -> bool:
     return same * 2 > len(chosen)
 
 
-def _try_image(records: Mapped, offset: int) -> ImageRecord | None:
+def _try_image(records: Ranges, offset: int) -> ImageRecord | None:
     try:
         return parse_image(read_record(records, offset)[0])
     except StoreError:

@@ -10,26 +10,18 @@ import numpy as np
 import pytest
 
 from fastdecode import registry
-from fastdecode.adapters.base import Support
 from fastdecode.adapters.batch_base import BatchItem
 from fastdecode.api import decode, probe
 from fastdecode.errors import BackendUnavailable, DecodeError, FastDecodeError
 from fastdecode.gpu import _backends
 from fastdecode.gpu._backends import Loaded
 from fastdecode.testing._images import KINDS, SIZES, drawing, encode, photo, with_flipped_bits
-from fastdecode.types import FORMATS, Box, Image
+from fastdecode.types import FORMATS, Image
 
 if TYPE_CHECKING:
     import torch
 
 _WIDTH, _HEIGHT = 400, 300
-_WINDOWS = (
-    (0, 0, _WIDTH, _HEIGHT),
-    (13, 9, 154, 141),
-    (_WIDTH // 2, 30, _WIDTH, 80),
-    (0, _HEIGHT - 41, 57, _HEIGHT),
-)
-_SLIVERS = ((0, 3, 1, 4), (0, 0, 2, _HEIGHT), (_WIDTH - 1, _HEIGHT - 1, _WIDTH, _HEIGHT))
 
 _BEST = 99.0
 """The PSNR of bit-identical images, in dB."""
@@ -72,28 +64,25 @@ class BatchBackendContract:
                 raise
             pytest.skip(str(error))
 
-    def support(self, loaded: Loaded, data: bytes, layout: str = "RGB") -> Support:
-        """Return the declaration that covers a file, or skip."""
+    def need(self, loaded: Loaded, data: bytes, layout: str = "RGB") -> None:
+        """Skip if the backend does not declare a file."""
         header = probe(data)
-        for support in loaded.backend.supports.get(header.format, ()):
-            if layout in support.layouts and not support.refusal(header):
-                return support
-        pytest.skip(f"{self.name} does not declare that on {self.device}")
+        if not any(
+            layout in support.layouts and not support.refusal(header)
+            for support in loaded.backend.supports.get(header.format, ())
+        ):
+            pytest.skip(f"{self.name} does not declare that on {self.device}")
 
     def ask(
         self,
         loaded: Loaded,
         encoded: Sequence[bytes],
         layout: Literal["RGB", "L"] = "RGB",
-        windows: Sequence[Box | None] | None = None,
     ) -> list[torch.Tensor]:
-        """Decode whole images or windows with the backend, and check shapes and dtypes."""
+        """Decode images with the backend, and check shapes and dtypes."""
         import torch
 
-        items = [
-            BatchItem(data, probe(data), window)
-            for data, window in zip(encoded, windows or [None] * len(encoded), strict=True)
-        ]
+        items = [BatchItem(data, probe(data)) for data in encoded]
         with loaded.lock:
             images = list(loaded.backend.decode(items, layout))
 
@@ -150,7 +139,7 @@ class BatchBackendContract:
         grey = kind == "grey"
         source = photo(_WIDTH, _HEIGHT, "L" if grey else "RGB")
         data = encode(source, **({} if grey else KINDS[kind]))
-        self.support(loaded, data, layout)
+        self.need(loaded, data, layout)
 
         (image,) = self.ask(loaded, [data], layout)
 
@@ -165,49 +154,19 @@ class BatchBackendContract:
         exif = PillowImage.Exif()
         exif[0x0112] = orientation
         data = encode(photo(_WIDTH, _HEIGHT), exif=exif)
-        self.support(loaded, data)
+        self.need(loaded, data)
 
         (image,) = self.ask(loaded, [data])
 
         self.near(loaded, image, self.reference(data))
 
-    @pytest.mark.parametrize("subsampling", [0, 1, 2])
-    @pytest.mark.parametrize("layout", ["RGB", "L"])
-    def test_a_window_is_a_slice(
-        self, loaded: Loaded, subsampling: int, layout: Literal["RGB", "L"]
-    ) -> None:
-        """A window equals the slice of the whole image, off block boundaries and at the edges."""
-        data = encode(photo(_WIDTH, _HEIGHT), subsampling=subsampling)
-        if not self.support(loaded, data, layout).region:
-            pytest.skip(f"{self.name} does not declare regions")
-        whole = self.reference(data, layout)
-
-        images = self.ask(loaded, [data] * len(_WINDOWS), layout, _WINDOWS)
-
-        for (left, top, right, bottom), image in zip(_WINDOWS, images, strict=True):
-            self.near(loaded, image, whole[top:bottom, left:right])
-
-    # A library may refuse tiny images, so these tests call `decode_batch`.
-
-    @pytest.mark.parametrize("sliver", _SLIVERS, ids=str)
-    @pytest.mark.parametrize("subsampling", [0, 2])
-    def test_tiny_regions_decode(self, loaded: Loaded, subsampling: int, sliver: Box) -> None:
-        """A region of one pixel, or two columns, decodes in the library or on the CPU."""
-        data = encode(photo(_WIDTH, _HEIGHT), subsampling=subsampling)
-        self.support(loaded, data)
-        left, top, right, bottom = sliver
-
-        (image,) = self._decode_batch([data], region=sliver)
-
-        assert image.shape == (3, bottom - top, right - left)
-        if loaded.backend.exact:
-            self.near(loaded, image, self.reference(data)[top:bottom, left:right])
+    # A library may refuse tiny images, so this test calls `decode_batch`.
 
     def test_every_size_decodes(self, loaded: Loaded) -> None:
         """Images with odd sizes, or smaller than a block, decode at their own size."""
         sizes = [size for size in SIZES for _ in range(3)]
         encoded = [encode(drawing(*size), subsampling=at % 3) for at, size in enumerate(sizes)]
-        self.support(loaded, encoded[0])
+        self.need(loaded, encoded[0])
 
         images = self._decode_batch(encoded)
 
@@ -220,7 +179,7 @@ class BatchBackendContract:
     def test_order_is_kept(self, loaded: Loaded, count: int) -> None:
         """The results are in the order of the items, for any number of items."""
         encoded = [encode(photo(60 + index, 90 - index)) for index in range(count)]
-        self.support(loaded, encoded[0])
+        self.need(loaded, encoded[0])
 
         images = self.ask(loaded, encoded)
 
@@ -235,7 +194,7 @@ class BatchBackendContract:
         """Decoded images do not change when later batches are decoded."""
         first = [encode(photo(200 + index, 150)) for index in range(8)]
         others = [encode(drawing(200 + index, 150)) for index in range(8)]
-        self.support(loaded, first[0])
+        self.need(loaded, first[0])
         images = self.ask(loaded, first)
         copies = [image.clone() for image in images]
 
@@ -250,7 +209,7 @@ class BatchBackendContract:
             [encode(photo(60 + 4 * index + at, 40 + index)) for at in range(4)]
             for index in range(8)
         ]
-        self.support(loaded, batches[0][0])
+        self.need(loaded, batches[0][0])
         expected = [self._decode_batch(batch) for batch in batches]
 
         with ThreadPoolExecutor(4) as pool:
@@ -264,7 +223,7 @@ class BatchBackendContract:
     def test_what_it_does_not_read_joins_in_order(self, loaded: Loaded) -> None:
         """The CPU decodes progressive, CMYK and PNG files, and the order is kept."""
         plain = encode(photo(_WIDTH, _HEIGHT))
-        self.support(loaded, plain)
+        self.need(loaded, plain)
         encoded = [
             plain,
             encode(photo(90, 70), progressive=True),
@@ -287,7 +246,7 @@ class BatchBackendContract:
     def test_missing_pixels_are_an_error(self, loaded: Loaded, ending: bytes) -> None:
         """A JPEG that is truncated anywhere returns an error, and other images are not affected."""
         whole = encode(photo(101, 67))
-        self.support(loaded, whole)
+        self.need(loaded, whole)
         cuts = np.linspace(probe(whole).scan_offset, len(whole) * 7 // 8, 9).astype(int)
         encoded = [data for cut in cuts for data in (whole, whole[:cut] + ending)]
 
@@ -302,7 +261,7 @@ class BatchBackendContract:
     def test_flipped_bits_never_escape(self, loaded: Loaded) -> None:
         """Damaged bytes return a tensor or a FastDecodeError, never another exception."""
         data = encode(drawing(40, 24))
-        self.support(loaded, data)
+        self.need(loaded, data)
         encoded = list(with_flipped_bits(data))
 
         images = self._decode_batch(encoded, on_error="return", max_pixels=10**7)
@@ -313,5 +272,5 @@ class BatchBackendContract:
     def _decode_batch(self, encoded: list[bytes], **options: Any) -> list[Any]:
         from fastdecode._batch import decode_batch  # which loads the native core
 
-        made: list[Any] = decode_batch(encoded, device=self.device, backend=self.name, **options)
+        made: list[Any] = decode_batch(encoded, device=self.device, decode=self.name, **options)
         return made

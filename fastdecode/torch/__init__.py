@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from fastdecode.geometry import Geometry
     from fastdecode.torch._errors import SKIPPED, Failure
     from fastdecode.torch._fuse import Fused, fuse
+    from fastdecode.torch._options import DecodeOptions
     from fastdecode.torch._threads import limit_threads
     from fastdecode.torch.dataset import DecodeDataset
     from fastdecode.torch.folder import ImageFolder
@@ -47,6 +48,7 @@ _HOMES = {
     "SKIPPED": "torch._errors",
     "DecodeDataset": "torch.dataset",
     "DecodeMixin": "torch.mixin",
+    "DecodeOptions": "torch._options",
     "DevicePrefetcher": "torch.prefetcher",
     "EncodedTransform": "torch.transforms",
     "Failure": "torch._errors",
@@ -66,6 +68,7 @@ __all__ = [
     "SKIPPED",
     "DecodeDataset",
     "DecodeMixin",
+    "DecodeOptions",
     "DevicePrefetcher",
     "EncodedTransform",
     "Failure",

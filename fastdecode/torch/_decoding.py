@@ -1,4 +1,4 @@
-"""Decides which backend decodes for a `Loader`, and where its images become floats."""
+"""Decides how a `Loader` makes its batches: who decodes them, and where images become floats."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 
-from fastdecode import registry
-from fastdecode.errors import BackendUnavailable, UnknownBackend
 from fastdecode.torch._native_batches import EligibleCrop
 from fastdecode.torch._samples import Source
 from fastdecode.torch.transforms import Normalize
@@ -21,24 +19,15 @@ _TRANSFORM_REMEDY = (
 )
 
 
-class Decoding(NamedTuple):
-    """A batch backend that decodes on the device, or None for the CPU; and the reason in words."""
-
-    backend: str | None
-    why: str
-
-
 class Plan(NamedTuple):
     """How the batches of an epoch are made.
 
     If `normalize` makes the floats later, `source` makes uint8 images. `eligible` says how the
-    images are cropped if a device decodes whole batches; else it is None. `decoding` also names the
-    CPU if the dataset no longer allows a device.
+    images are cropped if a device decodes whole batches; else it is None.
     """
 
     source: Source
     normalize: Normalize | None
-    decoding: Decoding
     eligible: EligibleCrop | None = None
 
 
@@ -49,82 +38,17 @@ class _Obstacle(NamedTuple):
     remedy: str
 
 
-def choose_decoding(
-    asked: str,
-    device: torch.device,
-    source: Source,
-    collate_fn: Callable[..., Any] | None,
-    workers: int,
-) -> Decoding:
-    """Decide who decodes; `asked` is ``"cpu"``, ``"gpu"``, ``"auto"`` or a batch backend's name.
-
-    A request that cannot be met raises ValueError, UnknownBackend, BackendUnavailable or
-    RuntimeError. ``"auto"`` never does so if the device exists.
-    """
-    if asked == "cpu":
-        return Decoding(None, "the CPU decodes, as asked")
+def load_decoder(decode: str, device: torch.device) -> str:
+    """Return the name of the batch backend that ``decode="gpu"`` or a name means, and load it."""
+    from fastdecode.gpu._backends import choose
     from fastdecode.gpu._devices import check_device
-    from fastdecode.gpu._policy import choose
 
-    checked = check_device(device)
-    crop = _whole_batch_crop(source, collate_fn, workers)
-    if asked == "auto":
-        return _choose_automatically(
-            checked, source, crop.why if isinstance(crop, _Obstacle) else ""
-        )
-    if asked == "gpu":
-        choice = choose(checked, "gpu")
-    else:
-        _check_batch_backend(checked, asked)
-        choice = choose(checked, "auto", asked)
-    if isinstance(crop, _Obstacle):
-        raise ValueError(  # noqa: TRY004 - the dataset is of the right type
-            f"decode={asked!r} is not possible: {crop.why}. {crop.remedy}, or leave it at "
-            "decode='cpu'"
-        )
-    return Decoding(choice.batch, choice.why)
-
-
-def _check_batch_backend(device: torch.device, asked: str) -> None:
-    from fastdecode.gpu import _backends
-
-    available = _backends.names(device.type)
-    if asked in available:
-        return
-    if asked in registry.names():
-        raise ValueError(
-            f"decode={asked!r} names a backend that decodes no batches on {str(device)!r}: use "
-            f"decode='cpu', and give the dataset backend={asked!r} to decode with it on the CPU"
-        )
-    raise UnknownBackend(
-        "decode must be 'cpu', 'gpu', 'auto' or the name of a backend that decodes batches on "
-        f"{str(device)!r} ({', '.join(available) or 'there is none'}), not {asked!r}"
-    )
-
-
-def _choose_automatically(device: torch.device, source: Source, why: str) -> Decoding:
-    """Choose for ``"auto"``; `why` is the reason against the device, empty if there is none."""
-    if device.type == "cpu":
-        why = why or "batches stay in the host's memory"
-    elif not why and source.ours.backend is not None:
-        why = f"the dataset asks for the backend {source.ours.backend!r}"
-    if why:
-        return _cpu_decoding(why)
-    from fastdecode.gpu._policy import choose
-
-    try:
-        choice = choose(device)
-    except (BackendUnavailable, UnknownBackend, ValueError) as error:
-        return _cpu_decoding(str(error).partition("\n")[0])
-    return Decoding(choice.batch, choice.why)
-
-
-def _cpu_decoding(why: str) -> Decoding:
-    return Decoding(None, f"the CPU decodes: {why}")
+    loaded = choose(check_device(device), decode)
+    return "cpu" if loaded is None else loaded.name
 
 
 def _whole_batch_crop(
-    source: Source, collate_fn: Callable[..., Any] | None, workers: int = 0
+    source: Source, collate_fn: Callable[..., Any] | None, workers: int
 ) -> EligibleCrop | _Obstacle:
     """Return how a device decodes the dataset's batches, or the reason why it cannot."""
     if workers:
@@ -137,6 +61,8 @@ def _whole_batch_crop(
     if not source.isolated:
         why = "its transform draws random numbers that do not come from the generator it is given"
         return _Obstacle(why, "Draw all of them from that generator")
+    if crop.crop.program:
+        return _Obstacle("its augmentations run in the core, on the CPU", "Leave them out")
     if crop.crop.interpolation != "bilinear":
         return _Obstacle("devices only resize bilinearly", "Use interpolation='bilinear'")
     return crop
@@ -152,6 +78,8 @@ def _device_normalize(
     crop = source.crop
     if isinstance(crop, str):
         return _Obstacle(crop, _TRANSFORM_REMEDY)
+    if any(step.erasure is not None for step in crop.crop.program):
+        return _Obstacle("RandomErasing fills normalised values", "Erase on the device instead")
     if crop.crop.normalize is None:
         why = "its transform makes bytes and normalises nothing"
         return _Obstacle(why, "Let it make torch.float32")
@@ -163,31 +91,28 @@ def plan_batches(
     collate_fn: Callable[..., Any] | None,
     normalize_on: NormalizeOn,
     device: torch.device,
-    asked: str,
-    decoding: Decoding,
+    decoder: str,
+    workers: int,
 ) -> Plan:
     """Decide how batches are made from the dataset in its present state.
 
-    `decoding` is from `choose_decoding`. Raises ValueError if the dataset does not allow it, or no
-    longer does.
+    `decoder` is a batch backend, or ``"cpu"``. Raises ValueError if the dataset does not allow it.
     """
-    if decoding.backend is not None:
-        crop = _whole_batch_crop(source, collate_fn)
-        if isinstance(crop, EligibleCrop):
-            return Plan(source.as_uint8_source(), crop.crop.normalize, decoding, crop)
-        if asked != "auto":
-            raise ValueError(
-                f"decode={asked!r} is not possible any more: {crop.why}. {crop.remedy}"
-            )
-        decoding = _cpu_decoding(crop.why)
+    if decoder != "cpu":
+        crop = _whole_batch_crop(source, collate_fn, workers)
+        if isinstance(crop, _Obstacle):
+            raise _impossible(f"decoding with {decoder}", crop, "decode='cpu'")
+        return Plan(source.as_uint8_source(), crop.crop.normalize, crop)
     if normalize_on == "host":
-        return Plan(source, None, decoding)
+        return Plan(source, None)
     normalize = _device_normalize(source, collate_fn)
     if isinstance(normalize, _Obstacle):
-        raise ValueError(  # noqa: TRY004 - the dataset is of the right type
-            f"normalize_on='device' is not possible: {normalize.why}. {normalize.remedy}, or leave "
-            "it at normalize_on='host'"
-        )
+        raise _impossible("normalize_on='device'", normalize, "normalize_on='host'")
     if device.type == "cpu":  # the floats are the same, and are made faster along with the pixels
-        return Plan(source, None, decoding)
-    return Plan(source.as_uint8_source(), normalize, decoding)
+        return Plan(source, None)
+    return Plan(source.as_uint8_source(), normalize)
+
+
+def _impossible(what: str, obstacle: _Obstacle, instead: str) -> ValueError:
+    why, remedy = obstacle
+    return ValueError(f"{what} is not possible: {why}. {remedy}, or leave it at {instead}")

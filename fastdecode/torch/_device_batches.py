@@ -107,13 +107,10 @@ class EncodedBatch(BatchBuilder):
         """Return a request for the box of a plan; None if the backend cannot decode that."""
         if plan.size != self._size or math.prod(plan.canvas) > _LARGEST_CANVAS:
             return None
-        loaded, orient = self._how.loaded, self._config.source.ours.orient
+        loaded, orient = self._how.loaded, self._config.source.ours.decode_options.orient
         everything = plan.box == (0, 0, header.width, header.height)
         options = {"orient": orient, "region": None if everything else plan.box}
-        # The JPEG engine of a GPU decodes whole images. For windows, a library may use decoders
-        # that load the CPU instead, and the CPU has to make the other samples.
-        windows = loaded.device.type != "cuda"
-        return make_request(data, header, loaded.backend, options, windows=windows)
+        return make_request(data, header, loaded.backend, options)
 
     def _take_read(self, at: int) -> EncodedSample | None:
         return self._found.pop(at, None) or super()._take_read(at)

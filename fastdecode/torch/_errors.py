@@ -6,10 +6,10 @@ import operator
 import os
 import random
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 from types import GenericAlias
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch.utils.data import Dataset, get_worker_info
@@ -17,6 +17,7 @@ from torch.utils.data import Dataset, get_worker_info
 from fastdecode._error_policy import ITEM_ERRORS, is_item_error, mark_if_folder_vanished
 from fastdecode._process import ForkLock
 from fastdecode.errors import DecodeError
+from fastdecode.torch._options import DecodeOptions, OnError
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -28,9 +29,6 @@ else:
     from typing import TypeVar
 
     Sample_co = TypeVar("Sample_co", covariant=True)
-
-OnError: TypeAlias = "Literal['raise', 'skip', 'replace'] | Callable[[int, Exception], Any]"
-"""What to do about a damaged sample."""
 
 _MAX_REPLACEMENTS = 32
 _RAISE = object()
@@ -106,14 +104,6 @@ SKIPPED = _Skipped.SKIPPED
 """What `DecodeDataset.fetch` returns for a sample that is skipped."""
 
 
-def check_on_error(on_error: object) -> None:
-    """Check that `on_error` is a policy."""
-    if on_error not in ("raise", "skip", "replace") and not callable(on_error):
-        raise ValueError(
-            f"on_error must be 'raise', 'skip', 'replace' or a callable, not {on_error!r}"
-        )
-
-
 def name_sample(error: Exception, index: int, source: object) -> None:
     """Add the sample's index, and its path if it has one, to the message of an error."""
     path = os.fspath(source) if isinstance(source, (str, os.PathLike)) else ""
@@ -180,23 +170,14 @@ def describe_failures(failures: Iterable[Failure]) -> str:
 
 
 class TolerantDataset(Dataset[Sample_co]):
-    """The error policy of `DecodeDataset`, which describes the attributes."""
+    """The error policy of `DecodeDataset`: what its option `on_error` says."""
 
     if not TYPE_CHECKING:
         # With `typing.Generic` as a base, no class of torchvision could be added as the last base.
         __class_getitem__ = classmethod(GenericAlias)
 
-    on_error: OnError = "raise"
     has_targets: bool = True
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        check_on_error(cls.on_error)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name == "on_error":
-            check_on_error(value)
-        super().__setattr__(name, value)
+    decode_options: DecodeOptions
 
     def __len__(self) -> int:
         raise NotImplementedError(
@@ -342,13 +323,14 @@ class TolerantDataset(Dataset[Sample_co]):
         if verdict is not None:  # set by our __getitem__, which the subclass's own has called
             return SKIPPED if verdict is SKIPPED else _RAISE
         first = self._record_failure(index, error)
-        if self.on_error == "skip":
+        on_error = self.decode_options.on_error
+        if on_error == "skip":
             return SKIPPED
-        if self.on_error == "replace":
+        if on_error == "replace":
             candidates = range(len(self)) if among is None else among
             return self._make_replacement(index, candidates, first, error, generator, out)
-        if callable(self.on_error):
-            return self._check_user_replacement(self.on_error(first.index, error), out)
+        if callable(on_error):
+            return self._check_user_replacement(on_error(first.index, error), out)
         _mark_handled(error, "raise")
         return _RAISE
 
@@ -424,7 +406,7 @@ class TolerantDataset(Dataset[Sample_co]):
 
     def _record_failure(self, index: int, error: Exception) -> Failure:
         failure = as_failure(error, plain_index(index))
-        record_failure(self.errors, failure, self.on_error)  # type: ignore[arg-type]
+        record_failure(self.errors, failure, self.decode_options.on_error)  # type: ignore[arg-type]
         return failure
 
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 import torch
 from PIL import Image as PillowImage
 
+from fastdecode._resizing import core_is_enabled
 from fastdecode.geometry import Geometry
 from fastdecode.torch import _recognise
 from fastdecode.torch.transforms import EncodedTransform, Normalize, crops
-from fastdecode.torch.transforms.base import Crop, Layout, Quality, check_quality
+from fastdecode.torch.transforms._random_crop import SampleGenerator
+from fastdecode.torch.transforms.base import Crop, Quality, check_quality
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -45,11 +48,12 @@ class Fused(EncodedTransform):
         ``"pil"`` is a Pillow image, made from its torch.uint8 values.
     image : type, optional
         The tensor class of that result, such as torchvision's ``tv_tensors.Image``.
-    draws : int
-        How many times to draw ``torch.rand(1)`` after the head and ignore the result. torchvision's
-        RandomHorizontalFlip also draws with p=0, and the draws of later steps must not shift.
     fused : sequence of str
         Names of the first steps, for `repr`.
+    reason : str
+        Why the first step of `rest` is not among them, for `repr`.
+    in_loader : Crop, optional
+        Does all of the pipeline in the core, with draws of its own. A `Loader` uses it.
 
     Attributes
     ----------
@@ -59,7 +63,8 @@ class Fused(EncodedTransform):
         Those of the head. The shape is None if there are other steps, or if the result is a Pillow
         image.
     isolated : bool
-        False if there are other steps, whose random draws may come from global generators.
+        Whether a `Loader` can make samples in threads: there are no other steps, whose random draws
+        may come from global generators, or `in_loader` does them.
 
     Raises
     ------
@@ -82,8 +87,9 @@ class Fused(EncodedTransform):
         *,
         form: Literal["tensor", "pil"] = "tensor",
         image: type[torch.Tensor] | None = None,
-        draws: int = 0,
         fused: Sequence[str] = (),
+        reason: str = "",
+        in_loader: Crop | None = None,
     ) -> None:
         if form == "pil" and head.dtype != torch.uint8:
             raise ValueError(f"a Pillow image is made of torch.uint8, not {head.dtype}")
@@ -91,11 +97,14 @@ class Fused(EncodedTransform):
         self.rest = tuple(rest)
         self.form = form
         self.image = image
-        self.draws = draws
         self.fused = tuple(fused)
-        self.shape = None if self.rest or form == "pil" else head.shape
-        self.dtype = head.dtype
-        self.isolated = head.isolated and not self.rest
+        self.reason = reason
+        self.in_loader = in_loader
+        made_by = head if in_loader is None else in_loader
+        as_written = in_loader is None and (self.rest or form == "pil")
+        self.shape = None if as_written else made_by.shape
+        self.dtype = made_by.dtype
+        self.isolated = made_by.isolated and (in_loader is not None or not self.rest)
 
     def __call__(self, data: Data, **options: Unpack[TransformOptions]) -> Any:
         """Decode and transform an image, and return the result of the last step."""
@@ -128,6 +137,11 @@ class Fused(EncodedTransform):
         backend: str | None = None,
         orient: bool = False,
     ) -> tuple[Any, Geometry]:
+        if self.in_loader is not None and isinstance(generator, SampleGenerator):
+            made, geometry = self.in_loader.with_geometry(
+                data, generator=generator, out=out, backend=backend, orient=orient
+            )
+            return (made if out is not None else self._with_class(made)), geometry
         direct = not self.rest and self.form == "tensor"
         result, geometry = self.head.with_geometry(
             data,
@@ -136,8 +150,6 @@ class Fused(EncodedTransform):
             backend=backend,
             orient=orient,
         )
-        for _ in range(self.draws):
-            torch.rand(1, generator=generator, device="cpu")
         if direct and out is not None:
             return out, geometry
         result = self._as_output(result)
@@ -148,6 +160,9 @@ class Fused(EncodedTransform):
     def _as_output(self, pixels: torch.Tensor) -> Any:
         if self.form == "pil":
             return PillowImage.fromarray(pixels.permute(1, 2, 0).contiguous().numpy())
+        return self._with_class(pixels)
+
+    def _with_class(self, pixels: torch.Tensor) -> torch.Tensor:
         return pixels if self.image is None else pixels.as_subclass(self.image)
 
     def __repr__(self) -> str:
@@ -156,10 +171,14 @@ class Fused(EncodedTransform):
             lines.append(f"  fused: {', '.join(self.fused)}")
         lines.append(f"  decoded by: {self.head!r}")
         lines.extend(f"  as written: {part!r}" for part in self.rest)
+        if self.in_loader is not None:
+            lines.append("  in a Loader: all of it in the core, without worker processes")
+        elif self.reason:
+            lines.append(f"  reason: {self.reason}")
         return "\n".join([*lines, ")"])
 
 
-def fuse(transform: _T, *, quality: Quality = "fast", headroom: float = 1.0) -> Fused | _T:
+def fuse(transform: _T, *, quality: Quality = "exact", headroom: float = 1.0) -> Fused | _T:
     """Merge the first steps of a torchvision or timm pipeline with the decoding.
 
     The result takes the bytes of a file and decodes only what the pipeline will use.
@@ -168,9 +187,9 @@ def fuse(transform: _T, *, quality: Quality = "fast", headroom: float = 1.0) -> 
     ----------
     transform : callable or None
         A pipeline for RGB Pillow images: a Compose of torchvision transforms (v1 or v2) and timm
-        transforms, an nn.Sequential of them, a single transform, or an object that does nothing but
-        call one of these. Also a Compose whose first step is a transform of this package.
-    quality : {"fast", "exact"}
+        transforms, an nn.Sequential of them, a single transform, or a preset of torchvision's
+        references. Also a Compose whose first step is a transform of this package.
+    quality : {"exact", "fast"}
         As for `fastdecode.torch.transforms.RandomResizedCrop`.
     headroom : float
         As for `fastdecode.torch.transforms.RandomResizedCrop`.
@@ -194,15 +213,17 @@ def fuse(transform: _T, *, quality: Quality = "fast", headroom: float = 1.0) -> 
     - RandomResizedCrop, or Resize and CenterCrop, bilinear or bicubic;
     - RandomHorizontalFlip, ToTensor, PILToTensor, ToImage, ToPureTensor, ToDtype or
       ConvertImageDtype to float32, and Normalize;
-    - ImageClassification, the preset of torchvision's weights;
+    - ImageClassification, the preset of torchvision's weights, and ClassificationPresetTrain and
+      ClassificationPresetEval, those of its references;
     - timm's RandomResizedCropAndInterpolation, MaybeToTensor, MaybePILToTensor and ToTensor;
-    - any step that does nothing to an RGB image.
+    - RGB, v2.Identity and nn.Identity.
 
     From the first unrecognised step on, the pipeline runs as written. That step gets the same input
-    as without `fuse`: a Pillow image, or a tensor with torchvision's memory layout (which matters
-    for GaussianNoise). Boxes and flips are those of the original pipeline for the same seed.
+    as without `fuse`: a Pillow image, or a contiguous tensor. All draws come from torch's
+    generator, in torchvision's order; a flip with p=0 draws nothing.
 
-    The pipeline is read once. If you change one of its steps later, call `fuse` again.
+    The pipeline is read once. If you change one of its steps later, call `fuse` again; for a
+    dataset, assign its `transform` again.
 
     Examples
     --------
@@ -214,15 +235,37 @@ def fuse(transform: _T, *, quality: Quality = "fast", headroom: float = 1.0) -> 
       decoded by: RandomResizedCrop(size=(224, 224), ...)
     )
     """
-    check_quality(quality)
+    check_quality(quality, headroom)
     if transform is None or isinstance(transform, EncodedTransform):
         return transform
     parts = list(_recognise.flatten(transform))
     if parts and isinstance(parts[0], EncodedTransform):
         return _extend(parts[0], parts[1:])
-    recipe = _recognise.Recipe({"quality": quality, "headroom": headroom})
-    recipe, count, _ = _recognise.read_pipeline(parts, recipe)
-    return transform if recipe.crop is None else _build_fused(recipe, parts, count)
+    begin = _recognise.Recipe({"quality": quality, "headroom": headroom})
+    recipe, count, reason = _recognise.read_pipeline(parts, begin)
+    if recipe.crop is None:
+        return transform
+    fused = _build_fused(recipe, parts, count, reason)
+    return _with_augmentations(fused, begin, parts) if fused.rest else fused
+
+
+def _with_augmentations(fused: Fused, begin: _recognise.Recipe, parts: list[Any]) -> Fused:
+    """Let the core also do the augmentations in a Loader, if it can do the whole pipeline."""
+    if not core_is_enabled():
+        return fused
+    recipe, count, _ = _recognise.read_pipeline(parts, replace(begin, augments=True))
+    crop = recipe.crop
+    if count < len(parts) or crop is None or not crop.program or recipe.form == "pil":
+        return fused
+    return Fused(
+        fused.head,
+        fused.rest,
+        form=fused.form,
+        image=recipe.image,
+        fused=fused.fused,
+        reason=fused.reason,
+        in_loader=crop,
+    )
 
 
 def not_fused_reason(transform: Any) -> str:
@@ -230,17 +273,15 @@ def not_fused_reason(transform: Any) -> str:
     return _recognise.read_pipeline(list(_recognise.flatten(transform)), _recognise.Recipe())[2]
 
 
-def _build_fused(recipe: _recognise.Recipe, parts: list[Any], count: int) -> Fused:
+def _build_fused(recipe: _recognise.Recipe, parts: list[Any], count: int, reason: str) -> Fused:
     """Return the first `count` parts as the recipe's crop, followed by the rest."""
-    head: Any = copy.copy(recipe.crop)
-    head.layout = Layout(channels_last=True) if recipe.form == "pil" else recipe.layout
     return Fused(
-        head,
+        cast("Crop", recipe.crop),
         parts[count:],
         form="pil" if recipe.form == "pil" else "tensor",
         image=recipe.image,
-        draws=int(recipe.flip == 0),
         fused=[type(part).__name__ for part in parts[:count]],
+        reason=reason,
     )
 
 
@@ -256,8 +297,10 @@ def _extend(head: EncodedTransform, rest: list[Any]) -> Fused:
             f"{name} takes Pillow images, and {type(head).__name__} makes tensors: leave {name} "
             "out; dtype=torch.float32 makes values of 0 to 1"
         )
-    recipe, count, _ = _recognise.read_pipeline(rest, recipe)
-    return _build_fused(recipe, [head, *rest], 1 + count) if count else Fused(head, rest)
+    recipe, count, reason = _recognise.read_pipeline(rest, recipe)
+    if not count:
+        return Fused(head, rest, reason=reason)
+    return _build_fused(recipe, [head, *rest], 1 + count, reason)
 
 
 def _check_normalised_once(head: EncodedTransform, rest: Sequence[Any]) -> None:
@@ -288,7 +331,7 @@ def _recipe_of(head: EncodedTransform) -> _recognise.Recipe | None:
     form: Literal["uint8", "float", "normalised"] = "uint8"
     if normalize is not None:
         form = "float" if normalize.mean is None else "normalised"
-    return _recognise.Recipe({}, head, head.flip or None, form, layout=head.layout)
+    return _recognise.Recipe({}, head, head.flip or None, form)
 
 
 def _copy_result(result: Any, out: torch.Tensor) -> torch.Tensor:
@@ -319,8 +362,10 @@ def transform_for_slot(transform: EncodedTransform, out: torch.Tensor | None) ->
     """Return the transform for a slot of a batch: without normalising, if the slot is uint8."""
     if out is None or out.dtype == transform.dtype or out.dtype != torch.uint8:
         return transform
+    if type(transform) is Fused and transform.in_loader is not None:
+        return as_uint8(transform.in_loader)
     if type(transform) is Fused and not transform.rest and transform.form == "tensor":
-        return Fused(transform_for_slot(transform.head, out), draws=transform.draws)
+        return Fused(transform_for_slot(transform.head, out))
     if isinstance(transform, Crop) and type(transform.normalize) is Normalize:
         return as_uint8(transform)
     return transform
@@ -332,7 +377,9 @@ def write_to_slot(image: Any, out: torch.Tensor, transform: Any) -> torch.Tensor
     If `transform` normalises but the slot is uint8, the normalisation is undone.
     """
     made = torch.as_tensor(image)
-    head = transform.head if type(transform) is Fused else transform
+    head = transform
+    if type(transform) is Fused:
+        head = transform.head if transform.in_loader is None else transform.in_loader
     normalize = head.normalize if isinstance(head, Crop) else None
     if out.dtype == torch.uint8 != made.dtype and type(normalize) is Normalize:
         made = normalize.undo(made)

@@ -95,9 +95,7 @@ def _check_kinds(options: DataLoaderOptions, own: Mapping[str, Any]) -> None:
     if collate_fn is not None and not callable(collate_fn):
         raise TypeError(f"collate_fn must be a function of a list of samples, not {collate_fn!r}")
     if not isinstance(decode, str):
-        raise TypeError(
-            f"decode must be 'cpu', 'gpu', 'auto' or a batch backend's name, not {decode!r}"
-        )
+        raise TypeError(f"decode must be 'cpu', 'gpu' or a batch backend's name, not {decode!r}")
     if own["normalize_on"] not in ("host", "device"):
         raise ValueError(f"normalize_on must be 'host' or 'device', not {own['normalize_on']!r}")
     begin, context = options.get("worker_init_fn"), options.get("multiprocessing_context")

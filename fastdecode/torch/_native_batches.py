@@ -21,8 +21,10 @@ import torch
 
 from fastdecode import _headers
 from fastdecode._resizing import ResizePlan, core_can_decode, core_may_decode
+from fastdecode.native._augment import compiled
 from fastdecode.native._batch import Items, as_source
 from fastdecode.torch._fuse import as_uint8
+from fastdecode.torch.mixin import set_up_process
 from fastdecode.torch.transforms._random_crop import generator_of
 from fastdecode.torch.transforms.base import Crop, core_pixel_format, plan_geometry
 
@@ -39,17 +41,15 @@ _IN_PLACE = object()
 _TRIAL = 64
 _MAX_PYTHON_S = 0.0005
 _PARTS, _MIN_PART = 128, 16
-_generator = torch.default_generator
 
 
 class EligibleCrop(NamedTuple):
     """How the core or a device makes the samples of a dataset.
 
-    `draws` and `image` are as for `Fused`; `maps` says that the dataset has a ``map_target``.
+    `image` is as for `Fused`; `maps` says that the dataset has a ``map_target``.
     """
 
     crop: Crop
-    draws: int
     image: type[torch.Tensor] | None
     maps: bool
 
@@ -61,24 +61,21 @@ class Draws:
     global generators.
     """
 
-    def __init__(
-        self, seeds: Sequence[int] | None, seed_all: Callable[[int], None] | None = None
-    ) -> None:
+    def __init__(self, seeds: Sequence[int], seed_all: Callable[[int], None] | None = None) -> None:
         self.seeds = seeds
         self._seed_all = seed_all
 
     def begin(self, at: int) -> None:
         """Seed the generators that user code may draw from."""
-        if self._seed_all is not None and self.seeds is not None:
+        if self._seed_all is not None:
             self._seed_all(self.seeds[at])
 
-    def plan(self, eligible: EligibleCrop, at: int, width: int, height: int) -> ResizePlan:
-        """Draw the random numbers of the sample at a place in the batch."""
-        generator = None if self.seeds is None else generator_of(self.seeds[at])
-        return eligible.crop.plan(width, height, generator)
-
-    def skip(self, at: int) -> None:
-        """Note that the core does not make this sample; called in the order of the samples."""
+    def plan(
+        self, eligible: EligibleCrop, at: int, width: int, height: int
+    ) -> tuple[ResizePlan, int]:
+        """Draw the random numbers of the sample at a place in the batch; return the state after."""
+        generator = generator_of(self.seeds[at])
+        return eligible.crop.plan(width, height, generator), generator.state
 
 
 class NativeBatchMaker:
@@ -139,10 +136,7 @@ class NativeBatchMaker:
         eligible = None if dataset is None else self._eligible_crop(dataset)
         if eligible is None or not (images is None or _fits(images, eligible.crop)):
             return [FALLBACK] * len(indices)
-        # It would draw from Python's ``random``, whose state is not restored afterwards.
-        if draws.seeds is None and eligible.crop.draws_from_python:
-            return [FALLBACK] * len(indices)
-        dataset._set_up_process()  # type: ignore[union-attr]  # never None where `eligible` is set
+        set_up_process(dataset)
         call = _Call(dataset, eligible, draws, indices, self._subset, images, reads)
         try:
             items = self._spare.pop()
@@ -162,7 +156,7 @@ class NativeBatchMaker:
     def _eligible_crop(self, dataset: Any) -> EligibleCrop | None:
         """Return how the core makes samples; None if the dataset or the backend forbids it."""
         eligible: EligibleCrop | str = dataset._eligible_crop()
-        if isinstance(eligible, str) or not core_may_decode(dataset.backend):
+        if isinstance(eligible, str) or not core_may_decode(dataset.decode_options.backend):
             return None
         if self._as_uint8:
             return eligible._replace(crop=as_uint8(eligible.crop), image=None)
@@ -224,11 +218,11 @@ class _Call:
 
     def _crop(self, pool: Pool, items: Items, sources: list[Any]) -> Sequence[int]:
         """Read the files, let the core draw and make what it can, and return the places left."""
-        seeds, crop = self._draws.seeds, self._core_crop()
-        if seeds is None or crop is None:
+        crop = self._core_crop()
+        if crop is None:
             items.read(pool, sources)
             return range(len(sources))
-        made, left = items.crop(pool, sources, seeds, crop, *self._output_layout())
+        made, left = items.crop(pool, sources, self._draws.seeds, crop, *self._output_layout())
         self._add_made(items, made, lambda at: ResizePlan.from_core(items.resize_of(at)))
         return left
 
@@ -247,16 +241,16 @@ class _Call:
         """Return the crop as ``fd_crop *`` for the core; None if Python must draw."""
         crop = self._eligible.crop
         try:
-            made = crop.as_core_crop(orient=self._dataset.orient)
+            made = crop.as_core_crop(orient=self._dataset.decode_options.orient)
         except Exception:  # raised again when the sample is made on its own
             return None
         sides = None if made is None else (3, made.height, made.width)
         return made if sides == crop.shape else None
 
-    def _plan(self, items: Items, left: Sequence[int]) -> dict[int, tuple[ResizePlan, Resize]]:
+    def _plan(self, items: Items, left: Sequence[int]) -> dict[int, tuple[ResizePlan, Resize, int]]:
         """Draw and plan how each image is resized; leave out images that the core cannot make."""
         eligible, draws, headers = self._eligible, self._draws, items.headers()
-        orient = self._dataset.orient
+        orient = self._dataset.decode_options.orient
         sides = eligible.crop.shape[1:]  # type: ignore[index]  # an eligible crop has a shape
         columns = (
             (headers.readable & core_can_decode(headers)).tolist(),
@@ -265,27 +259,27 @@ class _Call:
             headers.has_exif.tolist(),
         )
         rows = list(zip(*columns, strict=True))
-        plans: dict[int, tuple[ResizePlan, Resize]] = {}
+        plans: dict[int, tuple[ResizePlan, Resize, int]] = {}
         for at in left:
             fits, width, height, exif = rows[at]
             if fits and not (orient and exif and _headers.probe(items.data(at)).orientation != 1):
                 try:
-                    plan = draws.plan(eligible, at, width, height)
+                    plan, state = draws.plan(eligible, at, width, height)
                     resize = eligible.crop.core_resize(plan, width, height)
                 except Exception:  # raised again when the sample is made on its own
                     resize = None
                 if resize is not None and plan.size == sides:
-                    plans[at] = plan, resize
-                    continue
-            draws.skip(at)
+                    plans[at] = plan, resize, state
         return plans
 
     def _resize(
-        self, pool: Pool, items: Items, plans: dict[int, tuple[ResizePlan, Resize]]
+        self, pool: Pool, items: Items, plans: dict[int, tuple[ResizePlan, Resize, int]]
     ) -> None:
         """Let the core make the planned images."""
-        resizes = [resize for _, resize in plans.values()]
-        done = items.resize(pool, list(plans), resizes, *self._output_layout())
+        _, resizes, states = zip(*plans.values(), strict=True)
+        program = self._eligible.crop.program
+        drawn = (compiled(program), states) if program else ()
+        done = items.resize(pool, list(plans), resizes, *self._output_layout(), *drawn)
         made = [at for at, whole in zip(plans, done, strict=True) if whole]
         self._add_made(items, made, lambda at: plans[at][0])
         self._done.sort(key=itemgetter(0))
@@ -329,90 +323,3 @@ class _Call:
 
 def _fits(images: torch.Tensor, crop: Crop) -> bool:
     return tuple(images.shape[1:]) == crop.shape and images.dtype == crop.dtype
-
-
-# ---- draws from torch's global generator, for a dataset that is called without a Loader ----
-
-
-class _DrawsEnded(Exception):
-    """No more draws: a sample has failed, or the draws would be the wrong ones."""
-
-
-class _OrderedDraws(Draws):
-    """Draws from the global generator; `states` holds the generator's state before each item.
-
-    An item that the core does not make is fetched in its turn, because fetching it also draws.
-    """
-
-    def __init__(self, dataset: Any, indices: Sequence[Any]) -> None:
-        super().__init__(None)
-        self._dataset = dataset
-        self._indices = indices
-        self.states = [_generator.get_state()]
-        self.samples: dict[int, Any] = {}
-        self.error: BaseException | None = None
-        self.ended = False
-
-    def plan(self, eligible: EligibleCrop, at: int, width: int, height: int) -> ResizePlan:
-        self._restore_state(at)
-        plan = super().plan(eligible, at, width, height)
-        for _ in range(eligible.draws):
-            torch.rand(1, device="cpu")
-        return plan
-
-    def skip(self, at: int) -> None:
-        try:
-            self._restore_state(at)
-            self.samples[at] = self._dataset.fetch(self._indices[at])
-        except _DrawsEnded:
-            return
-        except BaseException as error:  # to be raised after the items before it
-            self.error, self.ended = error, True
-
-    def _restore_state(self, at: int) -> None:
-        """Put the generator in the state that the previous item left."""
-        if self.ended:
-            raise _DrawsEnded
-        if at < len(self.states) - 1:  # `plan` has drawn for this item in vain
-            _generator.set_state(self.states[at])
-            return
-        now = _generator.get_state()
-        if at == 0 and not torch.equal(now, self.states[0]):  # the dataset's `read` has drawn
-            self.ended = True
-            raise _DrawsEnded
-        self.states[at:] = [now, now]
-
-
-def fetch_in_order(
-    dataset: Any, indices: Sequence[Any], native: NativeBatchMaker | None
-) -> list[Any]:
-    """Fetch samples with draws from torch's global generator, as if one after another.
-
-    The list equals ``[dataset.fetch(index) for index in indices]``, and the generator ends in the
-    same state.
-    """
-    if native is None or not native.eligible:
-        return [dataset.fetch(index) for index in indices]
-    draws = _OrderedDraws(dataset, indices)
-    made = native.make(indices, draws)
-    if len(draws.states) == 1:  # the core makes none of them, or the dataset's `read` draws
-        _generator.set_state(draws.states[0])
-        return [dataset.fetch(index) for index in indices]
-    states = [*draws.states[:-1], _generator.get_state()]
-    samples: list[Any] = []
-    for at in range(len(states) - 1 - (draws.error is not None)):
-        sample = draws.samples.get(at, made[at])
-        if sample is FALLBACK:
-            _generator.set_state(states[at])
-            sample = dataset.fetch(indices[at])
-            if not torch.equal(_generator.get_state(), states[at + 1]):
-                # A replacement was fetched and drew more, so later samples had the wrong numbers.
-                return [*samples, sample, *(dataset.fetch(index) for index in indices[at + 1 :])]
-        samples.append(sample)
-    _generator.set_state(states[-1])
-    if draws.error is not None:
-        try:
-            raise draws.error
-        finally:
-            draws.error = None  # its traceback refers to this frame
-    return samples

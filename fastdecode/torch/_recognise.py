@@ -1,29 +1,27 @@
-"""Recognises transforms of torchvision and timm by class name and attributes; imports neither.
+"""Recognises the transforms of torchvision and timm by module and class; imports neither.
+
+`TABLE`, at the end, holds a `Row` for each known class. To teach `fuse` another one, write its step
+and add a row.
 
 Notes
 -----
 Written from torchvision 0.29 and timm 1.0. torchvision draws everything from torch's generator: a
-box's area, shape, top and left, and ``torch.rand(1)`` for a flip, whatever its probability. timm
-draws boxes from Python's ``random``.
+box's area, shape, top and left, and ``torch.rand(1)`` for a flip.
 """
 
 from __future__ import annotations
 
 import copy
-import inspect
-import opcode
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from dis import get_instructions
-from functools import lru_cache
-from types import CodeType, FunctionType
 from typing import Any, Literal, TypeAlias
 
 import torch
 
 from fastdecode._resizing import Interpolation
-from fastdecode.torch.transforms.base import Crop, Layout, interpolation_name
+from fastdecode.torch._programs import Unsupported, program_of
+from fastdecode.torch.transforms.base import Crop, interpolation_name
 from fastdecode.torch.transforms.crops import (
     RandomResizedCrop,
     RandomResizedCropAndInterpolation,
@@ -33,20 +31,11 @@ from fastdecode.torch.transforms.crops import (
 from fastdecode.torch.transforms.normalize import Normalize, three_values
 
 _V1 = "torchvision.transforms.transforms"
+_AUTO = "torchvision.transforms.autoaugment"
 _V2 = "torchvision.transforms.v2."
-_PRESETS = "torchvision.transforms._presets"
+_WEIGHTS = "torchvision.transforms._presets"
+_REFERENCES = "presets"  # references/classification/presets.py, which scripts import by this name
 _TIMM = "timm.data.transforms"
-
-_CHANNELS_FIRST, _CHANNELS_LAST = Layout(), Layout(channels_last=True)
-
-# These transforms change values but move no pixel.
-_KEEP_GEOMETRY = {
-    *("ColorJitter", "ConvertImageDtype", "GaussianBlur", "GaussianNoise", "Grayscale", "Identity"),
-    *("MaybePILToTensor", "MaybeToTensor", "Normalize", "PILToTensor", "RandomAdjustSharpness"),
-    *("RandomAutocontrast", "RandomChannelPermutation", "RandomEqualize", "RandomErasing"),
-    *("RandomGrayscale", "RandomInvert", "RandomPhotometricDistort", "RandomPosterize"),
-    *("RandomSolarize", "RGB", "ToDtype", "ToImage", "ToPILImage", "ToPureTensor", "ToTensor"),
-}
 
 
 @dataclass(frozen=True)
@@ -59,12 +48,13 @@ class Recipe:
     """The crop with the same geometry and values; None until a part crops or resizes."""
     flip: float | None = None
     """Probability of RandomHorizontalFlip; None without one."""
-    form: Literal["pil", "uint8", "float", "normalised"] = "pil"
-    """The result: a Pillow image, or a tensor of bytes, of floats from 0 to 1, or normalised."""
+    form: Literal["pil", "uint8", "float", "normalised", "erased"] = "pil"
+    """The result: a Pillow image, or a tensor of bytes, of floats from 0 to 1, or normalised; or
+    one in which boxes may be erased, which comes last."""
     image: Any = None
     """torchvision's ``tv_tensors.Image`` if the tensor is one; None for a plain tensor."""
-    layout: Layout = _CHANNELS_FIRST
-    """The memory layout of torchvision's tensor."""
+    augments: bool = False
+    """Whether random augmentations are done, too, with draws of the core's own."""
 
     def floats(self, mean: Any = None, std: Any = None) -> Recipe:
         """Return the recipe with values as floats from 0 to 1, or normalised."""
@@ -73,24 +63,72 @@ class Recipe:
             crop.dtype, crop.normalize = torch.float32, Normalize(mean, std)
         return replace(self, crop=crop, form="float" if mean is None else "normalised")
 
+    def followed_by(self, part: Any) -> Recipe | None:
+        """Return the recipe with the program of an augmentation; None if the core has none."""
+        crop = copy.copy(self.crop)
+        if not self.augments or crop is None or crop.shape is None:
+            return None
+        try:
+            crop.program = (*crop.program, *program_of(part, crop.shape[1:]))
+        except Unsupported:
+            return None
+        return replace(self, crop=crop)
+
+
+Step: TypeAlias = Callable[[Recipe, Any], "Recipe | None"]
+"""Returns the recipe after a transform; None if it cannot be done while decoding there."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """What is known about a class of transforms."""
+
+    step: Step | None = None
+    """How it is done while decoding; None if it never is. Augmentations are only in a `Loader`."""
+    parts: str = ""
+    """The attribute with the transforms that it calls in turn; empty if it is no pipeline."""
+    in_place: bool = False
+    """Whether every pixel stays where it is."""
+    only_pillow: bool = False
+    """Whether it takes Pillow images but no tensors."""
+
+
+def row_of(part: Any) -> Row | None:
+    """Return what is known about a transform; None if its class or the object itself is unknown."""
+    row = TABLE.get((_module(part), type(part).__qualname__))
+    return row if row is not None and _is_unmodified(part, row) else None
+
+
+def _module(part: Any) -> str:
+    module = type(part).__module__
+    return _V2 if module.startswith(_V2) else module
+
+
+def _is_unmodified(part: Any, row: Row) -> bool:
+    """Return whether the object has no hooks and no replaced methods."""
+    own = getattr(part, "__dict__", {})
+    replaced = {"forward", "transform", "make_params", "_get_params", "get_params"} & own.keys()
+    if replaced or own.get("_forward_hooks") or own.get("_forward_pre_hooks"):
+        return False
+    # Many projects have a copy of this file, which might do something besides.
+    return _module(part) != _REFERENCES or type(part).__call__.__code__.co_names == (row.parts,)
+
 
 def flatten(transform: Any) -> Iterator[Any]:
     """Yield the parts of a pipeline, including those of nested pipelines.
 
-    A pipeline is a Compose, an nn.Sequential, or an object that only calls one, such as the presets
-    in torchvision's references. Any other transform is a pipeline with one part.
+    Any transform that is not a known pipeline is a pipeline with one part.
     """
-    version, name = _library_and_class(transform)
-    parts = transform.transforms if name == "Compose" else None
-    if type(transform) is torch.nn.Sequential and _is_unmodified(transform):
-        parts = list(transform)
-    elif not version:
-        called = _wrapped_transform(transform)
-        parts = None if called is None else [called]
-    if not isinstance(parts, (list, tuple)):
+    row = row_of(transform)
+    held = getattr(transform, row.parts) if row is not None and row.parts else None
+    if isinstance(held, Mapping):
+        held = list(held.values())
+    elif row_of(held) is not None:
+        held = [held]
+    if not isinstance(held, (list, tuple)):
         yield transform
         return
-    for part in parts:
+    for part in held:
         yield from flatten(part)
 
 
@@ -101,33 +139,37 @@ def read_pipeline(parts: Sequence[Any], recipe: Recipe) -> tuple[Recipe, int, st
     does not follow.
     """
     for count, part in enumerate(parts):
-        step = _find_step(part, recipe)
+        row = row_of(part)
+        step = None if row is None else row.step
+        if recipe.image and _module(part) == _V1:
+            step = None  # a v1 transform of a tv_tensors.Image may or may not keep the class
         following = step(recipe, part) if step else None
         if following is None:
             return recipe, count, _reason_not_fused(part, recipe, known=step is not None)
         recipe = following
-    return recipe, len(parts), "nothing in it crops or resizes"
+    return recipe, len(parts), "" if recipe.crop else "nothing in it crops or resizes"
 
 
 def second_normalize(parts: Sequence[Any]) -> Any:
     """Return the first Normalize after normalised floats; None if an unknown part precedes it."""
     for part in parts:
-        version, name = _library_and_class(part)
-        if name == "Normalize" or isinstance(part, Normalize):
+        if isinstance(part, Normalize) or type(part).__name__ == "Normalize":
             return part
-        if not version:
+        if row_of(part) is None and _module(part) not in (_V1, _V2, _TIMM):
             return None
     return None
 
 
 def wants_pillow(part: Any) -> bool:
     """Return whether a part takes Pillow images but not tensors."""
-    return _library_and_class(part) in (
-        (_V1, "ToTensor"),
-        (_V1, "PILToTensor"),
-        (_V2, "PILToTensor"),
-        (_TIMM, "ToTensor"),
-    )
+    row = row_of(part)
+    return row is not None and row.only_pillow
+
+
+def keeps_geometry(part: Any) -> bool:
+    """Return whether a transform is known to leave every pixel where it is."""
+    row = row_of(part)
+    return row is not None and row.in_place
 
 
 def is_albumentations(transform: Any) -> bool:
@@ -135,147 +177,21 @@ def is_albumentations(transform: Any) -> bool:
     return type(transform).__module__.partition(".")[0] == "albumentations"
 
 
-def keeps_geometry(part: Any) -> bool:
-    """Return whether a transform is known to leave every pixel where it is."""
-    return _library_and_class(part)[1] in _KEEP_GEOMETRY or isinstance(part, Normalize)
-
-
-def _library_and_class(part: Any) -> tuple[str, str]:
-    """Return the library (or torchvision's version) and the class; ("", "") if it is unknown."""
-    kind = type(part)
-    module = _V2 if kind.__module__.startswith(_V2) else kind.__module__
-    if module in (_V1, _V2, _PRESETS, _TIMM) and _is_unmodified(part):
-        return module, kind.__qualname__
-    return "", ""
-
-
-def _is_unmodified(part: Any) -> bool:
-    """Return whether the object has no hooks and no replaced methods."""
-    own = getattr(part, "__dict__", {})
-    replaced = {"forward", "transform", "make_params", "_get_params", "get_params"} & own.keys()
-    return not (replaced or own.get("_forward_hooks") or own.get("_forward_pre_hooks"))
-
-
-# ---- functions that are known for certain, because their instructions equal one of these ----
-
-
-def _identity(image: Any) -> Any:
-    return image
-
-
-def _to_rgb(image: Any) -> Any:
-    return image.convert("RGB")
-
-
-_TO_RGB_LAMBDA = lambda image: image.convert("RGB")  # noqa: E731 - a lambda has other constants
-
-
-class _CallsAttribute:
-    def __call__(self, image: Any) -> Any:
-        return self.attribute(image)  # type: ignore[attr-defined]
-
-
-@lru_cache(maxsize=256)
-def _instructions(code: CodeType) -> tuple[Any, ...]:
-    """List a function's instructions, without names of variables and indices of constants."""
-    named_operands = (*opcode.hasconst, *opcode.hasname)
-    return (
-        code.co_argcount,
-        code.co_kwonlyargcount,
-        code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS | inspect.CO_GENERATOR),
-        *(
-            (
-                instruction.opname,
-                instruction.argval if instruction.opcode in named_operands else instruction.arg,
-            )
-            for instruction in get_instructions(code)
-        ),
-    )
-
-
-def _has_known_code(function: Any, *known: Callable[..., Any]) -> bool:
-    """Return whether a function has the same instructions as a known one."""
-    if type(function) is not FunctionType:
-        return False
-    found = _instructions(function.__code__)
-    return any(found == _instructions(one.__code__) for one in known)
-
-
-@lru_cache(maxsize=256)
-def _called_attribute(code: CodeType) -> str | None:
-    """Return the attribute that a method calls with its argument; None if it does more."""
-    if len(code.co_names) != 1:
-        return None
-    usual = _CallsAttribute.__call__.__code__.replace(co_names=code.co_names)
-    return code.co_names[0] if _instructions(code) == _instructions(usual) else None
-
-
-def _wrapped_transform(transform: Any) -> Any:
-    """Return the transform that an object calls with the image; None if it does more."""
-    call, modules = _class_attribute(transform, "__call__"), {}
-    if isinstance(transform, torch.nn.Module):
-        if call is not _MODULE_CALL or not _is_unmodified(transform):
-            return None
-        call, modules = _class_attribute(transform, "forward"), transform._modules
-    if (
-        type(call) is not FunctionType
-        or type(transform).__getattribute__ is not _DEFAULT_GETATTRIBUTE
-    ):
-        return None
-    name = _called_attribute(call.__code__)
-    if name is None:
-        return None
-    class_value = _class_attribute(transform, name)
-    called = getattr(transform, "__dict__", {}).get(name, modules.get(name, class_value))
-    # A property, or a method of the class itself, may do anything.
-    may_do_more = hasattr(type(class_value), "__get__") or called is transform
-    return None if may_do_more else called
-
-
-def _class_attribute(thing: Any, name: str) -> Any:
-    """Return a class attribute from the class or its bases, without calling descriptors."""
-    kinds = type(thing).__mro__
-    return next((vars(kind)[name] for kind in kinds if name in vars(kind)), None)
-
-
-_DEFAULT_GETATTRIBUTE: Any = object.__getattribute__
-_MODULE_CALL = vars(torch.nn.Module)["__call__"]
-
-
 # ---- the steps: each takes the recipe so far, and returns the recipe after its part ----
 
 
-def _find_step(part: Any, recipe: Recipe) -> _Step | None:
-    library, name = _library_and_class(part)
-    if library == _V1 and recipe.image:
-        return None  # a v1 transform of a tv_tensors.Image may or may not keep the class
-    function = part.lambd if name == "Lambda" and library in (_V1, _V2) else part
-    if (type(part) is torch.nn.Identity and _is_unmodified(part)) or _has_known_code(
-        function, _identity
-    ):
-        return _accept
-    if _has_known_code(function, _to_rgb, _TO_RGB_LAMBDA):
-        return _convert_rgb
-    return _fastdecode_normalize if type(part) is Normalize else _STEPS.get((library, name))
-
-
 def _accept(recipe: Recipe, _part: Any) -> Recipe | None:
+    """Accept a transform that leaves an RGB image as it is."""
     return recipe
 
 
-def _convert_rgb(recipe: Recipe, _part: Any) -> Recipe | None:
-    """Accept Pillow images, which are RGB already; tensors cannot be converted."""
-    return recipe if recipe.form == "pil" else None
-
-
-def _set_crop(recipe: Recipe, part: Any, kind: type[Crop], **arguments: Any) -> Recipe | None:
+def _set_crop(recipe: Recipe, kind: type[Crop], **arguments: Any) -> Recipe | None:
     """Set the crop, if it is the first one and all of its arguments are known."""
     if recipe.crop is not None or not all(arguments.values()):
         return None
-    layout = recipe.layout
-    if recipe.form != "pil":  # Pillow images have no layout yet
-        layout = layout._replace(resized_by=1 if _library_and_class(part)[0] == _V1 else 2)
-    return replace(recipe, crop=kind(**arguments, **recipe.options), layout=layout)
+    crop = kind(**arguments, **recipe.options)
+    crop.of_tensors = recipe.form != "pil"
+    return replace(recipe, crop=crop)
 
 
 def _random_resized_crop(recipe: Recipe, part: Any) -> Recipe | None:
@@ -283,7 +199,7 @@ def _random_resized_crop(recipe: Recipe, part: Any) -> Recipe | None:
     ratio = _as_range(part.ratio)
     if (
         ratio
-        and _library_and_class(part)[0] == _V2
+        and _module(part) == _V2
         and not (
             isinstance(log_ratio, torch.Tensor)
             and torch.equal(log_ratio, torch.log(torch.tensor(part.ratio)))
@@ -292,7 +208,6 @@ def _random_resized_crop(recipe: Recipe, part: Any) -> Recipe | None:
         return None
     return _set_crop(
         recipe,
-        part,
         RandomResizedCrop,
         size=_as_sides(part.size),
         scale=_as_range(part.scale),
@@ -302,17 +217,18 @@ def _random_resized_crop(recipe: Recipe, part: Any) -> Recipe | None:
 
 
 def _timm_random_resized_crop(recipe: Recipe, part: Any) -> Recipe | None:
+    """Accept timm's crop, which has one interpolation, or draws one of two for each image."""
     size = _as_sides(part.size)
     modes = part.interpolation if isinstance(part.interpolation, tuple) else (part.interpolation,)
-    known = {("bilinear", "bicubic"): "random", ("bilinear",): "bilinear", ("bicubic",): "bicubic"}
+    names = tuple(map(interpolation_name, modes))
+    either = names == ("bilinear", "bicubic")
     return _set_crop(
         recipe,
-        part,
-        RandomResizedCropAndInterpolation,
+        RandomResizedCropAndInterpolation if either else RandomResizedCrop,
         size=isinstance(size, tuple) and recipe.form == "pil" and size,
         scale=_as_range(part.scale),
         ratio=_as_range(part.ratio),
-        interpolation=known.get(tuple(map(interpolation_name, modes))),  # type: ignore[arg-type]
+        interpolation=names[0] if either or len(names) == 1 else None,
     )
 
 
@@ -320,7 +236,7 @@ def _resize(recipe: Recipe, part: Any) -> Recipe | None:
     if part.max_size is not None:
         return None
     interpolation = _interpolation(recipe, part)
-    return _set_crop(recipe, part, Resize, size=_as_sides(part.size), interpolation=interpolation)
+    return _set_crop(recipe, Resize, size=_as_sides(part.size), interpolation=interpolation)
 
 
 def _center_crop(recipe: Recipe, part: Any) -> Recipe | None:
@@ -335,8 +251,8 @@ def _center_crop(recipe: Recipe, part: Any) -> Recipe | None:
         return None
     options = {name: getattr(whole, name) for name in ("dtype", "quality", "headroom")}
     crop = ResizeCenterCrop(whole.size, size, whole.interpolation, **options)
-    layout = recipe.layout._replace(cropped=recipe.form != "pil")
-    return replace(recipe, crop=crop, layout=layout)
+    crop.of_tensors = whole.of_tensors
+    return replace(recipe, crop=crop)
 
 
 def _image_classification(recipe: Recipe, part: Any) -> Recipe | None:
@@ -344,7 +260,6 @@ def _image_classification(recipe: Recipe, part: Any) -> Recipe | None:
     std = three_values(part.std)
     made = _set_crop(
         recipe,
-        part,
         ResizeCenterCrop,
         resize=_as_sides(part.resize_size),
         size=_as_sides(part.crop_size),
@@ -352,12 +267,14 @@ def _image_classification(recipe: Recipe, part: Any) -> Recipe | None:
         mean=three_values(part.mean),
         std=std and 0 not in std and std,
     )
-    return made and replace(made, form="normalised", layout=_CHANNELS_LAST)
+    return made and replace(made, form="normalised")
 
 
 def _flip(recipe: Recipe, part: Any) -> Recipe | None:
-    """Accept one flip anywhere after the crop: it commutes with all parts that may follow."""
+    """Accept one flip anywhere after the crop: it commutes with all parts but augmentations."""
     known = isinstance(part.p, (int, float)) and 0 <= part.p <= 1
+    if recipe.crop is not None and recipe.crop.program:
+        return _augment(recipe, part)
     if recipe.crop is None or recipe.flip is not None or not known:
         return None
     crop = copy.copy(recipe.crop)
@@ -365,9 +282,20 @@ def _flip(recipe: Recipe, part: Any) -> Recipe | None:
     return replace(recipe, crop=crop, flip=crop.flip)
 
 
+def _augment(recipe: Recipe, part: Any) -> Recipe | None:
+    """Accept an augmentation of a Pillow image that the core can draw and do."""
+    return recipe.followed_by(part) if recipe.form == "pil" else None
+
+
+def _erase(recipe: Recipe, part: Any) -> Recipe | None:
+    """Accept RandomErasing as the last part, after the values are floats."""
+    made = recipe.followed_by(part) if recipe.form in ("float", "normalised") else None
+    return made and replace(made, form="erased")
+
+
 def _to_tensor(recipe: Recipe, _part: Any) -> Recipe | None:
     known = recipe.form == "pil" and torch.get_default_dtype() == torch.float32
-    return replace(recipe.floats(), layout=_CHANNELS_FIRST) if known else None
+    return recipe.floats() if known else None
 
 
 def _maybe_to_tensor(recipe: Recipe, part: Any) -> Recipe | None:
@@ -379,11 +307,11 @@ def _unscaled_to_tensor(recipe: Recipe, part: Any) -> Recipe | None:
     """Accept timm's ToTensor: floats from 0 to 255, which this mean and std produce."""
     if recipe.form != "pil" or part.dtype is not torch.float32:
         return None
-    return replace(recipe.floats((0.0,), (1 / 255,)), layout=_CHANNELS_LAST)
+    return recipe.floats((0.0,), (1 / 255,))
 
 
 def _pil_to_tensor(recipe: Recipe, _part: Any) -> Recipe | None:
-    return replace(recipe, form="uint8", layout=_CHANNELS_LAST) if recipe.form == "pil" else None
+    return replace(recipe, form="uint8") if recipe.form == "pil" else None
 
 
 def _maybe_pil_to_tensor(recipe: Recipe, part: Any) -> Recipe | None:
@@ -424,37 +352,11 @@ def _fastdecode_normalize(recipe: Recipe, part: Any) -> Recipe | None:
     return recipe if part.mean is None and recipe.form == "float" else _normalize(recipe, part)
 
 
-_Step: TypeAlias = Callable[[Recipe, Any], Recipe | None]
-
-_STEPS: dict[tuple[str, str], _Step] = {
-    (_PRESETS, "ImageClassification"): _image_classification,
-    (_TIMM, "MaybePILToTensor"): _maybe_pil_to_tensor,
-    (_TIMM, "MaybeToTensor"): _maybe_to_tensor,
-    (_TIMM, "RandomResizedCropAndInterpolation"): _timm_random_resized_crop,
-    (_TIMM, "ToTensor"): _unscaled_to_tensor,
-}
-for _name, _step in {
-    "CenterCrop": _center_crop,
-    "ConvertImageDtype": _to_float,
-    "Identity": _accept,
-    "Normalize": _normalize,
-    "PILToTensor": _pil_to_tensor,
-    "RGB": _accept,
-    "RandomHorizontalFlip": _flip,
-    "RandomResizedCrop": _random_resized_crop,
-    "Resize": _resize,
-    "ToDtype": _to_float,
-    "ToImage": _to_image,
-    "ToPureTensor": _to_pure_tensor,
-    "ToTensor": _to_tensor,
-}.items():
-    _STEPS[_V1, _name] = _STEPS[_V2, _name] = _step
-
-
 def _reason_not_fused(part: Any, recipe: Recipe, *, known: bool) -> str:
     """Return, in words, why a part is not done while decoding."""
     name = getattr(part, "__name__", type(part).__name__)
-    if known and recipe.crop is not None:
+    begun = recipe.crop is not None
+    if known and begun:
         return f"{name} cannot follow what comes before it"
     if known:
         mode = interpolation_name(getattr(part, "interpolation", "bilinear"))
@@ -466,7 +368,8 @@ def _reason_not_fused(part: Any, recipe: Recipe, *, known: bool) -> str:
             "from image to image, and resize without antialiasing: fused, it would give other "
             "draws and other pixels"
         )
-    return f"it begins with {name}, which is not one of the transforms known here"
+    which = name if begun else f"it begins with {name}, which"
+    return f"{which} is not one of the transforms that are done while decoding"
 
 
 def _interpolation(recipe: Recipe, part: Any) -> Interpolation | None:
@@ -476,7 +379,7 @@ def _interpolation(recipe: Recipe, part: Any) -> Interpolation | None:
     "warn", the default of 0.15 and 0.16, mean no.
     """
     mode = part.interpolation
-    if isinstance(mode, str) and _library_and_class(part)[0] == _V1:
+    if isinstance(mode, str) and _module(part) == _V1:
         return None  # torchvision's v1 would raise an error
     if recipe.form == "pil" or (recipe.form == "uint8" and part.antialias is True):
         return interpolation_name(mode)
@@ -498,3 +401,81 @@ def _as_range(values: Any) -> tuple[float, float] | None:
     if not all(type(value) in (int, float) for value in values) or not 0 < values[0] <= values[1]:
         return None
     return float(values[0]), float(values[1])
+
+
+# ---- the table ----
+
+
+def _rows(modules: Sequence[str], rows: dict[str, Row]) -> dict[tuple[str, str], Row]:
+    """Return the rows of classes that are alike in several modules."""
+    return {(module, name): row for module in modules for name, row in rows.items()}
+
+
+_VALUES = Row(in_place=True)  # changes values only, and runs as written
+_COLOURS = Row(_augment, in_place=True)
+_MOVES = Row(_augment)
+
+TABLE: dict[tuple[str, str], Row] = {
+    **_rows(
+        (_V1, _V2),
+        {
+            "CenterCrop": Row(_center_crop),
+            "ColorJitter": _COLOURS,
+            "Compose": Row(parts="transforms"),
+            "ConvertImageDtype": Row(_to_float, in_place=True),
+            "GaussianBlur": _COLOURS,
+            "GaussianNoise": _VALUES,
+            "Grayscale": _COLOURS,
+            "Identity": Row(_accept, in_place=True),
+            "Normalize": Row(_normalize, in_place=True),
+            "PILToTensor": Row(_pil_to_tensor, in_place=True, only_pillow=True),
+            "RGB": Row(_accept, in_place=True),
+            "RandomAdjustSharpness": _COLOURS,
+            "RandomAutocontrast": _COLOURS,
+            "RandomChannelPermutation": _VALUES,
+            "RandomEqualize": _COLOURS,
+            "RandomApply": _MOVES,
+            "RandomChoice": _MOVES,
+            "RandomErasing": Row(_erase, in_place=True),
+            "RandomGrayscale": _COLOURS,
+            "RandomHorizontalFlip": Row(_flip),
+            "RandomInvert": _COLOURS,
+            "RandomOrder": _MOVES,
+            "RandomPhotometricDistort": _VALUES,
+            "RandomPosterize": _COLOURS,
+            "RandomResizedCrop": Row(_random_resized_crop),
+            "RandomRotation": _MOVES,
+            "RandomSolarize": _COLOURS,
+            "RandomVerticalFlip": _MOVES,
+            "Resize": Row(_resize),
+            "ToDtype": Row(_to_float, in_place=True),
+            "ToImage": Row(_to_image, in_place=True),
+            "ToPILImage": _VALUES,
+            "ToPureTensor": Row(_to_pure_tensor, in_place=True),
+            "ToTensor": Row(_to_tensor, in_place=True),
+        },
+    ),
+    **_rows(
+        (_AUTO, _V2),
+        {
+            "AutoAugment": _MOVES,
+            "RandAugment": _MOVES,
+            "TrivialAugmentWide": _MOVES,
+        },
+    ),
+    (_V1, "ToTensor"): Row(_to_tensor, in_place=True, only_pillow=True),
+    (_WEIGHTS, "ImageClassification"): Row(_image_classification),
+    (_REFERENCES, "ClassificationPresetTrain"): Row(parts="transforms"),
+    (_REFERENCES, "ClassificationPresetEval"): Row(parts="transforms"),
+    (_TIMM, "MaybePILToTensor"): Row(_maybe_pil_to_tensor, in_place=True),
+    (_TIMM, "MaybeToTensor"): Row(_maybe_to_tensor, in_place=True),
+    (_TIMM, "RandomResizedCropAndInterpolation"): Row(_timm_random_resized_crop),
+    ("timm.data.auto_augment", "AutoAugment"): _MOVES,
+    ("timm.data.auto_augment", "RandAugment"): _MOVES,
+    ("timm.data.random_erasing", "RandomErasing"): Row(_erase, in_place=True),
+    (_TIMM, "ToTensor"): Row(_unscaled_to_tensor, in_place=True, only_pillow=True),
+    ("torch.nn.modules.container", "Sequential"): Row(parts="_modules"),
+    ("torch.nn.modules.linear", "Identity"): Row(_accept, in_place=True),
+    (Normalize.__module__, "Normalize"): Row(_fastdecode_normalize, in_place=True),
+}
+"""What is known, by the module and the name of a class."""

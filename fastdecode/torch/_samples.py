@@ -110,7 +110,7 @@ class Source:
     @property
     def holds_gil(self) -> bool:
         """Whether the dataset decodes with one named backend that holds the GIL."""
-        named = None if self.ours is None else self.ours.backend
+        named = None if self.ours is None else self.ours.decode_options.backend
         name = preferred() if named is None else named
         if not isinstance(name, str):
             return False

@@ -5,18 +5,19 @@ from __future__ import annotations
 import array
 import copy
 import dataclasses
-import inspect
+import operator
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, MutableMapping, MutableSequence, Sequence
+from collections.abc import Callable, Iterable, MutableMapping, MutableSequence
 from functools import partial
 from typing import Any, NamedTuple
 
 import torch
+from torch.utils._pytree import tree_map
 
 from fastdecode.gpu._devices import usable
 
-# Sequences that hold no tensors, and that may be long.
-_FLAT = (str, bytes, bytearray, memoryview, range, array.array)
+_NUMBERS = (bytearray, array.array)
+"""Mutable sequences that hold no tensors, and that may be long."""
 
 _cuda: Any = torch.cuda  # its annotations are incomplete
 
@@ -189,12 +190,12 @@ class CudaTransfer(Transfer):
         consumer.wait_event(moving.copied)
         if consumer != moving.stream:
 
-            def preference_in_process(leaf: Any) -> Any:
+            def record_use(leaf: Any) -> Any:
                 if getattr(leaf, "is_cuda", True) and hasattr(leaf, "record_stream"):
                     leaf.record_stream(consumer)
                 return leaf
 
-            map_leaves(moving.batch, "to", preference_in_process)
+            map_leaves(moving.batch, "to", record_use)
         self._reading.add(moving.copied, [source for _, source in moving.pairs])
         return moving.batch
 
@@ -244,79 +245,44 @@ def map_leaves(data: Any, method: str, change: Callable[[Any], Any]) -> Any:
     """Return a nested batch with every tensor in it replaced by the result of `change`.
 
     An object that has the `method` (``"pin_memory"`` or ``"to"``) is passed to `change` as a whole,
-    even if it is also a container, such as a PackedSequence. Containers keep their types. A
-    container in which nothing was replaced is returned itself; any other is copied, so that the
-    loader's container stays unchanged.
+    even if it is also a container, such as a PackedSequence. Containers keep their types, and the
+    loader's own stay unchanged.
     """
-    # The cases have the order of PyTorch's `pin_memory`, which does not handle dataclasses.
-    if isinstance(data, torch.Tensor) or _has_method(data, method):
-        return change(data)
-    if isinstance(data, _FLAT):
-        return data
 
-    parts: Iterable[tuple[Any, Any]]
-    if isinstance(data, Mapping):
-        parts = data.items()
-    elif isinstance(data, Sequence):
-        parts = enumerate(data)
-    elif dataclasses.is_dataclass(data):
-        names = [field.name for field in dataclasses.fields(data)]
-        parts = [(name, getattr(data, name)) for name in names if hasattr(data, name)]
-    else:
-        return data
-    changed = ((key, value, map_leaves(value, method, change)) for key, value in parts)
-    replaced = {key: new for key, value, new in changed if new is not value}
-    return _rebuild(data, replaced) if replaced else data
+    def is_leaf(thing: Any) -> bool:
+        return not isinstance(thing, type) and callable(getattr(thing, method, None))
 
-
-def _rebuild(data: Any, replaced: dict[Any, Any]) -> Any:
-    """Return a container of the same type, with some items, elements or fields replaced."""
-    if isinstance(data, Mapping):
-        contents: Any = {key: replaced.get(key, value) for key, value in data.items()}
-    elif isinstance(data, Sequence):
-        contents = [replaced.get(index, value) for index, value in enumerate(data)]
-    else:
-        # `dataclasses.replace` would run the constructor again, and a frozen class refuses plain
-        # assignment.
-        clone = copy.copy(data)
-        for name, value in replaced.items():
-            object.__setattr__(clone, name, value)
+    def visit(thing: Any) -> Any:
+        if is_leaf(thing):
+            return change(thing)
+        # For PyTorch's trees, subclasses of dict and list are leaves, and so are dataclasses.
+        parts: Iterable[tuple[Any, Any]]
+        assign: Callable[[Any, Any, Any], None] = operator.setitem
+        if isinstance(thing, MutableMapping):
+            parts = thing.items()
+        elif isinstance(thing, MutableSequence) and not isinstance(thing, _NUMBERS):
+            parts = enumerate(thing)
+        elif dataclasses.is_dataclass(thing) and not isinstance(thing, type):
+            names = [field.name for field in dataclasses.fields(thing)]
+            parts = [(name, getattr(thing, name)) for name in names if hasattr(thing, name)]
+            assign = object.__setattr__  # which a frozen class does not refuse
+        else:
+            return thing
+        clone = copy.copy(thing)  # the type may hold more than its contents
+        for key, value in parts:
+            assign(clone, key, map_leaves(value, method, change))
         return clone
-    if isinstance(data, (MutableMapping, MutableSequence)):
-        clone = copy.copy(data)  # the type may hold more than its contents
-        for key, value in replaced.items():
-            clone[key] = value
-        return clone
-    if isinstance(data, tuple) and hasattr(data, "_make"):  # a named tuple
-        return data._make(contents)
-    try:
-        return type(data)(contents)
-    except TypeError:  # the type has another constructor
-        return contents
+
+    return tree_map(visit, data, is_leaf=is_leaf)
 
 
 def move(thing: Any, device: torch.device, *, non_blocking: bool) -> Any:
     """Move a tensor, or an object with its own ``to``, to a device.
 
-    `non_blocking` is passed to tensors, and to methods that have a parameter of that name. An
-    object whose ``to`` returns None has moved itself in place, and is returned.
+    `non_blocking` is for tensors. An object whose ``to`` returns None has moved itself in place,
+    and is returned.
     """
-    if not non_blocking:
-        result = thing.to(device)
-    elif isinstance(thing, torch.Tensor) or _accepts_parameter(thing.to, "non_blocking"):
-        result = thing.to(device, non_blocking=True)
-    else:
-        result = thing.to(device)
+    if isinstance(thing, torch.Tensor):
+        return thing.to(device, non_blocking=non_blocking)
+    result = thing.to(device)
     return thing if result is None else result
-
-
-def _has_method(data: Any, method: str) -> bool:
-    return not isinstance(data, type) and callable(getattr(data, method, None))
-
-
-def _accepts_parameter(function: Callable[..., Any], parameter: str) -> bool:
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):  # a compiled function without a signature
-        return False
-    return any(one.name == parameter or one.kind is one.VAR_KEYWORD for one in parameters)

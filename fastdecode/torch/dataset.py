@@ -7,18 +7,24 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
 from fastdecode._buffers import as_buffer
 from fastdecode._error_policy import ITEM_ERRORS, is_item_error
-from fastdecode.native import _library
-from fastdecode.native._batch import Pool
 from fastdecode.torch._errors import Sample_co, TolerantDataset
-from fastdecode.torch._fuse import Fused, not_fused_reason, write_to_slot
-from fastdecode.torch._native_batches import EligibleCrop, NativeBatchMaker, fetch_in_order
-from fastdecode.torch.mixin import DecodeMixin
+from fastdecode.torch._fuse import Fused, not_fused_reason, transform_for_slot, write_to_slot
+from fastdecode.torch._native_batches import EligibleCrop
+from fastdecode.torch._options import DatasetOptions
+from fastdecode.torch.mixin import (
+    SIZE_OPTIONS,
+    DecodeMixin,
+    decode_with_geometry,
+    read_encoded,
+    set_up_process,
+)
 from fastdecode.torch.transforms import EncodedTransform, Normalize
 from fastdecode.torch.transforms.base import Crop
 
@@ -27,9 +33,6 @@ if TYPE_CHECKING:
 
     from fastdecode.api import Data
     from fastdecode.geometry import Geometry
-    from fastdecode.torch._errors import OnError
-    from fastdecode.torch.transforms.base import Quality
-    from fastdecode.types import Mode, Output
 
     Source = Data | str | os.PathLike[str]
 
@@ -52,21 +55,6 @@ _READ_ADVICE = (
 )
 
 
-class DatasetOptions(TypedDict, total=False):
-    """The options that every dataset of the package takes; `DecodeDataset` describes them."""
-
-    reduce: int
-    min_size: int | tuple[int, int] | None
-    mode: Mode
-    orient: bool
-    backend: str | None
-    output: Output | None
-    on_error: OnError
-    fuse: bool
-    quality: Quality
-    headroom: float
-
-
 class _Signature:
     """Shows `help` and editors the signature of a class's ``__init__`` instead of ``__new__``."""
 
@@ -78,8 +66,7 @@ class _Signature:
 class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
     """Base class for your own datasets; it adds decoding, transforms, `on_error` and fast batches.
 
-    A subclass defines ``__len__`` and `read`. Set options as attributes of the class or of an
-    instance, or pass them to the constructor. For type checkers a subclass may declare what
+    A subclass defines ``__len__`` and `read`. For type checkers it may declare what
     ``dataset[index]`` returns, as in ``DecodeDataset[tuple[torch.Tensor, int]]``; a `Loader` then
     has typed batches.
 
@@ -88,29 +75,21 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
     transform : callable, optional
         Called with the file's bytes if it is an `EncodedTransform`, and otherwise with the decoded
         image in the form that `output` names. The leading steps of a torchvision pipeline that
-        `fuse` recognises run while decoding.
+        `fuse` recognises run while decoding. A pipeline is read when it is assigned: if you change
+        one of its steps later, assign it again, ``dataset.transform = dataset.transform``.
     target_transform : callable, optional
         Called with the target.
     **options
-        Any attribute below by its name, or any attribute of `DecodeMixin`.
+        Those of `DecodeOptions`, by name: reduce, min_size, mode, orient, backend, output,
+        on_error, fuse, quality, headroom. They replace those of the class's `decode_options`.
 
     Attributes
     ----------
-    on_error : {"raise", "skip", "replace"} or callable
-        What to do when a file is damaged or missing (`FastDecodeError`, `OSError`). ``"skip"``
-        leaves the sample out of its batch. ``"replace"`` puts another sample in its place, the same
-        one each time. A callable, or a method of this name, is called with the index and the error.
-        It returns what ``dataset[index]`` should return, or None to skip. When data cannot be
-        reached (permission, connection, time-out, server, disk, credentials), fastdecode tries
-        again where that helps, and then raises the error whatever `on_error` says. It also always
-        raises any other error, which is a mistake in the program.
+    decode_options : DecodeOptions
+        The options. A subclass may set it in its body.
     errors : list of Failure
         Index, path and reason of each damaged sample. Each worker process of PyTorch's DataLoader
         has its own copy of this list, so there each damaged sample also causes a warning.
-    fuse : bool
-        Whether `fastdecode.torch.fuse` may merge steps of the transform with the decoding.
-    quality, headroom
-        As for `fuse`.
     has_targets : bool
         If false, ``dataset[index]`` is the image alone, and `load` returns None as the target.
 
@@ -142,14 +121,11 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
 
     transform: Callable[..., Any] | None = None
     target_transform: Callable[..., Any] | None = None
-    fuse: bool = True
-    quality: Quality = "fast"
-    headroom: float = 1.0
     _loader: Callable[[str], Any] | None = None
     """The `loader` that the user gave to `ImageFolder`."""
     _torchvision_class = "VisionDataset"
     """The class of ``torchvision.datasets`` that this one replaces."""
-    _not_pickled = (*DecodeMixin._not_pickled, "_native_batches")
+    _unsupported_options = ()
 
     __signature__ = _Signature()
 
@@ -174,10 +150,11 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
             self.transform = transform
         if target_transform is not None:
             self.target_transform = target_transform
-        for name, value in options.items():
+        for name in options:
             if name not in DatasetOptions.__annotations__:
                 raise TypeError(f"{type(self).__name__}() has no option {name!r}")
-            setattr(self, name, value)
+        if options:
+            self.decode_options = replace(self.decode_options, **options)
         self._resolved_transform()  # raises if options contradict each other
 
     def read(self, index: int) -> tuple[Source, Any]:
@@ -280,6 +257,37 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
                 self._name_sample(error, index, source)
             raise
 
+    def transformed(self, source: Any) -> Any:
+        """Decode one image and apply the dataset's `transform`, as for its own samples."""
+        return self._make_image(source, None, None)[0]
+
+    def _make_image(
+        self, source: Any, generator: torch.Generator | None, out: torch.Tensor | None
+    ) -> tuple[Any, Geometry | None]:
+        """Decode and transform; the geometry may be None unless `_maps_targets`."""
+        set_up_process(self)
+        transform, options = self._resolved_transform(), self.decode_options
+        if isinstance(transform, EncodedTransform):
+            data, transform = self._read_encoded(source), transform_for_slot(transform, out)
+            make = transform.with_geometry if self._maps_targets() else transform
+            made: Any = make(
+                data, generator=generator, out=out, backend=options.backend, orient=options.orient
+            )
+            return made if self._maps_targets() else (made, None)
+        if out is not None:
+            raise ValueError("out needs an EncodedTransform: only that knows a sample's shape")
+        image, geometry = self._decode_source(source)
+        return (image if transform is None else transform(image)), geometry
+
+    def _read_encoded(self, source: Any) -> Any:
+        """Return the bytes of a file, or the result of the user's `loader`."""
+        return read_encoded(source) if self._loader is None else self._loader(source)
+
+    def _decode_source(self, source: Any) -> tuple[Any, Geometry | None]:
+        """Return the decoded image, and its geometry or None."""
+        options = self.decode_options
+        return decode_with_geometry(self._read_encoded(source), options, options.output or "pil")
+
     @property
     def sample_shape(self) -> tuple[int, int, int] | None:
         """The shape (3, H, W) of every image, or None if shapes may differ."""
@@ -323,24 +331,22 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
         resolved = self._resolved_transform()
         if isinstance(resolved, EncodedTransform):
             return "by the transform" if resolved is self.transform else repr(resolved)
-        options = [
-            f"{name}={getattr(self, name)!r}"
-            for name in ("reduce", "min_size", "mode", "orient", "backend")
-            if getattr(self, name) != getattr(DecodeMixin, name)
-        ]
-        return ", ".join([f"whole images, nothing fused{self._not_fused_reason()}", *options])
+        how = f"whole images, nothing fused{self._not_fused_reason()}"
+        options = self.decode_options.describe(*SIZE_OPTIONS, "orient", "backend")
+        return f"{how}, {options}" if options else how
 
     def _not_fused_reason(self) -> str:
         """Explain in words why the transform is called with decoded images."""
-        if self.transform is None or not self.fuse:
+        options = self.decode_options
+        if self.transform is None or not options.fuse:
             return ""
-        if self.output == "array":
+        if options.output == "array":
             return " (output='array' is for transforms of arrays)"
-        asked = self._requested_size()
+        asked = options.describe(*SIZE_OPTIONS)
         return f" ({asked} was asked for)" if asked else f" ({not_fused_reason(self.transform)})"
 
-    def _fuse_options(self) -> tuple[bool, Quality, float]:
-        return self.fuse and self._loader is None, self.quality, self.headroom
+    def _may_fuse(self) -> bool:
+        return self.decode_options.fuse and self._loader is None
 
     def _eligible_crop(self) -> EligibleCrop | str:
         """Return the crop that the core or a device may perform, or the reason why it may not."""
@@ -348,13 +354,15 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
             return "the dataset has a loader of its own"
         if changed := overridden(type(self), DecodeDataset, _DATASET_METHODS):
             return f"{type(self).__name__} has its own {changed}"
-        transform, draws, image = self._resolved_transform(), 0, None
-        if type(transform) is Fused:
+        transform, image = self._resolved_transform(), None
+        if type(transform) is Fused and transform.in_loader is not None:
+            image, transform = transform.image, transform.in_loader
+        elif type(transform) is Fused:
             if transform.rest:
                 return f"{type(transform.rest[0]).__name__} comes after what is done while decoding"
             if transform.form != "tensor":
                 return "its transform makes Pillow images"
-            draws, image, transform = transform.draws, transform.image, transform.head
+            image, transform = transform.image, transform.head
         if not isinstance(transform, Crop):
             kind = type(transform).__name__
             return f"its transform ({kind}) is not one that is done while decoding"
@@ -365,7 +373,7 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
             return f"{type(transform.normalize).__name__} is not the package's Normalize"
         if transform.shape is None:
             return "its images differ in size"
-        return EligibleCrop(transform, draws, image, self._maps_targets())
+        return EligibleCrop(transform, image, self._maps_targets())
 
     def _maps_targets(self) -> bool:
         return type(self).map_target is not DecodeDataset.map_target
@@ -374,19 +382,8 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
         return write_to_slot(image, out, self._resolved_transform())
 
     def _fetch_all(self, indices: Sequence[int]) -> list[Any]:
-        native: NativeBatchMaker | None = self.__dict__.get("_native_batches")
-        if native is None and _library.lib is not None:
-            # One thread, because a worker process has one core.
-            native = self.__dict__["_native_batches"] = NativeBatchMaker(self, Pool(1))
         with self._prefetch_batch(indices):
-            return fetch_in_order(self, indices, native)
-
-    def _read_encoded(self, source: Any) -> Any:
-        """Return the bytes of a file, or the result of the user's `loader`."""
-        return super()._read_encoded(source) if self._loader is None else self._loader(source)
-
-    def _decode_source(self, source: Any) -> tuple[Any, Geometry | None]:
-        return self._decode_bytes(self._read_encoded(source), self.output or "pil")
+            return super()._fetch_all(indices)
 
 
 def _join_torchvision(kind: type[DecodeDataset]) -> None:

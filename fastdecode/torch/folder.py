@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from fastdecode._error_policy import mark_if_folder_vanished
 from fastdecode.stores import _scan
 from fastdecode.stores._scan import IMG_EXTENSIONS
-from fastdecode.torch.dataset import DatasetOptions, DecodeDataset, standard_transform
+from fastdecode.torch._options import DatasetOptions
+from fastdecode.torch.dataset import DecodeDataset, standard_transform
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar, Unpack
@@ -46,8 +47,8 @@ class ImageFolder(DecodeDataset["tuple[Any, Target]"]):
         The extensions of files to include, in lower case; by default torchvision's
         `IMG_EXTENSIONS`.
     **options
-        The attributes of `DecodeDataset` and `DecodeMixin`, by name: reduce, min_size, mode,
-        orient, backend, output, on_error, fuse, quality, headroom.
+        Those of `DecodeOptions`, by name: reduce, min_size, mode, orient, backend, output,
+        on_error, fuse, quality, headroom.
 
     Attributes
     ----------
@@ -150,11 +151,12 @@ class ImageFolder(DecodeDataset["tuple[Any, Target]"]):
     @property
     def loader(self) -> Callable[[str], Any]:
         """The caller's loader, or a function that decodes a path as `output` says."""
-        return self._loader or self._load_image
+        return self._loader or self._decode_for_loader
 
     @loader.setter
     def loader(self, loader: Callable[[str], Any] | None) -> None:
-        self._loader = None if loader == self._load_image else loader
+        self._loader = None if loader == self._decode_for_loader else loader
+        self.__dict__.pop("_resolved", None)  # whether a transform may be fused depends on it
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from fastdecode._arguments import is_iterable
 from fastdecode.stores.file_list import Table, convert_targets, read_table
 from fastdecode.torch._errors import Sample_co
-from fastdecode.torch.dataset import DatasetOptions, DecodeDataset
+from fastdecode.torch._options import DatasetOptions
+from fastdecode.torch.dataset import DecodeDataset
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -32,8 +33,8 @@ class ImageList(DecodeDataset[Sample_co]):
     class_to_idx : mapping of str to int, optional
         The class names and their indices, if the targets are class indices.
     **options
-        The attributes of `DecodeDataset` and `DecodeMixin`, by name: reduce, min_size, mode,
-        orient, backend, output, on_error, fuse, quality, headroom.
+        Those of `DecodeOptions`, by name: reduce, min_size, mode, orient, backend, output,
+        on_error, fuse, quality, headroom.
 
     Attributes
     ----------

@@ -20,7 +20,7 @@ from fastdecode._arguments import is_int
 from fastdecode.errors import BackendUnavailable
 from fastdecode.torch._batch_builder import EpochConfig
 from fastdecode.torch._collate import Batch, ReadyBatch, finish_batch
-from fastdecode.torch._decoding import NormalizeOn, Plan, choose_decoding, plan_batches
+from fastdecode.torch._decoding import NormalizeOn, Plan, load_decoder, plan_batches
 from fastdecode.torch._loader_arguments import (
     DataLoaderOptions,
     Threads,
@@ -113,15 +113,13 @@ class Loader(Generic[Batch]):
         the same.
 
         - ``"cpu"``: the CPU.
-        - ``"gpu"``: a batch backend, which decodes and resizes whole batches on `device`.
-        - ``"auto"``: whichever ``calibrate(device=…)`` measured to be fastest; without a
-          measurement, the GPU if possible.
-        - The name of a batch backend, whatever the `backend` of the dataset is.
+        - ``"gpu"``: a batch backend, which decodes and resizes whole batches on `device`: that of
+          `use`, or the first that works.
+        - The name of a batch backend.
 
         The CPU decodes the files that a batch backend does not read, with the `backend` of the
         dataset, and the batch keeps its order. A batch backend needs a transform that is done while
-        decoding (see `fuse`), no `collate_fn` and no `workers`. Where it cannot be used,
-        ``"auto"`` lets the CPU decode, and the other values raise an error.
+        decoding (see `fuse`), no `collate_fn` and no `workers`.
     normalize_on : {"host", "device"}
         Where a transform's floats are computed. ``"device"`` copies uint8, a quarter of the bytes,
         and computes the same floats there; without a `device` it equals ``"host"``. It needs a
@@ -171,11 +169,8 @@ class Loader(Generic[Batch]):
         whichever make the batches.
     collate_fn : callable
         You may assign it. It is torch's ``default_collate`` if you gave none.
-    decoding : Decoding
-        What decodes: `backend` is the name of a batch backend, or None for the CPU; `why` gives the
-        reason in words. The loader decides this when it is created. If a later change to the
-        dataset rules the batch backend out, ``decode="auto"`` lets the CPU decode the next epoch,
-        and this attribute says so once that epoch has begun.
+    decoding : str
+        What decodes: the name of a batch backend, or ``"cpu"``.
 
     Raises
     ------
@@ -315,15 +310,13 @@ class Loader(Generic[Batch]):
         self._shuffle = bool(shuffle)
         self._position = Position()
         self._count = 0
-        self._settled = choose_decoding(
-            decode, self.device, self._source, self._collate_fn, workers
-        )
-        apart = self._settled.backend is not None
+        self.decoding = "cpu" if decode == "cpu" else load_decoder(decode, self.device)
+        apart = self.decoding != "cpu"
         self.threads, self.workers = resolve_workers(
             self._source, threads, workers, dataloader.get("num_workers"), apart=apart
         )
         self.read_threads = resolve_read_threads(self._source, read_threads, self.workers)
-        self.decoding = self._plan().decoding  # raises if arguments and dataset contradict
+        self._plan()  # raises if arguments and dataset contradict
         self._set_up()
 
     def _take(self, options: DataLoaderOptions, seed: int) -> None:
@@ -342,11 +335,12 @@ class Loader(Generic[Batch]):
         )
         pinned = self.pin_memory and torch.cuda.is_available()
         self._delivery: Delivery | None = None
-        if pinned or self.device.type != "cpu" or self._settled.backend is not None:
+        decoder = None if self.decoding == "cpu" else self.decoding
+        if pinned or self.device.type != "cpu" or decoder is not None:
             from fastdecode.torch._delivery import Delivery
 
             # Created once, so that its streams last; and here, to find a missing device early.
-            self._delivery = Delivery(self.device, self._settled.backend)
+            self._delivery = Delivery(self.device, decoder)
         pinned = pinned or self.device.type == "cuda"
         self._memory = BatchMemory(self.prefetch + 2, pinned=pinned)
 
@@ -448,7 +442,6 @@ class Loader(Generic[Batch]):
             if not moved and (self._position is not before or epoch in (None, before.epoch)):
                 return None
         plan = self._plan()
-        self.decoding = plan.decoding
         position = self._position = self._current_position().begin_iterator()
         self._given.begin()
         self.skipped = 0
@@ -472,7 +465,7 @@ class Loader(Generic[Batch]):
 
     def _plan(self) -> Plan:
         """Decide how batches of the dataset, as it is at this moment, are made."""
-        how = self._collate_fn, self.normalize_on, self.device, self.decode, self._settled
+        how = self._collate_fn, self.normalize_on, self.device, self.decoding, self.workers
         return plan_batches(self._source, *how)
 
     def _record_handed_out(self, position: Position, ready: ReadyBatch) -> None:
@@ -549,8 +542,7 @@ class Loader(Generic[Batch]):
         sized = isinstance(self._given.sampler, (Sized, type(None)))
         count = len(self) if sized else "?"
         by = f"{self.workers} processes" if self.workers else f"{self.threads} threads"
-        name, why = self.decoding
-        decodes = "" if self.decode == "cpu" else f", decode={name or 'cpu'!r} ({why})"
+        decodes = "" if self.decoding == "cpu" else f", decode={self.decoding!r}"
         return (
             f"Loader({type(self.dataset).__name__} of {len(self._source)}, "
             f"batch_size={self.batch_size}, {count} batches, {by}, seed={self.seed}, "

@@ -5,34 +5,30 @@ from __future__ import annotations
 import os
 import sys
 from functools import cache
-from operator import is_
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch.utils.data import get_worker_info
 
 from fastdecode import _selection, api
-from fastdecode._arguments import check_options
 from fastdecode._pixels import converter
 from fastdecode._process import context
 from fastdecode._selection import Preference, load_named
 from fastdecode.errors import BackendUnavailable, UnknownBackend
 from fastdecode.geometry import Geometry
 from fastdecode.plan import reduce_for
-from fastdecode.torch._fuse import fuse, transform_for_slot
+from fastdecode.torch._fuse import fuse
+from fastdecode.torch._options import DecodeOptions
 from fastdecode.torch._recognise import flatten, is_albumentations
 from fastdecode.torch._threads import limit_threads
 from fastdecode.torch.transforms import EncodedTransform
-from fastdecode.types import OUTPUTS
 
 if TYPE_CHECKING:
-    import torch
-
-    from fastdecode.torch.transforms.base import Quality
-    from fastdecode.types import Mode, Output
+    from fastdecode.types import Output
 
 __all__ = ["DecodeMixin"]
 
-_DECODE_OPTIONS = ("reduce", "min_size", "mode", "backend")
+SIZE_OPTIONS = ("reduce", "min_size", "mode")
+"""Options with which the caller asks for a size or mode, and so for whole images."""
 _PREFERENCE_KEY = "_carried_preference"
 _converter = cache(converter)
 _configured_process: tuple[int, bool] | None = None  # the process, and whether it had loaded OpenCV
@@ -46,29 +42,21 @@ class _CarriedBackend(NamedTuple):
 
 
 class DecodeMixin:
-    """Adds decoding to a dataset; set the options as attributes of the class or of an instance.
+    """Adds decoding to a dataset; `decode_options` says how.
 
     Attributes
     ----------
-    reduce : {1, 2, 4, 8}
-    min_size : int, (height, width) or None
-    mode : {"RGB", "L", "RGBA", "stored"}
-    orient : bool
-    backend : str or None
-        All five as for `fastdecode.decode`. If `backend` is None, each process chooses the fastest
-        backend when it first decodes.
-    output : {"array", "tensor", "pil"} or None
-        The form of a decoded image: an ndarray (H, W, C), a tensor (C, H, W) that shares the
-        ndarray's memory, or a Pillow image. None means an ndarray from `decode`, and a Pillow image
-        where torchvision's datasets use one: in `transformed` and in the samples of a
-        `DecodeDataset`.
+    decode_options : DecodeOptions
+        Set it in the body of the class, or for one instance. It is the only attribute that the
+        mixin reads besides `transform`, so every other name is free for your own use.
 
     Raises
     ------
     TypeError, ValueError
-        An option is set to an invalid value. The error is raised at the assignment.
+        `decode_options` is not a `DecodeOptions`, or holds options that only a `DecodeDataset` has.
     UnknownBackend, BackendUnavailable
-        An instance is given a `backend` that cannot be used. The error is raised at the assignment.
+        An instance is given options with a `backend` that cannot be used. The error is raised at
+        the assignment.
 
     Notes
     -----
@@ -82,9 +70,9 @@ class DecodeMixin:
     Examples
     --------
     >>> import torch
-    >>> from fastdecode.torch import DecodeMixin
+    >>> from fastdecode.torch import DecodeMixin, DecodeOptions
     >>> class Photos(DecodeMixin, torch.utils.data.Dataset):
-    ...     min_size = 256
+    ...     decode_options = DecodeOptions(min_size=256)
     ...     paths = ["cat.jpg"]
     ...
     ...     def __getitem__(self, index):
@@ -93,34 +81,38 @@ class DecodeMixin:
     (480, 640, 3)
     """
 
-    reduce: int = 1
-    min_size: int | tuple[int, int] | None = None
-    mode: Mode = "RGB"
-    orient: bool = False
-    backend: str | None = None
-    output: Output | None = None
+    decode_options: DecodeOptions = DecodeOptions()
     _not_pickled: tuple[str, ...] = ("_resolved",)
     """Attributes that are left out of a pickle and created again when needed."""
+    _unsupported_options: tuple[str, ...] = ("on_error", "fuse", "quality", "headroom")
+    """Options that this class cannot carry out."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        given = {name: getattr(cls, name) for name in (*_DECODE_OPTIONS, "output")}
-        # The value of a property is known only in an instance.
-        known = {name: value for name, value in given.items() if not hasattr(value, "__get__")}
-        _check_output(known.pop("output", None))
-        check_options(**known)
+        given = cls.decode_options
+        if not hasattr(given, "__get__"):  # the value of a property is known only in an instance
+            cls._check_decode_options(given)
 
     def __setattr__(self, name: str, value: Any) -> None:
+        if name == "decode_options":
+            self._check_decode_options(value)
+            if value.backend is not None:
+                load_named(value.backend)
         if name == "loader" and _is_torchvision_loader(value) and not hasattr(type(self), "loader"):
-            value = self._load_image
-        if name in _DECODE_OPTIONS:
-            check_options(**{name: value})
+            value = self._decode_for_loader
+        if name in ("transform", "decode_options"):
             self.__dict__.pop("_resolved", None)
-            if name == "backend" and value is not None:
-                load_named(value)
-        elif name == "output":
-            _check_output(value)
         super().__setattr__(name, value)
+
+    @classmethod
+    def _check_decode_options(cls, options: object) -> None:
+        if not isinstance(options, DecodeOptions):
+            raise TypeError(f"decode_options must be DecodeOptions(...), not {options!r}")
+        if unsupported := options.describe(*cls._unsupported_options):
+            raise ValueError(
+                f"decode_options of {cls.__name__} has {unsupported}, which needs DecodeDataset as "
+                "the base class: DecodeMixin only decodes"
+            )
 
     def __getstate__(self) -> dict[str, Any]:
         state = {name: v for name, v in self.__dict__.items() if name not in self._not_pickled}
@@ -135,7 +127,7 @@ class DecodeMixin:
         self.__dict__.update(state)
 
     def decode(self, source: Any) -> Any:
-        """Decode one image with the options of this dataset, without its `transform`.
+        """Decode one image as `decode_options` says, without the dataset's `transform`.
 
         Parameters
         ----------
@@ -145,7 +137,7 @@ class DecodeMixin:
         Returns
         -------
         ndarray, tensor or PIL.Image.Image
-            As `output` says; an ndarray if that is None.
+            As the option `output` says; an ndarray if that is None.
 
         Raises
         ------
@@ -153,17 +145,18 @@ class DecodeMixin:
             As from `fastdecode.decode` and `decode_file`. The message names the path, if one was
             given.
         """
-        self._set_up_process()
+        set_up_process(self)
+        options = self.decode_options
         decode = api.decode_file if isinstance(source, (str, os.PathLike)) else api.decode
         image = decode(
             source,
-            self.reduce,
-            min_size=self.min_size,
-            mode=self.mode,
-            orient=self.orient,
-            backend=self.backend,
+            options.reduce,
+            min_size=options.min_size,
+            mode=options.mode,
+            orient=options.orient,
+            backend=options.backend,
         )
-        return _converter(self.output or "array")(image)
+        return _converter(options.output or "array")(image)
 
     def transformed(self, source: Any) -> Any:
         """Decode one image and apply the `transform` of the dataset, if it has one.
@@ -186,43 +179,18 @@ class DecodeMixin:
         ValueError
             `reduce`, `min_size` or `mode` is set together with an `EncodedTransform`.
         """
-        return self._make_image(source, None, None)[0]
-
-    def _make_image(
-        self, source: Any, generator: torch.Generator | None, out: torch.Tensor | None
-    ) -> tuple[Any, Geometry | None]:
-        """Decode and transform; the geometry may be None unless `_maps_targets`."""
-        self._set_up_process()
+        set_up_process(self)
         transform = self._resolved_transform()
         if isinstance(transform, EncodedTransform):
-            data, transform = self._read_encoded(source), transform_for_slot(transform, out)
-            make = transform.with_geometry if self._maps_targets() else transform
-            made: Any = make(
-                data, generator=generator, out=out, backend=self.backend, orient=self.orient
-            )
-            return made if self._maps_targets() else (made, None)
-        if out is not None:
-            raise ValueError("out needs an EncodedTransform: only that knows a sample's shape")
-        image, geometry = self._decode_source(source)
-        return (image if transform is None else transform(image)), geometry
+            options = self.decode_options
+            return transform(read_encoded(source), backend=options.backend, orient=options.orient)
+        image = self._decode_for_loader(source)
+        return image if transform is None else transform(image)
 
-    def _maps_targets(self) -> bool:
-        """Return whether targets depend on the geometry of their image."""
-        return False
-
-    def _read_encoded(self, source: Any) -> Any:
-        """Return the bytes of a file."""
-        named = isinstance(source, (str, os.PathLike))
-        return api.read_file(os.fspath(source)) if named else source
-
-    def _decode_source(self, source: Any) -> tuple[Any, Geometry | None]:
-        """Return the decoded image, and its geometry or None."""
-        return self._load_image(source), None
-
-    def _load_image(self, source: Any) -> Any:
+    def _decode_for_loader(self, source: Any) -> Any:
         """Decode an image as `output` says; into a Pillow image, as torchvision does, if None."""
         image = self.decode(source)
-        return image if self.output is not None else _converter("pil")(image)
+        return image if self.decode_options.output is not None else _converter("pil")(image)
 
     def decode_with_geometry(self, source: Any) -> tuple[Any, Geometry]:
         """Decode one image, and return how its pixels lie in the full-size image.
@@ -244,89 +212,83 @@ class DecodeMixin:
         FastDecodeError, OSError
             As from `decode`.
         """
-        return self._decode_bytes(DecodeMixin._read_encoded(self, source), self.output or "array")
-
-    def _decode_bytes(self, data: Any, output: Output) -> tuple[Any, Geometry]:
-        """Decode bytes; choose the reduction here, so that the geometry is known."""
-        self._set_up_process()
-        header = api.probe(data)
-        reduce, orient = self.reduce, self.orient
-        if self.min_size is not None:
-            check_options(reduce=reduce, min_size=self.min_size)
-            reduce = reduce_for(header, self.min_size, orient=orient)
-        image = api.decode(data, reduce, mode=self.mode, orient=orient, backend=self.backend)
-        return _converter(output)(image), Geometry.of_decode(header, reduce, orient=orient)
+        set_up_process(self)
+        options = self.decode_options
+        return decode_with_geometry(read_encoded(source), options, options.output or "array")
 
     def _resolved_transform(self) -> Any:
-        """Return the transform to call; fuse again if anything it depends on has changed.
+        """Return the transform to call, which is made once for each `transform` that is assigned.
 
         An `EncodedTransform` takes the file's bytes, any other the decoded image.
         """
-        transform = getattr(self, "transform", None)
-        known, resolved = self.__dict__.get("_resolved", ((), None))
-        # The most common case: a transform of the package has no parts that might have changed.
-        if known is None and resolved is transform:
-            return resolved
-        plain = isinstance(transform, EncodedTransform)
-        parts = [] if plain else list(flatten(transform))
-        # Attributes count, too: the user may change the size of a part during training.
-        states = (value for part in parts for value in getattr(part, "__dict__", {}).values())
-        options = (self.reduce, self.min_size, self.mode, self.output, *self._fuse_options())
-        dependencies = (transform, *options, *parts, *states)
-        if not known or len(known) != len(dependencies) or not all(map(is_, known, dependencies)):
-            resolved = self._fuse_if_allowed(transform, parts[0] if parts else transform)
-            self.__dict__["_resolved"] = None if plain else dependencies, resolved
-        return resolved
+        transform, options = getattr(self, "transform", None), self.decode_options
+        known = self.__dict__.get("_resolved")
+        if known is None or known[0] is not transform or known[1] != options:
+            resolved = _resolve(transform, options, may_fuse=self._may_fuse())
+            known = self.__dict__["_resolved"] = transform, options, resolved
+        return known[2]
 
-    def _fuse_options(self) -> tuple[bool, Quality, float]:
-        """Return whether a transform of images may be fused, with which quality and headroom."""
-        return False, "fast", 1.0
+    def _may_fuse(self) -> bool:
+        """Return whether a transform of images may be merged with the decoding."""
+        return False
 
-    def _fuse_if_allowed(self, transform: Any, first: Any) -> Any:
-        """Fuse the transform if allowed; refuse invalid transforms and contradicting options."""
-        if transform is not None and not callable(transform):
-            raise TypeError(f"transform must be callable with an image, not {transform!r}")
-        if isinstance(transform, type) and issubclass(transform, EncodedTransform):
-            name = transform.__name__
-            raise TypeError(f"transform is the class {name}: give an instance of it, with a size")
-        if is_albumentations(transform):
-            raise TypeError(
-                f"albumentations' {type(transform).__name__} is called with image=, and gives a "
-                "dict: give transform a function that returns compose(image=image)['image'], and "
-                "the dataset output='array'"
-            )
-        asked = self._requested_size()
-        encoded = isinstance(first, EncodedTransform)
-        if encoded and asked:
-            raise ValueError(
-                f"{type(first).__name__} is given the file's bytes and decides by itself how far "
-                f"to reduce them, so {asked} can have no effect: leave it out, or use transforms "
-                "of decoded images"
-            )
-        may_fuse, quality, headroom = self._fuse_options()
-        # A Compose that begins with an EncodedTransform can only be called with bytes.
-        if encoded or (may_fuse and not asked and self.output != "array"):
-            return fuse(transform, quality=quality, headroom=headroom)
-        return transform
 
-    def _requested_size(self) -> str:
-        """Return the options, in words, with which the caller asked for a size or mode."""
-        asked = {"reduce": self.reduce, "min_size": self.min_size, "mode": self.mode}
-        usual = {"reduce": 1, "min_size": None, "mode": "RGB"}
-        return ", ".join(f"{name}={asked[name]!r}" for name in usual if asked[name] != usual[name])
+def read_encoded(source: Any) -> Any:
+    """Return the bytes of a file, given as a path or as bytes."""
+    named = isinstance(source, (str, os.PathLike))
+    return api.read_file(os.fspath(source)) if named else source
 
-    def _set_up_process(self) -> None:
-        """Set up this process before it first decodes."""
-        global _configured_process
-        if _PREFERENCE_KEY in self.__dict__:
-            # Not earlier: a spawned process unpickles its dataset before it counts as a worker.
-            _apply_parent_preference(self.__dict__.get(_PREFERENCE_KEY))
-            self.__dict__.pop(_PREFERENCE_KEY, None)
-        now = (os.getpid(), "cv2" in sys.modules)
-        if _configured_process != now:  # OpenCV can be limited only after something has loaded it
-            if get_worker_info() is not None:
-                limit_threads()
-            _configured_process = now
+
+def decode_with_geometry(data: Any, options: DecodeOptions, output: Output) -> tuple[Any, Geometry]:
+    """Decode bytes; choose the reduction here, so that the geometry is known."""
+    header = api.probe(data)
+    reduce, orient = options.reduce, options.orient
+    if options.min_size is not None:
+        reduce = reduce_for(header, options.min_size, orient=orient)
+    image = api.decode(data, reduce, mode=options.mode, orient=orient, backend=options.backend)
+    return _converter(output)(image), Geometry.of_decode(header, reduce, orient=orient)
+
+
+def _resolve(transform: Any, options: DecodeOptions, *, may_fuse: bool) -> Any:
+    """Fuse the transform if allowed; refuse invalid transforms and contradicting options."""
+    if transform is not None and not callable(transform):
+        raise TypeError(f"transform must be callable with an image, not {transform!r}")
+    if isinstance(transform, type) and issubclass(transform, EncodedTransform):
+        name = transform.__name__
+        raise TypeError(f"transform is the class {name}: give an instance of it, with a size")
+    if is_albumentations(transform):
+        raise TypeError(
+            f"albumentations' {type(transform).__name__} is called with image=, and gives a "
+            "dict: give transform a function that returns compose(image=image)['image'], and "
+            "the dataset output='array'"
+        )
+    asked = options.describe(*SIZE_OPTIONS)
+    first = next(flatten(transform), None)
+    encoded = isinstance(first, EncodedTransform)
+    if encoded and asked:
+        raise ValueError(
+            f"{type(first).__name__} is given the file's bytes and decides by itself how far "
+            f"to reduce them, so {asked} can have no effect: leave it out, or use transforms "
+            "of decoded images"
+        )
+    # A Compose that begins with an EncodedTransform can only be called with bytes.
+    if encoded or (may_fuse and not asked and options.output != "array"):
+        return fuse(transform, quality=options.quality, headroom=options.headroom)
+    return transform
+
+
+def set_up_process(dataset: Any) -> None:
+    """Set up this process before a dataset first decodes in it."""
+    global _configured_process
+    if _PREFERENCE_KEY in dataset.__dict__:
+        # Not earlier: a spawned process unpickles its dataset before it counts as a worker.
+        _apply_parent_preference(dataset.__dict__.get(_PREFERENCE_KEY))
+        dataset.__dict__.pop(_PREFERENCE_KEY, None)
+    now = (os.getpid(), "cv2" in sys.modules)
+    if _configured_process != now:  # OpenCV can be limited only after something has loaded it
+        if get_worker_info() is not None:
+            limit_threads()
+        _configured_process = now
 
 
 def _apply_parent_preference(carried: _CarriedBackend | None) -> None:
@@ -347,8 +309,3 @@ def _is_torchvision_loader(loader: object) -> bool:
     """Return whether `loader` is torchvision's default loader."""
     qualified_name = getattr(loader, "__module__", ""), getattr(loader, "__name__", "")
     return qualified_name == ("torchvision.datasets.folder", "default_loader")
-
-
-def _check_output(output: object) -> None:
-    if output is not None and output not in OUTPUTS:
-        raise ValueError(f"output must be one of {', '.join(OUTPUTS)} or None, not {output!r}")

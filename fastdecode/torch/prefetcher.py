@@ -45,12 +45,13 @@ class DevicePrefetcher(Generic[Batch]):
     loader : iterable of batches
         A `Loader`, torch's DataLoader or any other iterable. Each ``iter(prefetcher)`` requests a
         new iterator from it, and a thread then calls that iterator. A batch may be a tensor, or a
-        mapping, sequence, named tuple or dataclass instance that holds tensors, also nested. An
-        object with its own ``to`` (and ``pin_memory``) method is moved with that. Containers keep
-        their types, and values that are not tensors stay unchanged.
+        dict, list, tuple, named tuple or dataclass instance that holds tensors, also nested, or a
+        mutable mapping or sequence of another type. An object with its own ``to`` (and
+        ``pin_memory``) method is moved with that. Containers keep their types, and values that are
+        not tensors stay unchanged.
     device : str, torch.device or int
-        An int is the CUDA device of that number; ``"cuda"`` is the current one. With ``"cpu"`` the
-        loader's own batches pass through, and there is no thread.
+        An int is the CUDA device of that number; ``"cuda"`` is the current one. With ``"cpu"`` each
+        ``iter(prefetcher)`` is the loader's own iterator, and there is no thread.
     depth : int
         How many batches at most are ahead of the consumer, waiting or being copied. A depth of 1
         hides the loader's work but not the copy.
@@ -126,14 +127,12 @@ class DevicePrefetcher(Generic[Batch]):
     def __iter__(self) -> Iterator[Batch]:
         """Start an epoch of the loader, and end the one that is running."""
         self._end(patience=None)
-        batches = iter(self.loader)
-        epoch: _Epoch
+        batches: Iterator[Any] = iter(self.loader)
         if self._transfer is None:
-            epoch = _Epoch(batches)
-        else:
-            self._state = _copy_state(self.loader)
-            self._thread = _PrefetchThread(self.loader, batches, self._transfer, self.depth)
-            epoch = _Ahead(self, self._thread, self._transfer)
+            return batches
+        self._state = _copy_state(self.loader)
+        self._thread = _PrefetchThread(self.loader, batches, self._transfer, self.depth)
+        epoch = _Epoch(self, self._thread, self._transfer)
         self._epoch = weakref.ref(epoch)
         return epoch
 
@@ -217,34 +216,7 @@ class DevicePrefetcher(Generic[Batch]):
 
 
 class _Epoch(Iterator[Any]):
-    """One pass over the loader, whose batches it returns unchanged."""
-
-    _ended = False
-    _closed = False
-
-    def __init__(self, batches: Iterator[Any]) -> None:
-        self._batches = batches
-
-    def __next__(self) -> Any:
-        if self._ended:
-            raise StopIteration
-        if self._closed:
-            raise _closed_error()
-        try:
-            return self._next()
-        except StopIteration:
-            self._ended = True
-            raise
-
-    def _next(self) -> Any:
-        return next(self._batches)
-
-    def close(self) -> None:
-        self._closed = True
-
-
-class _Ahead(_Epoch):
-    """Batches that a thread has made, some of them already being copied.
+    """One pass over the loader: batches that a thread has made, some of them being copied already.
 
     Made and copied batches are `depth` together, because each batch that is returned permits the
     thread to make one more.
@@ -258,10 +230,15 @@ class _Ahead(_Epoch):
         self._transfer = transfer
         self._moving: deque[_Step] = deque()
         self._process = os.getpid()
+        self._ended = self._closed = False
 
-    def _next(self) -> Any:
+    def __next__(self) -> Any:
         if self._process != os.getpid():
             raise RuntimeError("this iterator belongs to the process that this one was forked from")
+        if self._ended:
+            raise StopIteration
+        if self._closed:
+            raise _closed_error()
         # Start all copies before the consumer goes on with its work.
         while (step := self._thread.take(wait=not self._moving)) is not None:
             self._moving.append(self._start_copy(step))
@@ -276,6 +253,7 @@ class _Ahead(_Epoch):
                 del step  # else step, its error and the error's traceback form a cycle
         self._prefetcher._state = step.state
         if step.ended:
+            self._ended = True
             self._thread.join(_PATIENCE_S)
             raise StopIteration
         return self._transfer.finish(step.batch)
@@ -293,7 +271,7 @@ class _Ahead(_Epoch):
         """Stop the thread and discard its batches, without waiting for the loader."""
         if self._closed or self._process != os.getpid():
             return
-        super().close()
+        self._closed = True
         self._thread.stop()
         given_up = [one.batch for one in self._moving if one.error is None and not one.ended]
         self._moving.clear()

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 from fastdecode._error_policy import ITEM_ERRORS, is_item_error, mark_if_folder_vanished
 from fastdecode.stores import Store, open_store
 from fastdecode.torch._errors import Sample_co, name_sample
+from fastdecode.torch._options import DatasetOptions
 from fastdecode.torch._read_ahead import READ_THREADS, Read, begin_reads
 from fastdecode.torch._threads import ThreadPool
-from fastdecode.torch.dataset import DatasetOptions, DecodeDataset
+from fastdecode.torch.dataset import DecodeDataset
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -44,8 +45,8 @@ class StoreDataset(DecodeDataset[Sample_co]):
         Whether samples have targets; if false, ``dataset[index]`` is the image alone. By default it
         is true if the store has classes, or if one of 64 evenly spread items has a target.
     **options
-        The attributes of `DecodeDataset` and `DecodeMixin`, by name: reduce, min_size, mode,
-        orient, backend, output, on_error, fuse, quality, headroom.
+        Those of `DecodeOptions`, by name: reduce, min_size, mode, orient, backend, output,
+        on_error, fuse, quality, headroom.
 
     Attributes
     ----------

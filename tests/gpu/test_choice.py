@@ -10,26 +10,21 @@ from typing import Any
 
 import pytest
 import torch
-from device_doubles import (  # noqa: F401
-    NoSingle,
-    batch_double,
-    own_registry,
-    registry_with_cpu_backends,
-)
+from device_doubles import NoSingle, batch_double, own_registry  # noqa: F401
 
 from fastdecode import DeviceUnavailable, decode_batch, register, use
 from fastdecode.errors import BackendUnavailable, UnknownBackend
 from fastdecode.gpu import _backends
+from fastdecode.gpu._backends import choose
 from fastdecode.gpu._devices import check_device
-from fastdecode.gpu._policy import DeviceChoice, choose
 from fastdecode.testing import drawing, encode
 from fastdecode.torch import DevicePrefetcher, Loader
 
 PHOTO = encode(drawing(40, 30))
 CPU = torch.device("cpu")
 CUDA = torch.device("cuda", 0)  # which is only a name here
-NOT_HERE = r"'cuda.*cannot be used: .*(without CUDA|no driver)"
 OTHER = "xpu" if torch.backends.mps.is_available() else "mps"
+OWN = pytest.mark.usefixtures("own_registry")
 
 
 def _loader(decode: str, device: Any) -> Loader:
@@ -41,30 +36,25 @@ def _loader(decode: str, device: Any) -> Loader:
     [
         lambda device: decode_batch([PHOTO], device=device),
         lambda device: DevicePrefetcher([], device),
-        *(partial(_loader, decode) for decode in ("cpu", "gpu", "auto", "nvimgcodec")),
+        *(partial(_loader, decode) for decode in ("cpu", "gpu", "nvimgcodec")),
     ],
-    ids=["decode_batch", "prefetcher", "loader", "loader, gpu", "loader, auto", "loader, a name"],
+    ids=["decode_batch", "prefetcher", "loader", "loader, gpu", "loader, a name"],
 )
 @pytest.mark.parametrize(
-    ("device", "error", "words"),
+    ("device", "error"),
     [
-        *[(device, DeviceUnavailable, NOT_HERE) for device in ("cuda", "cuda:0", 0, CUDA)],
-        *[(device, DeviceUnavailable, NOT_HERE) for device in ("cuda:99", 99)],
-        (OTHER, DeviceUnavailable, f"'{OTHER}' cannot be used"),
-        *[(device, TypeError, "device must be a name") for device in (True, 1.5)],
-        *[(device, ValueError, f"there is no device '{device}'") for device in ("gpu", "")],
+        *[(device, DeviceUnavailable) for device in ("cuda", 0, CUDA, "cuda:99", 99, OTHER)],
+        *[(device, TypeError) for device in (True, 1.5)],
+        *[(device, ValueError) for device in ("gpu", "")],
     ],
     ids=str,
 )
-def test_a_device_that_cannot_be_used(
-    ask: Any, device: Any, error: type[Exception], words: str
-) -> None:
-    """The error says what PyTorch or the driver lacks, or that it is not a device."""
-    if words == NOT_HERE and torch.cuda.is_available():
+def test_a_device_that_cannot_be_used(ask: Any, device: Any, error: type[Exception]) -> None:
+    """The error names the device, and says that it cannot be used or is not a device."""
+    if error is DeviceUnavailable and device != OTHER and torch.cuda.is_available():
         pytest.skip("there is a CUDA device")
-    with pytest.raises(error, match=words) as caught:
+    with pytest.raises(error, match="device"):
         ask(device)
-    assert isinstance(caught.value, (RuntimeError, TypeError, ValueError))
 
 
 def unread() -> Iterator[bytes]:
@@ -75,17 +65,16 @@ def unread() -> Iterator[bytes]:
 @pytest.mark.parametrize(
     ("wrong", "error", "words"),
     [
-        ({"decode": "gpu"}, ValueError, "needs a GPU"),
-        ({"decode": "both"}, ValueError, "must be one of auto, cpu, gpu"),
-        ({"decode": "GPU"}, ValueError, "must be one of auto, cpu, gpu"),
-        ({"decode": "gpu", "backend": "pillow"}, ValueError, "needs a GPU"),
-        ({"size": 0}, ValueError, "size must be"),
-        ({"size": (3, 4, 5)}, ValueError, "size must be"),
-        ({"size": 8, "mode": "stored"}, ValueError, "cannot be resized"),
-        ({"out": []}, ValueError, "out is for arrays"),
+        ({"decode": "gpu"}, ValueError, "'cpu'"),
+        ({"decode": "both"}, UnknownBackend, "'both'"),
+        ({"decode": "pillow"}, ValueError, "backend='pillow'"),
+        ({"size": 0}, ValueError, "size"),
+        ({"size": (3, 4, 5)}, ValueError, "size"),
+        ({"size": 8, "mode": "stored"}, ValueError, "size"),
+        ({"out": []}, ValueError, "out"),
         ({"backend": "nobody"}, UnknownBackend, "nobody"),
-        ({"device": "meta"}, ValueError, "no memory for images"),
-        ({"device": None, "decode": "cpu"}, ValueError, "decode needs a device"),
+        ({"device": "meta"}, ValueError, "'meta'"),
+        ({"device": None, "decode": "gpu"}, ValueError, "decode"),
     ],
     ids=str,
 )
@@ -97,32 +86,30 @@ def test_wrong_arguments_are_refused(
         decode_batch(unread(), **{"device": "cpu", **wrong})
 
 
-@pytest.mark.usefixtures("own_registry")
-def test_the_order_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The measured order decides, else the first batch backend that works, else the CPU."""
-    known: list[tuple[str, ...]] = [()]
-    monkeypatch.setattr("fastdecode.gpu._policy.measured_order", lambda device: known[0])
-    assert choose(CUDA).batch is None
+def name(decode: str) -> str | None:
+    """Return the name of the batch backend that is chosen for a GPU."""
+    loaded = choose(CUDA, decode)
+    return None if loaded is None else loaded.name
+
+
+@OWN
+def test_the_first_that_works_decodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The preferred batch backend decodes, else the first that works; a name chooses that one."""
     register("one", NoSingle, batch=batch_double())
     register("two", NoSingle, batch=batch_double())
-    register("three", NoSingle)
 
-    assert choose(CUDA).batch == "one"
-    known[0] = ("two", "cpu", "one")
-    assert choose(CUDA).batch == "two"
-    known[0] = ("cpu", "two")
-    assert choose(CUDA).batch is None
-    assert choose(CUDA, "gpu").batch == "two"
-    assert choose(CUDA, "cpu") == DeviceChoice(None, None, "the CPU decodes, as asked")
-    assert choose(CUDA, "auto", "three") == DeviceChoice(
-        None, "three", "three decodes on the CPU, as asked"
-    )
+    assert (name("cpu"), name("gpu"), name("two")) == (None, "one", "two")
+    with use("two"):
+        assert name("gpu") == "two"
+    with use("pillow"):
+        assert name("gpu") == "one"
+    monkeypatch.setenv("FASTDECODE_DISABLE", "one")
+    assert name("gpu") == "two"
 
 
-@pytest.mark.usefixtures("own_registry")
-def test_gpu_without_a_backend_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+@OWN
+def test_gpu_without_a_backend_says_what_to_install() -> None:
     """decode="gpu" without a usable backend names those that could be installed."""
-    monkeypatch.setattr("fastdecode.gpu._policy.measured_order", lambda device: ())
 
     class Broken(batch_double()):  # type: ignore[misc]
         """A test double that fails."""
@@ -132,16 +119,14 @@ def test_gpu_without_a_backend_says_what_to_install(monkeypatch: pytest.MonkeyPa
 
     register("broken", NoSingle, distribution="broken-gpu", batch=Broken)
 
-    with pytest.raises(BackendUnavailable, match=r"(?s)decode='cpu' does not:.*newer driver"):
-        choose(CUDA, "gpu")
-    assert "no backend decodes" in choose(CUDA).why
-    with pytest.raises(BackendUnavailable, match="newer driver"):
-        choose(CUDA, "auto", "broken")
+    for decode in ("gpu", "broken"):
+        with pytest.raises(BackendUnavailable, match="newer driver"):
+            choose(CUDA, decode)
 
 
-@pytest.mark.usefixtures("own_registry")
+@OWN
 def test_one_instance_a_device() -> None:
-    """A batch backend is created once per device, and again after another `register`."""
+    """A batch backend is created once per device."""
     register("one", NoSingle, batch=batch_double())
 
     assert _backends.load("one", CPU) is _backends.load("one", CPU)
@@ -149,7 +134,7 @@ def test_one_instance_a_device() -> None:
     assert "one" in _backends.names("cpu")
 
 
-@pytest.mark.usefixtures("own_registry")
+@OWN
 @pytest.mark.parametrize("batch", [NoSingle, "json:loads", lambda device, threads: 3])
 def test_what_is_no_batch_backend(batch: Any) -> None:
     """An object that is not a batch backend is an error that says so."""
@@ -159,7 +144,7 @@ def test_what_is_no_batch_backend(batch: Any) -> None:
         _backends.load("none", CPU)
 
 
-@pytest.mark.usefixtures("own_registry")
+@OWN
 def test_a_device_that_it_does_not_know() -> None:
     """A backend that does not support a device is an error without install advice."""
     register("one", NoSingle, distribution="one", batch=batch_double())
@@ -176,7 +161,7 @@ def test_the_cpu_has_no_number() -> None:
     assert check_device("cpu:0") == CPU
 
 
-@pytest.mark.usefixtures("own_registry")
+@OWN
 def test_what_may_pass_is_not_remembered() -> None:
     """A backend without enough memory is tried again later; a broken one is not."""
     tried = []
@@ -208,30 +193,3 @@ def test_without_pytorch() -> None:
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert "pip install 'fastdecode[torch]'" in said.stdout
-
-
-@pytest.mark.usefixtures("registry_with_cpu_backends")
-def test_the_preferred_backend_is_heeded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`use` decides also with decode="gpu", unless its backend cannot decode on the device."""
-    monkeypatch.setattr("fastdecode.gpu._policy.measured_order", lambda device: ())
-    monkeypatch.setenv("FASTDECODE_DISABLE", "nvimgcodec,dali,torchvision,torchcodec")
-    register("one", NoSingle, batch=batch_double())
-    register("two", NoSingle, batch=batch_double())
-    cuda = torch.device("cuda", 0)
-
-    with use("two"):
-        assert choose(cuda, "gpu").batch == "two"
-        assert choose(cuda).batch == "two"
-    with use("pillow"):
-        assert choose(cuda, "gpu").batch == "one"
-        assert choose(cuda).cpu == "pillow"
-
-
-@pytest.mark.usefixtures("registry_with_cpu_backends")
-def test_what_is_left_out_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If all backends are disabled, the error names the variable."""
-    monkeypatch.setattr("fastdecode.gpu._policy.measured_order", lambda device: ())
-    monkeypatch.setenv("FASTDECODE_DISABLE", "nvimgcodec,dali,torchvision,torchcodec")
-
-    with pytest.raises(ImportError, match="'nvimgcodec' is left out by FASTDECODE_DISABLE"):
-        choose(torch.device("cuda", 0), "gpu")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 
 import pytest
@@ -34,16 +33,3 @@ def test_what_is_here_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
         assert here.usable[name] or here.reasons[name]
     off = "decodes on cpu, but FASTDECODE_DISABLE excludes it"
     assert (off in " ".join(text.split())) == ("cpu" in here.usable["nvimgcodec"])
-
-
-@pytest.mark.parametrize("name", ["torchvision", "torchcodec"])
-def test_the_library_is_missing_before_the_device_is(name: str) -> None:
-    """For a backend that is not installed, the missing library is reported on any device."""
-    pytest.importorskip("torch")
-    if importlib.util.find_spec(name) is not None:
-        pytest.skip(f"{name} is installed")
-    here = _info_command.inventory()
-
-    assert here is not None
-    assert f"the Python package '{name}' is not installed" in here.reasons[name]
-    assert f"pip install 'fastdecode[{name}]'" in here.reasons[name]

@@ -92,7 +92,7 @@ static numbers read_numbers(const uint8_t *at) {
     read.flags = at[1];
     read.reduce = 1 << at[2] % 4;
     read.layout = FD_L + at[3] % 4;
-    read.dtype = FD_UINT8 + at[4] % 3;
+    read.dtype = FD_UINT8 + at[4] % 2;
     read.renew = at[5] & 1;
     read.gap = at[5] / 2 % 80;
     at += 6;
@@ -226,7 +226,7 @@ static size_t channels_of(int layout) { return layout == FD_L ? 1 : layout == FD
 
 /* A result of a resize: rows without gaps. */
 static image make_result(const fd_resize *resize, int dtype) {
-    size_t bytes = dtype == FD_UINT8 ? 1 : dtype == FD_FLOAT16 ? 2 : 4;
+    size_t bytes = dtype == FD_UINT8 ? 1 : 4;
     size_t rows = resize->height > 0 ? (size_t)resize->height : 0;
     return make((resize->width > 0 ? (size_t)resize->width : 0) * 3 * bytes, rows, 0, 0);
 }
@@ -371,7 +371,7 @@ static int resize_to(const image *whole, int32_t width, const fd_resize *resize,
                      const fd_pixels *pixels, image *into) {
     *into = make_result(resize, pixels->dtype);
     int status = fd_resize_rgb(resampler, whole->first, width, (int32_t)whole->rows, whole->stride,
-                               resize, pixels, into->first);
+                               resize, NULL, 0, pixels, into->first);
     guard(into, 0);
     return status;
 }
@@ -388,7 +388,7 @@ static void try_resized(const numbers *from, const jpeg *file) {
     request.layout = FD_RGB;
     use(from->flags & PLAIN);
     at_once = make_result(&resize, pixels.dtype);
-    int status = fd_decode_resized(old, file->data, file->size, &request, &resize, &pixels,
+    int status = fd_decode_resized(old, file->data, file->size, &request, &resize, NULL, 0, &pixels,
                                    at_once.first);
     guard(&at_once, 0);
     if (status == FD_ARGUMENT && known && !(from->flags & (WILD | RAW)))
@@ -396,7 +396,7 @@ static void try_resized(const numbers *from, const jpeg *file) {
     if (fd_decoder_own(old)) {
         image other = make_result(&resize, pixels.dtype);
         use_libjpeg(1);
-        if (fd_decode_resized(old, file->data, file->size, &request, &resize, &pixels,
+        if (fd_decode_resized(old, file->data, file->size, &request, &resize, NULL, 0, &pixels,
                               other.first) != FD_OK ||
             fd_decoder_warnings(old) != 0)
             fail("resized what libjpeg complains of");

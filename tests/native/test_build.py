@@ -209,19 +209,6 @@ def test_a_wish_that_means_nothing_is_refused(source: Path) -> None:
     assert "FASTDECODE_NATIVE must be 0, 1 or require, not 'no'" in done.stderr
 
 
-def test_the_description_has_no_relative_link(source: Path) -> None:
-    """The description on a package index has only absolute links."""
-    done = _setup(source, "egg_info", "-e", ".", FASTDECODE_NATIVE="0")
-    assert done.returncode == 0, done.stderr
-    text = (source / "fastdecode.egg-info" / "PKG-INFO").read_text(encoding="utf-8")
-
-    prose = re.sub(r"^```.*?^```$", "", text.partition("\n\n")[2], flags=re.DOTALL | re.MULTILINE)
-    links = re.findall(r'\]\(([^)\s]+)|\b(?:href|src|srcset)="([^"]+)', prose)
-    targets = {markdown or html for markdown, html in links}
-    assert targets
-    assert not [one for one in targets if not one.startswith(("https://", "#"))]
-
-
 def test_every_file_that_names_the_version_has_the_same() -> None:
     """The citation, the conda recipe and the changelog have the version of the package."""
     for name, form in (

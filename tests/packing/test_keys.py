@@ -7,7 +7,6 @@ import io
 import json
 import os
 import sys
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,6 @@ from PIL import Image
 
 from fastdecode.cli import main
 from fastdecode.packing import BadItems, pack
-from fastdecode.packing._spool import Spool
 from fastdecode.stores import create_store, open_store
 from fastdecode.stores._items import Keys
 from fastdecode.testing import drawing, encode
@@ -33,10 +31,9 @@ def test_repeated_keys_are_bad(tmp_path: Path, kind: str) -> None:
         pack(source / "list.csv", tmp_path / name)
     packed = pack(source / "list.csv", tmp_path / name, skip_bad=True)
 
-    assert packed.resumed == 3
     ((key, why),) = packed.bad
     assert key == "cats/0.jpg"
-    assert "there already" in why
+    assert why == "the key 'cats/0.jpg' is there already"  # without the path of the work folder
     with open_store(tmp_path / name) as store:
         assert [store.key(index) for index in range(len(store))] == ["cats/0.jpg", "cats/1.jpg"]
 
@@ -53,7 +50,7 @@ def test_targets_that_recordio_cannot_hold_are_bad(tmp_path: Path) -> None:
     assert [key for key, _ in packed.bad] == ["b.jpg"]
 
 
-def test_keys_must_fit_file_names(tmp_path: Path) -> None:
+def test_keys_must_fit_file_names() -> None:
     """A folder refuses keys that are too long or clash with a file or folder."""
     keys = Keys(files=True, reserved="own")
     for key in ("a/b.jpg", "c.jpg"):
@@ -73,13 +70,11 @@ def test_keys_must_fit_file_names(tmp_path: Path) -> None:
     ]:
         with pytest.raises(ValueError, match=said):
             keys.check(key)
-    with closing(Spool(tmp_path, "lmdb")) as spool:
-        spool.add("x" * 256, b"", "a text")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has such names")
 def test_names_that_are_not_utf8(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A file whose name is not UTF-8 is bad for `pack` and odd for `check`; both continue."""
+    """A file whose name is not UTF-8 is bad for `pack` and good for `check`; both continue."""
     source = make_source(tmp_path / "source")
     name = os.fsencode(source / "cats") + b"/\xff.jpg"
     Path(os.fsdecode(name)).write_bytes(encode(drawing(20, 20)))
@@ -87,8 +82,7 @@ def test_names_that_are_not_utf8(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert main(["check", str(source), "--csv", str(tmp_path / "found.csv")]) == 0
     with (tmp_path / "found.csv").open(newline="", encoding="utf-8") as file:
         found = {row["key"]: row for row in csv.DictReader(file)}
-    assert found["cats/\\udcff.jpg"]["status"] == "odd"
-    assert "not UTF-8" in found["cats/\\udcff.jpg"]["reason"]
+    assert found["cats/\\udcff.jpg"]["status"] == "good"
     for target in ("out.tar", "out", "out.rec"):
         command = [str(source), str(tmp_path / target), "--max-side", "30"]
         assert main(["pack", *command]) == 1

@@ -1,9 +1,8 @@
-"""Tests that `pack` resumes after it is killed, interrupted, or out of disk space."""
+"""Tests of `pack` under kills, Ctrl-C, a second process at the same place, and a full disk."""
 
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -17,88 +16,185 @@ from fastdecode.packing import pack
 if os.name != "posix":
     pytest.skip("needs signals and limits", allow_module_level=True)
 
-_ROOT = str(Path(fastdecode.__file__).parents[1])
+PLACES = {**{kind: (kind, None) for kind in KINDS}, "shards": ("tar", 16_000)}
+"""The kind and the size of shards, by the id of a test."""
 
-# Every item is committed on its own. The process kills itself before or after the n-th `fsync`,
-# because resuming depends on what is on the disk at these moments.
-_KILLED = """
-import os, signal, sys
-from fastdecode.packing import _pack, pack
-_pack.EVERY_S = 0
-left, after = int(sys.argv[3]), sys.argv[4] == "after"
-whole = os.fsync
-def fsync(handle):
-    global left
-    left -= 1
-    if left == 0 and not after:
-        os.kill(os.getpid(), signal.SIGKILL)
-    whole(handle)
-    if left == 0:
-        os.kill(os.getpid(), signal.SIGKILL)
-os.fsync = fsync
-pack(sys.argv[1], sys.argv[2], threads=2, max_side=32, skip_bad=True)
+_FORKS = """
+import os, random, signal, sys, time
+sys.path[:0] = [sys.argv[1], os.path.join(sys.argv[1], "tests", "support")]
+from pathlib import Path
+from packed import checksums
+from fastdecode.packing import pack
+
+source, folder, whole, name, size = sys.argv[2:7]
+expected = checksums(Path(whole))
+
+def packing(threads=2, **options):
+    # A fork, so that a kill at any moment costs no import.
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])  # os.fork would lose it
+    child = os.fork()
+    if not child:
+        status = 1
+        try:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+            options = {"max_side": 32, "skip_bad": True, "shard_size": int(size) or None, **options}
+            pack(source, Path(folder, name), threads=threads, **options)
+            status = 0
+        except KeyboardInterrupt:
+            status = 130
+        except (ValueError, OSError) as error:
+            os.write(1, f"{type(error).__name__} {error}\\n".encode())
+            status = 3
+        finally:
+            os._exit(status)
+    return child
+
+def ended(child):
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+def check():
+    # Each file under its final name is complete and right, at any moment.
+    found = {
+        name: sum_ for name, sum_ in checksums(Path(folder)).items() if not name.startswith(".")
+    }
+    assert found.items() <= expected.items(), sorted(found.items() ^ expected.items())
+    return found == expected
 """
 
 
 def _run(code: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    root = str(Path(fastdecode.__file__).parents[1])
     return subprocess.run(
         [sys.executable, "-c", code, *map(str, arguments)],
-        env={**os.environ, "PYTHONPATH": _ROOT},
+        env={**os.environ, "PYTHONPATH": root},
         capture_output=True,
         text=True,
+        timeout=300,
         check=False,
     )
 
 
-@pytest.mark.parametrize(
-    ("kind", "moment"), [*((kind, "after") for kind in KINDS), ("tar", "before")]
-)
-def test_pack_resumes_after_a_kill(tmp_path: Path, kind: str, moment: str) -> None:
-    """A pack that is killed every few commits makes the same bytes as one that is not."""
+def _fork(code: str, folder: Path, place: str) -> str:
+    """Run code after `_FORKS`, next to a pack that nothing has interrupted; return its output."""
+    kind, size = PLACES[place]
     name = name_of(kind)
-    source = make_source(tmp_path / "source", damaged=True)
-    for folder in ("whole", "killed"):
-        (tmp_path / folder).mkdir()
-    pack(source, tmp_path / "whole" / name, max_side=32, skip_bad=True)
-    kills = 0
-    for _ in range(30):
-        done = _run(_KILLED, source, tmp_path / "killed" / name, 11 if kills else 6, moment)
-        if done.returncode != -signal.SIGKILL:
-            break
-        kills += 1
+    source = make_source(folder / "source", damaged=True)
+    for part in ("whole", "killed"):
+        (folder / part).mkdir()
+    pack(source, folder / "whole" / name, max_side=32, skip_bad=True, shard_size=size)
+    root = Path(fastdecode.__file__).parents[1]
+    done = _run(_FORKS + code, root, source, folder / "killed", folder / "whole", name, size or 0)
+    assert done.returncode == 0, done.stderr
+    assert checksums(folder / "killed") == checksums(folder / "whole")
+    return done.stdout
 
-    # The last kill may come after everything was moved to its place.
-    assert done.returncode == 0 or "packed already" in done.stderr, done.stderr
-    assert kills >= 2
-    assert checksums(tmp_path / "killed") == checksums(tmp_path / "whole")
+
+@pytest.mark.parametrize("place", ["recordio", "tar", "shards"])
+def test_kill_at_every_step(tmp_path: Path, place: str) -> None:
+    """A pack that is killed before any fsync or renaming is finished by the next one.
+
+    Whatever has its final name is complete, and the result is that of a pack without a kill.
+    """
+    code = """
+steps = 0
+for kept in ("fsync", "replace"):
+    def wrapped(*arguments, real=getattr(os, kept), **options):
+        global steps
+        steps -= 1
+        if steps == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return real(*arguments, **options)
+    setattr(os, kept, wrapped)
+number, killed = 0, True
+while killed:
+    number += 1
+    steps = number
+    killed = ended(packing()) == -signal.SIGKILL
+    check()
+    if killed:
+        steps = -1
+        assert ended(packing()) == 0 or check()
+    assert check()
+    if killed:
+        for path in sorted(Path(folder).rglob("*"), reverse=True):
+            path.rmdir() if path.is_dir() else path.unlink()
+print(number)
+"""
+    assert int(_fork(code, tmp_path, place).split()[-1]) > 6
+
+
+@pytest.mark.parametrize("place", ["folder", "tar", "shards"])
+@pytest.mark.parametrize("sent", ["SIGKILL", "SIGINT"])
+def test_kill_at_random_moments(tmp_path: Path, place: str, sent: str) -> None:
+    """SIGKILL or Ctrl-C at random moments leaves nothing that is half-written or wrong."""
+    code = f"""
+draw, kills, status = random.Random(0), 0, 1
+while status:
+    child = packing()
+    time.sleep(draw.uniform(0, 0.03 * kills))
+    os.kill(child, signal.{sent})
+    status = ended(child)
+    kills += status in (-signal.SIGKILL, 130)
+    if check():
+        ended(packing())  # removes the work folder, if that was all that was left to do
+        break
+    assert status in (0, -signal.SIGKILL, 130), status
+print(kills)
+"""
+    assert int(_fork(code, tmp_path, place).split()[-1]) > 1
+
+
+@pytest.mark.parametrize("place", ["folder", "tar", "shards"])
+def test_two_packs_at_once(tmp_path: Path, place: str) -> None:
+    """Of several packs to one place, one makes its result; the others end with an error."""
+    code = """
+for attempt in range(5):
+    children = [packing(1), packing(2), packing(2, max_side=16)]
+    statuses = [ended(child) for child in children]
+    assert statuses.count(0) == 1 and statuses.count(3) == 2, statuses
+    assert statuses[2] == 0 or check()
+    for path in sorted(Path(folder).rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+assert ended(packing()) == 0
+"""
+    said = _fork(code, tmp_path, place)
+    kinds = {line.split()[0] for line in said.splitlines()}
+    assert kinds <= {"CannotResume", "FileExistsError"}
 
 
 def test_control_c(tmp_path: Path) -> None:
-    """After Ctrl-C `pack` returns 130 and says how to resume; the next run repeats no item."""
+    """After Ctrl-C the command returns 130, says how to go on, and keeps complete shards."""
     source = make_source(tmp_path / "source")
     code = (
         "import os, signal, sys\n"
         "from fastdecode.cli import main\n"
-        "from fastdecode.packing import _pack\n"
-        "_pack.EVERY_S = 0\n"
-        "take = _pack.Chunk.take\n"
-        "def stopped(self, outcome):\n"
-        "    take(self, outcome)\n"
-        "    if outcome.key == 'cats/2.jpg':\n"
+        "from fastdecode.packing._rewrite import Work\n"
+        "work = Work.__call__\n"
+        "def stopped(self, index):\n"
+        "    if index == 5:\n"
         "        os.kill(os.getpid(), signal.SIGINT)\n"
-        "_pack.Chunk.take = stopped\n"
-        "sys.exit(main(['pack', *sys.argv[1:]]))\n"
+        "    return work(self, index)\n"
+        "Work.__call__ = stopped\n"
+        "sys.exit(main(['pack', '--threads', '1', *sys.argv[1:]]))\n"
     )
-    done = _run(code, source, tmp_path / "out.tar")
+    for name, options, words in [
+        ("out.tar", ["--shard-size", "8kB"], "goes on after the last complete shard"),
+        ("out.rec", [], "nothing is written"),
+    ]:
+        done = _run(code, source, tmp_path / name, *options)
+        assert done.returncode == 130, done.stderr
+        assert words in " ".join(done.stderr.split())
 
-    assert done.returncode == 130
-    assert "same command goes on" in done.stderr
-    assert pack(source, tmp_path / "out.tar").resumed == 3
+    assert 0 < pack(source, tmp_path / "out.tar", shard_size=8000).resumed <= 5
+    assert pack(source, tmp_path / "out.rec").resumed == 0
 
 
-@pytest.mark.parametrize(("kind", "room"), [("tar", 8192), ("lmdb", 24_000), ("hdf5", 1_060_000)])
-def test_a_full_disk(tmp_path: Path, kind: str, room: int) -> None:
-    """On a full disk `pack` returns 1 with a clear error, and resumes once there is space."""
+@pytest.mark.parametrize(
+    ("place", "room"), [("tar", 8192), ("shards", 2000), ("lmdb", 24_000), ("hdf5", 1_060_000)]
+)
+def test_a_full_disk(tmp_path: Path, place: str, room: int) -> None:
+    """On a full disk the command returns 1 with a clear error, and leaves nothing unfinished."""
+    kind, size = PLACES[place]
     name = name_of(kind)
     if kind != "tar" and not hasattr(os, "posix_fallocate"):
         pytest.skip("needs posix_fallocate: the free space does not reflect the file size limit")
@@ -106,20 +202,15 @@ def test_a_full_disk(tmp_path: Path, kind: str, room: int) -> None:
     code = (
         "import resource, signal, sys\n"
         "from fastdecode.cli import main\n"
-        "from fastdecode.packing import _pack\n"
-        "_pack.EVERY_S = 0\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (ROOM, resource.RLIM_INFINITY))\n"
+        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({room}, resource.RLIM_INFINITY))\n"
         "sys.exit(main(['pack', *sys.argv[1:]]))\n"
     )
-    done = _run(code.replace("ROOM", str(room)), source, tmp_path / name)
+    options = ["--shard-size", f"{size}B"] if size else []
+    done = _run(code, source, tmp_path / name, *options)
 
     assert done.returncode == 1, done.stderr
-    assert "with more room the same command goes on" in " ".join(done.stderr.split())
-    assert not (tmp_path / name).exists()
-    packed = pack(source, tmp_path / name)
-    (tmp_path / "again").mkdir()
-    pack(source, tmp_path / "again" / name)
-    assert packed.items == 8
-    assert packed.resumed > 0
-    assert (tmp_path / name).read_bytes() == (tmp_path / "again" / name).read_bytes()
+    assert "With more room" in done.stderr
+    assert name in done.stderr
+    assert [path.name for path in tmp_path.iterdir() if path.name != "source"] == []
+    assert pack(source, tmp_path / name, shard_size=size).items == 8

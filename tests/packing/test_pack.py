@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import io
 import json
 import os
 from argparse import ArgumentTypeError
@@ -12,7 +13,8 @@ from typing import Any
 
 import pytest
 from corpus import CORPUS
-from packed import KINDS, checksums, make_source, name_of
+from packed import KINDS, checksums, make_large_source, make_source, name_of
+from PIL import Image
 
 from fastdecode import BackendUnavailable, decode, probe
 from fastdecode.native import _library
@@ -158,12 +160,31 @@ def test_bad_items_stop_the_pack(tmp_path: Path) -> None:
 
     packed = pack(source, target, skip_bad=True)
 
-    assert packed.resumed == 10
     assert packed.items == 8
     found = json.loads((tmp_path / "out.tar.json").read_text())
     assert found["bad"] == listed
     with open_store(target) as store:
         assert len(store) == 8
+
+
+def test_image_beyond_the_limit_is_bad(tmp_path: Path) -> None:
+    """An image of more pixels than ``max_pixels`` is bad; a higher limit packs and shrinks it."""
+    source = make_large_source(tmp_path / "source")
+
+    with pytest.raises(BadItems) as caught:
+        pack(source, tmp_path / "out.tar")
+    assert caught.value.packed is not None
+    ((key, why),) = caught.value.packed.bad
+    assert key == "large.jpg"
+    assert "15000 x 12000" in why
+    assert "max_pixels" in why
+    packed = pack(source, tmp_path / "small.tar", max_pixels=200_000_000, max_side=100)
+
+    assert packed.notes == {"shrunk": 1}
+    with open_store(tmp_path / "small.tar") as store, io.BytesIO(store.read(0)) as file:
+        image = Image.open(file)
+        assert image.size == (100, 80)
+        assert image.getexif()[0x010E] == "a description"
 
 
 def test_only_bad_items(tmp_path: Path) -> None:
@@ -216,6 +237,7 @@ def test_restart_markers_needs_the_core(tmp_path: Path, monkeypatch: pytest.Monk
         ("out.tar", {"max_side": 0}, "max_side"),
         ("out.tar", {"quality": 101}, "quality"),
         ("out.tar", {"shard_size": 0}, "shard_size"),
+        ("out.tar", {"max_pixels": 0}, "max_pixels"),
         ("out.tar", {"threads": 0}, "threads"),
         ("source/out.tar", {}, "lies inside"),
         ("out", {"kind": "nosuch"}, "no kind of store 'nosuch'"),
@@ -285,7 +307,7 @@ def test_item_that_the_store_cannot_hold_is_bad(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root reads all")
 def test_unreadable_file_ends_the_pack(tmp_path: Path) -> None:
-    """A file without read permission ends the pack, which can resume; it is not a bad item."""
+    """A file without read permission ends the pack; it is not a bad item."""
     source = make_source(tmp_path / "source")
     (source / "cats" / "0.jpg").chmod(0)
 

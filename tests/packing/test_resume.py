@@ -1,4 +1,4 @@
-"""Tests of `pack` after an earlier run: it resumes, refuses to, or starts over."""
+"""Tests of `pack` after an earlier run: it goes on, refuses to, or begins again."""
 
 from __future__ import annotations
 
@@ -9,70 +9,219 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from packed import (
-    KINDS,
-    Stop,
-    checksums,
-    make_source,
-    name_of,
-    stop_pack_after_three,
-    stop_pack_before_rename,
-)
+from packed import KINDS, Stop, checksums, make_source, name_of, stop_pack_at
 
 from fastdecode import StoreError
-from fastdecode.packing import BadItems, _pack, pack
-from fastdecode.packing._lock import AlreadyLocked, CannotResume, lock_folder
-from fastdecode.packing._output import OutputPaths
+from fastdecode.packing import BadItems, _work, pack
 from fastdecode.packing._pack import Work
 from fastdecode.packing._rewrite import Outcome
+from fastdecode.packing._work import CannotResume, WorkFolder
 from fastdecode.stores import create_store, open_store
 from fastdecode.stores.folder import FileStore
 from fastdecode.testing import drawing, encode
 
+SHARDS: dict[str, Any] = {"shard_size": 8000}
+"""Makes a shard of each item of `make_source`."""
 
-@pytest.fixture(autouse=True)
-def _often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commit every item on its own."""
-    monkeypatch.setattr(_pack, "EVERY_S", 0)
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    return make_source(tmp_path / "source")
+
+
+@pytest.fixture
+def begun(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Stop a pack to ``out.tar`` at its sixth item, with five complete shards."""
+    stop_pack_at(5, monkeypatch, source, tmp_path / "out.tar", **SHARDS)
+    return tmp_path / ".out.tar.partial"
+
+
+def whole(source: Path, **options: Any) -> dict[str, str]:
+    """Return the checksums of a pack that nothing has interrupted."""
+    folder = source.parent / "whole"
+    folder.mkdir()
+    pack(source, folder / "out.tar", **SHARDS, **options)
+    return checksums(folder)
+
+
+def packed_files(folder: Path) -> dict[str, str]:
+    return {name: found for name, found in checksums(folder).items() if name[:3] == "out"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_without_shards_nothing_is_left(
+    kind: str, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store without shards begins again, also with other options, and leaves no work behind."""
+    target = tmp_path / name_of(kind)
+    stop_pack_at(5, monkeypatch, source, target)
+
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["source"]
+    assert pack(source, target, max_side=20).resumed == 0
+
+
+def test_complete_shards_are_kept(source: Path, tmp_path: Path, begun: Path) -> None:
+    """The same call goes on after the last complete shard, and makes the same bytes."""
+    before = {path.name: path.stat().st_mtime_ns for path in begun.glob("*.tar")}
+
+    packed = pack(source, tmp_path / "out.tar", **SHARDS)
+
+    assert packed.resumed == len(before) == 4
+    assert all((tmp_path / name).stat().st_mtime_ns == time for name, time in before.items())
+    assert packed_files(tmp_path) == whole(source)
+    assert not begun.exists()
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
         ({"max_side": 20}, "max_side was None and is 20"),
-        ({"shard_size": 5000}, "shard_size was None and is 5000"),
+        ({"shard_size": 5000}, "shard_size was 8000 and is 5000"),
+        ({"max_pixels": None}, "max_pixels was 178956970 and is None"),
     ],
 )
 def test_other_options_cannot_resume(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], said: str
+    source: Path, tmp_path: Path, begun: Path, options: dict[str, Any], said: str
 ) -> None:
-    """A pack cannot resume with other options; the error names them and ``--start-over``."""
-    source, target = make_source(tmp_path / "source"), tmp_path / "out.tar"
-    stop_pack_after_three(monkeypatch, source, target)
+    """A pack cannot go on with other options; the error names them and ``--start-over``."""
+    target, before = tmp_path / "out.tar", checksums(begun)
 
     with pytest.raises(CannotResume, match=f"{said}.*--start-over"):
-        pack(source, target, **options)
-    assert pack(source, target, start_over=True, **options).resumed == 0
-    assert not list(tmp_path.glob(".*"))
+        pack(source, target, **{**SHARDS, **options})
+    assert checksums(begun) == before
+    assert pack(source, target, start_over=True, **{**SHARDS, **options}).resumed == 0
+    assert not begun.exists()
 
 
-def test_another_source_cannot_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pack cannot resume with another source, or with one that has changed."""
-    source, target = make_source(tmp_path / "source"), tmp_path / "out.tar"
-    stop_pack_after_three(monkeypatch, source, target)
-
+def test_another_source_cannot_resume(source: Path, tmp_path: Path, begun: Path) -> None:
+    """A pack cannot go on with another source, or with one that has more items."""
     with pytest.raises(CannotResume, match="source was"):
-        pack(make_source(tmp_path / "other"), target)
+        pack(make_source(tmp_path / "other"), tmp_path / "out.tar", **SHARDS)
     (source / "cats" / "new.jpg").write_bytes((source / "cats" / "0.jpg").read_bytes())
     with pytest.raises(CannotResume, match="number of items was 8 and is 9"):
-        pack(source, target)
+        pack(source, tmp_path / "out.tar", **SHARDS)
+    assert begun.exists()
 
 
+@pytest.mark.parametrize("index", [0, 2, 3, 4])
+def test_shard_of_a_changed_file_is_made_again(
+    source: Path, tmp_path: Path, begun: Path, index: int
+) -> None:
+    """If a file has changed, its shard and all after it are made again.
+
+    That includes the file after a shard, because its size decides where the shard ends.
+    """
+    with open_store(source) as store:
+        changed = str(store.source(index))
+    Path(changed).write_bytes(encode(drawing(33, 22)))
+
+    packed = pack(source, tmp_path / "out.tar", **SHARDS)
+
+    assert packed.resumed == max(index - 1, 0)
+    assert packed_files(tmp_path) == whole(source)
+
+
+@pytest.mark.parametrize("damage", ["flip", "cut", "remove", "index"])
+def test_damaged_shard_is_made_again(
+    source: Path, tmp_path: Path, begun: Path, damage: str
+) -> None:
+    """A shard that is damaged or gone is made again, and so is a damaged index."""
+    shard = begun / ("out-00001.tar" if damage != "index" else "out-00001.tar.fdx")
+    data = shard.read_bytes()
+    if damage == "remove":
+        shard.unlink()
+    else:
+        flipped = data[:600] + bytes([data[600 % len(data)] ^ 1]) + data[601:]
+        shard.write_bytes(data[: len(data) // 2] if damage == "cut" else flipped)
+
+    packed = pack(source, tmp_path / "out.tar", **SHARDS)
+
+    assert packed.resumed == (4 if damage == "index" else 1)
+    assert packed_files(tmp_path) == whole(source)
+
+
+def test_incomplete_record_is_discarded(source: Path, tmp_path: Path, begun: Path) -> None:
+    """Wherever a kill has cut the last record of a shard, its shard is made again."""
+    state = (begun / "state").read_bytes()
+    lines = state.splitlines(keepends=True)
+    for cut in range(len(state) - len(lines[-1]), len(state), 40):
+        (begun / "state").write_bytes(state[:cut])
+        with WorkFolder(begun) as work:
+            assert len(work.parts) == 3
+            assert (begun / "state").read_bytes() == b"".join(lines[:-1])
+    assert pack(source, tmp_path / "out.tar", **SHARDS).resumed == 3
+    assert packed_files(tmp_path) == whole(source)
+
+
+def test_bad_items_keep_the_shards(tmp_path: Path) -> None:
+    """Complete shards are kept if there are bad items; ``skip_bad`` has nothing left to do."""
+    source, target = make_source(tmp_path / "source", damaged=True), tmp_path / "out.tar"
+    with pytest.raises(BadItems):
+        pack(source, target, **SHARDS)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        ".out.tar.partial",
+        "out.tar.bad.csv",
+        "source",
+    ]
+
+    packed = pack(source, target, skip_bad=True, **SHARDS)
+
+    assert (packed.resumed, packed.items, len(packed.bad)) == (10, 8, 2)
+    assert packed_files(tmp_path) == whole(source, skip_bad=True)
+
+
+@pytest.mark.parametrize("options", [{}, SHARDS])
+def test_repaired_item_is_packed(tmp_path: Path, options: dict[str, Any]) -> None:
+    """An item that is repaired, or bad for another reason, counts as it is now."""
+    source, target = make_source(tmp_path / "source", damaged=True), tmp_path / "out.tar"
+    with pytest.raises(BadItems, match="2 of 10"):
+        pack(source, target, **options)
+    (source / "dogs" / "empty.jpg").write_bytes(b"no image")
+    with pytest.raises(BadItems, match="2 of 10"):
+        pack(source, target, **options)
+    assert "not an image" in (tmp_path / "out.tar.bad.csv").read_text()
+    (source / "cats" / "1-cut.jpg").write_bytes(encode(drawing(33, 22)))
+    (source / "dogs" / "empty.jpg").write_bytes(encode(drawing(34, 22)))
+
+    packed = pack(source, target, **options)
+
+    assert (packed.resumed, packed.items) == (0, 10)
+    assert not (tmp_path / "out.tar.bad.csv").exists()
+
+
+def test_file_that_was_missing_is_packed(source: Path, tmp_path: Path) -> None:
+    """A file of a list that was missing in the first run is packed in the next."""
+    (source / "list.csv").write_text("cats/0.jpg,0\ncats/2.jpg,0\nnew.jpg,0\ndogs/0.jpg,1\n")
+    with pytest.raises(BadItems, match="1 of 4"):
+        pack(source / "list.csv", tmp_path / "out.tar", **SHARDS)
+    shutil.copy(source / "cats" / "1.jpg", source / "new.jpg")
+
+    packed = pack(source / "list.csv", tmp_path / "out.tar", **SHARDS)
+    assert (packed.resumed, packed.items) == (1, 4)
+
+
+def test_repeated_key_is_bad_in_a_later_run(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The keys of complete shards count: a repeated one is bad, also in a later run."""
+    lines = ["cats/0.jpg", "cats/1.jpg", "cats/2.jpg", "dogs/1.jpg", "cats/0.jpg"]
+    (source / "list.csv").write_text("\n".join(lines))
+    stop_pack_at(3, monkeypatch, source / "list.csv", tmp_path / "out.tar", **SHARDS)
+
+    packed = pack(source / "list.csv", tmp_path / "out.tar", skip_bad=True, **SHARDS)
+
+    assert packed.resumed > 0
+    ((key, why),) = packed.bad
+    assert key == "cats/0.jpg"
+    assert "there already" in why
+
+
+@pytest.mark.parametrize("options", [{}, SHARDS])
 def test_source_that_changes_during_the_pack_is_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
 ) -> None:
     """A source that changes during the pack is an error, and no store is made."""
-    pack(make_source(tmp_path / "source"), tmp_path / "in.tar")
+    pack(source, tmp_path / "in.tar")
     work = Work.__call__
 
     def touched(self: Work, index: int) -> Outcome:
@@ -81,99 +230,29 @@ def test_source_that_changes_during_the_pack_is_an_error(
 
     monkeypatch.setattr(Work, "__call__", touched)
     with pytest.raises(CannotResume, match=r"has changed meanwhile.*--start-over"):
-        pack(tmp_path / "in.tar", tmp_path / "out")
-    assert not (tmp_path / "out").exists()
+        pack(tmp_path / "in.tar", tmp_path / "out.tar", **options)
+    assert not list(tmp_path.glob("out*"))
 
 
-def test_changed_image_cannot_resume(tmp_path: Path) -> None:
-    """A packed image that has changed in the source is an error; starting over helps."""
-    source = make_source(tmp_path / "source", damaged=True)
-    with pytest.raises(BadItems):
-        pack(source, tmp_path / "out.tar")
-    (source / "cats" / "0.jpg").write_bytes(encode(drawing(99, 12)))
-
-    with pytest.raises(CannotResume, match=r"cats/0\.jpg\) has changed since.*--start-over"):
-        pack(source, tmp_path / "out.tar", skip_bad=True)
-    assert pack(source, tmp_path / "out.tar", skip_bad=True, start_over=True).items == 8
-
-
-def test_changed_shards_cannot_resume(tmp_path: Path) -> None:
-    """A pack cannot resume if one of the source's shards has changed."""
+def test_changed_shards_of_the_source_cannot_resume(tmp_path: Path) -> None:
+    """A pack cannot go on if one of the source's shards has changed."""
     for number in range(2):
         with create_store(tmp_path / f"in-{number}.tar") as writer:
             writer.add(f"{number}.jpg", encode(drawing(20, 20)))
             writer.add(f"{number}-bad.jpg", b"no image")
     pattern = str(tmp_path / "in-*.tar")
     with pytest.raises(BadItems):
-        pack(pattern, tmp_path / "out")
+        pack(pattern, tmp_path / "out.tar", **SHARDS)
     os.utime(tmp_path / "in-1.tar", (1, 1))
 
     with pytest.raises(CannotResume, match="size and time of the source"):
-        pack(pattern, tmp_path / "out", skip_bad=True)
+        pack(pattern, tmp_path / "out.tar", skip_bad=True, **SHARDS)
 
 
-def test_second_pack_at_once_is_refused(tmp_path: Path) -> None:
-    """A second pack to one target is refused while the first runs, and allowed afterwards."""
-    source, target = make_source(tmp_path / "source"), tmp_path / "out.tar"
-    with (
-        lock_folder(tmp_path / ".out.tar.partial"),
-        pytest.raises(AlreadyLocked, match="another process"),
-    ):
-        pack(source, target)
-
-    assert pack(source, target).items == 8
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_repaired_item_is_packed(tmp_path: Path, kind: str) -> None:
-    """A repaired item is packed in the next run, and the files equal those of a fresh pack."""
-    name = name_of(kind)
-    source = make_source(tmp_path / "source", damaged=True)
-    for folder in ("again", "fresh"):
-        (tmp_path / folder).mkdir()
-    with pytest.raises(BadItems, match="2 of 10"):
-        pack(source, tmp_path / "again" / name)
-    (source / "cats" / "1-cut.jpg").write_bytes(encode(drawing(33, 22)))
-    (source / "dogs" / "empty.jpg").write_bytes(b"no image")
-
-    packed = pack(source, tmp_path / "again" / name, skip_bad=True)
-
-    assert [key for key, _ in packed.bad] == ["dogs/empty.jpg"]
-    assert packed.resumed == 1
-    pack(source, tmp_path / "fresh" / name, skip_bad=True)
-    assert checksums(tmp_path / "again") == checksums(tmp_path / "fresh")
-
-
-def test_new_reason_replaces_the_old(tmp_path: Path) -> None:
-    """An item that is bad for a new reason is listed with it; no other item is packed again."""
-    source = make_source(tmp_path / "source", damaged=True)
-    for folder in ("again", "fresh"):
-        (tmp_path / folder).mkdir()
-    with pytest.raises(BadItems):
-        pack(source, tmp_path / "again" / "out.tar")
-    (source / "dogs" / "empty.jpg").write_bytes(b"no image")
-
-    packed = pack(source, tmp_path / "again" / "out.tar", skip_bad=True)
-
-    assert packed.resumed == 10
-    pack(source, tmp_path / "fresh" / "out.tar", skip_bad=True)
-    assert checksums(tmp_path / "again") == checksums(tmp_path / "fresh")
-
-
-def test_file_that_was_missing_is_packed(tmp_path: Path) -> None:
-    """A file of a list that was missing in the first run is packed in the next."""
-    source = make_source(tmp_path / "source")
-    (source / "list.csv").write_text("cats/0.jpg\nnew.jpg\ndogs/0.jpg\n")
-    with pytest.raises(BadItems, match="1 of 3"):
-        pack(source / "list.csv", tmp_path / "out.tar")
-    shutil.copy(source / "cats" / "1.jpg", source / "new.jpg")
-
-    assert pack(source / "list.csv", tmp_path / "out.tar").items == 3
-
-
-def test_read_error_ends_the_pack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An I/O error does not make an item bad: it ends the pack, which can resume."""
-    source, target = make_source(tmp_path / "source"), tmp_path / "out.tar"
+def test_read_error_ends_the_pack(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An I/O error does not make an item bad: it ends the pack, which can go on."""
     read = FileStore.read
 
     def failing(self: FileStore, index: int) -> Any:
@@ -184,105 +263,150 @@ def test_read_error_ends_the_pack(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     with monkeypatch.context() as patch:
         patch.setattr(FileStore, "read", failing)
         with pytest.raises(OSError, match=r"item 5 \(dogs/1.jpg\)"):
-            pack(source, target)
+            pack(source, tmp_path / "out.tar", **SHARDS)
 
-    packed = pack(source, target)
+    packed = pack(source, tmp_path / "out.tar", **SHARDS)
 
-    assert (packed.resumed, packed.items, packed.bad) == (5, 8, [])
-
-
-def test_damaged_spool_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A damaged or shortened spool is an error, and starting over helps."""
-    source, target = make_source(tmp_path / "source"), tmp_path / "out"
-    spool = tmp_path / ".out.partial" / "spool-00000"
-    stop_pack_after_three(monkeypatch, source, target)
-    data = bytearray(spool.read_bytes())
-    data[100] ^= 1
-    spool.write_bytes(data)
-
-    with pytest.raises(OSError, match=r"not those that were written.*--start-over"):
-        pack(source, target)
-    spool.write_bytes(b"")
-    with pytest.raises(OSError, match=r"has become shorter.*--start-over"):
-        pack(source, target)
-    assert pack(source, target, start_over=True).items == 8
+    assert (packed.resumed, packed.items, packed.bad) == (4, 8, [])
 
 
-def test_leftovers_without_records_are_overwritten(tmp_path: Path) -> None:
-    """Leftovers of a pack that was killed before its first record are overwritten."""
-    source, partial = make_source(tmp_path / "source"), tmp_path / ".out.tar.partial"
-    (partial / "out").mkdir(parents=True)
-    (partial / "out" / "out.tar").write_bytes(b"half")
-    (partial / "spool-00000").write_bytes(b"half of something else")
-    (partial / "journal").write_bytes(b'0a1b2c3d {"asked": ')
+def test_a_folder_of_another_user_is_refused(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A work folder that is a link, or belongs to another user, is neither used nor changed."""
+    partial = tmp_path / ".out.tar.partial"
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs" / "state").symlink_to(tmp_path / "victim")
+    partial.symlink_to(tmp_path / "theirs")
+    with pytest.raises(CannotResume, match="not a folder of this user"):
+        pack(source, tmp_path / "out.tar")
+    partial.unlink()
+    (tmp_path / "theirs").rename(partial)
+    user = os.geteuid()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "geteuid", lambda: user + 1)
+        with pytest.raises(CannotResume, match="not a folder of this user"):
+            pack(source, tmp_path / "out.tar")
+    assert not (tmp_path / "victim").exists()
+
+
+def test_second_pack_at_once_is_refused(source: Path, tmp_path: Path) -> None:
+    """A second pack to one place is refused while the first runs, and allowed afterwards."""
+    with (
+        WorkFolder(tmp_path / ".out.tar.partial"),
+        pytest.raises(CannotResume, match="another process"),
+    ):
+        pack(source, tmp_path / "out.tar")
 
     assert pack(source, tmp_path / "out.tar").items == 8
-    assert not list(tmp_path.glob(".*"))
 
 
-def test_pack_resumes_between_renames(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The manifest of shards is moved last; before it, opening them is an error that says so.
-
-    The same call resumes, whichever files were already moved.
-    """
-    source = make_source(tmp_path / "source")
-    (tmp_path / "whole").mkdir()
-    pack(source, tmp_path / "whole" / "out.tar", shard_size=8192)
-    for stop in range(4):
-        folder = tmp_path / str(stop)
-        folder.mkdir()
-        target = folder / "out.tar"
-        stop_pack_before_rename(stop, monkeypatch, source, target, shard_size=8192)
-        assert not (folder / "out.tar.json").exists()
-        assert (folder / "out-00000.tar").exists() == (stop >= 2)
-        if stop >= 2:
-            with pytest.raises(StoreError, match=r"not finished.*pack command again"):
-                open_store(target)
-
-        pack(source, target, shard_size=8192)
-
-        assert checksums(folder) == checksums(tmp_path / "whole")
-        with open_store(target) as store:
-            assert len(store) == 8
-
-
-def test_start_over_between_renames(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Starting over removes the files of the stopped pack, but a file of the user stops it."""
-    source, target = make_source(tmp_path / "source"), tmp_path / "out.tar"
-    stop_pack_before_rename(2, monkeypatch, source, target, shard_size=8192)
-    mine = tmp_path / "out-00007.tar.fdx"
-    mine.write_bytes(b"mine")
-    before = checksums(tmp_path)
-
-    with pytest.raises(FileExistsError, match=r"out-00007\.tar\.fdx"):
-        pack(source, target, shard_size=8192, start_over=True)
-    assert checksums(tmp_path) == before
-    mine.unlink()
-    assert pack(source, target, start_over=True).resumed == 0
-    assert not list(tmp_path.glob("out-*"))
-
-
-@pytest.mark.parametrize("start_over", [False, True])
-def test_pack_stopped_during_cleanup_is_complete(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start_over: bool
+def test_folder_that_another_pack_removes_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A pack stopped while it cleaned up is complete: the next call changes nothing."""
-    source, target = make_source(tmp_path / "source"), tmp_path / "out.tar"
+    """A pack that ends while another one waits for its lock removes the folder: it is made anew."""
+    partial, lock = tmp_path / ".out.tar.partial", _work._lock
+    removed = []
 
-    def stopped(_place: object) -> None:
-        raise Stop
+    def ending(handle: int, folder: Path) -> None:
+        if not removed:
+            removed.append(shutil.rmtree(folder))
+            folder.mkdir()
+            (folder / "state").touch()
+        lock(handle, folder)
 
+    monkeypatch.setattr(_work, "_lock", ending)
+    with WorkFolder(partial), pytest.raises(CannotResume, match="another process"):
+        WorkFolder(partial)
+
+
+def test_leftovers_of_a_kill_are_removed(source: Path, tmp_path: Path) -> None:
+    """What a killed pack has left is removed, whatever it is."""
+    partial = tmp_path / ".out.tar.partial"
+    (partial / ".out.0a1b2c3d.partial" / "cats").mkdir(parents=True)
+    (partial / "out.tar").write_bytes(b"half")
+    (partial / "state").write_bytes(b'{"begun": ')
+
+    assert pack(source, tmp_path / "out.tar").items == 8
+    assert not partial.exists()
+
+
+def _stop_publishing(patch: pytest.MonkeyPatch, count: int) -> None:
+    """Let packs stop before the renaming number `count`, from 0, of a finished file."""
+    rename, left = Path.replace, count
+
+    def replace(path: Path, to: Path) -> Path:
+        nonlocal left
+        if path.parent.name == ".out.tar.partial" and to.parent != path.parent:
+            left -= 1
+            if left < 0:
+                raise Stop
+        return rename(path, to)
+
+    patch.setattr(Path, "replace", replace)
+
+
+@pytest.mark.parametrize("stop", range(5))
+def test_pack_stopped_between_renames(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop: int
+) -> None:
+    """The manifest of shards is renamed last; before it, opening them is an error that says so.
+
+    The same call finishes the renaming. Any other call finishes it too, and then says that the
+    place is taken.
+    """
+    target = tmp_path / "out.tar"
     with monkeypatch.context() as patch:
-        patch.setattr(OutputPaths, "remove", stopped)
+        _stop_publishing(patch, stop)
         with pytest.raises(Stop):
-            pack(source, target)
-    before = checksums(tmp_path)["out.tar"]
+            pack(source, target, **SHARDS)
+    assert not (tmp_path / "out.tar.json").exists()
+    assert (tmp_path / "out-00000.tar").exists() == (stop >= 1)
+    if stop:
+        with pytest.raises(StoreError, match=r"not finished.*pack command again"):
+            open_store(target)
 
-    if start_over:
-        with pytest.raises(FileExistsError, match="is complete"):
+    if stop % 2:
+        with pytest.raises(FileExistsError, match="complete"):
             pack(source, target, start_over=True)
     else:
-        assert pack(source, target).items == 8
-    assert checksums(tmp_path)["out.tar"] == before
+        packed = pack(source, target, **SHARDS)
+        assert (packed.items, packed.resumed, len(packed.shards)) == (8, 8, 8)
+
+    assert packed_files(tmp_path) == whole(source)
+    assert not list(tmp_path.glob(".*"))
     assert json.loads((tmp_path / "out.tar.json").read_text())["items"] == 8
+
+
+def test_file_that_appears_meanwhile_is_not_replaced(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that another program makes at the place during the pack is kept."""
+    finish = WorkFolder.finish
+    mine = tmp_path / "out-00003.tar"
+
+    def meanwhile(self: WorkFolder, result: dict[str, Any]) -> None:
+        finish(self, result)
+        mine.write_bytes(b"mine")
+
+    monkeypatch.setattr(WorkFolder, "finish", meanwhile)
+    with pytest.raises(FileExistsError, match=r"out-00003\.tar"):
+        pack(source, tmp_path / "out.tar", **SHARDS)
+    assert mine.read_bytes() == b"mine"
+    mine.unlink()
+    assert pack(source, tmp_path / "out.tar", **SHARDS).resumed == 8
+
+
+def test_pack_stopped_before_it_removes_its_folder(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pack that is killed after the last renaming is complete: the next call says so."""
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", lambda *_arguments, **_options: None)
+        pack(source, tmp_path / "out.tar", **SHARDS)
+    before = packed_files(tmp_path)
+
+    with pytest.raises(FileExistsError, match="is complete"):
+        pack(source, tmp_path / "out.tar", **SHARDS)
+    assert packed_files(tmp_path) == before
     assert not list(tmp_path.glob(".*"))

@@ -47,19 +47,6 @@ def test_the_map_grows(tmp_path: Path) -> None:
         assert all(store.read(place) == bytes([place]) + block for place in range(30))
 
 
-def test_large_images_are_not_copied(tmp_path: Path) -> None:
-    """A value on its own pages is a view of the mapped file and survives its removal."""
-    with create_store(tmp_path / "a.lmdb") as writer:
-        writer.add("a.jpg", b"a" * 5000)
-        writer.add("b.jpg", b"b" * 50)
-    with open_store(tmp_path / "a.lmdb") as store:
-        views = [store.read(0), store.read(1)]
-    (tmp_path / "a.lmdb").unlink()
-
-    assert [type(view) for view in views] == [memoryview, bytes]
-    assert views == [b"a" * 5000, b"b" * 50]
-
-
 def test_plain_lmdb_reads_our_files(tmp_path: Path) -> None:
     """Plain lmdb finds the images in order under keys of eight digits."""
     items = store_cases.images()

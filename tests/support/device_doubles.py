@@ -6,7 +6,6 @@ The doubles decode with Pillow; on demand they refuse, raise or return wrong res
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -39,7 +38,7 @@ CPU_INDICES = [1, 3, 4, 6]
 
 def tensor_of(item: BatchItem, layout: str) -> torch.Tensor:
     """Decode an item with Pillow into the tensor that a batch backend returns."""
-    array = decode(bytes(item.data), mode=layout, region=item.window, backend="pillow")
+    array = decode(bytes(item.data), mode=layout, backend="pillow")
     return torch.from_numpy(array if array.ndim == 3 else array[:, :, None]).permute(2, 0, 1)
 
 
@@ -82,23 +81,18 @@ def raising(which: Callable[[BatchItem], bool], answer: Answer = decode_and_mark
     return answer_all
 
 
-def batch_double(
-    answer: Answer = decode_and_mark,
-    *,
-    supports: dict[Any, Any] | None = None,
-    regions: bool = False,
-) -> type[BatchBackend]:
+def batch_double(answer: Answer = decode_and_mark) -> type[BatchBackend]:
     """Make a test double of a batch backend; its `asked` lists the number of images per call."""
 
     class Double(BatchBackend):
         """A test double without a library."""
 
         devices = frozenset({"cpu", "cuda"})
+        supports = {"jpeg": (_JPEG,)}
         asked: list[int] = []
 
         def __init__(self, device: torch.device, threads: int) -> None:
             self.device = device
-            self.supports = supports or {"jpeg": (replace(_JPEG, region=regions),)}
 
         def decode(
             self, items: Sequence[BatchItem], layout: Literal["RGB", "L"]
@@ -128,9 +122,9 @@ def registry_with_cpu_backends(own_registry: None, monkeypatch: pytest.MonkeyPat
     monkeypatch.delenv("FASTDECODE_DISABLE")
 
 
-def register_double(answer: Answer = decode_and_mark, **declared: Any) -> type[BatchBackend]:
+def register_double(answer: Answer = decode_and_mark) -> type[BatchBackend]:
     """Register a test double of a batch backend as ``double``, and return its class."""
-    double = batch_double(answer, **declared)
+    double = batch_double(answer)
     register("double", NoSingle, batch=double)
     return double
 

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 from corpus import CORPUS
+from PIL import Image
 
 from fastdecode import stores
-from fastdecode.packing import _pack, pack
+from fastdecode.packing import pack
 from fastdecode.packing._rewrite import Work
 from fastdecode.testing import drawing, encode
 
@@ -50,41 +51,29 @@ def make_source(folder: Path, *, damaged: bool = False) -> Path:
     return folder
 
 
-def stop_pack_after_three(
-    monkeypatch: pytest.MonkeyPatch, source: Path, target: Path, **options: Any
+def make_large_source(folder: Path) -> Path:
+    """Make a folder with one healthy JPEG of more pixels than `decode` allows by default."""
+    folder.mkdir()
+    exif = Image.Exif()
+    exif[0x010E] = "a description"
+    image = Image.new("L", (15_000, 12_000), 128)
+    (folder / "large.jpg").write_bytes(encode(image, exif=exif))
+    return folder
+
+
+def stop_pack_at(
+    stop: int, monkeypatch: pytest.MonkeyPatch, source: Path, target: Path, **options: Any
 ) -> None:
-    """Start a pack that records each item in its journal at once, and stop it after three."""
+    """Start a pack, and stop it at the item number `stop` of the source, from 0."""
     work = Work.__call__
 
     def some(self: Work, index: int) -> Any:
-        if index == 3:
+        if index == stop:
             raise Stop
         return work(self, index)
 
     with monkeypatch.context() as patch:
-        patch.setattr(_pack, "EVERY_S", 0)
         patch.setattr(Work, "__call__", some)
-        with pytest.raises(Stop):
-            pack(source, target, **options)
-
-
-def stop_pack_before_rename(
-    count: int, monkeypatch: pytest.MonkeyPatch, source: Path, target: Path, **options: Any
-) -> None:
-    """Stop a pack before its rename number `count` (from 0) of a finished file to the target."""
-    rename = Path.replace
-    left = count
-
-    def replace(path: Path, to: Path) -> Path:
-        nonlocal left
-        if to.parent == target.parent and ".partial" in str(path.parent):
-            left -= 1
-            if left < 0:
-                raise Stop
-        return rename(path, to)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "replace", replace)
         with pytest.raises(Stop):
             pack(source, target, **options)
 

@@ -1,20 +1,22 @@
-"""Runs the code blocks of a page of the documents in order.
+"""Runs the code blocks of a page of the documents in order, each as if pasted alone.
 
     python pages.py PAGE
 
-The blocks are Python, commands, or diffs, of which the resulting lines run. They share one
-namespace and run in the current folder, which `prepare_folder` has filled. A comment such as
+The blocks are Python, commands, or diffs, of which the resulting lines run. They share no names,
+but run in one folder, which `prepare_folder` has filled. A comment such as
 ``<!-- not run: needs a GPU -->`` before a block excludes it. If a library is not installed, the
 page ends early with the exit status `MISSING`.
 """
 
 from __future__ import annotations
 
+import builtins
 import importlib.util
 import os
 import re
 import shutil
 import subprocess
+import symtable
 import sys
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -132,32 +134,45 @@ def _after_diff(diff: str) -> str:
     )
 
 
-def _run(block: Block, page: str, names: dict[str, Any]) -> None:
+def undefined_names(code: str) -> set[str]:
+    """Return the global names that a program uses and neither imports nor assigns."""
+    top = symtable.symtable(code, "block", "exec")
+    used, tables = set(), [top]
+    for table in tables:
+        tables += table.get_children()
+        used |= {
+            symbol.get_name()
+            for symbol in table.get_symbols()
+            if symbol.is_referenced() and (symbol.is_global() or table is top)
+        }
+    bound = {one.get_name() for one in top.get_symbols() if one.is_assigned() or one.is_imported()}
+    return used - bound - set(vars(builtins))
+
+
+def _run(block: Block, page: str) -> None:
     if block.language == "sh":
         if "--html" in block.code and importlib.util.find_spec("jinja2") is None:
             raise ModuleNotFoundError("No module named 'jinja2', which --html needs", name="jinja2")
         subprocess.run(["sh", "-eu", "-c", block.code], check=True)
         return
-    code = _after_diff(block.code) if block.language == "diff" else block.code
-    if block.language == "diff" and "transform" not in names:
+    names: dict[str, Any] = {"__name__": "page"}
+    code = block.code
+    if block.language == "diff":  # of a script that has a transform
         from fastdecode.torch.transforms import RandomResizedCropFlipNormalize
 
         names["transform"] = RandomResizedCropFlipNormalize(224)
+        code = _after_diff(code)
     exec(compile("\n" * block.line + code, page, "exec"), names)
+    fastdecode.use(None)  # for the next block
 
 
 def main() -> int:
     """Run a page."""
     page = Path(sys.argv[1])
-    names: dict[str, Any] = {
-        "__name__": "page",
-        "data": photo.read_bytes(),
-        "paths": list(photos),
-    }
     for block in blocks(page):
         try:
             if block.runs:
-                _run(block, str(page), names)
+                _run(block, str(page))
         except ImportError as error:
             # A missing library ends the page; a name that the package lacks is the page's error.
             if type(error) is ImportError or (error.name or "").startswith("fastdecode"):

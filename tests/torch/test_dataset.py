@@ -20,7 +20,7 @@ from torchvision_doubles import TENSOR, center, compose, crop, flip, resize
 
 import fastdecode
 from fastdecode import decode, probe, register
-from fastdecode.torch import ImageFolder, ImageList, StoreDataset
+from fastdecode.torch import DecodeOptions, ImageFolder, ImageList, StoreDataset
 from fastdecode.torch._fuse import fuse
 from fastdecode.torch.dataset import DecodeDataset
 from fastdecode.torch.loader import Loader
@@ -169,7 +169,7 @@ def test_a_pickled_dataset_gives_the_same_samples(make: Any) -> None:
 
     assert b"_resolved" not in pickled
     assert torch.equal(again[1][0], before[0])
-    assert again.on_error == "skip"
+    assert again.decode_options == dataset.decode_options
 
 
 # What a subclass gets for its `__len__` and `read`
@@ -330,12 +330,12 @@ class Boxes(Photos):
 
 def test_known_transform_is_fused() -> None:
     """The parts of a torchvision pipeline are fused with decoding, as `repr` shows."""
-    dataset = Photos(compose(resize(64), center(), TENSOR), quality="exact")
-    whole = ResizeCenterCrop(64, 48, dtype=torch.float32, quality="exact")
+    dataset = Photos(compose(resize(64), center(), TENSOR), quality="fast")
+    whole = ResizeCenterCrop(64, 48, dtype=torch.float32, quality="fast")
 
     assert torch.equal(dataset[1][0], whole(PHOTOS[1].read_bytes()))
     assert "fused: Resize, CenterCrop, ToTensor" in repr(dataset)
-    assert "quality='exact'" in repr(dataset)
+    assert "quality='fast'" in repr(dataset)
     assert dataset.transform.transforms[2] is TENSOR  # it shows what it was given
 
 
@@ -370,21 +370,52 @@ def test_transform_that_begins_with_our_own_takes_bytes_even_unfused() -> None:
     assert torch.equal(image, -ResizeCenterCropNormalize(64, 48)(PHOTOS[0].read_bytes()))
 
 
-def test_changing_the_transform_fuses_anew() -> None:
-    """After a change of the transform, of its parts or of a size, it is fused again."""
+def test_a_transform_that_is_assigned_is_fused_anew() -> None:
+    """Assigning a transform, also the same one again, reads its parts and their sizes."""
     dataset = Photos(compose(crop(), TENSOR))
     shapes = [dataset[0][0].shape]
 
     dataset.transform.transforms[0].size = (32, 40)
     shapes.append(dataset[0][0].shape)
-    dataset.transform.transforms[0] = resize((16, 24))
+    dataset.transform = dataset.transform
     shapes.append(dataset[0][0].shape)
     dataset.transform = compose(resize((8, 8)), flip(), TENSOR)
     shapes.append(dataset[0][0].shape)
     dataset.transform = None
 
-    assert shapes == [(3, 64, 64), (3, 32, 40), (3, 16, 24), (3, 8, 8)]
+    assert shapes == [(3, 64, 64), (3, 64, 64), (3, 32, 40), (3, 8, 8)]
     assert isinstance(dataset[0][0], PillowImage.Image)
+
+
+def test_options_that_are_assigned_fuse_anew() -> None:
+    """New options apply to the transform that the dataset has."""
+    dataset = Photos(compose(resize((8, 6)), flip(0.0)))
+    dataset.decode_options = DecodeOptions(quality="fast")
+    assert "quality='fast'" in repr(dataset)
+
+    dataset.decode_options = DecodeOptions(reduce=2)
+
+    assert "nothing fused (reduce=2" in repr(dataset)
+    assert dataset.sample_shape is None
+
+
+def test_a_property_may_choose_the_transform() -> None:
+    """A transform of the class, or of a property, is followed without an assignment."""
+
+    class Switched(Photos):
+        size = 8
+
+        @property
+        def transform(self) -> Any:
+            return TRANSFORMS[self.size]
+
+    dataset = Switched()
+    for size in (8, 16, 8):
+        dataset.size = size
+        assert dataset[0][0].shape == (3, size, size)
+
+
+TRANSFORMS = {size: compose(resize((size, size)), TENSOR) for size in (8, 16)}
 
 
 def test_targets_follow_the_reduced_image() -> None:

@@ -245,8 +245,8 @@ def test_repr_is_torchvisions_and_one_part_more(root: Path) -> None:
         "                    x",
         "                  )",
         (
-            "    Decoding: whole images, nothing fused "
-            "(it begins with Double, which is not one of the transforms known here)"
+            "    Decoding: whole images, nothing fused (it begins with Double, which is not one of "
+            "the transforms that are done while decoding)"
         ),
     ]
     assert "    Decoding: Fused(\n      fused: Resize, ToTensor\n" in repr(

@@ -12,6 +12,7 @@ import torch
 
 import fastdecode
 from fastdecode import decode
+from fastdecode.torch import DecodeOptions
 from fastdecode.torch.image_list import ImageList
 from fastdecode.torch.transforms import ResizeCenterCropNormalize
 
@@ -48,7 +49,7 @@ def test_without_targets_a_sample_is_the_image_alone() -> None:
     assert not dataset.has_targets
     assert dataset.load(1)[1] is None
 
-    dataset.on_error = lambda index, error: torch.ones(3, 24, 24)
+    dataset.decode_options = DecodeOptions(on_error=lambda index, error: torch.ones(3, 24, 24))
 
     assert dataset[3].all()
     assert dataset.fetch(3)[1] is None

@@ -37,7 +37,7 @@ TRANSFORMS = [
     ),
     ResizeCenterCrop(40, 60, dtype=torch.float32),
     Resize((16, 18), flip=0.5, mean=IMAGENET_MEAN, std=IMAGENET_STD),
-    Fused(RandomResizedCropFlipNormalize(24, flip=0.0), draws=1),
+    Fused(RandomResizedCropFlipNormalize(24, flip=0.0)),
 ]
 
 

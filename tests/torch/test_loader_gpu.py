@@ -16,8 +16,8 @@ from loading import Sources
 from torch_reference import decibels
 
 from fastdecode.errors import BackendUnavailable
+from fastdecode.gpu._backends import choose
 from fastdecode.gpu._devices import check_device
-from fastdecode.gpu._policy import choose
 from fastdecode.testing import encode, photo
 from fastdecode.torch._transfer import CudaTransfer
 from fastdecode.torch.loader import Loader

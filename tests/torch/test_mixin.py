@@ -1,9 +1,10 @@
-"""`DecodeMixin`: options as attributes, types of the result, and pickling."""
+"""`DecodeMixin`: its options, the names it leaves free, types of the result, and pickling."""
 
 from __future__ import annotations
 
 import copy
 import pickle
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from PIL import Image as PillowImage
 
 import fastdecode
 from fastdecode import DecodeError, Ranking, UnknownBackend, _selection, decode, probe, use
+from fastdecode.torch._options import DatasetOptions, DecodeOptions
 from fastdecode.torch.image_list import ImageList
 from fastdecode.torch.mixin import DecodeMixin
 from fastdecode.torch.transforms import ResizeCenterCrop
@@ -38,6 +40,13 @@ class Photos(DecodeMixin, torch.utils.data.Dataset):
         return self.decode(self.paths[index])
 
 
+def with_options(**options: Any) -> DecodeMixin:
+    """Return a bare mixin with these options."""
+    mixin = DecodeMixin()
+    mixin.decode_options = DecodeOptions(**options)
+    return mixin
+
+
 def test_bytes_and_paths_are_decoded_alike() -> None:
     """Bytes, a string and a Path give the array of `decode`."""
     mixin = DecodeMixin()
@@ -47,15 +56,13 @@ def test_bytes_and_paths_are_decoded_alike() -> None:
 
 
 def test_options_are_those_of_the_class_or_of_the_instance() -> None:
-    """An attribute of the class applies to every instance without its own."""
+    """The options of a class apply to every instance that has none of its own."""
 
     class Small(DecodeMixin):
-        reduce = 4
-        mode = "L"
+        decode_options = DecodeOptions(reduce=4, mode="L")
 
     other = Small()
-    other.reduce = 8
-    other.backend = "pillow"
+    other.decode_options = replace(Small.decode_options, reduce=8, backend="pillow")
 
     assert np.array_equal(Small().decode(DATA), decode(DATA, 4, mode="L"))
     assert np.array_equal(other.decode(DATA), decode(DATA, 8, mode="L", backend="pillow"))
@@ -63,8 +70,7 @@ def test_options_are_those_of_the_class_or_of_the_instance() -> None:
 
 def test_min_size_is_handed_on() -> None:
     """`min_size` reduces as far as it allows."""
-    mixin = DecodeMixin()
-    mixin.min_size = (100, 50)
+    mixin = with_options(min_size=(100, 50))
 
     assert np.array_equal(mixin.decode(DATA), decode(DATA, min_size=(100, 50)))
     assert mixin.decode(DATA).shape != decode(DATA).shape
@@ -73,9 +79,7 @@ def test_min_size_is_handed_on() -> None:
 @pytest.mark.parametrize("output", [None, "array", "tensor", "pil"])
 def test_output_is_what_was_asked_for(output: Any) -> None:
     """The same pixels are returned as an array, a tensor or a Pillow image."""
-    mixin = DecodeMixin()
-    mixin.output = output
-    image = mixin.decode(DATA)
+    image = with_options(output=output).decode(DATA)
     kinds = {"tensor": torch.Tensor, "pil": PillowImage.Image}
 
     assert isinstance(image, kinds.get(str(output), np.ndarray))
@@ -85,48 +89,126 @@ def test_output_is_what_was_asked_for(output: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "error"),
+    ("options", "error"),
     [
-        ("reduce", 3, ValueError),
-        ("min_size", 0, ValueError),
-        ("mode", "train", ValueError),
-        ("output", "numpy", ValueError),
-        ("backend", 5, TypeError),
-        ("backend", "no-such", UnknownBackend),
+        ({"reduce": 3}, ValueError),
+        ({"min_size": 0}, ValueError),
+        ({"mode": "train"}, ValueError),
+        ({"output": "numpy"}, ValueError),
+        ({"backend": 5}, TypeError),
+        ({"on_error": "ignore"}, ValueError),
+        ({"quality": "best"}, ValueError),
+        ({"headroom": 0.5}, ValueError),
+        ({"reduce": 2, "min_size": 64}, ValueError),
+        ({"minsize": 64}, TypeError),
     ],
+    ids=str,
 )
-def test_wrong_option_is_refused_where_it_is_set(name: str, value: Any, error: type) -> None:
-    """An invalid value is refused when it is set, not by the first image."""
-    mixin = DecodeMixin()
+def test_wrong_option_is_refused_where_it_is_set(options: dict[str, Any], error: type) -> None:
+    """An invalid option is refused where the options are made, not by the first image."""
+    with pytest.raises(error, match="|".join(options)):
+        DecodeOptions(**options)
 
-    with pytest.raises(error, match="train|no-such|" + name):
-        setattr(mixin, name, value)
+
+def test_a_missing_backend_is_refused_by_the_instance() -> None:
+    """A class may name a backend that is not installed; an instance may not."""
+    with pytest.raises(UnknownBackend, match="no-such"):
+        with_options(backend="no-such")
+
+
+@pytest.mark.parametrize("wrong", [{"reduce": 2}, None, "train"], ids=repr)
+def test_decode_options_are_of_the_right_type(wrong: Any) -> None:
+    """Anything but `DecodeOptions` is refused, of a class and of an instance."""
+    with pytest.raises(TypeError, match="decode_options"):
+        DecodeMixin().decode_options = wrong
+    with pytest.raises(TypeError, match="decode_options"):
+        type("Wrong", (DecodeMixin,), {"decode_options": wrong})
 
 
 @pytest.mark.parametrize(
-    "options", [{"reduce": 3}, {"reduce": 2, "min_size": 64}, {"output": "list"}]
+    "options", [{"on_error": "skip"}, {"fuse": False}, {"quality": "fast"}, {"headroom": 2}]
 )
-def test_wrong_option_of_a_class_is_refused_with_the_class(options: dict[str, Any]) -> None:
-    """A class with invalid or contradicting options cannot be defined."""
-    with pytest.raises(ValueError, match=r"reduce|output"):
-        type("Wrong", (DecodeMixin,), options)
+def test_options_of_whole_datasets_are_refused(options: dict[str, Any]) -> None:
+    """What the mixin alone cannot do is an error, and not ignored."""
+    with pytest.raises(ValueError, match=f"Mine has {next(iter(options))}=.* DecodeDataset"):
+        type("Mine", (DecodeMixin,), {"decode_options": DecodeOptions(**options)})
 
 
-def test_property_may_stand_for_an_option() -> None:
-    """An option may be a property."""
+def test_constructors_take_every_option_by_its_name() -> None:
+    """The keyword arguments of datasets are the fields of `DecodeOptions`, of the same types."""
+    keywords = DatasetOptions.__annotations__
+    types = {name: str(kind.__forward_arg__) for name, kind in keywords.items()}
+
+    assert types == {field.name: field.type for field in fields(DecodeOptions)}
+    dataset = ImageList([PHOTO], reduce=2, on_error="skip")
+    assert dataset.decode_options == DecodeOptions(reduce=2, on_error="skip")
+
+
+def test_property_may_hold_the_options() -> None:
+    """The options may be a property."""
 
     class Halved(DecodeMixin):
+        factor = 2
+
         @property
-        def reduce(self) -> int:
-            return 2
+        def decode_options(self) -> DecodeOptions:  # type: ignore[override]
+            return DecodeOptions(reduce=self.factor)
 
     assert np.array_equal(Halved().decode(DATA), decode(DATA, 2))
 
 
+TAKEN = [*DatasetOptions.__annotations__, "options", "settings", "size"]
+
+
+class Base:
+    """A dataset class of someone else, which uses the same names for its own purposes."""
+
+    mode = "train"
+    orient = property(lambda self: "left")
+
+    def __init__(self) -> None:
+        self.reduce = "mean"
+        self.backend = "nccl"
+
+    def output(self) -> str:
+        return "a method"
+
+    def _load_image(self, index: int) -> str:
+        return f"image {index}"
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_names_of_options_are_free_for_the_users_own_use(name: str) -> None:
+    """An attribute called like an option is the user's, in a mixin and in a `DecodeDataset`."""
+    for photos in (Photos([PHOTO]), ImageList([PHOTO], output="array")):
+        expected = photos[0]
+        setattr(photos, name, "train")
+        again = pickle.loads(pickle.dumps(photos))
+
+        assert getattr(again, name) == "train"
+        for found in (photos[0], again[0]):
+            assert np.array_equal(found, expected)
+
+
+def test_names_of_a_class_behind_the_mixin_stay_its_own() -> None:
+    """The mixin neither reads nor hides attributes, properties and methods of the next class."""
+
+    class Mine(DecodeMixin, Base):
+        min_size = "small"
+
+        def quality(self) -> str:
+            return "mine"
+
+    mine = Mine()
+
+    assert (mine.mode, mine.orient, mine.reduce, mine.backend) == ("train", "left", "mean", "nccl")
+    assert (mine.output(), mine.quality(), mine._load_image(3)) == ("a method", "mine", "image 3")
+    assert np.array_equal(mine.decode(DATA), decode(DATA))
+
+
 def test_geometry_is_that_of_the_reduction_that_was_taken() -> None:
     """With `min_size` the box of an object lies on its pixels."""
-    mixin = DecodeMixin()
-    mixin.min_size = 100
+    mixin = with_options(min_size=100)
     image, geometry = mixin.decode_with_geometry(PHOTO)
     header = probe(DATA)
     factor = -(-header.width // image.shape[1])
@@ -141,23 +223,12 @@ def test_geometry_is_that_of_the_reduction_that_was_taken() -> None:
 def test_geometry_speaks_of_the_image_as_seen() -> None:
     """With `orient`, height and width are those of the upright image."""
     header = probe(TURNED.read_bytes())
-    mixin = DecodeMixin()
-    mixin.orient = True
+    mixin = with_options(orient=True)
     image, geometry = mixin.decode_with_geometry(TURNED)
 
     assert header.orientation == 5
     assert image.shape[:2] == geometry.size == (header.width, header.height)
     assert geometry.box == (0, 0, header.height, header.width)
-
-
-def test_reduce_and_min_size_of_an_instance_exclude_each_other() -> None:
-    """Both together are an error in every method."""
-    mixin = DecodeMixin()
-    mixin.reduce, mixin.min_size = 2, 64
-
-    for ask in (mixin.decode, mixin.decode_with_geometry):
-        with pytest.raises(ValueError, match="reduce or min_size"):
-            ask(DATA)
 
 
 def test_damaged_file_is_named() -> None:
@@ -171,8 +242,7 @@ def test_damaged_file_is_named() -> None:
 def test_pickled_dataset_has_its_options() -> None:
     """The options of an instance are pickled."""
     photos = Photos([PHOTO])
-    photos.reduce = 8
-    photos.output = "tensor"
+    photos.decode_options = DecodeOptions(reduce=8, output="tensor")
     again = pickle.loads(pickle.dumps(photos))
 
     assert torch.equal(again[0], photos[0])
@@ -228,16 +298,16 @@ def _told(samples: list[Any]) -> tuple[int, list[str]]:
 def test_transformed_is_as_torchvisions_datasets_have_it() -> None:
     """A Pillow image goes through the dataset's transform; `decode` returns an array without it."""
     photos = Photos([PHOTO])
-    photos.reduce = 4
+    photos.decode_options = DecodeOptions(reduce=4)
 
     assert isinstance(photos.transformed(PHOTO), PillowImage.Image)
     photos.transform = lambda image: (type(image).__name__, image.size)
     height, width = decode(DATA, 4).shape[:2]
     assert photos.transformed(DATA) == ("Image", (width, height))
-    photos.output = "tensor"
+    photos.decode_options = DecodeOptions(reduce=4, output="tensor")
     assert photos.transformed(DATA)[0] == "Tensor"
     assert isinstance(photos.decode(DATA), torch.Tensor)
-    photos.output = None
+    photos.decode_options = DecodeOptions(reduce=4)
     assert np.array_equal(photos.decode(DATA), decode(DATA, 4))
 
 
@@ -249,7 +319,7 @@ def test_transformed_hands_bytes_to_a_transform_that_takes_them() -> None:
 
     assert torch.equal(photos.transformed(PHOTO), expected)
     assert torch.equal(photos.transformed(DATA), expected)
-    photos.reduce = 2
+    photos.decode_options = DecodeOptions(reduce=2)
     with pytest.raises(ValueError, match="reduce=2 can have no effect"):
         photos.transformed(PHOTO)
 

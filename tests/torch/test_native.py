@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 import mmap
-import pickle
 import random
+import subprocess
+import sys
 import threading
 from itertools import product
 from pathlib import Path
@@ -128,11 +128,11 @@ COUNT = len(SOURCES)
 FOR_CORE = sum(for_core for _, for_core in SOURCES)
 TRANSFORMS = [
     CROP,
-    RandomResizedCrop((24, 40), (0.5, 1), (1, 2), flip=0.2, dtype=torch.uint8, headroom=2),
-    RandomResizedCrop(33, quality="exact", dtype=torch.float32, flip=0.5),
-    ResizeCenterCropNormalize(44, 40, flip=0.5),
+    RandomResizedCrop((24, 40), (0.5, 1), (1, 2), flip=0.2, quality="fast", headroom=2),
+    RandomResizedCrop(33, dtype=torch.float32, flip=0.5),
+    ResizeCenterCropNormalize(44, 40, flip=0.5, quality="fast"),
     RandomResizedCropFlipNormalize(30, (1.0, 1.0), (5.0, 6.0)),
-    Resize((33, 40), flip=0.5, dtype=torch.uint8),
+    Resize((33, 40), flip=0.5, dtype=torch.uint8, quality="fast"),
 ]
 
 
@@ -299,9 +299,10 @@ def test_the_core_is_used_only_where_nothing_speaks_against_it(made: Made) -> No
 
     sources = [str(path) for path in PHOTOS]
     expected = epoch(Sources(*sources), 6, threads=0)
+    own = Crops(40, flip=0.5, mean=IMAGENET_MEAN, std=IMAGENET_STD, quality=CROP.quality)
     for dataset in (
         Sources(*sources, backend="pillow"),
-        Sources(*sources, transform=Crops(40, flip=0.5, mean=IMAGENET_MEAN, std=IMAGENET_STD)),
+        Sources(*sources, transform=own),
         Loads(*sources),
     ):
         batch = epoch(dataset, 6, threads=2)[0]
@@ -411,27 +412,13 @@ def at_once(dataset: Any, indices: Any) -> Any:
     return samples, torch.get_rng_state()
 
 
-def test_samples_are_those_of_a_loop(made: Made) -> None:
-    """Items of all kinds draw from the global generator in order, and only once."""
-    dataset = mixed()
+def test_samples_are_those_of_a_loop() -> None:
+    """Items of all kinds draw from the global generator in order, whatever is asked at once."""
+    dataset = mixed(on_error="replace")
     order = [*range(len(dataset)), 3, 0]
-    assert mixed().__getitems__([]) == []
 
     for indices in (order, order[::-1], [1], []):
         assert same(at_once(dataset, indices), in_turn(dataset, indices))
-    assert made.total == 2 * FOR_CORE + 5
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_an_item_that_fails_does_not_shift_the_draws(seed: int) -> None:
-    """An item that is replaced draws twice, and the following ones draw after it."""
-    kinds = [PLAIN, PLAIN, TORN, encoded("PNG"), CUT, b"", "no such file"]
-    some = random.Random(seed)
-    sources = [PLAIN, *(some.choice(kinds) for _ in range(14))]
-    for on_error in ("replace", lambda index, _: (torch.full((3, 40, 40), 9.0), -index)):
-        first, second = (Sources(*sources, on_error=on_error) for _ in range(2))
-
-        assert same(at_once(first, range(15)), in_turn(second, range(15)))
 
 
 def test_skipped_items_and_errors() -> None:
@@ -453,33 +440,8 @@ def test_skipped_items_and_errors() -> None:
     assert state.shape == states[0].shape
 
 
-def test_reading_that_draws_is_left_in_its_order() -> None:
-    """A dataset that draws in `read` gets the same numbers as in a loop."""
-
-    class Drawing(Sources):
-        def read(self, index: int) -> tuple[Any, Any]:
-            return self.sources[index], torch.rand(1)
-
-    dataset = Drawing(*[PLAIN] * 5)
-
-    assert same(at_once(dataset, range(5)), in_turn(dataset, range(5)))
-
-
-def test_images_are_rows_of_one_batch_and_stay_as_they_are(made: Made) -> None:
-    """The images of the next call lie in other memory."""
-    dataset = Sources(*[PLAIN] * 4)
-    first = dataset.__getitems__(range(4))
-    kept = copy.deepcopy(first)
-
-    second = dataset.__getitems__(range(4))
-
-    assert same(first, kept)
-    assert not same(first, second)
-    assert made == [(4, 4), (4, 4)]
-
-
-def test_torchs_loader_gives_what_it_gave(made: Made) -> None:
-    """DataLoader gets the same with and without workers."""
+def test_torchs_loader_gives_the_same_with_and_without_workers() -> None:
+    """DataLoader gets the same items in the same order, and without draws the loader's batches."""
     batches = []
     for workers in (0, 2):
         torch.manual_seed(3)
@@ -488,7 +450,6 @@ def test_torchs_loader_gives_what_it_gave(made: Made) -> None:
         batches.append(copies(loader))
 
     assert [batch[1].tolist() for batch in batches[0]] == [b[1].tolist() for b in batches[1]]
-    assert made.total == FOR_CORE  # of this process
     fixed = mixed(transform=RandomResizedCropFlipNormalize(40, (1, 1), (1, 1), flip=0))
     ours = epoch(fixed, 5, threads=2)
     assert same(ours, copies(DataLoader(fixed, 5, num_workers=2)))
@@ -521,32 +482,18 @@ def test_worker_processes_give_what_threads_give(
     assert same(twice[0], twice[1])
 
 
-def test_a_dataset_that_was_used_can_be_copied() -> None:
-    """A copy of a used dataset does not contain its caches."""
-    dataset = mixed()
-    expected = at_once(dataset, range(4))
-
-    for other in (pickle.loads(pickle.dumps(Sources(PLAIN, PLAIN))), copy.copy(dataset)):
-        assert "_native_batches" not in other.__dict__
-        assert len(other.__getitems__([0, 1])) == 2
-    assert same(at_once(copy.copy(dataset), range(4)), expected)
-
-
 class Image(torch.Tensor):
     """A tensor class like torchvision's Image."""
 
 
-def test_fused_pipelines_keep_their_type_and_their_draws(made: Made) -> None:
-    """A fused pipeline returns its class of tensors, and draws as often as torchvision."""
-    dataset = mixed(transform=Fused(CROP, image=Image, draws=1))
+def test_fused_pipelines_keep_their_type(made: Made) -> None:
+    """A fused pipeline returns its class of tensors; in a batch they are plain."""
+    dataset = mixed(transform=Fused(CROP, image=Image))
 
-    ours, theirs = at_once(dataset, range(6)), in_turn(dataset, range(6))
-
-    assert same(ours, theirs)
-    assert {type(image) for image, _ in (*ours[0], *theirs[0])} == {Image}
+    assert {type(image) for image, _ in at_once(dataset, range(6))[0]} == {Image}
     assert same_by_threads(dataset, 6)
     assert type(epoch(dataset, 6, threads=2)[0][0]) is torch.Tensor
-    assert made.total == 6 + 2 * FOR_CORE
+    assert made.total == 2 * FOR_CORE
     made.clear()
     assert same_by_threads(mixed(transform=Fused(CROP, [torch.neg])), 6)
     assert not made
@@ -735,3 +682,27 @@ def test_targets_come_in_the_order_of_the_batch() -> None:
         dataset = mixed(Boxes, transform=one, target_transform=noticed)
         results.append((epoch(dataset, 20, threads=threads), sorted(seen)))
     assert all(same(one, results[0]) for one in results)
+
+
+_LEFT_OPEN = """
+import os, sys
+from fastdecode.torch import ImageList, Loader
+from fastdecode.torch.transforms import RandomResizedCropFlipNormalize
+
+paths = sys.argv[2:]
+loader = Loader(ImageList(paths, transform=RandomResizedCropFlipNormalize(64)), 2, shuffle=True)
+batches = iter(loader)
+next(batches)
+if sys.argv[1] == "late":
+    os.batches = batches
+"""
+
+
+@pytest.mark.parametrize("when", ["main", "late"])
+def test_iterator_left_open_at_exit_is_silent(when: str) -> None:
+    """An epoch left open ends without a message, even if it outlives the package's modules."""
+    command = [sys.executable, "-W", "ignore", "-c", _LEFT_OPEN, when, *map(str, PHOTOS)]
+
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+    assert (done.returncode, done.stderr) == (0, "")

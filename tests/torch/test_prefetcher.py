@@ -177,15 +177,6 @@ def test_each_batch_comes_once_and_in_order(count: int, depth: int) -> None:
     assert next(batches, "end") == "end"
 
 
-def test_a_batch_is_finished_when_it_is_handed_out() -> None:
-    """Bug 12: containers hold tensors, not generators that run later and once."""
-    (batch,) = threaded([[torch.ones(2), [torch.ones(3)]]])
-
-    assert type(batch) is list
-    assert type(batch[1]) is list
-    assert [batch[1][0].sum().item() for _ in range(2)] == [3, 3]
-
-
 def test_each_step_runs_in_its_thread() -> None:
     """Bugs 13, 14, 23 and 24: batches are made and staged in one other thread, prepared for that.
 
@@ -470,10 +461,9 @@ def test_a_loader_without_a_length_is_no_problem() -> None:
         len(batches)
 
 
-@MAKES
-def test_a_new_iterator_ends_the_one_before(make) -> None:
+def test_a_new_iterator_ends_the_one_before() -> None:
     """Bug 18: a second iterator starts from the beginning, and the first raises an error."""
-    batches = make(Numbers(4))
+    batches = threaded(Numbers(4))
     first = iter(batches)
     next(first)
 
@@ -591,10 +581,9 @@ def test_the_state_survives_leaving_the_loop(make) -> None:
     assert batches.state_dict()["position"] == 3
 
 
-@MAKES
-def test_loading_a_state_ends_the_epoch_under_way(make) -> None:
+def test_loading_a_state_ends_the_epoch_under_way() -> None:
     """After loading a state, the thread no longer uses the loader; the old iterator says so."""
-    batches = make(Resumable())
+    batches = threaded(Resumable())
     epoch = iter(batches)
     next(epoch)
 

@@ -19,7 +19,7 @@ from torch_reference import PHOTOS, seeded
 from fastdecode import DEFAULT_MAX_PIXELS, ImageTooLarge, probe
 from fastdecode.stores import Store, open_store
 from fastdecode.testing import encode
-from fastdecode.torch import ImageList, Loader, ShardStream, StoreDataset
+from fastdecode.torch import DecodeOptions, ImageList, Loader, ShardStream, StoreDataset
 from fastdecode.torch.transforms import (
     RandomResizedCrop,
     RandomResizedCropFlipNormalize,
@@ -110,7 +110,7 @@ def test_a_loader_names_it_or_leaves_it_out(refused: Refused, how: dict[str, Any
             pytest.raises(refused.error, match=refused.said),
         ):
             list(loader)
-        dataset.on_error = "skip"
+        dataset.decode_options = DecodeOptions(on_error="skip")
         dataset.errors.clear()
         with Loader(dataset, 3, **how) as loader:
             assert [len(batch) for batch in loader] == [2]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import pickle
+import subprocess
+import sys
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,7 +19,7 @@ from torch.utils.data import ConcatDataset, DataLoader
 from fastdecode import DecodeError
 from fastdecode.errors import StoreError
 from fastdecode.stores import Store, create_store, open_store
-from fastdecode.torch import ImageFolder, Loader, StoreDataset
+from fastdecode.torch import DecodeOptions, ImageFolder, Loader, StoreDataset
 from fastdecode.torch._errors import Failure
 from fastdecode.torch.transforms import (
     RandomResizedCropFlipNormalize,
@@ -154,7 +156,7 @@ def test_damaged_images_are_named_by_their_key(tmp_path: Path, kind: str) -> Non
         dataset[DAMAGED]
     assert str(caught.value).startswith(f"{location}, {key(DAMAGED)} (item {DAMAGED}): ")
 
-    dataset.on_error = "skip"
+    dataset.decode_options = DecodeOptions(on_error="skip")
     with Loader(dataset, COUNT, threads=2) as loader:
         [[images, _]] = copies(loader)
         assert (len(images), loader.skipped) == (COUNT - 1, 1)
@@ -180,7 +182,7 @@ def test_damage_of_the_store_is_named_once() -> None:
         dataset[DAMAGED - COUNT]
     assert str(caught.value) == f"memory, {DAMAGED}.jpg (item {DAMAGED - COUNT}): it is truncated"
 
-    dataset.on_error = "replace"
+    dataset.decode_options = DecodeOptions(on_error="replace")
     assert dataset[DAMAGED].shape == (3, 24, 24)
     assert dataset.errors[-1] == Failure(DAMAGED, f"memory, {DAMAGED}.jpg", "it is truncated")
 
@@ -256,3 +258,44 @@ def test_nothing_is_copied_on_the_way_to_the_core() -> None:
 
     assert isinstance(source, memoryview)
     assert source.obj is encoded()[3]
+
+
+_TRUNCATED = """
+import os, sys
+from fastdecode.errors import StoreError
+from fastdecode.torch import Loader, StoreDataset
+from fastdecode.torch.transforms import ResizeCenterCropNormalize
+
+class Truncating(StoreDataset):
+    def read(self, index):
+        sample = super().read(index)
+        if index == 5:  # the batch of this item is not decoded yet
+            os.truncate(sys.argv[1], 4096)
+        return sample
+
+dataset = Truncating(sys.argv[1], transform=ResizeCenterCropNormalize(32, 32))
+batches = 0
+try:
+    for _ in Loader(dataset, 8, threads=2):
+        batches += 1
+except StoreError as error:
+    print(batches, error)
+"""
+
+
+@pytest.mark.parametrize("kind", ["tar", "recordio"])
+def test_store_truncated_within_an_epoch_is_an_error(tmp_path: Path, kind: str) -> None:
+    """A local file that is cut while its images are decoded is an error, and no signal."""
+    place = stored(tmp_path, kind)
+
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", _TRUNCATED, str(place)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "cut to 4096 bytes" in done.stdout
+    assert str(place) in done.stdout

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import torchvision_suite
 from class_tree import make_tree
 from PIL import Image as PillowImage
 
@@ -23,7 +24,7 @@ from torch_reference import PHOTOS, levels, pixels, seeded  # noqa: E402
 from torchvision.transforms import transforms as v1  # noqa: E402
 from torchvision.transforms import v2  # noqa: E402
 
-from fastdecode.torch import DecodeMixin, ImageFolder, ImageList, Loader  # noqa: E402
+from fastdecode.torch import DecodeMixin, DecodeOptions, ImageFolder, ImageList, Loader  # noqa: E402
 from fastdecode.torch import transforms as ours  # noqa: E402
 
 wrapped = torchvision.datasets.wrap_dataset_for_transforms_v2
@@ -37,7 +38,7 @@ def root(tmp_path: Path) -> Path:
 class Greyed(ImageFolder):
     """A user's subclass."""
 
-    mode = "L"
+    decode_options = DecodeOptions(mode="L")
 
 
 def test_datasets_are_torchvisions(root: Path) -> None:
@@ -110,7 +111,7 @@ def test_mixin_before_torchvisions_folder_decodes_for_it(
         assert np.array_equal(image, reference)
         assert target == wanted
     halved = Mine(root, torchvision.transforms.v2.PILToTensor())
-    halved.reduce = 2
+    halved.decode_options = DecodeOptions(reduce=2)
     again = pickle.loads(pickle.dumps(halved))
     width, height = plain[0][0].size
 
@@ -189,6 +190,25 @@ def test_torchvisions_own_tests_pass(tmp_path: Path) -> None:
     assert "failed" not in told.stdout
 
 
+def test_torchvisions_own_tests_pass_behind_the_mixin() -> None:
+    """All tests of its datasets pass with `DecodeMixin` in front of every class."""
+    checkout = os.environ.get("FASTDECODE_TORCHVISION")
+    if not checkout:
+        pytest.skip("FASTDECODE_TORCHVISION names no checkout of pytorch/vision")
+    told = torchvision_suite.run(checkout, stdout=subprocess.PIPE, timeout=3000)
+
+    assert told.returncode == 0, told.stdout
+    assert " passed" in told.stdout
+
+
+def test_no_private_name_of_the_mixin_is_one_of_torchvisions() -> None:
+    """No class of torchvision.datasets has a method that the mixin in front would hide."""
+    ours = {name for name in vars(DecodeMixin) if not name.startswith("__")}
+
+    for name in torchvision.datasets.__all__:
+        assert ours.isdisjoint(dir(getattr(torchvision.datasets, name))), name
+
+
 PHOTO = PHOTOS[0].read_bytes()
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 NAMES = sorted(
@@ -237,7 +257,7 @@ CALLS: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
 def test_results_are_torchvisions(call: Any, theirs: Any) -> None:
     """For a seed, the result is torchvision's of a decoded tensor, within one level."""
     name, arguments, options = call
-    own = getattr(ours, name)(*arguments, **options, quality="exact")
+    own = getattr(ours, name)(*arguments, **options)
     their = getattr(theirs, name)(*arguments, **options)
 
     for photo in PHOTOS:
@@ -301,7 +321,7 @@ def _written() -> list[Any]:
 
 def test_torchvisions_other_parts_may_follow() -> None:
     """Replacing only the crop gives the same draws and values, and the pipeline is fused."""
-    swapped = v2.Compose([ours.RandomResizedCrop(64, quality="exact"), *_written()])
+    swapped = v2.Compose([ours.RandomResizedCrop(64), *_written()])
     written = v2.Compose([v2.RandomResizedCrop(64), *_written()])
     dataset = ImageList(PHOTOS, transform=swapped)
 

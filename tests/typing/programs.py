@@ -32,6 +32,7 @@ from fastdecode.torch import (
     SKIPPED,
     DecodeDataset,
     DecodeMixin,
+    DecodeOptions,
     DevicePrefetcher,
     ImageFolder,
     ImageList,
@@ -124,7 +125,7 @@ def collate_fn(dataset: ImageFolder) -> None:
 class Photos(DecodeDataset):
     """A dataset that does not say what its samples are."""
 
-    min_size = 256
+    decode_options = DecodeOptions(min_size=256)
     rows: list[tuple[Path, dict[str, list[float]]]]
 
     def __len__(self) -> int:
@@ -162,8 +163,7 @@ class Unlabelled(DecodeDataset[Tensor]):
 class Mixed(DecodeMixin, Dataset[Tensor]):
     """A dataset of the user's own, which only decodes with the package."""
 
-    output = "tensor"
-    reduce = 2
+    decode_options = DecodeOptions(output="tensor", reduce=2)
 
     def __init__(self, paths: list[str]) -> None:
         self.paths = paths

@@ -32,6 +32,7 @@ _CALLS = {
         'ImageList.from_csv("a.csv")',
         'StoreDataset("a.tar")',
         "DecodeDataset()",
+        "DecodeOptions()",
         'ShardStream("a.tar")',
         'Loader(fastdecode.torch.ImageFolder("train"))',
         'DevicePrefetcher([1], "cuda")',
@@ -52,9 +53,9 @@ _CALLS = {
 
 _OVERLOADED = ("decode_batch", "decode_iter", "calibrate", "Loader")
 _OPTIONS = {
-    "DecodeOptions": "fastdecode.types",
+    "DecodeKeywords": "fastdecode.types",
     "BatchOptions": "fastdecode.types",
-    "DatasetOptions": "fastdecode.torch.dataset",
+    "DatasetOptions": "fastdecode.torch._options",
     "DataLoaderOptions": "fastdecode.torch._loader_arguments",
     "CropOptions": "fastdecode.torch.transforms.crops",
     "QualityOptions": "fastdecode.torch.transforms.crops",

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
 from fastdecode.errors import StoreError
-from fastdecode.stores._mmap import Mapped
+from fastdecode.stores._ranges import Ranges
 from fastdecode.types import Buffer
 
 __all__ = [
@@ -16,8 +16,8 @@ __all__ = [
     "END",
     "FileSource",
     "Header",
-    "MappedSource",
     "Member",
+    "RangeSource",
     "Readable",
     "make_header",
     "members",
@@ -41,6 +41,7 @@ _ADLER = 65521
 
 
 _PIECE = 1 << 20
+_PAGE = 4096
 _MAX_READ = 64 << 20
 """Most bytes of one read, because a damaged header may promise more than memory holds."""
 
@@ -196,13 +197,13 @@ class FileSource:
         return True
 
 
-class MappedSource(FileSource):
-    """A mapped file to read members from. Skipped bytes are not touched."""
+class RangeSource(FileSource):
+    """A local file to read members from. Skipped bytes are not read."""
 
-    def __init__(self, file: Mapped) -> None:
+    def __init__(self, file: Ranges) -> None:
         self.location = file.location
         self.position = 0
-        self._mapped = file
+        self._ranges = file
         self._size = file.size
         self._window: Buffer = b""
         self._begin = 0
@@ -211,10 +212,10 @@ class MappedSource(FileSource):
         start = self.position - self._begin
         end = start + size
         if end > len(self._window) or start < 0:
-            # One piece holds hundreds of small members: the length of the file is checked once.
+            # A page holds the target between two images, or several small members.
             rest = self._size - self.position
             size = min(size, rest)
-            self._window = self._mapped.read(self.position, min(max(size, _PIECE), rest))
+            self._window = self._ranges.read(self.position, min(max(size, _PAGE), rest))
             self._begin, start, end = self.position, 0, size
         self.position += size
         return self._window[start:end]

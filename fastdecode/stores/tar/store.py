@@ -15,11 +15,11 @@ from fastdecode._error_policy import ITEM_ERRORS, mark_fatal
 from fastdecode.errors import StoreError, with_advice
 from fastdecode.stores._index import Index, IndexBuilder, IndexedStore, summary
 from fastdecode.stores._items import relative
-from fastdecode.stores._mmap import Mapped, exists, is_uri, local_path, open_stream
+from fastdecode.stores._ranges import Ranges, exists, is_uri, local_path, open_stream
 from fastdecode.stores.base import Store, sort_groups
 from fastdecode.stores.concat import Concatenated, Part, map_parts
 from fastdecode.stores.locations import read_manifest, shard_locations
-from fastdecode.stores.tar.format import FileSource, MappedSource, Readable
+from fastdecode.stores.tar.format import FileSource, RangeSource, Readable
 from fastdecode.stores.tar.names import WantedMembers, samples, wanted_members
 from fastdecode.types import Buffer
 
@@ -254,7 +254,7 @@ class TarStore(IndexedStore):
 
     def _open(self) -> Any:
         index = self._load_index()
-        file = Mapped(self.location, self._storage_options)
+        file = Ranges(self.location, self._storage_options)
         told = index.about.get("shard_size")
         if file.size != told:
             raise StoreError(
@@ -317,7 +317,6 @@ class TarStore(IndexedStore):
             data = memoryview(file.read(start, size))
         except StoreError as error:
             raise self._damage_error(index, str(error)) from error
-        file.will_need(start, size)
         return self._checked(opened, index, data)
 
     def _checked(self, opened: Any, index: int, data: memoryview) -> Buffer:
@@ -435,8 +434,8 @@ def _scan(
 ) -> tuple[IndexBuilder, dict[str, Any]]:
     """Read all headers of a shard, and collect its index."""
     if not is_uri(location):
-        file = Mapped(location)
-        builder, size = _build_index(MappedSource(file), wanted, classes), file.size
+        file = Ranges(location)
+        builder, size = _build_index(RangeSource(file), wanted, classes), file.size
     else:
         with open_stream(location, storage_options) as stream:
             source = FileSource(stream, location)

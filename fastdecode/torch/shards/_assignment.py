@@ -25,7 +25,7 @@ from fastdecode._arguments import is_int
 from fastdecode.errors import StoreError
 from fastdecode.stores import open_store
 from fastdecode.stores._index import summary
-from fastdecode.stores._mmap import is_uri, local_path
+from fastdecode.stores._ranges import is_uri, local_path
 from fastdecode.stores.concat import common_classes
 from fastdecode.stores.locations import read_manifest, shard_locations
 from fastdecode.stores.tar import Sample, stream_tar

@@ -22,9 +22,10 @@ from fastdecode.torch._errors import (
 )
 from fastdecode.torch._loader_arguments import Threads
 from fastdecode.torch._native_batches import FALLBACK
+from fastdecode.torch._options import DatasetOptions
 from fastdecode.torch._order import Item, world
 from fastdecode.torch._samples import SampleMaker, Source
-from fastdecode.torch.dataset import DatasetOptions, DecodeDataset
+from fastdecode.torch.dataset import DecodeDataset
 from fastdecode.torch.shards._assignment import (
     Consumer,
     Even,
@@ -88,8 +89,8 @@ class ShardStream(IterableDataset[Any]):
     storage_options : mapping, optional
         Options for the file system of URIs.
     **options
-        The attributes of `DecodeDataset` and `DecodeMixin`, by name: reduce, min_size, mode,
-        orient, backend, output, on_error, fuse, quality, headroom.
+        Those of `DecodeOptions`, by name: reduce, min_size, mode, orient, backend, output,
+        on_error, fuse, quality, headroom.
 
     Attributes
     ----------
@@ -353,7 +354,7 @@ class _ShardImages(DecodeDataset):
 
     def _record_failure(self, index: int, error: Exception) -> Failure:
         failure = as_failure(error, self.samples[index].position)
-        record_failure(self.errors, failure, self.on_error)  # type: ignore[arg-type]
+        record_failure(self.errors, failure, self.decode_options.on_error)  # type: ignore[arg-type]
         return failure
 
     def _no_replacement_message(self, failed: list[Failure]) -> str:

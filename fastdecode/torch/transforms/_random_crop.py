@@ -1,19 +1,17 @@
 """The position of a crop: random boxes, rounded sides, and margins of a central crop.
 
 The rules are those of torchvision 0.29: `RandomResizedCrop.get_params`, the size that `Resize`
-computes from one side, and the margins of `CenterCrop`. Random numbers come from one of three
-sources: torch's generators, with the same draws as torchvision; Python's ``random``, with the same
-draws as timm; or, in a `Loader`, a `SampleGenerator`, which the native core also implements
-(``crop.c``).
+computes from one side, and the margins of `CenterCrop`. Random numbers come from torch's
+generators, with the same draws as torchvision, or, in a `Loader`, from a `SampleGenerator`, which
+the native core also implements (``crop.c``).
 """
 
 from __future__ import annotations
 
 import math
-import random
 import threading
 from functools import cache
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import torch
@@ -34,26 +32,25 @@ class SampleGenerator(torch.Generator):
     also a torch.Generator with the same seed.
     """
 
-    min_side = 1
-    _state = 0
+    state = 0
 
     def manual_seed(self, seed: int) -> SampleGenerator:
-        self._state = seed & _MASK
+        self.state = seed & _MASK
         super().manual_seed(seed)
         return self
 
     def seed(self) -> int:
-        self._state = super().seed()
-        return self._state
+        self.state = super().seed()
+        return self.state
 
     def get_state(self) -> torch.Tensor:
         """Return torch's state, followed by the eight bytes of this generator's own state."""
-        own = torch.frombuffer(bytearray(self._state.to_bytes(8, "little")), dtype=torch.uint8)
+        own = torch.frombuffer(bytearray(self.state.to_bytes(8, "little")), dtype=torch.uint8)
         return torch.cat([super().get_state(), own])
 
     def set_state(self, new_state: torch.Tensor) -> SampleGenerator:
         super().set_state(new_state[:-8])
-        self._state = int.from_bytes(bytes(new_state[-8:].tolist()), "little")
+        self.state = int.from_bytes(bytes(new_state[-8:].tolist()), "little")
         return self
 
     def clone_state(self) -> SampleGenerator:
@@ -64,7 +61,7 @@ class SampleGenerator(torch.Generator):
 
     def draw(self) -> int:
         """Return the next 64 bits."""
-        mixed = self._state = (self._state + 0x9E3779B97F4A7C15) & _MASK
+        mixed = self.state = (self.state + 0x9E3779B97F4A7C15) & _MASK
         mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
         mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & _MASK
         return mixed ^ (mixed >> 31)
@@ -89,8 +86,6 @@ def _restore(state: torch.Tensor) -> SampleGenerator:
 class _TorchDraws:
     """Draws as torchvision does, in its precision, from a torch generator; None is the global."""
 
-    min_side = 1
-
     def __init__(self, generator: torch.Generator | None) -> None:
         self._generator = generator
         # On the CPU even if torch's default device is another.
@@ -114,29 +109,8 @@ class _TorchDraws:
         return self.uniform(0, 1) < float(np.float32(probability))
 
 
-class PythonDraws:
-    """Draws as timm does, from Python's ``random``.
-
-    timm fails if it draws a box without a pixel; here such a box gets one pixel.
-    """
-
-    min_side = 0
-
-    def uniform(self, low: float, high: float) -> float:
-        return random.uniform(low, high)  # noqa: S311
-
-    def aspect(self, ratio: tuple[float, float]) -> float:
-        return math.exp(random.uniform(math.log(ratio[0]), math.log(ratio[1])))  # noqa: S311
-
-    def below(self, limit: int) -> int:
-        return random.randint(0, limit - 1)  # noqa: S311
-
-
-DrawSource: TypeAlias = "torch.Generator | PythonDraws | None"
-
-
-def _as_draws(source: DrawSource) -> Any:
-    return source if isinstance(source, (SampleGenerator, PythonDraws)) else _TorchDraws(source)
+def _as_draws(source: torch.Generator | None) -> Any:
+    return source if isinstance(source, SampleGenerator) else _TorchDraws(source)
 
 
 def draw_box(
@@ -144,7 +118,7 @@ def draw_box(
     height: int,
     scale: tuple[float, float],
     ratio: tuple[float, float],
-    source: DrawSource,
+    source: torch.Generator | None,
 ) -> Box:
     """Draw a box (left, top, right, bottom) of random area and aspect ratio, in pixels.
 
@@ -158,10 +132,10 @@ def draw_box(
         target = area * draws.uniform(*scale)
         aspect = draws.aspect(ratio)
         box_width, box_height = round(math.sqrt(target * aspect)), round(math.sqrt(target / aspect))
-        if draws.min_side <= box_width <= width and draws.min_side <= box_height <= height:
-            top = min(draws.below(height - box_height + 1), height - 1)
-            left = min(draws.below(width - box_width + 1), width - 1)
-            return left, top, left + max(1, box_width), top + max(1, box_height)
+        if 1 <= box_width <= width and 1 <= box_height <= height:
+            top = draws.below(height - box_height + 1)
+            left = draws.below(width - box_width + 1)
+            return left, top, left + box_width, top + box_height
     return _nearest_box(width, height, ratio)
 
 
@@ -190,6 +164,13 @@ class _ThreadLocals(threading.local):
 
 
 _thread_locals = _ThreadLocals()
+
+
+def sample_state(generator: torch.Generator | None) -> int:
+    """Return the state from which the core goes on to draw; of another generator, a drawn one."""
+    if isinstance(generator, SampleGenerator):
+        return generator.state
+    return int(torch.randint(2**63 - 1, (), generator=generator, device="cpu"))
 
 
 def generator_of(seed: int) -> SampleGenerator:

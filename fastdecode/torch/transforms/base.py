@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from enum import Enum
+from functools import partial
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 
 import numpy as np
 import torch
@@ -23,16 +24,19 @@ from fastdecode._resizing import (
     core_is_enabled,
     core_may_decode,
     resize_in_core,
+    resize_unchanged,
     resize_with_pillow,
 )
 from fastdecode.api import decode_part
 from fastdecode.geometry import Geometry
 from fastdecode.native import _library
+from fastdecode.native._augment import Program, draw_in_core
 from fastdecode.plan import reduce_for_resize
+from fastdecode.torch.transforms._random_crop import sample_state
 from fastdecode.torch.transforms.normalize import Normalize
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from fastdecode.api import Data
     from fastdecode.native._library import Resize
@@ -42,7 +46,6 @@ __all__ = [
     "AnyInterpolation",
     "Crop",
     "EncodedTransform",
-    "Layout",
     "Quality",
     "TransformOptions",
     "check_quality",
@@ -157,38 +160,14 @@ class TransformOptions(TypedDict, total=False):
     orient: bool
 
 
-class Layout(NamedTuple):
-    """The memory layout of a new result, which is the one that torchvision would leave.
-
-    It matters to transforms that fill a tensor like this one with random numbers, such as
-    GaussianNoise.
-    """
-
-    channels_last: bool = False  # like a Pillow image that became a tensor
-    # The version of torchvision's transforms that resized the tensor, 0 for none. Results of v1 are
-    # contiguous; those of v2 have the layout of their input, if that has no gaps.
-    resized_by: int = 0
-    cropped: bool = False  # if the crop pads the tensor, the result is contiguous
-
-    def is_channels_last(self, plan: ResizePlan, width: int) -> bool:
-        """Return whether the result of a plan is channels-last, for an image of this width."""
-        left, top, right, bottom = plan.box
-        (down, across), (rows, columns) = plan.canvas, plan.size
-        padded = min(plan.top, plan.left, down - plan.top - rows, across - plan.left - columns) < 0
-        resized = plan.canvas != (bottom - top, right - left)
-        parted = self.resized_by == 1 or (self.resized_by == 2 and right - left < width)
-        return self.channels_last and not (padded and self.cropped) and not (resized and parted)
-
-
 class Crop(EncodedTransform):
     """Base class of the package's transforms: plan from the header, decode the part, resize.
 
     `RandomResizedCrop` describes the options.
     """
 
-    layout = Layout()  # of results that are not written to an `out`
-    draws_from_python = False  # from Python's ``random``, if it is given no generator
-    either = False  # whether the interpolation is drawn, too
+    of_tensors = False  # bicubic as torch resizes tensors, not as Pillow resizes images
+    program: Program = ()  # augmentations after the crop, which the core draws and does
 
     def __init__(
         self,
@@ -199,7 +178,7 @@ class Crop(EncodedTransform):
         mean: Sequence[float] | None = None,
         std: Sequence[float] | None = None,
         dtype: torch.dtype | None = None,
-        quality: Quality = "fast",
+        quality: Quality = "exact",
         headroom: float = 1.0,
     ) -> None:
         name = interpolation_name(interpolation)
@@ -223,9 +202,7 @@ class Crop(EncodedTransform):
                 "bytes cannot be normalised: leave mean and std out, and use Normalize on the "
                 "device, or leave dtype out"
             )
-        check_quality(quality)
-        if not is_number(headroom) or not headroom >= 1:
-            raise ValueError(f"headroom must be a number of at least 1, not {headroom!r}")
+        check_quality(quality, headroom)
         # True most likely means "with flips", but as a number it would flip every image.
         if not is_number(flip) or not 0 <= flip <= 1:
             raise ValueError(f"flip must be a probability from 0 to 1, not {flip!r}")
@@ -257,25 +234,44 @@ class Crop(EncodedTransform):
             header = _headers.probe(data)
             sides = seen_size(header.width, header.height, header.orientation if orient else 1)
         plan = self.plan(*sides, generator)
-        out = self._prepare_out(out, plan, sides[0])
+        operations = self._draw_operations(plan, generator)
+        out = self._prepare_out(out, plan)
         if header is None:
-            if _write_in_core(data, self.core_resize(plan, *sides), self.normalize, out):
+            resize = self.core_resize(plan, *sides)
+            if resize is not None and _write_in_core(
+                out, self.normalize, partial(_library.decode_resized, data, resize), operations
+            ):
                 return out, plan_geometry(plan, *sides)
             header = _headers.probe(data)
         pixels = self._decode_and_resize(data, header, plan, backend, orient=orient)
         if plan.flip:
             pixels = pixels.flip(-1)
-        if self.normalize is None:
+        if self.program:
+            self._augment_in_core(pixels, operations, out)
+        elif self.normalize is None:
             out.copy_(pixels)
         else:
             self.normalize(pixels, out=out)
         return out, plan_geometry(plan, *sides)
 
-    def _prepare_out(self, out: torch.Tensor | None, plan: ResizePlan, width: int) -> torch.Tensor:
+    def _draw_operations(self, plan: ResizePlan, generator: torch.Generator | None) -> Any:
+        """Draw the augmentations of a sample, after its plan: an ``fd_operation[]``."""
+        if not self.program:
+            return ()
+        height, width = plan.size
+        return draw_in_core(self.program, sample_state(generator), width, height)[0]
+
+    def _augment_in_core(self, pixels: torch.Tensor, operations: Any, out: torch.Tensor) -> None:
+        """Augment and normalise pixels (3, H, W) that another backend has made."""
+        image = pixels.permute(1, 2, 0).contiguous().numpy()
+        whole = resize_unchanged(image.shape[1], image.shape[0])
+        if not _write_in_core(
+            out, self.normalize, partial(_library.resize_pixels, image, whole), operations
+        ):
+            raise ValueError(f"its augmentations are not possible for {self.shape}")
+
+    def _prepare_out(self, out: torch.Tensor | None, plan: ResizePlan) -> torch.Tensor:
         shape = (3, *plan.size)
-        if out is None and self.layout.is_channels_last(plan, width):
-            last = torch.empty((*plan.size, 3), dtype=self.dtype, device="cpu")
-            return last.permute(2, 0, 1)
         if out is None:
             return torch.empty(shape, dtype=self.dtype, device="cpu")
         if not isinstance(out, torch.Tensor):
@@ -304,7 +300,7 @@ class Crop(EncodedTransform):
             data, header, reduce, None if everything else window, orient=orient, backend=backend
         )
         box = (left - x, top - y, right - x, bottom - y)
-        return _resize_and_pad(image, box, plan)
+        return _resize_and_pad(image, box, plan, of_tensors=self.of_tensors)
 
     def reduce_for(self, header: Header, plan: ResizePlan) -> Reduce:
         """Return the largest reduction that leaves the box `headroom` times the canvas."""
@@ -323,7 +319,13 @@ class Crop(EncodedTransform):
 
     def core_resize(self, plan: ResizePlan, width: int, height: int) -> Resize | None:
         """Return the plan for a JPEG of this size as the core's struct; None if it cannot do it."""
+        if self.of_tensors and plan.interpolation != "bilinear":
+            return None
         return plan.for_core(width, height, self._jpeg_reduction(plan))
+
+    def _core_options(self) -> tuple[float, float, Interpolation, Program]:
+        """Return what all crops tell the core."""
+        return self.flip, self._min_headroom, self.interpolation, self.program
 
     def as_core_crop(self, *, orient: bool) -> Any:  # noqa: ARG002 - for subclasses
         """Return this transform as the core's struct, or None if the core cannot do the same."""
@@ -341,9 +343,12 @@ class Crop(EncodedTransform):
         return ", ".join(parts)
 
 
-def check_quality(quality: object) -> None:
+def check_quality(quality: object, headroom: Any) -> None:
+    """Check how closely a JPEG is to be decoded."""
     if quality not in ("fast", "exact"):
         raise ValueError(f"quality must be 'fast' or 'exact', not {quality!r}")
+    if not is_number(headroom) or not headroom >= 1:
+        raise ValueError(f"headroom must be a number of at least 1, not {headroom!r}")
 
 
 def interpolation_name(value: Any) -> Interpolation | None:
@@ -376,31 +381,34 @@ def core_pixel_format(normalize: Normalize | None, *, channels_first: bool) -> A
 
 
 def _write_in_core(
-    data: Buffer, resize: Resize | None, normalize: Normalize | None, out: torch.Tensor
+    out: torch.Tensor, normalize: Normalize | None, write: Callable[..., bool], operations: Any
 ) -> bool:
-    """Write one image; return False if another backend must do that, or report the error."""
-    if resize is None or out.requires_grad:
+    """Let the core write one image; return False if another backend must, or report the error."""
+    if out.requires_grad:
         return False
     written = out
     first = out.is_contiguous()
     if not first and not out.permute(1, 2, 0).is_contiguous():
         written, first = out.new_empty(out.shape), True
     pixels = core_pixel_format(normalize, channels_first=first)
-    if not _library.decode_resized(data, resize, pixels, written.data_ptr()):
+    if not write(pixels, written.data_ptr(), operations):
         return False
     if written is not out:
         out.copy_(written)
     return True
 
 
-def _resize_and_pad(image: Image, box: FloatBox, plan: ResizePlan) -> torch.Tensor:
+def _resize_and_pad(
+    image: Image, box: FloatBox, plan: ResizePlan, *, of_tensors: bool
+) -> torch.Tensor:
     """Resize an image, and pad it with black where the result exceeds the canvas."""
     height, width = plan.size
     top, left = max(0, plan.top), max(0, plan.left)
     bottom = min(plan.canvas[0], plan.top + height)
     right = min(plan.canvas[1], plan.left + width)
     window = (left, top, right, bottom)
-    pixels = _resize_box(image, box, plan.canvas, window, plan.interpolation)
+    resize = _resize_tensor_box if of_tensors else _resize_box
+    pixels = resize(image, box, plan.canvas, window, plan.interpolation)
     if pixels.shape[1:] == plan.size:
         return pixels
     padded = torch.zeros((3, height, width), dtype=torch.uint8, device="cpu")
@@ -416,21 +424,43 @@ def _resize_box(
 
     ``"bilinear"`` is a triangle filter whose half-width is the scale, but at least one pixel.
     Pillow calls it BILINEAR; in torch and torchvision it is ``antialias=True``. Pillow, torch and
-    the native core agree to one level. ``"bicubic"`` is the BICUBIC of Pillow and torch; the core
-    does not have it. If there is nothing to resize, the result may share the memory of the image.
+    the native core agree to one level. ``"bicubic"`` is Pillow's BICUBIC, which the core gives bit
+    for bit. If there is nothing to resize, the result may share the memory of the image.
     """
     whole = box == (0, 0, image.shape[1], image.shape[0])
     unchanged = whole and image.shape[:2] == canvas
     resized = None
-    if interpolation == "bilinear" and core_is_enabled() and not unchanged:
-        resized = resize_in_core(image, box, canvas, window)
-    left, top, right, bottom = window
-    # For an image one pixel wide the canvas may take gigabytes, most of them outside the window.
-    huge = canvas[0] * canvas[1] > _MAX_CANVAS_RATIO * (right - left) * (bottom - top)
-    if resized is None and whole and not huge:
-        return _resize_with_torch(image, canvas, window, interpolation)
+    if core_is_enabled() and not unchanged:
+        resized = resize_in_core(image, box, canvas, window, interpolation)
+    if resized is None and interpolation == "bilinear":
+        return _resize_tensor_box(image, box, canvas, window, interpolation)
+    if resized is None and whole and not _is_huge(canvas, window):
+        left, top, right, bottom = window
+        everything = (0, 0, *canvas[::-1])
+        resized = resize_with_pillow(image, box, canvas, everything, interpolation)
+        resized = resized[top:bottom, left:right]
     if resized is None:
         resized = resize_with_pillow(image, box, canvas, window, interpolation)
+    return torch.from_numpy(resized).permute(2, 0, 1)
+
+
+def _is_huge(canvas: tuple[int, int], window: Box) -> bool:
+    """Return whether most of a canvas lies outside the window, as for an image one pixel wide."""
+    left, top, right, bottom = window
+    return canvas[0] * canvas[1] > _MAX_CANVAS_RATIO * (right - left) * (bottom - top)
+
+
+def _resize_tensor_box(
+    image: Image, box: FloatBox, canvas: tuple[int, int], window: Box, interpolation: Interpolation
+) -> torch.Tensor:
+    """Resize as `_resize_box` does, but bicubic as torch resizes tensors."""
+    if interpolation == "bilinear" and core_is_enabled() and image.shape[:2] != canvas:
+        made = resize_in_core(image, box, canvas, window)
+        if made is not None:
+            return torch.from_numpy(made).permute(2, 0, 1)
+    if box == (0, 0, image.shape[1], image.shape[0]) and not _is_huge(canvas, window):
+        return _resize_with_torch(image, canvas, window, interpolation)
+    resized = resize_with_pillow(image, box, canvas, window, interpolation)
     return torch.from_numpy(resized).permute(2, 0, 1)
 
 

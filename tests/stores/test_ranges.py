@@ -1,4 +1,4 @@
-"""Tests of reading ranges of files, mapped or remote, including truncated files."""
+"""Tests of reading ranges of files, local or remote, including truncated files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from fastdecode.errors import StoreError
-from fastdecode.stores._mmap import Mapped, is_uri, local_path
+from fastdecode.stores import _ranges
+from fastdecode.stores._ranges import Ranges, is_uri, local_path
 
 _DATA = bytes(range(256)) * 40
 
@@ -23,84 +24,105 @@ def file(tmp_path: Path) -> Path:
 
 def test_ranges_are_read(file: Path) -> None:
     """Any range of the file is returned, including empty ones and the whole file."""
-    mapped = Mapped(str(file))
+    ranges = Ranges(str(file))
 
-    assert mapped.size == len(_DATA)
-    assert mapped.is_local
+    assert ranges.size == len(_DATA)
+    assert ranges.is_local
     for offset, size in ((0, 1), (3, 0), (100, 5000), (0, len(_DATA)), (len(_DATA), 0)):
-        assert bytes(mapped.read(offset, size)) == _DATA[offset : offset + size]
+        assert bytes(ranges.read(offset, size)) == _DATA[offset : offset + size]
 
 
-def test_views_are_read_only_and_outlive_the_file(file: Path) -> None:
-    """A range is a read-only view that stays valid after close and removal of the file."""
-    mapped = Mapped(str(file))
-    view = memoryview(mapped.read(10, 20))
+def test_a_mapping_is_read_only_and_outlives_the_file(file: Path) -> None:
+    """The mapping of a whole file stays valid after close and removal of the file."""
+    ranges = Ranges(str(file))
+    view = memoryview(ranges.map())
 
-    mapped.close()
-    mapped.close()
+    ranges.close()
+    ranges.close()
     file.unlink()
 
     assert view.readonly
-    assert bytes(view) == _DATA[10:30]
+    assert bytes(view) == _DATA
+
+
+def test_systems_without_pread_read_the_same(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the system has no pread, threads take turns to seek and read."""
+    monkeypatch.setattr(_ranges, "_pread", _ranges._seek_and_read)
+
+    test_ranges_are_read(file)
+    test_threads_read_at_once(file)
 
 
 def test_a_closed_file_is_not_read(file: Path) -> None:
     """Reading a closed file is a ValueError that names it."""
-    mapped = Mapped(str(file))
-    mapped.close()
+    ranges = Ranges(str(file))
+    ranges.close()
 
     with pytest.raises(ValueError, match=r"data: the file has been closed"):
-        mapped.read(0, 1)
+        ranges.read(0, 1)
 
 
 @pytest.mark.parametrize(("offset", "size"), [(0, 10241), (10240, 1), (-1, 2), (5, -1), (2**62, 1)])
 def test_ranges_outside_are_refused(file: Path, offset: int, size: int) -> None:
     """A range outside the file is an error."""
     with pytest.raises(StoreError, match="past its end at 10240"):
-        Mapped(str(file)).read(offset, size)
+        Ranges(str(file)).read(offset, size)
 
 
 def test_truncated_file_is_an_error(file: Path) -> None:
     """The rest of a truncated file is still read; reading past it is an error."""
-    mapped = Mapped(str(file))
+    ranges = Ranges(str(file))
     os.truncate(file, 5000)
 
-    assert bytes(mapped.read(0, 5000)) == _DATA[:5000]
-    with pytest.raises(StoreError, match=r"cut to 5000 bytes.*had 10240"):
-        mapped.read(4999, 2)
+    assert bytes(ranges.read(0, 5000)) == _DATA[:5000]
+    for access in (lambda: ranges.read(4999, 2), lambda: ranges.read(9000, 2), ranges.check):
+        with pytest.raises(StoreError, match=r"cut to 5000 bytes.*had 10240"):
+            access()
+
+
+def test_truncated_mapping_is_an_error(file: Path) -> None:
+    """`check` raises an error before a mapping is accessed whose file was cut."""
+    ranges = Ranges(str(file))
+    ranges.map()
+    ranges.check()
+    os.truncate(file, 5000)
+
+    with pytest.raises(StoreError, match="cut to 5000 bytes"):
+        ranges.check()
 
 
 def test_an_empty_file_has_only_the_empty_range(tmp_path: Path) -> None:
-    """An empty file cannot be mapped but can be opened."""
+    """An empty file can be opened, read and mapped."""
     (tmp_path / "none").touch()
-    mapped = Mapped(str(tmp_path / "none"))
+    ranges = Ranges(str(tmp_path / "none"))
 
-    assert bytes(mapped.read(0, 0)) == b""
+    assert bytes(ranges.read(0, 0)) == b""
+    assert bytes(ranges.map()) == b""
     with pytest.raises(StoreError, match="past its end at 0"):
-        mapped.read(0, 1)
+        ranges.read(0, 1)
 
 
 def test_missing_file_is_an_oserror(tmp_path: Path) -> None:
     """A missing file or a folder raises the operating system's error."""
     with pytest.raises(FileNotFoundError):
-        Mapped(str(tmp_path / "missing"))
+        Ranges(str(tmp_path / "missing"))
     with pytest.raises(IsADirectoryError):
-        Mapped(str(tmp_path))
+        Ranges(str(tmp_path))
 
 
 @pytest.mark.skipif(not Path("/dev/zero").exists(), reason="needs a device to open")
 def test_devices_are_refused() -> None:
     """A device has no length and is refused."""
     with pytest.raises(StoreError, match="not a regular file"):
-        Mapped("/dev/zero")
+        Ranges("/dev/zero")
 
 
 def test_threads_read_at_once(file: Path) -> None:
     """Many threads can read one file at once."""
-    mapped = Mapped(str(file))
+    ranges = Ranges(str(file))
 
     with ThreadPoolExecutor(8) as threads:
-        found = list(threads.map(lambda at: bytes(mapped.read(at, 17)), range(2000)))
+        found = list(threads.map(lambda at: bytes(ranges.read(at, 17)), range(2000)))
 
     assert found == [_DATA[at : at + 17] for at in range(2000)]
 
@@ -119,16 +141,16 @@ def test_a_uri_is_read_by_ranges() -> None:
     fsspec = pytest.importorskip("fsspec")
     memory = fsspec.filesystem("memory")
     memory.pipe_file("/mapped/data", _DATA)
-    mapped = Mapped("memory://mapped/data")
+    ranges = Ranges("memory://mapped/data")
 
-    assert mapped.size == len(_DATA)
-    assert not mapped.is_local
-    assert bytes(mapped.read(100, 50)) == _DATA[100:150]
-    assert bytes(mapped.read(len(_DATA), 0)) == b""
+    assert ranges.size == len(_DATA)
+    assert not ranges.is_local
+    assert bytes(ranges.read(100, 50)) == _DATA[100:150]
+    assert bytes(ranges.read(len(_DATA), 0)) == b""
     with pytest.raises(StoreError, match="past its end"):
-        mapped.read(len(_DATA), 1)
+        ranges.read(len(_DATA), 1)
 
     memory.pipe_file("/mapped/data", _DATA[:120])
 
     with pytest.raises(StoreError, match="cut to 120 bytes"):
-        mapped.read(100, 50)
+        ranges.read(100, 50)

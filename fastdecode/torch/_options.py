@@ -1,0 +1,117 @@
+"""`DecodeOptions`: how a dataset decodes its images."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
+
+from fastdecode._arguments import check_options
+from fastdecode.torch.transforms.base import Quality, check_quality
+from fastdecode.types import OUTPUTS
+
+if TYPE_CHECKING:
+    from fastdecode.types import Mode, Output
+
+__all__ = ["DatasetOptions", "DecodeOptions", "OnError"]
+
+OnError: TypeAlias = "Literal['raise', 'skip', 'replace'] | Callable[[int, Exception], Any]"
+"""What to do about a damaged sample."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecodeOptions:
+    """How a dataset decodes its images: the value of its attribute `decode_options`.
+
+    Parameters
+    ----------
+    reduce : {1, 2, 4, 8}
+    min_size : int, (height, width) or None
+    mode : {"RGB", "L", "RGBA", "stored"}
+    orient : bool
+    backend : str or None
+        All five as for `fastdecode.decode`. If `backend` is None, each process chooses the fastest
+        backend when it first decodes.
+    output : {"array", "tensor", "pil"} or None
+        The form of a decoded image: an ndarray (H, W, C), a tensor (C, H, W) that shares the
+        ndarray's memory, or a Pillow image. None means an ndarray from `decode`, and a Pillow image
+        where torchvision's datasets use one: in `transformed` and in the samples of a
+        `DecodeDataset`.
+    on_error : {"raise", "skip", "replace"} or callable
+        What to do when a file is damaged or missing (`FastDecodeError`, `OSError`). ``"skip"``
+        leaves the sample out of its batch. ``"replace"`` puts another sample in its place, the same
+        one each time. A callable is called with the index and the error. It returns what
+        ``dataset[index]`` should return, or None to skip. When data cannot be reached (permission,
+        connection, time-out, server, disk, credentials), fastdecode tries again where that helps,
+        and then raises the error whatever `on_error` says. It also always raises any other error,
+        which is a mistake in the program.
+    fuse : bool
+        Whether `fastdecode.torch.fuse` may merge steps of the transform with the decoding.
+    quality, headroom
+        As for `fastdecode.torch.fuse`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        An option is invalid, or `reduce` and `min_size` are both given.
+
+    Notes
+    -----
+    The options cannot be changed, only replaced:
+    ``dataset.decode_options = dataclasses.replace(dataset.decode_options, reduce=2)``.
+
+    Only a `DecodeDataset` can do what `on_error`, `fuse`, `quality` and `headroom` say. A class
+    that has `DecodeMixin` alone refuses them.
+
+    Examples
+    --------
+    >>> from fastdecode.torch import DecodeDataset, DecodeOptions
+    >>> class Small(DecodeDataset):
+    ...     decode_options = DecodeOptions(min_size=256, on_error="skip")
+    """
+
+    reduce: int = 1
+    min_size: int | tuple[int, int] | None = None
+    mode: Mode = "RGB"
+    orient: bool = False
+    backend: str | None = None
+    output: Output | None = None
+    on_error: OnError = "raise"
+    fuse: bool = True
+    quality: Quality = "exact"
+    headroom: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_options(self.mode, self.reduce, self.min_size, backend=self.backend)
+        if self.output is not None and self.output not in OUTPUTS:
+            raise ValueError(
+                f"output must be one of {', '.join(OUTPUTS)} or None, not {self.output!r}"
+            )
+        if self.on_error not in ("raise", "skip", "replace") and not callable(self.on_error):
+            raise ValueError(
+                f"on_error must be 'raise', 'skip', 'replace' or a callable, not {self.on_error!r}"
+            )
+        check_quality(self.quality, self.headroom)
+
+    def describe(self, *names: str) -> str:
+        """Return those of the named options that differ from their defaults, as arguments."""
+        defaults = {field.name: field.default for field in fields(self)}
+        values = {name: getattr(self, name) for name in names}
+        return ", ".join(
+            f"{name}={value!r}" for name, value in values.items() if value != defaults[name]
+        )
+
+
+class DatasetOptions(TypedDict, total=False):
+    """The fields of `DecodeOptions` as the keyword arguments that every dataset takes."""
+
+    reduce: int
+    min_size: int | tuple[int, int] | None
+    mode: Mode
+    orient: bool
+    backend: str | None
+    output: Output | None
+    on_error: OnError
+    fuse: bool
+    quality: Quality
+    headroom: float
