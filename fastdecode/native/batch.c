@@ -363,8 +363,7 @@ void fd_pool_decode(fd_pool *pool, fd_item *items, size_t count, const fd_pixels
 
 void fd_pool_resize(fd_pool *pool, fd_item *items, size_t count, const int32_t *which,
                     const fd_plan *plans, size_t chosen, const fd_program *program,
-                    const fd_pixels *pixels, void *out,
-                    ptrdiff_t stride) {
+                    const fd_pixels *pixels, void *out, ptrdiff_t stride) {
     for (size_t i = 0; i < count; i++)
         items[i].wanted = 0;
     for (size_t i = 0; i < chosen; i++) {

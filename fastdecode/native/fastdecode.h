@@ -357,8 +357,7 @@ void fd_pool_decode(fd_pool *pool, fd_item *items, size_t count, const fd_pixels
  * request; strict is always set. */
 void fd_pool_resize(fd_pool *pool, fd_item *items, size_t count, const int32_t *which,
                     const fd_plan *plans, size_t chosen, const fd_program *program,
-                    const fd_pixels *pixels, void *out,
-                    ptrdiff_t stride);
+                    const fd_pixels *pixels, void *out, ptrdiff_t stride);
 
 /* The result of fd_pool_crop. */
 typedef struct {
