@@ -68,7 +68,7 @@ def hold_interrupts() -> Iterator[None]:
     """
     global _held
     usual, came = signal.getsignal(signal.SIGINT), False
-    if threading.get_ident() != _main_thread or not callable(usual):
+    if threading.current_thread() is not threading.main_thread() or not callable(usual):
         yield
         return
 
