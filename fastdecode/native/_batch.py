@@ -19,6 +19,7 @@ import numpy as np
 
 from fastdecode._buffers import as_buffer
 from fastdecode._headers import jpeg_stream
+from fastdecode.errors import ThreadsUnavailable
 from fastdecode.native._library import Resize, ffi, lib
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from fastdecode.types import Buffer
 
-_Columns: TypeAlias = "tuple[list[int], list[int] | int, list[int] | int]"
+_Columns: TypeAlias = "Sequence[list[int] | int]"
 
 _MAX_KEPT = 64 << 20
 
@@ -35,6 +36,8 @@ _COLUMNS: dict[str, tuple[str, Any]] = {
     "path": ("path", np.uintp),
     "data": ("data", np.uintp),
     "size": ("size", np.uintp),
+    "file": ("file", np.int32),
+    "offset": ("offset", np.int64),
     "header": ("header.width", (np.int32, 8)),
     "wanted": ("wanted", np.int32),
     "resized": ("resized", np.int32),
@@ -214,7 +217,7 @@ class Items:
             self._rows["scans"] = jpeg_stream.MAX_SCANS
         rows = self._rows[: self._count]
         columns, self._sources = _addresses(sources)
-        rows["path"], rows["data"], rows["size"] = columns
+        rows["path"], rows["data"], rows["size"], rows["file"], rows["offset"] = columns
 
 
 @cache
@@ -272,7 +275,7 @@ class Pool:
         self._threads: _Threads | None = None
 
     def running(self) -> _Threads:
-        """Return this process's threads; raise `MemoryError` if they cannot be started."""
+        """Return this process's threads; raise `ThreadsUnavailable` if they cannot start."""
         threads, process = self._threads, os.getpid()
         if threads is None or threads.process != process:
             threads = _Threads(process, _started(self.threads), _started(self.threads))
@@ -287,7 +290,7 @@ class Pool:
 def _started(count: int) -> Any:
     made = lib.fd_pool_create(count)
     if made == ffi.NULL:
-        raise MemoryError(f"cannot start {count} threads")
+        raise ThreadsUnavailable(count)
     return ffi.gc(made, partial(_end, os.getpid(), os.getpid, lib))
 
 
@@ -307,24 +310,31 @@ def as_source(source: Any) -> Any:
 
 
 def _addresses(sources: Sequence[Any]) -> tuple[_Columns, tuple[Any, ...]]:
-    """Return the columns path, data and size, 0 for none; and the objects to keep alive."""
+    """Return the columns path, data, size, file and offset, 0 for none; and what to keep alive.
+
+    A view of a mapping that has a descriptor, such as one of a local store, is read from the file.
+    """
     named = [source for source in sources if isinstance(source, str)]
     paths, view = _paths(named)
     if len(named) == len(sources):
-        return (paths, 0, 0), (view,)
+        return (paths, 0, 0, 0, 0), (view,)
     rest = iter(paths)
     views: list[Any] = [view]
     columns = []
     for source in sources:
         if isinstance(source, str):
-            columns.append((next(rest), 0, 0))
+            columns.append((next(rest), 0, 0, 0, 0))
         elif source is None:
-            columns.append((0, 0, 0))
+            columns.append((0, 0, 0, 0, 0))
         else:
-            views.append(ffi.from_buffer(source))
-            columns.append((0, _address(views[-1]), len(views[-1])))
-    paths, places, sizes = map(list, zip(*columns, strict=True))
-    return (paths, places, sizes), (*views, sources)
+            view = ffi.from_buffer(source)
+            views.append(view)
+            place = _address(view)
+            mapping: Any = getattr(source, "obj", None)
+            file = getattr(mapping, "descriptor", 0)
+            offset = place - mapping.address if file else 0
+            columns.append((0, place, len(view), file, offset))
+    return [list(column) for column in zip(*columns, strict=True)], (*views, sources)
 
 
 def _paths(paths: Sequence[str]) -> tuple[list[int], Any]:

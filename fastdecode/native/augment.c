@@ -186,7 +186,7 @@ INLINE void lift_body(uint8_t *restrict bytes, size_t count, uint32_t more) {
     }
 }
 
-VARIANTS(lift, lift_body, (uint8_t * bytes, size_t count, uint32_t more), (bytes, count, more))
+VARIANTS(lift, lift_body, (uint8_t *bytes, size_t count, uint32_t more), (bytes, count, more))
 
 INLINE void keep_bits_body(uint8_t *restrict bytes, size_t count, uint8_t mask) {
     for (size_t i = 0; i < count; i++)

@@ -137,6 +137,28 @@ static int read_file(fd_item *item) {
     return failed;
 }
 
+/* Read a range of an open file. Unlike an access to a mapping, this notices if the file was cut. */
+static int read_range(fd_item *item) {
+    int failed = item->size > LARGEST_FILE ? EFBIG : reserve(item, item->size, 0);
+    size_t size = 0;
+    item->data = NULL;
+    while (!failed && size < item->size) {
+        ssize_t got = pread(item->file, item->buffer + size, item->size - size,
+                            (off_t)item->offset + (off_t)size);
+        if (got > 0)
+            size += (size_t)got;
+        else if (got == 0)
+            failed = ENODATA;
+        else
+            failed = errno == EINTR ? 0 : errno;
+    }
+    if (failed)
+        return failed;
+    memset(item->buffer + size, 0, ZEROS);
+    item->data = item->buffer;
+    return 0;
+}
+
 /* ---- work on an item ---- */
 
 static const char *words_for_header(int status) {
@@ -152,7 +174,7 @@ static const char *words_for_header(int status) {
 
 static void open_item(fd_item *item) {
     memset(&item->header, 0, sizeof item->header);
-    int failed = item->path != NULL ? read_file(item) : 0;
+    int failed = item->path != NULL ? read_file(item) : item->file > 0 ? read_range(item) : 0;
     if (failed) {
         settle_errno(item, failed);
         return;
@@ -341,8 +363,7 @@ void fd_pool_decode(fd_pool *pool, fd_item *items, size_t count, const fd_pixels
 
 void fd_pool_resize(fd_pool *pool, fd_item *items, size_t count, const int32_t *which,
                     const fd_plan *plans, size_t chosen, const fd_program *program,
-                    const fd_pixels *pixels, void *out,
-                    ptrdiff_t stride) {
+                    const fd_pixels *pixels, void *out, ptrdiff_t stride) {
     for (size_t i = 0; i < count; i++)
         items[i].wanted = 0;
     for (size_t i = 0; i < chosen; i++) {

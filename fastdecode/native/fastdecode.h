@@ -315,8 +315,10 @@ int fd_plan_crop(const fd_header *header, uint64_t *state, const fd_crop *crop, 
 typedef struct {
     /* Set by the caller, for fd_pool_open. */
     const char *path; /* file to read, or NULL: the bytes are at `data` */
-    const uint8_t *data; /* with a path: fd_pool_open makes it point into `buffer` */
+    const uint8_t *data; /* with a path or a file: fd_pool_open makes it point into `buffer` */
     size_t size;
+    int32_t file; /* an open file, from which `size` bytes at `offset` are read; 0 is none */
+    int64_t offset;
     /* Set by fd_pool_open. */
     fd_header header;
     /* Set by the caller, for fd_pool_decode. */
@@ -355,8 +357,7 @@ void fd_pool_decode(fd_pool *pool, fd_item *items, size_t count, const fd_pixels
  * request; strict is always set. */
 void fd_pool_resize(fd_pool *pool, fd_item *items, size_t count, const int32_t *which,
                     const fd_plan *plans, size_t chosen, const fd_program *program,
-                    const fd_pixels *pixels, void *out,
-                    ptrdiff_t stride);
+                    const fd_pixels *pixels, void *out, ptrdiff_t stride);
 
 /* The result of fd_pool_crop. */
 typedef struct {

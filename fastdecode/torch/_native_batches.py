@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 FALLBACK: Any = object()
 """Marks a sample that Python must make on its own."""
 
+ELSEWHERE: Any = object()
+"""In place of an index: the sample is another dataset's."""
+
 _IN_PLACE = object()
 _TRIAL = 64
 _MAX_PYTHON_S = 0.0005
@@ -81,21 +84,12 @@ class Draws:
 class NativeBatchMaker:
     """Makes samples of a dataset in a pool of the core. Any number of threads may use it at once.
 
-    `subset` maps indices to those of the dataset. `as_uint8` makes uint8 images without normalising
-    them.
+    `as_uint8` makes uint8 images without normalising them.
     """
 
-    def __init__(
-        self,
-        dataset: Any,
-        pool: Pool,
-        subset: Sequence[int] | None = None,
-        *,
-        as_uint8: bool = False,
-    ) -> None:
+    def __init__(self, dataset: Any, pool: Pool, *, as_uint8: bool = False) -> None:
         self._dataset = weakref.ref(dataset)  # the dataset may hold this object
         self._pool = pool
-        self._subset = subset
         self._as_uint8 = as_uint8
         self._spare: deque[Items] = deque()
         self._asked = self._made = 0
@@ -137,7 +131,7 @@ class NativeBatchMaker:
         if eligible is None or not (images is None or _fits(images, eligible.crop)):
             return [FALLBACK] * len(indices)
         set_up_process(dataset)
-        call = _Call(dataset, eligible, draws, indices, self._subset, images, reads)
+        call = _Call(dataset, eligible, draws, indices, images, reads)
         try:
             items = self._spare.pop()
         except IndexError:
@@ -148,7 +142,7 @@ class NativeBatchMaker:
             items.clear()
             self._spare.append(items)
         call.finish()
-        self._asked += len(indices)
+        self._asked += sum(index is not ELSEWHERE for index in indices)
         self._made += call.made
         self._python_s += call.python_s
         return call.samples
@@ -171,7 +165,6 @@ class _Call:
     _eligible: EligibleCrop
     _draws: Draws
     _indices: Sequence[Any]
-    _subset: Sequence[int] | None
     _images: torch.Tensor | None
     _reads: Sequence[Read] | None
 
@@ -199,16 +192,19 @@ class _Call:
             with suppress(CancelledError):
                 other.exception()
         began = time.perf_counter()
-        read, subset, begin = self._dataset.read, self._subset, self._draws.begin
+        read, begin = self._dataset.read, self._draws.begin
         found: list[Any] = []
         for at, index in enumerate(self._indices):
             source = None
+            if index is ELSEWHERE:
+                found.append(None)
+                continue
             try:
                 begin(at)
                 if reads is not None:
                     source, self._targets[at] = reads[at].result()
                 else:
-                    source, self._targets[at] = read(index if subset is None else subset[index])
+                    source, self._targets[at] = read(index)
                 source = as_source(source)
             except Exception:  # raised again when the sample is made on its own
                 source = None
