@@ -33,7 +33,6 @@ __all__ = [
     "Parser",
     "brief",
     "count",
-    "counts",
     "csv_text",
     "has_rich",
     "near_miss",
@@ -144,14 +143,6 @@ def quality(text: str) -> int:
     if number > 100:
         raise argparse.ArgumentTypeError(f"{text} is beyond 100, the best quality of a JPEG")
     return number
-
-
-def counts(text: str) -> tuple[int, ...]:
-    """Parse comma-separated whole numbers of at least 1; return them sorted, each once."""
-    words = [word.strip() for word in text.split(",") if word.strip()]
-    if not words or not all(word.isascii() and word.isdecimal() and int(word) for word in words):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a list of positive whole numbers")
-    return tuple(sorted({int(word) for word in words}))
 
 
 def seconds(text: str) -> float:

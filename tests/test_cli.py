@@ -156,6 +156,7 @@ def test_no_advice_that_a_command_cannot_take(
         ("bench photos --json", "l.csv"),
         ("bench photos --html", "a.tar"),
         ("bench photos --card", "r"),
+        ("bench photos --html", "r.json"),
         ("calibrate --to", "photos/1.jpg"),
     ],
 )

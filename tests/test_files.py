@@ -75,7 +75,7 @@ def little_memory() -> Iterator[None]:
 @pytest.mark.usefixtures("little_memory")
 @pytest.mark.parametrize(
     ("start", "error", "status"),
-    [(b"", UnsupportedFormat, "no image"), (JPEG, ImageTooLarge, "unreadable")],
+    [(b"", UnsupportedFormat, "unsupported"), (JPEG, ImageTooLarge, "unreadable")],
 )
 def test_a_file_that_no_memory_holds_is_an_error_of_that_file(
     start: bytes, error: type[Exception], status: str, tmp_path: Path

@@ -178,7 +178,8 @@ class _Checker:
         except ITEM_ERRORS as error:
             if not is_item_error(error):
                 raise
-            return Finding(key, _status(error, "unreadable"), (reason(error),)), b""
+            none = isinstance(error, UnsupportedFormat)  # a large file that is no image
+            return Finding(key, "unsupported" if none else "unreadable", (reason(error),)), b""
         if not len(data):
             return Finding(key, "damaged", ("it is empty (0 bytes)",)), b""
         digest = hashlib.blake2b(data, digest_size=16).digest()
@@ -219,8 +220,8 @@ class _Checker:
         return any(most is not None and value > most for most, value in beyond)
 
 
-def _status(error: BaseException, other: Status = "damaged") -> Status:
-    """Return the status of an item that raises an error."""
+def _status(error: BaseException) -> Status:
+    """Return the status of an item whose bytes raise an error."""
     if isinstance(error, (ImageTooLarge, MemoryError)):
         return "oversized"
-    return "unsupported" if isinstance(error, UnsupportedFormat) else other
+    return "unsupported" if isinstance(error, UnsupportedFormat) else "damaged"

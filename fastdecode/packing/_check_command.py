@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-import textwrap
 import time
 import warnings
 from collections import Counter
-from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +22,7 @@ from fastdecode.stores import Store, open_store
 from fastdecode.stores.folder import LooseImages
 from fastdecode.terminal import (
     INTERRUPTED,
+    Column,
     Parser,
     brief,
     count,
@@ -31,7 +30,7 @@ from fastdecode.terminal import (
     positive,
     progress,
     say,
-    width,
+    table,
     worker_count,
 )
 
@@ -55,6 +54,7 @@ a wrong argument, nothing at SRC, something that cannot be reached, or a file
 that cannot be written; 130 after Ctrl-C"""
 _SHOWN = 3
 _ORDER: tuple[Status, ...] = (*FAILING, "oversized", "wrong suffix", "duplicate", "good")
+_REPORT = (Column("status"), Column("images", right=True), Column("examples"))
 _COLUMNS = ("key", "status", "reason", "format", "width", "height", "bytes")
 
 
@@ -144,7 +144,7 @@ def _row(one: Finding) -> tuple[str | int, ...]:
 
 
 def _report(seen: _Tally, seconds: float, csv_file: Path | None) -> None:
-    rows = [("", "images", "")]
+    rows: list[tuple[str, str, str]] = []
     for status in _ORDER:
         if seen.counts[status]:
             first, *others = [*seen.examples[status], ""]
@@ -153,23 +153,11 @@ def _report(seen: _Tally, seconds: float, csv_file: Path | None) -> None:
             more = seen.counts[status] - len(seen.examples[status])
             if others and more:
                 rows.append(("", "", f"... and {more:,} more"))
-    _print_table(rows)
+    print("\n".join(table(_REPORT, [[*map(visible, row)] for row in rows])))
     rate = seen.total / max(seconds, 1e-9)
     say(f"{count(seen.total, 'image')}, {seen.bytes / 1e6:,.1f} MB, {rate:,.0f} images/s")
     if csv_file:
         say(f"All of them: {csv_file}")
-
-
-def _print_table(rows: Sequence[tuple[str, str, str]]) -> None:
-    """Print rows in columns: left-aligned text, right-aligned numbers, and text that wraps."""
-    cells = [tuple(map(visible, row)) for row in rows]
-    left, right = (max(len(row[at]) for row in cells) for at in range(2))
-    room = max(12, width(80) - left - right - 4)
-    for name, number, words in cells:
-        start = f"{name.ljust(left)}  {number.rjust(right)}"
-        for line in textwrap.wrap(words, room) or [""]:
-            print(f"{start}  {line}".rstrip())
-            start = " " * len(start)
 
 
 def add_arguments(parser: Parser) -> None:
