@@ -17,24 +17,10 @@ from typing import IO, TYPE_CHECKING, Any, cast
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from fastdecode.types import Context
-
-_main_thread = threading.main_thread().ident
 _worker: bool | None = None
 
 
-def context() -> Context:
-    """Return in which of the measured situations the caller decodes.
-
-    That is ``"processes"`` in a child process, such as a DataLoader's worker, ``"threads"`` in any
-    thread but the main one, such as those of `decode_batch`, and otherwise ``"one"``.
-    """
-    if _worker or (_worker is None and _is_worker()):
-        return "processes"
-    return "one" if threading.get_ident() == _main_thread else "threads"
-
-
-def _is_worker() -> bool:
+def is_worker() -> bool:
     """Return whether `multiprocessing` started this process.
 
     The first decode looks this up, not the import: a spawned child imports this module before
@@ -50,7 +36,7 @@ def _is_worker() -> bool:
 def should_warn() -> bool:
     """Return whether this process should warn: of several workers, only the first does."""
     process = sys.modules.get("multiprocessing.process")
-    if process is None or not _is_worker():
+    if process is None or not is_worker():
         return True
     name: str = process.current_process().name
     return name.endswith("-1")
@@ -65,9 +51,8 @@ def after_fork(call: Callable[[], None]) -> Callable[[], None]:
 
 @after_fork
 def _note_fork() -> None:
-    """Note in a forked child that it is a worker and that its only thread is the main one."""
-    global _main_thread, _worker
-    _main_thread = threading.get_ident()
+    """Note in a forked child that it is a worker."""
+    global _worker
     _worker = True
 
 
@@ -83,7 +68,7 @@ def hold_interrupts() -> Iterator[None]:
     """
     global _held
     usual, came = signal.getsignal(signal.SIGINT), False
-    if threading.get_ident() != _main_thread or not callable(usual):
+    if threading.current_thread() is not threading.main_thread() or not callable(usual):
         yield
         return
 
@@ -241,15 +226,20 @@ class Child:
         lines = self._printed.read().decode(errors="replace").strip().splitlines()
         return ChildDied(self._target, status, lines[-1] if lines else "")
 
+    def kill(self) -> None:
+        """Kill the child and its own children at once; a pending `receive` raises `ChildDied`."""
+        if not hasattr(os, "killpg"):
+            self._process.kill()
+            return
+        with suppress(ProcessLookupError):  # it has ended in the meantime
+            os.killpg(self._process.pid, signal.SIGKILL)  # it leads a session of its own
+
     def _end(self) -> int:
         """Wait until the child exits, killing it if need be; return its exit status."""
         try:
             return self._process.wait(_EXIT_TIMEOUT_S)
         except subprocess.TimeoutExpired:
-            if hasattr(os, "killpg"):
-                os.killpg(self._process.pid, signal.SIGKILL)  # it leads a session of its own
-            else:
-                self._process.kill()
+            self.kill()
             return self._process.wait()
 
 

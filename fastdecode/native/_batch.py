@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from fastdecode.types import Buffer
 
-_Columns: TypeAlias = "tuple[list[int], list[int] | int, list[int] | int]"
+_Columns: TypeAlias = "Sequence[list[int] | int]"
 
 _MAX_KEPT = 64 << 20
 
@@ -36,6 +36,8 @@ _COLUMNS: dict[str, tuple[str, Any]] = {
     "path": ("path", np.uintp),
     "data": ("data", np.uintp),
     "size": ("size", np.uintp),
+    "file": ("file", np.int32),
+    "offset": ("offset", np.int64),
     "header": ("header.width", (np.int32, 8)),
     "wanted": ("wanted", np.int32),
     "resized": ("resized", np.int32),
@@ -146,18 +148,24 @@ class Items:
         pixels: Any,
         out: int,
         stride: int,
+        program: Any = None,
+        states: Sequence[int] | None = None,
     ) -> list[bool]:
         """Decode, resize and finish the wanted items, of which there is at least one.
 
         `out` is the address of the result of item 0, even if that is not wanted. The results of the
         items are `stride` bytes apart. Return for each of `wanted` whether it was made without a
-        warning of the codec.
+        warning of the codec. `program` is an ``fd_program *``, which draws with the random numbers
+        after each of `states`.
         """
         which = ffi.from_buffer("int32_t[]", np.array(wanted, np.int32))
-        plans = ffi.from_buffer("fd_plan[]", np.array(resizes, _plan_layout()))
+        drawn = [0] * len(wanted) if states is None else states
+        rows = [(*resize, state) for resize, state in zip(resizes, drawn, strict=True)]
+        plans = ffi.from_buffer("fd_plan[]", np.array(rows, _plan_layout()))
         threads, count, place = pool.running(), self._count, ffi.cast("void *", out)
         lib.fd_pool_resize(
-            threads.decoding, self._items, count, which, plans, len(wanted), pixels, place, stride
+            *(threads.decoding, self._items, count, which, plans, len(wanted)),
+            *(ffi.NULL if program is None else program, pixels, place, stride),
         )
         status = self._rows["status"][:count].tolist()
         return [status[at] == 0 for at in wanted]
@@ -209,7 +217,7 @@ class Items:
             self._rows["scans"] = jpeg_stream.MAX_SCANS
         rows = self._rows[: self._count]
         columns, self._sources = _addresses(sources)
-        rows["path"], rows["data"], rows["size"] = columns
+        rows["path"], rows["data"], rows["size"], rows["file"], rows["offset"] = columns
 
 
 @cache
@@ -227,14 +235,21 @@ def _layout() -> np.dtype[Any]:
 
 @cache
 def _plan_layout() -> np.dtype[Any]:
-    """Return the NumPy type of ``fd_plan``, whose members are those of `Resize`, in their order."""
+    """Return the NumPy type of ``fd_plan``: the members of `Resize` in their order, and a state."""
     edges = Resize._fields[1:5]
     offsets = [ffi.offsetof("fd_plan", "resize", name) for name in Resize._fields[1:]]
     return np.dtype(
         {
-            "names": list(Resize._fields),
-            "formats": [np.float64 if name in edges else np.int32 for name in Resize._fields],
-            "offsets": [ffi.offsetof("fd_plan", "reduce"), *offsets],
+            "names": [*Resize._fields, "state"],
+            "formats": [
+                *(np.float64 if name in edges else np.int32 for name in Resize._fields),
+                np.uint64,
+            ],
+            "offsets": [
+                ffi.offsetof("fd_plan", "reduce"),
+                *offsets,
+                ffi.offsetof("fd_plan", "state"),
+            ],
             "itemsize": ffi.sizeof("fd_plan"),
         }
     )
@@ -295,24 +310,31 @@ def as_source(source: Any) -> Any:
 
 
 def _addresses(sources: Sequence[Any]) -> tuple[_Columns, tuple[Any, ...]]:
-    """Return the columns path, data and size, 0 for none; and the objects to keep alive."""
+    """Return the columns path, data, size, file and offset, 0 for none; and what to keep alive.
+
+    A view of a mapping that has a descriptor, such as one of a local store, is read from the file.
+    """
     named = [source for source in sources if isinstance(source, str)]
     paths, view = _paths(named)
     if len(named) == len(sources):
-        return (paths, 0, 0), (view,)
+        return (paths, 0, 0, 0, 0), (view,)
     rest = iter(paths)
     views: list[Any] = [view]
     columns = []
     for source in sources:
         if isinstance(source, str):
-            columns.append((next(rest), 0, 0))
+            columns.append((next(rest), 0, 0, 0, 0))
         elif source is None:
-            columns.append((0, 0, 0))
+            columns.append((0, 0, 0, 0, 0))
         else:
-            views.append(ffi.from_buffer(source))
-            columns.append((0, _address(views[-1]), len(views[-1])))
-    paths, places, sizes = map(list, zip(*columns, strict=True))
-    return (paths, places, sizes), (*views, sources)
+            view = ffi.from_buffer(source)
+            views.append(view)
+            place = _address(view)
+            mapping: Any = getattr(source, "obj", None)
+            file = getattr(mapping, "descriptor", 0)
+            offset = place - mapping.address if file else 0
+            columns.append((0, place, len(view), file, offset))
+    return [list(column) for column in zip(*columns, strict=True)], (*views, sources)
 
 
 def _paths(paths: Sequence[str]) -> tuple[list[int], Any]:

@@ -1,26 +1,20 @@
-"""Keys, targets and fingerprints of items, for all kinds of stores."""
+"""Keys and targets of items, for all kinds of stores."""
 
 from __future__ import annotations
 
 import json
 import math
 import os
-import zlib
 from collections.abc import Sequence
 from numbers import Integral
 from pathlib import Path, PurePosixPath
 from typing import Any
-
-from fastdecode.types import Buffer
 
 _LONGEST_NAME = 255
 """Limit of the usual file systems, in bytes (NAME_MAX of POSIX on Linux and macOS)."""
 
 _LONGEST_PATH = 3072
 """Three quarters of Linux's PATH_MAX in bytes: the rest is for the path of the folder itself."""
-
-
-_SAMPLE = 512
 
 
 def check_key(key: str) -> PurePosixPath:
@@ -144,18 +138,3 @@ def _finite(text: str) -> float:
     if not math.isfinite(number):
         raise ValueError(f"{text} is too large for a number")
     return number
-
-
-def fingerprint(data: Buffer) -> int:
-    """Return the CRC-32 of the first, middle and last 512 bytes; for short data, of all bytes.
-
-    It detects that a store returns the bytes of another item. Damage within an image is left to the
-    decoder, which reads every byte anyway.
-    """
-    size = len(data)
-    if size <= 3 * _SAMPLE:
-        return zlib.crc32(data)
-    middle = (size - _SAMPLE) // 2
-    found = zlib.crc32(data[:_SAMPLE])
-    found = zlib.crc32(data[middle : middle + _SAMPLE], found)
-    return zlib.crc32(data[-_SAMPLE:], found)

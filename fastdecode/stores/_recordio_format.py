@@ -31,8 +31,7 @@ _MAGIC = (0xCED7230A).to_bytes(4, "little")
 _PART = struct.Struct("<4sI")
 _IMAGE = struct.Struct("<IfQQ")
 _WHOLE, _FIRST, _MIDDLE, _LAST = range(4)
-_LOOK_AHEAD = 4  # the magic number of the next record
-_FIRST_REQUEST = 64 << 10
+_GUESS = 64 << 10
 
 
 class ImageRecord(NamedTuple):
@@ -73,14 +72,15 @@ def _magics(payload: bytes) -> Iterator[int]:
         at = payload.find(_MAGIC, at + 1)
 
 
-def read_record(file: Ranges, offset: int, length: int | None = None) -> tuple[Buffer, int]:
-    """Return a record and the offset of the next one; `length` is that of the record, if known."""
+def read_record(file: Ranges, offset: int, guess: int = _GUESS) -> tuple[Buffer, int]:
+    """Return a record and the offset of the next one. The first request asks for `guess` bytes.
+
+    In a local file, which takes no requests, a record in one part is not copied.
+    """
     rest = file.size - offset
     if rest < 0 or offset < 0:
         raise StoreError(f"there is no record at {offset}: the file ends at {file.size}")
-    if length is None:
-        length = _PART.size if file.is_local else _FIRST_REQUEST
-    size = min(length + _LOOK_AHEAD, rest)
+    size = rest if file.is_local else min(guess, rest)
     while True:
         view = memoryview(file.read(offset, size))
         parts, needed = _parts(view, offset)
@@ -91,10 +91,11 @@ def read_record(file: Ranges, offset: int, length: int | None = None) -> tuple[B
                 f"the record at {offset} goes on to {offset + needed}, but the file ends at "
                 f"{file.size}: it has been cut"
             )
-        size = min(needed + _LOOK_AHEAD, rest)
+        size = needed
     # Another record must follow: a damaged length would end anywhere.
     if view[needed : needed + 4].nbytes == 4 and view[needed : needed + 4] != _MAGIC:
         raise StoreError(f"no record follows the one at {offset}: its length is damaged")
+    file.will_need(offset, needed)
     payload = parts[0] if len(parts) == 1 else _MAGIC.join(parts)
     return payload, offset + needed
 
@@ -132,10 +133,13 @@ def parse_image(payload: Buffer) -> ImageRecord:
 
 def offsets(file: Ranges) -> Iterator[int]:
     """Yield the offsets of the records in a local file, going from one to the next."""
+    view = memoryview(file.read(0, file.size))
     at = number = 0
-    while at < file.size:
-        head = file.read(at, min(_PART.size, file.size - at))
-        magic, word = _PART.unpack(head) if len(head) == _PART.size else (b"", 0)
+    while at < len(view):
+        try:
+            magic, word = _PART.unpack_from(view, at)
+        except struct.error:
+            magic = b""
         if magic != _MAGIC:
             raise StoreError(
                 f"{file.location}, item {number}: there is no record at {at}: the file is damaged"
@@ -144,5 +148,5 @@ def offsets(file: Ranges) -> Iterator[int]:
             yield at
             number += 1
         at += _PART.size + (word & MOST) + -(word & MOST) % 4
-    if at > file.size:
+    if at > len(view):
         raise StoreError(f"{file.location}, item {number - 1}: the file ends within it")

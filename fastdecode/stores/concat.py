@@ -239,11 +239,11 @@ def _open_part(part: Part) -> Store:
 
 
 def _max_open_parts() -> int:
-    """Return how many parts to keep open: each has two files, and other code needs some, too."""
+    """Return how many parts to keep open: each has three files, and other code needs some, too."""
     if resource is None:
         return 512
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return 1 << 18 if limit == resource.RLIM_INFINITY else max(8, limit // 4)
+    return 1 << 18 if limit == resource.RLIM_INFINITY else max(8, limit // 6)
 
 
 def _length(part: Part | Store) -> int:

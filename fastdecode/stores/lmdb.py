@@ -1,25 +1,14 @@
-"""Images in LMDB: a B+tree in one mapped file, whose items are read without copies.
+"""Images in LMDB: a B+tree in one mapped file, read by the lmdb library.
 
 `LmdbWriter` stores each encoded image unchanged in the main database, under the keys
 ``b"00000000"``, ``b"00000001"`` and so on. The index (see `_index`) is the value of
 ``b"__fastdecode__"``.
-
-The lmdb library finds the position of a value. The bytes are then read from a separate mapping, so
-that they stay valid when the environment is closed, and so that a damaged length is noticed before
-memory past the end of the file is touched. This relies on the page layout of LMDB 0.9 (``struct
-MDB_page`` in its mdb.c). A page has a header of 16 bytes, which begins with the number of the page
-(8 bytes), padding (2) and flags (2). A value that does not fit into a leaf follows the header of a
-separate page. That header has the flag 0x04, and ends with the number of pages of the value (4
-bytes).
 """
 
 from __future__ import annotations
 
-import ctypes
-import mmap
 import os
 import re
-import struct
 import threading
 import weakref
 from array import array
@@ -28,22 +17,16 @@ from pathlib import Path
 from typing import Any
 
 import lmdb
-import numpy as np
 
 from fastdecode._files import stable_name
 from fastdecode._process import after_fork
 from fastdecode.errors import StoreError
 from fastdecode.stores._index import Index, IndexBuilder, SelfDescribed
-from fastdecode.stores._items import fingerprint
 from fastdecode.stores._ranges import Ranges, is_uri, local_path
 from fastdecode.stores.base import Writer, reserve_space
-from fastdecode.types import Buffer
 
 __all__ = ["INDEX", "Environment", "LmdbStore", "LmdbWriter", "item_key", "open_environment"]
 
-
-_PAGE = struct.Struct("=QHHI")
-_OVERFLOW = 0x04
 INDEX = b"__fastdecode__"
 """The key of the index, which sorts after all items."""
 
@@ -52,10 +35,7 @@ _BATCH = 16 << 20
 
 _FIRST_MAP = 64 << 20
 _MAX_ITEMS = 10**8
-_MARGIN = 256 << 10
-"""Zeros after the last page. A damaged offset in a page can lead the library up to three times 64
-KiB astray. It then reads these zeros; past the end of the file, it would kill the process."""
-
+_MARGIN = 256 << 10  # bytes that the pages of the tree may need in addition to the items
 _MAX_VALUE = (1 << 32) - 1
 
 
@@ -64,7 +44,7 @@ class LmdbStore(SelfDescribed):
 
     The file is opened read-only and without LMDB's lock file, so it may be on a read-only file
     system. Nothing may write to it meanwhile. All stores of one file share one environment per
-    process. Images of more than about 2 KB are not copied.
+    process.
 
     Files that other programs have made can be read, too, such as those of LSUN. Their values must
     be encoded images; they come in the order of their keys, without targets. Keys that begin and
@@ -77,10 +57,8 @@ class LmdbStore(SelfDescribed):
 
     Notes
     -----
-    The size and some bytes of each image are compared with the index, so that damage in LMDB's tree
-    never returns the bytes of another item. Files of other programs have no such check. LMDB trusts
-    its file: in rare cases, damage in the tree can still kill the process, as in every program that
-    reads LMDB.
+    LMDB trusts its file: damage in it can return other bytes or kill the process, as in every
+    program that reads LMDB. The size of each image is compared with the index.
     """
 
     kind = "lmdb"
@@ -96,13 +74,13 @@ class LmdbStore(SelfDescribed):
         if found is None:
             self._contents = _Keys(opened)
             return
-        index = Index(found, self.location, ("size", "fingerprint"), opened.file.check)
+        index = Index(found, self.location, ("size",))
         self._contents, self.classes = index, index.classes
 
     def _open(self) -> Environment:
         return open_environment(local_path(self.location))
 
-    def _read(self, opened: Environment, index: int) -> Buffer:
+    def _read(self, opened: Environment, index: int) -> bytes:
         contents = self._contents
         foreign = isinstance(contents, _Keys)
         key = contents[index] if isinstance(contents, _Keys) else item_key(index)
@@ -112,7 +90,7 @@ class LmdbStore(SelfDescribed):
             raise self._damage_error(index, str(error)) from error
         if data is None:
             raise self._damage_error(index, "it is missing; create the store again")
-        self._check_bytes(index, data)
+        self._check_size(index, data)
         if foreign and _is_pickle(data):
             raise self._damage_error(
                 index,
@@ -150,7 +128,7 @@ class _Keys:
         """Return None: a foreign LMDB has no targets."""
 
 
-def _is_pickle(data: Buffer) -> bool:
+def _is_pickle(data: bytes) -> bool:
     """Return whether data begins like a pickle of protocol 2 or later, as no image does."""
     return len(data) > 1 and data[0] == 0x80 and 2 <= data[1] <= 5
 
@@ -162,8 +140,7 @@ class Environment:
         self.path = path
         data = _data_file(path)
         self.state = _file_identity(data)  # differs if another file takes its place
-        self.file = Ranges(data)
-        self._base: int | None = None
+        self.file = Ranges(data, descriptor=False)
         try:
             with stable_name(data) as name:
                 self._lmdb = lmdb.open(
@@ -176,35 +153,33 @@ class Environment:
                     max_spare_txns=0,
                     map_size=self.file.size,
                 )
-            self._page = self._lmdb.stat()["psize"]
-            needed = (self._lmdb.info()["last_pgno"] + 1) * self._page
+            needed = (self._lmdb.info()["last_pgno"] + 1) * self._lmdb.stat()["psize"]
             # Pages past the end would kill the process when the library reads them.
             if self.file.size < needed:
                 raise StoreError(
                     f"{path}: the file has been cut: it has {self.file.size} bytes of {needed}"
                 )
             # Transactions that no thread is using: only one thread at a time may use one.
-            self._idle = [self._lmdb.begin(buffers=True)]
+            self._idle = [self._lmdb.begin()]
         except lmdb.Error as error:
             raise StoreError(f"{path}: {_message(error)}") from error
 
     def __len__(self) -> int:
         return int(self._lmdb.stat()["entries"])
 
-    def get(self, key: bytes) -> Buffer | None:
-        """Return the value of a key as bytes that stay valid, or None if there is no such key."""
+    def get(self, key: bytes) -> bytes | None:
+        """Return a copy of the value of a key, or None if there is no such key."""
         self.file.check()
         try:
             transaction = self._idle.pop()
         except IndexError:
-            transaction = self._lmdb.begin(buffers=True)
+            transaction = self._lmdb.begin()
         try:
-            value = transaction.get(key)
+            value: bytes | None = transaction.get(key)
         except lmdb.Error as error:  # the transaction cannot be used again
             raise StoreError(f"{self.path}: {_message(error)}") from error
-        owned = None if value is None else self._copy_value(value)
         self._idle.append(transaction)
-        return owned
+        return value
 
     def keys(self) -> Iterator[bytes]:
         """Yield the keys, sorted."""
@@ -215,41 +190,10 @@ class Environment:
         except lmdb.Error as error:
             raise StoreError(f"{self.path}: {_message(error)}") from error
 
-    def _copy_value(self, value: memoryview) -> Buffer:
-        """Return a value as bytes that outlive both the transaction and the environment."""
-        size = len(value)
-        if size == 0:
-            return b""
-        address = int(np.frombuffer(value, np.uint8).__array_interface__["data"][0])
-        if self._page != mmap.PAGESIZE:
-            # Made on a machine with another page size: the address does not tell the position.
-            if size > self.file.size:
-                raise self._damage_error()
-            return bytes(value)
-        header = address - _PAGE.size
-        if header % self._page:  # inside a leaf
-            if address % self._page + size > self._page:
-                raise self._damage_error()
-            return bytes(value)
-        number, _, flags, pages = _PAGE.unpack(ctypes.string_at(header, _PAGE.size))
-        base = header - number * self._page
-        if self._base is None:
-            self._base = base
-        if (
-            base != self._base
-            or not flags & _OVERFLOW
-            or _PAGE.size + size > pages * self._page
-            or (number + pages) * self._page > self.file.size
-        ):
-            raise self._damage_error()
-        return self.file.read(number * self._page + _PAGE.size, size)
-
-    def _damage_error(self) -> StoreError:
-        return StoreError(f"{self.path}: the file is damaged; create it again")
-
 
 _open: weakref.WeakValueDictionary[str, Environment] = weakref.WeakValueDictionary()
 _opening = threading.Lock()
+_inherited: list[Environment] = []
 
 
 def open_environment(path: str) -> Environment:
@@ -293,15 +237,10 @@ def _message(error: Exception) -> str:
 
 @after_fork
 def _after_fork() -> None:
-    """Keep inherited environments open until the process ends.
-
-    The library may still count a thread of the parent process as a reader. Closing would then wait
-    for that thread forever. Nor can the library open a file twice.
-    """
+    """Keep inherited environments open, because the library cannot open a file twice."""
     global _opening
     _opening = threading.Lock()  # a thread of the parent may have held the old one
-    for each in list(_open.values()):
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(each))
+    _inherited.extend(_open.values())
 
 
 class LmdbWriter(Writer):
@@ -314,7 +253,7 @@ class LmdbWriter(Writer):
 
     def __init__(self, location: str, classes: Sequence[str] = ()) -> None:
         super().__init__(location, classes)
-        self._builder = IndexBuilder(classes, ("size", "fingerprint"))
+        self._builder = IndexBuilder(classes, ("size",))
         self._waiting: list[tuple[bytes, bytes]] = []
         self._waiting_bytes = 0
         self._map = _FIRST_MAP
@@ -338,7 +277,7 @@ class LmdbWriter(Writer):
         if len(data) > _MAX_VALUE:
             raise ValueError(f"{key}: LMDB cannot hold values of 4 GiB or more")
         number = len(self._builder)
-        self._builder.add(key, target, size=len(data), fingerprint=fingerprint(data))
+        self._builder.add(key, target, size=len(data))
         self._put(item_key(number), bytes(data))
 
     def _put(self, key: bytes, value: bytes) -> None:
@@ -382,9 +321,7 @@ class LmdbWriter(Writer):
         self._commit()
         used = self._used()
         self._release()
-        os.truncate(self._partial, used)  # the reserved space may hold anything
-        reserve_space(self._partial, used, _MARGIN)
-        os.truncate(self._partial, used + _MARGIN)
+        os.truncate(self._partial, used)
 
     def _release(self) -> None:
         self._lmdb.close()

@@ -235,10 +235,11 @@ def _scan(records: Ranges) -> _Places:
 
 def _chunks(lines: Ranges) -> Iterator[tuple[int, bytes]]:
     """Yield the text in chunks of whole lines, each with the number of lines before it."""
+    text = memoryview(lines.read(0, lines.size))
     at = number = 0
-    while at < lines.size:
-        chunk = lines.read(at, min(_CHUNK, lines.size - at))
-        if at + len(chunk) < lines.size:
+    while at < len(text):
+        chunk = bytes(text[at : at + _CHUNK])
+        if at + len(chunk) < len(text):
             chunk = chunk[: chunk.rfind(b"\n") + 1] or chunk
         if chunk.strip():
             yield number, chunk

@@ -21,6 +21,7 @@ import torch
 
 from fastdecode import _headers
 from fastdecode._resizing import ResizePlan, core_can_decode, core_may_decode
+from fastdecode.native._augment import compiled
 from fastdecode.native._batch import Items, as_source
 from fastdecode.torch._fuse import as_uint8
 from fastdecode.torch.mixin import set_up_process
@@ -72,9 +73,12 @@ class Draws:
         if self._seed_all is not None:
             self._seed_all(self.seeds[at])
 
-    def plan(self, eligible: EligibleCrop, at: int, width: int, height: int) -> ResizePlan:
-        """Draw the random numbers of the sample at a place in the batch."""
-        return eligible.crop.plan(width, height, generator_of(self.seeds[at]))
+    def plan(
+        self, eligible: EligibleCrop, at: int, width: int, height: int
+    ) -> tuple[ResizePlan, int]:
+        """Draw the random numbers of the sample at a place in the batch; return the state after."""
+        generator = generator_of(self.seeds[at])
+        return eligible.crop.plan(width, height, generator), generator.state
 
 
 class NativeBatchMaker:
@@ -239,7 +243,7 @@ class _Call:
         sides = None if made is None else (3, made.height, made.width)
         return made if sides == crop.shape else None
 
-    def _plan(self, items: Items, left: Sequence[int]) -> dict[int, tuple[ResizePlan, Resize]]:
+    def _plan(self, items: Items, left: Sequence[int]) -> dict[int, tuple[ResizePlan, Resize, int]]:
         """Draw and plan how each image is resized; leave out images that the core cannot make."""
         eligible, draws, headers = self._eligible, self._draws, items.headers()
         orient = self._dataset.decode_options.orient
@@ -251,25 +255,27 @@ class _Call:
             headers.has_exif.tolist(),
         )
         rows = list(zip(*columns, strict=True))
-        plans: dict[int, tuple[ResizePlan, Resize]] = {}
+        plans: dict[int, tuple[ResizePlan, Resize, int]] = {}
         for at in left:
             fits, width, height, exif = rows[at]
             if fits and not (orient and exif and _headers.probe(items.data(at)).orientation != 1):
                 try:
-                    plan = draws.plan(eligible, at, width, height)
+                    plan, state = draws.plan(eligible, at, width, height)
                     resize = eligible.crop.core_resize(plan, width, height)
                 except Exception:  # raised again when the sample is made on its own
                     resize = None
                 if resize is not None and plan.size == sides:
-                    plans[at] = plan, resize
+                    plans[at] = plan, resize, state
         return plans
 
     def _resize(
-        self, pool: Pool, items: Items, plans: dict[int, tuple[ResizePlan, Resize]]
+        self, pool: Pool, items: Items, plans: dict[int, tuple[ResizePlan, Resize, int]]
     ) -> None:
         """Let the core make the planned images."""
-        resizes = [resize for _, resize in plans.values()]
-        done = items.resize(pool, list(plans), resizes, *self._output_layout())
+        _, resizes, states = zip(*plans.values(), strict=True)
+        program = self._eligible.crop.program
+        drawn = (compiled(program), states) if program else ()
+        done = items.resize(pool, list(plans), resizes, *self._output_layout(), *drawn)
         made = [at for at, whole in zip(plans, done, strict=True) if whole]
         self._add_made(items, made, lambda at: plans[at][0])
         self._done.sort(key=itemgetter(0))

@@ -25,17 +25,6 @@ def _foreign(location: Path, items: dict[bytes, bytes], subdir: bool = False) ->
         transaction.commit()
 
 
-def test_damage_never_gives_another_items_bytes(tmp_path: Path) -> None:
-    """A flipped bit in the tree raises an error that names the item."""
-
-    def entangled(data: bytes, draw: random.Random) -> bytes:
-        # The page numbers in the leaves could lead to the bytes of other items.
-        place = data.rfind(b"%08d" % draw.randrange(60)) + 8
-        return data[:place] + bytes([data[place] ^ 1 << draw.randrange(5)]) + data[place + 1 :]
-
-    store_cases.check_random_damage(tmp_path / "a.lmdb", entangled, 40)
-
-
 def test_the_map_grows(tmp_path: Path) -> None:
     """The writer doubles the map when its items exceed the initial size."""
     block = random.Random(1).randbytes(3 << 20)

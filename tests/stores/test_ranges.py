@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from fastdecode.errors import StoreError
-from fastdecode.stores import _ranges
 from fastdecode.stores._ranges import Ranges, is_uri, local_path
 
 _DATA = bytes(range(256)) * 40
@@ -32,25 +31,17 @@ def test_ranges_are_read(file: Path) -> None:
         assert bytes(ranges.read(offset, size)) == _DATA[offset : offset + size]
 
 
-def test_a_mapping_is_read_only_and_outlives_the_file(file: Path) -> None:
-    """The mapping of a whole file stays valid after close and removal of the file."""
+def test_views_are_read_only_and_outlive_the_file(file: Path) -> None:
+    """A range is a read-only view that stays valid after close and removal of the file."""
     ranges = Ranges(str(file))
-    view = memoryview(ranges.map())
+    view = memoryview(ranges.read(10, 20))
 
     ranges.close()
     ranges.close()
     file.unlink()
 
     assert view.readonly
-    assert bytes(view) == _DATA
-
-
-def test_systems_without_pread_read_the_same(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the system has no pread, threads take turns to seek and read."""
-    monkeypatch.setattr(_ranges, "_pread", _ranges._seek_and_read)
-
-    test_ranges_are_read(file)
-    test_threads_read_at_once(file)
+    assert bytes(view) == _DATA[10:30]
 
 
 def test_a_closed_file_is_not_read(file: Path) -> None:
@@ -80,24 +71,27 @@ def test_truncated_file_is_an_error(file: Path) -> None:
             access()
 
 
-def test_truncated_mapping_is_an_error(file: Path) -> None:
-    """`check` raises an error before a mapping is accessed whose file was cut."""
+def test_files_are_closed_with_the_last_view(file: Path) -> None:
+    """A view keeps the mapping and its descriptor; nothing stays open after both are gone."""
+    if not Path("/dev/fd").exists():
+        pytest.skip("this system does not list open files")
+    before = len(os.listdir("/dev/fd"))  # noqa: PTH208
     ranges = Ranges(str(file))
-    ranges.map()
-    ranges.check()
-    os.truncate(file, 5000)
+    view = ranges.read(10, 20)
+    ranges.close()
 
-    with pytest.raises(StoreError, match="cut to 5000 bytes"):
-        ranges.check()
+    assert len(os.listdir("/dev/fd")) == before + 2  # noqa: PTH208
+    del ranges, view
+
+    assert len(os.listdir("/dev/fd")) == before  # noqa: PTH208
 
 
 def test_an_empty_file_has_only_the_empty_range(tmp_path: Path) -> None:
-    """An empty file can be opened, read and mapped."""
+    """An empty file cannot be mapped but can be opened."""
     (tmp_path / "none").touch()
     ranges = Ranges(str(tmp_path / "none"))
 
     assert bytes(ranges.read(0, 0)) == b""
-    assert bytes(ranges.map()) == b""
     with pytest.raises(StoreError, match="past its end at 0"):
         ranges.read(0, 1)
 

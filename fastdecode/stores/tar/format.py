@@ -41,7 +41,6 @@ _ADLER = 65521
 
 
 _PIECE = 1 << 20
-_PAGE = 4096
 _MAX_READ = 64 << 20
 """Most bytes of one read, because a damaged header may promise more than memory holds."""
 
@@ -198,12 +197,12 @@ class FileSource:
 
 
 class RangeSource(FileSource):
-    """A local file to read members from. Skipped bytes are not read."""
+    """A mapped file to read members from. Skipped bytes are not touched."""
 
     def __init__(self, file: Ranges) -> None:
         self.location = file.location
         self.position = 0
-        self._ranges = file
+        self._mapped = file
         self._size = file.size
         self._window: Buffer = b""
         self._begin = 0
@@ -212,10 +211,10 @@ class RangeSource(FileSource):
         start = self.position - self._begin
         end = start + size
         if end > len(self._window) or start < 0:
-            # A page holds the target between two images, or several small members.
+            # One piece holds hundreds of small members: the length of the file is checked once.
             rest = self._size - self.position
             size = min(size, rest)
-            self._window = self._ranges.read(self.position, min(max(size, _PAGE), rest))
+            self._window = self._mapped.read(self.position, min(max(size, _PIECE), rest))
             self._begin, start, end = self.position, 0, size
         self.position += size
         return self._window[start:end]

@@ -317,6 +317,7 @@ class TarStore(IndexedStore):
             data = memoryview(file.read(start, size))
         except StoreError as error:
             raise self._damage_error(index, str(error)) from error
+        file.will_need(start, size)
         return self._checked(opened, index, data)
 
     def _checked(self, opened: Any, index: int, data: memoryview) -> Buffer:
