@@ -154,7 +154,7 @@ def test_a_transform_that_does_not_go_is_an_error_of_its_epoch() -> None:
         first = copies(loader)
         dataset.transform = add_random
         with pytest.raises(ValueError, match="is not possible"):
-            iter(loader)
+            next(iter(loader))
         dataset.transform = RandomResizedCropFlipNormalize(24)
         assert loader.epoch == 1
         assert targets(loader) == targets(first)
