@@ -24,8 +24,8 @@ from PIL import Image
 
 import fastdecode
 from fastdecode import _files
-from fastdecode.measure._timing import family, no_garbage_collection, now
-from fastdecode.measure.result import machine
+from fastdecode.measure._workers import family, no_garbage_collection
+from fastdecode.measure.result import machine, now
 from fastdecode.testing import encode
 
 _T = TypeVar("_T")

@@ -26,8 +26,7 @@ from jinja2.runtime import Macro
 
 import fastdecode
 from fastdecode.adapters.base import JPEG_TURBO_3
-from fastdecode.measure._charts import readme_chart
-from fastdecode.measure.result import Result, from_json
+from fastdecode.measure.result import OWN, Result, from_json
 from fastdecode.registry import BUILTIN
 from fastdecode.types import FORMATS
 
@@ -137,12 +136,9 @@ def gain_range(kind: str, key: str, names: Iterable[str]) -> str:
 
 def decoding() -> dict[str, float]:
     """Return, for each backend, how many times as fast `decode` decodes a whole JPEG."""
-    speeds = {
-        one.backend: one.images_per_s.median
-        for one in photos().measurements
-        if (one.protocol, one.format, one.reduce) == ("decode", "jpeg", 1)
-    }
-    return {name: speeds["decode()"] / speed for name, speed in speeds.items()}
+    speeds = photo_speeds(photos())["1/1"]
+    own = speeds["decode()"]["images_per_s"]
+    return {name: own / one["images_per_s"] for name, one in speeds.items()}
 
 
 def photos() -> Result:
@@ -150,27 +146,19 @@ def photos() -> Result:
     return from_json((_RESULTS / "photos.json").read_text(encoding="utf-8"))
 
 
-def photo_ways(result: Result) -> dict[str, dict[str, dict[str, float]]]:
-    """Group a run by protocol and reduction, with the most threads or workers of each protocol."""
-    ways: dict[str, dict[str, dict[str, float]]] = {}
-    most: dict[str, int] = {}
+def photo_speeds(result: Result) -> dict[str, dict[str, dict[str, float]]]:
+    """Return the images/s of each backend by reduction, and its share of the fastest."""
+    found: dict[str, dict[str, dict[str, float]]] = {}
     for one in result.measurements:
-        most[one.protocol] = max(most.get(one.protocol, 0), one.threads + one.workers)
-    for one in result.measurements:
-        at_most = one.threads + one.workers == most[one.protocol]
-        if one.format == "jpeg" and at_most and one.images_per_s.median:
-            how = {
-                "decode": "",
-                "threads": f", {one.threads} threads",
-                "loader": f", DataLoader, {one.workers} workers",
-            }.get(one.protocol, ", from files")
+        if (one.protocol, one.format) == ("decode", "jpeg") and one.images_per_s.median:
+            name = "decode()" if one.backend == OWN else one.backend
             figures = {"images_per_s": one.images_per_s.median}
-            ways.setdefault(f"1/{one.reduce}{how}", {})[one.backend] = figures
-    for found in ways.values():
-        best = max(one["images_per_s"] for one in found.values())
-        for one in found.values():
-            one["share"] = one["images_per_s"] / best
-    return ways
+            found.setdefault(f"1/{one.reduce}", {})[name] = figures
+    for speeds in found.values():
+        best = max(figures["images_per_s"] for figures in speeds.values())
+        for figures in speeds.values():
+            figures["share"] = figures["images_per_s"] / best
+    return found
 
 
 def always(name: str, cells: Records) -> dict[str, Any]:
@@ -286,13 +274,14 @@ _ENVIRONMENT = jinja2.Environment(
 _ENVIRONMENT.filters |= {"f": format, "every": every, "folded": folded, "load": load}
 _ENVIRONMENT.globals |= {
     "BUILTIN": BUILTIN,
+    "results": sorted(path.stem for path in _RESULTS.glob("*.json")),
     "PITCH": (fastdecode.__doc__ or "").partition("\n")[0],
     "machines": sorted(path.stem for path in _RESULTS.glob("gpu_*.json")),
     **{
         one.__name__: one
         for one in (
             *(always, declared, decoding, gain, gain_range, grid, listing, load, measured, missed),
-            *(pass_of, photo_ways, photos, pipelines, shares, sorted, zip),
+            *(pass_of, photo_speeds, photos, pipelines, shares, sorted, zip),
         )
     },
 }
@@ -323,7 +312,6 @@ def main() -> int:
         files[path] = text
     if lost := {name for name, macro in _macros().items() if not macro.arguments} - marked:
         raise SystemExit(f"no document has the marks of {every(sorted(lost))}")
-    files[_RESULTS / "photos.svg"] = readme_chart(photos())
     for name, dark in (("training", False), ("training-dark", True)):
         files[_RESULTS / f"{name}.svg"] = f"{drawn('training_chart', dark)}\n"
     late = [

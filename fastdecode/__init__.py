@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         FastDecodeError,
         ImageTooLarge,
         StoreError,
+        ThreadsUnavailable,
         UnknownBackend,
         UnsupportedFormat,
     )
@@ -62,7 +63,7 @@ _NAMES = {
     "adapters.batch_base": "BatchBackend BatchItem",
     "api": "decode decode_file probe",
     "errors": "BackendUnavailable DecodeError DeviceUnavailable FastDecodeError ImageTooLarge "
-    "StoreError UnknownBackend UnsupportedFormat",
+    "StoreError ThreadsUnavailable UnknownBackend UnsupportedFormat",
     "geometry": "Geometry",
     "measure._calibrate": "calibrate",
     "plan": "DEFAULT_MAX_PIXELS reduce_for",
@@ -103,6 +104,7 @@ __all__ = [
     "Stats",
     "StoreError",
     "Support",
+    "ThreadsUnavailable",
     "UnknownBackend",
     "UnsupportedFormat",
     "backends",

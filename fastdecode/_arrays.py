@@ -24,7 +24,7 @@ from fastdecode._process import after_fork
 from fastdecode._resizing import ResizePlan, core_can_decode, core_may_decode, resize
 from fastdecode._selection import Want
 from fastdecode.api import decode, decode_file, read_file
-from fastdecode.errors import FastDecodeError
+from fastdecode.errors import FastDecodeError, ThreadsUnavailable
 from fastdecode.native import _library
 from fastdecode.native._batch import Headers, Items, Pool
 from fastdecode.plan import plan_options
@@ -133,7 +133,7 @@ def map_in_order(
         while True:
             if os.getpid() != process:  # the threads of the pool do not exist after a fork
                 process = os.getpid()
-                waiting = deque((one, _pool(threads).submit(make, one)) for one, _ in waiting)
+                waiting = deque((one, _submit(threads, make, one)) for one, _ in waiting)
             while more and len(waiting) < most:
                 try:
                     thing = next(source)
@@ -142,7 +142,7 @@ def map_in_order(
                 except Exception as error:
                     failed, more = error, False
                 else:
-                    waiting.append((thing, _pool(threads).submit(make, thing)))
+                    waiting.append((thing, _submit(threads, make, thing)))
                     del thing
             if not waiting:
                 break
@@ -159,7 +159,7 @@ def map_in_threads(threads: int, make: Callable[[_S], _T], things: Iterable[_S])
     """Return `make` of each thing, in order, or raise the first error; 1 is the calling thread."""
     if threads == 1:
         return [make(thing) for thing in things]
-    return _results([_pool(threads).submit(make, thing) for thing in things])
+    return _in_threads(threads, make, things)
 
 
 def name_item(error: Exception, place: int) -> Exception:
@@ -183,7 +183,7 @@ def _decode_in_core(
     if not some.accepts(work[0]):
         return [None] * len(work)
     chunks = [slice(at, at + some.chunk) for at in range(0, len(work), some.chunk)]
-    done = _results([_pool(count).submit(some.make, work[at], targets[at]) for at in chunks])
+    done = _in_threads(count, lambda at: some.make(work[at], targets[at]), chunks)
     return [result for chunk in done for result in chunk]
 
 
@@ -202,9 +202,11 @@ def _decode_item(item: Any, options: dict[str, Any]) -> Any:
     return decode(item, **options)
 
 
-def _results(futures: list[Future[_T]]) -> list[_T]:
+def _in_threads(threads: int, make: Callable[[_S], _T], things: Iterable[_S]) -> list[_T]:
     """Collect the results; on the first error or Ctrl-C, cancel the rest."""
+    futures: list[Future[_T]] = []
     try:
+        futures.extend(_submit(threads, make, thing) for thing in things)
         return [future.result() for future in futures]
     except BaseException:
         _cancel(futures)
@@ -216,6 +218,18 @@ def _cancel(futures: list[Future[_T]]) -> None:
     for future in futures:
         future.cancel()
     wait(futures)
+
+
+def _submit(threads: int, make: Callable[[_S], _T], thing: _S) -> Future[_T]:
+    """Begin a call in the pool of that size; raise `ThreadsUnavailable` if no thread can start."""
+    try:
+        return _pool(threads).submit(make, thing)
+    except RuntimeError as error:
+        if "start new thread" not in str(error):  # the interpreter is shutting down
+            raise
+        with _pools_lock:
+            _pools.pop(threads, None)  # it has queued the call all the same
+        raise ThreadsUnavailable(threads) from error
 
 
 def _pool(threads: int) -> ThreadPoolExecutor:

@@ -23,6 +23,7 @@ from fastdecode.errors import (
     BackendUnavailable,
     DeviceUnavailable,
     FastDecodeError,
+    ThreadsUnavailable,
     UnknownBackend,
 )
 
@@ -30,7 +31,7 @@ ITEM_ERRORS = (FastDecodeError, OSError)
 """Errors that may concern a single item; `is_item_error` decides whether one does."""
 
 _T = TypeVar("_T")
-_CALLER_ERRORS = (UnknownBackend, BackendUnavailable, DeviceUnavailable)
+_CALLER_ERRORS = (UnknownBackend, BackendUnavailable, DeviceUnavailable, ThreadsUnavailable)
 _MISSING = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
 _MISSING_STATUSES = (404, 410)
 _TEMPORARY_STATUSES = (408, 425, 429, 500, 502, 503, 504)

@@ -14,7 +14,6 @@ from __future__ import annotations
 import errno
 import io
 import os
-import re
 import stat
 import tempfile
 from collections.abc import Callable, Iterator
@@ -147,24 +146,20 @@ def check_writable(path: str | os.PathLike[str], *, parents: bool = False) -> No
 
 
 def check_result(
-    place: str | os.PathLike[str], option: str, begins: bytes, *, parents: bool = False
+    place: str | os.PathLike[str], option: str, suffix: str = "", *, parents: bool = False
 ) -> None:
-    """Raise a worded OSError if an option's file cannot be written without losing data.
+    """Raise a worded OSError if an option's file cannot be written without losing another file.
 
-    An existing file is replaced only if the option wrote it earlier: it is empty, or its beginning
-    matches the regular expression `begins`. Users mistype the names of images and lists there.
+    Users mistype the names of images, lists and stores there. So an existing file is replaced only
+    if it is empty, or has the suffix of what the option writes.
     """
     with name_in_errors(place):
         check_writable(place, parents=parents)
-        if not Path(place).is_file():  # devices are written to, not replaced
-            return
-        with open_regular(place) as file:
-            head = file.read(_HEAD_BYTES)
-    if head and not re.match(begins, head, re.DOTALL):
-        raise FileExistsError(
-            f"{visible(os.fspath(place))} is there already, and {option} did not write it: "
-            f"{option} takes the name of a new file"
-        )
+    path = Path(place)
+    kept = path.is_file() and path.stat().st_size  # a device is written to, not replaced
+    if kept and not (suffix and path.suffix.lower() == suffix):
+        only = f"only a {suffix} file" if suffix else "no file"
+        raise FileExistsError(f"{visible(str(path))} is there already: {option} replaces {only}")
 
 
 def write_text(path: str | os.PathLike[str], text: str, *, follow: bool = True) -> None:

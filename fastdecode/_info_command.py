@@ -16,8 +16,7 @@ from fastdecode import _selection, ranking, registry
 from fastdecode._system import cpu_model, ranking_path, usable_cores
 from fastdecode.errors import BackendUnavailable, DeviceUnavailable, FastDecodeError, visible
 from fastdecode.gpu import _backends
-from fastdecode.measure._tables import Column, Table, plain
-from fastdecode.terminal import Parser, paragraph
+from fastdecode.terminal import Column, Parser, paragraph, table
 from fastdecode.types import FORMATS, BackendInfo, Format, Header
 
 if TYPE_CHECKING:
@@ -108,7 +107,7 @@ def _report(facts: Facts) -> Iterator[str]:
     where = f"{facts.python}, {facts.platform}, {facts.cores} usable core"
     yield paragraph(where + ("" if facts.cores == 1 else "s"))
     yield ""
-    yield from plain(_table(facts.backends))
+    yield from _table(facts.backends)
     unusable = [info for info in facts.backends if not info.usable]
     if unusable:
         yield from ["", "Not usable here"]
@@ -128,7 +127,7 @@ def _report(facts: Facts) -> Iterator[str]:
     yield paragraph("To measure it on your images: fastdecode bench FOLDER")
 
 
-def _table(infos: Sequence[BackendInfo]) -> Table:
+def _table(infos: Sequence[BackendInfo]) -> Iterator[str]:
     rows = [
         (
             info.name,
@@ -141,7 +140,7 @@ def _table(infos: Sequence[BackendInfo]) -> Table:
         )
         for info in infos
     ]
-    return Table("", _COLUMNS, [("", rows)])
+    return table(_COLUMNS, rows)
 
 
 def _explain(info: BackendInfo) -> Iterator[str]:

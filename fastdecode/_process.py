@@ -10,31 +10,17 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from fastdecode.types import Context
-
-_main_thread = threading.main_thread().ident
 _worker: bool | None = None
 
 
-def context() -> Context:
-    """Return in which of the measured situations the caller decodes.
-
-    That is ``"processes"`` in a child process, such as a DataLoader's worker, ``"threads"`` in any
-    thread but the main one, such as those of `decode_batch`, and otherwise ``"one"``.
-    """
-    if _worker or (_worker is None and _is_worker()):
-        return "processes"
-    return "one" if threading.get_ident() == _main_thread else "threads"
-
-
-def _is_worker() -> bool:
+def is_worker() -> bool:
     """Return whether `multiprocessing` started this process.
 
     The first decode looks this up, not the import: a spawned child imports this module before
@@ -50,7 +36,7 @@ def _is_worker() -> bool:
 def should_warn() -> bool:
     """Return whether this process should warn: of several workers, only the first does."""
     process = sys.modules.get("multiprocessing.process")
-    if process is None or not _is_worker():
+    if process is None or not is_worker():
         return True
     name: str = process.current_process().name
     return name.endswith("-1")
@@ -65,10 +51,49 @@ def after_fork(call: Callable[[], None]) -> Callable[[], None]:
 
 @after_fork
 def _note_fork() -> None:
-    """Note in a forked child that it is a worker and that its only thread is the main one."""
-    global _main_thread, _worker
-    _main_thread = threading.get_ident()
+    """Note in a forked child that it is a worker."""
+    global _worker
     _worker = True
+
+
+_held: Any = None  # the handler of Ctrl-C, while `hold_interrupts` holds that back
+
+
+@contextmanager
+def hold_interrupts() -> Iterator[None]:
+    """Hold Ctrl-C back within the block and raise it after it, for a block that starts processes.
+
+    An exception in one of Python's hooks around a fork is lost, and one between two starts leaves
+    processes behind. Only the main thread gets Ctrl-C.
+    """
+    global _held
+    usual, came = signal.getsignal(signal.SIGINT), False
+    if threading.current_thread() is not threading.main_thread() or not callable(usual):
+        yield
+        return
+
+    def note(*_: object) -> None:
+        nonlocal came
+        came = True
+
+    signal.signal(signal.SIGINT, note)
+    _held = usual
+    try:
+        yield
+    finally:
+        _held = None
+        signal.signal(signal.SIGINT, usual)
+        if came:
+            signal.raise_signal(signal.SIGINT)
+
+
+@after_fork
+def _release_interrupts() -> None:
+    """Let Ctrl-C through in a child that was forked while it was held back."""
+    global _held
+    if _held is not None:
+        signal.signal(signal.SIGINT, _held)
+        _held = None
 
 
 class ForkLock:
@@ -201,15 +226,20 @@ class Child:
         lines = self._printed.read().decode(errors="replace").strip().splitlines()
         return ChildDied(self._target, status, lines[-1] if lines else "")
 
+    def kill(self) -> None:
+        """Kill the child and its own children at once; a pending `receive` raises `ChildDied`."""
+        if not hasattr(os, "killpg"):
+            self._process.kill()
+            return
+        with suppress(ProcessLookupError):  # it has ended in the meantime
+            os.killpg(self._process.pid, signal.SIGKILL)  # it leads a session of its own
+
     def _end(self) -> int:
         """Wait until the child exits, killing it if need be; return its exit status."""
         try:
             return self._process.wait(_EXIT_TIMEOUT_S)
         except subprocess.TimeoutExpired:
-            if hasattr(os, "killpg"):
-                os.killpg(self._process.pid, signal.SIGKILL)  # it leads a session of its own
-            else:
-                self._process.kill()
+            self.kill()
             return self._process.wait()
 
 

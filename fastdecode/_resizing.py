@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 Interpolation: TypeAlias = Literal["bilinear", "bicubic"]
 FloatBox: TypeAlias = tuple[float, float, float, float]
 
+CORE_FILTERS: dict[Interpolation, int] = {"bilinear": 0, "bicubic": 2}
+"""The ``fd_resize_filter`` of each interpolation."""
+_INTERPOLATIONS: dict[int, Interpolation] = {v: name for name, v in CORE_FILTERS.items()}
 _NATIVE = "native"
 _HUFFMAN_SOFS = (0xC0, 0xC1, 0xC2)  # baseline, extended, progressive
 
@@ -41,19 +44,19 @@ class ResizePlan(NamedTuple):
         left, top, right, bottom = (int(edge * resize.reduce) for edge in edges)
         canvas = (resize.canvas_height, resize.canvas_width)
         size = (resize.height, resize.width)
-        return cls((left, top, right, bottom), canvas, resize.y, resize.x, size, bool(resize.flip))
+        box, name = (left, top, right, bottom), _INTERPOLATIONS[resize.filter]
+        return cls(box, canvas, resize.y, resize.x, size, bool(resize.flip), name)
 
     def for_core(self, width: int, height: int, reduce: int) -> _library.Resize | None:
         """Return the plan as the core's `Resize`, for an image of that full size and `reduce`.
 
-        Return None if the core cannot do it: bicubic, padded, outside the image, or too large.
+        Return None if the core cannot do it: padded, outside the image, or too large.
         """
         left, top, right, bottom = self.box
         down, across = self.canvas
         rows, columns = self.size
         if (
-            self.interpolation != "bilinear"
-            or self.top < 0
+            self.top < 0
             or self.left < 0
             or self.top + rows > down
             or self.left + columns > across
@@ -66,6 +69,7 @@ class ResizePlan(NamedTuple):
             reduce, left / reduce, top / reduce, right / reduce, bottom / reduce,
             int(left // reduce), int(top // reduce), ceil(right / reduce), ceil(bottom / reduce),
             across, down, self.left, self.top, columns, rows, self.flip,
+            CORE_FILTERS[self.interpolation],
         )
         # fmt: on
 
@@ -122,7 +126,11 @@ def resize(image: Image, size: tuple[int, int], box: FloatBox | None = None) -> 
 
 
 def resize_in_core(
-    image: Image, box: FloatBox, canvas: tuple[int, int], window: Box
+    image: Image,
+    box: FloatBox,
+    canvas: tuple[int, int],
+    window: Box,
+    interpolation: Interpolation = "bilinear",
 ) -> Image | None:
     """Resize a box of (H, W, 3) pixels to a canvas as the core resizes JPEGs; None if it cannot.
 
@@ -138,11 +146,17 @@ def resize_in_core(
     # fmt: off
     resize = _library.Resize(
         1, *box, 0, 0, width, height, canvas[1], canvas[0], left, top, right - left, bottom - top,
-        False,
+        False, CORE_FILTERS[interpolation],
     )
     # fmt: on
     pixels = _library.stored(None, channels_first=False)
     return result if _library.resize_pixels(image, resize, pixels, result.ctypes.data) else None
+
+
+def resize_unchanged(width: int, height: int) -> _library.Resize:
+    """Return the core's resize of an image of this size to itself."""
+    sides = (width, height)
+    return _library.Resize(1, 0, 0, *sides, 0, 0, *sides, *sides, 0, 0, *sides, flip=False)
 
 
 def resize_with_pillow(

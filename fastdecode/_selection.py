@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import os
 import warnings
-from bisect import bisect
 from collections.abc import Iterable, Iterator
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from fastdecode import ranking, registry
-from fastdecode._process import ForkLock, context, should_warn
+from fastdecode._process import ForkLock, should_warn
 from fastdecode.errors import BackendUnavailable, UnknownBackend, UnsupportedFormat
-from fastdecode.ranking import SIZE_LIMITS, Ranking, size_class
+from fastdecode.ranking import Ranking
 from fastdecode.types import Header
 
 if TYPE_CHECKING:
@@ -158,7 +157,14 @@ def saved() -> Ranking | None:
 
 def load_saved() -> tuple[Ranking | None, str]:
     """Return the saved ranking, or None and the problem with it (empty if there is none)."""
-    return ranking.look_up(Ranking.load, Ranking.stale)
+    try:
+        found = Ranking.load()
+    except FileNotFoundError:
+        return None, ""
+    except (OSError, ValueError) as error:
+        return None, str(error)
+    problem = found.stale()
+    return (None, problem) if problem else (found, "")
 
 
 def forget_saved() -> None:
@@ -219,16 +225,13 @@ def first(backend: str | None, header: Header, want: Want) -> Choice:
     no usable backend reads such a file.
     """
     # Written for speed, because every call runs it.
-    width, height = header.width, header.height
     key = (
         registry.generation,
         generation,
         backend,
         want,
         _kind(header),
-        min(_LARGEST_REDUCES_FROM, max(height, width)),
-        bisect(SIZE_LIMITS, width * height),
-        context(),
+        min(_LARGEST_REDUCES_FROM, max(header.height, header.width)),
     )
     choice = _first_choices.get(key)
     if choice is None:
@@ -283,9 +286,9 @@ def _ordered(first: Ranking | None, header: Header, want: Want) -> Iterator[str]
     If only a part is wanted, backends that decode just that part come first, because rankings are
     about whole images.
     """
-    format, size = header.format, size_class(header.width * header.height)
+    format = header.format
     orders: list[Iterable[str] | None] = [
-        ranked.order(format, want.reduce, size, context=context())
+        ranked.order(format, want.reduce)
         for ranked in (first, ranking.DEFAULT)
         if ranked is not None
     ]

@@ -67,13 +67,6 @@ def cpu_model() -> str:
 
 
 _OTHER_OPENCV = ("opencv-python", "opencv-contrib-python", "opencv-contrib-python-headless")
-_FOR_DEVICES = (
-    "torch",
-    *(f"nvidia-nvimgcodec-cu{cuda}" for cuda in (11, 12, 13)),
-    *(f"nvidia-dali-cuda{cuda}" for cuda in (110, 120, 130)),
-    *(f"nvidia-nvjpeg{suffix}" for suffix in ("", "-cu11", "-cu12", "-cu13")),
-)
-"""Libraries that decode on devices, which have one name per major version of CUDA."""
 
 
 def libraries() -> dict[str, str]:
@@ -89,11 +82,6 @@ def libraries() -> dict[str, str]:
         # It may be added or removed while all versions stay the same.
         found["fastdecode's native core"] = fastdecode.__version__
     return found
-
-
-def device_libraries() -> dict[str, str]:
-    """Return `libraries`, and those that decode on devices."""
-    return {**libraries(), **_versions(*_FOR_DEVICES)}
 
 
 def _versions(*names: str) -> dict[str, str]:
@@ -125,15 +113,3 @@ def ranking_path() -> Path:
 
     key = hashlib.sha256(f"{cpu_model()}\n{sys.prefix}".encode()).hexdigest()[:12]
     return platformdirs.user_cache_path("fastdecode", appauthor=False) / f"ranking-{key}.json"
-
-
-def device_ranking_path(device: str) -> Path:
-    """Return the file of a device's ranking, in the folder of `ranking_path`.
-
-    There is one file per model of device and processor, number of usable cores (on which the speed
-    of the CPU path depends), and Python installation.
-    """
-    facts = f"{device}\n{cpu_model()}\n{usable_cores()}\n{sys.prefix}"
-    key = hashlib.sha256(facts.encode()).hexdigest()[:12]
-    beside = ranking_path()
-    return beside.with_name(f"{beside.stem}-device-{key}.json")

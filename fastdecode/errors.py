@@ -9,7 +9,8 @@
     ├── StoreError (ValueError)             a store, or its index, is damaged
     ├── UnknownBackend (LookupError)        no backend has that name
     ├── BackendUnavailable (ImportError)    the library behind it is missing or broken
-    └── DeviceUnavailable (RuntimeError)    there is no such device here, or no driver for it
+    ├── DeviceUnavailable (RuntimeError)    there is no such device here, or no driver for it
+    └── ThreadsUnavailable (RuntimeError)   the system starts no more threads
 
 A wrong argument (a path instead of bytes, ``reduce=3``, a region outside the image) raises a plain
 `TypeError` or `ValueError`, as in NumPy, because the caller is wrong and not the file.
@@ -27,6 +28,7 @@ __all__ = [
     "FastDecodeError",
     "ImageTooLarge",
     "StoreError",
+    "ThreadsUnavailable",
     "UnknownBackend",
     "UnsupportedFormat",
     "visible",
@@ -197,3 +199,25 @@ class DeviceUnavailable(FastDecodeError, RuntimeError):
     ...
     fastdecode.errors.DeviceUnavailable: ...
     """
+
+
+class ThreadsUnavailable(FastDecodeError, RuntimeError):
+    """The system starts no more threads; the message says how many were asked for.
+
+    The limit is that of the user (``ulimit -u``), of the container, or of the memory.
+
+    Examples
+    --------
+    >>> from fastdecode import ThreadsUnavailable, decode_batch
+    >>> try:
+    ...     images = decode_batch([data, data], threads=2)
+    ... except ThreadsUnavailable:
+    ...     images = decode_batch([data, data], threads=1)  # in this thread
+    """
+
+    def __init__(self, count: int) -> None:
+        super().__init__(f"cannot start {count} thread{'s' * (count != 1)}")
+        self._count = count
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self._count,)

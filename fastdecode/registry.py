@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fastdecode.adapters.batch_base import BatchBackend
     from fastdecode.types import Format
 
-__all__ = ["BUILTIN", "Entry", "backends", "load", "names", "reason", "register"]
+__all__ = ["BUILTIN", "Entry", "backends", "describe", "load", "names", "reason", "register"]
 
 ENTRY_POINT_GROUP = "fastdecode.backends"
 
@@ -218,10 +218,11 @@ def backends() -> list[BackendInfo]:
     ...     print(backend.name, backend.version or backend.install)
     pillow ...
     """
-    return [_info(name) for name in names()]
+    return [describe(name) for name in names()]
 
 
-def _info(name: str) -> BackendInfo:
+def describe(name: str) -> BackendInfo:
+    """Describe one backend; this imports its library."""
     try:
         backend = load(name)
     except BackendUnavailable:

@@ -21,12 +21,14 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NoReturn, Protocol
+from itertools import zip_longest
+from typing import Any, NamedTuple, NoReturn, Protocol
 
 from fastdecode.errors import visible, without_advice
 
 __all__ = [
     "INTERRUPTED",
+    "Column",
     "Notify",
     "Parser",
     "brief",
@@ -43,6 +45,7 @@ __all__ = [
     "say",
     "seconds",
     "silent_interrupt",
+    "table",
     "width",
     "worker_count",
 ]
@@ -55,6 +58,8 @@ _MAX_AT_ONCE = 1024  # threads or workers; a larger number is probably a typing 
 _EVERY_S = 0.2
 _LONGEST = 110
 _WIDEST = 80
+_GAP = "  "
+_NARROWEST = 8
 _ACTING = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
@@ -184,6 +189,43 @@ def paragraph(
             break_on_hyphens=False,
         ) or [before.rstrip()]
     return "\n".join(lines)
+
+
+class Column(NamedTuple):
+    """One column of a table."""
+
+    title: str
+    right: bool = False  # align to the right, for numbers
+    # wrap cells that are wider, in characters; 0: never. The last column wraps at the line's end.
+    widest: int = 0
+
+
+def table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield the lines of a table, none wider than `width` if its columns can be wrapped enough."""
+    titles = [column.title for column in columns]
+    natural = [max(map(len, cells)) for cells in zip(titles, *rows, strict=True)]
+    widths = [
+        min(wide, column.widest or wide) for wide, column in zip(natural, columns, strict=True)
+    ]
+    room = width() - sum(widths[:-1]) - len(_GAP) * (len(widths) - 1)
+    widths[-1] = max(min(widths[-1], _NARROWEST), min(widths[-1], room))
+    soft = [index for index, column in enumerate(columns) if column.widest]
+    while soft and sum(widths) + len(_GAP) * (len(widths) - 1) > width():
+        widest = max(soft, key=lambda index: widths[index])
+        if widths[widest] <= _NARROWEST:
+            break
+        widths[widest] -= 1
+    for row in (titles, ["-" * size for size in widths], *rows):
+        cells = [
+            textwrap.wrap(cell, size, break_on_hyphens=False) or [""]
+            for cell, size in zip(row, widths, strict=True)
+        ]
+        for parts in zip_longest(*cells, fillvalue=""):
+            aligned = [
+                part.rjust(size) if column.right else part.ljust(size)
+                for part, column, size in zip(parts, columns, widths, strict=True)
+            ]
+            yield _GAP.join(aligned).rstrip()
 
 
 def say(text: str, *, indent: str = "", error: bool = False) -> None:

@@ -9,19 +9,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
-    "CONTEXTS",
     "FORMATS",
     "MODES",
     "OUTPUTS",
     "REDUCES",
-    "SIZE_CLASSES",
     "BackendInfo",
     "BatchOptions",
     "Box",
     "Buffer",
     "Coding",
     "Color",
-    "Context",
     "DecodeKeywords",
     "Format",
     "Header",
@@ -30,7 +27,6 @@ __all__ = [
     "Output",
     "PixelLayout",
     "Reduce",
-    "SizeClass",
 ]
 
 Format = Literal[
@@ -53,21 +49,13 @@ Color = Literal["gray", "ycc", "rgb", "cmyk", "palette", "other"]
 Coding = Literal["baseline", "progressive", "arithmetic", "lossless", "jpeg-ls", "other", ""]
 """How a JPEG's samples are coded (sequential Huffman is ``"baseline"``); empty otherwise."""
 
-SizeClass = Literal["small", "medium", "large", "huge"]
-"""Pixels of the stored image: fewer than 0.1, 1 and 6 million, and more."""
-
 Output = Literal["array", "tensor", "pil"]
 """Types of a result: an ndarray (H, W, C), a PyTorch tensor (C, H, W), a Pillow image."""
-
-Context = Literal["one", "threads", "processes"]
-"""What else decodes at the same time: nothing, other threads of the process, other processes."""
 
 FORMATS: tuple[Format, ...] = get_args(Format)
 MODES: tuple[Mode, ...] = get_args(Mode)
 REDUCES: tuple[Reduce, ...] = get_args(Reduce)
-SIZE_CLASSES: tuple[SizeClass, ...] = get_args(SizeClass)
 OUTPUTS: tuple[Output, ...] = get_args(Output)
-CONTEXTS: tuple[Context, ...] = get_args(Context)
 
 Buffer: TypeAlias = "bytes | memoryview"
 """Encoded bytes inside the package; `decode` turns every kind of input into this without a copy."""

@@ -18,6 +18,11 @@ from corpus import LIBRARIES, NO_RANKING, REQUIRED, usable_backends
 from fastdecode import registry
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option that writes the golden texts anew, for a change that is meant."""
+    parser.addoption("--regenerate", action="store_true", help="write the golden texts anew")
+
+
 def pytest_configure() -> None:
     """Restore SIGINT, which shells ignore in background jobs, for processes that tests start."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -275,6 +275,14 @@ def test_palette_indices_are_sampled(reduce: Reduce) -> None:
     np.testing.assert_array_equal(reduced, whole[np.ix_(rows, columns)])
 
 
+def test_stored_jpegs_have_their_own_channels() -> None:
+    """The stored pixels of a grey JPEG are (H, W), those of one in colour (H, W, 3)."""
+    colour = noise("RGB", 13, 7)
+
+    assert decode(encode(colour.convert("L"), "jpeg"), mode="stored").shape == (7, 13)
+    assert decode(encode(colour, "jpeg"), mode="stored").shape == (7, 13, 3)
+
+
 def test_views_and_read_only_images_are_read() -> None:
     """A view or read-only image is reduced like its copy."""
     image = np.array(noise("RGB", 16, 24))[::-1, ::2]

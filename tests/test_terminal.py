@@ -132,7 +132,7 @@ def test_control_c_while_it_is_imported(folder: Path, name: str) -> None:
     """Ctrl-C during any import ends the command silently with status 130."""
     code = _INTERRUPTED_IMPORT.replace("ARGUMENTS", repr(COMMANDS[name].split()))
     module = {
-        "compare": "fastdecode.measure._text",
+        "compare": "fastdecode.measure._summary",
         "info": "fastdecode.ranking",
         "help": "fastdecode.terminal",
     }.get(name, "numpy")

@@ -1,20 +1,10 @@
-"""Finds the device that an argument names, checks it, and identifies it for measurements."""
+"""Finds the device that an argument names, and checks it."""
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
-from typing import Any
-
 import torch
 
-from fastdecode._system import cpu_model
 from fastdecode.errors import DeviceUnavailable
-from fastdecode.ranking import Identity
-
-_DRIVER = Path("/proc/driver/nvidia/version")
-_VERSION = re.compile(r"\b\d+\.\d+(?:\.\d+)?\b")
-_cuda: Any = torch.cuda  # only partly annotated
 
 
 def parse_device(device: str | int | torch.device) -> torch.device:
@@ -75,23 +65,3 @@ def _cuda_problem(device: torch.device) -> str:
     if device.index is not None and device.index >= count:
         return f"there are {count} CUDA devices, the last is cuda:{count - 1}"
     return ""
-
-
-def identify(device: torch.device) -> Identity:
-    """Return the identity of a device from `check_device`."""
-    if device.type != "cuda":
-        return Identity(device.type, cpu_model())
-    runtime = torch.version.cuda or torch.version.hip or ""
-    return Identity("cuda", str(_cuda.get_device_name(device)), driver_version(), runtime)
-
-
-def driver_version(source: Path = _DRIVER) -> str:
-    """Return the version of NVIDIA's driver; empty if the system does not say."""
-    # On Linux the kernel module has it in a file. Elsewhere `nvidia-smi` knows it, but takes a
-    # second.
-    try:
-        text = source.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
-    found = _VERSION.search(text)
-    return found[0] if found else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,13 +14,13 @@ from fastdecode._process import ChildDied
 from fastdecode._stats import stats
 from fastdecode.api import decode
 from fastdecode.errors import FastDecodeError, without_advice
-from fastdecode.measure.result import AUTOMATIC
+from fastdecode.measure.result import OWN, PILLOW
 
 if TYPE_CHECKING:
     from fastdecode.measure._collection import Photo
     from fastdecode.types import Header, Image, Reduce
 
-_REFERENCE = "pillow"
+_MIN_SHARE = 0.5  # a backend that reads a smaller share of the files is not compared
 
 
 class Finding(NamedTuple):
@@ -61,9 +62,31 @@ class Check:
             self.differing.add(index)
 
 
+def comparable_files(read: Mapping[str, set[int]]) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """Return the backends to compare, and the files that all of these read.
+
+    A backend that reads less than half of the readable files is left out, because it would leave
+    hardly any files for the comparison. So a single odd file excludes no fast backend.
+    """
+    readable: set[int] = set().union(*read.values())
+    able = tuple(
+        name for name, own in read.items() if readable and len(own) >= _MIN_SHARE * len(readable)
+    )
+    return able, tuple(sorted(set.intersection(readable, *(read[name] for name in able))))
+
+
 def backend_argument(name: str) -> str | None:
     """Return the ``backend`` argument of `decode` for a name: None for the automatic choice."""
-    return None if name == AUTOMATIC else name
+    return None if name == OWN else name
+
+
+def chosen(name: str, header: Header, reduce: Reduce) -> _selection.Choice | None:
+    """Return what `decode` tries first for a file; None if nothing reads it."""
+    want = _selection.Want("RGB", reduce, strict=False, complete=True)
+    try:
+        return _selection.first(backend_argument(name), header, want)
+    except FastDecodeError:  # the check reports the reason
+        return None
 
 
 def reference_digest(data: bytes, reduce: Reduce) -> bytes | None:
@@ -75,20 +98,24 @@ def reference_digest(data: bytes, reduce: Reduce) -> bytes | None:
 def examine(photo: Photo, reduce: Reduce, backend: str, right: bytes | None) -> Finding:
     """Decode a file once, and compare the pixels with the reference."""
     stats(reset=True)
+    named = backend_argument(backend)
     try:
         data = bytes(photo.read())
-        image = decode(data, reduce, backend=backend_argument(backend))
+        image = decode(data, reduce, backend=named)
         fell_back = bool(stats().fallbacks)
-        averaged = not _reduces_itself(backend, photo.header, reduce)
+        choice = chosen(backend, photo.header, reduce)
+        averaged = photo.header.format == "jpeg" and choice is not None and choice.reduce != reduce
         # An averaged image is right if the full image is.
-        whole = decode(data, backend=backend_argument(backend)) if averaged else image
+        whole = decode(data, backend=named) if averaged else image
     except Exception as error:  # a broken backend must not end the run
         return Finding(refused=reason(error))
     if right is None or _digest(image) == right:
         return Finding(fell_back=fell_back, averaged=averaged)
-    difference = _difference_from_reference(image, data, reduce)
-    wrong = _difference_from_reference(whole, data, 1) if averaged else difference
-    return Finding("", fell_back, averaged, wrong > _tolerance(photo.header), difference)
+    difference = _difference(image, _reference(data, reduce))
+    wrong = _difference(whole, _reference(data, 1)) if averaged else difference
+    # CMYK becomes RGB by a formula that rounds; the contract of `decode` allows one level.
+    tolerance = 1 if photo.header.color == "cmyk" else 0
+    return Finding("", fell_back, averaged, wrong > tolerance, difference)
 
 
 def reason(error: Exception) -> str:
@@ -100,15 +127,9 @@ def reason(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def _difference_from_reference(image: Image, data: bytes, reduce: Reduce) -> int:
-    """Return the largest difference from the reference pixels; 0 if there are none."""
-    reference = _reference(data, reduce)
-    return 0 if reference is None else _difference(image, reference)
-
-
 def _reference(data: bytes, reduce: Reduce) -> Image | None:
     """Return Pillow's pixels, else those of the automatic choice, else None."""
-    for backend in (_REFERENCE, None):
+    for backend in (PILLOW, None):
         try:
             return decode(data, reduce, backend=backend)
         except FastDecodeError:  # the next one may read it; if none does, all refuse and say why
@@ -123,23 +144,11 @@ def _digest(image: Image) -> bytes:
     return digest.digest()
 
 
-def _reduces_itself(name: str, header: Header, reduce: Reduce) -> bool:
-    """Return whether the backend makes this reduction itself, or the pixels do not depend on it."""
-    if reduce == 1 or header.format != "jpeg":
-        return True
-    want = _selection.Want("RGB", reduce, strict=False, complete=True)
-    return _selection.first(backend_argument(name), header, want).reduce == reduce
-
-
-def _difference(image: Image, reference: Image) -> int:
+def _difference(image: Image, reference: Image | None) -> int:
     """Return the largest difference of a value, in levels; 255 if the shapes differ."""
+    if reference is None:
+        return 0
     if image.shape != reference.shape:
         return 255
     # Subtract the smaller from the larger: a signed type would need more memory.
     return int((np.maximum(image, reference) - np.minimum(image, reference)).max())
-
-
-def _tolerance(header: Header) -> int:
-    """Return the difference that still counts as the same pixels, in levels."""
-    # CMYK becomes RGB by a formula that rounds; the contract of `decode` allows one level.
-    return 1 if header.color == "cmyk" else 0

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
+import math
 import os
 import random
 from array import array
@@ -16,9 +18,14 @@ from pathlib import Path
 
 from fastdecode._files import open_regular, read_image
 from fastdecode.api import probe
-from fastdecode.errors import DecodeError, StoreError, UnsupportedFormat, without_advice
+from fastdecode.errors import (
+    DecodeError,
+    StoreError,
+    UnsupportedFormat,
+    visible,
+    without_advice,
+)
 from fastdecode.measure import result
-from fastdecode.measure._text import visible
 from fastdecode.samples import photo
 from fastdecode.stores import Store, kind_of, open_store
 from fastdecode.stores._scan import is_readable_file
@@ -30,6 +37,11 @@ SAMPLES = photo.parent
 
 USUAL_LIMIT = 200
 """Default number of images in a run, because a data set may have millions."""
+
+USUAL_PIXELS = 100_000_000
+"""Default number of pixels in a short run: fifty images of two megapixels."""
+
+_MIN_IMAGES = 8  # however large they are
 
 _HEAD = 1 << 20  # bytes to read first, so that films and archives are not read whole
 
@@ -81,10 +93,12 @@ class Collection:
 
     def summary(self) -> result.Collection:
         """Return the counts that a result contains."""
+        facts = "\n".join(f"{photo.name} {photo.size}" for photo in self.photos)
         return result.Collection(
             images=len(self.photos),
             bytes=sum(photo.size for photo in self.photos),
             pixels=sum(photo.pixels for photo in self.photos),
+            digest=hashlib.blake2b(facts.encode(), digest_size=8).hexdigest(),
             formats=dict(Counter(str(photo.header.format) for photo in self.photos).most_common()),
             unreadable=dict(self.unreadable),
             not_images=self.not_images,
@@ -93,12 +107,15 @@ class Collection:
         )
 
 
-def collect(paths: Sequence[str | Path], *, limit: int | None = None) -> Collection:
+def collect(
+    paths: Sequence[str | Path], *, limit: int | None = None, pixels: int | None = None
+) -> Collection:
     """Find every image under the paths, and read its header.
 
     Folders are searched to any depth, except hidden files and folders. A folder with tar shards and
-    no images is a store. With `limit`, images are drawn at random, because the first ones of a data
-    set are often all of one class. The draw is the same in each call.
+    no images is a store. At most `limit` images are taken, and few more than have so many `pixels`.
+    They are drawn at random, because the first ones of a data set are often all of one class. The
+    draw is the same in each call.
     """
     collection = Collection()
     root = Path(paths[0]) if len(paths) == 1 and _is_folder(paths[0]) else None
@@ -114,10 +131,13 @@ def collect(paths: Sequence[str | Path], *, limit: int | None = None) -> Collect
     total = len(found) + (ends[-1] if ends else 0)
     order = array("q", range(total))  # a list would be large for a store with millions
     random.Random(0).shuffle(order)
+    room = math.inf if pixels is None else pixels
     for count, drawn in enumerate(order):
-        if limit is not None and len(collection.photos) >= limit:
+        enough = room <= 0 and len(collection.photos) >= _MIN_IMAGES
+        if enough or (limit is not None and len(collection.photos) >= limit):
             collection.left_out = total - count
             break
+        before = len(collection.photos)
         if drawn < len(found):
             path = found[drawn]
             name = visible(str(path.relative_to(root) if root else path))
@@ -127,6 +147,7 @@ def collect(paths: Sequence[str | Path], *, limit: int | None = None) -> Collect
             index = drawn - len(found) - (ends[at] - len(stores[at]))
             name = _name(stores[at], index, alone=len(paths) == 1)
             _take(collection, name, partial(_load_item, stores[at], index, name))
+        room -= sum(photo.pixels for photo in collection.photos[before:])
     collection.photos.sort(key=lambda photo: photo.name)
     return collection
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from fastdecode.measure._collection import Photo
     from fastdecode.measure.result import Pipeline
 
+SIZE = 224  # side in pixels of the images in a batch
 MEAN = (0.485, 0.456, 0.406)
 STD = (0.229, 0.224, 0.225)
 SCALE = (0.08, 1.0)
@@ -262,12 +263,24 @@ def dali_pipeline(
     )()
 
 
-def _own_loader(setup: Setup) -> Any:
-    return OwnLoader(OwnDataset(setup), setup.batch, shuffle=True, threads=setup.workers)
+def _own_loader(setup: Setup, **device: Any) -> Any:
+    return OwnLoader(OwnDataset(setup), setup.batch, shuffle=True, threads=setup.workers, **device)
+
+
+class OnDevice:
+    """`Loader` with batches that a CUDA device decodes."""
+
+    def __init__(self, setup: Setup) -> None:
+        self._loader = _own_loader(setup, device="cuda", decode="gpu")
+
+    def __iter__(self) -> Iterator[Any]:
+        yield from self._loader
+        torch.cuda.synchronize()  # the epoch ends when the last batch is there
 
 
 MAKERS: dict[Pipeline, Callable[[Setup], Iterable[Any]]] = {
-    "loader": _own_loader,
+    "fastdecode": _own_loader,
+    "device": OnDevice,
     "dataset": lambda setup: torch_loader(setup, OwnDataset(setup)),
     "pillow": lambda setup: torch_loader(setup, Decoded(setup, Pillow(setup.size))),
     "torchvision": lambda setup: torch_loader(setup, Decoded(setup, Torchvision(setup.size))),

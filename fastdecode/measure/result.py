@@ -6,12 +6,13 @@ are 10^6 bytes and 10^6 pixels. A program that reads the JSON should
 
 - reject a ``schema`` that it does not know: a field has changed its meaning or was removed;
 - ignore keys that it does not know: new fields do not change ``schema``;
-- identify a configuration by ``protocol``, ``format``, ``reduce``, ``backend``, ``threads``,
-  ``workers``, ``output``, ``size`` and ``batch``, as `Measurement.key` does.
+- identify a configuration by ``protocol``, ``format``, ``reduce``, ``backend``, ``workers`` and
+  ``batch``, as `Measurement.key` does.
 """
 
 from __future__ import annotations
 
+import datetime as dt
 import importlib.metadata
 import json
 import os
@@ -23,20 +24,15 @@ from typing import Any, Literal, TypeAlias
 
 import fastdecode
 from fastdecode._system import cpu_model, usable_cores
-from fastdecode.ranking import CPU, NOTHING, Spread
 
 __all__ = [
-    "AUTOMATIC",
-    "BEGINS",
-    "CPU",
     "NOTHING",
+    "OWN",
     "PILLOW",
     "PIPELINES",
-    "PROTOCOLS",
     "SCHEMA",
     "Backend",
     "Collection",
-    "Device",
     "Machine",
     "Measurement",
     "Pipeline",
@@ -44,33 +40,182 @@ __all__ = [
     "Result",
     "Spread",
     "from_json",
+    "label",
     "machine",
+    "now",
     "to_json",
 ]
 
-SCHEMA = 1
+SCHEMA = 2
 """Version of the JSON. It grows when a field changes its meaning or is removed."""
 
-AUTOMATIC = "decode()"
-"""The automatic choice, among the names of backends."""
+OWN = "fastdecode"
+"""This package among the backends and pipelines: `decode` without a backend, and `Loader`."""
 
-Protocol: TypeAlias = Literal["decode", "train", "threads", "loader", "file", "device"]
-"""``decode``: from memory, in one thread. ``train``: whole pipelines from files to training
-batches. ``threads``: a thread pool in one process. ``loader``: a PyTorch DataLoader with worker
-processes. ``file``: in one thread, including reading. ``device``: batches onto a device, decoded by
-a batch backend there, or by the CPU and then copied."""
-
-PROTOCOLS: tuple[Protocol, ...] = ("decode", "train", "threads", "loader", "file")
-"""The protocols for the CPU."""
-
-Pipeline: TypeAlias = Literal["loader", "dataset", "pillow", "torchvision", "dali"]
-"""What the protocol ``train`` compares instead of backends: this package's `Loader` with its
-dataset; that dataset, Pillow or torchvision's transforms v2 in PyTorch's DataLoader; and DALI on
-the CPU."""
-
-PIPELINES: tuple[Pipeline, ...] = ("loader", "dataset", "pillow", "torchvision", "dali")
 PILLOW = "pillow"
 """The backend, and the pipeline, that all others are compared with."""
+
+Protocol: TypeAlias = Literal["decode", "train"]
+"""``decode``: from memory, in one thread. ``train``: from files to training batches, on all cores,
+by whole pipelines."""
+
+Pipeline: TypeAlias = Literal["fastdecode", "device", "dataset", "pillow", "torchvision", "dali"]
+"""What ``train`` compares instead of backends: this package's `Loader` with its dataset; the same,
+decoding on a CUDA device; that dataset, Pillow or torchvision's transforms v2 in PyTorch's
+DataLoader; and DALI on the CPU."""
+
+PIPELINES: tuple[Pipeline, ...] = typing.get_args(Pipeline)
+
+_LABELS = {
+    "device": "fastdecode on the GPU",
+    "dataset": "fastdecode + DataLoader",
+    "pillow": "Pillow + DataLoader",
+    "torchvision": "torchvision + DataLoader",
+    "dali": "DALI",
+}
+
+
+def label(protocol: Protocol, name: str) -> str:
+    """Return the name of a backend or pipeline for readers."""
+    return _LABELS.get(name, name) if protocol == "train" else name
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A median and the quartiles on its two sides."""
+
+    median: float
+    low: float
+    high: float
+
+    def over(self, base: Spread) -> Spread:
+        """Divide by `base`; the bounds are the most cautious ones.
+
+        The lower bound is the lower quartile over the upper quartile of the base, and the upper
+        bound is the reverse.
+        """
+        high = self.high / base.low if base.low > 0 else float("inf")
+        return Spread(self.median / base.median, self.low / max(base.high, base.median), high)
+
+
+NOTHING = Spread(0.0, 0.0, 0.0)
+"""Stands for a speed that was not measured."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The machine and the Python interpreter."""
+
+    cpu: str  # model name
+    cores: int  # the cores that this process may use
+    system: str
+    python: str
+    numpy: str
+    fastdecode: str
+    # load average over the minute before the run; None if the system does not report it
+    load: float | None = None
+
+
+@dataclass(frozen=True)
+class Backend:
+    """A library that was measured, and the codec that it is linked to."""
+
+    name: str
+    version: str
+    codec: str
+
+
+@dataclass(frozen=True)
+class Collection:
+    """The files of the run."""
+
+    images: int  # images, bytes, pixels: totals of the readable images
+    bytes: int
+    pixels: int
+    formats: dict[str, int]  # number of images by format
+    digest: str = ""  # of their names and sizes: that of other files differs
+    # by file name: why a file that should be an image cannot be read
+    unreadable: dict[str, str] = field(default_factory=dict)
+    not_images: int = 0  # files skipped because they are something else
+    left_out: int = 0  # files not read, because there were enough
+    samples: bool = False  # these are the photos that come with the package
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One configuration, that is a backend with its settings, and its figures."""
+
+    protocol: Protocol
+    format: str
+    reduce: int
+    backend: str = ""  # name of a backend, `OWN`, or a `Pipeline`; empty in a template for all
+    workers: int = 1  # threads or worker processes of a pipeline
+    batch: int = 0  # images per batch in "train"; fewer if they are large
+    files: int = 0  # timed files: those that all backends of the group read
+    # over the rounds, which are epochs in "train"; 0 if only the pixels were checked
+    images_per_s: Spread = NOTHING
+    # `images_per_s` divided by Pillow's, or by that of the fastest if Pillow was not timed; the
+    # quartiles are those of the quotients within the rounds
+    ratio: Spread = NOTHING
+    mb_per_s: float = 0.0  # encoded
+    megapixels_per_s: float = 0.0  # decoded, full-size
+    # 101 percentiles, 0 to 100, of the time for one image. Empty in "train", and if nothing was
+    # timed.
+    latency_ms: tuple[float, ...] = ()
+    # processor time for 1000 images, including workers; 0 if the system does not report it
+    cpu_s_per_1000: float = 0.0
+    peak_mb: float = 0.0  # peak memory, including libraries and workers; 0 if unknown
+    chosen: str = ""  # the backend that `OWN` used for most files
+    fallbacks: int = 0  # files that it decoded with another backend than its first choice
+    # files that were not decoded, with the reasons
+    refused: dict[str, str] = field(default_factory=dict)
+    differing: tuple[str, ...] = ()  # files whose pixels differ from Pillow's
+    # JPEG files that the package averages, because the backend does not reduce in its decoder.
+    # Their pixels differ by design, so they are not in `differing`.
+    averaged: int = 0
+    max_difference: int = 0  # largest difference of a value from Pillow's, in levels of 255
+
+    @property
+    def key(self) -> tuple[str, str, int, str, int, int]:
+        """The configuration. Measurements of two results with the same key can be compared."""
+        setting = (self.protocol, self.format, self.reduce, self.backend)
+        return (*setting, self.workers, self.batch)
+
+
+@dataclass(frozen=True)
+class Result:
+    """One run of the benchmark."""
+
+    measured: str  # the time at which it began: ISO 8601, UTC
+    machine: Machine
+    collection: Collection
+    backends: tuple[Backend, ...] = ()
+    settings: dict[str, Any] = field(default_factory=dict)  # seconds, seed and the other options
+    measurements: tuple[Measurement, ...] = ()
+    answer: tuple[str, ...] = ()  # the findings in sentences
+    notes: tuple[str, ...] = ()
+    interrupted: bool = False  # whether it ended before everything was measured
+
+
+def to_json(result: Result) -> str:
+    """Return a result as JSON."""
+    return json.dumps({"schema": SCHEMA, **asdict(result)}, indent=1)
+
+
+def from_json(text: str | bytes) -> Result:
+    """Read a result from JSON. Fields that this version does not know are ignored."""
+    try:
+        content = json.loads(text)
+        schema = content["schema"]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ValueError("this is not a result that `fastdecode bench --json` wrote") from error
+    if schema != SCHEMA:
+        raise ValueError(f"the result has schema {schema}, and this version reads {SCHEMA}")
+    try:
+        result: Result = _read(Result, content, "result")
+    except ValueError as error:
+        raise ValueError(f"the result is damaged: {error}") from error
+    return result
 
 
 def _read(kind: Any, value: Any, where: str) -> Any:
@@ -120,171 +265,9 @@ def _of(kind: type, value: Any, where: str) -> Any:
     return value
 
 
-@dataclass(frozen=True)
-class Device:
-    """The device that images were decoded onto."""
-
-    device: str  # the name in PyTorch: "cuda:0"
-    name: str  # name of its model
-    driver: str = ""  # driver, runtime: versions of the driver and of CUDA; empty if there are none
-    runtime: str = ""
-    torch: str = ""
-    # versions of libraries, by batch backend
-    versions: dict[str, str] = field(default_factory=dict)
-    # by batch backend: why it was not measured, and how to install it
-    missing: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Machine:
-    """The machine and the Python interpreter."""
-
-    cpu: str  # model name
-    cores: int  # the cores that this process may use
-    system: str
-    python: str
-    numpy: str
-    fastdecode: str
-    # load average over the minute before the run; None if the system does not report it
-    load: float | None = None
-
-
-@dataclass(frozen=True)
-class Backend:
-    """A library that was measured, and the codec that it is linked to."""
-
-    name: str
-    version: str
-    codec: str
-
-
-@dataclass(frozen=True)
-class Collection:
-    """The files of the run."""
-
-    images: int  # images, bytes, pixels: totals of the readable images
-    bytes: int
-    pixels: int
-    formats: dict[str, int]  # number of images by format
-    # by file name: why a file that should be an image cannot be read
-    unreadable: dict[str, str] = field(default_factory=dict)
-    not_images: int = 0  # files skipped because they are something else
-    left_out: int = 0  # files not read because of the limit
-    samples: bool = False  # these are the photos that come with the package
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """One configuration, that is a backend with its settings, and its figures."""
-
-    protocol: Protocol
-    format: str
-    reduce: int
-    # name of a backend, `AUTOMATIC`, `CPU`, or a `Pipeline`; empty in a template for all of them
-    backend: str = ""
-    # threads, workers: 1 and 0 if the protocol has no such setting; in "train" the same number, and
-    # a pipeline uses as many threads or as many worker processes
-    threads: int = 1
-    workers: int = 0
-    output: str = "array"  # or "tensor", "pil"
-    size: int = 0  # side in pixels that images were resized to; 0 if they were not
-    # images per batch in "train" and on a device; fewer than usual or requested if they are large
-    batch: int = 0
-    files: int = 0  # timed files: those that all backends of the group read
-    # over the rounds, which are epochs in "train"; 0 if only the pixels were checked
-    images_per_s: Spread = NOTHING
-    mb_per_s: float = 0.0  # encoded
-    megapixels_per_s: float = 0.0  # decoded, full-size
-    # 101 percentiles, 0 to 100, of the time for one image, only of the call and not of waiting for
-    # it. Empty in "train", and if nothing was timed.
-    latency_ms: tuple[float, ...] = ()
-    # processor time for 1000 images, including workers; 0 if the system does not report it
-    cpu_s_per_1000: float = 0.0
-    peak_mb: float = 0.0  # peak memory, including libraries and workers; 0 if unknown
-    # speed divided by that of the fastest backend with right pixels and the same settings, or on a
-    # device by that of the CPU path; compared within the rounds
-    ratio: Spread = NOTHING
-    chosen: str = ""  # the backend that the automatic choice used for most files
-    fallbacks: int = 0  # files that it decoded with another backend than its first choice
-    # files that were not decoded, with the reasons
-    refused: dict[str, str] = field(default_factory=dict)
-    differing: tuple[str, ...] = ()  # files whose pixels differ from the reference
-    # JPEG files that the package averages, because the backend does not reduce in its decoder.
-    # Their pixels differ by design, so they are not in `differing`.
-    averaged: int = 0
-    max_difference: int = 0  # largest difference of a value from the reference, in levels of 255
-    read_share: float = 0.0  # share of the time that reading took, 0 to 1, in protocol "file"
-    # only on a device; as in `fastdecode.ranking.Speed`
-    gpu_ms_per_1000: float | None = None
-    stream_ms_per_1000: float | None = None
-    on_cpu: float = 0.0
-    psnr: float | None = None
-
-    @property
-    def key(self) -> tuple[str, str, int, str, int, int, str, int, int]:
-        """The configuration. Measurements of two results with the same key can be compared."""
-        return (
-            self.protocol,
-            self.format,
-            self.reduce,
-            self.backend,
-            self.threads,
-            self.workers,
-            self.output,
-            self.size,
-            self.batch,
-        )
-
-
-@dataclass(frozen=True)
-class Result:
-    """One run of the benchmark."""
-
-    measured: str  # the time at which it began: ISO 8601, UTC
-    machine: Machine
-    backends: tuple[Backend, ...]
-    collection: Collection
-    settings: dict[str, Any] = field(default_factory=dict)  # seconds, seed and the other options
-    measurements: tuple[Measurement, ...] = ()
-    answer: tuple[str, ...] = ()  # the findings in sentences
-    notes: tuple[str, ...] = ()
-    # by name: how to install each missing backend that comes before the choice of `decode` in the
-    # default order
-    faster: dict[str, str] = field(default_factory=dict)
-    interrupted: bool = False  # whether it ended before everything was measured
-    device: Device | None = None  # the device that was measured, if any
-    on_device: tuple[Measurement, ...] = ()
-
-
-BEGINS = rb'\{\s*"schema": \d+,\s*"measured": '
-"""Pattern for the beginning of a file that `to_json` wrote."""
-
-
-def to_json(result: Result) -> str:
-    """Return a result as JSON."""
-    return json.dumps({"schema": SCHEMA, **asdict(result)}, indent=1)
-
-
-def from_json(text: str | bytes) -> Result:
-    """Read a result from JSON. Fields that this version does not know are ignored."""
-    try:
-        content = json.loads(text)
-        schema = content["schema"]
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ValueError("this is not a result that `fastdecode bench --json` wrote") from error
-    if schema != SCHEMA:
-        raise ValueError(f"the result has schema {schema}, and this version reads {SCHEMA}")
-    on_device = content.get("on_device")
-    if isinstance(on_device, list):  # results of earlier versions lack these fields
-        usual = {"protocol": "device", "reduce": 1}
-        content["on_device"] = [
-            {**usual, **one} if isinstance(one, dict) else one for one in on_device
-        ]
-    try:
-        result: Result = _read(Result, content, "result")
-    except ValueError as error:
-        raise ValueError(f"the result is damaged: {error}") from error
-    return result
+def now() -> str:
+    """Return the time in UTC, in the ISO 8601 format of results."""
+    return dt.datetime.now(dt.timezone.utc).isoformat(timespec="seconds")
 
 
 def machine() -> Machine:

@@ -19,6 +19,7 @@ import numpy as np
 
 from fastdecode._buffers import as_buffer
 from fastdecode._headers import jpeg_stream
+from fastdecode.errors import ThreadsUnavailable
 from fastdecode.native._library import Resize, ffi, lib
 
 if TYPE_CHECKING:
@@ -147,18 +148,24 @@ class Items:
         pixels: Any,
         out: int,
         stride: int,
+        program: Any = None,
+        states: Sequence[int] | None = None,
     ) -> list[bool]:
         """Decode, resize and finish the wanted items, of which there is at least one.
 
         `out` is the address of the result of item 0, even if that is not wanted. The results of the
         items are `stride` bytes apart. Return for each of `wanted` whether it was made without a
-        warning of the codec.
+        warning of the codec. `program` is an ``fd_program *``, which draws with the random numbers
+        after each of `states`.
         """
         which = ffi.from_buffer("int32_t[]", np.array(wanted, np.int32))
-        plans = ffi.from_buffer("fd_plan[]", np.array(resizes, _plan_layout()))
+        drawn = [0] * len(wanted) if states is None else states
+        rows = [(*resize, state) for resize, state in zip(resizes, drawn, strict=True)]
+        plans = ffi.from_buffer("fd_plan[]", np.array(rows, _plan_layout()))
         threads, count, place = pool.running(), self._count, ffi.cast("void *", out)
         lib.fd_pool_resize(
-            threads.decoding, self._items, count, which, plans, len(wanted), pixels, place, stride
+            *(threads.decoding, self._items, count, which, plans, len(wanted)),
+            *(ffi.NULL if program is None else program, pixels, place, stride),
         )
         status = self._rows["status"][:count].tolist()
         return [status[at] == 0 for at in wanted]
@@ -228,14 +235,21 @@ def _layout() -> np.dtype[Any]:
 
 @cache
 def _plan_layout() -> np.dtype[Any]:
-    """Return the NumPy type of ``fd_plan``, whose members are those of `Resize`, in their order."""
+    """Return the NumPy type of ``fd_plan``: the members of `Resize` in their order, and a state."""
     edges = Resize._fields[1:5]
     offsets = [ffi.offsetof("fd_plan", "resize", name) for name in Resize._fields[1:]]
     return np.dtype(
         {
-            "names": list(Resize._fields),
-            "formats": [np.float64 if name in edges else np.int32 for name in Resize._fields],
-            "offsets": [ffi.offsetof("fd_plan", "reduce"), *offsets],
+            "names": [*Resize._fields, "state"],
+            "formats": [
+                *(np.float64 if name in edges else np.int32 for name in Resize._fields),
+                np.uint64,
+            ],
+            "offsets": [
+                ffi.offsetof("fd_plan", "reduce"),
+                *offsets,
+                ffi.offsetof("fd_plan", "state"),
+            ],
             "itemsize": ffi.sizeof("fd_plan"),
         }
     )
@@ -261,7 +275,7 @@ class Pool:
         self._threads: _Threads | None = None
 
     def running(self) -> _Threads:
-        """Return this process's threads; raise `MemoryError` if they cannot be started."""
+        """Return this process's threads; raise `ThreadsUnavailable` if they cannot start."""
         threads, process = self._threads, os.getpid()
         if threads is None or threads.process != process:
             threads = _Threads(process, _started(self.threads), _started(self.threads))
@@ -276,7 +290,7 @@ class Pool:
 def _started(count: int) -> Any:
     made = lib.fd_pool_create(count)
     if made == ffi.NULL:
-        raise MemoryError(f"cannot start {count} threads")
+        raise ThreadsUnavailable(count)
     return ffi.gc(made, partial(_end, os.getpid(), os.getpid, lib))
 
 

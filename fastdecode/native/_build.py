@@ -80,7 +80,8 @@ def options() -> dict[str, Any]:
         "depends": [os.path.relpath(path) for path in _FOLDER.glob("*.h")],
         # No contraction, so that every instruction set gives the same floats.
         "extra_compile_args": [
-            *("-std=c11", "-ffp-contract=off", "-fvisibility=hidden", "-pthread"),
+            *("-std=c11", "-ffp-contract=off", "-fno-trapping-math", "-fno-math-errno"),
+            *("-fvisibility=hidden", "-pthread"),
             "-Werror=implicit-function-declaration",
             *speed,
             *checks,

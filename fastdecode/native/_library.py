@@ -61,7 +61,8 @@ class Resize(NamedTuple):
 
     The box (`left` … `bottom`) is in pixels of the reduced image. Only pixels inside `in_left` …
     `in_bottom` may be read. The box is resized to the canvas, of which only the part from `x`, `y`
-    on is made, with the size `width`, `height`. `flip` mirrors it from left to right.
+    on is made, with the size `width`, `height`. `flip` mirrors it from left to right. `filter` is
+    an ``fd_resize_filter``.
     """
 
     reduce: int
@@ -80,6 +81,7 @@ class Resize(NamedTuple):
     width: int
     height: int
     flip: bool
+    filter: int = 0
 
 
 class _PerThread(threading.local):
@@ -149,22 +151,27 @@ def probe(data: Buffer) -> Any:
     return None if failed else _own.header
 
 
-def decode_resized(data: Buffer, resize: Resize, pixels: Any, out: int) -> bool:
+def decode_resized(
+    data: Buffer, resize: Resize, pixels: Any, out: int, operations: Any = ()
+) -> bool:
     """Decode, resize and finish one image. Return False if it failed or the codec warned.
 
     `pixels` is from `stored`. `out` is the address of memory of the size that `pixels` and `resize`
-    need.
+    need. `operations` are an ``fd_operation[]``, for the resized image.
     """
     own = _own
     own.resized.reduce, own.resize[0] = resize.reduce, resize[1:]
     view = ffi.from_buffer("uint8_t[]", data)
     status: int = lib.fd_decode_resized(
-        own.decoder, view, len(view), own.resized, own.resize, pixels, ffi.cast("void *", out)
+        *(own.decoder, view, len(view), own.resized, own.resize),
+        *(operations or ffi.NULL, len(operations), pixels, ffi.cast("void *", out)),
     )
     return status == 0
 
 
-def resize_pixels(image: Image, resize: Resize, pixels: Any, out: int) -> bool:
+def resize_pixels(
+    image: Image, resize: Resize, pixels: Any, out: int, operations: Any = ()
+) -> bool:
     """Resize and finish pixels of any library: uint8, (H, W, 3), with no gaps in a row.
 
     The reduction is ignored. Return False, and write nothing, if this resize is impossible.
@@ -174,7 +181,8 @@ def resize_pixels(image: Image, resize: Resize, pixels: Any, out: int) -> bool:
     height, width = image.shape[:2]
     source = ffi.cast("uint8_t *", image.ctypes.data), width, height, image.strides[0]
     status: int = lib.fd_resize_rgb(
-        own.resampler, *source, own.resize, pixels, ffi.cast("void *", out)
+        *(own.resampler, *source, own.resize),
+        *(operations or ffi.NULL, len(operations), pixels, ffi.cast("void *", out)),
     )
     return status == 0
 

@@ -34,6 +34,7 @@ typedef struct job {
     fd_item *items;
     size_t count;
     const fd_pixels *pixels;
+    const fd_program *program;
     const fd_crop *crop; /* this and the next three are used only by CROP */
     const uint64_t *seeds;
     char *out;
@@ -186,8 +187,23 @@ static void open_item(fd_item *item) {
     settle(item, (fd_status)status, 0, words_for_header(status));
 }
 
-static void decode_item(fd_item *item, const fd_pixels *pixels, fd_decoder **decoder) {
-    if (item->data == NULL || item->out == NULL || (item->resized && pixels == NULL)) {
+/* Decode, resize and augment an item. */
+static int decode_resized(fd_decoder *decoder, fd_item *item, const job *at) {
+    fd_operation operations[FD_MOST_OPERATIONS];
+    int32_t count = 0;
+    if (at->program != NULL) {
+        int status = fd_draw_operations(at->program, item->resize.width, item->resize.height,
+                                        &item->state, operations, &count);
+        if (status != FD_OK)
+            return (int)fd_errors_note(fd_decoder_errors(decoder), (fd_status)status,
+                                       "such a program is not possible");
+    }
+    return fd_decode_resized(decoder, item->data, item->size, &item->request, &item->resize,
+                             operations, count, at->pixels, item->out);
+}
+
+static void decode_item(fd_item *item, const job *at, fd_decoder **decoder) {
+    if (item->data == NULL || item->out == NULL || (item->resized && at->pixels == NULL)) {
         settle(item, FD_ARGUMENT, 0, "nothing to decode, or nowhere to put it");
         return;
     }
@@ -197,8 +213,7 @@ static void decode_item(fd_item *item, const fd_pixels *pixels, fd_decoder **dec
     }
     int status;
     if (item->resized)
-        status = fd_decode_resized(*decoder, item->data, item->size, &item->request, &item->resize,
-                                   pixels, item->out);
+        status = decode_resized(*decoder, item, at);
     else
         status = fd_decode(*decoder, item->data, item->size, &item->request, item->out,
                            item->stride);
@@ -208,7 +223,8 @@ static void decode_item(fd_item *item, const fd_pixels *pixels, fd_decoder **dec
 /* Plan the crop of an opened item, just before it is decoded. */
 static void plan_crop(const job *at, size_t i) {
     fd_item *item = &at->items[i];
-    item->wanted = item->status == FD_OK && fd_plan_crop(&item->header, at->seeds[i], at->crop,
+    item->state = at->seeds[i];
+    item->wanted = item->status == FD_OK && fd_plan_crop(&item->header, &item->state, at->crop,
                                                          &item->request, &item->resize);
     if (item->wanted) {
         item->resized = 1;
@@ -225,7 +241,7 @@ static void work_on(job *at, fd_decoder **decoder) {
         if (at->what == CROP)
             plan_crop(at, i);
         if (at->what != OPEN && item->wanted)
-            decode_item(item, at->pixels, decoder);
+            decode_item(item, at, decoder);
     }
 }
 
@@ -346,8 +362,8 @@ void fd_pool_decode(fd_pool *pool, fd_item *items, size_t count, const fd_pixels
 }
 
 void fd_pool_resize(fd_pool *pool, fd_item *items, size_t count, const int32_t *which,
-                    const fd_plan *plans, size_t chosen, const fd_pixels *pixels, void *out,
-                    ptrdiff_t stride) {
+                    const fd_plan *plans, size_t chosen, const fd_program *program,
+                    const fd_pixels *pixels, void *out, ptrdiff_t stride) {
     for (size_t i = 0; i < count; i++)
         items[i].wanted = 0;
     for (size_t i = 0; i < chosen; i++) {
@@ -358,8 +374,10 @@ void fd_pool_resize(fd_pool *pool, fd_item *items, size_t count, const int32_t *
             .reduce = plans[i].reduce, .layout = FD_RGB, .strict = 1, .limits = limits};
         item->resize = plans[i].resize;
         item->out = (char *)out + which[i] * stride;
+        item->state = plans[i].state;
     }
-    fd_pool_decode(pool, items, count, pixels);
+    job at = {.what = DECODE, .items = items, .count = count, .program = program, .pixels = pixels};
+    do_job(pool, &at);
 }
 
 fd_cropped fd_pool_crop(fd_pool *reading, fd_pool *decoding, fd_item *items, size_t count,
@@ -369,6 +387,7 @@ fd_cropped fd_pool_crop(fd_pool *reading, fd_pool *decoding, fd_item *items, siz
               .items = items,
               .count = count,
               .pixels = pixels,
+              .program = crop->program,
               .crop = crop,
               .seeds = seeds,
               .out = out,

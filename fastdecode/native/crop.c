@@ -4,6 +4,7 @@
  * The numbers are bit-identical: the operations are the same, on doubles, in the same order (the core
  * is compiled without contraction). Change both sides together; a test compares them. */
 #include "internal.h"
+#include "random.h"
 
 #include <math.h>
 
@@ -11,24 +12,6 @@ enum {
     ATTEMPTS = 10,       /* random boxes to try before the central one is used */
     LARGEST_SIDE = 65500 /* of a canvas, as in resample.c */
 };
-
-/* ---- random numbers ---- */
-
-/* SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014; the
- * constants are those of Vigna's splitmix64.c): the n-th number is a function of seed and n. */
-static uint64_t draw(uint64_t *state) {
-    uint64_t mixed = *state += 0x9E3779B97F4A7C15U;
-    mixed = (mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9U;
-    mixed = (mixed ^ (mixed >> 27)) * 0x94D049BB133111EBU;
-    return mixed ^ (mixed >> 31);
-}
-
-/* Draw a number in [0, 1). */
-static double draw_share(uint64_t *state) { return (double)(draw(state) >> 11) / (1LL << 53); }
-
-static int32_t draw_below(uint64_t *state, int32_t limit) {
-    return (int32_t)(((draw(state) >> 32) * (uint32_t)limit) >> 32);
-}
 
 /* ---- boxes ---- */
 
@@ -65,12 +48,12 @@ static int random_box(int32_t width, int32_t height, uint64_t *state, const fd_c
     to->canvas_width = crop->width;
     to->canvas_height = crop->height;
     for (int i = 0; i < ATTEMPTS; i++) {
-        double area = whole * (crop->area + crop->area_range * draw_share(state));
-        double aspect = exp(crop->aspect + crop->aspect_range * draw_share(state));
+        double area = whole * (crop->area + crop->area_range * fd_draw_share(state));
+        double aspect = exp(crop->aspect + crop->aspect_range * fd_draw_share(state));
         double across = rint(sqrt(area * aspect)), down = rint(sqrt(area / aspect));
         if (across >= 1 && across <= width && down >= 1 && down <= height) {
-            int32_t top = draw_below(state, height - (int32_t)down + 1);
-            int32_t left = draw_below(state, width - (int32_t)across + 1);
+            int32_t top = fd_draw_below(state, height - (int32_t)down + 1);
+            int32_t left = fd_draw_below(state, width - (int32_t)across + 1);
             set_box(to, left, top, (int32_t)across, (int32_t)down);
             return 1;
         }
@@ -141,20 +124,21 @@ static fd_resize resize_of(const plan *of, int32_t reduce, const fd_crop *crop) 
                        .y = of->y,
                        .width = crop->width,
                        .height = crop->height,
-                       .flip = of->flip};
+                       .flip = of->flip,
+                       .filter = crop->filter};
 }
 
-int fd_plan_crop(const fd_header *header, uint64_t seed, const fd_crop *crop, fd_request *request,
+int fd_plan_crop(const fd_header *header, uint64_t *state, const fd_crop *crop, fd_request *request,
                  fd_resize *resize) {
     plan made = {.flip = 0};
     if (!is_known(header, crop) || header->width < 1 || header->height < 1)
         return 0;
     int fits = crop->kind == FD_RANDOM
-                   ? random_box(header->width, header->height, &seed, crop, &made)
+                   ? random_box(header->width, header->height, state, crop, &made)
                    : central_crop(header->width, header->height, crop, &made);
     if (!fits)
         return 0;
-    made.flip = crop->flip > 0 && draw_share(&seed) < crop->flip;
+    made.flip = crop->flip > 0 && fd_draw_share(state) < crop->flip;
     request->reduce = reduction(&made, crop);
     request->left = request->top = request->right = request->bottom = 0;
     request->layout = FD_RGB;

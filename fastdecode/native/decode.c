@@ -388,7 +388,8 @@ int fd_decode(fd_decoder *decoder, const uint8_t *data, size_t size, const fd_re
 }
 
 int fd_decode_resized(fd_decoder *decoder, const uint8_t *data, size_t size,
-                      const fd_request *request, const fd_resize *resize, const fd_pixels *pixels,
+                      const fd_request *request, const fd_resize *resize,
+                      const fd_operation *operations, int32_t count, const fd_pixels *pixels,
                       void *out) {
     fd_errors *errors = &decoder->errors;
     fd_errors_begin(errors);
@@ -397,7 +398,9 @@ int fd_decode_resized(fd_decoder *decoder, const uint8_t *data, size_t size,
         return (int)fd_errors_note(errors, FD_NO_MEMORY, "no memory for a resampler");
     int32_t window[4];
     fd_sink sink;
-    int status = fd_resampler_begin(decoder->resampler, resize, pixels, out, window, &sink);
+    fd_resampler *resampler = decoder->resampler;
+    int is_augmented = count > 0;
+    int status = fd_resampler_begin(resampler, resize, is_augmented, pixels, out, window, &sink);
     if (status != FD_OK)
         return (int)fd_errors_note(errors, (fd_status)status, "such a resize is not possible");
     job work = {
@@ -412,9 +415,12 @@ int fd_decode_resized(fd_decoder *decoder, const uint8_t *data, size_t size,
         .channels = 4,
         .sink = &sink,
     };
-    if (run_own(decoder, &work))
-        return FD_OK;
-    /* The sink may have got some rows: start again. */
-    fd_resampler_begin(decoder->resampler, resize, pixels, out, window, &sink);
-    return run(decoder, &work);
+    if (!run_own(decoder, &work)) {
+        /* The sink may have got some rows: start again. */
+        fd_resampler_begin(resampler, resize, is_augmented, pixels, out, window, &sink);
+        status = run(decoder, &work);
+    }
+    if (status == FD_OK && fd_resampler_finish(resampler, operations, count) != FD_OK)
+        return (int)fd_errors_note(errors, FD_ARGUMENT, "such an augmentation is not possible");
+    return status;
 }

@@ -69,6 +69,16 @@ typedef struct {
     fd_limits limits;
 } fd_request;
 
+/* How a box is resized: with the core's own filter, a triangle whose result is rounded once; or with
+ * the result of one of Pillow's filters, byte by byte. */
+typedef enum {
+    FD_FILTER_OWN = 0,
+    FD_FILTER_TRIANGLE, /* Pillow's BILINEAR */
+    FD_FILTER_CUBIC,
+    FD_FILTER_LANCZOS,
+    FD_FILTER_HAMMING
+} fd_resize_filter;
+
 /* Resizes a box of the reduced image to a canvas, of which one rectangle is computed. */
 typedef struct {
     double left, top, right, bottom; /* the box, in reduced pixels; edges may be fractions */
@@ -77,12 +87,14 @@ typedef struct {
     int32_t canvas_width, canvas_height; /* what the box is resized to */
     int32_t x, y, width, height; /* the rectangle, in pixels of the canvas, inside it */
     int32_t flip; /* mirror from left to right, as the last step */
+    int32_t filter; /* fd_resize_filter */
 } fd_resize;
 
-/* A reduction, and the resize that follows it. */
+/* A reduction, the resize that follows it, and the state of the random numbers after it. */
 typedef struct {
     int32_t reduce; /* 1, 2, 4 or 8 */
     fd_resize resize;
+    uint64_t state;
 } fd_plan;
 
 /* How a pixel value v (0 to 255) of channel c is stored: v for FD_UINT8, else v * scale[c] + bias[c],
@@ -92,6 +104,77 @@ typedef struct {
     int32_t channels_first; /* 1: (3, height, width); 0: (height, width, 3); no gaps */
     float scale[3], bias[3];
 } fd_pixels;
+
+/* ---- augmentations ---- */
+
+typedef enum {
+    FD_BRIGHTNESS = 1, /* value[0]: the factor, as for the next two and FD_SHARPNESS */
+    FD_CONTRAST,
+    FD_SATURATION,
+    FD_HUE, /* value[0]: the shift, -0.5 to 0.5 of the circle */
+    FD_SHARPNESS,
+    FD_GREY, /* the luminance in all channels */
+    FD_INVERT,
+    FD_SOLARIZE, /* value[0]: the smallest value to invert */
+    FD_SOLARIZE_ADD, /* value[0]: what is added to values below 128 */
+    FD_POSTERIZE, /* value[0]: the bits to keep, 0 to 8 */
+    FD_EQUALIZE,
+    FD_AUTOCONTRAST,
+    FD_BLUR, /* value: the side of the kernel (odd), sigma across, sigma down */
+    FD_MIRROR, /* left to right */
+    FD_TURN_OVER, /* top to bottom */
+    FD_WARP, /* value: the matrix that maps the result to the source */
+    FD_ROTATE, /* value[0]: degrees, counter-clockwise about the centre */
+    FD_ERASE /* value: left, top, width, height. Of float32 results, after all others */
+} fd_operation_kind;
+
+/* What FD_ERASE writes: `level`, or normal numbers for each channel or value. */
+typedef enum { FD_NOISE_NONE = 0, FD_NOISE_CHANNEL, FD_NOISE_PIXEL } fd_noise;
+
+typedef enum { FD_NEAREST = 0, FD_BILINEAR, FD_BICUBIC } fd_filter;
+
+typedef struct {
+    int32_t kind; /* fd_operation_kind */
+    int32_t filter; /* fd_filter, for FD_WARP and FD_ROTATE */
+    double value[6];
+    uint8_t fill[4]; /* RGB of pixels from outside, for the same two */
+    int32_t noise; /* fd_noise; this and the next two for FD_ERASE */
+    float level[3];
+    uint64_t seed; /* of the noise */
+} fd_operation;
+
+/* A random program is a tree of steps, each followed by the steps inside it. */
+typedef enum {
+    FD_OPERATION = 1,
+    FD_SEQUENCE, /* all inner steps in order */
+    FD_SHUFFLE, /* all inner steps in random order */
+    FD_CHOICE, /* one inner step, by weight */
+    FD_ERASURE /* FD_ERASE of a random box: `area` and `aspect` */
+} fd_step_kind;
+
+typedef struct {
+    int32_t kind; /* fd_step_kind */
+    int32_t inner; /* how many of the following steps are inside it, at any depth */
+    double probability; /* that it is done */
+    double weight; /* inside an FD_CHOICE */
+    fd_operation operation;
+    /* FD_OPERATION: value[drawn] becomes start + or - range * a number between 0 and 1. */
+    int32_t drawn; /* -1: nothing is drawn */
+    int32_t copied; /* which other value is the same; -1: none */
+    int32_t is_whole; /* the product is truncated to an integer */
+    int32_t either_sign; /* it is subtracted as often as it is added; else it is added */
+    double start, range;
+    double mean, deviation; /* of the number; a negative deviation: it is uniform */
+    /* FD_ERASURE: the smallest and largest share of the area, and logarithm of height to width. */
+    double area[2], aspect[2];
+} fd_step;
+
+typedef struct {
+    const fd_step *steps;
+    int32_t count;
+} fd_program;
+
+#define FD_MOST_OPERATIONS 16
 
 typedef enum { FD_RANDOM = 1, FD_CENTRAL } fd_crop_kind;
 
@@ -111,6 +194,8 @@ typedef struct {
                                             * the size it is resized to; 0: no reduction */
     int64_t pixels; /* images with more are not cropped */
     int32_t upright; /* nor are those with an Exif segment */
+    int32_t filter; /* fd_resize_filter */
+    const fd_program *program; /* the augmentations of the cropped image, or NULL */
 } fd_crop;
 
 typedef struct fd_decoder fd_decoder;
@@ -158,11 +243,12 @@ int64_t fd_decoder_warnings(const fd_decoder *decoder);
 int fd_decode(fd_decoder *decoder, const uint8_t *data, size_t size, const fd_request *request,
               uint8_t *out, ptrdiff_t stride);
 
-/* Decode only what `resize` needs of the JPEG at `data`, and write (3, height, width) or
- * (height, width, 3) values to `out` in the form of `pixels`, without an image in between. Only
- * reduce, strict and limits of `request` are used. */
+/* Decode only what `resize` needs of the JPEG at `data`, apply `count` operations to the result, and
+ * write (3, height, width) or (height, width, 3) values to `out` in the form of `pixels`; without
+ * operations there is no image in between. Only reduce, strict and limits of `request` are used. */
 int fd_decode_resized(fd_decoder *decoder, const uint8_t *data, size_t size,
-                      const fd_request *request, const fd_resize *resize, const fd_pixels *pixels,
+                      const fd_request *request, const fd_resize *resize,
+                      const fd_operation *operations, int32_t count, const fd_pixels *pixels,
                       void *out);
 
 /* ---- restart_markers.c: lossless repack ---- */
@@ -180,10 +266,12 @@ void fd_free(void *memory);
 fd_resampler *fd_resampler_create(void);
 void fd_resampler_destroy(fd_resampler *resampler);
 
-/* Resize pixels in memory: `height` rows of `width` RGB pixels (3 bytes), `stride` bytes apart.
- * FD_ARGUMENT if `resize` does not fit them; then nothing is written. */
+/* Do the same with pixels in memory: `height` rows of `width` RGB pixels (3 bytes), `stride` bytes
+ * apart. FD_ARGUMENT if `resize` does not fit them, or an operation is not possible; then nothing is
+ * written. */
 int fd_resize_rgb(fd_resampler *resampler, const uint8_t *rgb, int32_t width, int32_t height,
-                  ptrdiff_t stride, const fd_resize *resize, const fd_pixels *pixels, void *out);
+                  ptrdiff_t stride, const fd_resize *resize, const fd_operation *operations,
+                  int32_t count, const fd_pixels *pixels, void *out);
 
 /* Names of the instruction sets that can run here, best first, separated by spaces, such as
  * "avx2 plain". */
@@ -193,13 +281,32 @@ const char *fd_instructions(void);
  * cannot run here. */
 int fd_use_instructions(const char *name);
 
+/* ---- augment.c and program.c: augmentations ---- */
+
+typedef struct fd_augmenter fd_augmenter;
+
+/* Draw the operations of a sample of this size, with the random numbers that follow `*state`, which moves on.
+ * FD_ARGUMENT if the steps are no tree, or draw too many operations. */
+int fd_draw_operations(const fd_program *program, int32_t width, int32_t height, uint64_t *state,
+                       fd_operation operations[FD_MOST_OPERATIONS], int32_t *count);
+
+fd_augmenter *fd_augmenter_create(void);
+void fd_augmenter_destroy(fd_augmenter *augmenter);
+
+/* Apply `count` operations in order to `height` rows of `width` RGB pixels without gaps, and write the
+ * result in the same form to `out`, which may be `rgb` itself. FD_ARGUMENT if an operation is not
+ * possible; then nothing is written. */
+int fd_augment_rgb(fd_augmenter *augmenter, const uint8_t *rgb, int32_t width, int32_t height,
+                   const fd_operation *operations, size_t count, uint8_t *out);
+
 /* ---- crop.c: choosing the crop of an image ---- */
 
 /* Plan the crop of an image: fill in reduce, layout and strict of `request`, and all of `resize`.
- * The random numbers follow from `seed`, with SplitMix64. Returns 0, and changes nothing, if
+ * The random numbers are those of SplitMix64 after `*state`, which moves on. Returns 0, and changes
+ * nothing else, if
  * fastdecode.torch would not decode such an image in this core: CMYK, arithmetic coding, no end
  * marker, padding. */
-int fd_plan_crop(const fd_header *header, uint64_t seed, const fd_crop *crop, fd_request *request,
+int fd_plan_crop(const fd_header *header, uint64_t *state, const fd_crop *crop, fd_request *request,
                  fd_resize *resize);
 
 /* ---- batch.c: many images, many threads ---- */
@@ -221,6 +328,7 @@ typedef struct {
     fd_resize resize;
     void *out;
     ptrdiff_t stride;
+    uint64_t state; /* the operations of the program are drawn with the random numbers after it */
     /* Set by both functions. */
     int32_t status; /* fd_status; an item that failed does not touch the others */
     int32_t code; /* errno of FD_IO */
@@ -244,12 +352,12 @@ void fd_pool_open(fd_pool *pool, fd_item *items, size_t count);
 /* Decode each item with `wanted`, in the same way; `pixels` applies to those that are resized. */
 void fd_pool_decode(fd_pool *pool, fd_item *items, size_t count, const fd_pixels *pixels);
 
-/* Decode and resize `chosen` of the items, and skip the others. Item `which[i]` is resized by
- * `plans[i]` and written to `out` + `which[i]` * `stride`. The limits come from its request; strict
- * is always set. */
+/* Decode and resize `chosen` of the items, and skip the others. Item `which[i]` is made as `plans[i]`
+ * and the program (or NULL) say, and written to `out` + `which[i]` * `stride`. The limits come from its
+ * request; strict is always set. */
 void fd_pool_resize(fd_pool *pool, fd_item *items, size_t count, const int32_t *which,
-                    const fd_plan *plans, size_t chosen, const fd_pixels *pixels, void *out,
-                    ptrdiff_t stride);
+                    const fd_plan *plans, size_t chosen, const fd_program *program,
+                    const fd_pixels *pixels, void *out, ptrdiff_t stride);
 
 /* The result of fd_pool_crop. */
 typedef struct {

@@ -93,10 +93,29 @@ fd_errors *fd_decoder_errors(fd_decoder *decoder);
 
 /* ---- resample.c ---- */
 
-/* Prepare the weights of all rows and columns for an image. Sets `window` (left, top, right, bottom)
+/* Prepare the weights of all rows and columns for an image, which is augmented or not. Sets `window` (left, top, right, bottom)
  * to the reduced pixels that the caller must then feed to `sink`; it never exceeds what `resize`
- * allows to be read. `sink` writes to `out`, which is complete after the window's last row. */
-int fd_resampler_begin(fd_resampler *resampler, const fd_resize *resize, const fd_pixels *pixels,
-                       void *out, int32_t window[4], fd_sink *sink);
+ * allows to be read. `sink` writes to `out`, which is complete after the window's last row; if the
+ * image is augmented, after fd_resampler_finish. */
+int fd_resampler_begin(fd_resampler *resampler, const fd_resize *resize, int is_augmented,
+                       const fd_pixels *pixels, void *out, int32_t window[4], fd_sink *sink);
+
+/* Apply the operations to an image that is augmented, and write it to `out`. */
+int fd_resampler_finish(fd_resampler *resampler, const fd_operation *operations, int32_t count);
+
+/* ---- augment.c ---- */
+
+/* Set `pixels` to memory for an image, RGBX without gaps, which the caller then fills. */
+int fd_augmenter_begin(fd_augmenter *augmenter, int32_t width, int32_t height, uint8_t **pixels);
+
+/* Apply the operations to it, and set `pixels` to the result, which lasts until the next call. */
+int fd_augmenter_run(fd_augmenter *augmenter, const fd_operation *operations, size_t count,
+                     const uint8_t **pixels);
+
+/* ---- erase.c ---- */
+
+/* Carry out an FD_ERASE, whose box must be inside, on (3, height, width) or (height, width, 3). */
+void fd_erase(float *out, int32_t width, int32_t height, int channels_first,
+              const fd_operation *operation);
 
 #endif

@@ -10,6 +10,7 @@
  * add up to exactly 2^bits. So nothing overflows or needs clamping, and a plain colour is kept.
  */
 #include "kernels.h"
+#include "twopass.h"
 #include "weights.h"
 
 #include <math.h>
@@ -40,6 +41,9 @@ struct fd_resampler {
     int32_t *sums;                      /* weighted sums of source rows, for SUMS results */
     int16_t *row;                       /* source rows blended for one result row */
     uint8_t *rgbx;                      /* the result row */
+    fd_twopass twopass;                 /* instead of the above, for Pillow's filters */
+    fd_augmenter *augmenter;            /* made when it is first needed */
+    uint8_t *canvas;                    /* the whole result, where it is augmented; else NULL */
     fd_room sums_room, row_room, rgbx_room, weights_room;
     fd_room ring; /* of source rows, for fd_resize_rgb */
 };
@@ -78,17 +82,31 @@ static int arrange_columns(fd_resampler *resampler) {
 
 /* ---- rows ---- */
 
-/* Compute a result row from the complete values of `row`, and store it. */
-static void finish_row(fd_resampler *resampler) {
+/* Store row `y` of the result. */
+static void store_row(fd_resampler *resampler, int32_t y, const uint8_t *rgbx) {
     const fd_pixels *pixels = &resampler->pixels;
     size_t width = (size_t)resampler->width, plane = width * (size_t)resampler->height;
     size_t bytes = pixels->dtype == FD_FLOAT32 ? 4 : 1;
-    size_t place = (size_t)resampler->next * width * (pixels->channels_first ? 1 : 3);
+    size_t place = (size_t)y * width * (pixels->channels_first ? 1 : 3);
 
+    resampler->kernels->store(resampler->out + place * bytes, rgbx, pixels, plane, width);
+}
+
+/* Store row `y` of the result, or keep it for the augmentations. */
+static void emit_row(void *state, int32_t y, const uint8_t *rgbx) {
+    fd_resampler *resampler = state;
+    size_t stride = 4 * (size_t)resampler->width;
+
+    if (resampler->canvas != NULL)
+        memcpy(resampler->canvas + stride * (size_t)y, rgbx, stride);
+    else
+        store_row(resampler, y, rgbx);
+}
+
+/* Compute a result row from the complete values of `row`. */
+static void finish_row(fd_resampler *resampler) {
     resampler->kernels->squeeze(resampler->rgbx, resampler->row, &resampler->columns);
-    resampler->kernels->store(resampler->out + place * bytes, resampler->rgbx, pixels, plane,
-                              width);
-    resampler->next++;
+    emit_row(resampler, resampler->next++, resampler->rgbx);
 }
 
 /* Round the sums of rows to `row`. */
@@ -193,6 +211,7 @@ static int is_good(const fd_resize *resize, const fd_pixels *pixels) {
            part_is_good(resize->canvas_width, resize->x, resize->width) &&
            part_is_good(resize->canvas_height, resize->y, resize->height) &&
            (int64_t)resize->width * resize->height <= PTRDIFF_MAX / 12 &&
+           resize->filter >= FD_FILTER_OWN && resize->filter <= FD_FILTER_HAMMING &&
            pixels->dtype >= FD_UINT8 && pixels->dtype <= FD_FLOAT32;
 }
 
@@ -223,8 +242,19 @@ static int prepare_axes(fd_resampler *resampler, const fd_resize *resize) {
     return arrange_columns(resampler);
 }
 
-int fd_resampler_begin(fd_resampler *resampler, const fd_resize *resize, const fd_pixels *pixels,
-                       void *out, int32_t window[4], fd_sink *sink) {
+/* Get memory for the whole result, if it is to be augmented. */
+static int prepare_canvas(fd_resampler *resampler, int is_augmented) {
+    resampler->canvas = NULL;
+    if (!is_augmented)
+        return FD_OK;
+    if (resampler->augmenter == NULL && (resampler->augmenter = fd_augmenter_create()) == NULL)
+        return FD_NO_MEMORY;
+    return fd_augmenter_begin(resampler->augmenter, resampler->width, resampler->height,
+                              &resampler->canvas);
+}
+
+int fd_resampler_begin(fd_resampler *resampler, const fd_resize *resize, int is_augmented,
+                       const fd_pixels *pixels, void *out, int32_t window[4], fd_sink *sink) {
     if (out == NULL || !is_good(resize, pixels)) {
         return FD_ARGUMENT;
     }
@@ -234,7 +264,11 @@ int fd_resampler_begin(fd_resampler *resampler, const fd_resize *resize, const f
     resampler->width = resize->width;
     resampler->height = resize->height;
     resampler->next = resampler->chunk = 0;
-    int status = prepare_axes(resampler, resize);
+    int status = prepare_canvas(resampler, is_augmented);
+    if (status == FD_OK && resize->filter != FD_FILTER_OWN)
+        return fd_twopass_begin(&resampler->twopass, resize, emit_row, resampler, window, sink);
+    if (status == FD_OK)
+        status = prepare_axes(resampler, resize);
     if (status != FD_OK) {
         return status;
     }
@@ -267,6 +301,40 @@ int fd_resampler_begin(fd_resampler *resampler, const fd_resize *resize, const f
     return FD_OK;
 }
 
+/* Whether the box of an erasure lies inside the result. */
+static int box_is_inside(const fd_operation *erasure, int32_t width, int32_t height) {
+    const double *box = erasure->value;
+
+    return box[0] >= 0 && box[1] >= 0 && box[2] >= 0 && box[3] >= 0 && box[0] + box[2] <= width &&
+           box[1] + box[3] <= height;
+}
+
+int fd_resampler_finish(fd_resampler *resampler, const fd_operation *operations, int32_t count) {
+    size_t stride = 4 * (size_t)resampler->width;
+    const uint8_t *pixels;
+
+    if (resampler->canvas == NULL)
+        return FD_OK;
+    const fd_pixels *stored = &resampler->pixels;
+    int32_t before = count; /* operations before the erasures, which come last */
+    while (before > 0 && operations[before - 1].kind == FD_ERASE)
+        before--;
+    if (before < count && stored->dtype != FD_FLOAT32)
+        return FD_ARGUMENT;
+    int status = fd_augmenter_run(resampler->augmenter, operations, (size_t)before, &pixels);
+    if (status != FD_OK)
+        return status;
+    for (int32_t y = 0; y < resampler->height; y++)
+        store_row(resampler, y, pixels + stride * (size_t)y);
+    for (int32_t i = before; i < count; i++) {
+        if (!box_is_inside(&operations[i], resampler->width, resampler->height))
+            return FD_ARGUMENT;
+        fd_erase((float *)(void *)resampler->out, resampler->width, resampler->height,
+                 stored->channels_first, &operations[i]);
+    }
+    return FD_OK;
+}
+
 /* RGB to RGBX. X is the next pixel's R, so the last pixel is copied separately. */
 static void widen(uint8_t *out, const uint8_t *rgb, size_t count) {
     for (size_t i = 0; i + 1 < count; i++) {
@@ -276,7 +344,8 @@ static void widen(uint8_t *out, const uint8_t *rgb, size_t count) {
 }
 
 int fd_resize_rgb(fd_resampler *resampler, const uint8_t *rgb, int32_t width, int32_t height,
-                  ptrdiff_t stride, const fd_resize *resize, const fd_pixels *pixels, void *out) {
+                  ptrdiff_t stride, const fd_resize *resize, const fd_operation *operations,
+                  int32_t count, const fd_pixels *pixels, void *out) {
     int32_t window[4];
     fd_sink sink;
 
@@ -284,7 +353,7 @@ int fd_resize_rgb(fd_resampler *resampler, const uint8_t *rgb, int32_t width, in
         resize->in_right > width || resize->in_bottom > height) {
         return FD_ARGUMENT;
     }
-    int status = fd_resampler_begin(resampler, resize, pixels, out, window, &sink);
+    int status = fd_resampler_begin(resampler, resize, count > 0, pixels, out, window, &sink);
     if (status != FD_OK) {
         return status;
     }
@@ -299,7 +368,7 @@ int fd_resize_rgb(fd_resampler *resampler, const uint8_t *rgb, int32_t width, in
         widen(row, rgb + (ptrdiff_t)(window[1] + y) * stride + (ptrdiff_t)window[0] * 3, columns);
         sink.row(sink.state, y, row);
     }
-    return FD_OK;
+    return fd_resampler_finish(resampler, operations, count);
 }
 
 fd_resampler *fd_resampler_create(void) { return calloc(1, sizeof(fd_resampler)); }
@@ -315,5 +384,7 @@ void fd_resampler_destroy(fd_resampler *resampler) {
     free(resampler->rgbx_room.memory);
     free(resampler->weights_room.memory);
     free(resampler->ring.memory);
+    fd_augmenter_destroy(resampler->augmenter);
+    fd_twopass_free(&resampler->twopass);
     free(resampler);
 }

@@ -56,7 +56,6 @@ that cannot be written; 130 after Ctrl-C"""
 _SHOWN = 3
 _ORDER: tuple[Status, ...] = (*FAILING, "oversized", "wrong suffix", "duplicate", "good")
 _COLUMNS = ("key", "status", "reason", "format", "width", "height", "bytes")
-_BEGINS = ",".join(_COLUMNS).encode()
 
 
 @dataclass
@@ -84,7 +83,7 @@ def run(options: argparse.Namespace, parser: Parser) -> int:
     begun = time.monotonic()
     try:
         if options.csv:
-            _files.check_result(options.csv, "--csv", _BEGINS)
+            _files.check_result(options.csv, "--csv")
         with warnings.catch_warnings():  # those of Pillow would appear between the lines
             warnings.simplefilter("ignore")
             seen = _check_all(options)
@@ -180,7 +179,7 @@ def add_arguments(parser: Parser) -> None:
     parser.epilog = _EXAMPLES
     add = parser.add_argument
     add("src", metavar="SRC", help="a folder, .csv, .tar, .lmdb, .h5, .rec, or a URI of one")
-    add("--csv", type=Path, metavar="FILE", help="write a line for each image to this file")
+    add("--csv", type=Path, metavar="FILE", help="write a line for each image to this new file")
     add("--max-side", type=positive, metavar="N", help="oversized: a side of more than N pixels")
     add(
         "--max-pixels",

@@ -157,8 +157,7 @@ class BatchBuilder:
         if self._reads is None:
             return None
         try:
-            dataset, index = self._config.source.ours, self._items[at].index
-            place = self._config.source.dataset_index(index)
+            dataset, place = self._config.source.locate(self._items[at].index)
             source, target = check_pair(dataset, place, self._reads[at].result())
         except Exception as error:  # any error: raised again where `on_error` is applied
             return EncodedSample(None, None, None, error=error)

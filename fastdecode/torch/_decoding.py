@@ -61,6 +61,8 @@ def _whole_batch_crop(
     if not source.isolated:
         why = "its transform draws random numbers that do not come from the generator it is given"
         return _Obstacle(why, "Draw all of them from that generator")
+    if crop.crop.program:
+        return _Obstacle("its augmentations run in the core, on the CPU", "Leave them out")
     if crop.crop.interpolation != "bilinear":
         return _Obstacle("devices only resize bilinearly", "Use interpolation='bilinear'")
     return crop
@@ -76,6 +78,8 @@ def _device_normalize(
     crop = source.crop
     if isinstance(crop, str):
         return _Obstacle(crop, _TRANSFORM_REMEDY)
+    if any(step.erasure is not None for step in crop.crop.program):
+        return _Obstacle("RandomErasing fills normalised values", "Erase on the device instead")
     if crop.crop.normalize is None:
         why = "its transform makes bytes and normalises nothing"
         return _Obstacle(why, "Let it make torch.float32")

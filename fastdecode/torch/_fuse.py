@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 import torch
 from PIL import Image as PillowImage
 
+from fastdecode._resizing import core_is_enabled
 from fastdecode.geometry import Geometry
 from fastdecode.torch import _recognise
 from fastdecode.torch.transforms import EncodedTransform, Normalize, crops
+from fastdecode.torch.transforms._random_crop import SampleGenerator
 from fastdecode.torch.transforms.base import Crop, Quality, check_quality
 
 if TYPE_CHECKING:
@@ -49,6 +52,8 @@ class Fused(EncodedTransform):
         Names of the first steps, for `repr`.
     reason : str
         Why the first step of `rest` is not among them, for `repr`.
+    in_loader : Crop, optional
+        Does all of the pipeline in the core, with draws of its own. A `Loader` uses it.
 
     Attributes
     ----------
@@ -58,7 +63,8 @@ class Fused(EncodedTransform):
         Those of the head. The shape is None if there are other steps, or if the result is a Pillow
         image.
     isolated : bool
-        False if there are other steps, whose random draws may come from global generators.
+        Whether a `Loader` can make samples in threads: there are no other steps, whose random draws
+        may come from global generators, or `in_loader` does them.
 
     Raises
     ------
@@ -83,6 +89,7 @@ class Fused(EncodedTransform):
         image: type[torch.Tensor] | None = None,
         fused: Sequence[str] = (),
         reason: str = "",
+        in_loader: Crop | None = None,
     ) -> None:
         if form == "pil" and head.dtype != torch.uint8:
             raise ValueError(f"a Pillow image is made of torch.uint8, not {head.dtype}")
@@ -92,9 +99,12 @@ class Fused(EncodedTransform):
         self.image = image
         self.fused = tuple(fused)
         self.reason = reason
-        self.shape = None if self.rest or form == "pil" else head.shape
-        self.dtype = head.dtype
-        self.isolated = head.isolated and not self.rest
+        self.in_loader = in_loader
+        made_by = head if in_loader is None else in_loader
+        as_written = in_loader is None and (self.rest or form == "pil")
+        self.shape = None if as_written else made_by.shape
+        self.dtype = made_by.dtype
+        self.isolated = made_by.isolated and (in_loader is not None or not self.rest)
 
     def __call__(self, data: Data, **options: Unpack[TransformOptions]) -> Any:
         """Decode and transform an image, and return the result of the last step."""
@@ -127,6 +137,11 @@ class Fused(EncodedTransform):
         backend: str | None = None,
         orient: bool = False,
     ) -> tuple[Any, Geometry]:
+        if self.in_loader is not None and isinstance(generator, SampleGenerator):
+            made, geometry = self.in_loader.with_geometry(
+                data, generator=generator, out=out, backend=backend, orient=orient
+            )
+            return (made if out is not None else self._with_class(made)), geometry
         direct = not self.rest and self.form == "tensor"
         result, geometry = self.head.with_geometry(
             data,
@@ -145,6 +160,9 @@ class Fused(EncodedTransform):
     def _as_output(self, pixels: torch.Tensor) -> Any:
         if self.form == "pil":
             return PillowImage.fromarray(pixels.permute(1, 2, 0).contiguous().numpy())
+        return self._with_class(pixels)
+
+    def _with_class(self, pixels: torch.Tensor) -> torch.Tensor:
         return pixels if self.image is None else pixels.as_subclass(self.image)
 
     def __repr__(self) -> str:
@@ -153,7 +171,9 @@ class Fused(EncodedTransform):
             lines.append(f"  fused: {', '.join(self.fused)}")
         lines.append(f"  decoded by: {self.head!r}")
         lines.extend(f"  as written: {part!r}" for part in self.rest)
-        if self.reason:
+        if self.in_loader is not None:
+            lines.append("  in a Loader: all of it in the core, without worker processes")
+        elif self.reason:
             lines.append(f"  reason: {self.reason}")
         return "\n".join([*lines, ")"])
 
@@ -221,9 +241,31 @@ def fuse(transform: _T, *, quality: Quality = "exact", headroom: float = 1.0) ->
     parts = list(_recognise.flatten(transform))
     if parts and isinstance(parts[0], EncodedTransform):
         return _extend(parts[0], parts[1:])
-    recipe = _recognise.Recipe({"quality": quality, "headroom": headroom})
-    recipe, count, reason = _recognise.read_pipeline(parts, recipe)
-    return transform if recipe.crop is None else _build_fused(recipe, parts, count, reason)
+    begin = _recognise.Recipe({"quality": quality, "headroom": headroom})
+    recipe, count, reason = _recognise.read_pipeline(parts, begin)
+    if recipe.crop is None:
+        return transform
+    fused = _build_fused(recipe, parts, count, reason)
+    return _with_augmentations(fused, begin, parts) if fused.rest else fused
+
+
+def _with_augmentations(fused: Fused, begin: _recognise.Recipe, parts: list[Any]) -> Fused:
+    """Let the core also do the augmentations in a Loader, if it can do the whole pipeline."""
+    if not core_is_enabled():
+        return fused
+    recipe, count, _ = _recognise.read_pipeline(parts, replace(begin, augments=True))
+    crop = recipe.crop
+    if count < len(parts) or crop is None or not crop.program or recipe.form == "pil":
+        return fused
+    return Fused(
+        fused.head,
+        fused.rest,
+        form=fused.form,
+        image=recipe.image,
+        fused=fused.fused,
+        reason=fused.reason,
+        in_loader=crop,
+    )
 
 
 def not_fused_reason(transform: Any) -> str:
@@ -320,6 +362,8 @@ def transform_for_slot(transform: EncodedTransform, out: torch.Tensor | None) ->
     """Return the transform for a slot of a batch: without normalising, if the slot is uint8."""
     if out is None or out.dtype == transform.dtype or out.dtype != torch.uint8:
         return transform
+    if type(transform) is Fused and transform.in_loader is not None:
+        return as_uint8(transform.in_loader)
     if type(transform) is Fused and not transform.rest and transform.form == "tensor":
         return Fused(transform_for_slot(transform.head, out))
     if isinstance(transform, Crop) and type(transform.normalize) is Normalize:
@@ -333,7 +377,9 @@ def write_to_slot(image: Any, out: torch.Tensor, transform: Any) -> torch.Tensor
     If `transform` normalises but the slot is uint8, the normalisation is undone.
     """
     made = torch.as_tensor(image)
-    head = transform.head if type(transform) is Fused else transform
+    head = transform
+    if type(transform) is Fused:
+        head = transform.head if transform.in_loader is None else transform.in_loader
     normalize = head.normalize if isinstance(head, Crop) else None
     if out.dtype == torch.uint8 != made.dtype and type(normalize) is Normalize:
         made = normalize.undo(made)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from multiprocessing.context import BaseContext
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
     from fastdecode.torch._decoding import NormalizeOn
 
 Threads: TypeAlias = "int | Literal['auto']"
-
-_warned = False  # whether this process has been warned about `num_workers`
 
 
 class DataLoaderOptions(TypedDict, total=False):
@@ -45,7 +42,7 @@ class LoaderOptions(DataLoaderOptions, total=False):
     workers: int
     prefetch: int
     read_threads: int | None
-    seed: int
+    seed: int | None
     device: str | int | torch.device | None
     decode: str
     normalize_on: NormalizeOn
@@ -57,6 +54,7 @@ class LoaderOptions(DataLoaderOptions, total=False):
 
 
 _LEAST = {"batch_size": 1, "threads": 0, "workers": 0, "prefetch": 1, "seed": None}
+_DEFAULTS = {"threads": "auto", "seed": None}
 _MIN_OF_TORCHS = {"num_workers": 0, "prefetch_factor": 1}
 
 
@@ -70,7 +68,7 @@ def check_options(options: DataLoaderOptions, own: Mapping[str, Any]) -> None:
             raise TypeError(f"Loader() has no argument {name!r}")
     _check_together(options, own)
     for name, least in _LEAST.items():
-        if name != "threads" or own[name] != "auto":
+        if own[name] != _DEFAULTS.get(name, own):
             _check_integer(name, own[name], least)
     for name, least in _MIN_OF_TORCHS.items():
         if options.get(name) is not None:
@@ -147,7 +145,7 @@ def _check_together(options: DataLoaderOptions, own: Mapping[str, Any]) -> None:
             "prefetch_factor is torch's name for prefetch: give only one of them",
         ),
         (
-            "generator" in given and own["seed"] != 0,
+            "generator" in given and own["seed"] is not None,
             "generator is only used to draw a seed: give generator or seed, not both",
         ),
         (
@@ -164,11 +162,6 @@ def _check_together(options: DataLoaderOptions, own: Mapping[str, Any]) -> None:
     ):
         if wrong:
             raise ValueError(why)
-
-
-def draw_seed(generator: torch.Generator) -> int:
-    """Draw a new seed from a generator."""
-    return int(torch.randint(2**62, (), generator=generator, device=generator.device))
 
 
 def resolve_workers(
@@ -190,24 +183,8 @@ def resolve_workers(
         return int(threads), 0
     count = usable_cores() if num_workers is None else int(num_workers)
     if apart or (source.isolated and not source.holds_gil):
-        if num_workers:
-            _warn_once(num_workers)
         return count, 0
     return 0, count
-
-
-def _warn_once(num_workers: int) -> None:
-    """Warn a user of torch's DataLoader, once, that threads replace worker processes here."""
-    global _warned
-    if not _warned:
-        _warned = True
-        warnings.warn(
-            f"num_workers={num_workers}: Loader makes batches of this dataset in {num_workers} "
-            "threads instead of worker processes, and calls no worker_init_fn. Write "
-            f"threads={num_workers} to silence this, or workers={num_workers} for processes",
-            UserWarning,
-            stacklevel=4,
-        )
 
 
 def resolve_read_threads(source: Source, asked: int | None, workers: int) -> int:

@@ -21,6 +21,7 @@ import torch
 
 from fastdecode import _headers
 from fastdecode._resizing import ResizePlan, core_can_decode, core_may_decode
+from fastdecode.native._augment import compiled
 from fastdecode.native._batch import Items, as_source
 from fastdecode.torch._fuse import as_uint8
 from fastdecode.torch.mixin import set_up_process
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
 
 FALLBACK: Any = object()
 """Marks a sample that Python must make on its own."""
+
+ELSEWHERE: Any = object()
+"""In place of an index: the sample is another dataset's."""
 
 _IN_PLACE = object()
 _TRIAL = 64
@@ -69,29 +73,23 @@ class Draws:
         if self._seed_all is not None:
             self._seed_all(self.seeds[at])
 
-    def plan(self, eligible: EligibleCrop, at: int, width: int, height: int) -> ResizePlan:
-        """Draw the random numbers of the sample at a place in the batch."""
-        return eligible.crop.plan(width, height, generator_of(self.seeds[at]))
+    def plan(
+        self, eligible: EligibleCrop, at: int, width: int, height: int
+    ) -> tuple[ResizePlan, int]:
+        """Draw the random numbers of the sample at a place in the batch; return the state after."""
+        generator = generator_of(self.seeds[at])
+        return eligible.crop.plan(width, height, generator), generator.state
 
 
 class NativeBatchMaker:
     """Makes samples of a dataset in a pool of the core. Any number of threads may use it at once.
 
-    `subset` maps indices to those of the dataset. `as_uint8` makes uint8 images without normalising
-    them.
+    `as_uint8` makes uint8 images without normalising them.
     """
 
-    def __init__(
-        self,
-        dataset: Any,
-        pool: Pool,
-        subset: Sequence[int] | None = None,
-        *,
-        as_uint8: bool = False,
-    ) -> None:
+    def __init__(self, dataset: Any, pool: Pool, *, as_uint8: bool = False) -> None:
         self._dataset = weakref.ref(dataset)  # the dataset may hold this object
         self._pool = pool
-        self._subset = subset
         self._as_uint8 = as_uint8
         self._spare: deque[Items] = deque()
         self._asked = self._made = 0
@@ -133,7 +131,7 @@ class NativeBatchMaker:
         if eligible is None or not (images is None or _fits(images, eligible.crop)):
             return [FALLBACK] * len(indices)
         set_up_process(dataset)
-        call = _Call(dataset, eligible, draws, indices, self._subset, images, reads)
+        call = _Call(dataset, eligible, draws, indices, images, reads)
         try:
             items = self._spare.pop()
         except IndexError:
@@ -144,7 +142,7 @@ class NativeBatchMaker:
             items.clear()
             self._spare.append(items)
         call.finish()
-        self._asked += len(indices)
+        self._asked += sum(index is not ELSEWHERE for index in indices)
         self._made += call.made
         self._python_s += call.python_s
         return call.samples
@@ -167,7 +165,6 @@ class _Call:
     _eligible: EligibleCrop
     _draws: Draws
     _indices: Sequence[Any]
-    _subset: Sequence[int] | None
     _images: torch.Tensor | None
     _reads: Sequence[Read] | None
 
@@ -195,16 +192,19 @@ class _Call:
             with suppress(CancelledError):
                 other.exception()
         began = time.perf_counter()
-        read, subset, begin = self._dataset.read, self._subset, self._draws.begin
+        read, begin = self._dataset.read, self._draws.begin
         found: list[Any] = []
         for at, index in enumerate(self._indices):
             source = None
+            if index is ELSEWHERE:
+                found.append(None)
+                continue
             try:
                 begin(at)
                 if reads is not None:
                     source, self._targets[at] = reads[at].result()
                 else:
-                    source, self._targets[at] = read(index if subset is None else subset[index])
+                    source, self._targets[at] = read(index)
                 source = as_source(source)
             except Exception:  # raised again when the sample is made on its own
                 source = None
@@ -243,7 +243,7 @@ class _Call:
         sides = None if made is None else (3, made.height, made.width)
         return made if sides == crop.shape else None
 
-    def _plan(self, items: Items, left: Sequence[int]) -> dict[int, tuple[ResizePlan, Resize]]:
+    def _plan(self, items: Items, left: Sequence[int]) -> dict[int, tuple[ResizePlan, Resize, int]]:
         """Draw and plan how each image is resized; leave out images that the core cannot make."""
         eligible, draws, headers = self._eligible, self._draws, items.headers()
         orient = self._dataset.decode_options.orient
@@ -255,25 +255,27 @@ class _Call:
             headers.has_exif.tolist(),
         )
         rows = list(zip(*columns, strict=True))
-        plans: dict[int, tuple[ResizePlan, Resize]] = {}
+        plans: dict[int, tuple[ResizePlan, Resize, int]] = {}
         for at in left:
             fits, width, height, exif = rows[at]
             if fits and not (orient and exif and _headers.probe(items.data(at)).orientation != 1):
                 try:
-                    plan = draws.plan(eligible, at, width, height)
+                    plan, state = draws.plan(eligible, at, width, height)
                     resize = eligible.crop.core_resize(plan, width, height)
                 except Exception:  # raised again when the sample is made on its own
                     resize = None
                 if resize is not None and plan.size == sides:
-                    plans[at] = plan, resize
+                    plans[at] = plan, resize, state
         return plans
 
     def _resize(
-        self, pool: Pool, items: Items, plans: dict[int, tuple[ResizePlan, Resize]]
+        self, pool: Pool, items: Items, plans: dict[int, tuple[ResizePlan, Resize, int]]
     ) -> None:
         """Let the core make the planned images."""
-        resizes = [resize for _, resize in plans.values()]
-        done = items.resize(pool, list(plans), resizes, *self._output_layout())
+        _, resizes, states = zip(*plans.values(), strict=True)
+        program = self._eligible.crop.program
+        drawn = (compiled(program), states) if program else ()
+        done = items.resize(pool, list(plans), resizes, *self._output_layout(), *drawn)
         made = [at for at, whole in zip(plans, done, strict=True) if whole]
         self._add_made(items, made, lambda at: plans[at][0])
         self._done.sort(key=itemgetter(0))

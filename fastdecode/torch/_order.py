@@ -10,6 +10,7 @@ from itertools import accumulate, repeat
 from typing import Any, NamedTuple
 
 import torch
+from torch.utils.data import get_worker_info
 
 from fastdecode._arguments import is_int
 
@@ -44,6 +45,68 @@ def world(rank: int | None, world_size: int | None) -> tuple[int, int]:
     if not (is_int(rank) and is_int(world_size) and 0 <= rank < world_size):
         raise ValueError(f"rank must be from 0 to world_size - 1, not {rank!r} of {world_size!r}")
     return rank, world_size
+
+
+_shared = 0  # seeds that this process has shared; ranks that make the same loaders count alike
+
+
+class Seed:
+    """The seed that the caller has given, or one that is drawn; ranks agree on it by `share`.
+
+    `given` says that it is the caller's own.
+    """
+
+    def __init__(self, given: int | None, generator: torch.Generator | None = None) -> None:
+        self.given = given is not None
+        self.value = _draw(generator) if given is None else int(given)
+        self._settled = self.given
+
+    def take_over(self, value: int) -> None:
+        """Take over a seed that was saved."""
+        self.value, self._settled = value, True
+
+    def share(self, ranks: tuple[int | None, int | None], what: str, *, shuffle: bool) -> None:
+        """Take over the seed of rank 0, once, if ranks share the items.
+
+        Rank 0 leaves it in the store of torch.distributed, with `what` it is for, and waits for
+        nobody. Where torch.distributed does not run, only ranks that `shuffle` must agree.
+        """
+        global _shared
+        rank, size = world(*ranks)
+        if self._settled or size == 1:
+            return
+        if (rank, size) != world(None, None):
+            if shuffle:
+                raise ValueError(
+                    f"each of the {size} ranks would shuffle with its own seed, so items would be "
+                    "lost: give all ranks the same seed="
+                )
+            return
+        if get_worker_info() is not None:  # a forked process must not use the store
+            raise ValueError(
+                "the ranks have not agreed on a seed: give seed=, or initialise torch.distributed "
+                "before this is made"
+            )
+        store: Any = torch.distributed.distributed_c10d._get_default_store()
+        key = f"fastdecode/seed/{_shared}"
+        _shared += 1
+        self._settled = True
+        if rank == 0:
+            store.set(key, f"{self.value} {what}")
+            return
+        value, _, other = store.get(key).decode().partition(" ")
+        if other != what:
+            raise ValueError(
+                f"rank {rank} makes {what} where rank 0 makes {other}, so they cannot agree on a "
+                "seed: make the same ones in the same order on all ranks, or give seed="
+            )
+        self.value = int(value)
+
+
+def _draw(generator: torch.Generator | None) -> int:
+    """Draw a seed, by default from torch's global generator."""
+    device = "cpu" if generator is None else generator.device
+    return int(torch.randint(2**62, (), generator=generator, device=device))
 
 
 @dataclass(frozen=True)

@@ -55,8 +55,16 @@ class ReadAhead:
         self._begun.clear()
 
     def _begin(self, indices: Sequence[Any]) -> list[Read]:
-        places = [self._source.dataset_index(index) for index in indices]
-        return begin_reads(self._source.ours, places, self._pool, lambda: self._closed)
+        places = [self._source.locate(index) for index in indices]
+        reads: list[Read] = [Future()] * len(places)
+        for dataset in self._source.datasets:
+            inside = [at for at, (where, _) in enumerate(places) if where is dataset]
+            begun = begin_reads(
+                dataset, [places[at][1] for at in inside], self._pool, lambda: self._closed
+            )
+            for at, read in zip(inside, begun, strict=True):
+                reads[at] = read
+        return reads
 
 
 def begin_reads(

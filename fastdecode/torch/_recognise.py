@@ -20,6 +20,7 @@ from typing import Any, Literal, TypeAlias
 import torch
 
 from fastdecode._resizing import Interpolation
+from fastdecode.torch._programs import Unsupported, program_of
 from fastdecode.torch.transforms.base import Crop, interpolation_name
 from fastdecode.torch.transforms.crops import (
     RandomResizedCrop,
@@ -30,6 +31,7 @@ from fastdecode.torch.transforms.crops import (
 from fastdecode.torch.transforms.normalize import Normalize, three_values
 
 _V1 = "torchvision.transforms.transforms"
+_AUTO = "torchvision.transforms.autoaugment"
 _V2 = "torchvision.transforms.v2."
 _WEIGHTS = "torchvision.transforms._presets"
 _REFERENCES = "presets"  # references/classification/presets.py, which scripts import by this name
@@ -46,10 +48,13 @@ class Recipe:
     """The crop with the same geometry and values; None until a part crops or resizes."""
     flip: float | None = None
     """Probability of RandomHorizontalFlip; None without one."""
-    form: Literal["pil", "uint8", "float", "normalised"] = "pil"
-    """The result: a Pillow image, or a tensor of bytes, of floats from 0 to 1, or normalised."""
+    form: Literal["pil", "uint8", "float", "normalised", "erased"] = "pil"
+    """The result: a Pillow image, or a tensor of bytes, of floats from 0 to 1, or normalised; or
+    one in which boxes may be erased, which comes last."""
     image: Any = None
     """torchvision's ``tv_tensors.Image`` if the tensor is one; None for a plain tensor."""
+    augments: bool = False
+    """Whether random augmentations are done, too, with draws of the core's own."""
 
     def floats(self, mean: Any = None, std: Any = None) -> Recipe:
         """Return the recipe with values as floats from 0 to 1, or normalised."""
@@ -57,6 +62,17 @@ class Recipe:
         if crop is not None:
             crop.dtype, crop.normalize = torch.float32, Normalize(mean, std)
         return replace(self, crop=crop, form="float" if mean is None else "normalised")
+
+    def followed_by(self, part: Any) -> Recipe | None:
+        """Return the recipe with the program of an augmentation; None if the core has none."""
+        crop = copy.copy(self.crop)
+        if not self.augments or crop is None or crop.shape is None:
+            return None
+        try:
+            crop.program = (*crop.program, *program_of(part, crop.shape[1:]))
+        except Unsupported:
+            return None
+        return replace(self, crop=crop)
 
 
 Step: TypeAlias = Callable[[Recipe, Any], "Recipe | None"]
@@ -68,7 +84,7 @@ class Row:
     """What is known about a class of transforms."""
 
     step: Step | None = None
-    """How it is done while decoding; None if it never is."""
+    """How it is done while decoding; None if it never is. Augmentations are only in a `Loader`."""
     parts: str = ""
     """The attribute with the transforms that it calls in turn; empty if it is no pipeline."""
     in_place: bool = False
@@ -173,7 +189,9 @@ def _set_crop(recipe: Recipe, kind: type[Crop], **arguments: Any) -> Recipe | No
     """Set the crop, if it is the first one and all of its arguments are known."""
     if recipe.crop is not None or not all(arguments.values()):
         return None
-    return replace(recipe, crop=kind(**arguments, **recipe.options))
+    crop = kind(**arguments, **recipe.options)
+    crop.of_tensors = recipe.form != "pil"
+    return replace(recipe, crop=crop)
 
 
 def _random_resized_crop(recipe: Recipe, part: Any) -> Recipe | None:
@@ -233,6 +251,7 @@ def _center_crop(recipe: Recipe, part: Any) -> Recipe | None:
         return None
     options = {name: getattr(whole, name) for name in ("dtype", "quality", "headroom")}
     crop = ResizeCenterCrop(whole.size, size, whole.interpolation, **options)
+    crop.of_tensors = whole.of_tensors
     return replace(recipe, crop=crop)
 
 
@@ -252,13 +271,26 @@ def _image_classification(recipe: Recipe, part: Any) -> Recipe | None:
 
 
 def _flip(recipe: Recipe, part: Any) -> Recipe | None:
-    """Accept one flip anywhere after the crop: it commutes with all parts that may follow."""
+    """Accept one flip anywhere after the crop: it commutes with all parts but augmentations."""
     known = isinstance(part.p, (int, float)) and 0 <= part.p <= 1
+    if recipe.crop is not None and recipe.crop.program:
+        return _augment(recipe, part)
     if recipe.crop is None or recipe.flip is not None or not known:
         return None
     crop = copy.copy(recipe.crop)
     crop.flip = float(part.p)
     return replace(recipe, crop=crop, flip=crop.flip)
+
+
+def _augment(recipe: Recipe, part: Any) -> Recipe | None:
+    """Accept an augmentation of a Pillow image that the core can draw and do."""
+    return recipe.followed_by(part) if recipe.form == "pil" else None
+
+
+def _erase(recipe: Recipe, part: Any) -> Recipe | None:
+    """Accept RandomErasing as the last part, after the values are floats."""
+    made = recipe.followed_by(part) if recipe.form in ("float", "normalised") else None
+    return made and replace(made, form="erased")
 
 
 def _to_tensor(recipe: Recipe, _part: Any) -> Recipe | None:
@@ -380,40 +412,55 @@ def _rows(modules: Sequence[str], rows: dict[str, Row]) -> dict[tuple[str, str],
 
 
 _VALUES = Row(in_place=True)  # changes values only, and runs as written
+_COLOURS = Row(_augment, in_place=True)
+_MOVES = Row(_augment)
 
 TABLE: dict[tuple[str, str], Row] = {
     **_rows(
         (_V1, _V2),
         {
             "CenterCrop": Row(_center_crop),
-            "ColorJitter": _VALUES,
+            "ColorJitter": _COLOURS,
             "Compose": Row(parts="transforms"),
             "ConvertImageDtype": Row(_to_float, in_place=True),
-            "GaussianBlur": _VALUES,
+            "GaussianBlur": _COLOURS,
             "GaussianNoise": _VALUES,
-            "Grayscale": _VALUES,
+            "Grayscale": _COLOURS,
             "Identity": Row(_accept, in_place=True),
             "Normalize": Row(_normalize, in_place=True),
             "PILToTensor": Row(_pil_to_tensor, in_place=True, only_pillow=True),
             "RGB": Row(_accept, in_place=True),
-            "RandomAdjustSharpness": _VALUES,
-            "RandomAutocontrast": _VALUES,
+            "RandomAdjustSharpness": _COLOURS,
+            "RandomAutocontrast": _COLOURS,
             "RandomChannelPermutation": _VALUES,
-            "RandomEqualize": _VALUES,
-            "RandomErasing": _VALUES,
-            "RandomGrayscale": _VALUES,
+            "RandomEqualize": _COLOURS,
+            "RandomApply": _MOVES,
+            "RandomChoice": _MOVES,
+            "RandomErasing": Row(_erase, in_place=True),
+            "RandomGrayscale": _COLOURS,
             "RandomHorizontalFlip": Row(_flip),
-            "RandomInvert": _VALUES,
+            "RandomInvert": _COLOURS,
+            "RandomOrder": _MOVES,
             "RandomPhotometricDistort": _VALUES,
-            "RandomPosterize": _VALUES,
+            "RandomPosterize": _COLOURS,
             "RandomResizedCrop": Row(_random_resized_crop),
-            "RandomSolarize": _VALUES,
+            "RandomRotation": _MOVES,
+            "RandomSolarize": _COLOURS,
+            "RandomVerticalFlip": _MOVES,
             "Resize": Row(_resize),
             "ToDtype": Row(_to_float, in_place=True),
             "ToImage": Row(_to_image, in_place=True),
             "ToPILImage": _VALUES,
             "ToPureTensor": Row(_to_pure_tensor, in_place=True),
             "ToTensor": Row(_to_tensor, in_place=True),
+        },
+    ),
+    **_rows(
+        (_AUTO, _V2),
+        {
+            "AutoAugment": _MOVES,
+            "RandAugment": _MOVES,
+            "TrivialAugmentWide": _MOVES,
         },
     ),
     (_V1, "ToTensor"): Row(_to_tensor, in_place=True, only_pillow=True),
@@ -423,6 +470,9 @@ TABLE: dict[tuple[str, str], Row] = {
     (_TIMM, "MaybePILToTensor"): Row(_maybe_pil_to_tensor, in_place=True),
     (_TIMM, "MaybeToTensor"): Row(_maybe_to_tensor, in_place=True),
     (_TIMM, "RandomResizedCropAndInterpolation"): Row(_timm_random_resized_crop),
+    ("timm.data.auto_augment", "AutoAugment"): _MOVES,
+    ("timm.data.auto_augment", "RandAugment"): _MOVES,
+    ("timm.data.random_erasing", "RandomErasing"): Row(_erase, in_place=True),
     (_TIMM, "ToTensor"): Row(_unscaled_to_tensor, in_place=True, only_pillow=True),
     ("torch.nn.modules.container", "Sequential"): Row(parts="_modules"),
     ("torch.nn.modules.linear", "Identity"): Row(_accept, in_place=True),

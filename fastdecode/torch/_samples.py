@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import copy
 import random
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch.utils.data import IterableDataset, Subset
+from torch.utils.data import ConcatDataset, IterableDataset, Subset
 
 from fastdecode._selection import load_named, preferred
 from fastdecode.errors import BackendUnavailable, UnknownBackend
 from fastdecode.native import _library
 from fastdecode.native._batch import Pool
-from fastdecode.torch._errors import SKIPPED, Failures
-from fastdecode.torch._native_batches import FALLBACK, Draws, EligibleCrop, NativeBatchMaker
+from fastdecode.torch._errors import SKIPPED, Failure
+from fastdecode.torch._native_batches import (
+    ELSEWHERE,
+    FALLBACK,
+    Draws,
+    EligibleCrop,
+    NativeBatchMaker,
+)
 from fastdecode.torch.dataset import DecodeDataset, EncodedSample, overridden
 from fastdecode.torch.transforms._random_crop import generator_of
 
@@ -27,7 +34,10 @@ if TYPE_CHECKING:
 
 
 class Source:
-    """A dataset without the torch Subsets around it, and what a loader must know about it."""
+    """A dataset with torch's wrappers looked through, and what a loader must know about it.
+
+    The wrappers are Subset and ConcatDataset, in each other as well.
+    """
 
     as_uint8 = False
     """Images are ``torch.uint8`` and not normalised."""
@@ -40,17 +50,23 @@ class Source:
                 "to DevicePrefetcher"
             )
         self.dataset = dataset
-        indices = None
-        while type(dataset) is Subset:
-            own = dataset.indices
-            indices = own if indices is None else [own[at] for at in indices]
-            dataset = dataset.dataset
-        self.ours: Any = dataset if isinstance(dataset, DecodeDataset) else None
-        """The dataset without subsets if it is a `DecodeDataset`, else None."""
-        self._subset: Sequence[int] | None = indices
+        wrapped = list(_unwrap(dataset))
+        self._has_subset = any(type(one) is Subset for one in wrapped)
+        inner = [one for one in wrapped if type(one) not in (Subset, ConcatDataset)]
+        ours = inner and all(isinstance(one, DecodeDataset) for one in inner)
+        self.datasets: tuple[Any, ...] = tuple({id(one): one for one in inner}.values())
+        """The datasets inside if all of them are `DecodeDataset`, else none."""
+        if not ours:
+            self.datasets = ()
+        self._among: dict[int, list[int]] = {}
 
     def __len__(self) -> int:
         return len(self.dataset)
+
+    @property
+    def ours(self) -> Any:
+        """The dataset inside if it is a single `DecodeDataset`, else None."""
+        return self.datasets[0] if len(self.datasets) == 1 else None
 
     def as_uint8_source(self) -> Source:
         """Return this source with images of ``torch.uint8``; only where there is a `crop`."""
@@ -58,28 +74,56 @@ class Source:
         source.as_uint8 = True
         return source
 
+    def locate(self, index: Any) -> tuple[Any, Any]:
+        """Return the dataset inside that has an item, and its index there."""
+        dataset = self.dataset
+        while True:
+            if type(dataset) is Subset:
+                index, dataset = dataset.indices[index], dataset.dataset
+            elif type(dataset) is ConcatDataset:
+                if not -len(dataset) <= index < len(dataset):
+                    raise IndexError(f"index {index} is out of range: there are {len(dataset)}")
+                index, ends = index % len(dataset), dataset.cumulative_sizes
+                part = bisect_right(ends, index)
+                index, dataset = index - (ends[part - 1] if part else 0), dataset.datasets[part]
+            else:
+                return dataset, index
+
     def dataset_index(self, index: Any) -> Any:
-        """Return the dataset's index of an item of the subset."""
-        return index if self._subset is None else self._subset[index]
+        """Return the index of an item in the dataset inside that has it."""
+        return self.locate(index)[1]
+
+    def _replacements(self, dataset: Any) -> list[int] | None:
+        """Return the items of a dataset inside that may replace another one; None for all."""
+        if not self._has_subset or dataset.decode_options.on_error != "replace":
+            return None
+        if id(dataset) not in self._among:
+            places = map(self.locate, range(len(self)))
+            self._among[id(dataset)] = [index for inside, index in places if inside is dataset]
+        return self._among[id(dataset)]
 
     @property
     def isolated(self) -> bool:
         """Whether all random draws of a sample come from the generator that it is given."""
-        return self.ours is not None and self.ours.isolated
+        return bool(self.datasets) and all(one.isolated for one in self.datasets)
 
     @property
     def shape(self) -> tuple[int, int, int] | None:
         """Shape of every image, if images can be written straight into a batch; else None."""
-        return None if self.ours is None else self.ours.sample_shape
+        kinds = {(one.sample_shape, one.sample_dtype) for one in self.datasets}
+        return kinds.pop()[0] if len(kinds) == 1 else None
 
     @property
     def dtype(self) -> torch.dtype:
         """Type of every image, where there is a `shape`."""
-        return torch.uint8 if self.as_uint8 else self.ours.sample_dtype
+        dtype: torch.dtype = torch.uint8 if self.as_uint8 else self.datasets[0].sample_dtype
+        return dtype
 
     @property
     def crop(self) -> EligibleCrop | str:
         """How the core or a device makes the samples; if they cannot, the reason in words."""
+        if len(self.datasets) > 1:
+            return f"{type(self.dataset).__name__} has several datasets, each with its transform"
         return self._foreign_dataset_reason() if self.ours is None else self.ours._eligible_crop()
 
     def _foreign_dataset_reason(self) -> str:
@@ -88,41 +132,51 @@ class Source:
     @property
     def remote(self) -> bool:
         """Whether each sample is requested from a server."""
-        return bool(getattr(self.ours, "remote", False))
+        return any(getattr(one, "remote", False) for one in self.datasets)
 
-    def prefetch_batch(self, indices: Sequence[Any]) -> AbstractContextManager[object]:
-        """Let the dataset read a batch at once if it can; fetch its items within the block."""
-        if self.ours is None:
-            return nullcontext()
-        reading: AbstractContextManager[object]
-        reading = self.ours._prefetch_batch([self.dataset_index(index) for index in indices])
-        return reading
+    @contextmanager
+    def prefetch_batch(self, indices: Sequence[Any]) -> Iterator[None]:
+        """Let the datasets read a batch at once if they can; fetch its items within the block."""
+        with ExitStack() as stack:
+            if self.datasets:
+                places = [self.locate(index) for index in indices]
+                for dataset in self.datasets:
+                    inside = [index for where, index in places if where is dataset]
+                    stack.enter_context(dataset._prefetch_batch(inside))
+            yield
 
     @property
     def no_read_ahead_reason(self) -> str:
         """The reason why other threads may not read for the dataset; empty if they may."""
-        if self.ours is None:
+        if not self.datasets:
             return self._foreign_dataset_reason()
-        kind = type(self.ours)
-        changed = overridden(kind, DecodeDataset, ("__getitem__", "fetch", "load"))
-        return f"{kind.__name__} has its own {changed}" if changed else ""
+        for kind in map(type, self.datasets):
+            if changed := overridden(kind, DecodeDataset, ("__getitem__", "fetch", "load")):
+                return f"{kind.__name__} has its own {changed}"
+        return ""
 
     @property
     def holds_gil(self) -> bool:
-        """Whether the dataset decodes with one named backend that holds the GIL."""
-        named = None if self.ours is None else self.ours.decode_options.backend
-        name = preferred() if named is None else named
-        if not isinstance(name, str):
-            return False
-        try:
-            return not load_named(name).releases_gil
-        except (BackendUnavailable, UnknownBackend):
-            return False  # the first sample raises it, with advice
+        """Whether a dataset decodes with one named backend that holds the GIL."""
+        backends = [one.decode_options.backend for one in self.datasets] or [None]
+        return any(map(_holds_gil, backends))
 
     @property
-    def errors(self) -> Failures:
+    def errors(self) -> list[Failure]:
         """The samples that could not be decoded; a dataset of another kind records none."""
-        return Failures() if self.ours is None else self.ours.errors
+        return [failure for dataset in self.datasets for failure in dataset.errors]
+
+    def errors_since(self, reported: Sequence[int]) -> list[list[Failure]]:
+        """Return the failures of each dataset inside, without the first `reported` of them."""
+        return [
+            dataset.errors[before:] for dataset, before in zip(self.datasets, reported, strict=True)
+        ]
+
+    def add_errors(self, failures: Sequence[Sequence[Failure]]) -> None:
+        """Add the failures that another process has found to those of each dataset inside."""
+        for dataset, found in zip(self.datasets, failures, strict=True):
+            for failure in found:
+                dataset.errors.add(failure)
 
     def fetch(
         self,
@@ -136,31 +190,101 @@ class Source:
         All random draws come from `generator`. `out` is the image's slot in a batch. `encoded` is
         the sample if it has already been read, only where there is a `crop`.
         """
-        if self.ours is None:
+        if not self.datasets:
             return self.dataset[index]
         if out is None and self.as_uint8:
             out = torch.empty(self.shape or (), dtype=torch.uint8, device="cpu")
+        dataset, place = self.locate(index)
         # A subclass with its own `fetch` may not know of `encoded`.
         read = {} if encoded is None else {"encoded": encoded}
-        options = {"generator": generator, "out": out, "among": self._subset, **read}
-        return self.as_user_sample(self.ours.fetch(self.dataset_index(index), **options))
-
-    @property
-    def is_bare(self) -> bool:
-        """Whether a sample is handed out as the image alone, because the dataset has no targets."""
-        # A subclass with its own __getitem__ decides what a sample is.
-        own = self.ours
-        return own is not None and not own.has_targets and not own._is_overridden()
+        among = self._replacements(dataset)
+        sample = dataset.fetch(place, generator=generator, out=out, among=among, **read)
+        return sample[0] if sample is not SKIPPED and is_bare(dataset) else sample
 
     def as_user_sample(self, sample: Any) -> Any:
-        """Return a sample in the form that the user gets: the image alone if `is_bare`."""
-        return sample[0] if sample is not SKIPPED and self.is_bare else sample
+        """Return a sample of a single dataset as the user gets it."""
+        return sample[0] if sample is not SKIPPED and is_bare(self.ours) else sample
 
-    def native(self, pool: Pool) -> NativeBatchMaker | None:
-        """Return a maker of batches in the native core, for this source's indices, or None."""
-        if self.ours is None or _library.lib is None:
-            return None
-        return NativeBatchMaker(self.ours, pool, self._subset, as_uint8=self.as_uint8)
+    def native(self, pool: Pool) -> NativeMakers | None:
+        """Return what makes batches in the native core, for this source's indices, or None."""
+        return NativeMakers(self, pool) if self.datasets and _library.lib is not None else None
+
+
+def _unwrap(dataset: Any) -> Iterator[Any]:
+    """Yield a dataset and, if it is one of torch's wrappers, what is inside."""
+    yield dataset
+    if type(dataset) in (Subset, ConcatDataset):
+        inside = [dataset.dataset] if type(dataset) is Subset else dataset.datasets
+        for one in inside:
+            yield from _unwrap(one)
+
+
+def _holds_gil(backend: Any) -> bool:
+    name = preferred() if backend is None else backend
+    if not isinstance(name, str):
+        return False
+    try:
+        return not load_named(name).releases_gil
+    except (BackendUnavailable, UnknownBackend):
+        return False  # the first sample raises it, with advice
+
+
+def is_bare(dataset: Any) -> bool:
+    """Whether a sample is handed out as the image alone, because the dataset has no targets."""
+    # A subclass with its own __getitem__ decides what a sample is.
+    return not dataset.has_targets and not dataset._is_overridden()
+
+
+class NativeMakers:
+    """The `NativeBatchMaker` of each dataset inside a source, used as one."""
+
+    def __init__(self, source: Source, pool: Pool) -> None:
+        self._locate = source.locate
+        self._makers = [
+            (dataset, NativeBatchMaker(dataset, pool, as_uint8=source.as_uint8))
+            for dataset in source.datasets
+        ]
+        self.part = self._makers[0][1].part
+
+    @property
+    def eligible(self) -> bool:
+        """Whether trying pays for one of them."""
+        return any(maker.eligible for _, maker in self._makers)
+
+    @property
+    def worthwhile(self) -> bool:
+        """Whether whole batches pay for all of them."""
+        return all(maker.worthwhile for _, maker in self._makers)
+
+    def make(
+        self,
+        indices: Sequence[Any],
+        draws: Draws,
+        images: torch.Tensor | None = None,
+        stopped: Callable[[], bool] = bool,
+        reads: Sequence[Read] | None = None,
+    ) -> list[Any]:
+        """Make a sample as the user gets it, or FALLBACK, for each index.
+
+        The arguments are those of `NativeBatchMaker.make`.
+        """
+        places = [self._place(index) for index in indices]
+        samples = [FALLBACK] * len(indices)
+        for dataset, maker in self._makers:
+            inside = [index if where is dataset else ELSEWHERE for where, index in places]
+            if not maker.eligible or all(index is ELSEWHERE for index in inside):
+                continue
+            bare = is_bare(dataset)
+            for at, sample in enumerate(maker.make(inside, draws, images, stopped, reads)):
+                if sample is not FALLBACK:
+                    samples[at] = sample[0] if bare else sample
+        return samples
+
+    def _place(self, index: Any) -> tuple[Any, Any]:
+        try:
+            return self._locate(index)
+        except Exception:  # raised again when the sample is made on its own
+            return None, index
 
 
 class SampleMaker:
@@ -198,10 +322,7 @@ class SampleMaker:
             return [FALLBACK] * len(items)
         indices = [item.index for item in items]
         draws = Draws([item.seed for item in items], self._seed_global_generators)
-        made = self.native.make(indices, draws, images, stopped, reads)
-        if not self.source.is_bare:
-            return made
-        return [FALLBACK if sample is FALLBACK else sample[0] for sample in made]
+        return self.native.make(indices, draws, images, stopped, reads)
 
     def make_one(
         self, item: Item, out: torch.Tensor | None = None, encoded: EncodedSample | None = None

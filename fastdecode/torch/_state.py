@@ -181,18 +181,42 @@ class Position:
         return {"version": _VERSION, **place, "settings": settings}
 
     @staticmethod
-    def from_state(state: dict[str, Any], settings: dict[str, Any]) -> Position:
-        """Restore the state of a loader with the same settings; refuse any other."""
+    def from_state(state: dict[str, Any], settings: dict[str, Any], length: int | None) -> Position:
+        """Restore the state of a loader with the same settings; refuse any other.
+
+        `length` is the number of items, if the dataset is indexed with integers below it.
+        """
         parts = {"version", "epoch", "batch", "items", "settings"}
         if not (isinstance(state, dict) and parts <= set(state) and state["version"] == _VERSION):
             raise ValueError("this is not a state of a fastdecode Loader (of this version)")
-        place = (state["epoch"], state["batch"])
-        if not all(is_int(number) and number >= 0 for number in place) or not isinstance(
-            state["settings"], dict
-        ):
+        place, saved = (state["epoch"], state["batch"]), state["settings"]
+        if not all(is_int(number) and number >= 0 for number in place):
             raise ValueError(f"this state is damaged: epoch and batch are {place}")
-        refuse_other(state["settings"], settings, "loader", "batches")
+        if not isinstance(saved, dict) or not is_int(saved.get("seed")):
+            raise ValueError("this state is damaged: it has no seed")
+        refuse_other(saved, settings, "loader", "batches")
+        if not _are_items(state["items"], settings["sampler"], state["batch"], length):
+            raise ValueError("this state is damaged: its items are not those of an epoch")
         return Position(state["epoch"], state["batch"], items=state["items"])
+
+
+def _are_items(items: Any, sampled: bool | str, done: int, length: int | None) -> bool:
+    """Return whether saved items may be those of an epoch of which `done` batches are done."""
+    if items is None:
+        return not sampled or not done
+    if not sampled or not isinstance(items, list):
+        return False
+    if sampled == "batches":
+        whole = all(isinstance(batch, list) and batch for batch in items)
+        return whole and all(_is_index(index, length) for batch in items for index in batch)
+    return all(_is_index(index, length) for index in items)
+
+
+def _is_index(index: Any, length: int | None) -> bool:
+    """Return whether a dataset may be indexed with this."""
+    if is_int(index):
+        return length is None or -length <= index < length
+    return isinstance(index, (str, bytes, tuple)) or (length is None and isinstance(index, list))
 
 
 def refuse_other(

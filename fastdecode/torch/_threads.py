@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 import torch
 
+from fastdecode.errors import ThreadsUnavailable
 from fastdecode.native._batch import Pool
 
 _Task: TypeAlias = "Callable[[], None]"
@@ -75,7 +76,7 @@ class ThreadPool:
     `native` is a pool of the same number of threads in the native core, for tasks that make several
     samples at once.
 
-    If the threads cannot be started, a `MemoryError` is raised, and those that did start end.
+    If the threads cannot be started, `ThreadsUnavailable` is raised, and those that did start end.
     """
 
     def __init__(self, count: int) -> None:
@@ -100,14 +101,11 @@ class ThreadPool:
                 thread.start()
                 threads.append(thread)
         except RuntimeError as error:  # "can't start new thread"
-            raise self._start_error() from error
+            raise ThreadsUnavailable(self.count) from error
         # Wait until all have limited themselves, which briefly changes the number of the process.
         if not all(begun.get() for _ in threads):
-            raise self._start_error()
+            raise ThreadsUnavailable(self.count)
         self._process = os.getpid()
-
-    def _start_error(self) -> MemoryError:
-        return MemoryError(f"cannot start {self.count} threads")
 
     def submit(self, task: _Task) -> None:
         """Hand over a task, which must not raise."""

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
+from fastdecode._process import hold_interrupts
 from fastdecode.native._batch import Pool
 from fastdecode.torch._batch_builder import (
     BatchBuilder,
@@ -40,7 +41,8 @@ class Workers:
     """Threads or processes, and the epochs that they work on.
 
     At most one of `threads` and `workers` is not 0. If both are 0, batches are made in the calling
-    thread. `read_threads` read ahead, but not for worker processes.
+    thread. `read_threads` read ahead, but not for worker processes, which last for all epochs if
+    they are `persistent`.
     """
 
     def __init__(
@@ -50,16 +52,17 @@ class Workers:
         prefetch: int,
         timeout: float | None,
         read_threads: int = 0,
+        *,
+        persistent: bool = False,
     ) -> None:
         self._pool: ThreadPool | None = None
         self._readers: ThreadPool | None = None
         self._read_threads = read_threads
         self._threads = threads
-        self._workers = workers
         self._prefetch = prefetch
         self._timeout = timeout
         self._under_way: weakref.WeakSet[_ThreadEpoch] = weakref.WeakSet()
-        self._in_processes: weakref.WeakSet[_ProcessEpoch] = weakref.WeakSet()
+        self._processes = _Processes(workers, prefetch, timeout, persistent) if workers else None
 
     def epoch(
         self, config: EpochConfig, order: Order, start: int
@@ -68,12 +71,8 @@ class Workers:
 
         With processes, an epoch that is still running ends.
         """
-        how = config, order, start, self._prefetch, self._timeout
-        if self._workers:
-            self._end_processes()
-            running = _ProcessEpoch(*how, self._workers)
-            self._in_processes.add(running)
-            return running
+        if self._processes is not None:
+            return self._processes.epoch(config, order, start)
         if self._threads and self._pool is None:
             self._pool = ThreadPool(self._threads)
         ahead = None
@@ -81,7 +80,7 @@ class Workers:
             if self._readers is None:
                 self._readers = ThreadPool(self._read_threads)
             ahead = ReadAhead(config.source, order, start, self._readers)
-        epoch = _ThreadEpoch(*how, self._pool, ahead)
+        epoch = _ThreadEpoch(config, order, start, self._prefetch, self._timeout, self._pool, ahead)
         self._under_way.add(epoch)
         return epoch
 
@@ -95,12 +94,9 @@ class Workers:
         for pool in (self._pool, self._readers):
             if pool is not None:
                 pool.close()
-        self._end_processes()
+        if self._processes is not None:
+            self._processes.close()
         self._pool = self._readers = None
-
-    def _end_processes(self) -> None:
-        for running in tuple(self._in_processes):
-            running.close()
 
 
 # ---- threads ----
@@ -223,7 +219,7 @@ class _WorkerDataset(Dataset[Any]):
         self._source = config.source
         self._collate_fn = config.collate_fn
         self._channels_last = config.channels_last
-        self._reported = 0
+        self._reported: list[int] = []
         self._maker: SampleMaker | None = None
 
     @property
@@ -233,7 +229,8 @@ class _WorkerDataset(Dataset[Any]):
 
     def __getitems__(self, items: list[Item]) -> tuple[ReadyBatch, list[Any]]:
         if self._maker is None:
-            self._reported = len(self._source.errors)  # those from before the worker began
+            # Those from before the worker began are known.
+            self._reported = [len(dataset.errors) for dataset in self._source.datasets]
             # One thread, because a worker has one core to itself.
             self._maker = SampleMaker(self._source, Pool(1), alone=True)
         try:
@@ -243,8 +240,8 @@ class _WorkerDataset(Dataset[Any]):
         except StopIteration as error:
             raise stop_iteration_error(error) from error
         # These include the failures of an earlier batch that raised and so could not report them.
-        failures = self._source.errors[self._reported :]
-        self._reported += len(failures)
+        failures = self._source.errors_since(self._reported)
+        self._reported = [len(dataset.errors) for dataset in self._source.datasets]
         return ready, failures
 
 
@@ -252,52 +249,126 @@ def _identity(made: Any) -> Any:
     return made
 
 
+class _Batches:
+    """The items of each batch of the epoch that is set: what torch calls a batch sampler."""
+
+    order: Order
+    numbers: range
+
+    def __iter__(self) -> Iterator[list[Item]]:
+        return map(self.order.batch, self.numbers)
+
+
+class _Processes:
+    """Worker processes: those of torch's DataLoader, started for each epoch, or once."""
+
+    def __init__(
+        self, workers: int, prefetch: int, timeout: float | None, persistent: bool
+    ) -> None:
+        self._workers = workers
+        self._prefetch = prefetch
+        self._timeout = timeout
+        self._persistent = persistent
+        self._batches = _Batches()
+        self._loader: DataLoader[Any] | None = None
+        self._process = os.getpid()
+        self._running: weakref.ref[_ProcessEpoch] | None = None
+
+    def epoch(self, config: EpochConfig, order: Order, start: int) -> _ProcessEpoch:
+        """Begin an epoch at its batch `start`; one that is still running ends."""
+        self._end(shut_down=not self._persistent)
+        self._batches.order, self._batches.numbers = order, range(start, order.count)
+        loader = self._loader
+        if loader is None or not self._last():
+            loader = self._loader = self._make_loader(config)
+            self._process = os.getpid()
+        running = _ProcessEpoch(config, order, start, self._timeout, lasting=self._persistent)
+        self._running = weakref.ref(running)
+        try:
+            with hold_interrupts():
+                running.batches = iter(loader)
+        except BaseException:
+            self.close()
+            raise
+        return running
+
+    def _make_loader(self, config: EpochConfig) -> DataLoader[Any]:
+        return DataLoader(
+            _WorkerDataset(config),
+            batch_sampler=self._batches,
+            num_workers=self._workers,
+            collate_fn=_identity,
+            worker_init_fn=partial(
+                _set_up_worker, reported=bool(config.source.datasets), then=config.worker_init_fn
+            ),
+            multiprocessing_context=config.multiprocessing_context,
+            prefetch_factor=self._prefetch,
+            persistent_workers=self._persistent,
+            timeout=self._timeout or 0,
+            # torch draws a seed for its workers: it must not come from the global generator, which
+            # the user's training draws from.
+            generator=torch.Generator("cpu"),
+        )
+
+    def _end(self, *, shut_down: bool) -> None:
+        running = None if self._running is None else self._running()
+        if running is not None:
+            running.close(shut_down=shut_down)
+
+    def close(self) -> None:
+        """End the processes. A later epoch starts new ones."""
+        self._end(shut_down=True)
+        if self._last():
+            self._iterator()._shutdown_workers()
+        self._loader = None
+
+    def _last(self) -> bool:
+        """Return whether there are processes from an earlier epoch, and of this process."""
+        iterator = self._iterator()
+        return iterator is not None and not iterator._shutdown and self._process == os.getpid()
+
+    def _iterator(self) -> Any:
+        """Return torch's iterator whose processes persist, if there is one."""
+        return getattr(self._loader, "_iterator", None)
+
+
 class _ProcessEpoch:
-    """Batches from worker processes, each of which gets the dataset as it is at the start."""
+    """Batches from worker processes.
+
+    If these are not `lasting`, they end with the epoch; each has got the dataset as it was then.
+    """
+
+    batches: Any = None
+    """torch's iterator of a loader with workers."""
 
     def __init__(
         self,
         config: EpochConfig,
         order: Order,
         start: int,
-        prefetch: int,
         timeout: float | None,
-        workers: int,
+        *,
+        lasting: bool,
     ) -> None:
         self._order = order
         self._process = os.getpid()
         self._position = start
         self._config = config
         self._timeout = timeout
-        loader: DataLoader[Any] = DataLoader(
-            _WorkerDataset(config),
-            batch_sampler=map(order.batch, range(start, order.count)),
-            num_workers=workers,
-            collate_fn=_identity,
-            worker_init_fn=partial(
-                _set_up_worker, reported=config.source.ours is not None, then=config.worker_init_fn
-            ),
-            multiprocessing_context=config.multiprocessing_context,
-            prefetch_factor=prefetch,
-            timeout=timeout or 0,
-            # torch draws a seed for its workers: it must not come from the global generator, which
-            # the user's training draws from.
-            generator=torch.Generator("cpu"),
-        )
-        self._batches: Any = iter(loader)  # torch's iterator of a loader with workers
+        self._lasting = lasting
 
     def __iter__(self) -> Iterator[ReadyBatch]:
         return self
 
     def __next__(self) -> ReadyBatch:
         if self._position >= self._order.count:
-            self.close()
+            self.close(shut_down=not self._lasting)
             raise StopIteration
-        if self._batches is None:
+        if self.batches is None:
             raise closed_error()
         try:
             ready: ReadyBatch
-            ready, failures = next(self._batches)
+            ready, failures = next(self.batches)
         except Exception as error:
             _drop_frames(error)
             if str(error).startswith("DataLoader timed out"):
@@ -306,19 +377,18 @@ class _ProcessEpoch:
                 raise timeout_error(self._position + 1, self._timeout, items) from error
             if _is_worker_death(error):
                 with suppress(RuntimeError):  # torch reports the same death again
-                    self.close()
+                    self.close(shut_down=True)
                 raise _killed_error(error) from error
             self._position += 1
             raise error  # noqa: TRY201 - a bare raise would restore the traceback
         self._position += 1
-        for failure in failures:
-            self._config.source.errors.add(failure)
+        self._config.source.add_errors(failures)
         return ready._replace(position=self._position, normalize=self._config.normalize)
 
-    def close(self) -> None:
-        """End the workers here, because an error in `__del__`, such as Ctrl-C, would be lost."""
-        batches, self._batches = self._batches, None
-        if batches is not None and self._process == os.getpid():
+    def close(self, *, shut_down: bool) -> None:
+        """End the epoch, and its workers here: an error in `__del__`, such as Ctrl-C, is lost."""
+        batches, self.batches = self.batches, None
+        if shut_down and batches is not None and self._process == os.getpid():
             batches._shutdown_workers()
 
 

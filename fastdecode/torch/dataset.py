@@ -355,7 +355,9 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
         if changed := overridden(type(self), DecodeDataset, _DATASET_METHODS):
             return f"{type(self).__name__} has its own {changed}"
         transform, image = self._resolved_transform(), None
-        if type(transform) is Fused:
+        if type(transform) is Fused and transform.in_loader is not None:
+            image, transform = transform.image, transform.in_loader
+        elif type(transform) is Fused:
             if transform.rest:
                 return f"{type(transform.rest[0]).__name__} comes after what is done while decoding"
             if transform.form != "tensor":

@@ -18,6 +18,7 @@ from torch.utils.data import (
 
 from fastdecode._arguments import is_int
 from fastdecode.errors import BackendUnavailable
+from fastdecode.torch import _accelerate
 from fastdecode.torch._batch_builder import EpochConfig
 from fastdecode.torch._collate import Batch, ReadyBatch, finish_batch
 from fastdecode.torch._decoding import NormalizeOn, Plan, load_decoder, plan_batches
@@ -25,12 +26,11 @@ from fastdecode.torch._loader_arguments import (
     DataLoaderOptions,
     Threads,
     check_options,
-    draw_seed,
     resolve_read_threads,
     resolve_workers,
 )
 from fastdecode.torch._memory import BatchMemory
-from fastdecode.torch._order import Sharding, world
+from fastdecode.torch._order import Seed, Sharding, world
 from fastdecode.torch._samples import Source
 from fastdecode.torch._state import CallersSampler, Position
 from fastdecode.torch._workers import Workers
@@ -94,7 +94,7 @@ class Loader(Generic[Batch]):
     workers : int
         Make batches in this many worker processes instead of threads, for datasets whose own
         Python code is slow. The processes start again at each epoch, with the dataset as it is
-        then.
+        then, unless there is ``persistent_workers=True``.
     prefetch : int
         How many batches are made ahead; with `workers`, how many each process makes ahead.
     read_threads : int, optional
@@ -103,8 +103,11 @@ class Loader(Generic[Batch]):
         other in a shard are read in one request. If you give a number, these threads call the
         `read` method of any `DecodeDataset`; that method must then draw no random numbers. 0 leaves
         reading to the threads that decode.
-    seed : int
-        Seed of the order and of all random draws.
+    seed : int, optional
+        Seed of the order and of all random draws. By default it is drawn from torch's global
+        generator, so it follows from ``torch.manual_seed``; on the ranks of torch.distributed that
+        share the items, it is that of rank 0. `state_dict` holds it, and `load_state_dict` takes it
+        over if you give none.
     device : str or torch.device, optional
         Copy batches to this device in the background, as `DevicePrefetcher` does. By default they
         stay in host memory.
@@ -149,10 +152,10 @@ class Loader(Generic[Batch]):
         - ``pin_memory=True`` pins batches that stay on the host, in the background, if there is a
           CUDA device.
         - `prefetch_factor` is `prefetch`.
-        - `generator`: the `seed` is drawn from it.
+        - `generator`: the `seed` is drawn from it instead of the global one.
         - `worker_init_fn` and `multiprocessing_context` apply to worker processes only.
-        - `persistent_workers` has no effect: threads always persist, and worker processes start
-          again at each epoch, with the dataset as it is then.
+        - ``persistent_workers=True`` keeps worker processes for later epochs, with the dataset and
+          the `collate_fn` of the first. Threads always persist.
 
         Arguments that have no meaning here (``in_order=False``, `pin_memory_device`) are refused.
 
@@ -160,6 +163,8 @@ class Loader(Generic[Batch]):
     ----------
     skipped : int
         How many items this epoch has left out so far because of ``on_error="skip"``.
+    seed : int
+        The seed, as given or drawn.
     epoch : int
         The epoch that is running, or the one that starts next.
     dataset, batch_size, sampler, batch_sampler, num_workers, pin_memory, drop_last, generator
@@ -276,7 +281,7 @@ class Loader(Generic[Batch]):
         workers: int = 0,
         prefetch: int = 2,
         read_threads: int | None = None,
-        seed: int = 0,
+        seed: int | None = None,
         device: str | int | torch.device | None = None,
         decode: str = "cpu",
         normalize_on: NormalizeOn = "host",
@@ -309,6 +314,7 @@ class Loader(Generic[Batch]):
         self._source = Source(dataset)
         self._shuffle = bool(shuffle)
         self._position = Position()
+        self._left_out = 0
         self._count = 0
         self.decoding = "cpu" if decode == "cpu" else load_decoder(decode, self.device)
         apart = self.decoding != "cpu"
@@ -317,12 +323,13 @@ class Loader(Generic[Batch]):
         )
         self.read_threads = resolve_read_threads(self._source, read_threads, self.workers)
         self._plan()  # raises if arguments and dataset contradict
+        self._share_seed()
         self._set_up()
 
-    def _take(self, options: DataLoaderOptions, seed: int) -> None:
+    def _take(self, options: DataLoaderOptions, seed: int | None) -> None:
         """Store the arguments that only torch's DataLoader has."""
         self.generator = options.get("generator")
-        self.seed = int(seed) if self.generator is None else draw_seed(self.generator)
+        self._seed = Seed(seed, self.generator)
         self.pin_memory = bool(options.get("pin_memory"))
         self.worker_init_fn = options.get("worker_init_fn")
         self.multiprocessing_context = options.get("multiprocessing_context")
@@ -330,8 +337,14 @@ class Loader(Generic[Batch]):
 
     def _set_up(self) -> None:
         """Create what belongs to this process and cannot be copied or pickled."""
+        _accelerate.teach(self)
         self._workers = Workers(
-            self.threads, self.workers, self.prefetch, self.timeout or None, self.read_threads
+            self.threads,
+            self.workers,
+            self.prefetch,
+            self.timeout or None,
+            self.read_threads,
+            persistent=self.persistent_workers,
         )
         pinned = self.pin_memory and torch.cuda.is_available()
         self._delivery: Delivery | None = None
@@ -361,14 +374,20 @@ class Loader(Generic[Batch]):
     def _sharding(self) -> Sharding:
         """How the items of the dataset, at its current length, are shared among the ranks."""
         rank, ranks = world(*self._ranks)
-        if ranks > 1 and self._shuffle and self.generator is not None:
-            raise ValueError(
-                "each rank would shuffle with a seed of its own generator, so items would be lost: "
-                "give all ranks the same seed= instead of a generator, or a sampler that shards"
-            )
         length, size = len(self._source), self.batch_size or 1
         how = self._shuffle, bool(self.drop_last), self.seed
         return Sharding(length, size, *how, rank, ranks)
+
+    @property
+    def seed(self) -> int:
+        """The seed of the order and of all random draws."""
+        return self._seed.value
+
+    def _share_seed(self) -> None:
+        """Let the ranks agree on a seed, unless a sampler deals the items."""
+        if self._given.sampler is None:
+            what = f"Loader({len(self._source)}, {self.batch_size}, shuffle={self._shuffle})"
+            self._seed.share(self._ranks, what, shuffle=self._shuffle)
 
     @property
     def epoch(self) -> int:
@@ -390,6 +409,7 @@ class Loader(Generic[Batch]):
     @property
     def batch_sampler(self) -> Any:
         """The caller's batch sampler, or torch's BatchSampler over `sampler`."""
+        _accelerate.teach(self)  # it may have been imported since the loader was made
         if self._given.batches:
             return self._given.sampler
         return BatchSampler(self.sampler, self.batch_size or 1, bool(self.drop_last))
@@ -441,8 +461,10 @@ class Loader(Generic[Batch]):
             moved = self._position is not before and self._position is before.latest()
             if not moved and (self._position is not before or epoch in (None, before.epoch)):
                 return None
+        self._share_seed()  # torch.distributed may have begun since the loader was made
         plan = self._plan()
         position = self._position = self._current_position().begin_iterator()
+        position.batch, self._left_out = max(position.batch, self._left_out), 0
         self._given.begin()
         self.skipped = 0
         order = position.order(self._sharding, self._given)
@@ -488,6 +510,19 @@ class Loader(Generic[Batch]):
         self._position = self._position.move_to(int(epoch))
         self._given.resume_counting()
 
+    def _has_made(self, batches: Any) -> bool:
+        """Return whether an object is what `batch_sampler` has returned."""
+        given = self._given.sampler
+        if self._given.batches:
+            return batches is given
+        sampler = getattr(batches, "sampler", None)
+        return getattr(sampler, "_loader", None) is self if given is None else sampler is given
+
+    def _skip(self, batches: int) -> Loader[Batch]:
+        """Leave out the first batches of the epoch that starts next; return the loader."""
+        self._left_out = int(batches)
+        return self
+
     def state_dict(self) -> dict[str, Any]:
         """Return the loader's position as a dict of plain values, even in mid-epoch.
 
@@ -496,7 +531,8 @@ class Loader(Generic[Batch]):
         dict
             For `load_state_dict`. ``torch.save`` can store it.
         """
-        return self._current_position().state(self._settings())
+        state = self._current_position().state(self._settings())
+        return {**state, "batch": max(state["batch"], self._left_out)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Make the next ``iter(loader)`` return exactly the remaining batches of the epoch.
@@ -511,13 +547,18 @@ class Loader(Generic[Batch]):
         ValueError
             The state comes from a loader whose batches would differ from this one's.
         """
-        position = Position.from_state(state, self._settings())
+        numbered = len(self._source) if self._source.datasets else None
+        settings = self._settings()
+        if not self._seed.given:
+            del settings["seed"]
+        position = Position.from_state(state, settings, numbered)
         # At the start of an epoch there is nothing to check, and it is too early to use a sampler.
         if position.batch:
             most = position.order(self._sharding, self._given).count
             if position.batch > most:
                 raise ValueError(f"the state is of batch {position.batch}, but an epoch has {most}")
         self._position = position
+        self._seed.take_over(state["settings"]["seed"])
         self._given.resume_counting()
 
     def _settings(self) -> dict[str, Any]:
@@ -541,7 +582,8 @@ class Loader(Generic[Batch]):
     def __repr__(self) -> str:
         sized = isinstance(self._given.sampler, (Sized, type(None)))
         count = len(self) if sized else "?"
-        by = f"{self.workers} processes" if self.workers else f"{self.threads} threads"
+        many, noun = self.num_workers, "process" if self.workers else "thread"
+        by = f"{many} {noun}" if many == 1 else f"{many} {noun}{'es' if self.workers else 's'}"
         decodes = "" if self.decoding == "cpu" else f", decode={self.decoding!r}"
         return (
             f"Loader({type(self.dataset).__name__} of {len(self._source)}, "
@@ -652,6 +694,7 @@ class _LoaderSampler(Sampler[int]):
         self.data_source = loader.dataset
 
     def __iter__(self) -> Iterator[int]:
+        self._loader._share_seed()
         return iter(self._loader._sharding.order(self._loader.epoch).indices.tolist())
 
     def __len__(self) -> int:

@@ -11,7 +11,7 @@ from torch.utils.data import get_worker_info
 
 from fastdecode import _selection, api
 from fastdecode._pixels import converter
-from fastdecode._process import context
+from fastdecode._process import is_worker
 from fastdecode._selection import Preference, load_named
 from fastdecode.errors import BackendUnavailable, UnknownBackend
 from fastdecode.geometry import Geometry
@@ -293,7 +293,7 @@ def set_up_process(dataset: Any) -> None:
 
 def _apply_parent_preference(carried: _CarriedBackend | None) -> None:
     """Apply the parent's `fastdecode.use` in a worker that has not called `use` itself."""
-    if carried is None or carried.process == os.getpid() or context() != "processes":
+    if carried is None or carried.process == os.getpid() or not is_worker():
         return
     if _selection.preference_in_process() is not None:
         return

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 import torch
 
 from fastdecode._arguments import is_int
+from fastdecode.errors import ThreadsUnavailable
 from fastdecode.gpu._devices import parse_device
 from fastdecode.torch._collate import Batch
 from fastdecode.torch._transfer import Transfer, transfer_to
@@ -316,8 +317,11 @@ class _PrefetchThread:
         )
         for _ in range(depth):
             self.permit()
+        try:
+            self._thread.start()
+        except RuntimeError as error:  # "can't start new thread"
+            raise ThreadsUnavailable(1) from error
         _running.add(self)
-        self._thread.start()
 
     def permit(self) -> None:
         """Allow the thread to make one more batch."""

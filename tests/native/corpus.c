@@ -122,13 +122,13 @@ static int decode_all(const char *path, fd_decoder *decoder, const uint8_t *data
                         .height = SIDE};
     fd_resampler *resampler = fd_resampler_create();
     int good = settle(path, fd_decode(decoder, data, size, &request, rgb, 3 * header.width));
-    good &= settle(path,
-                   fd_decode_resized(decoder, data, size, &request, &resize, &PIXELS, tensor));
+    good &= settle(
+        path, fd_decode_resized(decoder, data, size, &request, &resize, NULL, 0, &PIXELS, tensor));
     good &= settle(path, fd_add_restart_markers(decoder, data, size, &limits, &again, &again_size));
     good &= settle(path, resampler == NULL
                              ? FD_NO_MEMORY
                              : fd_resize_rgb(resampler, rgb, header.width, header.height,
-                                             3 * header.width, &resize, &PIXELS, tensor));
+                                             3 * header.width, &resize, NULL, 0, &PIXELS, tensor));
     fd_resampler_destroy(resampler);
     fd_free(again);
     return good;

@@ -371,7 +371,7 @@ static int resize_to(const image *whole, int32_t width, const fd_resize *resize,
                      const fd_pixels *pixels, image *into) {
     *into = make_result(resize, pixels->dtype);
     int status = fd_resize_rgb(resampler, whole->first, width, (int32_t)whole->rows, whole->stride,
-                               resize, pixels, into->first);
+                               resize, NULL, 0, pixels, into->first);
     guard(into, 0);
     return status;
 }
@@ -388,7 +388,7 @@ static void try_resized(const numbers *from, const jpeg *file) {
     request.layout = FD_RGB;
     use(from->flags & PLAIN);
     at_once = make_result(&resize, pixels.dtype);
-    int status = fd_decode_resized(old, file->data, file->size, &request, &resize, &pixels,
+    int status = fd_decode_resized(old, file->data, file->size, &request, &resize, NULL, 0, &pixels,
                                    at_once.first);
     guard(&at_once, 0);
     if (status == FD_ARGUMENT && known && !(from->flags & (WILD | RAW)))
@@ -396,7 +396,7 @@ static void try_resized(const numbers *from, const jpeg *file) {
     if (fd_decoder_own(old)) {
         image other = make_result(&resize, pixels.dtype);
         use_libjpeg(1);
-        if (fd_decode_resized(old, file->data, file->size, &request, &resize, &pixels,
+        if (fd_decode_resized(old, file->data, file->size, &request, &resize, NULL, 0, &pixels,
                               other.first) != FD_OK ||
             fd_decoder_warnings(old) != 0)
             fail("resized what libjpeg complains of");

@@ -96,10 +96,11 @@ void fuzz_crop(const uint8_t *head, const uint8_t *data, size_t size) {
         reading = must(fd_pool_create(1));
         decoding = must(fd_pool_create(1));
     }
+    uint64_t state = seed;
     if (fd_probe(data, size, &header) == FD_OK &&
-        fd_plan_crop(&header, seed, &crop, &request, &resize)) {
+        fd_plan_crop(&header, &state, &crop, &request, &resize)) {
         check_plan(&header, &request, &resize);
-        status = fd_decode_resized(decoder, data, size, &request, &resize, &pixels, out);
+        status = fd_decode_resized(decoder, data, size, &request, &resize, NULL, 0, &pixels, out);
         if (status == FD_ARGUMENT)
             fail("a plan that cannot be carried out");
     }

@@ -87,9 +87,10 @@ static void compare_resized(const char *name, const uint8_t *data, size_t size, 
                         .width = SIDE,
                         .height = SIDE};
     fd_use_decoder("");
-    int status = fd_decode_resized(own, data, size, &request, &resize, &PIXELS, made);
+    int status = fd_decode_resized(own, data, size, &request, &resize, NULL, 0, &PIXELS, made);
     fd_use_decoder("libjpeg");
-    if (fd_decode_resized(other, data, size, &request, &resize, &PIXELS, expected) != status)
+    if (fd_decode_resized(other, data, size, &request, &resize, NULL, 0, &PIXELS, expected) !=
+        status)
         fail(name, "another status of a tensor than libjpeg's");
     if (status == FD_OK && memcmp(made, expected, sizeof made) != 0)
         fail(name, "another tensor than libjpeg's");

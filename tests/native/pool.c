@@ -128,7 +128,7 @@ static int expect(fd_decoder *decoder, image *of) {
         else {
             ask(&item, of, way);
             of->status[way] = way == 2 ? fd_decode_resized(decoder, of->data, size, &item.request,
-                                                           &item.resize, &PIXELS, item.out)
+                                                           &item.resize, NULL, 0, &PIXELS, item.out)
                                        : fd_decode(decoder, of->data, size, &item.request, item.out,
                                                    item.stride);
         }
@@ -147,10 +147,11 @@ static void expect_crops(fd_decoder *decoder, image *of) {
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
         fd_request request = {.limits = {MOST_PIXELS, 0, 100}};
         fd_resize resize;
-        of->planned[seed] = fd_plan_crop(&header, seed, &CROP, &request, &resize);
+        uint64_t state = seed;
+        of->planned[seed] = fd_plan_crop(&header, &state, &CROP, &request, &resize);
         if (of->planned[seed])
-            of->made[seed] = fd_decode_resized(decoder, of->data, of->size, &request, &resize,
-                                               &PIXELS, out);
+            of->made[seed] = fd_decode_resized(decoder, of->data, of->size, &request, &resize, NULL,
+                                               0, &PIXELS, out);
         of->cropped[seed] = sum_of((uint8_t *)out, sizeof out);
         *(of->planned[seed] ? &plans : &no_plans) += 1;
     }

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 from corpus import native_core
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from PIL import Image
 
 _core = native_core()
@@ -22,6 +24,8 @@ EXTREMES = (
     "1x1>1x1 1x1>300x200 1x500>224x224 500x1>224x1 65500x2>1x1 2x65500>3x2 65500x3>40x2 "
     "3x2>65500x1 2x3>1x65500 900x9>2x500 1000x800>17x40 800x1000>100x1"
 )
+
+SIDES = st.one_of(st.integers(1, 12), st.integers(1, 250))
 
 Box = tuple[float, float, float, float]
 
@@ -50,6 +54,7 @@ def resized(image: Any, canvas: tuple[int, int], status: int = lib.FD_OK, **opti
     resize.canvas_width, resize.canvas_height = canvas
     resize.x, resize.y, resize.width, resize.height = area
     resize.flip = options.get("flip", False)
+    resize.filter = options.get("filter", lib.FD_FILTER_OWN)
     pixels = ffi.new("fd_pixels *")
     dtype = options.get("dtype", "uint8")
     pixels.dtype = DTYPES.get(dtype, 0)
@@ -61,7 +66,9 @@ def resized(image: Any, canvas: tuple[int, int], status: int = lib.FD_OK, **opti
     resampler = ffi.gc(lib.fd_resampler_create(), lib.fd_resampler_destroy)
     source = (ffi.cast("uint8_t *", image.ctypes.data), width, height, image.strides[0])
 
-    given = lib.fd_resize_rgb(resampler, *source, resize, pixels, ffi.from_buffer(guarded))
+    given = lib.fd_resize_rgb(
+        resampler, *source, resize, ffi.NULL, 0, pixels, ffi.from_buffer(guarded)
+    )
 
     assert given == status
     assert (guarded[-64:] == 77).all()
@@ -284,3 +291,37 @@ def test_instructions_are_chosen_by_name() -> None:
     for name in (b"avx2 plain", b"plain ", b"mmx"):
         assert lib.fd_use_instructions(name) == lib.FD_ARGUMENT
     assert lib.fd_use_instructions(ffi.NULL) == lib.FD_ARGUMENT
+
+
+PILLOW_FILTERS = {
+    "TRIANGLE": Image.Resampling.BILINEAR,
+    "CUBIC": Image.Resampling.BICUBIC,
+    "LANCZOS": Image.Resampling.LANCZOS,
+    "HAMMING": Image.Resampling.HAMMING,
+}
+
+
+@pytest.mark.parametrize("name", PILLOW_FILTERS)
+@given(data=st.data())
+@settings(
+    deadline=None, max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_filters_of_pillow_give_its_bytes(instructions: str, name: str, data: Any) -> None:
+    """A box resized with one of Pillow's filters, or a part of it, equals crop and resize there."""
+    width, height = data.draw(SIDES), data.draw(SIDES)
+    left, top = data.draw(st.integers(0, width - 1)), data.draw(st.integers(0, height - 1))
+    right = data.draw(st.integers(left + 1, width))
+    bottom = data.draw(st.integers(top + 1, height))
+    canvas = data.draw(SIDES), data.draw(SIDES)
+    x, y = data.draw(st.integers(0, canvas[0] - 1)), data.draw(st.integers(0, canvas[1] - 1))
+    part = x, y, data.draw(st.integers(1, canvas[0] - x)), data.draw(st.integers(1, canvas[1] - y))
+    flip, seed = data.draw(st.booleans()), data.draw(st.integers(0, 2**32))
+    pixels = np.random.default_rng(seed).integers(0, 256, (height, width, 3)).astype(np.uint8)
+
+    whole = Image.fromarray(pixels).crop((left, top, right, bottom))
+    expected = np.asarray(whole.resize(canvas, PILLOW_FILTERS[name]))
+    expected = expected[y : y + part[3], x : x + part[2]][:, :: -1 if flip else 1]
+    box = left, top, right, bottom
+    options = {"filter": getattr(lib, f"FD_FILTER_{name}"), "flip": flip, "part": part}
+    made = resized(pixels, canvas, box=box, inside=box, **options)
+    np.testing.assert_array_equal(made, expected)

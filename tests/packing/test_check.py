@@ -66,6 +66,19 @@ def test_every_status(mixed: Path) -> None:
     )
 
 
+def test_limits(mixed: Path) -> None:
+    """An image of exactly a limit is not oversized, and one beyond it may still be damaged."""
+    with open_store(mixed) as store:
+        by_side = {one.key: one.status for one in survey(store, 1, Limits(max_side=400))}
+        by_pixels = {one.key: one.status for one in survey(store, 1, Limits(max_pixels=1200))}
+
+    assert by_side["large.jpg"] == by_pixels["good.jpg"] == "good"
+    assert by_pixels["large.jpg"] == "oversized"
+    with open_store(mixed) as store:
+        found = {one.key: one.status for one in survey(store, 1, Limits(max_pixels=1))}
+    assert found["cut.jpg"] == "damaged"
+
+
 def test_strict_counts_warnings_as_damage(mixed: Path) -> None:
     """With ``strict=True`` warnings of the codec count as damage."""
     with open_store(mixed) as store:

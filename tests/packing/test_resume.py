@@ -12,8 +12,7 @@ import pytest
 from packed import KINDS, Stop, checksums, make_source, name_of, stop_pack_at
 
 from fastdecode import StoreError
-from fastdecode.packing import BadItems, pack
-from fastdecode.packing._output import OutputPaths
+from fastdecode.packing import BadItems, _work, pack
 from fastdecode.packing._pack import Work
 from fastdecode.packing._rewrite import Outcome
 from fastdecode.packing._work import CannotResume, WorkFolder
@@ -302,6 +301,25 @@ def test_second_pack_at_once_is_refused(source: Path, tmp_path: Path) -> None:
     assert pack(source, tmp_path / "out.tar").items == 8
 
 
+def test_folder_that_another_pack_removes_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pack that ends while another one waits for its lock removes the folder: it is made anew."""
+    partial, lock = tmp_path / ".out.tar.partial", _work._lock
+    removed = []
+
+    def ending(handle: int, folder: Path) -> None:
+        if not removed:
+            removed.append(shutil.rmtree(folder))
+            folder.mkdir()
+            (folder / "state").touch()
+        lock(handle, folder)
+
+    monkeypatch.setattr(_work, "_lock", ending)
+    with WorkFolder(partial), pytest.raises(CannotResume, match="another process"):
+        WorkFolder(partial)
+
+
 def test_leftovers_of_a_kill_are_removed(source: Path, tmp_path: Path) -> None:
     """What a killed pack has left is removed, whatever it is."""
     partial = tmp_path / ".out.tar.partial"
@@ -364,17 +382,19 @@ def test_file_that_appears_meanwhile_is_not_replaced(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A file that another program makes at the place during the pack is kept."""
-    check = OutputPaths.check_free
+    finish = WorkFolder.finish
     mine = tmp_path / "out-00003.tar"
 
-    def meanwhile(self: OutputPaths) -> None:
-        check(self)
+    def meanwhile(self: WorkFolder, result: dict[str, Any]) -> None:
+        finish(self, result)
         mine.write_bytes(b"mine")
 
-    monkeypatch.setattr(OutputPaths, "check_free", meanwhile)
+    monkeypatch.setattr(WorkFolder, "finish", meanwhile)
     with pytest.raises(FileExistsError, match=r"out-00003\.tar"):
         pack(source, tmp_path / "out.tar", **SHARDS)
     assert mine.read_bytes() == b"mine"
+    mine.unlink()
+    assert pack(source, tmp_path / "out.tar", **SHARDS).resumed == 8
 
 
 def test_pack_stopped_before_it_removes_its_folder(

@@ -32,7 +32,12 @@ PHOTO = drawing(120, 80)
 
 @pytest.mark.parametrize(
     ("size", "most", "made"),
-    [((640, 480), 256, (256, 192)), ((480, 641), 256, (192, 256)), ((9000, 2), 100, (100, 1))],
+    [
+        ((640, 480), 256, (256, 192)),
+        ((641, 480), 256, (256, 192)),
+        ((480, 641), 256, (192, 256)),
+        ((9000, 2), 100, (100, 1)),
+    ],
 )
 def test_sizes(size: tuple[int, int], most: int, made: tuple[int, int]) -> None:
     """The longer side gets the given length; the other keeps the proportion and is at least 1."""
@@ -133,6 +138,10 @@ def test_damaged_and_strange_metadata() -> None:
     large = encode(PHOTO, "png", exif=exif.tobytes() + bytes(70_000))
     broken = encode(PHOTO, "jpeg", exif=b"Exif\0\0MM\0*\xff\xff\xff\xff")
 
+    exif[0x0112] = 9
+    strange = encode(PHOTO, "jpeg", exif=exif)
+
+    assert _shrunk(strange)[1].getexif()[0x0112] == 1
     assert probe(_shrunk(large)[0].data).orientation == 8
     assert probe(_shrunk(broken)[0].data).orientation == 1
 
@@ -172,12 +181,18 @@ def test_only_larger_images_change(tmp_path: Path) -> None:
     (source / "a.bmp").write_bytes(encode(PHOTO, "bmp"))
     (source / "b.PNG").write_bytes(encode(PHOTO, "png"))
     (source / "c.JPEG").write_bytes(encode(PHOTO, "jpeg"))
+    (source / "wide.jpg").write_bytes(encode(drawing(40, 20), "jpeg"))
+    same = encode(drawing(32, 32), "jpeg")
+    (source / "same.jpg").write_bytes(same)
 
     packed = pack(source, tmp_path / "out", max_side=32)
 
     names = sorted(path.name for path in (tmp_path / "out").iterdir() if path.suffix != ".fdx")
-    assert names == ["a.bmp.jpg", "a.png.jpg", "b.jpg", "c.JPEG", "small.png"]
-    assert packed.notes == {"shrunk": 4}
+    assert names == [
+        *("a.bmp.jpg", "a.png.jpg", "b.jpg", "c.JPEG", "same.jpg", "small.png", "wide.jpg")
+    ]
+    assert packed.notes == {"shrunk": 5}
+    assert (tmp_path / "out" / "same.jpg").read_bytes() == same
     assert (tmp_path / "out" / "small.png").read_bytes() == small
 
 

@@ -272,7 +272,7 @@ def report(outcomes: Sequence[Outcome]) -> bool:
 
 
 def record(outcomes: Sequence[Outcome]) -> None:
-    """Write the results of all slips, with the commit that they are slips of."""
+    """Write the results, next to those of slips that were tried earlier on the same package."""
     commit = subprocess.run(
         ["git", "log", "-1", "--format=%h", "--", "fastdecode"],
         cwd=ROOT,
@@ -280,13 +280,12 @@ def record(outcomes: Sequence[Outcome]) -> None:
         text=True,
         check=True,
     ).stdout.strip()
-    rows = {each.slip.name: f"{each.status} {each.details}".strip() for each in outcomes}
-    results = {
-        "commit": commit,
-        "slips": len(rows),
-        "noticed": sum(each.status == "noticed" for each in outcomes),
-        "outcomes": dict(sorted(rows.items())),
-    }
+    known = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+    found = known["outcomes"] if known.get("package") == commit else {}
+    found |= {each.slip.name: f"{each.status} {each.details}".strip() for each in outcomes}
+    rows = {slip.name: found[slip.name] for slip in read_slips() if slip.name in found}
+    noticed = sum(words.startswith("noticed") for words in rows.values())
+    results = {"package": commit, "slips": len(rows), "noticed": noticed, "outcomes": rows}
     RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 
 

@@ -62,8 +62,8 @@ def read(data, gray):
 # Full measurements would take minutes per page, so the options reduce them to the minimum.
 _COMMAND = """#!/bin/sh
 case $1 in
-bench) set -- "$@" --seconds 0.02 --backend pillow --protocol decode --reduce 1 ;;
-calibrate) set -- "$@" --quick ;;
+bench) set -- "$@" --seconds 0.02 --backend pillow --no-train ;;
+calibrate) set -- "$@" --seconds 0.1 ;;
 esac
 exec {python} -m fastdecode "$@"
 """

@@ -15,6 +15,7 @@ import pytest
 import torch
 from corpus import TESTS
 from doubles import double, flat, own_registry  # noqa: F401
+from loading import SeededLoader as Loader
 from PIL import Image as PillowImage
 from torchvision_doubles import TENSOR, center, compose, crop, flip, resize
 
@@ -23,7 +24,6 @@ from fastdecode import decode, probe, register
 from fastdecode.torch import DecodeOptions, ImageFolder, ImageList, StoreDataset
 from fastdecode.torch._fuse import fuse
 from fastdecode.torch.dataset import DecodeDataset
-from fastdecode.torch.loader import Loader
 from fastdecode.torch.transforms import (
     RandomResizedCrop,
     RandomResizedCropFlipNormalize,

@@ -23,6 +23,7 @@ from fastdecode.torch import ShardStream
 from fastdecode.torch.transforms import ResizeCenterCrop
 warnings.simplefilter("ignore")
 pattern, rendezvous, rank, ranks = {settings!r}
+early = Loader(loading.Images(), 4, True, threads=1)
 torch.distributed.init_process_group(
     "gloo", init_method=rendezvous, rank=rank, world_size=ranks
 )
@@ -37,6 +38,16 @@ with Loader(loading.Images(), 4, True, threads=2) as loader:
     said["epochs"] = [loading.indices(loader), loading.indices(loader)]
     alone = Loader(loading.Images(), 4, threads=1, rank=0, world_size=1)
     said["lengths"] = [len(loader), len(alone)]
+if rank == 0:  # it does not wait for the others
+    Loader(loading.Images(), 4, sampler=[1], threads=1)
+    Loader(loading.Images(), 4, threads=1, rank=0, world_size=1)
+drawn = Loader(loading.Images(), 4, True, generator=torch.Generator().manual_seed(rank))
+said["early"] = [index for index in loading.indices(early)]
+said["seeds"] = [loader.seed, drawn.seed, early.seed, stream().state_dict()["settings"]["seed"]]
+try:
+    said["other"] = Loader(loading.Images(), 4 + rank, True).seed is None
+except ValueError as error:
+    said["other"] = "rank 0" in str(error)
 """
 STREAM = """
 said["stream"] = []
@@ -87,6 +98,15 @@ def test_ranks_of_a_loader_need_not_be_named(said: list[dict[str, Any]]) -> None
         assert sorted(mine + others) == list(range(COUNT))
     assert first[0] != first[1]
     assert said[0]["lengths"] == [3, 6]
+
+
+def test_ranks_agree_on_the_seed_of_rank_0(said: list[dict[str, Any]]) -> None:
+    """Also for a loader that was made before the ranks; ranks that make other ones get an error."""
+    first, second = said
+    assert first["seeds"] == second["seeds"]
+    assert len(set(first["seeds"])) == 4
+    assert sorted(first["early"] + second["early"]) == list(range(COUNT))
+    assert [first["other"], second["other"]] == [False, True]
 
 
 def test_ranks_of_a_stream_need_not_be_named(said: list[dict[str, Any]]) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from loading import SeededLoader as Loader
 from PIL import Image as PillowImage
 
 pytest.importorskip("timm", reason="the pipelines are timm's")
@@ -19,7 +20,7 @@ from torch_reference import PHOTOS
 from torchvision.transforms import transforms as v1
 
 from fastdecode.testing import encode
-from fastdecode.torch import ImageList, Loader, fuse
+from fastdecode.torch import ImageList, fuse
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 STRIPS = [encode(PillowImage.open(PHOTOS[0]).resize(size)) for size in ((400, 9), (9, 400))]

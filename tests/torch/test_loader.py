@@ -21,10 +21,12 @@ from loading import (
     same,
     targets,
 )
-from torch.utils.data import DataLoader, Subset, TensorDataset
+from loading import (
+    SeededLoader as Loader,
+)
+from torch.utils.data import ConcatDataset, DataLoader, Subset, TensorDataset
 
 from fastdecode.torch._order import sample_seed
-from fastdecode.torch.loader import Loader
 from fastdecode.torch.transforms import (
     Resize,
     ResizeCenterCropNormalize,
@@ -202,7 +204,6 @@ def test_so_many_batches_are_made_ahead(prefetch: int) -> None:
         assert read[ahead : ahead + 2] == [0, 1]  # of the other one
 
 
-@pytest.mark.filterwarnings("ignore:num_workers=")
 def test_chooses_processes_where_threads_cannot_help(monkeypatch: pytest.MonkeyPatch) -> None:
     """It uses threads, but processes for draws that it does not control, or for the GIL."""
     monkeypatch.setattr("fastdecode.torch._loader_arguments.usable_cores", lambda: 3)
@@ -213,6 +214,8 @@ def test_chooses_processes_where_threads_cannot_help(monkeypatch: pytest.MonkeyP
 
     assert chosen(Images()) == (3, 0)
     assert chosen(Subset(Images(), [1])) == (3, 0)
+    assert chosen(ConcatDataset([Images(), Subset(Images(), [1])])) == (3, 0)
+    assert chosen(ConcatDataset([Images(), Plain(str)])) == (0, 3)
     assert chosen(Plain(str)) == (0, 3)
     assert chosen(Images(lambda image: image)) == (0, 3)
     assert chosen(Plain(str), threads=2) == (2, 0)

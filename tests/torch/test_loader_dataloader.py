@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import pickle
 import random
+import warnings
 from typing import Any
 
 import numpy as np
@@ -20,8 +21,10 @@ from loading import (
     copies,
     indices,
     same,
-    script,
     targets,
+)
+from loading import (
+    SeededLoader as Loader,
 )
 from torch.utils.data import (
     BatchSampler,
@@ -33,10 +36,10 @@ from torch.utils.data import (
     get_worker_info,
 )
 
+import fastdecode.torch
 from fastdecode.torch import DevicePrefetcher
-from fastdecode.torch.loader import Loader
 
-pytestmark = pytest.mark.filterwarnings("ignore:num_workers=", *(f"{w}" for w in PROCESS_WARNINGS))
+pytestmark = pytest.mark.filterwarnings(*PROCESS_WARNINGS)
 
 READ = (
     "dataset",
@@ -82,19 +85,15 @@ def test_without_workers_it_draws_as_with_them() -> None:
     assert same(after, before)
 
 
-def test_that_they_are_threads_is_said_once() -> None:
-    """The first `Loader` of a process warns that it uses threads, in the caller's line."""
-    with script(
-        "for _ in range(2):\n"
-        "    Loader(loading.Images(), 4, num_workers=2)\n"
-        "Loader(loading.Images(), 4, num_workers=3)\n"
-    ) as process:
-        _, told = process.communicate(timeout=120)
+def test_threads_in_place_of_workers_are_told_by_print_and_no_warning() -> None:
+    """`num_workers` gives no warning where it counts threads; `repr` counts them in words."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        eight, one = Loader(Images(), 4, num_workers=8), Loader(Images(), 4, num_workers=1)
 
-    assert process.returncode == 0
-    assert told.count("num_workers=") == 1
-    assert told.startswith("<string>:")
-    assert "workers=2 for processes" in told
+    assert ", 8 threads," in repr(eight)
+    assert ", 1 thread," in repr(one)
+    assert ", 1 process," in repr(Loader(Images(), 4, workers=1))
 
 
 def test_batches_of_a_batch_sampler() -> None:
@@ -136,16 +135,33 @@ def test_generator_gives_the_seed() -> None:
     assert not same(first, epoch(torch.Generator().manual_seed(8)))
 
 
-def test_generator_of_each_rank_may_not_shuffle() -> None:
-    """Ranks with their own seeds would lose items, so that is refused."""
-    generator = torch.Generator()
-    ranks = {"rank": 0, "world_size": 2, "threads": 1}
-    loader = Loader(Images(), 4, shuffle=True, generator=generator, **ranks)
+def test_the_order_follows_from_torchs_seed() -> None:
+    """Without `seed=`, `torch.manual_seed` fixes order and draws; each loader has its own seed."""
+
+    def epoch(number: int) -> list[Any]:
+        torch.manual_seed(number)
+        with fastdecode.torch.Loader(Images(), 4, shuffle=True, threads=1) as loader:
+            return copies(loader)
+
+    runs = [epoch(number) for number in range(5)]
+
+    assert len({tuple(indices(run)) for run in runs}) == 5
+    assert same(epoch(3), runs[3])
+    first, second = (fastdecode.torch.Loader(Images(), threads=1) for _ in range(2))
+    assert first.seed != second.seed
+
+
+@pytest.mark.parametrize("generator", [None, torch.Generator()])
+def test_ranks_that_shuffle_need_a_seed_in_common(generator: Any) -> None:
+    """Ranks given by hand would lose items with seeds of their own, so `shuffle` needs `seed=`."""
+    options: dict[str, Any] = {"rank": 0, "world_size": 2, "threads": 1, "generator": generator}
+    loader = fastdecode.torch.Loader
 
     with pytest.raises(ValueError, match="seed="):
-        iter(loader)
-    with Loader(Images(), 4, sampler=[1, 2], generator=generator, **ranks) as sampled:
+        loader(Images(), 4, shuffle=True, **options)
+    with loader(Images(), 4, sampler=[1, 2], **options) as sampled:
         assert indices(sampled) == [1, 2]
+    assert indices(loader(Images(), 4, **options)) == list(range(0, 23, 2))
 
 
 def test_default_collate_is_what_is_done_anyway() -> None:

@@ -37,9 +37,11 @@ from loading import (
     same,
     wait_until,
 )
+from loading import (
+    SeededLoader as Loader,
+)
 
 from fastdecode import DecodeError, UnknownBackend, stats
-from fastdecode.torch.loader import Loader
 from fastdecode.torch.transforms import (
     Normalize,
     RandomResizedCrop,

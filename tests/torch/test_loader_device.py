@@ -17,10 +17,12 @@ from loading import (
     same,
     targets,
 )
+from loading import (
+    SeededLoader as Loader,
+)
 
 from fastdecode.torch import Fused
 from fastdecode.torch._transfer import Transfer
-from fastdecode.torch.loader import Loader
 from fastdecode.torch.transforms import (
     IMAGENET_MEAN,
     IMAGENET_STD,

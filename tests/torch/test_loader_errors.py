@@ -25,9 +25,11 @@ from loading import (
     targets_and_errors,
     wait_until,
 )
+from loading import (
+    SeededLoader as Loader,
+)
 
 from fastdecode.torch.image_list import ImageList
-from fastdecode.torch.loader import Loader
 from fastdecode.torch.transforms import RandomResizedCrop
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 from gpus import LATE, NEEDS_CUDA, consumer  # noqa: F401 - a fixture
+from loading import SeededLoader as Loader
 from loading import Sources
 from torch_reference import decibels
 
@@ -20,7 +21,6 @@ from fastdecode.gpu._backends import choose
 from fastdecode.gpu._devices import check_device
 from fastdecode.testing import encode, photo
 from fastdecode.torch._transfer import CudaTransfer
-from fastdecode.torch.loader import Loader
 from fastdecode.torch.transforms import RandomResizedCrop
 
 pytestmark = NEEDS_CUDA

@@ -10,13 +10,13 @@ import torch
 pytest.importorskip("nvidia.nvimgcodec")
 
 from corpus import samples
+from loading import SeededLoader as Loader
 from loading import Sources, copies
 from torch_reference import decibels
 
 from fastdecode.errors import BackendUnavailable
 from fastdecode.gpu import _backends
 from fastdecode.testing import drawing, encode
-from fastdecode.torch.loader import Loader
 from fastdecode.torch.transforms import RandomResizedCrop, ResizeCenterCrop
 
 try:

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 import torch
 from loading import Images, copies, indices, same
+from loading import SeededLoader as Loader
 from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler
 from torch.utils.data.distributed import DistributedSampler
 
-from fastdecode.torch.loader import Loader
+import fastdecode.torch
 
 
 class Turned:
@@ -178,6 +179,22 @@ def test_torchs_distributed_sampler_is_told_the_epoch() -> None:
     assert shares[0][0] != shares[0][1]
 
 
+def test_a_fresh_process_takes_over_the_seed_of_a_state() -> None:
+    """Loaders without `seed=` resume with each other's states, and go on with that seed."""
+    with fastdecode.torch.Loader(Images(), 4, True, threads=1) as first:
+        next(iter(first))
+        state = json.loads(json.dumps(first.state_dict()))
+        following = copies(first)
+    with fastdecode.torch.Loader(Images(), 4, True, threads=1) as second:
+        assert second.seed != first.seed
+        second.load_state_dict(state)
+
+        assert second.seed == first.seed
+        assert second.state_dict() == state
+        assert len(copies(second)) == 5
+        assert same(copies(second), following)
+
+
 @pytest.mark.parametrize(
     ("name", "options"),
     [
@@ -228,7 +245,8 @@ def test_wrong_epochs_are_refused(epoch: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"batch": -1}, {"batch": 99}, {"epoch": "x"}, {"settings": None}]
+    "wrong",
+    [{"batch": -1}, {"batch": 99}, {"epoch": "x"}, {"settings": None}, {"settings": {"seed": "x"}}],
 )
 def test_damaged_state_is_refused(wrong: dict[str, object]) -> None:
     """A damaged state is a ValueError."""
@@ -238,6 +256,37 @@ def test_damaged_state_is_refused(wrong: dict[str, object]) -> None:
         with pytest.raises(ValueError, match="state"):
             loader.load_state_dict(state)
         assert len(list(loader)) == 2
+
+
+RUBBISH = ["items", 5, {"a": 1}, b"12", [None], [1.5], [True], [[1], [2]], [1, {}], [6], [-7]]
+
+
+@pytest.mark.parametrize("items", [*RUBBISH, None])
+def test_damaged_items_of_a_sampler_are_refused(items: Any) -> None:
+    """Items of a state that are no indices of the dataset are a ValueError."""
+    with Loader(Images(count=6), 2, sampler=[5, 3, 1, 0], threads=1) as loader:
+        next(iter(loader))
+        state = {**loader.state_dict(), "items": items}
+
+        with pytest.raises(ValueError, match="items"):
+            loader.load_state_dict(state)
+
+
+@pytest.mark.parametrize("items", ["items", 5, {"a": 1}, [1, 2], [[1], []], [[1], [6]], [[None]]])
+def test_damaged_items_of_a_batch_sampler_are_refused(items: Any) -> None:
+    """Items of a state that are no batches of indices are a ValueError."""
+    with Loader(Images(count=6), batch_sampler=[[5, 3], [1]], threads=1) as loader:
+        next(iter(loader))
+        state = {**loader.state_dict(), "items": items}
+
+        with pytest.raises(ValueError, match="items"):
+            loader.load_state_dict(state)
+
+
+def test_items_without_a_sampler_are_refused() -> None:
+    """A loader with an order of its own refuses a state with items."""
+    with loader() as batches, pytest.raises(ValueError, match="items"):
+        batches.load_state_dict({**batches.state_dict(), "items": [1, 2]})
 
 
 def test_sampler_is_not_asked_before_its_epoch() -> None:

@@ -24,11 +24,15 @@ from loading import (
     targets,
     targets_and_errors,
 )
-from torch.utils.data import Subset
+from loading import (
+    SeededLoader as Loader,
+)
+from torch.utils.data import ConcatDataset, Subset
 
 from fastdecode import DecodeError
-from fastdecode.torch.loader import Loader
+from fastdecode.torch._order import sample_seed
 from fastdecode.torch.transforms import RandomResizedCrop
+from fastdecode.torch.transforms._random_crop import generator_of
 
 pytestmark = pytest.mark.filterwarnings(*PROCESS_WARNINGS)
 
@@ -170,6 +174,68 @@ def test_a_subset_and_a_sampler(way: str) -> None:
 
     assert indices(ours) == [17, 17, 14, 19, 16]
     assert not torch.equal(*ours[0][0])
+
+
+CALLED = pytest.mark.parametrize("way", ["caller", "threads", "processes"], indirect=True)
+
+
+def parts(**options: Any) -> tuple[Images, Images, Any]:
+    """Return two datasets whose items differ, and torch's wrappers around both."""
+    first, second = Images(EXACT, count=5, **options), Images(EXACT, **options)
+    nested = ConcatDataset([ConcatDataset([first, Subset(second, [9, 22, 4, 17])]), second])
+    return first, second, Subset(nested, [12, 4, 8, 0, 5, 31, 6, 2, 11])
+
+
+EXPECTED = [3, 4, 17, 0, 9, 22, 22, 2, 2]
+
+
+@CALLED
+def test_concatenated_datasets_are_looked_through(way: str) -> None:
+    """Samples come from the datasets inside; each has the draws of its index in the whole."""
+    *_, whole = parts()
+    ahead = {"read_threads": 2} if way == "threads" else {}
+    with loader(way, whole, 4, seed=3, **ahead) as batches:
+        made = copies(batches)
+
+    assert indices(made) == EXPECTED
+    images = [image for batch, _ in made for image in batch]
+    for at, (index, target) in enumerate(zip(whole.indices, EXPECTED, strict=True)):
+        fetched = Images(EXACT).load(target, generator=generator_of(sample_seed(3, 0, at)))
+        assert torch.equal(images[at], fetched[0]), index
+
+
+@CALLED
+def test_errors_in_concatenated_datasets_are_those_of_the_one_inside(way: str) -> None:
+    """Each dataset lists its own failures; a replacement is one of its items in the subset."""
+    first, second, whole = parts(damaged=(4, 9), on_error="replace")
+    with loader(way, whole) as batches:
+        replaced = indices(batches)
+    assert [failure.index for failure in first.errors] == [4]
+    assert [failure.index for failure in second.errors] == [9]
+    assert [
+        number for number, own in zip(replaced, EXPECTED, strict=True) if own not in (4, 9)
+    ] == [own for own in EXPECTED if own not in (4, 9)]
+    assert replaced[1] in (0, 2)
+    assert replaced[4] in (3, 17, 22, 2)
+
+    first, second, whole = parts(damaged=(4, 9), on_error="skip")
+    with loader(way, whole) as batches:
+        assert indices(batches) == [own for own in EXPECTED if own not in (4, 9)]
+        assert batches.skipped == 2
+
+
+@CALLED
+def test_concatenated_datasets_may_differ(way: str) -> None:
+    """Images of different shapes go to `collate_fn`; one foreign dataset makes all foreign."""
+    smaller = RandomResizedCrop((20, 16), quality="exact", dtype=torch.float32)
+    whole = ConcatDataset([Images(EXACT, count=2), Images(smaller, count=2)])
+    with loader(way, whole, 3, collate_fn=list) as batches:
+        shapes = [tuple(image.shape[1:]) for batch in batches for image, _ in batch]
+    assert shapes == [(24, 24)] * 2 + [(20, 16)] * 2
+
+    foreign = ConcatDataset([Images(EXACT, count=2), Plain(lambda index: (index, 7), 1)])
+    with loader(way, foreign, 2, collate_fn=list) as batches:
+        assert [target for batch in batches for _, target in batch] == [0, 1, 7]
 
 
 @pytest.mark.parametrize("channels_last", [False, True])

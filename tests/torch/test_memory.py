@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import torch
 from loading import Images, copies, same
+from loading import SeededLoader as Loader
 
 from fastdecode.torch._memory import BatchMemory
-from fastdecode.torch.loader import Loader
 from fastdecode.torch.transforms import RandomResizedCrop
 
 SHAPE = (4, 3, 5, 6)

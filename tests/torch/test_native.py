@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from encoded import with_orientation
 from loading import CROP, PROCESS_WARNINGS, Sources, copies, epoch, pool_threads, same, wait_until
+from loading import SeededLoader as Loader
 from PIL import Image as PillowImage
 from torch.utils.data import DataLoader, default_collate
 
@@ -27,7 +28,6 @@ from fastdecode.native._batch import Items
 from fastdecode.testing import encode
 from fastdecode.torch._fuse import Fused
 from fastdecode.torch._order import sample_seed
-from fastdecode.torch.loader import Loader
 from fastdecode.torch.transforms import (
     IMAGENET_MEAN,
     IMAGENET_STD,

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 import torch
 from loading import Images, indices
+from loading import SeededLoader as Loader
 
 from fastdecode.torch._order import Sharding, sample_seed
-from fastdecode.torch.loader import Loader
 
 
 def shares(sharding: Sharding, ranks: int, epoch: int = 0) -> list[list[list[int]]]:

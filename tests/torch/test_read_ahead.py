@@ -15,11 +15,12 @@ from fastdecode.stores import create_store, open_store
 fsspec = pytest.importorskip("fsspec")
 
 from loading import COUNT, PROCESS_WARNINGS, Images, copies, encoded, same  # noqa: E402
+from loading import SeededLoader as Loader  # noqa: E402
 from s3_server import BUCKET, Server, s3_server  # noqa: E402
 from torch.utils.data import DataLoader  # noqa: E402
 
 from fastdecode.errors import StoreError  # noqa: E402
-from fastdecode.torch import DecodeDataset, Loader, StoreDataset  # noqa: E402
+from fastdecode.torch import DecodeDataset, StoreDataset  # noqa: E402
 from fastdecode.torch.transforms import RandomResizedCropFlipNormalize, ResizeCenterCropNormalize  # noqa: E402
 
 BATCH = 4

@@ -39,7 +39,7 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def stream(folder: Path, transform: Any = None, **options: Any) -> ShardStream:
-    return ShardStream(str(folder / PATTERN), transform or SMALL, **options)
+    return ShardStream(str(folder / PATTERN), transform or SMALL, **{"seed": 0, **options})
 
 
 def test_samples_are_those_of_the_shards_in_order(shards: Path) -> None:

@@ -138,7 +138,9 @@ def test_ranks_share_the_shards_of_a_tar_store(tmp_path: Path) -> None:
                 writer.add(f"{number}.jpg", encoded()[number], number)
     dataset = StoreDataset(tmp_path / "part-{0..2}.tar", RandomResizedCropFlipNormalize(24))
 
-    loaders = [Loader(dataset, 4, True, rank=rank, world_size=4, threads=2) for rank in range(4)]
+    loaders = [
+        Loader(dataset, 4, True, seed=0, rank=rank, world_size=4, threads=2) for rank in range(4)
+    ]
     shares = [[int(target) for batch in loader for target in batch[1]] for loader in loaders]
 
     assert len(dataset) == COUNT

@@ -229,7 +229,7 @@ def test_threads_that_are_not_to_be_had_leave_none_behind() -> None:
     """If some of a pool's threads cannot start, the others end, and an error says so."""
     process = script("""
 import resource
-import torch
+import fastdecode, torch
 
 torch.get_num_threads()
 threading.stack_size(64 << 20)
@@ -237,7 +237,7 @@ used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (used + (600 << 20), resource.RLIM_INFINITY))
 try:
     next(iter(Loader(loading.Plain(lambda _: 0, 8), 4, threads=40)))
-except MemoryError as error:
+except fastdecode.ThreadsUnavailable as error:
     print(error)
 deadline = time.monotonic() + 10
 while threading.active_count() > 1 and time.monotonic() < deadline:
@@ -247,3 +247,36 @@ print(threading.active_count())
     out, error = process.communicate(timeout=60)
 
     assert (out, error) == ("cannot start 40 threads\n1\n", "")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits the memory of a process as Linux does")
+def test_no_thread_at_all_is_one_error_everywhere() -> None:
+    """`Loader`, with and without a device, and `decode_batch` raise `ThreadsUnavailable`."""
+    process = script("""
+import resource
+import fastdecode, torch
+from fastdecode.torch import DevicePrefetcher
+
+data = loading.encoded()[0]
+fastdecode.decode(data)
+torch.get_num_threads()
+threading.stack_size(256 << 20)
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + (100 << 20), resource.RLIM_INFINITY))
+for begin in (
+    lambda: next(iter(Loader(loading.Images(on_error="skip"), 4, threads=3))),
+    lambda: next(iter(Loader(loading.Images(), 4, threads=0, device="meta"))),
+    lambda: fastdecode.decode_batch([data] * 4, threads=3),
+    lambda: fastdecode.decode_batch([data] * 4, threads=3, on_error="return"),
+    lambda: list(fastdecode.decode_iter([data] * 4, threads=3)),
+):
+    try:
+        begin()
+    except fastdecode.ThreadsUnavailable as error:
+        print(error)
+print(len(fastdecode.decode_batch([data] * 4, threads=1)))
+""")
+    out, error = process.communicate(timeout=60)
+
+    three = "cannot start 3 threads\n"
+    assert (out, error) == (f"{three}cannot start 1 thread\n{three * 3}4\n", "")

@@ -16,6 +16,7 @@ import pytest
 import torch
 import torchvision_suite
 from class_tree import make_tree
+from loading import SeededLoader as Loader
 from PIL import Image as PillowImage
 
 torchvision = pytest.importorskip("torchvision", exc_type=ImportError)
@@ -24,7 +25,7 @@ from torch_reference import PHOTOS, levels, pixels, seeded  # noqa: E402
 from torchvision.transforms import transforms as v1  # noqa: E402
 from torchvision.transforms import v2  # noqa: E402
 
-from fastdecode.torch import DecodeMixin, DecodeOptions, ImageFolder, ImageList, Loader  # noqa: E402
+from fastdecode.torch import DecodeMixin, DecodeOptions, ImageFolder, ImageList  # noqa: E402
 from fastdecode.torch import transforms as ours  # noqa: E402
 
 wrapped = torchvision.datasets.wrap_dataset_for_transforms_v2

@@ -7,8 +7,10 @@ Each needs its library. Two are scripts that no package holds: `FASTDECODE_TIMM`
 from __future__ import annotations
 
 import csv
+import json
 import math
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +18,7 @@ from typing import Any
 
 import pytest
 import torch
-from loading import Images, encoded, indices, targets
+from loading import NEEDS_GLOO, Images, copies, encoded, indices, same, script
 from torch import nn
 
 import fastdecode
@@ -29,9 +31,8 @@ COUNT = 11
 
 
 def training(**options: Any) -> Loader:
-    return Loader(
-        Images(count=COUNT), 4, **{"shuffle": True, "num_workers": 2, "seed": 3, **options}
-    )
+    usual = {"batch_size": 4, "shuffle": True, "num_workers": 2, "seed": 3}
+    return Loader(Images(count=COUNT), **{**usual, **options})
 
 
 def orders(epochs: int) -> list[list[int]]:
@@ -141,8 +142,8 @@ def test_lightning_overfits_and_keeps_the_callers_sampler(tmp_path: Path) -> Non
     assert model.seen["train"] == wanted
 
 
-def test_accelerate_prepares_and_goes_on() -> None:
-    """`prepare` takes the loader unchanged, and `skip_first_batches` skips trained batches."""
+def test_accelerate_prepares_and_trains() -> None:
+    """`prepare` takes the loader unchanged, and training sees its orders."""
     accelerate = pytest.importorskip("accelerate", exc_type=ImportError)
     accelerator = accelerate.Accelerator(cpu=True)
     net = Net()
@@ -157,10 +158,95 @@ def test_accelerate_prepares_and_goes_on() -> None:
                 accelerator.backward(loss)
                 optimizer.step()
                 optimizer.zero_grad()
+        assert prepared is loader
         assert seen == [index for order in orders(2) for index in order]
 
-        rest = accelerate.skip_first_batches(training(workers=0, num_workers=0), 1)
-        assert targets(rest) == targets(training())[1:]
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"num_workers": 0},
+        {"num_workers": None, "workers": 2},
+        {"shuffle": False, "sampler": torch.utils.data.DistributedSampler(range(COUNT), 1, 0)},
+        {"batch_size": 1, "shuffle": False, "batch_sampler": [[3, 1, 4], [1, 5], [9], [2, 6]]},
+    ],
+)
+def test_accelerate_skips_batches_of_a_loader(options: dict[str, Any]) -> None:
+    """`skip_first_batches` returns the loader, which goes on with its own batches and epochs."""
+    accelerate = pytest.importorskip("accelerate", exc_type=ImportError)
+    with training(**options) as loader:
+        expected = [copies(loader) for _ in range(3)]
+    with training(**options) as loader:
+        rest = accelerate.skip_first_batches(loader, 1)
+        assert rest is loader
+        assert rest.state_dict()["batch"] == 1
+        assert same(copies(rest), expected[0][1:])
+        assert same(copies(loader), expected[1])
+
+        rest = accelerate.Accelerator(cpu=True).skip_first_batches(loader, 2)
+        loader.set_epoch(2)  # as Hugging Face's Trainer, which resumes in this order
+        assert same(copies(rest), expected[2][2:])
+        assert copies(accelerate.skip_first_batches(loader, 99)) == []
+
+    theirs = torch.utils.data.DataLoader(range(6), 2)
+    assert [batch.tolist() for batch in accelerate.skip_first_batches(theirs, 2)] == [[4, 5]]
+
+
+def test_accelerate_dispatches_no_batches_of_a_loader() -> None:
+    """`dispatch_batches=True` is an error that names it; other objects are prepared as ever."""
+    accelerate = pytest.importorskip("accelerate", exc_type=ImportError)
+    options = accelerate.utils.DataLoaderConfiguration(dispatch_batches=True)
+    with training() as loader:
+        accelerator = accelerate.Accelerator(cpu=True, dataloader_config=options)
+        for prepare in (accelerator.prepare, accelerator.prepare_data_loader):
+            with pytest.raises(ValueError, match="dispatch_batches"):
+                prepare(loader)
+        theirs = torch.utils.data.DataLoader(range(6), 2)
+        assert [batch.tolist() for batch in accelerator.prepare(theirs)] == [[0, 1], [2, 3], [4, 5]]
+
+        options = accelerate.utils.DataLoaderConfiguration(split_batches=True)
+        accelerator = accelerate.Accelerator(cpu=True, dataloader_config=options)
+        assert accelerator.prepare_data_loader(loader) is loader  # there is one process
+
+
+@NEEDS_GLOO
+def test_accelerate_on_several_processes() -> None:
+    """Each process has its share of the items; `split_batches=True` is an error that names it."""
+    pytest.importorskip("accelerate", exc_type=ImportError)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    processes = []
+    for rank in ("0", "1"):
+        place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": "2", "MASTER_PORT": port}
+        processes.append(
+            script(f"""
+import os
+os.environ |= {place | {"MASTER_ADDR": "127.0.0.1", "ACCELERATE_USE_CPU": "true"}!r}
+import json, accelerate
+accelerator = accelerate.Accelerator(
+    cpu=True, dataloader_config=accelerate.utils.DataLoaderConfiguration(split_batches=True)
+)
+loader = Loader(loading.Images(), 4, True, threads=1)
+try:
+    accelerator.prepare(loader)
+except ValueError as error:
+    print("split_batches=True" in str(error))
+accelerator = accelerate.Accelerator(cpu=True)
+rest = accelerator.skip_first_batches(accelerator.prepare(loader), 0)
+print(json.dumps(loading.indices(rest)))
+accelerator.end_training()
+""")
+        )
+    outputs = [process.communicate(timeout=200) for process in processes]
+
+    shares = []
+    for out, error in outputs:
+        refused, share = out.splitlines()[-2:]
+        assert refused == "True", error
+        shares += json.loads(share)
+    assert sorted(shares) == list(range(23))
 
 
 def class_folders(root: Path) -> Path:

@@ -18,12 +18,14 @@ from loading import (
     copies,
     epoch,
     generator_states,
+    indices,
     same,
     script,
     wait_until,
 )
-
-from fastdecode.torch.loader import Loader
+from loading import (
+    SeededLoader as Loader,
+)
 
 pytestmark = [pytest.mark.filterwarnings(warning) for warning in PROCESS_WARNINGS]
 
@@ -162,6 +164,105 @@ def test_processes_end_with_their_epoch() -> None:
     next(abandoned)
     del loader, batches, abandoned
     wait_until(lambda: set(multiprocessing.active_children()) == before)
+
+
+def own_pid(index: int) -> Any:
+    return index, os.getpid()
+
+
+def test_persistent_workers_stay_over_epochs() -> None:
+    """The same processes make all epochs, also after one that was left early, until `close`."""
+    before = set(multiprocessing.active_children())
+    how: dict[str, Any] = {"workers": 2, "persistent_workers": True}
+    with Loader(Plain(own_pid, 12), 3, True, **how) as loader:
+        epochs = [list(loader), [next(iter(loader))], list(loader)]
+        running = set(multiprocessing.active_children()) - before
+        made_by = {pid for batches in epochs for batch in batches for pid in batch[1].tolist()}
+        assert made_by == {child.pid for child in running}
+
+        older = iter(loader)
+        next(older)
+        next(iter(loader))
+        with pytest.raises(RuntimeError, match="ended"):
+            next(older)
+    assert set(multiprocessing.active_children()) == before
+    with Loader(Plain(own_pid, 12), 3, True, workers=1) as loader:
+        expected = [list(loader) for _ in range(3)]
+    for epoch_, other in zip(epochs, expected, strict=True):
+        assert [batch[0].tolist() for batch in epoch_] == [
+            batch[0].tolist() for batch in other[: len(epoch_)]
+        ]
+
+
+def test_persistent_workers_report_each_failure_once() -> None:
+    """Damaged samples are listed once, and counted in each epoch; errors of a batch pass by."""
+    dataset = Images(damaged=(3,), on_error="skip", wrong={7: KeyError("mine")}, count=12)
+    with Loader(dataset, 4, workers=1, persistent_workers=True) as loader:
+        for _ in range(2):
+            batches = iter(loader)
+            first = next(batches)[1].tolist()
+            with pytest.raises(KeyError):
+                next(batches)
+            assert (first, indices(batches)) == ([0, 1, 2], [8, 9, 10, 11])
+            assert loader.skipped == 1
+        assert [failure.index for failure in dataset.errors] == [3]
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="Windows has no SIGKILL")
+def test_persistent_workers_start_again_after_one_was_killed() -> None:
+    """The epoch of a killed worker is an error, and the next one has new processes."""
+    process = script("""
+import multiprocessing, os, signal
+loader = Loader(loading.Plain(int, 50), 1, workers=2, prefetch=1, persistent_workers=True)
+list(loader)
+batches = iter(loader)
+next(batches)
+try:
+    os.kill(multiprocessing.active_children()[0].pid, signal.SIGKILL)
+    print(len(list(batches)))
+except RuntimeError as error:
+    print("killed" in str(error))
+    del error
+for _ in range(2):
+    print([batch.item() for batch in loader] == list(range(50)))
+""")
+    out, error = process.communicate(timeout=100)
+
+    assert (out, process.returncode) == ("True\nTrue\nTrue\n", 0), error
+
+
+@pytest.mark.skipif(not hasattr(os, "register_at_fork"), reason="this system does not fork")
+@pytest.mark.parametrize("hook", ["before", "after_in_parent", "after_in_child"])
+@pytest.mark.parametrize("persistent", [False, True])
+def test_control_c_during_a_fork_is_not_lost(hook: str, persistent: bool) -> None:
+    """Ctrl-C in a hook around the fork is raised in this process, and leaves no worker."""
+    at = 1 if hook == "after_in_child" else 2  # a child has its own list
+    process = script(f"""
+import multiprocessing, os, signal
+forks = []
+def interrupt():
+    forks.append(0)
+    if len(forks) == {at}:
+        os.kill(parent, signal.SIGINT)
+        time.sleep(0.1)
+parent = os.getpid()
+loader = Loader(loading.Images(), 4, workers=3, persistent_workers={persistent})
+next(iter(loader))
+loader.close()
+os.register_at_fork({hook}=interrupt)
+try:
+    for batch in loader:
+        print("a batch")
+except KeyboardInterrupt:
+    print("interrupted")
+print(multiprocessing.active_children(), signal.getsignal(signal.SIGINT).__name__)
+forks += [0] * 9
+print(len(list(loader)))
+""")
+    out, error = process.communicate(timeout=100)
+
+    assert out == "interrupted\n[] default_int_handler\n6\n", error
+    assert process.returncode == 0
 
 
 @pytest.mark.skipif(not hasattr(signal, "raise_signal"), reason="there are no signals here")

@@ -32,6 +32,7 @@ _CALLS = {
         'ImageList.from_csv("a.csv")',
         'StoreDataset("a.tar")',
         "DecodeDataset()",
+        "DecodeOptions()",
         'ShardStream("a.tar")',
         'Loader(fastdecode.torch.ImageFolder("train"))',
         'DevicePrefetcher([1], "cuda")',
@@ -50,7 +51,7 @@ _CALLS = {
 }
 """Public functions and classes with options, each in a call that is right."""
 
-_OVERLOADED = ("decode_batch", "decode_iter", "calibrate", "Loader")
+_OVERLOADED = ("decode_batch", "decode_iter", "Loader")
 _OPTIONS = {
     "DecodeKeywords": "fastdecode.types",
     "BatchOptions": "fastdecode.types",

@@ -166,8 +166,6 @@ def make_assignment(
     """Check the arguments of a `ShardStream`, find the shards, and count them if needed."""
     if not is_int(buffer) or buffer < 1:
         raise ValueError(f"buffer must be an integer from 1, not {buffer!r}")
-    if not is_int(seed):
-        raise TypeError(f"seed must be an integer, not {seed!r}")
     if even not in (None, "drop", "repeat"):
         raise ValueError(f"even must be 'drop', 'repeat' or None, not {even!r}")
     options = {name: value for name, value in reading.items() if value is not None}
@@ -179,7 +177,7 @@ def make_assignment(
     elif even is not None:
         counts = _count_shards(shards, found, options)
     size = int(buffer) if shuffle else 1
-    return Assignment(found, counts, bool(shuffle), size, int(seed), even, options)
+    return Assignment(found, counts, bool(shuffle), size, seed, even, options)
 
 
 def _list_shards(shards: Locations, storage_options: Mapping[str, Any] | None) -> list[str]:

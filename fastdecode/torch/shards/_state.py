@@ -66,7 +66,12 @@ class StreamState:
             raise _damage_error() from error
         pairs = [*state.given.items(), *state.counts.items(), (state.epoch, state.workers)]
         valid = all(is_int(number) and number >= 0 for pair in pairs for number in pair)
-        if not valid or state.workers < 1 or state.turn not in range(state.workers):
+        if (
+            not valid
+            or not is_int(before.get("seed"))
+            or state.workers < 1
+            or state.turn not in range(state.workers)
+        ):
             raise _damage_error()
         refuse_other(before, settings, "stream", "samples")
         return state

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import IterableDataset, get_worker_info
@@ -23,10 +24,11 @@ from fastdecode.torch._errors import (
 from fastdecode.torch._loader_arguments import Threads
 from fastdecode.torch._native_batches import FALLBACK
 from fastdecode.torch._options import DatasetOptions
-from fastdecode.torch._order import Item, world
+from fastdecode.torch._order import Item, Seed, world
 from fastdecode.torch._samples import SampleMaker, Source
 from fastdecode.torch.dataset import DecodeDataset
 from fastdecode.torch.shards._assignment import (
+    Assignment,
     Consumer,
     Even,
     Locations,
@@ -65,8 +67,10 @@ class ShardStream(IterableDataset[Any]):
     buffer : int
         How many encoded samples each process holds; the next sample is drawn from these. With 1,
         the samples of a shard keep their order. Without `shuffle`, there is no buffer.
-    seed : int
-        The seed of the order and of all random draws of the transform.
+    seed : int, optional
+        The seed of the order and of all random draws of the transform. By default it is drawn from
+        torch's global generator; with `shuffle`, ranks of torch.distributed take over that of rank
+        0. `state_dict` holds it, and `load_state_dict` takes it over if you give none.
     rank, world_size : int, optional
         Which share this process reads. By default they come from torch.distributed, if that is
         initialised.
@@ -143,7 +147,7 @@ class ShardStream(IterableDataset[Any]):
         *,
         shuffle: bool = False,
         buffer: int = 1000,
-        seed: int = 0,
+        seed: int | None = None,
         rank: int | None = None,
         world_size: int | None = None,
         even: Even = None,
@@ -158,15 +162,20 @@ class ShardStream(IterableDataset[Any]):
         if threads != "auto" and not (is_int(threads) and threads > 0):
             raise ValueError(f"threads must be 'auto' or an integer from 1, not {threads!r}")
         world(rank, world_size)
-        self._assignment = make_assignment(
+        if not (seed is None or is_int(seed)):
+            raise TypeError(f"seed must be an integer or None, not {seed!r}")
+        self._seed = Seed(seed)
+        assignment = make_assignment(
             shards,
             counts,
             shuffle=shuffle,
             buffer=buffer,
-            seed=seed,
+            seed=self._seed.value,
             even=even,
             reading={"image": image, "target": target, "storage_options": storage_options},
         )
+        self._ranks = rank, world_size
+        self._assignment = self._agreed(assignment)
         self.shards = self._assignment.shards
         self._images = _ShardImages(self.shards, transform, target_transform, **options)
         self.classes = common_shard_classes(self.shards)
@@ -174,12 +183,19 @@ class ShardStream(IterableDataset[Any]):
             has_targets = have_targets(self.shards, self._assignment.reading)
         self._images.has_targets = has_targets
         self._threads = threads
-        self._ranks = rank, world_size
         self._world = 0, 1
         self._progress = Progress()
 
+    def _agreed(self, assignment: Assignment) -> Assignment:
+        """Return the assignment with the seed that all ranks have."""
+        if assignment.shuffle:
+            what = f"ShardStream({len(assignment.shards)} shards)"
+            self._seed.share(self._ranks, what, shuffle=True)
+        return replace(assignment, seed=self._seed.value)
+
     def __getstate__(self) -> dict[str, Any]:
         # In a worker process that is not forked, torch.distributed is not initialised.
+        self._assignment = self._agreed(self._assignment)
         return {**self.__dict__, "_world": self._current_world()}
 
     @property
@@ -217,6 +233,7 @@ class ShardStream(IterableDataset[Any]):
 
     def __iter__(self) -> Iterator[Any]:
         """Begin an epoch, or the rest of it after `load_state_dict`."""
+        self._assignment = self._agreed(self._assignment)
         state, number = self._progress.begin()
         return self._iterate_samples(state, number)
 
@@ -313,7 +330,11 @@ class ShardStream(IterableDataset[Any]):
             If the state is from a stream that gives other samples.
         """
         settings = self._assignment.settings(*self._current_world())
+        if not self._seed.given:
+            del settings["seed"]
         self._progress.resume(StreamState.from_dict(state, settings))
+        self._seed.take_over(state["settings"]["seed"])
+        self._assignment = replace(self._assignment, seed=self._seed.value)
 
     def __repr__(self) -> str:
         assigned = self._assignment

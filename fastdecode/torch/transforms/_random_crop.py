@@ -32,25 +32,25 @@ class SampleGenerator(torch.Generator):
     also a torch.Generator with the same seed.
     """
 
-    _state = 0
+    state = 0
 
     def manual_seed(self, seed: int) -> SampleGenerator:
-        self._state = seed & _MASK
+        self.state = seed & _MASK
         super().manual_seed(seed)
         return self
 
     def seed(self) -> int:
-        self._state = super().seed()
-        return self._state
+        self.state = super().seed()
+        return self.state
 
     def get_state(self) -> torch.Tensor:
         """Return torch's state, followed by the eight bytes of this generator's own state."""
-        own = torch.frombuffer(bytearray(self._state.to_bytes(8, "little")), dtype=torch.uint8)
+        own = torch.frombuffer(bytearray(self.state.to_bytes(8, "little")), dtype=torch.uint8)
         return torch.cat([super().get_state(), own])
 
     def set_state(self, new_state: torch.Tensor) -> SampleGenerator:
         super().set_state(new_state[:-8])
-        self._state = int.from_bytes(bytes(new_state[-8:].tolist()), "little")
+        self.state = int.from_bytes(bytes(new_state[-8:].tolist()), "little")
         return self
 
     def clone_state(self) -> SampleGenerator:
@@ -61,7 +61,7 @@ class SampleGenerator(torch.Generator):
 
     def draw(self) -> int:
         """Return the next 64 bits."""
-        mixed = self._state = (self._state + 0x9E3779B97F4A7C15) & _MASK
+        mixed = self.state = (self.state + 0x9E3779B97F4A7C15) & _MASK
         mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
         mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & _MASK
         return mixed ^ (mixed >> 31)
@@ -164,6 +164,13 @@ class _ThreadLocals(threading.local):
 
 
 _thread_locals = _ThreadLocals()
+
+
+def sample_state(generator: torch.Generator | None) -> int:
+    """Return the state from which the core goes on to draw; of another generator, a drawn one."""
+    if isinstance(generator, SampleGenerator):
+        return generator.state
+    return int(torch.randint(2**63 - 1, (), generator=generator, device="cpu"))
 
 
 def generator_of(seed: int) -> SampleGenerator:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from enum import Enum
+from functools import partial
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 
@@ -23,16 +24,19 @@ from fastdecode._resizing import (
     core_is_enabled,
     core_may_decode,
     resize_in_core,
+    resize_unchanged,
     resize_with_pillow,
 )
 from fastdecode.api import decode_part
 from fastdecode.geometry import Geometry
 from fastdecode.native import _library
+from fastdecode.native._augment import Program, draw_in_core
 from fastdecode.plan import reduce_for_resize
+from fastdecode.torch.transforms._random_crop import sample_state
 from fastdecode.torch.transforms.normalize import Normalize
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from fastdecode.api import Data
     from fastdecode.native._library import Resize
@@ -162,6 +166,9 @@ class Crop(EncodedTransform):
     `RandomResizedCrop` describes the options.
     """
 
+    of_tensors = False  # bicubic as torch resizes tensors, not as Pillow resizes images
+    program: Program = ()  # augmentations after the crop, which the core draws and does
+
     def __init__(
         self,
         interpolation: AnyInterpolation,
@@ -227,19 +234,41 @@ class Crop(EncodedTransform):
             header = _headers.probe(data)
             sides = seen_size(header.width, header.height, header.orientation if orient else 1)
         plan = self.plan(*sides, generator)
+        operations = self._draw_operations(plan, generator)
         out = self._prepare_out(out, plan)
         if header is None:
-            if _write_in_core(data, self.core_resize(plan, *sides), self.normalize, out):
+            resize = self.core_resize(plan, *sides)
+            if resize is not None and _write_in_core(
+                out, self.normalize, partial(_library.decode_resized, data, resize), operations
+            ):
                 return out, plan_geometry(plan, *sides)
             header = _headers.probe(data)
         pixels = self._decode_and_resize(data, header, plan, backend, orient=orient)
         if plan.flip:
             pixels = pixels.flip(-1)
-        if self.normalize is None:
+        if self.program:
+            self._augment_in_core(pixels, operations, out)
+        elif self.normalize is None:
             out.copy_(pixels)
         else:
             self.normalize(pixels, out=out)
         return out, plan_geometry(plan, *sides)
+
+    def _draw_operations(self, plan: ResizePlan, generator: torch.Generator | None) -> Any:
+        """Draw the augmentations of a sample, after its plan: an ``fd_operation[]``."""
+        if not self.program:
+            return ()
+        height, width = plan.size
+        return draw_in_core(self.program, sample_state(generator), width, height)[0]
+
+    def _augment_in_core(self, pixels: torch.Tensor, operations: Any, out: torch.Tensor) -> None:
+        """Augment and normalise pixels (3, H, W) that another backend has made."""
+        image = pixels.permute(1, 2, 0).contiguous().numpy()
+        whole = resize_unchanged(image.shape[1], image.shape[0])
+        if not _write_in_core(
+            out, self.normalize, partial(_library.resize_pixels, image, whole), operations
+        ):
+            raise ValueError(f"its augmentations are not possible for {self.shape}")
 
     def _prepare_out(self, out: torch.Tensor | None, plan: ResizePlan) -> torch.Tensor:
         shape = (3, *plan.size)
@@ -271,7 +300,7 @@ class Crop(EncodedTransform):
             data, header, reduce, None if everything else window, orient=orient, backend=backend
         )
         box = (left - x, top - y, right - x, bottom - y)
-        return _resize_and_pad(image, box, plan)
+        return _resize_and_pad(image, box, plan, of_tensors=self.of_tensors)
 
     def reduce_for(self, header: Header, plan: ResizePlan) -> Reduce:
         """Return the largest reduction that leaves the box `headroom` times the canvas."""
@@ -290,7 +319,13 @@ class Crop(EncodedTransform):
 
     def core_resize(self, plan: ResizePlan, width: int, height: int) -> Resize | None:
         """Return the plan for a JPEG of this size as the core's struct; None if it cannot do it."""
+        if self.of_tensors and plan.interpolation != "bilinear":
+            return None
         return plan.for_core(width, height, self._jpeg_reduction(plan))
+
+    def _core_options(self) -> tuple[float, float, Interpolation, Program]:
+        """Return what all crops tell the core."""
+        return self.flip, self._min_headroom, self.interpolation, self.program
 
     def as_core_crop(self, *, orient: bool) -> Any:  # noqa: ARG002 - for subclasses
         """Return this transform as the core's struct, or None if the core cannot do the same."""
@@ -346,31 +381,34 @@ def core_pixel_format(normalize: Normalize | None, *, channels_first: bool) -> A
 
 
 def _write_in_core(
-    data: Buffer, resize: Resize | None, normalize: Normalize | None, out: torch.Tensor
+    out: torch.Tensor, normalize: Normalize | None, write: Callable[..., bool], operations: Any
 ) -> bool:
-    """Write one image; return False if another backend must do that, or report the error."""
-    if resize is None or out.requires_grad:
+    """Let the core write one image; return False if another backend must, or report the error."""
+    if out.requires_grad:
         return False
     written = out
     first = out.is_contiguous()
     if not first and not out.permute(1, 2, 0).is_contiguous():
         written, first = out.new_empty(out.shape), True
     pixels = core_pixel_format(normalize, channels_first=first)
-    if not _library.decode_resized(data, resize, pixels, written.data_ptr()):
+    if not write(pixels, written.data_ptr(), operations):
         return False
     if written is not out:
         out.copy_(written)
     return True
 
 
-def _resize_and_pad(image: Image, box: FloatBox, plan: ResizePlan) -> torch.Tensor:
+def _resize_and_pad(
+    image: Image, box: FloatBox, plan: ResizePlan, *, of_tensors: bool
+) -> torch.Tensor:
     """Resize an image, and pad it with black where the result exceeds the canvas."""
     height, width = plan.size
     top, left = max(0, plan.top), max(0, plan.left)
     bottom = min(plan.canvas[0], plan.top + height)
     right = min(plan.canvas[1], plan.left + width)
     window = (left, top, right, bottom)
-    pixels = _resize_box(image, box, plan.canvas, window, plan.interpolation)
+    resize = _resize_tensor_box if of_tensors else _resize_box
+    pixels = resize(image, box, plan.canvas, window, plan.interpolation)
     if pixels.shape[1:] == plan.size:
         return pixels
     padded = torch.zeros((3, height, width), dtype=torch.uint8, device="cpu")
@@ -386,21 +424,43 @@ def _resize_box(
 
     ``"bilinear"`` is a triangle filter whose half-width is the scale, but at least one pixel.
     Pillow calls it BILINEAR; in torch and torchvision it is ``antialias=True``. Pillow, torch and
-    the native core agree to one level. ``"bicubic"`` is the BICUBIC of Pillow and torch; the core
-    does not have it. If there is nothing to resize, the result may share the memory of the image.
+    the native core agree to one level. ``"bicubic"`` is Pillow's BICUBIC, which the core gives bit
+    for bit. If there is nothing to resize, the result may share the memory of the image.
     """
     whole = box == (0, 0, image.shape[1], image.shape[0])
     unchanged = whole and image.shape[:2] == canvas
     resized = None
-    if interpolation == "bilinear" and core_is_enabled() and not unchanged:
-        resized = resize_in_core(image, box, canvas, window)
-    left, top, right, bottom = window
-    # For an image one pixel wide the canvas may take gigabytes, most of them outside the window.
-    huge = canvas[0] * canvas[1] > _MAX_CANVAS_RATIO * (right - left) * (bottom - top)
-    if resized is None and whole and not huge:
-        return _resize_with_torch(image, canvas, window, interpolation)
+    if core_is_enabled() and not unchanged:
+        resized = resize_in_core(image, box, canvas, window, interpolation)
+    if resized is None and interpolation == "bilinear":
+        return _resize_tensor_box(image, box, canvas, window, interpolation)
+    if resized is None and whole and not _is_huge(canvas, window):
+        left, top, right, bottom = window
+        everything = (0, 0, *canvas[::-1])
+        resized = resize_with_pillow(image, box, canvas, everything, interpolation)
+        resized = resized[top:bottom, left:right]
     if resized is None:
         resized = resize_with_pillow(image, box, canvas, window, interpolation)
+    return torch.from_numpy(resized).permute(2, 0, 1)
+
+
+def _is_huge(canvas: tuple[int, int], window: Box) -> bool:
+    """Return whether most of a canvas lies outside the window, as for an image one pixel wide."""
+    left, top, right, bottom = window
+    return canvas[0] * canvas[1] > _MAX_CANVAS_RATIO * (right - left) * (bottom - top)
+
+
+def _resize_tensor_box(
+    image: Image, box: FloatBox, canvas: tuple[int, int], window: Box, interpolation: Interpolation
+) -> torch.Tensor:
+    """Resize as `_resize_box` does, but bicubic as torch resizes tensors."""
+    if interpolation == "bilinear" and core_is_enabled() and image.shape[:2] != canvas:
+        made = resize_in_core(image, box, canvas, window)
+        if made is not None:
+            return torch.from_numpy(made).permute(2, 0, 1)
+    if box == (0, 0, image.shape[1], image.shape[0]) and not _is_huge(canvas, window):
+        return _resize_with_torch(image, canvas, window, interpolation)
+    resized = resize_with_pillow(image, box, canvas, window, interpolation)
     return torch.from_numpy(resized).permute(2, 0, 1)
 
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import torch
 
 from fastdecode._arguments import is_int
-from fastdecode._resizing import ResizePlan
+from fastdecode._resizing import CORE_FILTERS, ResizePlan
 from fastdecode.native import _library
+from fastdecode.native._augment import Program, compiled
 from fastdecode.plan import DEFAULT_MAX_PIXELS
 from fastdecode.torch.transforms._random_crop import (
     center_crop,
@@ -73,8 +74,8 @@ class RandomResizedCrop(Crop):
     ratio : (low, high)
         Range of the aspect ratio of the box, width to height.
     interpolation : {"bilinear", "bicubic"}
-        As a string, torchvision's enumeration or Pillow's constant. The native core has only
-        bilinear.
+        As a string, torchvision's enumeration or Pillow's constant. Bicubic pixels are Pillow's,
+        bit for bit.
     antialias : bool
         Must be True; torchvision has this argument, too.
     flip : float
@@ -147,7 +148,7 @@ class RandomResizedCrop(Crop):
         if not _plans_like(self, RandomResizedCrop):
             return None
         drawn = (self.scale, self.ratio)
-        return _core_crop(self.size, self.flip, self._min_headroom, orient, drawn=drawn)
+        return _core_crop(self.size, *self._core_options(), orient, drawn=drawn)
 
     def __repr__(self) -> str:
         return (
@@ -273,7 +274,7 @@ class ResizeCenterCrop(Crop):
         """Return this transform as the core's struct, or None if the core cannot do the same."""
         if not _plans_like(self, ResizeCenterCrop):
             return None
-        return _core_crop(self.size, self.flip, self._min_headroom, orient, resize=self.resize)
+        return _core_crop(self.size, *self._core_options(), orient, resize=self.resize)
 
     def __repr__(self) -> str:
         return (
@@ -378,7 +379,7 @@ class Resize(Crop):
         """Return this transform as the core's struct, or None if the core cannot do the same."""
         if not isinstance(self.size, tuple) or not _plans_like(self, Resize):
             return None
-        return _core_crop(self.size, self.flip, self._min_headroom, orient, resize=self.size)
+        return _core_crop(self.size, *self._core_options(), orient, resize=self.size)
 
     def __repr__(self) -> str:
         longest = "" if self.max_size is None else f"max_size={self.max_size}, "
@@ -438,7 +439,7 @@ def _format_ratio(ratio: tuple[float, float]) -> str:
 def _plans_like(crop: Crop, kind: type[Crop]) -> bool:
     """Return whether a transform decides as this class of the package, so the core can do it."""
     own = type(crop)
-    if crop.interpolation != "bilinear":  # the core has no other
+    if crop.of_tensors and crop.interpolation != "bilinear":  # the core has Pillow's only
         return False
     return crop.__dict__.keys().isdisjoint(_PLANNING_METHODS) and all(
         getattr(own, name) is getattr(kind, name) for name in _PLANNING_METHODS
@@ -450,6 +451,8 @@ def _core_crop(
     size: tuple[int, int],
     flip: float,
     headroom: float,
+    interpolation: Interpolation,
+    program: Program,
     upright: bool,  # leave out files whose Exif orientation might rotate them
     *,
     drawn: tuple[tuple[float, float], tuple[float, float]] | None = None,
@@ -461,6 +464,9 @@ def _core_crop(
     struct.height, struct.width = size
     struct.flip = flip
     struct.headroom = headroom
+    struct.filter = CORE_FILTERS[interpolation]
+    if program:
+        struct.program = compiled(program)
     struct.pixels = DEFAULT_MAX_PIXELS
     if drawn is None:
         struct.kind = _KIND_CENTRAL

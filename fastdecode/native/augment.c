@@ -1,0 +1,450 @@
+/* augment.c: augmentations of a crop in memory, with the results of Pillow.
+ *
+ * An operation changes the pixels in place, or writes to the second buffer and swaps. Its arithmetic is
+ * Pillow's (ImageEnhance, ImageOps): floats are float32 and truncated where Pillow's are.
+ */
+#include "augment.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LARGEST_SIDE = 16384 }; /* beyond it Pillow's own arithmetic changes */
+
+struct fd_augmenter {
+    fd_canvas canvas;
+    fd_room rooms[2];
+    fd_room scratch;
+};
+
+/* ---- blending ---- */
+
+/* ImagingBlend: in float32, truncated. */
+INLINE uint32_t mix(int32_t from, int32_t to, float factor) {
+    float value = (float)from + factor * (float)(to - from);
+
+    value = value > 0.0f ? value : 0.0f;
+    value = value < 255.0f ? value : 255.0f;
+    return (uint32_t)(int32_t)value;
+}
+
+INLINE uint32_t load(const uint8_t *pixels, size_t i) {
+    uint32_t pixel;
+
+    memcpy(&pixel, pixels + 4 * i, sizeof pixel);
+    return FIRST_IS_LOW ? pixel : __builtin_bswap32(pixel);
+}
+
+INLINE void save(uint8_t *pixels, size_t i, uint32_t red, uint32_t green, uint32_t blue) {
+    uint32_t pixel = red | green << 8 | blue << 16;
+
+    pixel = FIRST_IS_LOW ? pixel : __builtin_bswap32(pixel);
+    memcpy(pixels + 4 * i, &pixel, sizeof pixel);
+}
+
+/* Blend two pixels, channel by channel. Pixels as numbers of 32 bits let the compiler vectorise. */
+INLINE void save_mix(uint8_t *pixels, size_t i, uint32_t from, uint32_t to, float factor) {
+    save(pixels, i, mix((int32_t)(from & 255), (int32_t)(to & 255), factor),
+         mix((int32_t)(from >> 8 & 255), (int32_t)(to >> 8 & 255), factor),
+         mix((int32_t)(from >> 16 & 255), (int32_t)(to >> 16 & 255), factor));
+}
+
+INLINE void mix_level_body(uint8_t *restrict pixels, size_t count, uint32_t level, float factor) {
+    for (size_t i = 0; i < count; i++)
+        save_mix(pixels, i, level * 0x010101, load(pixels, i), factor);
+}
+
+VARIANTS(mix_level, mix_level_body, (uint8_t *pixels, size_t count, uint32_t level, float factor),
+         (pixels, count, level, factor))
+
+INLINE void mix_rows_body(uint8_t *restrict out, const uint8_t *restrict from,
+                          const uint8_t *restrict to, size_t count, float factor) {
+    for (size_t i = 0; i < count; i++)
+        save_mix(out, i, load(from, i), load(to, i), factor);
+}
+
+VARIANTS(mix_rows, mix_rows_body,
+         (uint8_t *out, const uint8_t *from, const uint8_t *to, size_t count, float factor),
+         (out, from, to, count, factor))
+
+/* ---- luminance ---- */
+
+/* Pillow's convert("L"). */
+INLINE uint32_t luminance(uint32_t pixel) {
+    return ((pixel & 255) * 19595 + (pixel >> 8 & 255) * 38470 + (pixel >> 16 & 255) * 7471 +
+            0x8000) >>
+           16;
+}
+
+/* The caller clears `sum`. Blocks keep the 32-bit sums of a block from overflowing. */
+INLINE void add_luminance_body(const uint8_t *restrict pixels, size_t count, uint64_t *sum) {
+    enum { BLOCK = 1 << 16 };
+
+    for (size_t from = 0; from < count; from += BLOCK) {
+        size_t end = count - from < BLOCK ? count : from + BLOCK;
+        uint32_t part = 0;
+        for (size_t i = from; i < end; i++)
+            part += luminance(load(pixels, i));
+        *sum += part;
+    }
+}
+
+VARIANTS(add_luminance, add_luminance_body, (const uint8_t *pixels, size_t count, uint64_t *sum),
+         (pixels, count, sum))
+
+INLINE void saturate_body(uint8_t *restrict pixels, size_t count, float factor) {
+    for (size_t i = 0; i < count; i++) {
+        uint32_t pixel = load(pixels, i);
+        save_mix(pixels, i, luminance(pixel) * 0x010101, pixel, factor);
+    }
+}
+
+VARIANTS(saturate, saturate_body, (uint8_t *pixels, size_t count, float factor),
+         (pixels, count, factor))
+
+INLINE void make_grey_body(uint8_t *restrict pixels, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        uint32_t grey = luminance(load(pixels, i));
+        save(pixels, i, grey, grey, grey);
+    }
+}
+
+VARIANTS(make_grey, make_grey_body, (uint8_t *pixels, size_t count), (pixels, count))
+
+static void change_contrast(uint8_t *pixels, size_t count, float factor) {
+    uint64_t sum = 0;
+
+    add_luminance(pixels, count, &sum);
+    mix_level(pixels, count, (uint32_t)((double)sum / (double)count + 0.5), factor);
+}
+
+/* ---- sharpness ---- */
+
+/* Apply ImageFilter.SMOOTH to a row: the weights are 1, that of the centre is 5, and their sum is 13.
+ * 5042 / 2^16 divides exactly by 13 up to 255 * 13 + 6. `sums` has room for a row. */
+INLINE void smooth_row_body(uint8_t *restrict out, const uint8_t *restrict row, size_t stride,
+                            uint16_t *restrict sums) {
+    const uint8_t *above = row - stride, *below = row + stride;
+
+    for (size_t i = 0; i < stride; i++)
+        sums[i] = (uint16_t)(above[i] + row[i] + below[i]);
+    for (size_t i = 4; i < stride - 4; i++) {
+        uint16_t sum = (uint16_t)(sums[i - 4] + sums[i] + sums[i + 4] + 4 * row[i] + 6);
+        out[i] = (uint8_t)(sum * 5042U >> 16);
+    }
+    memcpy(out, row, 4);
+    memcpy(out + stride - 4, row + stride - 4, 4);
+}
+
+VARIANTS(smooth_row, smooth_row_body,
+         (uint8_t *out, const uint8_t *row, size_t stride, uint16_t *sums),
+         (out, row, stride, sums))
+
+static int sharpen(fd_canvas *canvas, float factor, fd_room *room) {
+    size_t width = (size_t)canvas->width, stride = 4 * width;
+    uint16_t *sums = fd_room_for(room, stride * sizeof *sums + stride);
+
+    if (sums == NULL)
+        return FD_NO_MEMORY;
+    if (canvas->width < 3 || canvas->height < 3) /* Pillow smooths nothing */
+        return FD_OK;
+    uint8_t *smooth = (uint8_t *)(sums + stride);
+    size_t last = (size_t)(canvas->height - 1) * stride;
+    memcpy(canvas->other, canvas->pixels, stride);
+    memcpy(canvas->other + last, canvas->pixels + last, stride);
+    for (size_t at = stride; at < last; at += stride) {
+        smooth_row(smooth, canvas->pixels + at, stride, sums);
+        mix_rows(canvas->other + at, smooth, canvas->pixels + at, width, factor);
+    }
+    fd_canvas_swap(canvas);
+    return FD_OK;
+}
+
+/* ---- one value to another ---- */
+
+INLINE void invert_body(uint8_t *restrict bytes, size_t count, uint8_t threshold) {
+    for (size_t i = 0; i < count; i++) {
+        uint8_t turned = (uint8_t)~bytes[i];
+        bytes[i] = bytes[i] >= threshold ? turned : bytes[i];
+    }
+}
+
+VARIANTS(invert, invert_body, (uint8_t *bytes, size_t count, uint8_t threshold),
+         (bytes, count, threshold))
+
+/* Pillow compares with the threshold as a float: values below it stay. */
+static void solarize(uint8_t *bytes, size_t count, double threshold) {
+    if (threshold <= 255.0)
+        invert(bytes, count, (uint8_t)(threshold > 0.0 ? ceil(threshold) : 0));
+}
+
+/* timm's SolarizeAdd. */
+INLINE void lift_body(uint8_t *restrict bytes, size_t count, uint32_t more) {
+    for (size_t i = 0; i < count; i++) {
+        uint32_t lifted = bytes[i] + more;
+        bytes[i] = (uint8_t)(bytes[i] >= 128 ? bytes[i] : lifted > 255 ? 255 : lifted);
+    }
+}
+
+VARIANTS(lift, lift_body, (uint8_t *bytes, size_t count, uint32_t more), (bytes, count, more))
+
+INLINE void keep_bits_body(uint8_t *restrict bytes, size_t count, uint8_t mask) {
+    for (size_t i = 0; i < count; i++)
+        bytes[i] &= mask;
+}
+
+VARIANTS(keep_bits, keep_bits_body, (uint8_t *bytes, size_t count, uint8_t mask),
+         (bytes, count, mask))
+
+/* Replace each value by the entry of its channel's table. */
+static void look_up(uint8_t *pixels, size_t count, uint8_t (*tables)[256]) {
+    for (size_t i = 0; i < count; i++) {
+        uint32_t pixel = load(pixels, i);
+        save(pixels, i, tables[0][pixel & 255], tables[1][pixel >> 8 & 255],
+             tables[2][pixel >> 16 & 255]);
+    }
+}
+
+/* ---- autocontrast and equalize ---- */
+
+INLINE void find_range_body(const uint8_t *restrict pixels, size_t count, uint8_t *low,
+                            uint8_t *high) {
+    enum { LANES = 64 };
+    uint8_t least[LANES], most[LANES];
+    size_t bytes = 4 * count, i = 0;
+
+    memset(least, 255, sizeof least);
+    memset(most, 0, sizeof most);
+    for (; i + LANES <= bytes; i += LANES)
+        for (size_t k = 0; k < LANES; k++) {
+            least[k] = pixels[i + k] < least[k] ? pixels[i + k] : least[k];
+            most[k] = pixels[i + k] > most[k] ? pixels[i + k] : most[k];
+        }
+    for (; i < bytes; i++) {
+        least[i % 4] = pixels[i] < least[i % 4] ? pixels[i] : least[i % 4];
+        most[i % 4] = pixels[i] > most[i % 4] ? pixels[i] : most[i % 4];
+    }
+    for (size_t k = 4; k < LANES; k++) {
+        least[k % 4] = least[k] < least[k % 4] ? least[k] : least[k % 4];
+        most[k % 4] = most[k] > most[k % 4] ? most[k] : most[k % 4];
+    }
+    memcpy(low, least, 4);
+    memcpy(high, most, 4);
+}
+
+VARIANTS(find_range, find_range_body,
+         (const uint8_t *pixels, size_t count, uint8_t *low, uint8_t *high),
+         (pixels, count, low, high))
+
+static void autocontrast(uint8_t *pixels, size_t count) {
+    uint8_t low[4], high[4], tables[3][256];
+
+    find_range(pixels, count, low, high);
+    for (int c = 0; c < 3; c++) {
+        double scale = high[c] > low[c] ? 255.0 / (high[c] - low[c]) : 1.0;
+        double offset = high[c] > low[c] ? -low[c] * scale : 0.0;
+        for (int v = 0; v < 256; v++) {
+            int value = (int)(v * scale + offset);
+            tables[c][v] = (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value);
+        }
+    }
+    look_up(pixels, count, tables);
+}
+
+static void equalize(uint8_t *pixels, size_t count) {
+    enum { SETS = 4 }; /* neighbours are often equal, and counting in one place would wait */
+    uint32_t counts[SETS][3][256];
+    uint8_t tables[3][256];
+
+    memset(counts, 0, sizeof counts);
+    for (size_t i = 0; i < count; i++) {
+        uint32_t pixel = load(pixels, i);
+        counts[i % SETS][0][pixel & 255]++;
+        counts[i % SETS][1][pixel >> 8 & 255]++;
+        counts[i % SETS][2][pixel >> 16 & 255]++;
+    }
+    for (int c = 0; c < 3; c++) {
+        uint32_t levels = 0, last = 0;
+        for (int v = 0; v < 256; v++) {
+            for (int k = 1; k < SETS; k++)
+                counts[0][c][v] += counts[k][c][v];
+            if (counts[0][c][v]) {
+                last = counts[0][c][v];
+                levels++;
+            }
+        }
+        uint32_t step = levels > 1 ? ((uint32_t)count - last) / 255 : 0, sum = step / 2;
+        for (int v = 0; v < 256; v++) {
+            uint32_t value = step ? sum / step : (uint32_t)v;
+            tables[c][v] = (uint8_t)(value > 255 ? 255 : value);
+            sum += counts[0][c][v];
+        }
+    }
+    look_up(pixels, count, tables);
+}
+
+/* ---- mirroring ---- */
+
+static void mirror(fd_canvas *canvas) {
+    size_t width = (size_t)canvas->width;
+
+    for (size_t y = 0; y < (size_t)canvas->height; y++) {
+        const uint8_t *row = canvas->pixels + 4 * width * y;
+        uint8_t *out = canvas->other + 4 * width * y;
+        for (size_t x = 0; x < width; x++)
+            memcpy(out + 4 * x, row + 4 * (width - 1 - x), 4);
+    }
+    fd_canvas_swap(canvas);
+}
+
+static void turn_over(fd_canvas *canvas) {
+    size_t stride = 4 * (size_t)canvas->width, height = (size_t)canvas->height;
+
+    for (size_t y = 0; y < height; y++)
+        memcpy(canvas->other + stride * y, canvas->pixels + stride * (height - 1 - y), stride);
+    fd_canvas_swap(canvas);
+}
+
+/* ---- the interface ---- */
+
+void fd_canvas_swap(fd_canvas *canvas) {
+    uint8_t *pixels = canvas->other;
+
+    canvas->other = canvas->pixels;
+    canvas->pixels = pixels;
+}
+
+static int run(fd_augmenter *augmenter, const fd_operation *operation) {
+    fd_canvas *canvas = &augmenter->canvas;
+    uint8_t *pixels = canvas->pixels;
+    size_t count = (size_t)canvas->width * (size_t)canvas->height;
+    const double *value = operation->value;
+    float factor = (float)value[0];
+
+    switch (operation->kind) {
+    case FD_BRIGHTNESS:
+        mix_level(pixels, count, 0, factor);
+        return FD_OK;
+    case FD_CONTRAST:
+        change_contrast(pixels, count, factor);
+        return FD_OK;
+    case FD_SATURATION:
+        saturate(pixels, count, factor);
+        return FD_OK;
+    case FD_HUE:
+        /* torchvision truncates the shift; Python's % 256 of a negative one is & 255. */
+        fd_shift_hue(pixels, count, (int32_t)(value[0] * 255.0) & 255);
+        return FD_OK;
+    case FD_SHARPNESS:
+        return sharpen(canvas, factor, &augmenter->scratch);
+    case FD_GREY:
+        make_grey(pixels, count);
+        return FD_OK;
+    case FD_INVERT:
+        invert(pixels, 4 * count, 0);
+        return FD_OK;
+    case FD_SOLARIZE:
+        solarize(pixels, 4 * count, value[0]);
+        return FD_OK;
+    case FD_SOLARIZE_ADD:
+        lift(pixels, 4 * count, (uint32_t)value[0]);
+        return FD_OK;
+    case FD_POSTERIZE:
+        keep_bits(pixels, 4 * count, (uint8_t)(0xff00 >> (int)value[0]));
+        return FD_OK;
+    case FD_EQUALIZE:
+        equalize(pixels, count);
+        return FD_OK;
+    case FD_AUTOCONTRAST:
+        autocontrast(pixels, count);
+        return FD_OK;
+    case FD_BLUR:
+        return fd_blur(canvas, (int32_t)value[0], value[1], value[2], &augmenter->scratch);
+    case FD_MIRROR:
+        mirror(canvas);
+        return FD_OK;
+    case FD_TURN_OVER:
+        turn_over(canvas);
+        return FD_OK;
+    case FD_WARP:
+        return fd_warp(canvas, value, (fd_filter)operation->filter, operation->fill,
+                       &augmenter->scratch);
+    case FD_ROTATE:
+        return fd_rotate(canvas, value[0], (fd_filter)operation->filter, operation->fill,
+                         &augmenter->scratch);
+    default:
+        return FD_ARGUMENT;
+    }
+}
+
+/* Whether the numbers are in the range of the operation. */
+static int is_good(const fd_operation *operation) {
+    const double *value = operation->value;
+    double size = value[0];
+
+    for (int i = 0; i < 6; i++)
+        if (!(fabs(value[i]) < 1e6)) /* NaN, too */
+            return 0;
+    if (operation->kind == FD_POSTERIZE)
+        return size >= 0 && size <= 8;
+    if (operation->kind == FD_SOLARIZE_ADD)
+        return size >= 0 && size <= 255;
+    if (operation->kind == FD_BLUR)
+        return size >= 1 && size <= 255 && (int)size % 2 && value[1] > 0 && value[2] > 0;
+    return operation->filter >= FD_NEAREST && operation->filter <= FD_BICUBIC;
+}
+
+int fd_augmenter_begin(fd_augmenter *augmenter, int32_t width, int32_t height, uint8_t **pixels) {
+    size_t size = 4 * (size_t)width * (size_t)height + FD_PADDING;
+
+    if (width < 1 || height < 1 || width > LARGEST_SIDE || height > LARGEST_SIDE)
+        return FD_ARGUMENT;
+    fd_canvas *canvas = &augmenter->canvas;
+    canvas->pixels = fd_room_for(&augmenter->rooms[0], size);
+    canvas->other = fd_room_for(&augmenter->rooms[1], size);
+    canvas->width = width;
+    canvas->height = height;
+    *pixels = canvas->pixels;
+    return canvas->pixels != NULL && canvas->other != NULL ? FD_OK : FD_NO_MEMORY;
+}
+
+int fd_augmenter_run(fd_augmenter *augmenter, const fd_operation *operations, size_t count,
+                     const uint8_t **pixels) {
+    for (size_t i = 0; i < count; i++) {
+        int status = is_good(&operations[i]) ? run(augmenter, &operations[i]) : FD_ARGUMENT;
+        if (status != FD_OK)
+            return status;
+    }
+    *pixels = augmenter->canvas.pixels;
+    return FD_OK;
+}
+
+int fd_augment_rgb(fd_augmenter *augmenter, const uint8_t *rgb, int32_t width, int32_t height,
+                   const fd_operation *operations, size_t count, uint8_t *out) {
+    uint8_t *pixels;
+    const uint8_t *result;
+
+    if (augmenter == NULL || rgb == NULL || out == NULL || (operations == NULL && count > 0))
+        return FD_ARGUMENT;
+    int status = fd_augmenter_begin(augmenter, width, height, &pixels);
+    if (status != FD_OK)
+        return status;
+    size_t all = (size_t)width * (size_t)height;
+    for (size_t i = 0; i < all; i++)
+        memcpy(pixels + 4 * i, rgb + 3 * i, 3);
+    status = fd_augmenter_run(augmenter, operations, count, &result);
+    for (size_t i = 0; status == FD_OK && i < all; i++)
+        memcpy(out + 3 * i, result + 4 * i, 3);
+    return status;
+}
+
+fd_augmenter *fd_augmenter_create(void) { return calloc(1, sizeof(fd_augmenter)); }
+
+void fd_augmenter_destroy(fd_augmenter *augmenter) {
+    if (augmenter == NULL)
+        return;
+    free(augmenter->rooms[0].memory);
+    free(augmenter->rooms[1].memory);
+    free(augmenter->scratch.memory);
+    free(augmenter);
+}

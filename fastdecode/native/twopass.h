@@ -1,0 +1,55 @@
+/* twopass.h: resizing with Pillow's own results, row by row. */
+#ifndef FASTDECODE_TWOPASS_H
+#define FASTDECODE_TWOPASS_H
+
+#include "kernels.h"
+#include "weights.h"
+
+enum {
+    FD_WEIGHT_BITS = 22, /* of a weight; the sum of any result's products fits an int32 */
+    FD_TAPS = 4,         /* weights are padded with zeros to a multiple of this */
+    FD_LOW_BITS = 11     /* of a weight, in `low`; the others are in `high` */
+};
+
+/* One axis: result i uses `count[i]` pixels from first[i] on, with the weights from
+ * weights[i * stride] on, in 1 / 2^22. `parts` has them once more as pairs of 16 bits: for each four
+ * weights, four high parts and then four low ones. */
+typedef struct {
+    int32_t begin, end; /* source pixels that have a weight; first[i] is counted from `begin` */
+    int32_t most, stride;
+    int32_t *first, *count, *weights;
+    int16_t *parts;
+    double *exact; /* of one result */
+    fd_room first_room, count_room, weights_room, parts_room, exact_room;
+} fd_pillow_axis;
+
+/* Zeroed before its first use. */
+typedef struct {
+    fd_pillow_axis across, down;
+    int32_t width, height, next; /* of the result; its next row */
+    int rows_first;              /* blend rows before columns */
+    size_t stride;               /* bytes of a row after the first step, in whole steps */
+    const uint8_t **recent;      /* those rows, or source rows: row y is at y % down.most */
+    uint8_t *ring, *blended, *out;
+    fd_room recent_room, ring_room, blended_room, out_room;
+    void (*emit)(void *state, int32_t y, const uint8_t *rgbx);
+    void *state;
+} fd_twopass;
+
+/* Prepare a resize. Sets `window` and `sink` as fd_resampler_begin does; each row of the result is
+ * given to `emit` as RGBX. */
+int fd_twopass_begin(fd_twopass *twopass, const fd_resize *resize,
+                     void (*emit)(void *state, int32_t y, const uint8_t *rgbx), void *state,
+                     int32_t window[4], fd_sink *sink);
+
+void fd_twopass_free(fd_twopass *twopass);
+
+#ifdef FD_AVX2
+/* ---- twopass_avx2.c ---- */
+
+/* Resize a row to `width` columns; up to 3 pixels after the last one are read, with weight 0. */
+void fd_resize_row_avx2(uint8_t *out, const uint8_t *row, const fd_pillow_axis *axis,
+                        int32_t width);
+#endif
+
+#endif

@@ -1,0 +1,259 @@
+/* warp.c: affine transformations with the results of Pillow's Image.transform and Image.rotate.
+ *
+ * Without interpolation Pillow walks through the source in 16.16 fixed point; with it, in doubles, and
+ * truncates the result. A pixel whose centre falls outside the source is `fill` and nothing else.
+ */
+#include "warp.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PI 3.14159265358979323846
+
+static void fill_pixels(uint8_t *out, int32_t count, const uint8_t fill[4]) {
+    for (int32_t i = 0; i < count; i++)
+        memcpy(out + 4 * (ptrdiff_t)i, fill, 4);
+}
+
+/* ---- nearest ---- */
+
+static int64_t floor_divide(int64_t a, int64_t b) {
+    int64_t quotient = a / b;
+    return quotient - (a % b != 0 && (a < 0) != (b < 0));
+}
+
+/* Narrow [*from, *to) to the steps k for which 0 <= start + k * step < limit. */
+static void narrow(int64_t start, int64_t step, int64_t limit, int64_t *from, int64_t *to) {
+    int64_t low = 0, high = *to;
+
+    if (step == 0)
+        high = start >= 0 && start < limit ? high : 0;
+    else if (step > 0) {
+        low = -floor_divide(start, step);
+        high = -floor_divide(start - limit, step);
+    } else {
+        low = floor_divide(start - limit, -step) + 1;
+        high = floor_divide(start, -step) + 1;
+    }
+    *from = low > *from ? low : *from;
+    *to = high < *to ? high : *to;
+}
+
+/* The general case: both coordinates are linear in 16.16 fixed point. */
+static void warp_fixed(fd_canvas *canvas, const double m[6], const uint8_t fill[4]) {
+    int32_t width = canvas->width, height = canvas->height;
+    int64_t fixed[6];
+
+    for (int i = 0; i < 6; i++) {
+        double value = i % 3 == 2 ? m[i] + m[i - 2] * 0.5 + m[i - 1] * 0.5 : m[i];
+        fixed[i] = (int64_t)floor(value * 65536.0 + 0.5);
+    }
+    for (int64_t y = 0; y < height; y++) {
+        uint8_t *out = canvas->other + 4 * (size_t)width * (size_t)y;
+        int64_t x = fixed[2] + fixed[1] * y, row = fixed[5] + fixed[4] * y;
+        int64_t from = 0, to = width;
+        narrow(x, fixed[0], (int64_t)width << 16, &from, &to);
+        narrow(row, fixed[3], (int64_t)height << 16, &from, &to);
+        if (from >= to) {
+            fill_pixels(out, width, fill);
+            continue;
+        }
+        fill_pixels(out, (int32_t)from, fill);
+        if (fixed[0] == 65536 && fixed[3] == 0)
+            memcpy(out + 4 * from,
+                   canvas->pixels + 4 * ((row >> 16) * width + ((x + (from << 16)) >> 16)),
+                   4 * (size_t)(to - from));
+        else
+            for (int64_t i = from; i < to; i++)
+                memcpy(out + 4 * i,
+                       canvas->pixels +
+                           4 * (((row + i * fixed[3]) >> 16) * width + ((x + i * fixed[0]) >> 16)),
+                       4);
+        fill_pixels(out + 4 * to, width - (int32_t)to, fill);
+    }
+}
+
+/* Find the source of each step along an axis; -1 is outside. Pillow adds up doubles here. */
+static void find_sources(int32_t *sources, int32_t count, double start, double step) {
+    double at = start + step * 0.5;
+
+    for (int32_t i = 0; i < count; i++, at += step)
+        sources[i] = at >= 0.0 && at < count ? (int32_t)at : -1;
+}
+
+/* Without rotation and shear. */
+static int warp_straight(fd_canvas *canvas, const double m[6], const uint8_t fill[4],
+                         fd_room *room) {
+    int32_t width = canvas->width, height = canvas->height;
+    int32_t *sources = fd_room_for(room, (size_t)(width + height) * sizeof *sources);
+
+    if (sources == NULL)
+        return FD_NO_MEMORY;
+    int32_t *rows = sources + width;
+    find_sources(sources, width, m[2], m[0]);
+    find_sources(rows, height, m[5], m[4]);
+    for (int32_t y = 0; y < height; y++) {
+        uint8_t *out = canvas->other + 4 * (size_t)width * (size_t)y;
+        const uint8_t *row = canvas->pixels + 4 * (ptrdiff_t)width * rows[y];
+        if (rows[y] < 0) {
+            fill_pixels(out, width, fill);
+            continue;
+        }
+        for (int32_t x = 0; x < width; x++)
+            memcpy(out + 4 * (ptrdiff_t)x, sources[x] < 0 ? fill : row + 4 * (ptrdiff_t)sources[x],
+                   4);
+    }
+    return FD_OK;
+}
+
+/* ---- bilinear and bicubic ---- */
+
+/* The three channels of a pixel. */
+typedef struct {
+    double c[3];
+} pixel;
+
+static pixel read_pixel(const uint8_t *at) { return (pixel){{at[0], at[1], at[2]}}; }
+
+static double linear(double left, double right, double place) {
+    return left + (right - left) * place;
+}
+
+static double cubic(double a, double b, double c, double d, double place) {
+    double p2 = -a + c, p3 = 2.0 * (a - b) + c - d, p4 = -a + b - c + d;
+
+    return b + place * (p2 + place * (p3 + place * p4));
+}
+
+static pixel linear_pixel(pixel left, pixel right, double place) {
+    for (int c = 0; c < 3; c++)
+        left.c[c] = linear(left.c[c], right.c[c], place);
+    return left;
+}
+
+static pixel cubic_pixel(const pixel *four, double place) {
+    pixel made;
+
+    for (int c = 0; c < 3; c++)
+        made.c[c] = cubic(four[0].c[c], four[1].c[c], four[2].c[c], four[3].c[c], place);
+    return made;
+}
+
+static pixel bilinear(const fd_canvas *canvas, int32_t x, int32_t y, double dx, double dy) {
+    pixel rows[2];
+
+    for (int i = 0; i < 2; i++)
+        rows[i] = linear_pixel(read_pixel(fd_pixel(canvas, x, y + i)),
+                               read_pixel(fd_pixel(canvas, x + 1, y + i)), dx);
+    return linear_pixel(rows[0], rows[1], dy);
+}
+
+static pixel bicubic(const fd_canvas *canvas, int32_t x, int32_t y, double dx, double dy) {
+    pixel rows[4], four[4];
+
+    for (int i = 0; i < 4; i++) {
+        for (int k = 0; k < 4; k++)
+            four[k] = read_pixel(fd_pixel(canvas, x - 1 + k, y - 1 + i));
+        rows[i] = cubic_pixel(four, dx);
+    }
+    return cubic_pixel(rows, dy);
+}
+
+static void warp_smooth(const fd_canvas *canvas, const double m[6], int is_cubic,
+                        const uint8_t fill[4]) {
+    uint8_t *out = canvas->other;
+    fd_places at;
+
+    for (int32_t y = 0; y < canvas->height; y++)
+        for (int32_t x = 0; x < canvas->width; x++, out += 4) {
+            int32_t i = x % FD_PLACES;
+            if (i == 0)
+                fd_find_places(canvas, m, x, y, &at);
+            if (!at.is_inside[i]) {
+                memcpy(out, fill, 4);
+                continue;
+            }
+            pixel made = (is_cubic ? bicubic : bilinear)(canvas, at.x[i], at.y[i], at.dx[i],
+                                                         at.dy[i]);
+            for (int c = 0; c < 3; c++) /* truncated, as in Pillow */
+                out[c] = (uint8_t)(made.c[c] <= 0.0     ? 0
+                                   : made.c[c] >= 255.0 ? 255
+                                                        : (int32_t)made.c[c]);
+        }
+}
+
+/* ---- the choice ---- */
+
+/* Whether each pixel of the result is one of the source, so that interpolation changes nothing. */
+static int moves_whole_pixels(const double m[6]) {
+    return m[0] == 1.0 && m[1] == 0.0 && m[3] == 0.0 && m[4] == 1.0 && m[2] == rint(m[2]) &&
+           m[5] == rint(m[5]);
+}
+
+int fd_warp(fd_canvas *canvas, const double matrix[6], fd_filter filter, const uint8_t fill[4],
+            fd_room *room) {
+    void (*smooth)(const fd_canvas *, const double *, int, const uint8_t *) = warp_smooth;
+    int status = FD_OK;
+
+#ifdef FD_AVX2
+    if (fd_kernels_now()->is_avx2)
+        smooth = fd_warp_smooth_avx2;
+#endif
+    if (filter != FD_NEAREST && !moves_whole_pixels(matrix))
+        smooth(canvas, matrix, filter == FD_BICUBIC, fill);
+    else if (matrix[1] == 0.0 && matrix[3] == 0.0)
+        status = warp_straight(canvas, matrix, fill, room);
+    else
+        warp_fixed(canvas, matrix, fill);
+    if (status == FD_OK)
+        fd_canvas_swap(canvas);
+    return status;
+}
+
+/* ---- rotation ---- */
+
+/* Turn by a quarter to the left, `quarters` times; Pillow then moves pixels and ignores the filter.
+ * Only a square keeps its size if their number is odd. */
+static void turn(fd_canvas *canvas, int quarters) {
+    ptrdiff_t width = canvas->width, height = canvas->height;
+
+    for (ptrdiff_t y = 0; y < height; y++)
+        for (ptrdiff_t x = 0; x < width; x++) {
+            ptrdiff_t column = quarters == 1 ? width - 1 - y : quarters == 2 ? width - 1 - x : y;
+            ptrdiff_t row = quarters == 1 ? x : quarters == 2 ? height - 1 - y : height - 1 - x;
+            memcpy(canvas->other + 4 * (y * width + x), canvas->pixels + 4 * (row * width + column),
+                   4);
+        }
+    fd_canvas_swap(canvas);
+}
+
+/* Python's round(value, 15). */
+static double rounded(double value) {
+    char digits[40];
+
+    snprintf(digits, sizeof digits, "%.15f", value);
+    return strtod(digits, NULL);
+}
+
+int fd_rotate(fd_canvas *canvas, double degrees, fd_filter filter, const uint8_t fill[4],
+              fd_room *room) {
+    int is_square = canvas->width == canvas->height;
+    double angle = fmod(degrees, 360.0);
+
+    if (angle < 0.0)
+        angle += 360.0;
+    if (angle == 0.0)
+        return FD_OK;
+    if (angle == 180.0 || (is_square && (angle == 90.0 || angle == 270.0))) {
+        turn(canvas, (int)(angle / 90.0));
+        return FD_OK;
+    }
+    double radians = -(angle * (PI / 180.0)), x = canvas->width / 2.0, y = canvas->height / 2.0;
+    double m[6] = {rounded(cos(radians)),  rounded(sin(radians)), 0.0,
+                   rounded(-sin(radians)), rounded(cos(radians)), 0.0};
+    m[2] = m[0] * -x + m[1] * -y + x;
+    m[5] = m[3] * -x + m[4] * -y + y;
+    return fd_warp(canvas, m, filter, fill, room);
+}

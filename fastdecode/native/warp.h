@@ -1,0 +1,52 @@
+/* warp.h: what the two versions of the interpolating warp share. */
+#ifndef FASTDECODE_WARP_H
+#define FASTDECODE_WARP_H
+
+#include "augment.h"
+
+enum { FD_PLACES = 64 };
+
+/* Places between source pixels: right of and below the centre of pixel (x, y), which may lie one
+ * outside the image. */
+typedef struct {
+    int32_t is_inside[FD_PLACES]; /* else the result is the fill */
+    int32_t x[FD_PLACES], y[FD_PLACES];
+    double dx[FD_PLACES], dy[FD_PLACES];
+} fd_places;
+
+/* Find the places that the result shows from pixel (x, y) on. */
+INLINE void fd_find_places(const fd_canvas *canvas, const double *m, int32_t x, int32_t y,
+                           fd_places *places) {
+    double width = canvas->width, height = canvas->height;
+
+    for (int32_t i = 0; i < FD_PLACES; i++) {
+        double across = m[0] * (x + i + 0.5) + m[1] * (y + 0.5) + m[2];
+        double down = m[3] * (x + i + 0.5) + m[4] * (y + 0.5) + m[5];
+        int32_t is_inside = (across >= 0.0) & (across < width) & (down >= 0.0) & (down < height);
+        across = is_inside ? across - 0.5 : 0.0; /* others may not fit an integer */
+        down = is_inside ? down - 0.5 : 0.0;
+        int32_t column = (int32_t)across - (across < 0.0), row = (int32_t)down - (down < 0.0);
+        places->is_inside[i] = is_inside;
+        places->x[i] = column;
+        places->y[i] = row;
+        places->dx[i] = across - column;
+        places->dy[i] = down - row;
+    }
+}
+
+/* The source's pixel (x, y), or the nearest one to it. */
+INLINE const uint8_t *fd_pixel(const fd_canvas *canvas, int32_t x, int32_t y) {
+    x = x < 0 ? 0 : x < canvas->width ? x : canvas->width - 1;
+    y = y < 0 ? 0 : y < canvas->height ? y : canvas->height - 1;
+    return canvas->pixels + 4 * ((ptrdiff_t)y * canvas->width + x);
+}
+
+#ifdef FD_AVX2
+/* ---- warp_avx2.c ---- */
+
+/* Write the bilinear or bicubic warp of the image to its second buffer. */
+void fd_warp_smooth_avx2(const fd_canvas *canvas, const double *m, int is_cubic,
+                         const uint8_t *fill);
+#endif
+
+#endif

@@ -1,0 +1,425 @@
+"""The programs of random augmentations that transforms of torchvision and timm stand for.
+
+`program_of` recognises a transform by its module and class, as `_recognise` does, and returns the
+program that the core draws and runs instead. It covers transforms of Pillow images of mode RGB.
+The programs draw from the same distributions; each drawn operation has Pillow's own result, and a
+Gaussian blur one that is at most 1 level away from torchvision's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias, cast
+
+from fastdecode.native._augment import (
+    NOTHING,
+    Draw,
+    Erasure,
+    Filter,
+    Kind,
+    Noise,
+    Operation,
+    Program,
+    do,
+    erase,
+    group,
+)
+
+Size: TypeAlias = tuple[int, int]
+"""(height, width) of the image that the program runs on."""
+
+_FILTERS: Mapping[Any, Filter] = {
+    "nearest": "nearest", "bilinear": "bilinear", "bicubic": "bicubic",
+    0: "nearest", 2: "bilinear", 3: "bicubic",  # Pillow's numbers
+}  # fmt: skip
+
+
+class Unsupported(Exception):
+    """The core cannot do what a transform does; the message says why."""
+
+
+def program_of(transform: Any, size: Size) -> Program:
+    """Return the program of a transform for an image of this size, or raise `Unsupported`."""
+    name = f"{type(transform).__module__}.{type(transform).__qualname__}"
+    try:
+        make = _PROGRAMS[name]
+    except KeyError:
+        raise Unsupported(f"{type(transform).__name__} is not done in the core") from None
+    return make(transform, size)
+
+
+# ---- parts ----
+
+
+def _filter(interpolation: Any) -> Filter:
+    number = getattr(interpolation, "value", interpolation)
+    try:
+        return _FILTERS[number]
+    except (KeyError, TypeError):
+        raise Unsupported(f"interpolation {interpolation} is not done in the core") from None
+
+
+def _fill(fill: Any) -> tuple[int, int, int]:
+    """Return the three levels of a `fill`; None is black."""
+    levels = fill if isinstance(fill, (list, tuple)) else [fill or 0]
+    levels = list(levels) * (3 if len(levels) == 1 else 1)
+    if len(levels) != 3 or not all(0 <= level <= 255 for level in levels):
+        raise Unsupported(f"fill={fill!r} is not three levels")
+    red, green, blue = (int(level) for level in levels)
+    return red, green, blue
+
+
+def _inverse_affine(
+    center: tuple[float, float], translate: tuple[float, float], shear: tuple[float, float]
+) -> tuple[float, ...]:
+    """Return torchvision's matrix from result to source, without rotation and scale."""
+    x, y = (math.radians(degrees) for degrees in shear)
+    a, b = math.cos(-y) / math.cos(y), -math.cos(-y) * math.tan(x) / math.cos(y)
+    c, d = math.sin(-y) / math.cos(y), -math.sin(-y) * math.tan(x) / math.cos(y) + 1.0
+    (cx, cy), (tx, ty) = center, translate
+    right = d * (-cx - tx) + -b * (-cy - ty) + cx
+    below = -c * (-cx - tx) + a * (-cy - ty) + cy
+    return d, -b, right, -c, a, below
+
+
+def _warp(name: str, magnitude: float, size: Size) -> tuple[float, ...]:
+    """Return the matrix of one of torchvision's shears and translations."""
+    degrees = math.degrees(math.atan(magnitude))
+    if name == "ShearX":
+        return _inverse_affine((0, 0), (0, 0), (degrees, 0.0))
+    if name == "ShearY":
+        return _inverse_affine((0, 0), (0, 0), (0.0, degrees))
+    center, pixels = (size[1] * 0.5, size[0] * 0.5), int(magnitude)
+    along_x = name == "TranslateX"
+    return _inverse_affine(center, (pixels, 0) if along_x else (0, pixels), (0.0, 0.0))
+
+
+_FACTORS: Mapping[str, Kind] = {
+    "Brightness": "brightness", "Color": "saturation", "Contrast": "contrast",
+    "Sharpness": "sharpness",
+}  # fmt: skip
+_CONSTANTS: Mapping[str, Kind] = {
+    "AutoContrast": "autocontrast", "Equalize": "equalize", "Invert": "invert",
+}  # fmt: skip
+
+
+def _torchvision_operation(
+    name: str, magnitude: float, filter_: Filter, fill: tuple[int, int, int], size: Size
+) -> Program:
+    """Return what torchvision's policies do for the name of an operation and its magnitude."""
+    if name == "Identity":
+        return NOTHING
+    if name in _FACTORS:
+        return do(Operation(_FACTORS[name], (1.0 + magnitude,)))
+    if name in _CONSTANTS:
+        return do(Operation(_CONSTANTS[name]))
+    if name == "Posterize":
+        return do(Operation("posterize", (float(int(magnitude)),)))
+    if name == "Solarize":
+        return do(Operation("solarize", (magnitude,)))
+    if name == "Rotate":
+        return do(Operation("rotate", (magnitude,), filter_, fill))
+    if name in ("ShearX", "ShearY", "TranslateX", "TranslateY"):
+        return do(Operation("warp", _warp(name, magnitude, size), filter_, fill))
+    raise Unsupported(f"the operation {name} is not done in the core")
+
+
+class _Policy:
+    """What torchvision's policies have in common: a table of operations and magnitudes."""
+
+    def __init__(self, policy: Any, size: Size, *arguments: Any) -> None:
+        self._filter, self._fill = _filter(policy.interpolation), _fill(policy.fill)
+        self._size = size
+        self.names: list[str] = []
+        self._levels: dict[str, tuple[list[float], bool]] = {}
+        # These tables are torchvision's own, in the version that is installed.
+        if hasattr(policy, "_AUGMENTATION_SPACE"):  # transforms.v2
+            bins = arguments[0]
+            for name, (levels, signed) in policy._AUGMENTATION_SPACE.items():
+                self._add(name, levels(bins, *size), signed, 255.0 if name == "Solarize" else 1.0)
+        else:
+            for name, (levels, signed) in policy._augmentation_space(*arguments).items():
+                self._add(name, levels, signed, 1.0)
+
+    def _add(self, name: str, levels: Any, signed: bool, scale: float) -> None:
+        several = levels is not None and getattr(levels, "ndim", 0) > 0
+        self.names.append(name)
+        self._levels[name] = ([scale * float(v) for v in levels] if several else [0.0]), signed
+
+    def operation(self, name: str, level: int | None = None, probability: float = 1.0) -> Program:
+        """Return an operation with one of its magnitudes, or any of them, and a random sign."""
+        levels, signed = self._levels[name]
+        chosen = levels if level is None else [levels[level % len(levels)]]
+        magnitudes = [sign * v for v in chosen for sign in ((1.0, -1.0) if signed else (1.0,))]
+        cases = [
+            _torchvision_operation(name, magnitude, self._filter, self._fill, self._size)
+            for magnitude in magnitudes
+        ]
+        return group("choice", cases, probability=probability)
+
+
+def _trivial_augment(policy: Any, size: Size) -> Program:
+    table = _Policy(policy, size, policy.num_magnitude_bins)
+    return group("choice", [table.operation(name) for name in table.names])
+
+
+def _rand_augment(policy: Any, size: Size) -> Program:
+    table = _Policy(policy, size, policy.num_magnitude_bins, size)
+    cases = [table.operation(name, policy.magnitude) for name in table.names]
+    return group("sequence", [group("choice", cases)] * policy.num_ops)
+
+
+def _auto_augment(policy: Any, size: Size) -> Program:
+    table = _Policy(policy, size, 10, size)
+    policies = getattr(policy, "policies", None) or policy._policies
+    return group(
+        "choice",
+        [
+            group("sequence", [table.operation(name, level or 0, p) for name, p, level in one])
+            for one in policies
+        ],
+    )
+
+
+# ---- single transforms ----
+
+
+def _uniform(kind: Kind, limits: tuple[float, float] | None) -> list[Program]:
+    if limits is None:
+        return []
+    low, high = (float(limit) for limit in limits)
+    return [do(Operation(kind, (low,)), Draw(0, low, high - low))]
+
+
+def _color_jitter(jitter: Any, _: Size) -> Program:
+    parts = (
+        *_uniform("brightness", jitter.brightness),
+        *_uniform("contrast", jitter.contrast),
+        *_uniform("saturation", jitter.saturation),
+        *_uniform("hue", jitter.hue),
+    )
+    return group("shuffle", parts)
+
+
+def _gaussian_blur(blur: Any, size: Size) -> Program:
+    across, down = blur.kernel_size
+    if across != down:
+        raise Unsupported("a blur whose kernel is no square is not done in the core")
+    if across // 2 >= min(size):
+        raise Unsupported("the kernel of the blur is larger than the image")
+    low, high = blur.sigma
+    return do(Operation("blur", (across, low, low)), Draw(1, low, high - low, copied=2))
+
+
+def _rotation(rotation: Any, _: Size) -> Program:
+    if rotation.expand or rotation.center is not None:
+        raise Unsupported("a rotation that expands, or has a centre, is not done in the core")
+    low, high = rotation.degrees
+    turn = Operation("rotate", (0.0,), _filter(rotation.interpolation), _fill(rotation.fill))
+    return do(turn, Draw(0, low, high - low))
+
+
+def _with_probability(kind: Kind, number: str = "") -> Callable[[Any, Size], Program]:
+    """Return the maker of a transform with a probability `p`, and one number by that name."""
+
+    def make(transform: Any, _: Size) -> Program:
+        value = (float(getattr(transform, number)),) if number else ()
+        return do(Operation(kind, value), probability=float(transform.p))
+
+    return make
+
+
+def _erasing(transform: Any, _: Size) -> Program:
+    """Return the program of torchvision's RandomErasing."""
+    value = transform.value
+    levels = [0.0] * 3 if value == "random" else value
+    levels = list(levels) if isinstance(levels, (list, tuple)) else [levels] * 3
+    levels = levels * 3 if len(levels) == 1 else levels
+    if len(levels) != 3 or not all(isinstance(level, (int, float)) for level in levels):
+        raise Unsupported(f"value={value!r} is not one number, three, or 'random'")
+    red, green, blue = (float(level) for level in levels)
+    erasure = Erasure(
+        (float(transform.scale[0]), float(transform.scale[1])),
+        (float(transform.ratio[0]), float(transform.ratio[1])),
+        "pixel" if value == "random" else "none",
+        (red, green, blue),
+    )
+    return erase(erasure, probability=float(transform.p))
+
+
+def _grey(transform: Any, _: Size) -> Program:
+    if transform.num_output_channels != 3:
+        raise Unsupported("a result of one channel is not made in the core")
+    return do(Operation("grey"))
+
+
+def _parts(transforms: Iterable[Any], size: Size) -> list[Program]:
+    return [program_of(part, size) for part in transforms]
+
+
+def _apply(transform: Any, size: Size) -> Program:
+    return group("sequence", _parts(transform.transforms, size), probability=float(transform.p))
+
+
+def _compose(transform: Any, size: Size) -> Program:
+    return group("sequence", _parts(transform.transforms, size))
+
+
+def _random_choice(transform: Any, size: Size) -> Program:
+    weights = getattr(transform, "p", None)
+    return group("choice", _parts(transform.transforms, size), weights=weights)
+
+
+def _random_order(transform: Any, size: Size) -> Program:
+    return group("shuffle", _parts(transform.transforms, size))
+
+
+# ---- timm ----
+
+_TIMM_FACTORS: Mapping[str, Kind] = {
+    name + variant: kind for name, kind in _FACTORS.items() for variant in ("", "Increasing")
+}
+
+
+def _timm_operation(op: Any, size: Size) -> Program:
+    """Return the program of timm's AugmentOp: a magnitude, perhaps random, and its argument."""
+    most = float(op.magnitude_max or 10)
+    deviation: float | None = float(op.magnitude_std) / most
+    mean = op.magnitude / most
+    scale = most / 10.0
+    if deviation == math.inf:
+        scale, deviation = min(op.magnitude, most) / 10.0, None
+
+    def drawn(operation: Operation, index: int, start: float, reach: float, **more: Any) -> Program:
+        draw = Draw(index, start, reach * scale, mean, deviation, **more)
+        return do(operation, draw, probability=float(op.prob))
+
+    name = op.name
+    if name in _CONSTANTS:
+        return do(Operation(_CONSTANTS[name]), probability=float(op.prob))
+    if name in _TIMM_FACTORS:
+        kind = _TIMM_FACTORS[name]
+        if name.endswith("Increasing"):
+            return drawn(Operation(kind, (1.0,)), 0, 1.0, 0.9, either_sign=True)
+        return drawn(Operation(kind, (1.0,)), 0, 0.1, 1.8)
+    whole = {
+        "Posterize": ("posterize", 0.0, 4.0),
+        "PosterizeIncreasing": ("posterize", 4.0, -4.0),
+        "PosterizeOriginal": ("posterize", 4.0, 4.0),
+        "Solarize": ("solarize", 0.0, 256.0),
+        "SolarizeIncreasing": ("solarize", 256.0, -256.0),
+        "SolarizeAdd": ("solarize_add", 0.0, 110.0),
+    }
+    if name in whole:
+        kind_, start, reach = whole[name]
+        return drawn(Operation(cast("Kind", kind_), (start,)), 0, start, reach, is_whole=True)
+    return _timm_warp(op, size, drawn)
+
+
+def _timm_warp(op: Any, size: Size, drawn: Callable[..., Program]) -> Program:
+    """Return the program of one of timm's geometric operations, with its choice of filters."""
+    height, width = size
+    share = float(op.hparams.get("translate_pct", 0.45))
+    pixels = float(op.hparams.get("translate_const", 250))
+    reaches = {
+        "ShearX": (1, 0.3),
+        "ShearY": (3, 0.3),
+        "TranslateX": (2, pixels),
+        "TranslateY": (5, pixels),
+        "TranslateXRel": (2, share * width),
+        "TranslateYRel": (5, share * height),
+    }
+    fill = _fill(op.kwargs["fillcolor"])
+    filters = op.kwargs["resample"]
+    filters = filters if isinstance(filters, (list, tuple)) else [filters]
+    cases = []
+    for filter_ in filters:
+        if op.name == "Rotate":
+            turn = Operation("rotate", (0.0,), _filter(filter_), fill)
+            cases.append(drawn(turn, 0, 0.0, 30.0, either_sign=True))
+        elif op.name in reaches:
+            index, reach = reaches[op.name]
+            warp = Operation("warp", (1.0, 0.0, 0.0, 0.0, 1.0, 0.0), _filter(filter_), fill)
+            cases.append(drawn(warp, index, 0.0, reach, either_sign=True))
+        else:
+            raise Unsupported(f"timm's {op.name} is not done in the core")
+    return group("choice", cases)
+
+
+def _timm_erasing(transform: Any, _: Size) -> Program:
+    if transform.min_count != transform.max_count or transform.num_splits > 1:
+        raise Unsupported("a random number of erasures is not done in the core")
+    count = transform.min_count
+    low, high = (math.exp(limit) for limit in transform.log_aspect_ratio)
+    noise: Noise = "pixel" if transform.per_pixel else "channel" if transform.rand_color else "none"
+    area = (transform.min_area / count, transform.max_area / count)
+    one = erase(Erasure(area, (low, high), noise))
+    return group("sequence", [one] * count, probability=float(transform.probability))
+
+
+def _timm_rand_augment(policy: Any, size: Size) -> Program:
+    if policy.choice_weights is not None:
+        raise Unsupported("timm's weighted choice without replacement is not done in the core")
+    cases = [_timm_operation(op, size) for op in policy.ops]
+    return group("sequence", [group("choice", cases)] * policy.num_layers)
+
+
+def _timm_auto_augment(policy: Any, size: Size) -> Program:
+    return group(
+        "choice",
+        [group("sequence", [_timm_operation(op, size) for op in one]) for one in policy.policy],
+    )
+
+
+_V1, _V2 = "torchvision.transforms", "torchvision.transforms.v2"
+_MAKERS: Mapping[str, Callable[[Any, Size], Program]] = {
+    "ColorJitter": _color_jitter,
+    "GaussianBlur": _gaussian_blur,
+    "Grayscale": _grey,
+    "RandomGrayscale": _with_probability("grey"),
+    "RandomInvert": _with_probability("invert"),
+    "RandomPosterize": _with_probability("posterize", "bits"),
+    "RandomSolarize": _with_probability("solarize", "threshold"),
+    "RandomAdjustSharpness": _with_probability("sharpness", "sharpness_factor"),
+    "RandomAutocontrast": _with_probability("autocontrast"),
+    "RandomEqualize": _with_probability("equalize"),
+    "RandomHorizontalFlip": _with_probability("mirror"),
+    "RandomVerticalFlip": _with_probability("turn_over"),
+    "RandomRotation": _rotation,
+    "RandomErasing": _erasing,
+}
+_CONTAINERS: Mapping[str, Callable[[Any, Size], Program]] = {
+    "Compose": _compose,
+    "RandomApply": _apply,
+    "RandomChoice": _random_choice,
+    "RandomOrder": _random_order,
+}
+_POLICIES: Mapping[str, Callable[[Any, Size], Program]] = {
+    "TrivialAugmentWide": _trivial_augment,
+    "RandAugment": _rand_augment,
+    "AutoAugment": _auto_augment,
+}
+_V2_MODULES = {
+    "_color": ("ColorJitter", "Grayscale", "RandomGrayscale", "RandomInvert", "RandomPosterize",
+               "RandomSolarize", "RandomAdjustSharpness", "RandomAutocontrast", "RandomEqualize"),
+    "_augment": ("RandomErasing",),
+    "_misc": ("GaussianBlur",),
+    "_geometry": ("RandomHorizontalFlip", "RandomVerticalFlip", "RandomRotation"),
+    "_container": tuple(_CONTAINERS),
+}  # fmt: skip
+
+_PROGRAMS: Mapping[str, Callable[[Any, Size], Program]] = {
+    **{f"{_V1}.transforms.{name}": make for name, make in {**_MAKERS, **_CONTAINERS}.items()},
+    **{f"{_V1}.autoaugment.{name}": make for name, make in _POLICIES.items()},
+    **{f"{_V2}._auto_augment.{name}": make for name, make in _POLICIES.items()},
+    **{
+        f"{_V2}.{module}.{name}": {**_MAKERS, **_CONTAINERS}[name]
+        for module, names in _V2_MODULES.items()
+        for name in names
+    },
+    "timm.data.auto_augment.RandAugment": _timm_rand_augment,
+    "timm.data.auto_augment.AutoAugment": _timm_auto_augment,
+    "timm.data.random_erasing.RandomErasing": _timm_erasing,
+}
+"""By module and class, how a transform becomes a program."""

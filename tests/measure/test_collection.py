@@ -1,0 +1,220 @@
+"""The images that are measured: which are found, under folders and in stores, and what is known."""
+
+from __future__ import annotations
+
+import errno
+import os
+import pickle
+import sys
+from pathlib import Path
+
+import pytest
+from benches import DECODE, WRONG_ARGUMENT, bench, make_photos, photo
+
+from fastdecode.errors import StoreError
+from fastdecode.measure import _collection as files
+from fastdecode.stores import create_store
+
+COUNT = 5
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Create three JPEGs in two folders, next to hidden files and files that are not images."""
+    return make_photos(tmp_path)
+
+
+def test_samples_have_a_licence() -> None:
+    """Each sample photo is named in the licence file, and is small."""
+    licence = (files.SAMPLES / "LICENSE.txt").read_text(encoding="utf-8")
+    photos = sorted(files.SAMPLES.glob("*.jpg"))
+
+    assert photos
+    assert all(f"\n{path.name}\n" in licence for path in photos)
+    assert sum(path.stat().st_size for path in photos) < 350_000
+
+
+def test_photos_are_described(folder: Path) -> None:
+    """For each file the name, path, header and size are known, sorted by name."""
+    photos = files.collect([folder]).photos
+
+    assert [one.name for one in photos] == [
+        "0.jpg",
+        *(str(Path("inner", f"{n}.jpg")) for n in (1, 2)),
+    ]
+    assert photos[0].path == folder / "0.jpg"
+    assert photos[0].size == photos[0].path.stat().st_size
+    assert (photos[0].header.width, photos[0].header.height) == (40, 30)
+
+
+def test_limit_is_drawn_the_same(folder: Path) -> None:
+    """The same two of three files are drawn each time; the number left out is reported."""
+    first, second = (files.collect([folder], limit=2) for _ in range(2))
+
+    assert first.photos == second.photos
+    assert len(first.photos) == 2
+    assert first.left_out + first.not_images == 2
+
+
+def test_pixels_limit_the_draw(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Images are drawn until they have so many pixels, but not fewer than a minimum."""
+    monkeypatch.setattr(files, "_MIN_IMAGES", 1)
+    found = files.collect([folder], pixels=2 * 40 * 30)
+
+    assert len(found.photos) == 2
+    assert found.left_out + found.not_images == 2
+    assert files.collect([folder], pixels=1).photos == files.collect([folder], limit=1).photos
+
+
+def test_other_files_have_another_digest(folder: Path) -> None:
+    """The digest changes with the names and sizes of the files, and not otherwise."""
+    first, again = (files.collect([folder]).summary().digest for _ in range(2))
+    (folder / "0.jpg").write_bytes(photo(50))
+
+    assert first == again
+    assert files.collect([folder]).summary().digest != first
+
+
+def test_a_path_given_twice_counts_once(folder: Path) -> None:
+    """A folder and a file in it give that file once."""
+    collection = files.collect([folder, folder / "0.jpg"])
+
+    assert len(collection.photos) == 3
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows allows no such names")
+def test_names_are_printable(tmp_path: Path) -> None:
+    """Control characters of a file name are not printed."""
+    (tmp_path / "a\x1b[2J\nb.jpg").write_bytes(photo())
+    names = [one.name for one in files.collect([tmp_path]).photos]
+
+    assert names == ["a\\x1b[2J\\nb.jpg"]
+
+
+def test_summary_counts(folder: Path) -> None:
+    """The summary has the totals, and the most frequent format first."""
+    (folder / "a.png").write_bytes(photo(10, 10, kind="PNG"))
+    (folder / "empty.jpg").write_bytes(b"")
+    collection = files.collect([folder])
+    summary = collection.summary()
+
+    assert (summary.images, summary.not_images) == (4, 1)
+    assert summary.bytes == sum(one.path.stat().st_size for one in collection.photos)
+    assert summary.pixels == 3 * 40 * 30 + 100
+    assert list(summary.formats.items()) == [("jpeg", 3), ("png", 1)]
+    assert list(summary.unreadable) == ["empty.jpg"]
+
+
+def test_a_folder_that_cannot_be_searched_is_named(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder that cannot be read is listed as unreadable; the others are found."""
+    scandir = os.scandir
+
+    def forbidden(path: str) -> object:
+        if Path(path).name == "inner":
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", forbidden)
+    found = files.collect([folder])
+
+    assert [one.name for one in found.photos] == ["0.jpg"]
+    assert found.unreadable == {"inner": "Permission denied"}
+    assert files.collect([folder / "inner"]).unreadable == {
+        str(folder / "inner"): "Permission denied"
+    }
+
+
+def write(location: Path, count: int = COUNT, *, damaged: tuple[int, ...] = ()) -> Path:
+    """Write small JPEGs into a store of the kind that the suffix says."""
+    with create_store(location) as writer:
+        for number in range(count):
+            data = photo(40 + number)
+            writer.add(f"cat/{number}.jpg", data[:9] if number in damaged else data, number)
+    return location
+
+
+@pytest.fixture
+def tar(tmp_path: Path) -> Path:
+    """Write five photos into a tar."""
+    return write(tmp_path / "train.tar")
+
+
+@pytest.mark.parametrize(
+    ("suffix", "library"), [(".tar", ""), (".lmdb", "lmdb"), (".h5", "h5py"), (".rec", "")]
+)
+def test_stores_are_found_by_their_suffix(tmp_path: Path, suffix: str, library: str) -> None:
+    """Each item has its key, header, size and bytes; what is sent to a process has them too."""
+    if library:
+        pytest.importorskip(library)
+    location = write(tmp_path / f"train{suffix}")
+    photos = files.collect([str(location)]).photos
+    sent = pickle.loads(pickle.dumps(photos))
+
+    assert [one.name for one in photos] == [f"cat/{number}.jpg" for number in range(COUNT)]
+    assert [one.header.width for one in photos] == [40, 41, 42, 43, 44]
+    assert [bytes(one.read()) for one in sent] == [photo(40 + number) for number in range(COUNT)]
+    assert [one.size for one in photos] == [len(photo(40 + number)) for number in range(COUNT)]
+
+
+def test_a_folder_of_shards_is_a_store(tmp_path: Path) -> None:
+    """Shards beside their indexes are one store; beside images they are passed over."""
+    for shard in range(2):
+        write(tmp_path / f"{shard}.tar")
+    shards = files.collect([tmp_path])
+    braces = files.collect([str(tmp_path / "{0..1}.tar")])
+
+    assert len(shards.photos) == len(braces.photos) == 2 * COUNT
+    (tmp_path / "a.jpg").write_bytes(photo())
+    beside = files.collect([tmp_path])
+    assert [one.name for one in beside.photos] == ["a.jpg"]
+    assert beside.not_images >= 2
+
+
+def test_the_limit_is_drawn_over_all(tmp_path: Path, tar: Path) -> None:
+    """Items of a store and files are drawn alike, the same each time; a store counts once."""
+    (tmp_path / "a.jpg").write_bytes(photo())
+    paths = [str(tmp_path / "a.jpg"), tar, str(tar)]
+    first, second = (files.collect(paths, limit=4) for _ in range(2))
+    every = files.collect(paths)
+
+    assert [one.name for one in first.photos] == [one.name for one in second.photos]
+    assert (len(first.photos), first.left_out) == (4, 2)
+    assert sorted(one.name for one in every.photos) == [
+        str(tmp_path / "a.jpg"),
+        *(f"{tar}, cat/{number}.jpg" for number in range(COUNT)),
+    ]
+
+
+def test_damaged_items_are_listed_by_their_keys(tmp_path: Path) -> None:
+    """What cannot be read is named and left out, as of a folder."""
+    collection = files.collect([write(tmp_path / "train.tar", damaged=(3,))])
+
+    assert list(collection.unreadable) == ["cat/3.jpg"]
+    assert len(collection.photos) == COUNT - 1
+
+
+def test_a_store_that_cannot_be_opened_is_an_error(tmp_path: Path, tar: Path) -> None:
+    """One that is damaged, and one that is not there, are told in one line."""
+    (tmp_path / "train.tar.fdx").unlink()
+    tar.write_bytes(tar.read_bytes()[:700])
+
+    with pytest.raises(StoreError, match=r"train\.tar"):
+        files.collect([tar])
+    with pytest.raises(FileNotFoundError, match=r"none\.tar"):
+        files.collect([tmp_path / "none.tar"])
+    for path in (tar, tmp_path / "none.tar"):
+        done = bench(path, *DECODE)
+        assert done.returncode == WRONG_ARGUMENT
+        assert done.stderr.startswith("python -m fastdecode.bench: error: ")
+        assert path.name in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_an_empty_store_has_no_images(tmp_path: Path) -> None:
+    """It is as an empty folder."""
+    done = bench(write(tmp_path / "empty.tar", 0), *DECODE)
+
+    assert done.returncode == WRONG_ARGUMENT
+    assert "no readable images in" in done.stderr

@@ -1,0 +1,233 @@
+"""The benchmark's command line: what it measures, its arguments and its files."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+from benches import (
+    DECODE,
+    ONE,
+    TERMINAL,
+    WRONG_ARGUMENT,
+    Page,
+    bench,
+    bench_result,
+    make_photos,
+    photo,
+)
+from corpus import usable_backends
+
+import fastdecode
+from fastdecode import cli
+from fastdecode.measure import _run
+from fastdecode.measure._collection import USUAL_LIMIT
+from fastdecode.measure._run import Plan
+from fastdecode.measure.result import OWN, PILLOW, from_json, to_json
+from fastdecode.ranking import DEFAULT
+
+_WRITTEN = {"json": "result.json", "html": "result.html", "card": "result.svg"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Create three JPEGs in two folders, next to hidden files and files that are not images."""
+    return make_photos(tmp_path)
+
+
+@pytest.fixture
+def plans(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, Plan]]:
+    """Collect the number of photos and the plan of each run, in which nothing is measured."""
+    found: list[tuple[int, Plan]] = []
+    monkeypatch.setattr(_run, "measure", lambda photos, plan, *_: found.append((len(photos), plan)))
+    return found
+
+
+def test_a_run_writes_what_it_prints(folder: Path, tmp_path: Path) -> None:
+    """``--json``, ``--html`` and ``--card`` write one result, and name their files."""
+    pytest.importorskip("jinja2")
+    files = [f"--{kind}={tmp_path / name}" for kind, name in _WRITTEN.items()]
+    done = bench(folder, *DECODE, *ONE, *files)
+    assert done.returncode == 0, done.stderr
+    result = from_json((tmp_path / "result.json").read_text(encoding="utf-8"))
+    text = done.stdout
+
+    assert text.index("3 JPEG") < text.index("images/s") < text.index("Fastest at decoding")
+    assert all(str(tmp_path / name) in text.replace("\n", "") for name in _WRITTEN.values())
+    assert from_json(to_json(result)) == result
+    assert {(one.protocol, one.backend) for one in result.measurements} == {
+        ("decode", PILLOW),
+        ("decode", OWN),
+    }
+    assert {one.name for one in result.backends} >= {PILLOW}
+    assert "table" in Page((tmp_path / "result.html").read_text(encoding="utf-8")).tags
+    assert "3 JPEG timed" in (tmp_path / "result.svg").read_text(encoding="utf-8")
+    assert {path.name for path in tmp_path.iterdir()} == {"photos", *_WRITTEN.values()}
+    assert bench("compare", *[tmp_path / "result.json"] * 2).returncode == 0
+
+
+def test_json_on_standard_output_is_alone(folder: Path) -> None:
+    """With ``--json -`` the tables go to standard error."""
+    done = bench(folder, *DECODE, *ONE, "--json", "-")
+
+    assert from_json(done.stdout).collection.images == 3
+    assert "Fastest at decoding" in done.stderr
+
+
+def test_samples_are_the_default() -> None:
+    """Without a folder the photos of the package are measured, and the output says so."""
+    result = bench_result(*DECODE, *ONE, "--reduce", 8)
+
+    assert result.collection.images == 6
+    assert result.collection.samples
+    assert result.collection.not_images == 0
+
+
+def test_disabled_backends_are_left_out(folder: Path) -> None:
+    """``FASTDECODE_DISABLE`` applies to the benchmark as to `decode`."""
+    others = [info.name for info in fastdecode.backends() if info.name != PILLOW]
+    result = bench_result(folder, *DECODE, FASTDECODE_DISABLE=",".join(others))
+
+    assert {one.backend for one in result.measurements} == {PILLOW, OWN}
+    assert {one.chosen for one in result.measurements} == {"", PILLOW}
+
+
+def test_a_short_run_compares_few(folder: Path, plans: list[tuple[int, Plan]]) -> None:
+    """Without options: Pillow, the usually fastest other library, torchvision; the time is set."""
+    cli.main(["bench", str(folder)])
+    [(count, plan)] = plans
+    others = [name for name in DEFAULT.order("jpeg", 1) if name in usable_backends()]
+    best = [name for name in others if name not in ("native", PILLOW, "torchvision")][:1]
+    vision = ["torchvision"] if importlib.util.find_spec("torchvision") else []
+
+    assert count == 3
+    assert plan.backends == (PILLOW, *best, *vision)
+    assert plan.within is not None
+    assert (plan.reduces, plan.every_format) == ((1,), False)
+    if importlib.util.find_spec("torch"):
+        assert plan.pipelines[0] == OWN
+        assert "pillow" in plan.pipelines
+        assert "dataset" not in plan.pipelines
+
+
+def test_all_compares_all(folder: Path, plans: list[tuple[int, Plan]]) -> None:
+    """``--all`` has every backend, format and reduction, and no limit of time."""
+    cli.main(["bench", str(folder), "--all"])
+    [(_, plan)] = plans
+
+    assert set(usable_backends()) <= set(plan.backends)
+    assert (plan.reduces, plan.every_format, plan.within) == ((1, 2, 4, 8), True, None)
+    assert "dataset" in plan.pipelines or not importlib.util.find_spec("torch")
+
+
+@pytest.mark.parametrize(
+    "words", [["--backend", "pillow,opencv"], ["--backend", "pillow", "--backend", "opencv"]]
+)
+def test_backends_add_up(words: list[str], folder: Path, plans: list[tuple[int, Plan]]) -> None:
+    """``--backend`` takes several names, and may be given several times; others are left out."""
+    pytest.importorskip("cv2")
+    cli.main(["bench", str(folder), *words, "--reduce", "4,2"])
+    [(_, plan)] = plans
+
+    assert plan.backends == ("pillow", "opencv")
+    assert plan.reduces == (2, 4)
+    assert set(plan.pipelines) <= {OWN, "pillow", "device"}
+
+
+@pytest.mark.parametrize(
+    ("size", "words", "expected"),
+    [
+        ((40, 30), [], USUAL_LIMIT),
+        ((40, 30), ["--limit", "210"], 210),
+        ((40, 30), ["--limit", "0"], 220),
+        ((2000, 1000), [], 50),
+        ((2000, 1000), ["--limit", "60"], 60),
+        ((2000, 1000), ["--all"], USUAL_LIMIT),
+        ((5000, 4000), [], 8),
+    ],
+)
+def test_the_limit_is_honoured(
+    size: tuple[int, int],
+    words: list[str],
+    expected: int,
+    tmp_path: Path,
+    plans: list[tuple[int, Plan]],
+) -> None:
+    """A short run times fifty photos of ordinary size, fewer large ones, or what is asked for."""
+    data = photo(*size)
+    for number in range(220):
+        (tmp_path / f"{number}.jpg").write_bytes(data)
+
+    cli.main(["bench", str(tmp_path), "--no-train", *words])
+
+    [(count, plan)] = plans
+    assert count == expected
+    assert (plan.within is None) == bool(words)
+
+
+def test_list_measures_nothing(folder: Path, plans: list[tuple[int, Plan]]) -> None:
+    """``--list`` names the images with their sizes, and unreadable ones, and ends."""
+    (folder / "empty.jpg").write_bytes(b"")
+    done = bench(folder, "--list")
+
+    assert done.returncode == 0, done.stderr
+    assert str(Path("inner", "1.jpg")) in done.stdout
+    assert "40 x 30" in done.stdout
+    assert "3 images\nUnreadable: 1\n  empty.jpg: " in done.stdout
+    assert plans == []
+
+
+@pytest.mark.parametrize("option", ["html", "card"])
+def test_a_page_needs_another_file_and_a_library(
+    option: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """``--html`` is refused for the file of ``--json``, and without Jinja2, which is named."""
+    if importlib.util.find_spec("jinja2"):
+        with pytest.raises(SystemExit, match=str(WRONG_ARGUMENT)):
+            cli.main(["bench", "--json", "x", f"--{option}", "x"])
+        assert f"--json and --{option} are the same file" in capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+
+    with pytest.raises(SystemExit, match=str(WRONG_ARGUMENT)):
+        cli.main(["bench", f"--{option}", "x"])
+    assert "pip install 'fastdecode[bench]'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--reduce", "3"], "1, 2, 4 and 8"),
+        (["--reduce", ","], "empty"),
+        (["--backend", "nope"], "no backend is called 'nope'"),
+        (["--limit", "-1"], "positive"),
+        (["--limit", "²"], "positive"),
+        (["--seconds", "-1"], "seconds"),
+        (["--seconds", "nan"], "seconds"),
+        (["--json", "no-such-folder/x.json"], "cannot be written"),
+        (["--json", "."], "cannot be written: it is a folder"),
+        (["--what"], "unrecognized"),
+        (["no-such-folder"], "no file or folder"),
+        (["compare"], "compare"),
+    ],
+)
+def test_bad_arguments(
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A wrong argument ends with status 2 and a message before anything is measured."""
+    with pytest.raises(SystemExit, match=str(WRONG_ARGUMENT)):
+        cli.main(["bench", *arguments])
+    said = capsys.readouterr()
+
+    assert words in said.err
+    assert not said.out
+
+
+def test_help_has_examples() -> None:
+    """``--help`` has examples, within 80 columns, and in ASCII if necessary."""
+    done = bench("--help", PYTHONIOENCODING="ascii")
+
+    assert done.returncode == 0
+    assert "python -m fastdecode.bench photos/" in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= TERMINAL

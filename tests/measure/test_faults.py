@@ -1,0 +1,300 @@
+"""What goes wrong: crashes, hangs, wrong pixels, Ctrl-C, full disks, missing libraries."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import results
+from benches import (
+    DECODE,
+    INTERRUPTED,
+    ONE,
+    WRONG_ARGUMENT,
+    bench,
+    environment,
+    make_photos,
+    photo,
+)
+from doubles import restore_registry
+
+import fastdecode
+from fastdecode import cli, registry
+from fastdecode.measure import _collection, _run, _workers
+from fastdecode.measure._run import Plan, Run, measure
+from fastdecode.measure.result import OWN, PILLOW, Measurement, from_json, to_json
+
+WRONG = ("swapped", "fullsize", "shifted", "smaller", "broken", "crashing", "unstable", "averaging")
+FILES = {"0.jpg", str(Path("inner", "1.jpg")), str(Path("inner", "2.jpg"))}
+FULL = Path("/dev/full")
+needs_full = pytest.mark.skipif(not FULL.exists(), reason="the system has no device that is full")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Create three JPEGs in two folders, next to hidden files and files that are not images."""
+    return make_photos(tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def _wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Register the wrong backends for one test."""
+    restore_registry(monkeypatch)
+    for name in WRONG:
+        fastdecode.register(name, f"doubles:{name.title()}")
+    fastdecode.register("hanging", "measured_doubles:Hanging")
+
+
+def measured(folder: Path, *backends: str, reduce: int = 1) -> tuple[dict[str, Measurement], Run]:
+    """Measure backends at one reduction; return their measurements by name, and the run."""
+    run = Run()
+    plan = Plan(backends, (reduce,), seconds=0)  # type: ignore[arg-type]
+    measure(_collection.collect([folder]).photos, plan, run)
+    return {one.backend: one for one in run.measurements()}, run
+
+
+@pytest.mark.parametrize("reduce", [1, 2])
+def test_wrong_pixels_are_flagged(folder: Path, reduce: int) -> None:
+    """Swapped channels and a shifted row are called different; a missing row is a refusal."""
+    found, _ = measured(folder, "swapped", "shifted", "smaller", PILLOW, reduce=reduce)
+
+    for name in ("swapped", "shifted"):
+        assert set(found[name].differing) == FILES
+        assert 0 < found[name].max_difference <= 255
+        assert not found[name].refused
+    assert set(found["smaller"].refused) == FILES
+    for name in (PILLOW, OWN):
+        assert not found[name].differing
+        assert found[name].max_difference == 0
+
+
+def test_averaged_pixels_are_told_from_wrong_ones(folder: Path) -> None:
+    """Averaged full-size pixels differ by design; wrong ones are found below the averaging."""
+    found, _ = measured(folder, "averaging", "fullsize", PILLOW, reduce=2)
+
+    assert (found["averaging"].averaged, found["averaging"].differing) == (3, ())
+    assert found["averaging"].max_difference > 0
+    assert found["fullsize"].averaged == 3
+    assert set(found["fullsize"].differing) == FILES
+
+
+def test_a_backend_that_refuses_ends_nothing(folder: Path) -> None:
+    """A backend that refuses every file is not timed, and the others are."""
+    found, _ = measured(folder, "broken", PILLOW)
+
+    assert found[PILLOW].files == 3
+    assert found["broken"].files == found["broken"].images_per_s.median == 0
+    assert set(found["broken"].refused) == FILES
+    assert "out of order" in found["broken"].refused["0.jpg"]
+
+
+def test_a_crash_ends_nothing(folder: Path) -> None:
+    """A backend that crashes while it is checked, or timed, is reported with its signal."""
+    found, run = measured(folder, "crashing", "unstable", PILLOW)
+
+    for name in ("crashing", "unstable"):
+        assert set(found[name].refused) == FILES
+        assert "died" in found[name].refused["0.jpg"]
+        assert found[name].files == 0
+        assert any(note.startswith(f"Not measured: {name}: ") for note in run.notes)
+    assert found[PILLOW].files == found[OWN].files == 3
+    assert found[PILLOW].ratio.median == 1
+
+
+def test_a_hang_ends_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A backend that does not answer is killed after a while, and the others are timed."""
+    monkeypatch.setattr(_workers, "PATIENCE_S", 5.0)
+    begun = time.monotonic()
+    found, run = measured(folder, "hanging", PILLOW)
+
+    assert found["hanging"].files == 0
+    assert found[PILLOW].files == 3
+    assert any("hanging: TimeoutError" in note for note in run.notes)
+    assert time.monotonic() - begun < 60
+
+
+def test_only_the_crashing_is_asked_for(folder: Path) -> None:
+    """If only this package is left, it is measured, and compared with nothing."""
+    found, _ = measured(folder, "crashing")
+
+    assert found[OWN].files == 3
+    assert found[OWN].ratio.median == 1
+
+
+def test_a_pipeline_that_fails_ends_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pipeline whose library is missing is noted, and the others are timed."""
+    pytest.importorskip("torch", reason="batches are PyTorch's")
+    if __import__("importlib").util.find_spec("torchvision"):
+        pytest.skip("torchvision is installed")
+    run = Run()
+    plan = Plan((PILLOW,), pipelines=(OWN, "torchvision"), seconds=0)
+    measure(_collection.collect([folder]).photos, plan, run)
+
+    assert {one.backend for one in run.measurements() if one.protocol == "train"} == {OWN}
+    assert any("torchvision + DataLoader: " in note for note in run.notes)
+
+
+def test_fallbacks_are_counted(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that the first choice refuses and another decodes counts as a fallback."""
+    monkeypatch.setenv("FASTDECODE_DISABLE", ",".join(set(registry.BUILTIN) - {PILLOW}))
+    ranking = fastdecode.Ranking({("jpeg", 1): ("broken", "pillow")})
+    ranking.save(folder.parent / "ranking.json")
+    monkeypatch.setenv("FASTDECODE_RANKING", str(folder.parent / "ranking.json"))
+    found, _ = measured(folder, PILLOW)
+
+    assert (found[OWN].fallbacks, found[OWN].chosen) == (3, "broken")
+    assert not found[OWN].refused
+
+
+def test_an_interruption_keeps_whole_rounds(folder: Path) -> None:
+    """Whole rounds that were measured before an interruption stay in the results."""
+    run = Run()
+
+    def interrupt(what: str, share: float) -> None:
+        if what.startswith("timing") and run.cases[-1].rounds:
+            raise KeyboardInterrupt
+
+    photos = _collection.collect([folder]).photos
+    with pytest.raises(KeyboardInterrupt):
+        measure(photos, Plan((PILLOW,), (1, 2), seconds=9), run, interrupt)
+
+    assert [len(case.rounds) for case in run.cases] == [1]
+    assert {one.backend: one.files for one in run.measurements()} == {PILLOW: 3, OWN: 3}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows cannot send Ctrl-C to one process")
+def test_control_c_prints_what_there_is(folder: Path, tmp_path: Path) -> None:
+    """Ctrl-C ends a long run with the figures so far and status 130; files are still written."""
+    kept = tmp_path / "part.json"
+    words = [str(folder), "--seconds", "1000", "--no-train", "--json", str(kept), *ONE]
+    with subprocess.Popen(
+        [sys.executable, "-m", "fastdecode.bench", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+        env=environment(),
+        # Where the tests themselves run in the background, children are born deaf to Ctrl-C.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
+    ) as process:
+        assert process.stderr is not None
+        assert any(line.startswith("timing") for line in iter(process.stderr.readline, ""))
+        time.sleep(2)  # some rounds
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=60)
+    result = from_json(kept.read_text(encoding="utf-8"))
+
+    assert process.returncode == INTERRUPTED, errors
+    assert "nterrupted" in output
+    assert "Traceback" not in errors
+    assert result.interrupted
+    assert [one.files for one in result.measurements] == [3, 3]
+
+
+def test_nothing_measured_is_nothing_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """After Ctrl-C before the first figure, an earlier result stays, and a message says so."""
+    pytest.importorskip("jinja2")
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_run, "measure", interrupted)
+    monkeypatch.chdir(tmp_path)
+    kept = to_json(results.result())
+    Path("old.json").write_text(kept)
+
+    assert cli.main(["bench", "--json", "old.json", "--html", "new.html"]) == INTERRUPTED
+
+    assert Path("old.json").read_text() == kept
+    assert not Path("new.html").exists()
+    said = capsys.readouterr().out
+    assert "old.json is left as it was." in said
+    assert "new.html is not written." in said
+
+
+def test_nothing_decodes(folder: Path) -> None:
+    """If no file can be decoded, the files are named and the exit status is 1."""
+    half = folder / "half.jpg"
+    half.write_bytes(photo(400, 300)[:2000])
+    done = bench(half, *DECODE, *ONE)
+
+    assert done.returncode == 1
+    assert "half.jpg" in done.stdout
+    assert "Nothing was measured." in done.stdout
+
+
+def test_an_empty_folder(tmp_path: Path) -> None:
+    """A folder without images is an error that names it."""
+    done = bench(tmp_path)
+
+    assert done.returncode == WRONG_ARGUMENT
+    assert "no readable images" in done.stderr
+    assert tmp_path.name in done.stderr.replace("\n", "")
+    assert not done.stdout
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
+def test_pipes_are_no_images(folder: Path) -> None:
+    """A named pipe is listed as unreadable, and does not block the run."""
+    os.mkfifo(folder / "pipe.jpg")
+    done = bench(folder / "pipe.jpg")
+
+    assert done.returncode == WRONG_ARGUMENT
+    assert "not a regular file" in done.stderr
+
+
+@needs_full
+def test_a_full_disk_is_named(folder: Path) -> None:
+    """A file that cannot be written at the end is named, after the figures."""
+    done = bench(folder, *DECODE, *ONE, "--json", FULL)
+
+    assert done.returncode == WRONG_ARGUMENT
+    assert "Fastest at decoding" in done.stdout
+    assert f"error: {FULL} cannot be written: No space left on device" in done.stderr
+
+
+@needs_full
+def test_a_full_standard_output(folder: Path) -> None:
+    """A full standard output is reported in one line."""
+    with FULL.open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "fastdecode.bench", str(folder), "--list"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment(),
+            check=False,
+        )
+
+    assert done.returncode == 1
+    assert re.fullmatch(r"python -m fastdecode\.bench: error: standard output: .+\n", done.stderr)
+
+
+def test_without_pytorch(folder: Path, tmp_path: Path) -> None:
+    """Without PyTorch no batches are made, and a note says what to install."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import importlib.util as u\n"
+        "find = u.find_spec\n"
+        "u.find_spec = lambda name, *rest: None if name == 'torch' else find(name, *rest)\n"
+    )
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    done = bench(folder, "--seconds", "0", *ONE, PYTHONPATH=path)
+
+    assert done.returncode == 0, done.stderr
+    assert "training batches of" not in done.stdout
+    assert "pip install 'fastdecode[torch]'" in done.stdout.replace("\n  ", " ")
+
+
+def test_a_wrong_preference(folder: Path) -> None:
+    """A wrong ``FASTDECODE_BACKEND`` is an error before anything is measured."""
+    done = bench(folder, FASTDECODE_BACKEND="nope")
+
+    assert done.returncode == WRONG_ARGUMENT
+    assert "FASTDECODE_BACKEND=nope" in done.stderr

@@ -1,0 +1,267 @@
+"""The core's augmentations: Pillow's own results, and programs that draw them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+import pytest
+from corpus import native_core
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image, ImageEnhance, ImageOps
+
+from fastdecode.native._augment import (
+    Draw,
+    Operation,
+    Program,
+    augment,
+    do,
+    draw_operations,
+    group,
+)
+
+_core = native_core()
+ffi, lib = _core.ffi, _core.lib
+INSTRUCTIONS = ffi.string(lib.fd_instructions()).decode().split()
+FILTERS = {
+    "nearest": Image.Resampling.NEAREST,
+    "bilinear": Image.Resampling.BILINEAR,
+    "bicubic": Image.Resampling.BICUBIC,
+}
+SIDES = st.one_of(st.integers(1, 8), st.integers(1, 300))
+
+
+@pytest.fixture(params=INSTRUCTIONS, autouse=True, scope="module")
+def _instructions(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Use each instruction set that can run here."""
+    assert lib.fd_use_instructions(request.param.encode()) == lib.FD_OK
+    yield
+    lib.fd_use_instructions(b"")
+
+
+@st.composite
+def images(draw: Any) -> Any:
+    """Draw pixels: noise, one colour, few levels, or a smooth ramp."""
+    width, height, seed = draw(SIDES), draw(SIDES), draw(st.integers(0, 2**32))
+    numbers = np.random.default_rng(seed)
+    kind = draw(st.sampled_from(("noise", "flat", "narrow", "ramp")))
+    if kind == "flat":
+        return np.full((height, width, 3), numbers.integers(0, 256, 3), np.uint8)
+    if kind == "ramp":
+        across, down = np.meshgrid(np.linspace(0, 255, width), np.linspace(0, 255, height))
+        return np.stack([across, down, 255 - across], axis=2).astype(np.uint8)
+    low, high = (0, 256) if kind == "noise" else (100, 130)
+    return numbers.integers(low, high, (height, width, 3)).astype(np.uint8)
+
+
+def _shift_hue(image: Image.Image, shift: float) -> Image.Image:
+    """Shift the hue as torchvision does for Pillow images."""
+    hue, saturation, value = image.convert("HSV").split()
+    turned = (np.array(hue).astype(int) + int(shift * 255)) % 256
+    parts = (Image.fromarray(turned.astype(np.uint8)), saturation, value)
+    return Image.merge("HSV", parts).convert("RGB")
+
+
+FACTOR = st.one_of(st.sampled_from((0.0, 0.5, 1.0, 2.0)), st.floats(0, 4))
+WITH_NUMBER: dict[str, tuple[Any, Callable[[Image.Image, Any], Image.Image]]] = {
+    "brightness": (FACTOR, lambda image, v: ImageEnhance.Brightness(image).enhance(v)),
+    "contrast": (FACTOR, lambda image, v: ImageEnhance.Contrast(image).enhance(v)),
+    "saturation": (FACTOR, lambda image, v: ImageEnhance.Color(image).enhance(v)),
+    "sharpness": (FACTOR, lambda image, v: ImageEnhance.Sharpness(image).enhance(v)),
+    "hue": (st.floats(-0.5, 0.5), _shift_hue),
+    "solarize": (st.floats(0, 256), ImageOps.solarize),
+    "posterize": (st.integers(1, 8), ImageOps.posterize),
+}
+WITHOUT: dict[str, Callable[[Image.Image], Image.Image]] = {
+    "grey": lambda image: image.convert("L").convert("RGB"),
+    "invert": ImageOps.invert,
+    "equalize": ImageOps.equalize,
+    "autocontrast": ImageOps.autocontrast,
+    "mirror": ImageOps.mirror,
+    "turn_over": ImageOps.flip,
+}
+
+
+@pytest.mark.parametrize("kind", [*WITH_NUMBER, *WITHOUT])
+@given(data=st.data())
+@settings(deadline=None, max_examples=60)
+def test_colours_are_those_of_pillow(kind: Any, data: Any) -> None:
+    """Each operation on colours gives the bytes that Pillow gives."""
+    pixels = data.draw(images())
+    image = Image.fromarray(pixels)
+    if kind in WITH_NUMBER:
+        numbers, change = WITH_NUMBER[kind]
+        number = data.draw(numbers)
+        expected, operation = change(image, number), Operation(kind, (float(number),))
+    else:
+        expected, operation = WITHOUT[kind](image), Operation(kind)
+    np.testing.assert_array_equal(augment(pixels, [operation]), np.asarray(expected))
+
+
+ANGLES = st.one_of(st.sampled_from((0.0, 90.0, 180.0, 270.0, -90.0)), st.floats(-400, 400))
+MATRICES = st.one_of(
+    st.tuples(*[st.floats(-1.5, 1.5), st.floats(-1.5, 1.5), st.floats(-100, 200)] * 2),
+    st.builds(lambda shear: (1.0, shear, 0.0, 0.0, 1.0, 0.0), st.floats(-1, 1)),
+    st.builds(lambda shear: (1.0, 0.0, 0.0, shear, 1.0, 0.0), st.floats(-1, 1)),
+    st.builds(lambda x, y: (1.0, 0.0, x, 0.0, 1.0, y), st.integers(-99, 99), st.floats(-99, 99)),
+    st.builds(lambda x, y: (x, 0.0, 3.5, 0.0, y, -2.0), st.floats(0.3, 2), st.floats(0.3, 2)),
+)
+
+
+@pytest.mark.parametrize("kind", ["warp", "rotate"])
+@pytest.mark.parametrize("name", FILTERS)
+@given(data=st.data())
+@settings(deadline=None, max_examples=60)
+def test_geometry_is_that_of_pillow(kind: Any, name: Any, data: Any) -> None:
+    """Warps and rotations give the bytes that Pillow gives, with each filter and any fill."""
+    pixels, fill = data.draw(images()), data.draw(st.tuples(*[st.integers(0, 255)] * 3))
+    image = Image.fromarray(pixels)
+    if kind == "rotate":
+        value: tuple[float, ...] = (data.draw(ANGLES),)
+        expected = image.rotate(value[0], FILTERS[name], fillcolor=fill)
+    else:
+        value = data.draw(MATRICES)
+        affine = Image.Transform.AFFINE
+        expected = image.transform(image.size, affine, value, FILTERS[name], fillcolor=fill)
+    made = augment(pixels, [Operation(kind, value, name, fill)])
+    np.testing.assert_array_equal(made, np.asarray(expected))
+
+
+@given(data=st.data())
+@settings(deadline=None, max_examples=60)
+def test_blur_is_the_gaussian_of_its_kernel(data: Any) -> None:
+    """A blur is within 1 level of the sum of all products, with mirrored edges."""
+    pixels, sigma = data.draw(images()), data.draw(st.floats(0.1, 3))
+    size = 2 * data.draw(st.integers(0, min(11, *(side - 1 for side in pixels.shape[:2])))) + 1
+    weights = np.exp(-0.5 * (np.arange(size) - size // 2) ** 2 / sigma**2)
+    weights /= weights.sum()
+    edge = size // 2
+    expected = np.pad(pixels.astype(float), ((edge, edge), (edge, edge), (0, 0)), "reflect")
+    for axis in (0, 1):
+        expected = np.apply_along_axis(np.convolve, axis, expected, weights, "valid")
+    made = augment(pixels, [Operation("blur", (size, sigma, sigma))])
+    assert np.abs(made - np.rint(expected)).max() <= 1
+
+
+def test_solarize_add_lifts_dark_levels() -> None:
+    """Levels below 128 get the number that is added, up to 255."""
+    levels = np.arange(256, dtype=np.uint8).reshape(16, 16, 1).repeat(3, 2)
+    made = augment(levels, [Operation("solarize_add", (110.0,))])
+    expected = np.where(levels < 128, np.minimum(255, levels.astype(int) + 110), levels)
+    np.testing.assert_array_equal(made, expected)
+
+
+def test_operations_follow_one_another() -> None:
+    """Several operations give what they give one by one."""
+    pixels = np.random.default_rng(3).integers(0, 256, (40, 60, 3)).astype(np.uint8)
+    several = [
+        Operation("rotate", (30.0,), "bilinear"),
+        Operation("sharpness", (1.7,)),
+        Operation("mirror"),
+        Operation("contrast", (0.4,)),
+    ]
+    expected = pixels
+    for operation in several:
+        expected = augment(expected, [operation])
+    np.testing.assert_array_equal(augment(pixels, several), expected)
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        Operation("posterize", (9.0,)),
+        Operation("blur", (4.0, 1.0, 1.0)),
+        Operation("blur", (23.0, 1.0, 1.0)),
+        Operation("brightness", (float("nan"),)),
+        Operation("warp", (1e9, 0.0, 0.0, 0.0, 1.0, 0.0)),
+    ],
+    ids=str,
+)
+def test_impossible_operations_are_refused(operation: Operation) -> None:
+    """A number outside of an operation's range is a ValueError that names the size."""
+    with pytest.raises(ValueError, match="9x9"):
+        augment(np.zeros((9, 9, 3), np.uint8), [operation])
+
+
+# ---- programs ----
+
+
+def _drawn(program: Program, count: int = 4000) -> Counter[tuple[str, ...]]:
+    """Count the kinds of operations that a program draws, one sample after another."""
+    found: Counter[tuple[str, ...]] = Counter()
+    for seed in range(count):
+        operations, _ = draw_operations(program, seed * 977)
+        found[tuple(operation.kind for operation in operations)] += 1
+    return found
+
+
+def test_choices_follow_their_weights() -> None:
+    """One of the inner programs is drawn, as often as its weight says."""
+    one, other = do(Operation("grey")), do(Operation("invert"))
+    found = _drawn(group("choice", [one, other], weights=[1, 3]))
+    assert set(found) == {("grey",), ("invert",)}
+    assert 900 < found["grey",] < 1100  # 1000 expected, with a deviation of 27
+
+
+def test_shuffles_draw_every_order() -> None:
+    """All orders of three steps come up equally often."""
+    steps = [do(Operation("grey")), do(Operation("invert")), do(Operation("mirror"))]
+    found = _drawn(group("shuffle", steps))
+    assert set(found) == set(permutations(("grey", "invert", "mirror")))
+    assert all(560 < count < 773 for count in found.values())  # 667, with a deviation of 24
+
+
+def test_probabilities_hold_for_whole_groups() -> None:
+    """A group with a probability is done in whole or not at all."""
+    inner = [do(Operation("grey")), do(Operation("invert"), probability=0.5)]
+    found = _drawn(group("sequence", inner, probability=0.2))
+    assert 3090 < found[()] < 3310  # 3200, with a deviation of 25
+    assert set(found) == {(), ("grey",), ("grey", "invert")}
+
+
+def test_numbers_are_drawn_in_their_range() -> None:
+    """Uniform, normal, whole and signed numbers have the ranges and moments that they promise."""
+
+    def values(draw: Draw) -> Any:
+        program = do(Operation("brightness", (1.0,)), draw)
+        drawn = [draw_operations(program, seed * 977)[0][0].value for seed in range(4000)]
+        return np.array([list(value) for value in drawn])
+
+    uniform = values(Draw(0, 0.5, 2.0, copied=3))
+    assert uniform[:, 0].min() >= 0.5
+    assert uniform[:, 0].max() < 2.5
+    assert abs(uniform[:, 0].mean() - 1.5) < 0.05
+    np.testing.assert_array_equal(uniform[:, 0], uniform[:, 3])
+    normal = values(Draw(1, 0.0, 10.0, mean=0.5, deviation=0.1))[:, 1]
+    assert abs(normal.mean() - 5) < 0.1
+    assert abs(normal.std() - 1) < 0.05
+    limited = values(Draw(1, 0.0, 10.0, mean=0.9, deviation=0.2))[:, 1]
+    assert limited.max() == 10
+    whole = values(Draw(0, 4.0, -4.0, is_whole=True))[:, 0]
+    assert set(whole) == {1.0, 2.0, 3.0, 4.0}
+    signed = values(Draw(0, 1.0, 0.9, mean=1.0, deviation=0.0, either_sign=True))[:, 0]
+    assert Counter(np.round(signed, 6)).keys() == {0.1, 1.9}
+    assert abs((signed > 1).mean() - 0.5) < 0.04
+
+
+def test_draws_follow_from_the_state() -> None:
+    """The same state draws the same operations, and leaves the same state."""
+    program = group("shuffle", [do(Operation("hue"), Draw(0, -0.5, 1.0))] * 3)
+
+    def once(state: int) -> tuple[list[float], int]:
+        operations, after = draw_operations(program, state)
+        return [operation.value[0] for operation in operations], after
+
+    assert once(5) == once(5)
+    assert once(5) != once(6)
+    assert once(5)[1] != 5
+
+
+def test_too_many_operations_are_refused() -> None:
+    """A program that draws more operations than a sample has room for is a ValueError."""
+    with pytest.raises(ValueError, match="too many"):
+        draw_operations(do(Operation("grey")) * (lib.FD_MOST_OPERATIONS + 1), 0)
