@@ -21,7 +21,6 @@ from loading import (
     encoded,
     pool_threads,
     script,
-    targets,
     targets_and_errors,
     wait_until,
 )
@@ -137,21 +136,6 @@ def test_older_iterator_does_not_count() -> None:
         assert loader.skipped == 1
         assert len(list(newer)) == 2
         assert loader.skipped == 4
-
-
-def test_callable_supplies_the_sample() -> None:
-    """The result of `on_error` is copied into the batch; None leaves the sample out."""
-
-    def supply(index: int, _error: Exception) -> Any:
-        return None if index == 5 else (torch.full((3, 24, 24), 9.0), -index)
-
-    dataset = Images(damaged=(2, 5), count=8, on_error=supply)
-    with Loader(dataset, 4, threads=2) as loader:
-        batches = copies(loader)
-
-    assert targets(batches) == [[0, 1, -2, 3], [4, 6, 7]]
-    assert (batches[0][0][2] == 9).all()
-    assert loader.skipped == 1
 
 
 def test_interpreter_ends_although_a_read_hangs() -> None:
