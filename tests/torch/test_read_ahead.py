@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -197,11 +198,11 @@ def test_closing_frees_who_waits_for_a_read() -> None:
             return encoded()[0], index
 
     loader = Loader(Hanging(SMALL), BATCH, threads=2, read_threads=2)
-    batches = iter(loader)
-    assert begun.wait(30)
-    loader.close()
-    with pytest.raises(RuntimeError, match="ended"):
-        next(batches)
+    with ThreadPoolExecutor(1) as threads:
+        first = threads.submit(next, iter(loader))
+        assert begun.wait(30)
+        loader.close()
+        assert isinstance(first.exception(30), RuntimeError)
     go_on.set()
     assert len(copies(loader)) == 16
     loader.close()

@@ -6,6 +6,7 @@ Each needs its library. Two are scripts that no package holds: `FASTDECODE_TIMM`
 
 from __future__ import annotations
 
+import copy
 import csv
 import json
 import math
@@ -175,7 +176,7 @@ def test_accelerate_prepares_and_trains() -> None:
 def test_accelerate_skips_batches_of_a_loader(options: dict[str, Any]) -> None:
     """`skip_first_batches` returns the loader, which goes on with its own batches and epochs."""
     accelerate = pytest.importorskip("accelerate", exc_type=ImportError)
-    with training(**options) as loader:
+    with training(**copy.deepcopy(options)) as loader:  # a sampler keeps its epoch
         expected = [copies(loader) for _ in range(3)]
     with training(**options) as loader:
         rest = accelerate.skip_first_batches(loader, 1)
