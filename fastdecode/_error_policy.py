@@ -48,11 +48,8 @@ _TEMPORARY_ERRNOS = _errnos(
     *("EAGAIN", "EBUSY", "EHOSTDOWN", "EHOSTUNREACH", "EINTR", "EIO", "ENETDOWN", "ENETRESET"),
     *("ENETUNREACH", "EREMOTEIO", "ESTALE", "ETIMEDOUT"),
 )
-_WAITS_S = (0.2, 0.4, 0.8, 1.6, 3.2, 6.4)
-"""Wait this long before each further attempt; a restarted server is back by the last one."""
-
-_RETRY_LIMIT_S = 30.0
-"""Start no further attempt after this time: libraries with retries of their own take long."""
+_WAIT_S = 1.0
+"""Wait at most this long before the second attempt; libraries for S3 and GCS try more often."""
 
 
 def is_item_error(error: BaseException) -> bool:
@@ -109,24 +106,22 @@ def is_temporary(error: BaseException) -> bool:
 
 
 def retry(call: Callable[[], _T], temporary: Callable[[BaseException], bool] = is_temporary) -> _T:
-    """Call a function; for half a minute, call it again after each temporary error."""
-    begun = time.monotonic()
-    for wait in _WAITS_S:
-        try:
-            return call()
-        except Exception as error:
-            if not temporary(error) or time.monotonic() - begun > _RETRY_LIMIT_S:
-                raise
-        # Spread the attempts: a server that comes back should not get all readers at once.
-        time.sleep(wait * random.uniform(0.5, 1.0))  # noqa: S311 - not for security
+    """Call a function, and once more after a temporary error."""
+    try:
+        return call()
+    except Exception as error:
+        if not temporary(error):
+            raise
+    # Spread the attempts: a server that comes back should not get all readers at once.
+    time.sleep(_WAIT_S * random.uniform(0.5, 1.0))  # noqa: S311 - not for security
     return call()
 
 
-def with_retries(read: Callable[[str], _T]) -> Callable[[str], _T]:
+def with_retry(read: Callable[[str], _T]) -> Callable[[str], _T]:
     """Wrap a function of a path in `retry`, and name the path in its errors."""
 
     @wraps(read)
-    def several_times(path: str) -> _T:
+    def twice(path: str) -> _T:
         try:
             return retry(partial(read, path))
         except OSError as error:
@@ -135,7 +130,7 @@ def with_retries(read: Callable[[str], _T]) -> Callable[[str], _T]:
                 error.filename = path
             raise
 
-    return several_times
+    return twice
 
 
 def http_status(error: BaseException) -> int | None:

@@ -9,7 +9,7 @@ from fastdecode import _headers, _pixels
 from fastdecode._arguments import check_options, check_out
 from fastdecode._buffers import as_buffer, as_path
 from fastdecode._engine import Request, run
-from fastdecode._error_policy import with_retries
+from fastdecode._error_policy import with_retry
 from fastdecode._files import read_image
 from fastdecode._selection import Want
 from fastdecode.errors import FastDecodeError
@@ -208,7 +208,7 @@ def decode_file(
         raise
 
 
-@with_retries  # a network drive may be away for a moment
+@with_retry  # a network drive may be away for a moment
 def read_file(path: str) -> bytes:
     """Read a whole image file; raise OSError if it is not a regular file."""
     return read_image(path, advice="read it yourself, and pass the bytes")

@@ -149,13 +149,12 @@ def test_patterns_end_too(tmp_path: Path) -> None:
 
 
 def test_patterns_are_globs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without cycles, patterns give the results of Python's glob."""
+    """Without links, patterns give the results of Python's glob."""
     import glob
 
     root = make_source(tmp_path / "a[b]" / "source")
     (root / "cats" / "inner" / "most").mkdir(parents=True)
     (root / "cats" / "inner" / "most" / "x.jpg").touch()
-    (root / "link").symlink_to(root / "dogs")
     monkeypatch.chdir(root)
     for pattern in ("**/*.jpg", "**", "cats/**/x.jpg", "*/**/*.png", "**/most/**/*", "*"):
         for start in ("", glob.escape(str(root)) + "/"):
@@ -164,8 +163,8 @@ def test_patterns_are_globs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
             assert normal == {os.path.normpath(path) for path in theirs if path}, pattern
 
 
-def test_ways_that_are_no_rounds_are_all_walked(tmp_path: Path) -> None:
-    """Two links to one folder are two folders, at any depth, as in torchvision."""
+def test_a_folder_is_listed_once_per_class(tmp_path: Path) -> None:
+    """Of two links to a folder in a class, the first is followed; classes may share a folder."""
     shared = tmp_path / "shared"
     (shared / "inner").mkdir(parents=True)
     (shared / "inner" / "a.jpg").touch()
@@ -174,21 +173,12 @@ def test_ways_that_are_no_rounds_are_all_walked(tmp_path: Path) -> None:
     for name in ("cat/one", "cat/two", "dog"):
         (root / name).symlink_to(shared)
 
-    walked = sorted(os.walk(root, followlinks=True))
-    expected = [
-        (os.path.relpath(path, root) if path != str(root) else "", names)
-        for path, _, names in walked
-    ]
-    assert walk(str(root)) == expected
-    assert found(str(root)).files == [
-        "cat/one/inner/a.jpg",
-        "cat/two/inner/a.jpg",
-        "dog/inner/a.jpg",
-    ]
+    assert found(str(root)).files == ["cat/one/inner/a.jpg", "dog/inner/a.jpg"]
+    assert [name for name, files in walk(str(root / "cat")) if files] == ["one/inner"]
 
 
-def test_links_that_multiply_one_another_are_an_error(tmp_path: Path) -> None:
-    """Twenty folders with two links each to the next one would be a million paths: an error."""
+def test_links_that_multiply_one_another_end(tmp_path: Path) -> None:
+    """Twenty folders with two links each to the next one would be a million paths."""
     for number in range(20):
         (tmp_path / "links" / f"{number}").mkdir(parents=True)
         for name in "ab":
@@ -196,9 +186,9 @@ def test_links_that_multiply_one_another_are_an_error(tmp_path: Path) -> None:
                 tmp_path / "links" / f"{number + 1}"
             )
     (tmp_path / "links" / "20").mkdir()
+    (tmp_path / "links" / "20" / "x.jpg").touch()
 
-    with pytest.raises(OSError, match="more than 1000 ways"):
-        found(str(tmp_path / "links"))
+    assert len(found(str(tmp_path / "links")).files) == 21  # once for each folder at the top
 
 
 def test_a_class_that_is_the_root_again(tmp_path: Path) -> None:

@@ -2,27 +2,23 @@
 
 Links may lead anywhere: to nothing, to themselves, to a folder above, or from one folder to another
 and back. A broken link counts as a file, and reading it is an error; it does not stop the listing
-of a folder with a million other files. A folder that is part of a cycle of links, or leads to one,
-is walked once per class (per folder at the top). Any other folder is walked as often as links lead
-to it, as in torchvision.
+of a folder with a million other files. Each folder is listed once per class (per folder at the
+top), by the shortest path that leads to it.
 
-Classes and errors are those of ``torchvision.datasets.folder`` (0.29), except for cycles of links.
+Classes and errors are those of ``torchvision.datasets.folder`` (0.29), except for several links to
+one folder.
 """
 
 from __future__ import annotations
 
 import glob
-import graphlib
 import os
 import stat
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from fastdecode.stores._ranges import is_uri
-
-_MAX_PATHS = 1000
-"""Most paths to one folder within a class: more mean that links multiply each other."""
 
 _Identity: TypeAlias = "tuple[int, int] | str"
 """Identifies a folder: its device and inode, or its path on systems without inodes."""
@@ -39,27 +35,19 @@ class FolderListing(NamedTuple):
     folders: list[str]  # names of the folders directly in it, sorted
 
 
-class _Folder(NamedTuple):
-    """The names of the files and folders directly in a folder."""
-
-    files: list[str]
-    folders: dict[str, _Identity]
-
-
 def found(location: str, storage_options: Mapping[str, Any] | None = None) -> FolderListing:
     """List the files and folders below a folder, without pipes and devices."""
     if is_uri(location):
         return _list_remote(location, storage_options)
-    root = _identity(location)
-    seen, once = _scan_all(location, root)
-    listed = [("", seen[root].files)]
-    for name, top in seen[root].folders.items():
-        listed += _walk_links(seen, once, name, top, (root,))
-    files = []
+    files, folders = _scan(location)
+    listed = [("", files)]
+    for name in folders:
+        listed += _walk(os.path.join(location, name), name, {_identity(location)})  # noqa: PTH118
+    paths = []
     for below, names in sorted(listed):
         start = below.replace(os.sep, "/") + "/" if below else ""
-        files += [start + name for name in names]
-    return FolderListing(files, sorted(seen[root].folders))
+        paths += [start + name for name in names]
+    return FolderListing(paths, folders)
 
 
 def walk(location: str, above: str | None = None) -> list[tuple[str, list[str]]]:
@@ -69,92 +57,47 @@ def walk(location: str, above: str | None = None) -> list[tuple[str, list[str]]]
     form a cycle. So pipes and devices are among the files, and folders that cannot be read are
     empty. No link is followed to `above`, the folder in which this one lies.
     """
-    root = _identity(location)
-    seen, once = _scan_all(location, root, all_files=True, strict=False)
-    outside = () if above is None else (_identity(above),)
-    return sorted(_walk_links(seen, once, "", root, outside))
+    seen = set() if above is None else {_identity(above)}
+    return sorted(_walk(location, "", seen, all_files=True))
 
 
-def _walk_links(
-    seen: dict[_Identity, _Folder],
-    once: frozenset[_Identity],
-    start: str,
-    first: _Identity,
-    above: tuple[_Identity, ...],
+def _walk(
+    location: str, name: str, seen: set[_Identity], *, all_files: bool = False
 ) -> Iterator[tuple[str, list[str]]]:
-    """Yield the folders below `first`, by all paths that lead to them."""
-    visits: Counter[_Identity] = Counter()
-    waiting = deque([(start, first, above)])
+    """Yield a folder as `name` and those below it, without those in `seen`, which it adds to."""
+    waiting = deque([(location, name)])
     while waiting:  # breadth first, so that the shortest of several paths is taken
-        below, folder, above = waiting.popleft()
-        if folder in above or (folder in once and visits[folder]):
+        path, below = waiting.popleft()
+        folder = _identity(path)
+        if folder in seen:
             continue
-        visits[folder] += 1
-        if visits[folder] > _MAX_PATHS:
-            raise OSError(
-                f"{below}: links lead to this folder in more than {_MAX_PATHS} ways; remove some "
-                "of them"
-            )
-        yield below, seen[folder].files
-        path = (*above, folder)
-        waiting += [
-            (os.path.join(below, inner), seen[folder].folders[inner], path)  # noqa: PTH118
-            for inner in sorted(seen[folder].folders)
-        ]
-
-
-def _scan_all(
-    location: str, root: _Identity, *, all_files: bool = False, strict: bool = True
-) -> tuple[dict[_Identity, _Folder], frozenset[_Identity]]:
-    """Scan each folder once; return all of them, and those that lead to a cycle of links."""
-    seen: dict[_Identity, _Folder] = {}
-    known, linked = {root}, False
-    waiting = deque([(location, root)])
-    while waiting:
-        path, folder = waiting.popleft()
-        names: list[str] = []
-        folders: dict[str, _Identity] = {}
-        seen[folder] = _Folder(names, folders)
+        seen.add(folder)
         try:
-            with os.scandir(path) as entries:
-                for entry in entries:
-                    if is_folder(entry):
-                        folders[entry.name] = inner = _identity(entry.path)
-                        is_link = entry.is_symlink()
-                        linked = linked or is_link
-                        if inner not in known:
-                            known.add(inner)
-                            # The system limits the number of links in one path.
-                            there = os.path.realpath(entry.path) if is_link else entry.path
-                            waiting.append((there, inner))
-                    elif all_files or is_readable_file(entry):
-                        names.append(entry.name)
+            files, folders = _scan(path, all_files=all_files)
         except OSError:
-            if strict:
+            if not all_files:
                 raise
-        names.sort()
-    return seen, _cyclic_folders(seen) if linked else frozenset()
+            files, folders = [], []
+        yield below, files
+        waiting += [(os.path.join(path, each), os.path.join(below, each)) for each in folders]  # noqa: PTH118
+
+
+def _scan(path: str, *, all_files: bool = False) -> tuple[list[str], list[str]]:
+    """Return the names of the files and of the folders directly in a folder, sorted."""
+    files: list[str] = []
+    folders: list[str] = []
+    with os.scandir(path) as entries:
+        for entry in entries:
+            if is_folder(entry):
+                folders.append(entry.name)
+            elif all_files or is_readable_file(entry):
+                files.append(entry.name)
+    return sorted(files), sorted(folders)
 
 
 def _identity(path: str) -> _Identity:
     state = os.stat(path)  # noqa: PTH116 - strings, for millions of files
     return (state.st_dev, state.st_ino) if state.st_ino else os.path.realpath(path)
-
-
-def _cyclic_folders(seen: dict[_Identity, _Folder]) -> frozenset[_Identity]:
-    """Return the folders that are part of a cycle or lead to one."""
-    order = graphlib.TopologicalSorter(
-        {folder: set(inside.folders.values()) for folder, inside in seen.items()}
-    )
-    left = set(seen)
-    try:
-        order.prepare()
-    except graphlib.CycleError:
-        while ready := order.get_ready():
-            left.difference_update(ready)
-            order.done(*ready)
-        return frozenset(left)
-    return frozenset()
 
 
 def is_folder(entry: os.DirEntry[str]) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fastdecode._error_policy import has_files, mark_fatal, mark_if_folder_vanished, with_retries
+from fastdecode._error_policy import has_files, mark_fatal, mark_if_folder_vanished, with_retry
 from fastdecode._files import NotRegular, read_image
 from fastdecode.errors import with_advice
 from fastdecode.stores._index import Index, IndexBuilder, IndexedStore
@@ -272,4 +272,4 @@ def _as_file_name(name: str) -> str:
     return name
 
 
-_read_file = with_retries(read_image)  # a network drive may be away for a moment
+_read_file = with_retry(read_image)  # a network drive may be away for a moment

@@ -193,10 +193,6 @@ class _Places:
 def _read_lines(lines: Ranges, records: Ranges, *, all_of_it: bool) -> _Places:
     """Read an ``.idx``, which has a line with key and offset for each record.
 
-    Face datasets in InsightFace's layout have a record 0 without an image. The first of its two
-    labels is the end of the keys of images; the records from there on list the people in the
-    images. Of such a file, only the images are returned.
-
     With `all_of_it`, the lines must name all records: the last one must end with the file.
     """
     chunks = [np.empty((0, 2), np.int64)]
@@ -214,10 +210,6 @@ def _read_lines(lines: Ranges, records: Ranges, *, all_of_it: bool) -> _Places:
     keys, places = np.concatenate(chunks).T.copy()
     if all_of_it:
         _check_end(lines, records, int(places.max(initial=-1)))
-    first = _try_image(records, int(places[0])) if len(keys) and keys[0] == 0 else None
-    if first is not None and not first.data and first.listed and len(first.labels) == 2:
-        images = (keys >= 1) & (keys < first.labels[0])
-        keys, places = keys[images], places[images]
     return _Places(keys, places, has_ids=_has_ids(records, keys, places))
 
 

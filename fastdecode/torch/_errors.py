@@ -6,15 +6,21 @@ import operator
 import os
 import random
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
+from functools import partial
 from types import GenericAlias
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch.utils.data import Dataset, get_worker_info
 
-from fastdecode._error_policy import ITEM_ERRORS, is_item_error, mark_if_folder_vanished
+from fastdecode._error_policy import (
+    ITEM_ERRORS,
+    is_item_error,
+    mark_fatal,
+    mark_if_folder_vanished,
+)
 from fastdecode._process import ForkLock
 from fastdecode.errors import DecodeError
 from fastdecode.torch._options import DecodeOptions, OnError
@@ -32,7 +38,7 @@ else:
 
 _MAX_REPLACEMENTS = 32
 _RAISE = object()
-"""The verdict that the caller must raise the error where it caught it.
+"""Says that the caller must raise the error where it caught it.
 
 If another frame raised it, its local variable and the traceback would form a cycle, which keeps the
 error and a whole batch alive until a garbage collection.
@@ -137,9 +143,8 @@ def record_failure(failures: Failures, failure: Failure, on_error: OnError) -> N
     """Add a failure; in a DataLoader's worker, where the list stays unseen, also warn."""
     unseen = get_worker_info() is not None and not _warnings_suppressed
     if failures.add(failure) and on_error != "raise" and unseen:
-        policy = on_error if isinstance(on_error, str) else "a function"
         warnings.warn(
-            f"{failure} (on_error is {policy!r}; dataset.errors of the training process does not "
+            f"{failure} (on_error is {on_error!r}; dataset.errors of the training process does not "
             "list the failures of worker processes: repair or remove the file, or let "
             "fastdecode.torch.Loader read in threads)",
             RuntimeWarning,
@@ -240,12 +245,13 @@ class TolerantDataset(Dataset[Sample_co]):
             With ``on_error="raise"``; with any `on_error` if data cannot be reached, or if too many
             samples in a row are damaged.
         """
+        make = partial(self._make_sample, generator=generator, out=out)
         try:
             if encoded is not None:
                 return encoded.make(self, index, generator, out)
-            return self._make_sample(index, generator, out)
+            return make(index)
         except ITEM_ERRORS as error:
-            sample = self._apply_policy(index, error, generator, out, among)
+            sample = self._apply_policy(index, error, make, among)
             if sample is _RAISE:
                 raise
             return sample
@@ -254,11 +260,9 @@ class TolerantDataset(Dataset[Sample_co]):
         try:
             sample: Any = self.load(index)
         except ITEM_ERRORS as error:
-            sample = self._apply_policy(index, error)
-            if sample is SKIPPED:  # a single sample cannot be left out
-                _mark_handled(error, SKIPPED)
-                raise
-            if sample is _RAISE:
+            # Replacements with `load`: a subclass's own method would come here again.
+            sample = self._apply_policy(index, error, self.load)
+            if sample is SKIPPED or sample is _RAISE:  # a single sample cannot be left out
                 raise
         return sample if self.has_targets else sample[0]  # type: ignore[no-any-return]
 
@@ -311,27 +315,20 @@ class TolerantDataset(Dataset[Sample_co]):
         self,
         index: int,
         error: Exception,
-        generator: torch.Generator | None = None,
-        out: torch.Tensor | None = None,
+        make: Callable[[int], Any],
         among: Sequence[int] | None = None,
     ) -> Any:
-        """Apply the policy to an error; return the replacement, SKIPPED or _RAISE."""
+        """Apply the policy to an error; return what `make` makes instead, SKIPPED or _RAISE."""
         self._mark_if_folder_vanished(error)
         if not is_item_error(error):
             return _RAISE
-        verdict = getattr(error, "verdict", None)
-        if verdict is not None:  # set by our __getitem__, which the subclass's own has called
-            return SKIPPED if verdict is SKIPPED else _RAISE
         first = self._record_failure(index, error)
         on_error = self.decode_options.on_error
         if on_error == "skip":
             return SKIPPED
         if on_error == "replace":
             candidates = range(len(self)) if among is None else among
-            return self._make_replacement(index, candidates, first, error, generator, out)
-        if callable(on_error):
-            return self._check_user_replacement(on_error(first.index, error), out)
-        _mark_handled(error, "raise")
+            return self._make_replacement(index, candidates, first, error, make)
         return _RAISE
 
     def _make_replacement(
@@ -340,21 +337,19 @@ class TolerantDataset(Dataset[Sample_co]):
         among: Sequence[int],
         first: Failure,
         error: Exception,
-        generator: torch.Generator | None,
-        out: torch.Tensor | None,
+        make: Callable[[int], Any],
     ) -> Any:
         """Return the first candidate that can be made; raise if all fail."""
         failed = [first]
         for candidate in replacement_candidates(operator.index(index) % len(self), among):
             try:
-                return self._make_sample(candidate, generator, out)
+                return make(candidate)
             except ITEM_ERRORS as candidate_error:
                 self._mark_if_folder_vanished(candidate_error)
                 if not is_item_error(candidate_error):
                     raise
                 failed.append(self._record_failure(candidate, candidate_error))
-        exhausted = DecodeError(self._no_replacement_message(failed))
-        _mark_handled(exhausted, "raise")
+        exhausted = mark_fatal(DecodeError(self._no_replacement_message(failed)))
         try:
             raise exhausted from error
         finally:
@@ -365,31 +360,6 @@ class TolerantDataset(Dataset[Sample_co]):
             f"nothing can replace sample {failed[0].index}: {len(failed)} in a row are damaged: "
             f"{describe_failures(failed)}"
         )
-
-    def _check_user_replacement(self, sample: Any, out: torch.Tensor | None) -> Any:
-        """Check the result of the caller's function, and write its image to `out` if given."""
-        if sample is None or sample is SKIPPED:
-            return SKIPPED
-        if self._is_overridden():
-            return sample
-        if self.has_targets and not (isinstance(sample, tuple) and len(sample) == 2):
-            raise TypeError(
-                "on_error must return what dataset[index] gives, a pair of image and target, or "
-                f"None to skip, not {type(sample).__name__}"
-            )
-        image, target = sample if self.has_targets else (sample, None)
-        if out is None:
-            return image, target
-        if getattr(image, "shape", None) != out.shape:
-            raise ValueError(
-                f"on_error returned an image of shape {getattr(image, 'shape', None)}, but the "
-                f"batch has room for {tuple(out.shape)}"
-            )
-        return self._write_image(image, out), target
-
-    def _write_image(self, image: Any, out: torch.Tensor) -> torch.Tensor:
-        """Write a replacement image into its place in a batch."""
-        return out.copy_(torch.as_tensor(image))
 
     def _mark_if_folder_vanished(self, error: Exception) -> None:
         """Say in the error of a missing file if its whole folder is missing, too."""
@@ -416,8 +386,3 @@ def plain_index(index: Any) -> Any:
         return operator.index(index)
     except TypeError:
         return index
-
-
-def _mark_handled(error: Exception, verdict: object) -> None:
-    """Record in an error that the policy has been applied."""
-    error.verdict = verdict  # type: ignore[attr-defined]

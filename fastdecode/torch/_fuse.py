@@ -369,18 +369,3 @@ def transform_for_slot(transform: EncodedTransform, out: torch.Tensor | None) ->
     if isinstance(transform, Crop) and type(transform.normalize) is Normalize:
         return as_uint8(transform)
     return transform
-
-
-def write_to_slot(image: Any, out: torch.Tensor, transform: Any) -> torch.Tensor:
-    """Write a finished image into a slot of a batch.
-
-    If `transform` normalises but the slot is uint8, the normalisation is undone.
-    """
-    made = torch.as_tensor(image)
-    head = transform
-    if type(transform) is Fused:
-        head = transform.head if transform.in_loader is None else transform.in_loader
-    normalize = head.normalize if isinstance(head, Crop) else None
-    if out.dtype == torch.uint8 != made.dtype and type(normalize) is Normalize:
-        made = normalize.undo(made)
-    return out.copy_(made)

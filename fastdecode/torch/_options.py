@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict, get_args
 
 from fastdecode._arguments import check_options
 from fastdecode.torch.transforms.base import Quality, check_quality
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DatasetOptions", "DecodeOptions", "OnError"]
 
-OnError: TypeAlias = "Literal['raise', 'skip', 'replace'] | Callable[[int, Exception], Any]"
+OnError: TypeAlias = Literal["raise", "skip", "replace"]
 """What to do about a damaged sample."""
 
 
@@ -37,14 +36,12 @@ class DecodeOptions:
         ndarray's memory, or a Pillow image. None means an ndarray from `decode`, and a Pillow image
         where torchvision's datasets use one: in `transformed` and in the samples of a
         `DecodeDataset`.
-    on_error : {"raise", "skip", "replace"} or callable
+    on_error : {"raise", "skip", "replace"}
         What to do when a file is damaged or missing (`FastDecodeError`, `OSError`). ``"skip"``
         leaves the sample out of its batch. ``"replace"`` puts another sample in its place, the same
-        one each time. A callable is called with the index and the error. It returns what
-        ``dataset[index]`` should return, or None to skip. When data cannot be reached (permission,
-        connection, time-out, server, disk, credentials), fastdecode tries again where that helps,
-        and then raises the error whatever `on_error` says. It also always raises any other error,
-        which is a mistake in the program.
+        one each time. When data cannot be reached (permission, connection, time-out, server, disk,
+        credentials), fastdecode tries again where that helps, and then raises the error whatever
+        `on_error` says. It also always raises any other error, which is a mistake in the program.
     fuse : bool
         Whether `fastdecode.torch.fuse` may merge steps of the transform with the decoding.
     quality, headroom
@@ -87,9 +84,9 @@ class DecodeOptions:
             raise ValueError(
                 f"output must be one of {', '.join(OUTPUTS)} or None, not {self.output!r}"
             )
-        if self.on_error not in ("raise", "skip", "replace") and not callable(self.on_error):
+        if self.on_error not in get_args(OnError):
             raise ValueError(
-                f"on_error must be 'raise', 'skip', 'replace' or a callable, not {self.on_error!r}"
+                f"on_error must be 'raise', 'skip' or 'replace', not {self.on_error!r}"
             )
         check_quality(self.quality, self.headroom)
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sized
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sized
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,88 +14,46 @@ _VERSION = 1
 _EPOCH_NAMES = ("epoch", "_epoch", "current_epoch", "cur_epoch")
 
 
-class _LoaderEpoch(int):
-    """An epoch number set by a loader; its type tells it apart from one that the caller set."""
-
-    def __reduce__(self) -> tuple[type[int], tuple[int]]:
-        return int, (int(self),)
-
-
-class _EpochWatcher:
-    """A sampler with a ``set_epoch``, and the epoch that it had when the loader last looked.
-
-    The epoch is read from an attribute of the sampler. While the loader counts epochs, it stores a
-    `_LoaderEpoch` there, so it also notices when the caller sets the same epoch again.
-    """
-
-    def __init__(self, sampler: Any) -> None:
-        self.sampler = sampler
-        self._left: int | None = None
-        if self._epoch()[1] in (0, None):  # a new sampler; the caller has set any other epoch
-            self.remember(counting=True)
-
-    def _epoch(self) -> tuple[str, int | None]:
-        """Return the name and value of the sampler's epoch; ("", None) if it shows none."""
-        held = {name: getattr(self.sampler, name, None) for name in _EPOCH_NAMES}
-        return next((both for both in held.items() if is_int(both[1])), ("", None))
-
-    def remember(self, *, counting: bool) -> None:
-        """Remember the sampler's present epoch."""
-        name, self._left = self._epoch()
-        if counting and self._left is not None:
-            counted = _LoaderEpoch(self._left)
-            with suppress(AttributeError):  # a read-only property: compare its value instead
-                setattr(self.sampler, name, counted)
-                self._left = counted
-
-    def caller_epoch(self) -> int | None:
-        """Return the epoch that the caller has set since the last look, or None."""
-        now = self._epoch()[1]
-        if now is None or now < 0 or type(now) is _LoaderEpoch:  # possibly set by another loader
-            return None
-        return int(now) if type(self._left) is _LoaderEpoch or now != self._left else None
-
-
 class CallersSampler:
-    """The caller's sampler, if any, and whether the loader or the caller sets its epoch.
+    """The caller's sampler, if any; `batches` says that it gives batches of indices.
 
-    The loader does so until the caller calls the sampler's ``set_epoch``. From then on the loader
-    does not change the sampler, and takes its own epoch from it. It reads an attribute such as
-    ``epoch``, which torch's samplers and similar ones have. `batches` says that the sampler gives
-    batches of indices.
+    As long as the loader counts the epochs, it tells the sampler each one by its ``set_epoch``.
+    Once the caller has set another epoch of the sampler, which shows in an attribute such as
+    ``epoch``, the caller counts: the loader takes over that epoch, and leaves the sampler alone.
     """
 
     def __init__(self, sampler: Any, batches: bool = False) -> None:
         self.sampler = sampler
         self.batches = batches
         both = (sampler, getattr(sampler, "sampler", None))  # the one inside a BatchSampler
-        self._followed = [
-            _EpochWatcher(one) for one in both if callable(getattr(one, "set_epoch", None))
-        ]
-        self._callers = False
+        self._told: list[Any] = [one for one in both if callable(getattr(one, "set_epoch", None))]
+        self._last: int | None = 0
+        self._loader_counts = True
 
     def __len__(self) -> int:
         if not isinstance(self.sampler, Sized):
             raise TypeError(f"the sampler {type(self.sampler).__name__} has no len()")
         return len(self.sampler)
 
+    def _epoch(self) -> int | None:
+        held: Iterator[Any] = (
+            getattr(one, name, None) for one in self._told for name in _EPOCH_NAMES
+        )
+        return next((int(epoch) for epoch in held if is_int(epoch) and epoch >= 0), None)
+
     def caller_epoch(self) -> int | None:
         """Return the epoch that the caller has set since the last one was drawn, if any."""
-        epochs = (followed.caller_epoch() for followed in self._followed)
-        return next((epoch for epoch in epochs if epoch is not None), None)
-
-    def resume_counting(self) -> None:
-        """Let the loader set the sampler's epoch again, because the caller set the loader's."""
-        self._callers = False
-        for followed in self._followed:
-            followed.remember(counting=True)
+        epoch = self._epoch()
+        return None if epoch == self._last else epoch
 
     def begin(self) -> None:
         """Decide, at the beginning of an epoch, whether the loader or the caller counts epochs."""
         if self.caller_epoch() is not None:
-            self._callers = True
-        for followed in self._followed:
-            followed.remember(counting=not self._callers)
+            self._loader_counts, self._last = False, self._epoch()
+
+    def resume_counting(self) -> None:
+        """Let the loader set the sampler's epoch again, because the caller set the loader's."""
+        self._loader_counts, self._last = True, self._epoch()
 
     def draw(self, epoch: int) -> list[Any]:
         """Return everything that the sampler gives in an epoch.
@@ -104,76 +61,52 @@ class CallersSampler:
         Integer indices become plain ints, which can be saved and give the same random numbers
         everywhere.
         """
-        if not self._callers:
-            for followed in self._followed:
-                followed.sampler.set_epoch(epoch)
+        if self._loader_counts:
+            for sampler in self._told:
+                sampler.set_epoch(epoch)
         if self.batches:
             drawn = [[plain_index(item) for item in batch] for batch in self.sampler]
         else:
             drawn = [plain_index(item) for item in self.sampler]
-        for followed in self._followed:
-            followed.remember(counting=not self._callers)
+        self._last = self._epoch()
         return drawn
 
 
-@dataclass
+@dataclass(frozen=True)
+class EpochPlan:
+    """An epoch as it was decided when it began, at its batch `start`."""
+
+    epoch: int
+    start: int
+    items: list[Any] | None
+    """The items of the epoch, if they come from a sampler."""
+    order: Order
+
+    def position(self, batch: int) -> Position:
+        """Return the position after a batch, from which the epoch can be resumed."""
+        return Position(self.epoch, batch, self.items)
+
+
+@dataclass(frozen=True)
 class Position:
     """A position in the sequence of all batches of all epochs."""
 
     epoch: int = 0
     batch: int = 0
     """How many batches of the epoch have been handed out."""
-    running: bool = False
-    """An iterator has begun the epoch; the next iterator begins the following epoch."""
     items: list[Any] | None = None
     """The items of the epoch, if they come from a sampler."""
-    asked: bool = False
-    """The iterator was asked for a batch; some libraries make iterators only to inspect them."""
-    _again: bool = False
-    """The caller has set this epoch as the next one before a batch was asked for."""
-    _moved: Position | None = None
-    """The start of another epoch, which the caller has set before a batch was asked for."""
 
-    def begin_iterator(self) -> Position:
-        """Return the position at which a new iterator begins."""
-        if self.running and not self._again:
-            return Position(self.epoch + 1, 0, running=True)
-        return Position(self.epoch, self.batch, running=True, items=self.items)
-
-    def move_to(self, epoch: int) -> Position:
-        """Return the start of an epoch, or this position if it is in that epoch and not begun.
-
-        The usual training loop calls `set_epoch` for each epoch, also for the one it resumes.
-        """
-        if self.asked:
-            return Position(epoch)
-        if epoch != self.epoch:
-            self._moved = Position(epoch)
-            return self._moved
-        self._again = True
-        return self
-
-    def latest(self) -> Position:
-        """Return the position to which the caller has moved this one before asking for a batch."""
-        return self if self._moved is None else self._moved.latest()
-
-    def undo_start(self) -> None:
-        """Undo the start of an epoch whose iterator was dropped before a batch was asked for."""
-        self.running = self.asked
-
-    def order(self, sharding: Sharding, sampler: CallersSampler) -> Order:
-        """Return the epoch's order; a sampler is only asked if its items were not saved."""
+    def plan(self, sharding: Sharding, sampler: CallersSampler) -> EpochPlan:
+        """Plan the epoch from here on; a sampler is only asked if its items were not saved."""
+        items = self.items
         if sampler.sampler is None:
-            return sharding.order(self.epoch)
-        if self.items is None:
-            self.items = sampler.draw(self.epoch)
-        take = sharding.from_batches if sampler.batches else sharding.from_sampler
-        return take(self.epoch, self.items)
-
-    def end(self) -> None:
-        """Go on to the next epoch."""
-        self.epoch, self.batch, self.items = self.epoch + 1, 0, None
-        self.running = self.asked = self._again = False
+            order = sharding.order(self.epoch)
+        else:
+            items = sampler.draw(self.epoch) if items is None else items
+            take = sharding.from_batches if sampler.batches else sharding.from_sampler
+            order = take(self.epoch, items)
+        return EpochPlan(self.epoch, self.batch, items, order)
 
     def state(self, settings: dict[str, Any]) -> dict[str, Any]:
         """Return plain values from which the rest of the epoch can be restored."""
@@ -197,7 +130,7 @@ class Position:
         refuse_other(saved, settings, "loader", "batches")
         if not _are_items(state["items"], settings["sampler"], state["batch"], length):
             raise ValueError("this state is damaged: its items are not those of an epoch")
-        return Position(state["epoch"], state["batch"], items=state["items"])
+        return Position(state["epoch"], state["batch"], state["items"])
 
 
 def _are_items(items: Any, sampled: bool | str, done: int, length: int | None) -> bool:

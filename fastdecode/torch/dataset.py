@@ -15,7 +15,7 @@ import torch
 from fastdecode._buffers import as_buffer
 from fastdecode._error_policy import ITEM_ERRORS, is_item_error
 from fastdecode.torch._errors import Sample_co, TolerantDataset
-from fastdecode.torch._fuse import Fused, not_fused_reason, transform_for_slot, write_to_slot
+from fastdecode.torch._fuse import Fused, not_fused_reason, transform_for_slot
 from fastdecode.torch._native_batches import EligibleCrop
 from fastdecode.torch._options import DatasetOptions
 from fastdecode.torch.mixin import (
@@ -377,9 +377,6 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
 
     def _maps_targets(self) -> bool:
         return type(self).map_target is not DecodeDataset.map_target
-
-    def _write_image(self, image: Any, out: torch.Tensor) -> torch.Tensor:
-        return write_to_slot(image, out, self._resolved_transform())
 
     def _fetch_all(self, indices: Sequence[int]) -> list[Any]:
         with self._prefetch_batch(indices):

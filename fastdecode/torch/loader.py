@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sized
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, overload
 
 import torch
@@ -32,7 +33,7 @@ from fastdecode.torch._loader_arguments import (
 from fastdecode.torch._memory import BatchMemory
 from fastdecode.torch._order import Seed, Sharding, world
 from fastdecode.torch._samples import Source
-from fastdecode.torch._state import CallersSampler, Position
+from fastdecode.torch._state import CallersSampler, EpochPlan, Position
 from fastdecode.torch._workers import Workers
 
 if TYPE_CHECKING:
@@ -77,9 +78,10 @@ class Loader(Generic[Batch]):
         Shuffle the items, differently in each epoch.
     sampler : iterable of indices, optional
         The order of the items, instead of `shuffle`. The loader does not shard it: the sampler
-        must. If the sampler has a ``set_epoch`` method, the loader calls it for each epoch. Once
-        you call ``set_epoch`` yourself, the loader stops calling it and takes over your epoch as
-        its own `epoch`. It notices your call by the sampler's attribute ``epoch``.
+        must. If the sampler has a ``set_epoch`` method, the loader calls it for each epoch that it
+        counts itself. Once you have set another epoch of the sampler, the loader stops calling it
+        and takes over your epoch as its own `epoch`. The loader reads it from an
+        attribute of the sampler, such as ``epoch``, so it cannot see that you set the same again.
     drop_last : bool
         Drop the last batch of an epoch if it is incomplete. All ranks then get the same number of
         batches.
@@ -186,9 +188,10 @@ class Loader(Generic[Batch]):
 
     Notes
     -----
-    Each ``iter(loader)`` starts the next epoch, or the one that `set_epoch` named. The memory of a
-    batch is reused only when nothing refers to the batch any more, so you may keep batches. With
-    worker processes or a device there is one iterator at a time: a new one ends the previous one.
+    Each ``iter(loader)`` starts the next epoch, or the one that `set_epoch` named, when its first
+    batch is asked for. The memory of a batch is reused only when nothing refers to the batch any
+    more, so you may keep batches. With worker processes or a device there is one epoch at a time: a
+    new one ends the previous one.
 
     Examples
     --------
@@ -314,8 +317,8 @@ class Loader(Generic[Batch]):
         self._source = Source(dataset)
         self._shuffle = bool(shuffle)
         self._position = Position()
-        self._left_out = 0
-        self._count = 0
+        self._epoch: EpochPlan | None = None  # None: the next iterator begins at that position
+        self._skipped_batches = 0
         self.decoding = "cpu" if decode == "cpu" else load_decoder(decode, self.device)
         apart = self.decoding != "cpu"
         self.threads, self.workers = resolve_workers(
@@ -392,7 +395,7 @@ class Loader(Generic[Batch]):
     @property
     def epoch(self) -> int:
         """The epoch that is running, or that the next ``iter(loader)`` starts."""
-        return self._current_position().epoch
+        return self._at_callers_epoch(self._position).epoch
 
     @property
     def sampler(self) -> Any:
@@ -440,34 +443,27 @@ class Loader(Generic[Batch]):
         count = sharding.share if self._given.sampler is None else len(self._given)
         return count if self._given.batches else sharding.batches(count)
 
-    def _current_position(self) -> Position:
-        """Return the loader's position, after any ``set_epoch`` that the caller's sampler got."""
+    def _at_callers_epoch(self, position: Position) -> Position:
+        """Return a position, or the start of the epoch that the caller has set of the sampler."""
         epoch = self._given.caller_epoch()
-        return self._position if epoch is None else self._position.move_to(epoch)
+        return position if epoch in (None, position.epoch) else Position(epoch)
 
     def __iter__(self) -> Iterator[Batch]:
         """Start the next epoch, or start where `set_epoch` or `load_state_dict` said."""
         made = _Epoch(self)
-        if not self.progress:
-            return made
-        position = self._position
-        title = f"epoch {position.epoch}"
-        return _WithProgress(made, done=position.batch, total=self._count, title=title)
+        return _WithProgress(made) if self.progress else made
 
-    def _start_epoch(self, before: Position | None) -> tuple[Iterator[Any], Position] | None:
-        """Start the epoch of an iterator; restart it if the caller named another one before use."""
-        if before is not None:
-            epoch = self._given.caller_epoch()
-            moved = self._position is not before and self._position is before.latest()
-            if not moved and (self._position is not before or epoch in (None, before.epoch)):
-                return None
+    def _begin_epoch(self) -> tuple[EpochPlan, Iterator[Any]]:
+        """Plan the epoch of an iterator, and begin to make its batches."""
         self._share_seed()  # torch.distributed may have begun since the loader was made
         plan = self._plan()
-        position = self._position = self._current_position().begin_iterator()
-        position.batch, self._left_out = max(position.batch, self._left_out), 0
+        position = self._position if self._epoch is None else Position(self._position.epoch + 1)
+        position = self._at_callers_epoch(position)
         self._given.begin()
+        position = replace(position, batch=max(position.batch, self._skipped_batches))
+        epoch = self._epoch = position.plan(self._sharding, self._given)
+        self._position, self._skipped_batches = epoch.position(epoch.start), 0
         self.skipped = 0
-        order = position.order(self._sharding, self._given)
         delivery = self._delivery
         config = EpochConfig(
             source=plan.source,
@@ -481,20 +477,28 @@ class Loader(Generic[Batch]):
             # Seeding the global generators in a background thread would disturb training.
             seed_all=delivery is None and not plan.source.isolated,
         )
-        self._count = order.count
-        made = self._workers.epoch(config, order, position.batch)
-        return made if delivery is None else delivery.begin(made), position
+        made = self._workers.epoch(config, epoch.order, epoch.start)
+        return epoch, made if delivery is None else delivery.begin(made)
 
     def _plan(self) -> Plan:
         """Decide how batches of the dataset, as it is at this moment, are made."""
         how = self._collate_fn, self.normalize_on, self.device, self.decoding, self.workers
         return plan_batches(self._source, *how)
 
-    def _record_handed_out(self, position: Position, ready: ReadyBatch) -> None:
+    def _record_handed_out(self, epoch: EpochPlan, ready: ReadyBatch) -> None:
         """Record that the consumer received a batch."""
-        position.batch = ready.position
-        if position is self._position:  # else a later iterator has replaced this one
+        if epoch is self._epoch:  # else a later iterator has replaced this one
+            self._position = epoch.position(ready.position)
             self.skipped += ready.skipped
+
+    def _record_end(self, epoch: EpochPlan) -> None:
+        """Record that the consumer has received all batches of an epoch."""
+        if epoch is self._epoch:
+            self._start_at(Position(epoch.epoch + 1))
+
+    def _start_at(self, position: Position) -> None:
+        """Let the next iterator begin at a position."""
+        self._position, self._epoch = position, None
 
     def set_epoch(self, epoch: int) -> None:
         """Make the next ``iter(loader)`` start this epoch.
@@ -507,7 +511,8 @@ class Loader(Generic[Batch]):
         """
         if not is_int(epoch) or epoch < 0:
             raise ValueError(f"epoch must be an integer from 0, not {epoch!r}")
-        self._position = self._position.move_to(int(epoch))
+        if self._epoch is not None or epoch != self._position.epoch:
+            self._start_at(Position(int(epoch)))
         self._given.resume_counting()
 
     def _has_made(self, batches: Any) -> bool:
@@ -520,7 +525,7 @@ class Loader(Generic[Batch]):
 
     def _skip(self, batches: int) -> Loader[Batch]:
         """Leave out the first batches of the epoch that starts next; return the loader."""
-        self._left_out = int(batches)
+        self._skipped_batches = int(batches)
         return self
 
     def state_dict(self) -> dict[str, Any]:
@@ -531,8 +536,8 @@ class Loader(Generic[Batch]):
         dict
             For `load_state_dict`. ``torch.save`` can store it.
         """
-        state = self._current_position().state(self._settings())
-        return {**state, "batch": max(state["batch"], self._left_out)}
+        state = self._at_callers_epoch(self._position).state(self._settings())
+        return {**state, "batch": max(state["batch"], self._skipped_batches)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Make the next ``iter(loader)`` return exactly the remaining batches of the epoch.
@@ -554,10 +559,10 @@ class Loader(Generic[Batch]):
         position = Position.from_state(state, settings, numbered)
         # At the start of an epoch there is nothing to check, and it is too early to use a sampler.
         if position.batch:
-            most = position.order(self._sharding, self._given).count
+            most = position.plan(self._sharding, self._given).order.count
             if position.batch > most:
                 raise ValueError(f"the state is of batch {position.batch}, but an epoch has {most}")
-        self._position = position
+        self._start_at(position)
         self._seed.take_over(state["settings"]["seed"])
         self._given.resume_counting()
 
@@ -593,46 +598,42 @@ class Loader(Generic[Batch]):
 
 
 class _Epoch:
-    """The iterator that ``iter(loader)`` returns."""
+    """The iterator that ``iter(loader)`` returns.
+
+    The epoch begins when the first batch is asked for: Lightning makes its iterator first and sets
+    the epoch afterwards.
+    """
 
     def __init__(self, loader: Loader[Any]) -> None:
         self._loader = loader
+        self._plan: EpochPlan | None = None
         self._ended = False
         self._left_out = 0
         self._gave_some = False
         self._source: Iterator[Any]
-        self._position: Position
-        self._take(None)
 
-    def _take(self, position: Position | None) -> None:
-        """Start an epoch, unless the one that was started at `position` still holds."""
-        begun = self._loader._start_epoch(position)
-        if begun is not None:
-            self._source, self._position = begun
+    def begin_epoch(self) -> EpochPlan:
+        """Begin the epoch, unless it has begun, and return its plan."""
+        if self._plan is None:
+            self._plan, self._source = self._loader._begin_epoch()
+        return self._plan
 
     def __iter__(self) -> Iterator[Any]:
         return self
 
-    def __del__(self) -> None:
-        if hasattr(self, "_position"):
-            self._position.undo_start()
-
     def __next__(self) -> Any:
-        if not self._position.asked:
-            # Lightning creates its iterator first and calls set_epoch afterwards.
-            self._take(self._position)
-            self._position.asked = True
+        plan = self.begin_epoch()
         while True:
             try:
                 ready = next(self._source)
             except StopIteration:
                 if not self._ended:  # a consumer may call next() again after the end
                     self._ended = True
-                    self._position.end()
+                    self._loader._record_end(plan)
                     self._warn_of_nothing()
                 raise
             batch = finish_batch(ready)
-            self._loader._record_handed_out(self._position, ready)
+            self._loader._record_handed_out(plan, ready)
             self._left_out += ready.skipped
             if batch is not None:  # None: every item was skipped
                 self._gave_some = True
@@ -653,7 +654,7 @@ class _Epoch:
 class _WithProgress:
     """Yields the batches of an iterator, and shows a progress bar on the terminal."""
 
-    def __init__(self, batches: Iterator[Any], *, done: int, total: int, title: str) -> None:
+    def __init__(self, batches: _Epoch) -> None:
         try:
             from rich import progress
         except ImportError as error:
@@ -666,15 +667,23 @@ class _WithProgress:
             progress.TimeElapsedColumn(),
             progress.TimeRemainingColumn(),
         )
-        self._task = self._bar.add_task(title, total=total, completed=done)
-        self._bar.start()
         # A consumer that leaves the loop early drops this object; the bar must stop then, too.
         self._stop = weakref.finalize(self, self._bar.stop)
+        self._task: Any = None
+
+    def begin_epoch(self) -> None:
+        """Begin the epoch, unless it has begun."""
+        plan = self._batches.begin_epoch()
+        if self._task is None:
+            total, done = plan.order.count, plan.start
+            self._task = self._bar.add_task(f"epoch {plan.epoch}", total=total, completed=done)
+            self._bar.start()
 
     def __iter__(self) -> Iterator[Any]:
         return self
 
     def __next__(self) -> Any:
+        self.begin_epoch()
         try:
             batch = next(self._batches)
         except BaseException:

@@ -131,6 +131,9 @@ class DevicePrefetcher(Generic[Batch]):
         batches: Iterator[Any] = iter(self.loader)
         if self._transfer is None:
             return batches
+        begin = getattr(batches, "begin_epoch", None)
+        if begin is not None:  # of a Loader: worker processes start here, not in the thread
+            begin()
         self._state = _copy_state(self.loader)
         self._thread = _PrefetchThread(self.loader, batches, self._transfer, self.depth)
         epoch = _Epoch(self, self._thread, self._transfer)

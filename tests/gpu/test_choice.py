@@ -12,7 +12,7 @@ import pytest
 import torch
 from device_doubles import NoSingle, batch_double, own_registry  # noqa: F401
 
-from fastdecode import DeviceUnavailable, decode_batch, register, use
+from fastdecode import BackendInfo, DeviceUnavailable, _info_command, decode_batch, register, use
 from fastdecode.errors import BackendUnavailable, UnknownBackend
 from fastdecode.gpu import _backends
 from fastdecode.gpu._backends import choose
@@ -193,3 +193,32 @@ def test_without_pytorch() -> None:
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert "pip install 'fastdecode[torch]'" in said.stdout
+
+
+@OWN
+def test_info_names_devices_and_what_decodes_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``fastdecode info`` names devices, the batch backends that work, and why others do not."""
+
+    class Broken(batch_double()):  # type: ignore[misc]
+        """A test double that fails."""
+
+        def __init__(self, device: Any, threads: int) -> None:
+            raise BackendUnavailable("its library needs a newer driver")
+
+    register("one", NoSingle, batch=batch_double())
+    register("broken", NoSingle, batch=Broken)
+    infos = [BackendInfo(name, True, "", "", devices=("cpu", "cuda")) for name in ("one", "broken")]
+    monkeypatch.setenv("FASTDECODE_DISABLE", "one")
+
+    (line,) = _info_command.on_devices(None, infos)
+    found = _info_command.inventory()
+    assert found is not None
+    text = " ".join(" ".join(_info_command.on_devices(found, infos)).split())
+
+    assert "need PyTorch" in line
+    assert {"cpu", "cuda" if not torch.cuda.is_available() else "cuda:0"} <= found.devices.keys()
+    assert "cpu" in found.usable["one"]
+    assert found.usable["broken"] == []
+    assert "one decodes on cpu" in text
+    assert "but FASTDECODE_DISABLE excludes it" in text
+    assert "broken not on cpu or cuda: its library needs a newer driver" in text

@@ -161,7 +161,7 @@ def test_disk_error_ends_the_job(
     size: int | None, on_error: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A disk error ends the job whatever `on_error` says, as the image may be intact."""
-    monkeypatch.setattr("fastdecode._error_policy._WAITS_S", (0.01,))
+    monkeypatch.setattr("fastdecode._error_policy._WAIT_S", 0.01)
     with pytest.raises(OSError, match="/proc/self/mem"):
         made([PHOTO, CUT, str(UNREADABLE)], size, on_error=on_error)
 

@@ -1,4 +1,4 @@
-"""Tests of RecordIO files from MXNet's tools: no index, only an ``.idx``, InsightFace's layout."""
+"""Tests of RecordIO files from MXNet's tools: no index, only an ``.idx``."""
 
 from __future__ import annotations
 
@@ -133,22 +133,6 @@ def test_ids_that_are_all_zero_are_ignored(tmp_path: Path) -> None:
 
     with open_store(tmp_path / "a.rec") as store:
         assert [bytes(store.read(place)) for place in range(9)] == [b"%d" % p for p in range(9)]
-
-
-def test_insightface_layout_lists_only_images(tmp_path: Path) -> None:
-    """In InsightFace's layout record 0 gives the keys of the images; other records are skipped."""
-    made = [
-        _record(b"", 0, 0, [4, 6]),
-        *(_record(b"face%d" % place, place % 2, place) for place in (1, 2, 3)),
-        _record(b"", 0, 4, [1, 3]),
-        _record(b"", 0, 5, [3, 4]),
-    ]
-    _write(tmp_path / "a.rec", made, range(6))
-
-    with open_store(tmp_path / "a.rec") as store:
-        assert [store.key(place) for place in range(len(store))] == ["1", "2", "3"]
-        assert [bytes(store.read(place)) for place in range(3)] == [b"face1", b"face2", b"face3"]
-        assert [store.target(place) for place in range(3)] == [1, 0, 1]
 
 
 @pytest.mark.parametrize(

@@ -141,8 +141,8 @@ def faulty_s3() -> Iterator[Fault]:
 
 @pytest.fixture
 def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make three attempts, with a hundredth of a second between them."""
-    monkeypatch.setattr("fastdecode._error_policy._WAITS_S", (0.01, 0.01))
+    """Make two attempts, with a hundredth of a second between them."""
+    monkeypatch.setattr("fastdecode._error_policy._WAIT_S", 0.01)
     monkeypatch.setattr(pytest.importorskip("s3fs").S3FileSystem, "retries", 1)
 
 

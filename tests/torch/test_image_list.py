@@ -49,9 +49,9 @@ def test_without_targets_a_sample_is_the_image_alone() -> None:
     assert not dataset.has_targets
     assert dataset.load(1)[1] is None
 
-    dataset.decode_options = DecodeOptions(on_error=lambda index, error: torch.ones(3, 24, 24))
+    dataset.decode_options = DecodeOptions(on_error="replace")
 
-    assert dataset[3].all()
+    assert dataset[3].shape == (3, 24, 24)
     assert dataset.fetch(3)[1] is None
 
 

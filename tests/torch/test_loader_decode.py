@@ -43,7 +43,6 @@ from loading import (
 
 from fastdecode import DecodeError, UnknownBackend, stats
 from fastdecode.torch.transforms import (
-    Normalize,
     RandomResizedCrop,
     RandomResizedCropFlipNormalize,
     Resize,
@@ -181,20 +180,6 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
         messages.append(str(told.value))
 
     assert messages[0] == messages[1]
-
-
-def test_a_stand_in_may_be_floats() -> None:
-    """The result of `on_error` is shown bit for bit, as from `dataset[index]`."""
-    register_double(decode_all)
-    pixels = torch.arange(3 * 24 * 24).remainder(256).byte().view(3, 24, 24)
-    floats = Normalize()(pixels)
-    for stand_in in (floats, pixels):
-        dataset = Sources(PHOTOS[0], CUT, transform=EXACT, on_error=lambda *_, it=stand_in: (it, 7))
-
-        ((images, numbers),) = epoch(dataset, decode="double")
-
-        assert numbers.tolist() == [0, 7]
-        assert torch.equal(images[1], floats)
 
 
 # Leaving before the end, and what was chosen

@@ -93,22 +93,6 @@ def test_what_is_copied(monkeypatch: pytest.MonkeyPatch, normalize_on: Any) -> N
     assert set(staged) == {torch.uint8 if normalize_on == "device" else torch.float32}
 
 
-@pytest.mark.parametrize("transform", TRANSFORMS, ids=lambda one: type(one).__name__)
-@pytest.mark.parametrize("threads", [0, 2])
-def test_a_stand_in_may_be_floats_or_bytes(transform: Any, threads: int) -> None:
-    """The result of `on_error` is shown bit for bit, as from `dataset[index]`, or as bytes."""
-    normalize = getattr(transform, "head", transform).normalize
-    pixels = torch.arange(3).view(3, 1, 1) + torch.arange(transform.shape[2])
-    pixels = (pixels + torch.arange(transform.shape[1]).view(-1, 1) * 19).remainder(256).byte()
-    for stand_in in (normalize(pixels), normalize(pixels).numpy(), pixels):
-        dataset = Images(transform, damaged=(1,), on_error=lambda *_, it=stand_in: (it, -1))
-
-        images, numbers = epoch_later(dataset, threads=threads)[0]
-
-        assert numbers.tolist() == [0, -1, 2, 3]
-        assert torch.equal(images[1], normalize(pixels))
-
-
 def test_without_a_device_it_is_as_on_the_host() -> None:
     """On the CPU floats are made at once, which is faster; the batches are the same."""
     with Loader(Images(), 4, threads=2, normalize_on="device") as loader:
@@ -154,7 +138,7 @@ def test_a_transform_that_does_not_go_is_an_error_of_its_epoch() -> None:
         first = copies(loader)
         dataset.transform = add_random
         with pytest.raises(ValueError, match="is not possible"):
-            iter(loader)
+            next(iter(loader))
         dataset.transform = RandomResizedCropFlipNormalize(24)
         assert loader.epoch == 1
         assert targets(loader) == targets(first)

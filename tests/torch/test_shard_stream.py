@@ -331,7 +331,7 @@ def take_all(samples: Any, given: list[int]) -> None:
 
 
 def test_damaged_images_are_treated_as_everywhere(tmp_path: Path) -> None:
-    """Damaged images are raised, skipped, replaced or passed to a callable."""
+    """Damaged images are raised, skipped or replaced."""
     write_shards(tmp_path, SIZES, damaged=(7, 18))
     place = f"{tmp_path / 'part-001.tar'}, 00007.jpg"
 
@@ -356,11 +356,6 @@ def test_damaged_images_are_treated_as_everywhere(tmp_path: Path) -> None:
     assert [number for place, number in enumerate(first) if place not in (7, 18)] == rest
     assert set(first) == set(rest)
     assert first == numbers(replacing)
-
-    asked: list[Any] = []
-    calling = stream(tmp_path, on_error=lambda at, error: asked.append((at, type(error))))
-    assert numbers(calling) == rest
-    assert asked == [(2, DecodeError), (2, DecodeError)]
 
 
 def test_where_all_are_damaged_nothing_can_replace_one(tmp_path: Path) -> None:

@@ -1,0 +1,163 @@
+"""Random augmentations after a crop: drawn and done in the core, in a Loader."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from corpus import native_core
+from PIL import Image as PillowImage
+from torch_reference import MEAN, PHOTOS, STD
+
+from fastdecode.native._augment import (
+    Draw,
+    Erasure,
+    Operation,
+    Program,
+    augment,
+    do,
+    draw_operations,
+    erase,
+    group,
+)
+from fastdecode.torch import Fused, ImageList, Loader
+from fastdecode.torch._order import sample_seed
+from fastdecode.torch.transforms import RandomResizedCrop
+from fastdecode.torch.transforms._random_crop import SampleGenerator
+
+native_core()
+
+SIDE = 48
+COLOURS: Program = group(
+    "shuffle",
+    [
+        do(Operation("brightness", (1.0,)), Draw(0, 0.6, 0.8)),
+        do(Operation("rotate", (0.0,), "bilinear", (9, 8, 7)), Draw(0, -90, 180)),
+        group("choice", [do(Operation("equalize")), do(Operation("sharpness", (1.9,)))]),
+    ],
+)
+ERASED: Program = (*COLOURS, *erase(Erasure((0.1, 0.3), (0.5, 2.0), "pixel"), probability=0.5))
+
+
+def _transform(program: Program, **options: Any) -> Fused:
+    """Return a transform that a Loader does wholly in the core."""
+    crop = RandomResizedCrop(SIDE, flip=0.5, mean=MEAN, std=STD, **options)
+    whole = copy.copy(crop)
+    whole.program = program
+    return Fused(crop, [lambda image: image], in_loader=whole)
+
+
+def _batches(items: Any, transform: Any, **how: Any) -> torch.Tensor:
+    dataset = ImageList(items, [0] * len(items), transform=transform)
+    loader = Loader(dataset, 3, seed=5, **how)
+    with loader:
+        return torch.cat([images for images, _ in loader])
+
+
+def _as_png(path: Path, folder: Path) -> Path:
+    """Write the pixels of a photo as PNG, which the core does not read."""
+    made = folder / f"{path.stem}.png"
+    _opened(path).save(made)
+    return made
+
+
+def _opened(path: Path) -> PillowImage.Image:
+    with PillowImage.open(path) as image:
+        return image.convert("RGB")
+
+
+@pytest.mark.parametrize("program", [COLOURS, ERASED], ids=["colours", "erased"])
+@pytest.mark.parametrize("interpolation", ["bilinear", "bicubic"])
+def test_batches_do_not_depend_on_who_makes_them(program: Program, interpolation: Any) -> None:
+    """Threads and the calling thread give the same batches, also channels last."""
+    transform = _transform(program, interpolation=interpolation)
+    expected = _batches(PHOTOS, transform, threads=2)
+    assert not torch.equal(expected, _batches(PHOTOS, _transform(()), threads=2))
+    for how in ({"threads": 0}, {"threads": 1, "channels_last": True}):
+        assert torch.equal(_batches(PHOTOS, transform, **how), expected)
+
+
+@pytest.mark.parametrize("by", ["the core", "Pillow"])
+def test_a_sample_is_crop_then_operations_then_normalise(by: str, tmp_path: Path) -> None:
+    """A sample equals its parts, done one after another, whoever decodes it."""
+    plain = RandomResizedCrop(SIDE, flip=0.5)
+    files = PHOTOS if by == "the core" else [_as_png(path, tmp_path) for path in PHOTOS]
+    made = _batches(files, _transform(COLOURS), threads=2)
+    mean, std = (torch.tensor(v).reshape(3, 1, 1) for v in (MEAN, STD))
+    for at, path in enumerate(files):
+        generator = SampleGenerator("cpu").manual_seed(sample_seed(5, 0, at))
+        crop = plain(path.read_bytes(), generator=generator)
+        operations, _ = draw_operations(COLOURS, generator.state, SIDE, SIDE)
+        pixels = augment(crop.permute(1, 2, 0).numpy(), operations)
+        levels = torch.from_numpy(pixels).permute(2, 0, 1)
+        torch.testing.assert_close(made[at], (levels / 255 - mean) / std, rtol=0, atol=1e-5)
+
+
+def test_erased_boxes_are_normal_noise() -> None:
+    """Where a box is erased, the values have mean 0 and deviation 1; the rest is unchanged."""
+    noise = erase(Erasure((0.2, 0.4), (0.5, 2.0), "pixel"))
+    made = _batches(PHOTOS, _transform(noise), threads=1)
+    plain = _batches(PHOTOS, _transform(()), threads=1)
+    changed = made != plain
+    share = changed.float().mean()
+    assert 0.15 < share < 0.45
+    assert abs(made[changed].mean()) < 0.05
+    assert abs(made[changed].std() - 1) < 0.05
+    for image in changed:
+        rows, columns = image.any(0).any(1).nonzero(), image.any(0).any(0).nonzero()
+        box = image[:, rows.min() : rows.max() + 1, columns.min() : columns.max() + 1]
+        assert box.float().mean() > 0.99
+
+
+def test_constants_fill_erased_boxes() -> None:
+    """Without noise, a box holds its three levels."""
+    level = (1.5, -2.0, 0.25)
+    made = _batches(PHOTOS, _transform(erase(Erasure((0.3, 0.3), (1.0, 1.0), level=level))))
+    values = torch.tensor(level).reshape(3, 1, 1)
+    assert ((made == values).all(1).float().mean((1, 2)) > 0.25).all()
+
+
+def test_an_epoch_resumes_with_the_same_augmentations() -> None:
+    """A loader that goes on from a state gives the rest of the same batches."""
+    dataset = ImageList(PHOTOS, [0] * len(PHOTOS), transform=_transform(ERASED))
+    whole = [images for images, _ in Loader(dataset, 2, seed=5)]
+    loader = Loader(dataset, 2, seed=5)
+    next(iter(loader))
+    again = Loader(dataset, 2, seed=5)
+    again.load_state_dict(loader.state_dict())
+    for expected, (images, _) in zip(whole[1:], again, strict=True):
+        assert torch.equal(images, expected)
+
+
+def test_outside_a_loader_the_pipeline_runs_as_written() -> None:
+    """A dataset's own sample is the head and the rest, with draws from torch's generator."""
+    transform = _transform(COLOURS)
+    dataset = ImageList(PHOTOS, [0] * len(PHOTOS), transform=transform)
+    torch.manual_seed(3)
+    image, _ = dataset[0]
+    torch.manual_seed(3)
+    assert torch.equal(image, transform.head(PHOTOS[0].read_bytes()))
+
+
+def test_a_device_cannot_decode_or_normalise_later() -> None:
+    """What the core does to pixels or values cannot be left to a device: an error says which."""
+    dataset = ImageList(PHOTOS, [0] * len(PHOTOS), transform=_transform(ERASED))
+    with pytest.raises(ValueError, match="RandomErasing"):
+        Loader(dataset, normalize_on="device")
+
+
+def test_bicubic_is_pillows() -> None:
+    """A bicubic crop has the bytes that Pillow gives for the decoded image."""
+    crop = RandomResizedCrop(SIDE, interpolation="bicubic")
+    for path in PHOTOS:
+        whole = _opened(path)
+        made = crop(path.read_bytes(), generator=torch.Generator().manual_seed(1))
+        plan = crop.plan(*whole.size, torch.Generator().manual_seed(1))
+        expected = np.asarray(
+            whole.crop(plan.box).resize((SIDE, SIDE), PillowImage.Resampling.BICUBIC)
+        )
+        np.testing.assert_array_equal(made.permute(1, 2, 0).numpy(), np.asarray(expected))
