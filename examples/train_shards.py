@@ -38,7 +38,7 @@ def main() -> None:
 
     shards = f"{options.tar.with_suffix('')}-*.tar"
     dataset = StoreDataset(shards, RandomResizedCropFlipNormalize(64))
-    torch.manual_seed(0)
+    torch.manual_seed(0)  # the loader draws its seed from here, too
     loader = Loader(dataset, batch_size=2, shuffle=True)
     model = nn.Sequential(nn.Flatten(), nn.Linear(3 * 64 * 64, len(dataset.classes)))
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
