@@ -144,6 +144,10 @@ def read_pipeline(parts: Sequence[Any], recipe: Recipe) -> tuple[Recipe, int, st
         if recipe.image and _module(part) == _V1:
             step = None  # a v1 transform of a tv_tensors.Image may or may not keep the class
         following = step(recipe, part) if step else None
+        if following is None and step in (_augment, _erase):
+            name = type(part).__name__
+            why = f"{name} is done in the core only in a Loader, and if the core knows every part"
+            return recipe, count, why
         if following is None:
             return recipe, count, _reason_not_fused(part, recipe, known=step is not None)
         recipe = following
