@@ -513,7 +513,7 @@ def test_repr_tells_what_was_fused() -> None:
         ([crop(), crop()], "RandomResizedCrop cannot follow"),
         (
             [RandomResizedCrop(8), v1("ColorJitter"), flip()],
-            "ColorJitter is done in the core only in a Loader",
+            "ColorJitter is done in the core only",
         ),
     ],
     ids=["nothing left", "two crops", "unknown"],
