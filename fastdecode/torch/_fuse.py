@@ -170,10 +170,11 @@ class Fused(EncodedTransform):
         if self.fused:
             lines.append(f"  fused: {', '.join(self.fused)}")
         lines.append(f"  decoded by: {self.head!r}")
-        lines.extend(f"  as written: {part!r}" for part in self.rest)
         if self.in_loader is not None:
             lines.append("  in a Loader: all of it in the core, without worker processes")
-        elif self.reason:
+        where = "as written" if self.in_loader is None else "elsewhere, as written"
+        lines.extend(f"  {where}: {part!r}" for part in self.rest)
+        if self.reason and self.in_loader is None:
             lines.append(f"  reason: {self.reason}")
         return "\n".join([*lines, ")"])
 
