@@ -89,8 +89,8 @@ class RandomResizedCrop(Crop):
     quality : {"exact", "fast"}
         ``"exact"`` gives torchvision's pixels. ``"fast"`` lets the JPEG decoder first shrink the
         image by up to 8, which gains nothing for photos of 500 x 375, a factor of 1.3 for 2
-        megapixels and of 1.5 to 1.6 for 17 megapixels, and changes the pixels by 43 to 47 dB on average
-        where it shrinks; the worst seen is 28.9 dB, for a result of 96 pixels.
+        megapixels and of 1.5 to 1.6 for 17 megapixels, and changes the pixels by 43 to 47 dB on
+        average where it shrinks; the worst seen is 28.9 dB, for a result of 96 pixels.
     headroom : float
         With ``quality="fast"``, how many times larger than the result the box must still be after
         the decoder has shrunk it, at least 1.
