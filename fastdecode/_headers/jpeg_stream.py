@@ -16,7 +16,7 @@ EOI = b"\xff\xd9"
 MAX_SCANS = 500
 """More scans than any JPEG has (libjpeg-turbo's fuzzers use 500); see `most_scans`."""
 
-_FREE_PIXELS = 1 << 30  # pixels times scans, whatever the size of the file: less than a second
+_FREE_PIXELS = 1 << 28  # pixels times scans, whatever the size of the file: at most two seconds
 _PIXELS_PER_BYTE = 10_000
 _FEWEST_SCANS = 16
 

@@ -78,7 +78,7 @@ enum { FD_PADDING = 64 };
 /* How many scans an image of `size` bytes may have: a few bytes can make a scan of a large image, and
  * each costs a pass over all of it. 0 is no limit. The same rule as in _headers/jpeg_stream.py. */
 static inline int32_t fd_most_scans(const fd_limits *limits, j_decompress_ptr jpeg, size_t size) {
-    const int64_t free_pixels = (int64_t)1 << 30, pixels_per_byte = 10000, fewest = 16;
+    const int64_t free_pixels = (int64_t)1 << 28, pixels_per_byte = 10000, fewest = 16;
     int64_t passes = (int64_t)size * pixels_per_byte;
     passes = passes > free_pixels ? passes : free_pixels;
     passes /= (int64_t)jpeg->image_width * jpeg->image_height;

@@ -9,6 +9,7 @@ Gaussian blur one that is at most 1 level away from torchvision's.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias, cast
 
@@ -28,11 +29,16 @@ from fastdecode.native._augment import (
 
 Size: TypeAlias = tuple[int, int]
 """(height, width) of the image that the program runs on."""
+Maker: TypeAlias = Callable[[Any, Size], Program]
 
 _FILTERS: Mapping[Any, Filter] = {
     "nearest": "nearest", "bilinear": "bilinear", "bicubic": "bicubic",
     0: "nearest", 2: "bilinear", 3: "bicubic",  # Pillow's numbers
 }  # fmt: skip
+
+
+_MOST_OPERATIONS, _LARGEST_SIDE, _LARGEST_NUMBER = 16, 16384, 1e6
+"""The limits of the core: FD_MOST_OPERATIONS, and those of augment.c."""
 
 
 class Unsupported(Exception):
@@ -41,12 +47,79 @@ class Unsupported(Exception):
 
 def program_of(transform: Any, size: Size) -> Program:
     """Return the program of a transform for an image of this size, or raise `Unsupported`."""
+    return _make(transform, size, _PROGRAMS)
+
+
+def erasure_of(transform: Any, size: Size) -> Program:
+    """Do the same for a transform that erases boxes of a finished tensor."""
+    return _make(transform, size, _ERASURES)
+
+
+def is_unmodified(transform: Any) -> bool:
+    """Return whether an object has no hooks and no replaced methods."""
+    own = getattr(transform, "__dict__", {})
+    hooked = own.get("_forward_hooks") or own.get("_forward_pre_hooks")
+    return not hooked and _METHODS.isdisjoint(own)
+
+
+_METHODS = {
+    *("forward", "transform", "make_params", "_get_params", "get_params", "_get_random_item"),
+    *("_augmentation_space", "_AUGMENTATION_SPACE", "_apply_image_or_video_transform"),
+}
+
+
+def _make(transform: Any, size: Size, table: Mapping[str, Maker]) -> Program:
     name = f"{type(transform).__module__}.{type(transform).__qualname__}"
+    if name not in table or not is_unmodified(transform):
+        raise Unsupported(f"{type(transform).__name__} is not done in the core")
     try:
-        make = _PROGRAMS[name]
-    except KeyError:
-        raise Unsupported(f"{type(transform).__name__} is not done in the core") from None
-    return make(transform, size)
+        return table[name](transform, size)
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        RuntimeError,
+        TypeError,
+        ValueError,
+    ) as error:
+        # A transform holds whatever it was given. As written, it raises an error of its own.
+        raise Unsupported(f"{type(transform).__name__} has arguments that are not known") from error
+
+
+def check_program(program: Program, size: Size) -> None:
+    """Raise `Unsupported` if the core would refuse what a program may draw."""
+    if _count(program) > _MOST_OPERATIONS:
+        raise Unsupported(f"it may do more than {_MOST_OPERATIONS} operations")
+    if max(size) > _LARGEST_SIDE:
+        raise Unsupported(f"a side of the result exceeds {_LARGEST_SIDE} pixels")
+    for step in program:
+        if step.operation is not None:
+            numbers = list(step.operation.value)
+            if step.draw is not None:
+                reach, signs = step.draw.range, (1, -1) if step.draw.either_sign else (1,)
+                numbers += [step.draw.start + sign * reach for sign in signs]
+            if any(not abs(number) < _LARGEST_NUMBER for number in numbers):
+                raise Unsupported("its numbers are too large")
+            if step.operation.kind == "posterize" and not 0 <= min(numbers) <= max(numbers) <= 8:
+                raise Unsupported("it keeps fewer than 0 or more than 8 bits")
+
+
+def _count(program: Program) -> int:
+    """Return the most operations that a program can draw, or that a shuffle holds."""
+    total, at = 0, 0
+    while at < len(program):
+        step, inner = program[at], program[at + 1 : at + 1 + program[at].inner]
+        if step.kind == "choice":
+            parts, within = [], 0
+            while within < len(inner):
+                end = within + 1 + inner[within].inner
+                parts.append(_count(inner[within:end]))
+                within = end
+            total += max(parts, default=0)
+        else:
+            total += 1 if step.kind in ("operation", "erasure") else _count(inner)
+        at += 1 + step.inner
+    return total
 
 
 # ---- parts ----
@@ -150,7 +223,9 @@ class _Policy:
     def operation(self, name: str, level: int | None = None, probability: float = 1.0) -> Program:
         """Return an operation with one of its magnitudes, or any of them, and a random sign."""
         levels, signed = self._levels[name]
-        chosen = levels if level is None else [levels[level % len(levels)]]
+        if level is not None and len(levels) > 1 and not 0 <= level < len(levels):
+            raise Unsupported(f"{name} has no magnitude {level}")
+        chosen = levels if level is None or len(levels) == 1 else [levels[level]]
         magnitudes = [sign * v for v in chosen for sign in ((1.0, -1.0) if signed else (1.0,))]
         cases = [
             _torchvision_operation(name, magnitude, self._filter, self._fill, self._size)
@@ -160,6 +235,8 @@ class _Policy:
 
 
 def _trivial_augment(policy: Any, size: Size) -> Program:
+    if policy.num_magnitude_bins < 2:
+        raise Unsupported("a policy without magnitudes is not done in the core")
     table = _Policy(policy, size, policy.num_magnitude_bins)
     return group("choice", [table.operation(name) for name in table.names])
 
@@ -202,8 +279,13 @@ def _color_jitter(jitter: Any, _: Size) -> Program:
     return group("shuffle", parts)
 
 
+_LARGEST_KERNEL = 255  # of blur.c
+
+
 def _gaussian_blur(blur: Any, size: Size) -> Program:
     across, down = blur.kernel_size
+    if across > _LARGEST_KERNEL:
+        raise Unsupported(f"a kernel of more than {_LARGEST_KERNEL} pixels is not done in the core")
     if across != down:
         raise Unsupported("a blur whose kernel is no square is not done in the core")
     if across // 2 >= min(size):
@@ -268,6 +350,8 @@ def _compose(transform: Any, size: Size) -> Program:
 
 def _random_choice(transform: Any, size: Size) -> Program:
     weights = getattr(transform, "p", None)
+    if not transform.transforms or (weights is not None and not sum(weights) > 0):
+        raise Unsupported("a choice of nothing is not done in the core")
     return group("choice", _parts(transform.transforms, size), weights=weights)
 
 
@@ -285,6 +369,14 @@ _TIMM_FACTORS: Mapping[str, Kind] = {
 def _timm_operation(op: Any, size: Size) -> Program:
     """Return the program of timm's AugmentOp: a magnitude, perhaps random, and its argument."""
     most = float(op.magnitude_max or 10)
+    if most > 10:
+        raise Unsupported("timm's magnitudes above 10 are not done in the core")
+    module = sys.modules[type(op).__module__]
+    if (
+        op.aug_fn is not module.NAME_TO_OP[op.name]
+        or op.level_fn is not module.LEVEL_TO_ARG[op.name]
+    ):
+        raise Unsupported(f"timm's {op.name} has functions of its own")
     deviation: float | None = float(op.magnitude_std) / most
     mean = op.magnitude / most
     scale = most / 10.0
@@ -373,7 +465,7 @@ def _timm_auto_augment(policy: Any, size: Size) -> Program:
 
 
 _V1, _V2 = "torchvision.transforms", "torchvision.transforms.v2"
-_MAKERS: Mapping[str, Callable[[Any, Size], Program]] = {
+_MAKERS: Mapping[str, Maker] = {
     "ColorJitter": _color_jitter,
     "GaussianBlur": _gaussian_blur,
     "Grayscale": _grey,
@@ -387,15 +479,14 @@ _MAKERS: Mapping[str, Callable[[Any, Size], Program]] = {
     "RandomHorizontalFlip": _with_probability("mirror"),
     "RandomVerticalFlip": _with_probability("turn_over"),
     "RandomRotation": _rotation,
-    "RandomErasing": _erasing,
 }
-_CONTAINERS: Mapping[str, Callable[[Any, Size], Program]] = {
+_CONTAINERS: Mapping[str, Maker] = {
     "Compose": _compose,
     "RandomApply": _apply,
     "RandomChoice": _random_choice,
     "RandomOrder": _random_order,
 }
-_POLICIES: Mapping[str, Callable[[Any, Size], Program]] = {
+_POLICIES: Mapping[str, Maker] = {
     "TrivialAugmentWide": _trivial_augment,
     "RandAugment": _rand_augment,
     "AutoAugment": _auto_augment,
@@ -403,13 +494,12 @@ _POLICIES: Mapping[str, Callable[[Any, Size], Program]] = {
 _V2_MODULES = {
     "_color": ("ColorJitter", "Grayscale", "RandomGrayscale", "RandomInvert", "RandomPosterize",
                "RandomSolarize", "RandomAdjustSharpness", "RandomAutocontrast", "RandomEqualize"),
-    "_augment": ("RandomErasing",),
     "_misc": ("GaussianBlur",),
     "_geometry": ("RandomHorizontalFlip", "RandomVerticalFlip", "RandomRotation"),
     "_container": tuple(_CONTAINERS),
 }  # fmt: skip
 
-_PROGRAMS: Mapping[str, Callable[[Any, Size], Program]] = {
+_PROGRAMS: Mapping[str, Maker] = {
     **{f"{_V1}.transforms.{name}": make for name, make in {**_MAKERS, **_CONTAINERS}.items()},
     **{f"{_V1}.autoaugment.{name}": make for name, make in _POLICIES.items()},
     **{f"{_V2}._auto_augment.{name}": make for name, make in _POLICIES.items()},
@@ -420,6 +510,11 @@ _PROGRAMS: Mapping[str, Callable[[Any, Size], Program]] = {
     },
     "timm.data.auto_augment.RandAugment": _timm_rand_augment,
     "timm.data.auto_augment.AutoAugment": _timm_auto_augment,
-    "timm.data.random_erasing.RandomErasing": _timm_erasing,
 }
 """By module and class, how a transform becomes a program."""
+
+_ERASURES: Mapping[str, Maker] = {
+    f"{_V1}.transforms.RandomErasing": _erasing,
+    f"{_V2}._augment.RandomErasing": _erasing,
+    "timm.data.random_erasing.RandomErasing": _timm_erasing,
+}

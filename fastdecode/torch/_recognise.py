@@ -20,7 +20,14 @@ from typing import Any, Literal, TypeAlias
 import torch
 
 from fastdecode._resizing import Interpolation
-from fastdecode.torch._programs import Unsupported, program_of
+from fastdecode.torch._programs import (
+    Maker,
+    Unsupported,
+    check_program,
+    erasure_of,
+    is_unmodified,
+    program_of,
+)
 from fastdecode.torch.transforms.base import Crop, interpolation_name
 from fastdecode.torch.transforms.crops import (
     RandomResizedCrop,
@@ -63,13 +70,14 @@ class Recipe:
             crop.dtype, crop.normalize = torch.float32, Normalize(mean, std)
         return replace(self, crop=crop, form="float" if mean is None else "normalised")
 
-    def followed_by(self, part: Any) -> Recipe | None:
+    def followed_by(self, part: Any, make: Maker) -> Recipe | None:
         """Return the recipe with the program of an augmentation; None if the core has none."""
         crop = copy.copy(self.crop)
         if not self.augments or crop is None or crop.shape is None:
             return None
         try:
-            crop.program = (*crop.program, *program_of(part, crop.shape[1:]))
+            crop.program = (*crop.program, *make(part, crop.shape[1:]))
+            check_program(crop.program, crop.shape[1:])
         except Unsupported:
             return None
         return replace(self, crop=crop)
@@ -106,9 +114,7 @@ def _module(part: Any) -> str:
 
 def _is_unmodified(part: Any, row: Row) -> bool:
     """Return whether the object has no hooks and no replaced methods."""
-    own = getattr(part, "__dict__", {})
-    replaced = {"forward", "transform", "make_params", "_get_params", "get_params"} & own.keys()
-    if replaced or own.get("_forward_hooks") or own.get("_forward_pre_hooks"):
+    if not is_unmodified(part):
         return False
     # Many projects have a copy of this file, which might do something besides.
     return _module(part) != _REFERENCES or type(part).__call__.__code__.co_names == (row.parts,)
@@ -288,12 +294,13 @@ def _flip(recipe: Recipe, part: Any) -> Recipe | None:
 
 def _augment(recipe: Recipe, part: Any) -> Recipe | None:
     """Accept an augmentation of a Pillow image that the core can draw and do."""
-    return recipe.followed_by(part) if recipe.form == "pil" else None
+    return recipe.followed_by(part, program_of) if recipe.form == "pil" else None
 
 
 def _erase(recipe: Recipe, part: Any) -> Recipe | None:
     """Accept RandomErasing as the last part, after the values are floats."""
-    made = recipe.followed_by(part) if recipe.form in ("float", "normalised") else None
+    floats = recipe.form in ("float", "normalised")
+    made = recipe.followed_by(part, erasure_of) if floats else None
     return made and replace(made, form="erased")
 
 

@@ -21,7 +21,7 @@ PLACES = {**{kind: (kind, None) for kind in KINDS}, "shards": ("tar", 16_000)}
 
 _FORKS = """
 import os, random, signal, sys, time
-sys.path[:0] = [sys.argv[1], os.path.join(sys.argv[1], "tests", "support")]
+sys.path[:0] = sys.argv[1].split(os.pathsep)
 from pathlib import Path
 from packed import checksums
 from fastdecode.packing import pack
@@ -82,8 +82,11 @@ def _fork(code: str, folder: Path, place: str) -> str:
     for part in ("whole", "killed"):
         (folder / part).mkdir()
     pack(source, folder / "whole" / name, max_side=32, skip_bad=True, shard_size=size)
-    root = Path(fastdecode.__file__).parents[1]
-    done = _run(_FORKS + code, root, source, folder / "killed", folder / "whole", name, size or 0)
+    places = Path(fastdecode.__file__).parents[1], Path(__file__).parents[1] / "support"
+    imports = os.pathsep.join(map(str, places))
+    done = _run(
+        _FORKS + code, imports, source, folder / "killed", folder / "whole", name, size or 0
+    )
     assert done.returncode == 0, done.stderr
     assert checksums(folder / "killed") == checksums(folder / "whole")
     return done.stdout

@@ -18,7 +18,7 @@ from torchvision.transforms import InterpolationMode as Mode
 from torchvision.transforms import transforms as v1
 
 from fastdecode.native._augment import augment, draw_operations
-from fastdecode.torch import _programs
+from fastdecode.torch import _programs, fuse
 from fastdecode.torch._programs import Unsupported, program_of
 
 SIZE = (96, 128)
@@ -157,13 +157,53 @@ def test_wrappers_hold_their_parts() -> None:
         v1.GaussianBlur(201),
         v1.RandomPerspective(),
         v1.RandomApply([v1.RandomPerspective()]),
+        v1.RandomApply([v1.RandomErasing(1.0, value=255)]),
+        v1.RandomChoice([]),
+        v1.RandomChoice([v1.Grayscale(3)], p=[0]),
+        v1.RandomChoice([v1.Grayscale(3)], p=[0.5, 0.5]),
+        v1.GaussianBlur(301, 5.0),
+        autoaugment.RandAugment(2, 31),
+        autoaugment.RandAugment(2, 9.0),  # type: ignore[arg-type]
+        autoaugment.TrivialAugmentWide(num_magnitude_bins=1),
+        v2.RandomRotation(10, fill={Image.Image: 128, "others": 0}),
     ],
     ids=repr,
 )
 def test_what_the_core_cannot_do_is_unsupported(transform: Any) -> None:
     """A transform that the core cannot do raises Unsupported instead of doing something else."""
     with pytest.raises(Unsupported):
-        program_of(transform, SIZE)
+        program_of(transform, (400, 400) if "301" in repr(transform) else SIZE)
+    fuse(v1.Compose([v1.RandomResizedCrop(64), transform]))  # it runs as written
+
+
+@pytest.mark.parametrize(
+    "transform",
+    [
+        autoaugment.RandAugment(100, 3),
+        v1.RandomOrder([v1.RandomInvert(0.01)] * 100),
+        v1.RandomSolarize(1e9),
+        v1.RandomRotation((0, 1e8)),
+        v1.ColorJitter(brightness=(0, 1e7)),
+        v1.RandomPosterize(9),
+    ],
+    ids=lambda one: type(one).__name__,
+)
+def test_what_the_core_would_refuse_runs_as_written(transform: Any) -> None:
+    """A pipeline beyond the core's limits is not done in the core, in a Loader either."""
+    parts = [v1.RandomResizedCrop(64), transform, v1.ToTensor()]
+    assert fuse(v1.Compose(parts)).in_loader is None
+    assert fuse(v1.Compose([parts[0], v1.Grayscale(3), parts[2]])).in_loader is not None
+
+
+def test_hooks_and_replaced_methods_of_parts_count() -> None:
+    """A part that its user changed is called, also inside RandomApply."""
+    hooked, replaced = v1.RandomInvert(1.0), v1.ColorJitter(0.4)
+    hooked.register_forward_hook(lambda *_: None)
+    replaced.get_params = lambda *_: None  # type: ignore[method-assign]
+    for part in (hooked, replaced):
+        for transform in (part, v1.RandomApply([part]), v1.RandomChoice([part])):
+            with pytest.raises(Unsupported):
+                program_of(transform, SIZE)
 
 
 def test_subclasses_are_not_recognised() -> None:
