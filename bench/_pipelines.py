@@ -28,7 +28,7 @@ from PIL import Image
 from fastdecode.measure._pipelines import (
     MEAN,
     STD,
-    Dali,
+    DaliLoader,
     Decoded,
     crop_with_pillow,
     decode_with_torchvision,
@@ -171,7 +171,7 @@ PEERS: dict[str, Callable[[Setup], Iterable[Any]]] = {
     "pillow": pillow,
     "torchvision-v1": partial(stock, transform=torchvision_v1),
     "torchvision-v2": partial(stock, transform=torchvision_second, loader=decode_with_torchvision),
-    "dali": Dali,
+    "dali": DaliLoader,
 }
 
 

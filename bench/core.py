@@ -12,7 +12,7 @@ import torch
 
 from fastdecode import probe
 from fastdecode.native import _library
-from fastdecode.native._library import Resize
+from fastdecode.native._library import CoreResize
 from fastdecode.torch._order import Sharding
 from fastdecode.torch.transforms._random_crop import generator_of
 from fastdecode.torch.transforms.base import core_pixel_format
@@ -27,7 +27,7 @@ class EpochImage(NamedTuple):
 
     data: bytes
     size: tuple[int, int]  # width, height
-    resize: Resize
+    resize: CoreResize
 
     @property
     def window(self) -> tuple[int, int, int, int]:
@@ -138,7 +138,7 @@ class Work:
         return count / seconds
 
 
-def fill(item: Any, wanted: Resize) -> None:
+def fill(item: Any, wanted: CoreResize) -> None:
     """Write a resize into an ``fd_item``."""
     for name, value in wanted._asdict().items():
         setattr(item.request if name == "reduce" else item.resize, name, value)

@@ -18,7 +18,7 @@ from PIL import Image
 
 from fastdecode import backends, decode_file
 from fastdecode.measure._collection import Photo, collect
-from fastdecode.measure._run import Plan, Run, measure
+from fastdecode.measure._run import Run, RunPlan, measure
 from fastdecode.testing import encode
 
 _REENCODED = {"png": {}, "webp": {"quality": 80}, "jpeg2000": {}}
@@ -41,7 +41,7 @@ def photos(folder: Path, made: Path) -> list[Photo]:
 )
 def main(options: Any) -> Any:
     names = tuple(info.name for info in backends() if info.usable)
-    plan = Plan(names, (1, 2, 4, 8), every_format=True, seconds=options.seconds)
+    plan = RunPlan(names, (1, 2, 4, 8), every_format=True, seconds=options.seconds)
     found = Run()
     with TemporaryDirectory() as made:
         measure(photos(options.photos, Path(made)), plan, found)

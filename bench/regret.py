@@ -22,7 +22,7 @@ from PIL import Image
 
 from fastdecode import calibrate
 from fastdecode.measure._collection import Photo
-from fastdecode.measure._run import Plan, Run, measure
+from fastdecode.measure._run import Run, RunPlan, measure
 from fastdecode.measure._stats import measurements
 from fastdecode.measure.result import OWN
 from fastdecode.ranking import sort_by_default
@@ -52,7 +52,7 @@ def grid(photos: dict[str, list[Photo]], seconds: float) -> dict[str, Any]:
     result = {}
     for what, own in photos.items():
         found = Run()
-        measure(own, Plan(names, REDUCES, automatic=True, seconds=seconds), found)
+        measure(own, RunPlan(names, REDUCES, automatic=True, seconds=seconds), found)
         for case in found.cases:
             rows = [row for row in measurements(case) if row.files]
             speeds = {row.backend: row.images_per_s.median for row in rows}

@@ -368,7 +368,7 @@ class _CoreResizes(_CoreArrays):
         )
 
     def _fill(self, items: Items, headers: Headers, targets: Any, made: list[Image | None]) -> None:
-        resizes: dict[int, _library.Resize] = {}
+        resizes: dict[int, _library.CoreResize] = {}
         eligible = headers.readable & core_can_decode(headers, None)
         for at in np.flatnonzero(eligible).tolist():
             resize = self._resize(int(headers.width[at]), int(headers.height[at]))
@@ -381,7 +381,7 @@ class _CoreResizes(_CoreArrays):
             for at, whole in zip(wanted, done, strict=True):
                 made[at] = targets[at] if whole else None
 
-    def _resize(self, width: int, height: int) -> _library.Resize | None:
+    def _resize(self, width: int, height: int) -> _library.CoreResize | None:
         """Plan a JPEG of that size; return None on errors, which `decode` raises again."""
         header = Header("jpeg", width, height)
         try:

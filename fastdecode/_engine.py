@@ -38,7 +38,7 @@ _CHANNELS: dict[PixelLayout, int] = {"RGB": 3, "RGBA": 4, "CMYK": 4}
 
 
 @dataclass(slots=True)  # a frozen one, or a tuple, costs more in every call
-class Request:
+class DecodeRequest:
     """One image to decode; all arguments are checked. Treat it as immutable: use `replace`."""
 
     data: Buffer
@@ -54,7 +54,7 @@ class Request:
     suspect: bool = False  # a decoder may return an image although data is missing
 
 
-def run(request: Request) -> Image:
+def run(request: DecodeRequest) -> Image:
     """Decode with the first backend that can; try the others unless the caller named one."""
     header = request.header
     # By far the most common file needs no preparation: a sequential JPEG with one scan and an end
@@ -84,7 +84,7 @@ def run(request: Request) -> Image:
         return _fall_back(choice, error, request)
 
 
-def _fall_back(tried: Choice, error: DecodeError, request: Request) -> Image:
+def _fall_back(tried: Choice, error: DecodeError, request: DecodeRequest) -> Image:
     """Try the other backends after the first failed; if all fail, raise their messages."""
     refused = {tried.name: str(error)}
     if not isinstance(error, NoFallback):
@@ -110,7 +110,7 @@ def _fall_back(tried: Choice, error: DecodeError, request: Request) -> Image:
 
 
 def _ask(
-    choice: Choice, request: Request
+    choice: Choice, request: DecodeRequest
 ) -> tuple[Box | None, tuple[int, int], Image | None, bool, bool]:
     """Return what a backend can be asked to do of a request; `_finish` does the rest.
 
@@ -135,11 +135,11 @@ def _ask(
     return inside, size, out, False, is_wanted
 
 
-def _decode(choice: Choice, request: Request) -> Image:
+def _decode(choice: Choice, request: DecodeRequest) -> Image:
     """Decode with one backend, check its result and convert it to what the caller asked for.
 
     Every error of the backend, or of a later step, becomes a `DecodeError`. The exception is a
-    ValueError if `Request.out` does not fit: in mode ``"stored"`` only the pixels show that.
+    ValueError if `DecodeRequest.out` does not fit: in mode ``"stored"`` only the pixels show that.
     """
     window, size, out, is_reused, is_wanted = _ask(choice, request)
     try:
@@ -162,7 +162,7 @@ def _decode(choice: Choice, request: Request) -> Image:
     return deliver(image, request.out)
 
 
-def _finish(image: Image, choice: Choice, request: Request, inside: Box | None) -> Image:
+def _finish(image: Image, choice: Choice, request: DecodeRequest, inside: Box | None) -> Image:
     """Apply the steps that the backend did not: crop, convert, reduce, orient."""
     header, want = request.header, request.want
     left: Reduce = 1 if choice.reduce == want.reduce else want.reduce
@@ -176,7 +176,7 @@ def _finish(image: Image, choice: Choice, request: Request, inside: Box | None) 
 
 
 def _call_backend(
-    choice: Choice, request: Request, window: Box | None, out: Image | None
+    choice: Choice, request: DecodeRequest, window: Box | None, out: Image | None
 ) -> tuple[Image, bool]:
     """Call the backend; return its image and whether it warned.
 
@@ -238,7 +238,7 @@ def _check_array(image: Image, size: tuple[int, int], layout: PixelLayout, bits:
 
 
 def _check_complete(
-    choice: Choice, request: Request, image: Image, window: Box | None, *, warned: bool
+    choice: Choice, request: DecodeRequest, image: Image, window: Box | None, *, warned: bool
 ) -> None:
     """Check that the data held all pixels of a JPEG, where the codec does not report it."""
     header = request.header

@@ -38,7 +38,7 @@ class ResizePlan(NamedTuple):
     interpolation: Interpolation = "bilinear"
 
     @classmethod
-    def from_core(cls, resize: _library.Resize) -> ResizePlan:
+    def from_core(cls, resize: _library.CoreResize) -> ResizePlan:
         """Return the plan for which `for_core` returns this `Resize`."""
         edges = (resize.left, resize.top, resize.right, resize.bottom)
         left, top, right, bottom = (int(edge * resize.reduce) for edge in edges)
@@ -47,7 +47,7 @@ class ResizePlan(NamedTuple):
         box, name = (left, top, right, bottom), _INTERPOLATIONS[resize.filter]
         return cls(box, canvas, resize.y, resize.x, size, bool(resize.flip), name)
 
-    def for_core(self, width: int, height: int, reduce: int) -> _library.Resize | None:
+    def for_core(self, width: int, height: int, reduce: int) -> _library.CoreResize | None:
         """Return the plan as the core's `Resize`, for an image of that full size and `reduce`.
 
         Return None if the core cannot do it: padded, outside the image, or too large.
@@ -65,7 +65,7 @@ class ResizePlan(NamedTuple):
         ):
             return None
         # fmt: off
-        return _library.Resize(
+        return _library.CoreResize(
             reduce, left / reduce, top / reduce, right / reduce, bottom / reduce,
             int(left // reduce), int(top // reduce), ceil(right / reduce), ceil(bottom / reduce),
             across, down, self.left, self.top, columns, rows, self.flip,
@@ -144,7 +144,7 @@ def resize_in_core(
     result = np.empty((bottom - top, right - left, 3), np.uint8)
     height, width = image.shape[:2]
     # fmt: off
-    resize = _library.Resize(
+    resize = _library.CoreResize(
         1, *box, 0, 0, width, height, canvas[1], canvas[0], left, top, right - left, bottom - top,
         False, CORE_FILTERS[interpolation],
     )
@@ -153,10 +153,10 @@ def resize_in_core(
     return result if _library.resize_pixels(image, resize, pixels, result.ctypes.data) else None
 
 
-def resize_unchanged(width: int, height: int) -> _library.Resize:
+def resize_unchanged(width: int, height: int) -> _library.CoreResize:
     """Return the core's resize of an image of this size to itself."""
     sides = (width, height)
-    return _library.Resize(1, 0, 0, *sides, 0, 0, *sides, *sides, 0, 0, *sides, flip=False)
+    return _library.CoreResize(1, 0, 0, *sides, 0, 0, *sides, *sides, 0, 0, *sides, flip=False)
 
 
 def resize_with_pillow(

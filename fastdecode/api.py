@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from fastdecode import _headers, _pixels
 from fastdecode._arguments import check_options, check_out
 from fastdecode._buffers import as_buffer, as_path
-from fastdecode._engine import Request, run
+from fastdecode._engine import DecodeRequest, run
 from fastdecode._error_policy import with_retry
 from fastdecode._files import read_image
 from fastdecode._selection import Want
@@ -136,7 +136,7 @@ def decode(
     if out is not None:
         check_out(out, data, mode, plan.shape(header))
     want = Want(mode, reduce, strict, complete=True, part=window is not None)
-    return run(Request(data, header, want, window, applied, out, backend))
+    return run(DecodeRequest(data, header, want, window, applied, out, backend))
 
 
 def decode_part(
@@ -160,7 +160,7 @@ def decode_part(
         width, height = _pixels.seen_size(header.width, header.height, applied)
         window = _pixels.stored_box(window, -(-width // reduce), -(-height // reduce), applied)
     want = Want("RGB", reduce, strict=False, complete=True, part=window is not None)
-    return run(Request(data, header, want, window, applied, None, backend, borrow=True))
+    return run(DecodeRequest(data, header, want, window, applied, None, backend, borrow=True))
 
 
 def decode_file(

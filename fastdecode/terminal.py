@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import zip_longest
-from typing import Any, NamedTuple, NoReturn, Protocol
+from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 from fastdecode.errors import visible, without_advice
 
@@ -253,11 +253,8 @@ def _cell(text: str) -> str:
     return f"'{text}" if text.startswith(_FORMULAS) else text
 
 
-class Notify(Protocol):
-    """A callback for progress: what is being done, and how much of the total is done."""
-
-    def __call__(self, what: str, done: float, total: float = 1.0, /) -> None:
-        """Report progress; with the default `total`, `done` is a share of 1."""
+Notify: TypeAlias = Callable[[str, float, float], object]
+"""A callback for progress: what is being done, how much of it is done, and the total."""
 
 
 @contextmanager
@@ -277,7 +274,7 @@ def progress(*, counted: bool = False) -> Iterator[Notify]:
         finally:  # also before an error
             sys.stderr.write("\n")
     elif counted:
-        yield lambda _what, _done, _total=1.0: None
+        yield lambda _what, _done, _total: None
     else:
         yield _line_per_step()
 
@@ -299,7 +296,7 @@ def _bar(*, counted: bool) -> Iterator[Notify]:
         *columns, bars.TimeRemainingColumn(), console=console, transient=True
     ) as bar:
         task = bar.add_task("")
-        yield lambda what, done, total=1.0: bar.update(
+        yield lambda what, done, total: bar.update(
             task, description=what, completed=done, total=total
         )
 
@@ -308,7 +305,7 @@ def _line_per_step() -> Notify:
     """Return a callback that writes a line for each new step."""
     last = ""
 
-    def notify(what: str, _done: float, _total: float = 1.0, /) -> None:
+    def notify(what: str, _done: float, _total: float) -> None:
         nonlocal last
         if what != last:
             last = what
@@ -322,7 +319,7 @@ def _one_line() -> Notify:
     """Return a callback that overwrites one line, a few times a second at most."""
     shown = 0.0
 
-    def notify(what: str, done: float, total: float = 1.0, /) -> None:
+    def notify(what: str, done: float, total: float) -> None:
         nonlocal shown
         now = time.monotonic()
         if now - shown >= _EVERY_S or done == total:

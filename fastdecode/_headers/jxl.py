@@ -24,7 +24,7 @@ _ALPHA, _SPOT_COLOR, _CFA = 0, 2, 5  # extra channel types
 _GRAY = 1  # colour space
 
 
-class _Bits:
+class _CodestreamBits:
     """The codestream's bits, least significant first."""
 
     def __init__(self, data: bytes) -> None:
@@ -59,7 +59,7 @@ def parse(data: Buffer) -> Header:
     codestream = _codestream(data)
     if codestream[:2] != _SIGNATURE:
         raise DecodeError("the JPEG XL codestream does not start with FF 0A")
-    bits = _Bits(codestream[2:])
+    bits = _CodestreamBits(codestream[2:])
     width, height = _size(bits, _IMAGE)
     orientation, animated = 1, False
     depth, color, alpha = 8, _GRAY - 1, False
@@ -97,7 +97,7 @@ def _codestream(data: Buffer) -> bytes:
     return parts
 
 
-def _size(bits: _Bits, sides: _Sides) -> tuple[int, int]:
+def _size(bits: _CodestreamBits, sides: _Sides) -> tuple[int, int]:
     """Read (width, height) from a SizeHeader or a PreviewHeader."""
     unit, choices = sides[bits.u(1)]
     height = unit * bits.u32(*choices)
@@ -108,7 +108,7 @@ def _size(bits: _Bits, sides: _Sides) -> tuple[int, int]:
     return height * numerator // denominator, height
 
 
-def _extra_fields(bits: _Bits) -> bool:
+def _extra_fields(bits: _CodestreamBits) -> bool:
     """Skip the intrinsic size and the preview; return whether there is an animation."""
     if bits.u(1):
         _size(bits, _IMAGE)
@@ -123,7 +123,7 @@ def _extra_fields(bits: _Bits) -> bool:
     return True
 
 
-def _bit_depth(bits: _Bits) -> int:
+def _bit_depth(bits: _CodestreamBits) -> int:
     """Read a BitDepth: the bits of an integer sample, or of a float including its exponent."""
     if not bits.u(1):
         return bits.u32((8, 0), (10, 0), (12, 0), (1, 6))
@@ -132,7 +132,7 @@ def _bit_depth(bits: _Bits) -> int:
     return depth
 
 
-def _has_alpha(bits: _Bits) -> bool:
+def _has_alpha(bits: _CodestreamBits) -> bool:
     """Skip the extra channels; return whether one of them is alpha."""
     alpha = False
     count = bits.u32((0, 0), (1, 0), (2, 4), (1, 12))
@@ -156,7 +156,7 @@ def _has_alpha(bits: _Bits) -> bool:
     return alpha
 
 
-def _color_space(bits: _Bits) -> int:
+def _color_space(bits: _CodestreamBits) -> int:
     """Read up to the colour space of the ColourEncoding: 0 RGB, 1 grey, 2 XYB, 3 unknown."""
     bits.u(1)  # xyb_encoded
     if bits.u(1):  # all_default: sRGB

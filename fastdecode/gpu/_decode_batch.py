@@ -37,7 +37,7 @@ _MAX_PIXELS = 1 << 27
 _Read = tuple["Buffer", "Header"]
 
 
-class _Job(NamedTuple):
+class _DeviceCall(NamedTuple):
     """The arguments of one call, which are the same for all images."""
 
     device: torch.device
@@ -67,7 +67,7 @@ def decode_on(
     """
     place = check_device(device)
     loaded = choose(place, decode)
-    job = _Job(place, options, threads, size)
+    job = _DeviceCall(place, options, threads, size)
     work = list(items)
     if loaded is None:
         images = _to_device(job, _decode_to_arrays(job, work, on_error))
@@ -84,7 +84,7 @@ def decode_on(
 
 
 def _decode_by_device(
-    job: _Job, loaded: Loaded, work: list[Any], on_error: Literal["raise", "return"]
+    job: _DeviceCall, loaded: Loaded, work: list[Any], on_error: Literal["raise", "return"]
 ) -> list[Any]:
     """Return a contiguous tensor (C, H, W) for each item, or its error."""
     images: list[Any] = []
@@ -100,7 +100,7 @@ def _decode_by_device(
     return images
 
 
-def _parts(job: _Job, work: list[Any]) -> Iterator[list[_Read | None]]:
+def _parts(job: _DeviceCall, work: list[Any]) -> Iterator[list[_Read | None]]:
     """Read the files in order, and yield them in parts that are decoded at once."""
     for start in range(0, len(work), _MAX_FILES):
         part: list[_Read | None] = []
@@ -126,7 +126,7 @@ def _read(item: Any) -> _Read | None:
 
 
 def _decode_part(
-    job: _Job, loaded: Loaded, items: list[Any], reads: list[_Read | None]
+    job: _DeviceCall, loaded: Loaded, items: list[Any], reads: list[_Read | None]
 ) -> list[Any]:
     requests: dict[int, Request] = {}
     for at, read in enumerate(reads):
@@ -148,7 +148,7 @@ def _decode_part(
     return [images[at] for at in range(len(items))]
 
 
-def _finish(job: _Job, image: torch.Tensor | None) -> torch.Tensor | None:
+def _finish(job: _DeviceCall, image: torch.Tensor | None) -> torch.Tensor | None:
     """Copy or resize an image (C, H, W), whose memory may be the library's."""
     if image is None or job.size is None:
         return None if image is None else image.clone(memory_format=torch.contiguous_format)
@@ -158,7 +158,9 @@ def _finish(job: _Job, image: torch.Tensor | None) -> torch.Tensor | None:
 
 
 def _decode_to_arrays(
-    job: _Job, items: list[Any], on_error: Literal["raise", "return", "return all"] = "return all"
+    job: _DeviceCall,
+    items: list[Any],
+    on_error: Literal["raise", "return", "return all"] = "return all",
 ) -> list[Any]:
     """Decode on the CPU, and resize if there is a size: arrays (H, W[, C]), or errors."""
     if job.size is None:
@@ -170,7 +172,7 @@ def _decode_to_arrays(
     )
 
 
-def _to_device(job: _Job, made: list[Any]) -> list[Any]:
+def _to_device(job: _DeviceCall, made: list[Any]) -> list[Any]:
     """Return arrays (H, W[, C]) as tensors (C, H, W) on the device; errors stay as they are.
 
     On the CPU, without a size, the tensors are views of the arrays. All others are contiguous.
@@ -195,7 +197,7 @@ def _contiguous(image: torch.Tensor) -> torch.Tensor:
     return torch.from_numpy(np.ascontiguousarray(image.numpy()))
 
 
-def _copy(job: _Job, host: list[torch.Tensor]) -> list[torch.Tensor]:
+def _copy(job: _DeviceCall, host: list[torch.Tensor]) -> list[torch.Tensor]:
     """Copy images to a device; bytes to CUDA in one transfer, because each transfer waits."""
     if job.device.type != "cuda" or any(image.dtype != torch.uint8 for image in host):
         return [image.to(job.device) for image in host]

@@ -17,7 +17,7 @@ from fastdecode._system import cpu_model, libraries
 from fastdecode.api import read_file
 from fastdecode.errors import FastDecodeError
 from fastdecode.measure._collection import Photo
-from fastdecode.measure._run import Plan, Run, measure
+from fastdecode.measure._run import Run, RunPlan, measure
 from fastdecode.measure.result import OWN, now
 from fastdecode.ranking import Ranking, sort_by_default
 from fastdecode.samples import photos
@@ -26,6 +26,7 @@ from fastdecode.types import REDUCES
 if TYPE_CHECKING:
     from fastdecode.api import Data
     from fastdecode.measure.result import Measurement
+    from fastdecode.terminal import Notify
     from fastdecode.types import Format, Reduce
 
 USUAL_S = 20.0
@@ -92,18 +93,20 @@ def calibrate(
     own = sample_photos() if samples is None else _photos_of(samples)
     if not own:
         raise ValueError("there are no samples to measure with")
-    share = (lambda _what, done: notify(done)) if notify else (lambda _what, _done: None)
-    ranking, notes = rank(own, seconds, share)
+
+    def report(_what: str, done: float, _total: float) -> None:
+        if notify is not None:
+            notify(done)
+
+    ranking, notes = rank(own, seconds, report)
     for note in notes:
         warnings.warn(note, stacklevel=2)
     return ranking
 
 
-def rank(
-    found: Sequence[Photo], seconds: float, notify: Callable[[str, float], object]
-) -> tuple[Ranking, list[str]]:
+def rank(found: Sequence[Photo], seconds: float, notify: Notify) -> tuple[Ranking, list[str]]:
     """Measure backends on these photos; return the ranking, and what could not be measured."""
-    plan = Plan(
+    plan = RunPlan(
         backends=tuple(_eligible()),
         reduces=REDUCES,
         every_format=True,

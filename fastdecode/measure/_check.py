@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _MIN_SHARE = 0.5  # a backend that reads a smaller share of the files is not compared
 
 
-class Finding(NamedTuple):
+class Examination(NamedTuple):
     """The result of one backend for one file."""
 
     refused: str = ""  # why it did not decode the file; empty if it did
@@ -43,12 +43,12 @@ class Check:
 
     read: set[int] = field(default_factory=set)  # files that it decoded
     refused: dict[int, str] = field(default_factory=dict)  # reasons
-    differing: set[int] = field(default_factory=set)  # differing, averaged: as in `Finding`
+    differing: set[int] = field(default_factory=set)  # differing, averaged: as in `Examination`
     averaged: set[int] = field(default_factory=set)
     fallbacks: int = 0
     max_difference: int = 0  # over all files
 
-    def add(self, index: int, finding: Finding) -> None:
+    def add(self, index: int, finding: Examination) -> None:
         """Add the result for one file."""
         if finding.refused:
             self.refused[index] = finding.refused
@@ -95,7 +95,7 @@ def reference_digest(data: bytes, reduce: Reduce) -> bytes | None:
     return None if image is None else _digest(image)
 
 
-def examine(photo: Photo, reduce: Reduce, backend: str, right: bytes | None) -> Finding:
+def examine(photo: Photo, reduce: Reduce, backend: str, right: bytes | None) -> Examination:
     """Decode a file once, and compare the pixels with the reference."""
     stats(reset=True)
     named = backend_argument(backend)
@@ -108,14 +108,14 @@ def examine(photo: Photo, reduce: Reduce, backend: str, right: bytes | None) -> 
         # An averaged image is right if the full image is.
         whole = decode(data, backend=named) if averaged else image
     except Exception as error:  # a broken backend must not end the run
-        return Finding(refused=reason(error))
+        return Examination(refused=reason(error))
     if right is None or _digest(image) == right:
-        return Finding(fell_back=fell_back, averaged=averaged)
+        return Examination(fell_back=fell_back, averaged=averaged)
     difference = _difference(image, _reference(data, reduce))
     wrong = _difference(whole, _reference(data, 1)) if averaged else difference
     # CMYK becomes RGB by a formula that rounds; the contract of `decode` allows one level.
     tolerance = 1 if photo.header.color == "cmyk" else 0
-    return Finding("", fell_back, averaged, wrong > tolerance, difference)
+    return Examination("", fell_back, averaged, wrong > tolerance, difference)
 
 
 def reason(error: Exception) -> str:

@@ -91,10 +91,10 @@ class Collection:
     left_out: int = 0  # files not read because there were already `limit` images
     samples: bool = False  # these are the photos that come with the package
 
-    def summary(self) -> result.Collection:
+    def summary(self) -> result.CollectionSummary:
         """Return the counts that a result contains."""
         facts = "\n".join(f"{photo.name} {photo.size}" for photo in self.photos)
-        return result.Collection(
+        return result.CollectionSummary(
             images=len(self.photos),
             bytes=sum(photo.size for photo in self.photos),
             pixels=sum(photo.pixels for photo in self.photos),

@@ -25,7 +25,7 @@ from fastdecode.measure.result import (
     OWN,
     PILLOW,
     PIPELINES,
-    Backend,
+    Library,
     Result,
     label,
     machine,
@@ -193,14 +193,14 @@ def _has_figures(result: Result) -> bool:
 
 def _plan(
     options: argparse.Namespace, collection: files.Collection
-) -> tuple[engine.Plan, list[str]]:
+) -> tuple[engine.RunPlan, list[str]]:
     """Return what to measure, and notes about what cannot be measured."""
     _selection.preferred()  # a wrong FASTDECODE_BACKEND is an error now
     for name in options.backend or ():
         _selection.load_named(name)
     pipelines, notes = _pipelines(options)
     usual = _SHORT_SECONDS if _is_short(options) else _SECONDS
-    plan = engine.Plan(
+    plan = engine.RunPlan(
         backends=options.backend or (_every() if options.all else _few(collection)),
         reduces=options.reduce or (REDUCES if options.all else (1,)),
         pipelines=pipelines,
@@ -265,7 +265,7 @@ def _pipelines(options: argparse.Namespace) -> tuple[tuple[Pipeline, ...], list[
 
 
 def _measure(
-    plan: engine.Plan,
+    plan: engine.RunPlan,
     options: argparse.Namespace,
     collection: files.Collection,
     notes: Sequence[str],
@@ -297,7 +297,7 @@ def _measure(
     infos = [info for info in found.infos.values() if info.name in used]
     result = replace(
         result,
-        backends=tuple(Backend(info.name, info.version, info.codec) for info in infos),
+        backends=tuple(Library(info.name, info.version, info.codec) for info in infos),
         measurements=found.measurements(),
         notes=(*found.notes, *_faster(found)),
         interrupted=interrupted,

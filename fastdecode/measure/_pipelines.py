@@ -129,7 +129,7 @@ def normalise(image: Image.Image) -> torch.Tensor:
     return (values - _MEAN) / _STD
 
 
-class Pillow:
+class PillowTransform:
     """The baseline: decode the whole image, crop and resize it with Pillow."""
 
     def __init__(self, size: int) -> None:
@@ -139,7 +139,7 @@ class Pillow:
         return normalise(crop_with_pillow(open_with_pillow(data), self._size))
 
 
-class Torchvision:
+class TorchvisionTransform:
     """torchvision's v2 transforms, on tensors from its own decoder."""
 
     def __init__(self, size: int) -> None:
@@ -186,7 +186,7 @@ def torch_loader(setup: Setup, dataset: Dataset[Any], **options: Any) -> Any:
     )
 
 
-class Dali:
+class DaliLoader:
     """DALI's pipeline on the CPU; batches become tensors as in DALI's PyTorch plugin."""
 
     def __init__(self, setup: Setup) -> None:
@@ -282,8 +282,10 @@ MAKERS: dict[Pipeline, Callable[[Setup], Iterable[Any]]] = {
     "fastdecode": _own_loader,
     "device": OnDevice,
     "dataset": lambda setup: torch_loader(setup, OwnDataset(setup)),
-    "pillow": lambda setup: torch_loader(setup, Decoded(setup, Pillow(setup.size))),
-    "torchvision": lambda setup: torch_loader(setup, Decoded(setup, Torchvision(setup.size))),
-    "dali": Dali,
+    "pillow": lambda setup: torch_loader(setup, Decoded(setup, PillowTransform(setup.size))),
+    "torchvision": lambda setup: torch_loader(
+        setup, Decoded(setup, TorchvisionTransform(setup.size))
+    ),
+    "dali": DaliLoader,
 }
 """The functions that make the loader of each pipeline; an iterator of a loader is an epoch."""

@@ -7,7 +7,7 @@ import math
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -15,14 +15,14 @@ from fastdecode import registry
 from fastdecode._system import usable_cores
 from fastdecode.errors import BackendUnavailable
 from fastdecode.measure._check import Check, comparable_files, reason
-from fastdecode.measure._stats import measurements
+from fastdecode.measure._stats import Case, Round, measurements
 from fastdecode.measure._workers import DECODER, TRAINER, Processes
 from fastdecode.measure.result import OWN, Measurement, label
 
 if TYPE_CHECKING:
     from fastdecode.measure._collection import Photo
-    from fastdecode.measure._workers import BlockTimes
     from fastdecode.measure.result import Pipeline
+    from fastdecode.terminal import Notify
     from fastdecode.types import BackendInfo, Format, Reduce
 
 _BLOCK_FILES = 64
@@ -38,12 +38,9 @@ _BATCHES = 3  # of an epoch, per thread or worker: its start and end then count 
 _REFERENCE = "the reference for the pixels"
 _TRAIN_WEIGHT = 1.5  # of the time, compared with a case of decoding
 
-Notify = Callable[[str, float], object]
-"""Called with a description of the current step, and the share of the run that is done."""
-
 
 @dataclass(frozen=True)
-class Plan:
+class RunPlan:
     """What to measure."""
 
     backends: tuple[str, ...] = ()  # to compare with `OWN`, which is always measured
@@ -56,43 +53,6 @@ class Plan:
     # epochs, are certain; None for no limit
     within: float | None = None
     seed: int = 0  # of the random order
-
-
-@dataclass(frozen=True)
-class Round:
-    """The times of all backends for the same files, measured one right after the other."""
-
-    block: tuple[int, ...]  # indexes into `Case.photos`
-    times: dict[str, BlockTimes]  # by backend
-
-
-@dataclass
-class Case:
-    """One setting in which backends are compared, and their measurements."""
-
-    task: Measurement  # the settings that all of them share
-    photos: Sequence[Photo]  # all photos of the run
-    checks: dict[str, Check]  # by backend
-    chosen: str = ""  # the backend that `decode` chooses for most files
-    compared: tuple[str, ...] = ()  # backends that are timed
-    common: tuple[int, ...] = ()  # indexes of the files that all of these read; only they are timed
-    rounds: list[Round] = field(default_factory=list)  # complete rounds only
-
-    @property
-    def indexes(self) -> list[int]:
-        """The files of the format."""
-        return [n for n, photo in enumerate(self.photos) if photo.header.format == self.task.format]
-
-    def remove(self, name: str, why: str) -> None:
-        """Remove a backend and its times, because its process has failed."""
-        if self.task.protocol == "train":  # a pipeline refuses no single file
-            self.checks.pop(name, None)
-        elif name in self.checks:
-            refused = self.checks[name].refused
-            self.checks[name] = Check(refused={n: refused.get(n, why) for n in self.indexes})
-        self.compared = tuple(other for other in self.compared if other != name)
-        for one in self.rounds:
-            one.times.pop(name, None)
 
 
 @dataclass
@@ -110,9 +70,9 @@ class Run:
 
 def measure(
     photos: Sequence[Photo],
-    plan: Plan,
+    plan: RunPlan,
     found: Run,
-    notify: Notify = lambda _what, _share: None,
+    notify: Notify = lambda _what, _done, _total: None,
 ) -> None:
     """Measure everything that the plan asks for.
 
@@ -165,7 +125,7 @@ def blocks(
 class _Engine:
     """Measures case after case. All cases of decoding share one process per backend."""
 
-    def __init__(self, photos: Sequence[Photo], plan: Plan, found: Run, notify: Notify) -> None:
+    def __init__(self, photos: Sequence[Photo], plan: RunPlan, found: Run, notify: Notify) -> None:
         self._photos, self._plan, self._found, self._notify = photos, plan, found, notify
         self._done = 0.0  # share of the run
         self._share = 1.0  # of the present case
@@ -174,7 +134,7 @@ class _Engine:
     def run(self, tasks: Sequence[Measurement]) -> None:
         """Measure these settings in order, decoding first."""
         weights = [_TRAIN_WEIGHT if task.protocol == "train" else 1.0 for task in tasks]
-        self._notify("starting", 0.0)
+        self._notify("starting", 0.0, 1.0)
         names = (*self._plan.backends, OWN)
         own = {name: (registry.targets(), self._photos, name) for name in names}
         judge = {_REFERENCE: own[OWN]}  # says what the right pixels are
@@ -216,7 +176,8 @@ class _Engine:
             case.remove(name, why)
 
     def _progress(self, doing: str, share: float) -> None:
-        self._notify(f"{doing} {self._what}".strip(), min(1.0, self._done + share * self._share))
+        done = min(1.0, self._done + share * self._share)
+        self._notify(f"{doing} {self._what}".strip(), done, 1.0)
 
     def _decode(
         self,

@@ -1,23 +1,62 @@
-"""Turns measured times into figures: rates, ratios, quartiles and percentiles."""
+"""The cases that are measured, and their figures: rates, ratios, quartiles and percentiles."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from fastdecode.measure._check import Check
 from fastdecode.measure.result import OWN, PILLOW, Measurement, Spread
 
 if TYPE_CHECKING:
-    from fastdecode.measure._run import Case
+    from fastdecode.measure._collection import Photo
+    from fastdecode.measure._workers import BlockTimes
 
 Rounds: TypeAlias = "Sequence[tuple[Hashable, float]]"
 """The block of each round, and the seconds that it took."""
 
 _MEGA = 1_000_000
+
+
+@dataclass(frozen=True)
+class Round:
+    """The times of all backends for the same files, measured one right after the other."""
+
+    block: tuple[int, ...]  # indexes into `Case.photos`
+    times: dict[str, BlockTimes]  # by backend
+
+
+@dataclass
+class Case:
+    """One setting in which backends are compared, and their measurements."""
+
+    task: Measurement  # the settings that all of them share
+    photos: Sequence[Photo]  # all photos of the run
+    checks: dict[str, Check]  # by backend
+    chosen: str = ""  # the backend that `decode` chooses for most files
+    compared: tuple[str, ...] = ()  # backends that are timed
+    common: tuple[int, ...] = ()  # indexes of the files that all of these read; only they are timed
+    rounds: list[Round] = field(default_factory=list)  # complete rounds only
+
+    @property
+    def indexes(self) -> list[int]:
+        """The files of the format."""
+        return [n for n, photo in enumerate(self.photos) if photo.header.format == self.task.format]
+
+    def remove(self, name: str, why: str) -> None:
+        """Remove a backend and its times, because its process has failed."""
+        if self.task.protocol == "train":  # a pipeline refuses no single file
+            self.checks.pop(name, None)
+        elif name in self.checks:
+            refused = self.checks[name].refused
+            self.checks[name] = Check(refused={n: refused.get(n, why) for n in self.indexes})
+        self.compared = tuple(other for other in self.compared if other != name)
+        for one in self.rounds:
+            one.times.pop(name, None)
 
 
 def block_times(rounds: Rounds) -> dict[Hashable, float]:

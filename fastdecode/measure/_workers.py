@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from fastdecode.measure._check import Finding
+    from fastdecode.measure._check import Examination
     from fastdecode.measure._collection import Photo
     from fastdecode.measure.result import Measurement
     from fastdecode.types import BackendInfo, Reduce
@@ -174,7 +174,7 @@ class Decoder:
             return None
         return _check.reference_digest(data, reduce)
 
-    def examine(self, index: int, reduce: Reduce, right: bytes | None) -> Finding:
+    def examine(self, index: int, reduce: Reduce, right: bytes | None) -> Examination:
         """Decode a file and compare its pixels."""
         return _check.examine(self._photos[index], reduce, self._name, right)
 

@@ -31,8 +31,8 @@ __all__ = [
     "PILLOW",
     "PIPELINES",
     "SCHEMA",
-    "Backend",
-    "Collection",
+    "CollectionSummary",
+    "Library",
     "Machine",
     "Measurement",
     "Pipeline",
@@ -117,7 +117,7 @@ class Machine:
 
 
 @dataclass(frozen=True)
-class Backend:
+class Library:
     """A library that was measured, and the codec that it is linked to."""
 
     name: str
@@ -126,7 +126,7 @@ class Backend:
 
 
 @dataclass(frozen=True)
-class Collection:
+class CollectionSummary:
     """The files of the run."""
 
     images: int  # images, bytes, pixels: totals of the readable images
@@ -188,8 +188,8 @@ class Result:
 
     measured: str  # the time at which it began: ISO 8601, UTC
     machine: Machine
-    collection: Collection
-    backends: tuple[Backend, ...] = ()
+    collection: CollectionSummary
+    backends: tuple[Library, ...] = ()
     settings: dict[str, Any] = field(default_factory=dict)  # seconds, seed and the other options
     measurements: tuple[Measurement, ...] = ()
     answer: tuple[str, ...] = ()  # the findings in sentences

@@ -20,7 +20,7 @@ import numpy as np
 from fastdecode._buffers import as_buffer
 from fastdecode._headers import jpeg_stream
 from fastdecode.errors import ThreadsUnavailable
-from fastdecode.native._library import Resize, ffi, lib
+from fastdecode.native._library import CoreResize, ffi, lib
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -134,17 +134,19 @@ class Items:
                 (made if planned else left).append(at)
         return made, left
 
-    def resize_of(self, at: int) -> Resize:
+    def resize_of(self, at: int) -> CoreResize:
         """Return how an item was resized; valid until `clear`."""
         item = self._items[at]
         resize = item.resize
-        return Resize(item.request.reduce, *(getattr(resize, name) for name in Resize._fields[1:]))
+        return CoreResize(
+            item.request.reduce, *(getattr(resize, name) for name in CoreResize._fields[1:])
+        )
 
     def resize(
         self,
         pool: Pool,
         wanted: Sequence[int],
-        resizes: Sequence[Resize],
+        resizes: Sequence[CoreResize],
         pixels: Any,
         out: int,
         stride: int,
@@ -235,14 +237,14 @@ def _layout() -> np.dtype[Any]:
 
 @cache
 def _plan_layout() -> np.dtype[Any]:
-    """Return the NumPy type of ``fd_plan``: the members of `Resize` in their order, and a state."""
-    edges = Resize._fields[1:5]
-    offsets = [ffi.offsetof("fd_plan", "resize", name) for name in Resize._fields[1:]]
+    """Return the NumPy type of ``fd_plan``: the members of `CoreResize` in order, and a state."""
+    edges = CoreResize._fields[1:5]
+    offsets = [ffi.offsetof("fd_plan", "resize", name) for name in CoreResize._fields[1:]]
     return np.dtype(
         {
-            "names": [*Resize._fields, "state"],
+            "names": [*CoreResize._fields, "state"],
             "formats": [
-                *(np.float64 if name in edges else np.int32 for name in Resize._fields),
+                *(np.float64 if name in edges else np.int32 for name in CoreResize._fields),
                 np.uint64,
             ],
             "offsets": [

@@ -56,7 +56,7 @@ _BYTES: Any = ffi and ffi.typeof("uint8_t[]")  # cffi would look up a string in 
 _MISSING_FILE = Path(__file__).with_name("_missing.txt")
 
 
-class Resize(NamedTuple):
+class CoreResize(NamedTuple):
     """A reduction, and a resize with the members of ``fd_resize`` in their order.
 
     The box (`left` … `bottom`) is in pixels of the reduced image. Only pixels inside `in_left` …
@@ -152,7 +152,7 @@ def probe(data: Buffer) -> Any:
 
 
 def decode_resized(
-    data: Buffer, resize: Resize, pixels: Any, out: int, operations: Any = ()
+    data: Buffer, resize: CoreResize, pixels: Any, out: int, operations: Any = ()
 ) -> bool:
     """Decode, resize and finish one image. Return False if it failed or the codec warned.
 
@@ -170,7 +170,7 @@ def decode_resized(
 
 
 def resize_pixels(
-    image: Image, resize: Resize, pixels: Any, out: int, operations: Any = ()
+    image: Image, resize: CoreResize, pixels: Any, out: int, operations: Any = ()
 ) -> bool:
     """Resize and finish pixels of any library: uint8, (H, W, 3), with no gaps in a row.
 

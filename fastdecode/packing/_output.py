@@ -5,9 +5,10 @@ from __future__ import annotations
 import glob
 import hashlib
 import os
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -23,13 +24,63 @@ from fastdecode.stores.tar.names import Names
 from fastdecode.terminal import csv_text
 
 if TYPE_CHECKING:
-    from fastdecode.packing._pack import Options, Packed
+    from fastdecode.packing._rewrite import Options
     from fastdecode.packing._work import WorkFolder
     from fastdecode.types import Buffer
 
 _FORMAT = 1
 _BAD = ("key", "reason")
 _PIECE = 1 << 20
+
+
+@dataclass
+class Packed:
+    """The result of `pack`.
+
+    Attributes
+    ----------
+    location : str
+        Path of the store.
+    kind : str
+        Its kind, a name in `fastdecode.stores.KINDS`.
+    items : int
+        Number of images in the store.
+    bytes_in, bytes_out : int
+        Size of the encoded images that were read, and of those in the store.
+    notes : Counter
+        Number of images by what was done: ``"shrunk"``; given ``"restart markers"``; ``"too
+        large"``, of a kind that cannot be shrunk; ``"no restart markers"``, because the core
+        refused them.
+    bad : list of (key, reason)
+        Items that do not decode, or cannot be read or stored.
+    resumed : int
+        Number of items in the source that an earlier run had done.
+    empty_classes : list of str
+        Classes of the source that have no image left.
+    manifest : str
+        Path of the manifest.
+    shards : list of str
+        Paths of the shards in their order, if `shard_size` was given.
+
+    Examples
+    --------
+    >>> from fastdecode.packing import pack
+    >>> packed = pack("train", "packed.tar")
+    >>> packed.kind, packed.items, packed.bad, packed.manifest
+    ('tar', 6, [], 'packed.tar.json')
+    """
+
+    location: str
+    kind: str
+    items: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    notes: Counter[str] = field(default_factory=Counter)
+    bad: list[tuple[str, str]] = field(default_factory=list)
+    resumed: int = 0
+    empty_classes: list[str] = field(default_factory=list)
+    manifest: str = ""
+    shards: list[str] = field(default_factory=list)
 
 
 class OutputPaths:

@@ -8,28 +8,27 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import PIL
 
 import fastdecode
 from fastdecode._arrays import map_in_order
-from fastdecode._selection import disabled
 from fastdecode._system import usable_cores
-from fastdecode.errors import BackendUnavailable, StoreError
-from fastdecode.native import _library
+from fastdecode.errors import StoreError
 from fastdecode.packing._output import (
     OutputPaths,
+    Packed,
     TarShards,
     describe_files,
     file_sha256,
     write_manifest,
 )
-from fastdecode.packing._rewrite import Names, Work, size_and_time, stamp
+from fastdecode.packing._rewrite import KeyRenamer, Options, Work, size_and_time, stamp
 from fastdecode.packing._verify import printable
-from fastdecode.packing._work import CannotResume, Part, WorkFolder
+from fastdecode.packing._work import CannotResume, ShardRecord, WorkFolder
 from fastdecode.plan import DEFAULT_MAX_PIXELS
 from fastdecode.stores import create_store, kind_for, open_store
 from fastdecode.stores.locations import shard_locations
@@ -41,60 +40,7 @@ if TYPE_CHECKING:
     from fastdecode.packing._rewrite import Outcome
     from fastdecode.stores import Store, Writer
 
-Notify: TypeAlias = Callable[[str, int, int], None]
-"""Called with the name of the current step, the number of items done, and their total."""
-
 _REVISION = "size and time of the source"
-
-
-@dataclass
-class Packed:
-    """The result of `pack`.
-
-    Attributes
-    ----------
-    location : str
-        Path of the store.
-    kind : str
-        Its kind, a name in `fastdecode.stores.KINDS`.
-    items : int
-        Number of images in the store.
-    bytes_in, bytes_out : int
-        Size of the encoded images that were read, and of those in the store.
-    notes : Counter
-        Number of images by what was done: ``"shrunk"``; given ``"restart markers"``; ``"too
-        large"``, of a kind that cannot be shrunk; ``"no restart markers"``, because the core
-        refused them.
-    bad : list of (key, reason)
-        Items that do not decode, or cannot be read or stored.
-    resumed : int
-        Number of items in the source that an earlier run had done.
-    empty_classes : list of str
-        Classes of the source that have no image left.
-    manifest : str
-        Path of the manifest.
-    shards : list of str
-        Paths of the shards in their order, if `shard_size` was given.
-
-    Examples
-    --------
-    >>> from fastdecode.packing import pack
-    >>> packed = pack("train", "packed.tar")
-    >>> packed.kind, packed.items, packed.bad, packed.manifest
-    ('tar', 6, [], 'packed.tar.json')
-    """
-
-    location: str
-    kind: str
-    items: int = 0
-    bytes_in: int = 0
-    bytes_out: int = 0
-    notes: Counter[str] = field(default_factory=Counter)
-    bad: list[tuple[str, str]] = field(default_factory=list)
-    resumed: int = 0
-    empty_classes: list[str] = field(default_factory=list)
-    manifest: str = ""
-    shards: list[str] = field(default_factory=list)
 
 
 class BadItems(StoreError):
@@ -139,7 +85,7 @@ def pack(
     threads: int | None = None,
     skip_bad: bool = False,
     start_over: bool = False,
-    notify: Notify | None = None,
+    notify: Callable[[str, int, int], object] | None = None,
 ) -> Packed:
     """Copy images into a store, and check that each one decodes.
 
@@ -232,35 +178,6 @@ def _remove_empty_parents(path: Path) -> Iterator[None]:
         raise
 
 
-@dataclass(frozen=True)
-class Options:
-    """The arguments of `pack` on which the result depends."""
-
-    max_side: int | None = None
-    quality: int = 90
-    restart_markers: bool = False
-    shard_size: int | None = None
-    max_pixels: int | None = DEFAULT_MAX_PIXELS
-
-    def check(self, kind: str) -> None:
-        """Check the options before any work is done."""
-        for name in ("max_side", "shard_size", "max_pixels"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name} must be at least 1, not {value}")
-        if not 1 <= self.quality <= 100:
-            raise ValueError(f"quality must be from 1 to 100, not {self.quality}")
-        if self.shard_size is not None and kind != "tar":
-            raise ValueError(f"only a tar store has shards, not a {kind} store")
-        if self.restart_markers:
-            if "native" in disabled():
-                raise BackendUnavailable(
-                    "only the native core puts restart markers into JPEGs, and FASTDECODE_DISABLE "
-                    "disables it"
-                )
-            _library.require()
-
-
 @dataclass
 class _Job:
     """One run of a pack."""
@@ -270,11 +187,11 @@ class _Job:
     options: Options
     threads: int
     skip_bad: bool
-    notify: Notify | None
+    notify: Callable[[str, int, int], object] | None
     work: WorkFolder
 
     def __post_init__(self) -> None:
-        self.part = Part()  # what follows the last complete shard
+        self.part = ShardRecord()  # what follows the last complete shard
         self.content = hashlib.sha256()  # of lines as sha256sum prints them
         self.used: set[Any] = set()  # targets, such as classes
         self.resumed = 0
@@ -331,15 +248,15 @@ class _Job:
             asked["Pillow"] = PIL.__version__  # which encodes shrunk images
         return asked
 
-    def _fill(self, store: Store) -> list[Part]:
+    def _fill(self, store: Store) -> list[ShardRecord]:
         """Write all items of the source; return what each shard, or the whole store, holds."""
         several = self.options.max_side is not None  # only then can keys change
-        make = Work(store, self.options, Names(_keys(store) if several else ()))
+        make = Work(store, self.options, KeyRenamer(_keys(store) if several else ()))
         parts = self._keep_shards(store)
         writer: TarShards | Writer
 
         def completed(path: Path) -> None:
-            part, self.part = self.part, Part(self.part.next)
+            part, self.part = self.part, ShardRecord(self.part.next)
             if part.next < len(store):  # its size decides that it belongs to the next shard
                 part.stamps = _chain(part.stamps, stamp(store, part.next))
             part.bytes, part.sha256 = path.stat().st_size, file_sha256(path)
@@ -368,12 +285,12 @@ class _Job:
         # What no shard holds: a store of another kind, or bad items after the last shard.
         return [*parts, self.part] if self.part.items or self.part.bad else parts
 
-    def _keep_shards(self, store: Store) -> list[Part]:
+    def _keep_shards(self, store: Store) -> list[ShardRecord]:
         """Return the complete shards of an earlier run; discard the first wrong one and the rest.
 
         A shard is wrong if its bytes, or a file that it was made from, have changed.
         """
-        kept: list[Part] = []
+        kept: list[ShardRecord] = []
         for part in self.work.parts:
             path, chain = self.work.path / self.place.shard(len(kept)), ""
             for index in range(self.part.next, min(part.next + 1, len(store))):
@@ -431,7 +348,7 @@ class _Job:
         if type(target) is int:
             self.used.add(target)
 
-    def _sum_up(self, parts: Sequence[Part], classes: Sequence[str]) -> Packed:
+    def _sum_up(self, parts: Sequence[ShardRecord], classes: Sequence[str]) -> Packed:
         packed = Packed(str(self.place.path), self.place.kind, manifest=str(self.place.manifest))
         for part in parts:
             packed.items += part.items
@@ -460,7 +377,7 @@ class _Job:
         error.packed = packed
         raise error
 
-    def _describe_files(self, parts: Sequence[Part]) -> list[dict[str, Any]]:
+    def _describe_files(self, parts: Sequence[ShardRecord]) -> list[dict[str, Any]]:
         """Return the name, size and checksum of each file of the store."""
         if self.place.kind != "tar":
             return describe_files(self.work, self.place)

@@ -9,7 +9,8 @@ import time
 import warnings
 
 from fastdecode.errors import FastDecodeError
-from fastdecode.packing._pack import BadItems, Packed, pack
+from fastdecode.packing._output import Packed
+from fastdecode.packing._pack import BadItems, pack
 from fastdecode.packing._verify import reason
 from fastdecode.plan import DEFAULT_MAX_PIXELS
 from fastdecode.stores import KINDS, kind_for

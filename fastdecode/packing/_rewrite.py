@@ -21,17 +21,17 @@ from PIL import Image as PillowImage
 
 from fastdecode._error_policy import ITEM_ERRORS, is_item_error
 from fastdecode._headers import other
+from fastdecode._selection import disabled
 from fastdecode.api import decode, probe
-from fastdecode.errors import FastDecodeError
-from fastdecode.native import add_restart_markers
+from fastdecode.errors import BackendUnavailable, FastDecodeError
+from fastdecode.native import _library, add_restart_markers
 from fastdecode.packing._verify import reason, verify
-from fastdecode.plan import plan_decode
+from fastdecode.plan import DEFAULT_MAX_PIXELS, plan_decode
 from fastdecode.stores._items import check_target
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from fastdecode.packing._pack import Options
     from fastdecode.stores import Store
     from fastdecode.types import Buffer, Header, Image, Mode
 
@@ -45,6 +45,35 @@ _GAP = 2
 """The decoder reduces to no less than this many times the final size, and the filter does the rest.
 It is the ``reducing_gap`` of `PIL.Image.Image.thumbnail`."""
 _LANCZOS = PillowImage.Resampling.LANCZOS
+
+
+@dataclass(frozen=True)
+class Options:
+    """The arguments of `pack` on which the result depends."""
+
+    max_side: int | None = None
+    quality: int = 90
+    restart_markers: bool = False
+    shard_size: int | None = None
+    max_pixels: int | None = DEFAULT_MAX_PIXELS
+
+    def check(self, kind: str) -> None:
+        """Check the options before any work is done."""
+        for name in ("max_side", "shard_size", "max_pixels"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be at least 1, not {value}")
+        if not 1 <= self.quality <= 100:
+            raise ValueError(f"quality must be from 1 to 100, not {self.quality}")
+        if self.shard_size is not None and kind != "tar":
+            raise ValueError(f"only a tar store has shards, not a {kind} store")
+        if self.restart_markers:
+            if "native" in disabled():
+                raise BackendUnavailable(
+                    "only the native core puts restart markers into JPEGs, and FASTDECODE_DISABLE "
+                    "disables it"
+                )
+            _library.require()
 
 
 class Outcome(NamedTuple):
@@ -66,7 +95,7 @@ class Work:
 
     store: Store
     options: Options
-    names: Names
+    names: KeyRenamer
 
     def __call__(self, index: int) -> Outcome:
         """Read and rewrite an item; raise errors of the network or disk, which may pass."""
@@ -131,7 +160,7 @@ def size_and_time(path: str | Path) -> tuple[int, int]:
     return found.st_size, found.st_mtime_ns
 
 
-class Names:
+class KeyRenamer:
     """Renames keys to another suffix, so that no two of them become the same."""
 
     def __init__(self, keys: Iterable[str]) -> None:  # all keys; a hash of 8 bytes stands for each

@@ -33,7 +33,7 @@ class CannotResume(ValueError):
 
 
 @dataclass
-class Part:
+class ShardRecord:
     """What one shard holds, or all of a store that has no shards."""
 
     next: int = 0  # the first item of the source after it
@@ -53,7 +53,7 @@ class WorkFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.begun: dict[str, Any] = {}
-        self.parts: list[Part] = []  # the complete shards
+        self.parts: list[ShardRecord] = []  # the complete shards
         self.result: dict[str, Any] | None = None  # a `Packed`, once all files are made
         self._ends = [0]  # of the lines, in bytes
         self._handle = _open_state(path)
@@ -67,7 +67,7 @@ class WorkFolder:
 
     def _take(self, record: dict[str, Any]) -> None:
         if "part" in record:
-            self.parts.append(Part(**record["part"]))
+            self.parts.append(ShardRecord(**record["part"]))
         elif "result" in record:
             self.result = record["result"]
         else:
@@ -96,7 +96,7 @@ class WorkFolder:
         if self.begun:
             self._cut(1 + count)
 
-    def add(self, part: Part) -> None:
+    def add(self, part: ShardRecord) -> None:
         """Record a shard that is complete and on the disk."""
         self._append({"part": asdict(part)})
         self.parts.append(part)

@@ -60,7 +60,7 @@ _logger = logging.getLogger("fastdecode.ray")
 
 
 @dataclass(frozen=True)
-class Options:
+class JobOptions:
     """How a job decodes; sent to every task. `read_images` describes the options."""
 
     size: tuple[int, int] | None = None
@@ -76,7 +76,7 @@ class Options:
     threads: int = 1
 
     @classmethod
-    def checked(cls, size: Any, num_cpus: Any, **others: Any) -> Options:
+    def checked(cls, size: Any, num_cpus: Any, **others: Any) -> JobOptions:
         """Make options; raise an error if they are wrong for any image."""
         if others.get("mode") == "stored":
             raise ValueError(
@@ -136,7 +136,7 @@ class Portion(NamedTuple):
 
 
 def portions(
-    sources: Sequence[str | Buffer | Exception], name: Callable[[int], str], options: Options
+    sources: Sequence[str | Buffer | Exception], name: Callable[[int], str], options: JobOptions
 ) -> Iterator[Portion]:
     """Decode images in order. A source that could not be read is given as its error.
 
@@ -159,7 +159,7 @@ def portions(
         yield Portion(start, start + len(errors), rows, shown, [told[at] for at in kept])
 
 
-def max_rows(options: Options) -> int:
+def max_rows(options: JobOptions) -> int:
     """Return the most sources in a portion; reading more ahead is useless."""
     return max(1, min(_MAX_ROWS, PORTION // (options.row_bytes or 1)))
 
@@ -174,7 +174,7 @@ def or_empty_table(tables: Iterable[Any], table: Callable[[Portion], Any]) -> It
         yield table(Portion(0, 0, [], [], []))
 
 
-def image_columns(portion: Portion, options: Options, name: str = "image") -> dict[str, Any]:
+def image_columns(portion: Portion, options: JobOptions, name: str = "image") -> dict[str, Any]:
     """Make the columns of a portion: its images, and its errors for ``on_error="return"``."""
     columns = {name: _image_column(portion.images, options)}
     if options.on_error == "return":
@@ -182,7 +182,7 @@ def image_columns(portion: Portion, options: Options, name: str = "image") -> di
     return columns
 
 
-def _image_column(images: Any, options: Options) -> Any:
+def _image_column(images: Any, options: JobOptions) -> Any:
     """Make a tensor column from an array of images, without a copy, or from a list of arrays.
 
     The column has a fixed shape if the options have a size. Otherwise it has variable shapes, also
@@ -204,7 +204,7 @@ def _name_image(error: Exception, name: str) -> Exception:
     return error
 
 
-def _report_skipped(reasons: dict[str, str], options: Options) -> None:
+def _report_skipped(reasons: dict[str, str], options: JobOptions) -> None:
     """Report the images that are left out, to `Skipped` or else to the log."""
     if options.skipped is not None:
         options.skipped.add(reasons)
@@ -219,7 +219,7 @@ _Made = Iterator[tuple[int, Any, list[Exception | None]]]
 
 
 def _decode_own_sizes(
-    sources: Sequence[Any], name: Callable[[int], str], options: Options
+    sources: Sequence[Any], name: Callable[[int], str], options: JobOptions
 ) -> _Made:
     """Decode images at their own sizes, as `decode` does."""
     start, size = 0, 0
@@ -252,13 +252,15 @@ def _read_header(source: Any) -> tuple[Any, Header | None]:
         return error, None
 
 
-def _pixel_bytes(header: Header, options: Options) -> int:
+def _pixel_bytes(header: Header, options: JobOptions) -> int:
     """Return the bytes of the result of `decode`; raise ValueError for a region outside."""
     plan = plan_options(header, options.decoding() | {"max_pixels": None})
     return options.pixel_bytes(*plan.shape(header))
 
 
-def _decode_some(some: Sequence[Any], options: Options) -> tuple[list[Any], list[Exception | None]]:
+def _decode_some(
+    some: Sequence[Any], options: JobOptions
+) -> tuple[list[Any], list[Exception | None]]:
     whole = [data for data in some if not isinstance(data, Exception)]
     answers = iter(
         decode_batch(whole, threads=options.threads, on_error="return", **options.decoding())
@@ -269,7 +271,9 @@ def _decode_some(some: Sequence[Any], options: Options) -> tuple[list[Any], list
     return images, [each if isinstance(each, Exception) else None for each in results]
 
 
-def _decode_resized(sources: Sequence[Any], name: Callable[[int], str], options: Options) -> _Made:
+def _decode_resized(
+    sources: Sequence[Any], name: Callable[[int], str], options: JobOptions
+) -> _Made:
     """Decode and resize images to one size, in one array; a damaged image is black."""
     by_the_core = options.mode == "RGB" and core_may_decode(options.backend)
     items, rows = Items() if by_the_core else None, max_rows(options)
@@ -297,7 +301,7 @@ def _decode_resized(sources: Sequence[Any], name: Callable[[int], str], options:
 
 
 def _decode_in_core(
-    items: Items, sources: Sequence[Any], out: NDArray[np.uint8], options: Options
+    items: Items, sources: Sequence[Any], out: NDArray[np.uint8], options: JobOptions
 ) -> set[int]:
     """Read and decode in the core where it can; return the indices of these images."""
     pool = _pool(options.threads)
@@ -319,7 +323,7 @@ def _decode_in_core(
         items.clear()
 
 
-def _eligible(headers: Headers, options: Options) -> NDArray[np.bool_]:
+def _eligible(headers: Headers, options: JobOptions) -> NDArray[np.bool_]:
     """Mark the files that the core decodes as every other backend would, without orientation."""
     good: NDArray[np.bool_] = headers.readable & core_can_decode(headers, options.max_pixels)
     if options.orient:
@@ -331,7 +335,7 @@ def _eligible(headers: Headers, options: Options) -> NDArray[np.bool_]:
     return good
 
 
-def _plan(width: int, height: int, options: Options) -> _library.Resize | None:
+def _plan(width: int, height: int, options: JobOptions) -> _library.CoreResize | None:
     """Return the core's plan for an image of that size; None if the core cannot do it."""
     size = options.resize_to
     box = options.region or (0, 0, width, height)
@@ -339,7 +343,9 @@ def _plan(width: int, height: int, options: Options) -> _library.Resize | None:
     return ResizePlan(box, size, 0, 0, size, flip=False).for_core(width, height, reduce)
 
 
-def _decode_one(source: str | Buffer, out: NDArray[np.uint8], options: Options) -> Exception | None:
+def _decode_one(
+    source: str | Buffer, out: NDArray[np.uint8], options: JobOptions
+) -> Exception | None:
     """Decode and resize an image with any backend; return its error, or None."""
     region, orient = options.region, options.orient
     try:

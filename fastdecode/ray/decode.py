@@ -11,7 +11,14 @@ import ray.data
 
 from fastdecode.errors import FastDecodeError
 from fastdecode.plan import DEFAULT_MAX_PIXELS
-from fastdecode.ray._rows import OnError, Options, Portion, image_columns, or_empty_table, portions
+from fastdecode.ray._rows import (
+    JobOptions,
+    OnError,
+    Portion,
+    image_columns,
+    or_empty_table,
+    portions,
+)
 
 if TYPE_CHECKING:
     from fastdecode.ray.skipped import Skipped
@@ -83,7 +90,7 @@ def decode_images(
     >>> decode_images(rows, "jpeg", size=224).take(1)[0]["image"].shape
     (224, 224, 3)
     """
-    options = Options.checked(
+    options = JobOptions.checked(
         size,
         num_cpus,
         reduce=reduce,
@@ -119,7 +126,7 @@ class _Decode:
     name: str | None
     output: str
     keep: bool
-    options: Options
+    options: JobOptions
 
     def __call__(self, table: Any) -> Iterator[Any]:
         sources = [_as_bytes(value) for value in _column(table, self.column)]

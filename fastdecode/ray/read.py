@@ -20,8 +20,8 @@ from fastdecode._error_policy import ITEM_ERRORS, is_item_error
 from fastdecode.errors import FastDecodeError
 from fastdecode.plan import DEFAULT_MAX_PIXELS
 from fastdecode.ray._rows import (
+    JobOptions,
     OnError,
-    Options,
     Portion,
     image_columns,
     max_rows,
@@ -158,7 +158,7 @@ def read_images(
     ...     print(batch["image"].shape, batch["label"].tolist())
     torch.Size([6, 224, 224, 3]) [0, 0, 0, 1, 1, 1]
     """
-    options = Options.checked(
+    options = JobOptions.checked(
         size,
         num_cpus,
         reduce=reduce,
@@ -188,7 +188,7 @@ def read_images(
 
 
 def _task(
-    store: Store, options: Options, labels: bool | None, threads: int | None, *, paths: bool
+    store: Store, options: JobOptions, labels: bool | None, threads: int | None, *, paths: bool
 ) -> _Read:
     """Decide what the tasks read, and put the store into Ray's object store."""
     first = _first_target(store)
@@ -254,7 +254,7 @@ def _first_target(store: Store) -> Any:
     return None
 
 
-def _task_count(count: int, options: Options) -> int:
+def _task_count(count: int, options: JobOptions) -> int:
     rows = _ROWS if options.row_bytes is None else max(1, _BLOCK // options.row_bytes)
     cores = int(ray.cluster_resources().get("CPU", 1))
     wanted = max(-(-count // rows), min(count, cores * _TASKS_PER_CORE))
@@ -280,7 +280,7 @@ class _Read:
     """
 
     store: Any
-    options: Options
+    options: JobOptions
     columns: Sequence[str]
     labels: Any
     threads: int

@@ -31,7 +31,7 @@ from fastdecode.torch.transforms.base import Crop, core_pixel_format, plan_geome
 if TYPE_CHECKING:
     from fastdecode.geometry import Geometry
     from fastdecode.native._batch import Pool
-    from fastdecode.native._library import Resize
+    from fastdecode.native._library import CoreResize
     from fastdecode.torch._read_ahead import Read
 
 FALLBACK: Any = object()
@@ -243,7 +243,9 @@ class _Call:
         sides = None if made is None else (3, made.height, made.width)
         return made if sides == crop.shape else None
 
-    def _plan(self, items: Items, left: Sequence[int]) -> dict[int, tuple[ResizePlan, Resize, int]]:
+    def _plan(
+        self, items: Items, left: Sequence[int]
+    ) -> dict[int, tuple[ResizePlan, CoreResize, int]]:
         """Draw and plan how each image is resized; leave out images that the core cannot make."""
         eligible, draws, headers = self._eligible, self._draws, items.headers()
         orient = self._dataset.decode_options.orient
@@ -255,7 +257,7 @@ class _Call:
             headers.has_exif.tolist(),
         )
         rows = list(zip(*columns, strict=True))
-        plans: dict[int, tuple[ResizePlan, Resize, int]] = {}
+        plans: dict[int, tuple[ResizePlan, CoreResize, int]] = {}
         for at in left:
             fits, width, height, exif = rows[at]
             if fits and not (orient and exif and _headers.probe(items.data(at)).orientation != 1):
@@ -269,7 +271,7 @@ class _Call:
         return plans
 
     def _resize(
-        self, pool: Pool, items: Items, plans: dict[int, tuple[ResizePlan, Resize, int]]
+        self, pool: Pool, items: Items, plans: dict[int, tuple[ResizePlan, CoreResize, int]]
     ) -> None:
         """Let the core make the planned images."""
         _, resizes, states = zip(*plans.values(), strict=True)

@@ -24,7 +24,7 @@ import fastdecode
 from fastdecode import cli
 from fastdecode.measure import _run
 from fastdecode.measure._collection import USUAL_LIMIT
-from fastdecode.measure._run import Plan
+from fastdecode.measure._run import RunPlan
 from fastdecode.measure.result import OWN, PILLOW, from_json, to_json
 from fastdecode.ranking import DEFAULT
 
@@ -38,9 +38,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def plans(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, Plan]]:
+def plans(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, RunPlan]]:
     """Collect the number of photos and the plan of each run, in which nothing is measured."""
-    found: list[tuple[int, Plan]] = []
+    found: list[tuple[int, RunPlan]] = []
     monkeypatch.setattr(_run, "measure", lambda photos, plan, *_: found.append((len(photos), plan)))
     return found
 
@@ -94,7 +94,7 @@ def test_disabled_backends_are_left_out(folder: Path) -> None:
     assert {one.chosen for one in result.measurements} == {"", PILLOW}
 
 
-def test_a_short_run_compares_few(folder: Path, plans: list[tuple[int, Plan]]) -> None:
+def test_a_short_run_compares_few(folder: Path, plans: list[tuple[int, RunPlan]]) -> None:
     """Without options: Pillow, the usually fastest other library, torchvision; the time is set."""
     cli.main(["bench", str(folder)])
     [(count, plan)] = plans
@@ -112,7 +112,7 @@ def test_a_short_run_compares_few(folder: Path, plans: list[tuple[int, Plan]]) -
         assert "dataset" not in plan.pipelines
 
 
-def test_all_compares_all(folder: Path, plans: list[tuple[int, Plan]]) -> None:
+def test_all_compares_all(folder: Path, plans: list[tuple[int, RunPlan]]) -> None:
     """``--all`` has every backend, format and reduction, and no limit of time."""
     cli.main(["bench", str(folder), "--all"])
     [(_, plan)] = plans
@@ -125,7 +125,7 @@ def test_all_compares_all(folder: Path, plans: list[tuple[int, Plan]]) -> None:
 @pytest.mark.parametrize(
     "words", [["--backend", "pillow,opencv"], ["--backend", "pillow", "--backend", "opencv"]]
 )
-def test_backends_add_up(words: list[str], folder: Path, plans: list[tuple[int, Plan]]) -> None:
+def test_backends_add_up(words: list[str], folder: Path, plans: list[tuple[int, RunPlan]]) -> None:
     """``--backend`` takes several names, and may be given several times; others are left out."""
     pytest.importorskip("cv2")
     cli.main(["bench", str(folder), *words, "--reduce", "4,2"])
@@ -153,7 +153,7 @@ def test_the_limit_is_honoured(
     words: list[str],
     expected: int,
     tmp_path: Path,
-    plans: list[tuple[int, Plan]],
+    plans: list[tuple[int, RunPlan]],
 ) -> None:
     """A short run times fifty photos of ordinary size, fewer large ones, or what is asked for."""
     data = photo(*size)
@@ -167,7 +167,7 @@ def test_the_limit_is_honoured(
     assert (plan.within is None) == bool(words)
 
 
-def test_list_measures_nothing(folder: Path, plans: list[tuple[int, Plan]]) -> None:
+def test_list_measures_nothing(folder: Path, plans: list[tuple[int, RunPlan]]) -> None:
     """``--list`` names the images with their sizes, and unreadable ones, and ends."""
     (folder / "empty.jpg").write_bytes(b"")
     done = bench(folder, "--list")

@@ -16,9 +16,15 @@ from hypothesis import strategies as st
 
 from fastdecode._system import usable_cores
 from fastdecode.measure import _stats as stats
-from fastdecode.measure._check import Check, Finding, comparable_files, examine, reference_digest
+from fastdecode.measure._check import (
+    Check,
+    Examination,
+    comparable_files,
+    examine,
+    reference_digest,
+)
 from fastdecode.measure._collection import Photo, collect
-from fastdecode.measure._run import Case, Plan, Round, Run, blocks, measure
+from fastdecode.measure._run import Case, Round, Run, RunPlan, blocks, measure
 from fastdecode.measure._stats import measurements
 from fastdecode.measure._workers import BlockTimes
 from fastdecode.measure.result import NOTHING, OWN, PILLOW, Measurement, Spread
@@ -35,7 +41,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Run:
     (folder / "a.png").write_bytes(photo(kind="PNG"))
     (folder / "half.jpg").write_bytes(photo(400, 300)[:2000])
     run = Run()
-    plan = Plan(JPEG, (1, 4), every_format=True, seconds=0)
+    plan = RunPlan(JPEG, (1, 4), every_format=True, seconds=0)
     measure(collect([folder]).photos, plan, run)
     return run
 
@@ -80,7 +86,7 @@ def test_progress_ends_with_all(tmp_path: Path) -> None:
     """The share that is done never falls, and ends at 1."""
     shares: list[float] = []
     photos = collect([make_photos(tmp_path)]).photos
-    measure(photos, Plan(seconds=0), Run(), lambda _, share: shares.append(share))
+    measure(photos, RunPlan(seconds=0), Run(), lambda _what, done, _total: shares.append(done))
 
     assert shares == sorted(shares)
     assert shares[-1] == pytest.approx(1)
@@ -92,7 +98,7 @@ def test_a_run_that_has_to_end_times_all_files(tmp_path: Path) -> None:
         (tmp_path / f"{number}.jpg").write_bytes(photo(40 + number))
     (tmp_path / "a.png").write_bytes(photo(kind="PNG"))
     run = Run()
-    measure(collect([tmp_path]).photos, Plan((PILLOW,), seconds=9, within=1e-6), run)
+    measure(collect([tmp_path]).photos, RunPlan((PILLOW,), seconds=9, within=1e-6), run)
 
     assert {one.format for one in run.measurements()} == {"jpeg"}
     assert {one.files for one in run.measurements()} == {20}
@@ -105,7 +111,7 @@ def test_training_batches(tmp_path: Path) -> None:
     folder = make_photos(tmp_path)
     (folder / "half.jpg").write_bytes(photo(400, 300)[:2000])
     run = Run()
-    plan = Plan((PILLOW,), pipelines=(OWN, "dataset", "pillow", "dali", "device"), seconds=0)
+    plan = RunPlan((PILLOW,), pipelines=(OWN, "dataset", "pillow", "dali", "device"), seconds=0)
     measure(collect([folder]).photos, plan, run)
     trained = {one.backend: one for one in run.measurements() if one.protocol == "train"}
 
@@ -128,7 +134,7 @@ def test_a_store_is_measured(tmp_path: Path) -> None:
             writer.add(f"{number}.jpg", photo(40 + number), number)
     torch = importlib.util.find_spec("torch") is not None
     run = Run()
-    plan = Plan((PILLOW,), pipelines=(OWN, "dali") if torch else (), seconds=0)
+    plan = RunPlan((PILLOW,), pipelines=(OWN, "dali") if torch else (), seconds=0)
     measure(collect([tmp_path / "train.tar"]).photos, plan, run)
     timed = {(one.protocol, one.backend): one.files for one in run.measurements()}
 
@@ -145,7 +151,7 @@ def test_the_device_has_a_row_where_there_is_one(tmp_path: Path) -> None:
     if not torch.cuda.is_available():
         pytest.skip("needs a GPU")
     run = Run()
-    plan = Plan((PILLOW,), pipelines=(OWN, "device"), seconds=0)
+    plan = RunPlan((PILLOW,), pipelines=(OWN, "device"), seconds=0)
     measure(collect([make_photos(tmp_path)]).photos, plan, run)
 
     assert "device" in {one.backend for one in run.measurements() if one.images_per_s.median}
@@ -166,10 +172,10 @@ def test_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = (tmp_path / "a.jpg").read_bytes()
     right, half = reference_digest(data, 1), reference_digest(data, 2)
 
-    assert examine(one, 1, "pillow", right) == Finding()
+    assert examine(one, 1, "pillow", right) == Examination()
     assert examine(one, 1, "swapped", right).differs
-    assert examine(one, 1, "swapped", None) == Finding()
-    assert examine(one, 1, "near", right) == Finding(differs=True, difference=1)
+    assert examine(one, 1, "swapped", None) == Examination()
+    assert examine(one, 1, "near", right) == Examination(differs=True, difference=1)
     averaged = examine(one, 2, "averaging", half)
     assert (averaged.averaged, averaged.differs) == (True, False)
     assert averaged.difference > 0

@@ -27,7 +27,7 @@ from doubles import restore_registry
 import fastdecode
 from fastdecode import cli, registry
 from fastdecode.measure import _collection, _run, _workers
-from fastdecode.measure._run import Plan, Run, measure
+from fastdecode.measure._run import Run, RunPlan, measure
 from fastdecode.measure.result import OWN, PILLOW, Measurement, from_json, to_json
 
 WRONG = ("swapped", "fullsize", "shifted", "smaller", "broken", "crashing", "unstable", "averaging")
@@ -54,7 +54,7 @@ def _wrong(monkeypatch: pytest.MonkeyPatch) -> None:
 def measured(folder: Path, *backends: str, reduce: int = 1) -> tuple[dict[str, Measurement], Run]:
     """Measure backends at one reduction; return their measurements by name, and the run."""
     run = Run()
-    plan = Plan(backends, (reduce,), seconds=0)  # type: ignore[arg-type]
+    plan = RunPlan(backends, (reduce,), seconds=0)  # type: ignore[arg-type]
     measure(_collection.collect([folder]).photos, plan, run)
     return {one.backend: one for one in run.measurements()}, run
 
@@ -133,7 +133,7 @@ def test_a_pipeline_that_fails_ends_nothing(folder: Path, monkeypatch: pytest.Mo
     if __import__("importlib").util.find_spec("torchvision"):
         pytest.skip("torchvision is installed")
     run = Run()
-    plan = Plan((PILLOW,), pipelines=(OWN, "torchvision"), seconds=0)
+    plan = RunPlan((PILLOW,), pipelines=(OWN, "torchvision"), seconds=0)
     measure(_collection.collect([folder]).photos, plan, run)
 
     assert {one.backend for one in run.measurements() if one.protocol == "train"} == {OWN}
@@ -156,13 +156,13 @@ def test_an_interruption_keeps_whole_rounds(folder: Path) -> None:
     """Whole rounds that were measured before an interruption stay in the results."""
     run = Run()
 
-    def interrupt(what: str, share: float) -> None:
+    def interrupt(what: str, share: float, total: float) -> None:
         if what.startswith("timing") and run.cases[-1].rounds:
             raise KeyboardInterrupt
 
     photos = _collection.collect([folder]).photos
     with pytest.raises(KeyboardInterrupt):
-        measure(photos, Plan((PILLOW,), (1, 2), seconds=9), run, interrupt)
+        measure(photos, RunPlan((PILLOW,), (1, 2), seconds=9), run, interrupt)
 
     assert [len(case.rounds) for case in run.cases] == [1]
     assert {one.backend: one.files for one in run.measurements()} == {PILLOW: 3, OWN: 3}

@@ -36,10 +36,10 @@ def _pool() -> Any:
     pool.close()
 
 
-def resize_of(width: Any, height: Any) -> _library.Resize:
+def resize_of(width: Any, height: Any) -> _library.CoreResize:
     """Resize the whole image to a small square, from the left edge of a larger canvas."""
     whole = (0, 0, int(width), int(height))
-    return _library.Resize(1, *whole, *whole, 2 * SIDE, SIDE, 0, 0, SIDE, SIDE, flip=False)
+    return _library.CoreResize(1, *whole, *whole, 2 * SIDE, SIDE, 0, 0, SIDE, SIDE, flip=False)
 
 
 def made(pool: Pool, items: Items, sources: list[Any]) -> tuple[list[bool], np.ndarray]:

@@ -12,7 +12,7 @@ from PIL import Image, ImageCms
 
 from fastdecode import DecodeError, decode, probe
 from fastdecode.packing import pack
-from fastdecode.packing._rewrite import EncodedImage, Names, can_shrink, shrink, smaller_size
+from fastdecode.packing._rewrite import EncodedImage, KeyRenamer, can_shrink, shrink, smaller_size
 from fastdecode.stores import open_store
 from fastdecode.testing import drawing, encode
 
@@ -198,7 +198,7 @@ def test_only_larger_images_change(tmp_path: Path) -> None:
 
 def test_renamed_keys_are_unique() -> None:
     """A new key that is taken keeps its old suffix before the new one, or is an error."""
-    names = Names(["x.d/a.png", "x.d/b.bmp", "x.d/b.jpg", "c", "d.png", "d.jpg", "d.png.jpg"])
+    names = KeyRenamer(["x.d/a.png", "x.d/b.bmp", "x.d/b.jpg", "c", "d.png", "d.jpg", "d.png.jpg"])
 
     assert names.rename_key("x.d/a.png", ".jpg") == "x.d/a.jpg"
     assert names.rename_key("x.d/b.bmp", ".jpg") == "x.d/b.bmp.jpg"

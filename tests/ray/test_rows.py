@@ -25,7 +25,7 @@ UNREADABLE = Path("/proc/self/mem")
 def made(sources: list[Any], size: Any = None, **options: Any) -> list[_rows.Portion]:
     """Return all portions."""
     names = [f"image {at}" for at in range(len(sources))]
-    checked = _rows.Options.checked(size, options.pop("num_cpus", 1), **options)
+    checked = _rows.JobOptions.checked(size, options.pop("num_cpus", 1), **options)
     return list(_rows.portions(sources, names.__getitem__, checked))
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from fastdecode.measure.result import (
     OWN,
-    Backend,
-    Collection,
+    CollectionSummary,
+    Library,
     Machine,
     Measurement,
     Result,
@@ -86,9 +86,9 @@ def result(*measurements: Measurement, **options: Any) -> Result:
         "measured": "2026-03-04T05:06:07+00:00",
         "machine": MACHINE,
         "backends": tuple(
-            Backend(name, "1.2.3", "libjpeg-turbo 3.1") for name in SPEEDS if name != OWN
+            Library(name, "1.2.3", "libjpeg-turbo 3.1") for name in SPEEDS if name != OWN
         ),
-        "collection": Collection(47, 7_400_000, 42_000_000, {"jpeg": 40, "png": 7}, "d1"),
+        "collection": CollectionSummary(47, 7_400_000, 42_000_000, {"jpeg": 40, "png": 7}, "d1"),
         "settings": {"seconds": 0.5, "reduce": [1, 8]},
         "measurements": measurements,
     }
@@ -97,7 +97,7 @@ def result(*measurements: Measurement, **options: Any) -> Result:
 
 def full() -> Result:
     """Make the result of a run that measured everything and met some errors."""
-    collection = Collection(
+    collection = CollectionSummary(
         images=47,
         bytes=7_400_000,
         pixels=42_000_000,

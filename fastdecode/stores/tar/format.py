@@ -15,10 +15,10 @@ __all__ = [
     "BLOCK",
     "END",
     "FileSource",
-    "Header",
     "Member",
     "RangeSource",
     "Readable",
+    "TarHeader",
     "make_header",
     "members",
     "padded",
@@ -65,7 +65,7 @@ _COMPRESSED = {
 }
 
 
-class Header(NamedTuple):
+class TarHeader(NamedTuple):
     """The fields of a header."""
 
     name: bytes  # with its prefix, if it has one
@@ -74,7 +74,7 @@ class Header(NamedTuple):
     owner: bytes  # the user's name
 
 
-def parse_header(block: bytes) -> Header | None:
+def parse_header(block: bytes) -> TarHeader | None:
     """Parse a header of 512 bytes; None if its checksum or its size is not that of a header.
 
     POSIX.1-1988 (ustar), with GNU's numbers in base 256 for sizes from 8 GiB.
@@ -95,7 +95,7 @@ def parse_header(block: bytes) -> Header | None:
     # GNU's own magic is "ustar  "; its headers have times in place of the prefix.
     if prefix[0] and magic == b"ustar\0":
         name = prefix.partition(b"\0")[0] + b"/" + name
-    return Header(name, length, kind, owner.partition(b"\0")[0] if owner[0] else b"")
+    return TarHeader(name, length, kind, owner.partition(b"\0")[0] if owner[0] else b"")
 
 
 def _checksum_matches(block: bytes, told: bytes, total: int) -> bool:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from fastdecode.api import Data
-    from fastdecode.native._library import Resize
+    from fastdecode.native._library import CoreResize
     from fastdecode.types import Box, Buffer, Header, Image, Reduce
 
 __all__ = [
@@ -317,7 +317,7 @@ class Crop(EncodedTransform):
         """The headroom that a reduction must leave; 0 forbids any reduction."""
         return 0.0 if self.quality == "exact" else self.headroom
 
-    def core_resize(self, plan: ResizePlan, width: int, height: int) -> Resize | None:
+    def core_resize(self, plan: ResizePlan, width: int, height: int) -> CoreResize | None:
         """Return the plan for a JPEG of this size as the core's struct; None if it cannot do it."""
         if self.of_tensors and plan.interpolation != "bilinear":
             return None
