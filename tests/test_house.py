@@ -72,28 +72,34 @@ def _name(path: Path) -> str:
     return ".".join(path.relative_to(_PACKAGE.parent).with_suffix("").parts)
 
 
+_NAMES = {_name(path).removesuffix(".__init__"): path for path in _MODULES}
+"""The files of all modules, by name."""
+
+
 def _layer(module: str) -> int:
     part = module.split(".")[1]
     return next(row for row, names in enumerate(_LAYERS) if part in names)
 
 
-def _imports(path: Path) -> set[str]:
-    """Return the modules of the package that a file imports, except for type checking only."""
+def _imports(path: Path, *, for_types: bool = False) -> set[str]:
+    """Return the modules of the package that a file imports; those for type checking if asked."""
     found = set()
     tree = ast.parse(path.read_text())
-    for_types = {
+    left_out = {
         id(child)
         for node in ast.walk(tree)
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
         for child in ast.walk(node)
+        if not for_types
     }
     for node in ast.walk(tree):
-        if id(node) in for_types:
+        if id(node) in left_out:
             continue
         if isinstance(node, ast.ImportFrom) and node.module == "fastdecode":
             found |= {f"fastdecode.{alias.name}" for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("fastdecode."):
-            found.add(str(node.module))
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= {name if name in _NAMES else str(node.module) for name in names}
         elif isinstance(node, ast.Import):
             found |= {a.name for a in node.names if a.name.startswith("fastdecode.")}
     return found
@@ -113,6 +119,40 @@ def test_imports_go_upwards(path: Path) -> None:
         assert _layer(imported) <= _layer(module), f"{module} imports {imported}"
         if imported.startswith("fastdecode.adapters."):
             assert imported in _BASES, f"{module} imports {imported}"
+
+
+def test_there_are_no_circles() -> None:
+    """No module imports itself by way of others, not even inside functions or for type checking.
+
+    Only what an ``__init__.py`` imports for type checking does not count: these are the public
+    names, which are imported when they are used.
+    """
+    left = {
+        name: _imports(path, for_types=path.name != "__init__.py") - {name}
+        for name, path in _NAMES.items()
+    }
+    size = None
+    while size != len(left):  # leave out what imports nothing that is left, or is not imported
+        size = len(left)
+        imported = set().union(*left.values())
+        left = {
+            name: found & left.keys()
+            for name, found in left.items()
+            if name in imported and found & left.keys()
+        }
+
+    assert not left, "these import each other"
+
+
+def test_every_class_has_a_name_of_its_own() -> None:
+    """No two classes of the package have the same name."""
+    places: dict[str, list[str]] = {}
+    for path in _MODULES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(_name(path))
+
+    assert not {name: modules for name, modules in places.items() if len(modules) > 1}
 
 
 @pytest.mark.parametrize("path", [*_MODULES, *_TESTS], ids=lambda path: path.stem)

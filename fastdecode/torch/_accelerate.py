@@ -12,18 +12,15 @@ import sys
 import weakref
 from collections.abc import Callable
 from functools import wraps
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch.utils.data import DataLoader
 
-if TYPE_CHECKING:
-    from fastdecode.torch.loader import Loader
-
-_loaders: weakref.WeakSet[Loader[Any]] = weakref.WeakSet()
+_loaders: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
-def teach(loader: Loader[Any]) -> None:
-    """Let accelerate know of a loader, if accelerate is imported."""
+def teach(loader: Any) -> None:
+    """Let accelerate know of a `Loader`, if accelerate is imported."""
     _loaders.add(loader)
     module = sys.modules.get("accelerate.accelerator")
     data_loader = sys.modules.get("accelerate.data_loader")

@@ -15,7 +15,8 @@ from fastdecode.torch._memory import BatchMemory
 from fastdecode.torch._native_batches import FALLBACK
 from fastdecode.torch._order import Item
 from fastdecode.torch._samples import SampleMaker, Source
-from fastdecode.torch.dataset import EncodedSample, check_pair
+from fastdecode.torch.dataset import check_pair
+from fastdecode.torch.mixin import EncodedSample
 
 if TYPE_CHECKING:
     from fastdecode.gpu._backends import Loaded

@@ -27,7 +27,7 @@ from fastdecode.torch._order import Item
 from fastdecode.torch._samples import SampleMaker
 from fastdecode.torch._threads import ThreadPool
 from fastdecode.torch._transfer import Held, Transfer, record_event
-from fastdecode.torch.dataset import EncodedSample, map_targets
+from fastdecode.torch.mixin import EncodedSample, map_targets
 from fastdecode.torch.transforms._random_crop import generator_of
 from fastdecode.torch.transforms.base import plan_geometry
 from fastdecode.types import Buffer, Header

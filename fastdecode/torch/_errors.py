@@ -28,7 +28,7 @@ from fastdecode.torch._options import DecodeOptions, OnError
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
-    from fastdecode.torch.dataset import EncodedSample
+    from fastdecode.torch.mixin import EncodedSample
 
     Sample_co = TypeVar("Sample_co", covariant=True, default=Any)
 else:

@@ -17,7 +17,6 @@ from fastdecode._error_policy import ITEM_ERRORS
 
 if TYPE_CHECKING:
     from fastdecode.torch._order import Order
-    from fastdecode.torch._samples import Source
     from fastdecode.torch._threads import ThreadPool
 
 READ_THREADS = 32
@@ -33,8 +32,16 @@ Read: TypeAlias = "Future[tuple[Any, Any]]"
 class ReadAhead:
     """The reads of an epoch from the batch `start` on, begun some batches ahead."""
 
-    def __init__(self, source: Source, order: Order, start: int, pool: ThreadPool) -> None:
-        self._source = source
+    def __init__(
+        self,
+        datasets: Sequence[Any],
+        locate: Callable[[Any], tuple[Any, Any]],
+        order: Order,
+        start: int,
+        pool: ThreadPool,
+    ) -> None:
+        self._datasets = datasets
+        self._locate = locate  # returns the dataset that has an item, and its index there
         self._order = order
         self._pool = pool
         self._begun: deque[list[Read]] = deque()
@@ -55,9 +62,9 @@ class ReadAhead:
         self._begun.clear()
 
     def _begin(self, indices: Sequence[Any]) -> list[Read]:
-        places = [self._source.locate(index) for index in indices]
+        places = [self._locate(index) for index in indices]
         reads: list[Read] = [Future()] * len(places)
-        for dataset in self._source.datasets:
+        for dataset in self._datasets:
             inside = [at for at, (where, _) in enumerate(places) if where is dataset]
             begun = begin_reads(
                 dataset, [places[at][1] for at in inside], self._pool, lambda: self._closed

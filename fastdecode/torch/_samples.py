@@ -25,7 +25,8 @@ from fastdecode.torch._native_batches import (
     EligibleCrop,
     NativeBatchMaker,
 )
-from fastdecode.torch.dataset import DecodeDataset, EncodedSample, overridden
+from fastdecode.torch.dataset import DecodeDataset, overridden
+from fastdecode.torch.mixin import EncodedSample
 from fastdecode.torch.transforms._random_crop import generator_of
 
 if TYPE_CHECKING:

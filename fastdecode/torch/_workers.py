@@ -79,7 +79,8 @@ class Workers:
         if self._read_threads:
             if self._readers is None:
                 self._readers = ThreadPool(self._read_threads)
-            ahead = ReadAhead(config.source, order, start, self._readers)
+            source = config.source
+            ahead = ReadAhead(source.datasets, source.locate, order, start, self._readers)
         epoch = _ThreadEpoch(config, order, start, self._prefetch, self._timeout, self._pool, ahead)
         self._under_way.add(epoch)
         return epoch

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -22,6 +22,7 @@ from fastdecode.torch.mixin import (
     SIZE_OPTIONS,
     DecodeMixin,
     decode_with_geometry,
+    map_targets,
     read_encoded,
     set_up_process,
 )
@@ -421,41 +422,6 @@ def check_pair(dataset: Any, index: int, found: Any) -> tuple[Any, Any]:
 
 def _type_name(value: object) -> str:
     return "None" if value is None else type(value).__name__
-
-
-class EncodedSample(NamedTuple):
-    """A sample that has been read, so that the next step need not read it again."""
-
-    source: Any  # from the dataset's ``read``, for error messages
-    data: Any  # the encoded image
-    target: Any
-    target_is_mapped: bool = False  # whether the target has been mapped and transformed
-    error: Exception | None = None  # what ``read`` raised
-
-    def make(
-        self, dataset: Any, index: int, generator: torch.Generator | None, out: torch.Tensor | None
-    ) -> tuple[Any, Any]:
-        """Make the sample as the dataset's ``load`` does."""
-        try:
-            if self.error is not None:
-                raise self.error
-            image, geometry = dataset._make_image(self.data, generator, out)
-            target = self.target
-            return image, target if self.target_is_mapped else map_targets(
-                dataset, target, geometry
-            )
-        except ITEM_ERRORS as error:
-            if is_item_error(error):
-                dataset._name_sample(error, index, self.source)
-            raise
-
-
-def map_targets(dataset: Any, target: Any, geometry: Geometry | None) -> Any:
-    """Return a target after `map_target` and `target_transform`."""
-    if geometry is not None and dataset._maps_targets():
-        target = dataset.map_target(target, geometry)
-    transform = dataset.target_transform
-    return target if transform is None else transform(target)
 
 
 class StandardTransform:

@@ -7,9 +7,11 @@ import sys
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import torch
 from torch.utils.data import get_worker_info
 
 from fastdecode import _selection, api
+from fastdecode._error_policy import ITEM_ERRORS, is_item_error
 from fastdecode._pixels import converter
 from fastdecode._process import is_worker
 from fastdecode._selection import Preference, load_named
@@ -247,6 +249,41 @@ def decode_with_geometry(data: Any, options: DecodeOptions, output: Output) -> t
         reduce = reduce_for(header, options.min_size, orient=orient)
     image = api.decode(data, reduce, mode=options.mode, orient=orient, backend=options.backend)
     return _converter(output)(image), Geometry.of_decode(header, reduce, orient=orient)
+
+
+class EncodedSample(NamedTuple):
+    """A sample that has been read, so that the next step need not read it again."""
+
+    source: Any  # from the dataset's ``read``, for error messages
+    data: Any  # the encoded image
+    target: Any
+    target_is_mapped: bool = False  # whether the target has been mapped and transformed
+    error: Exception | None = None  # what ``read`` raised
+
+    def make(
+        self, dataset: Any, index: int, generator: torch.Generator | None, out: torch.Tensor | None
+    ) -> tuple[Any, Any]:
+        """Make the sample as the dataset's ``load`` does."""
+        try:
+            if self.error is not None:
+                raise self.error
+            image, geometry = dataset._make_image(self.data, generator, out)
+            target = self.target
+            return image, target if self.target_is_mapped else map_targets(
+                dataset, target, geometry
+            )
+        except ITEM_ERRORS as error:
+            if is_item_error(error):
+                dataset._name_sample(error, index, self.source)
+            raise
+
+
+def map_targets(dataset: Any, target: Any, geometry: Geometry | None) -> Any:
+    """Return a target after `map_target` and `target_transform`."""
+    if geometry is not None and dataset._maps_targets():
+        target = dataset.map_target(target, geometry)
+    transform = dataset.target_transform
+    return target if transform is None else transform(target)
 
 
 def _resolve(transform: Any, options: DecodeOptions, *, may_fuse: bool) -> Any:

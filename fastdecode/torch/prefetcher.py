@@ -111,7 +111,7 @@ class DevicePrefetcher(Generic[Batch]):
         self.depth = int(depth)
         self._transfer = None if device.type == "cpu" else transfer_to(device, self.depth)
         self.device = device if self._transfer is None else self._transfer.device
-        self._epoch: weakref.ref[_Epoch] | None = None
+        self._epoch: weakref.ref[_PrefetchedEpoch] | None = None
         self._thread: _PrefetchThread | None = None
         self._state: Any = None
         """The loader's state after the batch last returned; None while the loader is not ahead."""
@@ -136,7 +136,7 @@ class DevicePrefetcher(Generic[Batch]):
             begin()
         self._state = _copy_state(self.loader)
         self._thread = _PrefetchThread(self.loader, batches, self._transfer, self.depth)
-        epoch = _Epoch(self, self._thread, self._transfer)
+        epoch = _PrefetchedEpoch(self, self._thread, self._transfer)
         self._epoch = weakref.ref(epoch)
         return epoch
 
@@ -219,7 +219,7 @@ class DevicePrefetcher(Generic[Batch]):
         self.close()
 
 
-class _Epoch(Iterator[Any]):
+class _PrefetchedEpoch(Iterator[Any]):
     """One pass over the loader: batches that a thread has made, some of them being copied already.
 
     Made and copied batches are `depth` together, because each batch that is returned permits the
