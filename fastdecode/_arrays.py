@@ -20,20 +20,22 @@ from fastdecode import _headers, _selection
 from fastdecode._arguments import check_out
 from fastdecode._buffers import as_buffer
 from fastdecode._error_policy import is_item_error
+from fastdecode._pixels import seen_size
 from fastdecode._process import after_fork
 from fastdecode._resizing import ResizePlan, core_can_decode, core_may_decode, resize
 from fastdecode._selection import Want
 from fastdecode.api import decode, decode_file, read_file
 from fastdecode.errors import FastDecodeError, ThreadsUnavailable
+from fastdecode.geometry import Geometry
 from fastdecode.native import _library
-from fastdecode.native._batch import Headers, Items, Pool
+from fastdecode.native._batch import Headers, Items, Pool, as_source
 from fastdecode.plan import plan_options
 from fastdecode.types import Header
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fastdecode.types import Buffer, Image
+    from fastdecode.types import Box, Buffer, Image
 
 _T = TypeVar("_T")
 _S = TypeVar("_S")
@@ -51,22 +53,27 @@ def decode_arrays(
     on_error: Literal["raise", "return", "return all"] = "raise",
     targets: Sequence[Any] | NDArray[Any] | None = None,
     size: tuple[int, int] | None = None,
+    exact: bool = False,
 ) -> list[Any]:
     """Decode many images, in order; return arrays, and errors if `on_error` says so.
 
     `options` are checked arguments of `decode`, and `targets` holds each image's `out`. With `size`
     each image is resized, and `targets` is a single array. ``"return all"`` also returns errors
     that are not about an item. A returned error does not name its item.
+
+    What is resized is what `decode` returns. If `exact`, it is exactly the part that was asked for,
+    whose edges may lie between reduced pixels, and only JPEGs are reduced before; then the core
+    decodes for one thread too.
     """
     outs: Any = [None] * len(work) if targets is None else targets
-    make = _ItemDecoder(options, size, on_error)
+    make = _ItemDecoder(options, size, on_error, exact)
 
     def one(index: int) -> Any:
         return make(index, work[index], outs[index])
 
-    if threads == 1 or len(work) <= 1:
+    if len(work) <= 1 or (threads == 1 and not exact):
         return [one(index) for index in range(len(work))]
-    results = _decode_in_core(work, outs, options, threads, size)
+    results = _decode_in_core(work, outs, options, threads, size, exact=exact)
     left = [index for index, result in enumerate(results) if result is None]
     for index, result in zip(left, map_in_threads(threads, one, left), strict=True):
         results[index] = result
@@ -93,13 +100,17 @@ class _ItemDecoder(NamedTuple):
     options: dict[str, Any]
     size: tuple[int, int] | None
     on_error: Literal["raise", "return", "return all"]
+    exact: bool = False
 
     def __call__(self, place: int, item: Any, out: Any = None) -> Any:
         """Return an item's image, or its error."""
         try:
             if self.size is None:
                 return _decode_item(item, {**self.options, "out": out})
-            image = resize(_decode_item(item, self.options), self.size)
+            if self.exact:
+                image = _resize_exactly(item, self.options, self.size)
+            else:
+                image = resize(_decode_item(item, self.options), self.size)
         except (FastDecodeError, OSError, TypeError, ValueError) as error:
             if self.on_error == "return all" or (
                 self.on_error == "return" and is_item_error(error)
@@ -175,15 +186,19 @@ def _decode_in_core(
     options: dict[str, Any],
     count: int,
     size: tuple[int, int] | None,
+    *,
+    exact: bool,
 ) -> list[Any]:
     """Decode in the native core where it is chosen; return None for all other items and errors."""
     if not _core_is_candidate(options):
         return [None] * len(work)
-    some = _CoreArrays(options, count) if size is None else _CoreResizes(options, count, size)
+    some = _CoreArrays(options, count)
+    if size is not None:
+        some = _CoreResizes(options, count, size, exact=exact)
     if not some.accepts(work[0]):
         return [None] * len(work)
     chunks = [slice(at, at + some.chunk) for at in range(0, len(work), some.chunk)]
-    done = _in_threads(count, lambda at: some.make(work[at], targets[at]), chunks)
+    done = map_in_threads(count, lambda at: some.make(work[at], targets[at]), chunks)
     return [result for chunk in done for result in chunk]
 
 
@@ -200,6 +215,22 @@ def _decode_item(item: Any, options: dict[str, Any]) -> Any:
     if isinstance(item, (str, os.PathLike)):
         return decode_file(item, **options)
     return decode(item, **options)
+
+
+def _resize_exactly(item: Any, options: dict[str, Any], size: tuple[int, int]) -> Image:
+    """Decode an item, and resize exactly the part that was asked for."""
+    data = read_file(os.fspath(item)) if isinstance(item, (str, os.PathLike)) else as_buffer(item)
+    header = _headers.probe(data)
+    whole = header.format != "jpeg"
+    how = options | ({"reduce": 1, "min_size": None} if whole else {})
+    plan = plan_options(header, how)
+    image = decode(data, **how | {"reduce": plan.reduce, "min_size": None})
+    region, orient = how.get("region"), how.get("orient", False)
+    part = region or (0, 0, *seen_size(header.width, header.height, plan.orientation))
+    # The outermost decoded pixels may reach beyond the part.
+    shown = Geometry.of_decode(header, plan.reduce, region=region, orient=orient)
+    left, top, right, bottom = shown.boxes(part).tolist()
+    return resize(image, size, (left, top, right, bottom))
 
 
 def _in_threads(threads: int, make: Callable[[_S], _T], things: Iterable[_S]) -> list[_T]:
@@ -276,7 +307,6 @@ def _core_is_candidate(options: dict[str, Any]) -> bool:
         _library.lib is not None
         and options.get("backend") in (None, _NAME)
         and options.get("mode", "RGB") in ("RGB", "L")
-        and not options.get("orient")
         and not options.get("strict")
     )
 
@@ -334,7 +364,9 @@ class _CoreArrays:
         try:
             header = _headers.probe(data)
             plan = plan_options(header, options)
-            reduce, window, _ = plan
+            reduce, window, orientation = plan
+            if orientation != 1:
+                return None
             part = window is not None
             want = Want(mode, reduce, strict=False, complete=True, part=part)
             choice = _selection.first(options.get("backend"), header, want)
@@ -357,9 +389,11 @@ class _CoreArrays:
 class _CoreResizes(_CoreArrays):
     """Decodes and resizes lists of files in the core, into one array."""
 
-    def __init__(self, options: dict[str, Any], threads: int, size: tuple[int, int]) -> None:
+    def __init__(
+        self, options: dict[str, Any], threads: int, size: tuple[int, int], *, exact: bool
+    ) -> None:
         super().__init__(options, threads)
-        self._size = size
+        self._size, self._exact = size, exact
 
     def accepts(self, source: Any) -> bool:  # noqa: ARG002 - the core is always the fastest here
         """Return whether the core is on, and no other backend was asked for."""
@@ -370,6 +404,8 @@ class _CoreResizes(_CoreArrays):
     def _fill(self, items: Items, headers: Headers, targets: Any, made: list[Image | None]) -> None:
         resizes: dict[int, _library.CoreResize] = {}
         eligible = headers.readable & core_can_decode(headers, None)
+        if self._options.get("orient"):
+            eligible &= headers.has_exif == 0
         for at in np.flatnonzero(eligible).tolist():
             resize = self._resize(int(headers.width[at]), int(headers.height[at]))
             if resize is not None:
@@ -388,17 +424,21 @@ class _CoreResizes(_CoreArrays):
             plan = plan_options(header, self._options)
         except (FastDecodeError, ValueError):
             return None
+        if self._exact:
+            box = self._options.get("region") or (0, 0, width, height)
+            return self._resize_of(box).for_core(width, height, plan.reduce)
         rows, columns = plan.shape(header)
         box = plan.window or (0, 0, columns, rows)
-        whole = ResizePlan(box, self._size, 0, 0, self._size, flip=False)
-        made = whole.for_core(box[2], box[3], 1)  # the box is in reduced pixels
+        made = self._resize_of(box).for_core(box[2], box[3], 1)  # the box is in reduced pixels
         return None if made is None else made._replace(reduce=plan.reduce)
+
+    def _resize_of(self, box: Box) -> ResizePlan:
+        return ResizePlan(box, self._size, 0, 0, self._size, flip=False)
 
 
 def _as_source(source: Any) -> Any:
     """Return bytes, or a path as a string; None for anything else, or a released buffer."""
     try:
-        is_path = isinstance(source, (str, os.PathLike))
-        return os.fsdecode(source) if is_path else as_buffer(source)
+        return as_source(source)
     except (TypeError, ValueError):
         return None

@@ -13,7 +13,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
 
 import numpy as np
@@ -22,27 +21,14 @@ from ray.data.extensions import ArrowTensorArray, ArrowVariableShapedTensorArray
 
 from fastdecode import _headers
 from fastdecode._arguments import check_options, check_sides, is_int
-from fastdecode._arrays import map_in_threads
+from fastdecode._arrays import decode_arrays
 from fastdecode._batch import decode_batch
-from fastdecode._error_policy import is_item_error
-from fastdecode._pixels import seen_size
-from fastdecode._resizing import (
-    ResizePlan,
-    core_can_decode,
-    core_may_decode,
-    resize,
-)
-from fastdecode.api import decode, read_file
+from fastdecode._error_policy import ITEM_ERRORS, is_item_error
+from fastdecode.api import read_file
 from fastdecode.errors import FastDecodeError
-from fastdecode.geometry import Geometry
-from fastdecode.native import _library
-from fastdecode.native._batch import Items, Pool
-from fastdecode.plan import DEFAULT_MAX_PIXELS, plan_options, reduce_for, reduce_for_box
+from fastdecode.plan import DEFAULT_MAX_PIXELS, plan_options
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from fastdecode.native._batch import Headers
     from fastdecode.ray.skipped import Skipped
     from fastdecode.types import Box, Buffer, Header, Mode
 
@@ -55,7 +41,6 @@ PORTION = 16 << 20
 _MAX_ROWS = 64
 _DECODING = ("reduce", "min_size", "region", "mode", "orient", "max_pixels", "backend")
 _CHANNELS = {"RGB": (3,), "RGBA": (4,), "L": ()}
-_pool = cache(Pool)
 _logger = logging.getLogger("fastdecode.ray")
 
 
@@ -105,11 +90,6 @@ class JobOptions:
     def resize_to(self) -> tuple[int, int]:
         """The size to resize to; only valid if there is one."""
         return cast("tuple[int, int]", self.size)
-
-    @property
-    def min_sides(self) -> tuple[int, int]:
-        """The least (height, width) to which an image is reduced before it is resized."""
-        return check_sides(self.min_size or self.resize_to)
 
     @property
     def channels(self) -> tuple[int, ...]:
@@ -275,96 +255,29 @@ def _decode_resized(
     sources: Sequence[Any], name: Callable[[int], str], options: JobOptions
 ) -> _Made:
     """Decode and resize images to one size, in one array; a damaged image is black."""
-    by_the_core = options.mode == "RGB" and core_may_decode(options.backend)
-    items, rows = Items() if by_the_core else None, max_rows(options)
-
-    def one(at: int, source: str | Buffer, out: NDArray[np.uint8]) -> Exception | None:
-        try:
-            return _decode_one(source, out, options)
-        except ValueError as error:  # a region outside the image
-            raise _name_image(error, name(at)) from None
-
+    how = options.decoding()
+    if options.reduce == 1 and options.min_size is None:
+        how["min_size"] = options.resize_to
+    rows = max_rows(options)
     for start in range(0, len(sources), rows):
         some = sources[start : start + rows]
         out = np.empty((len(some), *options.resize_to, *options.channels), np.uint8)
-        errors = [each if isinstance(each, Exception) else None for each in some]
-        made = _decode_in_core(items, some, out, options) if items is not None else set()
-        left = [at for at, error in enumerate(errors) if error is None and at not in made]
-        todo = [(start + at, some[at], out[at]) for at in left]
-        answers = map_in_threads(options.threads, lambda each: one(*each), todo)
-        for at, error in zip(left, answers, strict=True):
-            errors[at] = error
-        for at, error in enumerate(errors):
+        made = decode_arrays(
+            *(list(some), how, options.threads),
+            on_error="return all",
+            targets=out,
+            size=options.resize_to,
+            exact=True,
+        )
+        errors: list[Exception | None] = []
+        for at, (source, result) in enumerate(zip(some, made, strict=True)):
+            bad = isinstance(source, Exception)
+            error = source if bad else result if isinstance(result, Exception) else None
+            if isinstance(error, ITEM_ERRORS) and not is_item_error(error):
+                raise error
+            if error is not None and not isinstance(error, ITEM_ERRORS):  # a region outside
+                raise _name_image(error, name(start + at)) from None
             if error is not None:
                 out[at] = 0
+            errors.append(error)
         yield start, out, errors
-
-
-def _decode_in_core(
-    items: Items, sources: Sequence[Any], out: NDArray[np.uint8], options: JobOptions
-) -> set[int]:
-    """Read and decode in the core where it can; return the indices of these images."""
-    pool = _pool(options.threads)
-    try:
-        headers = items.read(
-            pool, [None if isinstance(each, Exception) else each for each in sources]
-        )
-        widths, heights = headers.width.tolist(), headers.height.tolist()
-        eligible = np.flatnonzero(_eligible(headers, options)).tolist()
-        plans = {at: _plan(widths[at], heights[at], options) for at in eligible}
-        planned = {at: plan for at, plan in plans.items() if plan is not None}
-        if not planned:
-            return set()
-        pixels, place = _library.stored(None, channels_first=False), out.ctypes.data
-        resizes = list(planned.values())
-        done = items.resize(pool, list(planned), resizes, pixels, place, out.strides[0])
-        return {at for at, whole in zip(planned, done, strict=True) if whole}
-    finally:
-        items.clear()
-
-
-def _eligible(headers: Headers, options: JobOptions) -> NDArray[np.bool_]:
-    """Mark the files that the core decodes as every other backend would, without orientation."""
-    good: NDArray[np.bool_] = headers.readable & core_can_decode(headers, options.max_pixels)
-    if options.orient:
-        good &= headers.has_exif == 0
-    if options.region is not None:  # `decode` raises the error for a region outside
-        left, top, right, bottom = options.region
-        good &= (headers.width >= right) & (headers.height >= bottom)
-        good &= 0 <= left < right and 0 <= top < bottom
-    return good
-
-
-def _plan(width: int, height: int, options: JobOptions) -> _library.CoreResize | None:
-    """Return the core's plan for an image of that size; None if the core cannot do it."""
-    size = options.resize_to
-    box = options.region or (0, 0, width, height)
-    reduce = reduce_for_box(box, options.min_sides) if options.reduce == 1 else options.reduce
-    return ResizePlan(box, size, 0, 0, size, flip=False).for_core(width, height, reduce)
-
-
-def _decode_one(
-    source: str | Buffer, out: NDArray[np.uint8], options: JobOptions
-) -> Exception | None:
-    """Decode and resize an image with any backend; return its error, or None."""
-    region, orient = options.region, options.orient
-    try:
-        data = read_file(source) if isinstance(source, str) else source
-        header = _headers.probe(data)
-        reduce = 1
-        if header.format == "jpeg":
-            reduce = options.reduce
-            if reduce == 1:
-                reduce = reduce_for(header, options.min_sides, region=region, orient=orient)
-        image = decode(data, **options.decoding() | {"reduce": reduce, "min_size": None})
-    except (FastDecodeError, OSError) as error:
-        if not is_item_error(error):
-            raise
-        return error
-    applied = header.orientation if orient else 1
-    wanted = region or (0, 0, *seen_size(header.width, header.height, applied))
-    # The outermost decoded pixels may reach beyond the region.
-    shown = Geometry.of_decode(header, reduce, region=region, orient=orient)
-    left, top, right, bottom = shown.boxes(wanted).tolist()
-    out[...] = resize(image, (out.shape[0], out.shape[1]), (left, top, right, bottom))
-    return None

@@ -135,15 +135,35 @@ def test_every_kind_of_file_is_as_before(made: list[bool]) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"mode": "RGBA"}, {"orient": True}, {"strict": True}, {"backend": "pillow"}],
+    [{"mode": "RGBA"}, {"strict": True}, {"backend": "pillow"}],
     ids=str,
 )
 def test_what_the_core_is_not_asked_for(options: dict[str, Any], made: list[bool]) -> None:
-    """Other modes, orientation, strict decoding and other backends do not use the core."""
+    """Other modes, strict decoding and other backends do not use the core."""
     arrays = decode_batch([PLAIN, PHOTOS[1]], threads=2, **options)
 
     assert all(map(same, arrays, one_by_one([PLAIN, PHOTOS[1]], **options)))
     assert not made
+
+
+@pytest.mark.parametrize("size", [None, (60, 44)])
+def test_turned_images_are_left_out(size: tuple[int, int] | None, made: list[bool]) -> None:
+    """With ``orient=True`` the core decodes only images that are upright already."""
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    turned = io.BytesIO()
+    Image.open(PHOTOS[0]).save(turned, "JPEG", exif=exif)
+    items = [PLAIN, turned.getvalue(), PLAIN]
+
+    with use("native"):
+        images = decode_batch(items, threads=2, size=size, orient=True)
+        alone = decode_batch(items, threads=1, size=size, orient=True)
+
+    assert all(map(same, images, alone))
+    if size is None:
+        assert images[1].shape[:2] == images[0].shape[1::-1]
+        assert made == [True, True]
+    assert not np.array_equal(images[1], decode_batch(items, size=size)[1])
 
 
 def test_it_can_be_left_out(monkeypatch: pytest.MonkeyPatch, made: list[bool]) -> None:
