@@ -11,13 +11,15 @@ averaged.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
+import ray
 from ray.data.extensions import ArrowTensorArray, ArrowVariableShapedTensorArray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from fastdecode import _headers
 from fastdecode._arguments import check_options, check_sides, is_int
@@ -29,7 +31,6 @@ from fastdecode.errors import FastDecodeError
 from fastdecode.plan import DEFAULT_MAX_PIXELS, plan_options
 
 if TYPE_CHECKING:
-    from fastdecode.ray.skipped import Skipped
     from fastdecode.types import Box, Buffer, Header, Mode
 
 OnError: TypeAlias = Literal["raise", "skip", "return"]
@@ -39,9 +40,83 @@ PORTION = 16 << 20
 """Bytes of pixels to decode at once; larger images are decoded one by one."""
 
 _MAX_ROWS = 64
+_MAX_REASONS = 10_000
 _DECODING = ("reduce", "min_size", "region", "mode", "orient", "max_pixels", "backend")
 _CHANNELS = {"RGB": (3,), "RGBA": (4,), "L": ()}
 _logger = logging.getLogger("fastdecode.ray")
+
+
+class Skipped:
+    """Counts the images that ``on_error="skip"`` leaves out, on the whole cluster.
+
+    Create one, pass it to `read_images` or `decode_images`, and read the count after the dataset
+    has been consumed. An image counts once, even if Ray runs its task again or in several epochs.
+
+    Parameters
+    ----------
+    most : int
+        How many reasons to keep; further images are only counted.
+
+    Notes
+    -----
+    It is an actor without a CPU, on the node where it is created, because worker nodes may come and
+    go. A task reports its bad images before it returns its other rows, so the count is complete
+    when the dataset has been consumed.
+
+    Examples
+    --------
+    >>> from fastdecode.ray import Skipped, read_images
+    >>> skipped = Skipped()
+    >>> dataset = read_images("train", size=224, on_error="skip", skipped=skipped)
+    >>> for batch in dataset.iter_batches():
+    ...     pass
+    >>> skipped.count()
+    0
+    """
+
+    def __init__(self, most: int = _MAX_REASONS) -> None:
+        if not ray.is_initialized():
+            ray.init()
+        # The actor must not be on a node that may be removed. A soft affinity is not enough: Ray
+        # puts an actor without resources on any node.
+        place = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+        log: Any = ray.remote(_Log)
+        self._actor = log.options(num_cpus=0, scheduling_strategy=place).remote(most)
+
+    def add(self, reasons: Mapping[str, str]) -> None:
+        """Report images with their reasons, by path; return when they are recorded."""
+        ray.get(self._actor.add.remote(dict(reasons)))
+
+    def count(self) -> int:
+        """Return how many different images have been left out so far."""
+        found: int = ray.get(self._actor.count.remote())
+        return found
+
+    def reasons(self) -> dict[str, str]:
+        """Return the reason for each image, by its path or a digest of its bytes."""
+        found: dict[str, str] = ray.get(self._actor.reasons.remote())
+        return found
+
+
+class _Log:
+    """The actor of `Skipped`."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._seen: set[int] = set()
+        self._reasons: dict[str, str] = {}
+
+    def add(self, reasons: dict[str, str]) -> None:
+        for name, reason in reasons.items():
+            self._seen.add(hash(name))  # 64 bits take much less memory than paths
+            if name in self._reasons or len(self._reasons) < self._most:
+                self._reasons[name] = reason
+
+    def count(self) -> int:
+        return len(self._seen)
+
+    def reasons(self) -> dict[str, str]:
+        return self._reasons
 
 
 @dataclass(frozen=True)

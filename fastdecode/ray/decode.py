@@ -21,7 +21,7 @@ from fastdecode.ray._rows import (
 )
 
 if TYPE_CHECKING:
-    from fastdecode.ray.skipped import Skipped
+    from fastdecode.ray._rows import Skipped
     from fastdecode.types import Box, Mode
 
 __all__ = ["decode_images"]

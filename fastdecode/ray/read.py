@@ -34,7 +34,7 @@ from fastdecode.stores.base import Store, StoreOptions
 from fastdecode.stores.concat import Concatenated
 
 if TYPE_CHECKING:
-    from fastdecode.ray.skipped import Skipped
+    from fastdecode.ray._rows import Skipped
     from fastdecode.types import Box, Mode
 
 __all__ = ["read_images"]
