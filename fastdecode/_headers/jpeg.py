@@ -102,12 +102,11 @@ def parse(data: Buffer) -> Header:
         raise DecodeError(f"the JPEG header says {width}x{height} with {channels} components")
     components = bytes(data[frame + 10 : frame + 10 + 3 * min(channels, 4)])
     subsampling, color = _sampling_and_color(components, channels, jfif, adobe)
-    # Header(…) would call a Python function that does only this.
     # fmt: off
-    return tuple.__new__(Header, (
+    return Header(
         "jpeg", width, height, channels, bits, orientation, sof in _PROGRESSIVE, subsampling,
         restart_interval, color, _SOF[sof], False, pos + 2 + length,
-    ))
+    )
     # fmt: on
 
 
