@@ -18,13 +18,12 @@ import numpy as np
 
 from fastdecode import _headers, _selection
 from fastdecode._arguments import check_out
-from fastdecode._buffers import as_buffer
 from fastdecode._error_policy import is_item_error
 from fastdecode._pixels import seen_size
 from fastdecode._process import after_fork
 from fastdecode._resizing import ResizePlan, core_can_decode, core_may_decode, resize
 from fastdecode._selection import Want
-from fastdecode.api import decode, decode_file, read_file
+from fastdecode.api import decode, decode_file, read_item
 from fastdecode.errors import FastDecodeError, ThreadsUnavailable
 from fastdecode.geometry import Geometry
 from fastdecode.native import _library
@@ -219,7 +218,7 @@ def _decode_item(item: Any, options: dict[str, Any]) -> Any:
 
 def _resize_exactly(item: Any, options: dict[str, Any], size: tuple[int, int]) -> Image:
     """Decode an item, and resize exactly the part that was asked for."""
-    data = read_file(os.fspath(item)) if isinstance(item, (str, os.PathLike)) else as_buffer(item)
+    data = read_item(item)
     header = _headers.probe(data)
     whole = header.format != "jpeg"
     how = options | ({"reduce": 1, "min_size": None} if whole else {})
@@ -325,8 +324,7 @@ class _CoreArrays:
     def accepts(self, source: Any) -> bool:
         """Return whether the core is chosen for this file, and so most likely for the others."""
         try:
-            is_path = isinstance(source, (str, os.PathLike))
-            data = read_file(os.fspath(source)) if is_path else as_buffer(source)
+            data = read_item(source)
         except (OSError, TypeError, ValueError):
             return False
         return self._part(data, None) is not None

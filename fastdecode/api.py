@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     Data = bytes | bytearray | memoryview | mmap.mmap | NDArray[np.uint8] | torch.Tensor
 
-__all__ = ["decode", "decode_file", "decode_part", "probe", "read_file"]
+__all__ = ["decode", "decode_file", "decode_part", "probe", "read_file", "read_item"]
 
 
 def decode(
@@ -206,6 +206,11 @@ def decode_file(
     except FastDecodeError as error:
         error.args = (f"{os.fspath(path)}: {error.args[0]}", *error.args[1:])
         raise
+
+
+def read_item(item: Any) -> Buffer:
+    """Return the bytes of an image that is given as a path, or as its bytes in any form."""
+    return read_file(os.fspath(item)) if isinstance(item, (str, os.PathLike)) else as_buffer(item)
 
 
 @with_retry  # a network drive may be away for a moment

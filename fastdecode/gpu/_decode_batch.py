@@ -6,7 +6,6 @@ any more, because the child would wait for PyTorch's own threads for ever.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -16,10 +15,9 @@ import torch
 
 from fastdecode import _headers
 from fastdecode._arrays import decode_arrays, map_in_threads, name_item
-from fastdecode._buffers import as_buffer
 from fastdecode._error_policy import is_item_error
 from fastdecode._stats import count_fallback
-from fastdecode.api import read_file
+from fastdecode.api import read_item
 from fastdecode.errors import FastDecodeError
 from fastdecode.gpu._backends import choose
 from fastdecode.gpu._batch import Request, decode_requests, make_request
@@ -118,8 +116,7 @@ def _parts(job: _DeviceCall, work: list[Any]) -> Iterator[list[_Read | None]]:
 def _read(item: Any) -> _Read | None:
     """Return the bytes of an item and their header; None if the CPU must raise the error."""
     try:
-        is_path = isinstance(item, (str, os.PathLike))
-        data = read_file(os.fspath(item)) if is_path else as_buffer(item)
+        data = read_item(item)
         return data, _headers.probe(data)
     except (FastDecodeError, OSError, TypeError, ValueError):
         return None

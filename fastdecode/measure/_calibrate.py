@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, cast
 from PIL import Image as PillowImage
 
 from fastdecode import _selection, registry
-from fastdecode._buffers import as_buffer
 from fastdecode._system import cpu_model, libraries
-from fastdecode.api import read_file
+from fastdecode.api import read_item
 from fastdecode.errors import FastDecodeError
 from fastdecode.measure._collection import Photo
 from fastdecode.measure._run import Run, RunPlan, measure
@@ -178,11 +177,11 @@ def sample_photos() -> list[Photo]:
 def _photos_of(samples: Iterable[Any]) -> list[Photo]:
     found = []
     for index, sample in enumerate(samples):
-        is_path = isinstance(sample, (str, os.PathLike))
-        data = read_file(os.fspath(sample)) if is_path else bytes(as_buffer(sample))
+        data = bytes(read_item(sample))
         try:
             found.append(Photo.of(data))
         except FastDecodeError as error:
+            is_path = isinstance(sample, (str, os.PathLike))
             name = os.fspath(sample) if is_path else f"sample {index}"
             error.args = (f"{name}: {error.args[0]}", *error.args[1:])
             raise

@@ -26,7 +26,7 @@ from fastdecode._arguments import check_options, check_sides, is_int
 from fastdecode._arrays import decode_arrays
 from fastdecode._batch import decode_batch
 from fastdecode._error_policy import ITEM_ERRORS, is_item_error
-from fastdecode.api import read_file
+from fastdecode.api import read_item
 from fastdecode.errors import FastDecodeError
 from fastdecode.plan import DEFAULT_MAX_PIXELS, plan_options
 
@@ -299,7 +299,7 @@ def _read_header(source: Any) -> tuple[Any, Header | None]:
     if isinstance(source, Exception):
         return source, None
     try:
-        data = read_file(source) if isinstance(source, str) else source
+        data = read_item(source)
         return data, _headers.probe(data)
     except (FastDecodeError, OSError) as error:
         if not is_item_error(error):
