@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The tests that need a GPU, and the figures of docs/gpu.md, on a machine that has one.
+# The tests that need a GPU, and the figures of docs/benchmarks.md, on a machine that has one.
 #
 #     bench/gpu.sh test                     install, and run the tests that mention a GPU
 #     bench/gpu.sh bench PHOTOS [OPTION...]   install, and run bench/gpu.py and fastdecode bench

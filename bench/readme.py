@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +18,6 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from pkgutil import resolve_name
-from statistics import median
 from typing import Any
 from unittest.mock import MagicMock, patch
 
@@ -34,44 +34,51 @@ _ROOT = Path(__file__).parent.parent
 _RESULTS = _ROOT / "bench" / "results"
 _MARKED = re.compile(r"^<!-- (\w+) begin -->\n(.*?)^<!-- \1 end -->", re.MULTILINE | re.DOTALL)
 _VERBATIM = ("|", "<", "- ", "!")  # starts of paragraphs that are not joined into one line
-_BILLION, _CORES = 10**9, 1000
 
 Records = Mapping[str, Mapping[str, Any]]
+Figures = Mapping[str, float]
 
 
 # Text
 
 
-def table(head: Iterable[str], rows: Iterable[Sequence[str]]) -> str:
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Write a table in Markdown."""
-    head = [*head]
-    return "\n".join(f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows))
+    lines = [f"| {' | '.join(row)} |" for row in (head, *rows)]
+    return "\n".join([lines[0], "|---" * len(head) + "|", *lines[1:]])
 
 
-def grid(
-    corner: str,
-    titles: Mapping[str, str],
-    columns: Mapping[str, tuple[str, Records]],
-    *last_rows: Sequence[str],
-) -> str:
+def grid(corner: str, titles: Mapping[str, str], columns: Mapping[str, tuple[str, Records]]) -> str:
     """Write a table. Each column has a template, and records by name that fill it in."""
     rows = [
         [title, *(filled(template, found.get(name, {})) for template, found in columns.values())]
         for name, title in titles.items()
         if any(name in found for _, found in columns.values())
     ]
-    return table([corner, *columns], [*rows, *last_rows])
+    return table([corner, *columns], rows)
 
 
-def listing(
-    corner: str,
-    records: Records,
-    columns: Mapping[str, str],
-    titles: Mapping[str, str] | None = None,
-) -> str:
+def listing(corner: str, records: Records, columns: Mapping[str, str]) -> str:
     """Write a table whose columns all show the same records."""
-    titles = titles or {name: name for name in records}
+    titles = {name: name for name in records}
     return grid(corner, titles, {head: (cell, records) for head, cell in columns.items()})
+
+
+def compared(corner: str, titles: Mapping[str, str], columns: Mapping[str, Figures]) -> str:
+    """Write a table of figures, each with its quotient by the figure of the first title."""
+    base = next(iter(titles))
+    texts = {
+        head: {
+            name: {"text": f"{shown(one)} ({one / found[base]:.2f})"} for name, one in found.items()
+        }
+        for head, found in columns.items()
+    }
+    return grid(corner, titles, {head: ("{text}", found) for head, found in texts.items()})
+
+
+def shown(figure: float) -> str:
+    """Write a figure with at least three digits."""
+    return f"{figure:.{0 if figure >= 100 else 1}f}"
 
 
 def filled(template: str, record: Mapping[str, Any]) -> str:
@@ -85,23 +92,14 @@ def filled(template: str, record: Mapping[str, Any]) -> str:
 def measured(content: Mapping[str, Any], script: str, *more: str) -> str:
     """Say when, on which machine and with which script a result was measured."""
     machine = content["machine"]
-    where = f"{machine['cpu']}, {machine['cores']} cores, {machine['system']}, {machine['python']}"
-    parts = (content["measured"], where, f"NumPy {machine['numpy']}", *more)
+    where = f"{machine['cpu']}, {machine['cores']} cores, {machine['python']}"
+    parts = (content["measured"][:10], where, f"fastdecode {machine['fastdecode']}", *more)
     return f"Measured {', '.join(parts)}, with `bench/{script}`."
 
 
 def every(values: Iterable[Any], template: str = "{}", between: str = ", ") -> str:
     """Write each value with a template."""
     return between.join(template.format(value) for value in values)
-
-
-def shares(groups: Mapping[str, Records], template: str, *more: Sequence[str]) -> str:
-    """Write a table of each backend's share of the fastest one, and the images/s of that one."""
-    best = (max(one["images_per_s"] for one in found.values()) for found in groups.values())
-    last = ["best, images/s", *(f"{speed:.0f}" for speed in best)]
-    columns = {head: (template, found) for head, found in groups.items()}
-    names = {name: f"`{name}`" for name in (*BUILTIN, "decode()")}
-    return grid("backend", names, columns, last, *more)
 
 
 # Figures
@@ -114,31 +112,25 @@ def load(name: str) -> dict[str, Any]:
 
 
 def pipelines(name: str, kind: str) -> dict[str, Any]:
-    """Return the measurements of each pipeline, with its speed as text."""
+    """Return the measurements of each pipeline over one collection of photos."""
     found: dict[str, Any] = load(f"pipeline_{name}")["result"][kind]["pipelines"]
-    for one in found.values():
-        speed = one["median_images_per_s"]
-        one["speed"] = f"{speed:.{0 if speed >= 100 else 1}f}"
     return found
 
 
-def gain(speeds: Mapping[str, Any], key: str, own: str = "loader") -> float:
-    """Return how many times as fast one is as another: the quotient of the medians shown."""
-    ours, others = (speeds[name]["median_images_per_s"] for name in (own, key))
-    return float(ours / others)
+def speeds(records: Records, key: str = "images_per_s") -> dict[str, float]:
+    """Return the images/s of each record."""
+    return {name: one[key] for name, one in records.items()}
 
 
-def gain_range(kind: str, key: str, names: Iterable[str]) -> str:
-    """Write the range of `gain` over collections of photos, such as "2.0 to 3.3"."""
-    found = [gain(pipelines(name, kind), key) for name in names]
-    return f"{min(found):.1f} to {max(found):.1f}"
+def gain(name: str, key: str, own: str = "loader") -> float:
+    """Return how many times as fast training batches are: the quotient of the medians shown."""
+    found = speeds(pipelines(name, "train"), "median_images_per_s")
+    return found[own] / found[key]
 
 
-def decoding() -> dict[str, float]:
-    """Return, for each backend, how many times as fast `decode` decodes a whole JPEG."""
-    speeds = photo_speeds(photos())["1/1"]
-    own = speeds["decode()"]["images_per_s"]
-    return {name: own / one["images_per_s"] for name, one in speeds.items()}
+def least(figures: Iterable[float]) -> str:
+    """Write the least of some figures, rounded down."""
+    return f"{math.floor(10 * min(figures)) / 10:.1f}"
 
 
 def photos() -> Result:
@@ -146,64 +138,14 @@ def photos() -> Result:
     return from_json((_RESULTS / "photos.json").read_text(encoding="utf-8"))
 
 
-def photo_speeds(result: Result) -> dict[str, dict[str, dict[str, float]]]:
-    """Return the images/s of each backend by reduction, and its share of the fastest."""
-    found: dict[str, dict[str, dict[str, float]]] = {}
+def photo_speeds(result: Result) -> dict[str, dict[str, float]]:
+    """Return the images/s of each backend by reduction."""
+    found: dict[str, dict[str, float]] = {}
     for one in result.measurements:
         if (one.protocol, one.format) == ("decode", "jpeg") and one.images_per_s.median:
             name = "decode()" if one.backend == OWN else one.backend
-            figures = {"images_per_s": one.images_per_s.median}
-            found.setdefault(f"1/{one.reduce}", {})[name] = figures
-    for speeds in found.values():
-        best = max(figures["images_per_s"] for figures in speeds.values())
-        for figures in speeds.values():
-            figures["share"] = figures["images_per_s"] / best
+            found.setdefault(f"1/{one.reduce}", {})[name] = one.images_per_s.median
     return found
-
-
-def always(name: str, cells: Records) -> dict[str, Any]:
-    """Calculate how much slower than the best it is to always use one backend."""
-    regrets = {title: 1 / cell["speeds"][name] - 1 for title, cell in cells.items()}
-    worst = max(regrets, key=lambda title: regrets[title])
-    return {
-        "within_3_percent": sum(regret <= 0.03 for regret in regrets.values()) / len(regrets),
-        "median": median(regrets.values()),
-        "worst": regrets[worst],
-        "worst_cell": worst,
-    }
-
-
-def missed(result: Records, us_at_10_kb: float, percent: float) -> list[str]:
-    """List the sizes at which `decode` costs more than the aim."""
-    found = []
-    for size, row in result.items():
-        us, share = (
-            max(row[f"{way}_more_{of}"] for way in ("named", "automatic"))
-            for of in ("us", "percent")
-        )
-        if share > percent and (size != "10 KB" or us > us_at_10_kb):
-            found.append(size)
-    return found
-
-
-def pass_of(run: Mapping[str, Any]) -> dict[str, float]:
-    """Calculate a pass over a billion images on 1000 cores."""
-    cost = run["result"]["1"]["fastdecode"]["cpu_s_per_1000"]
-    seconds = _BILLION * cost / 1000 / _CORES
-    size = _BILLION * run["settings"]["bytes_per_photo"]
-    return {
-        "cost": cost,
-        "terabytes": size / 1e12,
-        "core_hours": _CORES * seconds / 3600,
-        "hours": seconds / 3600,
-        "thousands": _BILLION / seconds / 1000,
-        "gigabytes": size / seconds / 1e9,
-    }
-
-
-def machine_figures(content: dict[str, Any]) -> str:
-    """Write what `gpu.py` measured on one machine."""
-    return drawn("machine", content)
 
 
 # What the backends declare
@@ -228,9 +170,8 @@ class _Absent(MetaPathFinder, Loader):
 
 
 def declared() -> str:
-    """Write the tables of what each backend reads, and how."""
-    formats = [format for format in FORMATS if format != "other"]
-    reads, does = [], []
+    """Write the table of what each backend reads, and how."""
+    rows = []
     for name, entry in BUILTIN.items():
         known = entry.formats.split()
         with patch.object(sys, "meta_path", [_Absent(), *sys.meta_path]):
@@ -238,19 +179,13 @@ def declared() -> str:
         # turbojpeg declares in its constructor what its version does.
         own = getattr(kind, "supports", {"jpeg": (JPEG_TURBO_3,)})
         assert sorted(known) == sorted(own), f"{name}: BUILTIN and its class disagree"
-        reads.append([f"`{name}`", *("yes" if f in known else "" for f in (*formats, "other"))])
-        reduces = sorted(own["jpeg"][0].reduces - {1}) if "jpeg" in own else []
-        warned = [f for f in formats if f in own and own[f][0].warnings]
-        does.append(
-            [
-                f"`{name}`",
-                every(reduces, "1/{}") or "no",
-                every(warned) or "no",
-                "yes" if kind.releases_gil else "no",
-            ]
-        )
-    columns = ["backend", "reduces JPEG in the decoder", "reports warnings", "releases the GIL"]
-    return f"{table(['backend', *formats, 'other'], reads)}\n\n{table(columns, does)}"
+        formats = [format for format in FORMATS if format in known]
+        reduces = "yes" if "jpeg" in own and own["jpeg"][0].reduces - {1} else ""
+        warned = [format for format in formats if own[format][0].warnings]
+        free = "yes" if kind.releases_gil else "no"
+        rows.append([f"`{name}`", every(formats), reduces, every(warned), free])
+    head = ["backend", "reads", "reduces JPEG in the decoder", "reports warnings for"]
+    return table([*head, "releases the GIL"], rows)
 
 
 # The documents
@@ -274,14 +209,13 @@ _ENVIRONMENT = jinja2.Environment(
 _ENVIRONMENT.filters |= {"f": format, "every": every, "folded": folded, "load": load}
 _ENVIRONMENT.globals |= {
     "BUILTIN": BUILTIN,
-    "results": sorted(path.stem for path in _RESULTS.glob("*.json")),
     "PITCH": (fastdecode.__doc__ or "").partition("\n")[0],
     "machines": sorted(path.stem for path in _RESULTS.glob("gpu_*.json")),
     **{
         one.__name__: one
         for one in (
-            *(always, declared, decoding, gain, gain_range, grid, listing, load, measured, missed),
-            *(pass_of, photo_speeds, photos, pipelines, shares, sorted, zip),
+            *(compared, declared, gain, grid, least, listing, load, measured),
+            *(photo_speeds, photos, pipelines, sorted, speeds, zip),
         )
     },
 }

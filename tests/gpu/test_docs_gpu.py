@@ -41,7 +41,9 @@ def test_every_example_runs(block: str, tmp_path: Path, monkeypatch: pytest.Monk
 
     exec(compile(block.replace(_BATCH, "    2,\n"), "gpu.md", "exec"), names)
 
-    if _BATCH in block:
+    if "DevicePrefetcher" in block:
+        assert names["images"].shape == (2, 3, 224, 224)
+    elif _BATCH in block:
         assert seen == [((2, 3, 224, 224), (2,))] * (len(photos) // 2)
     else:
         assert names["batch"].shape == (len(photos), 3, 224, 224)
