@@ -6,6 +6,8 @@ missing=()
 ldconfig -p | grep -q 'libturbojpeg\.so\.0' || missing+=(libturbojpeg0)
 command -v gcc > /dev/null || missing+=(gcc)
 [ -e /usr/include/jpeglib.h ] || missing+=(libjpeg62-turbo-dev)
+# The judge of the core's PNG.
+[ -e /usr/include/png.h ] && [ -e /usr/include/zlib.h ] || missing+=(libpng-dev zlib1g-dev)
 python_headers=$(python3 -c 'import sysconfig; print(sysconfig.get_path("include"))')
 [ -e "$python_headers/Python.h" ] || missing+=(python3-dev)
 compgen -c clang | grep -qxE 'clang(-[0-9]+)?' || missing+=(clang-14 libclang-rt-14-dev)
@@ -14,6 +16,7 @@ if [ "$(uname -m)" = x86_64 ]; then
     command -v aarch64-linux-gnu-gcc > /dev/null || missing+=(gcc-aarch64-linux-gnu)
     command -v qemu-aarch64-static > /dev/null || missing+=(qemu-user-static)
     [ -e /usr/lib/aarch64-linux-gnu/libjpeg.so ] || missing+=(libjpeg62-turbo-dev:arm64)
+    [ -e /usr/lib/aarch64-linux-gnu/libpng.so ] || missing+=(libpng-dev:arm64 zlib1g-dev:arm64)
 fi
 [ ${#missing[@]} -gt 0 ] || exit 0
 sudo=$([ "$(id -u)" = 0 ] || echo sudo)

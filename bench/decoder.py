@@ -1,14 +1,17 @@
-"""What does the core's own decoder of baseline JPEG gain?
+"""What do the core's own decoders of JPEG and PNG gain?
 
-PHOTOS contains JPEG photos. One thread decodes bytes in memory. There are three measurements:
+PHOTOS contains JPEG photos. One thread decodes bytes in memory. There are five measurements:
 
-- Stages: where the decoder spends its time, and its entropy decoding compared with libjpeg-turbo's
-  `decode_mcu` (`decoder_stages.c`, compiled with the flags of the core).
+- Stages: where the decoder of baseline JPEG spends its time, and its entropy decoding compared with
+  libjpeg-turbo's `decode_mcu` (`decoder_stages.c`, compiled with the flags of the core).
 - Calls: ``decode(data, reduce=...)`` compared with every other backend that decodes JPEG, by name,
   and with the core when it leaves all files to libjpeg-turbo. Few cameras write 4:4:4, so Pillow
   makes such photos from the others, at quality 90. It also makes those of 4:2:0 if there are none.
-- Left: the same photos in forms that the decoder leaves to libjpeg-turbo (progressive, CMYK), with
-  the decoder switched on and off.
+- Progressive: the same for the photos as progressive JPEG, at quality 90.
+- PNG: the photos as Pillow and as OpenCV write them, with alpha, and in 16 bits, and made
+  screenshots of 1280 x 800; compared with Pillow and with other libraries, which are called
+  directly. Their results may have another order of channels.
+- Left: CMYK, which the decoder leaves to libjpeg-turbo, with the decoder switched on and off.
 
 In each round all take turns, file by file, in a new random order. The figures are medians of the
 rounds, and medians of the ratios within a round. `limit.py` measures tensors, `pipeline.py` the
@@ -18,9 +21,11 @@ rounds, and medians of the ratios within a round. `limit.py` measures tensors, `
 from __future__ import annotations
 
 import ctypes
+import importlib
 import io
 import json
 import os
+import random
 import shlex
 import subprocess
 import sysconfig
@@ -32,8 +37,9 @@ from statistics import mean
 from typing import Any
 
 import _common as bench
+import numpy as np
 import simplejpeg
-from PIL import Image
+from PIL import Image, ImageDraw
 
 from fastdecode import backends, decode, probe
 from fastdecode.native import _build, _library
@@ -100,7 +106,7 @@ def by_sampling(files: Sequence[bytes]) -> dict[str, list[bytes]]:
     full = found.get("444", [])
     if len(full) < len(photos):
         full = [_again(data, quality=90, subsampling=0) for data in photos]
-    return {"444": full, "420": photos}
+    return {"4:4:4": full, "4:2:0": photos}
 
 
 Call = Callable[[bytes], object]
@@ -126,34 +132,122 @@ def _calls(names: Sequence[str], reduce: int) -> dict[str, Call]:
     return {_OWN: core, _LIBJPEG: core, **others}
 
 
-def all_calls(files: Sequence[bytes], rounds: int) -> dict[str, Any]:
-    """Compare `decode()` with each named backend, at each reduction."""
+def all_calls(
+    groups: Mapping[str, Sequence[bytes]], reduces: Sequence[int], rounds: int
+) -> dict[str, Any]:
+    """Compare `decode()` with each named backend, for groups of JPEGs at each reduction."""
     others = [
         info.name
         for info in backends()
         if info.usable and "jpeg" in info.formats and info.name not in _WITHOUT | {"native"}
     ]
     result: dict[str, Any] = {}
-    for sampling, group in by_sampling(files).items():
-        for reduce in _REDUCES:
+    for name, group in groups.items():
+        for reduce in reduces:
             found = compare(group, _calls(others, reduce), rounds)
-            fastest = next(name for name in found if name in others)
-            title = f"4:{sampling[1]}:{sampling[2]}, 1/{reduce}"
-            result[title] = {"files": len(group), "fastest_other": fastest, **found}
-            bench.show(title, found)
+            result[f"{name}, 1/{reduce}"] = _shown(f"{name}, 1/{reduce}", found, len(group))
+    return result
+
+
+def _shown(title: str, found: dict[str, Any], files: int) -> dict[str, Any]:
+    """Print a comparison, and return it with the name of the fastest other decoder."""
+    fastest = next(name for name in found if name not in (_OWN, _LIBJPEG))
+    bench.show(title, found)
+    return {"files": files, "fastest_other": fastest, **found}
+
+
+def _screenshot(seed: int) -> Image.Image:
+    """Draw windows with lines of text, as on a screen."""
+    rng = random.Random(seed)
+    image = Image.new("RGB", (1280, 800), (58, 110, 165))
+    draw = ImageDraw.Draw(image)
+    for _ in range(4):
+        left, top = rng.randrange(700), rng.randrange(400)
+        draw.rectangle((left, top, left + 560, top + 380), "white", "black")
+        draw.rectangle((left, top, left + 560, top + 24), (230, 230, 235))
+        for line in range(22):
+            text = "".join(rng.choices("abcdefghij klmnop qrstuvwxyz(){}.=", k=rng.randint(5, 80)))
+            color = rng.choice(("black", "navy", "darkgreen", "gray"))
+            draw.text((left + 12, top + 34 + 15 * line), text, color)
+    return image
+
+
+def png_groups(files: Sequence[bytes]) -> dict[str, list[bytes]]:
+    """Write photos and screenshots as PNGs of several kinds."""
+    import cv2
+
+    def written(image: Image.Image) -> bytes:
+        file = io.BytesIO()
+        image.save(file, "PNG")
+        return file.getvalue()
+
+    def by_opencv(array: np.ndarray) -> bytes:
+        return cv2.imencode(".png", array)[1].tobytes()
+
+    photos = [Image.open(io.BytesIO(data)).convert("RGB") for data in files]
+    arrays = [np.asarray(photo) for photo in photos]
+    rng = np.random.default_rng(0)
+    alpha = [Image.fromarray(array[:, :, 0]) for array in arrays]
+    deep = [array.astype(np.uint16) * 257 + rng.integers(0, 16, array.shape) for array in arrays]
+    return {
+        "photos": [written(photo) for photo in photos],
+        "photos written by OpenCV": [by_opencv(array[:, :, ::-1]) for array in arrays],
+        "screenshots": [written(_screenshot(seed)) for seed in range(min(8, len(files)))],
+        "RGBA": [
+            written(Image.merge("RGBA", (*photo.split(), mask)))
+            for photo, mask in zip(photos, alpha, strict=True)
+        ],
+        "16 bits": [by_opencv(array.clip(0, 65535).astype(np.uint16)) for array in deep],
+    }
+
+
+def _png_calls(kind: str) -> dict[str, Call]:
+    """Return the calls for a kind of PNG; libraries that are not installed are left out."""
+    mode: Any = {"RGBA": "RGBA", "16 bits": "stored"}.get(kind, "RGB")
+    calls: dict[str, Call] = {
+        _OWN: partial(decode, mode=mode, backend="native"),
+        "pillow": partial(decode, mode=mode, backend="pillow"),
+    }
+    found = {}
+    for name in ("cv2", "imagecodecs", "kornia_rs"):
+        try:
+            found[name] = importlib.import_module(name)
+        except ImportError as error:
+            print(f"{name} is left out: {error}")
+    if "cv2" in found:
+        cv2 = found["cv2"]
+        calls["cv2"] = lambda data: cv2.imdecode(
+            np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED
+        )
+    if "imagecodecs" in found:
+        calls["imagecodecs"] = found["imagecodecs"].png_decode
+    if "kornia_rs" in found and kind != "16 bits":
+        read = found["kornia_rs"].io.decode_image_png_u8
+
+        def by_kornia(data: bytes) -> object:
+            header = probe(data)
+            return read(data, (header.height, header.width), mode.lower())
+
+        calls["kornia_rs"] = by_kornia
+    return calls
+
+
+def pngs(files: Sequence[bytes], rounds: int) -> dict[str, Any]:
+    """Compare `decode()` with Pillow and other libraries, for each kind of PNG."""
+    result = {}
+    for kind, group in png_groups(files).items():
+        found = compare(group, _png_calls(kind), rounds)
+        result[kind] = _shown(f"PNG, {kind}", found, len(group))
     return result
 
 
 def left(files: Sequence[bytes], rounds: int) -> dict[str, Any]:
     """Time files that are left to libjpeg-turbo, with and without the core's own decoder."""
-    kinds = {
-        "progressive": [_again(data, quality=90, progressive=True) for data in files],
-        "CMYK": [_again(data, mode="CMYK", quality=90) for data in files],
-    }
-    result = {kind: compare(group, _calls([], 1), rounds) for kind, group in kinds.items()}
-    for kind, found in result.items():
-        bench.show(f"{kind}, left to libjpeg-turbo", found)
-    return result
+    found = compare(
+        [_again(data, mode="CMYK", quality=90) for data in files], _calls([], 1), rounds
+    )
+    bench.show("CMYK, left to libjpeg-turbo", found)
+    return {"CMYK": found}
 
 
 @bench.command(rounds=(9, "after the warm-up"), limit=(None, "photos"))
@@ -163,7 +257,10 @@ def main(options: Any) -> Any:
     files = [photo.read_bytes() for photo in photos]
     result: dict[str, Any] = {"stages": stages(files, options.rounds)}
     print(json.dumps(result["stages"]), flush=True)
-    result["calls"] = all_calls(files, options.rounds)
+    result["calls"] = all_calls(by_sampling(files), _REDUCES, options.rounds)
+    again = [_again(data, quality=90, progressive=True) for data in files]
+    result["progressive"] = all_calls({"progressive": again}, (1, 8), options.rounds)
+    result["png"] = pngs(files, options.rounds)
     result["left"] = left(files, options.rounds)
     return result
 

@@ -1,6 +1,6 @@
 """Decode many images to arrays in threads: `decode_batch` without a device, and `decode_iter`.
 
-JPEGs for which the native backend is chosen go to the native core in chunks, and are decoded in its
+Files for which the native backend is chosen go to the native core in chunks, and are decoded in its
 own threads.
 """
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -184,6 +184,8 @@ def _call_backend(
     warning, so after one that is harmless, worse ones may have followed.
     """
     strict, warned = choice.support.warnings, False
+    is_thorough = choice.support.skips and (request.want.strict or request.suspect)
+    more: dict[str, Any] = {"thorough": True} if is_thorough else {}
     while True:
         try:
             return choice.backend.decode(
@@ -194,6 +196,7 @@ def _call_backend(
                 window=window,
                 out=out,
                 strict=strict,
+                **more,
             ), warned
         except CodecWarning as warning:
             message = str(warning)

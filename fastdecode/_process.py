@@ -10,8 +10,8 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from typing import IO, TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
@@ -54,46 +54,6 @@ def _note_fork() -> None:
     """Note in a forked child that it is a worker."""
     global _worker
     _worker = True
-
-
-_held: Any = None  # the handler of Ctrl-C, while `hold_interrupts` holds that back
-
-
-@contextmanager
-def hold_interrupts() -> Iterator[None]:
-    """Hold Ctrl-C back within the block and raise it after it, for a block that starts processes.
-
-    An exception in one of Python's hooks around a fork is lost, and one between two starts leaves
-    processes behind. Only the main thread gets Ctrl-C.
-    """
-    global _held
-    usual, came = signal.getsignal(signal.SIGINT), False
-    if threading.current_thread() is not threading.main_thread() or not callable(usual):
-        yield
-        return
-
-    def note(*_: object) -> None:
-        nonlocal came
-        came = True
-
-    signal.signal(signal.SIGINT, note)
-    _held = usual
-    try:
-        yield
-    finally:
-        _held = None
-        signal.signal(signal.SIGINT, usual)
-        if came:
-            signal.raise_signal(signal.SIGINT)
-
-
-@after_fork
-def _release_interrupts() -> None:
-    """Let Ctrl-C through in a child that was forked while it was held back."""
-    global _held
-    if _held is not None:
-        signal.signal(signal.SIGINT, _held)
-        _held = None
 
 
 class ForkLock:

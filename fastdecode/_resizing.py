@@ -24,6 +24,7 @@ CORE_FILTERS: dict[Interpolation, int] = {"bilinear": 0, "bicubic": 2}
 _INTERPOLATIONS: dict[int, Interpolation] = {v: name for name, v in CORE_FILTERS.items()}
 _NATIVE = "native"
 _HUFFMAN_SOFS = (0xC0, 0xC1, 0xC2)  # baseline, extended, progressive
+PNG_SOF = 0  # FD_PNG: it has no such marker
 
 
 class ResizePlan(NamedTuple):
@@ -91,18 +92,19 @@ def core_may_decode(backend: str | None) -> bool:
 
 
 def core_can_decode(header: Any, max_pixels: int | None = DEFAULT_MAX_PIXELS) -> Any:
-    """Return whether the core decodes a JPEG, or each of an array of JPEGs, as the others would.
+    """Return whether the core decodes an image, or each of an array of them, as the others would.
 
-    Other backends decode CMYK, files without an end marker, and arithmetic coding, whose decoder
-    cannot run out of data, so that missing data needs further checks.
+    Other backends decode JPEGs of CMYK, without an end marker, or with arithmetic coding, whose
+    decoder cannot run out of data, so that missing data needs further checks. The core itself
+    leaves unusual PNGs to them.
     """
     sof, components = header.sof, header.components
-    taken = (
+    jpeg = (
         ((sof == _HUFFMAN_SOFS[0]) | (sof == _HUFFMAN_SOFS[1]) | (sof == _HUFFMAN_SOFS[2]))
         & ((components == 1) | (components == 3))
         & (header.bits == 8)
-        & (header.ended == 1)
     )
+    taken = (jpeg | (sof == PNG_SOF)) & (header.ended == 1)
     if max_pixels is None:
         return taken
     # Sides are at most 65535, but their product may exceed 32 bits.

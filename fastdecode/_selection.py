@@ -192,7 +192,7 @@ _first_choices: dict[object, Choice] = {}
 _kind = itemgetter(
     *map(
         Header._fields.index,
-        ("format", "bits", "channels", "color", "coding", "subsampling", "animated"),
+        ("format", "bits", "channels", "color", "coding", "subsampling", "progressive", "animated"),
     )
 )
 """Returns the fields of a header on which the choice depends, except the size."""
@@ -345,6 +345,8 @@ def _layouts(header: Header, mode: Mode) -> tuple[PixelLayout, ...]:
         if mode == "stored":
             return (("L" if header.color == "gray" else "RGB"), "stored") if eight else ("stored",)
         return ("RGBA", "RGB", "stored") if mode == "RGBA" else (mode, "stored")
+    if header.color == "palette":  # indices are no colours
+        return ("L", "RGB") if mode == "L" else (mode,)
     if mode == "L" and header.color in ("gray", "rgb"):
         return ("L", "RGB", "stored")
     if mode == "stored":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -117,6 +118,28 @@ class Geometry:
         """(top, left) corner of the result, in pixels of the full-size image."""
         return self.box[1], self.box[0]
 
+    @property
+    def region(self) -> Box:
+        """(left, top, right, bottom): the whole pixels of the full-size image that `box` touches.
+
+        To decode only this part of a mask that is stored as an image:
+        ``geometry.mask(decode_file(path, mode="stored", region=geometry.region))``. It has at least
+        one pixel, even if the result shows only padding.
+
+        Raises
+        ------
+        ValueError
+            `full_size` is not known.
+        """
+        if self.full_size is None:
+            raise ValueError("region needs the full_size of the image")
+        height, width = self.full_size
+        left = min(max(math.floor(self.box[0]), 0), width - 1)
+        top = min(max(math.floor(self.box[1]), 0), height - 1)
+        right = min(max(math.ceil(self.box[2]), left + 1), width)
+        bottom = min(max(math.ceil(self.box[3]), top + 1), height)
+        return left, top, right, bottom
+
     def points(self, points: Any) -> Any:
         """Map points of the full-size image into the result.
 
@@ -196,8 +219,9 @@ class Geometry:
         Parameters
         ----------
         mask : ndarray or tensor, (H, W)
-            Class numbers at the image's full size. Each result pixel takes the nearest one. They
-            are never averaged, because the mean of two class numbers would be a third class.
+            Class numbers of the full-size image, or of its `region`. Each result pixel takes the
+            nearest one. They are never averaged, because the mean of two class numbers would be a
+            third class.
         fill : int
             The value of pixels outside the image.
 
@@ -209,20 +233,24 @@ class Geometry:
         Raises
         ------
         ValueError
-            `mask` does not have two dimensions, or its size is not `full_size`.
+            `mask` does not have two dimensions, or its size is neither `full_size` nor that of
+            `region`.
         """
         if getattr(mask, "ndim", None) != 2:
             raise ValueError("mask must be an array or tensor of two dimensions, (H, W)")
-        if self.full_size is not None and tuple(mask.shape) != self.full_size:
-            height, width = self.full_size
-            raise ValueError(
-                f"the mask is {mask.shape[1]} wide and {mask.shape[0]} high, but the image is "
-                f"{width} wide and {height} high"
-            )
+        height, width = mask.shape if self.full_size is None else self.full_size
+        first_row = first_column = 0
+        if tuple(mask.shape) != (height, width):
+            first_column, first_row, end_column, end_row = self.region
+            if tuple(mask.shape) != (end_row - first_row, end_column - first_column):
+                raise ValueError(
+                    f"the mask is {mask.shape[1]} wide and {mask.shape[0]} high, but the image is "
+                    f"{width} wide and {height} high"
+                )
         left, top, right, bottom = self.box
-        rows, no_row = _nearest(top, bottom, self.size[0], mask.shape[0])
-        columns, no_column = _nearest(left, right, self.size[1], mask.shape[1])
-        picked = mask[rows[:, None], columns]
+        rows, no_row = _nearest(top, bottom, self.size[0], height)
+        columns, no_column = _nearest(left, right, self.size[1], width)
+        picked = mask[rows[:, None] - first_row, columns - first_column]
         picked[no_row] = fill
         picked[:, no_column] = fill
         if not self.flipped:

@@ -223,7 +223,7 @@ DEFAULT = Ranking(
         ("jpeg", 2): ("native", "simplejpeg", "turbojpeg", "jpeg4py", "opencv", "pillow"),
         ("jpeg", 4): ("native", "simplejpeg", "turbojpeg", "jpeg4py", "opencv", "pillow"),
         ("jpeg", 8): ("native", "simplejpeg", "turbojpeg", "jpeg4py", "opencv", "pillow"),
-        ("png", 1): ("opencv", "pillow", "torchcodec"),
+        ("png", 1): ("native", "opencv", "pillow", "torchcodec"),
         ("webp", 1): ("opencv", "pillow"),
         ("jpeg2000", 1): ("pillow", "imagecodecs"),
     }

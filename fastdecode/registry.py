@@ -49,7 +49,9 @@ _ALL_FORMATS = "jpeg png webp gif bmp tiff avif jpeg2000 other"
 _INSTALL = "fastdecode.native._library:install_line"
 BUILTIN: dict[str, Entry] = {
     "pillow": _builtin("pillow:Pillow", "pillow", _ALL_FORMATS),
-    "native": _builtin("native:Native", "fastdecode", "jpeg", regions="jpeg", install=_INSTALL),
+    "native": _builtin(
+        "native:Native", "fastdecode", "jpeg png", regions="jpeg png", install=_INSTALL
+    ),
     "simplejpeg": _builtin("simplejpeg:Simplejpeg", "simplejpeg", "jpeg"),
     "opencv": _builtin("opencv:Opencv", "opencv-python-headless", "jpeg png webp"),
     "turbojpeg": _builtin("turbojpeg:Turbojpeg", "PyTurboJPEG", "jpeg"),

@@ -80,6 +80,20 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         registry.generation += 1  # invalidates cached choices that depend on them
 
 
+@pytest.fixture
+def golden(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return a function that compares a text with one in the folder `golden`, at 80 columns."""
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def check(name: str, text: str) -> None:
+        place = request.path.parent / "golden" / name
+        if request.config.getoption("--regenerate"):
+            place.write_text(text, encoding="utf-8")
+        assert text == place.read_text(encoding="utf-8")
+
+    return check
+
+
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give threads more time to end on a busy machine; tests of the timeout set their own."""

@@ -47,5 +47,5 @@ def test_a_missing_device_is_named(name: str) -> None:
     except BackendUnavailable as error:
         pytest.skip(str(error))
 
-    with pytest.raises(BackendUnavailable, match="no CUDA device"):
+    with pytest.raises(BackendUnavailable, match="CUDA"):
         _backends.load(name, torch.device("cuda", 0))

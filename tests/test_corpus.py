@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import io
 import warnings
+from pathlib import Path
 
 import numpy as np
 import PIL
 import pytest
 from corpus import CORPUS, Sample, outcome, samples, usable_backends
 from PIL import Image, UnidentifiedImageError
-from sweep import Case, sweep
+from sweep import Case, cases, sweep
 
 from fastdecode import FastDecodeError, decode, probe
 
@@ -140,3 +141,14 @@ def test_every_backend_gives_the_same_pixels_or_our_error() -> None:
     assert not report.faults, "\n".join(report.faults)
     assert report.answers["pixels"] > len(files)
     assert report.answers["DecodeError"] > len(_DAMAGED)
+
+
+def test_a_sample_of_the_sweep_finds_nothing(tmp_path: Path) -> None:
+    """Files of every kind, intact and damaged, cause no fault in any way of decoding."""
+    report = sweep(list(cases(60, tmp_path, files=60)))
+
+    assert not report.faults, "\n".join(report.faults)
+    assert report.answers["pixels"] > 150
+    assert report.answers["DecodeError"] > 150
+    assert report.answers["batch: ndarray"] > 50
+    assert report.answers["pack: packed"] > 20

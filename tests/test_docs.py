@@ -226,17 +226,11 @@ def test_the_documents_are_short() -> None:
 
 
 @pytest.mark.parametrize("page", _PAGES, ids=_name)
-def test_a_block_defines_its_names(page: Path) -> None:
-    """A block imports or defines what it uses, apart from the user's training step."""
+def test_a_block_stands_alone(page: Path) -> None:
+    """A block imports or defines what it uses, and is run unless a known reason stands above it."""
     for block in pages.blocks(page):
         if block.language == "python":
             assert pages.undefined_names(block.code) <= {"train"}, block
-
-
-@pytest.mark.parametrize("page", _PAGES, ids=_name)
-def test_a_block_that_is_not_run_says_why(page: Path) -> None:
-    """A block has a language that is run or only shown; the reason not to run one is known."""
-    for block in pages.blocks(page):
         assert block.language in pages.RUN + pages.SHOWN or block.language[0] == "{", block
         kind, _, reason = block.mark.partition(": ")
         if block.language in pages.RUN and kind == "not run":

@@ -124,7 +124,7 @@ def test_out_of_the_wrong_type_stays_the_callers_fault(data: bytes) -> None:
     """In mode "stored", an `out` that does not fit raises a plain ValueError."""
     register("deep", double(give(np.zeros((HEIGHT, WIDTH, 3), np.uint16)), layouts={"stored"}))
 
-    with pytest.raises(ValueError, match="out must have") as caught:
+    with pytest.raises(ValueError, match="out") as caught:
         decode(data, mode="stored", out=np.zeros((HEIGHT, WIDTH, 3), np.uint8))
 
     assert not isinstance(caught.value, FastDecodeError)

@@ -95,7 +95,7 @@ def test_an_error_of_the_disk_ends_check_and_pack(
     with (tmp_path / "seen.csv").open(newline="") as file:
         assert [row["status"] for row in csv.DictReader(file)] == ["good"] * 7
     (source / "dogs" / "9.jpg").unlink()
-    assert pack(source, tmp_path / "out.tar", skip_bad=True, start_over=True).bad == []
+    assert pack(source, tmp_path / "out.tar", skip_bad=True).bad == []
 
 
 def test_a_folder_that_is_gone_ends_check_and_pack(tmp_path: Path) -> None:
@@ -220,7 +220,7 @@ def test_a_shard_that_was_cut_is_no_damaged_item(tmp_path: Path) -> None:
     with open_store(tmp_path / "t.tar") as store:
         with (tmp_path / "t.tar").open("r+b") as file:
             file.truncate(5000)
-        with pytest.raises(StoreError, match="has been cut") as caught:
+        with pytest.raises(StoreError, match=r"t\.tar") as caught:
             store.read(COUNT - 1)
     assert not is_item_error(caught.value)
 

@@ -6,14 +6,12 @@ import ast
 import json
 import re
 import shutil
-import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from PIL import Image
-from processes import answers
 
 from fastdecode.samples import photos
 
@@ -116,30 +114,6 @@ def test_training_from_shards_goes_on_in_the_middle_of_an_epoch(
     assert [*parts[0], *parts[1]] == whole
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="Ctrl-C reaches a process otherwise there")
-def test_ctrl_c_ends_training_and_it_goes_on_later(folder: Path, tmp_path: Path) -> None:
-    """Training ends with one line, and the same command resumes from the checkpoint."""
-    pytest.importorskip("torch")
-    copy = shutil.copy(EXAMPLES / "train_shards.py", tmp_path)
-    training = subprocess.Popen(
-        [sys.executable, copy, folder, "shards/train.tar", "--epochs", "1000000"],
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    with training:
-        assert training.stdout
-        assert any(": loss " in line for line in training.stdout)  # it trains
-        training.send_signal(signal.SIGINT)
-        _, complained = training.communicate(timeout=ENDS_S)
-    again, _ = output("train_shards", folder, "shards/train.tar", "--steps", 1, cwd=tmp_path)
-
-    assert training.returncode == 1
-    assert complained == "stopped; run the same command to resume\n"
-    assert again.startswith("going on in epoch ")
-
-
 def test_boxes_lose_what_the_crop_does_not_show(folder: Path, tmp_path: Path) -> None:
     """A box of the whole image is always kept, and an empty one never."""
     boxes = {"boxes": [[0, 0, 300, 300], [5, 5, 5, 5]], "labels": [1, 2]}
@@ -161,47 +135,6 @@ def test_lightning_trains(folder: Path, tmp_path: Path) -> None:
     said, _ = output("train_lightning", folder, "--epochs", 1, "--batch-size", 4, cwd=tmp_path)
 
     assert re.search(r"^loss \d", said, re.MULTILINE)
-
-
-EMPTY = {
-    "thumbnails": ["out"],
-    "own_dataset_lmdb": ["out.lmdb"],
-    "train_shards": ["out.tar"],
-    "train_folder": [],
-    "train_lightning": [],
-}
-"""Programs that are given an empty folder, and what else they are given."""
-
-
-@pytest.fixture(scope="module")
-def complaints(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
-    """Return the error output and exit of each program, run in one process."""
-    place = tmp_path_factory.mktemp("empty")
-    (place / "nothing").mkdir()
-    return answers(f"""
-import contextlib, io, os, runpy
-os.chdir({str(place)!r})
-for program, words in {EMPTY}.items():
-    sys.argv = [program, "nothing", *words]
-    with contextlib.redirect_stderr(io.StringIO()) as said:
-        try:
-            runpy.run_path(f"{EXAMPLES}/{{program}}.py", run_name="__main__")
-        except SystemExit as ended:
-            answers[program] = [said.getvalue(), ended.code]
-        except ImportError:  # its test is skipped
-            pass
-""")
-
-
-@pytest.mark.parametrize("program", EMPTY)
-def test_an_empty_folder_is_told_in_a_line(program: str, complaints: dict[str, list[str]]) -> None:
-    """An empty folder ends a program with one line that names the folder, and exit status 1."""
-    needs_libraries_of(program)
-    said, why = complaints[program]
-
-    assert said == ""
-    assert "\n" not in why
-    assert "nothing" in why
 
 
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)

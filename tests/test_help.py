@@ -103,7 +103,7 @@ answers["members"] = list(dict(inspect.getmembers(fastdecode, inspect.isclass)))
         assert module not in answer["members"]
 
 
-def test_no_other_name_is_there() -> None:
+def test_unknown_names_raise_attribute_error() -> None:
     """An unknown name raises an AttributeError, also the name of a private module."""
     for name in ("decode_all", "_arrays_", "torch_", "__wrapped__"):
         assert not hasattr(fastdecode, name)

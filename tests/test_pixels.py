@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import io
-
 import numpy as np
 import pytest
-from encoded import with_orientation
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -59,14 +56,6 @@ def test_convert_is_pillows(kind: str, layout: str, mode: Mode) -> None:
     np.testing.assert_array_equal(converted, np.array(source.convert(mode)))
 
 
-@pytest.mark.parametrize("layout", ["L", "RGB", "RGBA", "CMYK", "stored"])
-def test_native_is_handed_through(layout: str) -> None:
-    """Mode "stored" converts nothing, for any layout and type."""
-    image = np.zeros((HEIGHT, WIDTH, 4), np.uint16)
-
-    assert _pixels.convert(image, layout, "stored", header(16)) is image
-
-
 @pytest.mark.parametrize(
     ("format", "bits", "dtype", "samples", "expected"),
     [
@@ -106,18 +95,6 @@ def test_image_that_is_a_view_is_converted(mode: Mode) -> None:
     converted = _pixels.convert(image, "RGBA", mode, header())
 
     np.testing.assert_array_equal(converted, _pixels.convert(image.copy(), "RGBA", mode, header()))
-
-
-@pytest.mark.parametrize("source", ["L", "LA", "RGB", "RGBA", "CMYK"])
-@pytest.mark.parametrize("mode", ["L", "RGB", "RGBA"])
-def test_decode_converts_as_pillow(source: str, mode: Mode) -> None:
-    """`decode` gives the same pixels as Pillow's `convert` from the file's own mode."""
-    image = noise(source)
-
-    converted = decode(encode(image, "tiff"), mode=mode)
-
-    original = image.convert("RGB") if source == "CMYK" else image
-    np.testing.assert_array_equal(converted, np.array(original.convert(mode)))
 
 
 @pytest.mark.parametrize("reduce", [1, 2, 4, 8])
@@ -283,14 +260,6 @@ def test_stored_jpegs_have_their_own_channels() -> None:
     assert decode(encode(colour, "jpeg"), mode="stored").shape == (7, 13, 3)
 
 
-def test_views_and_read_only_images_are_read() -> None:
-    """A view or read-only image is reduced like its copy."""
-    image = np.array(noise("RGB", 16, 24))[::-1, ::2]
-    image.flags.writeable = False
-
-    np.testing.assert_array_equal(box_reduce(image, 2), box_reduce(image.copy(), 2))
-
-
 # ---- EXIF orientation: turning images, turning them back, and turning boxes ----
 
 
@@ -345,20 +314,3 @@ def test_stored_box_holds_the_same_pixels(
     assert 0 <= b < d <= height
     turned = _pixels.apply_orientation(stored[b:d, a:c], value)
     np.testing.assert_array_equal(turned, seen[top:bottom, left:right])
-
-
-@pytest.mark.parametrize("value", [*ORIENTATIONS, 0, 9, 255])
-def test_decode_turns_only_when_asked(value: int) -> None:
-    """By default `decode` gives stored pixels; with orient=True those that Pillow shows.
-
-    A value outside 1 to 8 leaves the image as it is stored.
-    """
-    stream = io.BytesIO()
-    Image.fromarray(numbered()).save(stream, "PNG", exif=with_orientation(value))
-
-    seen = decode(stream.getvalue(), orient=True)
-
-    np.testing.assert_array_equal(decode(stream.getvalue()), numbered())
-    possible = value if value in ORIENTATIONS else 1
-    np.testing.assert_array_equal(seen, upright(numbered(), possible))
-    assert seen.flags.c_contiguous

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import configparser
 from typing import Any
 
 import pytest
@@ -102,17 +101,3 @@ def test_without_the_package_there_is_no_such_backend(with_plugin: dict[str, Any
     kind, message = with_plugin["nobody"]
     assert kind == "UnknownBackend"
     assert "demo" in message.replace("'nobody'", "")
-
-
-def test_plugin_is_what_its_setup_installs() -> None:
-    """The metadata in the folder are those that pip would write from its setup.cfg."""
-    setup, written = configparser.ConfigParser(), configparser.ConfigParser()
-    setup.read(PLUGIN / "setup.cfg")
-    [metadata] = PLUGIN.glob("*.dist-info")
-    written.read(metadata / "entry_points.txt")
-    declared = setup["options.entry_points"][registry.ENTRY_POINT_GROUP].strip().splitlines()
-
-    assert declared == [" = ".join(item) for item in written[registry.ENTRY_POINT_GROUP].items()]
-    words = (metadata / "METADATA").read_text()
-    for key in ("name", "version"):
-        assert f"{key.title()}: {setup['metadata'][key]}\n" in words

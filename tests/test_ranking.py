@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import pickle
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,21 +19,6 @@ FULL = Ranking(
     "2026-01-01T00:00:00+00:00",
 )
 OPENCV = ("opencv-python", "opencv-contrib-python", "opencv-contrib-python-headless")
-
-
-@pytest.mark.parametrize(
-    ("asked", "expected"),
-    [
-        (("jpeg", 1), ("simplejpeg", "pillow")),
-        (("jpeg", 8), ("opencv",)),
-        (("jpeg", 4), ("simplejpeg", "pillow")),
-        (("webp", 1), ()),
-    ],
-    ids=str,
-)
-def test_full_size_stands_in(asked: Any, expected: tuple[str, ...]) -> None:
-    """A reduction that is missing has the order of full size; another format has none."""
-    assert FULL.order(*asked) == expected
 
 
 def test_it_comes_back_from_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,7 +87,7 @@ def test_damaged_files_are_an_error_that_names_them(text: str, tmp_path: Path) -
     path = tmp_path / "ranking.json"
     path.write_text(text)
 
-    with pytest.raises(ValueError, match=r"ranking\.json is no ranking"):
+    with pytest.raises(ValueError, match=r"ranking\.json"):
         Ranking.load(path)
 
 
@@ -129,27 +112,6 @@ def test_wrong_orders_are_refused(orders: Any, error: type[Exception]) -> None:
     """An invalid key is refused, because it would silently never be used."""
     with pytest.raises(error):
         Ranking(orders)
-
-
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="has no FIFOs")
-def test_a_pipe_is_no_ranking(tmp_path: Path) -> None:
-    """A pipe or an empty file is refused."""
-    os.mkfifo(tmp_path / "pipe")
-
-    with pytest.raises(ValueError, match="not a regular file"):
-        Ranking.load(tmp_path / "pipe")
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="has no such permissions")
-def test_others_may_read_it_and_links_stay_links(tmp_path: Path) -> None:
-    """The file has the permissions of any new file, and a link in its place is followed."""
-    (tmp_path / "link.json").symlink_to(tmp_path / "target.json")
-    (tmp_path / "plain").touch()
-
-    FULL.save(tmp_path / "link.json")
-
-    assert (tmp_path / "link.json").is_symlink()
-    assert (tmp_path / "target.json").stat().st_mode == (tmp_path / "plain").stat().st_mode
 
 
 def test_stale_says_what_has_changed() -> None:
@@ -183,15 +145,3 @@ def test_a_library_that_comes_or_goes_makes_it_stale(
 
     assert f"{name} 4.2 then, missing now" in with_it.stale()
     assert not without.stale()
-
-
-def test_as_text_it_is_a_table() -> None:
-    """As text, a ranking is a table with one line per kind of work."""
-    rows = [line.split(maxsplit=2) for line in str(FULL).splitlines()]
-
-    assert rows == [
-        ["format", "reduce", "fastest first"],
-        ["jpeg", "1", "simplejpeg, pillow"],
-        ["jpeg", "8", "opencv"],
-    ]
-    assert str(Ranking()).split() == ["format", "reduce", "fastest", "first"]

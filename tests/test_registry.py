@@ -111,7 +111,7 @@ WRONG = {
 @pytest.mark.parametrize(("kind", "name", "target"), WRONG.values(), ids=WRONG)
 def test_what_can_be_no_backend_is_refused_at_once(kind, name: Any, target: Any) -> None:
     """A name or target of a wrong type is an error of `register`, not of a later `decode`."""
-    with pytest.raises(kind, match="a backend"):
+    with pytest.raises(kind, match="backend"):
         register(name, target)
 
     assert name not in registry.names()
@@ -167,7 +167,7 @@ def test_what_is_no_backend_is_reported_and_breaks_nothing(target: Any) -> None:
     assert not info.usable
     assert info.reason
     assert (decode(PNG) == 3).all()
-    with pytest.raises(BackendUnavailable, match="'bad' is not usable") as caught:
+    with pytest.raises(BackendUnavailable, match="'bad'") as caught:
         decode(PNG, backend="bad")
     assert "pip install bad-plugin" in str(caught.value)
 
@@ -271,20 +271,3 @@ def test_importing_a_part_without_its_library_says_how_to_install_it() -> None:
 
         assert (kind, importing) == ("BackendUnavailable", True), name
         assert f"pip install 'fastdecode[{extra}]'" in words.replace('"', "'"), name
-
-
-def test_half_of_ray_data_is_named(tmp_path: Path) -> None:
-    """The error for Ray without pyarrow differs from that without Ray."""
-    (tmp_path / "ray.py").touch()
-    told = answers(
-        """
-sys.modules["pyarrow"] = None
-try:
-    import fastdecode.ray
-except FastDecodeError as error:
-    answers["said"] = str(error)
-""",
-        tmp_path,
-    )
-
-    assert "of which pyarrow is not installed" in told["said"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import sys
 import warnings
@@ -28,7 +27,7 @@ CHOSEN = """
 import warnings
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 import multiprocessing
-from chooser import Chosen, chosen
+from chooser import chosen
 
 def children(method):
     with ProcessPoolExecutor(1, multiprocessing.get_context(method)) as pool:
@@ -42,14 +41,6 @@ with warnings.catch_warnings(record=True) as caught:
 with ThreadPoolExecutor(1) as pool:
     answers["thread"] = pool.submit(chosen).result()
 answers.update((method, children(method)) for method in METHODS)
-try:
-    from torch.utils.data import DataLoader
-except ImportError:
-    pass
-else:
-    for method in METHODS:
-        options = {"batch_size": None, "num_workers": 1, "multiprocessing_context": method}
-        answers[method + " of torch"] = list(DataLoader(Chosen(), **options))
 """
 CHOOSER = """
 from fastdecode import probe
@@ -59,13 +50,6 @@ from fastdecode.testing import drawing, encode
 def chosen():
     header = probe(encode(drawing(80, 64)))
     return first(None, header, Want("RGB", 1, strict=False, complete=True)).name
-
-class Chosen:
-    def __len__(self):
-        return 4
-
-    def __getitem__(self, index):
-        return chosen()
 """
 EXACT_JPEG = ("pillow", "opencv", "simplejpeg", "turbojpeg")
 METHODS = ["fork", "spawn"] if sys.platform == "linux" else ["spawn"]
@@ -167,7 +151,7 @@ def test_what_is_no_good_is_ignored_with_one_warning(
 
 
 def test_threads_and_workers_go_by_it(place: Path, tmp_path: Path) -> None:
-    """Other threads, and workers, forked or spawned, of PyTorch's DataLoader too, go by it."""
+    """Other threads, and processes, forked or spawned, go by it."""
     (tmp_path / "chooser.py").write_text(CHOOSER)
     pytest.importorskip("cv2")
     fitting({("jpeg", 1): ("opencv",)}).save()
@@ -175,8 +159,6 @@ def test_threads_and_workers_go_by_it(place: Path, tmp_path: Path) -> None:
     found = answers(f"METHODS = {METHODS}" + CHOSEN, tmp_path, FASTDECODE_RANKING=str(place))
 
     assert {found["here"], found["thread"], *(found[method] for method in METHODS)} == {"opencv"}
-    if importlib.util.find_spec("torch"):
-        assert all(found[f"{method} of torch"] == ["opencv"] * 4 for method in METHODS)
     assert found["warnings"] == []
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from corpus import CORPUS, usable_backends
-from encoded import with_orientation
 from PIL import Image
 
 import fastdecode
@@ -111,34 +110,3 @@ def test_a_single_pixel_belongs_to_the_caller(tmp_path: Path, backend: str) -> N
 
     with ThreadPoolExecutor(1) as new_thread:  # in which nothing is kept yet
         assert new_thread.submit(both).result() == [[0, 0, 0], [255, 255, 255]]
-
-
-@pytest.mark.parametrize("value", range(1, 9))
-@pytest.mark.parametrize("part", [False, True], ids=["whole", "part"])
-def test_a_turned_region_belongs_to_the_caller(tmp_path: Path, value: int, part: bool) -> None:
-    """A region of an upright image is not overwritten, either."""
-    files = []
-    for photo in PHOTOS[:2]:
-        path = tmp_path / photo.name
-        with Image.open(photo) as image:
-            image.resize((120, 90)).save(path, exif=with_orientation(value))
-        files.append(path.read_bytes())
-    turned = decode(files[0], orient=True)
-    height, width = turned.shape[:2]
-    box = (5, 3, width - 4, height - 9) if part else (0, 0, width, height)
-
-    image = decode(files[0], region=box, orient=True)
-    decode(files[1], region=box, orient=True)
-
-    np.testing.assert_array_equal(image, turned[box[1] : box[3], box[0] : box[2]])
-
-
-def test_a_region_in_an_array_of_the_callers_own() -> None:
-    """With `out` the region lies there, and later regions do not change it."""
-    first, second = (PHOTOS[n].read_bytes() for n in (0, 1))
-    out = np.zeros((60, 50, 3), np.uint8)
-
-    assert decode(first, region=(10, 20, 60, 80), out=out) is out
-    decode(second, region=(10, 20, 60, 80))
-
-    np.testing.assert_array_equal(out, decode(first)[20:80, 10:60])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import os
 import re
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -139,26 +138,6 @@ def test_control_c_while_it_is_imported(folder: Path, name: str) -> None:
     done = started([sys.executable, "-c", code.replace("MODULE", repr(module))], folder)
 
     assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
-
-
-@pytest.mark.parametrize(
-    "where", ["fastdecode._info_command:gather", "fastdecode.measure._command:add_arguments"]
-)
-def test_control_c_before_there_is_anything_to_say(folder: Path, where: str) -> None:
-    """Ctrl-C ends a command that has nothing to add with status 130 and no output."""
-    module, _, name = where.partition(":")
-    code = (
-        "import os, signal, sys\n"
-        f"import {module} as command\n"
-        "from fastdecode.cli import run\n"
-        f"command.{name} = lambda *_: os.kill(os.getpid(), signal.SIGINT)\n"
-        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        f"sys.exit(run(before=['{'info' if name == 'gather' else 'bench'}']))\n"
-    )
-    done = started([sys.executable, "-c", code], folder)
-
-    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
-    assert signal.SIGINT == 2
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def test_links_that_lead_round_are_no_place(tmp_path: Path) -> None:
     link.symlink_to(link)
 
     for write in (_files.check_writable, lambda path: _files.write_text(path, "new")):
-        with pytest.raises(OSError, match="symbolic links") as caught:
+        with pytest.raises(OSError, match="round") as caught:
             write(link)
         assert caught.value.errno == errno.ELOOP
     assert link.is_symlink()
@@ -70,7 +70,7 @@ def test_links_of_another_user_are_not_followed(tmp_path: Path) -> None:
 
     for place in (link, tmp_path / "round.json"):
         for write in (_files.check_writable, lambda path: _files.write_text(path, "new")):
-            with pytest.raises(PermissionError, match="another user has put there"):
+            with pytest.raises(PermissionError):
                 write(place)
     assert (tmp_path / "victim").read_text() == "private"
 

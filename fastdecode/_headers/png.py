@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+import zlib
+from collections.abc import Iterator
 
 from fastdecode._headers import exif
 from fastdecode.errors import DecodeError
@@ -22,6 +24,11 @@ _COLOR_TYPES: dict[int, tuple[int, Color, tuple[int, ...]]] = {
 _MAX_SIDE = 2**31 - 1
 _SPARE_BYTES = 1 << 16  # for an encoder that compresses badly; inflated, they cost 0.2 s
 _MAX_CHUNKS = 1024  # before the first IDAT: real files have a dozen
+_AT_ONCE = 1 << 18  # bytes to inflate
+_PASSES = (  # of Adam7: (first column, first row, distance of columns, distance of rows)
+    *((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4)),
+    *((0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2)),
+)
 
 
 def parse(data: Buffer) -> Header:
@@ -78,6 +85,64 @@ def excess(data: Buffer, header: Header) -> str:
     if compressed <= most:
         return ""
     return f"there are {compressed} compressed bytes for {header.width}x{header.height} pixels"
+
+
+def missing(data: Buffer, header: Header) -> str:
+    """Return what the compressed data lacks of the image; empty if it is complete.
+
+    Pillow leaves rows empty if the stream ends in order, but before the image. If a chunk is cut,
+    it takes what follows for a part of it; the checksum shows that. This costs about as much as
+    decoding.
+    """
+    needed = left = sum(
+        rows * (1 + -(-columns * header.channels * header.bits // 8))
+        for columns, rows in _sizes(header)
+    )
+    at_end = 0 if intact(data) else -_AT_ONCE  # read on to the checksum, but not for ever
+    stream = zlib.decompressobj()
+    try:
+        for part, _ in _compressed(data):
+            rest: Buffer = part
+            while len(rest) and not stream.eof and left > at_end:
+                left -= len(stream.decompress(rest, _AT_ONCE))
+                rest = stream.unconsumed_tail
+        if left > 0:  # what zlib still holds
+            left -= len(stream.decompress(b"", left))
+    except zlib.error as error:
+        return str(error)
+    if left > 0:
+        return f"there are {needed - left} of {needed} bytes"
+    return "a chunk is cut" if at_end and not stream.eof else ""
+
+
+def intact(data: Buffer) -> bool:
+    """Return whether all chunks with compressed data are complete, and their CRCs are right."""
+    return all(zlib.crc32(part, zlib.crc32(b"IDAT")) == crc for part, crc in _compressed(data))
+
+
+def _sizes(header: Header) -> Iterator[tuple[int, int]]:
+    """Yield (columns, rows) of each part of the image that is compressed on its own."""
+    for left, top, across, down in _PASSES if header.progressive else ((0, 0, 1, 1),):
+        columns = max(0, -(-(header.width - left) // across))
+        if columns:
+            yield columns, max(0, -(-(header.height - top) // down))
+
+
+def _compressed(data: Buffer) -> Iterator[tuple[memoryview, int]]:
+    """Yield the contents and the CRC of the first IDAT, and of those that follow it directly.
+
+    Of a chunk that is cut, the CRC is -1.
+    """
+    view, pos, begun = memoryview(data), 8, False
+    while pos + 8 <= len(view):
+        length, kind = _CHUNK.unpack_from(view, pos)
+        begin, pos = pos + 8, pos + 12 + length
+        if kind == b"IDAT":
+            begun = True
+            crc = int.from_bytes(view[pos - 4 : pos], "big") if pos <= len(view) else -1
+            yield view[begin : begin + length], crc
+        elif begun or kind == b"IEND":
+            break
 
 
 def _ancillary(data: Buffer, pos: int) -> tuple[bool, int]:

@@ -58,12 +58,17 @@ class Support:
         It writes straight into the caller's array.
     warnings : bool
         It reports every warning of the codec, so that ``strict=True`` can be promised.
+    skips : bool
+        It leaves out data that the pixels do not need. Where damage in that data must be noticed,
+        the package calls `Backend.decode` with a further argument, ``thorough=True``.
     bits : frozenset of int
         Bits per sample that it reads.
     channels : frozenset of int, or None for all
         Samples per stored pixel that it reads.
     colors, codings, subsamplings : frozenset, or None for all
         Kinds of the format that it reads.
+    progressive : bool
+        It reads progressive JPEGs, and interlaced files of other formats.
     animated : bool
         It reads files with several frames, and returns the complete first frame.
     partial_scans : bool
@@ -85,11 +90,13 @@ class Support:
     region: bool = False
     out: bool = False
     warnings: bool = False
+    skips: bool = False
     bits: frozenset[int] | None = frozenset({8})
     channels: frozenset[int] | None = None
     colors: frozenset[Color] | None = None
     codings: frozenset[Coding] | None = None
     subsamplings: frozenset[str] | None = None
+    progressive: bool = True
     animated: bool = True
     partial_scans: bool = True
 
@@ -105,6 +112,8 @@ class Support:
             return f"{header.coding} coding"
         if self.subsamplings is not None and header.subsampling not in self.subsamplings:
             return f"chroma subsampling {header.subsampling}"
+        if header.progressive and not self.progressive:
+            return "progressive scans" if header.format == "jpeg" else "interlaced rows"
         if header.animated and not self.animated:
             return "several frames"
         if not (complete or self.partial_scans):

@@ -1,4 +1,4 @@
-"""The package's own core in C, which uses libjpeg-turbo and decodes only the requested window."""
+"""The package's own core in C, for JPEG and PNG, which decodes only the requested window."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 import fastdecode
-from fastdecode.adapters.base import JPEG_TURBO_2, Backend, CodecWarning
+from fastdecode.adapters.base import JPEG_TURBO_2, Backend, CodecWarning, Support
 from fastdecode.errors import BackendUnavailable, DecodeError
 from fastdecode.native import _library
 from fastdecode.types import Box, Buffer, Header, Image, PixelLayout, Reduce
@@ -16,10 +16,20 @@ __all__ = ["Native"]
 
 _OK, _WARNED, _NO_MEMORY = 0, 1, 5
 _CHANNELS: dict[PixelLayout, tuple[int, ...]] = {"L": (), "RGB": (3,), "RGBA": (4,), "CMYK": (4,)}
+_PNG = Support(
+    layouts=frozenset({"RGB", "RGBA", "stored"}),
+    region=True,
+    out=True,
+    warnings=True,  # what other decoders warn of, it leaves to them
+    bits=frozenset({8, 16}),
+    colors=frozenset({"gray", "rgb"}),
+    progressive=False,
+    animated=False,
+)
 
 
 class Native(Backend):
-    """JPEG only: `fd_decode` of ``fastdecode/native``, with one decoder per thread."""
+    """JPEG and PNG: `fd_decode` of ``fastdecode/native``, with one decoder per thread."""
 
     distribution = "fastdecode"
     supports = {
@@ -28,10 +38,22 @@ class Native(Backend):
                 JPEG_TURBO_2,
                 layouts=frozenset({"RGB", "L", "RGBA", "CMYK"}),
                 region=True,
+                skips=True,
                 colors=frozenset({"gray", "ycc", "rgb", "cmyk"}),
                 subsamplings=None,
             ),
-        )
+        ),
+        "png": (
+            replace(_PNG, layouts=_PNG.layouts | {"L"}, colors=frozenset({"gray"})),
+            _PNG,
+            replace(_PNG, bits=frozenset({1, 2, 4, 8}), colors=frozenset({"palette"})),
+            replace(
+                _PNG,
+                layouts=frozenset({"L", "RGB", "RGBA"}),
+                bits=frozenset({1, 2, 4}),
+                colors=frozenset({"gray"}),
+            ),
+        ),
     }
 
     def __init__(self) -> None:
@@ -48,6 +70,7 @@ class Native(Backend):
         window: Box | None,
         out: Image | None,
         strict: bool,
+        thorough: bool = False,
     ) -> Image:
         if out is None:
             left, top, right, bottom = window or (
@@ -56,8 +79,12 @@ class Native(Backend):
                 -(-header.width // reduce),
                 -(-header.height // reduce),
             )
-            out = np.empty((bottom - top, right - left, *_CHANNELS[layout]), np.uint8)
-        status = _library.decode(data, out, reduce, layout, window, strict)
+            channels: tuple[int, ...] = _CHANNELS.get(layout, (header.channels,))
+            if layout == "stored" and header.channels == 1:
+                channels = ()
+            dtype = np.uint16 if layout == "stored" and header.bits == 16 else np.uint8
+            out = np.empty((bottom - top, right - left, *channels), dtype)
+        status = _library.decode(data, out, reduce, layout, window, strict, thorough)
         if status == _OK:
             return out
         if status == _WARNED:

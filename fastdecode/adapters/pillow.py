@@ -23,7 +23,7 @@ from PIL import (
 )
 from PIL import Image as PillowImage
 
-from fastdecode._headers import other
+from fastdecode._headers import other, png
 from fastdecode.adapters.base import Backend, Support
 from fastdecode.errors import DecodeError
 from fastdecode.types import Buffer, Format, Header, Image, PixelLayout, Reduce
@@ -108,8 +108,8 @@ class Pillow(Backend):
         elif layout == "stored" and header.bits == 16 and header.format in ("png", "tiff"):
             low = _open(data, header, layout)
             if _in_halves(cast("ImageFile.ImageFile", image), cast("ImageFile.ImageFile", low)):
-                return _joined(image, low, header)
-        return _pixels(image, layout, header)
+                return _complete(_joined(image, low, header), data, header)
+        return _complete(_pixels(image, layout, header), data, header)
 
     def codec(self) -> str:
         number = features.version_feature("libjpeg_turbo")
@@ -122,6 +122,21 @@ def _open(data: Buffer, header: Header, layout: PixelLayout) -> PillowImage.Imag
     if header.format == "tiff" and header.bits == 16:
         _tell_planes(cast("TiffImagePlugin.TiffImageFile", image), data, native=layout == "stored")
     return image
+
+
+def _complete(pixels: Image, data: Buffer, header: Header) -> Image:
+    """Return the pixels if they are all in the file, which Pillow does not check for PNG.
+
+    Rows that are missing have one colour, unless the file is interlaced. A chunk that is cut may
+    have been filled up with other bytes.
+    """
+    if header.format == "png" and (
+        header.progressive or (pixels[-1] == pixels[-1, 0]).all() or not png.intact(data)
+    ):
+        words = png.missing(data, header)
+        if words:
+            raise DecodeError(f"pixels are missing: {words}")
+    return pixels
 
 
 def _tell_planes(image: TiffImagePlugin.TiffImageFile, data: Buffer, *, native: bool) -> None:

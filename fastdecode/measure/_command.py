@@ -20,6 +20,7 @@ from fastdecode.measure import _collection as files
 from fastdecode.measure import _report as report
 from fastdecode.measure import _run as engine
 from fastdecode.measure._collection import USUAL_LIMIT, USUAL_PIXELS
+from fastdecode.measure._recipes import RECIPES
 from fastdecode.measure._summary import sentences
 from fastdecode.measure.result import (
     OWN,
@@ -45,6 +46,7 @@ examples:
   %(prog)s                    the six photos of the package
   %(prog)s photos/            images under a folder
   %(prog)s photos/ --limit 1000 --html page.html
+  %(prog)s photos/ --recipe trivialaugment
   %(prog)s train.tar --all    every backend, format and size
   %(prog)s a.jpg --backend opencv --backend simplejpeg
   fastdecode compare before.json after.json
@@ -114,6 +116,13 @@ def add_arguments(parser: Parser) -> None:
         type=seconds,
         metavar="S",
         help="time each backend for at least S seconds in each table",
+    )
+    add(
+        "--recipe",
+        choices=RECIPES,
+        metavar="NAME",
+        help="make training batches by a recipe, with torchvision and DALI beside it: "
+        + ", ".join(RECIPES),
     )
     add("--no-train", action="store_true", help="make no training batches")
     add("--list", action="store_true", help="list the images and measure nothing")
@@ -204,6 +213,7 @@ def _plan(
         backends=options.backend or (_every() if options.all else _few(collection)),
         reduces=options.reduce or (REDUCES if options.all else (1,)),
         pipelines=pipelines,
+        recipe=options.recipe or "",
         every_format=options.all,
         seconds=usual if options.seconds is None else options.seconds,
         within=_SHORT_RUN_S if _is_short(options) and options.limit is None else None,
@@ -252,6 +262,9 @@ def _pipelines(options: argparse.Namespace) -> tuple[tuple[Pipeline, ...], list[
         line = registry.install_line("torchvision").replace("torchvision", "torch")
         return (), [f"No training batches: PyTorch is not installed: {line}"]
     asked = {OWN, "device", *(options.backend or ("dataset" * options.all, PILLOW, *_LIBRARIES))}
+    if options.recipe:
+        has_dali = RECIPES[options.recipe].dali is not None
+        asked = {OWN, "torchvision", *(["dali"] * has_dali)}
     missing = [name for name, library in _LIBRARIES.items() if not _has(library)]
     if shutil.which("nvidia-smi") is None:
         asked.discard("device")
@@ -280,6 +293,7 @@ def _measure(
             "seed": plan.seed,
             "reduce": list(plan.reduces),
             "limit": options.limit,
+            **({"recipe": options.recipe} if options.recipe else {}),
         },
     )
     report.heading(result)
@@ -344,7 +358,11 @@ def _list_files(collection: files.Collection) -> None:
 
 
 def _check_arguments(parser: Parser, options: argparse.Namespace) -> None:
-    """Exit with status 2 if a file that is asked for cannot be written."""
+    """Exit with status 2 if a recipe cannot be made, or a file that is asked for not written."""
+    if options.recipe and options.no_train:
+        parser.error("--recipe makes training batches, and --no-train forbids them")
+    for library in RECIPES[options.recipe].libraries if options.recipe else ():
+        parser.need(library, f"--recipe {options.recipe}", library)
     for flag in ("html", "card"):
         if getattr(options, flag):
             parser.need("jinja2", f"--{flag}", "fastdecode[bench]")

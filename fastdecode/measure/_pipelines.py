@@ -1,9 +1,10 @@
 """The pipelines from encoded images to training batches that the protocol ``train`` compares.
 
 All return batches of (images, labels), with images as float32 (N, 3, size, size): a random crop,
-resized, randomly flipped, and normalised with ImageNet's mean and standard deviation. Each pipeline
-follows its library's documentation, and reads the files or items itself. None applies the EXIF
-orientation, which DALI would do by default. All need PyTorch.
+resized, randomly flipped, and normalised with ImageNet's mean and standard deviation. For a recipe,
+images are what that makes, or lists of such batches, one for each view. Each pipeline follows its
+library's documentation, and reads the files or items itself. None applies the EXIF orientation,
+which DALI would do by default. All need PyTorch.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ import torch
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 
-from fastdecode.torch import DecodeDataset
+from fastdecode.measure._recipes import MEAN, RECIPES, STD, Several
+from fastdecode.torch import DecodeDataset, Views
 from fastdecode.torch import Loader as OwnLoader
 from fastdecode.torch.transforms import RandomResizedCropFlipNormalize
 
@@ -29,8 +31,6 @@ if TYPE_CHECKING:
     from fastdecode.measure.result import Pipeline
 
 SIZE = 224  # side in pixels of the images in a batch
-MEAN = (0.485, 0.456, 0.406)
-STD = (0.229, 0.224, 0.225)
 SCALE = (0.08, 1.0)
 RATIO = (3 / 4, 4 / 3)
 _MEAN, _STD = (torch.tensor(values).view(3, 1, 1) for values in (MEAN, STD))
@@ -48,6 +48,21 @@ class Setup(NamedTuple):
     workers: int
     size: int  # side in pixels
     train: bool = True  # random crops in random order; else central crops in this order
+    recipe: str = ""  # the name in `RECIPES`
+
+
+def recipe_setup(
+    recipe: str, samples: Sequence[tuple[Source, int]], batch: int, workers: int
+) -> Setup:
+    """Return the setup of a recipe."""
+    known = RECIPES[recipe]
+    return Setup(samples, batch, workers, known.size, known.train, recipe)
+
+
+def _recipe_transform(setup: Setup, together: Callable[[list[Any]], Any]) -> Any:
+    """Return the transform of a recipe; `together` joins several views."""
+    made = RECIPES[setup.recipe].make()
+    return together(made) if isinstance(made, list) else made
 
 
 def _data(source: Source) -> Any:
@@ -59,7 +74,8 @@ class OwnDataset(DecodeDataset):
     """A dataset as users of this package write it."""
 
     def __init__(self, setup: Setup) -> None:
-        super().__init__(RandomResizedCropFlipNormalize(setup.size))
+        plain = RandomResizedCropFlipNormalize(setup.size)
+        super().__init__(_recipe_transform(setup, Views) if setup.recipe else plain)
         self.samples = setup.samples
 
     def __len__(self) -> int:
@@ -71,16 +87,16 @@ class OwnDataset(DecodeDataset):
         return _data(source), label
 
 
-class Decoded(Dataset[tuple[torch.Tensor, int]]):
-    """A plain dataset that calls a function to make a tensor of each source."""
+class Decoded(Dataset[tuple[Any, int]]):
+    """A plain dataset that calls a function to make a tensor, or several, of each source."""
 
-    def __init__(self, setup: Setup, make: Callable[[Any], torch.Tensor]) -> None:
+    def __init__(self, setup: Setup, make: Callable[[Any], Any]) -> None:
         self._samples, self._make = setup.samples, make
 
     def __len__(self) -> int:
         return len(self._samples)
 
-    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+    def __getitem__(self, index: int) -> tuple[Any, int]:
         source, label = self._samples[index]
         return self._make(_data(source)), label
 
@@ -152,6 +168,16 @@ class TorchvisionTransform:
     def __call__(self, data: Any) -> torch.Tensor:
         result: torch.Tensor = self._transform(decode_with_torchvision(data))
         return result
+
+
+class RecipeTransform:
+    """A recipe as written, on the images that torchvision's datasets open with Pillow."""
+
+    def __init__(self, setup: Setup) -> None:
+        self._transform = _recipe_transform(setup, Several)
+
+    def __call__(self, data: Any) -> Any:
+        return self._transform(open_with_pillow(data))
 
 
 def torchvision_v2(*crops: Any) -> Any:
@@ -228,6 +254,8 @@ def dali_pipeline(
     if not all(isinstance(path, str) for path in paths):
         raise ValueError("its reader takes files, and these images are in a store")
     on_gpu = device is not None
+    policy, arguments = (RECIPES[setup.recipe].dali if setup.recipe else None) or ("", {})
+    module, _, function = policy.partition(".")
     place, decoder = ("gpu", "mixed") if on_gpu else ("cpu", "cpu")
 
     def graph() -> Any:
@@ -241,6 +269,9 @@ def dali_pipeline(
         else:
             images = fn.decoders.image(files, **how)
             images = fn.resize(images, device=place, resize_shorter=round(setup.size * 8 / 7))
+        if policy:
+            augment = getattr(importlib.import_module(f"nvidia.dali.auto_aug.{module}"), function)
+            images = augment(images, shape=[setup.size, setup.size], **arguments)
         images = fn.crop_mirror_normalize(
             images,
             device=place,
@@ -259,12 +290,21 @@ def dali_pipeline(
         num_threads=setup.workers,
         device_id=device,
         prefetch_queue_depth=ahead,
+        enable_conditionals=bool(policy),  # DALI's policies need them
         seed=0,
     )()
 
 
 def _own_loader(setup: Setup, **device: Any) -> Any:
-    return OwnLoader(OwnDataset(setup), setup.batch, shuffle=True, threads=setup.workers, **device)
+    shuffle = setup.train
+    return OwnLoader(
+        OwnDataset(setup), setup.batch, shuffle=shuffle, threads=setup.workers, **device
+    )
+
+
+def _torchvision_loader(setup: Setup) -> Any:
+    make = RecipeTransform(setup) if setup.recipe else TorchvisionTransform(setup.size)
+    return torch_loader(setup, Decoded(setup, make))
 
 
 class OnDevice:
@@ -283,9 +323,7 @@ MAKERS: dict[Pipeline, Callable[[Setup], Iterable[Any]]] = {
     "device": OnDevice,
     "dataset": lambda setup: torch_loader(setup, OwnDataset(setup)),
     "pillow": lambda setup: torch_loader(setup, Decoded(setup, PillowTransform(setup.size))),
-    "torchvision": lambda setup: torch_loader(
-        setup, Decoded(setup, TorchvisionTransform(setup.size))
-    ),
+    "torchvision": _torchvision_loader,
     "dali": DaliLoader,
 }
 """The functions that make the loader of each pipeline; an iterator of a loader is an epoch."""

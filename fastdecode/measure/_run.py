@@ -46,6 +46,7 @@ class RunPlan:
     backends: tuple[str, ...] = ()  # to compare with `OWN`, which is always measured
     reduces: tuple[Reduce, ...] = (1,)
     pipelines: tuple[Pipeline, ...] = ()  # to make training batches; needs PyTorch
+    recipe: str = ""  # of the training batches; empty for a random crop, flip and normalisation
     every_format: bool = False  # else only the most frequent one
     automatic: bool = False  # only backends that `decode` may choose without being told to
     seconds: float = 0.5  # measure each configuration for at least this time
@@ -86,7 +87,7 @@ def measure(
         if kind == "jpeg" or reduce == min(plan.reduces)  # only JPEGs are reduced by their decoders
     ]
     if plan.pipelines and formats:
-        tasks.append(training_task(formats[0], photos))
+        tasks.append(replace(training_task(formats[0], photos), recipe=plan.recipe))
     _Engine(photos, plan, found, notify).run(tasks)
 
 

@@ -74,7 +74,8 @@ class Group:
         one = self.one
         if one.protocol == "train":
             workers = f"{count(one.workers, 'thread')} or worker{'s' * (one.workers != 1)}"
-            return f"{one.format.upper()}, training batches of {one.batch}, {workers}"
+            recipe = f"recipe {one.recipe}, " * bool(one.recipe)
+            return f"{one.format.upper()}, {recipe}training batches of {one.batch}, {workers}"
         size = "full size" if one.reduce == 1 else f"1/{one.reduce} size"
         return f"{one.format.upper()}, decoding from memory, {size}, one thread"
 

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from fastdecode import registry
 from fastdecode._process import Child
@@ -224,7 +224,7 @@ class Trainer:
         with no_garbage_collection():
             cpu, start = cpu_seconds(this), time.perf_counter()
             for batch, _ in self._loader:
-                images += len(batch)
+                images += len(batch[0] if isinstance(batch, list) else batch)  # several views
             wall = time.perf_counter() - start
             cpu = cpu_seconds(this) - cpu
         if images != len(block):
@@ -233,11 +233,13 @@ class Trainer:
         return BlockTimes((), wall, cpu, _peak_mb() + sum(peaks))
 
     def _make_loader(self, block: Sequence[int]) -> Iterable[Any]:
-        from fastdecode.measure._pipelines import MAKERS, SIZE, Setup
+        from fastdecode.measure._pipelines import MAKERS, SIZE, Setup, recipe_setup
 
         samples = [(self._photos[index].source, index) for index in block]
-        name: Any = self._task.backend
-        return MAKERS[name](Setup(samples, self._task.batch, self._task.workers, SIZE))
+        task, name = self._task, cast("Any", self._task.backend)
+        if task.recipe:
+            return MAKERS[name](recipe_setup(task.recipe, samples, task.batch, task.workers))
+        return MAKERS[name](Setup(samples, task.batch, task.workers, SIZE))
 
 
 def _register(backends: Mapping[str, str]) -> None:

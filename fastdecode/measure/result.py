@@ -6,8 +6,8 @@ are 10^6 bytes and 10^6 pixels. A program that reads the JSON should
 
 - reject a ``schema`` that it does not know: a field has changed its meaning or was removed;
 - ignore keys that it does not know: new fields do not change ``schema``;
-- identify a configuration by ``protocol``, ``format``, ``reduce``, ``backend``, ``workers`` and
-  ``batch``, as `Measurement.key` does.
+- identify a configuration by ``protocol``, ``format``, ``reduce``, ``backend``, ``workers``,
+  ``batch`` and ``recipe``, as `Measurement.key` does.
 """
 
 from __future__ import annotations
@@ -151,6 +151,7 @@ class Measurement:
     backend: str = ""  # name of a backend, `OWN`, or a `Pipeline`; empty in a template for all
     workers: int = 1  # threads or worker processes of a pipeline
     batch: int = 0  # images per batch in "train"; fewer if they are large
+    recipe: str = ""  # in "train": the recipe, or empty for a random crop, flip and normalisation
     files: int = 0  # timed files: those that all backends of the group read
     # over the rounds, which are epochs in "train"; 0 if only the pixels were checked
     images_per_s: Spread = NOTHING
@@ -176,10 +177,10 @@ class Measurement:
     max_difference: int = 0  # largest difference of a value from Pillow's, in levels of 255
 
     @property
-    def key(self) -> tuple[str, str, int, str, int, int]:
+    def key(self) -> tuple[str, str, int, str, int, int, str]:
         """The configuration. Measurements of two results with the same key can be compared."""
         setting = (self.protocol, self.format, self.reduce, self.backend)
-        return (*setting, self.workers, self.batch)
+        return (*setting, self.workers, self.batch, self.recipe)
 
 
 @dataclass(frozen=True)

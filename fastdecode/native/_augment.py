@@ -7,9 +7,10 @@ plain data: it can be compared, hashed and pickled.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -20,36 +21,45 @@ if TYPE_CHECKING:
 
 Kind: TypeAlias = Literal[
     "brightness", "contrast", "saturation", "hue", "sharpness", "grey", "invert", "solarize",
-    "solarize_add", "posterize", "equalize", "autocontrast", "blur", "mirror", "turn_over", "warp",
-    "rotate", "erase",
+    "solarize_add", "posterize", "equalize", "autocontrast", "blur", "box_blur", "mirror",
+    "turn_over", "warp", "rotate", "affine", "permute", "mix_begin", "mix_add", "mix_end", "erase",
 ]  # fmt: skip
 Filter: TypeAlias = Literal["nearest", "bilinear", "bicubic"]
 Noise: TypeAlias = Literal["none", "channel", "pixel"]
+Library: TypeAlias = Literal["pillow", "torchvision"]
 
 
 class Operation(NamedTuple):
-    """An augmentation with its numbers; ``fd_operation_kind`` says what they mean."""
+    """An augmentation with its numbers; ``fd_operation_kind`` says what they mean.
+
+    `library` says whose result it gives: Pillow's, or that of torchvision's function for tensors,
+    which `blends` the fill with pixels that are partly outside, or leaves them darker.
+    """
 
     kind: Kind
     value: tuple[float, ...] = ()
     filter: Filter = "nearest"
     fill: tuple[int, int, int] = (0, 0, 0)
+    blends: bool = False
+    library: Library = "pillow"
 
 
 class Draw(NamedTuple):
-    """A random number of an operation: ``value[number]`` is `start` plus `range` times a share.
+    """A random number of an operation: ``value[at]`` is `start` plus `range` times a share.
 
     The share is uniform in 0 to 1; with a `deviation`, it comes from a normal distribution about
-    `mean`, limited to 0 to 1, and 0 makes it constant. `is_whole` truncates the product, and
-    `either_sign` subtracts it as often as it adds it. ``value[copied]`` becomes the same number.
+    `mean`, limited to 0 to 1, and 0 makes it constant. `is_whole` truncates the product,
+    `is_rounded` rounds the sum, and `either_sign` subtracts the product as often as it adds it.
+    ``value[copied]`` becomes the same number.
     """
 
-    number: int
+    at: int
     start: float
     range: float
     mean: float = 0.0
     deviation: float | None = None
     is_whole: bool = False
+    is_rounded: bool = False
     either_sign: bool = False
     copied: int = -1
 
@@ -69,26 +79,54 @@ class Erasure(NamedTuple):
 class Step(NamedTuple):
     """A step of a program; `inner` is the number of the steps inside it, at any depth."""
 
-    kind: Literal["operation", "sequence", "shuffle", "choice", "erasure"]
+    kind: Literal["operation", "sequence", "shuffle", "choice", "mix", "erasure"]
     inner: int = 0
     probability: float = 1.0
     weight: float = 1.0
     operation: Operation | None = None
-    draw: Draw | None = None
+    draws: tuple[Draw, ...] = ()
     erasure: Erasure | None = None
+    picks: int = 1
+    alpha: float = 1.0
 
 
-Program: TypeAlias = tuple[Step, ...]
+class Program(tuple[Step, ...]):  # noqa: SLOT001 - it needs a dict for what it keeps
+    """Steps of a random program; it keeps its hash and its form in the core."""
+
+    @cached_property
+    def core(self) -> Any:
+        """The ``fd_program *``; it may outlive this object."""
+        require()
+        drawn = [ffi.new("fd_drawn[]", [_draw_fields(one) for one in step.draws]) for step in self]
+        fields = [_fields(step) | {"drawn": one} for step, one in zip(self, drawn, strict=True)]
+        steps = ffi.new("fd_step[]", fields)
+        program = ffi.new("fd_program *", {"steps": steps, "count": len(self)})
+        _POINTED_TO[program] = steps, drawn
+        return program
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(tuple(self))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Program, (tuple(self),)
 
 
-def do(operation: Operation, draw: Draw | None = None, *, probability: float = 1.0) -> Program:
+_POINTED_TO: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+"""What the structs of programs only point to; it lives as long as they do."""
+
+
+def do(operation: Operation, *draws: Draw, probability: float = 1.0) -> Program:
     """Return a program of one operation."""
-    return (Step("operation", 0, probability, 1.0, operation, draw),)
+    return Program([Step("operation", 0, probability, 1.0, operation, draws)])
 
 
 def erase(erasure: Erasure, *, probability: float = 1.0) -> Program:
     """Return a program of one erasure; it must come after all other operations."""
-    return (Step("erasure", 0, probability, erasure=erasure),)
+    return Program([Step("erasure", 0, probability, erasure=erasure)])
 
 
 def group(
@@ -97,49 +135,47 @@ def group(
     *,
     probability: float = 1.0,
     weights: Sequence[float] | None = None,
+    picks: int = 1,
 ) -> Program:
-    """Return a program that does all of `programs`, or chooses one of them by weight."""
+    """Return a program that does all of `programs`, or chooses `picks` different ones by weight."""
     if weights is not None:
         programs = [
-            (first._replace(weight=float(weight)), *others)
+            Program([first._replace(weight=float(weight)), *others])
             for (first, *others), weight in zip(programs, weights, strict=True)
         ]
-    steps = [step for program in programs for step in program]
-    return (Step(kind, len(steps), probability), *steps)
+    return _around(Step(kind, 0, probability, picks=picks), programs)
 
 
-NOTHING: Program = (Step("sequence"),)
+def mix(chains: Sequence[Program], alpha: float, library: Library) -> Program:
+    """Return a program that mixes the results of `chains` as torchvision's or timm's AugMix."""
+    begin = Operation("mix_begin", library=library)
+    return _around(Step("mix", operation=begin, alpha=alpha), chains)
 
 
-@cache
-def compiled(program: Program) -> Any:
-    """Return the ``fd_program *`` of a program, which is kept for ever."""
-    require()
-    steps = ffi.new("fd_step[]", [_fields(step) for step in program])
-    _steps.append(steps)  # the struct only points to them
-    return ffi.new("fd_program *", {"steps": steps, "count": len(program)})
+def _around(step: Step, programs: Iterable[Program]) -> Program:
+    steps = [inner for program in programs for inner in program]
+    return Program([step._replace(inner=len(steps)), *steps])
 
 
-_steps: list[Any] = []
+NOTHING = Program([Step("sequence")])
+
+
+def _draw_fields(draw: Draw) -> dict[str, Any]:
+    return draw._asdict() | {"deviation": -1.0 if draw.deviation is None else draw.deviation}
 
 
 def _fields(step: Step) -> dict[str, Any]:
     fields: dict[str, Any] = {
         "kind": getattr(lib, f"FD_{step.kind.upper()}"),
         "inner": step.inner,
+        "picks": step.picks,
+        "drawn_count": len(step.draws),
         "probability": step.probability,
         "weight": step.weight,
-        "drawn": -1,
-        "copied": -1,
+        "alpha": step.alpha,
     }
     if step.operation is not None:
         fields["operation"] = _operation_fields(step.operation)
-    if step.draw is not None:
-        draw = step.draw
-        fields |= {"drawn": draw.number, "copied": draw.copied, "start": draw.start}
-        fields |= {"range": draw.range, "mean": draw.mean, "is_whole": draw.is_whole}
-        fields |= {"either_sign": draw.either_sign}
-        fields |= {"deviation": -1.0 if draw.deviation is None else draw.deviation}
     if step.erasure is not None:
         erasure = step.erasure
         noise = getattr(lib, f"FD_NOISE_{erasure.noise.upper()}")
@@ -152,9 +188,10 @@ def _fields(step: Step) -> dict[str, Any]:
 def _operation_fields(operation: Operation) -> dict[str, Any]:
     return {
         "kind": getattr(lib, f"FD_{operation.kind.upper()}"),
+        "library": getattr(lib, f"FD_{operation.library.upper()}"),
         "filter": getattr(lib, f"FD_{operation.filter.upper()}"),
         "value": list(operation.value),
-        "fill": list(operation.fill),
+        "fill": [*operation.fill, operation.blends],
     }
 
 
@@ -170,7 +207,7 @@ def draw_in_core(program: Program, state: int, width: int, height: int) -> tuple
     """Do the same as `draw_operations`; the result is an ``fd_operation[]``."""
     moving, count = ffi.new("uint64_t *", state), ffi.new("int32_t *")
     operations = ffi.new("fd_operation[]", lib.FD_MOST_OPERATIONS)
-    status = lib.fd_draw_operations(compiled(program), width, height, moving, operations, count)
+    status = lib.fd_draw_operations(program.core, width, height, moving, operations, count)
     if status != lib.FD_OK:
         raise ValueError("this program of augmentations draws too many operations")
     made = ffi.new("fd_operation[]", count[0])
@@ -181,9 +218,11 @@ def draw_in_core(program: Program, state: int, width: int, height: int) -> tuple
 def _operation(fields: Any) -> Operation:
     kinds: dict[int, Kind] = {getattr(lib, f"FD_{kind.upper()}"): kind for kind in get_args(Kind)}
     filters: dict[int, Filter] = dict(enumerate(get_args(Filter)))
-    red, green, blue, _ = fields.fill
+    red, green, blue, blends = fields.fill
+    fill, library = (red, green, blue), get_args(Library)[fields.library]
     value = tuple(fields.value)
-    return Operation(kinds[fields.kind], value, filters[fields.filter], (red, green, blue))
+    kind, filter_ = kinds[fields.kind], filters[fields.filter]
+    return Operation(kind, value, filter_, fill, bool(blends), library)
 
 
 def augment(image: Image, operations: Sequence[Operation]) -> Image:

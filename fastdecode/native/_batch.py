@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache, partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -275,6 +277,24 @@ class Pool:
     def __init__(self, threads: int) -> None:
         self.threads = threads
         self._threads: _Threads | None = None
+        self._spare: deque[Items] = deque()
+
+    @contextmanager
+    def items(self) -> Iterator[Items]:
+        """Lend the items for one batch, and clear them afterwards.
+
+        They stay with the pool, whose epochs are many: to allocate their buffers again for each
+        costs more than to copy files into them.
+        """
+        try:
+            items = self._spare.pop()
+        except IndexError:
+            items = Items()
+        try:
+            yield items
+        finally:
+            items.clear()
+            self._spare.append(items)
 
     def running(self) -> _Threads:
         """Return this process's threads; raise `ThreadsUnavailable` if they cannot start."""
@@ -287,6 +307,7 @@ class Pool:
     def close(self) -> None:
         """End the threads after their current work. A later call starts new ones."""
         self._threads = None
+        self._spare.clear()
 
 
 def _started(count: int) -> Any:

@@ -48,7 +48,7 @@ if lib is not None and lib.fd_use_decoder(_asked_for.encode("utf-8", "replace"))
     )
     ffi = lib = None
 
-LAYOUTS: dict[PixelLayout, int] = {"L": 1, "RGB": 2, "RGBA": 3, "CMYK": 4}
+LAYOUTS: dict[PixelLayout, int] = {"L": 1, "RGB": 2, "RGBA": 3, "CMYK": 4, "stored": 5}
 """`fd_layout` by the package's name of the layout."""
 LARGEST_SIDE = 65500
 """The limit of libjpeg and of the core for a side of an image or a canvas, in pixels."""
@@ -116,12 +116,13 @@ def decode(
     layout: PixelLayout = "RGB",
     window: Box | None = None,
     strict: bool = False,
+    thorough: bool = False,
 ) -> int:
-    """Decode one JPEG into a C-contiguous array, whose shape must match the other arguments.
+    """Decode one JPEG or PNG into a C-contiguous array, whose shape must match the other arguments.
 
-    The shape is not checked. The window is in pixels of the reduced image. Return an `fd_status`;
-    if it is not 0, `message` explains it. The code is written for speed, because it runs in every
-    call.
+    The shape is not checked. The window is in pixels of the reduced image. With `thorough`, all of
+    a progressive file is decoded. Return an `fd_status`; if it is not 0, `message` explains it. The
+    code is written for speed, because it runs in every call.
     """
     own = _own
     view = ffi.from_buffer
@@ -129,12 +130,13 @@ def decode(
         # Name the whole window. If the core read another size from the file, `out` would be too
         # small.
         window = (0, 0, out.shape[1], out.shape[0])
-    asked = (window, reduce, layout, strict)
+    asked = (window, reduce, layout, strict, thorough)
     if own.asked != asked:
         own.asked = ()  # the request is incomplete until the last line of this block
         request = own.request
         request.left, request.top, request.right, request.bottom = window
-        request.reduce, request.layout, request.strict = reduce, LAYOUTS[layout], strict
+        request.reduce, request.layout = reduce, LAYOUTS[layout]
+        request.strict, request.thorough = strict, thorough
         own.asked = asked
     # cffi passes the memory of a bytes object without a copy.
     given = data if data.__class__ is bytes else view(_BYTES, data)
@@ -225,7 +227,9 @@ def failure(status: int, words: str) -> FastDecodeError | MemoryError | ValueErr
 def codec() -> str:
     """Return the decoders of the core: its own, and the libjpeg-turbo that it was built with."""
     turbo = f"libjpeg-turbo {ffi.string(lib.fd_codec()).decode()}"
-    return turbo if _asked_for else f"its own for baseline JPEG, else {turbo}"
+    if _asked_for:
+        return turbo
+    return f"its own for PNG, and baseline and progressive JPEG; else {turbo}"
 
 
 def left_to_libjpeg() -> int:

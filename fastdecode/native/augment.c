@@ -13,6 +13,7 @@ enum { LARGEST_SIDE = 16384 }; /* beyond it Pillow's own arithmetic changes */
 
 struct fd_augmenter {
     fd_canvas canvas;
+    fd_mixing mixing;
     fd_room rooms[2];
     fd_room scratch;
 };
@@ -305,6 +306,22 @@ static void turn_over(fd_canvas *canvas) {
     fd_canvas_swap(canvas);
 }
 
+INLINE void permute_body(uint8_t *restrict pixels, size_t count, const int32_t *restrict from) {
+    uint32_t shifts[3];
+
+    for (int c = 0; c < 3; c++)
+        shifts[c] = 8 * (uint32_t)(FIRST_IS_LOW ? from[c] : 3 - from[c]);
+    for (size_t i = 0; i < count; i++) {
+        uint32_t pixel;
+        memcpy(&pixel, pixels + 4 * i, sizeof pixel);
+        for (int c = 0; c < 3; c++)
+            pixels[4 * i + (size_t)c] = (uint8_t)(pixel >> shifts[c]);
+    }
+}
+
+VARIANTS(permute, permute_body, (uint8_t *pixels, size_t count, const int32_t *from),
+         (pixels, count, from))
+
 /* ---- the interface ---- */
 
 void fd_canvas_swap(fd_canvas *canvas) {
@@ -314,6 +331,26 @@ void fd_canvas_swap(fd_canvas *canvas) {
     canvas->pixels = pixels;
 }
 
+/* Do an operation whose result for tensors is another one than Pillow's. */
+static int run_for_tensors(uint8_t *pixels, size_t count, const fd_operation *operation) {
+    switch (operation->kind) {
+    case FD_CONTRAST:
+        fd_tensor_contrast(pixels, count, operation->value[0]);
+        return 1;
+    case FD_SATURATION:
+        fd_tensor_saturate(pixels, count, operation->value[0]);
+        return 1;
+    case FD_HUE:
+        fd_tensor_hue(pixels, count, operation->value[0]);
+        return 1;
+    case FD_GREY:
+        fd_tensor_grey(pixels, count);
+        return 1;
+    default:
+        return 0;
+    }
+}
+
 static int run(fd_augmenter *augmenter, const fd_operation *operation) {
     fd_canvas *canvas = &augmenter->canvas;
     uint8_t *pixels = canvas->pixels;
@@ -321,6 +358,8 @@ static int run(fd_augmenter *augmenter, const fd_operation *operation) {
     const double *value = operation->value;
     float factor = (float)value[0];
 
+    if (operation->library == FD_TORCHVISION && run_for_tensors(pixels, count, operation))
+        return FD_OK;
     switch (operation->kind) {
     case FD_BRIGHTNESS:
         mix_level(pixels, count, 0, factor);
@@ -360,6 +399,8 @@ static int run(fd_augmenter *augmenter, const fd_operation *operation) {
         return FD_OK;
     case FD_BLUR:
         return fd_blur(canvas, (int32_t)value[0], value[1], value[2], &augmenter->scratch);
+    case FD_BOX_BLUR:
+        return fd_box_blur(canvas, value[0], &augmenter->scratch);
     case FD_MIRROR:
         mirror(canvas);
         return FD_OK;
@@ -367,11 +408,20 @@ static int run(fd_augmenter *augmenter, const fd_operation *operation) {
         turn_over(canvas);
         return FD_OK;
     case FD_WARP:
-        return fd_warp(canvas, value, (fd_filter)operation->filter, operation->fill,
-                       &augmenter->scratch);
+        return fd_warp(canvas, value, operation, &augmenter->scratch);
     case FD_ROTATE:
-        return fd_rotate(canvas, value[0], (fd_filter)operation->filter, operation->fill,
-                         &augmenter->scratch);
+        return fd_rotate(canvas, value[0], operation, &augmenter->scratch);
+    case FD_AFFINE:
+        return fd_affine(canvas, operation, &augmenter->scratch);
+    case FD_PERMUTE: {
+        const int32_t from[3] = {(int32_t)value[0], (int32_t)value[1], (int32_t)value[2]};
+        permute(pixels, count, from);
+        return FD_OK;
+    }
+    case FD_MIX_BEGIN:
+    case FD_MIX_ADD:
+    case FD_MIX_END:
+        return fd_mix(canvas, &augmenter->mixing, (fd_operation_kind)operation->kind, value[0]);
     default:
         return FD_ARGUMENT;
     }
@@ -383,15 +433,23 @@ static int is_good(const fd_operation *operation) {
     double size = value[0];
 
     for (int i = 0; i < 6; i++)
-        if (!(fabs(value[i]) < 1e6)) /* NaN, too */
+        if (!(fabs(value[i]) < FD_LARGEST_NUMBER)) /* NaN, too */
             return 0;
     if (operation->kind == FD_POSTERIZE)
         return size >= 0 && size <= 8;
     if (operation->kind == FD_SOLARIZE_ADD)
         return size >= 0 && size <= 255;
+    if (operation->kind == FD_PERMUTE)
+        return fmin(fmin(size, value[1]), value[2]) >= 0 &&
+               fmax(fmax(size, value[1]), value[2]) < 3;
     if (operation->kind == FD_BLUR)
         return size >= 1 && size <= 255 && (int)size % 2 && value[1] > 0 && value[2] > 0;
-    return operation->filter >= FD_NEAREST && operation->filter <= FD_BICUBIC;
+    if (operation->kind == FD_BOX_BLUR)
+        return size >= 0 && size <= 1000;
+    if (operation->kind == FD_HUE)
+        return size >= -0.5 && size <= 0.5;
+    return operation->filter >= FD_NEAREST && operation->filter <= FD_BICUBIC &&
+           (operation->library == FD_PILLOW || operation->filter != FD_BICUBIC);
 }
 
 int fd_augmenter_begin(fd_augmenter *augmenter, int32_t width, int32_t height, uint8_t **pixels) {
@@ -410,13 +468,14 @@ int fd_augmenter_begin(fd_augmenter *augmenter, int32_t width, int32_t height, u
 
 int fd_augmenter_run(fd_augmenter *augmenter, const fd_operation *operations, size_t count,
                      const uint8_t **pixels) {
+    augmenter->mixing.is_begun = 0;
     for (size_t i = 0; i < count; i++) {
         int status = is_good(&operations[i]) ? run(augmenter, &operations[i]) : FD_ARGUMENT;
         if (status != FD_OK)
             return status;
     }
     *pixels = augmenter->canvas.pixels;
-    return FD_OK;
+    return augmenter->mixing.is_begun ? FD_ARGUMENT : FD_OK;
 }
 
 int fd_augment_rgb(fd_augmenter *augmenter, const uint8_t *rgb, int32_t width, int32_t height,
@@ -446,5 +505,7 @@ void fd_augmenter_destroy(fd_augmenter *augmenter) {
     free(augmenter->rooms[0].memory);
     free(augmenter->rooms[1].memory);
     free(augmenter->scratch.memory);
+    free(augmenter->mixing.sums_room.memory);
+    free(augmenter->mixing.kept_room.memory);
     free(augmenter);
 }

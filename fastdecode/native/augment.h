@@ -31,6 +31,8 @@
     static void name parameters { body arguments; }
 #endif
 
+#define FD_LARGEST_NUMBER 1e6 /* of a value of an operation */
+
 /* An image and a second buffer of its size, into which an operation may write its result. */
 typedef struct {
     uint8_t *pixels, *other;
@@ -44,12 +46,13 @@ void fd_canvas_swap(fd_canvas *canvas);
 
 /* Map the image by the inverse affine `matrix`: the result's pixel (x, y) is the source's at
  * matrix[0] * (x + .5) + matrix[1] * (y + .5) + matrix[2], and so on. */
-int fd_warp(fd_canvas *canvas, const double matrix[6], fd_filter filter, const uint8_t fill[4],
-            fd_room *room);
+int fd_warp(fd_canvas *canvas, const double matrix[6], const fd_operation *how, fd_room *room);
 
 /* Turn the image counter-clockwise about its centre, as PIL.Image.rotate does. */
-int fd_rotate(fd_canvas *canvas, double degrees, fd_filter filter, const uint8_t fill[4],
-              fd_room *room);
+int fd_rotate(fd_canvas *canvas, double degrees, const fd_operation *how, fd_room *room);
+
+/* Turn, move, scale and shear it, as torchvision's affine does. */
+int fd_affine(fd_canvas *canvas, const fd_operation *how, fd_room *room);
 
 /* ---- hue.c ---- */
 
@@ -60,5 +63,32 @@ void fd_shift_hue(uint8_t *pixels, size_t count, int32_t shift);
 
 /* Blur as torchvision does: a kernel of `size` (odd) by `size` weights of a Gaussian. */
 int fd_blur(fd_canvas *canvas, int32_t size, double sigma_x, double sigma_y, fd_room *room);
+
+/* Blur as Pillow does. */
+int fd_box_blur(fd_canvas *canvas, double sigma, fd_room *room);
+
+/* ---- mix.c ---- */
+
+/* An image that was kept, and the weighted sum of its versions. */
+typedef struct {
+    int is_begun;
+    float *sums;
+    uint8_t *kept;
+    fd_room sums_room, kept_room;
+} fd_mixing;
+
+/* Do an FD_MIX_BEGIN, FD_MIX_ADD or FD_MIX_END. */
+int fd_mix(fd_canvas *canvas, fd_mixing *mixing, fd_operation_kind kind, double number);
+
+/* ---- tensors.c ---- */
+
+void fd_tensor_saturate(uint8_t *pixels, size_t count, double factor);
+void fd_tensor_contrast(uint8_t *pixels, size_t count, double factor);
+void fd_tensor_grey(uint8_t *pixels, size_t count);
+void fd_tensor_hue(uint8_t *pixels, size_t count, double shift);
+
+/* Map the image as fd_warp does, without interpolation or bilinearly. */
+void fd_tensor_warp(fd_canvas *canvas, const double matrix[6], int is_nearest,
+                    const uint8_t fill[4]);
 
 #endif

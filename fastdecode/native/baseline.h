@@ -1,9 +1,12 @@
-/* baseline.h: the core's own decoder of baseline JPEG, in four steps; only decode.c uses it.
+/* baseline.h: the core's own decoder of baseline and progressive JPEG, in four steps; only decode.c
+ * uses it.
  *
- *   scan.c     the header, and the scan without its stuffing: the only code that parses untrusted bytes
- *   huffman.h  entropy decoding, one MCU after another
- *   idct.c     coefficients to samples
- *   rows.c     samples to rows of pixels: upsampling, colours, windows
+ *   scan.c         the header, and the scans without their stuffing: the only code that parses
+ *                  untrusted bytes
+ *   huffman.h      entropy decoding of a baseline scan, one MCU after another
+ *   progressive.c  entropy decoding of the scans of a progressive file, one row of MCUs after another
+ *   idct.c         coefficients to samples
+ *   rows.c         samples to rows of pixels: upsampling, colours, windows
  *
  * It returns the pixels of libjpeg-turbo (JDCT_ISLOW, fancy upsampling), or gives up: if it does not
  * support the kind of file, or if anything in the data is unusual. It never decides whether a file is
@@ -54,16 +57,45 @@ typedef struct {
     int32_t interval; /* MCUs between restart markers; 0 is none */
     uint16_t quantisers[4][FD_COEFFICIENTS + 1]; /* in natural order; the last is for position 64 */
     fd_codes codes[2][4]; /* DC, AC */
-    size_t scan; /* where its data begins */
+    int is_progressive;
+    size_t scan; /* where its data begins; if it is progressive, where its first SOS marker is */
 } fd_frame;
 
-/* The data of a scan, without stuffing and markers. More zeros follow than an MCU can read. */
+/* The data of scans, without stuffing and markers. After each of them there are more zeros than an
+ * MCU can read. */
 typedef struct {
     uint8_t *bytes;
-    size_t *ends; /* where each restart interval ends; the last one ends with the data */
+    size_t size;
+    size_t *ends; /* where each restart interval ends; the last one of a scan ends with its data */
     size_t count; /* of intervals */
     fd_room bytes_room, ends_room;
 } fd_scan;
+
+enum { FD_MOST_SCANS = 32 }; /* of a progressive file; real ones have about ten */
+
+/* A scan of a progressive file. It has one bit, or the first bits, of some coefficients. */
+typedef struct {
+    int components; /* more than one only of DC coefficients */
+    int component[3]; /* which, in ascending order */
+    int first, last; /* coefficients, in the order of the file: 0 and 0, or both from 1 on */
+    int low; /* the lowest bit that it has of them */
+    int is_first; /* the first one of these coefficients; the others add the bit `low` */
+    int32_t interval; /* MCUs between restart markers; 0 is none. With one component: blocks */
+    fd_codes codes[3]; /* of DC, one for each component; of AC, only the first */
+    size_t at, size; /* its data in the file */
+    size_t intervals;
+    size_t begin,
+        first_end; /* in an fd_scan: where its data begins, and its first entry in `ends` */
+} fd_pass;
+
+/* Which scans the pixels need of a component. */
+typedef enum { FD_NO_SCAN = 0, FD_DC_SCANS, FD_ALL_SCANS } fd_need;
+
+/* The scans of a progressive file that are needed. */
+typedef struct {
+    fd_pass passes[FD_MOST_SCANS];
+    int count;
+} fd_script;
 
 /* Positions of coefficients, in the order of the file. After the 63rd they are all position 64, where
  * a damaged file can write without harm. */
@@ -75,6 +107,19 @@ int fd_frame_read(fd_frame *frame, const uint8_t *data, size_t size);
 /* Remove the stuffing from the frame's scan. Returns 0 unless an end marker follows and all restart
  * markers are there, in order. */
 int fd_scan_read(fd_scan *scan, const fd_frame *frame, const uint8_t *data, size_t size);
+
+/* Blocks of a component across or down the image, without those that only fill up MCUs. */
+int32_t fd_blocks_across(const fd_frame *frame, int c);
+int32_t fd_blocks_down(const fd_frame *frame, int c);
+
+/* Read the headers of a progressive file's scans: the tables and the restart interval in `frame`
+ * change from one to the next. Returns 0 unless together they have all bits of all coefficients, no
+ * bit twice, in at most `most` scans (0: FD_MOST_SCANS), and end with an end marker. */
+int fd_script_read(fd_script *script, fd_frame *frame, const fd_need needs[3], int32_t most,
+                   const uint8_t *data, size_t size);
+
+/* Remove the stuffing from the scans that are needed. */
+int fd_script_copy(fd_scan *scan, fd_script *script, const uint8_t *data, size_t size);
 
 /* ---- idct.c, idct_avx2.c ---- */
 
@@ -136,6 +181,7 @@ typedef struct {
     uint8_t *out;
     ptrdiff_t stride;
     const fd_sink *sink; /* if not NULL, it gets the rows instead of `out` */
+    int thorough; /* also decode the scans and rows that the pixels do not need */
     fd_limits limits;
 } fd_target;
 

@@ -23,6 +23,7 @@
 enum {
     ZEROS = 16,            /* bytes after the end of a file, which a decoder may read */
     GRAIN = 64 << 10,      /* bytes: buffer sizes are multiples of it */
+    ALIGNED = 64,          /* else reading at an odd offset takes more than twice as long */
     MUCH = 8 << 20,        /* bytes: a buffer this much larger than needed may be too large */
     LARGEST_FILE = 1 << 30 /* bytes */
 };
@@ -35,13 +36,20 @@ typedef struct job {
     size_t count;
     const fd_pixels *pixels;
     const fd_program *program;
-    const fd_crop *crop; /* this and the next three are used only by CROP */
-    const uint64_t *seeds;
+    const fd_crop *crop; /* if given, OPEN leaves ranges of files to CROP */
+    const uint64_t *seeds; /* this and the next two are used only by CROP */
     char *out;
     ptrdiff_t stride;
     atomic_size_t taken; /* items handed to threads; exceeds `count` at the end */
     int queued, threads; /* in the queue or not; threads at work. Under the lock */
 } job;
+
+/* What a thread makes when it is first needed, and keeps. */
+typedef struct worker {
+    fd_decoder *decoder;
+    uint8_t *buffer;
+    size_t capacity;
+} worker;
 
 struct fd_pool {
     pthread_mutex_t lock;
@@ -78,8 +86,8 @@ static int reserve(fd_item *item, size_t size, size_t kept) {
     if (needed <= capacity && (capacity / 4 <= needed || capacity - needed <= MUCH))
         return 0;
     capacity = (needed + GRAIN - 1) / GRAIN * GRAIN;
-    uint8_t *buffer = malloc(capacity);
-    if (buffer == NULL)
+    void *buffer;
+    if (posix_memalign(&buffer, ALIGNED, capacity) != 0)
         return ENOMEM;
     if (kept)
         memcpy(buffer, item->buffer, kept);
@@ -137,6 +145,8 @@ static int read_file(fd_item *item) {
     return failed;
 }
 
+static int is_range(const fd_item *item) { return item->path == NULL && item->file > 0; }
+
 /* Read a range of an open file. Unlike an access to a mapping, this notices if the file was cut. */
 static int read_range(fd_item *item) {
     int failed = item->size > LARGEST_FILE ? EFBIG : reserve(item, item->size, 0);
@@ -174,7 +184,7 @@ static const char *words_for_header(int status) {
 
 static void open_item(fd_item *item) {
     memset(&item->header, 0, sizeof item->header);
-    int failed = item->path != NULL ? read_file(item) : item->file > 0 ? read_range(item) : 0;
+    int failed = item->path != NULL ? read_file(item) : is_range(item) ? read_range(item) : 0;
     if (failed) {
         settle_errno(item, failed);
         return;
@@ -202,22 +212,22 @@ static int decode_resized(fd_decoder *decoder, fd_item *item, const job *at) {
                              operations, count, at->pixels, item->out);
 }
 
-static void decode_item(fd_item *item, const job *at, fd_decoder **decoder) {
+static void decode_item(fd_item *item, const job *at, worker *self) {
     if (item->data == NULL || item->out == NULL || (item->resized && at->pixels == NULL)) {
         settle(item, FD_ARGUMENT, 0, "nothing to decode, or nowhere to put it");
         return;
     }
-    if (*decoder == NULL && (*decoder = fd_decoder_create()) == NULL) {
+    if (self->decoder == NULL && (self->decoder = fd_decoder_create()) == NULL) {
         settle(item, FD_NO_MEMORY, 0, "there is no memory for a decoder");
         return;
     }
     int status;
     if (item->resized)
-        status = decode_resized(*decoder, item, at);
+        status = decode_resized(self->decoder, item, at);
     else
-        status = fd_decode(*decoder, item->data, item->size, &item->request, item->out,
+        status = fd_decode(self->decoder, item->data, item->size, &item->request, item->out,
                            item->stride);
-    settle(item, (fd_status)status, 0, status == FD_OK ? "" : fd_decoder_message(*decoder));
+    settle(item, (fd_status)status, 0, status == FD_OK ? "" : fd_decoder_message(self->decoder));
 }
 
 /* Plan the crop of an opened item, just before it is decoded. */
@@ -232,16 +242,43 @@ static void plan_crop(const job *at, size_t i) {
     }
 }
 
-static void work_on(job *at, fd_decoder **decoder) {
+static void exchange_buffers(fd_item *item, worker *self) {
+    uint8_t *buffer = item->buffer;
+    size_t capacity = item->capacity;
+    item->buffer = self->buffer;
+    item->capacity = self->capacity;
+    self->buffer = buffer;
+    self->capacity = capacity;
+}
+
+/* Plan and decode an item. A range of a file, which was not opened before, goes through the buffer
+ * of this thread: from there, unlike from one buffer of many, it is decoded out of the cache. */
+static void crop_item(const job *at, size_t i, worker *self) {
+    fd_item *item = &at->items[i];
+    int lent = is_range(item);
+    if (lent) {
+        exchange_buffers(item, self);
+        open_item(item);
+    }
+    plan_crop(at, i);
+    if (item->wanted)
+        decode_item(item, at, self);
+    if (lent && item->wanted && item->status == FD_OK) {
+        exchange_buffers(item, self);
+        item->data = NULL;
+    } /* else it is read again: the item keeps the buffer */
+}
+
+static void work_on(job *at, worker *self) {
     size_t i;
     while ((i = atomic_fetch_add_explicit(&at->taken, 1, memory_order_relaxed)) < at->count) {
         fd_item *item = &at->items[i];
-        if (at->what == OPEN)
-            open_item(item);
         if (at->what == CROP)
-            plan_crop(at, i);
-        if (at->what != OPEN && item->wanted)
-            decode_item(item, at, decoder);
+            crop_item(at, i, self);
+        else if (at->what == DECODE && item->wanted)
+            decode_item(item, at, self);
+        else if (at->what == OPEN && !(at->crop != NULL && is_range(item)))
+            open_item(item);
     }
 }
 
@@ -249,7 +286,7 @@ static void work_on(job *at, fd_decoder **decoder) {
 
 static void *run(void *argument) {
     fd_pool *pool = argument;
-    fd_decoder *decoder = NULL; /* made when first needed, then kept */
+    worker self = {0};
     pthread_mutex_lock(&pool->lock);
     while (!pool->ending) {
         job *at = pool->first;
@@ -259,7 +296,7 @@ static void *run(void *argument) {
         }
         at->threads++;
         pthread_mutex_unlock(&pool->lock);
-        work_on(at, &decoder);
+        work_on(at, &self);
         pthread_mutex_lock(&pool->lock);
         if (at->queued) { /* then it is still the first in the queue */
             at->queued = 0;
@@ -269,7 +306,8 @@ static void *run(void *argument) {
             pthread_cond_broadcast(&pool->finished);
     }
     pthread_mutex_unlock(&pool->lock);
-    fd_decoder_destroy(decoder);
+    fd_decoder_destroy(self.decoder);
+    free(self.buffer);
     return NULL;
 }
 
@@ -393,7 +431,13 @@ fd_cropped fd_pool_crop(fd_pool *reading, fd_pool *decoding, fd_item *items, siz
               .out = out,
               .stride = stride};
     fd_cropped done = {.made = 0};
-    fd_pool_open(reading, items, count);
+    job opening = {.what = OPEN, .items = items, .count = count, .crop = crop};
+    for (size_t i = 0; i < count; i++) {
+        if (!is_range(&items[i])) { /* else there is nothing to open yet */
+            do_job(reading, &opening);
+            break;
+        }
+    }
     do_job(decoding, &at);
     for (size_t i = 0; i < count; i++) {
         done.made += items[i].wanted && items[i].status == FD_OK;

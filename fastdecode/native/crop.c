@@ -90,19 +90,23 @@ static int central_crop(int32_t width, int32_t height, const fd_crop *crop, plan
 
 /* ---- the plan ---- */
 
-/* The rule of core_can_decode() in _resizing.py: JPEGs that all other backends decode to the same pixels. */
+/* The rule of core_can_decode() in _resizing.py: images that all other backends decode to the same
+ * pixels. */
 static int is_known(const fd_header *header, const fd_crop *crop) {
     int sof = header->sof == 0xC0 || header->sof == 0xC1 || header->sof == 0xC2;
     int colours = header->components == 1 || header->components == 3;
-    return sof && colours && header->bits == 8 && header->ended == 1 &&
+    int is_jpeg = sof && colours && header->bits == 8;
+    return (is_jpeg || header->sof == FD_PNG) && header->ended == 1 &&
            (int64_t)header->width * header->height <= crop->pixels &&
            !(crop->upright && header->has_exif);
 }
 
-/* The largest reduction after which the box is still `headroom` times the size of the canvas. */
-static int32_t reduction(const plan *of, const fd_crop *crop) {
+/* The largest reduction after which the box is still `headroom` times the size of the canvas; only a
+ * JPEG's decoder has less work then. */
+static int32_t reduction(const fd_header *header, const plan *of, const fd_crop *crop) {
     double width = of->canvas_width * crop->headroom, height = of->canvas_height * crop->headroom;
-    for (int32_t reduce = 8; crop->headroom > 0 && reduce > 1; reduce /= 2)
+    int may = crop->headroom > 0 && header->sof != FD_PNG;
+    for (int32_t reduce = 8; may && reduce > 1; reduce /= 2)
         if (of->bottom - of->top >= height * reduce && of->right - of->left >= width * reduce)
             return reduce;
     return 1;
@@ -139,7 +143,7 @@ int fd_plan_crop(const fd_header *header, uint64_t *state, const fd_crop *crop, 
     if (!fits)
         return 0;
     made.flip = crop->flip > 0 && fd_draw_share(state) < crop->flip;
-    request->reduce = reduction(&made, crop);
+    request->reduce = reduction(header, &made, crop);
     request->left = request->top = request->right = request->bottom = 0;
     request->layout = FD_RGB;
     request->strict = 1;

@@ -1,9 +1,9 @@
-/* decode.c: decodes one JPEG, or a part of it, to pixels.
+/* decode.c: decodes one image, or a part of it, to pixels.
  *
  * libjpeg-turbo decodes only the wanted rows, and of these only the columns of the wanted iMCUs. A
  * little more than the window is decoded, because chroma is interpolated from neighbouring samples:
  * so the pixels equal those of a full decode. */
-#include "baseline.h"
+#include "png_decoder.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -26,7 +26,8 @@ struct fd_decoder {
     struct jpeg_progress_mgr progress; /* called for each scan */
     fd_errors errors;
     fd_source source;
-    fd_baseline *baseline;   /* made when it is first needed */
+    fd_baseline *baseline;   /* this and the next are made when they are first needed */
+    fd_png *png;
     int is_own;              /* it made the pixels of the last call */
     fd_resampler *resampler; /* made when it is first needed */
     int32_t most_scans;
@@ -70,6 +71,7 @@ void fd_decoder_destroy(fd_decoder *decoder) {
     if (decoder == NULL)
         return;
     fd_baseline_destroy(decoder->baseline);
+    fd_png_destroy(decoder->png);
     fd_resampler_destroy(decoder->resampler);
     free(decoder->rows);
     free(decoder);
@@ -111,7 +113,8 @@ static void read_header(fd_decoder *decoder, job *work) {
     decoder->progress.progress_monitor = count_scans;
     fd_source_whole(&decoder->source, jpeg, work->data, work->size);
     jpeg_read_header(jpeg, TRUE);
-    decoder->most_scans = fd_most_scans(limits, jpeg, work->size);
+    decoder->most_scans = fd_most_scans(limits, (int64_t)jpeg->image_width * jpeg->image_height,
+                                        work->size);
     work->scan = work->size - decoder->source.jpeg.bytes_in_buffer;
     if (jpeg->data_precision != 8)
         fd_errors_leave(&decoder->errors, FD_UNSUPPORTED, "more than 8 bits for each sample");
@@ -302,8 +305,6 @@ static int try_own(fd_decoder *decoder, const job *work) {
     if (atomic_load(&only_libjpeg) || work->data == NULL ||
         (reduce != 1 && reduce != 2 && reduce != 4 && reduce != 8))
         return 0;
-    if (decoder->baseline == NULL && (decoder->baseline = fd_baseline_create()) == NULL)
-        return 0;
     fd_target target = {
         .left = work->left,
         .top = work->top,
@@ -314,8 +315,16 @@ static int try_own(fd_decoder *decoder, const job *work) {
         .out = work->out,
         .stride = work->stride,
         .sink = work->sink,
+        .thorough = request->thorough,
         .limits = request->limits,
     };
+    if (fd_is_png(work->data, work->size)) {
+        if (decoder->png == NULL && (decoder->png = fd_png_create()) == NULL)
+            return 0;
+        return fd_png_decode(decoder->png, work->data, work->size, &target);
+    }
+    if (decoder->baseline == NULL && (decoder->baseline = fd_baseline_create()) == NULL)
+        return 0;
     return fd_baseline_decode(decoder->baseline, work->data, work->size, &target);
 }
 
@@ -336,6 +345,9 @@ static int run(fd_decoder *decoder, job *work) {
     fd_errors_begin(errors);
     if (work->data == NULL || (reduce != 1 && reduce != 2 && reduce != 4 && reduce != 8))
         return (int)fd_errors_note(errors, FD_ARGUMENT, "reduce must be 1, 2, 4 or 8");
+    if (fd_is_png(work->data, work->size))
+        return (int)fd_errors_note(errors, FD_UNSUPPORTED,
+                                   "something in the PNG is unusual, or damaged");
     memset(&decoder->jpeg, 0, sizeof decoder->jpeg);
     decoder->jpeg.err = &errors->jpeg;
     if (setjmp(errors->escape)) {
@@ -365,9 +377,12 @@ int fd_decode(fd_decoder *decoder, const uint8_t *data, size_t size, const fd_re
     } LAYOUTS[] = {[FD_L] = {JCS_GRAYSCALE, 1},
                    [FD_RGB] = {JCS_EXT_RGB, 3},
                    [FD_RGBA] = {JCS_EXT_RGBA, 4},
-                   [FD_CMYK] = {JCS_CMYK, 4}};
+                   [FD_CMYK] = {JCS_CMYK, 4},
+                   [FD_STORED] = {JCS_UNKNOWN, 0}};
     decoder->is_own = 0;
-    if (out == NULL || request->layout < FD_L || request->layout > FD_CMYK) {
+    int is_known = request->layout >= FD_L && request->layout <= FD_CMYK;
+    is_known |= request->layout == FD_STORED && fd_is_png(data, size);
+    if (out == NULL || !is_known) {
         fd_errors_begin(&decoder->errors);
         return (int)fd_errors_note(&decoder->errors, FD_ARGUMENT, "there is no such layout");
     }

@@ -1,4 +1,4 @@
-/* fastdecode.h: the native core. It decodes a JPEG to pixels or to a resized and normalised tensor,
+/* fastdecode.h: the native core. It decodes a JPEG or PNG to pixels or to a resized and normalised tensor,
  * or a batch of files to a batch of such tensors, with random crops, all without Python.
  *
  * Units: sizes and offsets are pixels or bytes as named; boxes are (left, top, right, bottom) with
@@ -35,21 +35,25 @@ typedef enum {
     FD_ARGUMENT /* an argument is invalid */
 } fd_status;
 
-typedef enum { FD_L = 1, FD_RGB, FD_RGBA, FD_CMYK } fd_layout; /* in CMYK, 0 is no ink */
+/* In CMYK, 0 is no ink. FD_STORED is for PNG: samples as the file has them, of 16 bits if it has more than 8
+ * of them, and an index of a palette in one byte. */
+typedef enum { FD_L = 1, FD_RGB, FD_RGBA, FD_CMYK, FD_STORED } fd_layout;
 
 typedef enum { FD_UINT8 = 1, FD_FLOAT32 } fd_dtype;
 
 #define FD_MESSAGE 200
 
-/* The contents of a JPEG's markers, up to its first scan. */
+#define FD_PNG 0 /* the `sof` of a PNG, which has no such marker */
+
+/* The contents of a JPEG's markers, up to its first scan; or of a PNG's chunks, up to its first IDAT. */
 typedef struct {
     int32_t width, height; /* stored pixels */
-    int32_t components; /* 1, 3, 4 */
+    int32_t components; /* 1, 3, 4; of a PNG also 2, and 1 for a palette */
     int32_t bits; /* per sample */
-    int32_t sof; /* low byte of the SOF marker: 0xC0 baseline, 0xC2 progressive, … */
+    int32_t sof; /* low byte of the SOF marker: 0xC0 baseline, 0xC2 progressive, …; or FD_PNG */
     int32_t restart_interval; /* MCUs; 0 is none */
     int32_t has_exif; /* there is an Exif segment, which may hold an orientation */
-    int32_t ended; /* the last two bytes are an end marker */
+    int32_t ended; /* the last two bytes are an end marker; 1 for a PNG */
     size_t scan_offset; /* where the first scan's data begins */
 } fd_header;
 
@@ -66,6 +70,8 @@ typedef struct {
     int32_t reduce; /* 1, 2, 4 or 8 */
     int32_t layout; /* fd_layout */
     int32_t strict; /* any warning of the codec is FD_WARNED */
+    int32_t thorough; /* of a progressive file, also decode the scans and rows that these pixels do
+                       * not need, so that damage there is noticed */
     fd_limits limits;
 } fd_request;
 
@@ -121,12 +127,21 @@ typedef enum {
     FD_EQUALIZE,
     FD_AUTOCONTRAST,
     FD_BLUR, /* value: the side of the kernel (odd), sigma across, sigma down */
+    FD_BOX_BLUR, /* value[0]: sigma of Pillow's Gaussian blur, which is made of boxes */
     FD_MIRROR, /* left to right */
     FD_TURN_OVER, /* top to bottom */
     FD_WARP, /* value: the matrix that maps the result to the source */
     FD_ROTATE, /* value[0]: degrees, counter-clockwise about the centre */
+    FD_AFFINE, /* value: degrees clockwise, pixels right and down, scale, degrees of shear in x and y */
+    FD_PERMUTE, /* value: for red, green and blue, the channel (0 to 2) that is taken */
+    FD_MIX_BEGIN, /* keep the image; the mix is the image times value[0] */
+    FD_MIX_ADD, /* add the image times value[0] to the mix, and go back to the image that was kept */
+    FD_MIX_END, /* blend the image that was kept with the mix; value[0] is the share of the mix */
     FD_ERASE /* value: left, top, width, height. Of float32 results, after all others */
 } fd_operation_kind;
+
+/* Whose results an operation gives: Pillow's, or those of torchvision's functions for tensors. */
+typedef enum { FD_PILLOW = 0, FD_TORCHVISION } fd_library;
 
 /* What FD_ERASE writes: `level`, or normal numbers for each channel or value. */
 typedef enum { FD_NOISE_NONE = 0, FD_NOISE_CHANNEL, FD_NOISE_PIXEL } fd_noise;
@@ -135,11 +150,13 @@ typedef enum { FD_NEAREST = 0, FD_BILINEAR, FD_BICUBIC } fd_filter;
 
 typedef struct {
     int32_t kind; /* fd_operation_kind */
-    int32_t filter; /* fd_filter, for FD_WARP and FD_ROTATE */
+    int32_t library; /* fd_library */
+    int32_t filter; /* fd_filter, for FD_WARP, FD_ROTATE and FD_AFFINE */
+    int32_t noise; /* fd_noise, for FD_ERASE */
     double value[6];
-    uint8_t fill[4]; /* RGB of pixels from outside, for the same two */
-    int32_t noise; /* fd_noise; this and the next two for FD_ERASE */
-    float level[3];
+    uint8_t fill[4]; /* RGB of pixels from outside, for the same three; if the last one is 1,
+                       * torchvision blends it with pixels that are partly outside */
+    float level[3]; /* this and the next for FD_ERASE */
     uint64_t seed; /* of the noise */
 } fd_operation;
 
@@ -148,25 +165,34 @@ typedef enum {
     FD_OPERATION = 1,
     FD_SEQUENCE, /* all inner steps in order */
     FD_SHUFFLE, /* all inner steps in random order */
-    FD_CHOICE, /* one inner step, by weight */
+    FD_CHOICE, /* `picks` different inner steps, by weight */
+    FD_MIX, /* the mix of all inner steps, each done on the image as it was: torchvision's or timm's AugMix */
     FD_ERASURE /* FD_ERASE of a random box: `area` and `aspect` */
 } fd_step_kind;
+
+/* value[at] of an operation becomes start + or - range * a number between 0 and 1. */
+typedef struct {
+    int32_t at;
+    int32_t copied; /* which other value is the same; -1: none */
+    int32_t is_whole; /* the product is truncated to an integer */
+    int32_t is_rounded; /* the sum is rounded to an integer */
+    int32_t either_sign; /* the product is subtracted as often as it is added; else it is added */
+    double start, range;
+    double mean, deviation; /* of the number; a negative deviation: it is uniform */
+} fd_drawn;
 
 typedef struct {
     int32_t kind; /* fd_step_kind */
     int32_t inner; /* how many of the following steps are inside it, at any depth */
+    int32_t picks; /* FD_CHOICE */
+    int32_t drawn_count;
+    const fd_drawn *drawn; /* FD_OPERATION: its random values */
     double probability; /* that it is done */
     double weight; /* inside an FD_CHOICE */
-    fd_operation operation;
-    /* FD_OPERATION: value[drawn] becomes start + or - range * a number between 0 and 1. */
-    int32_t drawn; /* -1: nothing is drawn */
-    int32_t copied; /* which other value is the same; -1: none */
-    int32_t is_whole; /* the product is truncated to an integer */
-    int32_t either_sign; /* it is subtracted as often as it is added; else it is added */
-    double start, range;
-    double mean, deviation; /* of the number; a negative deviation: it is uniform */
+    double alpha; /* FD_MIX: of the Dirichlet and beta distributions of its weights */
     /* FD_ERASURE: the smallest and largest share of the area, and logarithm of height to width. */
     double area[2], aspect[2];
+    fd_operation operation; /* of an FD_MIX only the library */
 } fd_step;
 
 typedef struct {
@@ -174,7 +200,7 @@ typedef struct {
     int32_t count;
 } fd_program;
 
-#define FD_MOST_OPERATIONS 16
+#define FD_MOST_OPERATIONS 32
 
 typedef enum { FD_RANDOM = 1, FD_CENTRAL } fd_crop_kind;
 

@@ -8,21 +8,35 @@ static uint32_t *fill(uint32_t *entry, uint32_t value, int count) {
     return entry;
 }
 
+static uint32_t *add_escape(uint32_t *entry, int length, int step, int size) {
+    uint32_t value = (uint32_t)size << 16 | (uint32_t)step << 8 | FD_ESCAPE | (uint32_t)length;
+    return fill(entry, value, 1 << (FD_LOOKUP_BITS - length));
+}
+
 /* Add the entries of a code of `length` bits, in the order of the bits that may follow. */
-static uint32_t *add_code(uint32_t *entry, int length, int step, int size) {
+static uint32_t *add_code(uint32_t *entry, int length, int step, int size, int low) {
     int spare = FD_LOOKUP_BITS - length - size;
-    uint32_t common = (uint32_t)step << 8;
+    uint32_t common = (uint32_t)step << 8 | (uint32_t)(length + size);
     if (size == 0)
-        return fill(entry, common | (uint32_t)length, 1 << spare);
-    if (spare < 0 || size > FD_MOST_SMALL_BITS)
-        return fill(entry, common | (uint32_t)length | FD_ESCAPE | (uint32_t)size << 16,
-                    1 << (FD_LOOKUP_BITS - length));
-    common |= (uint32_t)(length + size);
+        return fill(entry, common, 1 << spare);
+    if (spare < 0 || size + low > FD_MOST_SMALL_BITS)
+        return add_escape(entry, length, step, size);
     int half = 1 << (size - 1);
     for (int value = 1 - 2 * half; value <= -half; value++)
-        entry = fill(entry, common | (uint32_t)value << 16, 1 << spare);
+        entry = fill(entry, common | (uint32_t)(value * (1 << low)) << 16, 1 << spare);
     for (int value = half; value < 2 * half; value++)
-        entry = fill(entry, common | (uint32_t)value << 16, 1 << spare);
+        entry = fill(entry, common | (uint32_t)(value * (1 << low)) << 16, 1 << spare);
+    return entry;
+}
+
+/* The same for an end of block, of 2^bits blocks and as many more as the bits behind it say. */
+static uint32_t *add_end(uint32_t *entry, int length, int bits) {
+    int spare = FD_LOOKUP_BITS - length - bits;
+    uint32_t common = FD_END_OF_BLOCK << 8 | (uint32_t)(length + bits);
+    if (spare < 0)
+        return add_escape(entry, length, FD_END_OF_BLOCK, bits);
+    for (int more = 0; more < 1 << bits; more++)
+        entry = fill(entry, common | (uint32_t)((1 << bits) - 1 + more) << 16, 1 << spare);
     return entry;
 }
 
@@ -40,7 +54,12 @@ static void make_pairs(fd_table *table) {
     }
 }
 
-int fd_table_make(fd_table *table, const fd_codes *codes, int is_dc) {
+int fd_table_make(fd_table *table, const fd_codes *codes, fd_table_kind kind, int low) {
+    static const int MOST_BITS[] = {[FD_DC] = FD_MOST_DC_BITS,
+                                    [FD_AC] = FD_MOST_AC_BITS,
+                                    [FD_AC_FIRST] = FD_MOST_AC_BITS,
+                                    [FD_AC_REFINED] = 1};
+    int is_dc = kind == FD_DC, is_baseline = kind == FD_AC;
     uint32_t *entry = table->one;
     int32_t code = 0, place = 0;
     table->is_dc = is_dc;
@@ -50,13 +69,17 @@ int fd_table_make(fd_table *table, const fd_codes *codes, int is_dc) {
         for (int i = 0; i < codes->counts[length]; i++, place++, code++) {
             int symbol = codes->symbols[place];
             int run = is_dc ? 0 : symbol >> 4, size = is_dc ? symbol : symbol & 15;
-            if (size > (is_dc ? FD_MOST_DC_BITS : FD_MOST_AC_BITS))
+            int is_end = !is_dc && size == 0 && run != 15;
+            if (size > MOST_BITS[kind] || (is_baseline && is_end && run != 0))
                 return 0;
-            if (!is_dc && size == 0 && run != 0 && run != 15)
-                return 0;
-            int step = is_dc ? 0 : size ? run + 1 : run ? 16 : FD_END_OF_BLOCK;
-            if (length <= FD_LOOKUP_BITS && code < 1 << length)
-                entry = add_code(entry, length, step, size);
+            if (length > FD_LOOKUP_BITS || code >= 1 << length)
+                continue;
+            if (is_end)
+                entry = add_end(entry, length, run);
+            else if (size == 0 && !is_dc && !is_baseline)
+                entry = add_escape(entry, length, 16, 0);
+            else
+                entry = add_code(entry, length, is_dc ? 0 : run + 1, size, low);
         }
         if (codes->counts[length] && code >= 1 << length) /* a code of only ones is not allowed */
             return 0;
@@ -64,7 +87,7 @@ int fd_table_make(fd_table *table, const fd_codes *codes, int is_dc) {
         code <<= 1;
     }
     fill(entry, (uint32_t)FD_LONG << 16 | FD_ESCAPE, (int)(table->one + FD_ENTRIES - entry));
-    if (!is_dc)
+    if (kind == FD_AC || kind == FD_AC_FIRST)
         make_pairs(table);
     return 1;
 }

@@ -1,4 +1,5 @@
-/* huffman.h: entropy decoding of a baseline scan, block by block.
+/* huffman.h: entropy decoding of a baseline scan, block by block; and tables and readers of bits for
+ * all scans.
  *
  * One table lookup decodes the next 10 bits: up to two coefficients with their values, and how many
  * bits they take. Longer codes and large values are escapes, whose code is looked up by length. The
@@ -21,14 +22,17 @@
 
 enum {
     FD_ENTRIES = 1 << FD_LOOKUP_BITS,
-    FD_ESCAPE = 0x80,   /* flag of an entry that is an escape */
-    FD_LONG = 0xFFFF,   /* in place of a size: the code is longer than the lookup */
-    FD_LAST = 63,       /* position of the last coefficient */
+    FD_ESCAPE = 0x80, /* flag of an entry that is an escape */
+    FD_LONG = 0xFFFF, /* in place of a size: the code is longer than the lookup */
+    FD_LAST = 63, /* position of the last coefficient */
     /* Steps from one coefficient to the next that leave the block from any position: one leads past
      * 127, the other to between 64 and 127. */
     FD_END_OF_BLOCK = 128,
     FD_NO_CODE = 64
 };
+
+/* What a table is for: the last two for AC coefficients in scans of a progressive file. */
+typedef enum { FD_DC, FD_AC, FD_AC_FIRST, FD_AC_REFINED } fd_table_kind;
 
 /* An entry for one coefficient has 32 bits. 0-5: how many bits to drop; 7: FD_ESCAPE; 8-15: the step
  * from the last coefficient to this one; 16-31: its value. In an escape, 0-5 count only the bits of
@@ -36,7 +40,11 @@ enum {
  *
  * An entry for two coefficients has 64 bits. 0-31: as above for the first one, but 0-5 count the bits
  * of both; 32-39: the steps of both; 40-47: the bits of the first alone; 48-63: the value of the
- * second. If there is only one coefficient, both halves describe it. */
+ * second. If there is only one coefficient, both halves describe it.
+ *
+ * In scans of a progressive file, values are shifted to their place, except in escapes. The value of
+ * FD_END_OF_BLOCK is how many further blocks end; in an escape, 16-31 hold how many bits of that
+ * number follow. 16 zeros are always an escape, with a size of 0. FD_AC_REFINED has no pairs. */
 typedef struct {
     uint32_t one[FD_ENTRIES];
     uint64_t two[FD_ENTRIES];
@@ -46,9 +54,9 @@ typedef struct {
     int is_dc;
 } fd_table;
 
-/* Build the table of these codes. Returns 0 if libjpeg would refuse them, or if they are not codes of
- * an image with 8 bits per sample. */
-int fd_table_make(fd_table *table, const fd_codes *codes, int is_dc);
+/* Build the table of these codes; `low` is the lowest bit of the values. Returns 0 if libjpeg would
+ * refuse them, or if they are not codes of an image with 8 bits per sample. */
+int fd_table_make(fd_table *table, const fd_codes *codes, fd_table_kind kind, int low);
 
 /* The bits to read next are at the top of `buffer`; the lowest 6 bits of `count` are their number. */
 typedef struct {
@@ -87,13 +95,13 @@ FD_INLINE size_t fd_bytes_read(const fd_bits *bits, const uint8_t *from) {
     return ((size_t)(bits->next - from) * 8 - (size_t)(bits->count & 63) + 7) / 8;
 }
 
-/* Decode an escape: set its step and value. */
-#define FD_FOLLOW(table, entry, step, value)                                                       \
+/* Decode the code of an escape: set its step, and the size of what follows. */
+#define FD_FIND(table, entry, step, size)                                                          \
     do {                                                                                           \
-        uint32_t length_, size_;                                                                   \
+        uint32_t length_;                                                                          \
         if (__builtin_expect((uint32_t)(entry) >> 16 != FD_LONG, 1)) {                             \
             length_ = (entry) & 63;                                                                \
-            size_ = (uint32_t)(entry) >> 16;                                                       \
+            size = (uint32_t)(entry) >> 16;                                                        \
             step = (entry) >> 8 & 255;                                                             \
         } else {                                                                                   \
             uint32_t code_ = (uint32_t)(buffer >> 48);                                             \
@@ -102,25 +110,40 @@ FD_INLINE size_t fd_bytes_read(const fd_bits *bits, const uint8_t *from) {
                 length_ += code_ >= (table)->limit[l_];                                            \
             if (FD_RARELY(length_ > 16)) {                                                         \
                 length_ = 16;                                                                      \
-                size_ = 0;                                                                         \
+                size = 0;                                                                          \
                 step = FD_NO_CODE;                                                                 \
             } else {                                                                               \
                 int32_t place_ = (int32_t)(buffer >> (64 - length_)) + (table)->first[length_];    \
                 uint32_t symbol_ = (table)->symbols[place_ & 255];                                 \
-                size_ = (table)->is_dc ? symbol_ : symbol_ & 15;                                   \
+                size = (table)->is_dc ? symbol_ : symbol_ & 15;                                    \
                 step = (table)->is_dc    ? 0                                                       \
-                       : size_           ? (symbol_ >> 4) + 1                                      \
+                       : size            ? (symbol_ >> 4) + 1                                      \
                        : symbol_ == 0xF0 ? 16                                                      \
                                          : FD_END_OF_BLOCK;                                        \
+                if (step == FD_END_OF_BLOCK)                                                       \
+                    size = symbol_ >> 4; /* 0 in baseline scans */                                 \
             }                                                                                      \
         }                                                                                          \
         buffer <<= length_;                                                                        \
-        /* `size_` bits: those that begin with 0 are negative. */                                  \
+        count -= length_;                                                                          \
+    } while (0)
+
+/* The next `size` bits as a value: those that begin with 0 are negative. */
+#define FD_VALUE(size, value)                                                                      \
+    do {                                                                                           \
         uint64_t negative_ = (uint64_t)((int64_t)~buffer >> 63);                                   \
-        value = (int32_t)((buffer >> 1) >> (63 - size_)) +                                         \
-                (int32_t)(negative_ & (uint64_t)(1 - (INT64_C(1) << size_)));                      \
-        buffer <<= size_;                                                                          \
-        count -= length_ + size_;                                                                  \
+        value = (int32_t)((buffer >> 1) >> (63 - (size))) +                                        \
+                (int32_t)(negative_ & (uint64_t)(1 - (INT64_C(1) << (size))));                     \
+        buffer <<= (size);                                                                         \
+        count -= (size);                                                                           \
+    } while (0)
+
+/* Decode an escape: set its step and value. */
+#define FD_FOLLOW(table, entry, step, value)                                                       \
+    do {                                                                                           \
+        uint32_t size_;                                                                            \
+        FD_FIND(table, entry, step, size_);                                                        \
+        FD_VALUE(size_, value);                                                                    \
     } while (0)
 
 /* gcc turns memset into "rep stos" here, whose start-up alone takes longer than this loop: it was 9 %

@@ -16,34 +16,51 @@ typedef struct {
 
 static int draw_steps(drawing *to, const fd_step *steps, int32_t count);
 
+/* Draw from the normal distribution (Box and Muller), beginning with a share that is drawn already. */
+static double normal_of(uint64_t *state, double share) {
+    double length = sqrt(-2.0 * log(1.0 - share));
+
+    return length * cos(2.0 * PI * fd_draw_share(state));
+}
+
 /* Draw a number between 0 and 1: uniform, or from a normal distribution and then limited. */
-static double draw_share(uint64_t *state, const fd_step *step) {
+static double draw_share(uint64_t *state, const fd_drawn *drawn) {
     double share = fd_draw_share(state);
 
-    if (step->deviation < 0.0)
+    if (drawn->deviation < 0.0)
         return share;
-    if (step->deviation > 0.0) { /* Box and Muller */
-        double length = sqrt(-2.0 * log(1.0 - share));
-        share = step->mean + step->deviation * length * cos(2.0 * PI * fd_draw_share(state));
-    } else
-        share = step->mean;
+    if (drawn->deviation > 0.0)
+        share = drawn->mean + drawn->deviation * normal_of(state, share);
+    else
+        share = drawn->mean;
     return share < 0.0 ? 0.0 : share > 1.0 ? 1.0 : share;
 }
 
-static int add_operation(drawing *to, const fd_step *step) {
+/* The next operation, or NULL if there is no room. */
+static fd_operation *next_operation(drawing *to, const fd_operation *operation) {
     if (to->count == to->most)
+        return NULL;
+    to->operations[to->count] = *operation;
+    return &to->operations[to->count++];
+}
+
+static int add_operation(drawing *to, const fd_step *step) {
+    fd_operation *operation = next_operation(to, &step->operation);
+
+    if (operation == NULL)
         return FD_ARGUMENT;
-    fd_operation *operation = &to->operations[to->count++];
-    *operation = step->operation;
-    if (step->drawn < 0)
-        return FD_OK;
-    double part = step->range * draw_share(to->state, step);
-    part = step->is_whole ? trunc(part) : part;
-    if (step->either_sign && fd_draw_below(to->state, 2))
-        part = -part;
-    operation->value[step->drawn] = step->start + part;
-    if (step->copied >= 0)
-        operation->value[step->copied] = operation->value[step->drawn];
+    for (int32_t i = 0; i < step->drawn_count; i++) {
+        const fd_drawn *drawn = &step->drawn[i];
+        double part = drawn->range * draw_share(to->state, drawn);
+        part = drawn->is_whole ? trunc(part) : part;
+        if (drawn->either_sign && fd_draw_below(to->state, 2))
+            part = -part;
+        double *value = &operation->value[drawn->at];
+        *value = drawn->start + part;
+        *value = drawn->is_rounded ? rint(*value) : *value;
+        if (drawn->copied >= 0)
+            operation->value[drawn->copied] = *value;
+    }
     return FD_OK;
 }
 
@@ -51,8 +68,6 @@ static int add_operation(drawing *to, const fd_step *step) {
 static int add_erasure(drawing *to, const fd_step *step) {
     enum { ATTEMPTS = 10 };
 
-    if (to->count == to->most)
-        return FD_ARGUMENT;
     for (int i = 0; i < ATTEMPTS; i++) {
         double share = step->area[0] + (step->area[1] - step->area[0]) * fd_draw_share(to->state);
         double area = share * to->width * to->height;
@@ -61,8 +76,9 @@ static int add_erasure(drawing *to, const fd_step *step) {
         double height = rint(sqrt(area * aspect)), width = rint(sqrt(area / aspect));
         if (!(height < to->height && width < to->width))
             continue;
-        fd_operation *operation = &to->operations[to->count++];
-        *operation = step->operation;
+        fd_operation *operation = next_operation(to, &step->operation);
+        if (operation == NULL)
+            return FD_ARGUMENT;
         operation->value[1] = fd_draw_below(to->state, to->height - (int32_t)height + 1);
         operation->value[0] = fd_draw_below(to->state, to->width - (int32_t)width + 1);
         operation->value[2] = width;
@@ -91,19 +107,94 @@ static int32_t count_children(const fd_step *step) {
     return count;
 }
 
-/* Draw one child, with a probability in proportion to its weight. */
-static int draw_choice(drawing *to, const fd_step *step) {
-    double all = 0.0;
-    int32_t i, end = step->inner + 1, last = 1;
+/* Add up the weights of the children without those already picked, until the sum exceeds `limit`; set
+ * `at` to the last one of them. */
+static double add_weights(const fd_step *step, const int32_t *picked, int32_t picks, double limit,
+                          int32_t *at) {
+    double sum = 0.0;
 
-    for (i = 1; i < end; i += 1 + step[i].inner)
-        all += step[i].weight;
-    double left = all * fd_draw_share(to->state);
-    for (i = 1; i < end && left >= 0.0; i += 1 + step[i].inner) {
-        left -= step[i].weight;
-        last = i;
+    for (int32_t i = 1; i <= step->inner && sum <= limit; i += 1 + step[i].inner) {
+        int is_free = 1;
+        for (int32_t k = 0; k < picks; k++)
+            is_free &= picked[k] != i;
+        if (is_free) {
+            sum += step[i].weight;
+            *at = i;
+        }
     }
-    return end > 1 ? draw_steps(to, step + last, 1 + step[last].inner) : FD_OK;
+    return sum;
+}
+
+/* Draw different children in turn, each with a probability in proportion to its weight. */
+static int draw_choice(drawing *to, const fd_step *step) {
+    int32_t picked[FD_MOST_OPERATIONS], most = count_children(step);
+
+    if (step->picks > FD_MOST_OPERATIONS || (step->picks > most && most > 0))
+        return FD_ARGUMENT;
+    for (int32_t i = 0; i < step->picks && most > 0; i++) {
+        int32_t at = 1;
+        double all = add_weights(step, picked, i, HUGE_VAL, &at);
+        add_weights(step, picked, i, all * fd_draw_share(to->state), &at);
+        picked[i] = at;
+        int status = draw_steps(to, step + at, 1 + step[at].inner);
+        if (status != FD_OK)
+            return status;
+    }
+    return FD_OK;
+}
+
+/* Draw from the gamma distribution (Marsaglia and Tsang, "A simple method for generating gamma
+ * variables", 2000). */
+static double draw_gamma(uint64_t *state, double shape) {
+    double raised = shape < 1.0 ? shape + 1.0 : shape;
+    double d = raised - 1.0 / 3.0, c = 1.0 / sqrt(9.0 * d), x, v;
+
+    do {
+        do {
+            x = normal_of(state, fd_draw_share(state));
+            v = 1.0 + c * x;
+        } while (v <= 0.0);
+        v = v * v * v;
+    } while (log(1.0 - fd_draw_share(state)) > 0.5 * x * x + d - d * v + d * log(v));
+    double scale = shape < 1.0 ? pow(1.0 - fd_draw_share(state), 1.0 / shape) : 1.0;
+    return d * v * scale;
+}
+
+/* Draw numbers from the Dirichlet distribution whose parameters are all the same. */
+static void draw_dirichlet(uint64_t *state, double alpha, double *numbers, int32_t count) {
+    double sum = 0.0;
+
+    for (int32_t i = 0; i < count; i++)
+        sum += numbers[i] = draw_gamma(state, alpha);
+    for (int32_t i = 0; i < count; i++)
+        numbers[i] /= sum;
+}
+
+static int add_mixing(drawing *to, int32_t kind, double number) {
+    const fd_operation mixing = {.kind = kind, .value = {number}};
+
+    return next_operation(to, &mixing) == NULL ? FD_ARGUMENT : FD_OK;
+}
+
+/* AugMix. timm rounds the mix of the chains to bytes, and blends it with the image as Pillow blends;
+ * torchvision mixes the image with the chains, and rounds once. */
+static int draw_mix(drawing *to, const fd_step *step) {
+    double both[2], weights[FD_MOST_OPERATIONS];
+    int32_t count = count_children(step), size;
+    int as_bytes = step->operation.library == FD_PILLOW;
+
+    if (count > FD_MOST_OPERATIONS || !(step->alpha > 0.0))
+        return FD_ARGUMENT;
+    draw_dirichlet(to->state, step->alpha, both, 2);
+    draw_dirichlet(to->state, step->alpha, weights, count);
+    int status = add_mixing(to, FD_MIX_BEGIN, as_bytes ? 0.0 : both[0]);
+    for (int32_t i = 0; i < count && status == FD_OK; i++) {
+        const fd_step *at = child(step, i, &size);
+        status = draw_steps(to, at, size);
+        if (status == FD_OK)
+            status = add_mixing(to, FD_MIX_ADD, as_bytes ? weights[i] : weights[i] * both[1]);
+    }
+    return status == FD_OK ? add_mixing(to, FD_MIX_END, as_bytes ? both[1] : 1.0) : status;
 }
 
 static int draw_shuffled(drawing *to, const fd_step *step) {
@@ -136,6 +227,8 @@ static int draw_step(drawing *to, const fd_step *step) {
         return draw_shuffled(to, step);
     case FD_CHOICE:
         return draw_choice(to, step);
+    case FD_MIX:
+        return draw_mix(to, step);
     case FD_ERASURE:
         return add_erasure(to, step);
     default:
@@ -153,11 +246,19 @@ static int draw_steps(drawing *to, const fd_step *steps, int32_t count) {
     return FD_OK;
 }
 
+/* Whether all values of a step exist. */
+static int is_good(const fd_step *step) {
+    for (int32_t i = 0; i < step->drawn_count; i++)
+        if (step->drawn[i].at < 0 || step->drawn[i].at > 5 || step->drawn[i].copied > 5)
+            return 0;
+    return 1;
+}
+
 /* Whether the steps form a tree: no step reaches beyond the one that it is in. */
 static int is_tree(const fd_step *steps, int32_t count) {
     for (int32_t i = 0; i < count; i += 1 + steps[i].inner) {
         const fd_step *step = &steps[i];
-        if (step->inner < 0 || step->inner >= count - i || step->drawn > 5 || step->copied > 5)
+        if (step->inner < 0 || step->inner >= count - i || !is_good(step))
             return 0;
         if (!is_tree(step + 1, step->inner))
             return 0;

@@ -321,17 +321,17 @@ int fd_resampler_finish(fd_resampler *resampler, const fd_operation *operations,
         before--;
     if (before < count && stored->dtype != FD_FLOAT32)
         return FD_ARGUMENT;
+    for (int32_t i = before; i < count; i++)
+        if (!box_is_inside(&operations[i], resampler->width, resampler->height))
+            return FD_ARGUMENT;
     int status = fd_augmenter_run(resampler->augmenter, operations, (size_t)before, &pixels);
     if (status != FD_OK)
         return status;
     for (int32_t y = 0; y < resampler->height; y++)
         store_row(resampler, y, pixels + stride * (size_t)y);
-    for (int32_t i = before; i < count; i++) {
-        if (!box_is_inside(&operations[i], resampler->width, resampler->height))
-            return FD_ARGUMENT;
+    for (int32_t i = before; i < count; i++)
         fd_erase((float *)(void *)resampler->out, resampler->width, resampler->height,
                  stored->channels_first, &operations[i]);
-    }
     return FD_OK;
 }
 

@@ -3,7 +3,7 @@
  *
  * libjpeg reads all quantised coefficients and writes them again, as jpegtran does. A file with
  * warnings is refused: the repacked file would look complete, with wrong pixels. */
-#include "internal.h"
+#include "png_decoder.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -121,7 +121,8 @@ static jvirt_barray_ptr *read_coefficients(repack *work, const uint8_t *data, si
     for (int marker = JPEG_APP0; marker <= JPEG_APP0 + 15; marker++)
         jpeg_save_markers(in, marker, 0xFFFF);
     jpeg_read_header(in, TRUE);
-    work->most_scans = fd_most_scans(work->limits, &work->in, size);
+    work->most_scans = fd_most_scans(work->limits, (int64_t)in->image_width * in->image_height,
+                                     size);
     check_header(work);
     int jfif = in->saw_JFIF_marker, adobe = in->saw_Adobe_marker, transform = in->Adobe_transform;
     work->progress.progress_monitor = watch;
@@ -177,7 +178,8 @@ int fd_add_restart_markers(fd_decoder *decoder, const uint8_t *data, size_t size
     *out_size = 0;
     /* libjpeg accepts some damaged segments. */
     fd_header header;
-    int probed = data == NULL ? FD_UNSUPPORTED : fd_probe(data, size, &header);
+    int is_other = data == NULL || fd_is_png(data, size);
+    int probed = is_other ? FD_UNSUPPORTED : fd_probe(data, size, &header);
     if (probed != FD_OK)
         return (int)fd_errors_note(
             errors, (fd_status)probed,

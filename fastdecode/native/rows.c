@@ -1,13 +1,15 @@
-/* rows.c: decodes a baseline JPEG to rows of pixels, one row of MCUs at a time.
+/* rows.c: decodes a JPEG to rows of pixels, one row of MCUs at a time.
  *
- * Two MCUs at a time are decoded and transformed, while their coefficients are in the L1 cache.
+ * Two MCUs at a time are decoded and transformed, while their coefficients are in the L1 cache. Of a
+ * progressive file, progressive.c decodes a row of MCUs before it is transformed.
  * Samples go to one ring of rows per component, which holds two rows of MCUs, because chroma is
  * interpolated from the rows above and below. MCUs outside the window are parsed, but not
  * transformed. Rows above it are skipped up to the last restart marker from which libjpeg would start.
  *
- * Every file is read exactly as far as libjpeg-turbo reads it for the same window. So where this
- * decoder returns pixels, libjpeg would have given no warning. */
-#include "huffman.h"
+ * Every baseline file is read exactly as far as libjpeg-turbo reads it for the same window. So where
+ * this decoder returns pixels, libjpeg would have given no warning. A progressive file is read only as
+ * far as the pixels need, unless `thorough` is set: libjpeg reads all of it, and may warn of the rest. */
+#include "progressive.h"
 
 #include <stdlib.h>
 
@@ -55,6 +57,7 @@ struct fd_baseline {
     fd_frame frame;
     fd_scan scan;
     fd_table tables[2][4];
+    fd_progressive progressive;
     plane planes[3];
     const fd_steps *steps;
     int (*decode_mcus)(fd_baseline *baseline, position *at, int32_t y);
@@ -83,6 +86,7 @@ void fd_baseline_destroy(fd_baseline *baseline) {
     free(baseline->blocks_room.memory);
     free(baseline->pixels_room.memory);
     free(baseline->wide_room.memory);
+    fd_progressive_free(&baseline->progressive);
     free(baseline);
 }
 
@@ -150,7 +154,7 @@ static void plan_rows(fd_baseline *baseline, int32_t reduce) {
     /* The same rule as fd_source_jump's. */
     int32_t unit = FD_SIDE * frame->down;
     int32_t first = baseline->top * reduce - unit * at_once;
-    if (frame->interval == 0 || first <= 0)
+    if (frame->is_progressive || frame->interval == 0 || first <= 0)
         return;
     int32_t start = first / unit;
     start -= start % at_once;
@@ -228,7 +232,8 @@ static int make_room(fd_baseline *baseline, const fd_target *target) {
         return 0;
     baseline->wide[1] = baseline->wide[0] + width;
     total += baseline->pixels_room.size + baseline->wide_room.size +
-             baseline->scan.bytes_room.size + baseline->scan.ends_room.size;
+             baseline->scan.bytes_room.size + baseline->scan.ends_room.size +
+             fd_progressive_size(&baseline->progressive);
     /* With a memory limit that is too low, libjpeg must produce the error. */
     return target->limits.memory == 0 || (int64_t)total <= target->limits.memory;
 }
@@ -241,8 +246,9 @@ static int make_tables(fd_baseline *baseline) {
         const int32_t which[2] = {frame->component[c].dc, frame->component[c].ac};
         for (int kind = 0; kind < 2; kind++) {
             uint32_t bit = 1u << (4 * kind + which[kind]);
-            if (!(made & bit) && !fd_table_make(&baseline->tables[kind][which[kind]],
-                                                &frame->codes[kind][which[kind]], kind == 0))
+            if (!(made & bit) &&
+                !fd_table_make(&baseline->tables[kind][which[kind]],
+                               &frame->codes[kind][which[kind]], kind == 0 ? FD_DC : FD_AC, 0))
                 return 0;
             made |= bit;
         }
@@ -353,6 +359,78 @@ __attribute__((target("avx2,bmi2"))) static int decode_mcus_avx2(fd_baseline *ba
 }
 #endif
 
+/* ---- the same of a progressive file ---- */
+
+static int begin_progressive(fd_baseline *baseline, const fd_target *target, const uint8_t *data,
+                             size_t size) {
+    fd_frame *frame = &baseline->frame;
+    fd_need needs[3] = {FD_NO_SCAN, FD_NO_SCAN, FD_NO_SCAN};
+    for (int c = 0; c < frame->components; c++) {
+        const plane *to = &baseline->planes[c];
+        if (target->thorough || (to->is_wanted && to->side > 1))
+            needs[c] = FD_ALL_SCANS;
+        else if (to->is_wanted)
+            needs[c] = FD_DC_SCANS;
+    }
+    int64_t pixels = (int64_t)frame->width * frame->height;
+    return fd_progressive_begin(&baseline->progressive, &baseline->scan, frame, needs,
+                                fd_most_scans(&target->limits, pixels, size), data, size);
+}
+
+/* Two blocks with no coefficient but DC: all samples of a block are the same, whatever its side. Returns
+ * 0 as fd_idct does. */
+static int fill_blocks(const plane *to, const int16_t *first, const int16_t *second, uint8_t *out) {
+    int32_t levels[2] = {first[0], second[0]};
+    size_t side = (size_t)to->side;
+    for (int i = 0; i < 2; i++) {
+        int32_t level = (levels[i] * to->quantiser[0] + 4) >> 3;
+        if (level < -512 || level > 511)
+            return 0;
+        levels[i] = most(0, least(level + 128, 255));
+    }
+    for (size_t y = 0; y < side; y++, out += to->stride) {
+        memset(out, levels[0], side);
+        memset(out + side, levels[1], side);
+    }
+    return 1;
+}
+
+/* Transform the blocks of row `y` of MCUs that the window needs, and write to the rings. */
+static int transform_row(const fd_baseline *baseline, int32_t y) {
+    int fine = 1;
+    for (int c = 0; c < baseline->frame.components; c++) {
+        const plane *to = &baseline->planes[c];
+        const fd_coefficients *from = &baseline->progressive.components[c];
+        int32_t first = baseline->first_mcu * to->across, end = baseline->end_mcu * to->across;
+        if (!to->is_wanted)
+            break;
+        for (int32_t down = 0; down < to->down; down++) {
+            uint8_t *out = row_of(to, (y * to->down + down) * to->side);
+            const int16_t *block = from->blocks + (size_t)(down * from->across + first) * FD_STRIDE;
+            const uint64_t *masks = from->masks + down * from->across;
+            for (int32_t x = first; x < end; x += 2) {
+                int32_t other = x + 1 < end ? 1 : 0; /* the last one may be alone */
+                const int16_t *second = block + other * FD_STRIDE;
+                if ((masks[x] | masks[x + other]) == 0)
+                    fine &= fill_blocks(to, block, second, out);
+                else
+                    fine &= to->idct(block, second, to->quantiser, out, to->stride);
+                block += 2 * FD_STRIDE;
+                out += 2 * to->side;
+            }
+        }
+    }
+    return fine;
+}
+
+/* Read the rows of MCUs that the window does not need. */
+static int read_rest(fd_baseline *baseline) {
+    for (int32_t y = baseline->end_row; y < baseline->frame.mcus_down; y++)
+        if (!fd_progressive_row(&baseline->progressive, y))
+            return 0;
+    return 1;
+}
+
 /* Repeat the outermost samples beyond the edges of the image. */
 static void extend(const fd_baseline *baseline, int32_t y) {
     for (int c = 1; c < baseline->frame.components; c++) {
@@ -460,6 +538,18 @@ static void hand_out(fd_baseline *baseline, const fd_target *target, int32_t y) 
 
 /* ---- the interface ---- */
 
+/* Hand out the rows of pixels that are complete with row `y` of MCUs; `next` is the first of them. */
+static int32_t hand_out_rows(fd_baseline *baseline, const fd_target *target, int32_t y,
+                             int32_t next) {
+    int32_t there = (y + 1) * baseline->mcu_height - baseline->looks_down;
+    int32_t end = y + 1 == baseline->frame.mcus_down ? baseline->bottom
+                                                     : least(there, baseline->bottom);
+    extend(baseline, y);
+    for (; next < end; next++)
+        hand_out(baseline, target, next);
+    return next;
+}
+
 static int decode_rows(fd_baseline *baseline, const fd_target *target) {
     const fd_frame *frame = &baseline->frame;
     const fd_scan *scan = &baseline->scan;
@@ -472,15 +562,26 @@ static int decode_rows(fd_baseline *baseline, const fd_target *target) {
     for (int32_t y = baseline->start; y < baseline->end_row; y++) {
         if (!baseline->decode_mcus(baseline, &at, y))
             return 0;
-        if (y < baseline->first_row)
-            continue;
-        extend(baseline, y);
-        int32_t there = (y + 1) * baseline->mcu_height - baseline->looks_down;
-        int32_t end = y + 1 == frame->mcus_down ? baseline->bottom : least(there, baseline->bottom);
-        for (; next < end; next++)
-            hand_out(baseline, target, next);
+        if (y >= baseline->first_row)
+            next = hand_out_rows(baseline, target, y, next);
     }
     return is_within(baseline, &at, baseline->end_row == frame->mcus_down || at.left == 0);
+}
+
+static int decode_progressive(fd_baseline *baseline, const fd_target *target) {
+    int32_t next = baseline->top;
+    int reads_all = target->thorough || baseline->end_row == baseline->frame.mcus_down;
+    for (int32_t y = 0; y < baseline->end_row; y++) {
+        if (!fd_progressive_row(&baseline->progressive, y))
+            return 0;
+        if (y < baseline->first_row)
+            continue;
+        if (!transform_row(baseline, y))
+            return 0;
+        next = hand_out_rows(baseline, target, y, next);
+    }
+    return (!target->thorough || read_rest(baseline)) &&
+           fd_progressive_is_within(&baseline->progressive, reads_all);
 }
 
 static void choose_instructions(fd_baseline *baseline) {
@@ -511,9 +612,13 @@ int fd_baseline_decode(fd_baseline *baseline, const uint8_t *data, size_t size,
     choose_instructions(baseline);
     int is_done = fd_frame_read(&baseline->frame, data, size) &&
                   !(limits->pixels && (int64_t)frame->width * frame->height > limits->pixels) &&
-                  plan(baseline, target) && fd_scan_read(&baseline->scan, frame, data, size) &&
-                  make_tables(baseline) && make_room(baseline, target) &&
-                  decode_rows(baseline, target);
+                  plan(baseline, target);
+    if (is_done && frame->is_progressive)
+        is_done = begin_progressive(baseline, target, data, size) && make_room(baseline, target) &&
+                  decode_progressive(baseline, target);
+    else if (is_done)
+        is_done = fd_scan_read(&baseline->scan, frame, data, size) && make_tables(baseline) &&
+                  make_room(baseline, target) && decode_rows(baseline, target);
     give_back(&baseline->scan.bytes_room);
     give_back(&baseline->scan.ends_room);
     return is_done;

@@ -1,4 +1,4 @@
-/* scan.c: reads the header of a baseline JPEG, and the data of its scan.
+/* scan.c: reads the header of a JPEG, and the data of its scans.
  *
  * A file that libjpeg would refuse, correct, guess about or warn of is rejected here, and libjpeg
  * decodes it. The rules are those of jdmarker.c, jdinput.c and jdapimin.c, each at its strictest. */
@@ -171,6 +171,7 @@ int fd_frame_read(fd_frame *frame, const uint8_t *data, size_t size) {
     size_t at = 2;
     frame->components = 0;
     frame->interval = 0;
+    frame->is_progressive = 0;
     for (int table = 0; table < 4; table++)
         frame->codes[0][table].is_defined = frame->codes[1][table].is_defined = 0;
     if (size < 4 || data[0] != 0xFF || data[1] != 0xD8)
@@ -192,10 +193,13 @@ int fd_frame_read(fd_frame *frame, const uint8_t *data, size_t size) {
             taken = read_quantisers(frame, &quantisers, &contents);
         else if (marker == 0xC4)
             taken = read_codes(frame, &contents);
-        else if (marker == 0xC0 || marker == 0xC1)
+        else if (marker == 0xC0 || marker == 0xC1 || marker == 0xC2) {
+            frame->is_progressive = marker == 0xC2;
             taken = read_frame(frame, &contents);
-        else if (marker == 0xDD)
+        } else if (marker == 0xDD)
             taken = contents.left == 2 && (frame->interval = two_bytes_of(&contents)) >= 0;
+        else if (marker == 0xDA && frame->is_progressive)
+            break; /* fd_script_read goes on from here */
         else if (marker == 0xDA)
             taken = read_scan_header(frame, &contents);
         else if ((marker >= 0xE0 && marker <= 0xEF) || marker == 0xFE)
@@ -215,11 +219,11 @@ int fd_frame_read(fd_frame *frame, const uint8_t *data, size_t size) {
     return !(frame->components == 3 && is_rgb(frame, &seen)) && lay_out(frame);
 }
 
-/* ---- the scan ---- */
+/* ---- the data of a scan ---- */
 
 enum {
     STEP = 16, /* bytes that are searched together */
-    /* More than one MCU can read: a code has up to 16 bits, and its value up to 11. */
+    /* More than one MCU can read in any scan: a code has up to 16 bits, and its value up to 11. */
     PADDING = FD_MOST_BLOCKS * FD_COEFFICIENTS * (16 + FD_MOST_DC_BITS) / 8 + 64
 };
 
@@ -250,39 +254,229 @@ static size_t copy_to_ff(uint8_t *to, const uint8_t *from, size_t count) {
     return done;
 }
 
-int fd_scan_read(fd_scan *scan, const fd_frame *frame, const uint8_t *data, size_t size) {
-    size_t length = size - frame->scan;
-    int64_t mcus = (int64_t)frame->mcus_across * frame->mcus_down;
-    int64_t expected = frame->interval ? (mcus + frame->interval - 1) / frame->interval : 1;
-    if (expected > (int64_t)(length / 2 + 1)) /* all intervals but one end with a 2-byte marker */
-        return 0;
-    scan->bytes = fd_room_for(&scan->bytes_room, length + STEP + PADDING);
-    scan->ends = (size_t *)(void *)fd_room_for(&scan->ends_room, (size_t)expected * sizeof(size_t));
-    if (scan->bytes == NULL || scan->ends == NULL)
-        return 0;
-    const uint8_t *from = data + frame->scan, *end = data + size;
-    uint8_t *to = scan->bytes;
+/* Make room for the data of `scans` scans, `bytes` in all, with so many restart intervals. */
+static int make_room(fd_scan *scan, size_t scans, size_t bytes, size_t intervals) {
+    scan->size = scan->count = 0;
+    scan->bytes = fd_room_for(&scan->bytes_room, bytes + scans * ((size_t)STEP + PADDING));
+    scan->ends = (size_t *)fd_room_for(&scan->ends_room, intervals * sizeof(size_t));
+    return scan->bytes != NULL && scan->ends != NULL;
+}
+
+/* Append the data of a scan. Returns the marker behind it; or NULL if there is none, or if the restart
+ * markers are not in order, or not those of so many intervals. */
+static const uint8_t *append(fd_scan *scan, const uint8_t *from, const uint8_t *end,
+                             int64_t intervals) {
+    uint8_t *to = scan->bytes + scan->size;
     int64_t passed = 0; /* restart markers so far */
     for (;;) {
         size_t copied = copy_to_ff(to, from, (size_t)(end - from));
         from += copied;
         to += copied;
         if (end - from < 2)
-            return 0;
+            return NULL;
         int marker = from[1];
-        from += 2;
-        if (marker == 0) {
+        if (marker == 0)
             *to++ = 0xFF;
-        } else if (marker == 0xD0 + (int)(passed & 7) && passed + 1 < expected) {
-            scan->ends[passed++] = (size_t)(to - scan->bytes);
-        } else if (marker == 0xD9 && passed + 1 == expected) {
+        else if (marker == 0xD0 + (int)(passed & 7) && passed + 1 < intervals)
+            scan->ends[scan->count + (size_t)passed++] = (size_t)(to - scan->bytes);
+        else
             break;
-        } else {
+        from += 2;
+    }
+    if (passed + 1 != intervals)
+        return NULL;
+    scan->ends[scan->count + (size_t)passed] = (size_t)(to - scan->bytes);
+    scan->count += (size_t)intervals;
+    memset(to, 0, PADDING);
+    scan->size = (size_t)(to - scan->bytes) + PADDING;
+    return from;
+}
+
+static int64_t intervals_of(int64_t mcus, int32_t interval) {
+    return interval ? (mcus + interval - 1) / interval : 1;
+}
+
+int fd_scan_read(fd_scan *scan, const fd_frame *frame, const uint8_t *data, size_t size) {
+    size_t length = size - frame->scan;
+    int64_t mcus = (int64_t)frame->mcus_across * frame->mcus_down;
+    int64_t intervals = intervals_of(mcus, frame->interval);
+    if (intervals > (int64_t)(length / 2 + 1)) /* all but one end with a 2-byte marker */
+        return 0;
+    if (!make_room(scan, 1, length, (size_t)intervals))
+        return 0;
+    const uint8_t *marker = append(scan, data + frame->scan, data + size, intervals);
+    return marker != NULL && marker[1] == 0xD9;
+}
+
+/* ---- the scans of a progressive file ---- */
+
+int32_t fd_blocks_across(const fd_frame *frame, int c) {
+    int32_t unit = FD_SIDE * frame->across;
+    return (frame->width * frame->component[c].across + unit - 1) / unit;
+}
+
+int32_t fd_blocks_down(const fd_frame *frame, int c) {
+    int32_t unit = FD_SIDE * frame->down;
+    return (frame->height * frame->component[c].down + unit - 1) / unit;
+}
+
+/* The lowest bit that the scans so far have of each coefficient; NO_BIT: none. */
+typedef int8_t progress[3][FD_COEFFICIENTS];
+
+enum {
+    NO_BIT = -1,
+    MOST_LOW = 6 /* the largest `low`; so refined values have at most FD_MOST_SMALL_BITS */
+};
+
+/* Keep the tables of a scan that is needed. Returns 0 if one of them is not defined. */
+static int keep_codes(fd_pass *pass, const fd_frame *frame, const int tables[3]) {
+    if (pass->first == 0 && !pass->is_first)
+        return 1; /* single bits, without codes */
+    for (int i = 0; i < pass->components; i++) {
+        int kind = pass->first > 0;
+        const fd_codes *codes = &frame->codes[kind][kind ? tables[i] & 15 : tables[i] >> 4];
+        if (!codes->is_defined)
+            return 0;
+        pass->codes[i] = *codes;
+    }
+    return 1;
+}
+
+/* Read a scan's header. Returns 0 unless its bits are the next ones of its coefficients. */
+static int read_pass(fd_pass *pass, const fd_frame *frame, progress lowest, segment *from) {
+    int tables[3];
+    pass->components = byte_of(from);
+    if (pass->components < 1 || pass->components > frame->components ||
+        from->left != 2 * (size_t)pass->components + 3)
+        return 0;
+    for (int i = 0, c = 0; i < pass->components; i++, c++) {
+        int id = byte_of(from);
+        while (c < frame->components && frame->component[c].id != id)
+            c++;
+        if (c == frame->components)
+            return 0;
+        pass->component[i] = c;
+        tables[i] = byte_of(from);
+        if ((tables[i] & 0xCC) != 0)
+            return 0;
+    }
+    pass->first = byte_of(from);
+    pass->last = byte_of(from);
+    int bits = byte_of(from), before = bits >> 4;
+    pass->low = bits & 15;
+    pass->is_first = before == 0;
+    pass->interval = frame->interval;
+    int is_band = pass->first >= 1 && pass->first <= pass->last && pass->last < FD_COEFFICIENTS &&
+                  pass->components == 1;
+    if (!is_band && (pass->first != 0 || pass->last != 0))
+        return 0;
+    if (pass->low > MOST_LOW || (!pass->is_first && before != pass->low + 1))
+        return 0;
+    for (int i = 0; i < pass->components; i++) {
+        int8_t *of = lowest[pass->component[i]];
+        if (is_band && of[0] == NO_BIT) /* libjpeg warns */
+            return 0;
+        for (int k = pass->first; k <= pass->last; k++) {
+            if (of[k] != (pass->is_first ? NO_BIT : before))
+                return 0;
+            of[k] = (int8_t)pass->low;
+        }
+    }
+    return keep_codes(pass, frame, tables);
+}
+
+static int is_needed(const fd_pass *pass, const fd_need needs[3]) {
+    for (int i = 0; i < pass->components; i++)
+        if (needs[pass->component[i]] >= (pass->first == 0 ? FD_DC_SCANS : FD_ALL_SCANS))
+            return 1;
+    return 0;
+}
+
+/* Find where the data of a scan ends. Returns 0 if no marker follows, or if there are not as many
+ * restart markers, in order, as the scan must have. */
+static int find_end(fd_pass *pass, const fd_frame *frame, const uint8_t *data, size_t size) {
+    const uint8_t *at = data + pass->at, *end = data + size;
+    int c = pass->component[0];
+    int64_t passed = 0;
+    int64_t mcus = pass->components > 1
+                       ? (int64_t)frame->mcus_across * frame->mcus_down
+                       : (int64_t)fd_blocks_across(frame, c) * fd_blocks_down(frame, c);
+    while ((at = memchr(at, 0xFF, (size_t)(end - at))) != NULL && end - at >= 2) {
+        if (at[1] == 0xD0 + (int)(passed & 7)) {
+            passed++;
+        } else if (at[1] != 0) {
+            pass->size = (size_t)(at - data) - pass->at;
+            pass->intervals = (size_t)passed + 1;
+            return passed + 1 == intervals_of(mcus, pass->interval);
+        }
+        at += 2;
+    }
+    return 0;
+}
+
+int fd_script_read(fd_script *script, fd_frame *frame, const fd_need needs[3], int32_t most,
+                   const uint8_t *data, size_t size) {
+    progress lowest;
+    size_t at = frame->scan;
+    most = most == 0 || most > FD_MOST_SCANS ? FD_MOST_SCANS : most;
+    script->count = 0;
+    memset(lowest, NO_BIT, sizeof lowest);
+    for (int32_t scans = 0;;) {
+        if (size - at < 2 || data[at] != 0xFF)
+            return 0;
+        int marker = data[at + 1];
+        if (marker == 0xD9)
+            break;
+        if (marker == 0xFF) { /* a fill byte */
+            at++;
+            continue;
+        }
+        size_t length = size - at < 4 ? 0 : (size_t)data[at + 2] << 8 | data[at + 3];
+        if (length < 2 || length > size - at - 2)
+            return 0;
+        segment contents = {data + at + 4, length - 2};
+        at += 2 + length;
+        if (marker == 0xC4) {
+            if (!read_codes(frame, &contents))
+                return 0;
+        } else if (marker == 0xDD) {
+            if (contents.left != 2)
+                return 0;
+            frame->interval = two_bytes_of(&contents);
+        } else if (marker == 0xDA) {
+            fd_pass *pass = &script->passes[script->count];
+            if (scans++ == most || !read_pass(pass, frame, lowest, &contents))
+                return 0;
+            pass->at = at;
+            if (!find_end(pass, frame, data, size))
+                return 0;
+            at += pass->size;
+            script->count += is_needed(pass, needs);
+        } else if (marker != 0xFE) {
             return 0;
         }
     }
-    scan->ends[passed] = (size_t)(to - scan->bytes);
-    scan->count = (size_t)expected;
-    memset(to, 0, PADDING);
+    for (int c = 0; c < frame->components; c++)
+        for (int k = 0; k < FD_COEFFICIENTS; k++)
+            if (lowest[c][k] != 0)
+                return 0;
+    return 1;
+}
+
+int fd_script_copy(fd_scan *scan, fd_script *script, const uint8_t *data, size_t size) {
+    size_t bytes = 0, intervals = 0;
+    for (int i = 0; i < script->count; i++) {
+        bytes += script->passes[i].size;
+        intervals += script->passes[i].intervals;
+    }
+    if (!make_room(scan, (size_t)script->count, bytes, intervals))
+        return 0;
+    for (int i = 0; i < script->count; i++) {
+        fd_pass *pass = &script->passes[i];
+        pass->begin = scan->size;
+        pass->first_end = scan->count;
+        if (append(scan, data + pass->at, data + size, (int64_t)pass->intervals) == NULL)
+            return 0;
+    }
     return 1;
 }

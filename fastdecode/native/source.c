@@ -3,7 +3,7 @@
  * A decoder can begin after any restart marker, since no state is carried across it. libjpeg has no
  * call for that, but it can be given a file with the same header, a smaller height, and data that
  * begins after that marker. */
-#include "internal.h"
+#include "png_decoder.h"
 
 #include <string.h>
 
@@ -141,6 +141,8 @@ static size_t walk(const uint8_t *data, size_t size, size_t *frame, fd_header *h
 
 int fd_probe(const uint8_t *data, size_t size, fd_header *header) {
     memset(header, 0, sizeof *header);
+    if (fd_is_png(data, size))
+        return fd_png_probe(data, size, header);
     if (size < 3 || data[0] != 0xFF || data[1] != 0xD8 || data[2] != 0xFF)
         return FD_UNSUPPORTED;
     size_t frame;

@@ -146,16 +146,14 @@ static void resize_row(uint8_t *out, const uint8_t *row, const fd_pillow_axis *a
 
 enum { STEP = 32 }; /* bytes of a row at a time */
 
-/* Blend rows to one; row `first + k` is at (first + k) % depth. */
-INLINE void blend_rows_body(uint8_t *restrict out, const uint8_t *const *restrict rows,
-                            size_t stride, int32_t first, int32_t depth,
-                            const int32_t *restrict weights, int32_t taps) {
+static void blend_rows_plain(uint8_t *restrict out, const uint8_t *const *restrict rows,
+                             size_t stride, const int32_t *restrict weights, int32_t taps) {
     for (size_t from = 0; from < stride; from += STEP) {
         int32_t sums[STEP];
         for (size_t i = 0; i < STEP; i++)
             sums[i] = 1 << (FD_WEIGHT_BITS - 1);
         for (int32_t k = 0; k < taps; k++) {
-            const uint8_t *row = rows[(first + k) % depth] + from;
+            const uint8_t *row = rows[k] + from;
             for (size_t i = 0; i < STEP; i++)
                 sums[i] += row[i] * weights[k];
         }
@@ -164,28 +162,37 @@ INLINE void blend_rows_body(uint8_t *restrict out, const uint8_t *const *restric
     }
 }
 
-VARIANTS(blend_rows, blend_rows_body,
-         (uint8_t *out, const uint8_t *const *rows, size_t stride, int32_t first, int32_t depth,
-          const int32_t *weights, int32_t taps),
-         (out, rows, stride, first, depth, weights, taps))
+/* Blend rows to row `i` of the result. */
+static void blend_rows(uint8_t *out, const fd_twopass *twopass, int32_t i) {
+    const fd_pillow_axis *down = &twopass->down;
+    const uint8_t *const *rows = twopass->recent + down->first[i] % down->most;
+    size_t at = (size_t)i * (size_t)down->stride;
+
+#ifdef FD_AVX2
+    if (fd_kernels_now()->is_avx2) {
+        fd_blend_rows_avx2(out, rows, twopass->stride, down->parts + 2 * at, down->count[i]);
+        return;
+    }
+#endif
+    blend_rows_plain(out, rows, twopass->stride, down->weights + at, down->count[i]);
+}
 
 static void take_row(void *state, int32_t y, const uint8_t *pixels) {
     fd_twopass *twopass = state;
     const fd_pillow_axis *down = &twopass->down;
     int32_t place = y % down->most;
 
-    twopass->recent[place] = pixels;
     if (!twopass->rows_first) {
         uint8_t *row = twopass->ring + (size_t)place * twopass->stride;
         resize_row(row, pixels, &twopass->across, twopass->width);
-        twopass->recent[place] = row;
+        pixels = row;
     }
+    twopass->recent[place] = twopass->recent[place + down->most] = pixels;
     while (twopass->next < twopass->height &&
            down->first[twopass->next] + down->count[twopass->next] - 1 <= y) {
         int32_t i = twopass->next++;
         uint8_t *out = twopass->rows_first ? twopass->blended : twopass->out;
-        blend_rows(out, twopass->recent, twopass->stride, down->first[i], down->most,
-                   down->weights + (size_t)i * (size_t)down->stride, down->count[i]);
+        blend_rows(out, twopass, i);
         if (twopass->rows_first)
             resize_row(twopass->out, twopass->blended, &twopass->across, twopass->width);
         twopass->emit(twopass->state, i, twopass->out);
@@ -217,7 +224,7 @@ int fd_twopass_begin(fd_twopass *twopass, const fd_resize *resize,
     twopass->emit = emit;
     twopass->state = state;
     size_t depth = (size_t)twopass->down.most, room = twopass->stride + FD_PADDING;
-    twopass->recent = fd_room_for(&twopass->recent_room, depth * sizeof *twopass->recent);
+    twopass->recent = fd_room_for(&twopass->recent_room, 2 * depth * sizeof *twopass->recent);
     twopass->ring = fd_room_for(&twopass->ring_room, twopass->stride * depth);
     twopass->blended = fd_room_for(&twopass->blended_room, room);
     twopass->out = fd_room_for(&twopass->out_room, stride_of(resize->width));

@@ -29,7 +29,9 @@ typedef struct {
     int32_t width, height, next; /* of the result; its next row */
     int rows_first;              /* blend rows before columns */
     size_t stride;               /* bytes of a row after the first step, in whole steps */
-    const uint8_t **recent;      /* those rows, or source rows: row y is at y % down.most */
+    /* Those rows, or source rows. Row y is at y % down.most, and once more `most` places later, so
+     * that rows which are blended are next to each other. */
+    const uint8_t **recent;
     uint8_t *ring, *blended, *out;
     fd_room recent_room, ring_room, blended_room, out_room;
     void (*emit)(void *state, int32_t y, const uint8_t *rgbx);
@@ -50,6 +52,10 @@ void fd_twopass_free(fd_twopass *twopass);
 /* Resize a row to `width` columns; up to 3 pixels after the last one are read, with weight 0. */
 void fd_resize_row_avx2(uint8_t *out, const uint8_t *row, const fd_pillow_axis *axis,
                         int32_t width);
+
+/* Blend `taps` rows of `stride` bytes, a multiple of 16, to one; `parts` are those of an axis. */
+void fd_blend_rows_avx2(uint8_t *out, const uint8_t *const *rows, size_t stride,
+                        const int16_t *parts, int32_t taps);
 #endif
 
 #endif

@@ -192,17 +192,21 @@ static int moves_whole_pixels(const double m[6]) {
            m[5] == rint(m[5]);
 }
 
-int fd_warp(fd_canvas *canvas, const double matrix[6], fd_filter filter, const uint8_t fill[4],
-            fd_room *room) {
+int fd_warp(fd_canvas *canvas, const double matrix[6], const fd_operation *how, fd_room *room) {
     void (*smooth)(const fd_canvas *, const double *, int, const uint8_t *) = warp_smooth;
+    const uint8_t *fill = how->fill;
     int status = FD_OK;
 
+    if (how->library == FD_TORCHVISION) {
+        fd_tensor_warp(canvas, matrix, how->filter == FD_NEAREST, fill);
+        return FD_OK;
+    }
 #ifdef FD_AVX2
     if (fd_kernels_now()->is_avx2)
         smooth = fd_warp_smooth_avx2;
 #endif
-    if (filter != FD_NEAREST && !moves_whole_pixels(matrix))
-        smooth(canvas, matrix, filter == FD_BICUBIC, fill);
+    if (how->filter != FD_NEAREST && !moves_whole_pixels(matrix))
+        smooth(canvas, matrix, how->filter == FD_BICUBIC, fill);
     else if (matrix[1] == 0.0 && matrix[3] == 0.0)
         status = warp_straight(canvas, matrix, fill, room);
     else
@@ -237,8 +241,7 @@ static double rounded(double value) {
     return strtod(digits, NULL);
 }
 
-int fd_rotate(fd_canvas *canvas, double degrees, fd_filter filter, const uint8_t fill[4],
-              fd_room *room) {
+int fd_rotate(fd_canvas *canvas, double degrees, const fd_operation *how, fd_room *room) {
     int is_square = canvas->width == canvas->height;
     double angle = fmod(degrees, 360.0);
 
@@ -255,5 +258,28 @@ int fd_rotate(fd_canvas *canvas, double degrees, fd_filter filter, const uint8_t
                    rounded(-sin(radians)), rounded(cos(radians)), 0.0};
     m[2] = m[0] * -x + m[1] * -y + x;
     m[5] = m[3] * -x + m[4] * -y + y;
-    return fd_warp(canvas, m, filter, fill, room);
+    return fd_warp(canvas, m, how, room);
+}
+
+/* ---- turning, moving, scaling and shearing ---- */
+
+int fd_affine(fd_canvas *canvas, const fd_operation *how, fd_room *room) {
+    const double *value = how->value, degree = PI / 180.0;
+    double turn = value[0] * degree, shear_x = value[4] * degree, shear_y = value[5] * degree;
+    double x = canvas->width * 0.5, y = canvas->height * 0.5;
+    double right = -x - value[1], below = -y - value[2], scale = value[3];
+    double along = cos(turn - shear_y), across = sin(turn - shear_y), part = cos(shear_y);
+    /* The matrix of torchvision's documentation, inverted, in the same order of operations. */
+    double b = -along * tan(shear_x) / part - sin(turn);
+    double d = -across * tan(shear_x) / part + cos(turn);
+    double m[6] = {d / scale, -b / scale, x, -(across / part) / scale, along / part / scale, y};
+
+    if (!(scale > 0.0))
+        return FD_ARGUMENT;
+    m[2] = m[0] * right + m[1] * below + x;
+    m[5] = m[3] * right + m[4] * below + y;
+    for (int i = 0; i < 6; i++)
+        if (!(fabs(m[i]) < FD_LARGEST_NUMBER))
+            return FD_ARGUMENT;
+    return fd_warp(canvas, m, how, room);
 }

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from fastdecode._arrays import map_in_order
 from fastdecode._error_policy import ITEM_ERRORS, is_item_error
-from fastdecode.api import decode, probe
-from fastdecode.errors import FastDecodeError, ImageTooLarge, UnsupportedFormat
-from fastdecode.packing._verify import printable, reason, verify
+from fastdecode.api import decode, decode_part, probe
+from fastdecode.errors import FastDecodeError, ImageTooLarge, UnsupportedFormat, without_advice
 from fastdecode.plan import DEFAULT_MAX_PIXELS
 
 if TYPE_CHECKING:
@@ -225,3 +224,20 @@ def _status(error: BaseException) -> Status:
     if isinstance(error, (ImageTooLarge, MemoryError)):
         return "oversized"
     return "unsupported" if isinstance(error, UnsupportedFormat) else "damaged"
+
+
+def verify(data: Buffer, header: Header) -> None:
+    """Decode an image in full, however large it is, and discard the pixels."""
+    decode_part(data, header, 1, None, max_pixels=None)
+
+
+def reason(error: BaseException) -> str:
+    """Return the reason why an item is bad, in one line."""
+    words = printable(" ".join(without_advice(error).split()))
+    known = isinstance(error, (FastDecodeError, OSError, ValueError))
+    return words if known and words else f"{type(error).__name__}: {words}".rstrip(": ")
+
+
+def printable(text: str) -> str:
+    """Return text that can be written as UTF-8, which the name of a file may not be."""
+    return text.encode("utf-8", "backslashreplace").decode()

@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any
 import PIL
 
 import fastdecode
+from fastdecode._arguments import is_int
 from fastdecode._arrays import map_in_order
 from fastdecode._system import usable_cores
 from fastdecode.errors import StoreError
+from fastdecode.packing._check import printable
 from fastdecode.packing._output import (
     OutputPaths,
     Packed,
@@ -27,7 +29,6 @@ from fastdecode.packing._output import (
     write_manifest,
 )
 from fastdecode.packing._rewrite import KeyRenamer, Options, Work, size_and_time, stamp
-from fastdecode.packing._verify import printable
 from fastdecode.packing._work import CannotResume, ShardRecord, WorkFolder
 from fastdecode.plan import DEFAULT_MAX_PIXELS
 from fastdecode.stores import create_store, kind_for, open_store
@@ -84,7 +85,6 @@ def pack(
     max_pixels: int | None = DEFAULT_MAX_PIXELS,
     threads: int | None = None,
     skip_bad: bool = False,
-    start_over: bool = False,
     notify: Callable[[str, int, int], object] | None = None,
 ) -> Packed:
     """Copy images into a store, and check that each one decodes.
@@ -122,8 +122,6 @@ def pack(
     skip_bad : bool
         Leave out bad items. If this is false and there are bad items, no store is made; complete
         shards are kept, and the same call with ``skip_bad=True`` goes on from there.
-    start_over : bool
-        Begin again, and discard the complete shards of an earlier call.
     notify : callable, optional
         Called with the name of the current step, the number of items done, and their total.
 
@@ -154,15 +152,14 @@ def pack(
     if not source:
         raise ValueError("no source is named")
     chosen = kind_for(target) if kind is None else kind
-    options = Options(max_side, quality, restart_markers, shard_size, max_pixels)
-    options.check(chosen)
-    if threads is not None and threads < 1:
-        raise ValueError(f"threads must be at least 1, not {threads}")
+    options = Options(max_side, quality, restart_markers, shard_size, max_pixels).checked(chosen)
+    if threads is not None and not (is_int(threads) and threads >= 1):
+        raise ValueError(f"threads must be an integer of at least 1, not {threads!r}")
     place = OutputPaths(target, chosen, sharded=shard_size is not None)
     place.check_not_in_source(source)
     with _remove_empty_parents(place.path), WorkFolder(place.partial) as work:
         job = _Job(source, place, options, threads or usable_cores(), skip_bad, notify, work)
-        return job.finish_earlier() or job.run(start_over=start_over)
+        return job.finish_earlier() or job.run()
 
 
 @contextmanager
@@ -208,18 +205,16 @@ class _Job:
             raise self.place.complete_error()
         return packed
 
-    def run(self, *, start_over: bool) -> Packed:
+    def run(self) -> Packed:
         """Make all files, and rename them to their final places."""
         self.place.check_free()
         with open_store(self.source) as store:
             described = _describe_source(store, self.source)
-            if start_over:
-                self.work.keep(0)
             self.work.begin({**self._asked(), **described})
             parts = self._fill(store)
             if _revision(self.source) != described[_REVISION]:
                 raise CannotResume(
-                    f"{self.source} has changed meanwhile: begin again with --start-over"
+                    f"{self.source} has changed meanwhile: remove {self.work.path}, and begin again"
                 )
             packed = self._sum_up(parts, store.classes)
             self._check_bad(packed)

@@ -9,9 +9,9 @@ import time
 import warnings
 
 from fastdecode.errors import FastDecodeError
+from fastdecode.packing._check import reason
 from fastdecode.packing._output import Packed
 from fastdecode.packing._pack import BadItems, pack
-from fastdecode.packing._verify import reason
 from fastdecode.plan import DEFAULT_MAX_PIXELS
 from fastdecode.stores import KINDS, kind_for
 from fastdecode.terminal import (
@@ -185,7 +185,6 @@ def add_arguments(parser: Parser) -> None:
     )
     add("--threads", type=worker_count, metavar="N", help="threads to use (default: one per core)")
     add("--skip-bad", action="store_true", help="leave out what does not decode, and list it")
-    add("--start-over", action="store_true", help="discard complete shards of an earlier run")
 
 
 def as_bytes(text: str) -> int:

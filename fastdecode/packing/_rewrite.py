@@ -13,19 +13,20 @@ import hashlib
 import io
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from PIL import Image as PillowImage
 
+from fastdecode._arguments import is_int
 from fastdecode._error_policy import ITEM_ERRORS, is_item_error
 from fastdecode._headers import other
 from fastdecode._selection import disabled
 from fastdecode.api import decode, probe
 from fastdecode.errors import BackendUnavailable, FastDecodeError
 from fastdecode.native import _library, add_restart_markers
-from fastdecode.packing._verify import reason, verify
+from fastdecode.packing._check import reason, verify
 from fastdecode.plan import DEFAULT_MAX_PIXELS, plan_decode
 from fastdecode.stores._items import check_target
 
@@ -57,14 +58,14 @@ class Options:
     shard_size: int | None = None
     max_pixels: int | None = DEFAULT_MAX_PIXELS
 
-    def check(self, kind: str) -> None:
-        """Check the options before any work is done."""
+    def checked(self, kind: str) -> Options:
+        """Return them with plain integers, before any work is done; refuse what is wrong."""
         for name in ("max_side", "shard_size", "max_pixels"):
             value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name} must be at least 1, not {value}")
-        if not 1 <= self.quality <= 100:
-            raise ValueError(f"quality must be from 1 to 100, not {self.quality}")
+            if value is not None and not (is_int(value) and value >= 1):
+                raise ValueError(f"{name} must be an integer of at least 1, not {value!r}")
+        if not (is_int(self.quality) and 1 <= self.quality <= 100):
+            raise ValueError(f"quality must be an integer from 1 to 100, not {self.quality!r}")
         if self.shard_size is not None and kind != "tar":
             raise ValueError(f"only a tar store has shards, not a {kind} store")
         if self.restart_markers:
@@ -74,6 +75,12 @@ class Options:
                     "disables it"
                 )
             _library.require()
+        numbers: dict[str, Any] = {
+            name: int(value)
+            for name in ("max_side", "quality", "shard_size", "max_pixels")
+            if (value := getattr(self, name)) is not None
+        }
+        return replace(self, **numbers)
 
 
 class Outcome(NamedTuple):

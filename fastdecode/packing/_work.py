@@ -1,10 +1,9 @@
 """`WorkFolder`: where a pack makes its files, and how it goes on after its last complete shard.
 
-Everything is made in the folder ``.DST.partial``. Its file ``state`` has lines of JSON: the first
-says what is packed and how, each further one describes a complete shard, and the last one says that
-all files are made. From then on they are only renamed to their final places, and the next run
-finishes that if it was interrupted. The disk has a line before the pack goes on. If a kill leaves a
-line incomplete, its shard is made again.
+Everything is made in the folder ``.DST.partial``. Its records are files of JSON, each written
+atomically, before the pack goes on: ``begun`` says what is packed and how, ``0`` and so on describe
+the complete shards, and ``result`` says that all files are made. From then on they are only renamed
+to their final places, and the next run finishes that if it was interrupted.
 """
 
 from __future__ import annotations
@@ -17,6 +16,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fastdecode._files import sync_folder, write_bytes
+
 if TYPE_CHECKING:
     from typing_extensions import Self
 
@@ -25,7 +26,7 @@ try:
 except ImportError:  # Windows, where no other process can remove the files that this one has opened
     fcntl = None  # type: ignore[assignment]
 
-_STATE = "state"
+_LOCK, _RECORDS = "lock", "records"
 
 
 class CannotResume(ValueError):
@@ -55,23 +56,13 @@ class WorkFolder:
         self.begun: dict[str, Any] = {}
         self.parts: list[ShardRecord] = []  # the complete shards
         self.result: dict[str, Any] | None = None  # a `Packed`, once all files are made
-        self._ends = [0]  # of the lines, in bytes
-        self._handle = _open_state(path)
-        with open(self._handle, "rb", closefd=False) as file:
-            for line in file:
-                if not line.endswith(b"\n"):  # a kill, or a full disk, has left it incomplete
-                    break
-                self._take(json.loads(line))
-                self._ends.append(self._ends[-1] + len(line))
-        os.ftruncate(self._handle, self._ends[-1])
-
-    def _take(self, record: dict[str, Any]) -> None:
-        if "part" in record:
-            self.parts.append(ShardRecord(**record["part"]))
-        elif "result" in record:
-            self.result = record["result"]
-        else:
-            self.begun = record["begun"]
+        self._records = path / _RECORDS
+        self._handle = _open_lock(path)
+        self._records.mkdir(exist_ok=True)
+        self.begun = self._load("begun") or {}
+        self.result = self._load("result")
+        while (part := self._load(f"{len(self.parts)}")) is not None:
+            self.parts.append(ShardRecord(**part))
 
     def begin(self, how: dict[str, Any]) -> None:
         """Begin anew, or go on if an earlier run was begun in the same way."""
@@ -83,45 +74,45 @@ class WorkFolder:
             ]
             raise CannotResume(
                 f"an earlier pack was not finished ({self.path}), and {'; '.join(words)}: go on "
-                "as it was begun, or begin again with --start-over"
+                "as it was begun, or remove that folder"
             )
         if not self.parts:
-            self._cut(0)
-            self._append({"begun": how})
-            self.begun = how
+            self._discard("result")
+            self._save("begun", how)
+            self.begun, self.result = how, None
 
     def keep(self, count: int) -> None:
         """Discard all complete shards but the first ones."""
+        self._discard("result", *map(str, reversed(range(count, len(self.parts)))))
+        self.result = None
         del self.parts[count:]
-        if self.begun:
-            self._cut(1 + count)
 
     def add(self, part: ShardRecord) -> None:
         """Record a shard that is complete and on the disk."""
-        self._append({"part": asdict(part)})
+        self._save(f"{len(self.parts)}", asdict(part))
         self.parts.append(part)
 
     def finish(self, result: dict[str, Any]) -> None:
         """Record that all files are made."""
-        self._append({"result": result})
+        self._save("result", result)
         self.result = result
 
     def files(self) -> list[Path]:
-        """List what is in the folder, without its own state."""
-        return sorted(path for path in self.path.iterdir() if path.name != _STATE)
+        """List what is in the folder, without its own records."""
+        return sorted(path for path in self.path.iterdir() if path.name not in (_LOCK, _RECORDS))
 
-    def _append(self, record: dict[str, Any]) -> None:
-        line = json.dumps(record).encode() + b"\n"
-        left = memoryview(line)
-        while left:  # a disk that is nearly full may take only a part
-            left = left[os.write(self._handle, left) :]
-        os.fsync(self._handle)
-        self._ends.append(self._ends[-1] + len(line))
+    def _load(self, name: str) -> Any:
+        with suppress(FileNotFoundError):
+            return json.loads((self._records / name).read_bytes())
 
-    def _cut(self, lines: int) -> None:
-        self.result = None
-        del self._ends[lines + 1 :]
-        os.ftruncate(self._handle, self._ends[-1])
+    def _save(self, name: str, record: dict[str, Any]) -> None:
+        data = json.dumps(record).encode()
+        write_bytes(self._records / name, data, follow=False, durable=True)
+        sync_folder(self._records / name)
+
+    def _discard(self, *names: str) -> None:
+        for name in names:
+            (self._records / name).unlink(missing_ok=True)
 
     def __enter__(self) -> Self:
         return self
@@ -133,9 +124,9 @@ class WorkFolder:
         os.close(self._handle)
 
 
-def _open_state(folder: Path) -> int:
-    """Create the folder unless it exists, and open its state for this process alone."""
-    path = folder / _STATE
+def _open_lock(folder: Path) -> int:
+    """Create the folder unless it exists, and lock it for this process alone."""
+    path = folder / _LOCK
     while True:
         with suppress(FileExistsError):
             folder.mkdir(mode=0o700, parents=True)
@@ -145,7 +136,7 @@ def _open_state(folder: Path) -> int:
                 raise CannotResume(
                     f"{folder} is not a folder of this user: remove it, or choose another place"
                 )
-            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+            handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
             try:
                 _lock(handle, folder)
                 if os.path.samestat(os.fstat(handle), path.stat()):

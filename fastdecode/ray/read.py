@@ -29,9 +29,10 @@ from fastdecode.ray._rows import (
     portions,
 )
 from fastdecode.stores import KINDS, open_store
-from fastdecode.stores._scan import expand_pattern, is_readable_file
+from fastdecode.stores._scan import is_readable_file
 from fastdecode.stores.base import Store, StoreOptions
 from fastdecode.stores.concat import Concatenated
+from fastdecode.stores.locations import expand_wildcards
 
 if TYPE_CHECKING:
     from fastdecode.ray._rows import Skipped
@@ -212,7 +213,7 @@ def _open_source(source: Any, options: dict[str, Any]) -> Store:
         where = os.fspath(source)
         if "://" in where or os.path.lexists(where) or not glob.has_magic(where):
             return open_store(where, **options)
-        found = expand_pattern(where)
+        found = expand_wildcards(where)
         if not found:  # the location may name shards with braces, which `glob` does not expand
             return open_store(where, **options)
         source = [path for path in found if is_readable_file(path)]

@@ -11,7 +11,6 @@ one folder.
 
 from __future__ import annotations
 
-import glob
 import os
 import stat
 from collections import deque
@@ -119,41 +118,6 @@ def is_readable_file(file: os.DirEntry[str] | str) -> bool:
         return stat.S_ISREG(os.stat(file).st_mode)  # noqa: PTH116 - a million times
     except OSError:
         return True
-
-
-def expand_pattern(pattern: str) -> list[str]:
-    """List the paths that match a pattern of `glob`, also with ``**``, in the order of the names.
-
-    The result is that of `glob.glob` with ``recursive=True``, which never ends if links form a
-    cycle.
-    """
-    return sorted(set(_expand_parts(pattern.replace(os.sep, "/") if os.altsep else pattern)))
-
-
-def _expand_parts(pattern: str) -> Iterator[str]:
-    parts = pattern.split("/")
-    if "**" not in parts:
-        yield from glob.glob(pattern)  # noqa: PTH207 - the pattern may be absolute
-        return
-    at = parts.index("**")
-    start, rest = "/".join(parts[:at]), "/".join(parts[at + 1 :])
-    rooted = at == 1 and not start
-    for base in ["/"] if rooted else glob.glob(start) if start else [""]:  # noqa: PTH207
-        if base and not os.path.isdir(base):  # noqa: PTH112
-            continue
-        for below, names in walk(base or "."):
-            if below.startswith(".") or f"{os.sep}." in below:
-                continue
-            here = os.path.join(base, below)  # noqa: PTH118
-            if rest:
-                yield from _expand_parts(os.path.join(glob.escape(here), rest))  # noqa: PTH118
-            else:
-                yield from filter(None, [here])
-                yield from (
-                    os.path.join(here, name)  # noqa: PTH118
-                    for name in names
-                    if not name.startswith(".")
-                )
 
 
 def _list_remote(uri: str, storage_options: Mapping[str, Any] | None) -> FolderListing:

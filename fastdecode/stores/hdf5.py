@@ -233,23 +233,16 @@ def _dataset(file: Any, name: str, location: str) -> Any:
     raise with_advice(error, "; name it with images=, targets= or keys=")
 
 
-def _member(group: Any, path: str, location: str, most_links: int = 16) -> Any:
-    """Return what a group has at a path, or None. Links to other files are not followed.
+def _member(group: Any, path: str, location: str) -> Any:
+    """Return what a group has at a path, or None; refuse links, which may lead elsewhere.
 
-    HDF5 itself opens any file that such a link names, even a FIFO or the file of another user.
+    HDF5 itself opens any file that an external link names, even a FIFO or the file of another user.
     """
-    parts = [part for part in path.split("/") if part not in ("", ".")]
-    for place, part in enumerate(parts):
+    for part in filter(None, path.split("/")):
         name = part.encode("utf-8", "surrogateescape")
         if not isinstance(group, h5py.Group) or not group.id.links.exists(name):
             return None
-        kind = group.id.links.get_info(name).type
-        if kind == h5py.h5l.TYPE_SOFT:
-            target = group.id.links.get_val(name).decode("utf-8", "surrogateescape")
-            begin = group.file if target.startswith("/") else group
-            rest = "/".join((target, *parts[place + 1 :]))
-            return _member(begin, rest, location, most_links - 1) if most_links else None
-        if kind != h5py.h5l.TYPE_HARD:
+        if group.id.links.get_info(name).type != h5py.h5l.TYPE_HARD:
             raise _external_error(location, path)
         group = group[part]
     return group
@@ -265,8 +258,8 @@ def _is_internal(file: Any, name: str) -> bool:
 
 def _external_error(location: str, name: str) -> StoreError:
     return StoreError(
-        f"{location}: {name!r} lies in another file, and references to other files are not "
-        "followed: open that file, or copy the dataset into this one (h5copy, h5repack)"
+        f"{location}: {name!r} is a link, or lies in another file, and is not followed: name the "
+        "dataset itself, or copy it into this file (h5copy, h5repack)"
     )
 
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from fastdecode.torch._fuse import Fused, fuse
     from fastdecode.torch._options import DecodeOptions
     from fastdecode.torch._threads import limit_threads
+    from fastdecode.torch._views import Views
     from fastdecode.torch.dataset import DecodeDataset
     from fastdecode.torch.folder import ImageFolder
     from fastdecode.torch.image_list import ImageList
@@ -60,6 +61,7 @@ _HOMES = {
     "Normalize": "torch.transforms",
     "ShardStream": "torch.shards.stream",
     "StoreDataset": "torch.store_dataset",
+    "Views": "torch._views",
     "fuse": "torch._fuse",
     "limit_threads": "torch._threads",
 }
@@ -80,6 +82,7 @@ __all__ = [
     "Normalize",
     "ShardStream",
     "StoreDataset",
+    "Views",
     "fuse",
     "limit_threads",
 ]

@@ -47,8 +47,6 @@ class EpochConfig:
     """The same as for `ReadyBatch`."""
     device_decoding: DeviceDecoding | None = None
     """How a device decodes whole batches; None if Python or the native core decodes."""
-    worker_init_fn: Callable[[int], Any] | None = None
-    multiprocessing_context: Any = None
     seed_all: bool = False
     """Whether batches made in the calling thread seed the generators that user code draws from."""
 
@@ -56,9 +54,8 @@ class EpochConfig:
 class BatchBuilder:
     """One batch: any thread may call `make`, once for each of `parts`.
 
-    `position` is as for `ReadyBatch`. `part` is the number of samples in a part. With `native`, the
-    core makes as many of these at once as it can. `reads` holds the read that was begun for each
-    sample.
+    `position` is as for `ReadyBatch`. `part` is the number of samples in a part. `reads` holds the
+    read that was begun for each sample.
     """
 
     def __init__(
@@ -68,15 +65,12 @@ class BatchBuilder:
         items: list[Item],
         position: int,
         part: int,
-        *,
-        native: bool = False,
         reads: list[Read] | None = None,
     ) -> None:
         self._config = config
         self._maker = maker
         self._items = items
         self._position = position
-        self._native = native
         self._reads = reads
         self._images = self._take_memory()
         self._samples: list[Any] = [None] * len(items)
@@ -121,8 +115,6 @@ class BatchBuilder:
 
     def _start_part(self, part: range) -> Iterable[int]:
         """Let the core make the samples that it can; return the places of the others."""
-        if not self._native:
-            return part
         images, reads = self._images, self._reads
         if images is not None and len(part) < len(self._items):
             images = images[part.start : part.stop]

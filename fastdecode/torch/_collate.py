@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils.data import default_collate
 
 from fastdecode.torch._errors import SKIPPED
 from fastdecode.torch.transforms.normalize import Normalize
-
-if TYPE_CHECKING:
-    from typing_extensions import TypeVar
-
-    Batch = TypeVar("Batch", default=Any)
-else:
-    from typing import TypeVar
-
-    Batch = TypeVar("Batch")
 
 
 class ReadyBatch(NamedTuple):

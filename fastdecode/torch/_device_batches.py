@@ -1,4 +1,7 @@
-"""Batches that a device decodes: threads read and draw for each sample, the device decodes all."""
+"""Batches that go to a device: they are copied or pinned, or the device decodes all their images.
+
+To decode, threads read and draw for each sample. `Loader` imports this module only for a device.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,9 @@ from fastdecode import _headers
 from fastdecode._buffers import as_buffer
 from fastdecode._process import ForkLock
 from fastdecode._resizing import ResizePlan
+from fastdecode.gpu import _backends
 from fastdecode.gpu._batch import Request, decode_requests, make_request
+from fastdecode.gpu._devices import check_device
 from fastdecode.gpu._resize import resize_into
 from fastdecode.torch._batch_builder import (
     BatchBuilder,
@@ -26,14 +31,25 @@ from fastdecode.torch._collate import ReadyBatch, change_images, collate
 from fastdecode.torch._order import Item
 from fastdecode.torch._samples import SampleMaker
 from fastdecode.torch._threads import ThreadPool
-from fastdecode.torch._transfer import Held, Transfer, record_event
+from fastdecode.torch._transfer import (
+    Held,
+    PinningTransfer,
+    Transfer,
+    record_event,
+    transfer_to,
+)
 from fastdecode.torch.mixin import EncodedSample, map_targets
+from fastdecode.torch.prefetcher import DevicePrefetcher
 from fastdecode.torch.transforms._random_crop import generator_of
 from fastdecode.torch.transforms.base import plan_geometry
 from fastdecode.types import Buffer, Header
 
 if TYPE_CHECKING:
+    from fastdecode.torch._native_batches import EligibleCrop
     from fastdecode.torch._read_ahead import Read
+
+_DEPTH = 2
+"""How many batches are made ahead for a device."""
 
 _DECODED = object()
 _LARGEST_CANVAS = 1 << 24
@@ -61,7 +77,7 @@ class EncodedBatch(BatchBuilder):
         threads: ThreadPool | None,
         reads: list[Read] | None = None,
     ) -> None:
-        super().__init__(config, maker, items, position, part, reads=reads)
+        super().__init__(config, maker, items, position, part, reads)
         self._how = how
         self._threads = threads
         self._asked: dict[int, tuple[Request, ResizePlan]] = {}
@@ -158,9 +174,9 @@ class EncodedBatch(BatchBuilder):
             self._raise_first_error()
         except StopIteration as error:
             raise stop_iteration_error(error) from error
+        bare = self._config.source.ours._is_bare()
         for at in set(places) - set(refused):
-            sample = (_DECODED, self._found[at].target)
-            self._samples[at] = self._config.source.as_user_sample(sample)
+            self._samples[at] = _DECODED if bare else (_DECODED, self._found[at].target)
         if self._slots:
             index = _on_device(torch.tensor(list(self._slots), device="cpu"), device)
             others = torch.stack(list(self._slots.values()))
@@ -299,3 +315,58 @@ def _decoding_stream(device: torch.device) -> torch.cuda.Stream:
         if device not in _streams:
             _streams[device] = _cuda.Stream(device)
         return _streams[device]
+
+
+class _Relay:
+    """The iterable that the prefetcher wraps; it gives the batches of the current epoch."""
+
+    batches: Iterator[ReadyBatch | BatchBuilder]
+
+    def __iter__(self) -> Iterator[ReadyBatch | BatchBuilder]:
+        return self.batches
+
+
+class _OwnPrefetcher(DevicePrefetcher):
+    """Prefetches with a given transfer, on the CPU as on any other device."""
+
+    def __init__(self, relay: _Relay, transfer: Transfer) -> None:
+        super().__init__(relay, "cpu", depth=_DEPTH)
+        self._transfer = transfer
+        self.device = transfer.device
+
+
+class Delivery:
+    """Delivers a loader's batches to a device; made once, so that its streams last.
+
+    `decoder` names a batch backend. Without one, batches are copied to the device; on the CPU they
+    are pinned.
+    """
+
+    def __init__(self, device: torch.device, decoder: str | None) -> None:
+        self._decoder = decoder
+        if decoder is not None:
+            place = check_device(device)
+            _backends.load(decoder, place)
+            inner = Transfer(place) if place.type == "cpu" else transfer_to(place, _DEPTH)
+            transfer: Transfer = DecodingTransfer(inner, 2 * _DEPTH)
+            self._prefetcher: DevicePrefetcher = _OwnPrefetcher(_Relay(), transfer)
+        elif device.type != "cpu":
+            self._prefetcher = DevicePrefetcher(_Relay(), device, depth=_DEPTH)
+        else:
+            self._prefetcher = _OwnPrefetcher(_Relay(), PinningTransfer())
+
+    def device_decoding(self, eligible: EligibleCrop | None) -> DeviceDecoding | None:
+        """Return how the device decodes the batches of an epoch; None if it does not."""
+        if eligible is None or self._decoder is None:
+            return None
+        # Load it for each epoch: a library's state does not survive a fork.
+        return DeviceDecoding(_backends.load(self._decoder, self._prefetcher.device), eligible)
+
+    def begin(self, batches: Iterator[ReadyBatch | BatchBuilder]) -> Iterator[ReadyBatch]:
+        """Deliver the decoded batches of an epoch; an epoch that is still running ends."""
+        self._prefetcher.loader.batches = batches
+        return iter(self._prefetcher)
+
+    def close(self) -> None:
+        """End the running epoch."""
+        self._prefetcher.close()

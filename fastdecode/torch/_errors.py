@@ -183,6 +183,8 @@ class TolerantDataset(Dataset[Sample_co]):
 
     has_targets: bool = True
     decode_options: DecodeOptions
+    _load: Any
+    """`DecodeDataset._load`, which makes a sample that may have been read already."""
 
     def __len__(self) -> int:
         raise NotImplementedError(
@@ -248,7 +250,7 @@ class TolerantDataset(Dataset[Sample_co]):
         make = partial(self._make_sample, generator=generator, out=out)
         try:
             if encoded is not None:
-                return encoded.make(self, index, generator, out)
+                return self._load(index, encoded, generator, out)
             return make(index)
         except ITEM_ERRORS as error:
             sample = self._apply_policy(index, error, make, among)
@@ -289,9 +291,7 @@ class TolerantDataset(Dataset[Sample_co]):
             asked = {plain_index(index) for index in indices}
             named = describe_failures(failure for failure in self.errors if failure.index in asked)
             raise DecodeError(f"all {len(fetched)} samples of a batch are damaged: {named}")
-        if self.has_targets or self._is_overridden():
-            return samples
-        return [image for image, _ in samples]
+        return [image for image, _ in samples] if self._is_bare() else samples
 
     def _fetch_all(self, indices: Sequence[int]) -> list[Any]:
         """Fetch the samples one by one; a subclass may do better."""
@@ -300,6 +300,11 @@ class TolerantDataset(Dataset[Sample_co]):
     def _is_overridden(self) -> bool:
         """Return whether a subclass has its own ``__getitem__``."""
         return type(self).__getitem__ is not TolerantDataset.__getitem__
+
+    def _is_bare(self) -> bool:
+        """Return whether a sample is handed out as the image alone, as there are no targets."""
+        # A subclass with its own __getitem__ decides what a sample is.
+        return not self.has_targets and not self._is_overridden()
 
     def _make_sample(
         self, index: int, generator: torch.Generator | None, out: torch.Tensor | None

@@ -13,6 +13,7 @@ from PIL import Image as PillowImage
 from fastdecode._resizing import core_is_enabled
 from fastdecode.geometry import Geometry
 from fastdecode.torch import _recognise
+from fastdecode.torch._processors import as_transform
 from fastdecode.torch.transforms import EncodedTransform, Normalize, crops
 from fastdecode.torch.transforms._random_crop import SampleGenerator
 from fastdecode.torch.transforms.base import Crop, Quality, check_quality
@@ -120,13 +121,17 @@ class Fused(EncodedTransform):
         ValueError
             A step of `rest` is not known to keep every pixel in its place.
         """
-        for part in self.rest:
-            if not _recognise.keeps_geometry(part):
-                raise ValueError(
-                    f"{part!r} may move pixels, so where the result lies is not known; "
-                    "`head.with_geometry` tells it for the parts before"
-                )
+        if self.moving_part is not None:
+            raise ValueError(
+                f"{self.moving_part!r} may move pixels, so where the result lies is not known; "
+                "`head.with_geometry` tells it for the parts before"
+            )
         return self._run(data, **options)
+
+    @property
+    def moving_part(self) -> Any:
+        """The first part of `rest` that is not known to keep every pixel in its place, or None."""
+        return next((part for part in self.rest if not _recognise.keeps_geometry(part)), None)
 
     def _run(
         self,
@@ -152,12 +157,20 @@ class Fused(EncodedTransform):
         )
         if direct and out is not None:
             return out, geometry
-        result = self._as_output(result)
-        for part in self.rest:
-            result = part(result)
+        result = self.finish(result, self.head)
         return (result if out is None else _copy_result(result, out)), geometry
 
-    def _as_output(self, pixels: torch.Tensor) -> Any:
+    def finish(self, pixels: torch.Tensor, made_by: EncodedTransform) -> Any:
+        """Return the result of the last step from that of the head, or of `in_loader`."""
+        if made_by is self.in_loader:
+            return self._with_class(pixels)
+        result = self.as_output(pixels)
+        for part in self.rest:
+            result = part(result)
+        return result
+
+    def as_output(self, pixels: torch.Tensor) -> Any:
+        """Return the result of the head in the form that the next step, or the caller, gets."""
         if self.form == "pil":
             return PillowImage.fromarray(pixels.permute(1, 2, 0).contiguous().numpy())
         return self._with_class(pixels)
@@ -189,7 +202,8 @@ def fuse(transform: _T, *, quality: Quality = "exact", headroom: float = 1.0) ->
     transform : callable or None
         A pipeline for RGB Pillow images: a Compose of torchvision transforms (v1 or v2) and timm
         transforms, an nn.Sequential of them, a single transform, or a preset of torchvision's
-        references. Also a Compose whose first step is a transform of this package.
+        references. Also a Compose whose first step is a transform of this package. Also an image
+        processor of transformers, of which the result is its ``pixel_values``.
     quality : {"exact", "fast"}
         As for `fastdecode.torch.transforms.RandomResizedCrop`.
     headroom : float
@@ -211,13 +225,15 @@ def fuse(transform: _T, *, quality: Quality = "exact", headroom: float = 1.0) ->
     -----
     These steps are recognised, if they are antialiased where they resize:
 
-    - RandomResizedCrop, or Resize and CenterCrop, bilinear or bicubic;
+    - RandomResizedCrop, or Resize and CenterCrop, bilinear or bicubic (of tensors only v2's
+      bicubic);
     - RandomHorizontalFlip, ToTensor, PILToTensor, ToImage, ToPureTensor, ToDtype or
       ConvertImageDtype to float32, and Normalize;
     - ImageClassification, the preset of torchvision's weights, and ClassificationPresetTrain and
       ClassificationPresetEval, those of its references;
     - timm's RandomResizedCropAndInterpolation, MaybeToTensor, MaybePILToTensor and ToTensor;
-    - RGB, v2.Identity and nn.Identity.
+    - RGB, v2.Identity and nn.Identity;
+    - the image processors CLIP, ViT, DeiT, SigLIP, ConvNeXT and BiT of transformers.
 
     From the first unrecognised step on, the pipeline runs as written. That step gets the same input
     as without `fuse`: a Pillow image, or a contiguous tensor. All draws come from torch's
@@ -239,6 +255,7 @@ def fuse(transform: _T, *, quality: Quality = "exact", headroom: float = 1.0) ->
     check_quality(quality, headroom)
     if transform is None or isinstance(transform, EncodedTransform):
         return transform
+    transform = as_transform(transform)
     parts = list(_recognise.flatten(transform))
     if parts and isinstance(parts[0], EncodedTransform):
         return _extend(parts[0], parts[1:])
@@ -269,9 +286,18 @@ def _with_augmentations(fused: Fused, begin: _recognise.Recipe, parts: list[Any]
     )
 
 
-def not_fused_reason(transform: Any) -> str:
+def read_joint(transforms: Any, *, quality: Quality, headroom: float) -> Fused | None:
+    """Return a pipeline of images and targets as the crop that begins it, and the other steps."""
+    parts = list(_recognise.flatten(transforms))
+    begin = _recognise.Recipe({"quality": quality, "headroom": headroom}, joint=True)
+    recipe, count, reason = _recognise.read_pipeline(parts, begin)
+    return None if recipe.crop is None else _build_fused(recipe, parts, count, reason)
+
+
+def not_fused_reason(transform: Any, *, joint: bool = False) -> str:
     """Explain in words why `fuse` returns a transform unchanged."""
-    return _recognise.read_pipeline(list(_recognise.flatten(transform)), _recognise.Recipe())[2]
+    begin = _recognise.Recipe(joint=joint)
+    return _recognise.read_pipeline(list(_recognise.flatten(transform)), begin)[2]
 
 
 def _build_fused(recipe: _recognise.Recipe, parts: list[Any], count: int, reason: str) -> Fused:

@@ -1,23 +1,25 @@
-"""Checks the arguments of `Loader`, and decides how many threads or processes it uses."""
+"""Checks the arguments of `Loader`, and decides how it makes its batches.
+
+That is: how many threads or processes do, what decodes, and where images become floats.
+"""
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Callable, Iterable, Mapping
 from multiprocessing.context import BaseContext
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
+from typing import Any, Literal, NamedTuple, TypeAlias, TypedDict
 
 import torch
 
 from fastdecode._arguments import is_int, is_iterable
 from fastdecode._system import usable_cores
+from fastdecode.torch._native_batches import EligibleCrop
 from fastdecode.torch._read_ahead import READ_THREADS
 from fastdecode.torch._samples import Source
-
-if TYPE_CHECKING:
-    from fastdecode.torch._decoding import NormalizeOn
+from fastdecode.torch.transforms import Normalize
 
 Threads: TypeAlias = "int | Literal['auto']"
+NormalizeOn: TypeAlias = Literal["host", "device"]
 
 
 class DataLoaderOptions(TypedDict, total=False):
@@ -33,24 +35,6 @@ class DataLoaderOptions(TypedDict, total=False):
     persistent_workers: bool
     pin_memory_device: str
     in_order: bool
-
-
-class LoaderOptions(DataLoaderOptions, total=False):
-    """All keyword-only arguments of `Loader` except `collate_fn`, for its overloads."""
-
-    threads: Threads
-    workers: int
-    prefetch: int
-    read_threads: int | None
-    seed: int | None
-    device: str | int | torch.device | None
-    decode: str
-    normalize_on: NormalizeOn
-    channels_last: bool
-    rank: int | None
-    world_size: int | None
-    timeout: float | None
-    progress: bool
 
 
 _LEAST = {"batch_size": 1, "threads": 0, "workers": 0, "prefetch": 1, "seed": None}
@@ -96,15 +80,6 @@ def _check_kinds(options: DataLoaderOptions, own: Mapping[str, Any]) -> None:
         raise TypeError(f"decode must be 'cpu', 'gpu' or a batch backend's name, not {decode!r}")
     if own["normalize_on"] not in ("host", "device"):
         raise ValueError(f"normalize_on must be 'host' or 'device', not {own['normalize_on']!r}")
-    begin, context = options.get("worker_init_fn"), options.get("multiprocessing_context")
-    if begin is not None and not callable(begin):
-        raise TypeError(f"worker_init_fn must be a function of a worker's number, not {begin!r}")
-    known = multiprocessing.get_all_start_methods()
-    if not (context is None or isinstance(context, BaseContext) or context in known):
-        raise ValueError(
-            f"multiprocessing_context must be one of {', '.join(known)} or a context of "
-            f"multiprocessing, not {context!r}"
-        )
     for name, of in (("sampler", "indices"), ("batch_sampler", "lists of indices")):
         given = own.get(name, options.get(name))
         if not (given is None or is_iterable(given)):
@@ -199,3 +174,100 @@ def resolve_read_threads(source: Source, asked: int | None, workers: int) -> int
     if asked is None:
         return READ_THREADS if source.remote else 0
     return int(asked)
+
+
+_TRANSFORM_REMEDY = (
+    "Give one of the package's datasets a transform that it does while decoding (see "
+    "fastdecode.torch.fuse), without anything after it"
+)
+
+
+class BatchPlan(NamedTuple):
+    """How the batches of an epoch are made.
+
+    If `normalize` makes the floats later, `source` makes uint8 images. `eligible` says how the
+    images are cropped if a device decodes whole batches; else it is None.
+    """
+
+    source: Source
+    normalize: Normalize | None
+    eligible: EligibleCrop | None = None
+
+
+def load_decoder(decode: str, device: torch.device) -> str:
+    """Return the name of the batch backend that ``decode="gpu"`` or a name means, and load it."""
+    from fastdecode.gpu._backends import choose
+    from fastdecode.gpu._devices import check_device
+
+    loaded = choose(check_device(device), decode)
+    return "cpu" if loaded is None else loaded.name
+
+
+def _whole_batch_crop(
+    source: Source, collate_fn: Callable[..., Any] | None, decoder: str, workers: int
+) -> EligibleCrop:
+    """Return how a device decodes the dataset's batches; raise if it cannot."""
+    what, instead = f"decoding with {decoder}", "decode='cpu'"
+    if workers:
+        why = "worker processes make samples one by one"
+        raise _impossible(what, why, "Leave out workers", instead)
+    if collate_fn is not None:
+        why = "collate_fn wants samples one by one"
+        raise _impossible(what, why, "Leave out collate_fn", instead)
+    crop = source.crop
+    if isinstance(crop, str):
+        raise _impossible(what, crop, _TRANSFORM_REMEDY, instead)
+    if not source.isolated:
+        why = "its transform draws random numbers that do not come from the generator it is given"
+        raise _impossible(what, why, "Draw all of them from that generator", instead)
+    if crop.crop.program:
+        why = "its augmentations run in the core, on the CPU"
+        raise _impossible(what, why, "Leave them out", instead)
+    if crop.crop.interpolation != "bilinear":
+        why = "devices only resize bilinearly"
+        raise _impossible(what, why, "Use interpolation='bilinear'", instead)
+    return crop
+
+
+def _device_normalize(source: Source, collate_fn: Callable[..., Any] | None) -> Normalize:
+    """Return the transform that makes the dataset's floats later; raise if none can."""
+    what, instead = "normalize_on='device'", "normalize_on='host'"
+    if collate_fn is not None:
+        why = "collate_fn gets samples, and only it knows where their images go"
+        raise _impossible(what, why, "Leave out collate_fn", instead)
+    crop = source.crop
+    if isinstance(crop, str):
+        raise _impossible(what, crop, _TRANSFORM_REMEDY, instead)
+    if any(step.erasure is not None for step in crop.crop.program):
+        why = "RandomErasing fills normalised values"
+        raise _impossible(what, why, "Erase on the device instead", instead)
+    if crop.crop.normalize is None:
+        why = "its transform makes bytes and normalises nothing"
+        raise _impossible(what, why, "Let it make torch.float32", instead)
+    return crop.crop.normalize
+
+
+def plan_batches(
+    source: Source,
+    collate_fn: Callable[..., Any] | None,
+    normalize_on: NormalizeOn,
+    device: torch.device,
+    decoder: str,
+    workers: int,
+) -> BatchPlan:
+    """Decide how batches are made from the dataset in its present state.
+
+    `decoder` is a batch backend, or ``"cpu"``. Raises ValueError if the dataset does not allow it.
+    """
+    if decoder != "cpu":
+        crop = _whole_batch_crop(source, collate_fn, decoder, workers)
+        return BatchPlan(source.as_uint8_source(), crop.crop.normalize, crop)
+    normalize = None if normalize_on == "host" else _device_normalize(source, collate_fn)
+    # On the host the floats are the same, and are made faster along with the pixels.
+    if normalize is None or device.type == "cpu":
+        return BatchPlan(source, None)
+    return BatchPlan(source.as_uint8_source(), normalize)
+
+
+def _impossible(what: str, why: str, remedy: str, instead: str) -> ValueError:
+    return ValueError(f"{what} is not possible: {why}. {remedy}, or leave it at {instead}")

@@ -8,8 +8,6 @@ Python, which makes it on its own. The result is the same as if the core had not
 from __future__ import annotations
 
 import time
-import weakref
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
@@ -20,9 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from fastdecode import _headers
-from fastdecode._resizing import ResizePlan, core_can_decode, core_may_decode
-from fastdecode.native._augment import compiled
-from fastdecode.native._batch import Items, as_source
+from fastdecode._resizing import PNG_SOF, ResizePlan, core_can_decode, core_may_decode
+from fastdecode.native._batch import as_source
 from fastdecode.torch._fuse import as_uint8
 from fastdecode.torch.mixin import set_up_process
 from fastdecode.torch.transforms._random_crop import generator_of
@@ -30,15 +27,13 @@ from fastdecode.torch.transforms.base import Crop, core_pixel_format, plan_geome
 
 if TYPE_CHECKING:
     from fastdecode.geometry import Geometry
-    from fastdecode.native._batch import Pool
+    from fastdecode.native._batch import Items, Pool
     from fastdecode.native._library import CoreResize
+    from fastdecode.torch._order import Item
     from fastdecode.torch._read_ahead import Read
 
 FALLBACK: Any = object()
 """Marks a sample that Python must make on its own."""
-
-ELSEWHERE: Any = object()
-"""In place of an index: the sample is another dataset's."""
 
 _IN_PLACE = object()
 _TRIAL = 64
@@ -57,41 +52,28 @@ class EligibleCrop(NamedTuple):
     maps: bool
 
 
-class Draws:
-    """Random numbers for the samples of one call, each drawn from the sample's own seed.
-
-    `seed_all` is called with that seed before user code runs, because user code may draw from the
-    global generators.
-    """
-
-    def __init__(self, seeds: Sequence[int], seed_all: Callable[[int], None] | None = None) -> None:
-        self.seeds = seeds
-        self._seed_all = seed_all
-
-    def begin(self, at: int) -> None:
-        """Seed the generators that user code may draw from."""
-        if self._seed_all is not None:
-            self._seed_all(self.seeds[at])
-
-    def plan(
-        self, eligible: EligibleCrop, at: int, width: int, height: int
-    ) -> tuple[ResizePlan, int]:
-        """Draw the random numbers of the sample at a place in the batch; return the state after."""
-        generator = generator_of(self.seeds[at])
-        return eligible.crop.plan(width, height, generator), generator.state
-
-
 class NativeBatchMaker:
     """Makes samples of a dataset in a pool of the core. Any number of threads may use it at once.
 
-    `as_uint8` makes uint8 images without normalising them.
+    `place_of` returns where in the dataset an item is. `as_uint8` makes uint8 images without
+    normalising them. `seed_all`, if given, is called with a sample's seed before user code runs,
+    which may draw from the global generators.
     """
 
-    def __init__(self, dataset: Any, pool: Pool, *, as_uint8: bool = False) -> None:
-        self._dataset = weakref.ref(dataset)  # the dataset may hold this object
+    def __init__(
+        self,
+        dataset: Any,
+        pool: Pool,
+        place_of: Callable[[Any], Any],
+        *,
+        as_uint8: bool = False,
+        seed_all: Callable[[int], None] | None = None,
+    ) -> None:
+        self.dataset = dataset
+        self.place_of = place_of
+        self.seed_all = seed_all
         self._pool = pool
         self._as_uint8 = as_uint8
-        self._spare: deque[Items] = deque()
         self._asked = self._made = 0
         self._python_s = 0.0
         self.part = max(_MIN_PART, _PARTS // pool.threads)
@@ -104,53 +86,44 @@ class NativeBatchMaker:
 
     @property
     def worthwhile(self) -> bool:
-        """Whether it is `eligible` and the dataset's own Python code is fast enough.
+        """Whether it is `eligible`, and large parts pay: the dataset's Python code is fast enough.
 
-        Slow Python code is divided better among threads that make samples one by one.
+        Slow Python code is divided better among threads in small parts.
         """
         slow = self._asked >= _TRIAL and self._python_s > _MAX_PYTHON_S * self._asked
         return self.eligible and not slow
 
     def make(
         self,
-        indices: Sequence[Any],
-        draws: Draws,
+        items: Sequence[Item],
         images: torch.Tensor | None = None,
         stopped: Callable[[], bool] = bool,
         reads: Sequence[Read] | None = None,
     ) -> list[Any]:
-        """Make an (image, target), or FALLBACK, for each index.
+        """Make a sample as the user gets it, or FALLBACK, for each item.
 
         If `images` (N, 3, H, W), contiguous or channels last, is given, the core writes the images
-        there; the image in each pair is then only a placeholder. `stopped` returns whether the
-        samples are not wanted any more. `reads` holds what other threads have read for each index
+        there; the image in each sample is then only a placeholder. `stopped` returns whether the
+        samples are not wanted any more. `reads` holds what other threads have read for each item
         instead of the dataset.
         """
-        dataset = self._dataset()
-        eligible = None if dataset is None else self._eligible_crop(dataset)
+        eligible = self._eligible_crop()
         if eligible is None or not (images is None or _fits(images, eligible.crop)):
-            return [FALLBACK] * len(indices)
-        set_up_process(dataset)
-        call = _Call(dataset, eligible, draws, indices, images, reads)
-        try:
-            items = self._spare.pop()
-        except IndexError:
-            items = Items()
-        try:
-            call.run(self._pool, items, stopped)
-        finally:
-            items.clear()
-            self._spare.append(items)
+            return [FALLBACK] * len(items)
+        set_up_process(self.dataset)
+        call = _Call(self, eligible, items, images, reads)
+        with self._pool.items() as core:
+            call.run(self._pool, core, stopped)
         call.finish()
-        self._asked += sum(index is not ELSEWHERE for index in indices)
+        self._asked += len(items)
         self._made += call.made
         self._python_s += call.python_s
         return call.samples
 
-    def _eligible_crop(self, dataset: Any) -> EligibleCrop | None:
+    def _eligible_crop(self) -> EligibleCrop | None:
         """Return how the core makes samples; None if the dataset or the backend forbids it."""
-        eligible: EligibleCrop | str = dataset._eligible_crop()
-        if isinstance(eligible, str) or not core_may_decode(dataset.decode_options.backend):
+        eligible: EligibleCrop | str = self.dataset._eligible_crop()
+        if isinstance(eligible, str) or not core_may_decode(self.dataset.decode_options.backend):
             return None
         if self._as_uint8:
             return eligible._replace(crop=as_uint8(eligible.crop), image=None)
@@ -161,18 +134,18 @@ class NativeBatchMaker:
 class _Call:
     """One call of `NativeBatchMaker.make`, step by step."""
 
-    _dataset: Any
+    _maker: NativeBatchMaker
     _eligible: EligibleCrop
-    _draws: Draws
-    _indices: Sequence[Any]
+    _items: Sequence[Item]
     _images: torch.Tensor | None
     _reads: Sequence[Read] | None
 
     def __post_init__(self) -> None:
-        self._targets: list[Any] = [None] * len(self._indices)
+        self._dataset = self._maker.dataset
+        self._targets: list[Any] = [None] * len(self._items)
         self._rows: Sequence[Any] | None = None
         self._done: list[tuple[int, Geometry | None]] = []
-        self.samples: list[Any] = [FALLBACK] * len(self._indices)
+        self.samples: list[Any] = [FALLBACK] * len(self._items)
         self.made = 0
         self.python_s = 0.0
 
@@ -192,23 +165,20 @@ class _Call:
             with suppress(CancelledError):
                 other.exception()
         began = time.perf_counter()
-        read, begin = self._dataset.read, self._draws.begin
+        read, place_of = self._dataset.read, self._maker.place_of
+        seed_all = self._maker.seed_all
         found: list[Any] = []
-        for at, index in enumerate(self._indices):
-            source = None
-            if index is ELSEWHERE:
-                found.append(None)
-                continue
+        for at, item in enumerate(self._items):
             try:
-                begin(at)
+                if seed_all is not None:
+                    seed_all(item.seed)
                 if reads is not None:
                     source, self._targets[at] = reads[at].result()
                 else:
-                    source, self._targets[at] = read(index)
-                source = as_source(source)
+                    source, self._targets[at] = read(place_of(item.index))
+                found.append(as_source(source))
             except Exception:  # raised again when the sample is made on its own
-                source = None
-            found.append(source)
+                found.append(None)
         self.python_s += time.perf_counter() - began
         return found
 
@@ -218,7 +188,8 @@ class _Call:
         if crop is None:
             items.read(pool, sources)
             return range(len(sources))
-        made, left = items.crop(pool, sources, self._draws.seeds, crop, *self._output_layout())
+        seeds = [item.seed for item in self._items]
+        made, left = items.crop(pool, sources, seeds, crop, *self._output_layout())
         self._add_made(items, made, lambda at: ResizePlan.from_core(items.resize_of(at)))
         return left
 
@@ -247,27 +218,29 @@ class _Call:
         self, items: Items, left: Sequence[int]
     ) -> dict[int, tuple[ResizePlan, CoreResize, int]]:
         """Draw and plan how each image is resized; leave out images that the core cannot make."""
-        eligible, draws, headers = self._eligible, self._draws, items.headers()
+        crop, headers = self._eligible.crop, items.headers()
         orient = self._dataset.decode_options.orient
-        sides = eligible.crop.shape[1:]  # type: ignore[index]  # an eligible crop has a shape
+        sides = crop.shape[1:]  # type: ignore[index]  # an eligible crop has a shape
         columns = (
             (headers.readable & core_can_decode(headers)).tolist(),
             headers.width.tolist(),
             headers.height.tolist(),
             headers.has_exif.tolist(),
+            (headers.sof != PNG_SOF).tolist(),
         )
         rows = list(zip(*columns, strict=True))
         plans: dict[int, tuple[ResizePlan, CoreResize, int]] = {}
         for at in left:
-            fits, width, height, exif = rows[at]
+            fits, width, height, exif, is_jpeg = rows[at]
             if fits and not (orient and exif and _headers.probe(items.data(at)).orientation != 1):
                 try:
-                    plan, state = draws.plan(eligible, at, width, height)
-                    resize = eligible.crop.core_resize(plan, width, height)
+                    generator = generator_of(self._items[at].seed)
+                    plan = crop.plan(width, height, generator)
+                    resize = crop.core_resize(plan, width, height, is_jpeg=is_jpeg)
                 except Exception:  # raised again when the sample is made on its own
                     resize = None
                 if resize is not None and plan.size == sides:
-                    plans[at] = plan, resize, state
+                    plans[at] = plan, resize, generator.state
         return plans
 
     def _resize(
@@ -276,7 +249,7 @@ class _Call:
         """Let the core make the planned images."""
         _, resizes, states = zip(*plans.values(), strict=True)
         program = self._eligible.crop.program
-        drawn = (compiled(program), states) if program else ()
+        drawn = (program.core, states) if program else ()
         done = items.resize(pool, list(plans), resizes, *self._output_layout(), *drawn)
         made = [at for at, whole in zip(plans, done, strict=True) if whole]
         self._add_made(items, made, lambda at: plans[at][0])
@@ -287,7 +260,7 @@ class _Call:
         crop, images = self._eligible.crop, self._images
         if images is None:
             images = self._images = torch.empty(
-                (len(self._indices), *crop.shape),  # type: ignore[misc]  # it has a shape
+                (len(self._items), *crop.shape),  # type: ignore[misc]  # it has a shape
                 dtype=crop.dtype,
                 device="cpu",
             )
@@ -302,10 +275,12 @@ class _Call:
         began = time.perf_counter()
         rows, targets = self._rows, self._targets
         as_read = not self._eligible.maps and self._dataset.target_transform is None
+        bare = self._dataset._is_bare()
         for at, geometry in self._done:
             image = _IN_PLACE if rows is None else rows[at]
             try:
-                self.samples[at] = image, targets[at] if as_read else self._target(at, geometry)
+                target = targets[at] if as_read else self._target(at, geometry)
+                self.samples[at] = image if bare else (image, target)
             except Exception:  # raised again when the sample is made on its own
                 self.made -= 1
             self.made += 1
@@ -313,7 +288,8 @@ class _Call:
 
     def _target(self, at: int, geometry: Geometry | None) -> Any:
         target, transform = self._targets[at], self._dataset.target_transform
-        self._draws.begin(at)
+        if self._maker.seed_all is not None:
+            self._maker.seed_all(self._items[at].seed)
         if geometry is not None:
             target = self._dataset.map_target(target, geometry)
         return target if transform is None else transform(target)

@@ -1,17 +1,19 @@
 """The programs of random augmentations that transforms of torchvision and timm stand for.
 
 `program_of` recognises a transform by its module and class, as `_recognise` does, and returns the
-program that the core draws and runs instead. It covers transforms of Pillow images of mode RGB.
-The programs draw from the same distributions; each drawn operation has Pillow's own result, and a
-Gaussian blur one that is at most 1 level away from torchvision's.
+program that the core draws and runs instead. It covers transforms of RGB images: of Pillow's, and
+of tensors of bytes. The programs draw from the same distributions. Each drawn operation has
+Pillow's own result; for tensors, and in torchvision's Gaussian blur and AugMix, it is at most 1
+level away from torchvision's.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import sys
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeAlias, cast
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, TypeAlias, cast
 
 from fastdecode.native._augment import (
     NOTHING,
@@ -19,12 +21,15 @@ from fastdecode.native._augment import (
     Erasure,
     Filter,
     Kind,
+    Library,
     Noise,
     Operation,
     Program,
+    Step,
     do,
     erase,
     group,
+    mix,
 )
 
 Size: TypeAlias = tuple[int, int]
@@ -37,7 +42,7 @@ _FILTERS: Mapping[Any, Filter] = {
 }  # fmt: skip
 
 
-_MOST_OPERATIONS, _LARGEST_SIDE, _LARGEST_NUMBER = 16, 16384, 1e6
+_MOST_OPERATIONS, _LARGEST_SIDE, _LARGEST_NUMBER = 32, 16384, 1e6
 """The limits of the core: FD_MOST_OPERATIONS, and those of augment.c."""
 
 
@@ -48,6 +53,13 @@ class Unsupported(Exception):
 def program_of(transform: Any, size: Size) -> Program:
     """Return the program of a transform for an image of this size, or raise `Unsupported`."""
     return _make(transform, size, _PROGRAMS)
+
+
+def tensor_program_of(transform: Any, size: Size) -> Program:
+    """Do the same for a transform of tensors of bytes."""
+    if type(transform).__module__.startswith("timm."):
+        raise Unsupported("timm's augmentations take Pillow images")
+    return _for_tensors(_make(transform, size, _PROGRAMS))
 
 
 def erasure_of(transform: Any, size: Size) -> Program:
@@ -64,6 +76,7 @@ def is_unmodified(transform: Any) -> bool:
 
 _METHODS = {
     *("forward", "transform", "make_params", "_get_params", "get_params", "_get_random_item"),
+    "_sample_dirichlet",
     *("_augmentation_space", "_AUGMENTATION_SPACE", "_apply_image_or_video_transform"),
 }
 
@@ -86,6 +99,17 @@ def _make(transform: Any, size: Size, table: Mapping[str, Maker]) -> Program:
         raise Unsupported(f"{type(transform).__name__} has arguments that are not known") from error
 
 
+def _for_tensors(program: Program) -> Program:
+    """Return the program with the results of torchvision's functions for tensors."""
+    for operation in (step.operation for step in program if step.operation):
+        if operation.filter == "bicubic" or operation.kind in ("box_blur", "solarize_add"):
+            raise Unsupported("it is not possible for tensors")
+    return Program(
+        step._replace(operation=step.operation and step.operation._replace(library="torchvision"))
+        for step in program
+    )
+
+
 def check_program(program: Program, size: Size) -> None:
     """Raise `Unsupported` if the core would refuse what a program may draw."""
     if _count(program) > _MOST_OPERATIONS:
@@ -93,33 +117,40 @@ def check_program(program: Program, size: Size) -> None:
     if max(size) > _LARGEST_SIDE:
         raise Unsupported(f"a side of the result exceeds {_LARGEST_SIDE} pixels")
     for step in program:
-        if step.operation is not None:
-            numbers = list(step.operation.value)
-            if step.draw is not None:
-                reach, signs = step.draw.range, (1, -1) if step.draw.either_sign else (1,)
-                numbers += [step.draw.start + sign * reach for sign in signs]
-            if any(not abs(number) < _LARGEST_NUMBER for number in numbers):
-                raise Unsupported("its numbers are too large")
-            if step.operation.kind == "posterize" and not 0 <= min(numbers) <= max(numbers) <= 8:
-                raise Unsupported("it keeps fewer than 0 or more than 8 bits")
+        if step.operation is None or step.kind != "operation":
+            continue
+        numbers = list(step.operation.value)
+        for draw in step.draws:
+            signs = (1, -1) if draw.either_sign else (1,)
+            numbers += [draw.start, *(draw.start + sign * draw.range for sign in signs)]
+        if any(not abs(number) < _LARGEST_NUMBER for number in numbers):
+            raise Unsupported("its numbers are too large")
+        if step.operation.kind == "posterize" and not 0 <= min(numbers) <= max(numbers) <= 8:
+            raise Unsupported("it keeps fewer than 0 or more than 8 bits")
 
 
-def _count(program: Program) -> int:
-    """Return the most operations that a program can draw, or that a shuffle holds."""
+def _count(steps: tuple[Step, ...]) -> int:
+    """Return the most operations that steps can draw, or that a group holds."""
     total, at = 0, 0
-    while at < len(program):
-        step, inner = program[at], program[at + 1 : at + 1 + program[at].inner]
+    while at < len(steps):
+        step, inner = steps[at], steps[at + 1 : at + 1 + steps[at].inner]
+        parts = [_count(part) for part in _children(inner)]
         if step.kind == "choice":
-            parts, within = [], 0
-            while within < len(inner):
-                end = within + 1 + inner[within].inner
-                parts.append(_count(inner[within:end]))
-                within = end
-            total += max(parts, default=0)
+            total += sum(sorted(parts)[-step.picks :])
+        elif step.kind in ("operation", "erasure"):
+            total += 1
         else:
-            total += 1 if step.kind in ("operation", "erasure") else _count(inner)
+            total += sum(parts) + (2 + len(parts) if step.kind == "mix" else 0)
         at += 1 + step.inner
     return total
+
+
+def _children(steps: tuple[Step, ...]) -> Iterator[tuple[Step, ...]]:
+    """Yield each outermost step, with the steps inside it."""
+    while steps:
+        end = 1 + steps[0].inner
+        yield steps[:end]
+        steps = steps[end:]
 
 
 # ---- parts ----
@@ -141,6 +172,18 @@ def _fill(fill: Any) -> tuple[int, int, int]:
         raise Unsupported(f"fill={fill!r} is not three levels")
     red, green, blue = (int(level) for level in levels)
     return red, green, blue
+
+
+class _Look(NamedTuple):
+    """How a warp interpolates and fills."""
+
+    filter: Filter
+    fill: tuple[int, int, int]
+    blends: bool
+
+    @classmethod
+    def of(cls, interpolation: Any, fill: Any) -> _Look:
+        return cls(_filter(interpolation), _fill(fill), fill is not None)
 
 
 def _inverse_affine(
@@ -177,9 +220,7 @@ _CONSTANTS: Mapping[str, Kind] = {
 }  # fmt: skip
 
 
-def _torchvision_operation(
-    name: str, magnitude: float, filter_: Filter, fill: tuple[int, int, int], size: Size
-) -> Program:
+def _torchvision_operation(name: str, magnitude: float, look: _Look, size: Size) -> Program:
     """Return what torchvision's policies do for the name of an operation and its magnitude."""
     if name == "Identity":
         return NOTHING
@@ -192,24 +233,25 @@ def _torchvision_operation(
     if name == "Solarize":
         return do(Operation("solarize", (magnitude,)))
     if name == "Rotate":
-        return do(Operation("rotate", (magnitude,), filter_, fill))
+        return do(Operation("rotate", (magnitude,), *look))
     if name in ("ShearX", "ShearY", "TranslateX", "TranslateY"):
-        return do(Operation("warp", _warp(name, magnitude, size), filter_, fill))
+        return do(Operation("warp", _warp(name, magnitude, size), *look))
     raise Unsupported(f"the operation {name} is not done in the core")
 
 
 class _Policy:
     """What torchvision's policies have in common: a table of operations and magnitudes."""
 
-    def __init__(self, policy: Any, size: Size, *arguments: Any) -> None:
-        self._filter, self._fill = _filter(policy.interpolation), _fill(policy.fill)
+    def __init__(self, policy: Any, size: Size, *arguments: Any, partial: bool = False) -> None:
+        self._look = _Look.of(policy.interpolation, policy.fill)
         self._size = size
         self.names: list[str] = []
         self._levels: dict[str, tuple[list[float], bool]] = {}
         # These tables are torchvision's own, in the version that is installed.
         if hasattr(policy, "_AUGMENTATION_SPACE"):  # transforms.v2
             bins = arguments[0]
-            for name, (levels, signed) in policy._AUGMENTATION_SPACE.items():
+            space = policy._PARTIAL_AUGMENTATION_SPACE if partial else policy._AUGMENTATION_SPACE
+            for name, (levels, signed) in space.items():
                 self._add(name, levels(bins, *size), signed, 255.0 if name == "Solarize" else 1.0)
         else:
             for name, (levels, signed) in policy._augmentation_space(*arguments).items():
@@ -220,15 +262,17 @@ class _Policy:
         self.names.append(name)
         self._levels[name] = ([scale * float(v) for v in levels] if several else [0.0]), signed
 
-    def operation(self, name: str, level: int | None = None, probability: float = 1.0) -> Program:
-        """Return an operation with one of its magnitudes, or any of them, and a random sign."""
+    def operation(
+        self, name: str, level: int | None = None, probability: float = 1.0, most: int | None = None
+    ) -> Program:
+        """Return an operation with a random sign and a magnitude: one, or any of the first."""
         levels, signed = self._levels[name]
         if level is not None and len(levels) > 1 and not 0 <= level < len(levels):
             raise Unsupported(f"{name} has no magnitude {level}")
-        chosen = levels if level is None or len(levels) == 1 else [levels[level]]
+        chosen = levels[:most] if level is None or len(levels) == 1 else [levels[level]]
         magnitudes = [sign * v for v in chosen for sign in ((1.0, -1.0) if signed else (1.0,))]
         cases = [
-            _torchvision_operation(name, magnitude, self._filter, self._fill, self._size)
+            _torchvision_operation(name, magnitude, self._look, self._size)
             for magnitude in magnitudes
         ]
         return group("choice", cases, probability=probability)
@@ -259,6 +303,27 @@ def _auto_augment(policy: Any, size: Size) -> Program:
     )
 
 
+_LEAST_ALPHA = 0.1  # below it all numbers that the core draws may be 0
+
+
+def _mix(choice: Program, width: int, depth: int, alpha: float, library: Library) -> Program:
+    """Return AugMix: chains of operations, each of a fixed or random length from 1 to 3."""
+    if not alpha >= _LEAST_ALPHA or width < 1:
+        raise Unsupported("AugMix without chains, or with a tiny alpha, is not done in the core")
+    lengths = [depth] if depth > 0 else [1, 2, 3]
+    chain = group("choice", [group("sequence", [choice] * length) for length in lengths])
+    return mix([chain] * width, float(alpha), library)
+
+
+def _augmix(policy: Any, size: Size) -> Program:
+    bins = policy._PARAMETER_MAX
+    table = _Policy(policy, size, bins, size, partial=not policy.all_ops)
+    choice = group("choice", [table.operation(n, most=policy.severity) for n in table.names])
+    # torchvision makes a tensor of an image.
+    chain_options = policy.mixture_width, policy.chain_depth, policy.alpha
+    return _mix(_for_tensors(choice), *chain_options, "torchvision")
+
+
 # ---- single transforms ----
 
 
@@ -277,6 +342,34 @@ def _color_jitter(jitter: Any, _: Size) -> Program:
         *_uniform("hue", jitter.hue),
     )
     return group("shuffle", parts)
+
+
+def _photometric_distort(distort: Any, _: Size) -> Program:
+    """Return SSD's distortion, with the contrast either second or after the hue."""
+
+    def maybe(kind: Kind, limits: tuple[float, float]) -> Program:
+        return group("sequence", _uniform(kind, limits), probability=float(distort.p))
+
+    contrast, colours = (
+        maybe("contrast", distort.contrast),
+        [maybe("saturation", distort.saturation), maybe("hue", distort.hue)],
+    )
+    orders = [[contrast, *colours], [*colours, contrast]]
+    steps = [
+        maybe("brightness", distort.brightness),
+        group("choice", [group("sequence", order) for order in orders]),
+        group("sequence", [_PERMUTED], probability=float(distort.p)),
+    ]
+    return group("sequence", steps)
+
+
+_PERMUTED = group(
+    "choice", [do(Operation("permute", order)) for order in itertools.permutations((0.0, 1.0, 2.0))]
+)
+
+
+def _permutation(_: Any, __: Size) -> Program:
+    return _PERMUTED
 
 
 _LARGEST_KERNEL = 255  # of blur.c
@@ -298,8 +391,31 @@ def _rotation(rotation: Any, _: Size) -> Program:
     if rotation.expand or rotation.center is not None:
         raise Unsupported("a rotation that expands, or has a centre, is not done in the core")
     low, high = rotation.degrees
-    turn = Operation("rotate", (0.0,), _filter(rotation.interpolation), _fill(rotation.fill))
+    turn = Operation("rotate", (0.0,), *_Look.of(rotation.interpolation, rotation.fill))
     return do(turn, Draw(0, low, high - low))
+
+
+def _affine(transform: Any, size: Size) -> Program:
+    if transform.center is not None:
+        raise Unsupported("an affine transformation about another centre is not done in the core")
+    (low, high), shear = transform.degrees, transform.shear or ()
+    draws = [Draw(0, low, high - low)]
+    for index, share, side in zip((1, 2), transform.translate or (), size[::-1], strict=False):
+        draws.append(Draw(index, -share * side, 2 * share * side, is_rounded=True))
+    limits = [(3, transform.scale or (1.0, 1.0)), (4, shear[:2]), (5, shear[2:])]
+    draws += [Draw(at, float(ends[0]), float(ends[1] - ends[0])) for at, ends in limits if ends]
+    look = _Look.of(transform.interpolation, transform.fill)
+    return do(Operation("affine", (0.0, 0.0, 0.0, 1.0, 0.0, 0.0), *look), *draws)
+
+
+def _pillow_blur(blur: Any, _: Size) -> Program:
+    """Return the program of this package's GaussianBlur."""
+    return _softened(blur.radius_min, blur.radius_max, float(blur.p))
+
+
+def _softened(low: float, high: float, probability: float) -> Program:
+    draw = Draw(0, float(low), float(high - low))
+    return do(Operation("box_blur", (float(low),)), draw, probability=probability)
 
 
 def _with_probability(kind: Kind, number: str = "") -> Callable[[Any, Size], Program]:
@@ -315,7 +431,8 @@ def _with_probability(kind: Kind, number: str = "") -> Callable[[Any, Size], Pro
 def _erasing(transform: Any, _: Size) -> Program:
     """Return the program of torchvision's RandomErasing."""
     value = transform.value
-    levels = [0.0] * 3 if value == "random" else value
+    is_random = value is None or value == "random"  # in transforms.v2 and v1
+    levels = [0.0] * 3 if is_random else value
     levels = list(levels) if isinstance(levels, (list, tuple)) else [levels] * 3
     levels = levels * 3 if len(levels) == 1 else levels
     if len(levels) != 3 or not all(isinstance(level, (int, float)) for level in levels):
@@ -324,7 +441,7 @@ def _erasing(transform: Any, _: Size) -> Program:
     erasure = Erasure(
         (float(transform.scale[0]), float(transform.scale[1])),
         (float(transform.ratio[0]), float(transform.ratio[1])),
-        "pixel" if value == "random" else "none",
+        "pixel" if is_random else "none",
         (red, green, blue),
     )
     return erase(erasure, probability=float(transform.p))
@@ -381,6 +498,8 @@ def _timm_operation(op: Any, size: Size) -> Program:
     mean = op.magnitude / most
     scale = most / 10.0
     if deviation == math.inf:
+        if op.magnitude > most:
+            raise Unsupported("timm's random magnitudes with a limit are not done in the core")
         scale, deviation = min(op.magnitude, most) / 10.0, None
 
     def drawn(operation: Operation, index: int, start: float, reach: float, **more: Any) -> Program:
@@ -388,6 +507,10 @@ def _timm_operation(op: Any, size: Size) -> Program:
         return do(operation, draw, probability=float(op.prob))
 
     name = op.name
+    if name == "GaussianBlur":
+        return drawn(Operation("box_blur", (0.1,)), 0, 0.1, 1.9)
+    if name == "Desaturate":
+        return drawn(Operation("saturation", (0.5,)), 0, 0.5, -0.5)
     if name in _CONSTANTS:
         return do(Operation(_CONSTANTS[name]), probability=float(op.prob))
     if name in _TIMM_FACTORS:
@@ -440,21 +563,34 @@ def _timm_warp(op: Any, size: Size, drawn: Callable[..., Program]) -> Program:
 
 
 def _timm_erasing(transform: Any, _: Size) -> Program:
-    if transform.min_count != transform.max_count or transform.num_splits > 1:
-        raise Unsupported("a random number of erasures is not done in the core")
-    count = transform.min_count
+    """Return the program of timm's RandomErasing: several boxes, which share the area."""
+    if transform.num_splits > 1:
+        raise Unsupported("erasing in a part of a batch is not done in the core")
     low, high = (math.exp(limit) for limit in transform.log_aspect_ratio)
     noise: Noise = "pixel" if transform.per_pixel else "channel" if transform.rand_color else "none"
-    area = (transform.min_area / count, transform.max_area / count)
-    one = erase(Erasure(area, (low, high), noise))
-    return group("sequence", [one] * count, probability=float(transform.probability))
+    cases = []
+    for count in range(transform.min_count, transform.max_count + 1):
+        area = (transform.min_area / count, transform.max_area / count)
+        cases.append(group("sequence", [erase(Erasure(area, (low, high), noise))] * count))
+    if not cases:
+        raise Unsupported("it erases a negative number of boxes")
+    return group("choice", cases, probability=float(transform.probability))
 
 
 def _timm_rand_augment(policy: Any, size: Size) -> Program:
-    if policy.choice_weights is not None:
-        raise Unsupported("timm's weighted choice without replacement is not done in the core")
-    cases = [_timm_operation(op, size) for op in policy.ops]
-    return group("sequence", [group("choice", cases)] * policy.num_layers)
+    cases, weights = [_timm_operation(op, size) for op in policy.ops], policy.choice_weights
+    if weights is None:
+        return group("sequence", [group("choice", cases)] * policy.num_layers)
+    if not 0 < policy.num_layers <= sum(weight > 0 for weight in weights):
+        raise Unsupported("timm cannot choose so many operations")
+    return group("choice", cases, weights=weights, picks=policy.num_layers)
+
+
+def _timm_augmix(policy: Any, size: Size) -> Program:
+    if policy.blended:
+        raise Unsupported("timm's blended AugMix is not done in the core")
+    choice = group("choice", [_timm_operation(op, size) for op in policy.ops])
+    return _mix(choice, policy.width, policy.depth, policy.alpha, "pillow")
 
 
 def _timm_auto_augment(policy: Any, size: Size) -> Program:
@@ -468,6 +604,8 @@ _V1, _V2 = "torchvision.transforms", "torchvision.transforms.v2"
 _MAKERS: Mapping[str, Maker] = {
     "ColorJitter": _color_jitter,
     "GaussianBlur": _gaussian_blur,
+    "RandomChannelPermutation": _permutation,
+    "RandomPhotometricDistort": _photometric_distort,
     "Grayscale": _grey,
     "RandomGrayscale": _with_probability("grey"),
     "RandomInvert": _with_probability("invert"),
@@ -479,6 +617,7 @@ _MAKERS: Mapping[str, Maker] = {
     "RandomHorizontalFlip": _with_probability("mirror"),
     "RandomVerticalFlip": _with_probability("turn_over"),
     "RandomRotation": _rotation,
+    "RandomAffine": _affine,
 }
 _CONTAINERS: Mapping[str, Maker] = {
     "Compose": _compose,
@@ -490,12 +629,15 @@ _POLICIES: Mapping[str, Maker] = {
     "TrivialAugmentWide": _trivial_augment,
     "RandAugment": _rand_augment,
     "AutoAugment": _auto_augment,
+    "AugMix": _augmix,
 }
 _V2_MODULES = {
     "_color": ("ColorJitter", "Grayscale", "RandomGrayscale", "RandomInvert", "RandomPosterize",
-               "RandomSolarize", "RandomAdjustSharpness", "RandomAutocontrast", "RandomEqualize"),
+               "RandomSolarize", "RandomAdjustSharpness", "RandomAutocontrast", "RandomEqualize",
+               "RandomChannelPermutation", "RandomPhotometricDistort"),
     "_misc": ("GaussianBlur",),
-    "_geometry": ("RandomHorizontalFlip", "RandomVerticalFlip", "RandomRotation"),
+    "_geometry": ("RandomHorizontalFlip", "RandomVerticalFlip", "RandomRotation",
+                  "RandomAffine"),
     "_container": tuple(_CONTAINERS),
 }  # fmt: skip
 
@@ -510,6 +652,8 @@ _PROGRAMS: Mapping[str, Maker] = {
     },
     "timm.data.auto_augment.RandAugment": _timm_rand_augment,
     "timm.data.auto_augment.AutoAugment": _timm_auto_augment,
+    "timm.data.auto_augment.AugMixAugment": _timm_augmix,
+    "fastdecode.torch.transforms.blur.GaussianBlur": _pillow_blur,
 }
 """By module and class, how a transform becomes a program."""
 

@@ -15,11 +15,14 @@ import copy
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal, TypeAlias
 
 import torch
 
 from fastdecode._resizing import Interpolation
+from fastdecode.native._augment import Program
+from fastdecode.torch._processors import PixelValues, crop_of
 from fastdecode.torch._programs import (
     Maker,
     Unsupported,
@@ -27,13 +30,17 @@ from fastdecode.torch._programs import (
     erasure_of,
     is_unmodified,
     program_of,
+    tensor_program_of,
 )
 from fastdecode.torch.transforms.base import Crop, interpolation_name
 from fastdecode.torch.transforms.crops import (
     RandomResizedCrop,
     RandomResizedCropAndInterpolation,
+    RandomShortestSize,
     Resize,
     ResizeCenterCrop,
+    ScaleJitter,
+    Unresized,
 )
 from fastdecode.torch.transforms.normalize import Normalize, three_values
 
@@ -62,6 +69,8 @@ class Recipe:
     """torchvision's ``tv_tensors.Image`` if the tensor is one; None for a plain tensor."""
     augments: bool = False
     """Whether random augmentations are done, too, with draws of the core's own."""
+    joint: bool = False
+    """Whether the pipeline is called with an image and its target, which must follow the crop."""
 
     def floats(self, mean: Any = None, std: Any = None) -> Recipe:
         """Return the recipe with values as floats from 0 to 1, or normalised."""
@@ -76,7 +85,7 @@ class Recipe:
         if not self.augments or crop is None or crop.shape is None:
             return None
         try:
-            crop.program = (*crop.program, *make(part, crop.shape[1:]))
+            crop.program = Program([*crop.program, *make(part, crop.shape[1:])])
             check_program(crop.program, crop.shape[1:])
         except Unsupported:
             return None
@@ -147,8 +156,10 @@ def read_pipeline(parts: Sequence[Any], recipe: Recipe) -> tuple[Recipe, int, st
     for count, part in enumerate(parts):
         row = row_of(part)
         step = None if row is None else row.step
-        if recipe.image and _module(part) == _V1:
+        if (recipe.image or recipe.joint) and _module(part) == _V1:
             step = None  # a v1 transform of a tv_tensors.Image may or may not keep the class
+        if recipe.joint and step in (_center_crop, _to_pure_tensor):
+            step = None  # a target would not follow a crop of the resized image, or keep its types
         following = step(recipe, part) if step else None
         if following is None and step in (_augment, _erase):
             name = type(part).__name__
@@ -182,6 +193,20 @@ def keeps_geometry(part: Any) -> bool:
     return row is not None and row.in_place
 
 
+def draws_nothing(part: Any) -> bool:
+    """Return whether a transform of v2 is known to draw no random numbers."""
+    known = _module(part) == _V2 and type(part).__qualname__ in _DRAW_NOTHING
+    return known and is_unmodified(part)
+
+
+_DRAW_NOTHING = {
+    *("CenterCrop", "ClampBoundingBoxes", "ClampKeyPoints", "ConvertBoundingBoxFormat"),
+    *("ConvertImageDtype", "Grayscale", "Identity", "Normalize", "PILToTensor", "Pad", "RGB"),
+    *("Resize", "SanitizeBoundingBoxes", "SanitizeKeyPoints", "ToDtype", "ToImage", "ToPILImage"),
+    *("ToPureTensor", "ToTensor"),
+}
+
+
 def is_albumentations(transform: Any) -> bool:
     """Return whether a transform is from albumentations: it takes ``image=`` and returns a dict."""
     return type(transform).__module__.partition(".")[0] == "albumentations"
@@ -195,12 +220,17 @@ def _accept(recipe: Recipe, _part: Any) -> Recipe | None:
     return recipe
 
 
-def _set_crop(recipe: Recipe, kind: type[Crop], **arguments: Any) -> Recipe | None:
+def _set_crop(recipe: Recipe, kind: Callable[..., Crop], **arguments: Any) -> Recipe | None:
     """Set the crop, if it is the first one and all of its arguments are known."""
-    if recipe.crop is not None or not all(arguments.values()):
+    before = recipe.crop
+    if not (before is None or type(before) is Unresized) or not all(arguments.values()):
         return None
     crop = kind(**arguments, **recipe.options)
     crop.of_tensors = recipe.form != "pil"
+    if before is not None:  # a flip, which commutes with resizing, but not with a random crop
+        if not isinstance(crop, Resize):
+            return None
+        crop.flip, crop.flips_first = before.flip, True
     return replace(recipe, crop=crop)
 
 
@@ -243,10 +273,36 @@ def _timm_random_resized_crop(recipe: Recipe, part: Any) -> Recipe | None:
 
 
 def _resize(recipe: Recipe, part: Any) -> Recipe | None:
-    if part.max_size is not None:
-        return None
-    interpolation = _interpolation(recipe, part)
-    return _set_crop(recipe, Resize, size=_as_sides(part.size), interpolation=interpolation)
+    size, longest = _as_sides(part.size), part.max_size
+    arguments: dict[str, Any] = {"interpolation": _interpolation(recipe, part)}
+    if longest is not None:
+        one_side = part.size is None or (type(size) is int and type(longest) is int)
+        arguments["max_size"] = one_side and (size or 0) < longest and _as_sides(longest)
+    if part.size is None:
+        return _set_crop(recipe, partial(Resize, None), **arguments)
+    return _set_crop(recipe, Resize, size=size, **arguments)
+
+
+def _random_shortest_size(recipe: Recipe, part: Any) -> Recipe | None:
+    sides, longest = tuple(part.min_size), part.max_size
+    known = all(type(side) is int and side > 0 for side in (*sides, *filter(None, [longest])))
+    return _set_crop(
+        recipe,
+        partial(RandomShortestSize, max_size=longest),
+        min_size=known and sides,
+        interpolation=_interpolation(recipe, part),
+    )
+
+
+def _scale_jitter(recipe: Recipe, part: Any) -> Recipe | None:
+    target = _as_sides(part.target_size)
+    return _set_crop(
+        recipe,
+        ScaleJitter,
+        target_size=isinstance(target, tuple) and target,
+        scale_range=_as_range(part.scale_range),
+        interpolation=_interpolation(recipe, part),
+    )
 
 
 def _center_crop(recipe: Recipe, part: Any) -> Recipe | None:
@@ -280,21 +336,29 @@ def _image_classification(recipe: Recipe, part: Any) -> Recipe | None:
     return made and replace(made, form="normalised")
 
 
+def _pixel_values(recipe: Recipe, part: Any) -> Recipe | None:
+    """Accept an image processor of transformers as the only part."""
+    alone = recipe.crop is None and recipe.form == "pil" and not recipe.joint
+    crop = crop_of(part.processor, recipe.options) if alone else None
+    return None if crop is None else replace(recipe, crop=crop, form="normalised")
+
+
 def _flip(recipe: Recipe, part: Any) -> Recipe | None:
     """Accept one flip anywhere after the crop: it commutes with all parts but augmentations."""
     known = isinstance(part.p, (int, float)) and 0 <= part.p <= 1
     if recipe.crop is not None and recipe.crop.program:
         return _augment(recipe, part)
-    if recipe.crop is None or recipe.flip is not None or not known:
+    if recipe.flip is not None or not known or (recipe.crop is None and not recipe.joint):
         return None
-    crop = copy.copy(recipe.crop)
+    crop = Unresized(**recipe.options) if recipe.crop is None else copy.copy(recipe.crop)
     crop.flip = float(part.p)
     return replace(recipe, crop=crop, flip=crop.flip)
 
 
 def _augment(recipe: Recipe, part: Any) -> Recipe | None:
-    """Accept an augmentation of a Pillow image that the core can draw and do."""
-    return recipe.followed_by(part, program_of) if recipe.form == "pil" else None
+    """Accept an augmentation of bytes that the core can draw and do."""
+    makers: Mapping[str, Maker] = {"pil": program_of, "uint8": tensor_program_of}
+    return recipe.followed_by(part, makers[recipe.form]) if recipe.form in makers else None
 
 
 def _erase(recipe: Recipe, part: Any) -> Recipe | None:
@@ -392,6 +456,8 @@ def _interpolation(recipe: Recipe, part: Any) -> Interpolation | None:
     mode = part.interpolation
     if isinstance(mode, str) and _module(part) == _V1:
         return None  # torchvision's v1 would raise an error
+    if recipe.form == "uint8" and _module(part) == _V1 and interpolation_name(mode) == "bicubic":
+        return None  # v1 resizes floats here, and v2 bytes, whose result differs by up to 20 levels
     if recipe.form == "pil" or (recipe.form == "uint8" and part.antialias is True):
         return interpolation_name(mode)
     return None
@@ -443,8 +509,9 @@ TABLE: dict[tuple[str, str], Row] = {
             "RGB": Row(_accept, in_place=True),
             "RandomAdjustSharpness": _COLOURS,
             "RandomAutocontrast": _COLOURS,
-            "RandomChannelPermutation": _VALUES,
+            "RandomChannelPermutation": _COLOURS,
             "RandomEqualize": _COLOURS,
+            "RandomAffine": _MOVES,
             "RandomApply": _MOVES,
             "RandomChoice": _MOVES,
             "RandomErasing": Row(_erase, in_place=True),
@@ -452,13 +519,15 @@ TABLE: dict[tuple[str, str], Row] = {
             "RandomHorizontalFlip": Row(_flip),
             "RandomInvert": _COLOURS,
             "RandomOrder": _MOVES,
-            "RandomPhotometricDistort": _VALUES,
+            "RandomPhotometricDistort": _COLOURS,
             "RandomPosterize": _COLOURS,
             "RandomResizedCrop": Row(_random_resized_crop),
             "RandomRotation": _MOVES,
+            "RandomShortestSize": Row(_random_shortest_size),
             "RandomSolarize": _COLOURS,
             "RandomVerticalFlip": _MOVES,
             "Resize": Row(_resize),
+            "ScaleJitter": Row(_scale_jitter),
             "ToDtype": Row(_to_float, in_place=True),
             "ToImage": Row(_to_image, in_place=True),
             "ToPILImage": _VALUES,
@@ -469,6 +538,7 @@ TABLE: dict[tuple[str, str], Row] = {
     **_rows(
         (_AUTO, _V2),
         {
+            "AugMix": _MOVES,
             "AutoAugment": _MOVES,
             "RandAugment": _MOVES,
             "TrivialAugmentWide": _MOVES,
@@ -478,12 +548,19 @@ TABLE: dict[tuple[str, str], Row] = {
     (_WEIGHTS, "ImageClassification"): Row(_image_classification),
     (_REFERENCES, "ClassificationPresetTrain"): Row(parts="transforms"),
     (_REFERENCES, "ClassificationPresetEval"): Row(parts="transforms"),
+    (_REFERENCES, "DetectionPresetTrain"): Row(parts="transforms"),
+    (_REFERENCES, "DetectionPresetEval"): Row(parts="transforms"),
+    (_REFERENCES, "SegmentationPresetTrain"): Row(parts="transforms"),
+    (_REFERENCES, "SegmentationPresetEval"): Row(parts="transforms"),
     (_TIMM, "MaybePILToTensor"): Row(_maybe_pil_to_tensor, in_place=True),
     (_TIMM, "MaybeToTensor"): Row(_maybe_to_tensor, in_place=True),
     (_TIMM, "RandomResizedCropAndInterpolation"): Row(_timm_random_resized_crop),
+    ("fastdecode.torch.transforms.blur", "GaussianBlur"): _COLOURS,
+    ("timm.data.auto_augment", "AugMixAugment"): _MOVES,
     ("timm.data.auto_augment", "AutoAugment"): _MOVES,
     ("timm.data.auto_augment", "RandAugment"): _MOVES,
     ("timm.data.random_erasing", "RandomErasing"): Row(_erase, in_place=True),
+    (PixelValues.__module__, "PixelValues"): Row(_pixel_values),
     (_TIMM, "ToTensor"): Row(_unscaled_to_tensor, in_place=True, only_pillow=True),
     ("torch.nn.modules.container", "Sequential"): Row(parts="_modules"),
     ("torch.nn.modules.linear", "Identity"): Row(_accept, in_place=True),

@@ -18,13 +18,7 @@ from fastdecode.errors import BackendUnavailable, UnknownBackend
 from fastdecode.native import _library
 from fastdecode.native._batch import Pool
 from fastdecode.torch._errors import SKIPPED, Failure
-from fastdecode.torch._native_batches import (
-    ELSEWHERE,
-    FALLBACK,
-    Draws,
-    EligibleCrop,
-    NativeBatchMaker,
-)
+from fastdecode.torch._native_batches import FALLBACK, EligibleCrop, NativeBatchMaker
 from fastdecode.torch.dataset import DecodeDataset, overridden
 from fastdecode.torch.mixin import EncodedSample
 from fastdecode.torch.transforms._random_crop import generator_of
@@ -163,9 +157,13 @@ class Source:
         return any(map(_holds_gil, backends))
 
     @property
-    def errors(self) -> list[Failure]:
-        """The samples that could not be decoded; a dataset of another kind records none."""
-        return [failure for dataset in self.datasets for failure in dataset.errors]
+    def first_error(self) -> Failure | None:
+        """The first sample that could not be decoded, if any is known."""
+        return next((error for dataset in self.datasets for error in dataset.errors), None)
+
+    def error_counts(self) -> list[int]:
+        """Count the failures of each dataset inside."""
+        return [len(dataset.errors) for dataset in self.datasets]
 
     def errors_since(self, reported: Sequence[int]) -> list[list[Failure]]:
         """Return the failures of each dataset inside, without the first `reported` of them."""
@@ -200,15 +198,7 @@ class Source:
         read = {} if encoded is None else {"encoded": encoded}
         among = self._replacements(dataset)
         sample = dataset.fetch(place, generator=generator, out=out, among=among, **read)
-        return sample[0] if sample is not SKIPPED and is_bare(dataset) else sample
-
-    def as_user_sample(self, sample: Any) -> Any:
-        """Return a sample of a single dataset as the user gets it."""
-        return sample[0] if sample is not SKIPPED and is_bare(self.ours) else sample
-
-    def native(self, pool: Pool) -> NativeMakers | None:
-        """Return what makes batches in the native core, for this source's indices, or None."""
-        return NativeMakers(self, pool) if self.datasets and _library.lib is not None else None
+        return sample[0] if sample is not SKIPPED and dataset._is_bare() else sample
 
 
 def _unwrap(dataset: Any) -> Iterator[Any]:
@@ -230,64 +220,6 @@ def _holds_gil(backend: Any) -> bool:
         return False  # the first sample raises it, with advice
 
 
-def is_bare(dataset: Any) -> bool:
-    """Whether a sample is handed out as the image alone, because the dataset has no targets."""
-    # A subclass with its own __getitem__ decides what a sample is.
-    return not dataset.has_targets and not dataset._is_overridden()
-
-
-class NativeMakers:
-    """The `NativeBatchMaker` of each dataset inside a source, used as one."""
-
-    def __init__(self, source: Source, pool: Pool) -> None:
-        self._locate = source.locate
-        self._makers = [
-            (dataset, NativeBatchMaker(dataset, pool, as_uint8=source.as_uint8))
-            for dataset in source.datasets
-        ]
-        self.part = self._makers[0][1].part
-
-    @property
-    def eligible(self) -> bool:
-        """Whether trying pays for one of them."""
-        return any(maker.eligible for _, maker in self._makers)
-
-    @property
-    def worthwhile(self) -> bool:
-        """Whether whole batches pay for all of them."""
-        return all(maker.worthwhile for _, maker in self._makers)
-
-    def make(
-        self,
-        indices: Sequence[Any],
-        draws: Draws,
-        images: torch.Tensor | None = None,
-        stopped: Callable[[], bool] = bool,
-        reads: Sequence[Read] | None = None,
-    ) -> list[Any]:
-        """Make a sample as the user gets it, or FALLBACK, for each index.
-
-        The arguments are those of `NativeBatchMaker.make`.
-        """
-        places = [self._place(index) for index in indices]
-        samples = [FALLBACK] * len(indices)
-        for dataset, maker in self._makers:
-            inside = [index if where is dataset else ELSEWHERE for where, index in places]
-            if not maker.eligible or all(index is ELSEWHERE for index in inside):
-                continue
-            bare = is_bare(dataset)
-            for at, sample in enumerate(maker.make(inside, draws, images, stopped, reads)):
-                if sample is not FALLBACK:
-                    samples[at] = sample[0] if bare else sample
-        return samples
-
-    def _place(self, index: Any) -> tuple[Any, Any]:
-        try:
-            return self._locate(index)
-        except Exception:  # raised again when the sample is made on its own
-            return None, index
-
-
 class SampleMaker:
     """Makes samples: in batches in the native core where possible, the others one by one.
 
@@ -298,8 +230,16 @@ class SampleMaker:
 
     def __init__(self, source: Source, pool: Pool | None, *, alone: bool = False) -> None:
         self.source = source
-        self.native = None if pool is None else source.native(pool)
-        self._seed_global_generators = _seed_global_generators if alone else None
+        self._seed_all = _seed_global_generators if alone else None
+        self.native: NativeBatchMaker | None = None
+        if pool is not None and source.ours is not None and _library.lib is not None:
+            self.native = NativeBatchMaker(
+                source.ours,
+                pool,
+                source.dataset_index,
+                as_uint8=source.as_uint8,
+                seed_all=self._seed_all,
+            )
 
     def make(self, items: Sequence[Item]) -> list[Any]:
         """Make samples; one that is left out is SKIPPED."""
@@ -321,16 +261,14 @@ class SampleMaker:
         """
         if self.native is None or not self.native.eligible:
             return [FALLBACK] * len(items)
-        indices = [item.index for item in items]
-        draws = Draws([item.seed for item in items], self._seed_global_generators)
-        return self.native.make(indices, draws, images, stopped, reads)
+        return self.native.make(items, images, stopped, reads)
 
     def make_one(
         self, item: Item, out: torch.Tensor | None = None, encoded: EncodedSample | None = None
     ) -> Any:
         """Make one sample, or SKIPPED; `out` and `encoded` are as for `Source.fetch`."""
-        if self._seed_global_generators is not None:
-            self._seed_global_generators(item.seed)
+        if self._seed_all is not None:
+            self._seed_all(item.seed)
         return self.source.fetch(item.index, generator_of(item.seed), out, encoded)
 
 

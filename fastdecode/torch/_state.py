@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sized
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence, Sized
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fastdecode._arguments import is_int
@@ -74,17 +74,14 @@ class CallersSampler:
 
 @dataclass(frozen=True)
 class EpochPlan:
-    """An epoch as it was decided when it began, at its batch `start`."""
+    """An epoch as it was decided when it began, at the position `begin`."""
 
-    epoch: int
-    start: int
-    items: list[Any] | None
-    """The items of the epoch, if they come from a sampler."""
+    begin: Position
     order: Order
 
     def position(self, batch: int) -> Position:
         """Return the position after a batch, from which the epoch can be resumed."""
-        return Position(self.epoch, batch, self.items)
+        return replace(self.begin, batch=batch)
 
 
 @dataclass(frozen=True)
@@ -106,7 +103,7 @@ class Position:
             items = sampler.draw(self.epoch) if items is None else items
             take = sharding.from_batches if sampler.batches else sharding.from_sampler
             order = take(self.epoch, items)
-        return EpochPlan(self.epoch, self.batch, items, order)
+        return EpochPlan(replace(self, items=items), order)
 
     def state(self, settings: dict[str, Any]) -> dict[str, Any]:
         """Return plain values from which the rest of the epoch can be restored."""
@@ -114,42 +111,23 @@ class Position:
         return {"version": _VERSION, **place, "settings": settings}
 
     @staticmethod
-    def from_state(state: dict[str, Any], settings: dict[str, Any], length: int | None) -> Position:
-        """Restore the state of a loader with the same settings; refuse any other.
-
-        `length` is the number of items, if the dataset is indexed with integers below it.
-        """
-        parts = {"version", "epoch", "batch", "items", "settings"}
-        if not (isinstance(state, dict) and parts <= set(state) and state["version"] == _VERSION):
-            raise ValueError("this is not a state of a fastdecode Loader (of this version)")
-        place, saved = (state["epoch"], state["batch"]), state["settings"]
-        if not all(is_int(number) and number >= 0 for number in place):
-            raise ValueError(f"this state is damaged: epoch and batch are {place}")
-        if not isinstance(saved, dict) or not is_int(saved.get("seed")):
-            raise ValueError("this state is damaged: it has no seed")
-        refuse_other(saved, settings, "loader", "batches")
-        if not _are_items(state["items"], settings["sampler"], state["batch"], length):
-            raise ValueError("this state is damaged: its items are not those of an epoch")
+    def from_state(state: dict[str, Any], settings: dict[str, Any]) -> Position:
+        """Restore the state of a loader with the same settings; refuse any other."""
+        check_state(state, "Loader", _VERSION, ("epoch", "batch"), "items")
+        refuse_other(state["settings"], settings, "loader", "batches")
         return Position(state["epoch"], state["batch"], state["items"])
 
 
-def _are_items(items: Any, sampled: bool | str, done: int, length: int | None) -> bool:
-    """Return whether saved items may be those of an epoch of which `done` batches are done."""
-    if items is None:
-        return not sampled or not done
-    if not sampled or not isinstance(items, list):
-        return False
-    if sampled == "batches":
-        whole = all(isinstance(batch, list) and batch for batch in items)
-        return whole and all(_is_index(index, length) for batch in items for index in batch)
-    return all(_is_index(index, length) for index in items)
-
-
-def _is_index(index: Any, length: int | None) -> bool:
-    """Return whether a dataset may be indexed with this."""
-    if is_int(index):
-        return length is None or -length <= index < length
-    return isinstance(index, (str, bytes, tuple)) or (length is None and isinstance(index, list))
+def check_state(state: Any, whose: str, version: int, numbers: Sequence[str], other: str) -> None:
+    """Refuse what is no state of this version; `numbers` and `other` name what it must hold."""
+    parts = {"version", "settings", *numbers, other}
+    if not (isinstance(state, dict) and parts <= set(state) and state["version"] == version):
+        raise ValueError(f"this is not a state of a fastdecode {whose} (of this version)")
+    for name in numbers:
+        if not is_int(state[name]) or state[name] < 0:
+            raise ValueError(f"this state of a {whose} is damaged: {name} is {state[name]!r}")
+    if not isinstance(state["settings"], dict) or not is_int(state["settings"].get("seed")):
+        raise ValueError(f"this state of a {whose} is damaged: it has no seed")
 
 
 def refuse_other(

@@ -40,15 +40,6 @@ def limit_threads() -> None:
         opencv.setNumThreads(0)  # 0: run everything in the calling thread
 
 
-def fix_thread_count() -> None:
-    """Fix how many threads PyTorch's operations use when this thread calls them.
-
-    A thread takes over the number of the process when it first asks for it. That must not happen
-    while `use_single_thread` has changed the number of the process.
-    """
-    torch.get_num_threads()
-
-
 def use_single_thread() -> None:
     """Let PyTorch's operations use one thread when this thread calls them; change no other thread.
 
@@ -91,7 +82,9 @@ class ThreadPool:
         # Registered before the first thread starts, so that all of them end whatever happens,
         # Ctrl-C included.
         self._stop = weakref.finalize(self, _end, self._tasks, threads)
-        fix_thread_count()
+        # A thread takes over the number of the process for PyTorch's operations when it first asks.
+        # That must not happen while `use_single_thread` has changed that number.
+        torch.get_num_threads()
         try:
             for number in range(self.count):
                 name = f"fastdecode-{number}"

@@ -17,7 +17,6 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
-from fastdecode._process import hold_interrupts
 from fastdecode.native._batch import Pool
 from fastdecode.torch._batch_builder import (
     BatchBuilder,
@@ -37,42 +36,25 @@ _LARGEST_PART = 4
 _PARTS_A_THREAD = 2
 
 
-class Workers:
-    """Threads or processes, and the epochs that they work on.
+class ThreadWorkers:
+    """Threads that make batches, with `read_threads` more that read ahead.
 
-    At most one of `threads` and `workers` is not 0. If both are 0, batches are made in the calling
-    thread. `read_threads` read ahead, but not for worker processes, which last for all epochs if
-    they are `persistent`.
+    Without `threads`, batches are made in the calling thread.
     """
 
     def __init__(
-        self,
-        threads: int,
-        workers: int,
-        prefetch: int,
-        timeout: float | None,
-        read_threads: int = 0,
-        *,
-        persistent: bool = False,
+        self, threads: int, read_threads: int, prefetch: int, timeout: float | None
     ) -> None:
-        self._pool: ThreadPool | None = None
-        self._readers: ThreadPool | None = None
-        self._read_threads = read_threads
         self._threads = threads
+        self._read_threads = read_threads
         self._prefetch = prefetch
         self._timeout = timeout
+        self._pool: ThreadPool | None = None
+        self._readers: ThreadPool | None = None
         self._under_way: weakref.WeakSet[_ThreadEpoch] = weakref.WeakSet()
-        self._processes = _Processes(workers, prefetch, timeout, persistent) if workers else None
 
-    def epoch(
-        self, config: EpochConfig, order: Order, start: int
-    ) -> Iterator[ReadyBatch | BatchBuilder]:
-        """Begin an epoch at its batch `start`; a device may still have to decode the batches.
-
-        With processes, an epoch that is still running ends.
-        """
-        if self._processes is not None:
-            return self._processes.epoch(config, order, start)
+    def epoch(self, config: EpochConfig, order: Order, start: int) -> _ThreadEpoch:
+        """Begin an epoch at its batch `start`; a device may still have to decode the batches."""
         if self._threads and self._pool is None:
             self._pool = ThreadPool(self._threads)
         ahead = None
@@ -86,21 +68,16 @@ class Workers:
         return epoch
 
     def end(self) -> None:
-        """End the epochs of threads; a thread that waits for a batch gets an error."""
+        """End the epochs; a thread that waits for a batch gets an error."""
         for epoch in tuple(self._under_way):
             epoch.close()
 
     def close(self) -> None:
-        """End the threads and the processes. A later epoch starts new ones."""
+        """End the threads. A later epoch starts new ones."""
         for pool in (self._pool, self._readers):
             if pool is not None:
                 pool.close()
-        if self._processes is not None:
-            self._processes.close()
         self._pool = self._readers = None
-
-
-# ---- threads ----
 
 
 class _ThreadEpoch:
@@ -151,17 +128,16 @@ class _ThreadEpoch:
                     self._pool.submit(partial(builder.make, part))
 
     def _make_builder(self, items: list[Item]) -> BatchBuilder:
-        config, how, maker = self._config, self._config.device_decoding, self._maker
+        config, maker, part = self._config, self._maker, self._part
         reads = None if self._ahead is None else self._ahead.batch()
-        if how is not None:
+        if config.device_decoding is not None:
             from fastdecode.torch._device_batches import EncodedBatch
 
-            size, pool = self._part, self._pool
-            return EncodedBatch(config, how, maker, items, self._next, size, pool, reads)
-        native = maker.native
-        if native is None or not native.worthwhile:
-            return BatchBuilder(config, maker, items, self._next, self._part, reads=reads)
-        return BatchBuilder(config, maker, items, self._next, native.part, native=True, reads=reads)
+            how = config.device_decoding
+            return EncodedBatch(config, how, maker, items, self._next, part, self._pool, reads)
+        if maker.native is not None and maker.native.worthwhile:
+            part = maker.native.part
+        return BatchBuilder(config, maker, items, self._next, part, reads)
 
     def __iter__(self) -> Iterator[ReadyBatch | BatchBuilder]:
         return self
@@ -210,9 +186,6 @@ class _ThreadEpoch:
             self.close()
 
 
-# ---- worker processes ----
-
-
 class _WorkerDataset(Dataset[Any]):
     """Makes batches in a worker process, each sample with its own random numbers."""
 
@@ -220,7 +193,7 @@ class _WorkerDataset(Dataset[Any]):
         self._source = config.source
         self._collate_fn = config.collate_fn
         self._channels_last = config.channels_last
-        self._reported: list[int] = []
+        self._reported = config.source.error_counts()
         self._maker: SampleMaker | None = None
 
     @property
@@ -229,10 +202,7 @@ class _WorkerDataset(Dataset[Any]):
         return self._source.dataset
 
     def __getitems__(self, items: list[Item]) -> tuple[ReadyBatch, list[Any]]:
-        if self._maker is None:
-            # Those from before the worker began are known.
-            self._reported = [len(dataset.errors) for dataset in self._source.datasets]
-            # One thread, because a worker has one core to itself.
+        if self._maker is None:  # one thread, because a worker has one core to itself
             self._maker = SampleMaker(self._source, Pool(1), alone=True)
         try:
             with self._source.prefetch_batch([item.index for item in items]):
@@ -242,7 +212,7 @@ class _WorkerDataset(Dataset[Any]):
             raise stop_iteration_error(error) from error
         # These include the failures of an earlier batch that raised and so could not report them.
         failures = self._source.errors_since(self._reported)
-        self._reported = [len(dataset.errors) for dataset in self._source.datasets]
+        self._reported = self._source.error_counts()
         return ready, failures
 
 
@@ -260,16 +230,18 @@ class _Batches:
         return map(self.order.batch, self.numbers)
 
 
-class _Processes:
-    """Worker processes: those of torch's DataLoader, started for each epoch, or once."""
+class ProcessWorkers:
+    """Worker processes: those of torch's DataLoader, started for each epoch, or once.
+
+    `options` are arguments of the DataLoader.
+    """
 
     def __init__(
-        self, workers: int, prefetch: int, timeout: float | None, persistent: bool
+        self, worker_init_fn: Callable[[int], Any] | None, timeout: float, **options: Any
     ) -> None:
-        self._workers = workers
-        self._prefetch = prefetch
+        self._worker_init_fn = worker_init_fn
         self._timeout = timeout
-        self._persistent = persistent
+        self._options = options
         self._batches = _Batches()
         self._loader: DataLoader[Any] | None = None
         self._process = os.getpid()
@@ -277,143 +249,114 @@ class _Processes:
 
     def epoch(self, config: EpochConfig, order: Order, start: int) -> _ProcessEpoch:
         """Begin an epoch at its batch `start`; one that is still running ends."""
-        self._end(shut_down=not self._persistent)
         self._batches.order, self._batches.numbers = order, range(start, order.count)
-        loader = self._loader
-        if loader is None or not self._last():
-            loader = self._loader = self._make_loader(config)
-            self._process = os.getpid()
-        running = _ProcessEpoch(config, order, start, self._timeout, lasting=self._persistent)
-        self._running = weakref.ref(running)
-        try:
-            with hold_interrupts():
-                running.batches = iter(loader)
-        except BaseException:
+        batches = None
+        if self._loader is not None and self._are_alive():
+            self._end_running(shut_down=False)
+            with suppress(RuntimeError):  # a worker has just been killed
+                batches = iter(self._loader)
+        if batches is None:
             self.close()
-            raise
-        return running
+            self._loader = self._make_loader(config)
+            self._process = os.getpid()
+            batches = iter(self._loader)
+        epoch = _ProcessEpoch(config, order, start, self._timeout, batches)
+        self._running = weakref.ref(epoch)
+        return epoch
 
     def _make_loader(self, config: EpochConfig) -> DataLoader[Any]:
         return DataLoader(
             _WorkerDataset(config),
             batch_sampler=self._batches,
-            num_workers=self._workers,
             collate_fn=_identity,
             worker_init_fn=partial(
-                _set_up_worker, reported=bool(config.source.datasets), then=config.worker_init_fn
+                _set_up_worker, reported=bool(config.source.datasets), then=self._worker_init_fn
             ),
-            multiprocessing_context=config.multiprocessing_context,
-            prefetch_factor=self._prefetch,
-            persistent_workers=self._persistent,
-            timeout=self._timeout or 0,
+            timeout=self._timeout,
             # torch draws a seed for its workers: it must not come from the global generator, which
             # the user's training draws from.
             generator=torch.Generator("cpu"),
+            **self._options,
         )
 
-    def _end(self, *, shut_down: bool) -> None:
+    def _end_running(self, *, shut_down: bool) -> None:
         running = None if self._running is None else self._running()
         if running is not None:
             running.close(shut_down=shut_down)
 
+    def end(self) -> None:
+        """Do nothing: no thread waits here, and `close` ends the epoch."""
+
     def close(self) -> None:
         """End the processes. A later epoch starts new ones."""
-        self._end(shut_down=True)
-        if self._last():
-            self._iterator()._shutdown_workers()
+        self._end_running(shut_down=True)
+        iterator = self._iterator()
+        if iterator is not None:
+            _shut_down(iterator)
         self._loader = None
 
-    def _last(self) -> bool:
-        """Return whether there are processes from an earlier epoch, and of this process."""
+    def _are_alive(self) -> bool:
+        """Return whether processes that persist are there for another epoch."""
         iterator = self._iterator()
-        return iterator is not None and not iterator._shutdown and self._process == os.getpid()
+        if iterator is None or iterator._shutdown:
+            return False
+        return all(worker.is_alive() for worker in iterator._workers)
 
     def _iterator(self) -> Any:
-        """Return torch's iterator whose processes persist, if there is one."""
-        return getattr(self._loader, "_iterator", None)
+        """Return torch's iterator whose processes persist, if there is one in this process."""
+        return getattr(self._loader, "_iterator", None) if self._process == os.getpid() else None
 
 
 class _ProcessEpoch:
-    """Batches from worker processes.
-
-    If these are not `lasting`, they end with the epoch; each has got the dataset as it was then.
-    """
-
-    batches: Any = None
-    """torch's iterator of a loader with workers."""
+    """The batches that torch's iterator gets from worker processes."""
 
     def __init__(
-        self,
-        config: EpochConfig,
-        order: Order,
-        start: int,
-        timeout: float | None,
-        *,
-        lasting: bool,
+        self, config: EpochConfig, order: Order, start: int, timeout: float, batches: Iterator[Any]
     ) -> None:
-        self._order = order
-        self._process = os.getpid()
-        self._position = start
         self._config = config
+        self._order = order
+        self._position = start
         self._timeout = timeout
-        self._lasting = lasting
+        self._process = os.getpid()
+        self._batches: Any = batches
+        self._ended = False
 
     def __iter__(self) -> Iterator[ReadyBatch]:
         return self
 
     def __next__(self) -> ReadyBatch:
-        if self._position >= self._order.count:
-            self.close(shut_down=not self._lasting)
+        if self._ended:
             raise StopIteration
-        if self.batches is None:
+        if self._batches is None:
             raise closed_error()
         try:
             ready: ReadyBatch
-            ready, failures = next(self.batches)
+            ready, failures = next(self._batches)
+        except StopIteration:
+            self._ended, self._batches = True, None
+            raise
         except Exception as error:
-            _drop_frames(error)
             if str(error).startswith("DataLoader timed out"):
                 # torch asks for this batch again next, so the position stays.
                 items = [item.index for item in self._order.batch(self._position)]
                 raise timeout_error(self._position + 1, self._timeout, items) from error
-            if _is_worker_death(error):
-                with suppress(RuntimeError):  # torch reports the same death again
-                    self.close(shut_down=True)
-                raise _killed_error(error) from error
             self._position += 1
-            raise error  # noqa: TRY201 - a bare raise would restore the traceback
+            raise
         self._position += 1
         self._config.source.add_errors(failures)
         return ready._replace(position=self._position, normalize=self._config.normalize)
 
     def close(self, *, shut_down: bool) -> None:
-        """End the epoch, and its workers here: an error in `__del__`, such as Ctrl-C, is lost."""
-        batches, self.batches = self.batches, None
+        """End the epoch, and its workers if they are not needed any more."""
+        batches, self._batches = self._batches, None
         if shut_down and batches is not None and self._process == os.getpid():
-            batches._shutdown_workers()
+            _shut_down(batches)
 
 
-def _is_worker_death(error: Exception) -> bool:
-    """Return whether a worker has died: torch says so, or cannot fetch a batch's memory from it."""
-    if "in DataLoader worker process" in str(error):  # raised by the dataset, with its traceback
-        return False
-    unreachable = isinstance(error, (ConnectionError, FileNotFoundError, EOFError))
-    return unreachable or str(error).startswith("DataLoader worker (pid")
-
-
-def _drop_frames(error: BaseException | None) -> None:
-    """Drop the tracebacks: their frames hold torch's iterator, which keeps the processes alive."""
-    while error is not None:
-        error.__traceback__ = None
-        error = error.__cause__ or error.__context__
-
-
-def _killed_error(error: Exception) -> RuntimeError:
-    return RuntimeError(
-        "a worker process was killed, interrupted or crashed, and its epoch cannot go on: "
-        f"{error!r}. If the system killed it for lack of memory, use fewer workers. The next epoch "
-        "starts new workers"
-    )
+def _shut_down(batches: Any) -> None:
+    """End the worker processes of torch's iterator."""
+    with suppress(RuntimeError):  # torch reports again that one was killed
+        batches._shutdown_workers()
 
 
 def _set_up_worker(

@@ -12,15 +12,19 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from fastdecode import api
 from fastdecode._buffers import as_buffer
 from fastdecode._error_policy import ITEM_ERRORS, is_item_error
+from fastdecode.geometry import Geometry
 from fastdecode.torch._errors import Sample_co, TolerantDataset
 from fastdecode.torch._fuse import Fused, not_fused_reason, transform_for_slot
+from fastdecode.torch._joint import FusedJoint, resolve_joint
 from fastdecode.torch._native_batches import EligibleCrop
 from fastdecode.torch._options import DatasetOptions
 from fastdecode.torch.mixin import (
     SIZE_OPTIONS,
     DecodeMixin,
+    EncodedSample,
     decode_with_geometry,
     map_targets,
     read_encoded,
@@ -33,7 +37,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
     from fastdecode.api import Data
-    from fastdecode.geometry import Geometry
 
     Source = Data | str | os.PathLike[str]
 
@@ -68,8 +71,7 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
     """Base class for your own datasets; it adds decoding, transforms, `on_error` and fast batches.
 
     A subclass defines ``__len__`` and `read`. For type checkers it may declare what
-    ``dataset[index]`` returns, as in ``DecodeDataset[tuple[torch.Tensor, int]]``; a `Loader` then
-    has typed batches.
+    ``dataset[index]`` returns, as in ``DecodeDataset[tuple[torch.Tensor, int]]``.
 
     Parameters
     ----------
@@ -80,6 +82,11 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
         one of its steps later, assign it again, ``dataset.transform = dataset.transform``.
     target_transform : callable, optional
         Called with the target.
+    transforms : callable, optional
+        Called with the image and its target, and returns both, as a pipeline of torchvision's v2
+        for boxes and masks does. It replaces `transform` and `target_transform`. Its leading steps
+        run while decoding, like those of `transform`. `map_target`, if a subclass has one, is
+        called first, with the geometry of the decoded image.
     **options
         Those of `DecodeOptions`, by name: reduce, min_size, mode, orient, backend, output,
         on_error, fuse, quality, headroom. They replace those of the class's `decode_options`.
@@ -98,7 +105,7 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
     ------
     ValueError
         `reduce`, `min_size` or `mode` is set together with an `EncodedTransform`, which chooses the
-        reduction itself.
+        reduction itself. Or `transforms` is given together with one of the other two.
 
     Notes
     -----
@@ -122,6 +129,7 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
 
     transform: Callable[..., Any] | None = None
     target_transform: Callable[..., Any] | None = None
+    transforms: Any = None
     _loader: Callable[[str], Any] | None = None
     """The `loader` that the user gave to `ImageFolder`."""
     _torchvision_class = "VisionDataset"
@@ -141,6 +149,7 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
         self,
         transform: Callable[..., Any] | None = None,
         target_transform: Callable[..., Any] | None = None,
+        transforms: Callable[..., Any] | None = None,
         **options: Unpack[DatasetOptions],
     ) -> None:
         # Skips the constructors of torchvision's classes, which would list the files themselves.
@@ -151,6 +160,10 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
             self.transform = transform
         if target_transform is not None:
             self.target_transform = target_transform
+        if transforms is not None:
+            self.transforms = transforms
+            if self._joint() is None:
+                raise TypeError(f"{type(self).__name__}() takes no transforms, only transform")
         for name in options:
             if name not in DatasetOptions.__annotations__:
                 raise TypeError(f"{type(self).__name__}() has no option {name!r}")
@@ -248,11 +261,29 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
         ValueError
             `out` is given, but `sample_shape` is None.
         """
+        return self._load(index, None, generator, out)
+
+    def _load(
+        self,
+        index: int,
+        encoded: EncodedSample | None,
+        generator: torch.Generator | None,
+        out: torch.Tensor | None,
+    ) -> tuple[Any, Any]:
+        """Load a sample, which may have been read already."""
         source = None
         try:
-            source, target = check_pair(self, index, self.read(index))
-            image, geometry = self._make_image(source, generator, out)
-            return image, map_targets(self, target, geometry)
+            if encoded is None:
+                source, target = check_pair(self, index, self.read(index))
+                encoded = EncodedSample(source, source, target)
+            source, target = encoded.source, encoded.target
+            if encoded.error is not None:
+                raise encoded.error
+            if self._joint() is not None:
+                return self._make_pair(encoded.data, target, generator)
+            image, geometry = self._make_image(encoded.data, generator, out)
+            mapped = target if encoded.target_is_mapped else map_targets(self, target, geometry)
+            return image, mapped
         except ITEM_ERRORS as error:
             if is_item_error(error):
                 self._name_sample(error, index, source)
@@ -266,6 +297,8 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
         self, source: Any, generator: torch.Generator | None, out: torch.Tensor | None
     ) -> tuple[Any, Geometry | None]:
         """Decode and transform; the geometry may be None unless `_maps_targets`."""
+        if self._joint() is not None:
+            raise ValueError("transforms= takes an image and its target, so not an image alone")
         set_up_process(self)
         transform, options = self._resolved_transform(), self.decode_options
         if isinstance(transform, EncodedTransform):
@@ -279,6 +312,37 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
             raise ValueError("out needs an EncodedTransform: only that knows a sample's shape")
         image, geometry = self._decode_source(source)
         return (image if transform is None else transform(image)), geometry
+
+    def _joint(self) -> Any:
+        """Return the transform of images and targets together; None if there is none."""
+        joint = self.transforms
+        if joint is not None and not (self.transform is self.target_transform is None):
+            raise ValueError("give transforms, or transform and target_transform, but not both")
+        return joint
+
+    def _resolved_transform(self) -> Any:
+        joint = self._joint()
+        if joint is None:
+            return super()._resolved_transform()
+        return self._resolve_once(joint, resolve_joint)
+
+    def _make_pair(
+        self, source: Any, target: Any, generator: torch.Generator | None
+    ) -> tuple[Any, Any]:
+        """Decode an image, and transform it together with its target."""
+        set_up_process(self)
+        transforms, options = self._resolved_transform(), self.decode_options
+        if not isinstance(transforms, FusedJoint):
+            image, geometry = self._decode_source(source)
+            made: tuple[Any, Any] = transforms(image, map_targets(self, target, geometry))
+            return made
+        data = self._read_encoded(source)
+        if self._maps_targets():
+            whole = Geometry.of_decode(api.probe(data), orient=options.orient)
+            target = self.map_target(target, whole)
+        return transforms.make(
+            data, target, generator=generator, backend=options.backend, orient=options.orient
+        )
 
     def _read_encoded(self, source: Any) -> Any:
         """Return the bytes of a file, or the result of the user's `loader`."""
@@ -322,7 +386,7 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
         if root is not None:
             lines.append(f"Root location: {root}")
         lines += self.extra_repr().splitlines()
-        transforms = standard_transform(self)
+        transforms = self._joint() or standard_transform(self)
         lines += [] if transforms is None else [repr(transforms)]
         lines += f"Decoding: {self._describe_decoding()}".splitlines()
         return "\n".join([f"Dataset {type(self).__name__}", *(f"    {line}" for line in lines)])
@@ -330,6 +394,8 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
     def _describe_decoding(self) -> str:
         """Describe in words how images are decoded."""
         resolved = self._resolved_transform()
+        if isinstance(resolved, FusedJoint):
+            return repr(resolved)
         if isinstance(resolved, EncodedTransform):
             return "by the transform" if resolved is self.transform else repr(resolved)
         how = f"whole images, nothing fused{self._not_fused_reason()}"
@@ -338,13 +404,18 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
 
     def _not_fused_reason(self) -> str:
         """Explain in words why the transform is called with decoded images."""
-        options = self.decode_options
-        if self.transform is None or not options.fuse:
+        options, joint = self.decode_options, self._joint()
+        given = self.transform if joint is None else joint
+        if given is None or not options.fuse:
             return ""
         if options.output == "array":
             return " (output='array' is for transforms of arrays)"
         asked = options.describe(*SIZE_OPTIONS)
-        return f" ({asked} was asked for)" if asked else f" ({not_fused_reason(self.transform)})"
+        return (
+            f" ({asked} was asked for)"
+            if asked
+            else f" ({not_fused_reason(given, joint=given is joint)})"
+        )
 
     def _may_fuse(self) -> bool:
         return self.decode_options.fuse and self._loader is None
@@ -356,7 +427,12 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
         if changed := overridden(type(self), DecodeDataset, _DATASET_METHODS):
             return f"{type(self).__name__} has its own {changed}"
         transform, image = self._resolved_transform(), None
+        if self._joint() is not None:
+            return "its transforms= also takes the targets"
         if type(transform) is Fused and transform.in_loader is not None:
+            moved = transform.moving_part
+            if moved is not None and self._maps_targets():
+                return f"{type(moved).__name__} moves pixels, so map_target cannot be called"
             image, transform = transform.image, transform.in_loader
         elif type(transform) is Fused:
             if transform.rest:

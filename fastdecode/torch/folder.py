@@ -176,6 +176,9 @@ class ImageFolder(DecodeDataset["tuple[Any, Target]"]):
     def transforms(self, transforms: Any) -> None:
         self.__dict__["_transforms"] = transforms
 
+    def _joint(self) -> None:
+        """Return None: as in torchvision, `transforms` follows from the other two."""
+
     def _mark_if_folder_vanished(self, error: Exception) -> None:
         mark_if_folder_vanished(error, os.fspath(self.root), listed=True)
 

@@ -26,7 +26,7 @@ class ImageList(DecodeDataset[Sample_co]):
     paths : sequence of paths
     targets : sequence, optional
         One target per path, of any type. Without `targets`, ``dataset[index]`` is the image alone.
-    transform, target_transform : callable, optional
+    transform, target_transform, transforms : callable, optional
         As for `DecodeDataset`.
     root : path, optional
         The folder that relative paths start from; by default the current one.
@@ -73,13 +73,14 @@ class ImageList(DecodeDataset[Sample_co]):
         targets: Sequence[Any] | None = None,
         transform: Callable[..., Any] | None = None,
         target_transform: Callable[..., Any] | None = None,
+        transforms: Callable[..., Any] | None = None,
         *,
         root: str | os.PathLike[str] | None = None,
         class_to_idx: Mapping[str, int] | None = None,
         **options: Unpack[DatasetOptions],
     ) -> None:
         self.root = root
-        super().__init__(transform, target_transform, **options)
+        super().__init__(transform, target_transform, transforms, **options)
         located = _as_paths(paths, root)
         self.has_targets = targets is not None
         self.targets = [] if targets is None else _as_list(targets)

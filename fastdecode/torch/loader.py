@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import warnings
-import weakref
 from collections.abc import Callable, Iterable, Iterator, Sized
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Generic, overload
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils.data import (
@@ -18,15 +17,17 @@ from torch.utils.data import (
 )
 
 from fastdecode._arguments import is_int
-from fastdecode.errors import BackendUnavailable
 from fastdecode.torch import _accelerate
 from fastdecode.torch._batch_builder import EpochConfig
-from fastdecode.torch._collate import Batch, ReadyBatch, finish_batch
-from fastdecode.torch._decoding import NormalizeOn, Plan, load_decoder, plan_batches
+from fastdecode.torch._collate import ReadyBatch, finish_batch
 from fastdecode.torch._loader_arguments import (
+    BatchPlan,
     DataLoaderOptions,
+    NormalizeOn,
     Threads,
     check_options,
+    load_decoder,
+    plan_batches,
     resolve_read_threads,
     resolve_workers,
 )
@@ -34,33 +35,17 @@ from fastdecode.torch._memory import BatchMemory
 from fastdecode.torch._order import Seed, Sharding, world
 from fastdecode.torch._samples import Source
 from fastdecode.torch._state import CallersSampler, EpochPlan, Position
-from fastdecode.torch._workers import Workers
+from fastdecode.torch._workers import ProcessWorkers, ThreadWorkers
 
 if TYPE_CHECKING:
-    from typing import Protocol
+    from typing_extensions import Self, Unpack
 
-    from torch.utils.data import Dataset
-    from typing_extensions import Unpack
-
-    from fastdecode.torch._delivery import Delivery
-    from fastdecode.torch._loader_arguments import LoaderOptions
-
-    class MapStyle(Protocol):
-        """Any map-style dataset: `len` and indexing are enough."""
-
-        def __len__(self) -> int: ...
-        def __getitem__(self, index: int, /) -> Any: ...
-
-    class Unstated:
-        """Matches only Any: the sample type of a dataset that does not declare one."""
-
-    Untyped = Dataset[Unstated] | Dataset[tuple[Any, Unstated]]
-    Numbered = Dataset[tuple[torch.Tensor, torch.Tensor | float]]
+    from fastdecode.torch._device_batches import Delivery
 
 __all__ = ["Loader"]
 
 
-class Loader(Generic[Batch]):
+class Loader:
     """A data loader whose threads decode images straight into the memory of the batch.
 
     The contents of a batch depend only on `seed`, the epoch and the items. The number of threads or
@@ -143,8 +128,6 @@ class Loader(Generic[Batch]):
     timeout : float, optional
         Raise TimeoutError if a batch does not arrive within this many seconds; 0 is no limit. If a
         batch backend decodes, the limit applies to reading the files.
-    progress : bool
-        Show a progress bar (needs rich).
     **dataloader
         Arguments of torch's DataLoader, under the same names:
 
@@ -205,73 +188,6 @@ class Loader(Generic[Batch]):
     torch.Size([2, 3, 224, 224]) torch.float32
     """
 
-    # A batch is what collate_fn returns. Without one, images and numbers become tensors, which
-    # type checkers can know for datasets that declare their samples.
-    @overload
-    def __init__(
-        self: Loader[Batch],
-        dataset: Dataset[Any] | MapStyle,
-        batch_size: int = 1,
-        shuffle: bool = False,
-        sampler: Iterable[Any] | None = None,
-        drop_last: bool = False,
-        *,
-        collate_fn: Callable[[list[Any]], Batch],
-        **options: Unpack[LoaderOptions],
-    ) -> None: ...
-
-    @overload
-    def __init__(
-        self: Loader[Any],
-        dataset: Untyped,
-        batch_size: int = 1,
-        shuffle: bool = False,
-        sampler: Iterable[Any] | None = None,
-        drop_last: bool = False,
-        *,
-        collate_fn: None = None,
-        **options: Unpack[LoaderOptions],
-    ) -> None: ...
-
-    @overload
-    def __init__(
-        self: Loader[list[torch.Tensor]],
-        dataset: Numbered,
-        batch_size: int = 1,
-        shuffle: bool = False,
-        sampler: Iterable[Any] | None = None,
-        drop_last: bool = False,
-        *,
-        collate_fn: None = None,
-        **options: Unpack[LoaderOptions],
-    ) -> None: ...
-
-    @overload
-    def __init__(
-        self: Loader[torch.Tensor],
-        dataset: Dataset[torch.Tensor],
-        batch_size: int = 1,
-        shuffle: bool = False,
-        sampler: Iterable[Any] | None = None,
-        drop_last: bool = False,
-        *,
-        collate_fn: None = None,
-        **options: Unpack[LoaderOptions],
-    ) -> None: ...
-
-    @overload
-    def __init__(
-        self: Loader[Any],
-        dataset: Dataset[Any] | MapStyle,
-        batch_size: int = 1,
-        shuffle: bool = False,
-        sampler: Iterable[Any] | None = None,
-        drop_last: bool = False,
-        *,
-        collate_fn: None = None,
-        **options: Unpack[LoaderOptions],
-    ) -> None: ...
-
     def __init__(
         self,
         dataset: Any,
@@ -293,7 +209,6 @@ class Loader(Generic[Batch]):
         rank: int | None = None,
         world_size: int | None = None,
         timeout: float | None = None,
-        progress: bool = False,
         **dataloader: Unpack[DataLoaderOptions],
     ) -> None:
         check_options(dataloader, locals())  # locals() holds exactly the arguments here
@@ -307,7 +222,6 @@ class Loader(Generic[Batch]):
         self.channels_last = channels_last
         self.prefetch = int(dataloader.get("prefetch_factor") or prefetch)
         self.timeout = timeout or 0
-        self.progress = progress
         self._take(dataloader, seed)
         self.device = torch.device("cpu") if device is None else _parse_device(device)
         self.decode = decode
@@ -341,19 +255,24 @@ class Loader(Generic[Batch]):
     def _set_up(self) -> None:
         """Create what belongs to this process and cannot be copied or pickled."""
         _accelerate.teach(self)
-        self._workers = Workers(
-            self.threads,
-            self.workers,
-            self.prefetch,
-            self.timeout or None,
-            self.read_threads,
-            persistent=self.persistent_workers,
-        )
+        self._workers: ThreadWorkers | ProcessWorkers
+        if self.workers:
+            self._workers = ProcessWorkers(
+                self.worker_init_fn,
+                self.timeout,
+                num_workers=self.workers,
+                prefetch_factor=self.prefetch,
+                persistent_workers=self.persistent_workers,
+                multiprocessing_context=self.multiprocessing_context,
+            )
+        else:
+            how = self.threads, self.read_threads, self.prefetch, self.timeout or None
+            self._workers = ThreadWorkers(*how)
         pinned = self.pin_memory and torch.cuda.is_available()
         self._delivery: Delivery | None = None
         decoder = None if self.decoding == "cpu" else self.decoding
         if pinned or self.device.type != "cpu" or decoder is not None:
-            from fastdecode.torch._delivery import Delivery
+            from fastdecode.torch._device_batches import Delivery
 
             # Created once, so that its streams last; and here, to find a missing device early.
             self._delivery = Delivery(self.device, decoder)
@@ -448,10 +367,9 @@ class Loader(Generic[Batch]):
         epoch = self._given.caller_epoch()
         return position if epoch in (None, position.epoch) else Position(epoch)
 
-    def __iter__(self) -> Iterator[Batch]:
+    def __iter__(self) -> Iterator[Any]:
         """Start the next epoch, or start where `set_epoch` or `load_state_dict` said."""
-        made = _Epoch(self)
-        return _WithProgress(made) if self.progress else made
+        return _LoaderEpoch(self)
 
     def _begin_epoch(self) -> tuple[EpochPlan, Iterator[Any]]:
         """Plan the epoch of an iterator, and begin to make its batches."""
@@ -462,7 +380,7 @@ class Loader(Generic[Batch]):
         self._given.begin()
         position = replace(position, batch=max(position.batch, self._skipped_batches))
         epoch = self._epoch = position.plan(self._sharding, self._given)
-        self._position, self._skipped_batches = epoch.position(epoch.start), 0
+        self._position, self._skipped_batches = epoch.begin, 0
         self.skipped = 0
         delivery = self._delivery
         config = EpochConfig(
@@ -472,15 +390,13 @@ class Loader(Generic[Batch]):
             channels_last=self.channels_last,
             normalize=plan.normalize,
             device_decoding=None if delivery is None else delivery.device_decoding(plan.eligible),
-            worker_init_fn=self.worker_init_fn,
-            multiprocessing_context=self.multiprocessing_context,
             # Seeding the global generators in a background thread would disturb training.
             seed_all=delivery is None and not plan.source.isolated,
         )
-        made = self._workers.epoch(config, epoch.order, epoch.start)
+        made = self._workers.epoch(config, epoch.order, epoch.begin.batch)
         return epoch, made if delivery is None else delivery.begin(made)
 
-    def _plan(self) -> Plan:
+    def _plan(self) -> BatchPlan:
         """Decide how batches of the dataset, as it is at this moment, are made."""
         how = self._collate_fn, self.normalize_on, self.device, self.decoding, self.workers
         return plan_batches(self._source, *how)
@@ -494,7 +410,7 @@ class Loader(Generic[Batch]):
     def _record_end(self, epoch: EpochPlan) -> None:
         """Record that the consumer has received all batches of an epoch."""
         if epoch is self._epoch:
-            self._start_at(Position(epoch.epoch + 1))
+            self._start_at(Position(epoch.begin.epoch + 1))
 
     def _start_at(self, position: Position) -> None:
         """Let the next iterator begin at a position."""
@@ -523,7 +439,7 @@ class Loader(Generic[Batch]):
         sampler = getattr(batches, "sampler", None)
         return getattr(sampler, "_loader", None) is self if given is None else sampler is given
 
-    def _skip(self, batches: int) -> Loader[Batch]:
+    def _skip(self, batches: int) -> Self:
         """Leave out the first batches of the epoch that starts next; return the loader."""
         self._skipped_batches = int(batches)
         return self
@@ -552,11 +468,10 @@ class Loader(Generic[Batch]):
         ValueError
             The state comes from a loader whose batches would differ from this one's.
         """
-        numbered = len(self._source) if self._source.datasets else None
         settings = self._settings()
         if not self._seed.given:
             del settings["seed"]
-        position = Position.from_state(state, settings, numbered)
+        position = Position.from_state(state, settings)
         # At the start of an epoch there is nothing to check, and it is too early to use a sampler.
         if position.batch:
             most = position.plan(self._sharding, self._given).order.count
@@ -578,7 +493,7 @@ class Loader(Generic[Batch]):
             self._delivery.close()
         self._workers.close()
 
-    def __enter__(self) -> Loader[Batch]:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -597,14 +512,14 @@ class Loader(Generic[Batch]):
         )
 
 
-class _Epoch:
+class _LoaderEpoch:
     """The iterator that ``iter(loader)`` returns.
 
     The epoch begins when the first batch is asked for: Lightning makes its iterator first and sets
     the epoch afterwards.
     """
 
-    def __init__(self, loader: Loader[Any]) -> None:
+    def __init__(self, loader: Loader) -> None:
         self._loader = loader
         self._plan: EpochPlan | None = None
         self._ended = False
@@ -641,56 +556,14 @@ class _Epoch:
 
     def _warn_of_nothing(self) -> None:
         """Warn if every file of the epoch was damaged: a wrong path looks like that."""
-        errors = self._loader._source.errors
         if self._left_out and not self._gave_some:
+            first = self._loader._source.first_error
             warnings.warn(
                 f"there was no batch: all {self._left_out} samples were skipped"
-                + (f", such as {errors[0]}" if errors else ""),
+                + (f", such as {first}" if first else ""),
                 RuntimeWarning,
                 stacklevel=3,
             )
-
-
-class _WithProgress:
-    """Yields the batches of an iterator, and shows a progress bar on the terminal."""
-
-    def __init__(self, batches: _Epoch) -> None:
-        try:
-            from rich import progress
-        except ImportError as error:
-            raise BackendUnavailable("progress=True needs rich: pip install rich") from error
-        self._batches = batches
-        self._bar = progress.Progress(
-            progress.TextColumn("{task.description}"),
-            progress.BarColumn(),
-            progress.MofNCompleteColumn(),
-            progress.TimeElapsedColumn(),
-            progress.TimeRemainingColumn(),
-        )
-        # A consumer that leaves the loop early drops this object; the bar must stop then, too.
-        self._stop = weakref.finalize(self, self._bar.stop)
-        self._task: Any = None
-
-    def begin_epoch(self) -> None:
-        """Begin the epoch, unless it has begun."""
-        plan = self._batches.begin_epoch()
-        if self._task is None:
-            total, done = plan.order.count, plan.start
-            self._task = self._bar.add_task(f"epoch {plan.epoch}", total=total, completed=done)
-            self._bar.start()
-
-    def __iter__(self) -> Iterator[Any]:
-        return self
-
-    def __next__(self) -> Any:
-        self.begin_epoch()
-        try:
-            batch = next(self._batches)
-        except BaseException:
-            self._stop()
-            raise
-        self._bar.advance(self._task)
-        return batch
 
 
 class _LoaderSampler(Sampler[int]):
@@ -698,7 +571,7 @@ class _LoaderSampler(Sampler[int]):
 
     generator = None
 
-    def __init__(self, loader: Loader[Any]) -> None:
+    def __init__(self, loader: Loader) -> None:
         self._loader = loader
         self.data_source = loader.dataset
 

@@ -7,11 +7,9 @@ import sys
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import torch
 from torch.utils.data import get_worker_info
 
 from fastdecode import _selection, api
-from fastdecode._error_policy import ITEM_ERRORS, is_item_error
 from fastdecode._pixels import converter
 from fastdecode._process import is_worker
 from fastdecode._selection import Preference, load_named
@@ -20,11 +18,14 @@ from fastdecode.geometry import Geometry
 from fastdecode.plan import reduce_for
 from fastdecode.torch._fuse import fuse
 from fastdecode.torch._options import DecodeOptions
+from fastdecode.torch._processors import as_transform
 from fastdecode.torch._recognise import flatten, is_albumentations
 from fastdecode.torch._threads import limit_threads
 from fastdecode.torch.transforms import EncodedTransform
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from fastdecode.types import Output
 
 __all__ = ["DecodeMixin"]
@@ -102,7 +103,7 @@ class DecodeMixin:
                 load_named(value.backend)
         if name == "loader" and _is_torchvision_loader(value) and not hasattr(type(self), "loader"):
             value = self._decode_for_loader
-        if name in ("transform", "decode_options"):
+        if name in ("transform", "transforms", "decode_options"):
             self.__dict__.pop("_resolved", None)
         super().__setattr__(name, value)
 
@@ -223,10 +224,13 @@ class DecodeMixin:
 
         An `EncodedTransform` takes the file's bytes, any other the decoded image.
         """
-        transform, options = getattr(self, "transform", None), self.decode_options
+        return self._resolve_once(getattr(self, "transform", None), _resolve)
+
+    def _resolve_once(self, transform: Any, resolve: Callable[..., Any]) -> Any:
+        options = self.decode_options
         known = self.__dict__.get("_resolved")
         if known is None or known[0] is not transform or known[1] != options:
-            resolved = _resolve(transform, options, may_fuse=self._may_fuse())
+            resolved = resolve(transform, options, may_fuse=self._may_fuse())
             known = self.__dict__["_resolved"] = transform, options, resolved
         return known[2]
 
@@ -259,23 +263,6 @@ class EncodedSample(NamedTuple):
     target: Any
     target_is_mapped: bool = False  # whether the target has been mapped and transformed
     error: Exception | None = None  # what ``read`` raised
-
-    def make(
-        self, dataset: Any, index: int, generator: torch.Generator | None, out: torch.Tensor | None
-    ) -> tuple[Any, Any]:
-        """Make the sample as the dataset's ``load`` does."""
-        try:
-            if self.error is not None:
-                raise self.error
-            image, geometry = dataset._make_image(self.data, generator, out)
-            target = self.target
-            return image, target if self.target_is_mapped else map_targets(
-                dataset, target, geometry
-            )
-        except ITEM_ERRORS as error:
-            if is_item_error(error):
-                dataset._name_sample(error, index, self.source)
-            raise
 
 
 def map_targets(dataset: Any, target: Any, geometry: Geometry | None) -> Any:
@@ -311,7 +298,7 @@ def _resolve(transform: Any, options: DecodeOptions, *, may_fuse: bool) -> Any:
     # A Compose that begins with an EncodedTransform can only be called with bytes.
     if encoded or (may_fuse and not asked and options.output != "array"):
         return fuse(transform, quality=options.quality, headroom=options.headroom)
-    return transform
+    return as_transform(transform)
 
 
 def set_up_process(dataset: Any) -> None:

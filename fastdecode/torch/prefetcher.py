@@ -18,11 +18,16 @@ import torch
 from fastdecode._arguments import is_int
 from fastdecode.errors import ThreadsUnavailable
 from fastdecode.gpu._devices import parse_device
-from fastdecode.torch._collate import Batch
 from fastdecode.torch._transfer import Transfer, transfer_to
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing_extensions import Self, TypeVar
+
+    Batch = TypeVar("Batch", default=Any)
+else:
+    from typing import TypeVar
+
+    Batch = TypeVar("Batch")
 
 __all__ = ["DevicePrefetcher"]
 

@@ -35,7 +35,7 @@ class StoreDataset(DecodeDataset[Sample_co]):
     ----------
     store : Store, path or URI, or several of these
         Anything but a `Store` is opened with `fastdecode.stores.open_store`.
-    transform, target_transform : callable, optional
+    transform, target_transform, transforms : callable, optional
         As for `DecodeDataset`.
     kind : str, optional
         The kind of store, as for `open_store`.
@@ -57,8 +57,6 @@ class StoreDataset(DecodeDataset[Sample_co]):
         The index of each class.
     targets : list
         All targets; read from the store at the first access.
-    samples, imgs : sequence of (key, target)
-        The same sequence under two names; each item is read from the store at its access.
 
     Raises
     ------
@@ -91,13 +89,14 @@ class StoreDataset(DecodeDataset[Sample_co]):
         store: Store | str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
         transform: Callable[..., Any] | None = None,
         target_transform: Callable[..., Any] | None = None,
+        transforms: Callable[..., Any] | None = None,
         *,
         kind: str | None = None,
         store_options: StoreOptions | None = None,
         has_targets: bool | None = None,
         **options: Unpack[DatasetOptions],
     ) -> None:
-        super().__init__(transform, target_transform, **options)
+        super().__init__(transform, target_transform, transforms, **options)
         if isinstance(store, Store) and (kind is not None or store_options):
             raise ValueError(
                 "kind and store_options say how to open a location, but this store is open already"
@@ -189,16 +188,6 @@ class StoreDataset(DecodeDataset[Sample_co]):
             self.__dict__["_targets"] = known
         return known
 
-    @property
-    def samples(self) -> Sequence[tuple[str, Any]]:
-        """The key and target of every item."""
-        return _Samples(self.store)
-
-    @property
-    def imgs(self) -> Sequence[tuple[str, Any]]:
-        """The same as `samples`."""
-        return self.samples
-
     def extra_repr(self) -> str:
         """Return the line that names the store."""
         return f"Store: {self.store.kind} at {self.store.location}"
@@ -227,26 +216,6 @@ class StoreDataset(DecodeDataset[Sample_co]):
         name_sample(
             error, operator.index(index), f"{where}, {key_suffix[2:-1]}" if key_suffix else where
         )
-
-
-class _Samples(Sequence[Any]):
-    """The keys and targets of a store, read one by one."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
-    def __len__(self) -> int:
-        return len(self._store)
-
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return [self[position] for position in range(*index.indices(len(self)))]
-        position = operator.index(index)
-        position += len(self) if position < 0 else 0
-        return self._store.key(position), self._store.target(position)
-
-    def __iter__(self) -> Iterator[tuple[str, Any]]:
-        return (self[position] for position in range(len(self)))
 
 
 def _strip_location(message: str, where: str, position: int, key_suffix: str) -> str:

@@ -10,12 +10,10 @@ import pytest
 from benches import (
     DECODE,
     ONE,
-    TERMINAL,
     WRONG_ARGUMENT,
     Page,
     bench,
     bench_result,
-    make_photos,
     photo,
 )
 from corpus import usable_backends
@@ -29,12 +27,6 @@ from fastdecode.measure.result import OWN, PILLOW, from_json, to_json
 from fastdecode.ranking import DEFAULT
 
 _WRITTEN = {"json": "result.json", "html": "result.html", "card": "result.svg"}
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """Create three JPEGs in two folders, next to hidden files and files that are not images."""
-    return make_photos(tmp_path)
 
 
 @pytest.fixture
@@ -193,41 +185,3 @@ def test_a_page_needs_another_file_and_a_library(
     with pytest.raises(SystemExit, match=str(WRONG_ARGUMENT)):
         cli.main(["bench", f"--{option}", "x"])
     assert "pip install 'fastdecode[bench]'" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["--reduce", "3"], "1, 2, 4 and 8"),
-        (["--reduce", ","], "empty"),
-        (["--backend", "nope"], "no backend is called 'nope'"),
-        (["--limit", "-1"], "positive"),
-        (["--limit", "²"], "positive"),
-        (["--seconds", "-1"], "seconds"),
-        (["--seconds", "nan"], "seconds"),
-        (["--json", "no-such-folder/x.json"], "cannot be written"),
-        (["--json", "."], "cannot be written: it is a folder"),
-        (["--what"], "unrecognized"),
-        (["no-such-folder"], "no file or folder"),
-        (["compare"], "compare"),
-    ],
-)
-def test_bad_arguments(
-    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A wrong argument ends with status 2 and a message before anything is measured."""
-    with pytest.raises(SystemExit, match=str(WRONG_ARGUMENT)):
-        cli.main(["bench", *arguments])
-    said = capsys.readouterr()
-
-    assert words in said.err
-    assert not said.out
-
-
-def test_help_has_examples() -> None:
-    """``--help`` has examples, within 80 columns, and in ASCII if necessary."""
-    done = bench("--help", PYTHONIOENCODING="ascii")
-
-    assert done.returncode == 0
-    assert "python -m fastdecode.bench photos/" in done.stdout
-    assert max(map(len, done.stdout.splitlines())) <= TERMINAL

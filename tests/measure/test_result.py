@@ -48,7 +48,7 @@ def test_fields_with_a_default_may_be_missing() -> None:
 @pytest.mark.parametrize("text", ["", "[]", "{}", "3", "not JSON", '{"machine": 1}', "[" * 10**5])
 def test_what_is_no_result_is_refused(text: str) -> None:
     """A file that is not a result is refused."""
-    with pytest.raises(ValueError, match="this is not a result that"):
+    with pytest.raises(ValueError, match="result"):
         from_json(text)
 
 
@@ -56,7 +56,7 @@ def test_another_schema_is_refused() -> None:
     """A result of another schema is refused, and both versions are named."""
     text = to_json(results.result()).replace(f'"schema": {SCHEMA}', '"schema": 99')
 
-    with pytest.raises(ValueError, match=f"has schema 99, and this version reads {SCHEMA}"):
+    with pytest.raises(ValueError, match=f"99.*{SCHEMA}"):
         from_json(text)
 
 
@@ -72,31 +72,31 @@ def spoil(content: Any, place: tuple[Any, ...], value: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "value", "message"),
+    ("place", "value", "datum"),
     [
-        (("machine",), None, "result has no 'machine'"),
-        (("machine",), [], "result.machine is list, not dict"),
-        (("machine", "cores"), "4", "result.machine.cores is str, not int"),
-        (("machine", "load"), "low", "result.machine.load is str, not float"),
-        (("measurements",), {}, "result.measurements is dict, not list"),
-        (("measurements", 0, "reduce"), True, r"measurements\[0\].reduce is bool, not int"),
+        (("machine",), None, "machine"),
+        (("machine",), [], "machine is list"),
+        (("machine", "cores"), "4", "machine.cores is str"),
+        (("machine", "load"), "low", "machine.load is str"),
+        (("measurements",), {}, "measurements is dict"),
+        (("measurements", 0, "reduce"), True, r"measurements\[0\].reduce is bool"),
         (
             ("measurements", 0, "protocol"),
             "guess",
-            "is 'guess', not one of decode, train",
+            "protocol.*guess",
         ),
-        (("measurements", 0, "protocol"), [], "protocol is \\[\\], not one of decode, train"),
-        (("measurements", 0, "ratio", "low"), None, r"measurements\[0\].ratio has no 'low'"),
-        (("measurements", 0, "refused"), {"a": 1}, "refused.a is int, not str"),
-        (("measurements", 0, "latency_ms"), [1, "2"], r"latency_ms\[1\] is str, not float"),
+        (("measurements", 0, "protocol"), [], "protocol"),
+        (("measurements", 0, "ratio", "low"), None, r"measurements\[0\].ratio.*low"),
+        (("measurements", 0, "refused"), {"a": 1}, "refused.a is int"),
+        (("measurements", 0, "latency_ms"), [1, "2"], r"latency_ms\[1\] is str"),
     ],
 )
-def test_a_damaged_result_is_refused(place: tuple[Any, ...], value: Any, message: str) -> None:
+def test_a_damaged_result_is_refused(place: tuple[Any, ...], value: Any, datum: str) -> None:
     """A missing value, or one of a wrong type, is an error that names its path."""
     content = json.loads(to_json(results.result(results.measurement())))
     spoil(content, place, value)
 
-    with pytest.raises(ValueError, match=f"the result is damaged: .*{message}"):
+    with pytest.raises(ValueError, match=datum):
         from_json(json.dumps(content))
 
 

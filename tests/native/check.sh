@@ -5,8 +5,8 @@
 #
 # Builds everything in a folder of its own, and removes that. Any finding is a failure, and what led
 # to it is kept where the last line says. Needs gcc, clang with its runtime (Debian:
-# libclang-rt-14-dev), libjpeg-turbo's headers, and a Python (PYTHON, else python3) with pytest,
-# cffi and setuptools.
+# libclang-rt-14-dev), the headers of libjpeg-turbo, libpng and zlib, and a Python (PYTHON, else
+# python3) with pytest, cffi and setuptools.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 seconds=60 corpus='' python=${PYTHON:-python3}
@@ -68,18 +68,22 @@ core() {
 
 # build COMPILER OUT NAME ARGUMENT...
 build() {
-    "$1" "${common[@]}" "$work/core-$3"/*.o "${@:4}" -ljpeg -lpthread -lm -o "$work/$2" ||
+    "$1" "${common[@]}" "$work/core-$3"/*.o "${@:4}" -ljpeg -lpng -lz -lpthread -lm -o "$work/$2" ||
         die "$2 does not compile with $1"
 }
 
 step "building"
 fuzzing=("${memory[@]}" -fsanitize=fuzzer)
-core "$clang" fuzzing "${fuzzing[@]}"
+# With a small buffer of compressed data, so that short files reach its end.
+core "$clang" fuzzing "${fuzzing[@]}" -DFD_INPUT=1024
 core gcc memory "${memory[@]}"
 core gcc threads -fsanitize=thread
 build "$clang" fuzz fuzzing "${fuzzing[@]}" tests/native/fuzz{,_crop}.c
 build "$clang" fuzz-own fuzzing "${fuzzing[@]}" tests/native/fuzz_own.c
+build "$clang" fuzz-png fuzzing "${fuzzing[@]}" tests/native/fuzz_png.c
+build "$clang" fuzz-program fuzzing "${fuzzing[@]}" tests/native/fuzz_program.c
 build gcc own memory "${memory[@]}" tests/native/own.c
+build gcc png memory "${memory[@]}" -DFILES tests/native/fuzz_png.c
 build gcc corpus memory "${memory[@]}" "$wrapped" tests/native/{fuzz,fuzz_crop,corpus}.c
 build gcc pool memory "${memory[@]}" tests/native/pool.c
 build gcc pool-threads threads -fsanitize=thread tests/native/pool.c
@@ -88,14 +92,19 @@ build gcc pool-threads threads -fsanitize=thread tests/native/pool.c
 "$python" tests/native/seeds.py "$work/seeds" "${from[@]}"
 
 # They share one core, and the others of the machine do the rest meanwhile.
-fuzz() { # PROGRAM LONGEST
-    "$work/$1" -max_total_time="$seconds" -max_len="$2" -timeout=20 -rss_limit_mb=2500 \
-        -dict="$work/seeds.dict" -artifact_prefix="$work/findings/$1-" -print_final_stats=1 \
-        "$work/found-$1" "$work/seeds" 2> "$work/log-$1"
+fuzz() { # PROGRAM SEEDS LONGEST
+    mkdir "$work/found-$1"
+    "$work/$1" -max_total_time="$seconds" -max_len="$3" -timeout=20 -rss_limit_mb=2500 \
+        -dict="$work/seeds/$2.dict" -artifact_prefix="$work/findings/$1-" -print_final_stats=1 \
+        "$work/found-$1" "$work/seeds/$2" 2> "$work/log-$1"
 }
-mkdir "$work/found-fuzz" "$work/found-fuzz-own"
-fuzz fuzz 20000 & fuzzers=($!)
-fuzz fuzz-own 3000 & fuzzers+=($!)
+mkdir "$work/seeds/program" # it begins with nothing
+echo "# no words" > "$work/seeds/program.dict"
+names=(fuzz fuzz-own fuzz-png fuzz-program)
+fuzz fuzz jpeg 20000 & fuzzers=($!)
+fuzz fuzz-own jpeg 3000 & fuzzers+=($!)
+fuzz fuzz-png png 6000 & fuzzers+=($!)
+fuzz fuzz-program program 600 & fuzzers+=($!)
 
 step "every file, every operation, and no memory: AddressSanitizer and UndefinedBehaviorSanitizer"
 export ASAN_OPTIONS=abort_on_error=1 UBSAN_OPTIONS=abort_on_error=1:print_stacktrace=1
@@ -104,6 +113,10 @@ mapfile -d '' files < <(find "${folders[@]}" -type f -print0 | sort -z)
 
 step "the core's own decoder beside libjpeg-turbo: AddressSanitizer and UndefinedBehaviorSanitizer"
 "$work/own" 60 tests/data/jpeg_kinds/*.jpg || die "the core decodes something else than libjpeg-turbo"
+
+step "PNG beside libpng: AddressSanitizer and UndefinedBehaviorSanitizer"
+mapfile -d '' pngs < <(find "${folders[@]}" -name '*.png' -print0 | sort -z)
+"$work/png" "$work"/seeds/png/* "${pngs[@]}" || die "the core decodes something else than libpng"
 
 step "many callers of one pool: AddressSanitizer and UndefinedBehaviorSanitizer"
 "$work/pool" tests/data/jpeg_kinds/gen_4*.jpg || die "the pool breaks a promise"
@@ -131,8 +144,8 @@ tests tests/native --ignore tests/native/test_build.py --ignore tests/native/tes
     die "the extension fails its tests under AddressSanitizer"
 
 step "libFuzzer, for $seconds seconds"
-for i in 0 1; do
-    name=$([ $i = 0 ] && echo fuzz || echo fuzz-own)
+for i in "${!names[@]}"; do
+    name=${names[$i]}
     wait "${fuzzers[$i]}" || {
         tail -n 60 "$work/log-$name" >&2
         die "libFuzzer has found something ($name)"

@@ -178,11 +178,11 @@ static int64_t starve(const char *path, const uint8_t *data, size_t size) {
     }
 }
 
-/* Whether a file is small and decodes without a warning. */
+/* Whether a file is a small JPEG that decodes without a warning. */
 static int can_starve(const uint8_t *data, size_t size) {
     fd_header header;
     fd_request request = {.reduce = 1, .layout = FD_RGB, .strict = 1};
-    if (size > SMALL || fd_probe(data, size, &header) != FD_OK ||
+    if (size > SMALL || fd_probe(data, size, &header) != FD_OK || header.sof == FD_PNG ||
         (int64_t)header.width * header.height > MOST_PIXELS)
         return 0;
     fd_decoder *decoder = fd_decoder_create();

@@ -1,12 +1,13 @@
 /* fuzz_own.c: the core's own decoder against libjpeg-turbo, as many short files a second as can be.
  *
  * One input is HEAD bytes, as in fuzz.c, and behind them a JPEG. Whatever the core decodes by itself
- * has to be what libjpeg-turbo makes of it without a warning; what it gives up on is not looked at,
- * because then libjpeg-turbo decodes it. For libFuzzer, with the seeds of seeds.py.
+ * has to be what libjpeg-turbo makes of it without a warning, but for parts of a progressive file that
+ * the core left out; what it gives up on is not looked at, because then libjpeg-turbo decodes it. For
+ * libFuzzer, with the seeds of seeds.py.
  *
- * Half of the mutations are libFuzzer's own. The other half are aimed: at one segment of the header
- * (tables, sizes, restart interval), at the length of one, at the restart markers of the scan, at its
- * last bytes, which hold the last MCU, and at where the file ends. */
+ * Half of the mutations are libFuzzer's own. The other half are aimed: at one segment (tables, sizes,
+ * restart interval, scans), at the length of one, at the restart markers, at the last bytes of a scan,
+ * which hold the last MCU, and at where the file ends. */
 #include "fuzz.h"
 
 #include <stdio.h>
@@ -45,7 +46,8 @@ static void decode_by_both(const uint8_t *head, const uint8_t *data, size_t size
     if (fd_probe(data, size, &header) != FD_OK ||
         (int64_t)header.width * header.height > MOST_PIXELS)
         return;
-    fd_request request = {.reduce = 1 << head[2] % 4, .layout = FD_L + head[3] % 3};
+    fd_request request = {
+        .reduce = 1 << head[2] % 4, .layout = FD_L + head[3] % 3, .thorough = head[4] & 1};
     choose_region(&request, head, reduced(header.width, request.reduce),
                   reduced(header.height, request.reduce));
     ptrdiff_t stride = 4 * (ptrdiff_t)(request.right - request.left);
@@ -57,12 +59,22 @@ static void decode_by_both(const uint8_t *head, const uint8_t *data, size_t size
     int status = fd_decode(own, data, size, &request, made, stride);
     if (!fd_decoder_own(own))
         return;
+    if (status != FD_OK)
+        fail("decoded by itself, and yet not fine");
     fd_use_decoder("libjpeg");
-    if (status != FD_OK || fd_decode(other, data, size, &request, expected, stride) != FD_OK ||
-        fd_decoder_warnings(other) != 0)
+    if (fd_decode(other, data, size, &request, expected, stride) == FD_OK &&
+        fd_decoder_warnings(other) == 0) {
+        if (memcmp(made, expected, bytes + 1) != 0)
+            fail("decoded to other pixels than libjpeg's");
+        return;
+    }
+    if (request.thorough)
         fail("decoded what libjpeg complains of");
-    if (memcmp(made, expected, bytes + 1) != 0)
-        fail("decoded to other pixels than libjpeg's");
+    request.thorough = 1;
+    fd_use_decoder("");
+    fd_decode(own, data, size, &request, made, stride);
+    if (fd_decoder_own(own))
+        fail("decoded what libjpeg complains of, and left nothing out");
 }
 
 /* ---- mutations ---- */
@@ -76,16 +88,25 @@ static uint32_t drawn(uint32_t *state) { /* xorshift32 */
     return *state ^= *state << 5;
 }
 
-/* Where a random segment of the header begins, its marker included; 0 if there is none. */
+/* Where the data of a scan ends that begins at `at`: at the next marker that is not for restarts. */
+static size_t end_of_scan(const uint8_t *jpeg, size_t size, size_t at) {
+    while (at + 1 < size &&
+           (jpeg[at] != 0xFF || jpeg[at + 1] == 0 || (jpeg[at + 1] & 0xF8) == 0xD0))
+        at++;
+    return at;
+}
+
+/* Where a random segment begins, its marker included, before a scan or between two; 0 if there is none. */
 static size_t segment_of(const uint8_t *jpeg, size_t size, uint32_t *state) {
     size_t chosen = 0;
     uint32_t count = 0;
     for (size_t at = 2; at + 4 <= size && jpeg[at] == 0xFF;) {
+        int marker = jpeg[at + 1];
         if (drawn(state) % ++count == 0)
             chosen = at;
-        if (jpeg[at + 1] == 0xDA)
-            break;
         at += 2 + (size_t)(jpeg[at + 2] << 8 | jpeg[at + 3]);
+        if (marker == 0xDA)
+            at = end_of_scan(jpeg, size, at);
     }
     return chosen;
 }
@@ -147,9 +168,12 @@ size_t LLVMFuzzerCustomMutator(uint8_t *input, size_t size, size_t max_size, uns
     case 2:
         length = change_markers(jpeg, length, max_size - HEAD, &state);
         break;
-    case 3: /* the last MCU */
-        change_byte(jpeg + length - 1 - drawn(&state) % END, &state);
+    case 3: { /* the last MCU of a scan */
+        size_t end = segment && jpeg[segment + 1] == 0xDA ? end_of_scan(jpeg, length, segment + 2)
+                                                          : length;
+        change_byte(jpeg + end - 1 - drawn(&state) % END, &state);
         break;
+    }
     default: { /* the end of the file */
         size_t lost = 1 + drawn(&state) % END;
         if (drawn(&state) & 1) { /* of the scan alone: the end marker stays */

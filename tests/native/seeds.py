@@ -1,10 +1,11 @@
-"""Make a seed corpus for fuzz.c, and a dictionary of JPEG's markers.
+"""Make seeds for the fuzzers, and dictionaries of markers and chunks.
 
     python tests/native/seeds.py OUT FOLDER...
 
-Every JPEG of the folders that is small enough, and some that are made here, become files in OUT,
-each behind the HEAD bytes of another operation; OUT.dict is the dictionary. The same folders give
-the same seeds.
+Every JPEG of the folders that is small enough, and some that are made here, become files in
+OUT/jpeg, each behind the HEAD bytes of another operation (fuzz.c, fuzz_own.c); the PNGs become
+files in OUT/png (fuzz_png.c). OUT/jpeg.dict and OUT/png.dict are the dictionaries. The same folders
+give the same seeds.
 """
 
 from __future__ import annotations
@@ -12,16 +13,18 @@ from __future__ import annotations
 import io
 import random
 import sys
+import zlib
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 
 from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 
 HEAD, OPERATIONS = 40, 6  # as in fuzz.h
 LARGEST = 16_000  # bytes: of a long file the most changes hit what no decoder looks at
 _WILD_RAW_HUGE = 0xE0  # flags that most seeds do without, so that something is decoded
-_MARKERS = {
+_JPEG = {
     **{f"sof{i}": bytes([0xFF, 0xC0 + i]) for i in (0, 1, 2, 3, 9, 10)},
     **{f"rst{i}": bytes([0xFF, 0xD0 + i]) for i in range(8)},
     "soi": b"\xff\xd8",
@@ -41,18 +44,33 @@ _MARKERS = {
 }
 
 
-def jpegs(folders: list[str]) -> list[Path]:
-    """List what begins like a JPEG and is small, or was one before it was damaged."""
+_PIXEL_BITS = (1, 2, 4, 8, 16, 24, 48, 1, 2, 4, 8, 16, 32, 32, 64)  # of `kinds` in fuzz_png.c
+_PNG = {
+    **{
+        name.lower(): name.encode()
+        for name in (
+            *("IHDR", "PLTE", "IDAT", "IEND", "tRNS", "gAMA", "cHRM", "sRGB", "pHYs", "iCCP"),
+            *("zTXt", "iTXt", "tEXt", "eXIf", "acTL", "fcTL", "fdAT", "sBIT", "bKGD", "hIST"),
+        )
+    },
+    "signature": b"\x89PNG\r\n\x1a\n",
+    "zlib": b"\x78\x9c",
+    "stored": b"\x01\x05\x00\xfa\xff",
+}
+
+
+def small(folders: list[str], first: bytes, *suffixes: str) -> list[Path]:
+    """List what begins like a format and is small, or was one before it was damaged."""
     paths = sorted(path for folder in folders for path in Path(folder).rglob("*") if path.is_file())
     return [
         path
         for path in paths
         if path.stat().st_size <= LARGEST
-        and (path.suffix.lower() in (".jpg", ".jpeg") or path.read_bytes()[:2] == b"\xff\xd8")
+        and (path.suffix.lower() in suffixes or path.read_bytes()[: len(first)] == first)
     ]
 
 
-def made() -> Iterator[tuple[str, bytes]]:
+def made_jpegs() -> Iterator[tuple[str, bytes]]:
     """Encode small images of each colour, with and without scans and restart markers."""
     pixels = random.Random(0).randbytes(15 * 11 * 4)
     for mode, progressive, rows in product(("L", "RGB", "CMYK"), (False, True), (0, 1)):
@@ -65,6 +83,30 @@ def made() -> Iterator[tuple[str, bytes]]:
             yield f"{name}_turn", file.getvalue().replace(b"\xff\xd1", b"\xff\xd3", 1)
 
 
+def made_pngs() -> Iterator[tuple[str, bytes]]:
+    """Encode small images of each mode, with chunks of all kinds; and rows of every kind alone."""
+    pixels = random.Random(1).randbytes(15 * 11 * 4)
+    text = PngInfo()
+    text.add_text("Title", "seed " * 20, zip=True)
+    text.add_itxt("Author", "nobody")
+    for mode in ("1", "L", "LA", "P", "RGB", "RGBA", "I;16"):
+        image = Image.frombytes("RGBA", (15, 11), pixels)
+        if mode == "I;16":
+            image = Image.frombytes(mode, (15, 11), pixels[: 15 * 11 * 2])
+        else:
+            image = image.convert(mode).resize((75, 55))
+        options = {"transparency": 3} if mode in ("L", "P") else {}
+        file = io.BytesIO()
+        image.save(file, "PNG", pnginfo=text, icc_profile=pixels[:200], dpi=(72, 72), **options)
+        yield f"made_{mode}", file.getvalue()
+    for (kind, bits), level in product(enumerate(_PIXEL_BITS), (0, 1, 9)):
+        # What comes before the stream: kind, width, height, colours, width again, size of a chunk.
+        before = bytes([kind, 20, 30, 255, 0, 0 if level else 50])
+        line = pixels[: -(-21 * bits // 8)]
+        rows = b"".join(bytes([y % 5]) + line for y in range(31))
+        yield f"rows_{kind}_{level}", before + zlib.compress(rows, level, wbits=-15)
+
+
 def head(operation: int, chance: random.Random) -> bytes:
     """Draw the numbers for one operation."""
     numbers = bytearray(chance.randbytes(HEAD))
@@ -74,19 +116,32 @@ def head(operation: int, chance: random.Random) -> bytes:
     return bytes(numbers)
 
 
+def write_dictionary(path: Path, entries: dict[str, bytes]) -> None:
+    """Write what libFuzzer may insert."""
+    lines = [
+        name + '="' + "".join(f"\\x{byte:02x}" for byte in bytes_) + '"'
+        for name, bytes_ in entries.items()
+    ]
+    path.write_text("\n".join(lines) + "\n")
+
+
 def main() -> None:
-    out = Path(sys.argv[1])
-    out.mkdir(parents=True, exist_ok=True)
-    files = [(path.stem[:40], path.read_bytes()) for path in jpegs(sys.argv[2:])]
-    for number, (name, data) in enumerate([*made(), *files]):
+    out, folders = Path(sys.argv[1]), sys.argv[2:]
+    (out / "jpeg").mkdir(parents=True, exist_ok=True)
+    (out / "png").mkdir(exist_ok=True)
+    jpegs = small(folders, b"\xff\xd8", ".jpg", ".jpeg")
+    files = [(path.stem[:40], path.read_bytes()) for path in jpegs]
+    for number, (name, data) in enumerate([*made_jpegs(), *files]):
         chance = random.Random(number)
         for operation in range(OPERATIONS):
-            (out / f"{number:04}_{operation}_{name}").write_bytes(head(operation, chance) + data)
-    entries = [
-        name + '="' + "".join(f"\\x{byte:02x}" for byte in bytes_) + '"'
-        for name, bytes_ in _MARKERS.items()
-    ]
-    out.with_suffix(".dict").write_text("\n".join(entries) + "\n")
+            path = out / "jpeg" / f"{number:04}_{operation}_{name}"
+            path.write_bytes(head(operation, chance) + data)
+    pngs = small(folders, b"\x89PNG", ".png")
+    files = [(path.stem[:40], path.read_bytes()) for path in pngs]
+    for number, (name, data) in enumerate([*made_pngs(), *files]):
+        (out / "png" / f"{number:04}_{name}".replace(";", "_")).write_bytes(data)
+    write_dictionary(out / "jpeg.dict", _JPEG)
+    write_dictionary(out / "png.dict", _PNG)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import permutations
@@ -12,16 +13,22 @@ import pytest
 from corpus import native_core
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from PIL import Image, ImageEnhance, ImageOps
+from PIL import Image, ImageEnhance, ImageFilter, ImageOps
 
+from fastdecode._resizing import resize_unchanged
+from fastdecode.native import _library
 from fastdecode.native._augment import (
     Draw,
+    Erasure,
     Operation,
     Program,
     augment,
     do,
+    draw_in_core,
     draw_operations,
+    erase,
     group,
+    mix,
 )
 
 _core = native_core()
@@ -75,6 +82,10 @@ WITH_NUMBER: dict[str, tuple[Any, Callable[[Image.Image, Any], Image.Image]]] = 
     "hue": (st.floats(-0.5, 0.5), _shift_hue),
     "solarize": (st.floats(0, 256), ImageOps.solarize),
     "posterize": (st.integers(1, 8), ImageOps.posterize),
+    "box_blur": (
+        st.one_of(st.sampled_from((0.0, 0.1, 1.0)), st.floats(0, 40)),
+        lambda image, v: image.filter(ImageFilter.GaussianBlur(v)),
+    ),
 }
 WITHOUT: dict[str, Callable[[Image.Image], Image.Image]] = {
     "grey": lambda image: image.convert("L").convert("RGB"),
@@ -83,6 +94,7 @@ WITHOUT: dict[str, Callable[[Image.Image], Image.Image]] = {
     "autocontrast": ImageOps.autocontrast,
     "mirror": ImageOps.mirror,
     "turn_over": ImageOps.flip,
+    "permute": lambda image: Image.merge("RGB", [image.getchannel("R")] * 3),  # without numbers
 }
 
 
@@ -155,6 +167,68 @@ def test_solarize_add_lifts_dark_levels() -> None:
     np.testing.assert_array_equal(made, expected)
 
 
+def _finished(pixels: Any, program: Program, state: int, *, first: bool) -> tuple[Any, Any]:
+    """Return pixels as floats from 0 to 1 after the operations of a sample, and these."""
+    height, width = pixels.shape[:2]
+    operations, _ = draw_in_core(program, state, width, height)
+    out = np.empty((3, height, width) if first else pixels.shape, np.float32)
+    stored = _library.stored(((1 / 255,) * 3, (0.0,) * 3), channels_first=first)
+    whole = resize_unchanged(width, height)
+    assert _library.resize_pixels(pixels, whole, stored, out.ctypes.data, operations)
+    return out if first else np.moveaxis(out, 2, 0), operations
+
+
+LEVELS = (1.5, -2.0, 0.25)
+ERASURES = st.builds(
+    Erasure,
+    st.sampled_from([(0.02, 0.4), (0.5, 1.0), (0.0, 0.0)]),
+    st.sampled_from([(0.3, 3.3), (1.0, 1.0), (0.01, 100.0)]),
+    st.sampled_from(("none", "channel", "pixel")),
+    st.just(LEVELS),
+)
+
+
+@given(images(), ERASURES, st.integers(0, 2**63), st.booleans())
+@settings(deadline=None, max_examples=100)
+def test_erasures_fill_their_boxes(pixels: Any, erasure: Any, state: int, first: bool) -> None:
+    """A box gets its levels, one number a channel, or one a value; the rest stays as it is."""
+    program = Program([*do(Operation("invert")), *erase(erasure)])
+    made, operations = _finished(pixels, program, state, first=first)
+    plain = np.moveaxis(255 - pixels, 2, 0) * np.float32(1 / 255)
+    assert len(operations) in (1, 2)  # if no box fits, there is none
+    for box in list(operations)[1:]:
+        left, top, width, height = map(int, list(box.value)[:4])
+        assert 0 <= left <= left + width <= pixels.shape[1]
+        assert 0 <= top <= top + height <= pixels.shape[0]
+        inside = np.s_[:, top : top + height, left : left + width]
+        erased = made[inside].copy()
+        made[inside] = plain[inside]
+        if erasure.noise == "none":
+            assert (erased == np.float32(LEVELS).reshape(3, 1, 1)).all()
+        elif erasure.noise == "channel":
+            assert (erased == erased[:, :1, :1]).all()
+            assert len(np.unique(erased)) == (3 if erased.size else 0)
+        elif erased.size > 300:
+            assert len(np.unique(erased)) > 0.99 * erased.size
+            assert abs(erased.mean()) < 5 / erased.size**0.5
+            assert abs(erased.std() - 1) < 4 / erased.size**0.5
+    np.testing.assert_array_equal(made, plain)
+
+
+def test_noise_is_normal() -> None:
+    """The numbers of a box, and of the channels of many boxes, have a normal distribution."""
+    pixels = np.zeros((100, 100, 3), np.uint8)
+    whole = erase(Erasure((0.8, 0.8), (1.0, 1.0), "pixel"))
+    values = _finished(pixels, whole, 5, first=True)[0]
+    channels = erase(Erasure((0.1, 0.1), (1.0, 1.0), "channel"))
+    levels = [np.unique(_finished(pixels, channels, n * 977, first=True)[0]) for n in range(700)]
+    for sample in (values[values != 0], np.concatenate(levels)):
+        numbers = np.sort(sample[sample != 0]).astype(float)
+        expected = np.array([0.5 * (1 + math.erf(number / 2**0.5)) for number in numbers])
+        apart = np.abs(np.arange(1, len(numbers) + 1) / len(numbers) - expected).max()
+        assert apart < 1.95 / len(numbers) ** 0.5  # Kolmogorov and Smirnov: p = 0.001
+
+
 def test_operations_follow_one_another() -> None:
     """Several operations give what they give one by one."""
     pixels = np.random.default_rng(3).integers(0, 256, (40, 60, 3)).astype(np.uint8)
@@ -178,6 +252,8 @@ def test_operations_follow_one_another() -> None:
         Operation("blur", (23.0, 1.0, 1.0)),
         Operation("brightness", (float("nan"),)),
         Operation("warp", (1e9, 0.0, 0.0, 0.0, 1.0, 0.0)),
+        Operation("permute", (0.0, 1.0, 3.0)),
+        Operation("permute", (-1.0, 1.0, 2.0)),
     ],
     ids=str,
 )
@@ -213,6 +289,68 @@ def test_shuffles_draw_every_order() -> None:
     found = _drawn(group("shuffle", steps))
     assert set(found) == set(permutations(("grey", "invert", "mirror")))
     assert all(560 < count < 773 for count in found.values())  # 667, with a deviation of 24
+
+
+def test_several_choices_are_different_ones() -> None:
+    """Choices without replacement come up as often as when each is drawn from those left."""
+    steps = [do(Operation("grey")), do(Operation("invert")), do(Operation("mirror"))]
+    found = _drawn(group("choice", steps, weights=[1, 2, 5], picks=2))
+    shares = {"grey": 1 / 8, "invert": 2 / 8, "mirror": 5 / 8}
+    expected = {
+        (one, other): 4000 * shares[one] * shares[other] / (1 - shares[one])
+        for one, other in permutations(shares, 2)
+    }
+    assert found.keys() == expected.keys()
+    squares = [(found[key] - count) ** 2 / count for key, count in expected.items()]
+    assert sum(squares) < 20.5  # of 5 degrees of freedom: p = 0.001
+
+
+@pytest.mark.parametrize("alpha", [0.3, 1.0, 4.0])
+def test_weights_of_a_mix_are_of_a_dirichlet_distribution(alpha: float) -> None:
+    """The weights add up to 1, and have the mean and deviation of the distribution."""
+    program = mix([do(Operation("grey"))] * 3, alpha, "torchvision")
+    kinds = ["mix_begin", *["grey", "mix_add"] * 3, "mix_end"]
+    weights = []
+    for seed in range(3000):
+        operations, _ = draw_operations(program, seed * 977)
+        assert [each.kind for each in operations] == kinds
+        weights.append([each.value[0] for each in operations if each.kind.startswith("mix_")])
+    drawn = np.array(weights)
+    np.testing.assert_allclose(drawn[:, :4].sum(1), 1)
+    assert (drawn[:, 4] == 1).all()
+    deviation = 0.5 / (2 * alpha + 1) ** 0.5  # of the beta distribution
+    assert abs(drawn[:, 0].mean() - 0.5) < 4 * deviation / 3000**0.5
+    assert abs(drawn[:, 0].std() - deviation) < 0.015
+    shares = drawn[:, 1:4] / drawn[:, 1:4].sum(1, keepdims=True)
+    deviation = (2 / 9 / (3 * alpha + 1)) ** 0.5
+    assert (abs(shares.mean(0) - 1 / 3) < 4 * deviation / 3000**0.5).all()
+    assert (abs(shares.std(0) - deviation) < 0.015).all()
+
+
+def test_a_mix_is_the_weighted_sum_of_its_chains() -> None:
+    """Both kinds of mix equal the same sums in NumPy."""
+    pixels = np.random.default_rng(3).integers(0, 256, (40, 60, 3)).astype(np.uint8)
+    chains = [[Operation("equalize")], [Operation("mirror"), Operation("sharpness", (1.7,))]]
+    begin, shares, end = np.float32(0.25), np.float32([0.35, 0.4]), np.float32(0.3)
+    steps = [Operation("mix_begin", (float(begin),))]
+    expected = begin * pixels.astype(np.float32)
+    for chain, share in zip(chains, shares, strict=True):
+        steps += [*chain, Operation("mix_add", (float(share),))]
+        expected += share * augment(pixels, chain).astype(np.float32)
+    blended = Image.blend(
+        Image.fromarray(pixels), Image.fromarray(expected.astype(np.uint8)), float(end)
+    )
+    made = augment(pixels, [*steps, Operation("mix_end", (float(end),))])
+    np.testing.assert_array_equal(made, np.asarray(blended))
+    whole = augment(pixels, [*steps, Operation("mix_end", (1.0,))])
+    np.testing.assert_array_equal(whole, expected.astype(np.uint8))
+
+
+@pytest.mark.parametrize("kinds", [("mix_begin",), ("mix_add",), ("mix_begin", "mix_begin")])
+def test_a_mix_that_does_not_end_is_refused(kinds: tuple[Any, ...]) -> None:
+    """A mix must begin, and end, once."""
+    with pytest.raises(ValueError, match="not possible"):
+        augment(np.zeros((4, 4, 3), np.uint8), [Operation(kind, (0.5,)) for kind in kinds])
 
 
 def test_probabilities_hold_for_whole_groups() -> None:
@@ -264,4 +402,4 @@ def test_draws_follow_from_the_state() -> None:
 def test_too_many_operations_are_refused() -> None:
     """A program that draws more operations than a sample has room for is a ValueError."""
     with pytest.raises(ValueError, match="too many"):
-        draw_operations(do(Operation("grey")) * (lib.FD_MOST_OPERATIONS + 1), 0)
+        draw_operations(Program(do(Operation("grey")) * (lib.FD_MOST_OPERATIONS + 1)), 0)

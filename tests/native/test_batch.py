@@ -8,6 +8,7 @@ import os
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import fastdecode
 from fastdecode._headers import jpeg_stream
 from fastdecode.native import _library
 from fastdecode.native._batch import Items, Pool
+from fastdecode.stores._ranges import Ranges
 from fastdecode.testing import drawing, encode
 
 native_core()
@@ -159,17 +161,34 @@ def test_what_can_be_planned_is_made_in_one_call(pool: Pool, tmp_path: Path) -> 
     assert list(items.crop(pool, [data] * 3, [1, 2, 3], crop, BYTES, *place)[0]) == [0, 1, 2]
 
 
-def test_parts_are_decoded_into_arrays(pool: Pool) -> None:
-    """`decode` returns the requested rows, columns, reduction and layout."""
-    items = Items()
-    items.read(pool, [str(FILES[0]), FILES[1].read_bytes()])
-    part = np.zeros((30, 40, 3), np.uint8)
-    grey = np.zeros(fastdecode.decode_file(FILES[1], 2, mode="L").shape, np.uint8)
-    parts = [(10, 20, 50, 50, 1, _library.LAYOUTS["RGB"]), (0, 0, 0, 0, 2, _library.LAYOUTS["L"])]
+def test_ranges_of_a_file_are_as_good_as_bytes(pool: Pool, tmp_path: Path) -> None:
+    """`crop` makes and leaves the same items, and a file that is cut meanwhile gives no pixels."""
+    data = FILES[0].read_bytes()
+    parts = [data, data[:-2], data[: len(data) // 2] + b"\xff\xd9", *[FILES[1].read_bytes()] * 5]
+    file = tmp_path / "images"
+    file.write_bytes(b"".join(parts))
+    ranges = Ranges(str(file))
+    ends = list(accumulate(map(len, parts)))
+    views = [ranges.read(end - len(part), len(part)) for end, part in zip(ends, parts, strict=True)]
+    os.truncate(file, ends[-1] - 1)
+    wishes = {"width": SIDE, "height": SIDE, "resize_width": SIDE, "resize_height": SIDE}
+    crop = _library.ffi.new("fd_crop *", {"kind": 2, "pixels": 1 << 24, **wishes})
+    results = []
+    for sources in (views, [*parts[:-1], None]):
+        with pool.items() as items:
+            out = np.zeros((len(sources), SIDE, SIDE, 3), np.uint8)
+            place = out.ctypes.data, out.strides[0]
+            made_of, left = items.crop(pool, sources, range(len(sources)), crop, BYTES, *place)
+            assert list(made_of) == [0, 3, 4, 5, 6]
+            assert list(left) == [1]
+            assert bytes(items.data(1)) == parts[1]
+            results.append((items, out))
 
-    assert items.decode(pool, [0, 1], parts, [part, grey]) == [True, True]
-    np.testing.assert_array_equal(part, fastdecode.decode_file(FILES[0])[20:50, 10:50])
-    np.testing.assert_array_equal(grey, fastdecode.decode_file(FILES[1], 2, mode="L"))
+    (first, ours), (second, theirs) = results
+    np.testing.assert_array_equal(ours, theirs)
+    assert ours[-2].any()
+    assert not ours[-1].any()
+    assert first is second  # with the buffers that it has
 
 
 def test_sources_are_let_go(pool: Pool, tmp_path: Path) -> None:
@@ -184,6 +203,20 @@ def test_sources_are_let_go(pool: Pool, tmp_path: Path) -> None:
             mapped.close()
         items.clear()
         mapped.close()
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="there is no /proc here")
+def test_no_file_is_left_open(pool: Pool, tmp_path: Path) -> None:
+    """Files are closed whether they can be read or not."""
+    sources = [str(FILES[0]), str(tmp_path), str(tmp_path / "gone.jpg"), "/dev/zero"]
+    opened, items = Path("/proc/self/fd"), Items()
+    items.read(pool, sources)
+    before = len(list(opened.iterdir()))
+    for _ in range(20):
+        assert items.read(pool, sources).readable.tolist() == [True, False, False, False]
+        items.clear()
+
+    assert len(list(opened.iterdir())) <= before
 
 
 @pytest.mark.skipif(resident() is None, reason="memory is looked up in /proc")

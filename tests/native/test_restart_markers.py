@@ -166,20 +166,6 @@ def test_large_quantisation_steps_are_kept() -> None:
     assert shape(check(data))[0] == 0xC1
 
 
-def test_size_changes_little() -> None:
-    """A photo over 100 KB grows by less than 6 %, and shrinks if its tables were plain."""
-    with Image.open(PHOTOS[1]) as photo:
-        large = photo.resize((2 * photo.width, 2 * photo.height))
-    for options in ({}, {"optimize": True}, {"progressive": True}):
-        data = encode(large, **options)
-        result = add_restart_markers(data)
-
-        assert len(data) > 100_000
-        assert len(result) < 1.06 * len(data)
-        if not options:
-            assert len(result) < len(data)
-
-
 def test_any_part_decodes_alike() -> None:
     """Regions of the repacked file equal those of the original, with any backend."""
     data = PHOTOS[1].read_bytes()

@@ -235,7 +235,12 @@ def test_restart_markers_needs_the_core(tmp_path: Path, monkeypatch: pytest.Monk
         ("out.csv", {}, "can be read, but not written"),
         ("out", {"shard_size": 1000}, "only a tar store has shards"),
         ("out.tar", {"max_side": 0}, "max_side"),
+        ("out.tar", {"max_side": 256.0}, "max_side"),
         ("out.tar", {"quality": 101}, "quality"),
+        ("out.tar", {"quality": 85.0}, "quality"),
+        ("out.tar", {"shard_size": "500MB"}, "shard_size"),
+        ("out.tar", {"shard_size": True}, "shard_size"),
+        ("out.tar", {"threads": "a"}, "threads"),
         ("out.tar", {"shard_size": 0}, "shard_size"),
         ("out.tar", {"max_pixels": 0}, "max_pixels"),
         ("out.tar", {"threads": 0}, "threads"),
@@ -254,20 +259,17 @@ def test_wrong_arguments(tmp_path: Path, name: str, options: dict[str, Any], sai
     assert not list(tmp_path.rglob("*.partial"))
 
 
-@pytest.mark.parametrize("start_over", [False, True])
 @pytest.mark.parametrize(
     ("name", "size"),
     [("out.tar", None), ("out.tar.json", None), ("out.tar.bad.csv", None), ("out-00003.tar", 1000)],
 )
-def test_nothing_is_overwritten(
-    tmp_path: Path, name: str, size: int | None, start_over: bool
-) -> None:
+def test_nothing_is_overwritten(tmp_path: Path, name: str, size: int | None) -> None:
     """`pack` never overwrites an existing store, manifest, list or shard."""
     source = make_source(tmp_path / "source")
     (tmp_path / name).write_bytes(b"mine")
 
     with pytest.raises(FileExistsError, match=f"{name} is there already"):
-        pack(source, tmp_path / "out.tar", shard_size=size, start_over=start_over)
+        pack(source, tmp_path / "out.tar", shard_size=size)
     assert (tmp_path / name).read_bytes() == b"mine"
 
 

@@ -51,25 +51,6 @@ def test_a_folder_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
         (root / "bee").chmod(0o700)
 
 
-@pytest.mark.skipif(os.name == "nt", reason="making links needs rights there")
-def test_links_are_followed_without_cycles(tmp_path: Path) -> None:
-    """A link to a parent folder is not followed; two links to one folder are two folders."""
-    root = _tree(tmp_path, "root/ant/a.jpg", "other/b.jpg") / "root"
-    (root / "ant" / "round").symlink_to(root)
-    (root / "bee").symlink_to(tmp_path / "other")
-    (root / "cat").symlink_to(tmp_path / "other")
-    (root / "cat2").symlink_to("nowhere")
-
-    with open_store(root) as store:
-        keys = [store.key(at) for at in range(len(store))]
-        assert list(store.classes) == ["ant", "bee", "cat"]
-    assert keys == [
-        "ant/a.jpg",
-        "bee/b.jpg",
-        "cat/b.jpg",
-    ]
-
-
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with names")
 def test_pipes_are_skipped_and_dead_links_are_listed(tmp_path: Path) -> None:
     """A pipe is not listed; a dead link is, and reading it raises FileNotFoundError."""

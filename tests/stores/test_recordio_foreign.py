@@ -63,16 +63,6 @@ def test_file_without_index_is_scanned(tmp_path: Path) -> None:
         assert store.key(8) == "8"
 
 
-@pytest.mark.parametrize("end", [1, 5, 44, 59])
-def test_truncated_file_without_index_is_an_error(tmp_path: Path, end: int) -> None:
-    """Opening a truncated file without an index is an error that names the last record."""
-    whole = _record(b"a" * 8) + _record(b"b" * 8)
-    (tmp_path / "a.rec").write_bytes(whole[:end])
-
-    with pytest.raises(StoreError, match=f"item {end // 40}"):
-        open_store(tmp_path / "a.rec")
-
-
 def test_the_order_is_that_of_the_index(tmp_path: Path) -> None:
     """Items have the order of the index lines, which im2rec may have shuffled."""
     made = [_record(b"%d" % place, place, place) for place in range(4)]
@@ -115,16 +105,36 @@ def test_offset_of_another_record_is_an_error(tmp_path: Path) -> None:
                 method(4)
 
 
-@pytest.mark.parametrize(
-    "text", ["0 0\n1\n", "0\t0\t0\n", "a\t0\n", "0\t-8\n", "0\t1\n", "0\t99999\n", "0\t4\n", "\0"]
-)
-def test_malformed_index_lines_are_an_error(tmp_path: Path, text: str) -> None:
-    """An index line with wrong fields or an impossible offset is an error that names the file."""
-    _write(tmp_path / "a.rec", [_record(b"a"), _record(b"b")])
-    (tmp_path / "a.idx").write_text(text)
+def _part(data: bytes, kind: int = 0) -> bytes:
+    return MAGIC + struct.pack("<I", kind << 29 | len(data)) + data + bytes(-len(data) % 4)
 
-    with pytest.raises(StoreError, match=str(tmp_path / "a")):
-        open_store(tmp_path / "a.rec")
+
+_WHOLE = _record(b"a" * 8) + _record(b"b" * 8)
+_HEADS = b"", b"short", struct.pack("<IfQQ", 2**31, 0, 0, 0), struct.pack("<IfQQ", 1, 0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("data", "lines", "item"),
+    [
+        *((_WHOLE[:end], None, f", item {end // 40}") for end in (1, 5, 44, 59)),
+        *((_part(head), None, ", item 0") for head in _HEADS),
+        *((_part(bytes(24), 1) + _part(bytes(24), kind), "0\t0\n", "") for kind in (1, 0, 2)),
+        *((_WHOLE, lines, "") for lines in ("0 0\n1\n", "0\t0\t0\n", "a\t0\n", "0\t-8\n", "\0")),
+        *((_WHOLE, f"0\t{at}\n", "") for at in (1, 99999, 4)),
+    ],
+)
+def test_damage_is_an_error(tmp_path: Path, data: bytes, lines: str | None, item: str) -> None:
+    """Records or lines that are cut, malformed or out of order are an error that names the file.
+
+    Without an index it also names the item.
+    """
+    (tmp_path / "a.rec").write_bytes(data)
+    if lines is not None:
+        (tmp_path / "a.idx").write_text(lines)
+
+    for ask in ("read", "target"):
+        with pytest.raises(StoreError, match=f"{tmp_path / 'a'}.*{item}"):
+            getattr(open_store(tmp_path / "a.rec"), ask)(0)
 
 
 def test_ids_that_are_all_zero_are_ignored(tmp_path: Path) -> None:
@@ -133,30 +143,6 @@ def test_ids_that_are_all_zero_are_ignored(tmp_path: Path) -> None:
 
     with open_store(tmp_path / "a.rec") as store:
         assert [bytes(store.read(place)) for place in range(9)] == [b"%d" % p for p in range(9)]
-
-
-@pytest.mark.parametrize(
-    "payload",
-    [b"", b"short", struct.pack("<IfQQ", 2**31, 0, 0, 0), struct.pack("<IfQQ", 1, 0, 0, 0)],
-)
-def test_short_records_are_an_error(tmp_path: Path, payload: bytes) -> None:
-    """A record shorter than its header requires is an error that names the item."""
-    record = MAGIC + struct.pack("<I", len(payload)) + payload + bytes(-len(payload) % 4)
-    (tmp_path / "a.rec").write_bytes(record)
-
-    with open_store(tmp_path / "a.rec") as store:
-        for method in (store.read, store.target):
-            with pytest.raises(StoreError, match=r"a\.rec, item 0 \(0\): the record is too short"):
-                method(0)
-
-
-def test_parts_out_of_order_are_an_error(tmp_path: Path) -> None:
-    """A part of a record without its first or last part is an error."""
-    for kinds in ((1, 1), (1, 0), (1, 2)):
-        made = [MAGIC + struct.pack("<I", kind << 29 | 24) + bytes(24) for kind in kinds]
-        _write(tmp_path / "a.rec", made, [0])
-        with pytest.raises(StoreError, match=r"a\.rec"):
-            open_store(tmp_path / "a.rec")
 
 
 def test_a_remote_file_is_read(tmp_path: Path) -> None:

@@ -45,11 +45,11 @@ def _check(store: Store, count: int = 5 * _EACH) -> None:
 
 @pytest.mark.parametrize(
     "pattern",
-    ["train-{00000..00004}.tar", "train-*.tar", "train-0000{0,1}.tar", "train.tar", "."],
+    ["train-{00000..00004}.tar", "train-*.tar", "train-0000{0,1}.tar", "."],
 )
 @pytest.mark.parametrize("indexed", [True, False])
 def test_shards_are_one_store(tmp_path: Path, pattern: str, indexed: bool) -> None:
-    """Braces, wildcards, the common name and the folder open the shards in order."""
+    """Braces, wildcards and the folder open the shards in order."""
     _shards(tmp_path, indexed=indexed)
 
     with open_store(f"{tmp_path}/{pattern}") as store:
@@ -86,7 +86,7 @@ def test_manifest_lists_the_shards(tmp_path: Path, counted: bool) -> None:
 
 
 def test_missing_shard_is_named(tmp_path: Path) -> None:
-    """A shard that a manifest, braces or numbering promise but that is missing is named."""
+    """A shard that a manifest or braces promise but that is missing is named."""
     paths = _shards(tmp_path)
     _manifest(tmp_path, [path.name for path in paths])
     paths[3].unlink()
@@ -96,12 +96,10 @@ def test_missing_shard_is_named(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"train-00003\.tar"):
         open_store(f"{tmp_path}/train-{{00000..00004}}.tar")
     (tmp_path / "train.tar.json").unlink()
-    with pytest.raises(StoreError, match="shard 3 of 4 is missing"):
-        open_store(tmp_path / "train.tar")
-    with pytest.raises(FileNotFoundError, match="no such file, and no shards of it"):
-        open_store(tmp_path / "other.tar")
-    with pytest.raises(FileNotFoundError, match="no file matches this pattern"):
-        open_store(f"{tmp_path}/other-*.tar")
+    for name in ("train.tar", "other-*.tar"):
+        with pytest.raises(FileNotFoundError) as caught:
+            open_store(tmp_path / name)
+        assert name in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -145,7 +143,7 @@ def test_wrong_count_is_an_error(tmp_path: Path) -> None:
 def test_an_error_names_the_shard(tmp_path: Path) -> None:
     """Damage in one shard is an error that names it; the others are still read."""
     paths = _shards(tmp_path)
-    store = open_store(tmp_path / "train.tar")
+    store = open_store(f"{tmp_path}/train-*.tar")
     data = bytearray(paths[1].read_bytes())
     data[0] ^= 1
     paths[1].write_bytes(data)
@@ -153,17 +151,6 @@ def test_an_error_names_the_shard(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"train-00001\.tar, item 0 \(0004\.jpg\)"):
         store.read(_EACH)
     assert bytes(store.read(0)) == image(0)
-
-
-def test_truncated_shard_is_an_error(tmp_path: Path) -> None:
-    """A truncated shard is an error at the first read from it."""
-    paths = _shards(tmp_path)
-    os.truncate(paths[4], 2000)
-    store = open_store(tmp_path / "train.tar")
-
-    assert bytes(store.read(0)) == image(0)
-    with pytest.raises(StoreError, match=r"train-00004\.tar has 2000 bytes"):
-        store.read(5 * _EACH - 1)
 
 
 def test_keys_that_clash_begin_with_their_shard(tmp_path: Path) -> None:
@@ -208,7 +195,7 @@ def test_few_shards_are_open_at_once(tmp_path: Path) -> None:
     wanted = [(index * 7) % (60 * _EACH) for index in range(60 * _EACH)]
     resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/dev/fd")) + 64, hard))  # noqa: PTH208
     try:
-        store = open_store(tmp_path / "train.tar")
+        store = open_store(f"{tmp_path}/train-*.tar")
         with ThreadPoolExecutor(4) as threads:
             found = list(threads.map(lambda index: bytes(store.read(index)), wanted))
     finally:
@@ -220,7 +207,7 @@ def test_few_shards_are_open_at_once(tmp_path: Path) -> None:
 def test_shards_are_opened_when_they_are_needed(tmp_path: Path) -> None:
     """A shard is opened at its first read; until then its index gives the count."""
     paths = _shards(tmp_path)
-    store = open_store(tmp_path / "train.tar")
+    store = open_store(f"{tmp_path}/train-*.tar")
     for path in paths[1:]:
         path.unlink()
 
@@ -266,13 +253,12 @@ def test_stores_of_any_kind_can_be_concatenated(tmp_path: Path) -> None:
         ("a{08..11}.x", ["a08.x", "a09.x", "a10.x", "a11.x"]),
         ("{2..0}", ["2", "1", "0"]),
         ("{a,b}{0..1}", ["a0", "a1", "b0", "b1"]),
-        ("{a{0..1},b}", ["a0", "a1", "b"]),
         ("a{b}c{", ["a{b}c{"]),
         ("}{x,}", ["}x", "}"]),
     ],
 )
 def test_braces_expand_as_in_a_shell(pattern: str, names: list[str]) -> None:
-    """Braces expand as in a shell: ranges keep zeros, alternatives nest, other braces stay."""
+    """Braces expand as in a shell: ranges keep zeros, and other braces stay."""
     assert expand_braces(pattern) == names
 
 

@@ -76,16 +76,6 @@ def test_samples_come_before_the_damage(tmp_path: Path) -> None:
     assert [each.target for each in found] == [0, 1, 2]
 
 
-def test_stopping_early_closes_the_file(tmp_path: Path) -> None:
-    """Closing the stream early closes the file."""
-    path = write_tar(tmp_path / "t.tar", numbered(5))
-    stream = stream_tar(path)
-
-    assert next(stream).key == "0000.jpg"
-    stream.close()
-    path.unlink()
-
-
 def test_memory_is_that_of_one_sample(tmp_path: Path) -> None:
     """Streaming a long shard holds about one sample in memory and no skipped members."""
     members = [(f"{n:03d}.{name}", bytes(200_000)) for n in range(60) for name in ("jpg", "raw")]

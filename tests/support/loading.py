@@ -54,7 +54,7 @@ LEVEL = 1.01 / (255 * min(IMAGENET_STD))
 """Tolerance for floats whose bytes differ by 1, because two resizers round differently."""
 
 
-class SeededLoader(Loader[Any]):
+class SeededLoader(Loader):
     """A `Loader` whose seed is 0 by default, so that two of them give the same batches."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:

@@ -23,6 +23,10 @@ def call(function, *arguments, **options):
     except (FastDecodeError, ValueError) as error:
         return [type(error).__name__, str(error)]
 
+def peak():
+    with open("/proc/self/status", encoding="ascii") as lines:
+        return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
+
 image = drawing(13, 7)
 answers = {}
 """
@@ -49,8 +53,8 @@ def answers(code: str, *folders: Path, **variables: str) -> dict[str, Any]:
     """Run code in a new process and return what it put into its dict `answers`.
 
     `folders` are added to the import path, and `variables` to the environment. The code can use the
-    package, an image named `image`, and `call`, which returns a result or the name and message of
-    an error.
+    package, an image named `image`, `call`, which returns a result or the name and message of an
+    error, and `peak`, the most memory so far in KB.
     """
     path = [*map(str, folders), str(Path(fastdecode.__file__).parents[1]), *sys.path]
     inherited = {k: v for k, v in os.environ.items() if k not in _SETTINGS}

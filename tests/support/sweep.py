@@ -3,8 +3,8 @@
     FASTDECODE_CORPUS=... python tests/support/sweep.py --mutants 20000
 
 Each file must give pixels or one of the package's errors. A child process decodes groups of files.
-If a group crashes or hangs it, the sweep repeats the group file by file, and then setting by
-setting, so that the report names the case. The number of a damage alone determines it.
+If a group crashes or hangs it, the sweep repeats the group file by file, so that the report names
+the case. The number of a damage alone determines it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from fastdecode.testing import drawing
 from fastdecode.types import Box, Header
 from fastdecode.types import Image as Pixels
 
-__all__ = ["Case", "Report", "Sweeper", "cases", "decode_checked", "main", "sweep"]
+__all__ = ["Case", "Report", "Sweeper", "cases", "main", "sweep"]
 
 MAX_PIXELS = 4_000_000
 """Limit on the pixels that a damaged header may promise, so that the sweep ends in time."""
@@ -57,8 +57,8 @@ TIMEOUT_S = 120
 """Time for one group of files, after which the process counts as hung."""
 _GROUP_SIZE = 40
 _BACKENDS = (None, *registry.BUILTIN)
-_SETTINGS = {"each": range(14), "together": range(0), "agree": range(len(_BACKENDS))}
-"""The methods of a child, and the numbers of the settings of each."""
+_SETTINGS = 14
+"""How many sets of options `Sweeper.each` tries for each case."""
 _ODD_BYTES = (0, 1, 2, 3, 5, 7, 8, 9, 16, 17, 32, 64, 127, 128, 254, 255)
 
 
@@ -198,20 +198,20 @@ class Sweeper:
         self._names = usable_backends()
         self._folder = tempfile.TemporaryDirectory()
 
-    def each(self, group: Sequence[Case], settings: Sequence[int]) -> Report:
-        """Decode each case in the settings, with the automatic choice or one named backend."""
+    def each(self, group: Sequence[Case]) -> Report:
+        """Decode each case in every setting, with the automatic choice or one named backend."""
         report = Report(Counter(), [])
         with _exit_on_hang():
             for case in group:
                 data = case.read()
-                for setting in settings:
+                for setting in range(_SETTINGS):
                     options = self._options(setting, data, case)
                     shown = {k: "an array" if k == "out" else v for k, v in options.items()}
                     with _record_faults(report, f"{case}, {shown}"):
                         report.answers[_answer_name(decode_checked(data, options))] += 1
         return report
 
-    def agree(self, group: Sequence[Case], settings: Sequence[int]) -> Report:
+    def agree(self, group: Sequence[Case]) -> Report:
         """Decode each case with every backend; those that decode a JPEG must agree on it."""
         report = Report(Counter(), [])
         plain: tuple[dict[str, Any], ...] = (
@@ -220,7 +220,7 @@ class Sweeper:
         for case in group:
             data, found = case.read(), {}
             with _exit_on_hang():
-                for name in [_BACKENDS[setting] for setting in settings]:
+                for name in _BACKENDS:
                     for options in plain if name in (None, *self._names) else ():
                         with _record_faults(report, f"{case}, {name}, {options}"):
                             found[name] = decode_checked(data, {"backend": name, **options})
@@ -231,9 +231,8 @@ class Sweeper:
                     _check_agreement(found, 1 if header.color == "cmyk" else 0)
         return report
 
-    def together(self, group: Sequence[Case], settings: Sequence[int]) -> Report:
+    def together(self, group: Sequence[Case]) -> Report:
         """Give the whole group to `decode_batch`, `Loader`, `check` and `pack`."""
-        del settings
         report = Report(Counter(), [])
         named = ", ".join(map(str, group)) if len(group) < 4 else f"{len(group)} files"
         with _exit_on_hang(), tempfile.TemporaryDirectory(dir=self._folder.name) as folder:
@@ -446,30 +445,23 @@ def _pack(paths: Sequence[Path], source: Path) -> Counter[str]:
 class _Process:
     """The child process, replaced by a new one after it dies."""
 
-    def __init__(self, target: str) -> None:
-        self._target = target
+    def __init__(self) -> None:
         self._child: Child | None = None
 
-    def ask(self, method: str, group: Sequence[Case], settings: Sequence[int]) -> Report:
-        """Run a method in the child; narrow a crash down to one case and one setting."""
+    def ask(self, method: str, group: Sequence[Case]) -> Report:
+        """Run a method in the child; narrow a crash down to one case."""
         try:
             if self._child is None:
-                self._child = Child(self._target)
+                self._child = Child("sweep:Sweeper")
                 self._child.receive()
-            answer: Report = self._child.ask(method, group, settings)
+            answer: Report = self._child.ask(method, group)
             return answer
         except ChildDied as died:
             self.close()
-            if len(group) == 1 and len(settings) < 2:
-                which = f" setting {settings[0]}" if settings else ""
-                return Report(Counter(), [f"{group[0]},{which} {method}: {died}"])
-            parts = [((case,), settings) for case in group]
-            if len(group) == 1:
-                parts = [((group[0],), (setting,)) for setting in settings]
             report = Report(Counter(), [])
-            for part, chosen in parts:
-                report.add(self.ask(method, part, chosen))
-            if not report.faults:  # the group crashes, but no single case does
+            for case in group if len(group) > 1 else ():
+                report.add(self.ask(method, (case,)))
+            if not report.faults:  # a single case, or the group crashes and no case alone
                 report.faults.append(f"{method} of {', '.join(map(str, group))}: {died}")
             return report
 
@@ -482,22 +474,18 @@ class _Process:
 def sweep(
     todo: Sequence[Case],
     say: Callable[[str], object] | None = None,
-    target: str = "sweep:Sweeper",
     methods: Sequence[str] = ("each", "together"),
 ) -> Report:
-    """Run all cases through all methods, in children of the class `target`.
-
-    `say` receives the progress and each fault.
-    """
-    report, process, begun = Report(Counter(), []), _Process(target), time.monotonic()
+    """Run all cases through all methods; `say` receives the progress and each fault."""
+    report, process, begun = Report(Counter(), []), _Process(), time.monotonic()
     try:
         for at in range(0, len(todo), _GROUP_SIZE):
             group = todo[at : at + _GROUP_SIZE]
             for method in methods:
-                answer = process.ask(method, group, _SETTINGS[method])
+                answer = process.ask(method, group)
                 if method == "together" and answer.faults and len(group) > 1:
                     for case in group:
-                        answer.faults.extend(process.ask(method, (case,), ()).faults)
+                        answer.faults.extend(process.ask(method, (case,)).faults)
                 report.add(answer)
                 for fault in answer.faults if say else ():
                     say(f"FAULT {fault}")

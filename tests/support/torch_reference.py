@@ -35,7 +35,9 @@ def pixels(data: bytes, *, orient: bool = False) -> torch.Tensor:
     return torch.from_numpy(np.array(seen.convert("RGB"))).permute(2, 0, 1).contiguous()
 
 
-def resize(image: torch.Tensor, size: int | tuple[int, int]) -> torch.Tensor:
+def resize(
+    image: torch.Tensor, size: int | tuple[int, int], mode: str = "bilinear"
+) -> torch.Tensor:
     """Resize to (height, width), or the shorter side to this length."""
     height, width = image.shape[-2:]
     if isinstance(size, int):
@@ -45,7 +47,7 @@ def resize(image: torch.Tensor, size: int | tuple[int, int]) -> torch.Tensor:
             size = int(size * height / width), size
     if (height, width) == size:
         return image
-    return torch.nn.functional.interpolate(image[None], size, mode="bilinear", antialias=True)[0]
+    return torch.nn.functional.interpolate(image[None], size, mode=mode, antialias=True)[0]
 
 
 def center_crop(image: torch.Tensor, size: tuple[int, int]) -> torch.Tensor:

@@ -13,6 +13,7 @@ from corpus import native_core
 from PIL import Image as PillowImage
 from torch_reference import MEAN, PHOTOS, STD
 
+from fastdecode.errors import DecodeError
 from fastdecode.native._augment import (
     Draw,
     Erasure,
@@ -32,7 +33,7 @@ from fastdecode.torch.transforms._random_crop import SampleGenerator
 native_core()
 
 SIDE = 48
-COLOURS: Program = group(
+COLOURS = group(
     "shuffle",
     [
         do(Operation("brightness", (1.0,)), Draw(0, 0.6, 0.8)),
@@ -40,7 +41,8 @@ COLOURS: Program = group(
         group("choice", [do(Operation("equalize")), do(Operation("sharpness", (1.9,)))]),
     ],
 )
-ERASED: Program = (*COLOURS, *erase(Erasure((0.1, 0.3), (0.5, 2.0), "pixel"), probability=0.5))
+NOISE = Erasure((0.1, 0.3), (0.5, 2.0), "pixel")
+ERASED = Program([*COLOURS, *erase(NOISE, probability=0.5)])
 
 
 def _transform(program: Program, **options: Any) -> Fused:
@@ -58,10 +60,10 @@ def _batches(items: Any, transform: Any, **how: Any) -> torch.Tensor:
         return torch.cat([images for images, _ in loader])
 
 
-def _as_png(path: Path, folder: Path) -> Path:
-    """Write the pixels of a photo as PNG, which the core does not read."""
-    made = folder / f"{path.stem}.png"
-    _opened(path).save(made)
+def _saved_as(kind: str, path: Path, folder: Path) -> Path:
+    """Write the pixels of a photo as PNG, or as lossless WebP, which the core does not read."""
+    made = folder / f"{path.stem}.{kind}"
+    _opened(path).save(made, lossless=True)
     return made
 
 
@@ -76,16 +78,51 @@ def test_batches_do_not_depend_on_who_makes_them(program: Program, interpolation
     """Threads and the calling thread give the same batches, also channels last."""
     transform = _transform(program, interpolation=interpolation)
     expected = _batches(PHOTOS, transform, threads=2)
-    assert not torch.equal(expected, _batches(PHOTOS, _transform(()), threads=2))
-    for how in ({"threads": 0}, {"threads": 1, "channels_last": True}):
+    assert not torch.equal(expected, _batches(PHOTOS, _transform(Program()), threads=2))
+    for how in ({"threads": 0}, {"threads": 1, "channels_last": True}, {"threads": 4}):
         assert torch.equal(_batches(PHOTOS, transform, **how), expected)
 
 
-@pytest.mark.parametrize("by", ["the core", "Pillow"])
+@pytest.mark.parametrize("threads", [0, 1, 2, 4])
+@pytest.mark.parametrize("interpolation", ["bilinear", "bicubic"])
+def test_files_that_python_decodes_get_the_same_draws(
+    interpolation: Any, threads: int, tmp_path: Path
+) -> None:
+    """A PNG or a WebP is as if it were a JPEG; what replaces a damaged file draws after it."""
+    transform = _transform(ERASED, interpolation=interpolation)
+    files = [*PHOTOS, *PHOTOS]
+    expected = _batches(files, transform, threads=2)
+    kinds = [("png", "webp")[at % 2] if at % 3 else "jpg" for at in range(len(files))]
+    mixed = [
+        path if kind == "jpg" else _saved_as(kind, path, tmp_path)
+        for path, kind in zip(files, kinds, strict=True)
+    ]
+    assert torch.equal(_batches(mixed, transform, threads=threads), expected)
+
+    broken = tmp_path / "broken.jpg"
+    broken.write_bytes(files[0].read_bytes()[:9000])
+    mixed[1] = mixed[6] = broken
+    dataset = ImageList(mixed, list(range(len(mixed))), transform=transform, on_error="replace")
+    with Loader(dataset, 3, seed=5, threads=threads) as loader:
+        batches = [(images.clone(), targets) for images, targets in loader]
+    images, targets = (torch.cat(parts) for parts in zip(*batches, strict=True))
+    assert {failure.index for failure in dataset.errors} == {1, 6}
+    for at, (image, target) in enumerate(zip(images, targets, strict=True)):
+        if at == target:
+            assert torch.equal(image, expected[at])
+            continue
+        generator = SampleGenerator("cpu").manual_seed(sample_seed(5, 0, at))
+        with pytest.raises(DecodeError):
+            transform(broken.read_bytes(), generator=generator)  # it has drawn by then
+        other = transform(files[target].read_bytes(), generator=generator)
+        assert torch.equal(image, other)
+
+
+@pytest.mark.parametrize("by", ["the core", "png", "webp"])
 def test_a_sample_is_crop_then_operations_then_normalise(by: str, tmp_path: Path) -> None:
     """A sample equals its parts, done one after another, whoever decodes it."""
     plain = RandomResizedCrop(SIDE, flip=0.5)
-    files = PHOTOS if by == "the core" else [_as_png(path, tmp_path) for path in PHOTOS]
+    files = PHOTOS if by == "the core" else [_saved_as(by, path, tmp_path) for path in PHOTOS]
     made = _batches(files, _transform(COLOURS), threads=2)
     mean, std = (torch.tensor(v).reshape(3, 1, 1) for v in (MEAN, STD))
     for at, path in enumerate(files):
@@ -101,7 +138,7 @@ def test_erased_boxes_are_normal_noise() -> None:
     """Where a box is erased, the values have mean 0 and deviation 1; the rest is unchanged."""
     noise = erase(Erasure((0.2, 0.4), (0.5, 2.0), "pixel"))
     made = _batches(PHOTOS, _transform(noise), threads=1)
-    plain = _batches(PHOTOS, _transform(()), threads=1)
+    plain = _batches(PHOTOS, _transform(Program()), threads=1)
     changed = made != plain
     share = changed.float().mean()
     assert 0.15 < share < 0.45

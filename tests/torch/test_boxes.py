@@ -29,10 +29,8 @@ from fastdecode import _pixels, probe
 from fastdecode.testing import encode
 from fastdecode.torch.transforms import (
     RandomResizedCrop,
-    RandomResizedCropFlipNormalize,
     Resize,
     ResizeCenterCrop,
-    ResizeCenterCropNormalize,
     base,
 )
 from fastdecode.torch.transforms._random_crop import (
@@ -73,68 +71,6 @@ def test_boxes_are_torchvisions(sides: tuple[int, int], scale: object, ratio: ob
 
         assert (top, left, bottom - top, right - left) == (y, x, h, w)
         assert torch.equal(ours.get_state(), rule.get_state())
-
-
-def test_boxes_by_the_global_generator_are_the_same() -> None:
-    """Without a generator, numbers come from torch's global one, in the same order."""
-    with torch.random.fork_rng():
-        torch.manual_seed(5)
-        boxes = [draw_box(500, 375, *USUAL, None) for _ in range(20)]
-    generator = seeded(5)
-
-    assert boxes == [draw_box(500, 375, *USUAL, generator) for _ in range(20)]
-    assert len(set(boxes)) == 20
-
-
-def test_the_box_of_a_transform_is_the_one_drawn() -> None:
-    """A transform shows the box that torchvision draws from the same seed."""
-    header = probe(PHOTO)
-    for seed in range(20):
-        y, x, h, w = crop_params(header.height, header.width, *USUAL, seeded(seed))
-
-        _, geometry = RandomResizedCropFlipNormalize(8).with_geometry(PHOTO, generator=seeded(seed))
-
-        assert geometry.box == (x, y, x + w, y + h)
-
-
-@pytest.mark.parametrize(
-    "transform",
-    [RandomResizedCropFlipNormalize(8, flip=0), ResizeCenterCropNormalize(9, 8), Resize(8)],
-    ids=repr,
-)
-def test_a_transform_without_flips_draws_none(transform: object) -> None:
-    """With flip=0 only the numbers of a random box are drawn."""
-    used, expected = seeded(3), seeded(3)
-    transform(PHOTO, generator=used)
-    if isinstance(transform, RandomResizedCrop):
-        crop_params(333, 500, *USUAL, expected)
-
-    assert torch.equal(used.get_state(), expected.get_state())
-
-
-def test_a_flip_is_one_draw_after_the_box() -> None:
-    """After the box, a flip is decided by torch.rand(1), as in RandomHorizontalFlip."""
-    transform = RandomResizedCropFlipNormalize(8, flip=0.3)
-    flips = []
-    for seed in range(60):
-        rule = seeded(seed)
-        crop_params(333, 500, *USUAL, rule)
-        expected = bool(torch.rand(1, generator=rule) < 0.3)
-        ours = seeded(seed)
-
-        assert transform.plan(500, 333, ours).flip is expected
-        assert torch.equal(ours.get_state(), rule.get_state())
-        flips.append(expected)
-    assert 5 < sum(flips) < 35
-
-
-def test_a_certain_flip_still_draws() -> None:
-    """With a probability of 1 a number is drawn too, as in torchvision."""
-    ours, rule = seeded(1), seeded(1)
-    torch.rand(1, generator=rule)
-
-    assert draw_flip(1.0, ours)
-    assert torch.equal(ours.get_state(), rule.get_state())
 
 
 @pytest.mark.parametrize(
@@ -184,38 +120,32 @@ def _asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("size", "options", "reduce"),
+    ("transform", "reduce"),
     [
-        (41, {}, 8),  # 333 rows are 41.6 times 8
-        (42, {}, 4),
-        (83, {}, 4),
-        (84, {}, 2),
-        (166, {}, 2),
-        (167, {}, 1),
-        (41, {"headroom": 2}, 4),
-        (41, {"headroom": 1.1}, 4),
-        (83, {"headroom": 2}, 2),
-        (40, {"headroom": 9}, 1),
-        (41, {"quality": "exact"}, 1),
+        (Resize(41, **FAST), 8),  # 333 rows are 41.6 times 8
+        (Resize(42, **FAST), 4),
+        (Resize(83, **FAST), 4),
+        (Resize(84, **FAST), 2),
+        (Resize(166, **FAST), 2),
+        (Resize(167, **FAST), 1),
+        (Resize(41, **FAST, headroom=2), 4),
+        (Resize(41, **FAST, headroom=1.1), 4),
+        (Resize(83, **FAST, headroom=2), 2),
+        (Resize(40, **FAST, headroom=9), 1),
+        (Resize(41, quality="exact"), 1),
+        (Resize((200, 10), **FAST), 1),  # a narrow but high result keeps enough rows
+        (Resize((10, 200), **FAST), 2),
+        (ResizeCenterCrop(160, 8, **FAST), 2),  # it is the whole that is resized to 160
     ],
+    ids=repr,
 )
 def test_the_decoder_shrinks_as_far_as_it_may(
-    asked: list[Any], size: int, options: dict[str, Any], reduce: int
+    asked: list[Any], transform: Any, reduce: int
 ) -> None:
     """The largest reduction leaves `headroom` times the result; for exact quality there is none."""
-    result = Resize(size, **{**FAST, **options})(FILES[0])
+    transform(FILES[0])
 
     assert asked == [(reduce, None)]
-    assert result.shape == (3, size, int(size * 500 / 333))
-
-
-def test_each_side_must_suffice(asked: list[Any]) -> None:
-    """A narrow but high result keeps enough rows."""
-    Resize((200, 10), **FAST)(FILES[0])
-    Resize((10, 200), **FAST)(FILES[0])
-    ResizeCenterCrop(160, 8, **FAST)(FILES[0])  # it is the whole that is resized to 160
-
-    assert [reduce for reduce, _ in asked] == [1, 2, 2]
 
 
 def test_only_the_box_is_decoded(asked: list[Any]) -> None:

@@ -71,9 +71,9 @@ def test_lists_that_do_not_fit_are_refused() -> None:
     """A single path, wrong types, and another number of targets are errors."""
     with pytest.raises(TypeError, match=r"several paths.*\bImageFolder\b"):
         ImageList(NAMES[0])
-    with pytest.raises(TypeError, match="a sequence of paths, not NoneType"):
+    with pytest.raises(TypeError, match=r"paths.*NoneType"):
         ImageList(None)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"paths\[1\] must be a path, not int"):
+    with pytest.raises(TypeError, match=r"paths\[1\].*int"):
         ImageList([NAMES[0], 5])
     with pytest.raises(ValueError, match="3 paths, but 2 targets"):
         ImageList(NAMES, [0, 1])
@@ -145,12 +145,12 @@ def test_class_names_become_indices(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "options", "message"),
     [
-        ("a.jpg,1\n\nb.jpg\n", {}, r"list.csv, line 3: there is no column 1, only 1 in all"),
-        ("a.jpg,1\n ,2\n", {}, r"line 2: column 0 is empty"),
-        ("a.jpg,1\nb.jpg,\n", {}, r"line 2: column 1 is empty"),
-        ("path,label\na.jpg,1\n", {"target_column": "class"}, r"no column 'class'.*: path, label"),
-        ("", {"path_column": "path"}, r"no column 'path'.*: none"),
-        ("a.jpg,x\nb.jpg,y\n", {"class_to_idx": {"x": 0}}, r"line 2: 'y' is not in class_to_idx"),
+        ("a.jpg,1\n\nb.jpg\n", {}, r"list\.csv, line 3: .*column 1"),
+        ("a.jpg,1\n ,2\n", {}, "line 2: column 0"),
+        ("a.jpg,1\nb.jpg,\n", {}, "line 2: column 1"),
+        ("path,label\na.jpg,1\n", {"target_column": "class"}, "'class'.*path, label"),
+        ("", {"path_column": "path"}, "'path'"),
+        ("a.jpg,x\nb.jpg,y\n", {"class_to_idx": {"x": 0}}, "line 2: 'y' .*class_to_idx"),
     ],
 )
 def test_wrong_csv_is_refused_with_the_line(
@@ -166,7 +166,7 @@ def test_csv_must_be_utf8_and_there(tmp_path: Path) -> None:
     file = tmp_path / "latin.csv"
     file.write_bytes("é.jpg,1\n".encode("latin-1"))
 
-    with pytest.raises(ValueError, match=r"latin.csv, line 1: it is not UTF-8"):
+    with pytest.raises(ValueError, match=r"latin\.csv, line 1: .*UTF-8"):
         ImageList.from_csv(file)
     with pytest.raises(FileNotFoundError):
         ImageList.from_csv(tmp_path / "gone.csv")

@@ -1,96 +1,40 @@
-"""`Loader`: the contents of its batches."""
+"""`Loader`: what its batches hold, how many are made ahead, errors, and leaving an epoch early."""
 
 from __future__ import annotations
 
-import pickle
+import gc
+import os
+import signal
+import threading
+import time
+import weakref
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from loading import (
-    COUNT,
     PROCESS_WARNINGS,
     Images,
     Plain,
     add_random,
     copies,
     epoch,
-    epochs,
-    indices,
+    pool_threads,
     same,
-    targets,
+    script,
+    targets_and_errors,
+    wait_until,
 )
 from loading import (
     SeededLoader as Loader,
 )
 from torch.utils.data import ConcatDataset, DataLoader, Subset, TensorDataset
 
-from fastdecode.torch._order import sample_seed
 from fastdecode.torch.transforms import (
     Resize,
-    ResizeCenterCropNormalize,
 )
-from fastdecode.torch.transforms._random_crop import generator_of
-
-
-def test_batches_are_those_of_torchs_loader() -> None:
-    """Without random draws, images and targets equal those of DataLoader."""
-    dataset = Images(ResizeCenterCropNormalize(28, 24))
-
-    ours = epoch(dataset, threads=3)
-    theirs = list(DataLoader(dataset, 4))
-
-    assert same(ours, theirs)
-    assert [type(batch) for batch in ours] == [type(batch) for batch in theirs]
-
-
-@pytest.mark.parametrize("threads", [1, 2, 5])
-@pytest.mark.parametrize("batch_size", [1, 4, 30])
-def test_number_of_threads_changes_nothing(threads: int, batch_size: int) -> None:
-    """Batches of the calling thread and of 1, 2 or 5 others are bit-identical."""
-    options: dict[str, Any] = {"shuffle": True, "seed": 3}
-
-    expected = epoch(Images(), batch_size, threads=0, **options)
-
-    assert same(epoch(Images(), batch_size, threads=threads, **options), expected)
-
-
-def test_draws_of_an_item_follow_from_seed_epoch_and_index() -> None:
-    """A sample's generator depends only on seed, epoch and index, not on the batch."""
-    dataset = Images()
-    with Loader(dataset, 4, True, seed=7, threads=2) as loader:
-        loader.set_epoch(5)
-        for images, numbers in loader:
-            for image, index in zip(images, numbers.tolist(), strict=True):
-                generator = generator_of(sample_seed(7, 5, index))
-
-                assert torch.equal(image, dataset.load(index, generator=generator)[0])
-
-
-def test_seed_and_epoch_change_order_and_draws() -> None:
-    """Another seed or epoch gives other crops in another order; the same ones give the same."""
-    how = {"shuffle": True, "threads": 2}
-    first, second = epochs(2, Images(), seed=1, **how)
-
-    assert same(epochs(2, Images(), seed=1, **how), [first, second])
-    assert not same(epoch(Images(), seed=2, **how), first)
-    assert targets(first) != targets(second)
-    assert sorted(indices(second)) == list(range(COUNT))
-    unshuffled = [epoch(Images(), threads=1, seed=seed) for seed in (1, 2)]
-    assert targets(unshuffled[0]) == targets(unshuffled[1])
-    assert not same(*unshuffled)
-
-
-def test_length_and_drop_last() -> None:
-    """`len` is the number of batches, and `drop_last` leaves an incomplete one out."""
-    with_rest = Loader(Images(), 4, threads=2)
-    without = Loader(Images(), 4, drop_last=True, threads=2)
-
-    assert [len(images) for images, _ in with_rest] == [4] * 5 + [3]
-    assert [len(images) for images, _ in without] == [4] * 5
-    assert (len(with_rest), len(without), len(Loader(Images(count=0)))) == (6, 5, 0)
-    assert list(Loader(Images(count=0), threads=2)) == []
 
 
 def test_subset_still_decodes_into_the_batch() -> None:
@@ -136,16 +80,6 @@ def test_images_of_any_size_are_collated() -> None:
     assert lists[1][2][1] == 6
 
 
-def test_collate_fn_is_given_the_samples() -> None:
-    """collate_fn gets (image, target) in order, and its result is the batch."""
-    crops = epoch(Images(), 5, threads=0)
-
-    def collate(samples: list[Any]) -> Any:
-        return torch.stack([image for image, _ in samples]), torch.tensor([t for _, t in samples])
-
-    assert same(epoch(Images(), 5, threads=3, collate_fn=collate), crops)
-
-
 @pytest.mark.filterwarnings(*PROCESS_WARNINGS)
 @pytest.mark.parametrize("how", [{"threads": 2}, {"workers": 1}], ids=str)
 def test_channels_last_without_a_known_shape(how: dict[str, int]) -> None:
@@ -159,19 +93,6 @@ def test_channels_last_without_a_known_shape(how: dict[str, int]) -> None:
             assert images.is_contiguous(memory_format=torch.channels_last)
 
 
-def test_kept_batches_are_never_overwritten() -> None:
-    """Batches that the consumer keeps over two epochs are not overwritten."""
-    with Loader(Images(), 4, True, threads=3, prefetch=1) as loader:
-        kept, seen = [], []
-        for _ in range(2):
-            for batch in loader:
-                kept.append(batch)
-                seen += copies([batch])
-
-    assert same(kept, seen)
-    assert len({images.data_ptr() for images, _ in kept}) == len(kept)
-
-
 def test_iterators_at_once_are_epochs_of_their_own() -> None:
     """Two iterators of one loader give two whole epochs, also if used in turn."""
     with Loader(Images(), 4, True, threads=2) as loader:
@@ -183,7 +104,7 @@ def test_iterators_at_once_are_epochs_of_their_own() -> None:
 
 
 @pytest.mark.parametrize("prefetch", [1, 2, 7])
-def test_so_many_batches_are_made_ahead(prefetch: int) -> None:
+def test_prefetch_is_the_number_of_batches_made_ahead(prefetch: int) -> None:
     """When a batch is handed out, exactly `prefetch` more have been begun, and none beyond.
 
     The only thread comes to another iterator's batch when it has done with those of the first.
@@ -225,95 +146,70 @@ def test_chooses_processes_where_threads_cannot_help(monkeypatch: pytest.MonkeyP
     assert chosen(Plain(str), num_workers=0) == (0, 0)
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"batch_size": 0}, "batch_size"),
-        ({"batch_size": 2.0}, "batch_size"),
-        ({"threads": -1}, "threads"),
-        ({"threads": "many"}, 'threads.*"auto"'),
-        ({"workers": True}, "workers"),
-        ({"prefetch": 0}, "prefetch"),
-        ({"seed": "a"}, "seed"),
-        ({"timeout": -1}, "timeout"),
-        ({"timeout": "a"}, "timeout"),
-        ({"shuffle": True, "sampler": [1]}, "shuffle or a sampler"),
-        ({"threads": 1, "workers": 1}, "threads or workers"),
-        *(({name: 1}, "both rank and world_size") for name in ("rank", "world_size")),
-        *(({"rank": rank, "world_size": 2}, "rank must be from 0") for rank in (2, -1)),
-        ({"rank": 0, "world_size": 0}, "rank"),
-        ({"rank": "0", "world_size": 2}, "rank must be from 0"),
-        *(
-            ({"read_threads": wrong}, "read_threads must be an integer of at least 0")
-            for wrong in (-1, 1.5, "2")
-        ),
-        *(
-            ({"normalize_on": wrong}, "normalize_on must be 'host' or 'device', not")
-            for wrong in ("gpu", None, True)
-        ),
+REFUSED: dict[type[Exception], list[dict[str, Any]]] = {
+    ValueError: [
+        {"batch_size": 0},
+        {"batch_size": 2.0},
+        {"batch_size": None},
+        {"threads": -1},
+        {"threads": "many"},
+        {"workers": True},
+        {"prefetch": 0},
+        {"seed": "a"},
+        {"timeout": -1},
+        {"timeout": "a"},
+        {"shuffle": True, "sampler": [1]},
+        {"threads": 1, "workers": 1},
+        {"rank": 1},
+        {"world_size": 1},
+        {"rank": 2, "world_size": 2},
+        {"rank": -1, "world_size": 2},
+        {"rank": "0", "world_size": 2},
+        {"rank": 0, "world_size": 0},
+        {"read_threads": -1},
+        {"read_threads": 1.5},
+        {"read_threads": "2"},
+        {"normalize_on": "gpu"},
+        {"normalize_on": None},
+        {"normalize_on": True},
         # torch's
-        ({"in_order": False}, "in_order=False has no meaning here"),
-        ({"pin_memory_device": "cuda"}, "device="),
-        ({"batch_size": None}, "batch_size=1"),
-        ({"batch_sampler": [[1]], "batch_size": 4}, "leave out batch_size"),
-        ({"batch_sampler": [[1]], "shuffle": True}, "leave out batch_size"),
-        ({"batch_sampler": [[1]], "drop_last": True}, "leave out batch_size"),
-        ({"num_workers": 2, "threads": 2}, "give only one"),
-        ({"num_workers": 2, "workers": 2}, "give only one"),
-        ({"num_workers": -1}, "num_workers must be an integer"),
-        ({"num_workers": "8"}, "num_workers must be an integer"),
-        ({"prefetch_factor": 0}, "prefetch_factor must be"),
-        ({"prefetch_factor": 3, "prefetch": 4}, "give only one"),
-        ({"generator": torch.Generator(), "seed": 3}, "give generator or seed"),
-        ({"multiprocessing_context": "threads"}, "multiprocessing_context must be one of"),
+        {"in_order": False},
+        {"pin_memory_device": "cuda"},
+        {"batch_sampler": [[1]], "batch_size": 4},
+        {"batch_sampler": [[1]], "shuffle": True},
+        {"batch_sampler": [[1]], "drop_last": True},
+        {"num_workers": 2, "threads": 2},
+        {"num_workers": 2, "workers": 2},
+        {"num_workers": -1},
+        {"num_workers": "8"},
+        {"prefetch_factor": 0},
+        {"prefetch_factor": 3, "prefetch": 4},
+        {"generator": torch.Generator(), "seed": 3},
     ],
-)
-def test_wrong_arguments_are_refused(options: dict[str, Any], said: str) -> None:
-    """The error names the argument, and what to do instead, before anything is started."""
-    with pytest.raises(ValueError, match=said):
-        Loader(Images(), **options)
+    TypeError: [
+        {"dataset": iter([1, 2])},
+        {"collate_fn": 3},
+        {"colate_fn": len},
+        {"sampler": 5},
+        {"batch_sampler": 5},
+        {"generator": 3},
+    ],
+}
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"dataset": iter([1, 2])}, "map-style"),  # which is pointed to torch's DataLoader
-        ({"collate_fn": 3}, "collate_fn"),
-        ({"colate_fn": len}, "no argument 'colate_fn'"),
-        ({"worker_init_fn": 3}, "worker_init_fn must be a function"),
-        ({"sampler": 5}, "sampler must be an iterable of indices, not 5"),
-        ({"batch_sampler": 5}, "batch_sampler must be an iterable of lists of indices"),
-        ({"generator": 3}, "generator must be a torch.Generator"),
-    ],
+    ("error", "options"),
+    [(error, options) for error, cases in REFUSED.items() for options in cases],
+    ids=lambda given: "+".join(given) if isinstance(given, dict) else given.__name__,
 )
-def test_what_is_of_the_wrong_kind_is_refused(options: dict[str, Any], said: str) -> None:
-    """An unknown keyword, or an argument of a wrong type, is a TypeError."""
-    with pytest.raises(TypeError, match=said):
+def test_wrong_arguments_are_refused_by_name(
+    error: type[Exception], options: dict[str, Any]
+) -> None:
+    """The error names each of the arguments, before anything is started."""
+    with pytest.raises(error) as caught:
         Loader(**{"dataset": Images(), **options})
 
-
-# Beside the plain loop: subsets, copies, blocks without gradients
-
-
-def test_replacement_of_a_subset_is_of_the_subset() -> None:
-    """The replacement of a Subset's damaged sample is in the Subset."""
-    photos = Images(damaged=(0, 2, 4), on_error="replace")
-    part = Subset(Subset(photos, [22, *range(6)]), range(1, 7))
-
-    with Loader(part, 6, threads=1) as loader:
-        ((_, targets),) = loader
-
-    assert set(targets.tolist()) == {1, 3, 5}
-
-
-def test_loader_can_be_pickled() -> None:
-    """A copy has the same position, and its own threads."""
-    with Loader(Images(count=6), 3, threads=2, seed=3) as original:
-        next(iter(original))
-
-        with pickle.loads(pickle.dumps(original)) as copied:
-            assert copied.state_dict() == original.state_dict()
-            assert same(list(copied), list(original))
+    assert all(name in str(caught.value) for name in options)
 
 
 def test_default_device_does_not_matter() -> None:
@@ -328,3 +224,172 @@ def test_default_device_does_not_matter() -> None:
             torch.set_default_device(None)
 
     assert same([batch[0] for batch in found], [batch[0] for batch in expected])
+
+
+# Errors, and leaving an epoch early
+
+
+def test_first_error_of_a_batch_is_the_one_that_is_raised() -> None:
+    """The first error in the order of the batch is raised, whichever thread was faster."""
+    second = threading.Event()
+
+    def make(index: int) -> int:
+        if index == 2:
+            second.set()
+        elif not (index == 1 and second.wait(30)):
+            return index
+        raise TypeError(f"mistake {index}")
+
+    with Loader(Plain(make, 8), 8, threads=3) as loader:
+        assert [str(error) for error in targets_and_errors(loader)] == ["mistake 1"]
+
+
+def test_error_of_collate_fn_comes_at_its_batch() -> None:
+    """An error of collate_fn, or of targets that do not collate, comes at its batch."""
+
+    def collate(samples: list[Any]) -> Any:
+        if samples[0][1] == 4:
+            raise KeyError("mine")
+        return [0, torch.tensor([target for _, target in samples])]
+
+    with_function = targets_and_errors(Loader(Images(count=12), 4, threads=2, collate_fn=collate))
+    without = targets_and_errors(
+        Loader(Images(count=4, target_transform=lambda _: object()), 4, threads=2)
+    )
+
+    assert [type(one) for one in with_function] == [list, KeyError, list]
+    assert [type(one) for one in without] == [TypeError]
+
+
+def test_error_that_was_raised_holds_no_memory() -> None:
+    """When the consumer is done with an error, the memory of its batch is free, without a gc.
+
+    The next batch therefore lies where the one that failed lay.
+    """
+    places = []
+
+    class Placed(Images):
+        def load(self, index: int, **options: Any) -> Any:
+            places.append(options["out"].data_ptr())
+            return super().load(index, **options)
+
+    dataset = Placed(wrong={1: TypeError("mistake")}, count=4)
+    with Loader(dataset, 4, threads=1) as loader:
+        gc.disable()
+        try:
+            with suppress(TypeError):
+                next(iter(loader))
+            dataset.wrong = {}
+            images, _ = next(iter(loader))
+        finally:
+            gc.enable()
+
+    assert images.data_ptr() == places[0] == places[-4]
+
+
+def test_skipped_counts_the_newest_iterator() -> None:
+    """`skipped` counts the newest epoch, also if an older iterator is still used."""
+    dataset = Images(damaged=(0, 5, 9, 10), count=12, on_error="skip")
+    with Loader(dataset, 4, threads=2) as loader:
+        older = iter(loader)
+        next(older)
+        assert loader.skipped == 1
+        newer = iter(loader)
+        next(newer)
+        assert loader.skipped == 1
+        assert len(list(older)) == 2
+        assert loader.skipped == 1
+        assert len(list(newer)) == 2
+        assert loader.skipped == 4
+
+
+def test_interpreter_ends_although_a_read_hangs() -> None:
+    """A hanging thread does not keep the process from ending."""
+    process = script("""
+dataset = loading.Plain(lambda index: threading.Event().wait())
+try:
+    next(iter(Loader(dataset, 4, threads=3, timeout=0.5)))
+except TimeoutError as error:
+    print(error)
+""")
+    out, _ = process.communicate(timeout=60)
+
+    assert "still missing are items [0, 1, 2, 3]" in out
+    assert process.returncode == 0
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Windows has no SIGINT for one process")
+def test_ctrl_c_ends_a_training() -> None:
+    """SIGINT while waiting for batches raises KeyboardInterrupt, and the process ends."""
+    process = script("""
+def make(index):
+    print("begun", flush=True)
+    return threading.Event().wait()
+try:
+    next(iter(Loader(loading.Plain(make), 4, threads=1)))
+except KeyboardInterrupt:
+    print("interrupted")
+    raise
+""")
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    out, error = process.communicate(timeout=60)
+
+    assert out == "interrupted\n"
+    assert process.returncode == -signal.SIGINT
+    assert error.count("Traceback") == 1
+
+
+def test_leaving_early_cancels_the_batches_ahead() -> None:
+    """Leaving the loop cancels the batches ahead; no further sample begins."""
+    read: list[int] = []
+    with Loader(Plain(lambda index: read.append(index) or index, 1000), 10, threads=2) as loader:
+        for _ in loader:
+            break
+        at_break = len(read)
+        time.sleep(0.05)
+
+        assert len(read) <= at_break + 2 * 4 < 1000
+        assert len(list(loader)) == 100
+
+
+def test_threads_end_with_their_loader() -> None:
+    """Threads persist from epoch to epoch, and end with loader and iterator."""
+    wait_until(lambda: pool_threads() == [])
+    loader = Loader(Images(), 4, threads=3)
+    copies(loader)
+    first = pool_threads()
+    batches = iter(loader)
+    next(batches)
+
+    assert len(first) == 3
+    assert pool_threads() == first
+    gone = weakref.ref(loader)
+    del loader
+    assert len(copies(batches)) == 5  # the iterator needs them
+    del batches
+    assert gone() is None
+    wait_until(lambda: pool_threads() == [])
+
+
+def test_closing_frees_who_waits() -> None:
+    """A thread that waits while another closes the loader gets an error."""
+    hang, raised = threading.Event(), []
+
+    def wait(batches: Any) -> None:
+        try:
+            next(batches)
+        except RuntimeError as error:
+            raised.append(error)
+
+    loader = Loader(Plain(lambda _: hang.wait(60)), 4, threads=1)
+    batches = iter(loader)
+    waiting = threading.Thread(target=wait, args=(batches,))
+    waiting.start()
+    wait_until(lambda: batches._plan is not None and batches._source._awaited is not None)
+    loader.close()
+    waiting.join(30)
+    hang.set()
+
+    assert len(raised) == 1

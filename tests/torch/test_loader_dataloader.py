@@ -6,18 +6,15 @@ import copy
 import multiprocessing
 import os
 import pickle
-import random
 import warnings
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from loading import (
     PROCESS_WARNINGS,
     Images,
     Plain,
-    add_random,
     copies,
     indices,
     same,
@@ -64,7 +61,7 @@ def shuffled(epoch: int, count: int = 23) -> list[int]:
 # Arguments
 
 
-def test_the_line_that_people_type_works() -> None:
+def test_usual_arguments_of_dataloader_are_taken() -> None:
     """With DataLoader's arguments, `Loader` has as many threads, and its own batches."""
     with Loader(Images(), 4, shuffle=True, num_workers=3, pin_memory=True) as loader:
         assert (loader.threads, loader.workers) == (3, 0)
@@ -73,19 +70,7 @@ def test_the_line_that_people_type_works() -> None:
         assert same(found, copies(loader))
 
 
-def test_without_workers_it_draws_as_with_them() -> None:
-    """Draws of a user's transform follow from the seed; the training code's are unaffected."""
-    expected = copies(Loader(Images(add_random, count=6), 2, num_workers=1, seed=5))
-    before = torch.get_rng_state(), random.getstate(), str(np.random.get_state())  # noqa: NPY002
-
-    found = copies(Loader(Images(add_random, count=6), 2, num_workers=0, seed=5))
-
-    assert same(found, expected)
-    after = torch.get_rng_state(), random.getstate(), str(np.random.get_state())  # noqa: NPY002
-    assert same(after, before)
-
-
-def test_threads_in_place_of_workers_are_told_by_print_and_no_warning() -> None:
+def test_num_workers_counts_threads_without_a_warning() -> None:
     """`num_workers` gives no warning where it counts threads; `repr` counts them in words."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -164,7 +149,7 @@ def test_ranks_that_shuffle_need_a_seed_in_common(generator: Any) -> None:
     assert indices(loader(Images(), 4, **options)) == list(range(0, 23, 2))
 
 
-def test_default_collate_is_what_is_done_anyway() -> None:
+def test_default_collate_changes_nothing() -> None:
     """Passing torch's default_collate changes nothing: images are decoded into the batch."""
     with Loader(Images(), 4, threads=1, collate_fn=default_collate) as loader:
         found = copies(loader)
@@ -180,7 +165,7 @@ def test_default_collate_is_what_is_done_anyway() -> None:
         assert same(found, copies(loader))
 
 
-def test_the_other_arguments_mean_what_they_can() -> None:
+def test_other_arguments_of_dataloader_are_taken() -> None:
     """`prefetch_factor` is `prefetch`, `timeout=0` is no limit, and threads always persist."""
     with Loader(
         Images(count=6),
@@ -263,7 +248,7 @@ def test_worker_init_fn_has_nothing_to_prepare_in_threads() -> None:
 # What others read
 
 
-def test_what_training_libraries_read() -> None:
+def test_attributes_are_those_of_dataloader() -> None:
     """`Loader` and a `DevicePrefetcher` around it have the attributes of torch's DataLoader."""
     images = Images()
     for options in ({}, {"shuffle": True, "drop_last": True}, {"sampler": RandomSampler(images)}):
@@ -285,7 +270,7 @@ def test_what_training_libraries_read() -> None:
     assert not hasattr(DevicePrefetcher([1, 2], "cpu"), "sampler")
 
 
-def test_samplers_of_its_own_give_what_comes() -> None:
+def test_own_samplers_give_the_indices_of_the_next_epoch() -> None:
     """`sampler` and `batch_sampler` give the indices of the next epoch, on this rank."""
     for options in ({}, {"drop_last": True}, {"rank": 1, "world_size": 2}):
         with Loader(Images(), 4, shuffle=True, threads=1, seed=3, **options) as loader:
@@ -414,7 +399,7 @@ def test_random_draws_are_those_of_the_callers_epoch() -> None:
         assert not same(found, copies(loader))
 
 
-def test_iterator_that_was_only_looked_at_is_no_epoch() -> None:
+def test_unused_iterator_does_not_count_as_an_epoch() -> None:
     """An iterator that is dropped without a batch does not count as an epoch."""
     with Loader(Images(), 4, shuffle=True, threads=1) as loader:
         epochs = [copies(loader) for _ in range(3)]
@@ -426,7 +411,7 @@ def test_iterator_that_was_only_looked_at_is_no_epoch() -> None:
                 assert same(copies(loader), epoch)
 
 
-def test_epoch_may_be_named_behind_its_iterator() -> None:
+def test_set_epoch_applies_to_an_iterator_that_has_given_nothing() -> None:
     """An iterator that has given nothing yet starts the epoch that is set, as in Lightning."""
     with Loader(Images(), 4, shuffle=True, threads=1) as loader:
         epochs = [copies(loader) for _ in range(4)]
@@ -448,7 +433,7 @@ def test_epoch_may_be_named_behind_its_iterator() -> None:
         assert indices(batches) == shuffled(6)
 
 
-def test_iterators_that_were_asked_keep_their_epoch() -> None:
+def test_set_epoch_does_not_affect_an_iterator_in_use() -> None:
     """Setting an epoch does not affect an iterator that is in use."""
     with Loader(Images(), 4, shuffle=True, threads=1) as loader:
         epochs = [copies(loader) for _ in range(3)]

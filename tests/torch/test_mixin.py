@@ -320,7 +320,7 @@ def test_transformed_hands_bytes_to_a_transform_that_takes_them() -> None:
     assert torch.equal(photos.transformed(PHOTO), expected)
     assert torch.equal(photos.transformed(DATA), expected)
     photos.decode_options = DecodeOptions(reduce=2)
-    with pytest.raises(ValueError, match="reduce=2 can have no effect"):
+    with pytest.raises(ValueError, match="reduce=2"):
         photos.transformed(PHOTO)
 
 

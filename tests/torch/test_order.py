@@ -1,14 +1,21 @@
-"""Order and sharding: every item once, for any number of ranks."""
+"""Order, sharding and positions: every item once, for any number of ranks, also when resumed."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
-from loading import Images, indices
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from loading import Images, copies, indices, same
 from loading import SeededLoader as Loader
+from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler
+from torch.utils.data.distributed import DistributedSampler
 
+import fastdecode.torch
 from fastdecode.torch._order import Sharding, sample_seed
 
 
@@ -26,31 +33,35 @@ def items(batches: list[list[int]]) -> list[int]:
     return [item for batch in batches for item in batch]
 
 
-@pytest.mark.parametrize("shuffle", [False, True])
-@pytest.mark.parametrize("length", [0, 1, 3, 16, 23])
-@pytest.mark.parametrize("ranks", [1, 2, 5])
-def test_every_item_goes_to_one_rank(length: int, ranks: int, shuffle: bool) -> None:
-    """Without drop_last every item comes once; ranks differ by one item at most."""
-    dealt = shares(Sharding(length, 3, shuffle, False, 0), ranks)
-    counts = [len(items(batches)) for batches in dealt]
+@settings(deadline=None)
+@given(
+    length=st.integers(0, 60),
+    ranks=st.integers(1, 6),
+    batch_size=st.integers(1, 9),
+    shuffle=st.booleans(),
+    drop_last=st.booleans(),
+)
+def test_ranks_share_the_items(
+    length: int, ranks: int, batch_size: int, shuffle: bool, drop_last: bool
+) -> None:
+    """Every item comes once, and ranks differ by one item at most.
 
-    assert sorted(item for batches in dealt for item in items(batches)) == list(range(length))
+    With drop_last all batches are full, and all ranks have equally many; no item is repeated.
+    """
+    dealt = shares(Sharding(length, batch_size, shuffle, drop_last, 0), ranks)
+    counts = [len(items(batches)) for batches in dealt]
+    seen = [item for batches in dealt for item in items(batches)]
+
+    assert len(set(seen)) == len(seen)
+    if drop_last:
+        assert {len(batches) for batches in dealt} == {length // ranks // batch_size}
+        assert {len(batch) for batches in dealt for batch in batches} <= {batch_size}
+        return
+    assert sorted(seen) == list(range(length))
     assert max(counts) - min(counts) <= 1
     for batches, count in zip(dealt, counts, strict=True):
-        assert [len(batch) for batch in batches[:-1]] == [3] * (len(batches) - 1)
-        assert len(batches) == -(-count // 3)
-
-
-@pytest.mark.parametrize("length", [0, 7, 16, 23])
-@pytest.mark.parametrize("ranks", [1, 2, 5])
-def test_drop_last_gives_all_ranks_as_many_batches(length: int, ranks: int) -> None:
-    """All batches are full, all ranks have equally many, and no item is repeated."""
-    dealt = shares(Sharding(length, 3, True, True, 0), ranks)
-
-    assert {len(batches) for batches in dealt} == {length // ranks // 3}
-    assert {len(batch) for batches in dealt for batch in batches} <= {3}
-    seen = [item for batches in dealt for item in items(batches)]
-    assert len(set(seen)) == len(seen)
+        assert [len(batch) for batch in batches[:-1]] == [batch_size] * (len(batches) - 1)
+        assert len(batches) == -(-count // batch_size)
 
 
 def test_shuffling_follows_from_seed_and_epoch() -> None:
@@ -145,3 +156,246 @@ def test_draws_do_not_depend_on_the_rank() -> None:
     for images, numbers in Loader(Images(), 3, True, rank=1, world_size=2, threads=1):
         for image, index in zip(images, numbers, strict=True):
             assert torch.equal(image, alone[int(index)])
+
+
+# Positions, and resuming from them
+
+
+class Turned:
+    """A sampler with another start in each epoch, which records its epochs."""
+
+    def __init__(self) -> None:
+        self.told: list[int] = []
+
+    def __len__(self) -> int:
+        return 10
+
+    def __iter__(self) -> Any:
+        return iter(torch.arange(10).roll(-3 * self.told[-1]))
+
+    def set_epoch(self, epoch: int) -> None:
+        self.told.append(epoch)
+
+
+def loader(**options: Any) -> Any:
+    usual = {"dataset": Images(), "batch_size": 4, "threads": 2, "seed": 5}
+    return Loader(**{**usual, "shuffle": options.get("sampler") is None, **options})
+
+
+@pytest.mark.parametrize("done", [2, 6])
+def test_the_usual_loop_goes_on_where_it_was(done: int) -> None:
+    """With set_epoch for each epoch, also the resumed one, no batch is missing or repeated."""
+
+    def train(begin: int, saved: Any = None, stop: int | None = None) -> tuple[list[Any], Any]:
+        seen = []
+        with loader() as batches:
+            if saved is not None:
+                batches.load_state_dict(saved)
+            for epoch in range(begin, 3):
+                batches.set_epoch(epoch)
+                for batch in batches:
+                    seen += copies([batch])
+                    if len(seen) == stop:
+                        return seen, batches.state_dict()
+        return seen, None
+
+    whole, _ = train(0)
+    part, state = train(0, stop=6 + done)  # within the second epoch, or at its end
+    rest, _ = train(state["epoch"], state)
+
+    assert state["epoch"] == 1
+    assert same(part + rest, whole)
+
+
+def test_state_after_an_epoch_is_the_next_ones_beginning() -> None:
+    """A state after the loop is the start of the next epoch, also if the iterator goes on."""
+    with loader() as batches:
+        epoch = iter(batches)
+        while next(epoch, None) is not None:
+            pass
+        next(epoch, None)
+        next(epoch, None)
+
+        assert batches.epoch == 1
+        assert batches.state_dict()["batch"] == 0
+
+
+def test_leaving_early_makes_the_next_epoch_another() -> None:
+    """After a break, the next loop is the next epoch, and `set_epoch` can go back."""
+    with loader() as batches:
+        whole = [copies(batches), copies(batches)]
+    with loader() as batches:
+        first = next(iter(batches))
+        second = copies(batches)
+        batches.set_epoch(0)
+
+        assert same([first], whole[0][:1])
+        assert same(second, whole[1])
+        assert same(copies(batches), whole[0])
+
+
+def test_sampler_is_resumed_in_its_own_order() -> None:
+    """The state has the sampler's items, which are not drawn again; later epochs are."""
+    with loader(sampler=Turned()) as batches:
+        first = copies(batches)
+        second = iter(batches)
+        next(second)
+        state = json.loads(json.dumps(batches.state_dict()))
+        rest = copies(second)
+        third = copies(batches)
+
+        assert batches.sampler.told == [0, 1, 2]
+        assert len(batches) == 3
+    assert indices(first) == list(range(10))
+    assert indices(rest) == [7, 8, 9, 0, 1, 2]
+    with loader(sampler=Turned()) as again:
+        again.load_state_dict(state)
+        again.set_epoch(1)
+
+        assert same(copies(again), rest)
+        assert same(copies(again), third)
+        assert again.sampler.told == [2]
+
+
+@pytest.mark.parametrize("batched", [False, True])
+def test_sampler_that_draws_from_torch_can_be_resumed(batched: bool) -> None:
+    """The state holds the draws of torch's random samplers, which do not remember them."""
+
+    def drawn() -> Any:
+        sampler = RandomSampler(Images())
+        if not batched:
+            return loader(sampler=sampler)
+        return Loader(Images(), batch_sampler=BatchSampler(sampler, 4, drop_last=False), threads=1)
+
+    with drawn() as batches:
+        epoch = iter(batches)
+        given = copies([next(epoch), next(epoch)])
+        state = batches.state_dict()
+        rest = copies(epoch)
+    with drawn() as again:
+        again.load_state_dict(state)
+
+        assert same(copies(again), rest)
+    assert sorted(indices(given + rest)) == list(range(23))
+    if batched:
+        with pytest.raises(ValueError, match="sampler"):
+            Loader(Images(), 4, sampler=range(23), threads=1).load_state_dict(state)
+
+
+def test_samplers_own_type_of_index_does_not_matter() -> None:
+    """Tensors and NumPy numbers as indices have the same random draws as plain ones."""
+    plain = copies(loader(sampler=[3, 1, 4, 1, 5]))
+
+    assert same(copies(loader(sampler=torch.tensor([3, 1, 4, 1, 5]))), plain)
+    assert same(copies(loader(sampler=torch.tensor([3, 1, 4, 1, 5]).numpy())), plain)
+
+
+def test_torchs_distributed_sampler_is_told_the_epoch() -> None:
+    """Its shuffling changes with each epoch without a call, and it does the sharding."""
+    shares = []
+    for rank in (0, 1):
+        sampler = DistributedSampler(Images(), 2, rank, drop_last=True)
+        with loader(sampler=sampler) as batches:
+            shares.append([indices(batches), indices(batches)])
+
+    for epoch in (0, 1):
+        assert len({*shares[0][epoch], *shares[1][epoch]}) == 22
+    assert shares[0][0] != shares[0][1]
+
+
+def test_a_fresh_process_takes_over_the_seed_of_a_state() -> None:
+    """Loaders without `seed=` resume with each other's states, and go on with that seed."""
+    with fastdecode.torch.Loader(Images(), 4, True, threads=1) as first:
+        next(iter(first))
+        state = json.loads(json.dumps(first.state_dict()))
+        following = copies(first)
+    with fastdecode.torch.Loader(Images(), 4, True, threads=1) as second:
+        assert second.seed != first.seed
+        second.load_state_dict(state)
+
+        assert second.seed == first.seed
+        assert second.state_dict() == state
+        assert len(copies(second)) == 5
+        assert same(copies(second), following)
+
+
+OTHER_SETTINGS: list[tuple[dict[str, Any], str]] = [
+    ({"seed": 6}, "seed="),
+    ({"shuffle": False}, "shuffle="),
+    ({"drop_last": True}, "drop_last="),
+    ({"rank": 0, "world_size": 2}, "world_size="),
+    ({"sampler": SequentialSampler(Images())}, "sampler="),
+    ({"batch_size": 5}, "batch_size=4.* has 5"),
+    ({"dataset": Images(count=9)}, "length=23.* has 9"),
+]
+
+
+@pytest.mark.parametrize(("options", "named"), OTHER_SETTINGS)
+def test_state_of_other_batches_is_refused(options: dict[str, Any], named: str) -> None:
+    """A state that was saved with another setting is an error that names the setting."""
+    batches = loader(**options)
+
+    with pytest.raises(ValueError, match=named):
+        batches.load_state_dict(loader().state_dict())
+    assert batches.state_dict()["batch"] == 0
+
+
+def test_state_of_another_rank_is_refused_where_a_sampler_deals() -> None:
+    """With a sampler, the state has one rank's items, and other ranks refuse it."""
+
+    def ranked(rank: int, sampler: Any) -> Any:
+        return loader(sampler=sampler, shuffle=sampler is None, rank=rank, world_size=2)
+
+    ranked(1, None).load_state_dict(ranked(0, None).state_dict())
+    state = ranked(0, [1, 2, 3]).state_dict()
+
+    with pytest.raises(ValueError, match="rank=0"):
+        ranked(1, [4, 5, 6]).load_state_dict(state)
+
+
+DAMAGED: list[tuple[str, Any]] = [
+    ("batch", -1),
+    ("batch", 99),
+    ("epoch", "x"),
+    ("settings", None),
+    ("settings", {"seed": "x"}),
+    ("version", 99),
+]
+
+
+@pytest.mark.parametrize(("field", "wrong"), DAMAGED, ids=str)
+def test_damaged_state_is_refused(field: str, wrong: Any) -> None:
+    """A state with a damaged field is a ValueError, and the loader goes on as it was."""
+    with Loader(Images(count=6), 2, threads=1) as batches:
+        next(iter(batches))
+        before = batches.state_dict()
+
+        with pytest.raises(ValueError, match="state"):
+            batches.load_state_dict({**before, field: wrong})
+        assert batches.state_dict() == before
+
+
+@pytest.mark.parametrize("state", [None, {}, {"version": 1}])
+def test_what_is_no_state_is_refused(state: Any) -> None:
+    """Anything but a state of a loader is a ValueError."""
+    with pytest.raises(ValueError, match="state"):
+        loader().load_state_dict(state)
+
+
+@pytest.mark.parametrize("epoch", [-1, 1.0, True])
+def test_wrong_epochs_are_refused(epoch: Any) -> None:
+    """An epoch is an integer from 0."""
+    with pytest.raises(ValueError, match="epoch"):
+        loader().set_epoch(epoch)
+
+
+def test_sampler_is_not_asked_before_its_epoch() -> None:
+    """Loading the state of an epoch that has not begun draws nothing from torch's generator."""
+    photos = Images(count=6)
+    with Loader(photos, 3, sampler=RandomSampler(photos), threads=1) as loader:
+        state = loader.state_dict()
+        before = torch.get_rng_state()
+
+        loader.load_state_dict(state)
+
+    assert torch.equal(torch.get_rng_state(), before)

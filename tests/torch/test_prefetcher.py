@@ -1,7 +1,6 @@
-"""`DevicePrefetcher`: the known bugs of this pattern, and what it passes on of its loader.
+"""`DevicePrefetcher` on any device: order, errors, threads, states, and how epochs end.
 
-Of the 25 bugs, the numbers 1, 2, 3, 5, 6, 7, 8 and 21 need a GPU (`test_prefetcher_gpu.py`). Number
-22, a thread that competes for the interpreter, cannot be shown without timing.
+What needs a GPU is in `test_prefetcher_gpu.py`.
 """
 
 from __future__ import annotations
@@ -140,7 +139,7 @@ class Pair(NamedTuple):
 
 
 def test_every_tensor_of_a_nested_batch_is_moved() -> None:
-    """Bugs 4 and 9: tensors at any depth are moved, and what is handed out is what was moved.
+    """Tensors at any depth are moved, and what is handed out is what was moved.
 
     Containers keep their types, and the loader's own are left as they were.
     """
@@ -157,8 +156,8 @@ def test_every_tensor_of_a_nested_batch_is_moved() -> None:
     assert [batch.device.type for batch in DevicePrefetcher(Numbers(3), "meta")] == ["meta"] * 3
 
 
-def test_batches_are_drawn_before_they_are_asked_for() -> None:
-    """Bug 10: while the consumer works on a batch, `depth` more are made."""
+def test_batches_are_made_ahead() -> None:
+    """While the consumer works on a batch, `depth` more are made."""
     loader = Numbers(10)
     batches = iter(threaded(loader, depth=3))
 
@@ -170,7 +169,7 @@ def test_batches_are_drawn_before_they_are_asked_for() -> None:
 @pytest.mark.parametrize("depth", [1, 2, 5])
 @pytest.mark.parametrize("count", [1, 2, 3, 7])
 def test_each_batch_comes_once_and_in_order(count: int, depth: int) -> None:
-    """Bug 11: the last batch is returned once, and then the iterator has ended."""
+    """The last batch is returned once, and then the iterator has ended."""
     batches = iter(threaded(Numbers(count), depth))
 
     assert values(batches) == list(range(count))
@@ -178,7 +177,7 @@ def test_each_batch_comes_once_and_in_order(count: int, depth: int) -> None:
 
 
 def test_each_step_runs_in_its_thread() -> None:
-    """Bugs 13, 14, 23 and 24: batches are made and staged in one other thread, prepared for that.
+    """Batches are made and staged in one other thread, prepared for that.
 
     The device is made current in that thread, which does not inherit it. The consumer begins the
     epoch, so that worker processes start there, and orders its own work after the copy.
@@ -196,7 +195,7 @@ def test_each_step_runs_in_its_thread() -> None:
 
 
 def test_an_error_is_raised_where_its_batch_would_be() -> None:
-    """Bug 15: the consumer gets the loader's own exception, after the batches before it."""
+    """The consumer gets the loader's own exception, after the batches before it."""
     batches = iter(threaded(Numbers(5, fail_at=3), depth=4))
 
     assert [next(batches)[0].item() for _ in range(3)] == [0, 1, 2]
@@ -206,43 +205,48 @@ def test_an_error_is_raised_where_its_batch_would_be() -> None:
     assert next(batches, "end") == "end"
 
 
-def test_a_loader_that_goes_on_after_an_error_is_gone_on_with() -> None:
-    """Bug 15: the batches after an error still come, if the loader has them."""
+class Damaged(Dataset):
+    """Four numbers, of which the second cannot be had."""
 
-    class Bad(Dataset):
-        def __len__(self) -> int:
-            return 4
+    def __len__(self) -> int:
+        return 4
 
-        def __getitem__(self, index: int) -> Any:
-            if index == 1:
-                raise ValueError("damaged")
-            return float(index)
-
-    batches = iter(threaded(DataLoader(Bad())))
-
-    assert next(batches).item() == 0
-    with pytest.raises(ValueError, match="damaged"):
-        next(batches)
-    assert values(batches) == [2, 3]
+    def __getitem__(self, index: int) -> Any:
+        if index == 1:
+            raise ValueError("damaged")
+        return torch.tensor(float(index))
 
 
-def test_an_error_of_the_copy_is_raised_where_its_batch_would_be() -> None:
-    """Bug 15: a batch that cannot be moved does not affect the one before it."""
+class Unmovable:
+    def to(self, device: Any) -> None:
+        raise MemoryError("no room")
 
-    class Unmovable:
-        def to(self, device: Any) -> None:
-            raise MemoryError("no room")
 
-    batches = iter(DevicePrefetcher([torch.ones(1), Unmovable(), torch.ones(2)], "meta", depth=3))
+@pytest.mark.parametrize(
+    ("batches", "error"),
+    [
+        (threaded(DataLoader(Damaged())), ValueError),
+        (
+            DevicePrefetcher(
+                [torch.ones(1) * 0, Unmovable(), *map(torch.tensor, ([2], [3]))], "meta"
+            ),
+            MemoryError,
+        ),
+    ],
+    ids=["of the loader", "of the copy"],
+)
+def test_batches_after_an_error_still_come(batches: Any, error: type[Exception]) -> None:
+    """An error of the loader or of a copy affects its own batch alone."""
+    iterator = iter(batches)
 
-    assert next(batches).shape == (1,)
-    with pytest.raises(MemoryError, match="no room"):
-        next(batches)
-    assert next(batches).shape == (2,)
+    assert next(iterator).shape == (1,)
+    with pytest.raises(error):
+        next(iterator)
+    assert [batch.shape for batch in iterator] == [(1,), (1,)]
 
 
 def test_an_error_of_the_thread_itself_reaches_the_consumer() -> None:
-    """Bug 15: a device that fails in the thread is an error, not a hang."""
+    """A device that fails in the thread is an error, not a hang."""
 
     class Broken(Watched):
         def enter_thread(self) -> None:
@@ -253,7 +257,7 @@ def test_an_error_of_the_thread_itself_reaches_the_consumer() -> None:
 
 
 def test_an_error_does_not_keep_the_iterator_alive() -> None:
-    """Bug 15: the exception and the iterator do not refer to each other, so no thread stays."""
+    """The exception and the iterator do not refer to each other, so no thread stays."""
     gc.disable()
     try:
         batches = iter(threaded([torch.ones(1), 5, *Numbers(50)], depth=1, transfer=Failing()))
@@ -269,34 +273,25 @@ def test_an_error_does_not_keep_the_iterator_alive() -> None:
 # ---- how epochs begin and end ----
 
 
-def test_leaving_the_loop_early_ends_the_thread() -> None:
-    """Bug 16: after `break` the thread ends, and the loader's iterator is closed."""
+@pytest.mark.parametrize("in_a_cycle", [False, True])
+def test_an_iterator_that_is_dropped_ends_its_thread(in_a_cycle: bool) -> None:
+    """The thread ends with the iterator, also with one that only the collector finds."""
     loader = Numbers(1000)
-    batches = threaded(loader)
-
-    for _ in batches:
-        break
+    batches = iter(threaded(loader))
+    next(batches)
+    cycle: list[Any] = [batches] if in_a_cycle else []
+    cycle.append(cycle)
+    del batches, cycle
+    if in_a_cycle:
+        gc.collect()
 
     wait_until(lambda: threads() == 0)
     assert loader.finished == 1
     assert len(loader.drawn_in) <= 3
 
 
-def test_an_iterator_that_becomes_garbage_ends_its_thread() -> None:
-    """Bug 16: an iterator in a reference cycle ends its thread when it is collected."""
-    batches = iter(threaded(Numbers(1000)))
-    next(batches)
-    cycle: list[Any] = [batches]
-    cycle.append(cycle)
-    del batches, cycle
-
-    gc.collect()
-
-    wait_until(lambda: threads() == 0)
-
-
 def test_close_ends_the_epoch_and_its_thread() -> None:
-    """Bug 16: after `close`, or the `with` block, no thread runs and the iterator says so."""
+    """After `close`, or the `with` block, no thread runs and the iterator says so."""
     with threaded(Numbers(1000)) as batches:
         epoch = iter(batches)
         next(epoch)
@@ -317,7 +312,7 @@ class Closables:
 
 
 def test_an_iterator_of_the_loader_is_closed_by_the_thread() -> None:
-    """Bug 16: the loader's iterator is closed by the thread, not while it makes a batch."""
+    """The loader's iterator is closed by the thread, not while it makes a batch."""
     loader = Closables()
     batches = iter(threaded(loader))
     next(batches)
@@ -349,7 +344,7 @@ class Stuck:
 
 
 def test_close_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bug 16: a loader that hangs is left behind with a warning, and its thread ends later."""
+    """A loader that hangs is left behind with a warning, and its thread ends later."""
     monkeypatch.setattr(prefetcher, "_PATIENCE_S", 0.01)
     loader = Stuck()
     batches = threaded(loader)
@@ -364,7 +359,7 @@ def test_close_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_close_wakes_a_consumer_that_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bug 16: a consumer in another thread gets an error, although the loader hangs."""
+    """A consumer in another thread gets an error, although the loader hangs."""
     monkeypatch.setattr(prefetcher, "_PATIENCE_S", 0.01)
     loader = Stuck()
     batches = threaded(loader)
@@ -425,17 +420,17 @@ def run(**parts: Any) -> tuple[int, str, str]:
 
 @pytest.mark.parametrize(("last", "code"), [("", 0), ("raise SystemExit(3)", 3)])
 def test_the_interpreter_exits_in_the_middle_of_an_epoch(last: str, code: int) -> None:
-    """Bug 16: the thread ends before the interpreter does, without any output."""
+    """The thread ends before the interpreter does, without any output."""
     assert run(then="", patience=60, last=last) == (code, "closed\n", "")
 
 
 def test_the_interpreter_exits_although_the_loader_hangs() -> None:
-    """Bug 16: a thread that is stuck in the loader does not keep the process from ending."""
+    """A thread that is stuck in the loader does not keep the process from ending."""
     assert run(then="time.sleep(1000)", patience=0.1, last="") == (0, "", "")
 
 
 def test_an_epoch_begins_when_it_is_asked_for() -> None:
-    """Bug 17: the loader's next epoch begins with the next `iter`, not when one ends."""
+    """The loader's next epoch begins with the next `iter`, not when one ends."""
     loader = Numbers(3)
     batches = threaded(loader)
 
@@ -447,7 +442,7 @@ def test_an_epoch_begins_when_it_is_asked_for() -> None:
 
 
 def test_a_loader_without_a_length_is_no_problem() -> None:
-    """Bug 18: the end is the loader's end, not a count; `len` is the loader's own."""
+    """The end is the loader's end, not a count; `len` is the loader's own."""
 
     class Stream(IterableDataset):
         def __iter__(self) -> Iterator[Any]:
@@ -462,7 +457,7 @@ def test_a_loader_without_a_length_is_no_problem() -> None:
 
 
 def test_a_new_iterator_ends_the_one_before() -> None:
-    """Bug 18: a second iterator starts from the beginning, and the first raises an error."""
+    """A second iterator starts from the beginning, and the first raises an error."""
     batches = threaded(Numbers(4))
     first = iter(batches)
     next(first)
@@ -476,8 +471,8 @@ def test_a_new_iterator_ends_the_one_before() -> None:
 
 
 @pytest.mark.parametrize("depth", [1, 2, 4])
-def test_no_more_is_drawn_than_was_asked_for(depth: int) -> None:
-    """Bug 19: a slow consumer finds `depth` batches ahead, not the whole epoch."""
+def test_no_more_than_depth_batches_are_made_ahead(depth: int) -> None:
+    """A slow consumer finds `depth` batches ahead, not the whole epoch."""
     loader = Numbers(500)
     batches = iter(threaded(loader, depth))
 
@@ -491,13 +486,13 @@ def test_no_more_is_drawn_than_was_asked_for(depth: int) -> None:
 
 @MAKES
 def test_an_empty_loader_gives_nothing(make) -> None:
-    """Bug 20: an epoch without batches is not an error."""
+    """An epoch without batches is not an error."""
     assert list(make([])) == []
     assert list(make(Numbers(0))) == []
 
 
 def test_the_thread_does_not_keep_the_process() -> None:
-    """Bug 25: the thread is a daemon by its constructor; `setDaemon` is deprecated."""
+    """The thread is a daemon by its constructor; `setDaemon` is deprecated."""
     batches = iter(threaded(Numbers(50)))
     next(batches)
 
@@ -559,20 +554,12 @@ def test_the_state_is_that_of_the_batch_last_handed_out(make, handed: int) -> No
 
 
 @MAKES
-def test_the_state_after_an_epoch_is_the_loaders(make) -> None:
-    """At the end nothing is ahead, and the next epoch is complete."""
+def test_the_state_after_an_epoch_or_a_break(make) -> None:
+    """At the end nothing is ahead; after `break` and `close` the last batch counts."""
     batches = make(Resumable())
-
-    assert values(batches) == list(range(6))
-    assert batches.state_dict() == {"position": 6, "epoch": 0}
-    assert values(batches) == list(range(6))
-    assert batches.state_dict() == {"position": 6, "epoch": 1}
-
-
-@MAKES
-def test_the_state_survives_leaving_the_loop(make) -> None:
-    """After `break` and `close` the state is still that of the last batch."""
-    batches = make(Resumable())
+    for epoch in range(2):
+        assert values(batches) == list(range(6))
+        assert batches.state_dict() == {"position": 6, "epoch": epoch}
     for batch in batches:
         if batch.item() == 2:
             break
@@ -670,6 +657,7 @@ def test_torchs_loader_gives_the_same_batches(options: dict[str, Any]) -> None:
     """A DataLoader gives the same batches with the prefetcher and without."""
     loader = DataLoader(Photos(), batch_size=2, **options)
     batches = threaded(loader)
+    next(iter(batches))  # an epoch that is left early
 
     for _ in range(2):
         for (images, indices), (expected, numbers) in zip(
@@ -677,17 +665,6 @@ def test_torchs_loader_gives_the_same_batches(options: dict[str, Any]) -> None:
         ):
             assert torch.equal(images, expected)
             assert torch.equal(indices, numbers)
-
-
-@FORKS
-def test_torchs_loader_can_be_left_early() -> None:
-    """Leaving an epoch of a DataLoader with persistent workers keeps the next one complete."""
-    loader = DataLoader(Photos(), num_workers=1, persistent_workers=True)
-    batches = threaded(loader)
-
-    next(iter(batches))
-
-    assert [index.item() for _, index in batches] == list(range(len(SAMPLES)))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

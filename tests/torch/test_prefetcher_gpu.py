@@ -58,7 +58,7 @@ def expected(count: int) -> list[list[float]]:
 @pytest.mark.usefixtures("consumer")
 @pytest.mark.parametrize("pinned", [True, False])
 def test_the_consumer_waits_for_the_copy(pinned: bool) -> None:
-    """Bug 1 and 14: values are right although every copy is late."""
+    """Values are right although every copy is late."""
     prefetcher = DevicePrefetcher(Numbers(12, pinned=pinned), "cuda")
 
     found = [extremes(batch) for batch in late_copies(prefetcher, iter(prefetcher))]
@@ -69,7 +69,7 @@ def test_the_consumer_waits_for_the_copy(pinned: bool) -> None:
 @pytest.mark.usefixtures("consumer")
 @pytest.mark.parametrize("depth", [1, 2, 4])
 def test_memory_is_not_overwritten_while_a_kernel_reads_it(depth: int) -> None:
-    """Bug 2 and 3: a batch that is dropped before its kernels have run is not overwritten."""
+    """A batch that is dropped before its kernels have run is not overwritten."""
     found = []
     for batch in DevicePrefetcher(Numbers(20), "cuda", depth=depth):
         torch.cuda._sleep(LATE)
@@ -81,7 +81,7 @@ def test_memory_is_not_overwritten_while_a_kernel_reads_it(depth: int) -> None:
 
 @pytest.mark.usefixtures("consumer")
 def test_a_batch_that_is_kept_for_a_while_stays_whole() -> None:
-    """Bug 2 and 3: kernels that use a batch after the next one was returned read its values."""
+    """Kernels that use a batch after the next one was returned read its values."""
     found = []
     before = None
     for batch in DevicePrefetcher(Numbers(20), "cuda"):
@@ -94,7 +94,7 @@ def test_a_batch_that_is_kept_for_a_while_stays_whole() -> None:
 
 
 def test_every_tensor_of_a_nested_batch_is_guarded() -> None:
-    """Bug 4: views and tensors deep in containers are as safe as the first one."""
+    """Views and tensors deep in containers are as safe as the first one."""
 
     def loader() -> Iterator[Any]:
         for batch in Numbers(12):
@@ -125,7 +125,7 @@ def _peak(prefetcher: DevicePrefetcher) -> int:
 
 @pytest.mark.parametrize("depth", [1, 3])
 def test_memory_is_bounded(depth: int) -> None:
-    """Bug 5 and 19: the peak is `depth` batches and the one in use, however late the device is."""
+    """The peak is `depth` batches and the one in use, however late the device is."""
     prefetcher = DevicePrefetcher(Numbers(20), "cuda", depth=depth)
 
     # Blocks of the allocator may be a little larger than what was asked for.
@@ -134,7 +134,7 @@ def test_memory_is_bounded(depth: int) -> None:
 
 
 def test_memory_does_not_grow_with_the_epochs() -> None:
-    """Bug 6: there is a single stream, so no more memory is reserved after the first epoch."""
+    """There is a single stream, so no more memory is reserved after the first epoch."""
     prefetcher = DevicePrefetcher(Numbers(8), "cuda")
     streams, reserved = set(), []
     for _ in range(6):
@@ -149,7 +149,7 @@ def test_memory_does_not_grow_with_the_epochs() -> None:
 
 
 def test_what_is_not_pinned_gets_pinned() -> None:
-    """Bug 7: copies use pinned memory; pinned batches are not copied on the host."""
+    """Copies use pinned memory; pinned batches are not copied on the host."""
     transfer = DevicePrefetcher([], "cuda")._transfer
     plain, pinned = torch.ones(5), torch.ones(5).pin_memory()
 
@@ -161,7 +161,7 @@ def test_what_is_not_pinned_gets_pinned() -> None:
 
 
 def test_the_hosts_memory_is_held_until_it_was_copied() -> None:
-    """Bug 8: a loader may reuse its own pinned memory once it is free."""
+    """A loader may reuse its own pinned memory once it is free."""
 
     class Arena:
         def __iter__(self) -> Iterator[Any]:
@@ -181,7 +181,7 @@ def test_the_hosts_memory_is_held_until_it_was_copied() -> None:
 
 
 def test_the_thread_uses_the_device_that_was_asked_for() -> None:
-    """Bug 13: in the thread the current device is the prefetcher's, not cuda:0."""
+    """In the thread the current device is the prefetcher's, not cuda:0."""
     seen = []
 
     class Asks:
@@ -197,7 +197,7 @@ def test_the_thread_uses_the_device_that_was_asked_for() -> None:
 
 
 def test_what_is_given_up_writes_nowhere_later() -> None:
-    """Bug 16: after `break`, running copies end before their memory is reused."""
+    """After `break`, running copies end before their memory is reused."""
     loader = Numbers(20)
     prefetcher = DevicePrefetcher(loader, "cuda", depth=4)
     batches = iter(prefetcher)
@@ -216,7 +216,7 @@ def test_what_is_given_up_writes_nowhere_later() -> None:
 
 @pytest.mark.usefixtures("consumer")
 def test_work_on_a_batch_is_in_the_order_of_the_consumers_stream() -> None:
-    """Bug 21: constants that were made on the consumer's stream just before are ready."""
+    """Constants that were made on the consumer's stream just before are ready."""
     torch.cuda._sleep(LATE)
     mean = torch.full((1,), 2.0, device="cuda")
     found = [extremes(batch - mean) for batch in DevicePrefetcher(Numbers(5), "cuda")]

@@ -132,11 +132,11 @@ def test_pytorchs_dataloader_is_told_of_it(refused: Refused) -> None:
 @FIFOS
 def test_lists_and_shards_are_not_read_from_a_fifo(tmp_path: Path) -> None:
     """Lists and shards must be regular files; an open pipe can go to `stream_tar`."""
-    refused = pytest.raises(OSError, match=r"a FIFO .*save its output to a file")
+    refused = pytest.raises(OSError, match="FIFO")
     with readable_fifo(tmp_path / "list.csv", b"a.jpg,1\n") as pipe, refused:
         ImageList.from_csv(pipe)
     with (
         readable_fifo(tmp_path / "s.tar", b"nothing") as pipe,
-        pytest.raises(OSError, match="a FIFO"),
+        pytest.raises(OSError, match="FIFO"),
     ):
         list(ShardStream([str(pipe)]))

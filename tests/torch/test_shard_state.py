@@ -14,7 +14,6 @@ from shards import numbers, write_shards
 from torch.utils.data import DataLoader
 
 from fastdecode.torch import ShardStream
-from fastdecode.torch.shards._state import StreamState, state_after_batches
 from fastdecode.torch.transforms import RandomResizedCropFlipNormalize
 
 SIZES = [9, 31, 0, 24, 16]
@@ -101,57 +100,6 @@ def test_a_damaged_image_is_replaced_by_the_same_after_a_resume(tmp_path: Path) 
         assert numbers(again) == whole[count:]
 
 
-PLACES = [(1, 3), (2, 2), (6, 0), (6, 3), (13, 2), (20, 3)]
-
-
-@pytest.mark.parametrize(
-    ("batches", "workers", "options"),
-    [
-        *((*place, {"even": "drop"}) for place in PLACES),
-        *((*place, {}) for place in PLACES[:4]),  # without counts one may have run out by then
-    ],
-)
-def test_what_a_data_loader_has_left(
-    shards: Path, batches: int, workers: int, options: Any
-) -> None:
-    """The number of batches of a DataLoader gives the remaining samples, in order."""
-    first, again = stream(shards, **options), stream(shards, **options)
-    for each in (first, again):
-        each.set_epoch(2)
-    loader = iter(DataLoader(first, 4, num_workers=workers))
-    before = list(islice(loader, batches))
-    state = saved(first.state_after(batches, 4, workers))
-    rest = list(loader)
-    again.load_state_dict(state)
-    left = list(DataLoader(again, 4, num_workers=workers))
-
-    if options or not workers:
-        assert same(left, rest)
-    assert sorted(numbers(before) + numbers(left)) == list(range(TOTAL))
-
-
-@pytest.mark.parametrize("persistent", [False, True])
-def test_a_data_loader_resumes_only_once(shards: Path, persistent: bool) -> None:
-    """Epochs after a resumed one are complete, and a state in a resumed one can be saved."""
-    options = {"num_workers": 3, "persistent_workers": persistent}
-    first, again, third = (stream(shards, even="drop") for _ in range(3))
-    whole = list(DataLoader(first, 4, num_workers=3))
-    list(islice(DataLoader(first, 4, num_workers=3), 4))
-    again.load_state_dict(first.state_after(4, 4, 3))
-    loader = DataLoader(again, 4, **options)
-    batches = iter(loader)
-    some = list(islice(batches, 3))
-    third.load_state_dict(again.state_after(3, 4, 3))
-    rest = list(batches)
-
-    assert same(whole[4:7], some)
-    assert same(whole[7:], rest)
-    assert same(list(DataLoader(third, 4, num_workers=3)), rest)
-    assert same(list(loader), whole)
-    again.set_epoch(1)
-    assert sorted(numbers(loader)) == list(range(TOTAL))
-
-
 def test_each_rank_has_its_own_state(shards: Path) -> None:
     """Three ranks that stop and resume have each sample once."""
     given: list[int] = []
@@ -171,7 +119,7 @@ def test_workers_that_read_ahead_are_not_asked(shards: Path) -> None:
     batches = iter(DataLoader(busy, 4, num_workers=2))
     next(batches)
 
-    with pytest.raises(RuntimeError, match=r"use state_after\(batches, batch_size, workers\)"):
+    with pytest.raises(RuntimeError, match="StatefulDataLoader"):
         busy.state_dict()
     list(batches)
     busy.set_epoch(1)
@@ -179,13 +127,16 @@ def test_workers_that_read_ahead_are_not_asked(shards: Path) -> None:
 
 
 def test_the_number_of_workers_must_be_the_same(shards: Path) -> None:
-    """A state of two workers cannot be resumed with three, whose shares differ."""
-    first, again = stream(shards), stream(shards)
-    again.load_state_dict(first.state_after(2, 4, 2))
+    """A state of one process cannot be resumed by another, whose share differs."""
+    first, again, other = stream(shards), stream(shards), stream(shards)
+    list(islice(iter(first), 5))
+    again.load_state_dict(first.state_dict())
+    other.load_state_dict({**first.state_dict(), "workers": 2})
 
-    with pytest.raises(ValueError, match="with 2 worker processes, but this epoch has 1"):
-        list(again)
-    with pytest.raises(ValueError, match="with 2 worker processes, but this epoch has 3") as caught:
+    for _ in range(2):
+        with pytest.raises(ValueError, match="worker 0 of 2, but this is a process without"):
+            list(other)
+    with pytest.raises(ValueError, match="without workers, but this is worker 0 of 3") as caught:
         list(DataLoader(again, 4, num_workers=3))
     traceback.clear_frames(caught.tb)  # or a garbage collection waits for the workers, 5 s each
 
@@ -211,13 +162,10 @@ def test_states_of_other_streams_are_refused(shards: Path, options: Any, named: 
 @pytest.mark.parametrize(
     "change",
     [
-        {"given": [[0, -1]]},
-        {"given": [[0, "1"]]},
-        {"given": 5},
+        {"given": -1},
+        {"given": "1"},
         {"epoch": -1},
-        {"workers": 0},
-        {"turn": 1},
-        {"counts": [[0]]},
+        {"workers": None},
         {"settings": None},
     ],
 )
@@ -231,17 +179,6 @@ def test_damaged_states_are_refused(shards: Path, change: Any) -> None:
         stream(shards).load_state_dict({**state, "version": 0})
     with pytest.raises(ValueError, match="not a state of a fastdecode ShardStream"):
         stream(shards).load_state_dict({})
-
-
-def test_batches_are_counted_by_turns() -> None:
-    """Batches are counted worker by worker, in turn; no share is exceeded."""
-    place = StreamState(1, 3, 2, {2: 4}, {})
-    after = state_after_batches(place, 5, 4, {0: 9, 1: 8, 2: 11})
-
-    assert (after.given, after.turn) == ({0: 8, 1: 4, 2: 11}, 1)
-    with pytest.raises(ValueError, match="more than worker 2 can give"):
-        state_after_batches(place, 8, 4, {0: 99, 1: 99, 2: 11})
-    assert state_after_batches(StreamState(), 0, 4, None) == StreamState()
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # it calls what torch has deprecated

@@ -16,7 +16,6 @@ from torch.utils.data import DataLoader
 
 from fastdecode import DecodeError
 from fastdecode.errors import StoreError
-from fastdecode.stores.tar import index_tar
 from fastdecode.torch import ShardStream, StoreDataset
 from fastdecode.torch.transforms import (
     RandomResizedCropFlipNormalize,
@@ -95,21 +94,17 @@ def test_ranks_share_the_samples(shards: Path, ranks: int) -> None:
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("even", ["drop", "repeat"])
-def test_ranks_have_as_many_batches(shards: Path, even: Any, workers: int) -> None:
+def test_ranks_have_as_many_batches(shards: Path, workers: int) -> None:
     """With `even` and equally many workers, DataLoaders have the same number of batches."""
     loaders = [
-        DataLoader(stream(shards, even=even, rank=rank, world_size=3), 4, num_workers=workers)
+        DataLoader(stream(shards, even="drop", rank=rank, world_size=3), 4, num_workers=workers)
         for rank in range(3)
     ]
     batches = [[batch[1].tolist() for batch in loader] for loader in loaders]
     given = [number for share in batches for batch in share for number in batch]
 
     assert len({len(share) for share in batches}) == 1
-    if even == "drop":
-        assert len(given) == len(set(given)) == 27
-    else:
-        assert (len(given), len(set(given))) == (30, TOTAL)
+    assert len(given) == len(set(given)) == 27
 
 
 def test_order_and_draws_follow_from_seed_and_epoch(shards: Path) -> None:
@@ -161,18 +156,18 @@ def test_persistent_workers_follow_the_epoch(shards: Path) -> None:
 
 
 def test_samples_without_targets_are_images(tmp_path: Path) -> None:
-    """The first samples show whether there are targets, unless the caller says so."""
+    """The caller says that there are no targets."""
     write_shards(tmp_path, SIZES, targets=False)
+    alone = stream(tmp_path, has_targets=False)
 
-    assert next(iter(stream(tmp_path))).shape == (3, 24, 24)
-    assert next(iter(stream(tmp_path, has_targets=True)))[1] is None
-    assert next(iter(DataLoader(stream(tmp_path), 4))).shape == (4, 3, 24, 24)
+    assert next(iter(stream(tmp_path)))[1] is None
+    assert next(iter(alone)).shape == (3, 24, 24)
+    assert next(iter(DataLoader(alone, 4))).shape == (4, 3, 24, 24)
 
 
 def test_length_is_known_where_shards_are_counted(shards: Path) -> None:
     """`even` counts the samples, and `counts` gives them; otherwise there is no length."""
     assert len(stream(shards, even="drop", rank=1, world_size=2)) == 14
-    assert len(stream(shards, even="repeat", rank=1, world_size=2)) == 15
     assert len(stream(shards, counts=SIZES, rank=1, world_size=2)) == 15
     assert stream(shards, even="drop").counts == SIZES
     with pytest.raises(TypeError, match="nobody has counted these shards: give even= or counts="):
@@ -202,7 +197,7 @@ def test_two_iterators_do_not_disturb_each_other(shards: Path) -> None:
     ("options", "message"),
     [
         ({"buffer": 0}, "buffer must be"),
-        ({"even": "both"}, "even must be"),
+        ({"even": "repeat"}, "even must be"),
         ({"threads": 0}, "threads must be"),
         ({"counts": [1, 2]}, "a number for each of the 5 shards"),
         ({"rank": 2, "world_size": 2}, "rank must be"),
@@ -261,7 +256,7 @@ def test_a_manifest_says_how_many_there_are(tmp_path: Path) -> None:
     for name in names:
         (tmp_path / f"{name}.fdx").write_text("damaged, but nobody reads it")
 
-    packed = ShardStream(tmp_path / "part.tar", SMALL, even="repeat")
+    packed = ShardStream(tmp_path / "part.tar", SMALL, even="drop")
 
     assert packed.counts == SIZES
     assert numbers(packed) == list(range(TOTAL))
@@ -289,21 +284,6 @@ def test_one_sample_without_a_target_does_not_drop_those_of_others(tmp_path: Pat
     assert [target for _, target in ShardStream(path, SMALL)] == [None, 1, None, 3]
     alone = ShardStream(path, SMALL, has_targets=False)
     assert all(isinstance(sample, torch.Tensor) for sample in alone)
-
-
-def test_shards_of_different_classes_are_refused(tmp_path: Path) -> None:
-    """Shards with different classes are refused, as for one store."""
-    paths = write_shards(tmp_path, [2, 0, 3])
-    index_tar(paths[0], classes=["cat", "dog"])
-    index_tar(paths[1])
-    index_tar(paths[2], classes=["dog", "cat"])
-    with pytest.raises(ValueError, match=r"part-002\.tar has other classes than .*part-000\.tar"):
-        ShardStream(paths)
-
-    index_tar(paths[2], classes=["cat", "dog"])
-    assert ShardStream(paths).classes == ["cat", "dog"]
-    Path(f"{paths[0]}.fdx").write_bytes(b"damaged")
-    assert ShardStream(paths).classes == ["cat", "dog"]
 
 
 def test_a_dataset_hands_options_to_its_store(tmp_path: Path) -> None:

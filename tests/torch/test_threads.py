@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import io
 import os
 import sys
 import threading
@@ -14,7 +12,7 @@ import pytest
 import torch
 from loading import PROCESS_WARNINGS, Images, Plain, copies, pool_threads, same, script, wait_until
 
-from fastdecode.torch._threads import ThreadPool, limit_threads, use_single_thread
+from fastdecode.torch._threads import ThreadPool, use_single_thread
 from fastdecode.torch.loader import Loader
 
 
@@ -65,19 +63,6 @@ def test_single_thread_is_of_the_calling_thread_alone() -> None:
 
     assert in_new_thread(limited) == 1
     assert in_new_thread(torch.get_num_threads) == torch.get_num_threads() == 3
-
-
-@pytest.mark.usefixtures("three_threads")
-def test_worker_process_is_limited_to_one_thread() -> None:
-    """`limit_threads` limits torch and, if it is loaded, OpenCV."""
-    cv2 = pytest.importorskip("cv2")
-    usual = cv2.getNumThreads()
-    try:
-        limit_threads()
-
-        assert (torch.get_num_threads(), cv2.getNumThreads()) == (1, 1)
-    finally:
-        cv2.setNumThreads(usual)
 
 
 def test_pool_carries_out_tasks_and_drops_the_rest_at_its_end() -> None:
@@ -148,65 +133,6 @@ def test_loader_works_on_in_a_forked_child() -> None:
         assert same(given + copies(batches), expected[0])
 
 
-class Terminal(io.StringIO):
-    """A stream that the progress bar treats as a terminal."""
-
-    def isatty(self) -> bool:
-        return True
-
-
-@pytest.fixture
-def shown(monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    """Capture the output of progress bars."""
-    rich = pytest.importorskip("rich")
-    console = pytest.importorskip("rich.console")
-    screen = Terminal()
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr(rich, "_console", console.Console(file=screen, width=100))
-    return screen
-
-
-def test_progress_is_shown(shown: Terminal) -> None:
-    """The bar shows the epoch and counts its batches, from the resumed position."""
-    with Loader(Images(), 4, threads=1, progress=True) as loader:
-        assert len(list(loader)) == 6
-        state = {**loader.state_dict(), "batch": 4}
-        loader.load_state_dict(state)
-        assert "epoch 0" in shown.getvalue()
-        assert "6/6" in shown.getvalue()
-        shown.truncate(0)
-        next(iter(loader))
-
-    assert "epoch 1" in shown.getvalue()
-    assert "5/6" in shown.getvalue()
-    assert "0/6" not in shown.getvalue()
-
-
-def test_progress_ends_with_the_loop(shown: Terminal) -> None:
-    """After a break or an error the cursor is back, and no thread draws."""
-    before = set(threading.enumerate())
-    with Loader(Images(wrong={9: KeyError()}), 4, threads=0, progress=True) as loader:
-        for _ in loader:
-            break
-        gc.collect()
-
-        assert shown.getvalue().count("\x1b[?25l") == shown.getvalue().count("\x1b[?25h") == 1
-        with pytest.raises(KeyError):
-            list(loader)
-
-    assert shown.getvalue().count("\x1b[?25l") == shown.getvalue().count("\x1b[?25h") == 2
-    wait_until(lambda: set(threading.enumerate()) <= before)
-
-
-def test_progress_without_rich_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error names the library; without progress it is not needed."""
-    monkeypatch.setitem(sys.modules, "rich", None)
-    with pytest.raises(ImportError, match="pip install rich"):
-        iter(Loader(Images(), 4, threads=0, progress=True))
-
-    assert len(list(Loader(Images(), 4, threads=0))) == 6
-
-
 def test_an_exit_in_the_middle_of_an_epoch_is_clean() -> None:
     """A program that ends while batches are made ahead prints nothing and returns 0.
 
@@ -225,7 +151,7 @@ next(batches)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits the memory of a process as Linux does")
-def test_threads_that_are_not_to_be_had_leave_none_behind() -> None:
+def test_threads_that_cannot_start_leave_none_behind() -> None:
     """If some of a pool's threads cannot start, the others end, and an error says so."""
     process = script("""
 import resource

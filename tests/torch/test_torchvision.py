@@ -74,7 +74,7 @@ def test_they_are_wrapped_for_transforms_v2(root: Path) -> None:
 
 def test_a_kind_that_torchvision_cannot_wrap(root: Path) -> None:
     """For a list of paths, it gives the error for unknown datasets."""
-    with pytest.raises(TypeError, match="No wrapper exists for dataset class ImageList"):
+    with pytest.raises(TypeError, match="ImageList"):
         wrapped(ImageList([ImageFolder(root).samples[0][0]], [3]))
 
 
@@ -216,6 +216,7 @@ NAMES = sorted(
     name
     for name, thing in vars(ours).items()
     if isinstance(thing, type) and (hasattr(v1, name) or hasattr(v2, name))
+    if name != "GaussianBlur"  # DINO's, with the arguments that it has there
 )
 
 

@@ -23,7 +23,7 @@ from loading import NEEDS_GLOO, Images, copies, encoded, indices, same, script
 from torch import nn
 
 import fastdecode
-from fastdecode.torch import DevicePrefetcher, Loader
+from fastdecode.torch import DevicePrefetcher, ImageFolder, Loader
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore"),  # of the libraries' own, which are many
@@ -282,7 +282,9 @@ class Noted(Loader):
 sys.argv = sys.argv[1:]
 runpy.run_path(sys.argv[0], run_name="__main__")
 for loader in made:
-    print("LOADER", type(loader.dataset).__name__, loader.num_workers, loader.batches, len(loader))
+    core = "all of it in the core" in str(loader.dataset)
+    name = type(loader.dataset).__name__
+    print("LOADER", name, loader.num_workers, loader.batches, len(loader), *["core"] * core)
 """
 
 
@@ -315,8 +317,17 @@ def checkout(variable: str, script: str) -> Path:
     return Path(root) / script
 
 
-@pytest.mark.parametrize("options", [[], ["--no-prefetcher", "--no-aug"]])
-def test_timms_script_trains(tmp_path: Path, options: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("options", "core"),
+    [
+        ([], ["core"]),
+        (["--no-prefetcher", "--no-aug"], []),
+        (["--no-prefetcher"], ["core"]),
+        (["--aa", "rand-m9-mstd0.5-inc1", "--reprob", "0.25", "--remode", "pixel"], ["core"]),
+        (["--aa", "original", "--train-interpolation", "bicubic"], ["core"]),
+    ],
+)
+def test_timms_script_trains(tmp_path: Path, options: list[str], core: list[str]) -> None:
     """The train.py of timm trains and validates for two epochs."""
     pytest.importorskip("timm", exc_type=ImportError)
     script = checkout("FASTDECODE_TIMM", "train.py")
@@ -334,7 +345,7 @@ def test_timms_script_trains(tmp_path: Path, options: list[str]) -> None:
     )
 
     assert told == [
-        ["ImageFolder", "2", "6", "3"],  # 15 images, the incomplete batch left out
+        ["ImageFolder", "2", "6", "3", *core],  # 15 images, the incomplete batch left out
         ["ImageFolder", "2", "4", "2"],
     ]
     with (tmp_path / "out" / "here" / "summary.csv").open() as file:
@@ -343,8 +354,16 @@ def test_timms_script_trains(tmp_path: Path, options: list[str]) -> None:
     assert all(math.isfinite(float(row["train_loss"]) + float(row["eval_loss"])) for row in rows)
 
 
-def test_torchvisions_reference_trains(tmp_path: Path) -> None:
-    """Torchvision's reference for classification trains and validates."""
+@pytest.mark.parametrize(
+    ("options", "core"),
+    [
+        ([], []),
+        (["--auto-augment", "ta_wide", "--random-erase", "0.1"], ["core"]),
+        (["--auto-augment", "ra", "--use-v2"], ["core"]),
+    ],
+)
+def test_torchvisions_reference_trains(tmp_path: Path, options: list[str], core: list[str]) -> None:
+    """Torchvision's reference for classification trains and validates, with its recipes."""
     pytest.importorskip("torchvision", exc_type=ImportError)
     script = checkout("FASTDECODE_TORCHVISION", "references/classification/train.py")
     arguments = [
@@ -357,6 +376,47 @@ def test_torchvisions_reference_trains(tmp_path: Path) -> None:
         "torchvision.datasets.ImageFolder = ImageFolder\n"
         "torch.utils.data.DataLoader = Noted"
     )
-    told = ran(replace, script, *arguments, "--epochs", "2", folder=tmp_path)
+    told = ran(replace, script, *arguments, "--epochs", "2", *options, folder=tmp_path)
 
-    assert told == [["ImageFolder", "2", "8", "4"], ["ImageFolder", "2", "4", "2"]]
+    assert told == [["ImageFolder", "2", "8", "4", *core], ["ImageFolder", "2", "4", "2"]]
+
+
+def test_hugging_faces_trainer_trains(tmp_path: Path) -> None:
+    """Its Trainer takes a loader with an augmented recipe from `get_train_dataloader`."""
+    transformers = pytest.importorskip("transformers", exc_type=ImportError)
+    transforms = pytest.importorskip("torchvision.transforms.v2", exc_type=ImportError)
+    recipe = transforms.Compose(
+        [
+            transforms.RandomResizedCrop(24),
+            transforms.TrivialAugmentWide(),
+            transforms.PILToTensor(),
+            transforms.ToDtype(torch.float32, scale=True),
+            transforms.Normalize((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
+        ]
+    )
+    dataset = ImageFolder(class_folders(tmp_path) / "train", recipe)
+    loader = Loader(dataset, 4, shuffle=True, collate_fn=inputs, threads=2)
+
+    class Trainer(transformers.Trainer):
+        def get_train_dataloader(self) -> Any:
+            return loader
+
+        def compute_loss(self, model: Any, inputs: Any, **options: Any) -> Any:
+            loss = nn.functional.cross_entropy(model(inputs["images"]), inputs["labels"])
+            seen.extend(inputs["labels"].tolist())
+            return loss
+
+    seen: list[int] = []
+    options = transformers.TrainingArguments(
+        str(tmp_path / "out"), num_train_epochs=2, use_cpu=True, report_to=[], save_strategy="no"
+    )
+    Trainer(Net(), options, train_dataset=dataset).train()
+    loader.close()
+
+    assert "all of it in the core" in str(dataset)
+    assert sorted(seen) == sorted(2 * dataset.targets)
+
+
+def inputs(samples: list[Any]) -> dict[str, Any]:
+    images, labels = zip(*samples, strict=True)
+    return {"images": torch.stack(images), "labels": torch.tensor(labels)}

@@ -12,8 +12,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 _FILE = Path(__file__).with_name("typos.py")
 _CALLS = {
     "fastdecode": (
@@ -51,7 +49,7 @@ _CALLS = {
 }
 """Public functions and classes with options, each in a call that is right."""
 
-_OVERLOADED = ("decode_batch", "decode_iter", "Loader")
+_OVERLOADED = ("decode_batch", "decode_iter")
 _OPTIONS = {
     "DecodeKeywords": "fastdecode.types",
     "BatchOptions": "fastdecode.types",
@@ -99,18 +97,6 @@ def program() -> str:
                 for option in _options(function)
             )
     return "\n".join([*lines, ""])
-
-
-def test_the_overloads_of_loader_take_what_it_takes() -> None:
-    """`LoaderOptions` has the arguments of `Loader` that can be given by name alone."""
-    pytest.importorskip("torch")
-    from fastdecode.torch import Loader
-    from fastdecode.torch._loader_arguments import DataLoaderOptions, LoaderOptions
-
-    parameters = inspect.signature(Loader).parameters.values()
-    own = {each.name for each in parameters if each.kind is each.KEYWORD_ONLY}
-    options = set(LoaderOptions.__annotations__) - set(DataLoaderOptions.__annotations__)
-    assert options == own - {"collate_fn"}
 
 
 if __name__ == "__main__":

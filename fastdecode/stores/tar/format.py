@@ -235,11 +235,11 @@ class Member(NamedTuple):
     check: int  # the CRC-32 of these headers
 
 
-def members(source: FileSource, *, ended: bool = True) -> Iterator[Member]:
+def members(source: FileSource) -> Iterator[Member]:
     """Yield the regular files of a tar. Take the data of a member before asking for the next one.
 
-    A tar without its end is truncated, even if it stops between two members; pass ``ended=False``
-    for one that is still being written. Errors name the last member before the damage.
+    A tar without its end is truncated, even if it stops between two members. Errors name the last
+    member before the damage.
 
     GNU's and POSIX.1-2001's (pax) extensions for names and sizes are supported. Reading stops at
     the first block of zeros, as in tar itself.
@@ -249,8 +249,6 @@ def members(source: FileSource, *, ended: bool = True) -> Iterator[Member]:
         start = source.position
         block = bytes(source.take(BLOCK))
         if len(block) < BLOCK:
-            if not block and not ended and not walk.pending:
-                return
             raise walk.cut() if start else walk.damaged(start, block)
         header = parse_header(block)
         if header is None:

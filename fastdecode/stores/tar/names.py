@@ -122,9 +122,6 @@ class Names:
     def __init__(self) -> None:
         self._taken: dict[str, tuple[str, bytes]] = {}
 
-    def __len__(self) -> int:
-        return len(self._taken)
-
     def take(self, key: str, data: Buffer) -> MemberName:
         """Choose a free name for a key (see `member_name`), and mark it as taken."""
         stem, extension, owner = member_name(key, data)
@@ -137,12 +134,6 @@ class Names:
             stem, owner = f"{escaped}%~{number}", OWNER
         self._taken[stem] = extension, owner
         return MemberName(stem, extension, owner)
-
-    def add(self, member: Member) -> None:
-        """Mark the name of an existing member as taken, before more are appended to its tar."""
-        parts = split(member.name)
-        if parts is not None and parts[1].lower() in IMAGES:
-            self._taken[parts[0]] = parts[1], member.owner
 
 
 def _extension(data: Buffer) -> str:

@@ -64,8 +64,7 @@ def open_tar(
     location : path, URI or sequence of them
         A shard; ``train-{000..146}.tar``; ``train-*.tar``, in the order of the names; or the
         ``train.tar`` that `pack` has divided into shards. Those are the shards in its manifest,
-        ``train.tar.json``, or without a manifest ``train-00000.tar`` and those that follow. If a
-        file of the given name exists, it stands for itself.
+        ``train.tar.json``. If a file of the given name exists, it stands for itself.
     index : path or URI, optional
         The index of a single shard, or the folder with the indexes of several, ``SHARD.tar.fdx``.
         By default the indexes are next to the shards.
@@ -174,8 +173,8 @@ class TarStore(IndexedStore):
             return FileNotFoundError(errno.ENOENT, "this shard is missing", self.location)
         name = self.location.rpartition("/")[2] + SUFFIX
         error = StoreError(
-            f"{self.location} has no index {SUFFIX} next to it{self._other_index()}, and a shard "
-            "that is not local cannot be opened without one: make it with `fastdecode index "
+            f"{self.location} has no index {SUFFIX} for these members next to it, and a shard that "
+            "is not local cannot be opened without one: make it with `fastdecode index "
             f"--to FOLDER {self.location}`, and put it next to the shard"
         )
         return with_advice(
@@ -183,16 +182,6 @@ class TarStore(IndexedStore):
             ", or with fastdecode.stores.tar.index_tar(LOCATION, index=FILE), and open the shard "
             f"with index=FOLDER/{name}; or read it from its beginning with "
             "fastdecode.stores.tar.stream_tar",
-        )
-
-    def _other_index(self) -> str:
-        """Describe the members of an index that was made for others; empty if there is no index."""
-        if not exists(self.location + SUFFIX, self._storage_options):
-            return ""
-        made = _members_of(summary(self.location + SUFFIX, self._storage_options).about)
-        return (
-            f" for image={list(self._wanted.image)} and target={self._wanted.target!r}, but one "
-            f"for image={list(made.image)} and target={made.target!r}"
         )
 
     def __getstate__(self) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from fastdecode.stores._items import dump_target, plain_target
 from fastdecode.stores.base import Writer
 from fastdecode.stores.tar.format import END, make_header, padded
-from fastdecode.stores.tar.names import Names, member_name
+from fastdecode.stores.tar.names import Names
 from fastdecode.stores.tar.store import SUFFIX, index_tar
 
 if TYPE_CHECKING:
@@ -61,29 +61,20 @@ class TarWriter(Writer):
         super()._publish()
 
 
-def append_members(
-    file: BinaryIO, key: str, data: Buffer, target: Any = None, names: Names | None = None
-) -> tuple[int, int]:
-    """Append an image and its target to a tar; return the offset and size of the image's bytes.
+def append_members(file: BinaryIO, key: str, data: Buffer, target: Any, names: Names) -> None:
+    """Append an image and its target to a tar.
 
-    The file position must be a multiple of 512 bytes. The caller writes the end (`END`). Without
-    `names`, duplicate names are not detected. After a ValueError about the key or the target,
-    nothing has been written.
+    The file position must be a multiple of 512 bytes. The caller writes the end (`END`). After a
+    ValueError about the key or the target, nothing has been written.
     """
     beside = _target_member(target)
-    data = memoryview(data).cast("B")
-    stem, extension, owner = member_name(key, data) if names is None else names.take(key, data)
-    header = make_header(f"{stem}.{extension}".encode(), len(data), owner)
-    offset = file.tell() + len(header)
-    file.write(header)
-    file.write(data)
-    file.write(bytes(padded(len(data)) - len(data)))
-    if beside is not None:
-        suffix, text = beside
-        file.write(make_header(f"{stem}.{suffix}".encode(), len(text), owner))
-        file.write(text)
-        file.write(bytes(padded(len(text)) - len(text)))
-    return offset, len(data)
+    view = memoryview(data).cast("B")
+    stem, extension, owner = names.take(key, view)
+    added: list[tuple[str, Buffer]] = [(extension, view), *([] if beside is None else [beside])]
+    for suffix, content in added:
+        file.write(make_header(f"{stem}.{suffix}".encode(), len(content), owner))
+        file.write(content)
+        file.write(bytes(padded(len(content)) - len(content)))
 
 
 def _target_member(target: Any) -> tuple[str, bytes] | None:

@@ -1,8 +1,9 @@
 """The shards of a `ShardStream`, and which samples each consumer reads in an epoch.
 
-Without counts, the length of a shard is unknown. Every consumer then reads the same number of whole
-shards. Several consumers share each remaining shard: each of them takes every k-th sample. With
-counts, the shards are treated as one long sequence, and each rank takes one contiguous range of it.
+Without counts, the length of a shard is unknown, and every consumer reads whole shards. Where there
+are fewer shards than consumers, several consumers share a shard: each of them takes every k-th
+sample. With counts, the shards are treated as one long sequence, and each rank takes one contiguous
+range of it.
 """
 
 from __future__ import annotations
@@ -11,11 +12,10 @@ import glob
 import hashlib
 import os
 import random
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from itertools import accumulate, islice, repeat
+from itertools import islice, repeat
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
@@ -24,20 +24,15 @@ import torch
 from fastdecode._arguments import is_int
 from fastdecode.errors import StoreError
 from fastdecode.stores import open_store
-from fastdecode.stores._index import summary
-from fastdecode.stores._ranges import is_uri, local_path
-from fastdecode.stores.concat import common_classes
 from fastdecode.stores.locations import read_manifest, shard_locations
 from fastdecode.stores.tar import Sample, stream_tar
-from fastdecode.stores.tar.store import SUFFIX
 from fastdecode.torch._order import sample_seed
 
-Even: TypeAlias = 'Literal["drop", "repeat"] | None'
-"""How ranks get equal shares: leave some samples out, or repeat some."""
+Even: TypeAlias = 'Literal["drop"] | None'
+"""How ranks get equal shares: some samples are left out."""
 
 Locations: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
 
-_PROBED_SHARDS, _PROBED_SAMPLES = 8, 64
 _T = TypeVar("_T")
 
 
@@ -51,17 +46,12 @@ class Consumer(NamedTuple):
 
 
 class ShardSlice(NamedTuple):
-    """Some samples of a shard, in the order of the shard.
-
-    `stop` is None for the end of the shard. `repetition` counts how often these samples have
-    already been read in this epoch.
-    """
+    """Some samples of a shard, in the order of the shard; `stop` is None for its end."""
 
     shard: int
     start: int = 0
     stop: int | None = None
     step: int = 1
-    repetition: int = 0
 
     def count(self, shard_count: int) -> int:
         """Count the samples of the slice in a shard of `shard_count` samples."""
@@ -70,11 +60,10 @@ class ShardSlice(NamedTuple):
 
 
 class ShardSample(NamedTuple):
-    """A sample and its place in the shards; `repetition` is as for `ShardSlice`."""
+    """A sample and its place in the shards."""
 
     shard: int
     position: int
-    repetition: int
     sample: Sample
 
 
@@ -113,7 +102,7 @@ class Assignment:
 
     def sample_seed(self, sample: ShardSample, epoch: int) -> int:
         """Return the seed of a sample's random draws, which depends on its place and the epoch."""
-        return sample_seed(self.seed, epoch, (sample.shard, sample.position), sample.repetition)
+        return sample_seed(self.seed, epoch, (sample.shard, sample.position))
 
     def rank_length(self, rank: int, ranks: int) -> int | None:
         """Count the samples of a rank, or return None if the shards are not counted."""
@@ -121,21 +110,6 @@ class Assignment:
             return None
         start, stop = rank_range(sum(self.counts), rank, ranks, self.even)
         return stop - start
-
-    def worker_lengths(
-        self, rank: int, ranks: int, workers: int, epoch: int
-    ) -> dict[int, int] | None:
-        """Count each worker's samples, or return None if the shards are not counted."""
-        counts = self.counts
-        if counts is None:
-            return None
-        return {
-            worker: sum(
-                each.count(counts[each.shard])
-                for each in self.slices(Consumer(rank, ranks, worker, workers), epoch)
-            )
-            for worker in range(workers)
-        }
 
     def settings(self, rank: int, ranks: int) -> dict[str, Any]:
         """Return, as plain values, everything that determines a rank's samples."""
@@ -166,8 +140,8 @@ def make_assignment(
     """Check the arguments of a `ShardStream`, find the shards, and count them if needed."""
     if not is_int(buffer) or buffer < 1:
         raise ValueError(f"buffer must be an integer from 1, not {buffer!r}")
-    if even not in (None, "drop", "repeat"):
-        raise ValueError(f"even must be 'drop', 'repeat' or None, not {even!r}")
+    if even not in (None, "drop"):
+        raise ValueError(f"even must be 'drop' or None, not {even!r}")
     options = {name: value for name, value in reading.items() if value is not None}
     found = _list_shards(shards, reading["storage_options"])
     if counts is not None:
@@ -204,58 +178,16 @@ def _count_shard(shard: str, options: dict[str, Any]) -> int:
         return sum(1 for _ in stream_tar(shard, **options))
 
 
-def have_targets(shards: Sequence[str], reading: Mapping[str, Any]) -> bool:
-    """Return whether one of the first samples of the first shards has a target.
-
-    The shards are taken in the order of the list, not of an epoch, so all ranks and workers get the
-    same answer. The answer is also True if these shards hold no samples, or if one cannot be read:
-    reading the stream then raises the error.
-    """
-    empty = True
-    for shard in shards[:_PROBED_SHARDS]:
-        try:
-            with closing(stream_tar(shard, **reading)) as samples:
-                for sample in islice(samples, _PROBED_SAMPLES):
-                    empty = False
-                    if sample.target is not None:
-                        return True
-        except (OSError, StoreError):
-            return True
-    return empty
-
-
-def common_shard_classes(shards: Sequence[str]) -> list[str]:
-    """Return the classes that the indexes next to local shards name.
-
-    Different classes are a ValueError: the same target would then mean different things in
-    different shards.
-    """
-    known = []
-    for shard in shards:
-        if is_uri(shard):
-            continue
-        try:
-            found = summary(local_path(shard) + SUFFIX)
-        except (FileNotFoundError, StoreError):
-            continue  # a stream needs no index
-        if found.items:
-            known.append((shard, found.classes))
-    return list(common_classes(f"{shards[0]} and on", known)) if known else []
-
-
 def assign_uncounted(order: Sequence[int], consumer: Consumer) -> list[ShardSlice]:
     """Assign shards of unknown length so that every sample is read exactly once."""
     consumers = consumer.ranks * consumer.workers
-    # Consecutive consumers belong to different ranks, so ranks also share the rest evenly.
+    # Consecutive consumers belong to different ranks, so the ranks of the first have one more.
     number = consumer.worker * consumer.ranks + consumer.rank
-    whole = len(order) // consumers * consumers
-    slices = [ShardSlice(shard) for shard in order[number:whole:consumers]]
-    rest = order[whole:]
-    if rest:
-        group = number % len(rest)
-        sharers = len(range(group, consumers, len(rest)))
-        slices.append(ShardSlice(rest[group], number // len(rest), None, sharers))
-    return slices
+    if len(order) >= consumers:
+        return [ShardSlice(shard) for shard in order[number::consumers]]
+    shared = number % len(order)
+    sharers = len(range(shared, consumers, len(order)))
+    return [ShardSlice(order[shared], number // len(order), None, sharers)]
 
 
 def assign_counted(
@@ -274,27 +206,26 @@ def assign_counted(
 def rank_range(total: int, rank: int, ranks: int, even: Even) -> tuple[int, int]:
     """Return the range of samples that a rank takes, as (start, stop).
 
-    With None, the lengths of ranks may differ by one. Otherwise they are equal: ``"drop"`` leaves
-    out the last samples, and ``"repeat"`` uses the first samples again, numbered from `total`.
+    With None, the lengths of ranks may differ by one. With ``"drop"`` they are equal, and the last
+    samples are left out.
     """
     if even is None:
         return total * rank // ranks, total * (rank + 1) // ranks
-    each = total // ranks if even == "drop" else -(-total // ranks)
+    each = total // ranks
     return rank * each, (rank + 1) * each
 
 
 def _slices_of_range(
     order: Sequence[int], counts: Sequence[int], start: int, stop: int
 ) -> Iterator[ShardSlice]:
-    """Split a range of samples into slices of shards; the shards repeat after the last one."""
-    ends = list(accumulate(counts[shard] for shard in order))
-    while start < stop:
-        repetition, position = divmod(start, ends[-1])
-        at = bisect_right(ends, position)
-        before = ends[at - 1] if at else 0
-        end = min(ends[at], position + stop - start)
-        yield ShardSlice(order[at], position - before, end - before, 1, repetition)
-        start += end - position
+    """Split a range of samples into slices of shards."""
+    before = 0
+    for shard in order:
+        end = before + counts[shard]
+        first, last = max(start, before), min(stop, end)
+        if first < last:
+            yield ShardSlice(shard, first - before, last - before)
+        before = end
 
 
 class Share:
@@ -358,7 +289,7 @@ class Share:
                 if count == known:
                     raise self._count_error(part.shard, f"more than the {known}")
                 if count in range(part.start, count + 1, part.step):
-                    yield ShardSample(part.shard, count, part.repetition, sample)
+                    yield ShardSample(part.shard, count, sample)
                 count += 1
         if count < (known or 0):
             raise self._count_error(part.shard, f"{count}, not the {known}")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
 from fastdecode._arguments import is_int
@@ -26,6 +27,7 @@ from fastdecode.torch._native_batches import FALLBACK
 from fastdecode.torch._options import DatasetOptions
 from fastdecode.torch._order import Item, Seed, world
 from fastdecode.torch._samples import SampleMaker, Source
+from fastdecode.torch._state import check_state, refuse_other
 from fastdecode.torch.dataset import DecodeDataset
 from fastdecode.torch.shards._assignment import (
     Assignment,
@@ -33,11 +35,8 @@ from fastdecode.torch.shards._assignment import (
     Even,
     Locations,
     ShardSample,
-    common_shard_classes,
-    have_targets,
     make_assignment,
 )
-from fastdecode.torch.shards._state import Progress, StreamState, state_after_batches
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -47,6 +46,38 @@ __all__ = ["ShardStream"]
 
 _CHUNK_SAMPLES = 32
 """How many samples are decoded together."""
+
+_VERSION = 2
+_EPOCH, _BY_WORKERS = range(2)
+
+
+@dataclass
+class _Place:
+    """Where one process stands in an epoch: how many samples of its share it has given."""
+
+    epoch: int = 0
+    worker: int = 0
+    workers: int = 0
+    """The number of worker processes; 0 if the process itself reads the stream."""
+    given: int = 0
+    counts: dict[int, int] = field(default_factory=dict)
+    """The number of samples in each shard that was read to its end."""
+
+    def state(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Return plain values that JSON can store."""
+        counts = [list(pair) for pair in sorted(self.counts.items())]
+        return {**vars(self), "version": _VERSION, "counts": counts, "settings": dict(settings)}
+
+    @staticmethod
+    def from_state(state: Any, settings: Mapping[str, Any]) -> _Place:
+        """Restore a state of a stream with the same settings; refuse any other."""
+        numbers = ("epoch", "worker", "workers", "given")
+        check_state(state, "ShardStream", _VERSION, numbers, "counts")
+        refuse_other(state["settings"], settings, "stream", "samples")
+        place = _Place(*(state[name] for name in numbers))
+        for shard, count in state["counts"]:
+            place.counts[int(shard)] = int(count)
+        return place
 
 
 class ShardStream(IterableDataset[Any]):
@@ -74,17 +105,15 @@ class ShardStream(IterableDataset[Any]):
     rank, world_size : int, optional
         Which share this process reads. By default they come from torch.distributed, if that is
         initialised.
-    even : {"drop", "repeat"} or None
-        Give every rank the same number of samples, and so of batches. ``"drop"`` leaves out up to
-        ``world_size - 1`` samples, and with `shuffle` different ones in each epoch. ``"repeat"``
-        gives up to as many samples twice.
+    even : {"drop"} or None
+        ``"drop"`` gives every rank the same number of samples, and so of batches: it leaves out up
+        to ``world_size - 1`` samples, and with `shuffle` different ones in each epoch. None gives
+        whole shards to each process, so some have one more, unless there are `counts`.
     counts : sequence of int, optional
         The number of samples in each of `shards`. By default they are counted if `even` is given.
         Counting is fast where shards have indexes next to them; otherwise it reads each shard once.
-    has_targets : bool, optional
-        Without targets, a sample is the image alone. By default, samples have targets if any of the
-        first 64 samples in each of the first 8 shards has one. These are read when the stream is
-        created.
+    has_targets : bool
+        If false, a sample is the image alone. If true, the target is None where there is none.
     threads : int or "auto"
         How many threads decode. ``"auto"`` means one in a worker process, and otherwise one per
         usable core.
@@ -99,8 +128,6 @@ class ShardStream(IterableDataset[Any]):
     Attributes
     ----------
     shards : list of str
-    classes : list of str
-        The classes that the indexes next to local shards name; empty if they name none.
     counts : list of int or None
         The number of samples in each shard; None if the shards are not counted.
     epoch : int
@@ -111,7 +138,7 @@ class ShardStream(IterableDataset[Any]):
     Raises
     ------
     TypeError, ValueError
-        If an argument is wrong, or if shards have different classes.
+        If an argument is wrong.
     FileNotFoundError, OSError, StoreError
         If shards do not exist, or cannot be counted.
 
@@ -120,6 +147,9 @@ class ShardStream(IterableDataset[Any]):
     Every iterator gives the same epoch until `set_epoch` sets another one, as with PyTorch's
     DistributedSampler. `set_epoch` also reaches persistent workers. A sample's random draws depend
     on `seed`, the epoch and the sample's place in the shards, not on the process that makes it.
+
+    `state_dict` and `load_state_dict` save and resume the position inside an epoch. Where worker
+    processes read the stream, torchdata's StatefulDataLoader calls them in each worker.
 
     A damaged shard raises `StoreError` whatever `on_error` says, because the samples behind the
     damage cannot be found. ``"replace"`` replaces a damaged sample with another one of the samples
@@ -152,7 +182,7 @@ class ShardStream(IterableDataset[Any]):
         world_size: int | None = None,
         even: Even = None,
         counts: Sequence[int] | None = None,
-        has_targets: bool | None = None,
+        has_targets: bool = True,
         threads: Threads = "auto",
         image: str | Sequence[str] | None = None,
         target: str | None = None,
@@ -178,13 +208,14 @@ class ShardStream(IterableDataset[Any]):
         self._assignment = self._agreed(assignment)
         self.shards = self._assignment.shards
         self._images = _ShardImages(self.shards, transform, target_transform, **options)
-        self.classes = common_shard_classes(self.shards)
-        if has_targets is None:
-            has_targets = have_targets(self.shards, self._assignment.reading)
         self._images.has_targets = has_targets
         self._threads = threads
         self._world = 0, 1
-        self._progress = Progress()
+        # Shared with worker processes, also persistent ones: the epoch, and whether they read.
+        self._shared: torch.Tensor = torch.zeros(2, dtype=torch.int64, device="cpu")
+        self._shared.share_memory_()
+        self._saved: _Place | None = None
+        self._current: _Place | None = None
 
     def _agreed(self, assignment: Assignment) -> Assignment:
         """Return the assignment with the seed that all ranks have."""
@@ -196,7 +227,7 @@ class ShardStream(IterableDataset[Any]):
     def __getstate__(self) -> dict[str, Any]:
         # In a worker process that is not forked, torch.distributed is not initialised.
         self._assignment = self._agreed(self._assignment)
-        return {**self.__dict__, "_world": self._current_world()}
+        return {**self.__dict__, "_world": self._current_world(), "_current": None}
 
     @property
     def counts(self) -> list[int] | None:
@@ -211,7 +242,7 @@ class ShardStream(IterableDataset[Any]):
     @property
     def epoch(self) -> int:
         """The epoch that the next iterator gives."""
-        return self._progress.epoch
+        return int(self._shared[_EPOCH])
 
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch that the next iterators give.
@@ -222,7 +253,12 @@ class ShardStream(IterableDataset[Any]):
             An integer from 0. If it is the epoch that `load_state_dict` restored, the samples given
             before that state was saved are still left out.
         """
-        self._progress.set_epoch(epoch)
+        if not is_int(epoch) or epoch < 0:
+            raise ValueError(f"epoch must be an integer from 0, not {epoch!r}")
+        if self._saved is not None and self._saved.epoch != epoch:
+            self._saved = None
+        self._current = None
+        self._shared[:] = torch.tensor([int(epoch), 0])
 
     def __len__(self) -> int:
         """Return how many samples this rank gives in an epoch, if the shards are counted."""
@@ -234,25 +270,42 @@ class ShardStream(IterableDataset[Any]):
     def __iter__(self) -> Iterator[Any]:
         """Begin an epoch, or the rest of it after `load_state_dict`."""
         self._assignment = self._agreed(self._assignment)
-        state, number = self._progress.begin()
-        return self._iterate_samples(state, number)
+        self._current = self._begin()
+        return self._iterate_samples(self._current)
 
-    def _iterate_samples(self, state: StreamState, number: int) -> Iterator[Any]:
-        consumer = Consumer(*self._current_world(), number, state.workers)
-        share = self._assignment.share(consumer, state.epoch, state.counts)
-        given = state.given.get(number, 0)
+    def _begin(self) -> _Place:
+        """Return where this process begins; a state that was loaded is used once."""
+        info = get_worker_info()
+        worker, workers = (0, 0) if info is None else (info.id, info.num_workers)
+        self._shared[_BY_WORKERS] = int(info is not None)
+        saved = self._saved
+        if saved is None or saved.epoch != self.epoch:
+            return _Place(self.epoch, worker, workers)
+        if (saved.worker, saved.workers) != (worker, workers):
+            raise ValueError(
+                f"the state is that of {_reader(saved.worker, saved.workers)}, but this is "
+                f"{_reader(worker, workers)}: give the DataLoader num_workers={saved.workers}. "
+                "With worker processes, torchdata's StatefulDataLoader resumes each of them"
+            )
+        self._saved = None
+        return saved
+
+    def _iterate_samples(self, place: _Place) -> Iterator[Any]:
+        consumer = Consumer(*self._current_world(), place.worker, max(1, place.workers))
+        share = self._assignment.share(consumer, place.epoch, place.counts)
+        given = place.given
         skip = given % _CHUNK_SAMPLES  # chunks hold the same samples as in an uninterrupted epoch
         images = copy.copy(self._images)  # each iterator has its own
         maker = SampleMaker(Source(images), Pool(self._thread_count()))
         for images.samples in _group_chunks(share.samples(given - skip)):
-            seeds = [self._assignment.sample_seed(one, state.epoch) for one in images.samples]
+            seeds = [self._assignment.sample_seed(one, place.epoch) for one in images.samples]
             items = list(map(Item, range(len(seeds)), seeds))[skip:]
             skip = 0
             # One by one, so samples before a damaged one are given before its error is raised.
             for item, sample in zip(items, maker.make_batch(items), strict=True):
                 made = maker.make_one(item) if sample is FALLBACK else sample
                 given += 1
-                state.given[number] = given
+                place.given = given
                 if made is not SKIPPED:
                     yield made
 
@@ -278,42 +331,16 @@ class ShardStream(IterableDataset[Any]):
         Raises
         ------
         RuntimeError
-            If worker processes read the stream. They read ahead, so only `state_after` can tell.
+            If worker processes read the stream, ahead of the batches that you have received.
         """
-        return self._progress.current().as_dict(self._assignment.settings(*self._current_world()))
-
-    def state_after(self, batches: int, batch_size: int, workers: int = 0) -> dict[str, Any]:
-        """Return the position after PyTorch's DataLoader has handed out a number of batches.
-
-        Parameters
-        ----------
-        batches : int
-            How many batches the training loop has received since this epoch began or was resumed.
-        batch_size : int
-        workers : int
-            The DataLoader's ``num_workers``.
-
-        Returns
-        -------
-        dict
-            The same as from `state_dict`.
-
-        Raises
-        ------
-        ValueError
-            If the shards are counted and a worker would have given more than its share.
-
-        Notes
-        -----
-        The result is exact while every worker has samples left: with `even` or `counts` until the
-        epoch ends, and without them until the first worker ends. It is not exact with
-        ``on_error="skip"``.
-        """
-        start = self._progress.start_state(max(1, workers))
-        ranks = self._current_world()
-        lengths = self._assignment.worker_lengths(*ranks, start.workers, start.epoch)
-        state = state_after_batches(start, batches, batch_size, lengths)
-        return state.as_dict(self._assignment.settings(*ranks))
+        place = self._current or self._saved
+        if place is None and self._shared[_BY_WORKERS] and get_worker_info() is None:
+            raise RuntimeError(
+                "worker processes read this stream, ahead of the batches that you have received: "
+                "use torchdata's StatefulDataLoader, which saves the position of each"
+            )
+        settings = self._assignment.settings(*self._current_world())
+        return (place or _Place(self.epoch)).state(settings)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Resume from a state: the next iterators give exactly the remaining samples.
@@ -321,8 +348,7 @@ class ShardStream(IterableDataset[Any]):
         Parameters
         ----------
         state : dict
-            From `state_dict` or `state_after`, on the same rank. The DataLoader must have as many
-            workers as before.
+            From `state_dict`, on the same rank and in the same worker of as many.
 
         Raises
         ------
@@ -332,7 +358,9 @@ class ShardStream(IterableDataset[Any]):
         settings = self._assignment.settings(*self._current_world())
         if not self._seed.given:
             del settings["seed"]
-        self._progress.resume(StreamState.from_dict(state, settings))
+        place = _Place.from_state(state, settings)
+        self.set_epoch(place.epoch)
+        self._saved = place
         self._seed.take_over(state["settings"]["seed"])
         self._assignment = replace(self._assignment, seed=self._seed.value)
 
@@ -383,6 +411,10 @@ class _ShardImages(DecodeDataset):
             f"nothing can replace {failed[0].path}: {len(failed)} samples that were read together "
             f"are damaged: {describe_failures(failed)}"
         )
+
+
+def _reader(worker: int, workers: int) -> str:
+    return f"worker {worker} of {workers}" if workers else "a process without workers"
 
 
 def _group_chunks(samples: Iterator[ShardSample]) -> Iterator[list[ShardSample]]:

@@ -1,6 +1,7 @@
 """Transforms that take the bytes of an image file and decode only the part that is used."""
 
 from fastdecode.torch.transforms.base import EncodedTransform
+from fastdecode.torch.transforms.blur import GaussianBlur
 from fastdecode.torch.transforms.crops import (
     RandomResizedCrop,
     RandomResizedCropFlipNormalize,
@@ -14,6 +15,7 @@ __all__ = [
     "IMAGENET_MEAN",
     "IMAGENET_STD",
     "EncodedTransform",
+    "GaussianBlur",
     "Normalize",
     "RandomResizedCrop",
     "RandomResizedCropFlipNormalize",

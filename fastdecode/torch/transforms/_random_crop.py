@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -153,6 +154,18 @@ def _nearest_box(width: int, height: int, ratio: tuple[float, float]) -> Box:
 def draw_flip(probability: float, generator: torch.Generator | None) -> bool:
     """Draw whether to flip, as torchvision's RandomHorizontalFlip; at 0 nothing is drawn."""
     return bool(probability) and _as_draws(generator).flip(probability)
+
+
+def draw_one_of(values: Sequence[int], generator: torch.Generator | None) -> int:
+    """Draw one of several numbers, as torchvision's RandomShortestSize."""
+    drawn: int = _as_draws(generator).below(len(values))
+    return values[drawn]
+
+
+def draw_factor(limits: tuple[float, float], generator: torch.Generator | None) -> Any:
+    """Draw a factor, in float32 as torchvision's ScaleJitter."""
+    share = np.float32(_as_draws(generator).uniform(0, 1))
+    return np.float32(limits[0]) + share * np.float32(limits[1] - limits[0])
 
 
 class _ThreadLocals(threading.local):

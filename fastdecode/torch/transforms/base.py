@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from enum import Enum
 from functools import partial
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypedDict
 
 import numpy as np
 import torch
@@ -32,7 +32,7 @@ from fastdecode.geometry import Geometry
 from fastdecode.native import _library
 from fastdecode.native._augment import Program, draw_in_core
 from fastdecode.plan import reduce_for_resize
-from fastdecode.torch.transforms._random_crop import sample_state
+from fastdecode.torch.transforms._random_crop import SampleGenerator, sample_state
 from fastdecode.torch.transforms.normalize import Normalize
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AnyInterpolation",
     "Crop",
+    "DecodedPart",
     "EncodedTransform",
     "Quality",
     "TransformOptions",
@@ -160,6 +161,14 @@ class TransformOptions(TypedDict, total=False):
     orient: bool
 
 
+class DecodedPart(NamedTuple):
+    """Pixels (H, W, 3) of a part of an image, in full size, and where the part begins."""
+
+    image: Image
+    left: int
+    top: int
+
+
 class Crop(EncodedTransform):
     """Base class of the package's transforms: plan from the header, decode the part, resize.
 
@@ -167,7 +176,7 @@ class Crop(EncodedTransform):
     """
 
     of_tensors = False  # bicubic as torch resizes tensors, not as Pillow resizes images
-    program: Program = ()  # augmentations after the crop, which the core draws and does
+    program = Program()  # augmentations after the crop, which the core draws and does
 
     def __init__(
         self,
@@ -234,16 +243,37 @@ class Crop(EncodedTransform):
             header = _headers.probe(data)
             sides = seen_size(header.width, header.height, header.orientation if orient else 1)
         plan = self.plan(*sides, generator)
-        operations = self._draw_operations(plan, generator)
+        operations = self.draw_operations(plan, generator)
         out = self._prepare_out(out, plan)
         if header is None:
-            resize = self.core_resize(plan, *sides)
+            resize = self.core_resize(plan, *sides, is_jpeg=_is_jpeg(data))
             if resize is not None and _write_in_core(
                 out, self.normalize, partial(_library.decode_resized, data, resize), operations
             ):
                 return out, plan_geometry(plan, *sides)
             header = _headers.probe(data)
         pixels = self._decode_and_resize(data, header, plan, backend, orient=orient)
+        return self._finish(pixels, plan, operations, out), plan_geometry(plan, *sides)
+
+    def make_from(self, part: DecodedPart, plan: ResizePlan, operations: Any) -> torch.Tensor:
+        """Return the result of a plan without a reduction, from pixels that are decoded already."""
+        left, top, right, bottom = plan.box
+        box = (left - part.left, top - part.top, right - part.left, bottom - part.top)
+        out, (height, width) = self._prepare_out(None, plan), part.image.shape[:2]
+        resize = None
+        if core_is_enabled() and part.image.strides[1:] == (3, 1):
+            resize = self.core_resize(plan._replace(box=box), width, height)
+        if resize is not None and _write_in_core(
+            out, self.normalize, partial(_library.resize_pixels, part.image, resize), operations
+        ):
+            return out
+        pixels = _resize_and_pad(part.image, box, plan, of_tensors=self.of_tensors)
+        return self._finish(pixels, plan, operations, out)
+
+    def _finish(
+        self, pixels: torch.Tensor, plan: ResizePlan, operations: Any, out: torch.Tensor
+    ) -> torch.Tensor:
+        """Flip, augment and normalise resized pixels (3, H, W), and write them to `out`."""
         if plan.flip:
             pixels = pixels.flip(-1)
         if self.program:
@@ -252,14 +282,17 @@ class Crop(EncodedTransform):
             out.copy_(pixels)
         else:
             self.normalize(pixels, out=out)
-        return out, plan_geometry(plan, *sides)
+        return out
 
-    def _draw_operations(self, plan: ResizePlan, generator: torch.Generator | None) -> Any:
+    def draw_operations(self, plan: ResizePlan, generator: torch.Generator | None) -> Any:
         """Draw the augmentations of a sample, after its plan: an ``fd_operation[]``."""
         if not self.program:
             return ()
         height, width = plan.size
-        return draw_in_core(self.program, sample_state(generator), width, height)[0]
+        drawn, after = draw_in_core(self.program, sample_state(generator), width, height)
+        if isinstance(generator, SampleGenerator):
+            generator.state = after
+        return drawn
 
     def _augment_in_core(self, pixels: torch.Tensor, operations: Any, out: torch.Tensor) -> None:
         """Augment and normalise pixels (3, H, W) that another backend has made."""
@@ -317,11 +350,16 @@ class Crop(EncodedTransform):
         """The headroom that a reduction must leave; 0 forbids any reduction."""
         return 0.0 if self.quality == "exact" else self.headroom
 
-    def core_resize(self, plan: ResizePlan, width: int, height: int) -> CoreResize | None:
-        """Return the plan for a JPEG of this size as the core's struct; None if it cannot do it."""
+    def core_resize(
+        self, plan: ResizePlan, width: int, height: int, *, is_jpeg: bool = True
+    ) -> CoreResize | None:
+        """Return the plan for an image of this size as the core's struct; None if it cannot do it.
+
+        Only a JPEG is reduced.
+        """
         if self.of_tensors and plan.interpolation != "bilinear":
             return None
-        return plan.for_core(width, height, self._jpeg_reduction(plan))
+        return plan.for_core(width, height, self._jpeg_reduction(plan) if is_jpeg else 1)
 
     def _core_options(self) -> tuple[float, float, Interpolation, Program]:
         """Return what all crops tell the core."""
@@ -360,6 +398,10 @@ def interpolation_name(value: Any) -> Interpolation | None:
 
 def is_number(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _is_jpeg(data: Buffer) -> bool:
+    return bytes(data[:2]) == b"\xff\xd8"
 
 
 def _core_file_size(data: Buffer, backend: str | None, *, orient: bool) -> tuple[int, int] | None:

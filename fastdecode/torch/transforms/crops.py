@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from functools import cache
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypedDict
+from weakref import WeakKeyDictionary
 
+import numpy as np
 import torch
 
 from fastdecode._arguments import is_int
 from fastdecode._resizing import CORE_FILTERS, ResizePlan
 from fastdecode.native import _library
-from fastdecode.native._augment import Program, compiled
+from fastdecode.native._augment import Program
 from fastdecode.plan import DEFAULT_MAX_PIXELS
 from fastdecode.torch.transforms._random_crop import (
     center_crop,
     draw_box,
+    draw_factor,
     draw_flip,
+    draw_one_of,
     resized_size,
 )
 from fastdecode.torch.transforms.base import AnyInterpolation, Crop, Quality, is_number
@@ -33,9 +37,12 @@ __all__ = [
     "RandomResizedCrop",
     "RandomResizedCropAndInterpolation",
     "RandomResizedCropFlipNormalize",
+    "RandomShortestSize",
     "Resize",
     "ResizeCenterCrop",
     "ResizeCenterCropNormalize",
+    "ScaleJitter",
+    "Unresized",
 ]
 
 _KIND_RANDOM, _KIND_CENTRAL = 1, 2  # of ``fd_crop``
@@ -265,10 +272,13 @@ class ResizeCenterCrop(Crop):
     def plan(self, width: int, height: int, generator: torch.Generator | None) -> ResizePlan:
         """Resize the whole image and keep the centre."""
         canvas = resized_size(width, height, self.resize)
-        top, left = center_crop(canvas, self.size)
+        top, left = self._margins(canvas)
         flip = draw_flip(self.flip, generator)
         box = _whole_box(width, height)
         return ResizePlan(box, canvas, top, left, self.size, flip, self.interpolation)
+
+    def _margins(self, canvas: tuple[int, int]) -> tuple[int, int]:
+        return center_crop(canvas, self.size)
 
     def as_core_crop(self, *, orient: bool) -> Any:
         """Return this transform as the core's struct, or None if the core cannot do the same."""
@@ -355,6 +365,8 @@ class Resize(Crop):
     torch.Size([3, 240, 320])
     """
 
+    flips_first = False  # in the order of draws
+
     def __init__(
         self,
         size: _Size | None,
@@ -371,9 +383,18 @@ class Resize(Crop):
 
     def plan(self, width: int, height: int, generator: torch.Generator | None) -> ResizePlan:
         """Resize the whole image."""
-        canvas = resized_size(width, height, self.size, self.max_size)
-        flip = draw_flip(self.flip, generator)
+        flip = self.flips_first and draw_flip(self.flip, generator)
+        canvas = self._canvas(width, height, generator)
+        flip = flip if self.flips_first else draw_flip(self.flip, generator)
         return ResizePlan(_whole_box(width, height), canvas, 0, 0, canvas, flip, self.interpolation)
+
+    def _canvas(
+        self,
+        width: int,
+        height: int,
+        generator: torch.Generator | None,  # noqa: ARG002 - for subclasses
+    ) -> tuple[int, int]:
+        return resized_size(width, height, self.size, self.max_size)
 
     def as_core_crop(self, *, orient: bool) -> Any:
         """Return this transform as the core's struct, or None if the core cannot do the same."""
@@ -386,6 +407,78 @@ class Resize(Crop):
         return (
             f"{type(self).__name__}(size={self.size}, {longest}flip={self.flip}, "
             f"{self._describe_options()})"
+        )
+
+
+class Unresized(Resize):
+    """The whole image in its own size; `fuse` creates it for flips of images with targets."""
+
+    def __init__(self, **options: Unpack[CropOptions]) -> None:
+        super().__init__(1, **options)
+        self.size = None
+
+    def _canvas(
+        self,
+        width: int,
+        height: int,
+        generator: torch.Generator | None,  # noqa: ARG002
+    ) -> tuple[int, int]:
+        return height, width
+
+
+class RandomShortestSize(Resize):
+    """Resize to a random shorter side, as torchvision's RandomShortestSize; `fuse` creates it."""
+
+    def __init__(
+        self,
+        min_size: Sequence[int],
+        max_size: int | None,
+        interpolation: AnyInterpolation,
+        **options: Unpack[CropOptions],
+    ) -> None:
+        super().__init__(1, interpolation, **options)
+        self.size, self.min_size, self.longest = None, tuple(min_size), max_size
+
+    def _canvas(
+        self, width: int, height: int, generator: torch.Generator | None
+    ) -> tuple[int, int]:
+        scale = draw_one_of(self.min_size, generator) / min(height, width)
+        if self.longest is not None:
+            scale = min(scale, self.longest / max(height, width))
+        return max(1, int(height * scale)), max(1, int(width * scale))
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}(min_size={self.min_size}, max_size={self.longest}, "
+            f"flip={self.flip}, {self._describe_options()})"
+        )
+
+
+class ScaleJitter(Resize):
+    """Resize by a random factor, as torchvision's ScaleJitter; `fuse` creates it."""
+
+    def __init__(
+        self,
+        target_size: tuple[int, int],
+        scale_range: tuple[float, float],
+        interpolation: AnyInterpolation,
+        **options: Unpack[CropOptions],
+    ) -> None:
+        super().__init__(1, interpolation, **options)
+        self.size, self.target_size, self.scale_range = None, target_size, scale_range
+
+    def _canvas(
+        self, width: int, height: int, generator: torch.Generator | None
+    ) -> tuple[int, int]:
+        # torchvision takes the target's height for the width, and computes in float32.
+        fitted = min(self.target_size[1] / height, self.target_size[0] / width)
+        scale = np.float32(fitted) * draw_factor(self.scale_range, generator)
+        return max(1, int(np.float32(height) * scale)), max(1, int(np.float32(width) * scale))
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}(target_size={self.target_size}, "
+            f"scale_range={self.scale_range}, flip={self.flip}, {self._describe_options()})"
         )
 
 
@@ -446,7 +539,10 @@ def _plans_like(crop: Crop, kind: type[Crop]) -> bool:
     )
 
 
-@cache
+_pointed_to: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()  # the programs of these structs
+
+
+@lru_cache(maxsize=64)
 def _core_crop(
     size: tuple[int, int],
     flip: float,
@@ -466,7 +562,7 @@ def _core_crop(
     struct.headroom = headroom
     struct.filter = CORE_FILTERS[interpolation]
     if program:
-        struct.program = compiled(program)
+        struct.program = _pointed_to[struct] = program.core
     struct.pixels = DEFAULT_MAX_PIXELS
     if drawn is None:
         struct.kind = _KIND_CENTRAL

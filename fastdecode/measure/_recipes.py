@@ -1,0 +1,136 @@
+"""The recipes that people train with, as their authors write them; `bench --recipe` measures them.
+
+Nothing here needs PyTorch before a recipe is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+MEAN = (0.485, 0.456, 0.406)
+STD = (0.229, 0.224, 0.225)
+
+
+class TrainingRecipe(NamedTuple):
+    """How the transform of a recipe is made."""
+
+    make: Callable[[], Any]
+    """Returns the pipeline, or a list of pipelines, one for each view."""
+    libraries: tuple[str, ...] = ("torchvision",)
+    size: int = 224
+    """The side in pixels of the images; of the first view, if there are several."""
+    train: bool = True
+    """Whether images come in random order."""
+    dali: tuple[str, dict[str, Any]] | None = None
+    """The function of ``nvidia.dali.auto_aug`` that does the same, empty for none, and its
+    arguments; None if DALI does not have the recipe."""
+
+
+class Several:
+    """Makes a list of views, as the classes of SimCLR and DINO do."""
+
+    def __init__(self, views: list[Any]) -> None:
+        self.views = views
+
+    def __call__(self, image: Any) -> list[Any]:
+        return [view(image) for view in self.views]
+
+
+def _reference(size: int, policy: str = "", erase: float = 0.0) -> Any:
+    """Return the training pipeline of torchvision's references."""
+    import torch
+    from torchvision import transforms as v1
+    from torchvision.transforms import InterpolationMode, autoaugment
+
+    augment = []
+    if policy:
+        augment = [getattr(autoaugment, policy)(interpolation=InterpolationMode.BILINEAR)]
+    steps = [
+        *(v1.RandomResizedCrop(size), v1.RandomHorizontalFlip(), *augment),
+        *(v1.PILToTensor(), v1.ConvertImageDtype(torch.float), v1.Normalize(MEAN, STD)),
+    ]
+    return v1.Compose([*steps, v1.RandomErasing(p=erase)] if erase else steps)
+
+
+def _tensors() -> Any:
+    import torch
+    from torchvision.transforms import v2
+
+    return v2.Compose(
+        [
+            *(v2.ToImage(), v2.RandomResizedCrop(224, antialias=True), v2.RandomHorizontalFlip()),
+            *(v2.TrivialAugmentWide(), v2.ToDtype(torch.float32, scale=True)),
+            v2.Normalize(MEAN, STD),
+        ]
+    )
+
+
+def _timm(**options: Any) -> Any:
+    from timm.data import create_transform
+
+    return create_transform(224, is_training=True, **options)
+
+
+def _simclr() -> list[Any]:
+    from torchvision import transforms as v1
+
+    colours = v1.RandomApply([v1.ColorJitter(0.8, 0.8, 0.8, 0.2)], p=0.8)
+    steps = [
+        *(v1.RandomResizedCrop(224), v1.RandomHorizontalFlip(), colours),
+        *(v1.RandomGrayscale(p=0.2), v1.GaussianBlur(23), v1.ToTensor()),
+    ]
+    return [v1.Compose(steps)] * 2
+
+
+def _dino() -> list[Any]:
+    from torchvision import transforms as v1
+
+    from fastdecode.torch.transforms import GaussianBlur
+
+    jitter = v1.RandomApply([v1.ColorJitter(0.4, 0.4, 0.2, 0.1)], p=0.8)
+
+    def view(size: int, scale: tuple[float, float], *steps: Any) -> Any:
+        bicubic = v1.InterpolationMode.BICUBIC
+        crop = v1.RandomResizedCrop(size, scale=scale, interpolation=bicubic)
+        colours = [v1.RandomHorizontalFlip(p=0.5), jitter, v1.RandomGrayscale(p=0.2)]
+        return v1.Compose([crop, *colours, *steps, v1.ToTensor(), v1.Normalize(MEAN, STD)])
+
+    first = view(224, (0.4, 1.0), GaussianBlur(1.0))
+    second = view(224, (0.4, 1.0), GaussianBlur(0.1), v1.RandomSolarize(128, p=0.2))
+    return [first, second, *[view(96, (0.05, 0.4), GaussianBlur(0.5))] * 6]
+
+
+def _clip() -> Any:
+    from torchvision import transforms as v1
+
+    resize = v1.Resize(224, interpolation=v1.InterpolationMode.BICUBIC)
+    return v1.Compose([resize, v1.CenterCrop(224), v1.ToTensor(), v1.Normalize(MEAN, STD)])
+
+
+_TIMM = ("torchvision", "timm")
+RECIPES: dict[str, TrainingRecipe] = {
+    "plain": TrainingRecipe(partial(_reference, 224), dali=("", {})),
+    "trivialaugment": TrainingRecipe(
+        partial(_reference, 176, "TrivialAugmentWide", 0.1),
+        size=176,
+        dali=("trivial_augment.trivial_augment_wide", {}),
+    ),
+    "randaugment": TrainingRecipe(
+        partial(_reference, 224, "RandAugment"),
+        dali=("rand_augment.rand_augment", {"n": 2, "m": 9}),
+    ),
+    "autoaugment": TrainingRecipe(
+        partial(_reference, 224, "AutoAugment"), dali=("auto_augment.auto_augment_image_net", {})
+    ),
+    "augmix": TrainingRecipe(partial(_reference, 224, "AugMix")),
+    "tensors": TrainingRecipe(_tensors),
+    "timm": TrainingRecipe(partial(_timm, color_jitter=0.4), _TIMM),
+    "timm-m9": TrainingRecipe(
+        partial(_timm, auto_augment="rand-m9-mstd0.5-inc1", re_prob=0.25, re_mode="pixel"), _TIMM
+    ),
+    "simclr": TrainingRecipe(_simclr),
+    "dino": TrainingRecipe(_dino),
+    "clip": TrainingRecipe(_clip, train=False),
+}

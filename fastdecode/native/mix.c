@@ -1,0 +1,61 @@
+/* mix.c: mixes an image with several changed versions of itself, as AugMix does: in float32. */
+#include "augment.h"
+
+#include <string.h>
+
+INLINE void set_product_body(float *restrict sums, const uint8_t *restrict bytes, size_t count,
+                             float share) {
+    for (size_t i = 0; i < count; i++)
+        sums[i] = share * (float)bytes[i];
+}
+
+VARIANTS(set_product, set_product_body,
+         (float *sums, const uint8_t *bytes, size_t count, float share),
+         (sums, bytes, count, share))
+
+INLINE void add_product_body(float *restrict sums, const uint8_t *restrict bytes, size_t count,
+                             float share) {
+    for (size_t i = 0; i < count; i++)
+        sums[i] += share * (float)bytes[i];
+}
+
+VARIANTS(add_product, add_product_body,
+         (float *sums, const uint8_t *bytes, size_t count, float share),
+         (sums, bytes, count, share))
+
+/* Blend the bytes that were kept with the mix, whose values are truncated; so is the result. */
+INLINE void finish_body(uint8_t *restrict out, const uint8_t *restrict kept,
+                        const float *restrict sums, size_t count, float share) {
+    for (size_t i = 0; i < count; i++) {
+        float limited = sums[i] < 255.0f ? sums[i] : 255.0f;
+        float from = (float)kept[i], to = (float)(int32_t)limited;
+        out[i] = (uint8_t)(int32_t)(from + share * (to - from));
+    }
+}
+
+VARIANTS(finish, finish_body,
+         (uint8_t *out, const uint8_t *kept, const float *sums, size_t count, float share),
+         (out, kept, sums, count, share))
+
+int fd_mix(fd_canvas *canvas, fd_mixing *mixing, fd_operation_kind kind, double number) {
+    size_t count = 4 * (size_t)canvas->width * (size_t)canvas->height;
+    float share = (float)number;
+    int begins = kind == FD_MIX_BEGIN;
+
+    if (!(share >= 0.0f && share <= 1.0f) || begins == mixing->is_begun)
+        return FD_ARGUMENT;
+    mixing->is_begun = kind != FD_MIX_END;
+    if (begins) {
+        mixing->sums = fd_room_for(&mixing->sums_room, count * sizeof(float));
+        mixing->kept = fd_room_for(&mixing->kept_room, count);
+        if (mixing->sums == NULL || mixing->kept == NULL)
+            return FD_NO_MEMORY;
+        memcpy(mixing->kept, canvas->pixels, count);
+        set_product(mixing->sums, canvas->pixels, count, share);
+    } else if (kind == FD_MIX_ADD) {
+        add_product(mixing->sums, canvas->pixels, count, share);
+        memcpy(canvas->pixels, mixing->kept, count);
+    } else
+        finish(canvas->pixels, mixing->kept, mixing->sums, count, share);
+    return FD_OK;
+}

@@ -1,0 +1,183 @@
+/* tensors.c: augmentations with the results of torchvision's functions for tensors of bytes, where these
+ * are not within 1 level of Pillow's.
+ *
+ * All arithmetic is in float32, as there; only places in a source image are computed in doubles.
+ */
+#include "augment.h"
+
+#include <math.h>
+
+INLINE uint8_t limited(float value) {
+    value = value > 0.0f ? value : 0.0f;
+    return (uint8_t)(int32_t)(value < 255.0f ? value : 255.0f);
+}
+
+/* The luminance, rounded down. */
+INLINE float luminance(const uint8_t *pixel) {
+    float sum = 0.2989f * (float)pixel[0] + 0.587f * (float)pixel[1] + 0.114f * (float)pixel[2];
+
+    return (float)(int32_t)sum;
+}
+
+INLINE void mix_with_grey_body(uint8_t *restrict pixels, size_t count, float factor, float rest) {
+    for (size_t i = 0; i < count; i++) {
+        float grey = rest * luminance(pixels + 4 * i);
+        for (size_t c = 0; c < 4; c++)
+            pixels[4 * i + c] = limited(factor * (float)pixels[4 * i + c] + grey);
+    }
+}
+
+VARIANTS(mix_with_grey, mix_with_grey_body,
+         (uint8_t *pixels, size_t count, float factor, float rest), (pixels, count, factor, rest))
+
+void fd_tensor_saturate(uint8_t *pixels, size_t count, double factor) {
+    mix_with_grey(pixels, count, (float)factor, (float)(1.0 - factor));
+}
+
+void fd_tensor_grey(uint8_t *pixels, size_t count) { mix_with_grey(pixels, count, 0.0f, 1.0f); }
+
+INLINE void sum_luminance_body(const uint8_t *restrict pixels, size_t count, uint64_t *total) {
+    for (size_t i = 0; i < count; i++)
+        *total += (uint64_t)(int32_t)luminance(pixels + 4 * i);
+}
+
+VARIANTS(sum_luminance, sum_luminance_body, (const uint8_t *pixels, size_t count, uint64_t *total),
+         (pixels, count, total))
+
+INLINE void mix_with_level_body(uint8_t *restrict bytes, size_t count, float factor, float level) {
+    for (size_t i = 0; i < count; i++)
+        bytes[i] = limited(factor * (float)bytes[i] + level);
+}
+
+VARIANTS(mix_with_level, mix_with_level_body,
+         (uint8_t *bytes, size_t count, float factor, float level), (bytes, count, factor, level))
+
+void fd_tensor_contrast(uint8_t *pixels, size_t count, double factor) {
+    uint64_t total = 0;
+
+    sum_luminance(pixels, count, &total);
+    float mean = (float)((double)total / (double)count);
+    mix_with_level(pixels, 4 * count, (float)factor, (float)(1.0 - factor) * mean);
+}
+
+/* ---- hue ---- */
+
+/* The hue of a pixel, from 0 to 1, by its largest value and the differences from it. */
+INLINE float hue_of(const float *rgb, float most, float range) {
+    float scale = range > 0.0f ? 1.0f / range : 1.0f;
+    float red = (most - rgb[0]) * scale, green = (most - rgb[1]) * scale;
+    float blue = (most - rgb[2]) * scale;
+    float sixth = most == rgb[0]   ? blue - green
+                  : most == rgb[1] ? red + 2.0f - blue
+                                   : green + 4.0f - red;
+    float hue = sixth * (1.0f / 6.0f) + 1.0f;
+
+    return hue - (float)(int32_t)hue;
+}
+
+INLINE void shift_body(uint8_t *restrict pixels, size_t count, float shift) {
+    const float scale = 255.999f; /* torchvision's, from floats to bytes */
+
+    for (size_t i = 0; i < count; i++) {
+        uint8_t *pixel = pixels + 4 * i;
+        float rgb[3] = {(float)pixel[0] / 255.0f, (float)pixel[1] / 255.0f,
+                        (float)pixel[2] / 255.0f};
+        float most = rgb[0] > rgb[1] ? rgb[0] : rgb[1], least = rgb[0] < rgb[1] ? rgb[0] : rgb[1];
+        most = most > rgb[2] ? most : rgb[2];
+        least = least < rgb[2] ? least : rgb[2];
+        float range = most - least, share = most > least ? range / most : 0.0f;
+        float hue = hue_of(rgb, most, range) + shift + 1.0f;
+        float place = (hue - (float)(int32_t)hue) * 6.0f;
+        int32_t sixth = (int32_t)place;
+        float part = share * (place - (float)sixth);
+        float p = (1.0f - share) * most, q = (1.0f - part) * most;
+        float t = (1.0f - share + part) * most, v = most;
+        float red = sixth == 0 || sixth >= 5 ? v : sixth == 1 ? q : sixth == 4 ? t : p;
+        float green = sixth == 1 || sixth == 2 ? v : sixth == 3 ? q : sixth == 0 ? t : p;
+        float blue = sixth == 3 || sixth == 4 ? v : sixth >= 5 ? q : sixth == 2 ? t : p;
+        pixel[0] = limited(red * scale);
+        pixel[1] = limited(green * scale);
+        pixel[2] = limited(blue * scale);
+    }
+}
+
+VARIANTS(shift_hue, shift_body, (uint8_t *pixels, size_t count, float shift),
+         (pixels, count, shift))
+
+void fd_tensor_hue(uint8_t *pixels, size_t count, double shift) {
+    shift_hue(pixels, count, (float)shift);
+}
+
+/* ---- warps ---- */
+
+/* A place in the source, in pixels from the centre of the first one. */
+typedef struct {
+    double x, y;
+} place;
+
+INLINE int is_inside(const fd_canvas *canvas, int32_t x, int32_t y) {
+    return x >= 0 && y >= 0 && x < canvas->width && y < canvas->height;
+}
+
+INLINE const uint8_t *pixel_at(const fd_canvas *canvas, int32_t x, int32_t y) {
+    return canvas->pixels + 4 * ((ptrdiff_t)y * canvas->width + x);
+}
+
+INLINE void write_nearest(const fd_canvas *canvas, place at, const uint8_t *fill, uint8_t *out) {
+    int32_t x = (int32_t)rint(at.x), y = (int32_t)rint(at.y);
+    const uint8_t *from = is_inside(canvas, x, y) ? pixel_at(canvas, x, y) : fill;
+
+    for (int c = 0; c < 3; c++)
+        out[c] = from[c];
+}
+
+/* Pixels from outside are black; if there is a fill, the result is blended with it in proportion to
+ * what lies outside. */
+INLINE void write_bilinear(const fd_canvas *canvas, place at, const uint8_t *fill, uint8_t *out) {
+    int32_t x = (int32_t)floor(at.x), y = (int32_t)floor(at.y);
+    float dx = (float)(at.x - x), dy = (float)(at.y - y), sums[3] = {0}, covered = 0.0f;
+
+    for (int32_t k = 0; k < 4; k++) {
+        int32_t column = x + (k & 1), row = y + (k >> 1);
+        float weight = (k & 1 ? dx : 1.0f - dx) * (k >> 1 ? dy : 1.0f - dy);
+        if (!is_inside(canvas, column, row))
+            continue;
+        const uint8_t *from = pixel_at(canvas, column, row);
+        covered += weight;
+        for (int c = 0; c < 3; c++)
+            sums[c] += weight * (float)from[c];
+    }
+    for (int c = 0; c < 3; c++) {
+        float level = fill[c], blended = fill[3] ? (sums[c] - level) * covered + level : sums[c];
+        out[c] = limited(rintf(blended));
+    }
+}
+
+INLINE void warp_body(const fd_canvas *canvas, const double *m, int is_nearest,
+                      const uint8_t *fill) {
+    uint8_t *out = canvas->other;
+    double width = canvas->width, height = canvas->height;
+
+    for (int32_t y = 0; y < canvas->height; y++)
+        for (int32_t x = 0; x < canvas->width; x++, out += 4) {
+            place at = {m[0] * (x + 0.5) + m[1] * (y + 0.5) + m[2] - 0.5,
+                        m[3] * (x + 0.5) + m[4] * (y + 0.5) + m[5] - 0.5};
+            if (!(at.x > -1.0 && at.y > -1.0 && at.x < width && at.y < height))
+                at = (place){-1.0,
+                             -1.0}; /* nothing of it is inside; others may not fit an integer */
+            if (is_nearest)
+                write_nearest(canvas, at, fill, out);
+            else
+                write_bilinear(canvas, at, fill, out);
+        }
+}
+
+VARIANTS(warp, warp_body,
+         (const fd_canvas *canvas, const double *m, int is_nearest, const uint8_t *fill),
+         (canvas, m, is_nearest, fill))
+
+void fd_tensor_warp(fd_canvas *canvas, const double matrix[6], int is_nearest,
+                    const uint8_t fill[4]) {
+    warp(canvas, matrix, is_nearest, fill);
+    fd_canvas_swap(canvas);
+}

@@ -1,0 +1,205 @@
+"""`Views`: several random views of one image, for self-supervised learning."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from PIL import Image as PillowImage
+
+from fastdecode import _headers
+from fastdecode._arguments import is_int
+from fastdecode._buffers import as_buffer
+from fastdecode._pixels import seen_size
+from fastdecode.api import decode_part
+from fastdecode.torch._fuse import Fused, fuse
+from fastdecode.torch.transforms import EncodedTransform
+from fastdecode.torch.transforms._random_crop import SampleGenerator
+from fastdecode.torch.transforms.base import Crop, DecodedPart, Quality
+
+if TYPE_CHECKING:
+    import torch
+    from typing_extensions import Unpack
+
+    from fastdecode._resizing import ResizePlan
+    from fastdecode.api import Data
+    from fastdecode.torch.transforms.base import TransformOptions
+    from fastdecode.types import Box
+
+
+class Views(EncodedTransform):
+    """Make several views of each image, and decode it once.
+
+    The result of a sample is a list with one image per view. A `Loader` collates it to a list of
+    batches, and makes the views in the core, without worker processes, if it can do all of each
+    pipeline: ``print(dataset)`` says so.
+
+    Parameters
+    ----------
+    views : sequence of callables, or one callable
+        A pipeline for each view, as for `fuse`. Pipelines that `fuse` does not know are called with
+        the decoded Pillow image.
+    count : int, optional
+        With one callable: how many views it makes, at least 1.
+    quality, headroom
+        As for `fuse`. With ``quality="fast"``, each view is decoded separately.
+
+    Attributes
+    ----------
+    views : tuple of callables
+        The views, fused.
+
+    Raises
+    ------
+    ValueError
+        There is no view, or `count` is given for several callables, or missing for one.
+
+    Notes
+    -----
+    Outside a `Loader`, the views draw one after another from torch's generator, as if each pipeline
+    were called with the decoded image.
+
+    These are the lines that change for common classes:
+
+    - SimCLR and MoCo: ``ContrastiveLearningViewGenerator(t, 2)`` and ``TwoCropsTransform(t)``
+      become ``Views(t, 2)``.
+    - DINO: with ``t = DataAugmentationDINO(...)``, pass
+      ``Views([t.global_transfo1, t.global_transfo2] + [t.local_transfo] * t.local_crops_number)``.
+      In its definition, `fastdecode.torch.transforms.GaussianBlur` replaces
+      ``utils.GaussianBlur``, and torchvision's ``RandomSolarize(128, p=0.2)`` replaces
+      ``utils.Solarization(0.2)``.
+
+    Examples
+    --------
+    >>> from fastdecode.torch import Views
+    >>> from fastdecode.torch.transforms import RandomResizedCropFlipNormalize
+    >>> [view.shape for view in Views(RandomResizedCropFlipNormalize(224), 2)(data)]
+    [torch.Size([3, 224, 224]), torch.Size([3, 224, 224])]
+    """
+
+    def __init__(
+        self,
+        views: Sequence[Callable[..., Any]] | Callable[..., Any],
+        count: int | None = None,
+        *,
+        quality: Quality = "exact",
+        headroom: float = 1.0,
+    ) -> None:
+        if isinstance(views, Sequence) and count is not None:
+            raise ValueError("count is for one callable; here each view has its own")
+        times = count if count is not None and is_int(count) else 0
+        if not isinstance(views, Sequence) and times < 1:
+            raise ValueError(
+                "give one callable and the count of its views, an integer of at least 1, or a list "
+                f"of callables; not {views!r} and {count!r}"
+            )
+        several = list(views) if isinstance(views, Sequence) else [views] * times
+        if not several or not all(map(callable, several)):
+            raise ValueError(f"there must be at least one view, and only callables: {views!r}")
+        fused = {id(view): fuse(view, quality=quality, headroom=headroom) for view in several}
+        self.views: tuple[Callable[..., Any], ...] = tuple(fused[id(view)] for view in several)
+        self.isolated = all(
+            isinstance(view, EncodedTransform) and view.isolated for view in self.views
+        )
+
+    def __call__(self, data: Data, **options: Unpack[TransformOptions]) -> Any:
+        """Decode an image, and return the list of its views."""
+        if options.get("out") is not None:
+            raise ValueError("out is for one image, and there are several views")
+        return _Making(as_buffer(data, function="transform"), **options).make(self.views)
+
+    def with_geometry(self, data: Data, **options: Unpack[TransformOptions]) -> NoReturn:  # noqa: ARG002
+        """Raise ValueError: each view lies elsewhere in the image."""
+        raise ValueError(
+            "views of an image have no geometry in common, so map_target cannot be called: "
+            "map targets in target_transform, or use a dataset for each view"
+        )
+
+    def __repr__(self) -> str:
+        parts = [
+            line
+            for number, view in enumerate(self.views)
+            if view not in self.views[:number]
+            for line in [f"{self.views.count(view)} x", *f"{view!r}".splitlines()]
+        ]
+        return "\n".join(["Views(", *(f"  {line}" for line in parts), ")"])
+
+
+class _Making:
+    """The views of one image, from the decoded image or a part of it."""
+
+    def __init__(
+        self,
+        data: Any,
+        *,
+        generator: torch.Generator | None = None,
+        out: torch.Tensor | None = None,  # noqa: ARG002 - checked before
+        backend: str | None = None,
+        orient: bool = False,
+    ) -> None:
+        self._data, self._generator = data, generator
+        self._backend, self._orient = backend, orient
+        self._header = _headers.probe(data)
+        applied = self._header.orientation if orient else 1
+        self._sides = seen_size(self._header.width, self._header.height, applied)
+
+    def make(self, views: Sequence[Callable[..., Any]]) -> list[Any]:
+        crops = [self._crop_of(view) for view in views]
+        draws: list[tuple[ResizePlan, Any] | None] = [None] * len(views)
+        box: Box = (0, 0, *self._sides)
+        # Draws from torch's generator are in the order of the pipelines, so their crops are not
+        # known before.
+        if isinstance(self._generator, SampleGenerator) and all(crops):
+            draws = [self._draw(crop) for crop in crops if crop is not None]
+            box = _union([draw[0].box for draw in draws if draw is not None])
+        part = self._decode(box, keep=not all(crops))
+        return [
+            self._view(view, crop, draw, part)
+            for view, crop, draw in zip(views, crops, draws, strict=True)
+        ]
+
+    def _crop_of(self, view: Callable[..., Any]) -> Crop | None:
+        """Return the crop that begins a view, or does all of it; None if it needs the whole image.
+
+        A view that lets the decoder reduce the image needs the file itself.
+        """
+        crop: Any = view
+        if isinstance(view, Fused):
+            whole = view.in_loader if isinstance(self._generator, SampleGenerator) else None
+            crop = view.head if whole is None else whole
+        return crop if isinstance(crop, Crop) and crop.quality == "exact" else None
+
+    def _draw(self, crop: Crop) -> tuple[ResizePlan, Any]:
+        plan = crop.plan(*self._sides, self._generator)
+        return plan, crop.draw_operations(plan, self._generator)
+
+    def _decode(self, box: Box, *, keep: bool) -> DecodedPart:
+        """Decode a box; `keep` its pixels beyond this thread's next call of a decoder."""
+        left, top, _, _ = box
+        window = None if box == (0, 0, *self._sides) else box
+        image = decode_part(
+            self._data, self._header, 1, window, orient=self._orient, backend=self._backend
+        )
+        return DecodedPart(image.copy() if keep else image, left, top)
+
+    def _view(
+        self,
+        view: Callable[..., Any],
+        crop: Crop | None,
+        draw: tuple[ResizePlan, Any] | None,
+        part: DecodedPart,
+    ) -> Any:
+        if crop is not None:
+            pixels = crop.make_from(part, *(self._draw(crop) if draw is None else draw))
+            return view.finish(pixels, crop) if isinstance(view, Fused) else pixels
+        if isinstance(view, EncodedTransform):
+            how: Any = {"backend": self._backend, "orient": self._orient}
+            return view(self._data, generator=self._generator, **how)
+        return view(PillowImage.fromarray(part.image))
+
+
+def _union(boxes: Sequence[Box]) -> Box:
+    """Return the smallest box around all of them, in whole pixels."""
+    left, top, right, bottom = zip(*boxes, strict=True)
+    return int(min(left)), int(min(top)), math.ceil(max(right)), math.ceil(max(bottom))

@@ -1,0 +1,371 @@
+"""PNG in the core: the pixels that Pillow gives, or another backend decodes."""
+
+from __future__ import annotations
+
+import random
+import struct
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from corpus import native_core, samples
+from PIL import Image
+from processes import answers, resident
+
+import fastdecode
+from fastdecode import DecodeError, FastDecodeError, decode, decode_batch, probe
+from fastdecode.testing import drawing, encode
+from fastdecode.types import MODES
+
+library = native_core()
+ffi, lib = library.ffi, library.lib
+
+SAMPLES = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # by colour type
+KINDS = [
+    *((0, bits) for bits in (1, 2, 4, 8, 16)),
+    *((3, bits) for bits in (1, 2, 4, 8)),
+    *((kind, bits) for kind in (2, 4, 6) for bits in (8, 16)),
+]
+FILTERS = range(5)
+INSTRUCTIONS = ffi.string(lib.fd_instructions()).decode().split()
+PHOTO = encode(drawing(500, 375), "png")
+measured = pytest.mark.skipif(resident() is None, reason="memory is looked up in /proc")
+
+
+@pytest.fixture(params=INSTRUCTIONS)
+def instructions(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Use each instruction set that can run here."""
+    assert lib.fd_use_instructions(request.param.encode()) == lib.FD_OK
+    yield request.param
+    lib.fd_use_instructions(b"")
+
+
+def chunk(kind: bytes, body: bytes = b"") -> bytes:
+    return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+
+def made(
+    width: int, height: int, kind: int, bits: int, draw: random.Random, *chunks: bytes,
+    filters: Any = FILTERS, idat: int = 0, level: int = 6,
+) -> bytes:  # fmt: skip
+    """Write a PNG of random samples, and filters drawn from `filters`.
+
+    Filtered bytes are random: every byte is a legal one, whatever its filter.
+    """
+    line = -(-width * SAMPLES[kind] * bits // 8)
+    rows = [bytes([draw.choice(filters)]) + draw.randbytes(line) for _ in range(height)]
+    palette = chunk(b"PLTE", draw.randbytes(3 << bits)) if kind == 3 else b""
+    return file(width, height, kind, bits, zlib.compress(b"".join(rows), level), palette, *chunks,
+                idat=idat)  # fmt: skip
+
+
+def file(
+    width: int, height: int, kind: int, bits: int, stream: bytes, *chunks: bytes, idat: int = 0,
+    last: bytes = b"",
+) -> bytes:  # fmt: skip
+    """Put a PNG together; `idat` is the largest size of a chunk, and `last` follows the pixels."""
+    part = idat or len(stream)
+    header = chunk(b"IHDR", struct.pack(">2I5B", width, height, bits, kind, 0, 0, 0))
+    pixels = [chunk(b"IDAT", stream[at : at + part]) for at in range(0, len(stream), part)]
+    return b"".join([b"\x89PNG\r\n\x1a\n", header, *chunks, *pixels, last, chunk(b"IEND")])
+
+
+def outcome(data: bytes, backend: str | None, **options: Any) -> Any:
+    try:
+        return decode(data, backend=backend, **options)
+    except FastDecodeError as error:
+        return error
+
+
+def compare(data: bytes, draw: random.Random, regions: int = 2) -> int:
+    """Compare all modes, and random regions, with Pillow; return how many the core decodes."""
+    decoded = 0
+    for mode in MODES:
+        image = outcome(data, "native", mode=mode)
+        if isinstance(image, FastDecodeError):
+            continue
+        expected = outcome(data, "pillow", mode=mode)
+        assert not isinstance(expected, FastDecodeError), f"{mode}: Pillow refuses it: {expected}"
+        assert image.dtype == expected.dtype
+        np.testing.assert_array_equal(image, expected, mode)
+        height, width = image.shape[:2]
+        for _ in range(regions):
+            left, top = draw.randrange(width), draw.randrange(height)
+            right, bottom = draw.randint(left + 1, width), draw.randint(top + 1, height)
+            part = decode(data, mode=mode, backend="native", region=(left, top, right, bottom))
+            np.testing.assert_array_equal(part, expected[top:bottom, left:right], mode)
+        decoded += 1
+    return decoded
+
+
+@pytest.mark.parametrize(("kind", "bits"), KINDS)
+def test_every_kind_filter_and_width_equals_pillow(kind: int, bits: int, instructions: str) -> None:
+    """Widths of 1 to 40, each filter alone and all together, chunks of any size."""
+    draw = random.Random(f"{kind} {bits}")
+    for filters in (*([each] for each in FILTERS), FILTERS, (3, 4)):
+        for width in (*draw.sample(range(1, 41), 3), 41):
+            data = made(
+                *(width, draw.randint(1, 9), kind, bits, draw),
+                filters=filters,
+                idat=draw.choice([0, 1, 7, 100]),
+                level=draw.randrange(10),
+            )
+            assert compare(data, draw) >= 3
+
+
+@pytest.mark.parametrize(
+    ("kind", "bits"), [(0, 1), (0, 8), (0, 16), (2, 8), (2, 16), (3, 2), (3, 8)]
+)
+def test_transparent_colours_equal_pillow(kind: int, bits: int) -> None:
+    """A palette's alpha, and colours that a tRNS chunk makes transparent."""
+    draw = random.Random(bits)
+    values = {0: 1, 2: 3}.get(kind)
+    alpha = draw.randbytes(3) if values is None else b"\0\1" * values
+    for width in (1, 5, 33):
+        data = made(width, 7, kind, bits, draw, chunk(b"tRNS", alpha))
+        assert compare(data, draw) >= 2
+        np.testing.assert_array_equal(
+            decode(data, mode="RGBA"), decode(data, mode="RGBA", backend="pillow")
+        )
+
+
+@pytest.mark.parametrize(
+    "sample",
+    [each for each in samples("formats", "malformed", "photos") if each.name.endswith(".png")],
+    ids=lambda sample: sample.name,
+)
+def test_the_collection_equals_pillow(sample: Any) -> None:
+    """Also damaged files: what the core decodes, Pillow decodes to the same."""
+    data = sample.path.read_bytes()
+    try:
+        header = probe(data)
+    except FastDecodeError:
+        return
+    if header.width * header.height < 10_000_000:
+        compare(data, random.Random(0), 10)
+
+
+def test_large_images_go_through_the_window_in_parts(instructions: str) -> None:
+    """Megabytes in rows from tiny to 60 KB, flat ones, stored blocks, and chunks of all sizes."""
+    draw = random.Random(1)
+    for data in (
+        encode(drawing(2000, 700), "png"),
+        encode(Image.new("RGB", (1800, 1500)), "png"),
+        made(9, 60_000, 2, 8, draw),
+        made(20_000, 40, 2, 8, draw),
+        made(3000, 200, 6, 16, draw, level=0),
+        *(made(500, 300, 2, 8, draw, idat=idat, level=1) for idat in (5, 65536, 65537)),
+    ):
+        expected = decode(data, backend="pillow", mode="stored")
+        np.testing.assert_array_equal(decode(data, backend="native", mode="stored"), expected)
+
+
+def test_every_cut_is_refused() -> None:
+    """Wherever a file ends, the core does not decode it."""
+    data = made(23, 17, 2, 8, random.Random(2), idat=300)
+    for size in range(len(data)):
+        with pytest.raises(FastDecodeError):
+            decode(data[:size], backend="native")
+
+
+@pytest.mark.parametrize("at", ["IHDR", "PLTE", "IDAT", "IEND"])
+def test_wrong_checksums_are_refused(at: str) -> None:
+    """A wrong CRC of any chunk: there are no pixels."""
+    data = bytearray(made(8, 8, 3, 8, random.Random(3)))
+    place = data.index(at.encode())
+    length = struct.unpack_from(">I", data, place - 4)[0]
+    data[place + 4 + length] ^= 1
+    with pytest.raises(DecodeError):
+        decode(bytes(data), backend="native")
+
+
+def stream_of(height: int, extra: bytes = b"") -> bytes:
+    return zlib.compress(b"\0\1\2\3" * height + extra)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        file(1, 4, 2, 8, stream_of(3)),
+        file(1, 4, 2, 8, stream_of(4, b"\0")),
+        file(1, 4, 2, 8, stream_of(4) + b"\0"),
+        file(1, 4, 2, 8, stream_of(4)[:-1] + b"\0"),
+        file(1, 4, 2, 8, stream_of(4), last=chunk(b"tEXt", b"a\0b") + chunk(b"IDAT", b"")),
+        file(1, 4, 2, 8, zlib.compress(b"\5\1\2\3" * 4)),
+        file(1, 4, 2, 8, stream_of(4), chunk(b"ABCD")),
+        file(1, 4, 2, 8, stream_of(4), chunk(b"a\0CD")),
+        file(1, 4, 2, 8, stream_of(4), chunk(b"acTL", bytes(8))),
+        file(1, 4, 3, 8, zlib.compress(b"\0\1" * 4)),
+        file(1, 4, 3, 8, zlib.compress(b"\0\1" * 4), chunk(b"PLTE", b"abc")),
+        file(1, 4, 2, 8, stream_of(4), chunk(b"zTXt", b"a\0\0" + zlib.compress(bytes(2 << 20)))),
+        encode(drawing(40, 30), "png")[:-12],
+    ],
+    ids=[
+        "a row too few",
+        "a byte too many",
+        "a byte behind the stream",
+        "another Adler-32",
+        "pixels in two places",
+        "an unknown filter",
+        "an unknown critical chunk",
+        "a chunk without a name",
+        "an animation",
+        "no palette",
+        "an index without a colour",
+        "text of two megabytes",
+        "no end",
+    ],
+)
+def test_unusual_files_are_left_to_other_backends(data: bytes) -> None:
+    """The core refuses what other decoders may judge in another way."""
+    with pytest.raises(FastDecodeError):
+        decode(data, backend="native")
+
+
+@pytest.mark.parametrize("backend", ["pillow", "native", None])
+@pytest.mark.parametrize(
+    ("kind", "bits", "row"), [(0, 1, 1), (0, 8, 8), (2, 8, 24), (2, 16, 48), (3, 4, 4), (6, 8, 32)]
+)
+def test_missing_rows_are_refused(kind: int, bits: int, row: int, backend: str | None) -> None:
+    """A stream that ends in order, but before the image: Pillow leaves the other rows empty."""
+    chunks = [chunk(b"PLTE", bytes(range(48)))] if kind == 3 else []
+    for value in (0, 1):  # a last row that is empty is no damage
+        rows = (b"\0" + bytes([value]) * row) * 8
+        whole = file(8, 8, kind, bits, zlib.compress(rows), *chunks, idat=11)
+        assert decode(whole, backend=backend).shape == (8, 8, 3)
+        for lost in (1, row + 1, 7 * (row + 1)):
+            short = file(8, 8, kind, bits, zlib.compress(rows[:-lost]), *chunks, idat=11)
+            with pytest.raises(DecodeError):
+                decode(short, backend=backend)
+
+
+def interlaced(data: bytes) -> bytes:
+    """Say in the header that a file is interlaced."""
+    at = data.index(b"IHDR")
+    return data[: at - 4] + chunk(b"IHDR", data[at + 4 : at + 16] + b"\1") + data[at + 21 :]
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "sizes"),
+    [
+        (8, 8, (2, 4, 7, 43, 52, 70, 79)),
+        (1, 8, (2, 14, 16)),
+        (8, 1, (4, 7, 12)),
+        (5, 7, (2, 43, 49)),
+    ],
+)
+def test_missing_rows_of_interlaced_files_are_refused(
+    width: int, height: int, sizes: tuple[int, ...]
+) -> None:
+    """The bytes of some passes and rows; the last number is that of the whole image."""
+    for size in sizes[:-1]:
+        data = interlaced(file(width, height, 0, 8, zlib.compress(bytes(size))))
+        with pytest.raises(DecodeError, match=f"{size} of {sizes[-1]}"):
+            decode(data, backend="pillow")
+    whole = interlaced(file(width, height, 0, 8, zlib.compress(bytes(sizes[-1]))))
+    assert decode(whole, mode="L").shape == (height, width)
+
+
+@pytest.mark.parametrize("backend", ["pillow", None])
+def test_a_cut_file_never_lies(backend: str | None) -> None:
+    """Also if the end of a whole file follows the cut, which may pass for compressed data."""
+    data = made(9, 7, 2, 8, random.Random(7), idat=120)
+    whole = decode(data)
+    accepted = 0
+    for size in range(60, len(data)):
+        for end in (b"", chunk(b"IEND"), bytes(30) + chunk(b"IEND")):
+            image = outcome(data[:size] + end, backend)
+            if not isinstance(image, FastDecodeError):
+                np.testing.assert_array_equal(image, whole)
+                accepted += 1
+    assert 0 < accepted < 3 * 20  # where only what follows the pixels is lost
+
+
+@measured
+def test_bombs_cost_little() -> None:
+    """Neither a huge header nor data behind the image takes memory."""
+    zeros = zlib.compress(bytes(100 << 20))
+    data = file(1, 4, 2, 8, stream_of(4)[:-4] + zeros)
+    wide = file(60_000, 60_000, 2, 8, zlib.compress(bytes(1000)))
+    before = resident() or 0
+    for bomb, limit in ((data, 1 << 28), (wide, None)):
+        with pytest.raises(FastDecodeError):
+            decode(bomb, backend="native", max_pixels=limit, region=(0, 0, 1, 4))
+    assert (resident() or 0) - before < 32 << 20
+
+
+@measured
+def test_regions_and_tensors_need_no_whole_image(tmp_path: Path) -> None:
+    """Neither the image, nor its compressed data, is in memory a second time."""
+    pytest.importorskip("torch")
+    path = tmp_path / "large.png"
+    data = made(4000, 3000, 2, 8, random.Random(6), filters=[0], level=1)
+    path.write_bytes(data)
+    assert len(data) > 30_000_000
+
+    peaks = answers(f"""
+from pathlib import Path
+import torch
+from fastdecode.torch.transforms import ResizeCenterCrop
+crop = ResizeCenterCrop(256, 224, dtype=torch.uint8)
+crop(encode(drawing(500, 375), "png"))
+data = Path({str(path)!r}).read_bytes()
+answers["before"] = peak()
+answers["part"] = decode(data, backend="native", region=(100, 100, 110, 105)).tolist()
+answers["shape"] = list(crop(data).shape)
+answers["after"] = peak()
+""")
+
+    assert peaks["after"] - peaks["before"] < 8_000
+    assert peaks["shape"] == [3, 224, 224]
+    assert peaks["part"] == decode(data, backend="pillow", region=(100, 100, 110, 105)).tolist()
+
+
+@pytest.mark.parametrize("quality", ["exact", "fast"])
+def test_a_loader_makes_the_samples_that_python_makes(quality: Any, tmp_path: Any) -> None:
+    """PNGs of every kind, among JPEGs, go through the threads of the core."""
+    torch = pytest.importorskip("torch")
+    from fastdecode.torch import ImageList, Loader
+    from fastdecode.torch.transforms import RandomResizedCrop, ResizeCenterCrop
+
+    draw = random.Random(4)
+    data = [made(70, 50, kind, bits, draw) for kind, bits in KINDS]
+    data += [PHOTO, encode(drawing(60, 80)), encode(drawing(300, 200), "png")]
+    paths = []
+    for number, content in enumerate(data):
+        paths.append(tmp_path / f"{number}.png")
+        paths[-1].write_bytes(content)
+    for crop in (
+        RandomResizedCrop(32, flip=0.5, dtype=torch.uint8, quality=quality),
+        ResizeCenterCrop(40, 32, dtype=torch.uint8, quality=quality),
+    ):
+        batches = []
+        for backend in (None, "pillow"):
+            dataset = ImageList(paths, transform=crop, backend=backend)
+            with Loader(dataset, 5, seed=1, threads=2) as loader:
+                batches.append(list(loader))
+        for one, other in zip(*batches, strict=True):
+            assert (one.int() - other.int()).abs().max() <= 1
+
+
+def test_a_batch_is_decoded_by_the_core() -> None:
+    """`decode_batch` takes PNGs and JPEGs together, in every mode and reduction."""
+    data = [PHOTO, encode(drawing(60, 80)), made(40, 30, 6, 8, random.Random(5))] * 2
+    for mode in MODES:
+        for reduce in (1, 4):
+            images = decode_batch(data, reduce=reduce, mode=mode, threads=2)
+            for image, content in zip(images, data, strict=True):
+                np.testing.assert_array_equal(image, decode(content, reduce=reduce, mode=mode))
+
+
+def test_interlaced_files_are_no_fallback() -> None:
+    """They are not even given to the core."""
+    data = interlaced(file(8, 8, 0, 8, zlib.compress(bytes(100))))
+    before = fastdecode.stats().fallbacks
+    decode(encode(drawing(9, 9), "png"))
+    with pytest.raises(FastDecodeError, match="interlaced"):
+        decode(data, backend="native")
+    assert fastdecode.stats().fallbacks == before

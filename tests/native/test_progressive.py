@@ -1,0 +1,192 @@
+"""The core's own decoder of progressive JPEG: libjpeg-turbo's pixels, damage, scans left out."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from corpus import native_core
+from processes import answers, resident
+
+from fastdecode import DecodeError, UnsupportedFormat, decode, decode_batch, probe, stats
+from fastdecode.testing import drawing, encode, photo
+from fastdecode.types import REDUCES
+
+lib = native_core().lib
+SAMPLINGS = ("4:4:4", "4:2:2", "4:2:0")
+WAYS: dict[str, dict[str, Any]] = {
+    **{sampling: {"subsampling": sampling} for sampling in SAMPLINGS},
+    "grey": {"mode": "L"},
+    "restarts in a row": {"restart_marker_blocks": 5},
+    "a restart each row": {"restart_marker_rows": 1},
+    "4:4:4, restarts": {"subsampling": "4:4:4", "restart_marker_blocks": 1},
+}
+
+
+def progressive(width: int, height: int, *, mode: str = "RGB", **options: Any) -> bytes:
+    """Encode a drawing as a progressive JPEG."""
+    return encode(drawing(width, height, mode), progressive=True, **options)
+
+
+def check(data: bytes, rng: random.Random, regions: int) -> None:
+    """Compare all reductions and modes with libjpeg-turbo, as Pillow uses it, also in regions."""
+    header = probe(data)
+    stats(reset=True)
+    for reduce, mode in itertools.product(REDUCES, ("RGB", "L", "RGBA")):
+        whole = decode(data, reduce, mode=mode, backend="pillow")
+        own = decode(data, reduce, mode=mode, backend="native", strict=rng.random() < 0.5)
+        np.testing.assert_array_equal(own, whole)
+        for _ in range(regions):
+            left, top = rng.randrange(header.width), rng.randrange(header.height)
+            right = rng.randint(left + 1, header.width)
+            bottom = rng.randint(top + 1, header.height)
+            part = decode(
+                data, reduce, mode=mode, backend="native", region=(left, top, right, bottom)
+            )
+            rows = slice(top // reduce, -(-bottom // reduce))
+            columns = slice(left // reduce, -(-right // reduce))
+            np.testing.assert_array_equal(part, whole[rows, columns])
+    assert stats().left_to_libjpeg == 0
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_kind_is_decoded_by_the_core_itself(way: str) -> None:
+    """Every sampling, grey and restart markers, with coarse and fine quantisers, in 10 regions."""
+    rng = random.Random(way)
+    for quality in (1, 30, 90, 100):
+        data = progressive(101, 67, quality=quality, optimize=quality > 50, **WAYS[way])
+        check(data, rng, 10)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_size_is_decoded_by_the_core_itself(way: str) -> None:
+    """Sides of 1 to 40 pixels, of which some fill no block or no MCU."""
+    rng = random.Random(way)
+    for width, height in zip(range(1, 41), rng.sample(range(1, 41), 40), strict=True):
+        check(progressive(width, height, quality=rng.randint(1, 100), **WAYS[way]), rng, 2)
+
+
+@pytest.mark.parametrize("instructions", [b"plain", b""])
+def test_both_sets_of_instructions_give_the_same(instructions: bytes) -> None:
+    """A photo has long runs, and many corrections in one block."""
+    try:
+        lib.fd_use_instructions(instructions)
+        for quality in (50, 100):
+            data = encode(photo(200, 150), progressive=True, quality=quality)
+            check(data, random.Random(quality), 3)
+    finally:
+        lib.fd_use_instructions(b"")
+
+
+def test_batches_take_it(tmp_path: Path) -> None:
+    """`decode_batch` decodes and resizes it in the core's own threads, by the core itself."""
+    paths = [tmp_path / f"{number}.jpg" for number in range(4)]
+    for number, path in enumerate(paths):
+        path.write_bytes(progressive(90 + number, 70))
+    stats(reset=True)
+
+    images = decode_batch([*paths], backend="native")
+    batch = decode_batch([*paths], size=48, backend="native")
+
+    assert (len(images), batch.shape, stats().left_to_libjpeg) == (4, (4, 48, 48, 3), 0)
+    for path, image in zip(paths, images, strict=True):
+        np.testing.assert_array_equal(image, decode(path.read_bytes(), backend="pillow"))
+
+
+# ---- damage ----
+
+
+@pytest.mark.parametrize("end", [b"", b"\xff\xd9"], ids=["cut", "closed"])
+@pytest.mark.parametrize(
+    "options", [{}, {"reduce": 8}, {"region": (8, 0, 64, 24)}, {"mode": "L"}], ids=str
+)
+def test_a_cut_file_never_lies(options: dict[str, Any], end: bytes) -> None:
+    """Whatever is cut off: an error, or the pixels of the whole file."""
+    data = progressive(72, 56)
+    whole = decode(data, backend="native", **options)
+    refused = 0
+    for size in range(probe(data).scan_offset, len(data), 3):
+        try:
+            image = decode(data[:size] + end, backend="native", **options)
+        except (DecodeError, UnsupportedFormat):
+            refused += 1
+        else:
+            np.testing.assert_array_equal(image, whole)
+
+    assert refused > (len(data) - probe(data).scan_offset) // 3 // 2
+
+
+def scans(data: bytes) -> list[int]:
+    """Return where the markers of the scans are."""
+    found = itertools.accumulate(itertools.repeat(0), lambda at, _: data.find(b"\xff\xda", at + 1))
+    return list(itertools.takewhile(lambda at: at >= 0, itertools.islice(found, 1, None)))
+
+
+def damaged(data: bytes, scan: int) -> bytes:
+    """Take bytes out of the middle of a scan's data, so that it ends too early."""
+    starts = [*scans(data), len(data)]
+    end = data.find(b"\xff\xc4", starts[scan])  # a table follows, except after the last scan
+    end = len(data) - 2 if end < 0 else min(end, starts[scan + 1])
+    middle = (starts[scan] + end) // 2
+    return data[:middle] + data[end:]
+
+
+SKIPPED: list[tuple[int, dict[str, Any], dict[str, Any]]] = [
+    (1, {"reduce": 8}, {"reduce": 4}),  # AC of luma
+    (9, {"reduce": 8}, {}),  # its last bits
+    (2, {"mode": "L"}, {"mode": "RGB"}),  # AC of Cr
+    (9, {"region": (0, 0, 72, 8)}, {"region": (0, 40, 72, 56)}),  # rows below
+]
+
+
+@pytest.mark.parametrize(("scan", "passed", "refused"), SKIPPED, ids=str)
+def test_data_that_is_not_needed_is_not_checked(scan: int, passed: Any, refused: Any) -> None:
+    """Damage in a scan, or in rows, that the pixels do not need: only with ``strict=True``."""
+    data = progressive(72, 56)
+    broken = damaged(data, scan)
+
+    whole = decode(data, backend="native", **passed)
+    np.testing.assert_array_equal(decode(broken, backend="native", **passed), whole)
+    for options in (refused, {**passed, "strict": True}):
+        with pytest.raises(DecodeError):
+            decode(broken, backend="native", **options)
+
+
+def test_many_scans_are_left_to_libjpeg_turbo() -> None:
+    """Of more scans than the core has readers for, or out of order, libjpeg-turbo is the judge."""
+    data = progressive(40, 30)
+    starts = scans(data)
+    last = data[data.rfind(b"\xff\xc4", 0, starts[-1]) : -2]
+    for more in (1, 30):
+        again = data[:-2] + last * more + b"\xff\xd9"
+        stats(reset=True)
+        with pytest.raises(DecodeError, match="progression"):
+            decode(again, backend="native", strict=True)
+
+        assert stats().left_to_libjpeg > 0
+
+
+# ---- memory ----
+
+
+@pytest.mark.skipif(resident() is None, reason="memory is looked up in /proc")
+def test_a_large_photo_needs_no_array_of_coefficients(tmp_path: Path) -> None:
+    """A photo of 12 megapixels takes 60 MB less than with libjpeg-turbo, which keeps them all."""
+    path = tmp_path / "large.jpg"
+    options: dict[str, Any] = {"progressive": True, "subsampling": "4:4:4", "quality": 75}
+    path.write_bytes(encode(photo(400, 300).resize((4000, 3000)), **options))
+    code = f"""
+from pathlib import Path
+data = Path({str(path)!r}).read_bytes()
+before = peak()
+decode(data, backend="native")
+answers["peak"] = peak() - before
+"""
+    own = answers(code)["peak"]
+    other = answers(code, FASTDECODE_NATIVE_DECODER="libjpeg")["peak"]
+
+    assert 35_000 < own < other - 60_000  # KB: the pixels are 36 MB

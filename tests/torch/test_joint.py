@@ -1,0 +1,340 @@
+"""Pipelines of images with boxes and masks (`transforms=`), compared with torchvision's results."""
+
+from __future__ import annotations
+
+import io
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from encoded import with_orientation
+from PIL import Image as PillowImage
+
+import fastdecode
+from fastdecode.torch import DecodeDataset, ImageFolder, ImageList, Loader
+
+pytest.importorskip("torchvision")
+
+from torchvision import tv_tensors
+from torchvision.transforms import v2
+
+PHOTOS = sorted((Path(fastdecode.__file__).parent / "samples").glob("*.jpg"))[:3]
+_HEADERS = [fastdecode.probe(photo.read_bytes()) for photo in PHOTOS]
+SIDES = [(header.height, header.width) for header in _HEADERS]
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+
+def _target(index: int, form: str = "XYXY") -> dict[str, Any]:
+    """Return the target of a photo: boxes, masks, points and what no transform changes."""
+    height, width = SIDES[index]
+    boxes = tv_tensors.BoundingBoxes(
+        [[10.0, 20, width / 2, height / 3], [width / 4, 7, width - 3, height - 1], [0, 0, 5, 4]],
+        format="XYXY",
+        canvas_size=(height, width),
+    )
+    rows, columns = torch.meshgrid(torch.arange(height), torch.arange(width), indexing="ij")
+    target = {
+        "boxes": v2.functional.convert_bounding_box_format(boxes, new_format=form),
+        "masks": tv_tensors.Mask(torch.stack([rows > 50, columns > 100, rows > columns])),
+        "classes": tv_tensors.Mask((rows // 7 * 13 + columns // 5).to(torch.uint8)),
+        "labels": torch.tensor([1, 2, 3]),
+        "image_id": index,
+        "meta": ("name", None, 0.5),
+    }
+    if hasattr(tv_tensors, "KeyPoints"):
+        target["points"] = tv_tensors.KeyPoints([[5.5, 6.25]], canvas_size=(height, width))
+    return target
+
+
+class Objects(DecodeDataset):
+    """Photos with boxes, as users write such a dataset."""
+
+    def __init__(self, transforms: Any, form: str = "XYXY", **options: Any) -> None:
+        super().__init__(transforms=transforms, **options)
+        self.form = form
+
+    def __len__(self) -> int:
+        return len(PHOTOS)
+
+    def read(self, index: int) -> tuple[Any, Any]:
+        """Return a path and its target."""
+        return PHOTOS[index], _target(index, self.form)
+
+
+def _jpeg(image: PillowImage.Image, **options: Any) -> bytes:
+    file = io.BytesIO()
+    image.save(file, "jpeg", **options)
+    return file.getvalue()
+
+
+def _as_written(transforms: Any, index: int, form: str = "XYXY") -> tuple[Any, Any]:
+    with PillowImage.open(PHOTOS[index]) as file:
+        return transforms(file.convert("RGB"), _target(index, form))
+
+
+def _end(*, pure: bool = False) -> list[Any]:
+    end = [v2.ToImage(), v2.ToDtype(torch.float32, scale=True), v2.SanitizeBoundingBoxes()]
+    return [*end, v2.ToPureTensor()] if pure else end
+
+
+PIPELINES: dict[str, tuple[Callable[[], list[Any]], int]] = {
+    "multiscale": (
+        lambda: [
+            v2.RandomShortestSize([200, 233, 256, 300, 317], max_size=400),
+            v2.RandomHorizontalFlip(0.5),
+            *_end(pure=True),
+        ],
+        4,
+    ),
+    "as in DETR": (
+        lambda: [v2.RandomHorizontalFlip(0.5), v2.RandomShortestSize([250, 300], 360), *_end()],
+        4,
+    ),
+    "a longest side that always counts": (
+        lambda: [v2.RandomShortestSize(900, max_size=333), *_end()],
+        3,
+    ),
+    "hflip": (lambda: [v2.RandomHorizontalFlip(0.5), *_end(pure=True)], 3),
+    "large scale jitter": (
+        lambda: [
+            v2.ScaleJitter((240, 320), (0.3, 1.4)),
+            v2.RandomCrop((200, 200), pad_if_needed=True),
+            v2.RandomHorizontalFlip(0.5),
+            *_end(),
+        ],
+        1,
+    ),
+    "crop": (
+        lambda: [
+            v2.ToImage(),
+            v2.RandomResizedCrop((200, 160), scale=(0.3, 1), antialias=True),
+            v2.RandomHorizontalFlip(0.5),
+            v2.ToDtype(torch.float32, scale=True),
+            v2.Normalize(MEAN, STD),
+            v2.SanitizeBoundingBoxes(),
+        ],
+        5,
+    ),
+    "distorted": (
+        lambda: [
+            v2.Resize((180, 240)),
+            v2.RandomPhotometricDistort(p=1),
+            v2.RandomHorizontalFlip(0.5),
+            *_end(),
+        ],
+        1,
+    ),
+    "resize with a longest side": (
+        lambda: [v2.Resize(250, max_size=300), v2.RandomHorizontalFlip(1), *_end()],
+        4,
+    ),
+    "centre": (lambda: [v2.Resize(250), v2.CenterCrop(200), *_end()], 1),
+    "by type": (
+        lambda: [
+            v2.Resize(250, interpolation=v2.InterpolationMode.BICUBIC),
+            v2.ToImage(),
+            v2.ToDtype({tv_tensors.Image: torch.float32, "others": None}, scale=True),
+        ],
+        2,
+    ),
+}
+
+
+def _check_alike(ours: Any, theirs: Any) -> None:
+    """Check that two targets have the same types and values."""
+    assert type(ours) is type(theirs)
+    if isinstance(ours, dict):
+        assert ours.keys() == theirs.keys()
+        for key, value in ours.items():
+            _check_alike(value, theirs[key])
+    elif isinstance(ours, torch.Tensor):
+        assert ours.dtype == theirs.dtype
+        torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-4)
+        assert getattr(ours, "canvas_size", None) == getattr(theirs, "canvas_size", None)
+        assert getattr(ours, "format", None) == getattr(theirs, "format", None)
+    else:
+        assert ours == theirs
+
+
+@pytest.mark.parametrize("form", ["XYXY", "XYWH", "CXCYWH"])
+@pytest.mark.parametrize("name", PIPELINES)
+def test_results_are_torchvisions(name: str, form: str) -> None:
+    """For the same seed: the same targets, and pixels within one level before later steps."""
+    make, fused = PIPELINES[name]
+    pipeline = v2.Compose(make())
+    dataset = Objects(pipeline, form)
+
+    assert f"fused: {', '.join(type(part).__name__ for part in make()[:fused])}\n" in repr(dataset)
+    for index in range(len(PHOTOS)):
+        for seed in range(4):
+            torch.manual_seed(seed)
+            image, target = dataset[index]
+            after = torch.rand(1)
+            torch.manual_seed(seed)
+            expected, their_target = _as_written(pipeline, index, form)
+
+            _check_alike(target, their_target)
+            assert type(image) is type(expected)
+            assert image.shape == expected.shape
+            levels = 255 * (0.224 if name == "crop" else 1) * (image - expected).abs()
+            assert levels.max() <= (12 if name == "distorted" else 1.01)
+            assert torch.equal(after, torch.rand(1))
+
+
+@pytest.mark.parametrize(("name", "alone"), [("multiscale", True), ("distorted", False)])
+def test_loader_makes_them_in_threads_if_nothing_else_is_drawn(name: str, alone: bool) -> None:
+    """Batches then depend on the seed alone; each target follows its image."""
+    dataset = Objects(v2.Compose(PIPELINES[name][0]()))
+
+    assert dataset.isolated is alone
+    assert dataset.sample_shape is None
+    batches = [
+        [
+            sample
+            for batch in Loader(dataset, 2, seed=3, num_workers=threads, collate_fn=list)
+            for sample in batch
+        ]
+        for threads in ((0, 2) if alone else (0,))
+    ]
+    for ours, again in zip(batches[0], batches[-1], strict=True):
+        assert torch.equal(ours[0], again[0])
+        _check_alike(ours[1], again[1])
+
+
+def test_draws_of_a_loader_move_image_and_target_alike() -> None:
+    """A mask that is computed from the image lies where the image's bright pixels lie."""
+
+    class Marked(Objects):
+        def read(self, index: int) -> tuple[Any, Any]:
+            pixels = np.zeros((120, 160, 3), np.uint8)
+            pixels[30:70, 20:60] = 255
+            mask = tv_tensors.Mask(torch.from_numpy(pixels[..., 0] > 0).to(torch.uint8))
+            return _jpeg(PillowImage.fromarray(pixels), quality=95), mask
+
+    for first in (v2.RandomShortestSize([70, 90, 200]), v2.RandomResizedCrop((64, 80))):
+        pipeline = v2.Compose([first, v2.RandomHorizontalFlip(0.5), v2.ToImage()])
+        loader = Loader(Marked(pipeline), 1, seed=7, threads=1)
+        for _ in range(4):
+            for image, mask in loader:
+                assert ((image[0, 0] > 127) != mask[0]).float().mean() < 0.03
+
+
+def test_other_pipelines_are_called_with_the_decoded_image() -> None:
+    """A function of the user's, `fuse=False` and `min_size` get a Pillow image and the target."""
+    seen: list[Any] = []
+
+    def transforms(image: Any, target: Any) -> tuple[Any, Any]:
+        seen.append(image.size)
+        return image, target["image_id"]
+
+    assert Objects(transforms)[1][1] == 1
+    assert not Objects(transforms).isolated
+    assert "it begins with transforms, which" in repr(Objects(transforms))
+    assert Objects(transforms, min_size=50)[1][1] == 1
+    assert seen[0] == SIDES[1][::-1]
+    assert seen[1] < seen[0]
+    pipeline = v2.Compose(PIPELINES["multiscale"][0]())
+    torch.manual_seed(1)
+    image, _ = Objects(pipeline, fuse=False)[0]
+    torch.manual_seed(1)
+    assert torch.equal(image, _as_written(pipeline, 0)[0])
+
+
+def test_map_target_comes_first() -> None:
+    """`map_target` makes the tv_tensors, with the size of the image as it is seen."""
+
+    class Plain(DecodeDataset):
+        def __len__(self) -> int:
+            return 1
+
+        def read(self, index: int) -> tuple[Any, Any]:
+            pixels = PillowImage.new("RGB", (100, 60))
+            return _jpeg(pixels, exif=with_orientation(6)), [[10, 20, 30, 40]]
+
+        def map_target(self, target: Any, geometry: Any) -> Any:
+            return tv_tensors.BoundingBoxes(target, format="XYXY", canvas_size=geometry.size)
+
+    pipeline = v2.Compose([v2.Resize((50, 30)), v2.RandomHorizontalFlip(1)])
+    for fuses in (True, False):
+        image, boxes = Plain(transforms=pipeline, orient=True, fuse=fuses)[0]
+        assert image.size == (30, 50)
+        assert boxes.tolist() == [[15, 10, 25, 20]]
+        assert boxes.canvas_size == (50, 30)
+
+
+@pytest.mark.parametrize("step", [v2.RandomShortestSize(50), v2.RandomHorizontalFlip(1)])
+def test_a_target_for_another_size_is_an_error(step: Any) -> None:
+    """Boxes that were made for the image's other orientation would be moved wrongly."""
+
+    class Wrong(Objects):
+        def read(self, index: int) -> tuple[Any, Any]:
+            return PHOTOS[0], _target(1)
+
+    with pytest.raises(ValueError, match="are for an image of"):
+        Wrong(v2.Compose([step]))[0]
+
+
+def test_a_second_image_in_the_target_is_an_error() -> None:
+    """As written, torchvision resizes a Pillow mask as an image, with a mean of class numbers."""
+    image = PillowImage.new("L", SIDES[0][::-1])
+    for second in (image, np.asarray(image), tv_tensors.Image(image)):
+        dataset = ImageList(
+            PHOTOS[:1], [second], transforms=v2.Compose([v2.Resize(9), v2.ToImage()])
+        )
+        with pytest.raises(TypeError, match=r"tv_tensors\.Mask; for an image, .*fuse=False"):
+            dataset[0]
+    kept = ImageList(PHOTOS[:1], [np.ones(3)], transforms=v2.Compose([v2.Resize(9)]))[0][1]
+    assert kept.tolist() == [1, 1, 1]
+
+
+def test_wrong_arguments() -> None:
+    """Each contradiction is an error when the dataset is made."""
+    from fastdecode.torch.transforms import Resize
+
+    with pytest.raises(ValueError, match="but not both"):
+        ImageList(PHOTOS, [0] * 3, transform=v2.ToImage(), transforms=v2.Resize(5))
+    with pytest.raises(TypeError, match="callable"):
+        Objects(transforms=5)
+    with pytest.raises(TypeError, match="takes no targets"):
+        Objects(transforms=Resize(5))
+    with pytest.raises(ValueError, match="not an image alone"):
+        Objects(v2.Resize(5)).transformed(PHOTOS[0])
+    with pytest.raises(TypeError, match="takes no transforms"):
+        ImageFolder(PHOTOS[0].parent.parent, transforms=v2.Resize(5), allow_empty=True)
+
+
+def test_a_pickled_dataset_does_the_same() -> None:
+    """As in the worker processes of a loader that spawns them."""
+    for name in ("multiscale", "large scale jitter", "hflip"):
+        dataset = Objects(v2.Compose(PIPELINES[name][0]()))
+        again = pickle.loads(pickle.dumps(dataset))
+        torch.manual_seed(5)
+        image, target = dataset[0]
+        torch.manual_seed(5)
+        same, same_target = again[0]
+        assert torch.equal(image, same)
+        _check_alike(target, same_target)
+
+
+def test_map_target_is_not_called_after_augmentations_that_move_pixels() -> None:
+    """The core would flip the image, and the geometry would not say so."""
+
+    class Mapped(Objects):
+        def map_target(self, target: Any, geometry: Any) -> Any:
+            return torch.tensor(geometry.box)
+
+    def dataset(last: Any) -> Mapped:
+        made = Mapped(None)
+        crop, colours = v2.RandomResizedCrop(32), v2.ColorJitter(0.2)
+        made.transform = v2.Compose(
+            [crop, colours, last, v2.ToImage(), v2.ToDtype(torch.float32, scale=True)]
+        )
+        return made
+
+    assert len(next(iter(Loader(dataset(v2.Identity()), 3, seed=0)))[1]) == 3
+    with pytest.raises(ValueError, match="may move pixels"):
+        next(iter(Loader(dataset(v2.RandomHorizontalFlip(1)), 3, seed=0)))

@@ -1,0 +1,173 @@
+"""Several views of an image: one decode, each view as its own pipeline makes it."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from corpus import native_core
+from PIL import Image as PillowImage
+from torch_reference import MEAN, PHOTOS, STD
+
+from fastdecode.native._augment import Operation, augment, do
+from fastdecode.testing import encode
+from fastdecode.torch import Fused, ImageList, Loader, Views
+from fastdecode.torch._order import sample_seed
+from fastdecode.torch.transforms import GaussianBlur, RandomResizedCrop, Resize, ResizeCenterCrop
+from fastdecode.torch.transforms._random_crop import SampleGenerator
+
+native_core()
+
+LARGE = RandomResizedCrop(48, scale=(0.4, 1), flip=0.5, mean=MEAN, std=STD)
+SMALL = RandomResizedCrop(24, scale=(0.05, 0.4), interpolation="bicubic")
+KINDS: dict[str, Any] = {
+    "two crops": Views(LARGE, 2),
+    "DINO's": Views([LARGE, LARGE, *[SMALL] * 4]),
+    "an image that is padded": Views([SMALL, ResizeCenterCrop(20, 40)]),
+    "of any size": Views([Resize(30), LARGE]),
+    "with a smaller decode": Views([LARGE, RandomResizedCrop(8, quality="fast")]),
+    "with steps as written": Views([LARGE, Fused(SMALL, [lambda image: image.float() / 2])]),
+}
+
+
+def _separately(views: Views, data: bytes, generator: Any) -> list[torch.Tensor]:
+    return [view(data, generator=generator) for view in views.views]
+
+
+@pytest.mark.parametrize("as_png", [False, True], ids=["jpeg", "png"])
+@pytest.mark.parametrize("name", KINDS)
+def test_views_are_those_of_their_pipelines(name: str, as_png: bool) -> None:
+    """Each view has the draws and pixels that its pipeline has when it is called on its own."""
+    views = KINDS[name]
+    for seed, path in enumerate(PHOTOS[:3]):
+        data = path.read_bytes()
+        if as_png:
+            with PillowImage.open(path) as image:
+                data = encode(image, "png")
+        for make in (torch.Generator, SampleGenerator):
+            made = views(data, generator=make("cpu").manual_seed(seed))
+            expected = _separately(views, data, make("cpu").manual_seed(seed))
+            assert isinstance(made, list)
+            for one, other in zip(made, expected, strict=True):
+                torch.testing.assert_close(one, other, rtol=0, atol=1.01 if one.max() > 9 else 0.02)
+
+
+def test_views_decode_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file is decoded once, and in a Loader only the part that the views show."""
+    from fastdecode.torch import _views
+
+    decoded: list[Any] = []
+    original = _views.decode_part
+
+    def decode(data: Any, header: Any, reduce: Any, window: Any, **options: Any) -> Any:
+        decoded.append(window)
+        return original(data, header, reduce, window, **options)
+
+    monkeypatch.setattr(_views, "decode_part", decode)
+    data = PHOTOS[0].read_bytes()
+    Views(SMALL, 8)(data)
+    assert decoded == [None]
+    with PillowImage.open(PHOTOS[0]) as image:
+        sides = image.size
+    drawn = SampleGenerator("cpu").manual_seed(3)
+    boxes = [SMALL.plan(*sides, drawn).box for _ in range(2)]
+    Views(SMALL, 2)(data, generator=SampleGenerator("cpu").manual_seed(3))
+    edges = np.array(boxes)
+    assert decoded[1:] == [(*edges[:, :2].min(0), *edges[:, 2:].max(0))]
+
+
+@pytest.mark.parametrize("threads", [0, 1, 2])
+def test_a_loader_makes_a_list_of_batches(threads: int) -> None:
+    """Batches hold a tensor for each view, and do not depend on the number of threads."""
+    dataset = ImageList(PHOTOS, range(len(PHOTOS)), transform=KINDS["DINO's"])
+    with Loader(dataset, 3, seed=5, threads=threads) as loader:
+        images, targets = next(iter(loader))
+    assert [tuple(view.shape) for view in images] == [(3, 3, 48, 48)] * 2 + [(3, 3, 24, 24)] * 4
+    for at in range(3):
+        generator = SampleGenerator("cpu").manual_seed(sample_seed(5, 0, at))
+        expected = KINDS["DINO's"](PHOTOS[int(targets[at])].read_bytes(), generator=generator)
+        assert all(
+            torch.equal(view[at], other) for view, other in zip(images, expected, strict=True)
+        )
+
+
+def test_augmentations_of_views_differ() -> None:
+    """Each view goes on drawing where the one before it ended."""
+    crop = RandomResizedCrop(16, scale=(1.0, 1.0), ratio=(4 / 3, 4 / 3))
+    crop.program = do(Operation("invert"), probability=0.5)
+    inverted = set()
+    for seed in range(40):
+        generator = SampleGenerator("cpu").manual_seed(seed)
+        one, other = Views(crop, 2)(PHOTOS[0].read_bytes(), generator=generator)
+        means = one.float().mean(), other.float().mean()
+        inverted.add(tuple(bool(mean > 128) for mean in means))
+    assert len(inverted) == 4
+
+
+def test_what_fuse_does_not_know_gets_the_image() -> None:
+    """A function is called with the decoded Pillow image, and the Loader leaves threads to it."""
+    views = Views([LARGE, lambda image: torch.tensor(image.size)])
+    with PillowImage.open(PHOTOS[0]) as image:
+        assert views(PHOTOS[0].read_bytes())[1].tolist() == list(image.size)
+    assert not views.isolated
+    assert Views(LARGE, 2).isolated
+
+
+def test_views_are_pickled_and_printed() -> None:
+    """A copy makes the same views; each pipeline is printed once."""
+    views = pickle.loads(pickle.dumps(KINDS["DINO's"]))
+    data = PHOTOS[0].read_bytes()
+    made, expected = (
+        each(data, generator=SampleGenerator("cpu").manual_seed(1))
+        for each in (views, KINDS["DINO's"])
+    )
+    assert all(map(torch.equal, made, expected))
+    assert repr(views).count("RandomResizedCrop") == 2
+    assert "2 x" in repr(views)
+    assert "4 x" in repr(views)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [([],), (LARGE,), (LARGE, 0), (LARGE, LARGE), (LARGE, True), ([LARGE], 2), ([LARGE, 3],)],
+)
+def test_impossible_views_are_refused(arguments: Any) -> None:
+    """Views need callables, and a count if there is only one."""
+    with pytest.raises(ValueError, match=r"view|count"):
+        Views(*arguments)
+
+
+def test_views_have_no_common_geometry_and_no_slot() -> None:
+    """Whoever needs one geometry, or passes one tensor, gets an error that says why not."""
+    data = PHOTOS[0].read_bytes()
+    with pytest.raises(ValueError, match="geometry"):
+        Views(LARGE, 2).with_geometry(data)
+    with pytest.raises(ValueError, match="several views"):
+        Views(LARGE, 2)(data, out=torch.empty(3, 48, 48))
+
+
+def test_pillows_blur_is_fused() -> None:
+    """`GaussianBlur` runs in the core in a Loader, with Pillow's bytes, and as often as it says."""
+    v1 = pytest.importorskip("torchvision.transforms")
+    from fastdecode.torch import fuse
+
+    crop = v1.CenterCrop(48)
+    steps = [v1.Resize(64), crop, GaussianBlur(1.0, 1.5, 1.5), v1.PILToTensor()]
+    fused = fuse(v1.Compose(steps))
+    data = PHOTOS[0].read_bytes()
+    made = fused(data, generator=SampleGenerator("cpu").manual_seed(1))
+    assert fused.in_loader is not None
+    assert torch.equal(made, fused(data))
+    plain = ResizeCenterCrop(64, 48)(data).permute(1, 2, 0).numpy()
+    blurred = augment(plain, [Operation("box_blur", (1.5,))])
+    assert torch.equal(made.permute(1, 2, 0), torch.from_numpy(blurred))
+
+
+@pytest.mark.parametrize("arguments", [(1.5,), (0.5, -1), (0.5, 2, 1), (0.5, 0.1, 2000)])
+def test_blurs_out_of_range_are_refused(arguments: Any) -> None:
+    """A probability or radius out of range is a ValueError."""
+    with pytest.raises(ValueError, match=r"p must|radii"):
+        GaussianBlur(*arguments)
