@@ -234,6 +234,20 @@ def test_a_place_that_cannot_be_written_is_named(
         assert said.endswith(f"{why}\n")
 
 
+def test_index_ends_with_the_worst_status(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A shard that is only damaged, after one that is missing, does not hide the missing one."""
+    (damaged := tmp_path / "damaged.tar").write_bytes(b"no tar" * 200)
+    missing = str(tmp_path / "missing.tar")
+
+    assert main(["index", str(damaged)]) == 1
+    assert main(["index", missing]) == 2
+    assert main(["index", missing, str(damaged)]) == 2
+    assert main(["index", str(damaged), missing]) == 2
+    assert capsys.readouterr().err.count("fastdecode index: error: ") == 6
+
+
 def test_how_it_was_called(capsys: pytest.CaptureFixture[str]) -> None:
     """Messages begin with the command as the user called it, also for the benchmark's old path."""
     for words, prog, said in (
