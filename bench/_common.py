@@ -94,6 +94,11 @@ def photos_in(folder: Path) -> list[Path]:
     return photos or sys.exit(f"there are no photos in {folder}")
 
 
+def spaced(photos: Sequence[Path], limit: int) -> Sequence[Path]:
+    """Choose at most `limit` photos, evenly spaced in the list."""
+    return photos[:: -(-len(photos) // limit)]
+
+
 @contextmanager
 def linked(
     photos: Sequence[Path], folder: Path, count: int, *, flat: bool = False

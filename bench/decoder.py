@@ -83,6 +83,8 @@ def stages(files: Sequence[bytes], rounds: int) -> dict[str, Any]:
         ]
         if min(map(min, spent)) >= 0:  # it is not left to libjpeg-turbo
             taken.append([min(times) for times in zip(*spent[1:], strict=True)])
+    if not taken:
+        return {"files": 0}
     means = (round(mean(times), 2) for times in zip(*taken, strict=True))
     found: dict[str, Any] = {"files": len(taken), **dict(zip(_STAGES, means, strict=True))}
     found["entropy_ratio"] = round(found["mcus"] / (found["entropy"] - found["prepared"]), 3)
@@ -253,8 +255,8 @@ def left(files: Sequence[bytes], rounds: int) -> dict[str, Any]:
 @bench.command(rounds=(9, "after the warm-up"), limit=(None, "photos"))
 def main(options: Any) -> Any:
     _library.require()
-    photos = bench.photos_in(options.photos)[: options.limit]
-    files = [photo.read_bytes() for photo in photos]
+    photos = bench.photos_in(options.photos)
+    files = [photo.read_bytes() for photo in bench.spaced(photos, options.limit or len(photos))]
     result: dict[str, Any] = {"stages": stages(files, options.rounds)}
     print(json.dumps(result["stages"]), flush=True)
     result["calls"] = all_calls(by_sampling(files), _REDUCES, options.rounds)

@@ -25,8 +25,9 @@ _REENCODED = {"png": {}, "webp": {"quality": 80}, "jpeg2000": {}}
 _FEW = 24
 
 
-def photos(folder: Path, made: Path) -> list[Photo]:
-    paths = sorted(folder.rglob("*.jpg"))
+def photos(folder: Path, limit: int, made: Path) -> list[Photo]:
+    jpegs = [path for path in bench.photos_in(folder) if path.suffix.lower() in (".jpg", ".jpeg")]
+    paths = bench.spaced(jpegs, limit)
     small = [p for p in paths if p.stat().st_size < 100_000][:: max(1, len(paths) // _FEW)]
     for format, options in _REENCODED.items():
         for number, path in enumerate(small):
@@ -38,13 +39,14 @@ def photos(folder: Path, made: Path) -> list[Photo]:
 @bench.command(
     json=bench.RESULTS / "default_order.json",
     seconds=(2.0, "per format and backend"),
+    limit=(150, "photos, evenly spaced"),
 )
 def main(options: Any) -> Any:
     names = tuple(info.name for info in backends() if info.usable)
     plan = RunPlan(names, (1, 2, 4, 8), every_format=True, seconds=options.seconds)
     found = Run()
     with TemporaryDirectory() as made:
-        measure(photos(options.photos, Path(made)), plan, found)
+        measure(photos(options.photos, options.limit, Path(made)), plan, found)
     result = {}
     for (format, reduce), rows in groupby(
         found.measurements(), key=lambda row: (row.format, row.reduce)

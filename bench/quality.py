@@ -88,11 +88,11 @@ def summary(results: list[Difference]) -> dict[str, Any]:
     }
 
 
-@bench.command(json=bench.RESULTS / "quality.json")
+@bench.command(json=bench.RESULTS / "quality.json", limit=(150, "photos, evenly spaced"))
 def main(options: Any) -> Any:
     root = options.photos
     results: list[Difference] = []
-    for number, path in enumerate(bench.photos_in(root)):
+    for number, path in enumerate(bench.spaced(bench.photos_in(root), options.limit)):
         parts = path.relative_to(root).parent.parts
         seeds = range(number * _SEEDS, (number + 1) * _SEEDS)
         name = f"{parts[0] if parts else root.resolve().name}/{path.name}"

@@ -12,6 +12,9 @@ each round. If there are few photos, they are repeated. The files come from the 
 images/s is from the request for the first batch to the arrival of the last; views of one image
 count once.
 
+"simclr-view" is one of SimCLR's two. "detection" is torchvision's pipeline for images of at most
+800 x 1333 with boxes, which is made up here, because nothing but its number matters for the speed.
+
 `in_core` says whether the `Loader` makes the samples without worker processes.
 """
 
@@ -26,14 +29,79 @@ from typing import Any, NamedTuple
 
 import _common as bench
 import torch
+from PIL import Image
 
 from fastdecode._process import Child
 from fastdecode.measure._pipelines import MAKERS, recipe_setup
-from fastdecode.measure._recipes import RECIPES
+from fastdecode.measure._recipes import RECIPES, TrainingRecipe
 from fastdecode.measure.result import Pipeline
+from fastdecode.torch import ImageList, Loader
 
 _OWN = "fastdecode"
+_DETECTION = "detection"
+_NAMES = [*RECIPES, "simclr-view", _DETECTION]
+RECIPES["simclr-view"] = TrainingRecipe(lambda: RECIPES["simclr"].make()[0])
 _LOADERS: tuple[Pipeline, ...] = (_OWN, "torchvision", "dali")
+
+
+def _detection() -> Any:
+    """Return the pipeline of an image and its boxes."""
+    from torchvision.transforms import v2
+
+    return v2.Compose(
+        [
+            *(v2.ToImage(), v2.RandomShortestSize([800], max_size=1333)),
+            *(v2.RandomHorizontalFlip(), v2.ToDtype(torch.float32, scale=True)),
+            v2.SanitizeBoundingBoxes(),
+        ]
+    )
+
+
+def _boxes(size: tuple[int, int]) -> dict[str, Any]:
+    """Return a target for an image of a size (height, width)."""
+    from torchvision import tv_tensors
+
+    height, width = size
+    corners = [[0.1, 0.1, 0.5, 0.6], [0.3, 0.2, 0.9, 0.9], [0.0, 0.5, 0.4, 1.0]]
+    scaled = torch.tensor(corners) * torch.tensor([width, height, width, height])
+    boxes = tv_tensors.BoundingBoxes(scaled, format="XYXY", canvas_size=size)
+    return {"boxes": boxes, "labels": torch.arange(len(corners))}
+
+
+class _OwnBoxes(ImageList):
+    """The dataset of this package for images with boxes."""
+
+    def map_target(self, _target: Any, geometry: Any) -> Any:
+        return _boxes(geometry.size)
+
+
+class _StockBoxes(torch.utils.data.Dataset[Any]):
+    """The same as people write it."""
+
+    def __init__(self, photos: list[str]) -> None:
+        self._photos, self._transforms = photos, _detection()
+
+    def __len__(self) -> int:
+        return len(self._photos)
+
+    def __getitem__(self, index: int) -> Any:
+        with Image.open(self._photos[index]) as file:
+            image = file.convert("RGB")
+        return self._transforms(image, _boxes((image.height, image.width)))
+
+
+def _separate(samples: list[Any]) -> Any:
+    images, targets = zip(*samples, strict=True)
+    return list(images), list(targets)
+
+
+def _detection_loader(name: Pipeline, photos: list[str], batch: int, workers: int) -> Any:
+    options: dict[str, Any] = {"shuffle": True, "drop_last": True, "num_workers": workers}
+    options |= {"batch_size": batch, "collate_fn": _separate}
+    if name == _OWN:
+        dataset = _OwnBoxes(photos, [0] * len(photos), transforms=_detection())
+        return Loader(dataset, **options)
+    return torch.utils.data.DataLoader(_StockBoxes(photos), persistent_workers=True, **options)
 
 
 class Setup(NamedTuple):
@@ -52,7 +120,12 @@ class Competitor:
         torch.set_num_threads(1)
         recipe, photos, batch, workers = setup
         samples = [(photo, number) for number, photo in enumerate(photos)]
-        self._loader = MAKERS[name](recipe_setup(recipe, samples, batch, workers))
+        self._images_are_a_list = recipe == _DETECTION
+        self._loader = (
+            _detection_loader(name, photos, batch, workers)
+            if self._images_are_a_list
+            else MAKERS[name](recipe_setup(recipe, samples, batch, workers))
+        )
 
     def in_core(self) -> bool:
         """Return whether this package's `Loader` makes the samples in its threads."""
@@ -65,7 +138,7 @@ class Competitor:
         for batch, _ in self._loader:
             views = batch if isinstance(batch, list) else [batch]
             assert all(view.dtype == torch.float32 for view in views)
-            images += len(views[0])
+            images += len(views) if self._images_are_a_list else len(views[0])
         return {"images_per_s": images / (time.perf_counter() - start)}
 
 
@@ -80,7 +153,8 @@ def _turn(child: Child, started: set[str], name: str) -> dict[str, float]:
 
 def compete(setup: Setup, rounds: int) -> dict[str, Any]:
     """Let the loaders of a recipe take turns; return the figures, and why some have none."""
-    names = [name for name in _LOADERS if name != "dali" or RECIPES[setup.recipe].dali]
+    by_dali = setup.recipe != _DETECTION and RECIPES[setup.recipe].dali
+    names = [name for name in _LOADERS if name != "dali" or by_dali]
     left_out: dict[str, str] = {}
     with ExitStack() as stack:
         children, started = {}, set[str]()
@@ -106,11 +180,11 @@ def compete(setup: Setup, rounds: int) -> dict[str, Any]:
     workers=(2, "threads, or processes"),
     rounds=(5, "epochs after the warm-up"),
     limit=(None, "images in an epoch"),
-    only=([*RECIPES], "recipes"),
+    only=(_NAMES, "recipes"),
 )
 def main(options: Any) -> Any:
-    if unknown := {*options.only} - {*RECIPES}:
-        sys.exit(f"there is no {', '.join(sorted(unknown))}; recipes: {', '.join(RECIPES)}")
+    if unknown := {*options.only} - {*_NAMES}:
+        sys.exit(f"there is no {', '.join(sorted(unknown))}; recipes: {', '.join(_NAMES)}")
     photos = bench.photos_in(options.photos)
     images = bench.epoch_length(photos, options.batch, options.workers, options.limit)
     print(f"{len(photos)} photos; {images} images an epoch, batch {options.batch}\n")

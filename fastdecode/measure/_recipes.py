@@ -109,6 +109,8 @@ def _clip() -> Any:
     return v1.Compose([resize, v1.CenterCrop(224), v1.ToTensor(), v1.Normalize(MEAN, STD)])
 
 
+# At magnitude 10, which the spread reaches, timm's posterize asks for 0 bits, which Pillow refuses.
+_M9 = "rand-m9-mstd0.5-mmax9-inc1"
 _TIMM = ("torchvision", "timm")
 RECIPES: dict[str, TrainingRecipe] = {
     "plain": TrainingRecipe(partial(_reference, 224), dali=("", {})),
@@ -128,7 +130,7 @@ RECIPES: dict[str, TrainingRecipe] = {
     "tensors": TrainingRecipe(_tensors),
     "timm": TrainingRecipe(partial(_timm, color_jitter=0.4), _TIMM),
     "timm-m9": TrainingRecipe(
-        partial(_timm, auto_augment="rand-m9-mstd0.5-inc1", re_prob=0.25, re_mode="pixel"), _TIMM
+        partial(_timm, auto_augment=_M9, re_prob=0.25, re_mode="pixel"), _TIMM
     ),
     "simclr": TrainingRecipe(_simclr),
     "dino": TrainingRecipe(_dino),

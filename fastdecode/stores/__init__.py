@@ -168,6 +168,8 @@ def create_store(
     ------
     FileExistsError
         If the location exists.
+    TypeError
+        `classes` is one string.
     ImportError, ValueError
         As for `open_store`.
 
@@ -179,6 +181,8 @@ def create_store(
     >>> open_store("cats.tar").key(0)
     'cat/1.jpg'
     """
+    if isinstance(classes, str):
+        raise TypeError(f"classes is a list of names, not {classes!r}")
     where = os.fspath(location)
     if not where:
         raise ValueError("a store is made at a path, not ''")

@@ -67,6 +67,8 @@ class ImageFolder(DecodeDataset["tuple[Any, Target]"]):
     ------
     FileNotFoundError
         `root` has no class folder, or a class has no files.
+    TypeError
+        `root` is no path, or a transform or the loader cannot be called.
     ValueError
         Both `extensions` and `is_valid_file` are given, or options contradict each other.
 
@@ -95,6 +97,11 @@ class ImageFolder(DecodeDataset["tuple[Any, Target]"]):
         extensions: Sequence[str] | None = None,
         **options: Unpack[DatasetOptions],
     ) -> None:
+        if not isinstance(root, (str, os.PathLike)):
+            raise TypeError(f"root is the path of a folder, not {root!r}")
+        for name, function in (("target_transform", target_transform), ("loader", loader)):
+            if function is not None and not callable(function):
+                raise TypeError(f"{name} must be callable, not {function!r}")
         # A string stays a string, as in torchvision.
         self.root = os.path.expanduser(root) if isinstance(root, str) else root  # noqa: PTH111
         self._loader = loader

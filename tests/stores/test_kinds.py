@@ -324,6 +324,14 @@ def test_a_target_is_the_index_of_a_class(kind: Kind, target: Any) -> None:
         assert [store.target(index) for index in range(2)] == [1, None]
 
 
+def test_classes_are_not_one_string(kind: Kind) -> None:
+    """A class name that is not in a list would become a class for each of its letters."""
+    with pytest.raises(TypeError, match="classes is a list of names, not 'cat'"):
+        create_store(kind.at("a"), classes="cat")
+
+    assert files(kind.at("a")) == {}
+
+
 @pytest.mark.parametrize(
     ("item", "said"),
     [(("a.jpg", b"1"), "there already"), (("b.jpg", b"1", object()), "target")],

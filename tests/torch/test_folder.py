@@ -116,6 +116,21 @@ def test_missing_files_and_classes_are_told(root: Path) -> None:
     assert ImageFolder(root, allow_empty=True).classes[2:4] == ["b", "none"]
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"root": 5}, "root is the path of a folder, not 5"),
+        ({"root": None}, "root is the path of a folder, not None"),
+        ({"target_transform": 5}, "target_transform must be callable, not 5"),
+        ({"loader": "pil"}, "loader must be callable, not 'pil'"),
+    ],
+)
+def test_wrong_types_are_told(root: Path, given: dict[str, Any], said: str) -> None:
+    """An argument of a wrong type is refused by its name, before any file is read."""
+    with pytest.raises(TypeError, match=said):
+        ImageFolder(**{"root": root, **given})
+
+
 def test_default_loader_decodes(root: Path) -> None:
     """``dataset.loader(path)`` decodes with the options of the dataset."""
     dataset = ImageFolder(root, reduce=2)

@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# Measure everything that README.md and docs/ show, at one commit, and write the documents anew:
+#
+#     PYTHON=python bench/all.sh PHOTOS     # about an hour on two cores
+#
+# PHOTOS is made by bench/photos.py: px500, png500, hd1080 and mp12plus. PYTHON needs the packages of
+# '.[all]', torchvision, timm, DALI, Ray, moto and h5py. The core must be built. It replaces the
+# files of bench/results, except those that a machine with a GPU made.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+photos=$(realpath "$1") PYTHON=${PYTHON:-python} results=bench/results
+export PYTHONPATH=$PWD
+[ -z "$(git status --porcelain --untracked-files=no)" ] || { echo "commit your changes first"; exit 1; }
+begun=$(date +%s)
+find "$results" -name '*.json' ! -name 'gpu_*' -delete
+measure() { # a script, and the name of its result if that differs, then what else it takes
+    local script=$1 name=$2
+    shift 2
+    echo "=== $name ($((($(date +%s) - begun) / 60)) min)"
+    "$PYTHON" "bench/$script.py" --json "$results/$name.json" "$@"
+}
+declare -A epochs=([px500]=5 [hd1080]=3 [mp12plus]=3) rounds=([px500]=7 [hd1080]=3 [mp12plus]=2)
+declare -A few=([px500]=40 [hd1080]=12 [mp12plus]=4)
+measure recipes recipes "$photos/px500" --rounds 3 --limit 640
+for size in px500 hd1080 mp12plus; do
+    measure pipeline "pipeline_$size" "$photos/$size" --epochs "${epochs[$size]}"
+    measure decoder "decoder_$size" "$photos/$size" --rounds "${rounds[$size]}" --limit "${few[$size]}"
+done
+measure limit limit_px500 "$photos/px500" --rounds 5
+measure pipeline pipeline_png "$photos/png500" --kind train --only pillow,loader --epochs 5
+measure quality quality "$photos"
+echo "=== photos"
+"$PYTHON" -m fastdecode.bench "$photos"/{px500,hd1080,mp12plus} --all --limit 200 --seconds 0.5 --no-train \
+    --json "$results/photos.json"
+measure default_order default_order "$photos/px500" --seconds 0.5
+measure regions regions "$photos/mp12plus" --limit 8
+measure stores stores "$photos/px500" --images 2500
+measure remote remote "$photos/px500" --images 256
+measure s3_requests s3_requests "$photos/px500"
+measure ray_scaling ray_scaling "$photos/px500" --images 800 --rounds 3
+measure ray_scaling ray_scaling_hd1080 "$photos/hd1080" --images 200 --rounds 3 --workers 1
+measure ray_scaling ray_scaling_mp12plus "$photos/mp12plus" --images 60 --rounds 3 --workers 1
+echo "=== $((($(date +%s) - begun) / 60)) minutes"
+"$PYTHON" bench/readme.py
