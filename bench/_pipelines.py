@@ -67,6 +67,7 @@ class Setup(NamedTuple):
     workers: int
 
     size = SIZE
+    recipe = ""  # none of measure's: the crops above
 
     @property
     def train(self) -> bool:
