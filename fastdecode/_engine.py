@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import threading
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,8 @@ from fastdecode.adapters.base import CodecWarning
 from fastdecode.errors import DecodeError, FastDecodeError, ImageTooLarge
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from fastdecode._selection import Choice, Want
     from fastdecode.types import Box, Buffer, Header, Image, PixelLayout, Reduce
 
@@ -184,11 +187,12 @@ def _call_backend(
     warning, so after one that is harmless, worse ones may have followed.
     """
     strict, warned = choice.support.warnings, False
-    is_thorough = choice.support.skips and (request.want.strict or request.suspect)
-    more: dict[str, Any] = {"thorough": True} if is_thorough else {}
+    decode: Callable[..., Image] = choice.backend.decode
+    if choice.support.skips and (request.want.strict or request.suspect):
+        decode = partial(decode, thorough=True)
     while True:
         try:
-            return choice.backend.decode(
+            return decode(
                 request.data,
                 request.header,
                 reduce=choice.reduce,
@@ -196,7 +200,6 @@ def _call_backend(
                 window=window,
                 out=out,
                 strict=strict,
-                **more,
             ), warned
         except CodecWarning as warning:
             message = str(warning)

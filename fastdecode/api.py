@@ -135,7 +135,8 @@ def decode(
     reduce, window, applied = plan
     if out is not None:
         check_out(out, data, mode, plan.shape(header))
-    want = Want(mode, reduce, strict, complete=True, part=window is not None)
+    # `tuple.__new__` saves a Python call.
+    want = tuple.__new__(Want, (mode, reduce, strict, True, window is not None))
     return run(DecodeRequest(data, header, want, window, applied, out, backend))
 
 

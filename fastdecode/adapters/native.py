@@ -79,11 +79,15 @@ class Native(Backend):
                 -(-header.width // reduce),
                 -(-header.height // reduce),
             )
-            channels: tuple[int, ...] = _CHANNELS.get(layout, (header.channels,))
-            if layout == "stored" and header.channels == 1:
-                channels = ()
-            dtype = np.uint16 if layout == "stored" and header.bits == 16 else np.uint8
-            out = np.empty((bottom - top, right - left, *channels), dtype)
+            size = bottom - top, right - left
+            out = (
+                np.empty((*size, *_CHANNELS[layout]), np.uint8)
+                if layout != "stored"
+                else np.empty(
+                    size if header.channels == 1 else (*size, header.channels),
+                    np.uint16 if header.bits == 16 else np.uint8,
+                )
+            )
         status = _library.decode(data, out, reduce, layout, window, strict, thorough)
         if status == _OK:
             return out
