@@ -1,17 +1,22 @@
 """Write the generated parts of the documents: what the backends declare, and what was measured.
 
     python bench/readme.py           rewrite the marked parts of README.md and docs/, and the charts
-    python bench/readme.py --check   change nothing; exit status 1 if one of them is out of date
+    python bench/readme.py --seal    note first which sources the results are of, as all.sh does
+    python bench/readme.py --check   change nothing; exit status 1 if something is out of date
 
 The text between the marks of a name is the output of the macro of that name in `readme.jinja`.
+`results/run.json` has the version and a hash of the core's sources, without their comments. Results
+of others are out of date.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import math
 import re
+import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.abc import Loader, MetaPathFinder
@@ -32,6 +37,9 @@ from fastdecode.types import FORMATS
 
 _ROOT = Path(__file__).parent.parent
 _RESULTS = _ROOT / "bench" / "results"
+_RUN = "run"  # the result that describes the others
+_OTHER_RUNS = ("gpu_",)  # results of other machines begin so
+_COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _MARKED = re.compile(r"^<!-- (\w+) begin -->\n(.*?)^<!-- \1 end -->", re.MULTILINE | re.DOTALL)
 _VERBATIM = ("|", "<", "- ", "!")  # starts of paragraphs that are not joined into one line
 
@@ -122,10 +130,27 @@ def speeds(records: Records, key: str = "images_per_s") -> dict[str, float]:
     return {name: one[key] for name, one in records.items()}
 
 
-def gain(name: str, key: str, own: str = "loader") -> float:
-    """Return how many times as fast training batches are: the quotient of the medians shown."""
-    found = speeds(pipelines(name, "train"), "median_images_per_s")
-    return found[own] / found[key]
+def times(recipe: str, loader: str, base: str = "torchvision") -> float | None:
+    """Return how many times as fast as another a loader makes the batches of a recipe."""
+    found = load("recipes")["result"][recipe]["loaders"]
+    return found[loader]["images_per_s"] / found[base]["images_per_s"] if loader in found else None
+
+
+def bars(recipe: str, titles: Mapping[str, str]) -> dict[str, float]:
+    """Return the bars of a recipe in the chart: times torchvision, by title of the loader."""
+    found = {title: times(recipe, loader) for loader, title in titles.items()}
+    return {title: one for title, one in found.items() if one is not None}
+
+
+def by_kind(found: Mapping[str, Any], base: str) -> dict[str, float]:
+    """Return images/s of a kind of file: of a base, of `decode`, and of the fastest other."""
+    rest = [
+        one["images_per_s"]
+        for name, one in found.items()
+        if isinstance(one, dict) and name != base and not name.startswith("decode()")
+    ]
+    figures = {"base": found[base]["images_per_s"], "own": found["decode()"]["images_per_s"]}
+    return figures | {"other": max(rest)}
 
 
 def least(figures: Iterable[float]) -> str:
@@ -146,6 +171,49 @@ def photo_speeds(result: Result) -> dict[str, dict[str, float]]:
             name = "decode()" if one.backend == OWN else one.backend
             found.setdefault(f"1/{one.reduce}", {})[name] = one.images_per_s.median
     return found
+
+
+# What was measured
+
+
+def sources() -> str:
+    """Return a hash of the core's C code, without comments and white space."""
+    found = hashlib.sha256()
+    native = _ROOT / "fastdecode" / "native"
+    for path in sorted([*native.glob("*.c"), *native.glob("*.h")]):
+        code = _COMMENTS.sub("", path.read_text(encoding="utf-8"))
+        found.update(f"{path.name}:{''.join(code.split())}\n".encode())
+    return found.hexdigest()
+
+
+def seal() -> None:
+    """Note which version and sources the results are of; refuse those of several runs."""
+    names = [path.stem for path in _RESULTS.glob("*.json") if path.stem != _RUN]
+    found = {name: load(name) for name in names if not name.startswith(_OTHER_RUNS)}
+    runs = {tuple(one["machine"][key] for key in ("cpu", "cores")) for one in found.values()}
+    days = sorted({one["measured"][:10] for one in found.values()})
+    if len(runs) != 1 or len(days) > 2:  # it may run past midnight
+        raise SystemExit(f"the results are not of one run: {runs}, {days}")
+    commit = subprocess.run(
+        ["git", "rev-parse", "HEAD"], capture_output=True, check=True, cwd=_ROOT, text=True
+    )
+    content = {
+        "commit": commit.stdout.strip(),
+        "fastdecode": fastdecode.__version__,
+        "sources": sources(),
+        "measured": days[0],
+    }
+    (_RESULTS / f"{_RUN}.json").write_text(f"{json.dumps(content, indent=1)}\n", encoding="utf-8")
+
+
+def why_stale() -> str:
+    """Return why the results are not those of this tree; empty if they are."""
+    run = load(_RUN)
+    if run["fastdecode"] != fastdecode.__version__:
+        return f"the results are those of fastdecode {run['fastdecode']}"
+    if run["sources"] != sources():
+        return "the core's C code has changed since the results were measured"
+    return ""
 
 
 # What the backends declare
@@ -214,8 +282,8 @@ _ENVIRONMENT.globals |= {
     **{
         one.__name__: one
         for one in (
-            *(compared, declared, gain, grid, least, listing, load, measured),
-            *(photo_speeds, photos, pipelines, sorted, speeds, zip),
+            *(bars, by_kind, compared, declared, grid, least, listing, load, measured),
+            *(photo_speeds, photos, pipelines, shown, sorted, speeds, times, zip),
         )
     },
 }
@@ -236,7 +304,10 @@ def _macros() -> dict[str, Macro]:
 def main() -> int:
     parser = argparse.ArgumentParser(description="Write the generated parts of the documents.")
     parser.add_argument("--check", action="store_true", help="only check whether they are current")
+    parser.add_argument("--seal", action="store_true", help="note what the results are of")
     options = parser.parse_args()
+    if options.seal:
+        seal()
     files, marked = {}, set()
     for path in (_ROOT / "README.md", *sorted((_ROOT / "docs").glob("*.md"))):
         text = path.read_text(encoding="utf-8")
@@ -253,6 +324,9 @@ def main() -> int:
         for path, text in files.items()
         if not path.exists() or path.read_text(encoding="utf-8") != text
     ]
+    if options.check and (stale := why_stale()):
+        print(f"{stale}: run bench/all.sh", file=sys.stderr)
+        return 1
     if options.check and late:
         names = ", ".join(path.name for path in late)
         print(f"{names} out of date: run python bench/readme.py", file=sys.stderr)
