@@ -41,4 +41,4 @@ measure ray_scaling ray_scaling "$photos/px500" --images 800 --rounds 3
 measure ray_scaling ray_scaling_hd1080 "$photos/hd1080" --images 200 --rounds 3 --workers 1
 measure ray_scaling ray_scaling_mp12plus "$photos/mp12plus" --images 60 --rounds 3 --workers 1
 echo "=== $((($(date +%s) - begun) / 60)) minutes"
-"$PYTHON" bench/readme.py
+"$PYTHON" bench/readme.py --seal
