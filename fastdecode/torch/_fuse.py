@@ -217,6 +217,8 @@ def fuse(transform: _T, *, quality: Quality = "exact", headroom: float = 1.0) ->
 
     Raises
     ------
+    TypeError
+        `transform` is not callable.
     ValueError
         `quality` or `headroom` is invalid. Or a step after a transform of this package would
         normalise the image a second time, or the first such step takes only Pillow images.
@@ -256,6 +258,8 @@ def fuse(transform: _T, *, quality: Quality = "exact", headroom: float = 1.0) ->
     if transform is None or isinstance(transform, EncodedTransform):
         return transform
     transform = as_transform(transform)
+    if not callable(transform):
+        raise TypeError(f"transform must be callable with an image, not {transform!r}")
     parts = list(_recognise.flatten(transform))
     if parts and isinstance(parts[0], EncodedTransform):
         return _extend(parts[0], parts[1:])

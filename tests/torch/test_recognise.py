@@ -527,6 +527,8 @@ def test_wrong_options_are_refused_by_name() -> None:
     ):
         with pytest.raises(ValueError, match=name):
             make()
+    with pytest.raises(TypeError, match="callable with an image, not 5"):
+        fuse(5)
 
 
 def test_albumentations_compose_is_refused_with_advice() -> None:
