@@ -5,14 +5,14 @@
 #
 # PHOTOS is made by bench/photos.py: px500, png500, hd1080 and mp12plus. PYTHON needs the packages of
 # '.[all]', torchvision, timm, DALI, Ray, moto and h5py. The core must be built. It replaces the
-# files of bench/results, except those that a machine with a GPU made.
+# files of bench/results, except that of accuracy.py and those that a machine with a GPU made.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 photos=$(realpath "$1") PYTHON=${PYTHON:-python} results=bench/results
 export PYTHONPATH=$PWD
 [ -z "$(git status --porcelain --untracked-files=no)" ] || { echo "commit your changes first"; exit 1; }
 begun=$(date +%s)
-find "$results" -name '*.json' ! -name 'gpu_*' -delete
+find "$results" -name '*.json' ! -name 'gpu_*' ! -name 'accuracy.json' -delete
 measure() { # a script, and the name of its result if that differs, then what else it takes
     local script=$1 name=$2
     shift 2
