@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Measure everything that README.md and docs/ show, at one commit, and write the documents anew:
 #
-#     PYTHON=python bench/all.sh PHOTOS     # about an hour on two cores
+#     PYTHON=python bench/all.sh PHOTOS     # 45 minutes on two cores
 #
 # PHOTOS is made by bench/photos.py: px500, png500, hd1080 and mp12plus. PYTHON needs the packages of
 # '.[all]', torchvision, timm, DALI, Ray, moto and h5py. The core must be built. It replaces the

@@ -86,7 +86,7 @@ def compared(corner: str, titles: Mapping[str, str], columns: Mapping[str, Figur
 
 def shown(figure: float) -> str:
     """Write a figure with at least three digits."""
-    return f"{figure:.{0 if figure >= 100 else 1}f}"
+    return f"{figure:.{0 if figure >= 100 else 1 if figure >= 10 else 2}f}"
 
 
 def filled(template: str, record: Mapping[str, Any]) -> str:
