@@ -150,12 +150,14 @@ class OutputPaths:
         with self.bad.open("rb") as file:
             return file.read(len(heading)) == heading
 
-    def write_bad(self, bad: Sequence[tuple[str, str]]) -> None:
+    def write_bad(self, bad: Sequence[tuple[str, str]], work: WorkFolder) -> None:
         """Write the bad items as CSV with key and reason; without any, remove an earlier list."""
         if not bad:
             self.bad.unlink(missing_ok=True)  # `check_free` has found nothing else there
             return
-        write_text(self.bad, csv_text([_BAD, *bad]), follow=False)
+        made = work.record(self.bad.name)  # so that a kill leaves nothing next to the store
+        write_text(made, csv_text([_BAD, *bad]), follow=False)
+        made.replace(self.bad)
 
     def publish(self, work: WorkFolder) -> None:
         """Rename the files to their final places, except those that an earlier run has renamed.

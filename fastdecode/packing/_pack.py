@@ -362,7 +362,7 @@ class _Job:
         bad = len(packed.bad)
         if not bad and not packed.items:
             raise StoreError(f"there is nothing in {self.source}")
-        self.place.write_bad(packed.bad)
+        self.place.write_bad(packed.bad, self.work)
         if not bad or (self.skip_bad and packed.items):
             return
         way = "there are no others" if not packed.items else "--skip-bad leaves them out"

@@ -101,18 +101,22 @@ class WorkFolder:
         """List what is in the folder, without its own records."""
         return sorted(path for path in self.path.iterdir() if path.name not in (_LOCK, _RECORDS))
 
+    def record(self, name: str) -> Path:
+        """Return the path of a file that is not one of the store's."""
+        return self._records / name
+
     def _load(self, name: str) -> Any:
         with suppress(FileNotFoundError):
-            return json.loads((self._records / name).read_bytes())
+            return json.loads(self.record(name).read_bytes())
 
     def _save(self, name: str, record: dict[str, Any]) -> None:
         data = json.dumps(record).encode()
-        write_bytes(self._records / name, data, follow=False, durable=True)
-        sync_folder(self._records / name)
+        write_bytes(self.record(name), data, follow=False, durable=True)
+        sync_folder(self.record(name))
 
     def _discard(self, *names: str) -> None:
         for name in names:
-            (self._records / name).unlink(missing_ok=True)
+            self.record(name).unlink(missing_ok=True)
 
     def __enter__(self) -> Self:
         return self
