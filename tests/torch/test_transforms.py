@@ -15,7 +15,7 @@ import torch
 import torch_reference as reference
 from corpus import CORPUS, usable_backends
 from encoded import with_orientation
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 from random_transforms import WITHOUT_SHRINKING, transforms
@@ -104,7 +104,11 @@ def test_samples_are_the_references(
 
     result, geometry = transform.with_geometry(IMAGES[file], generator=ours, orient=orient)
     image = pixels(IMAGES[file], orient=orient)
-    expected, box = reference_sample(transform, image, theirs)
+    try:
+        expected, box = reference_sample(transform, image, theirs)
+    except RuntimeError as error:  # of torchvision's rules, the crop of a strip can be empty
+        assume("sizes should be greater than 0" not in str(error))
+        raise
 
     most = 2 if transform.interpolation == "bicubic" else 1
     if transform.dtype == torch.uint8:
