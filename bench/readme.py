@@ -130,10 +130,10 @@ def speeds(records: Records, key: str = "images_per_s") -> dict[str, float]:
     return {name: one[key] for name, one in records.items()}
 
 
-def times(recipe: str, loader: str, base: str = "torchvision") -> float | None:
-    """Return how many times as fast as another a loader makes the batches of a recipe."""
-    found = load("recipes")["result"][recipe]["loaders"]
-    return found[loader]["images_per_s"] / found[base]["images_per_s"] if loader in found else None
+def times(recipe: str, loader: str) -> float | None:
+    """Return how many times as fast as torchvision a loader makes the batches of a recipe."""
+    found = speeds(load("recipes")["result"][recipe]["loaders"])
+    return found[loader] / found["torchvision"] if loader in found else None
 
 
 def bars(recipe: str, titles: Mapping[str, str]) -> dict[str, float]:
