@@ -51,15 +51,16 @@ class ReadAhead:
 
     def batch(self) -> list[Read]:
         """Return the reads of the next batch, and begin those of some batches after it."""
-        while len(self._begun) <= self._batches and self._next < self._order.count:
-            self._begun.append(self._begin([item.index for item in self._order.batch(self._next)]))
+        begun = self._begun
+        while len(begun) <= self._batches and self._next < self._order.count:
+            begun.append(self._begin([item.index for item in self._order.batch(self._next)]))
             self._next += 1
-        return self._begun.popleft()
+        return begun.popleft()
 
     def close(self) -> None:
         """Begin no further requests."""
         self._closed = True
-        self._begun.clear()
+        self._begun = deque()  # a new one, because another thread may be in `batch`
 
     def _begin(self, indices: Sequence[Any]) -> list[Read]:
         places = [self._locate(index) for index in indices]

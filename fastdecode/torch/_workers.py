@@ -7,6 +7,7 @@ Worker processes are those of torch's own DataLoader, with the order and the ran
 from __future__ import annotations
 
 import os
+import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -52,32 +53,39 @@ class ThreadWorkers:
         self._pool: ThreadPool | None = None
         self._readers: ThreadPool | None = None
         self._under_way: weakref.WeakSet[_ThreadEpoch] = weakref.WeakSet()
+        self._lock = threading.RLock()  # held so that no epoch begins on pools that are closing
 
     def epoch(self, config: EpochConfig, order: Order, start: int) -> _ThreadEpoch:
         """Begin an epoch at its batch `start`; a device may still have to decode the batches."""
-        if self._threads and self._pool is None:
-            self._pool = ThreadPool(self._threads)
-        ahead = None
-        if self._read_threads:
-            if self._readers is None:
-                self._readers = ThreadPool(self._read_threads)
-            source = config.source
-            ahead = ReadAhead(source.datasets, source.locate, order, start, self._readers)
-        epoch = _ThreadEpoch(config, order, start, self._prefetch, self._timeout, self._pool, ahead)
-        self._under_way.add(epoch)
+        with self._lock:
+            if self._threads and self._pool is None:
+                self._pool = ThreadPool(self._threads)
+            ahead = None
+            if self._read_threads:
+                if self._readers is None:
+                    self._readers = ThreadPool(self._read_threads)
+                source = config.source
+                ahead = ReadAhead(source.datasets, source.locate, order, start, self._readers)
+            prefetch, timeout = self._prefetch, self._timeout
+            epoch = _ThreadEpoch(config, order, start, prefetch, timeout, self._pool, ahead)
+            self._under_way.add(epoch)
+        epoch.fill()
         return epoch
 
     def end(self) -> None:
         """End the epochs; a thread that waits for a batch gets an error."""
-        for epoch in tuple(self._under_way):
-            epoch.close()
+        with self._lock:
+            for epoch in tuple(self._under_way):
+                epoch.close()
 
     def close(self) -> None:
-        """End the threads. A later epoch starts new ones."""
-        for pool in (self._pool, self._readers):
+        """End the epochs and the threads. A later epoch starts new threads."""
+        with self._lock:
+            self.end()
+            pools, self._pool, self._readers = (self._pool, self._readers), None, None
+        for pool in pools:
             if pool is not None:
                 pool.close()
-        self._pool = self._readers = None
 
 
 class _ThreadEpoch:
@@ -96,13 +104,14 @@ class _ThreadEpoch:
         self._config = config
         self._ahead = ahead
         self._order = order
-        self._next = start
+        self._next = self._taken = start
         self._pool = pool
         self._prefetch = prefetch if pool is not None else 0
         self._timeout = timeout
         self._process = os.getpid()
         self._closed = False
         self._awaited: BatchBuilder | None = None
+        self._lock = threading.RLock()  # of what `close` changes, which any thread may call
         self._pending: deque[BatchBuilder] = deque()
         # Small parts keep all threads busy until a batch ends; large parts are handed over less
         # often.
@@ -114,15 +123,18 @@ class _ThreadEpoch:
         self._kept: Callable[[], AbstractContextManager[None]]
         self._kept = preserve_generators if alone else nullcontext
         self._latest: weakref.ref[BatchBuilder] | None = None
-        self._fill()
 
-    def _fill(self) -> None:
+    def fill(self) -> None:
         """Begin batches until `prefetch` of them are pending, but at least one."""
         while self._next < self._order.count and len(self._pending) < max(1, self._prefetch):
             items = self._order.batch(self._next)
             self._next += 1
             builder = self._make_builder(items)
-            self._pending.append(builder)
+            with self._lock:
+                if self._closed:
+                    builder.cancel()
+                    return
+                self._pending.append(builder)
             if self._pool is not None:
                 for part in builder.parts:
                     self._pool.submit(partial(builder.make, part))
@@ -145,17 +157,19 @@ class _ThreadEpoch:
     def __next__(self) -> ReadyBatch | BatchBuilder:
         if self._process != os.getpid():  # the threads stayed in the parent process
             raise RuntimeError("this iterator belongs to the process that this one was forked from")
-        if self._closed:
-            raise closed_error()
-        if not self._pending:
-            raise StopIteration
-        builder = self._awaited = self._pending.popleft()
-        self._latest = weakref.ref(builder)
+        with self._lock:
+            if self._closed:
+                raise closed_error()
+            if not self._pending:
+                raise StopIteration
+            builder = self._awaited = self._pending.popleft()
+            self._latest = weakref.ref(builder)
+            self._taken += 1
         if self._pool is None:
             with self._kept():
                 for part in builder.parts:
                     builder.make(part)
-        self._fill()
+        self.fill()
         try:
             return builder.result(self._timeout)
         except StopIteration as error:
@@ -167,18 +181,15 @@ class _ThreadEpoch:
         """Cancel the unfinished batches; if there are any, asking for more raises an error."""
         if self._ahead is not None:
             self._ahead.close()
-        # Another thread may wait for the awaited batch, or for images of the latest one that a
-        # device has refused.
-        latest = None if self._latest is None else self._latest()
-        for builder in (self._awaited, latest):
-            if builder is not None:
-                builder.cancel()
-        if self._pending:
-            self._closed = True
-        self._next = self._order.count
-        for builder in self._pending:
-            builder.cancel()
-        self._pending.clear()
+        with self._lock:
+            self._closed = self._taken < self._order.count
+            # Another thread may wait for the awaited batch, or for images of the latest one that a
+            # device has refused.
+            latest = None if self._latest is None else self._latest()
+            for builder in (self._awaited, latest, *self._pending):
+                if builder is not None:
+                    builder.cancel()
+            self._pending.clear()
 
     def __del__(self) -> None:
         # The consumer may have left the loop early.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -173,6 +173,20 @@ def test_what_cannot_be_read_ahead_is_said() -> None:
         assert Loader(dataset, **options).read_threads == 0
 
 
+def first_batch(loader: Any) -> Future[Any]:
+    """Ask for a batch in a thread that does not keep the tests from ending if it hangs."""
+    outcome: Future[Any] = Future()
+
+    def ask() -> None:
+        try:
+            outcome.set_result(next(iter(loader)))
+        except RuntimeError as error:
+            outcome.set_exception(error)
+
+    threading.Thread(target=ask, daemon=True).start()
+    return outcome
+
+
 def test_closing_frees_who_waits_for_a_read() -> None:
     """A read that hangs does not block `close` or the next loader."""
     begun, go_on = threading.Event(), threading.Event()
@@ -187,13 +201,29 @@ def test_closing_frees_who_waits_for_a_read() -> None:
             return encoded()[0], index
 
     loader = Loader(Hanging(SMALL), BATCH, threads=2, read_threads=2)
-    with ThreadPoolExecutor(1) as threads:
-        first = threads.submit(next, iter(loader))
-        assert begun.wait(30)
-        loader.close()
-        assert isinstance(first.exception(30), RuntimeError)
+    first = first_batch(loader)
+    assert begun.wait(30)
+    loader.close()
+    assert isinstance(first.exception(30), RuntimeError)
     go_on.set()
     assert len(copies(loader)) == 16
+    loader.close()
+
+
+def test_closing_while_an_epoch_begins_ends_it() -> None:
+    """Whoever asks for a batch gets an error, even if no thread is left that could make it."""
+
+    class Closing(Images):
+        def _group_reads(self, indices: Any) -> list[list[int]]:
+            if not closed.is_set():
+                closed.set()
+                loader.close()
+            return super()._group_reads(indices)
+
+    closed = threading.Event()
+    loader = Loader(Closing(SMALL), BATCH, threads=2, read_threads=2)
+    assert isinstance(first_batch(loader).exception(30), RuntimeError)
+    assert len(copies(loader)) == -(-COUNT // BATCH)
     loader.close()
 
 
