@@ -149,6 +149,7 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
         self,
         transform: Callable[..., Any] | None = None,
         target_transform: Callable[..., Any] | None = None,
+        *,
         transforms: Callable[..., Any] | None = None,
         **options: Unpack[DatasetOptions],
     ) -> None:

@@ -73,14 +73,14 @@ class ImageList(DecodeDataset[Sample_co]):
         targets: Sequence[Any] | None = None,
         transform: Callable[..., Any] | None = None,
         target_transform: Callable[..., Any] | None = None,
-        transforms: Callable[..., Any] | None = None,
         *,
+        transforms: Callable[..., Any] | None = None,
         root: str | os.PathLike[str] | None = None,
         class_to_idx: Mapping[str, int] | None = None,
         **options: Unpack[DatasetOptions],
     ) -> None:
         self.root = root
-        super().__init__(transform, target_transform, transforms, **options)
+        super().__init__(transform, target_transform, transforms=transforms, **options)
         located = _as_paths(paths, root)
         self.has_targets = targets is not None
         self.targets = [] if targets is None else _as_list(targets)

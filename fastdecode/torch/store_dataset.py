@@ -89,14 +89,14 @@ class StoreDataset(DecodeDataset[Sample_co]):
         store: Store | str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
         transform: Callable[..., Any] | None = None,
         target_transform: Callable[..., Any] | None = None,
-        transforms: Callable[..., Any] | None = None,
         *,
+        transforms: Callable[..., Any] | None = None,
         kind: str | None = None,
         store_options: StoreOptions | None = None,
         has_targets: bool | None = None,
         **options: Unpack[DatasetOptions],
     ) -> None:
-        super().__init__(transform, target_transform, transforms, **options)
+        super().__init__(transform, target_transform, transforms=transforms, **options)
         if isinstance(store, Store) and (kind is not None or store_options):
             raise ValueError(
                 "kind and store_options say how to open a location, but this store is open already"
