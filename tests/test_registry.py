@@ -56,6 +56,11 @@ answers["infos"] = {{info.name: vars(info) for info in backends()}}
     )
 
 
+def test_every_backend_but_two_needs_a_library() -> None:
+    """The tests of missing libraries know each backend but Pillow's and the core."""
+    assert LIBRARIES.keys() == registry.BUILTIN.keys() - {"pillow", "native"}
+
+
 @pytest.mark.parametrize("name", LIBRARIES)
 def test_missing_library_is_named_with_the_line_that_installs_it(
     without_libraries: dict[str, Any], name: str

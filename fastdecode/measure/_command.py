@@ -261,7 +261,8 @@ def _pipelines(options: argparse.Namespace) -> tuple[tuple[Pipeline, ...], list[
     if not _has("torch"):
         line = registry.install_line("torchvision").replace("torchvision", "torch")
         return (), [f"No training batches: PyTorch is not installed: {line}"]
-    asked = {OWN, "device", *(options.backend or ("dataset" * options.all, PILLOW, *_LIBRARIES))}
+    usual = PIPELINES if options.all else set(PIPELINES) - {"dataset"}
+    asked = {OWN, "device", *(options.backend or usual)}
     if options.recipe:
         has_dali = RECIPES[options.recipe].dali is not None
         asked = {OWN, "torchvision", *(["dali"] * has_dali)}

@@ -117,6 +117,9 @@ class IndexBuilder:
 class Index:
     """An index in memory or in a mapped file, whose data is not copied.
 
+    It must outlive its store, whose keys and targets are known after `close`: if it lies in the
+    store's own file, give a copy.
+
     The index must have `columns` in addition to those of every index. `guard` is called before
     `data` is accessed. If `data` maps a file that has been cut, it raises a StoreError, because the
     access would kill the process.

@@ -12,7 +12,7 @@ import pytest
 from corpus import CORPUS, usable_backends
 from packed import make_large_source, make_source
 
-from fastdecode import terminal
+from fastdecode import stores, terminal
 from fastdecode.cli import main
 from fastdecode.packing import Finding, Limits, _check, pack, survey
 from fastdecode.packing._rewrite import Work
@@ -232,7 +232,9 @@ def test_unknown_suffix_is_an_error(
 
     assert main(["pack", str(source), str(target)]) == 2
     said = " ".join(capsys.readouterr().err.split())
-    assert f"{target.suffix} is not a kind of store (.tar .lmdb .h5 .rec; a name without" in said
+    kinds = stores.KINDS.values()
+    known = " ".join(kind.suffixes[0] for kind in kinds if kind.writer and kind.suffixes)
+    assert f"{target.suffix} is not a kind of store ({known}; a name without" in said
     assert "--store folder makes a folder" in said
     assert "kind=" not in said
     for make in (create_store, lambda path: pack(source, path)):

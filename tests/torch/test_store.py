@@ -16,7 +16,7 @@ import torch
 from loading import COUNT, PROCESS_WARNINGS, copies, encoded, epoch, same
 from torch.utils.data import ConcatDataset, DataLoader
 
-from fastdecode import DecodeError
+from fastdecode import DecodeError, stores
 from fastdecode.errors import StoreError
 from fastdecode.stores import Store, create_store, open_store
 from fastdecode.torch import DecodeOptions, ImageFolder, Loader, StoreDataset
@@ -27,7 +27,7 @@ from fastdecode.torch.transforms import (
 )
 
 CLASSES = ("cat", "dog", "eel")
-KINDS = {"folder": "", "tar": ".tar", "lmdb": ".lmdb", "hdf5": ".h5", "recordio": ".rec"}
+KINDS = {name: "".join(kind.suffixes[:1]) for name, kind in stores.KINDS.items() if kind.writer}
 LIBRARIES = {"lmdb": "lmdb", "hdf5": "h5py"}
 DAMAGED = 7
 SMALL = ResizeCenterCropNormalize(32, 24)
