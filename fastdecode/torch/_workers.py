@@ -130,11 +130,7 @@ class _ThreadEpoch:
             items = self._order.batch(self._next)
             self._next += 1
             builder = self._make_builder(items)
-            with self._lock:
-                if self._closed:
-                    builder.cancel()
-                    return
-                self._pending.append(builder)
+            self._pending.append(builder)
             if self._pool is not None:
                 for part in builder.parts:
                     self._pool.submit(partial(builder.make, part))
