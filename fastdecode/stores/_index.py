@@ -154,10 +154,10 @@ class Index:
         """Map the index in a file, or read the one behind a URI."""
         name = os.fspath(path)
         file = Ranges(name, storage_options, descriptor=False)
-        if not file.is_local:
-            return cls(file.read(0, file.size), name, columns)
-        index = cls(file.read(0, file.size), name, columns, file.check)
-        index._path = os.path.abspath(local_path(name))  # noqa: PTH100 - str
+        data = file.read(0, file.size)
+        index = cls(data, name, columns, file.check if file.is_mapped else None)
+        if file.is_local:
+            index._path = os.path.abspath(local_path(name))  # noqa: PTH100 - str
         return index
 
     @classmethod

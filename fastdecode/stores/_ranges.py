@@ -1,4 +1,8 @@
-"""Reads ranges of a file: a local one from a mapping, a remote one by requests."""
+"""Reads ranges of a file: a local one from a mapping, a remote one by requests.
+
+A mapping keeps its file open, and so does every view of it, in batches that are being made and
+wherever a caller keeps one. If many are alive, further files are opened for each read instead.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +12,19 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
+from weakref import WeakSet
 
 import numpy as np
 
-from fastdecode._error_policy import mark_fatal
+from fastdecode._error_policy import mark_fatal, retry
 from fastdecode._files import ADVICE, NotRegular, open_regular
 from fastdecode.errors import StoreError
 from fastdecode.types import Buffer
+
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
     from fastdecode.stores._remote import Remote
@@ -24,6 +34,9 @@ _BUFFER = 1 << 20
 """Buffer of a stream: one read includes the next headers and small files of a tar."""
 
 _WILL_NEED = getattr(mmap, "MADV_WILLNEED", None)
+
+_WINDOWS_LIMIT = 8192
+"""The limit on open files there, which is that of the C library."""
 
 
 class FileMap(mmap.mmap):
@@ -43,6 +56,7 @@ class FileMap(mmap.mmap):
         if descriptor:
             mapped.address = np.frombuffer(mapped, np.uint8).ctypes.data
             mapped.descriptor = os.dup(file.fileno())
+        _maps.add(mapped)
         return mapped
 
     def __del__(self, close: Callable[[int], None] = os.close) -> None:
@@ -50,12 +64,25 @@ class FileMap(mmap.mmap):
             close(self.descriptor)
 
 
+_maps: WeakSet[FileMap] = WeakSet()
+"""The mappings of this process that are alive, each of which holds one or two files open."""
+
+
+def max_maps() -> int:
+    """Return how many mappings may be alive; half of the files are left to other code."""
+    if resource is None:
+        return _WINDOWS_LIMIT // 4
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 1 << 18 if limit == resource.RLIM_INFINITY else max(8, limit // 4)
+
+
 class Ranges:
     """Read-only ranges of a file. Any number of threads may read at the same time.
 
     Those of a local file are views of a `FileMap`; it takes one open file less without
     `descriptor`. Each read first checks the length of the file, which takes about half a
-    microsecond.
+    microsecond. If there are too many mappings already, a range is a copy instead, for which the
+    file is opened again.
     """
 
     def __init__(
@@ -86,17 +113,23 @@ class Ranges:
         except NotRegular as error:
             raise StoreError(f"{location}: {error.strerror}") from error
         with opened as file:
-            self.size = os.fstat(file.fileno()).st_size
-            if self.size:  # an empty file cannot be mapped
+            status = os.fstat(file.fileno())
+            self.size, self._identity = status.st_size, (status.st_dev, status.st_ino)
+            if self.size and len(_maps) < max_maps():  # an empty file cannot be mapped
                 self._map = FileMap.of(file, self.size, descriptor=descriptor)
 
     @property
     def is_local(self) -> bool:
-        """Whether ranges are views of a mapping, rather than requests."""
+        """Whether ranges come from a file of this machine, rather than by requests."""
         return self._remote is None
 
+    @property
+    def is_mapped(self) -> bool:
+        """Whether ranges are views of a mapping."""
+        return self._map is not None
+
     def read(self, offset: int, size: int) -> Buffer:
-        """Return a range. That of a local file is a read-only view, which outlives `close`."""
+        """Return a range, which outlives `close`; of a mapping it is a read-only view."""
         if offset < 0 or size < 0 or offset + size > self.size:
             places = f"bytes {offset} to {offset + size}"
             raise StoreError(f"{self.location}: {places} are past its end at {self.size}")
@@ -106,11 +139,29 @@ class Ranges:
         if self._remote is not None:
             return self._fetch(self._remote, offset, size)
         if mapping is None:
-            return b""
+            return self._read_again(offset, size) if self.size else b""
         now = mapping.size()
         if now < offset + size:
             raise self._cut_error(now)
         return memoryview(mapping)[offset : offset + size]
+
+    def _read_again(self, offset: int, size: int) -> bytes:
+        """Read from a file that is not held open, if it is still the same one."""
+
+        def attempt() -> tuple[os.stat_result, bytes]:
+            with io.BufferedReader(open_regular(local_path(self.location))) as file:
+                file.seek(offset)
+                return os.fstat(file.fileno()), file.read(size)
+
+        try:
+            now, data = retry(attempt)
+        except OSError as error:  # it concerns all items
+            raise mark_fatal(error)  # noqa: B904 - it returns the same error
+        if (now.st_dev, now.st_ino) != self._identity:
+            raise mark_fatal(StoreError(f"{self.location}: it has been replaced: open it again"))
+        if now.st_size < offset + size or len(data) < size:
+            raise self._cut_error(now.st_size)
+        return data
 
     def _fetch(self, remote: Remote, offset: int, size: int) -> bytes:
         try:

@@ -16,19 +16,17 @@ from numpy.typing import NDArray
 
 from fastdecode._error_policy import ITEM_ERRORS, mark_fatal
 from fastdecode.errors import StoreError
-from fastdecode.stores._ranges import is_uri
+from fastdecode.stores._ranges import is_uri, max_maps
 from fastdecode.stores.base import Store, sort_groups
 from fastdecode.types import Buffer
-
-try:
-    import resource
-except ImportError:  # Windows, whose limit on open files is not that low
-    resource = None  # type: ignore[assignment]
 
 __all__ = ["Concatenated", "Part", "common_classes", "map_parts"]
 
 _AT_ONCE = 16
 """How many parts behind URIs are opened or summarised at the same time."""
+
+_KEPT = 512
+"""How many parts stay open at least. What limits open files is `_ranges`; this limits indexes."""
 
 _T = TypeVar("_T")
 
@@ -178,7 +176,7 @@ class _OpenParts:
     def __init__(self, parts: Sequence[Part | Store]) -> None:
         self._parts = parts
         self._lock = threading.Lock()
-        self._most = _max_open_parts()
+        self._most = max(_KEPT, max_maps() // 2)  # a part has two files: the shard, and its index
         self._stores: OrderedDict[int, Store] = OrderedDict()
         self._opening: dict[int, threading.Lock] = {}
         self.comparing = threading.Lock()  # held by the thread that compares all keys
@@ -236,14 +234,6 @@ def _open_part(part: Part) -> Store:
         mark_fatal(error)
         raise
     return store
-
-
-def _max_open_parts() -> int:
-    """Return how many parts to keep open: each has three files, and other code needs some, too."""
-    if resource is None:
-        return 512
-    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return 1 << 18 if limit == resource.RLIM_INFINITY else max(8, limit // 6)
 
 
 def _length(part: Part | Store) -> int:

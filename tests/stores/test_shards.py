@@ -9,8 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from processes import few_files
 from tars import image, numbered, write_tar
 
+from fastdecode._error_policy import is_item_error
 from fastdecode.errors import StoreError
 from fastdecode.stores import Store, create_store, open_store
 from fastdecode.stores.concat import Concatenated
@@ -185,23 +187,55 @@ def test_classes_must_agree(tmp_path: Path) -> None:
     assert list(open_store(f"{tmp_path}/{{a,c}}.tar").classes) == ["cat"]
 
 
-def test_few_shards_are_open_at_once(tmp_path: Path) -> None:
-    """More shards than the process may open files are read, by several threads at once."""
-    resource = pytest.importorskip("resource")
-    if not Path("/dev/fd").exists():
-        pytest.skip("this system does not list open files")
-    _shards(tmp_path, 60)  # of two files each
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+@pytest.mark.parametrize("indexed", [True, False])
+def test_few_shards_are_open_at_once(tmp_path: Path, indexed: bool) -> None:
+    """More shards than the process may open files are read, by several threads at once.
+
+    That holds for several stores of them, also if their images are kept, and after pickling.
+    """
+    paths = _shards(tmp_path, 60, indexed=indexed)
     wanted = [(index * 7) % (60 * _EACH) for index in range(60 * _EACH)]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/dev/fd")) + 64, hard))  # noqa: PTH208
-    try:
+    with few_files(64):
         store = open_store(f"{tmp_path}/train-*.tar")
         with ThreadPoolExecutor(4) as threads:
-            found = list(threads.map(lambda index: bytes(store.read(index)), wanted))
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            found = list(threads.map(store.read, wanted))
+        copy = pickle.loads(pickle.dumps(store))
+        again = [copy.read(index) for index in wanted]
+        singles = [open_store(path) for path in paths]
+        targets = [one.target(_EACH - 1) for one in singles]
+        keys = [store.key(index) for index in wanted]
 
-    assert found == [image(index) for index in wanted]
+    assert list(map(bytes, found)) == list(map(bytes, again)) == [image(at) for at in wanted]
+    assert targets == list(range(_EACH - 1, 60 * _EACH, _EACH))
+    assert keys == [f"{index:04d}.jpg" for index in wanted]
+
+
+@pytest.mark.parametrize("name", ["t.rec", "t.h5", "t.lmdb", "t.tar"])
+def test_a_store_is_right_where_no_more_files_are_held(tmp_path: Path, name: str) -> None:
+    """Every kind of store works where its file is opened for each read, and notices damage."""
+    _shards(tmp_path, 30)
+    path = tmp_path / name
+    with create_store(path) as writer:
+        for number in range(3):
+            writer.add(f"{number}.jpg", image(number), number)
+    with few_files(64):
+        held = [open_store(shard) for shard in sorted(tmp_path.glob("train-*.tar"))]
+        store = open_store(path)
+        assert [bytes(store.read(at)) for at in range(3)] == [image(at) for at in range(3)]
+        assert [store.target(at) for at in range(3)] == [0, 1, 2]
+        if name in ("t.tar", "t.rec"):
+            os.truncate(path, 2000)
+            with pytest.raises(StoreError, match="cut to 2000 bytes") as caught:
+                store.read(2)
+            assert not is_item_error(caught.value)
+            path.rename(tmp_path / "moved")
+            with pytest.raises(FileNotFoundError) as missing:
+                store.read(0)
+            assert not is_item_error(missing.value)
+            path.write_bytes(bytes(9000))
+            with pytest.raises(StoreError, match="replaced"):
+                store.read(0)
+    assert len(held) == 30
 
 
 def test_shards_are_opened_when_they_are_needed(tmp_path: Path) -> None:

@@ -8,7 +8,9 @@ import io
 import os
 import random
 import shutil
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tars import image, numbered, write_tar
@@ -148,15 +150,57 @@ def test_compressed_shards_are_an_error(shard: Path) -> None:
         assert len(list(stream_tar(file))) == _COUNT
 
 
-def test_data_after_the_end_is_ignored(shard: Path) -> None:
-    """Data after the end of a tar is ignored; a single block of zeros counts as the end."""
-    whole = shard.read_bytes()[: _COUNT * _ITEM]
-    for behind in (bytes(512), bytes(1024) + b"garbage" * 100, bytes(1024) + whole + bytes(1024)):
-        shard.write_bytes(whole + behind)
-        index_tar(shard)
+@pytest.mark.parametrize("zeros", [1, 2, 20, 21])
+@pytest.mark.parametrize("rest", [0, 1, 511])
+def test_zeros_after_the_end_are_ignored(shard: Path, zeros: int, rest: int) -> None:
+    """Any number of zeros may follow the end of a tar; a single block counts as the end."""
+    shard.write_bytes(shard.read_bytes()[: _COUNT * _ITEM] + bytes(512 * zeros + rest))
+    index_tar(shard)
 
-        assert len(open_store(shard)) == _COUNT
-        assert len(list(stream_tar(shard))) == _COUNT
+    assert len(open_store(shard)) == _COUNT
+    assert len(list(stream_tar(shard))) == _COUNT
+
+
+@pytest.mark.parametrize("zeros", [512, 1024, 10240])
+@pytest.mark.parametrize(
+    "behind",
+    [
+        lambda _: b"garbage" * 100,
+        lambda _: b"x",
+        lambda whole: b"\n" + whole,  # which is at no multiple of a block any more
+        lambda whole: whole[:10] + b"?" + whole[11:],  # the first header is damaged
+        lambda whole: whole[512:],  # the first header is lost
+        gzip.compress,
+    ],
+)
+def test_other_bytes_after_the_end_are_an_error(shard: Path, zeros: int, behind: Any) -> None:
+    """What follows the end of a tar and is no tar may hold items: it is an error that says where.
+
+    The samples before it are streamed, and its advice makes the shard readable.
+    """
+    whole = shard.read_bytes()
+    wanted = whole[: _COUNT * _ITEM] + bytes(zeros)
+    shard.write_bytes(wanted + behind(whole))
+    stream = stream_tar(shard)
+
+    assert [sample.key for sample in islice(stream, _COUNT - 1)] == [
+        f"{number:04d}.jpg" for number in range(_COUNT - 1)
+    ]
+    with pytest.raises(StoreError, match=rf"truncate -s {len(wanted)}"):
+        list(stream)
+    for read in (open_store, index_tar):
+        with pytest.raises(StoreError, match=rf"truncate -s {len(wanted)}"):
+            read(shard)
+
+
+def test_a_cut_tar_behind_another_is_an_error(shard: Path) -> None:
+    """Where tars are concatenated, each must have its end."""
+    whole = shard.read_bytes()
+    for size in (_ITEM, 2 * _ITEM - 512, 100):  # between two members, in one, in a header
+        shard.write_bytes(whole + whole[:size])
+
+        with pytest.raises(StoreError):
+            open_store(shard)
 
 
 @pytest.mark.parametrize("seed", range(60))

@@ -219,6 +219,50 @@ def test_tars_of_the_tar_command_are_read(tmp_path: Path, name: str) -> None:
         assert [bytes(store.read(i)) for i in range(5)] == [image(n) for n in range(5)]
 
 
+@pytest.mark.parametrize("format", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+@pytest.mark.parametrize("end", [0, 512, 1024, 10240, 10240 + 512])
+def test_concatenated_tars_are_one(tmp_path: Path, format: int, end: int) -> None:
+    """Tars that were joined with cat hold the items of all, in a store, its index and a stream."""
+    whole, name = b"", "é" * 60 + "/"  # a pax or GNU header precedes each member
+    for number in range(3):
+        members = [(name + each, data) for each, data in numbered(2, begin=2 * number)]
+        data = write_tar(tmp_path / "part.tar", members, format).read_bytes().rstrip(b"\0")
+        whole += data + bytes(-len(data) % 512 + end)
+    path = tmp_path / "t.tar"
+    path.write_bytes(whole + bytes(1024))
+
+    for _ in range(2):
+        with open_store(path) as store:
+            assert [store.target(at) for at in range(len(store))] == list(range(6))
+            assert [bytes(store.read(at)) for at in range(6)] == [image(at) for at in range(6)]
+            keys = [store.key(at) for at in range(6)]
+        index_tar(path)
+    assert [tuple(sample) for sample in stream_tar(path)] == [
+        (key, image(at), at) for at, key in enumerate(keys)
+    ]
+
+
+@pytest.mark.skipif(os.system("tar --version >/dev/null 2>&1") != 0, reason="needs tar")
+def test_a_tar_appended_by_the_tar_command_is_read(tmp_path: Path) -> None:
+    """``tar -A`` appends a tar whose items are read behind the others."""
+    paths = [write_tar(tmp_path / f"{at}.tar", numbered(3, begin=3 * at)) for at in range(2)]
+    subprocess.run(["tar", "-Af", *paths], check=True)
+
+    with open_store(paths[0]) as store:
+        assert [store.target(at) for at in range(len(store))] == list(range(6))
+
+
+def test_a_sample_ends_with_its_tar(tmp_path: Path) -> None:
+    """The same name at the end of a tar and at the beginning of the next makes two samples."""
+    path = write_tar(tmp_path / "t.tar", [("a.jpg", image(0)), ("a.cls", b"5")])
+    path.write_bytes(path.read_bytes() + path.read_bytes())
+
+    with open_store(path) as store:
+        assert [store.key(at) for at in range(len(store))] == ["a.jpg", "a~2.jpg"]
+        assert [store.target(at) for at in range(2)] == [5, 5]
+    assert [sample.target for sample in stream_tar(path)] == [5, 5]
+
+
 def test_sparse_members_are_refused(tmp_path: Path) -> None:
     """A sparse member is an error, because its stored bytes are not those of the file."""
     path = tmp_path / "t.tar"

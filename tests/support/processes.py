@@ -1,4 +1,4 @@
-"""Runs code in a child process, for example one where other libraries are installed."""
+"""Limits of this process, and code in a child process, such as one with other libraries."""
 
 from __future__ import annotations
 
@@ -6,8 +6,12 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 import fastdecode
 
@@ -47,6 +51,20 @@ def resident() -> int | None:
     if not _MEMORY.exists() or "libasan" in os.environ.get("LD_PRELOAD", ""):
         return None
     return int(_MEMORY.read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@contextmanager
+def few_files(count: int) -> Iterator[None]:
+    """Let this process and its children open only so many files more."""
+    resource = pytest.importorskip("resource")
+    if not Path("/dev/fd").exists():
+        pytest.skip("this system does not list open files")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/dev/fd")) + count, hard))  # noqa: PTH208
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def answers(code: str, *folders: Path, **variables: str) -> dict[str, Any]:

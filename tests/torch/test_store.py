@@ -14,11 +14,14 @@ from typing import Any
 import pytest
 import torch
 from loading import COUNT, PROCESS_WARNINGS, copies, encoded, epoch, same
+from processes import few_files
+from shards import write_shards
 from torch.utils.data import ConcatDataset, DataLoader
 
 from fastdecode import DecodeError, stores
 from fastdecode.errors import StoreError
 from fastdecode.stores import Store, create_store, open_store
+from fastdecode.stores.tar import index_tar
 from fastdecode.torch import DecodeOptions, ImageFolder, Loader, StoreDataset
 from fastdecode.torch._errors import Failure
 from fastdecode.torch.transforms import (
@@ -143,6 +146,29 @@ def test_ranks_share_the_shards_of_a_tar_store(tmp_path: Path) -> None:
     assert len(dataset) == COUNT
     assert sorted(target for share in shares for target in share) == list(range(COUNT))
     assert {len(share) for share in shares} == {5, 6}
+
+
+@pytest.mark.filterwarnings(*PROCESS_WARNINGS)
+@pytest.mark.parametrize("options", [{"threads": 3}, {"workers": 1}])
+@pytest.mark.parametrize("joined", [True, False])
+@pytest.mark.parametrize("indexed", [True, False])
+def test_more_shards_than_files_may_be_open(
+    tmp_path: Path, indexed: bool, joined: bool, options: dict[str, int]
+) -> None:
+    """A loader reads more shards than the process may open files, as one dataset or as many."""
+    paths = write_shards(tmp_path, [2] * 100)
+    for path in paths if indexed else ():
+        index_tar(path)
+    with few_files(100):
+        dataset: Any = StoreDataset(paths, SMALL)
+        if not joined:
+            dataset = ConcatDataset([StoreDataset(path, SMALL) for path in paths])
+        with Loader(dataset, 64, shuffle=True, seed=1, **options) as loader:
+            found = [(image, label) for batch in loader for image, label in zip(*batch, strict=True)]
+
+    assert sorted(int(label) for _, label in found) == list(range(200))
+    wanted = [SMALL(data) for data in encoded()]
+    assert all(torch.equal(image, wanted[int(label) % COUNT]) for image, label in found)
 
 
 @pytest.mark.parametrize("kind", ["tar", "lmdb", "hdf5", "recordio"])

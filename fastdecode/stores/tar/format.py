@@ -233,6 +233,7 @@ class Member(NamedTuple):
     size: int
     head: int  # bytes of its headers before the data, with those that extend its name or size
     check: int  # the CRC-32 of these headers
+    archive: int  # which one of those that were concatenated, from 0
 
 
 def members(source: FileSource) -> Iterator[Member]:
@@ -241,20 +242,12 @@ def members(source: FileSource) -> Iterator[Member]:
     A tar without its end is truncated, even if it stops between two members. Errors name the last
     member before the damage.
 
-    GNU's and POSIX.1-2001's (pax) extensions for names and sizes are supported. Reading stops at
-    the first block of zeros, as in tar itself.
+    GNU's and POSIX.1-2001's (pax) extensions for names and sizes are supported. The end of a tar is
+    a block of zeros or more. Tars that were concatenated follow one another, as for ``tar -i``.
+    Anything else after the end is an error.
     """
     walk = _Walk(source)
-    while True:
-        start = source.position
-        block = bytes(source.take(BLOCK))
-        if len(block) < BLOCK:
-            raise walk.cut() if start else walk.damaged(start, block)
-        header = parse_header(block)
-        if header is None:
-            if not any(block) and not walk.pending:
-                return
-            raise walk.damaged(start, block)
+    for start, block, header in walk.headers():
         if header.kind in b"LKxg":
             walk.extend(header.kind, header.size, block)
             continue
@@ -270,7 +263,7 @@ def members(source: FileSource) -> Iterator[Member]:
         if header.kind == b"1":
             raise walk.error(f"member {name!r} {_LINK_MESSAGE}")
         if header.kind in _REGULAR:
-            yield Member(name, header.owner, offset, size, head, check)
+            yield Member(name, header.owner, offset, size, head, check, walk.archive)
         room = 0 if header.kind in _WITHOUT_DATA else padded(size)
         if source.position != offset + room and not source.move(offset + room):
             raise walk.cut()
@@ -284,7 +277,29 @@ class _Walk:
     def __init__(self, source: FileSource) -> None:
         self.source = source
         self.last: str | None = None
+        self.archive = 0
         self.reset()
+
+    def headers(self) -> Iterator[tuple[int, bytes, TarHeader]]:
+        """Yield each header with its position and its block, to the end of the source."""
+        end = 0  # the offset behind the first block of zeros, which is the end of an archive
+        while True:
+            start = self.source.position
+            block = bytes(self.source.take(BLOCK))
+            if len(block) < BLOCK and not end:
+                raise self.cut() if start else self.damaged(start, block)
+            header = parse_header(block) if len(block) == BLOCK else None
+            if header is not None:
+                self.archive += bool(end)
+                end = 0
+                yield start, block, header
+            elif any(block) or self.pending:
+                raise self.damaged(start, block, end)
+            elif len(block) < BLOCK:
+                return
+            else:
+                self.reset()
+                end = end or start + BLOCK
 
     def reset(self) -> None:
         """Forget what concerned a single member."""
@@ -328,7 +343,13 @@ class _Walk:
             "`truncate -s +1024` adds it"
         )
 
-    def damaged(self, start: int, block: bytes) -> StoreError:
+    def damaged(self, start: int, block: bytes, end: int = 0) -> StoreError:
+        """Return the error of a block that is no header; `end` is where an archive before it ended."""
+        if end:
+            return self.error(
+                f"it has an end at byte {end}, and then something else than another tar from byte "
+                f"{start} on; if that is not needed, `truncate -s {start}` removes it"
+            )
         if start == 0:
             for magic, name in _COMPRESSED.items():
                 if block.startswith(magic):

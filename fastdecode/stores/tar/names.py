@@ -166,18 +166,21 @@ def samples(
     """Yield the samples of a tar, including those without an image.
 
     The rules are WebDataset's (``group_by_keys`` in its ``tariterators.py``): the files of a sample
-    follow one another, and extensions are compared in lower case.
+    follow one another, and extensions are compared in lower case. No sample goes on in another
+    archive.
     """
     sample: SampleMembers | None = None
+    archive = 0
     for member in members(source):
         parts = split(member.name)
         if parts is None:
             continue
         stem, extension = parts
-        if sample is None or stem != sample.stem:
+        if sample is None or stem != sample.stem or archive != member.archive:
             if sample is not None:
                 yield sample.finish()
             sample = SampleMembers(stem, source.location, wanted)
+            archive = member.archive
         sample.add(source, member, extension, with_data=with_data)
     if sample is not None:
         yield sample.finish()

@@ -91,8 +91,8 @@ def open_tar(
     wanted = wanted_members(image, target)
     counts = None if manifest is None or wanted != WantedMembers() else manifest.items
 
-    def part(number: int) -> Part | Store:
-        """Return a shard that is opened later if its number of items is known, else an open one."""
+    def part(number: int) -> Part:
+        """Return a shard that is opened later; without an index, its headers are read now."""
         shard = shards[number]
         beside = None if folder is None else f"{folder}/{shard.rpartition('/')[2]}{SUFFIX}"
         again = partial(TarStore, shard, index=beside, **options)
@@ -100,7 +100,9 @@ def open_tar(
             return Part(shard, counts[number], manifest.classes, again)
         found = _index_of(shard, beside, wanted, storage_options)
         if found is None:
-            return again()  # without an index it reads all headers
+            store = again()
+            again = partial(TarStore, shard, index=store._contents, **options)
+            return Part(shard, len(store), store.classes, again)
         if is_uri(shard):  # pass the index, so that no request looks for it again
             again = partial(TarStore, shard, index=found, **options)
         elif not exists(shard):
@@ -119,7 +121,7 @@ class TarStore(IndexedStore):
     ----------
     location : str
         Path or URI.
-    index : path or URI, optional
+    index : path, URI or Index, optional
         The index of the shard; by default ``SHARD.tar.fdx`` next to it. If a local shard has no
         index, its headers are read once, from one to the next, without the data.
     image : str or sequence of str, optional
@@ -150,7 +152,7 @@ class TarStore(IndexedStore):
         self,
         location: str | os.PathLike[str],
         *,
-        index: str | os.PathLike[str] | None = None,
+        index: str | os.PathLike[str] | Index | None = None,
         image: str | Sequence[str] | None = None,
         target: str | None = None,
         storage_options: Mapping[str, Any] | None = None,
@@ -158,9 +160,13 @@ class TarStore(IndexedStore):
         super().__init__(os.fspath(location))
         self._wanted = wanted_members(image, target)
         self._storage_options = dict(storage_options or {})
-        self._index_at = _index_of(self.location, index, self._wanted, storage_options)
         self._index: Index | None = None
-        if self._index_at is None:
+        self._index_at: str | None = None
+        if isinstance(index, Index):
+            self._index = index
+        else:
+            self._index_at = _index_of(self.location, index, self._wanted, storage_options)
+        if self._index is self._index_at is None:
             if is_uri(self.location):
                 raise self._no_index_error()
             builder, about = _scan(self.location, self._wanted)
