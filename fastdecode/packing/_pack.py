@@ -418,9 +418,7 @@ def _revision(location: str) -> list[int] | None:
     if "://" in location:
         return None
     path = Path(location)
-    if path.is_file():
-        files = [path]
-    elif path.is_dir():
+    if path.is_dir():
         files = [each for each in sorted(path.iterdir()) if each.suffix in (".tar", ".mdb")]
     else:
         files = [Path(each) for each in shard_locations(location)]

@@ -87,7 +87,7 @@ def open_store(
     ----------
     location : path or URI, or several
         A folder of images, a CSV file, a list of images, a ``.tar`` or several (a list,
-        ``train-{000..146}.tar``, or a folder of them), an ``.lmdb``, ``.h5`` or ``.rec``. All but
+        ``train-{000..146}.tar``, a manifest, or a folder of them), an ``.lmdb``, ``.h5`` or ``.rec``. All but
         LMDB may be URIs (``s3://bucket/train.tar``), also in lists. URIs are read through fsspec
         (``pip install 'fastdecode[remote]'``).
     kind : str, optional
@@ -220,7 +220,7 @@ def kind_of(location: str) -> str:
     >>> kind_of("train-{000..146}.tar")
     'tar'
     """
-    kind = kind_by_suffix(location)
+    kind = _kind_to_read(location)
     if kind is not None:
         return kind
     if location.lower().endswith(_COMPRESSED):
@@ -263,7 +263,7 @@ def kind_for(location: str) -> str:
 
 def _kind_of_list(locations: list[str]) -> str:
     """Return the kind of a list of locations: "tar" for shards, "list" for images."""
-    kinds = {each: kind_by_suffix(each) for each in locations}
+    kinds = {each: _kind_to_read(each) for each in locations}
     if locations and set(kinds.values()) == {"tar"}:
         return "tar"
     for each, kind in kinds.items():
@@ -273,6 +273,11 @@ def _kind_of_list(locations: list[str]) -> str:
                 "Open it on its own"
             )
     return "list"
+
+
+def _kind_to_read(location: str) -> str | None:
+    """Return the kind that a suffix stands for; the manifest of tar shards stands for these."""
+    return "tar" if location.lower().endswith(".tar.json") else kind_by_suffix(location)
 
 
 def kind_by_suffix(location: str) -> str | None:

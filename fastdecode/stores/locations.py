@@ -13,7 +13,10 @@ from fastdecode.errors import StoreError
 from fastdecode.stores._items import is_file_name
 from fastdecode.stores._ranges import Ranges, exists, is_uri, local_path
 
-__all__ = ["Manifest", "expand_braces", "read_manifest", "shard_locations"]
+__all__ = ["MANIFEST", "Manifest", "expand_braces", "read_manifest", "shard_locations"]
+
+MANIFEST = ".json"
+"""The suffix of a manifest, after the name of its store."""
 
 _BRACES = re.compile(r"\{(?:(?P<first>\d+)\.\.(?P<last>\d+)|(?P<names>[^{}]*,[^{}]*))\}")
 _MOST = 1_000_000
@@ -40,8 +43,9 @@ def shard_locations(
     """List the shards that a location stands for.
 
     The location is a shard; ``train-{000..146}.tar``; ``train-*.tar``, in the order of the names;
-    or the ``train.tar`` that ``pack`` has divided into shards, which its manifest lists,
-    ``train.tar.json``. If a file of the given name exists, it stands for itself.
+    or the ``train.tar`` that ``pack`` has divided into shards, which its manifest lists, or the
+    manifest itself, ``train.tar.json``. If another file of the given name exists, it stands for
+    itself.
 
     No shard at all, or a missing shard that the manifest lists, is a FileNotFoundError. A damaged
     manifest is a StoreError. Braces that stand for too many shards, or an empty list of locations,
@@ -57,7 +61,7 @@ def shard_locations(
     wild = bool(_WILD.search(where)) and not where.startswith(("http://", "https://"))
     plain = len(names) == 1 and not wild
     if plain or not is_uri(where):  # the name of a local file may contain braces itself
-        if exists(where, storage_options):
+        if not where.endswith(MANIFEST) and exists(where, storage_options):
             return [where]
         listed = read_manifest(where, storage_options)
         if listed is not None:
@@ -77,8 +81,11 @@ def _match(pattern: str, storage_options: Mapping[str, Any] | None) -> list[str]
 def read_manifest(
     location: str, storage_options: Mapping[str, Any] | None = None
 ) -> Manifest | None:
-    """Read the manifest of shards, ``train.tar.json`` for ``train.tar``; None if there is none."""
-    name = f"{location}.json"
+    """Read the manifest of a store, or the one at a location; None if there is none.
+
+    The manifest of ``train.tar`` is ``train.tar.json``.
+    """
+    name = location if location.endswith(MANIFEST) else location + MANIFEST
     if not exists(name, storage_options):
         return None
     file = Ranges(name, storage_options)

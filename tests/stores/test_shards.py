@@ -76,15 +76,25 @@ def test_a_list_of_shards_is_a_store(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("counted", [True, False])
 def test_manifest_lists_the_shards(tmp_path: Path, counted: bool) -> None:
-    """A manifest from `pack` decides which shards are read, their order and their counts."""
+    """A manifest from `pack` decides which shards are read, their order and their counts.
+
+    It may be named itself, also where another file has the name of its store.
+    """
     paths = _shards(tmp_path)
     names = [path.name for path in paths[:3]]
     more = {"files": [{"name": name, "items": _EACH} for name in names]} if counted else {}
     _manifest(tmp_path, names, classes=["cat", "dog"], **more)
 
-    with open_store(tmp_path / "train.tar") as store:
-        _check(store, 3 * _EACH)
-        assert list(store.classes) == ["cat", "dog"]
+    for name in ("train.tar", "train.tar.json"):
+        with open_store(tmp_path / name) as store:
+            _check(store, 3 * _EACH)
+            assert list(store.classes) == ["cat", "dog"]
+    (tmp_path / "train.tar").write_bytes(paths[4].read_bytes())
+    for manifest in (tmp_path / "train.tar.json", [tmp_path / "train.tar.json"]):
+        with open_store(manifest) as store:
+            _check(store, 3 * _EACH)
+    with pytest.raises(FileNotFoundError, match=r"none\.tar\.json"):
+        open_store(tmp_path / "none.tar.json")
 
 
 def test_missing_shard_is_named(tmp_path: Path) -> None:

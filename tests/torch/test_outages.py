@@ -109,6 +109,32 @@ def test_a_lost_connection_is_not_the_end_of_a_shard(uri: str, server: Fault) ->
     assert stream.errors == []
 
 
+@pytest.mark.filterwarnings(*PROCESS_WARNINGS)
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_stream_does_not_end_with_an_outage(uri: str, server: Fault, workers: int) -> None:
+    """After an outage an iterator raises again; another one gives the rest of the epoch."""
+    stream = ShardStream([uri, uri], SMALL, storage_options=server.options)
+    expected = [target for _, target in stream]
+    spawned: Any = {"multiprocessing_context": "spawn", "timeout": 60} if workers else {}
+    server.always("drop", suffix=".tar", after=1)
+    batches = iter(DataLoader(stream, BATCH, num_workers=workers, **spawned))
+    given = []
+    with pytest.raises(OSError, match=r"t\.tar"):
+        given.extend(target for _, some in batches for target in some.tolist())
+    server.always(None)
+    for _ in range(3):
+        with pytest.raises(OSError, match=r"t\.tar"):
+            next(batches)
+
+    assert given == expected[: len(given)]
+    if not workers:
+        stream.load_state_dict(stream.state_dict())
+        rest = [target for _, target in stream]
+        assert rest == expected[len(expected) - len(rest) :]
+        assert len(given) <= len(expected) - len(rest) < len(expected)
+
+
 @pytest.mark.skipif(not UNREADABLE.exists(), reason="needs a file that gives a disk error")
 @pytest.mark.parametrize("on_error", ["skip", "replace"])
 def test_an_error_of_the_disk_is_raised(on_error: Any) -> None:

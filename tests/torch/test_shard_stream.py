@@ -256,10 +256,11 @@ def test_a_manifest_says_how_many_there_are(tmp_path: Path) -> None:
     for name in names:
         (tmp_path / f"{name}.fdx").write_text("damaged, but nobody reads it")
 
-    packed = ShardStream(tmp_path / "part.tar", SMALL, even="drop")
+    for name in ("part.tar", "part.tar.json"):
+        packed = ShardStream(tmp_path / name, SMALL, even="drop")
 
-    assert packed.counts == SIZES
-    assert numbers(packed) == list(range(TOTAL))
+        assert packed.counts == SIZES
+        assert numbers(packed) == list(range(TOTAL))
 
 
 # What it finds out about its shards is the same for all readers

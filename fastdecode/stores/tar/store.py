@@ -64,7 +64,8 @@ def open_tar(
     location : path, URI or sequence of them
         A shard; ``train-{000..146}.tar``; ``train-*.tar``, in the order of the names; or the
         ``train.tar`` that `pack` has divided into shards. Those are the shards in its manifest,
-        ``train.tar.json``. If a file of the given name exists, it stands for itself.
+        ``train.tar.json``, which may be given, too. If another file of the given name exists, it
+        stands for itself.
     index : path or URI, optional
         The index of a single shard, or the folder with the indexes of several, ``SHARD.tar.fdx``.
         By default the indexes are next to the shards.

@@ -155,6 +155,9 @@ class ShardStream(IterableDataset[Any]):
     damage cannot be found. ``"replace"`` replaces a damaged sample with another one of the samples
     read with it, always the same one. ``"skip"`` may leave ranks with different numbers of batches.
 
+    An iterator that has raised an error raises it again, so that no epoch seems to be over. Begin
+    another one, after `load_state_dict` if it should go on there.
+
     Examples
     --------
     >>> from torch.utils.data import DataLoader
@@ -271,7 +274,7 @@ class ShardStream(IterableDataset[Any]):
         """Begin an epoch, or the rest of it after `load_state_dict`."""
         self._assignment = self._agreed(self._assignment)
         self._current = self._begin()
-        return self._iterate_samples(self._current)
+        return _Samples(self._iterate_samples(self._current))
 
     def _begin(self) -> _Place:
         """Return where this process begins; a state that was loaded is used once."""
@@ -372,6 +375,29 @@ class ShardStream(IterableDataset[Any]):
             f"ShardStream({len(self.shards)} shards{counted}: {where}; shuffle={assigned.shuffle}, "
             f"buffer={assigned.buffer}, seed={assigned.seed}, even={assigned.even!r})"
         )
+
+
+class _Samples(Iterator[Any]):
+    """The samples of a generator, whose error is raised again if the consumer asks for more.
+
+    A generator would just end after it, so whoever goes on after an outage would take a part of the
+    epoch for all of it.
+    """
+
+    def __init__(self, samples: Iterator[Any]) -> None:
+        self._samples = samples
+        self._error: BaseException | None = None
+
+    def __next__(self) -> Any:
+        if self._error is not None:
+            raise self._error
+        try:
+            return next(self._samples)
+        except StopIteration:
+            raise
+        except BaseException as error:
+            self._error = error
+            raise
 
 
 class _ShardImages(DecodeDataset):
