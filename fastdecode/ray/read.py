@@ -6,9 +6,7 @@ import glob
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -309,8 +307,6 @@ class _Read:
         with ThreadPoolExecutor(self.threads) as pool:
             before: tuple[list[int], list[Any]] = [], []
             for portion in portions:
-                # Asking for all keys opens all shards, which must be open to group their items.
-                list(pool.map(partial(_open_shard, store), portion))
                 groups = _group_items(store, portion)
                 begun = [pool.submit(self._items, store, group) for group in groups]
                 if before[0]:
@@ -346,12 +342,6 @@ class _Read:
         if "path" in self.columns:
             columns["path"] = pa.array([item.path for item in kept], pa.string())
         return pa.table(columns | made)  # errors last
-
-
-def _open_shard(store: Store, index: int) -> None:
-    """Ask a store for a key, which opens its shard; an error is raised when the item is read."""
-    with suppress(FastDecodeError, OSError):
-        store.key(index)
 
 
 def _group_items(store: Store, indices: list[int]) -> list[list[int]]:

@@ -100,19 +100,28 @@ class Concatenated(Store):
         return any(is_uri(part.location) for part in self.parts)
 
     def groups(self, indices: Sequence[int]) -> list[list[int]]:
-        """Group items by part, and then as their part groups them if that is open already."""
-        opened: _OpenParts = self._handle()
+        """Group items by part, and then as their part groups them, which opens it."""
         wanted: dict[int, list[int]] = {}
         for index in indices:
             number, place = self._locate(index)
             wanted.setdefault(number, []).append(place)
-        found = []
-        for number, places in wanted.items():
-            store = opened.get_open(number)
-            groups = [[place] for place in places] if store is None else store.groups(places)
+        numbers = list(wanted)
+
+        def divide(at: int) -> list[list[int]]:
+            number = numbers[at]
             start = self._ends[number - 1] if number else 0
-            found += [[start + place for place in group] for group in groups]
-        return sort_groups(indices, found)
+            places = wanted[number]
+            try:
+                groups = self._part(number).groups(places)
+            except ITEM_ERRORS:  # raised again when such an item is read
+                groups = [[place] for place in places]
+            return [[start + place for place in group] for group in groups]
+
+        # Parts that are open need no threads, which wait for the requests of the others.
+        opened: _OpenParts = self._handle()
+        ready = all(map(opened.is_open, numbers))
+        places = ["" if ready else self.parts[number].location for number in numbers]
+        return sort_groups(indices, list(chain.from_iterable(map_parts(places, divide))))
 
     def read_group(self, indices: Sequence[int]) -> list[Buffer | str | Exception]:
         """Read items of one part, which `groups` has put together."""
@@ -164,7 +173,7 @@ class Concatenated(Store):
 def map_parts(locations: Sequence[str], ask: Callable[[int], _T]) -> list[_T]:
     """Call `ask` with the number of each part, in threads if any part is behind a URI."""
     numbers = range(len(locations))
-    if not any(map(is_uri, locations)):
+    if len(numbers) < 2 or not any(map(is_uri, locations)):
         return [ask(number) for number in numbers]
     with ThreadPoolExecutor(_AT_ONCE) as threads:
         return list(threads.map(ask, numbers))
@@ -199,11 +208,8 @@ class _OpenParts:
                 self._keep(number, store)
             return store
 
-    def get_open(self, number: int) -> Store | None:
-        """Return a part, or None if it is not open."""
-        part = self._parts[number]
-        with self._lock:
-            return self._stores.get(number) if isinstance(part, Part) else part
+    def is_open(self, number: int) -> bool:
+        return number in self._stores or not isinstance(self._parts[number], Part)
 
     def _keep(self, number: int, store: Store) -> None:
         with self._lock:

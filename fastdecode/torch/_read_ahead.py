@@ -13,8 +13,6 @@ from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from fastdecode._error_policy import ITEM_ERRORS
-
 if TYPE_CHECKING:
     from fastdecode.torch._order import Order
     from fastdecode.torch._threads import ThreadPool
@@ -80,10 +78,16 @@ def begin_reads(
 ) -> list[Read]:
     """Begin to read some items of a dataset; return a pending Read for each, without waiting."""
     reads: list[Read] = [Future() for _ in indices]
-    try:
-        groups = dataset._group_reads(indices)
-    except ITEM_ERRORS:  # each item raises it when it is read
-        groups = [[at] for at in range(len(indices))]
+
+    def divide() -> None:  # in a thread of the pool, because it may open shards
+        if stopped():
+            return
+        try:
+            groups = dataset._group_reads(indices)
+        except Exception:  # each item raises its own when it is read
+            groups = [[at] for at in range(len(indices))]
+        for group in groups:
+            pool.submit(partial(read, group))
 
     def read(group: list[int]) -> None:
         if stopped():
@@ -100,6 +104,6 @@ def begin_reads(
             else:
                 reads[at].set_result(one)
 
-    for group in groups:
-        pool.submit(partial(read, group))
+    if indices:
+        pool.submit(divide)
     return reads

@@ -73,18 +73,48 @@ def test_batches_are_the_same(shards: str, server: Server, threads: int, shuffle
 
 
 def test_neighbours_in_a_shard_are_one_request(shards: str, server: Server) -> None:
-    """In order, a batch of a shard takes one request; without reading ahead, one per item."""
-    dataset = opened(shards, server)
-    for index in range(COUNT):
-        dataset.read(index)  # opens the shards
-    counts = []
-    for read_threads in (0, None):
-        server.requests.clear()
-        with Loader(dataset, COUNT, read_threads=read_threads, threads=2) as loader:
-            assert len(next(iter(loader))[0]) == COUNT
-        counts.append(server.requests["GET", ".tar"])
+    """In order, a batch of a shard takes one request; without reading ahead, one per item.
 
-    assert counts == [COUNT, SHARDS]
+    That is so from the first epoch on, which opens the shards.
+    """
+    counts = []
+    for read_threads in (0, None, 1):
+        dataset = opened(shards, server)
+        for _ in range(2):
+            server.requests.clear()
+            with Loader(dataset, COUNT, read_threads=read_threads, threads=2) as loader:
+                assert len(next(iter(loader))[0]) == COUNT
+            counts.append(server.requests["GET", ".tar"])
+
+    assert counts == [COUNT] * 2 + [SHARDS] * 4
+
+
+def test_an_epoch_in_order_takes_a_request_per_batch(shards: str, server: Server) -> None:
+    """In order, an epoch of several batches takes one request for each batch of each shard."""
+    parts = [-(-(COUNT - shard) // SHARDS) for shard in range(SHARDS)]
+    shard_of = [shard for shard, count in enumerate(parts) for _ in range(count)]
+    touched = {(at // BATCH, shard) for at, shard in enumerate(shard_of)}
+    for _ in range(2):
+        dataset = opened(shards, server)
+        server.requests.clear()
+        with Loader(dataset, BATCH) as loader:
+            list(loader)
+        assert server.requests["GET", ".tar"] == len(touched)
+
+
+def test_one_shard_that_is_lost_leaves_the_others_their_requests(
+    shards: str, server: Server, tmp_path: Path
+) -> None:
+    """A shard that cannot be opened is an error; those beside it are still read in one request."""
+    store = opened(shards, server).store
+    where = f"s3://{BUCKET}/{tmp_path.name}/t-00001.tar"
+    fsspec.core.url_to_fs(where, **server.options)[0].rm(where)
+    part = -(-COUNT // SHARDS)
+
+    groups = store.groups(list(range(COUNT)))
+    assert [len(group) for group in groups] == [part, *[1] * part, COUNT - 2 * part]
+    with pytest.raises(FileNotFoundError, match=r"t-00001\.tar"):
+        raise store.read_group(groups[1])[0]  # type: ignore[misc]
 
 
 def test_an_item_that_comes_twice_is_read_for_each(shards: str, server: Server) -> None:
@@ -228,13 +258,13 @@ def test_closing_while_an_epoch_begins_ends_it() -> None:
 
 
 def test_a_store_says_what_it_reads_together(shards: str, server: Server) -> None:
-    """Each item is in one group; neighbours in an open shard are in the same group."""
+    """Each item is in one group; neighbours in a shard are in the same group."""
     with open_store(shards, storage_options=server.options) as store:
         order = [7, 0, 22, 1, 8]
-        assert store.groups(order) == [[7], [0], [22], [1], [8]]
+        groups = store.groups(order)  # which opens the shards
         assert [store.read_group([index]) for index in order] == [
             [bytes(store.read(index))] for index in order
         ]
-        assert sorted(map(sorted, store.groups(order))) == [[0, 1, 7], [8], [22]]
-        for group in store.groups(order):
+        assert sorted(map(sorted, groups)) == [[0, 1, 7], [8], [22]]
+        for group in groups:
             assert store.read_group(group) == [store.read(index) for index in group]
