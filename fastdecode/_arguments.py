@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import cast
 
 import numpy as np
 
+from fastdecode.errors import near_miss
 from fastdecode.types import MODES, REDUCES, Box, Buffer, Header, Image, Mode
+
+_STARRED = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
 
 
 def check_options(
@@ -38,6 +42,38 @@ def check_options(
         raise ValueError(f"max_pixels must be a positive integer or None, not {max_pixels!r}")
     if backend is not None and not isinstance(backend, str):
         raise TypeError(f"backend must be a name, not {backend!r}")
+
+
+_ELSEWHERE = dict.fromkeys(("num_workers", "workers", "max_workers", "n_jobs"), "threads")
+"""What other libraries call an argument."""
+
+
+def check_names(called: Callable[..., object], given: Iterable[str], options: type) -> None:
+    """Raise a TypeError for an option that does not exist, which names the one that was meant.
+
+    Python itself would name the inner function to which the options are passed on.
+
+    Parameters
+    ----------
+    called : callable
+        The function or class that the user has called.
+    given : iterable of str
+        The names of the options that it was given.
+    options : type
+        The `TypedDict` of those that there are.
+    """
+    for name in given:
+        if name in options.__annotations__:
+            continue
+        own = inspect.signature(called).parameters.values()
+        known = [each.name for each in own if each.kind not in _STARRED]
+        known += options.__annotations__
+        meant = _ELSEWHERE.get(name)
+        way_out = f"; did you mean {meant}?" if meant in known else near_miss(name, known)
+        where = called.__qualname__.rpartition("<locals>.")[2]
+        raise TypeError(
+            f"{where}() has no argument {name!r}{way_out or '; it has ' + ', '.join(known)}"
+        )
 
 
 def check_header(header: object) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, cast, overload
@@ -12,6 +11,7 @@ import numpy as np
 from fastdecode._arguments import (
     check_array,
     check_disjoint,
+    check_names,
     check_options,
     check_sides,
     is_int,
@@ -20,8 +20,8 @@ from fastdecode._arguments import (
 from fastdecode._arrays import decode_arrays, decode_each
 from fastdecode._selection import load_named
 from fastdecode._system import usable_cores
-from fastdecode.api import decode as _decode
 from fastdecode.errors import BackendUnavailable
+from fastdecode.types import BatchOptions
 
 if TYPE_CHECKING:
     import torch
@@ -30,9 +30,8 @@ if TYPE_CHECKING:
 
     from fastdecode.api import Data
     from fastdecode.errors import FastDecodeError
-    from fastdecode.types import BatchOptions, Image
+    from fastdecode.types import Image
 
-_SIGNATURE = inspect.signature(_decode)
 _AHEAD = 2
 """How many images per thread may wait for a slow image before them, or for the caller."""
 
@@ -219,7 +218,7 @@ def decode_batch(
     torch.Size([6, 3, 224, 224])
     """
     how: dict[str, Any] = dict(options)
-    sides = _checked("decode_batch", items, size, threads, on_error, how)
+    sides = _checked(decode_batch, items, size, threads, on_error, how)
     count = threads or usable_cores()
     if how.get("backend") is not None:
         load_named(how["backend"])
@@ -340,9 +339,9 @@ def decode_iter(
     (192, 256, 3)
     """
     how: dict[str, Any] = dict(options)
-    sides = _checked("decode_iter", items, size, threads, on_error, how)
     if how.pop("out", None) is not None:
         raise ValueError("decode_iter() has no out: each image is an array of its own")
+    sides = _checked(decode_iter, items, size, threads, on_error, how)
     if ahead is not None and not (is_int(ahead) and ahead >= 1):
         raise ValueError(f"ahead must be a positive integer, not {ahead!r}")
     if how.get("backend") is not None:
@@ -367,7 +366,7 @@ def _result_array(shape: tuple[int, ...], out: Any) -> Image:
 
 
 def _checked(
-    called: str,
+    called: Callable[..., Any],
     items: object,
     size: object,
     threads: object,
@@ -375,17 +374,18 @@ def _checked(
     options: dict[str, Any],
 ) -> tuple[int, int] | None:
     """Check the arguments that all items share, even if there are none; return `size` as sides."""
+    check_names(called, options, BatchOptions)
+    name = called.__name__
     if on_error not in ("raise", "return"):
         raise ValueError(f"on_error must be 'raise' or 'return', not {on_error!r}")
     if _is_single(items):
-        raise TypeError(f"{called}() takes several items; for one, use decode() or decode_file()")
+        raise TypeError(f"{name}() takes several items; for one, use decode() or decode_file()")
     if not is_iterable(items):
         raise TypeError(
-            f"{called}() takes an iterable of paths or encoded bytes, not {type(items).__name__}"
+            f"{name}() takes an iterable of paths or encoded bytes, not {type(items).__name__}"
         )
     if threads is not None and not (is_int(threads) and cast("int", threads) >= 1):
         raise ValueError(f"threads must be a positive integer, not {threads!r}")
-    _SIGNATURE.bind(b"", **options)  # TypeError for one that `decode` does not have
     check_options(**options)
     return _checked_size(size, options.get("mode", "RGB"))
 

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from fastdecode import _headers, _pixels
-from fastdecode._arguments import check_options, check_out
+from fastdecode._arguments import check_names, check_options, check_out
 from fastdecode._buffers import as_buffer, as_path
 from fastdecode._engine import DecodeRequest, run
 from fastdecode._error_policy import with_retry
@@ -14,7 +14,7 @@ from fastdecode._files import read_image
 from fastdecode._selection import Want
 from fastdecode.errors import FastDecodeError
 from fastdecode.plan import DEFAULT_MAX_PIXELS, plan_decode
-from fastdecode.types import MODES, REDUCES
+from fastdecode.types import MODES, REDUCES, DecodeKeywords
 
 if TYPE_CHECKING:
     import mmap
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from typing_extensions import Unpack
 
-    from fastdecode.types import Box, Buffer, DecodeKeywords, Header, Image, Mode, Reduce
+    from fastdecode.types import Box, Buffer, Header, Image, Mode, Reduce
 
     Data = bytes | bytearray | memoryview | mmap.mmap | NDArray[np.uint8] | torch.Tensor
 
@@ -201,6 +201,7 @@ def decode_file(
     >>> decode_file("cat.jpg", reduce=4).shape
     (120, 160, 3)
     """
+    check_names(decode_file, options, DecodeKeywords)
     data = read_file(as_path(path))  # which refuses file descriptors
     try:
         return decode(data, reduce, out=out, **options)

@@ -53,7 +53,8 @@ def main(arguments: Sequence[str], prog: str = "fastdecode") -> int:
 
     Raises SystemExit after ``--help`` and ``--version``, and for a wrong argument.
     """
-    from fastdecode.terminal import near_miss, silent_interrupt
+    from fastdecode.errors import near_miss
+    from fastdecode.terminal import silent_interrupt
 
     words = list(arguments)
     if words[:1] == ["help"]:

@@ -18,7 +18,7 @@ A wrong argument (a path instead of bytes, ``reduce=3``, a region outside the im
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 __all__ = [
@@ -59,6 +59,14 @@ def without_advice(error: BaseException) -> str:
         text = text.replace(getattr(one, "advice", ""), "")
         one = one.__cause__ or one.__context__
     return text
+
+
+def near_miss(word: str, known: Iterable[str]) -> str:
+    """Return a question that suggests a similar known word; empty if there is none."""
+    import difflib  # needed only after a mistake
+
+    alike = difflib.get_close_matches(word, known, 1)
+    return f"; did you mean {alike[0]}?" if alike else ""
 
 
 class FastDecodeError(Exception):

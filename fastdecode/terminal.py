@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from itertools import zip_longest
 from typing import Any, NamedTuple, NoReturn, TypeAlias
 
-from fastdecode.errors import visible, without_advice
+from fastdecode.errors import near_miss, visible, without_advice
 
 __all__ = [
     "INTERRUPTED",
@@ -35,7 +35,6 @@ __all__ = [
     "count",
     "csv_text",
     "has_rich",
-    "near_miss",
     "paragraph",
     "positive",
     "progress",
@@ -110,14 +109,6 @@ class Parser(argparse.ArgumentParser):
 
 def _plain(message: str) -> str:
     return "\n".join(map(visible, message.split("\n")))
-
-
-def near_miss(word: str, known: Iterable[str]) -> str:
-    """Return a question that suggests a similar known word; empty if there is none."""
-    import difflib  # needed only after a mistake
-
-    alike = difflib.get_close_matches(word, known, 1)
-    return f"; did you mean {alike[0]}?" if alike else ""
 
 
 def positive(text: str) -> int:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import importlib
+import inspect
 import io
 import mmap
 import os
+import re
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +19,7 @@ from encoded import with_orientation
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastdecode import decode, decode_batch, decode_file, probe, reduce_for
+from fastdecode import decode, decode_batch, decode_file, decode_iter, probe, reduce_for
 from fastdecode.native import add_restart_markers
 from fastdecode.testing import drawing, encode
 from fastdecode.types import REDUCES, Header
@@ -365,3 +369,76 @@ def test_name_that_no_file_can_have_is_an_os_error(path) -> None:
         decode_file(path)
 
     assert caught.value.filename == "no\0file.jpg"
+
+
+# Names of options
+
+
+def _taking_options() -> dict[str, tuple[Any, type]]:
+    """Return the public functions and classes with ``**options``, and the type of the options."""
+    found: dict[str, tuple[Any, type]] = {}
+    for module in ("", ".stores", ".torch", ".torch.transforms"):
+        if module.startswith(".torch") and not find_spec("torch"):
+            continue
+        home = importlib.import_module(f"fastdecode{module}")
+        for name in home.__all__:
+            called = getattr(home, name)
+            if not callable(called):
+                continue
+            takes = called.__init__ if inspect.isclass(called) else called
+            kinds = getattr(takes, "__annotations__", {})
+            for option in kinds.values():
+                unpacked = re.fullmatch(r"Unpack\[(\w+)\]", str(option))
+                if unpacked:
+                    found[name] = called, takes.__globals__[unpacked[1]]
+    return found
+
+
+OPTIONS = _taking_options()
+NEEDED: dict[str, Any] = {
+    "path": "cat.jpg",
+    "items": [],
+    "dataset": [1],
+    "paths": [],
+    "shards": "train.tar",
+    "size": 8,
+    "resize": 9,
+    "crop": 8,
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_a_wrong_option_is_told_with_the_right_one(name: str, tmp_path: Path) -> None:
+    """A misspelt option names the function that was called, and the option that was meant."""
+    called, options = OPTIONS[name]
+    (tmp_path / "cat").mkdir()
+    (tmp_path / "cat" / "1.jpg").write_bytes(JPEG)
+    parameters = [*inspect.signature(called).parameters.values()]
+    given = [
+        NEEDED.get(each.name, tmp_path)
+        for each in parameters
+        if each.default is each.empty and each.kind is each.POSITIONAL_OR_KEYWORD
+    ]
+    own = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
+    for right in {*own, *options.__annotations__}:
+        wrong = right + right[-1]
+        with pytest.raises(TypeError) as caught:
+            called(*given, **{wrong: None})
+        message = str(caught.value)
+        assert message.startswith(f"{name}() ")
+        assert repr(wrong) in message
+        assert re.search(rf"\b{right}\b", message), message
+
+
+@pytest.mark.parametrize("function", [decode_batch, decode_iter])
+@pytest.mark.parametrize("other", ["num_workers", "workers", "n_jobs"])
+def test_what_other_libraries_call_threads_is_understood(function: Any, other: str) -> None:
+    """The number of threads has several names elsewhere: the error tells the one here."""
+    with pytest.raises(TypeError, match=rf"{function.__name__}\(\).*'{other}'.* threads"):
+        function([JPEG], **{other: 2})
+
+
+def test_an_option_that_resembles_none_is_told_with_all() -> None:
+    """If no option is like the wrong one, the error lists all of them."""
+    with pytest.raises(TypeError, match=r"decode_file\(\).*'colour'.*\bmode\b.*\bbackend\b"):
+        decode_file("cat.jpg", colour="grey")  # type: ignore[call-arg]

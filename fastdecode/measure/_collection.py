@@ -28,8 +28,7 @@ from fastdecode.errors import (
 from fastdecode.measure import result
 from fastdecode.samples import photo
 from fastdecode.stores import Store, kind_of, open_store
-from fastdecode.stores._scan import is_readable_file
-from fastdecode.stores.folder import EXTENSIONS
+from fastdecode.stores._scan import EXTENSIONS, is_readable_file
 from fastdecode.types import Buffer, Header
 
 SAMPLES = photo.parent

@@ -14,10 +14,11 @@ from fastdecode._error_policy import ITEM_ERRORS, is_item_error
 from fastdecode.api import decode, decode_part, probe
 from fastdecode.errors import FastDecodeError, ImageTooLarge, UnsupportedFormat, without_advice
 from fastdecode.plan import DEFAULT_MAX_PIXELS
+from fastdecode.stores._scan import SUFFIXES
 
 if TYPE_CHECKING:
     from fastdecode.stores import Store
-    from fastdecode.types import Buffer, Format, Header
+    from fastdecode.types import Buffer, Header
 
 Status: TypeAlias = Literal[
     "damaged", "unsupported", "unreadable", "oversized", "wrong suffix", "duplicate", "good"
@@ -25,19 +26,6 @@ Status: TypeAlias = Literal[
 
 FAILING: tuple[Status, ...] = ("damaged", "unsupported", "unreadable")
 """The statuses of items that do not decode here."""
-
-_SUFFIXES: dict[Format, tuple[str, ...]] = {
-    "jpeg": (".jpg", ".jpeg", ".jpe", ".jfif", ".jls", ".mpo"),
-    "png": (".png", ".apng"),
-    "webp": (".webp",),
-    "gif": (".gif",),
-    "bmp": (".bmp", ".dib"),
-    "tiff": (".tif", ".tiff"),
-    "avif": (".avif", ".avifs"),
-    "heic": (".heic", ".heif", ".hif"),
-    "jpeg2000": (".jp2", ".j2k", ".j2c", ".jpc", ".jpf", ".jpx"),
-    "jxl": (".jxl",),
-}
 
 
 class Finding(NamedTuple):
@@ -195,8 +183,8 @@ class _Checker:
         if self._is_oversized(header):
             finding = _with(finding, "oversized", f"{header.width} x {header.height} pixels")
         suffix = PurePosixPath(key).suffix.lower()
-        known = any(suffix in suffixes for suffixes in _SUFFIXES.values())
-        if known and suffix not in _SUFFIXES.get(header.format, (suffix,)):
+        known = any(suffix in suffixes for suffixes in SUFFIXES.values())
+        if known and suffix not in SUFFIXES.get(header.format, (suffix,)):
             finding = _with(
                 finding, "wrong suffix", f"named {suffix}, but its format is {header.format}"
             )

@@ -6,19 +6,20 @@ All have one interface, `Store`. `fastdecode.torch.StoreDataset` makes a dataset
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from fastdecode._arguments import check_names
 from fastdecode.errors import BackendUnavailable, StoreError, with_advice
-from fastdecode.stores.base import Store, Writer
+from fastdecode.stores._scan import EXTENSIONS
+from fastdecode.stores.base import Store, StoreOptions, Writer
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
-
-    from fastdecode.stores.base import StoreOptions
 
 __all__ = [
     "KINDS",
@@ -87,9 +88,9 @@ def open_store(
     ----------
     location : path or URI, or several
         A folder of images, a CSV file, a list of images, a ``.tar`` or several (a list,
-        ``train-{000..146}.tar``, a manifest, or a folder of them), an ``.lmdb``, ``.h5`` or ``.rec``. All but
-        LMDB may be URIs (``s3://bucket/train.tar``), also in lists. URIs are read through fsspec
-        (``pip install 'fastdecode[remote]'``).
+        ``train-{000..146}.tar``, a manifest of `pack`, or a folder of them), an ``.lmdb``, ``.h5``
+        or ``.rec``. All but LMDB may be URIs (``s3://bucket/train.tar``), also in lists. URIs are
+        read through fsspec (``pip install 'fastdecode[remote]'``).
     kind : str, optional
         A name in `KINDS`. By default it follows from the location's suffix, or from what is there.
     **options
@@ -138,7 +139,13 @@ def open_store(
     else:
         where = [os.fspath(each) for each in location]
         chosen = _kind_of_list(where) if kind is None else kind
-    return cast("Store", _import_class(chosen, "reader")(where, **options))
+    check_names(open_store, options, StoreOptions)
+    reader = _import_class(chosen, "reader")
+    own = inspect.signature(reader).parameters
+    wrong = next((name for name in options if name not in own), None)
+    if wrong is not None and "options" not in own:
+        raise TypeError(f"open_store(): a {chosen} store has no option {wrong!r}")
+    return cast("Store", reader(where, **options))
 
 
 def create_store(
@@ -232,8 +239,6 @@ def kind_of(location: str) -> str:
         return "folder"  # which may hold a store instead of images: see `open_folder`
     if not Path(location).exists():
         raise FileNotFoundError(f"{location}: there is no such file or folder")
-    from fastdecode.stores.folder import EXTENSIONS
-
     if location.lower().endswith(EXTENSIONS):
         raise ValueError(f"{location} is one image: name its folder, or a .csv with its path")
     listed = ", ".join(suffix for kind in KINDS.values() for suffix in kind.suffixes)

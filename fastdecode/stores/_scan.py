@@ -15,6 +15,7 @@ import os
 import stat
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple, TypeAlias
 
 from fastdecode.stores._ranges import is_uri
@@ -22,9 +23,23 @@ from fastdecode.stores._ranges import is_uri
 _Identity: TypeAlias = "tuple[int, int] | str"
 """Identifies a folder: its device and inode, or its path on systems without inodes."""
 
+SUFFIXES: Mapping[str, tuple[str, ...]] = {
+    "jpeg": (".jpg", ".jpeg", ".jpe", ".jfif", ".jls", ".mpo"),
+    "png": (".png", ".apng"),
+    "webp": (".webp",),
+    "gif": (".gif",),
+    "bmp": (".bmp", ".dib"),
+    "tiff": (".tif", ".tiff"),
+    "avif": (".avif", ".avifs"),
+    "heic": (".heic", ".heif", ".hif"),
+    "jpeg2000": (".jp2", ".j2k", ".j2c", ".jpc", ".jpf", ".jpx"),
+    "jxl": (".jxl",),
+    "pnm": (".pnm", ".pbm", ".pgm", ".ppm"),
+}
+"""The suffixes of each format's files, in lower case."""
 
-IMG_EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
-"""The suffixes that torchvision takes for images by default, in lower case."""
+EXTENSIONS = tuple(chain.from_iterable(SUFFIXES.values()))
+"""The suffixes of images, in lower case: those of torchvision, and others that `decode` reads."""
 
 
 class FolderListing(NamedTuple):
@@ -141,7 +156,12 @@ def find_classes(directory: str | os.PathLike[str]) -> tuple[list[str], dict[str
     with os.scandir(directory) as entries:
         classes = sorted(entry.name for entry in entries if is_folder(entry))
     if not classes:
-        raise FileNotFoundError(f"Couldn't find any class folder in {os.fspath(directory)}.")
+        where = os.fspath(directory)
+        raise FileNotFoundError(
+            f"Couldn't find any class folder in {where}. The images of each class must lie in a "
+            "folder of its own; for images without classes there are ImageList(paths) and "
+            f"StoreDataset({where!r})"
+        )
     return classes, {name: index for index, name in enumerate(classes)}
 
 

@@ -15,17 +15,14 @@ from fastdecode.errors import with_advice
 from fastdecode.stores._index import Index, IndexBuilder, IndexedStore
 from fastdecode.stores._items import Keys, is_below, is_file_name, plain_target, relative
 from fastdecode.stores._ranges import is_uri, local_path
-from fastdecode.stores._scan import IMG_EXTENSIONS, found
+from fastdecode.stores._scan import EXTENSIONS, found
 from fastdecode.stores.base import Writer
 
 if TYPE_CHECKING:
     from fastdecode.stores.base import Store
     from fastdecode.types import Buffer
 
-__all__ = ["EXTENSIONS", "INDEX", "FileStore", "FolderWriter", "LooseImages", "open_folder"]
-
-EXTENSIONS = (*IMG_EXTENSIONS, ".gif", ".jfif", ".jpe", ".jp2", ".j2k", ".avif", ".heic", ".heif")
-"""Suffixes of images, in lower case: those of torchvision, and others that `decode` reads."""
+__all__ = ["INDEX", "FileStore", "FolderWriter", "LooseImages", "open_folder"]
 
 INDEX = "fastdecode.fdx"
 """The file in which `FolderWriter` lists the files of a folder in their order, with targets."""
@@ -65,12 +62,12 @@ def open_folder(
     Classes and order are those of ``torchvision.datasets.ImageFolder``. A folder that
     `FolderWriter` has written has an index: it is opened from that, without listing its files.
     """
+    from fastdecode.stores import open_store
+
     if not is_uri(location):
         location = local_path(location)
     if not is_uri(location) and (Path(location) / "data.mdb").exists():
-        from fastdecode.stores.lmdb import LmdbStore
-
-        return LmdbStore(location, **options)
+        return open_store(location, "lmdb", **options)
     inside = location.rstrip("/")
     at = f"{inside}/{INDEX}"
     written = Index.load_if_exists(at, (), storage_options) if targets else None
@@ -90,11 +87,9 @@ def open_folder(
     if not images:
         if not shards:
             raise FileNotFoundError(f"{location}: no image in it ends in {', '.join(extensions)}")
-        from fastdecode.stores.tar import open_tar
-
         if is_uri(location):
             options["storage_options"] = storage_options
-        return open_tar([f"{inside}/{shard}" for shard in shards], **options)
+        return open_store([f"{inside}/{shard}" for shard in shards], "tar", **options)
     _refuse_options(options)
     index = _build_index(location, images, [] if loose or not targets else there.folders)
     return FileStore(location, location, index, "folder", storage_options)
@@ -102,7 +97,7 @@ def open_folder(
 
 def _refuse_options(options: dict[str, Any]) -> None:
     if options:
-        raise TypeError(f"a folder store has no option {next(iter(options))!r}")
+        raise TypeError(f"open_store(): a folder store has no option {next(iter(options))!r}")
 
 
 def _build_index(location: str, images: Iterable[str], classes: list[str]) -> Index:

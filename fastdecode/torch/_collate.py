@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
+from PIL.Image import Image
 from torch.utils.data import default_collate
 
 from fastdecode.torch._errors import SKIPPED
@@ -47,13 +48,33 @@ def collate(
     if collate_fn is not None:
         return ReadyBatch(collate_fn(good), position, skipped)
     if images is None:
-        batch = default_collate(good)
+        batch = _collate_all(good)
         return ReadyBatch(_channels_last(batch) if channels_last else batch, position, skipped)
     batch = images[kept] if skipped else images
     if isinstance(good[0], tuple):  # a list, as from torch's default_collate
         rest = zip(*(sample[1:] for sample in good), strict=True)
         batch = [batch, *(_collate_values(list(values)) for values in rest)]
     return ReadyBatch(batch, position, skipped)
+
+
+def _collate_all(samples: list[Any]) -> Any:
+    """Return the same as default_collate; if it cannot stack the images, say what can be done."""
+    try:
+        return default_collate(samples)
+    except (TypeError, RuntimeError) as error:
+        images = [one[0] if isinstance(one, (tuple, list)) and one else one for one in samples]
+        shapes = {tuple(getattr(image, "shape", ())) for image in images}
+        if all(isinstance(image, Image) for image in images):
+            what, way_out = "Pillow images", '; or output="tensor", if all images have one size'
+        elif len(shapes) > 1:
+            what, way_out = f"images of several sizes, {min(shapes)} and {max(shapes)}", ""
+        else:
+            raise
+        raise type(error)(
+            f"a batch cannot hold {what}: give the dataset a transform= that makes tensors of one "
+            f"size, such as ResizeCenterCropNormalize(256, 224){way_out}; or give the loader a "
+            "collate_fn="
+        ) from error
 
 
 def _collate_values(values: list[Any]) -> Any:

@@ -5,6 +5,7 @@ That is: how many threads or processes do, what decodes, and where images become
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from multiprocessing.context import BaseContext
 from typing import Any, Literal, NamedTuple, TypeAlias, TypedDict
@@ -13,6 +14,7 @@ import torch
 
 from fastdecode._arguments import is_int, is_iterable
 from fastdecode._system import usable_cores
+from fastdecode.stores import Store
 from fastdecode.torch._native_batches import EligibleCrop
 from fastdecode.torch._read_ahead import READ_THREADS
 from fastdecode.torch._samples import Source
@@ -47,9 +49,6 @@ def check_options(options: DataLoaderOptions, own: Mapping[str, Any]) -> None:
 
     `options` holds the arguments of torch's DataLoader, and `own` those of `Loader`, by name.
     """
-    for name in options:
-        if name not in DataLoaderOptions.__annotations__:
-            raise TypeError(f"Loader() has no argument {name!r}")
     _check_together(options, own)
     for name, least in _LEAST.items():
         if own[name] != _DEFAULTS.get(name, own):
@@ -70,6 +69,14 @@ def _check_integer(name: str, value: Any, least: int | None) -> None:
 def _check_kinds(options: DataLoaderOptions, own: Mapping[str, Any]) -> None:
     """Refuse arguments of the wrong type, and unknown words."""
     timeout, collate_fn, decode = own["timeout"], own["collate_fn"], own["decode"]
+    dataset = own["dataset"]
+    if isinstance(dataset, (str, bytes, bytearray, os.PathLike, Store)):
+        where = f"({dataset!r})" if isinstance(dataset, (str, os.PathLike)) else ""
+        raise TypeError(
+            f"Loader takes a dataset, not {type(dataset).__name__}: ImageFolder{where} reads a "
+            f"folder with one subfolder per class, StoreDataset{where} any folder or store, and "
+            "ImageList a list of paths"
+        )
     if timeout is not None and not (isinstance(timeout, (int, float)) and timeout >= 0):
         raise ValueError(
             f"timeout must be a number of seconds, 0 or None for no limit, not {timeout!r}"

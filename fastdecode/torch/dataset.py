@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from fastdecode import api
+from fastdecode._arguments import check_names
 from fastdecode._buffers import as_buffer
 from fastdecode._error_policy import ITEM_ERRORS, is_item_error
 from fastdecode.geometry import Geometry
@@ -165,9 +166,7 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
             self.transforms = transforms
             if self._joint() is None:
                 raise TypeError(f"{type(self).__name__}() takes no transforms, only transform")
-        for name in options:
-            if name not in DatasetOptions.__annotations__:
-                raise TypeError(f"{type(self).__name__}() has no option {name!r}")
+        check_names(type(self), options, DatasetOptions)
         if options:
             self.decode_options = replace(self.decode_options, **options)
         self._resolved_transform()  # raises if options contradict each other

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastdecode._error_policy import mark_if_folder_vanished
 from fastdecode.stores import _scan
-from fastdecode.stores._scan import IMG_EXTENSIONS
+from fastdecode.stores._scan import EXTENSIONS
 from fastdecode.torch._options import DatasetOptions
 from fastdecode.torch.dataset import DecodeDataset, standard_transform
 
@@ -45,7 +45,7 @@ class ImageFolder(DecodeDataset["tuple[Any, Target]"]):
         Accept class folders without files.
     extensions : sequence of str, optional
         The extensions of files to include, in lower case; by default torchvision's
-        `IMG_EXTENSIONS`.
+        `IMG_EXTENSIONS`, and those of the other formats that `decode` reads, as for `StoreDataset`.
     **options
         Those of `DecodeOptions`, by name: reduce, min_size, mode, orient, backend, output,
         on_error, fuse, quality, headroom.
@@ -107,7 +107,7 @@ class ImageFolder(DecodeDataset["tuple[Any, Target]"]):
         self._loader = loader
         super().__init__(transform, target_transform, **options)
         if extensions is None and is_valid_file is None:
-            extensions = IMG_EXTENSIONS
+            extensions = EXTENSIONS
         self.extensions = extensions
         self.is_valid_file = is_valid_file
         self.allow_empty = allow_empty

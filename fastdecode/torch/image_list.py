@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fastdecode._arguments import is_iterable
+from fastdecode._arguments import check_names, is_iterable
 from fastdecode.stores.file_list import Table, convert_targets, read_table
 from fastdecode.torch._errors import Sample_co
 from fastdecode.torch._options import DatasetOptions
@@ -147,6 +147,7 @@ class ImageList(DecodeDataset[Sample_co]):
         If all targets are integers they become int; if all are numbers they become float. Otherwise
         they are class names, and each becomes its index among the sorted names (`class_to_idx`).
         """
+        check_names(cls.from_csv, options, DatasetOptions)
         table = read_table(file, path_column, target_column, header=header, delimiter=delimiter)
         targets, names = _convert_targets(table, class_to_idx)
         return cls(

@@ -16,7 +16,7 @@ from torch.utils.data import (
     default_collate,
 )
 
-from fastdecode._arguments import is_int
+from fastdecode._arguments import check_names, is_int
 from fastdecode.torch import _accelerate
 from fastdecode.torch._batch_builder import EpochConfig
 from fastdecode.torch._collate import ReadyBatch, finish_batch
@@ -211,6 +211,7 @@ class Loader:
         timeout: float | None = None,
         **dataloader: Unpack[DataLoaderOptions],
     ) -> None:
+        check_names(type(self), dataloader, DataLoaderOptions)
         check_options(dataloader, locals())  # locals() holds exactly the arguments here
         world(rank, world_size)
         self.dataset = dataset

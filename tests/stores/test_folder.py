@@ -139,6 +139,13 @@ def test_wrong_kinds_and_options_are_named(classes: Path, tmp_path: Path) -> Non
         create_store(tmp_path / "a.csv")
     with pytest.raises(TypeError, match="'wrong'"):
         open_store(classes, wrong=1)
+    for kind, option in (("folder", "root"), ("list", "image"), ("tar", "images")):
+        with pytest.raises(TypeError, match=rf"open_store\(\).* {kind} store .*'{option}'"):
+            open_store(classes, kind, **{option: "x"})
+    (tmp_path / "shards").mkdir()
+    create_store(tmp_path / "shards" / "a.tar").close()
+    with pytest.raises(TypeError, match=r"open_store\(\).* tar store .*'root'"):
+        open_store(tmp_path / "shards", root="x")
     (classes / "cat/b.jpg").unlink()
     with open_store(classes) as store:
         (classes / "cat/deep/a.JPG").unlink()

@@ -17,7 +17,7 @@ FILES = [
     "b/a-sub/z.jpg",
     "A/1.jpg",
     "a/notes.txt",
-    "a/x.gif",
+    "a/x.ico",
     "a/1.jpg",
     "with space/é.jpg",
     "top.jpg",

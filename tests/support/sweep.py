@@ -43,6 +43,7 @@ from fastdecode._process import Child, ChildDied
 from fastdecode.packing import pack
 from fastdecode.packing._check import survey
 from fastdecode.stores import open_store
+from fastdecode.stores._scan import EXTENSIONS
 from fastdecode.testing import drawing
 from fastdecode.types import Box, Header
 from fastdecode.types import Image as Pixels
@@ -60,12 +61,6 @@ _BACKENDS = (None, *registry.BUILTIN)
 _SETTINGS = 14
 """How many sets of options `Sweeper.each` tries for each case."""
 _ODD_BYTES = (0, 1, 2, 3, 5, 7, 8, 9, 16, 17, 32, 64, 127, 128, 254, 255)
-
-
-_FOLDER_SUFFIXES = (
-    ".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp", ".gif", ".jp2",
-    ".j2k", ".avif", ".heic", ".heif",
-)  # fmt: skip
 
 
 class Case(NamedTuple):
@@ -244,7 +239,7 @@ class Sweeper:
                 if case.number and _pixel_count(data) > MAX_PIXELS:
                     continue
                 suffix = Path(case.path).suffix
-                known = suffix.lower() in _FOLDER_SUFFIXES  # else a folder would pass it over
+                known = suffix.lower() in EXTENSIONS  # else a folder would pass it over
                 paths.append(source / f"{index:03}{suffix if known else '.jpg'}")
                 paths[-1].write_bytes(data)
             for use in (_batch, _loader, _check, _pack) if paths else ():

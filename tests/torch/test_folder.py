@@ -16,6 +16,9 @@ from PIL import Image as PillowImage
 from torchvision_doubles import TENSOR, compose, resize
 
 from fastdecode import DecodeError, decode, decode_file, probe
+from fastdecode.stores import open_store
+from fastdecode.stores._scan import EXTENSIONS
+from fastdecode.stores.tar.names import IMAGES
 from fastdecode.torch.folder import ImageFolder
 from fastdecode.torch.transforms import ResizeCenterCropNormalize
 
@@ -87,12 +90,33 @@ def test_files_can_be_chosen(root: Path) -> None:
     by_function = ImageFolder(
         root, is_valid_file=lambda path: path.endswith("1.jpg"), allow_empty=1
     )
-    by_ending = ImageFolder(root, extensions=(".gif", ".txt"), allow_empty=True)
+    by_ending = ImageFolder(root, extensions=(".ico", ".txt"), allow_empty=True)
 
     assert names(by_function, root) == ["A/1.jpg", "a/1.jpg"]
-    assert names(by_ending, root) == ["a/notes.txt", "a/x.gif"]
+    assert names(by_ending, root) == ["a/notes.txt", "a/x.ico"]
     with pytest.raises(ValueError, match=r"extensions.*is_valid_file"):
         ImageFolder(root, is_valid_file=bool, extensions=(".jpg",))
+
+
+@pytest.mark.parametrize("suffix", EXTENSIONS)
+def test_it_has_the_images_that_a_store_has(tmp_path: Path, suffix: str) -> None:
+    """A folder has the same images as an `ImageFolder` and as a store, whatever their format."""
+    for name in (f"a/x{suffix}", f"b/X{suffix.upper()}", "b/notes.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"an image")
+
+    with open_store(tmp_path) as store:
+        assert [tmp_path / store.key(at) for at in range(len(store))] == [
+            Path(path) for path, _ in ImageFolder(tmp_path).samples
+        ]
+        assert len(store) == 2
+    assert suffix[1:] in IMAGES
+
+
+def test_a_folder_without_classes_tells_what_reads_it(root: Path) -> None:
+    """Where images lie directly in the folder, the error names the datasets for them."""
+    with pytest.raises(FileNotFoundError, match=r"class folder.*ImageList.*StoreDataset"):
+        ImageFolder(root / "a" / "linked")
 
 
 def test_missing_files_and_classes_are_told(root: Path) -> None:
@@ -291,13 +315,16 @@ def test_spawned_workers_decode_and_tell_of_damage(
 
 
 def test_it_is_as_torchvisions(root: Path) -> None:
-    """With torchvision installed, samples, pixels, text and messages are equal to its own."""
+    """With torchvision installed, samples, pixels, text and messages are equal to its own.
+
+    Only the extensions are more, which are those of a store.
+    """
     torchvision = pytest.importorskip("torchvision")
     (root / "void").mkdir()
     theirs = torchvision.datasets.ImageFolder(root, allow_empty=True)
     ours = ImageFolder(root, allow_empty=True)
 
-    for name in ("root", "classes", "class_to_idx", "samples", "targets", "extensions"):
+    for name in ("root", "classes", "class_to_idx", "samples", "targets"):
         assert getattr(ours, name) == getattr(theirs, name), name
     assert repr(ours).startswith(repr(theirs))
     for (image, target), (reference, wanted) in zip(ours, theirs, strict=True):
@@ -307,5 +334,6 @@ def test_it_is_as_torchvisions(root: Path) -> None:
     for kind in (torchvision.datasets.ImageFolder, ImageFolder):
         with pytest.raises(FileNotFoundError) as caught:
             kind(root)
-        messages.append(str(caught.value))
+        messages.append(str(caught.value).partition(" are: ")[0])
     assert messages[0] == messages[1]
+    assert set(theirs.extensions) < set(ours.extensions)

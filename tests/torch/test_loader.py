@@ -9,6 +9,7 @@ import threading
 import time
 import weakref
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,8 @@ from loading import (
 )
 from torch.utils.data import ConcatDataset, DataLoader, Subset, TensorDataset
 
+from fastdecode.testing import drawing, encode
+from fastdecode.torch import ImageList
 from fastdecode.torch.transforms import (
     Resize,
 )
@@ -68,6 +71,34 @@ def test_other_datasets_are_collated_as_by_torch(dataset: Any) -> None:
 
     assert repr(ours) == repr(theirs)
     assert len(ours) > 2
+
+
+@pytest.mark.filterwarnings(*PROCESS_WARNINGS)
+@pytest.mark.parametrize("how", [{"threads": 2}, {"threads": 0}, {"workers": 1}], ids=str)
+@pytest.mark.parametrize("targets", [True, False])
+@pytest.mark.parametrize(
+    ("output", "error", "told"),
+    [
+        (None, TypeError, r"Pillow images.*transform=.*output=\"tensor\".*collate_fn="),
+        ("tensor", RuntimeError, r"\(3, 30, 41\) and \(3, 30, 42\).*transform=.*collate_fn="),
+        ("array", RuntimeError, r"\(30, 41, 3\) and \(30, 42, 3\).*transform=.*collate_fn="),
+    ],
+)
+def test_images_that_cannot_be_stacked_are_told_with_the_way_out(
+    tmp_path: Path,
+    output: Any,
+    error: type[Exception],
+    told: str,
+    targets: bool,
+    how: dict[str, int],
+) -> None:
+    """Without a transform, the error of the batch says what to give to the dataset or loader."""
+    paths = [tmp_path / f"{index}.jpg" for index in range(4)]
+    for index, path in enumerate(paths):
+        path.write_bytes(encode(drawing(41 + index % 2, 30)))
+    dataset = ImageList(paths, range(4) if targets else None, output=output)
+    with Loader(dataset, 4, **how) as loader, pytest.raises(error, match=f"(?s){told}"):
+        next(iter(loader))
 
 
 def test_images_of_any_size_are_collated() -> None:
@@ -188,6 +219,8 @@ REFUSED: dict[type[Exception], list[dict[str, Any]]] = {
     ],
     TypeError: [
         {"dataset": iter([1, 2])},
+        *({"dataset": given} for given in ("train", b"train", bytearray(3), Path("train"))),
+        {"batchsize": 4},
         {"collate_fn": 3},
         {"colate_fn": len},
         {"sampler": 5},

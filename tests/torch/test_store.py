@@ -164,7 +164,9 @@ def test_more_shards_than_files_may_be_open(
         if not joined:
             dataset = ConcatDataset([StoreDataset(path, SMALL) for path in paths])
         with Loader(dataset, 64, shuffle=True, seed=1, **options) as loader:
-            found = [(image, label) for batch in loader for image, label in zip(*batch, strict=True)]
+            found = [
+                (image, label) for batch in loader for image, label in zip(*batch, strict=True)
+            ]
 
     assert sorted(int(label) for _, label in found) == list(range(200))
     wanted = [SMALL(data) for data in encoded()]

@@ -344,7 +344,7 @@ class _Walk:
         )
 
     def damaged(self, start: int, block: bytes, end: int = 0) -> StoreError:
-        """Return the error of a block that is no header; `end` is where an archive before it ended."""
+        """Return the error of a block that is no header; `end` is that of the tar before it."""
         if end:
             return self.error(
                 f"it has an end at byte {end}, and then something else than another tar from byte "

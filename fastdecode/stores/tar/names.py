@@ -11,6 +11,7 @@ from urllib.parse import unquote
 from fastdecode._headers import sniff
 from fastdecode.errors import StoreError, with_advice
 from fastdecode.stores._items import check_key, parse_target, relative
+from fastdecode.stores._scan import EXTENSIONS
 from fastdecode.stores.tar.format import FileSource, Member, members
 from fastdecode.types import Buffer
 
@@ -28,13 +29,7 @@ __all__ = [
     "wanted_members",
 ]
 
-IMAGES = frozenset(
-    (
-        *("apng", "avif", "avifs", "bmp", "dib", "gif", "heic", "heif", "ico", "img", "j2c"),
-        *("j2k", "jfif", "jp2", "jpe", "jpeg", "jpf", "jpg", "jpx", "jxl", "pbm", "pcx", "pgm"),
-        *("png", "pnm", "ppm", "tga", "tif", "tiff", "webp"),
-    )
-)
+IMAGES = frozenset((*(each[1:] for each in EXTENSIONS), "ico", "img", "pcx", "tga"))
 """Extensions of images, in lower case; "img" is for images of an unknown format."""
 
 OWNER = b"fastdecode"

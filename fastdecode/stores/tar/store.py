@@ -167,7 +167,7 @@ class TarStore(IndexedStore):
             self._index = index
         else:
             self._index_at = _index_of(self.location, index, self._wanted, storage_options)
-        if self._index is self._index_at is None:
+        if self._index is None and self._index_at is None:
             if is_uri(self.location):
                 raise self._no_index_error()
             builder, about = _scan(self.location, self._wanted)

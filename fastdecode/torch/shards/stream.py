@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
-from fastdecode._arguments import is_int
+from fastdecode._arguments import check_names, is_int
 from fastdecode._system import usable_cores
 from fastdecode.errors import FastDecodeError
 from fastdecode.native._batch import Pool
@@ -192,6 +192,7 @@ class ShardStream(IterableDataset[Any]):
         storage_options: Mapping[str, Any] | None = None,
         **options: Unpack[DatasetOptions],
     ) -> None:
+        check_names(type(self), options, DatasetOptions)
         if threads != "auto" and not (is_int(threads) and threads > 0):
             raise ValueError(f"threads must be 'auto' or an integer from 1, not {threads!r}")
         world(rank, world_size)

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import torch
 
-from fastdecode._arguments import is_int
+from fastdecode._arguments import check_names, is_int
 from fastdecode._resizing import CORE_FILTERS, ResizePlan
 from fastdecode.native import _library
 from fastdecode.native._augment import Program
@@ -131,6 +131,7 @@ class RandomResizedCrop(Crop):
         antialias: bool = True,
         **options: Unpack[CropOptions],
     ) -> None:
+        check_names(type(self), options, CropOptions)
         super().__init__(interpolation, antialias, **options)
         self.size = _check_size_pair("size", size)
         self.scale = _check_range("scale", scale)
@@ -264,6 +265,7 @@ class ResizeCenterCrop(Crop):
         antialias: bool = True,
         **options: Unpack[CropOptions],
     ) -> None:
+        check_names(type(self), options, CropOptions)
         super().__init__(interpolation, antialias, **options)
         self.resize = _check_size("resize", resize)
         self.size = _check_size_pair("size", size)
@@ -375,6 +377,7 @@ class Resize(Crop):
         antialias: bool = True,
         **options: Unpack[CropOptions],
     ) -> None:
+        check_names(type(self), options, CropOptions)
         super().__init__(interpolation, antialias, **options)
         self.max_size = None if max_size is None else _check_max_size(size, max_size)
         by_longest = size is None and self.max_size is not None
