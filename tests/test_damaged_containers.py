@@ -6,6 +6,7 @@ import io
 import struct
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from encoded import (
 )
 from PIL import Image
 
-from fastdecode import DecodeError, UnsupportedFormat, decode
+from fastdecode import DecodeError, FastDecodeError, UnsupportedFormat, _libtiff, decode
 from fastdecode._headers import isobmff, tiff
 from fastdecode.testing import drawing, encode
 
@@ -251,6 +252,51 @@ def test_cut_tiffs_are_errors_in_any_number_of_threads() -> None:
         outcomes = set(pool.map(lambda cut: outcome(data[: -1 - cut % 50], data), range(200)))
 
     assert outcomes == {"error"}
+
+
+def _compressed(kind: str) -> bytes:
+    """Encode a TIFF whose compressed data is damaged in its middle."""
+    stream = io.BytesIO()
+    noise = np.random.default_rng(0).integers(0, 255, (64, 64, 3), np.uint8)
+    image = Image.fromarray(noise).convert("1" if kind == "group4" else "RGB")
+    image.save(stream, "tiff", compression=kind)
+    data = bytearray(stream.getvalue())
+    data[len(data) // 2 : len(data) // 2 + 8] = b"\xff" * 8
+    return bytes(data)
+
+
+@pytest.mark.parametrize("kind", ["tiff_lzw", "tiff_adobe_deflate", "group4"])
+@pytest.mark.parametrize("backend", [None, "pillow"])
+def test_words_of_libtiff_are_in_the_error(
+    kind: str, backend: str | None, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """What libtiff says of damage is in the error, not on stderr; and it is always an error.
+
+    The messages of others who use Pillow stay where they were, also in other threads meanwhile.
+    """
+    if _libtiff._handler is None:
+        pytest.skip("libtiff cannot be reached here")
+    data = _compressed(kind)
+
+    def fails(_: object) -> str:
+        with pytest.raises(FastDecodeError) as caught:
+            decode(data, backend=backend)
+        return str(caught.value)
+
+    def others(_: object) -> None:
+        with suppress(OSError):
+            Image.open(io.BytesIO(data)).load()
+
+    with ThreadPoolExecutor(4) as threads:
+        told = set(threads.map(fails, range(20)))
+        assert capfd.readouterr().err == ""
+        both = [threads.submit(call, 0) for call in (fails, others) * 10]
+        assert told == {each.result() for each in both[::2]}
+    lines = capfd.readouterr().err.splitlines()
+    assert len(lines) >= 10
+    if kind != "group4":  # which is another library's task
+        assert len(told) == 1
+        assert lines[0].rpartition(": ")[2].rstrip(".") in min(told)
 
 
 def test_cut_old_style_jpeg_in_tiff_is_an_error() -> None:

@@ -38,6 +38,7 @@ _LAYERS = (
     ("_headers", "_buffers"),
     (
         "_truncation",
+        "_libtiff",
         "_process",
         "_stats",
         "_files",

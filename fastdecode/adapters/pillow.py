@@ -23,6 +23,7 @@ from PIL import (
 )
 from PIL import Image as PillowImage
 
+from fastdecode import _libtiff
 from fastdecode._headers import other, png
 from fastdecode.adapters.base import Backend, Support
 from fastdecode.errors import DecodeError
@@ -102,6 +103,18 @@ class Pillow(Backend):
     def decode(
         self, data: Buffer, header: Header, *, reduce: Reduce, layout: PixelLayout, **_: object
     ) -> Image:
+        if header.format != "tiff":
+            return self._decode(data, header, reduce, layout)
+        with _libtiff.errors() as told:
+            try:
+                pixels = self._decode(data, header, reduce, layout)
+            except OSError as error:  # "decoder error -2"
+                raise DecodeError("; ".join(told[:3]) or str(error)) from error
+        if told:  # and went on
+            raise DecodeError("; ".join(told[:3]))
+        return pixels
+
+    def _decode(self, data: Buffer, header: Header, reduce: Reduce, layout: PixelLayout) -> Image:
         image = _open(data, header, layout)
         if header.format == "jpeg":
             _draft(cast("ImageFile.ImageFile", image), reduce, layout)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import pickle
+import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from PIL import Image
 
 from fastdecode import decode
 from fastdecode.ray import _rows
+from fastdecode.stores import open_store
 from fastdecode.testing import drawing, encode
 
 Y, X = np.mgrid[:200, :320]
@@ -193,3 +196,44 @@ def test_wrong_options_are_refused(options: dict[str, Any], words: str) -> None:
     """Wrong options are refused at once, not in a task."""
     with pytest.raises(ValueError, match=words):
         made([], **options)
+
+
+@pytest.mark.filterwarnings("ignore:`use_.*is deprecated:DeprecationWarning")  # which Ray sets
+@pytest.mark.parametrize("on_error", ["skip", "return"])
+@pytest.mark.parametrize("threads", [0, 2])
+@pytest.mark.parametrize("gone", ["folder", "files", "drive"])
+def test_a_folder_that_is_gone_on_a_node_ends_the_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gone: str, threads: int, on_error: Any
+) -> None:
+    """A node without the folder, at its first task or later, does not count images as missing."""
+    read = pytest.importorskip("fastdecode.ray.read")
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    for at in range(4):
+        (photos / f"{at}.jpg").write_bytes(PHOTO)
+    sent = pickle.dumps(open_store(photos))
+    monkeypatch.setattr(read.ray, "get", lambda _: pickle.loads(sent))
+    monkeypatch.setattr(read, "_opened", {})
+    options = _rows.JobOptions.checked(16, 1, on_error=on_error)
+    tasks = [read._Read(OfNode(name), options, ["path"], None, threads) for name in "ab"]
+    batch = {"id": np.arange(4)}
+    assert sum(len(table) for table in tasks[0](batch)) == 4
+
+    if gone != "files":
+        photos.rename(tmp_path / "away")
+    else:
+        shutil.rmtree(photos)
+    if gone == "drive":  # which leaves the folder where it was mounted
+        photos.mkdir()
+    for task in tasks:
+        with pytest.raises(FileNotFoundError, match="missing or empty"):
+            list(task(batch))
+
+
+class OfNode(NamedTuple):
+    """A reference to a store in Ray's object store."""
+
+    name: str
+
+    def hex(self) -> str:
+        return self.name
