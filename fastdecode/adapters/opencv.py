@@ -60,7 +60,7 @@ class Opencv(Backend):
         if header.format == "png" and not png.chunks_fit(data):
             # OpenCV would allocate as much as the chunk claims, up to 4 GiB.
             raise DecodeError("a chunk of the PNG claims more bytes than there are")
-        # Its libpng and libjpeg write to stderr without asking OpenCV, whose log level is no switch.
+        # Its libpng and libjpeg write to stderr by themselves: OpenCV's log level is no switch.
         flags = (_REDUCED_GRAY if layout == "L" else _REDUCED_RGB)[reduce]
         image = cv2.imdecode(np.frombuffer(data, np.uint8), flags | cv2.IMREAD_IGNORE_ORIENTATION)
         if image is None:

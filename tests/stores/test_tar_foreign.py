@@ -263,6 +263,20 @@ def test_a_sample_ends_with_its_tar(tmp_path: Path) -> None:
     assert [sample.target for sample in stream_tar(path)] == [5, 5]
 
 
+def test_a_header_about_all_members_ends_with_its_tar(tmp_path: Path) -> None:
+    """A global header, also as the last one of a tar, is no part of a member in the next tar."""
+    tarfile.open(tmp_path / "g.tar", "w", pax_headers={"comment": "x"}).close()
+    about = (tmp_path / "g.tar").read_bytes()[:1024]
+    whole = b""
+    for number in range(2):
+        data = write_tar(tmp_path / "t.tar", numbered(1, begin=number)).read_bytes().rstrip(b"\0")
+        whole += data + bytes(-len(data) % 512) + about + bytes(1024)
+    (tmp_path / "t.tar").write_bytes(whole)
+
+    with open_store(tmp_path / "t.tar") as store:
+        assert [bytes(store.read(at)) for at in range(len(store))] == [image(0), image(1)]
+
+
 def test_sparse_members_are_refused(tmp_path: Path) -> None:
     """A sparse member is an error, because its stored bytes are not those of the file."""
     path = tmp_path / "t.tar"
