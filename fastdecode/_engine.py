@@ -36,6 +36,7 @@ _PASSED_ON = (
     SystemExit,
     GeneratorExit,
 )
+_BITS = 8
 _DTYPE_KINDS = "buif"  # NumPy's type codes of booleans, integers and floats
 _CHANNELS: dict[PixelLayout, int] = {"RGB": 3, "RGBA": 4, "CMYK": 4}
 
@@ -150,7 +151,16 @@ def _decode(choice: Choice, request: DecodeRequest) -> Image:
         _check_array(image, size, choice.layout, request.header.bits)
         # A codec that reports warnings warns when it fills pixels in. The arithmetic decoder does
         # not: past the end of the data it reads zeros for ever.
-        if warned or not choice.support.warnings or request.header.coding == "arithmetic":
+        if (
+            warned
+            or not choice.support.warnings
+            or request.header.coding == "arithmetic"
+            or (
+                request.header.format == "jpeg"
+                and not choice.support.zeros
+                and jpeg_stream.has_zeros(request.data, request.header)
+            )
+        ):
             _check_complete(choice, request, image, window, warned=warned)
         if not is_wanted:
             image = _finish(image, choice, request, window)
@@ -206,7 +216,7 @@ def _call_backend(
             missing = jpeg_stream.says_missing_pixels(message)
             if warned or not (missing or jpeg_stream.is_recoverable(message)):
                 raise
-            if missing or request.want.strict:
+            if missing or (request.want.strict and not jpeg_stream.says_zeros(message)):
                 raise NoFallback(message) from warning
             strict, warned = False, True
         except _PASSED_ON:
@@ -247,24 +257,48 @@ def _check_complete(
     choice: Choice, request: DecodeRequest, image: Image, window: Box | None, *, warned: bool
 ) -> None:
     """Check that the data held all pixels of a JPEG, where the codec does not report it."""
-    header = request.header
-    if header.format != "jpeg":
+    header, support = request.header, choice.support
+    if header.format != "jpeg" or header.coding == "jpeg-ls":  # CharLS reports all of it
         return
+
+    def decode_again(data: bytes) -> Image:
+        want = request.want._replace(strict=False)
+        return _call_backend(choice, replace(request, data=data, want=want), window, None)[0]
+
     # A library may report only its first warning, which need not be the worst.
-    if warned or not choice.support.warnings:
+    reports = support.warnings
+    if warned or not reports:
         _truncation.check_restarts(request.data, header)
     if (
         warned
         or header.coding == "arithmetic"
         or request.suspect
-        or _truncation.looks_filled_in(image)
+        or (not reports and _may_hide_damage(header))
+        or _truncation.looks_filled_in(image, header.bits)
     ):
-
-        def decode_again(data: bytes) -> Image:
-            want = request.want._replace(strict=False)
-            return _call_backend(choice, replace(request, data=data, want=want), window, None)[0]
-
         _truncation.verify(image, request.data, header, decode_again)
+    if jpeg_stream.has_zeros(request.data, header):
+        _check_zeros(choice, request)
+
+
+def _check_zeros(choice: Choice, request: DecodeRequest) -> None:
+    """Check that zeros do not stand in place of data, with a codec that reports warnings, if any."""
+    want = request.want._replace(mode="RGB", reduce=1, strict=False, part=False)
+    able = _selection.able(request.header, want)
+    judge = next((other for other in able if other.support.warnings), choice)
+
+    def decode_all(data: bytes) -> Image:
+        every = replace(request, data=data, want=want, suspect=True)
+        return _call_backend(judge, every, None, None)[0]
+
+    _truncation.check_zeros(
+        request.data, request.header, decode_all, reports=judge.support.warnings
+    )
+
+
+def _may_hide_damage(header: Header) -> bool:
+    """Return whether the last pixel of a JPEG says little about the others."""
+    return header.progressive or header.coding == "lossless" or header.bits > _BITS
 
 
 # Fresh memory means page faults, which cost as much as a good part of the decoding. Reused memory

@@ -255,6 +255,11 @@ def candidates(backend: str | None, header: Header, want: Want) -> Iterator[Choi
         yield choice
 
 
+def able(header: Header, want: Want) -> Iterator[Choice]:
+    """Yield every choice for a file among the backends with exact pixels, whatever is preferred."""
+    return _automatic(None, header, want)
+
+
 def _automatic(ranked: Ranking | None, header: Header, want: Want) -> Iterator[Choice]:
     """Yield the choices among all backends with exact pixels."""
     found = False
@@ -364,8 +369,8 @@ def _unsupported(backend: str | None, header: Header, want: Want) -> Unsupported
     decides = preferred(backend)
     if isinstance(decides, str):
         why = _fit(decides, registry.load(decides), header, want)
-        able = [choice.name for choice in _automatic(None, header, want)]
-        hint = f"; {', '.join(able)} can" if able else ""
+        others = [choice.name for choice in able(header, want)]
+        hint = f"; {', '.join(others)} can" if others else ""
         return UnsupportedFormat(f"{decides} {why}{hint}")
     reasons, missing = [], []
     for name in registry.names():

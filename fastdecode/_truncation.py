@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import struct
 from collections.abc import Callable, Sequence
-from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -28,9 +27,16 @@ _EXCESS: dict[Format, str] = {"png": "png", "jpeg2000": "jpeg2000"}
 _NO_END = "the JPEG has no end marker (EOI)"
 _MISSING = "pixels are missing: the compressed data ends before the image does"
 _SCANS = "pixels are missing: there is no scan of one of the colour components"
+_FIRST_BITS = "pixels are missing: there is no scan with the first bits of some coefficients"
 _RESTARTS = "pixels are missing: restart markers are out of turn"
-# Decoders fill blocks without data with luma 128; conversion may round it.
-_FILLED_IN = range(126, 131)
+_ZEROS = "pixels are missing: there are zeros in the data that no encoder writes"
+_LEFT_OVER = "pixels are missing: there are zeros in the data, and bytes left over behind it"
+# Decoders fill blocks without data with half of the largest luma; conversion may round it.
+_ROUNDING = 2
+# Bytes that change pixels if a file needs them. A few may change only what is clipped, or rounded, or
+# not visible.
+_TELLING = 64
+_MOST_HOLES = 8  # that are tried out
 
 
 class NoFallback(DecodeError):
@@ -73,18 +79,17 @@ def check_jpeg(data: Buffer, header: Header, *, strict: bool) -> CheckedJpeg:
 
     Raises `DecodeError` if pixels are missing, or if there are more scans than real files have.
     """
-    complete = True
-    if header.progressive or not jpeg_stream.in_one_scan(data, header):
-        number, complete = jpeg_stream.scan_script(data, header)
-        most = jpeg_stream.most_scans(header, len(data))
-        if number > most:
-            raise DecodeError(
-                f"the JPEG has more than {most} scans in {len(data)} bytes, which can cost seconds "
-                "or minutes: refused as hostile"
-            )
-    if not (complete or header.progressive):
-        raise DecodeError(_SCANS)
-    if jpeg_stream.has_end(data, header):
+    scans, ended = jpeg_stream.read(data, header)
+    most = jpeg_stream.most_scans(header, len(data))
+    if len(scans) > most:
+        raise DecodeError(
+            f"the JPEG has more than {most} scans in {len(data)} bytes, which can cost seconds "
+            "or minutes: refused as hostile"
+        )
+    begun, complete = jpeg_stream.progress(data, header, scans)
+    if not begun:
+        raise DecodeError(_FIRST_BITS if header.progressive else _SCANS)
+    if ended:
         return CheckedJpeg(data, complete, not complete)
     if strict:
         raise DecodeError(_NO_END)
@@ -98,20 +103,21 @@ def check_jpeg(data: Buffer, header: Header, *, strict: bool) -> CheckedJpeg:
     return CheckedJpeg(ended, complete, suspect=True)
 
 
-def looks_filled_in(image: Image) -> bool:
+def looks_filled_in(image: Image, bits: int) -> bool:
     """Return whether the last pixel has the value with which decoders fill missing data.
 
     Only luma counts: interpolated chroma may reach in from neighbouring blocks.
     """
     last = image[-1, -1]
-    return is_filling([last] if not last.ndim else last)
+    return is_filling([last] if not last.ndim else last, bits)
 
 
-def is_filling(pixel: Sequence[int]) -> bool:
+def is_filling(pixel: Sequence[int], bits: int = 8) -> bool:
     """Return whether a pixel, RGB or with luma first, has the value of missing data."""
-    if len(pixel) < 3:
-        return int(pixel[0]) in _FILLED_IN
-    return (299 * int(pixel[0]) + 587 * int(pixel[1]) + 114 * int(pixel[2])) // 1000 in _FILLED_IN
+    luma = int(pixel[0])
+    if len(pixel) >= 3:
+        luma = (299 * luma + 587 * int(pixel[1]) + 114 * int(pixel[2])) // 1000
+    return abs(luma - (1 << bits - 1)) <= _ROUNDING
 
 
 def verify(
@@ -119,20 +125,56 @@ def verify(
 ) -> None:
     """Check that no pixel was filled in, for a decoder that may not report missing data.
 
-    It puts other bytes after each scan: the pixels change only if the decoder read beyond the scan.
+    It puts other bytes after each scan: the pixels change only if the decoder read beyond a scan.
     `decode_again` decodes other data just as `image` was decoded.
     """
-    scans = jpeg_stream.outer_scans(data, header)
-    for scan, ending in product(scans, jpeg_stream.ENDINGS):
-        try:
-            other = decode_again(jpeg_stream.with_other_ending(data, scan, header, ending))
-        except DecodeError as error:
-            raise NoFallback(_MISSING) from error
-        if not np.array_equal(image, other):
+    scans = jpeg_stream.read(data, header).scans
+    for ending in jpeg_stream.ENDINGS:
+        other = jpeg_stream.with_other_endings(data, scans, header, ending)
+        if _changes(image, decode_again, other):
             raise NoFallback(_MISSING)
+
+
+def _changes(image: Image, decode_again: Callable[[bytes], Image], other: bytes) -> bool:
+    """Return whether other data gives another image, or none."""
+    try:
+        return not np.array_equal(image, decode_again(other))
+    except DecodeError:
+        return True
+
+
+def check_zeros(
+    data: Buffer, header: Header, decode_again: Callable[[bytes], Image], *, reports: bool
+) -> None:
+    """Check that zeros in the data are data. Flat areas may be zeros.
+
+    But zeros in place of data decode to another number of blocks. So they are an error, too, if the
+    last bytes of their scan, or restart interval, are not needed. `decode_again` decodes all pixels
+    and components; with `reports` it raises an error if pixels are missing.
+    """
+    holes = jpeg_stream.holes(data, header, jpeg_stream.read(data, header).scans)
+    for scan in {hole.scan for hole in holes}:
+        # An arithmetic decoder reads zeros behind the data for ever, and no flat area needs many.
+        if header.coding == "arithmetic" or not jpeg_stream.zeros_are_flat(data, scan, header):
+            raise NoFallback(_ZEROS)
+    if not holes:
+        return
+    whole = decode_again(bytes(data))
+    for scan, end, _ in holes[:_MOST_HOLES]:
+        if reports:
+            others = [jpeg_stream.without_last_bytes(data, end, 1)]
+        else:
+            others = [
+                jpeg_stream.without_last_bytes(data, end, min(_TELLING, end - scan.start), ending)
+                for ending in jpeg_stream.ENDINGS
+            ]
+        if not any(_changes(whole, decode_again, other) for other in others):
+            raise NoFallback(_LEFT_OVER)
 
 
 def check_restarts(data: Buffer, header: Header) -> None:
     """Check that no restart interval was lost, for a decoder that does not report it."""
-    if header.restart_interval and not jpeg_stream.restarts_in_order(data, header):
+    if header.restart_interval and not jpeg_stream.restarts_in_order(
+        data, jpeg_stream.read(data, header).scans
+    ):
         raise NoFallback(_RESTARTS)

@@ -6,11 +6,11 @@ contain their own markers, and the search could find those.
 
 from __future__ import annotations
 
-import re
 import struct
 from functools import lru_cache
 
 from fastdecode._headers import exif
+from fastdecode._headers.jpeg_stream import after_segment, next_segment
 from fastdecode.errors import DecodeError
 from fastdecode.types import Buffer, Coding, Color, Header, Reduce
 
@@ -33,7 +33,6 @@ _SOF: dict[int, Coding] = {
 _SOI, _EOI, _SOS, _DRI, _APP0, _APP1, _APP14 = 0xD8, 0xD9, 0xDA, 0xDD, 0xE0, 0xE1, 0xEE
 _segment = struct.Struct(">BBH").unpack_from
 _frame = struct.Struct(">BHHB").unpack_from
-_MARKER = re.compile(rb"\xff+[^\xff]", re.DOTALL)
 _MAX_SEGMENTS = 10_000
 """The most segments before the first scan. An ICC profile of 16 MB takes 256."""
 
@@ -133,27 +132,18 @@ def with_plain_size(data: Buffer, header: Header, reduce: Reduce) -> tuple[Buffe
 
 def _frame_of(data: Buffer) -> int:
     """Return the offset of the frame header (SOF) in a JPEG whose header was already read."""
-    pos = 2
-    while True:
-        first, marker, length = _segment(data, pos)
-        if first != 0xFF or marker in _WITHOUT_LENGTH:
-            pos = _next_marker(data, pos)
-        elif marker in _SOF:
-            return pos
-        else:
-            pos += 2 + length
+    pos = next_segment(data, 2)
+    while data[pos + 1] not in _SOF:
+        pos = next_segment(data, after_segment(data, pos))
+    return pos
 
 
 def _next_marker(data: Buffer, pos: int) -> int:
-    """Return the offset after a marker without a length, fill bytes (B.1.1.2) or stray bytes."""
-    if data[pos] == 0xFF and data[pos + 1] != 0xFF:
-        if data[pos + 1] == _EOI:
-            raise DecodeError("the JPEG ends (EOI) before any image")
-        return pos + 2
-    found = _MARKER.search(data, pos)
-    if found is None:
-        raise IndexError
-    return found.end() - 2
+    """Return the offset after markers without a length, fill bytes (B.1.1.2) or stray bytes."""
+    pos = next_segment(data, pos)
+    if data[pos + 1] == _EOI:
+        raise DecodeError("the JPEG ends (EOI) before any image")
+    return pos
 
 
 @lru_cache(maxsize=256)

@@ -7,7 +7,8 @@ also help to find missing pixels if the decoder does not report them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 from fastdecode.types import Buffer, Header
@@ -20,8 +21,6 @@ _FREE_PIXELS = 1 << 28  # pixels times scans, whatever the size of the file: at 
 _PIXELS_PER_BYTE = 10_000
 _FEWEST_SCANS = 16
 
-_SOS = b"\xff\xda"
-
 # Warnings of libjpeg (jerror.h) after which there is an image. All other warnings and all fatal
 # errors mean that there is none.
 _RECOVERABLE = re.compile(
@@ -33,6 +32,7 @@ _RECOVERABLE = re.compile(
     r"|unknown JFIF revision number"
     r"|Invalid SOS parameters for sequential JPEG"
     r"|bad ICC marker"
+    r"|long run of zeros"
 )
 # JWRN_HIT_MARKER, JWRN_JPEG_EOF, JWRN_MUST_RESYNC: the decoder filled blocks in.
 _MISSING = re.compile(r"[Pp]remature end|found marker 0x\w+ instead of RST")
@@ -48,12 +48,20 @@ the rest of an image may happen to be the same. No byte is FF, which would start
 # The arithmetic coder may drop trailing zero bytes (T.81, D.1.8): a decoder that needs a few zeros
 # more than there are has not lost any data.
 _DROPPED_ZEROS = bytes(6)
-# Any marker except restart markers, which belong to the data.
-_MARKER = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]", re.DOTALL)
 _RESTART = re.compile(rb"\xff[\xd0-\xd7]")
-_END = re.compile(EOI)
-# Segments that may stand between two scans: tables, restart interval, APPn, COM, DNL.
-_BETWEEN_SCANS = frozenset({0xC4, 0xCC, 0xDB, 0xDC, 0xDD, 0xFE, *range(0xE0, 0xF0)})
+# What ends the data of a scan: any marker; with a restart interval, RSTn belongs to the data. In JPEG-LS
+# FF is followed by 0 to 7F (T.87, A.1).
+_ANY = re.compile(rb"\xff[^\x00\xff]", re.DOTALL)
+_BUT_RESTARTS = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]", re.DOTALL)
+_HIGH = re.compile(rb"\xff[\x80-\xfe]")
+# Markers but for those without a segment: RSTn, TEM and a misplaced SOI.
+_SEGMENT = re.compile(rb"\xff[^\x00\x01\xff\xd0-\xd8]", re.DOTALL)
+_DHT, _SOS, _EOI, _DRI = 0xC4, 0xDA, 0xD9, 0xDD
+# Segments that may stand between two scans: tables, restart interval, APPn, COM, DNL; LSE of JPEG-LS.
+_BETWEEN_SCANS = frozenset({_DHT, 0xCC, 0xDB, 0xDC, _DRI, 0xFE, 0xF8, *range(0xE0, 0xF0)})
+_NO_BIT = 16  # above every bit position
+_ZEROS = bytes(16)  # as in scan.c
+_HOLE = re.compile(rb"\0{16,}")
 
 _MAX_IN_SCAN = 4
 """The most components of a scan (T.81, B.2.3); a damaged header may promise more."""
@@ -65,23 +73,32 @@ class Scan(NamedTuple):
     marker: int
     start: int
     end: int
+    interval: int  # MCUs between restart markers; 0 is none
 
 
-class ScanScript(NamedTuple):
-    """The number of scans, at most `MAX_SCANS` + 1, and whether every coefficient is complete."""
+class _Parameters(NamedTuple):
+    """The contents of a scan header (T.81, B.2.3); the band and the bits of sequential files say little."""
 
-    number: int
+    components: bytes  # their identifiers
+    tables: bytes  # of each: DC and AC table, in 4 bits each
+    first: int  # of the band of coefficients
+    last: int
+    before: int  # the lowest bit of the previous scan of these coefficients; 0: this is the first one
+    low: int  # the lowest bit
+
+
+class Stream(NamedTuple):
+    """The scans of a file, at most `MAX_SCANS` + 1, and whether an end marker (EOI) follows them."""
+
+    scans: list[Scan]
+    ended: bool
+
+
+class Progress(NamedTuple):
+    """What the scans contain: at least a part of each coefficient, and all of its bits."""
+
+    begun: bool
     complete: bool
-
-
-def has_end(data: Buffer, header: Header) -> bool:
-    """Return whether an end marker (EOI) closes the image, whatever follows it."""
-    # In entropy-coded data FF is always followed by 00 or a restart marker (T.81, F.1.2.3).
-    if data[-2:] == EOI:
-        return True
-    if isinstance(data, bytes):  # `find` is much faster
-        return data.find(EOI, header.scan_offset) >= 0
-    return _END.search(data, header.scan_offset) is not None
 
 
 def most_scans(header: Header, size: int) -> int:
@@ -94,46 +111,56 @@ def most_scans(header: Header, size: int) -> int:
     return min(max(passes, _FEWEST_SCANS), MAX_SCANS)
 
 
-def _scans(data: Buffer, header: Header) -> Iterator[Scan]:
-    """Yield the scans, at most `MAX_SCANS` + 1. Any marker but a restart marker ends its data."""
-    marker, start = _first_scan(data, header), header.scan_offset
-    for _ in range(MAX_SCANS + 1):
-        found = _MARKER.search(data, start)
+def next_segment(data: Buffer, pos: int) -> int:
+    """Return the offset of the next marker with a segment, or of EOI; the file's size if none is left.
+
+    As in libjpeg (jdmarker.c), stray bytes and fill bytes may precede a marker, and RSTn and TEM
+    may stand anywhere.
+    """
+    found = _SEGMENT.search(data, pos)
+    return found.start() if found else len(data)
+
+
+def after_segment(data: Buffer, marker: int) -> int:
+    """Return the offset behind a segment. With a length below 2 it has no contents (jdmarker.c)."""
+    return marker + 2 + max(int.from_bytes(data[marker + 2 : marker + 4], "big"), 2)
+
+
+def read(data: Buffer, header: Header) -> Stream:
+    """Walk over all segments that follow the header, and the data of the scans, as libjpeg does."""
+    scans: list[Scan] = []
+    marker, start, interval = _first_scan(data, header), header.scan_offset, header.restart_interval
+    while len(scans) <= MAX_SCANS:
+        ends = _HIGH if header.coding == "jpeg-ls" else _BUT_RESTARTS if interval else _ANY
+        found = ends.search(data, start)
         stop = found.start() if found else len(data)
         end = stop
         while end > start and data[end - 1] == 0xFF:  # fill bytes belong to the marker
             end -= 1
-        yield Scan(marker, start, end)
-        marker = _next_scan(data, stop)
-        if marker < 0:
-            return
-        start = marker + 2 + (data[marker + 2] << 8 | data[marker + 3])
+        scans.append(Scan(marker, start, end, interval))
+        marker = next_segment(data, stop)
+        while (kind := data[marker + 1] if marker < len(data) else 0) in _BETWEEN_SCANS:
+            if kind == _DRI:
+                interval = int.from_bytes(data[marker + 4 : marker + 6], "big")
+            marker = next_segment(data, after_segment(data, marker))
+        if kind != _SOS:
+            return Stream(scans, kind == _EOI)
+        start = after_segment(data, marker)
+    return Stream(scans, ended=False)
 
 
 def _first_scan(data: Buffer, header: Header) -> int:
     """Return the offset of the first SOS marker, by its length before the start of its data."""
     for components in range(1, 5):
         marker = header.scan_offset - (6 + 2 * components) - 2
-        if data[marker : marker + 2] == _SOS:
+        if data[marker : marker + 2] == b"\xff\xda":
             return marker
     return header.scan_offset
 
 
-def _next_scan(data: Buffer, pos: int) -> int:
-    """Return the offset of the next SOS marker, after only tables; -1 if the image ends here."""
-    while pos + 4 <= len(data) and data[pos] == 0xFF:
-        marker = data[pos + 1]
-        if marker == 0xDA:
-            return pos
-        if marker not in _BETWEEN_SCANS:
-            break
-        pos += 2 + max(data[pos + 2] << 8 | data[pos + 3], 2)
-    return -1
-
-
 def in_one_scan(data: Buffer, header: Header) -> bool:
     """Return whether the first scan contains all components; True unless it is sequential."""
-    if header.coding not in ("baseline", "arithmetic"):
+    if header.coding not in ("baseline", "arithmetic", "lossless"):
         return True
     count = header.channels
     if count > _MAX_IN_SCAN:
@@ -142,35 +169,109 @@ def in_one_scan(data: Buffer, header: Header) -> bool:
     return begin >= 0 and data[begin : begin + 5] == bytes((0xFF, 0xDA, 0, 6 + 2 * count, count))
 
 
-def scan_script(data: Buffer, header: Header) -> ScanScript:
-    """Read the scan headers: components, band Ss..Se, lowest bit position Al (T.81, B.2.3)."""
-    left: dict[int, list[int]] = {}
-    number = 0
-    for number, scan in enumerate(_scans(data, header), start=1):  # noqa: B007 - the last counts
-        body = bytes(data[scan.marker + 4 : scan.marker + 4 + 12])
-        components = body[0] if body else 0
-        if len(body) < 4 + 2 * components:
+def _parameters(data: Buffer, scan: Scan) -> _Parameters | None:
+    """Read a scan header; None if the file ends in it."""
+    body = bytes(data[scan.marker + 4 : scan.marker + 4 + 12])
+    count = 2 * body[0] if body else 0
+    if len(body) < 4 + count:
+        return None
+    first, last, bits = body[1 + count : 4 + count]
+    named = body[1 : 1 + count]
+    return _Parameters(named[::2], named[1::2], first, last, bits >> 4, bits & 15)
+
+
+def progress(data: Buffer, header: Header, scans: Sequence[Scan]) -> Progress:
+    """Tell from the scan headers which bits of which coefficients there are (T.81, G.1.1.1).
+
+    A scan that refines coefficients does not count if the scan with the bit above is missing.
+    """
+    lowest: dict[int, list[int]] = {}
+    for scan in scans:
+        if (found := _parameters(data, scan)) is None:
             break
-        first, last, bits = body[1 + 2 * components : 4 + 2 * components]
-        for component in body[1 : 1 + 2 * components : 2]:
-            precision = left.setdefault(component, [15] * 64)
-            for k in range(min(first, 64), min(last, 63) + 1):
-                precision[k] = bits & 15
-    known = len(left) >= header.channels
-    if not header.progressive:  # the band and the bits have no meaning, and may be anything
-        return ScanScript(number, known)
-    return ScanScript(number, known and not any(any(precision) for precision in left.values()))
+        for component in found.components:
+            of = lowest.setdefault(component, [_NO_BIT] * 64)
+            for k in range(min(found.first, 64), min(found.last, 63) + 1):
+                if found.before == 0 or of[k] <= found.before:
+                    of[k] = found.low
+    known = len(lowest) >= header.channels
+    if not header.progressive:
+        return Progress(known, known)
+    worst = max((bit for of in lowest.values() for bit in of), default=_NO_BIT)
+    return Progress(known and worst < _NO_BIT, known and worst == 0)
 
 
-def outer_scans(data: Buffer, header: Header) -> list[Scan]:
-    """Return the first and the last scan: if pixels are missing, one of the two shows it."""
-    scans = list(_scans(data, header))
-    return scans[:1] if len(scans) == 1 else [scans[0], scans[-1]]
+def has_zeros(data: Buffer, header: Header) -> bool:
+    """Return whether there is a long run of zeros anywhere behind the header."""
+    # A copy and `find` are much faster than a regular expression.
+    return bytes(data).find(_ZEROS, header.scan_offset) >= 0
 
 
-def restarts_in_order(data: Buffer, header: Header) -> bool:
+def zeros_are_flat(data: Buffer, scan: Scan, header: Header) -> bool:
+    """Return whether an area of one colour may be coded as zeros in a scan.
+
+    The code of only zeros is that of the first symbol of a table (T.81, annex C). In a flat area no
+    block differs from the last one, and has no AC coefficients. With other symbols, zeros are a
+    ramp, or the same coefficient at all places, which no image has.
+    """
+    found = _parameters(data, scan)
+    if found is None:
+        return False
+    first = _first_symbols(data, scan.marker)
+    dc = all(first.get(table >> 4) == 0 for table in found.tables)
+    ac = [first.get(0x10 | table & 15, 1) for table in found.tables]
+    if header.coding == "lossless":
+        return dc
+    if not header.progressive:
+        return dc and not any(ac)
+    return dc if found.first == 0 else ac[0] & 15 == 0  # the end of some blocks
+
+
+def _first_symbols(data: Buffer, end: int) -> dict[int, int]:
+    """Return the first symbol of the Huffman tables, by class and number, at an SOS marker."""
+    found: dict[int, int] = {}
+    marker = next_segment(data, 2)
+    while marker < end:
+        behind = after_segment(data, marker)
+        pos = marker + 4
+        while data[marker + 1] == _DHT and pos + 17 < behind:
+            found[data[pos]] = data[pos + 17]
+            pos += 17 + sum(data[pos + 1 : pos + 17])
+        marker = next_segment(data, behind)
+    return found
+
+
+class Hole(NamedTuple):
+    """A long run of zeros: its scan, and the end of the data, or of the restart interval."""
+
+    scan: Scan
+    end: int
+    size: int
+
+
+def holes(data: Buffer, header: Header, scans: Sequence[Scan]) -> list[Hole]:
+    """Return the longest run of zeros of each restart interval, or scan; the longest first.
+
+    Zeros are legal codes: flat areas may consist of them, but so does what a download has not
+    written yet. Scans of single bits, one for each block, cannot tell.
+    """
+    found: dict[int, Hole] = {}
+    for scan in scans:
+        parameters = _parameters(data, scan)
+        if header.progressive and parameters and not parameters.first and parameters.before:
+            continue
+        part = bytes(data[scan.start : scan.end])
+        for run in _HOLE.finditer(part):
+            restart = _RESTART.search(part, run.end()) if scan.interval else None
+            end = scan.start + (restart.start() if restart else len(part))
+            hole = Hole(scan, end, run.end() - run.start())
+            found[end] = max(found.get(end, hole), hole, key=attrgetter("size"))
+    return sorted(found.values(), key=attrgetter("size"), reverse=True)
+
+
+def restarts_in_order(data: Buffer, scans: Sequence[Scan]) -> bool:
     """Return whether the restart markers count 0 to 7 (T.81, B.2.1); if not, blocks were lost."""
-    for scan in _scans(data, header):
+    for scan in scans:
         for index, found in enumerate(_RESTART.finditer(data, scan.start, scan.end)):
             if data[found.end() - 1] & 7 != index & 7:
                 return False
@@ -180,6 +281,11 @@ def restarts_in_order(data: Buffer, header: Header) -> bool:
 def says_missing_pixels(warning: str) -> bool:
     """Return whether a libjpeg warning means that part of the image was not in the data."""
     return _MISSING.search(warning) is not None
+
+
+def says_zeros(warning: str) -> bool:
+    """Return whether the native core warns that zeros may stand in place of data."""
+    return "long run of zeros" in warning
 
 
 def is_recoverable(warning: str) -> bool:
@@ -192,21 +298,32 @@ def without_half_marker(data: Buffer) -> bytes:
     return bytes(data).rstrip(b"\xff")
 
 
-def with_other_ending(
-    data: Buffer, scan: Scan, header: Header, ending: bytes = ENDINGS[0]
+def with_other_endings(
+    data: Buffer, scans: Sequence[Scan], header: Header, ending: bytes = ENDINGS[0]
 ) -> bytes:
-    """Insert one of `ENDINGS` at the end of the compressed data of one of the `outer_scans`.
+    """Insert one of `ENDINGS` at the end of the compressed data of each scan.
 
     A decoder that already has all pixels ignores it, and returns the same image. A decoder that ran
     out of data and filled pixels in now decodes the ending, and returns another image. So missing
     pixels show with any decoder, even if it reports no warnings.
     """
-    more = ending
-    if header.coding == "arithmetic":
-        more = _DROPPED_ZEROS + more
-    if header.restart_interval:
-        # After an interval a decoder skips everything up to the next restart marker.
-        passed = [data[m.end() - 1] for m in _RESTART.finditer(data, scan.start, scan.end)]
-        following = 0xD0 if not passed else 0xD0 | (passed[-1] + 1 & 7)
-        more += bytes((0xFF, following)) + ending
-    return b"".join((data[: scan.end], more, data[scan.end :]))
+    parts: list[Buffer] = []
+    done = 0
+    for scan in scans:
+        more = _DROPPED_ZEROS + ending if header.coding == "arithmetic" else ending
+        if scan.interval:
+            # After an interval a decoder skips everything up to the next restart marker.
+            passed = [data[m.end() - 1] for m in _RESTART.finditer(data, scan.start, scan.end)]
+            following = 0xD0 if not passed else 0xD0 | (passed[-1] + 1 & 7)
+            more += bytes((0xFF, following)) + ending
+        parts += data[done : scan.end], more
+        done = scan.end
+    return b"".join((*parts, data[done:]))
+
+
+def without_last_bytes(data: Buffer, end: int, count: int, instead: bytes = b"") -> bytes:
+    """Replace the last bytes of compressed data that ends at `end`; FF 00 is one of them."""
+    begin = end - count
+    if data[begin - 1] == 0xFF and data[begin] == 0:
+        begin -= 1
+    return b"".join((data[:begin], instead, data[end:]))

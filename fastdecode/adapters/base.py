@@ -61,6 +61,9 @@ class Support:
     skips : bool
         It leaves out data that the pixels do not need. Where damage in that data must be noticed,
         the package calls `Backend.decode` with a further argument, ``thorough=True``.
+    zeros : bool
+        It warns of a long run of zeros in a JPEG, which may stand in place of data. Where it does
+        not, the package looks for them.
     bits : frozenset of int
         Bits per sample that it reads.
     channels : frozenset of int, or None for all
@@ -91,6 +94,7 @@ class Support:
     out: bool = False
     warnings: bool = False
     skips: bool = False
+    zeros: bool = False
     bits: frozenset[int] | None = frozenset({8})
     channels: frozenset[int] | None = None
     colors: frozenset[Color] | None = None

@@ -39,6 +39,7 @@ class Native(Backend):
                 layouts=frozenset({"RGB", "L", "RGBA", "CMYK"}),
                 region=True,
                 skips=True,
+                zeros=True,
                 colors=frozenset({"gray", "ycc", "rgb", "cmyk"}),
                 subsamplings=None,
             ),

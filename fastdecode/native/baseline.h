@@ -108,6 +108,14 @@ int fd_frame_read(fd_frame *frame, const uint8_t *data, size_t size);
  * markers are there, in order. */
 int fd_scan_read(fd_scan *scan, const fd_frame *frame, const uint8_t *data, size_t size);
 
+/* Whether there is a long run of zeros, which may stand in place of data. The same rules as in
+ * _headers/jpeg_stream.py: zeros are legal codes, and flat areas may consist of them, if the first
+ * symbols of the tables say so. But other data decodes to other blocks, so some bytes are left over,
+ * or missing, at the end of their interval. */
+int fd_has_zeros(const uint8_t *data, size_t size);
+int fd_zeros_are_flat(const fd_frame *frame);
+int fd_pass_zeros_are_flat(const fd_pass *pass);
+
 /* Blocks of a component across or down the image, without those that only fill up MCUs. */
 int32_t fd_blocks_across(const fd_frame *frame, int c);
 int32_t fd_blocks_down(const fd_frame *frame, int c);

@@ -366,7 +366,12 @@ static int run(fd_decoder *decoder, job *work) {
     jpeg_destroy_decompress(&decoder->jpeg);
     if (work->request->strict && errors->warnings > 0)
         return FD_WARNED;
-    return errors->missing ? FD_DAMAGED : FD_OK;
+    if (errors->missing)
+        return FD_DAMAGED;
+    /* Up to eight bytes that are left over are no warning of libjpeg. The caller must look closer. */
+    if (work->request->strict && fd_has_zeros(work->data + work->scan, work->size - work->scan))
+        return (int)fd_errors_note(errors, FD_WARNED, "there is a long run of zeros in the data");
+    return FD_OK;
 }
 
 int fd_decode(fd_decoder *decoder, const uint8_t *data, size_t size, const fd_request *request,

@@ -38,6 +38,21 @@ int fd_progressive_is_within(const fd_progressive *progressive, int is_done) {
     return 1;
 }
 
+int fd_progressive_zeros(const fd_progressive *progressive) {
+    int found = 0;
+    for (int i = 0; i < progressive->script.count; i++) {
+        const fd_reader *reader = &progressive->readers[i];
+        const uint8_t *begin = progressive->scan->bytes + reader->pass->begin;
+        const uint8_t *here = reader->from + fd_bytes_read(&reader->bits, reader->from);
+        if (!fd_has_zeros(begin, (size_t)(here - begin)))
+            continue;
+        if (!fd_pass_zeros_are_flat(reader->pass))
+            return -1;
+        found = 1;
+    }
+    return found;
+}
+
 /* ---- rows ---- */
 
 static fd_row_decoder *choose_decoder(const fd_pass *pass) {

@@ -318,7 +318,8 @@ static int is_within(const fd_baseline *baseline, const position *at, int is_don
 FD_INLINE int decode_mcus(fd_baseline *baseline, position *at, int32_t y) {
     const fd_frame *frame = &baseline->frame;
     int32_t blocks = frame->blocks;
-    int32_t first = y >= baseline->first_row ? baseline->first_mcu : INT32_MAX;
+    int is_needed = y >= baseline->first_row && y < baseline->end_row;
+    int32_t first = is_needed ? baseline->first_mcu : INT32_MAX;
     for (int32_t x = 0; x < frame->mcus_across;) {
         int is_kept = x >= first && x < baseline->end_mcu;
         int count = is_kept && x + 1 < baseline->end_mcu ? AT_ONCE : 1;
@@ -550,6 +551,12 @@ static int32_t hand_out_rows(fd_baseline *baseline, const fd_target *target, int
     return next;
 }
 
+/* Whether there is a long run of zeros in what was read since `begin`. */
+static int has_zeros(const uint8_t *begin, const position *at) {
+    const uint8_t *here = at->from + fd_bytes_read(&at->bits, at->from);
+    return fd_has_zeros(begin, (size_t)(here - begin));
+}
+
 static int decode_rows(fd_baseline *baseline, const fd_target *target) {
     const fd_frame *frame = &baseline->frame;
     const fd_scan *scan = &baseline->scan;
@@ -559,18 +566,24 @@ static int decode_rows(fd_baseline *baseline, const fd_target *target) {
                    baseline->start == 0
                        ? 0
                        : (size_t)((int64_t)baseline->start * frame->mcus_across / frame->interval));
-    for (int32_t y = baseline->start; y < baseline->end_row; y++) {
+    const uint8_t *begin = at.from;
+    int32_t end = baseline->end_row;
+    for (int32_t y = baseline->start; y < end; y++) {
         if (!baseline->decode_mcus(baseline, &at, y))
             return 0;
-        if (y >= baseline->first_row)
+        if (y >= baseline->first_row && y < baseline->end_row)
             next = hand_out_rows(baseline, target, y, next);
+        if (y + 1 == baseline->end_row && has_zeros(begin, &at)) {
+            if (!fd_zeros_are_flat(frame))
+                return 0;
+            end = frame->mcus_down; /* only the end tells whether they were data */
+        }
     }
-    return is_within(baseline, &at, baseline->end_row == frame->mcus_down || at.left == 0);
+    return is_within(baseline, &at, end == frame->mcus_down || at.left == 0);
 }
 
 static int decode_progressive(fd_baseline *baseline, const fd_target *target) {
     int32_t next = baseline->top;
-    int reads_all = target->thorough || baseline->end_row == baseline->frame.mcus_down;
     for (int32_t y = 0; y < baseline->end_row; y++) {
         if (!fd_progressive_row(&baseline->progressive, y))
             return 0;
@@ -580,7 +593,11 @@ static int decode_progressive(fd_baseline *baseline, const fd_target *target) {
             return 0;
         next = hand_out_rows(baseline, target, y, next);
     }
-    return (!target->thorough || read_rest(baseline)) &&
+    int zeros = fd_progressive_zeros(&baseline->progressive);
+    int reads_all = target->thorough || baseline->end_row == baseline->frame.mcus_down || zeros > 0;
+    if (zeros < 0)
+        return 0;
+    return (!reads_all || read_rest(baseline)) &&
            fd_progressive_is_within(&baseline->progressive, reads_all);
 }
 

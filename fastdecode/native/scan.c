@@ -308,6 +308,41 @@ int fd_scan_read(fd_scan *scan, const fd_frame *frame, const uint8_t *data, size
     return marker != NULL && marker[1] == 0xD9;
 }
 
+enum { MANY = 16 /* zeros */ };
+
+int fd_has_zeros(const uint8_t *data, size_t size) {
+    /* Of so many bytes in a row, one in each MANY is looked at. */
+    for (size_t at = MANY - 1; at < size; at += MANY) {
+        if (data[at] != 0)
+            continue;
+        size_t first = at, end = at + 1;
+        while (first > 0 && data[first - 1] == 0)
+            first--;
+        while (end < size && end - first < MANY && data[end] == 0)
+            end++;
+        if (end - first >= MANY)
+            return 1;
+    }
+    return 0;
+}
+
+int fd_zeros_are_flat(const fd_frame *frame) {
+    for (int c = 0; c < frame->components; c++)
+        if (frame->codes[0][frame->component[c].dc].symbols[0] != 0 ||
+            frame->codes[1][frame->component[c].ac].symbols[0] != 0)
+            return 0;
+    return 1;
+}
+
+int fd_pass_zeros_are_flat(const fd_pass *pass) {
+    if (pass->first > 0)
+        return (pass->codes[0].symbols[0] & 15) == 0;
+    for (int i = 0; pass->is_first && i < pass->components; i++)
+        if (pass->codes[i].symbols[0] != 0)
+            return 0;
+    return 1;
+}
+
 /* ---- the scans of a progressive file ---- */
 
 int32_t fd_blocks_across(const fd_frame *frame, int c) {
