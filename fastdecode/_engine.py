@@ -151,16 +151,7 @@ def _decode(choice: Choice, request: DecodeRequest) -> Image:
         _check_array(image, size, choice.layout, request.header.bits)
         # A codec that reports warnings warns when it fills pixels in. The arithmetic decoder does
         # not: past the end of the data it reads zeros for ever.
-        if (
-            warned
-            or not choice.support.warnings
-            or request.header.coding == "arithmetic"
-            or (
-                request.header.format == "jpeg"
-                and not choice.support.zeros
-                and jpeg_stream.has_zeros(request.data, request.header)
-            )
-        ):
+        if warned or not choice.support.zeros or request.header.coding == "arithmetic":
             _check_complete(choice, request, image, window, warned=warned)
         if not is_wanted:
             image = _finish(image, choice, request, window)
@@ -256,25 +247,39 @@ def _check_array(image: Image, size: tuple[int, int], layout: PixelLayout, bits:
 def _check_complete(
     choice: Choice, request: DecodeRequest, image: Image, window: Box | None, *, warned: bool
 ) -> None:
-    """Check that the data held all pixels of a JPEG, where the codec does not report it."""
-    header, support = request.header, choice.support
-    if header.format != "jpeg" or header.coding == "jpeg-ls":  # CharLS reports all of it
+    """Check that the data held all pixels of a JPEG or WebP, where the codec does not report it."""
+    header = request.header
+    if header.format not in ("jpeg", "webp"):
         return
 
     def decode_again(data: bytes) -> Image:
         want = request.want._replace(strict=False)
         return _call_backend(choice, replace(request, data=data, want=want), window, None)[0]
 
+    if header.format == "webp":
+        _truncation.check_webp(image, request.data, decode_again)
+    elif header.coding == "jpeg-ls":
+        _truncation.verify_ls(request.data, header, decode_again)
+    else:
+        _check_jpeg(choice, request, image, decode_again, warned=warned)
+
+
+def _check_jpeg(
+    choice: Choice,
+    request: DecodeRequest,
+    image: Image,
+    decode_again: Callable[[bytes], Image],
+    *,
+    warned: bool,
+) -> None:
+    header, reports = request.header, choice.support.warnings
     # A library may report only its first warning, which need not be the worst.
-    reports = support.warnings
     if warned or not reports:
         _truncation.check_restarts(request.data, header)
     if (
         warned
         or header.coding == "arithmetic"
-        or request.suspect
-        or (not reports and _may_hide_damage(header))
-        or _truncation.looks_filled_in(image, header.bits)
+        or (not reports and (request.suspect or _may_be_filled_in(image, header)))
     ):
         _truncation.verify(image, request.data, header, decode_again)
     if jpeg_stream.has_zeros(request.data, header):
@@ -282,7 +287,7 @@ def _check_complete(
 
 
 def _check_zeros(choice: Choice, request: DecodeRequest) -> None:
-    """Check that zeros do not stand in place of data, with a codec that reports warnings, if any."""
+    """Check that zeros do not stand in place of data, if possible with a codec that warns."""
     want = request.want._replace(mode="RGB", reduce=1, strict=False, part=False)
     able = _selection.able(request.header, want)
     judge = next((other for other in able if other.support.warnings), choice)
@@ -296,9 +301,14 @@ def _check_zeros(choice: Choice, request: DecodeRequest) -> None:
     )
 
 
-def _may_hide_damage(header: Header) -> bool:
-    """Return whether the last pixel of a JPEG says little about the others."""
-    return header.progressive or header.coding == "lossless" or header.bits > _BITS
+def _may_be_filled_in(image: Image, header: Header) -> bool:
+    """Return whether blocks may be filled in; the last pixel does not show it in all JPEGs."""
+    return (
+        header.progressive
+        or header.coding == "lossless"
+        or header.bits > _BITS
+        or _truncation.looks_filled_in(image)
+    )
 
 
 # Fresh memory means page faults, which cost as much as a good part of the decoding. Reused memory

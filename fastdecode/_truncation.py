@@ -5,11 +5,12 @@ from __future__ import annotations
 import importlib
 import struct
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fastdecode._headers import jpeg_stream
+from fastdecode._headers import jpeg_stream, webp
 from fastdecode.errors import DecodeError
 
 if TYPE_CHECKING:
@@ -31,12 +32,14 @@ _FIRST_BITS = "pixels are missing: there is no scan with the first bits of some 
 _RESTARTS = "pixels are missing: restart markers are out of turn"
 _ZEROS = "pixels are missing: there are zeros in the data that no encoder writes"
 _LEFT_OVER = "pixels are missing: there are zeros in the data, and bytes left over behind it"
-# Decoders fill blocks without data with half of the largest luma; conversion may round it.
-_ROUNDING = 2
-# Bytes that change pixels if a file needs them. A few may change only what is clipped, or rounded, or
+# Decoders fill blocks without data with luma 128; conversion may round it.
+_FILLED_IN = range(126, 131)
+# Bytes that change pixels if a file needs them. A few may change only what is clipped, rounded or
 # not visible.
 _TELLING = 64
 _MOST_HOLES = 8  # that are tried out
+_FEWEST_ZEROS = 16
+_LAST = 8  # bytes of a WebP; up to three are not needed
 
 
 class NoFallback(DecodeError):
@@ -99,25 +102,24 @@ def check_jpeg(data: Buffer, header: Header, *, strict: bool) -> CheckedJpeg:
         raise DecodeError(f"{_NO_END}, and no compressed data")
     if header.coding == "arithmetic":
         raise DecodeError(f"{_NO_END}, and arithmetic coding does not tell whether data is missing")
-    ended = jpeg_stream.without_half_marker(data) + jpeg_stream.EOI
-    return CheckedJpeg(ended, complete, suspect=True)
+    closed = jpeg_stream.without_half_marker(data) + jpeg_stream.EOI
+    return CheckedJpeg(closed, complete, suspect=True)
 
 
-def looks_filled_in(image: Image, bits: int) -> bool:
+def looks_filled_in(image: Image) -> bool:
     """Return whether the last pixel has the value with which decoders fill missing data.
 
     Only luma counts: interpolated chroma may reach in from neighbouring blocks.
     """
     last = image[-1, -1]
-    return is_filling([last] if not last.ndim else last, bits)
+    return is_filling([last] if not last.ndim else last)
 
 
-def is_filling(pixel: Sequence[int], bits: int = 8) -> bool:
+def is_filling(pixel: Sequence[int]) -> bool:
     """Return whether a pixel, RGB or with luma first, has the value of missing data."""
-    luma = int(pixel[0])
-    if len(pixel) >= 3:
-        luma = (299 * luma + 587 * int(pixel[1]) + 114 * int(pixel[2])) // 1000
-    return abs(luma - (1 << bits - 1)) <= _ROUNDING
+    if len(pixel) < 3:
+        return int(pixel[0]) in _FILLED_IN
+    return (299 * int(pixel[0]) + 587 * int(pixel[1]) + 114 * int(pixel[2])) // 1000 in _FILLED_IN
 
 
 def verify(
@@ -141,6 +143,33 @@ def _changes(image: Image, decode_again: Callable[[bytes], Image], other: bytes)
         return not np.array_equal(image, decode_again(other))
     except DecodeError:
         return True
+
+
+def verify_ls(data: Buffer, header: Header, decode_again: Callable[[bytes], Image]) -> None:
+    """Check that the last byte of a JPEG-LS is there.
+
+    CharLS reports all other missing bytes, and bytes that are left over. So if it has room for one
+    more, one is missing.
+    """
+    end = jpeg_stream.read(data, header).scans[-1].end
+    with suppress(DecodeError):
+        decode_again(b"".join((data[:end], b"\x80", data[end:])))
+        raise NoFallback(_MISSING)
+
+
+def check_webp(image: Image, data: Buffer, decode_again: Callable[[bytes], Image]) -> None:
+    """Check that zeros in a WebP are data, as `check_zeros` does.
+
+    Its coder may write flat areas as zeros, too, but ends where they do.
+    """
+    start, end = webp.coded(data)
+    if bytes(data[start:end]).find(bytes(_FEWEST_ZEROS)) < 0:
+        return
+    for ending in jpeg_stream.ENDINGS:
+        other = b"".join((data[: end - _LAST], ending[:_LAST], data[end:]))
+        if _changes(image, decode_again, other):
+            return
+    raise NoFallback(_LEFT_OVER)
 
 
 def check_zeros(

@@ -24,6 +24,7 @@ _HEIC_BRANDS = frozenset({b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis", 
 _HEIF_BRANDS = frozenset({b"mif1", b"mif2", b"msf1", b"miaf"})
 _IN_NO_UNIT = (b"\0\0\0", b"\0\0\1", b"\0\0\2")
 _MAX_PADDING = 64  # bytes
+_ZEROS = bytes(16)
 _SEQUENCE_HEADER = 1  # the type of an AV1 OBU
 _MAX_SEQUENCE = 512  # bytes
 # Names of the alpha plane in HEIF's auxC and in a track's auxi.
@@ -199,7 +200,7 @@ def missing(data: Buffer) -> str:
             return f"item {item} contains bytes that no HEVC encoder writes, such as zeros"
         if items.property(item, b"av1C"):
             layered = items.property(item, b"lsel") is not None
-            words = _mismatch(items.stored_sides(item), data, layered=layered)
+            words = _mismatch(items.stored_sides(item), data, layered=layered) or _zeros(data)
             if words:
                 return f"item {item}: {words}"
     return ""
@@ -220,7 +221,8 @@ def _track_mismatch(moov: IsoBox) -> str:
         begin = places.integer(8, 8 if places.kind == b"co64" else 4)
         size = sizes.integer(4, 4) or sizes.integer(12, 4)
         width, height = _track_sides(tkhd)
-        words = _mismatch((width, height), bytes(moov.data[begin : begin + size]))
+        coded = bytes(moov.data[begin : begin + size])
+        words = _mismatch((width, height), coded) or _zeros(coded)
         if words:
             return f"a track: {words}"
     return ""
@@ -237,6 +239,15 @@ def _mismatch(promised: tuple[int, int], coded: bytes, *, layered: bool = False)
     if layered and promised[0] <= known[0] and promised[1] <= known[1]:
         return ""
     return f"{promised[0]}x{promised[1]} pixels are promised, but {known[0]}x{known[1]} are coded"
+
+
+def _zeros(coded: bytes) -> str:
+    """Return a complaint if coded AV1 has a long run of zeros; empty if not.
+
+    The coder of symbols has no long run of them, and each tile ends with a bit that is set (AV1
+    bitstream specification, 8.2.4).
+    """
+    return "the coded data has zeros that no encoder writes" if _ZEROS in coded else ""
 
 
 class _Bits:

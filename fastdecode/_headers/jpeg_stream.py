@@ -49,15 +49,15 @@ the rest of an image may happen to be the same. No byte is FF, which would start
 # more than there are has not lost any data.
 _DROPPED_ZEROS = bytes(6)
 _RESTART = re.compile(rb"\xff[\xd0-\xd7]")
-# What ends the data of a scan: any marker; with a restart interval, RSTn belongs to the data. In JPEG-LS
-# FF is followed by 0 to 7F (T.87, A.1).
+# What ends the data of a scan: any marker; with a restart interval, RSTn belongs to the data. In
+# JPEG-LS, FF with a byte up to 7F is data (T.87, A.1).
 _ANY = re.compile(rb"\xff[^\x00\xff]", re.DOTALL)
 _BUT_RESTARTS = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]", re.DOTALL)
 _HIGH = re.compile(rb"\xff[\x80-\xfe]")
 # Markers but for those without a segment: RSTn, TEM and a misplaced SOI.
 _SEGMENT = re.compile(rb"\xff[^\x00\x01\xff\xd0-\xd8]", re.DOTALL)
 _DHT, _SOS, _EOI, _DRI = 0xC4, 0xDA, 0xD9, 0xDD
-# Segments that may stand between two scans: tables, restart interval, APPn, COM, DNL; LSE of JPEG-LS.
+# Segments that may stand between two scans: tables, restart interval, APPn, COM, DNL, LSE.
 _BETWEEN_SCANS = frozenset({_DHT, 0xCC, 0xDB, 0xDC, _DRI, 0xFE, 0xF8, *range(0xE0, 0xF0)})
 _NO_BIT = 16  # above every bit position
 _ZEROS = bytes(16)  # as in scan.c
@@ -77,18 +77,20 @@ class Scan(NamedTuple):
 
 
 class _Parameters(NamedTuple):
-    """The contents of a scan header (T.81, B.2.3); the band and the bits of sequential files say little."""
+    """A scan header (T.81, B.2.3). Band and bits have a meaning only in progressive files."""
 
     components: bytes  # their identifiers
     tables: bytes  # of each: DC and AC table, in 4 bits each
     first: int  # of the band of coefficients
     last: int
-    before: int  # the lowest bit of the previous scan of these coefficients; 0: this is the first one
+    before: (
+        int  # the lowest bit of the previous scan of these coefficients; 0: this is the first one
+    )
     low: int  # the lowest bit
 
 
 class Stream(NamedTuple):
-    """The scans of a file, at most `MAX_SCANS` + 1, and whether an end marker (EOI) follows them."""
+    """The scans, at most `MAX_SCANS` + 1, and whether an end marker (EOI) follows them."""
 
     scans: list[Scan]
     ended: bool
@@ -112,7 +114,7 @@ def most_scans(header: Header, size: int) -> int:
 
 
 def next_segment(data: Buffer, pos: int) -> int:
-    """Return the offset of the next marker with a segment, or of EOI; the file's size if none is left.
+    """Return the offset of the next marker with a segment, or of EOI; at the end, the file's size.
 
     As in libjpeg (jdmarker.c), stray bytes and fill bytes may precede a marker, and RSTn and TEM
     may stand anywhere.

@@ -84,6 +84,19 @@ def _extended(data: Buffer, start: int) -> Header:
     )
 
 
+def coded(data: Buffer) -> tuple[int, int]:
+    """Return where the compressed data of the first image begins and ends; 0 and 0 if not found."""
+    pos = _FIRST
+    for _ in range(_MAX_CHUNKS):
+        if pos + 8 > len(data):
+            break
+        kind, length = _CHUNK.unpack_from(data, pos)
+        if kind in (b"VP8 ", b"VP8L"):
+            return pos + 8, min(pos + 8 + length, len(data))
+        pos += 8 + (_FRAME_HEADER if kind == b"ANMF" else length + (length & 1))
+    return 0, 0
+
+
 def _is_lossless_frame(data: Buffer, start: int) -> bool:
     return data[start + _FRAME_HEADER : start + _FRAME_HEADER + 4] == b"VP8L"
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import pytest
 
 from fastdecode import probe
@@ -24,8 +26,20 @@ every_whole = pytest.mark.parametrize("data", WHOLE.values(), ids=WHOLE)
 every_buffer = pytest.mark.parametrize("buffer", [bytes, memoryview])
 
 
-def script(data: bytes, buffer=bytes) -> jpeg_stream.ScanScript:
-    return jpeg_stream.scan_script(buffer(data), probe(data))
+class Script(NamedTuple):
+    number: int
+    begun: bool
+    complete: bool
+
+
+def script(data: bytes, buffer=bytes) -> Script:
+    header = probe(data)
+    scans = jpeg_stream.read(buffer(data), header).scans
+    return Script(len(scans), *jpeg_stream.progress(buffer(data), header, scans))
+
+
+def has_end(data: bytes | memoryview, header: Header) -> bool:
+    return jpeg_stream.read(data, header).ended
 
 
 def scan_starts(data: bytes) -> list[int]:
@@ -37,7 +51,7 @@ def scan_starts(data: bytes) -> list[int]:
 @pytest.mark.parametrize("data", [*WHOLE.values(), GREY_PROGRESSIVE, CMYK_PROGRESSIVE])
 def test_whole_file_is_complete(data: bytes, buffer) -> None:
     """All scans of a whole file are counted, and they make every coefficient complete."""
-    assert script(data, buffer) == (len(scan_starts(data)), True)
+    assert script(data, buffer) == (len(scan_starts(data)), True, True)
     assert (script(data, buffer).number > 1) == probe(data).progressive
 
 
@@ -47,10 +61,19 @@ def test_whole_file_is_complete(data: bytes, buffer) -> None:
     "data", [PROGRESSIVE, GREY_PROGRESSIVE, CMYK_PROGRESSIVE], ids=["YCC", "grey", "CMYK"]
 )
 def test_file_without_its_last_scans_is_not_complete(data: bytes, end: bytes, buffer) -> None:
-    """A progressive file without its last scans is incomplete, and the scans left are counted."""
-    for number, start in enumerate(scan_starts(data)):
+    """A progressive file without its last scans is incomplete, and the scans left are counted.
+
+    All coefficients have begun where only refinements (Ah > 0) are missing.
+    """
+    starts = scan_starts(data)
+    first = max(
+        number
+        for number, start in enumerate(starts)
+        if not data[start + 1 + int.from_bytes(data[start + 2 : start + 4], "big")] >> 4
+    )
+    for number, start in enumerate(starts):
         if number:
-            assert script(data[:start] + end, buffer) == (number, False)
+            assert script(data[:start] + end, buffer) == (number, number > first, False)
 
 
 @pytest.mark.parametrize("cut", range(2, 14))
@@ -70,7 +93,7 @@ def test_scans_after_the_end_are_not_counted(tail: bytes, buffer) -> None:
     half = PROGRESSIVE[: scan_starts(PROGRESSIVE)[4]] + EOI
 
     assert script(PROGRESSIVE + tail, buffer) == whole
-    assert script(half + tail, buffer) == (4, False)
+    assert script(half + tail, buffer) == (4, False, False)
 
 
 @every_whole
@@ -78,7 +101,7 @@ def test_scans_after_the_end_are_not_counted(tail: bytes, buffer) -> None:
 @pytest.mark.parametrize("tail", [b"", b"\0", b"garbage" * 9, b"\xff\xd8\xff", EOI], ids=repr)
 def test_end_is_found_before_garbage(data: bytes, buffer, tail: bytes) -> None:
     """The end marker is found with garbage after it."""
-    assert jpeg_stream.has_end(buffer(data + tail), probe(data))
+    assert has_end(buffer(data + tail), probe(data))
 
 
 @every_whole
@@ -87,7 +110,7 @@ def test_truncated_file_has_no_end(data: bytes, buffer) -> None:
     """A file truncated anywhere, even inside the marker, has no end."""
     header = probe(data)
     for cut in (header.scan_offset, len(data) // 2, len(data) - 20, len(data) - 2, len(data) - 1):
-        assert not jpeg_stream.has_end(buffer(data[:cut]), header)
+        assert not has_end(buffer(data[:cut]), header)
 
 
 @every_buffer
@@ -96,12 +119,12 @@ def test_end_marker_in_the_header_is_ignored(buffer) -> None:
     comment = b"\xff\xfe\0\x06" + EOI + EOI
     data = (BASELINE[:2] + comment + BASELINE[2:])[:-2]
 
-    assert not jpeg_stream.has_end(buffer(data), probe(data))
+    assert not has_end(buffer(data), probe(data))
 
 
 def ends_of_data(data: bytes | memoryview, header: Header) -> list[int]:
-    """Return where the data of the first and of the last scan end."""
-    return [scan.end for scan in jpeg_stream.outer_scans(data, header)]
+    """Return where the data of each scan ends."""
+    return [scan.end for scan in jpeg_stream.read(data, header).scans]
 
 
 ENDS = [
@@ -126,28 +149,36 @@ def test_one_scan_ends_where_its_data_does(data: bytes, end: int, buffer) -> Non
 
 
 @every_buffer
-def test_ends_of_first_and_last_scan(buffer) -> None:
-    """With several scans, the ends of the first and the last one are returned."""
-    ends = ends_of_data(buffer(PROGRESSIVE), probe(PROGRESSIVE))
+def test_ends_of_all_scans(buffer) -> None:
+    """The tables of the next scan, or its marker, end the data of a scan."""
+    data = PROGRESSIVE
+    ends = ends_of_data(buffer(data), probe(data))
 
-    # The tables of the second scan precede its marker.
-    first = PROGRESSIVE.index(b"\xff\xc4", probe(PROGRESSIVE).scan_offset)
-    assert ends == [min(first, scan_starts(PROGRESSIVE)[1]), len(PROGRESSIVE) - 2]
+    after = [*scan_starts(data)[1:], len(data) - 2]
+    assert [data[end : end + 2] for end in ends] == [b"\xff\xc4"] * (len(ends) - 1) + [EOI] or all(
+        data[end : end + 2] in (b"\xff\xc4", SOS) for end in ends[:-1]
+    )
+    assert all(end <= start for end, start in zip(ends, after, strict=True))
+    assert ends[-1] == len(data) - 2
 
 
 @every_whole
-def test_other_ending_changes_only_the_end(data: bytes) -> None:
-    """`with_other_ending` inserts data at the end of a scan, without a marker that would end it."""
+def test_other_endings_change_only_the_ends(data: bytes) -> None:
+    """`with_other_endings` inserts data at the end of each scan, without a marker to end it."""
     header = probe(data)
-    scan = jpeg_stream.outer_scans(data, header)[-1]
-    end = scan.end
+    scans = jpeg_stream.read(data, header).scans
 
-    other = jpeg_stream.with_other_ending(data, scan, header)
+    other = jpeg_stream.with_other_endings(data, scans, header)
 
-    added = other[end : len(other) - (len(data) - end)]
-    assert other == data[:end] + added + data[end:]
-    assert len(added) > 100
-    assert ends_of_data(other, header)[-1] == end + len(added)
+    added = (len(other) - len(data)) // len(scans)
+    assert added > 100
+    shifted = [scan.end + number * added for number, scan in enumerate(scans, start=1)]
+    assert ends_of_data(other, header) == shifted
+    kept, done = b"", 0
+    for end in shifted:
+        kept += other[done : end - added]
+        done = end
+    assert kept + other[done:] == data
 
 
 @every_buffer
