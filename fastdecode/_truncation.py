@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fastdecode._headers import jpeg_stream, webp
+from fastdecode._headers import jpeg_stream
 from fastdecode.errors import DecodeError
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def check_jpeg(data: Buffer, header: Header, *, strict: bool) -> CheckedJpeg:
     if not begun:
         raise DecodeError(_FIRST_BITS if header.progressive else _SCANS)
     if ended:
-        return CheckedJpeg(data, complete, not complete)
+        return CheckedJpeg(data, complete, suspect=False)
     if strict:
         raise DecodeError(_NO_END)
     if not complete:
@@ -162,6 +162,8 @@ def check_webp(image: Image, data: Buffer, decode_again: Callable[[bytes], Image
 
     Its coder may write flat areas as zeros, too, but ends where they do.
     """
+    from fastdecode._headers import webp  # `probe` has imported it already
+
     start, end = webp.coded(data)
     if bytes(data[start:end]).find(bytes(_FEWEST_ZEROS)) < 0:
         return

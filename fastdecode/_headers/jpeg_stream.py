@@ -185,7 +185,7 @@ def _parameters(data: Buffer, scan: Scan) -> _Parameters | None:
 def progress(data: Buffer, header: Header, scans: Sequence[Scan]) -> Progress:
     """Tell from the scan headers which bits of which coefficients there are (T.81, G.1.1.1).
 
-    A scan that refines coefficients does not count if the scan with the bit above is missing.
+    Where a bit is missing in the middle, the scans with the bits below mean nothing.
     """
     lowest: dict[int, list[int]] = {}
     for scan in scans:
@@ -194,8 +194,8 @@ def progress(data: Buffer, header: Header, scans: Sequence[Scan]) -> Progress:
         for component in found.components:
             of = lowest.setdefault(component, [_NO_BIT] * 64)
             for k in range(min(found.first, 64), min(found.last, 63) + 1):
-                if found.before == 0 or of[k] <= found.before:
-                    of[k] = found.low
+                is_next = found.before == 0 or of[k] <= found.before
+                of[k] = found.low if is_next else _NO_BIT
     known = len(lowest) >= header.channels
     if not header.progressive:
         return Progress(known, known)

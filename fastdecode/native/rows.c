@@ -568,13 +568,14 @@ static int decode_rows(fd_baseline *baseline, const fd_target *target) {
                        : (size_t)((int64_t)baseline->start * frame->mcus_across / frame->interval));
     const uint8_t *begin = at.from;
     int32_t end = baseline->end_row;
+    int is_flat = fd_zeros_are_flat(frame), is_whole = end == frame->mcus_down;
     for (int32_t y = baseline->start; y < end; y++) {
         if (!baseline->decode_mcus(baseline, &at, y))
             return 0;
         if (y >= baseline->first_row && y < baseline->end_row)
             next = hand_out_rows(baseline, target, y, next);
-        if (y + 1 == baseline->end_row && has_zeros(begin, &at)) {
-            if (!fd_zeros_are_flat(frame))
+        if (y + 1 == baseline->end_row && !(is_flat && is_whole) && has_zeros(begin, &at)) {
+            if (!is_flat)
                 return 0;
             end = frame->mcus_down; /* only the end tells whether they were data */
         }
