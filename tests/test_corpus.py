@@ -16,7 +16,7 @@ from corpus import CORPUS, Sample, outcome, samples, usable_backends
 from PIL import Image, UnidentifiedImageError
 from sweep import Case, cases, sweep
 
-from fastdecode import FastDecodeError, decode, probe
+from fastdecode import DecodeError, FastDecodeError, decode, probe
 
 _VALID = [s for s in samples("photos", "formats", "jpeg_kinds") if s.decodes_in_pillow]
 _ODD = [s for s in samples("formats", "jpeg_kinds") if not s.decodes_in_pillow]
@@ -56,6 +56,15 @@ def test_what_pillow_decodes_decodes_to_the_same(sample: Sample) -> None:
     pixels = np.asarray(straight.convert("RGB")).astype(int)
     assert image.shape == pixels.shape
     assert np.abs(image - pixels).max() <= (1 if expected.mode == "CMYK" else 0)
+
+
+def test_what_lacks_its_first_scans_is_an_error() -> None:
+    """A progressive file without the first scan of some coefficients is missing data."""
+    lacking = [sample for sample in _ODD if sample.lacks_data]
+    assert lacking
+    for sample in lacking:
+        with pytest.raises(DecodeError):
+            decode(sample.path.read_bytes())
 
 
 @pytest.mark.parametrize("sample", [s for s in _ODD if s.format in _MADE_FOR], ids=lambda s: s.name)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from corpus import outcome
+from corpus import outcome, usable_backends
 from encoded import (
     ASCII,
     LONG,
@@ -105,6 +105,55 @@ def test_zeros_in_heic_data_are_an_error(tile: int, count: int) -> None:
         damaged = data[:at] + bytes(count) + data[at + count :]
         # It takes three to tell, and one or two of the zeros may stand where there was one.
         assert damaged == data or outcome(damaged, data) == "error", at
+
+
+MODERN: dict[str, dict[str, Any]] = {
+    "webp": {"format": "webp", "quality": 90},
+    "webp, lossless": {"format": "webp", "lossless": True},
+    "avif": {"format": "avif", "quality": 80},
+}
+
+
+def noisy() -> Image.Image:
+    """Draw an image whose every row has details, so that all of them need data."""
+    noise = np.random.default_rng(0).normal(0, 12, (100, 160, 3))
+    pixels = np.asarray(drawing(160, 100)) + noise
+    return Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8))
+
+
+@pytest.mark.parametrize("backend", [None, "opencv"])
+@pytest.mark.parametrize("kind", MODERN)
+def test_zeros_in_place_of_the_rest_are_an_error(kind: str, backend: str | None) -> None:
+    """A WebP or AVIF whose second part was never written is an error, whatever decodes it."""
+    data = encode(noisy(), **MODERN[kind])
+    if backend and (kind == "avif" or backend not in usable_backends()):
+        pytest.skip(f"{backend} is not asked for {kind}")
+    start = data.index(b"mdat") + 40 if kind == "avif" else 400
+
+    for at in np.linspace(start, len(data) - 200, 30).astype(int).tolist():
+        assert outcome(data[:at] + bytes(len(data) - at), data, backend) == "error", at
+    if kind == "avif":
+        hole = data[: start + 100] + bytes(20) + data[start + 120 :]
+        assert outcome(hole, data) == "error"
+
+
+@pytest.mark.parametrize("backend", [None, "opencv"])
+@pytest.mark.parametrize("rows", [0, 4, 20, 70, 100])
+@pytest.mark.parametrize("kind", [*MODERN, "webp, fast"])
+def test_flat_areas_of_webp_and_avif_may_be_zeros(
+    kind: str, rows: int, backend: str | None
+) -> None:
+    """Flat rows at the end, which libwebp writes as zeros, decode."""
+    if backend and (kind == "avif" or backend not in usable_backends()):
+        pytest.skip(f"{backend} is not asked for {kind}")
+    options = MODERN.get(kind, {"format": "webp", "quality": 80, "method": 0})
+    image = np.asarray(noisy().resize((640, 100))).copy()
+    image[rows:] = 255
+
+    data = encode(Image.fromarray(image), **options)
+
+    expected = np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
+    np.testing.assert_array_equal(decode(data, backend=backend), expected)
 
 
 def test_heic_cannot_be_strict() -> None:

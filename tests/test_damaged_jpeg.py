@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
+import itertools
 import re
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,8 +14,9 @@ from corpus import CORPUS, DATA, jpeg_backends, native_core, outcome
 from PIL import Image
 
 from fastdecode import DecodeError, FastDecodeError, decode, decode_batch, probe
+from fastdecode.packing._check import verify
 from fastdecode.ranking import DEFAULT
-from fastdecode.testing import drawing, encode
+from fastdecode.testing import drawing, encode, photo
 from fastdecode.types import Box, Reduce
 
 KINDS = {
@@ -310,3 +314,188 @@ def test_no_region_is_begun_behind_markers_out_of_turn(damage: str) -> None:
 
     with pytest.raises(DecodeError):
         decode(data[:at] + instead + data[at + 2 :], region=(0, 200, 160, 240), backend="native")
+
+
+# ---- zeros in place of data ----
+
+NOISE = np.random.default_rng(0).normal(0, 12, (90, 120, 3))
+PHOTO = np.clip(np.asarray(photo(120, 90)) + NOISE, 0, 255).astype(np.uint8)
+FLAT_BELOW = PHOTO.copy()
+FLAT_BELOW[50:] = 255
+COLOUR = Image.fromarray(PHOTO)
+FINE = {
+    "4:2:0": encode(COLOUR, quality=95),
+    "4:4:4, optimised": encode(COLOUR, quality=98, subsampling=0, optimize=True),
+    "grey": encode(COLOUR.convert("L"), quality=97),
+    "restart markers": encode(COLOUR, quality=96, restart_marker_rows=2),
+    "progressive": encode(COLOUR, quality=98, progressive=True),
+    "half flat": encode(Image.fromarray(FLAT_BELOW), quality=96, optimize=True),
+    "CMYK": encode(COLOUR.convert("CMYK"), quality=97),
+    "coarse": encode(COLOUR, quality=60, optimize=True),
+}
+
+
+def with_zeros(data: bytes) -> Iterator[bytes]:
+    """Put zeros in place of the rest, with and without the end marker, and of parts."""
+    start = probe(data).scan_offset
+    for at in np.linspace(start, len(data) - 40, 7).astype(int).tolist():
+        yield data[:at] + bytes(len(data) - at)
+        yield data[:at] + bytes(len(data) - at - 2) + EOI
+        for size in (24, 100, len(data) // 10):
+            hole = min(size, len(data) - 2 - at)
+            yield data[:at] + bytes(hole) + data[at + hole :]
+
+
+@pytest.mark.parametrize("kind", FINE)
+@every_reader
+def test_zeros_in_place_of_data_are_an_error(kind: str, backend: str | None) -> None:
+    """Zeros are legal codes, but what they decode to is not shown.
+
+    Only zeros in the scans of single bits, which a progressive file may have, cannot be told.
+    """
+    data = FINE[kind]
+    if backend and not decodes(data, backend):
+        pytest.skip(f"{backend} does not read {kind}")
+
+    outcomes = [outcome(damaged, data, backend) for damaged in with_zeros(data)]
+
+    assert set(outcomes) <= ({"error", "other pixels"} if kind == "progressive" else {"error"})
+    assert outcomes.count("other pixels") <= 1
+
+
+def decodes(data: bytes, backend: str) -> bool:
+    try:
+        decode(data, backend=backend)
+    except FastDecodeError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("kind", [kind for kind in FINE if kind not in ("progressive", "CMYK")])
+def test_no_part_shows_what_zeros_decode_to(kind: str) -> None:
+    """A region, or a smaller image, is an error or right, alone and in a batch."""
+    data = FINE[kind]
+    some = list(with_zeros(data))
+    options: list[dict[str, Any]] = [
+        {"region": (0, 0, 120, 20)},
+        {"region": (30, 40, 90, 60)},
+        {"region": (60, 70, 61, 90)},
+        {"reduce": 4, "region": (0, 8, 120, 64)},
+        {"reduce": 8},
+        {"mode": "L"},
+    ]
+    for option in options:
+        right = decode(data, **option)
+        for answer in decode_batch(some, threads=2, on_error="return", **option):
+            if not isinstance(answer, DecodeError):
+                assert "region" in option
+                np.testing.assert_array_equal(answer, right)
+        refused = 0
+        for damaged in some:
+            try:
+                part = decode(damaged, **option)
+            except DecodeError:
+                refused += 1
+            else:
+                assert "region" in option
+                np.testing.assert_array_equal(part, right)
+        assert refused > len(some) // 3
+
+
+def test_zeros_are_found_by_check_and_in_resized_batches() -> None:
+    """`fastdecode check` and `decode_batch` with a size judge as `decode` does."""
+    some = [damaged for data in FINE.values() for damaged in itertools.islice(with_zeros(data), 9)]
+    for damaged in some:
+        alone = type_of(lambda data=damaged: decode(data))
+        assert type_of(lambda data=damaged: verify(data, probe(data))) == alone
+
+    for answer in decode_batch(some, size=32, on_error="return"):
+        assert isinstance(answer, DecodeError)
+
+
+def type_of(call: Callable[[], object]) -> type | None:
+    try:
+        call()
+    except DecodeError as error:
+        return type(error)
+    return None
+
+
+@every_reader
+@pytest.mark.parametrize("mode", ["RGB", "L"])
+def test_flat_areas_may_be_zeros(mode: str, backend: str | None) -> None:
+    """Images with long runs of zeros in their data decode, in all ways."""
+    flat = np.full((400, 320, 3), 255, np.uint8)
+    half, spots = flat.copy(), np.zeros_like(flat)
+    half[:90, :120], half[200:290, 180:300] = PHOTO, PHOTO
+    spots[::70, ::50] = 250
+    ways: list[dict[str, Any]] = [
+        {"optimize": True},
+        {"optimize": True, "quality": 100, "subsampling": 0},
+        {"progressive": True, "quality": 95},
+        {"optimize": True, "restart_marker_rows": 2},
+    ]
+    zeros = 0
+    for pixels, way in itertools.product((flat, half, spots), ways):
+        chosen = {key: way[key] for key in way if key != "subsampling" or mode == "RGB"}
+        data = encode(Image.fromarray(pixels).convert(mode), **chosen)
+        zeros += bytes(16) in data[probe(data).scan_offset :]
+        if backend and not decodes(KINDS["4:2:0"], backend):
+            pytest.skip(f"{backend} reads nothing here")
+        expected = np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
+        for given in (data, data[:-2]):
+            np.testing.assert_array_equal(decode(given, backend=backend), expected)
+        part = decode(data, region=(10, 20, 200, 300), backend=backend)
+        np.testing.assert_array_equal(part, expected[20:300, 10:200])
+        if backend is None or backend in WARNERS:
+            decode(data, strict=True, backend=backend)
+    assert zeros >= 6
+
+
+@every_reader
+def test_stray_bytes_of_a_scanner_are_no_zeros(backend: str | None) -> None:
+    """Thousands of bytes that are left over decode, if they do not stand in place of data."""
+    data = KINDS["4:2:0"]
+    stray = bytes(range(1, 255)) * 10
+
+    expected = ("whole",) if backend in (None, "pillow") else ("whole", "error")
+    assert outcome(data[:-2] + stray + EOI, data, backend) in expected
+
+
+DEEP: dict[str, dict[str, Any]] = {
+    "lossless 16": {"bits": 16, "lossless": True},
+    "lossless 10": {"bits": 10, "lossless": True},
+    "lossless 8": {"bits": 8, "lossless": True},
+    "DCT 12": {"bits": 12},
+    "JPEG-LS 16": {"bits": 16, "ls": True},
+}
+
+
+@pytest.mark.parametrize("kind", DEEP)
+@pytest.mark.parametrize("mode", ["stored", "RGB"])
+def test_deep_jpeg_that_lacks_data_is_an_error(kind: str, mode: Any) -> None:
+    """Cut anywhere, with the end marker put back or zeros instead: never half of the largest value.
+
+    At the very end, a byte may be padding.
+    """
+    imagecodecs = pytest.importorskip("imagecodecs")
+    bits, lossless, ls = (DEEP[kind].get(key, False) for key in ("bits", "lossless", "ls"))
+    ramp = np.add.outer(np.arange(64), np.arange(64)) * 300 % 65536
+    noise = np.random.default_rng(1).integers(0, 3000, (64, 64))
+    pixels = ((ramp + noise) % 65536 >> 16 - bits).astype(np.uint16 if bits > 8 else np.uint8)
+    encoded = imagecodecs.jpegls_encode(pixels) if ls else None
+    if encoded is None:
+        encoded = imagecodecs.jpeg_encode(pixels, lossless=lossless, bitspersample=bits)
+    data = bytes(encoded)
+    whole = decode(data, mode=mode)
+
+    for cut in [*cuts(data, 20), len(data) - 3]:
+        rest = len(data) - cut
+        zeros = data[:cut] + bytes(max(rest - 2, 0)) + EOI
+        for damaged in (data[:cut] + EOI, data[:cut], zeros if rest > 40 else data[:cut]):
+            try:
+                image = decode(damaged, mode=mode)
+            except FastDecodeError:
+                continue
+            assert rest <= 4
+            np.testing.assert_array_equal(image, whole)
