@@ -144,6 +144,10 @@ def _decode(choice: Choice, request: DecodeRequest) -> Image:
     Every error of the backend, or of a later step, becomes a `DecodeError`. The exception is a
     ValueError if `DecodeRequest.out` does not fit: in mode ``"stored"`` only the pixels show that.
     """
+    if request.header.format == "png" and not choice.support.checks:
+        strict = request.want.strict
+        clean = _truncation.only_pixels(request.data, request.header, strict=strict)
+        request = replace(request, data=clean)
     window, size, out, is_reused, is_wanted = _ask(choice, request)
     try:
         image, warned = _call_backend(choice, request, window, out)

@@ -61,6 +61,9 @@ class Support:
     skips : bool
         It leaves out data that the pixels do not need. Where damage in that data must be noticed,
         the package calls `Backend.decode` with a further argument, ``thorough=True``.
+    checks : bool
+        It refuses a PNG of which anything is damaged. The others get a copy without metadata, after
+        the package has checked that the pixels are whole.
     bits : frozenset of int
         Bits per sample that it reads.
     channels : frozenset of int, or None for all
@@ -91,6 +94,7 @@ class Support:
     out: bool = False
     warnings: bool = False
     skips: bool = False
+    checks: bool = False
     bits: frozenset[int] | None = frozenset({8})
     channels: frozenset[int] | None = None
     colors: frozenset[Color] | None = None

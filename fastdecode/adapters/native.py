@@ -20,6 +20,7 @@ _PNG = Support(
     layouts=frozenset({"RGB", "RGBA", "stored"}),
     region=True,
     out=True,
+    checks=True,
     warnings=True,  # what other decoders warn of, it leaves to them
     bits=frozenset({8, 16}),
     colors=frozenset({"gray", "rgb"}),

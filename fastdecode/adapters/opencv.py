@@ -8,7 +8,6 @@ from dataclasses import replace
 import cv2
 import numpy as np
 
-from fastdecode._headers import png
 from fastdecode.adapters.base import JPEG, Backend, Support, installed_version
 from fastdecode.errors import DecodeError
 from fastdecode.types import Buffer, Header, Image, PixelLayout, Reduce
@@ -50,16 +49,20 @@ class Opencv(Backend):
         # CMYK is not declared: OpenCV's formula differs from Pillow's by up to 2 levels.
         "jpeg": (replace(JPEG, reduces=frozenset({1, 2, 4, 8})),),
         # No reductions: OpenCV would round down and alias these with a 2-tap filter.
-        "png": (Support(animated=False, bits=frozenset({1, 2, 4, 8, 16})),),
+        # No palettes: an index without a colour would be black.
+        "png": (
+            Support(
+                animated=False,
+                bits=frozenset({1, 2, 4, 8, 16}),
+                colors=frozenset({"gray", "rgb"}),
+            ),
+        ),
         "webp": (Support(animated=False),),
     }
 
     def decode(
         self, data: Buffer, header: Header, *, reduce: Reduce, layout: PixelLayout, **_: object
     ) -> Image:
-        if header.format == "png" and not png.chunks_fit(data):
-            # OpenCV would allocate as much as the chunk claims, up to 4 GiB.
-            raise DecodeError("a chunk of the PNG claims more bytes than there are")
         # Its libpng and libjpeg write to stderr by themselves: OpenCV's log level is no switch.
         flags = (_REDUCED_GRAY if layout == "L" else _REDUCED_RGB)[reduce]
         image = cv2.imdecode(np.frombuffer(data, np.uint8), flags | cv2.IMREAD_IGNORE_ORIENTATION)
