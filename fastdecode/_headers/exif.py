@@ -55,7 +55,7 @@ def of_xmp(packet: Buffer) -> int:
 
 
 def _of_block(data: Buffer, start: int, end: int) -> float | None:
-    """Return the value of the orientation tag; None if there is none, and 0 if it is no number.
+    """Return the value of the orientation tag; None if there is none, and 0 if it is unreadable.
 
     TIFF 6.0, section 2 (header, IFD); EXIF 2.32, 4.6.4 (tag 0x0112). Only IFD0 counts, because IFD1
     describes the thumbnail. As in Pillow, any type of number is one, and of several values or
@@ -66,9 +66,11 @@ def _of_block(data: Buffer, start: int, end: int) -> float | None:
     for _ in range(2):  # some writers repeat the prefix of a JPEG segment
         if data[start : start + len(_PREFIX)] == _PREFIX:
             start += len(_PREFIX)
+    if start >= end:
+        return None
     order = _ORDERS.get(bytes(data[start : start + 4]))
     if order is None or start + 8 > end:
-        return None
+        return 0
     first = start + order.long.unpack_from(data, start + 4)[0] + 2
     if first > end:
         return None

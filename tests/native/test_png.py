@@ -7,7 +7,7 @@ import struct
 import zlib
 from collections.abc import Iterator
 from contextlib import suppress
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
@@ -145,7 +145,7 @@ def test_a_transparent_colour_is_compared_in_all_its_bits(
     pixels = [draw.choice(near) for _ in range(8 * 8)]
     size = bits * len(key) * 8
     rows = b"".join(
-        b"\0" + bits_of(sum(pixels[at : at + 8], []), bits, size) for at in range(0, 64, 8)
+        b"\0" + bits_of([*chain(*pixels[at : at + 8])], bits, size) for at in range(0, 64, 8)
     )
     seen = pixels
     if interlaced:  # the same pixel everywhere, in seven passes
@@ -161,7 +161,7 @@ def test_a_transparent_colour_is_compared_in_all_its_bits(
         image = decode(data, mode="RGBA", backend=backend)
         high = [[value >> bits - 8 if bits > 8 else value * 255 // most for value in pixel]
                 for pixel in seen]  # fmt: skip
-        expected = [[*(pixel * 3)[:3], 255 * (own != key)] for pixel, own in zip(high, seen)]
+        expected = [[*(pixel * 3)[:3], 255 * (own != key)] for pixel, own in zip(high, seen, strict=True)]
         assert image.reshape(-1, 4).tolist() == expected
         part = decode(data, mode="RGBA", backend=backend, region=(3, 2, 7, 5))
         np.testing.assert_array_equal(part, image[2:5, 3:7])
