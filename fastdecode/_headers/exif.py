@@ -1,4 +1,4 @@
-"""EXIF and XMP: the orientation that a file's metadata says, as Pillow's `exif_transpose` sees it."""
+"""EXIF and XMP: the orientation in a file's metadata, as Pillow's `exif_transpose` sees it."""
 
 from __future__ import annotations
 

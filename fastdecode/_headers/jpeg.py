@@ -86,9 +86,8 @@ def parse(data: Buffer) -> Header:
             if marker == _SOS:
                 break
             if marker in _SOF:
-                if frame:
-                    raise DecodeError("the JPEG has two frame headers (SOF)")
-                frame, sof = pos, marker
+                if not frame:
+                    frame, sof = pos, marker
             elif marker == _DRI:
                 restart_interval = data[pos + 4] << 8 | data[pos + 5]
             elif marker == _APP0:

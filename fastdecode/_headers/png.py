@@ -87,19 +87,19 @@ def only_pixels(data: Buffer, header: Header) -> tuple[bytes, str]:
 
     Libraries differ in which damage they accept, in which mode, and even in which metadata. So
     they get a file in which all is right, or none: this raises a `DecodeError` if IHDR, PLTE, tRNS,
-    or the compressed data is not whole. The data is whole if it holds all rows, and its checksum is
-    right; or, if that is cut off, those of its chunks. This costs about half as much as decoding.
+    or the compressed data is not whole. Its own checksum shows that, whatever those of its chunks
+    say. This costs about half as much as decoding.
     """
     view = memoryview(data)
     kept: dict[bytes, bytes] = {}
     pixels: list[memoryview] = []
-    odd, intact, behind, kind = "", True, False, b""
+    odd, behind, kind = "", False, b""
     for kind, begin, end in _chunks(data):
         crc = zlib.crc32(view[begin - 4 : end])
         whole = crc == int.from_bytes(view[end : end + 4], "big") and end + 4 <= len(view)
         if kind == b"IDAT" and not behind:
             pixels.append(view[begin:end])
-            intact &= whole
+            odd = odd if whole else "a chunk of the PNG's pixels is damaged"
         elif pixels:  # what follows the pixels does not matter
             behind = True
             if not whole or kind == b"IDAT":
@@ -115,7 +115,7 @@ def only_pixels(data: Buffer, header: Header) -> tuple[bytes, str]:
     if kind != b"IEND":
         odd = odd or "the PNG has no end (IEND)"
     chunks = _checked(kept, header)
-    missing = _missing(pixels, header, intact=intact)
+    missing = _missing(pixels, header)
     if missing:
         raise DecodeError(f"pixels are missing: {missing}")
     chunks += [*((b"IDAT", part) for part in pixels), (b"IEND", b"")]
@@ -155,10 +155,10 @@ def _chunk(kind: bytes, body: Buffer) -> tuple[bytes, Buffer, bytes]:
     return _CHUNK.pack(len(body), kind), body, crc.to_bytes(4, "big")
 
 
-def _missing(pixels: Sequence[memoryview], header: Header, *, intact: bool) -> str:
+def _missing(pixels: Sequence[memoryview], header: Header) -> str:
     """Return what the compressed data lacks of the image; empty if it is complete.
 
-    If a chunk is cut, what follows may pass for a part of it: only the checksum shows that.
+    Of a chunk that is cut, what follows may pass for a part: only the checksum shows that.
     """
     needed = left = sum(
         rows * (1 + -(-columns * header.channels * header.bits // 8))
@@ -178,7 +178,7 @@ def _missing(pixels: Sequence[memoryview], header: Header, *, intact: bool) -> s
         return str(error)
     if left > 0:
         return f"there are {needed - left} of {needed} bytes"
-    return "" if intact or stream.eof else "a chunk is cut, or damaged"
+    return "" if stream.eof else "the compressed data has no end"
 
 
 def _sizes(header: Header) -> Iterator[tuple[int, int]]:

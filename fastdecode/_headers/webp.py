@@ -82,7 +82,9 @@ def _extended(data: Buffer, start: int) -> Header:
         alpha=bool(flags & _ALPHA),
         color=color,
         animated=bool(flags & _ANIMATION),
-        orientation=exif.orientation(data, *found[b"EXIF"], memoryview(data)[slice(*found[b"XMP "])]),
+        orientation=exif.orientation(
+            data, *found[b"EXIF"], memoryview(data)[slice(*found[b"XMP "])]
+        ),
     )
 
 

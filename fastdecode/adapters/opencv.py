@@ -8,6 +8,7 @@ from dataclasses import replace
 import cv2
 import numpy as np
 
+from fastdecode._headers import jpeg_stream
 from fastdecode.adapters.base import JPEG, Backend, Support, installed_version
 from fastdecode.errors import DecodeError
 from fastdecode.types import Buffer, Header, Image, PixelLayout, Reduce
@@ -37,6 +38,13 @@ _REDUCED_RGB = (
 )
 
 
+def _ends(data: Buffer, header: Header) -> bool:
+    """Return whether the end marker follows the last scan, perhaps after fill bytes."""
+    only_one = jpeg_stream.in_one_scan(data, header) and not header.progressive
+    end = jpeg_stream.outer_scans(data, header)[0 if only_one else -1].end
+    return bytes(data[end : end + 64]).lstrip(b"\xff")[:1] == jpeg_stream.EOI[1:]
+
+
 class Opencv(Backend):
     """JPEG, which the decoder can reduce; PNG and WebP in full size.
 
@@ -63,6 +71,10 @@ class Opencv(Backend):
     def decode(
         self, data: Buffer, header: Header, *, reduce: Reduce, layout: PixelLayout, **_: object
     ) -> Image:
+        if header.format == "jpeg" and not _ends(data, header):
+            raise DecodeError(
+                "OpenCV ignores errors behind the last scan, where there is more data"
+            )
         # Its libpng and libjpeg write to stderr by themselves: OpenCV's log level is no switch.
         flags = (_REDUCED_GRAY if layout == "L" else _REDUCED_RGB)[reduce]
         image = cv2.imdecode(np.frombuffer(data, np.uint8), flags | cv2.IMREAD_IGNORE_ORIENTATION)

@@ -232,7 +232,9 @@ class _Call:
         plans: dict[int, tuple[ResizePlan, CoreResize, int]] = {}
         for at in left:
             fits, width, height, may_turn, is_jpeg = rows[at]
-            if fits and not (orient and may_turn and _headers.probe(items.data(at)).orientation != 1):
+            if fits and not (
+                orient and may_turn and _headers.probe(items.data(at)).orientation != 1
+            ):
                 try:
                     generator = generator_of(self._items[at].seed)
                     plan = crop.plan(width, height, generator)

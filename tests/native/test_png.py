@@ -20,6 +20,7 @@ from encoded import chunk
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
+from pngs import FILTERS, SAMPLES, bits_of, file, interlaced_header, made
 from processes import answers, resident
 
 import fastdecode
@@ -30,13 +31,11 @@ from fastdecode.types import MODES
 library = native_core()
 ffi, lib = library.ffi, library.lib
 
-SAMPLES = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # by colour type
 KINDS = [
     *((0, bits) for bits in (1, 2, 4, 8, 16)),
     *((3, bits) for bits in (1, 2, 4, 8)),
     *((kind, bits) for kind in (2, 4, 6) for bits in (8, 16)),
 ]
-FILTERS = range(5)
 INSTRUCTIONS = ffi.string(lib.fd_instructions()).decode().split()
 PHOTO = encode(drawing(500, 375), "png")
 measured = pytest.mark.skipif(resident() is None, reason="memory is looked up in /proc")
@@ -48,32 +47,6 @@ def instructions(request: pytest.FixtureRequest) -> Iterator[str]:
     assert lib.fd_use_instructions(request.param.encode()) == lib.FD_OK
     yield request.param
     lib.fd_use_instructions(b"")
-
-
-def made(
-    width: int, height: int, kind: int, bits: int, draw: random.Random, *chunks: bytes,
-    filters: Any = FILTERS, idat: int = 0, level: int = 6,
-) -> bytes:  # fmt: skip
-    """Write a PNG of random samples, and filters drawn from `filters`.
-
-    Filtered bytes are random: every byte is a legal one, whatever its filter.
-    """
-    line = -(-width * SAMPLES[kind] * bits // 8)
-    rows = [bytes([draw.choice(filters)]) + draw.randbytes(line) for _ in range(height)]
-    palette = chunk(b"PLTE", draw.randbytes(3 << bits)) if kind == 3 else b""
-    return file(width, height, kind, bits, zlib.compress(b"".join(rows), level), palette, *chunks,
-                idat=idat)  # fmt: skip
-
-
-def file(
-    width: int, height: int, kind: int, bits: int, stream: bytes, *chunks: bytes, idat: int = 0,
-    last: bytes = b"",
-) -> bytes:  # fmt: skip
-    """Put a PNG together; `idat` is the largest size of a chunk, and `last` follows the pixels."""
-    part = idat or len(stream) or 1
-    header = chunk(b"IHDR", struct.pack(">2I5B", width, height, bits, kind, 0, 0, 0))
-    pixels = [chunk(b"IDAT", stream[at : at + part]) for at in range(0, len(stream), part)]
-    return b"".join([b"\x89PNG\r\n\x1a\n", header, *chunks, *pixels, last, chunk(b"IEND")])
 
 
 def outcome(data: bytes, backend: str | None, **options: Any) -> Any:
@@ -161,16 +134,12 @@ def test_a_transparent_colour_is_compared_in_all_its_bits(
         image = decode(data, mode="RGBA", backend=backend)
         high = [[value >> bits - 8 if bits > 8 else value * 255 // most for value in pixel]
                 for pixel in seen]  # fmt: skip
-        expected = [[*(pixel * 3)[:3], 255 * (own != key)] for pixel, own in zip(high, seen, strict=True)]
+        expected = [
+            [*(pixel * 3)[:3], 255 * (own != key)] for pixel, own in zip(high, seen, strict=True)
+        ]
         assert image.reshape(-1, 4).tolist() == expected
         part = decode(data, mode="RGBA", backend=backend, region=(3, 2, 7, 5))
         np.testing.assert_array_equal(part, image[2:5, 3:7])
-
-
-def bits_of(values: list[int], bits: int, size: int) -> bytes:
-    """Pack samples, the first one into the highest bits."""
-    packed = sum(value << size - bits * (at + 1) for at, value in enumerate(values))
-    return (packed << -size % 8).to_bytes((size + 7) // 8, "big")
 
 
 @st.composite
@@ -375,12 +344,6 @@ def test_missing_rows_are_refused(kind: int, bits: int, row: int, backend: str |
             short = file(8, 8, kind, bits, zlib.compress(rows[:-lost]), *chunks, idat=11)
             with pytest.raises(DecodeError):
                 decode(short, backend=backend)
-
-
-def interlaced_header(data: bytes) -> bytes:
-    """Say in the header that a file is interlaced."""
-    at = data.index(b"IHDR")
-    return data[: at - 4] + chunk(b"IHDR", data[at + 4 : at + 16] + b"\1") + data[at + 21 :]
 
 
 @pytest.mark.parametrize(

@@ -101,9 +101,7 @@ def _split(bases: list[tuple[int, int]], value: int) -> tuple[int, int, int]:
     return code, value - bases[code][0], bases[code][1]
 
 
-def _put_codes(
-    bits: _Bits, tokens: list[Token], literals: list[int], distances: list[int]
-) -> None:
+def _put_codes(bits: _Bits, tokens: list[Token], literals: list[int], distances: list[int]) -> None:
     codes, far = _canonical(literals), _canonical(distances)
     for token in tokens:
         if isinstance(token, int):
