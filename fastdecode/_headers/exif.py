@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import struct
-from typing import NamedTuple
 
 from fastdecode.types import Buffer
 
@@ -18,21 +17,17 @@ _NUMBERS = {3: "H", 4: "I", 5: "II", 6: "b", 8: "h", 9: "i", 10: "ii", 11: "f", 
             16: "Q"}  # fmt: skip
 
 
-class _Order(NamedTuple):
+class _Order:
     """How a block's byte order is read."""
 
-    letter: str
-    short: struct.Struct
-    long: struct.Struct
-    entry: struct.Struct
-    tag: bytes  # 274
+    def __init__(self, letter: str) -> None:
+        self.letter = letter
+        self.short, self.long = struct.Struct(f"{letter}H"), struct.Struct(f"{letter}I")
+        self.entry = struct.Struct(f"{letter}HHII")
+        self.tag = self.short.pack(_ORIENTATION)
 
 
-_BIG, _LITTLE = (
-    _Order(letter, *map(struct.Struct, (f"{letter}H", f"{letter}I", f"{letter}HHII")),
-           struct.pack(f"{letter}H", _ORIENTATION))
-    for letter in "><"
-)  # fmt: skip
+_BIG, _LITTLE = _Order(">"), _Order("<")
 _ORDERS = {b"MM\0*": _BIG, b"II*\0": _LITTLE, b"MM*\0": _BIG, b"II\0*": _LITTLE}
 
 
@@ -102,7 +97,7 @@ def _number(data: Buffer, at: int, order: str, kind: int) -> float:
     form = _NUMBERS.get(kind)
     if form is None:
         return 0
-    values = struct.unpack_from(order + form, data, at)
-    if len(values) == 1:
-        return values[0]
-    return values[0] / values[1] if values[1] else 0
+    value, *divisor = struct.unpack_from(order + form, data, at)
+    if 0 in divisor:
+        return 0
+    return float(value / divisor[0] if divisor else value)

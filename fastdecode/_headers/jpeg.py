@@ -118,7 +118,7 @@ def parse(data: Buffer) -> Header:
 
 def _orientation(data: Buffer, blocks: list[tuple[int, int]], xmp: tuple[int, int]) -> int:
     """Read the orientation; as in Pillow, later EXIF segments go on with the block of the first."""
-    packet = memoryview(data)[slice(*xmp)]
+    packet = memoryview(data)[slice(*xmp)] if xmp[1] else b""
     start, end = blocks[0] if blocks else (0, 0)
     if len(blocks) > 1:
         data = b"".join((data[start:end], *(data[more + 6 : to] for more, to in blocks[1:])))

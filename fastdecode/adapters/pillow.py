@@ -122,16 +122,14 @@ class Pillow(Backend):
             low = _open(data, header, layout)
             if _in_halves(cast("ImageFile.ImageFile", image), cast("ImageFile.ImageFile", low)):
                 return _joined(image, low, header)
-        key = image.info.get("transparency") if header.format == "png" else None
-        if layout != "RGBA" or key is None or header.color == "palette":
-            return _pixels(image, layout, header)
-        if header.bits == 16:  # Pillow compares other numbers of bits
-            stored = self.decode(data, header, reduce=reduce, layout="stored")
-            is_key = (np.atleast_3d(stored) == key).all(axis=2)
-            opaque = _pixels(image, "RGB", header)
-            return np.dstack([opaque, np.where(is_key, 0, 255).astype(np.uint8)])
-        if 1 < header.bits < 8:  # Pillow has scaled the pixels, but not the key
-            image.info["transparency"] = key * 255 // ((1 << header.bits) - 1)
+        elif layout == "RGBA" and header.format == "png" and header.color != "palette":
+            key = image.info.get("transparency")
+            if key is not None and header.bits == 16:  # Pillow compares 8 of them
+                stored = self.decode(data, header, reduce=reduce, layout="stored")
+                opaque = np.atleast_3d(stored != key).any(axis=2)
+                return np.dstack([_pixels(image, "RGB", header), np.uint8(255) * opaque])
+            if key is not None and 1 < header.bits < 8:  # it has scaled the pixels, but not the key
+                image.info["transparency"] = key * 255 // ((1 << header.bits) - 1)
         return _pixels(image, layout, header)
 
     def codec(self) -> str:
@@ -239,7 +237,7 @@ def _pixels(image: PillowImage.Image, layout: PixelLayout, header: Header) -> Im
     mode = image.mode
     if layout in ("stored", mode):
         return _native(image, header)
-    if colours and np.max(image) >= colours:
+    if colours and np.asarray(image).max() >= colours:
         raise DecodeError(f"an index of the palette has none of its {colours} colours")
     if mode in _PREMULTIPLIED:
         image = image.convert(_PREMULTIPLIED[mode])
