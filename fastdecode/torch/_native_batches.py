@@ -231,10 +231,8 @@ class _Call:
         rows = list(zip(*columns, strict=True))
         plans: dict[int, tuple[ResizePlan, CoreResize, int]] = {}
         for at in left:
-            fits, width, height, may_turn, is_jpeg = rows[at]
-            if fits and not (
-                orient and may_turn and _headers.probe(items.data(at)).orientation != 1
-            ):
+            fits, width, height, turns, is_jpeg = rows[at]
+            if fits and not (orient and turns and _headers.probe(items.data(at)).orientation != 1):
                 try:
                     generator = generator_of(self._items[at].seed)
                     plan = crop.plan(width, height, generator)
