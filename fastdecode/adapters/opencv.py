@@ -39,9 +39,10 @@ _REDUCED_RGB = (
 
 
 def _ends(data: Buffer, header: Header) -> bool:
-    """Return whether the end marker follows the last scan, perhaps after fill bytes."""
-    only_one = jpeg_stream.in_one_scan(data, header) and not header.progressive
-    end = jpeg_stream.outer_scans(data, header)[0 if only_one else -1].end
+    """Return whether the end marker follows the only scan; several are read before any pixel."""
+    if header.progressive or not jpeg_stream.in_one_scan(data, header):
+        return True
+    end = jpeg_stream.outer_scans(data, header)[0].end
     return bytes(data[end : end + 64]).lstrip(b"\xff")[:1] == jpeg_stream.EOI[1:]
 
 
@@ -73,7 +74,7 @@ class Opencv(Backend):
     ) -> Image:
         if header.format == "jpeg" and not _ends(data, header):
             raise DecodeError(
-                "OpenCV ignores errors behind the last scan, where there is more data"
+                "OpenCV ignores errors behind the scan, where there is more data"
             )
         # Its libpng and libjpeg write to stderr by themselves: OpenCV's log level is no switch.
         flags = (_REDUCED_GRAY if layout == "L" else _REDUCED_RGB)[reduce]

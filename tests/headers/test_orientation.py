@@ -111,6 +111,14 @@ def test_segments_of_a_jpeg(segments: list[bytes]) -> None:
     assert probe(data).orientation == seen_by_pillow(data)
 
 
+def test_segments_of_a_jpeg_are_one_block() -> None:
+    """A second EXIF segment goes on with the first: here, with the values."""
+    block = exif_of((SHORT, 3, struct.pack("<I", 26)))
+    values = struct.pack("<3H", 6, 0, 0)
+    data = with_segments(saved("JPEG"), b"Exif\0\0" + block, b"Exif\0\0" + values)
+    assert probe(data).orientation == seen_by_pillow(data) == 6
+
+
 @st.composite
 def chunks(draw: st.DrawFn) -> bytes:
     """Draw a PNG's chunk with an orientation, or with none."""
