@@ -214,6 +214,8 @@ def _ancillary(data: Buffer, pos: int) -> tuple[bool, int]:
         if kind == b"IDAT":
             begun = True
             continue
+        if kind == b"IEND":
+            break
         others += 1
         if kind == b"acTL" and not begun and length >= 8:
             # One frame is an image, not an animation.
@@ -224,8 +226,6 @@ def _ancillary(data: Buffer, pos: int) -> tuple[bool, int]:
             key = bytes(data[begin : begin + min(length, _MOST_KEY)]).partition(b"\0")[0]
             if key in _KEYS:
                 found[key] = _text(kind, bytes(data[begin + len(key) + 1 : begin + length]))
-        elif kind == b"IEND":
-            break
     if not found:
         return animated, 1
     block = found.get(_EXIF)
