@@ -73,9 +73,7 @@ class Opencv(Backend):
         self, data: Buffer, header: Header, *, reduce: Reduce, layout: PixelLayout, **_: object
     ) -> Image:
         if header.format == "jpeg" and not _ends(data, header):
-            raise DecodeError(
-                "OpenCV ignores errors behind the scan, where there is more data"
-            )
+            raise DecodeError("OpenCV ignores errors behind the scan, where there is more data")
         # Its libpng and libjpeg write to stderr by themselves: OpenCV's log level is no switch.
         flags = (_REDUCED_GRAY if layout == "L" else _REDUCED_RGB)[reduce]
         image = cv2.imdecode(np.frombuffer(data, np.uint8), flags | cv2.IMREAD_IGNORE_ORIENTATION)

@@ -304,7 +304,7 @@ PILLOW_FILTERS = {
 @pytest.mark.parametrize("name", PILLOW_FILTERS)
 @pytest.mark.parametrize("more", [-1, 0, 1])
 def test_the_order_of_the_passes_is_pillows(name: str, more: int) -> None:
-    """Which direction comes first decides the last bit: also where the height shrinks twice as much.
+    """Which direction comes first decides the last bit, also if the height shrinks twice as much.
 
     Pillow resizes rows first, unless that is more work by its estimate.
     """
