@@ -403,7 +403,7 @@ class _CoreResizes(_CoreArrays):
         resizes: dict[int, _library.CoreResize] = {}
         eligible = headers.readable & core_can_decode(headers, None)
         if self._options.get("orient"):
-            eligible &= headers.has_exif == 0
+            eligible &= headers.may_turn == 0
         for at in np.flatnonzero(eligible).tolist():
             resize = self._resize(int(headers.width[at]), int(headers.height[at]))
             if resize is not None:

@@ -145,13 +145,17 @@ def _decode(choice: Choice, request: DecodeRequest) -> Image:
     Every error of the backend, or of a later step, becomes a `DecodeError`. The exception is a
     ValueError if `DecodeRequest.out` does not fit: in mode ``"stored"`` only the pixels show that.
     """
+    if request.header.format == "png" and not choice.support.checks:
+        strict = request.want.strict
+        clean = _truncation.only_pixels(request.data, request.header, strict=strict)
+        request = replace(request, data=clean)
     window, size, out, is_reused, is_wanted = _ask(choice, request)
     try:
         image, warned = _call_backend(choice, request, window, out)
         _check_array(image, size, choice.layout, request.header.bits)
         # A codec that reports warnings warns when it fills pixels in. The arithmetic decoder does
         # not: past the end of the data it reads zeros for ever.
-        if warned or not choice.support.zeros or request.header.coding == "arithmetic":
+        if warned or not choice.support.checks or request.header.coding == "arithmetic":
             _check_complete(choice, request, image, window, warned=warned)
         if not is_wanted:
             image = _finish(image, choice, request, window)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fastdecode._headers import jpeg_stream
+from fastdecode._headers import jpeg_stream, png
 from fastdecode.errors import DecodeError
 
 if TYPE_CHECKING:
@@ -75,6 +75,20 @@ def check_container(data: Buffer, header: Header) -> None:
         words = f"the tables of its parts are truncated ({len(data)} bytes)"
     if words:
         raise DecodeError(f"pixels are missing: {words}")
+
+
+def only_pixels(data: Buffer, header: Header, *, strict: bool) -> bytes:
+    """Return a PNG with only its pixels, for a decoder that may accept damage, or refuse metadata.
+
+    Raises `DecodeError` if pixels are missing; with `strict`, if anything is damaged.
+    """
+    try:
+        pixels, odd = png.only_pixels(data, header)
+    except DecodeError as error:
+        raise NoFallback(str(error)) from error
+    if strict and odd:
+        raise NoFallback(odd)
+    return pixels
 
 
 def check_jpeg(data: Buffer, header: Header, *, strict: bool) -> CheckedJpeg:

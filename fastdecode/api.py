@@ -66,7 +66,8 @@ def decode(
         `orient`). The result is rows ``top // reduce`` to ``ceil(bottom / reduce)`` of the whole
         result, and the columns in the same way.
     orient : bool
-        Apply the EXIF orientation. The default returns stored pixels, as Pillow and torchvision do.
+        Turn the image upright by EXIF or XMP, as Pillow's `exif_transpose` does. The default
+        returns stored pixels, as Pillow and torchvision do.
     out : ndarray, optional
         Decode into this array, which must have the exact shape and dtype, and be C-contiguous and
         writable.

@@ -149,7 +149,7 @@ class Header(NamedTuple):
     bits : int
         Bits per sample.
     orientation : int
-        EXIF orientation, 1-8; 1 if there is none, or if it is invalid.
+        Orientation in EXIF, or else in XMP, 1-8; 1 if there is none, or if it is invalid.
     progressive : bool
         Whether it is a progressive JPEG, or an interlaced PNG or GIF.
     subsampling : str

@@ -13,7 +13,7 @@ import pytest
 from corpus import CORPUS, DATA, jpeg_backends, native_core, outcome
 from PIL import Image
 
-from fastdecode import DecodeError, FastDecodeError, decode, decode_batch, probe
+from fastdecode import DecodeError, FastDecodeError, backends, decode, decode_batch, probe
 from fastdecode.packing._check import verify
 from fastdecode.ranking import DEFAULT
 from fastdecode.testing import drawing, encode, photo
@@ -32,6 +32,9 @@ EOI = b"\xff\xd9"
 READERS, WARNERS = jpeg_backends(), jpeg_backends("warnings")
 FIRST = next(name for name in DEFAULT.order("jpeg", 1) if name in READERS)
 """What is chosen by itself first."""
+
+EXACT = [info.name for info in backends() if info.exact and info.name in READERS]
+"""What may be chosen by itself."""
 
 every_kind = pytest.mark.parametrize("kind", KINDS)
 every_reader = pytest.mark.parametrize("backend", [*READERS, None])
@@ -57,6 +60,24 @@ def test_cut_file_is_an_error(kind: str, backend: str | None, reduce: Reduce) ->
 
     assert set(outcomes) <= {"error", "whole"}
     assert set(outcomes[: 10 if reduce == 8 else -1]) == {"error"}
+
+
+@every_kind
+@pytest.mark.parametrize("backend", [*EXACT, None])
+@pytest.mark.parametrize(
+    "segment",
+    [
+        b"\xff\xc0\x00\x0b\x08\x00\x40\x00\x50\x01\x01\x11\x00",  # a second frame header
+        b"\xff\xd8",
+        b"\xff\x29\x00\x03a",
+        b"\xff\xc4\x00\x05abc",
+    ],
+    ids=["SOF", "SOI", "unknown", "tables"],
+)
+def test_what_no_segment_may_be_is_an_error(kind: str, backend: str | None, segment: bytes) -> None:
+    """Behind the last scan, too, where OpenCV does not report it: the verdict is that of all."""
+    with pytest.raises(DecodeError):
+        decode(KINDS[kind][:-2] + segment + EOI, backend=backend)
 
 
 @every_kind

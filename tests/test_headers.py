@@ -32,7 +32,7 @@ from encoded import (
 )
 from PIL import Image
 
-from fastdecode._headers import exif, probe, sniff
+from fastdecode._headers import probe, sniff
 from fastdecode.errors import DecodeError, FastDecodeError, UnsupportedFormat
 from fastdecode.types import Header
 
@@ -407,42 +407,6 @@ def test_a_plugin_that_fails_is_a_decode_error() -> None:
     """An error of a Pillow plugin becomes a DecodeError."""
     with pytest.raises(DecodeError, match="PPM"):
         probe(b"P6 12 nonsense")
-
-
-@pytest.mark.parametrize("order", ["<", ">"])
-@pytest.mark.parametrize(
-    ("kind", "count", "value", "expected"),
-    [(3, 1, 6, 6), (3, 1, 0, 1), (3, 1, 9, 1), (3, 2, 6, 1), (2, 1, 6, 1)],
-)
-def test_exif_entry(order: str, kind: int, count: int, value: int, expected: int) -> None:
-    """Only one SHORT from 1 to 8 is an orientation."""
-    start = (b"II" if order == "<" else b"MM") + struct.pack(order + "HI", 42, 8)
-    other = struct.pack(order + "HHII", 0x0100, 4, 1, 5)
-    entry = struct.pack(order + "HHIHH", 0x0112, kind, count, value, 0)
-    block = start + struct.pack(order + "H", 2) + other + entry + bytes(4)
-    assert exif.orientation(b"??" + block, 2, 2 + len(block)) == expected
-    assert exif.orientation(memoryview(block), 0, len(block)) == expected
-    assert exif.orientation(b"Exif\0\0" + block, 0, 6 + len(block)) == expected
-    assert exif.orientation(block, 0, len(block) - 8) == 1
-
-
-@pytest.mark.parametrize(
-    "block",
-    [
-        b"",
-        b"II*\0",
-        b"II*\0\xff\xff\xff\xff",
-        b"XX*\0" + bytes(20),
-        b"II*\0\x08\0\0\0\xff\xff",
-        # The entry's bytes, but not where an entry begins.
-        b"II*\0\x08\0\0\0\x02\0" + bytes(3) + struct.pack("<HHIHH", 0x0112, 3, 1, 6, 0) + bytes(9),
-    ],
-)
-def test_exif_never_raises(block: bytes) -> None:
-    """A damaged EXIF block means orientation 1."""
-    for start in (0, -5, 1, 100):
-        for end in (len(block), len(block) + 100, 0, -1):
-            assert exif.orientation(block, start, end) == 1
 
 
 # libjpeg skips a segment whose length is impossible; the size of the others must agree.

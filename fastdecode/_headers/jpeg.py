@@ -30,6 +30,7 @@ _SOF: dict[int, Coding] = {
     0xCF: "other",
     0xF7: "jpeg-ls",
 }
+_XMP = b"http://ns.adobe.com/xap/1.0/\0"
 _SOI, _EOI, _SOS, _DRI, _APP0, _APP1, _APP14 = 0xD8, 0xD9, 0xDA, 0xDD, 0xE0, 0xE1, 0xEE
 _segment = struct.Struct(">BBH").unpack_from
 _frame = struct.Struct(">BHHB").unpack_from
@@ -66,7 +67,9 @@ def parse(data: Buffer) -> Header:
     # It runs for every image, with a cold cache after the previous one: so it makes few calls and
     # objects.
     frame = sof = restart_interval = length = 0
-    orientation, jfif, adobe = 1, False, -1
+    jfif, adobe = False, -1
+    blocks: list[tuple[int, int]] = []
+    xmp = 0, 0
     pos = 2
     for _ in range(_MAX_SEGMENTS):
         first, marker, length = _segment(data, pos)
@@ -89,8 +92,10 @@ def parse(data: Buffer) -> Header:
             elif marker == _APP0:
                 jfif = jfif or data[pos + 4 : pos + 9] == b"JFIF\0"
             elif marker == _APP1:
-                if orientation == 1 and data[pos + 4 : pos + 10] == b"Exif\0\0":
-                    orientation = exif.orientation(data, pos + 10, pos + 2 + length)
+                if data[pos + 4 : pos + 10] == b"Exif\0\0":
+                    blocks.append((pos + 4, pos + 2 + length))
+                elif data[pos + 4 : pos + 4 + len(_XMP)] == _XMP:
+                    xmp = pos + 4 + len(_XMP), pos + 2 + length
             elif length >= 14 and data[pos + 4 : pos + 9] == b"Adobe":
                 adobe = data[pos + 15]
         pos += 2 + length
@@ -101,12 +106,23 @@ def parse(data: Buffer) -> Header:
         raise DecodeError(f"the JPEG header says {width}x{height} with {channels} components")
     components = bytes(data[frame + 10 : frame + 10 + 3 * min(channels, 4)])
     subsampling, color = _sampling_and_color(components, channels, jfif, adobe)
+    orientation = _orientation(data, blocks, xmp) if blocks or xmp[1] else 1
     # fmt: off
     return Header(
         "jpeg", width, height, channels, bits, orientation, sof in _PROGRESSIVE, subsampling,
         restart_interval, color, _SOF[sof], False, pos + 2 + length,
     )
     # fmt: on
+
+
+def _orientation(data: Buffer, blocks: list[tuple[int, int]], xmp: tuple[int, int]) -> int:
+    """Read the orientation; as in Pillow, later EXIF segments go on with the block of the first."""
+    packet = memoryview(data)[slice(*xmp)] if xmp[1] else b""
+    start, end = blocks[0] if blocks else (0, 0)
+    if len(blocks) > 1:
+        data = b"".join((data[start:end], *(data[more + 6 : to] for more, to in blocks[1:])))
+        start, end = 0, len(data)
+    return exif.orientation(data, start, end, packet)
 
 
 def with_plain_size(data: Buffer, header: Header, reduce: Reduce) -> tuple[Buffer, int, int]:
@@ -128,6 +144,22 @@ def with_plain_size(data: Buffer, header: Header, reduce: Reduce) -> tuple[Buffe
         sides = _frame_of(data) + 5
         data = b"".join((data[:sides], struct.pack(">HH", height, width), data[sides + 4 :]))
     return data, -(-height // reduce), -(-width // reduce)
+
+
+def without_exif(data: Buffer) -> bytes:
+    """Return a JPEG whose header was already read without its EXIF and XMP (APP1)."""
+    parts, begin, pos, marker = [], 0, 2, 0
+    while marker != _SOS:
+        first, marker, length = _segment(data, pos)
+        if first != 0xFF or marker in _WITHOUT_LENGTH:
+            pos = _next_marker(data, pos)
+            continue
+        end = pos + 2 + max(length, 2)
+        if marker == _APP1:
+            parts.append(data[begin:pos])
+            begin = end
+        pos = end
+    return b"".join((*parts, data[begin:]))
 
 
 def _frame_of(data: Buffer) -> int:

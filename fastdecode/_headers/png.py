@@ -1,10 +1,11 @@
-"""PNG: the IHDR chunk, and the acTL and eXIf chunks before the first IDAT."""
+"""PNG: the header, the metadata that turns the image, and a check that its pixels are whole."""
 
 from __future__ import annotations
 
+import re
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from fastdecode._headers import exif
 from fastdecode.errors import DecodeError
@@ -12,6 +13,7 @@ from fastdecode.types import Buffer, Color, Header
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _CHUNK = struct.Struct(">I4s")
+_NAME = re.compile(rb"[A-Za-z]{4}")
 _IHDR = struct.Struct(">IIBBBBB")
 # Colour type: (samples per pixel, colour model, legal bit depths).
 _COLOR_TYPES: dict[int, tuple[int, Color, tuple[int, ...]]] = {
@@ -23,8 +25,16 @@ _COLOR_TYPES: dict[int, tuple[int, Color, tuple[int, ...]]] = {
 }
 _MAX_SIDE = 2**31 - 1
 _SPARE_BYTES = 1 << 16  # for an encoder that compresses badly; inflated, they cost 0.2 s
-_MAX_CHUNKS = 1024  # before the first IDAT: real files have a dozen
+_MAX_CHUNKS = 1024  # without pixels: real files have a dozen
+_MOST_TEXT = 1 << 20  # bytes that text is decompressed to, as in Pillow
+_MOST_COLOURS = 256
+# Texts in which an orientation may be: as EXIF, as hexadecimal EXIF (ImageMagick), in XMP.
+_TEXTS = (b"tEXt", b"zTXt", b"iTXt")
+_MOST_KEY = 80  # bytes, with the zero that follows it
+_EXIF, _PROFILE, _PACKET = _KEYS = b"exif", b"Raw profile type exif", b"XML:com.adobe.xmp"
 _AT_ONCE = 1 << 18  # bytes to inflate
+# Bytes of the colour that tRNS makes transparent, by colour model and channels.
+_KEY_BYTES = {("gray", 1): 2, ("rgb", 3): 6}
 _PASSES = (  # of Adam7: (first column, first row, distance of columns, distance of rows)
     *((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4)),
     *((0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2)),
@@ -35,12 +45,12 @@ def parse(data: Buffer) -> Header:
     """Read a PNG's header, which describes the stored pixels: Pillow does not turn them.
 
     PNG specification, third edition: 5.2 (signature), 5.6 (chunk order), 11.2.1 (IHDR), 11.3.4.5
-    (eXIf), APNG's acTL. An eXIf after the pixels is ignored.
+    (eXIf), APNG's acTL.
     """
     if data[:8] != _SIGNATURE[: len(data)]:
         raise DecodeError("the PNG signature is damaged")
     length, kind = _CHUNK.unpack_from(data, 8)
-    width, height, bits, color_type, _, _, interlace = _IHDR.unpack_from(data, 16)
+    width, height, bits, color_type, *methods, interlace = _IHDR.unpack_from(data, 16)
     if kind != b"IHDR" or length < _IHDR.size:
         raise DecodeError(f"the PNG starts with a {kind!r} chunk instead of IHDR")
     if not 0 < width <= _MAX_SIDE or not 0 < height <= _MAX_SIDE:
@@ -48,22 +58,13 @@ def parse(data: Buffer) -> Header:
     channels, color, depths = _COLOR_TYPES.get(color_type, (0, "other", ()))
     if bits not in depths:
         raise DecodeError(f"the PNG header says colour type {color_type} with {bits} bits")
+    if methods != [0, 0] or interlace > 1:
+        raise DecodeError(f"the PNG header says methods {methods} and interlacing {interlace}")
     animated, orientation = _ancillary(data, 8 + 12 + length)
     return Header(
         "png", width, height, channels, bits, orientation, progressive=interlace == 1, color=color,
         animated=animated,
     )  # fmt: skip
-
-
-def chunks_fit(data: Buffer) -> bool:
-    """Return whether every chunk fits into the file: a decoder may allocate what one claims."""
-    pos, size = 8, len(data)
-    while pos + 8 <= size:
-        length, kind = _CHUNK.unpack_from(data, pos)
-        pos += 12 + length
-        if kind == b"IEND":
-            break
-    return pos <= size
 
 
 def excess(data: Buffer, header: Header) -> str:
@@ -75,35 +76,100 @@ def excess(data: Buffer, header: Header) -> str:
     most = _SPARE_BYTES + 2 * row * header.height
     if len(data) <= most:
         return ""
-    pos, size, compressed = 8, len(data), 0
-    while pos + 8 <= size:
-        length, kind = _CHUNK.unpack_from(data, pos)
-        compressed += length if kind == b"IDAT" else 0
-        pos += 12 + length
-        if kind == b"IEND":
-            break
+    compressed = sum(end - begin for kind, begin, end in _chunks(data) if kind == b"IDAT")
     if compressed <= most:
         return ""
     return f"there are {compressed} compressed bytes for {header.width}x{header.height} pixels"
 
 
-def missing(data: Buffer, header: Header) -> str:
+def only_pixels(data: Buffer, header: Header) -> tuple[bytes, str]:
+    """Return a PNG of only the chunks that hold pixels, and what is damaged or odd in the others.
+
+    Libraries differ in which damage they accept, in which mode, and even in which metadata. So
+    they get a file in which all is right, or none: this raises a `DecodeError` if IHDR, PLTE, tRNS,
+    or the compressed data is not whole. Its own checksum shows that, whatever those of its chunks
+    say. This costs about half as much as decoding.
+    """
+    view = memoryview(data)
+    kept: dict[bytes, bytes] = {}
+    pixels: list[memoryview] = []
+    odd, behind, kind = "", False, b""
+    for kind, begin, end in _chunks(data):
+        crc = zlib.crc32(view[begin - 4 : end])
+        whole = crc == int.from_bytes(view[end : end + 4], "big") and end + 4 <= len(view)
+        if kind == b"IDAT" and not behind:
+            pixels.append(view[begin:end])
+            odd = odd if whole else "a chunk of the PNG's pixels is damaged"
+        elif pixels:  # what follows the pixels does not matter
+            behind = True
+            if not whole or kind == b"IDAT":
+                odd = f"the {kind!r} chunk after the pixels is damaged, or out of place"
+        elif kind in (b"IHDR", b"PLTE", b"tRNS") and _holds_pixels(kind, header):
+            if not whole or kind in kept:
+                raise DecodeError(f"the PNG's {kind!r} chunk is damaged, or there are two")
+            kept[kind] = bytes(view[begin:end])
+        elif not _NAME.fullmatch(kind) or (kind[0] < ord("a") and kind != b"PLTE"):
+            raise DecodeError(f"the PNG's {kind!r} chunk is unknown, or out of place")
+        elif not whole:
+            odd = f"the PNG's {kind!r} chunk is damaged"
+    if kind != b"IEND":
+        odd = odd or "the PNG has no end (IEND)"
+    chunks = _checked(kept, header)
+    missing = _missing(pixels, header)
+    if missing:
+        raise DecodeError(f"pixels are missing: {missing}")
+    chunks += [*((b"IDAT", part) for part in pixels), (b"IEND", b"")]
+    return b"".join((_SIGNATURE, *(part for chunk in chunks for part in _chunk(*chunk)))), odd
+
+
+def _holds_pixels(kind: bytes, header: Header) -> bool:
+    """Return whether pixels depend on such a chunk; a PLTE may also be a suggestion."""
+    if kind == b"IHDR" or header.color == "palette":
+        return True
+    return kind == b"tRNS" and (header.color, header.channels) in _KEY_BYTES
+
+
+def _checked(kept: dict[bytes, bytes], header: Header) -> list[tuple[bytes, Buffer]]:
+    """Return the chunks before the pixels as all libraries read them, if they are right."""
+    chunks: list[tuple[bytes, Buffer]] = [(b"IHDR", kept[b"IHDR"][: _IHDR.size])]
+    key = kept.get(b"tRNS")
+    if header.color == "palette":
+        palette = kept.get(b"PLTE", b"")
+        if len(palette) % 3 or not 0 < len(palette) <= 3 * _MOST_COLOURS:
+            raise DecodeError(f"the PNG's palette has {len(palette)} bytes")
+        chunks.append((b"PLTE", palette))
+        key = key and key[: len(palette) // 3]
+    elif key is not None:
+        size = _KEY_BYTES[header.color, header.channels]
+        if len(key) < size:
+            raise DecodeError(f"the PNG's tRNS chunk has {len(key)} of {size} bytes")
+        high, low = divmod((1 << header.bits) - 1, 256)  # the other bits do not count
+        key = bytes(value & (low if at % 2 else high) for at, value in enumerate(key[:size]))
+    if key:
+        chunks.append((b"tRNS", key))
+    return chunks
+
+
+def _chunk(kind: bytes, body: Buffer) -> tuple[bytes, Buffer, bytes]:
+    crc = zlib.crc32(body, zlib.crc32(kind))
+    return _CHUNK.pack(len(body), kind), body, crc.to_bytes(4, "big")
+
+
+def _missing(pixels: Sequence[memoryview], header: Header) -> str:
     """Return what the compressed data lacks of the image; empty if it is complete.
 
-    Pillow leaves rows empty if the stream ends in order, but before the image. If a chunk is cut,
-    it takes what follows for a part of it; the checksum shows that. This costs about as much as
-    decoding.
+    Of a chunk that is cut, what follows may pass for a part: only the checksum shows that.
     """
     needed = left = sum(
         rows * (1 + -(-columns * header.channels * header.bits // 8))
         for columns, rows in _sizes(header)
     )
-    at_end = 0 if intact(data) else -_AT_ONCE  # read on to the checksum, but not for ever
     stream = zlib.decompressobj()
     try:
-        for part, _ in _compressed(data):
+        for part in pixels:
             rest: Buffer = part
-            while len(rest) and not stream.eof and left > at_end:
+            # Read on to the checksum, but not for ever.
+            while len(rest) and not stream.eof and left > -_AT_ONCE:
                 left -= len(stream.decompress(rest, _AT_ONCE))
                 rest = stream.unconsumed_tail
         if left > 0:  # what zlib still holds
@@ -112,12 +178,7 @@ def missing(data: Buffer, header: Header) -> str:
         return str(error)
     if left > 0:
         return f"there are {needed - left} of {needed} bytes"
-    return "a chunk is cut" if at_end and not stream.eof else ""
-
-
-def intact(data: Buffer) -> bool:
-    """Return whether all chunks with compressed data are complete, and their CRCs are right."""
-    return all(zlib.crc32(part, zlib.crc32(b"IDAT")) == crc for part, crc in _compressed(data))
+    return "" if stream.eof else "the compressed data has no end"
 
 
 def _sizes(header: Header) -> Iterator[tuple[int, int]]:
@@ -128,38 +189,71 @@ def _sizes(header: Header) -> Iterator[tuple[int, int]]:
             yield columns, max(0, -(-(header.height - top) // down))
 
 
-def _compressed(data: Buffer) -> Iterator[tuple[memoryview, int]]:
-    """Yield the contents and the CRC of the first IDAT, and of those that follow it directly.
-
-    Of a chunk that is cut, the CRC is -1.
-    """
-    view, pos, begun = memoryview(data), 8, False
-    while pos + 8 <= len(view):
-        length, kind = _CHUNK.unpack_from(view, pos)
-        begin, pos = pos + 8, pos + 12 + length
-        if kind == b"IDAT":
-            begun = True
-            crc = int.from_bytes(view[pos - 4 : pos], "big") if pos <= len(view) else -1
-            yield view[begin : begin + length], crc
-        elif begun or kind == b"IEND":
-            break
+def _chunks(data: Buffer) -> Iterator[tuple[bytes, int, int]]:
+    """Yield (kind, begin, end) of the contents of each chunk, up to IEND or the end of the file."""
+    pos, size = len(_SIGNATURE), len(data)
+    kind = b""
+    while pos + _CHUNK.size <= size and kind != b"IEND":
+        length, kind = _CHUNK.unpack_from(data, pos)
+        yield kind, pos + 8, pos + 8 + length
+        pos += 12 + length
 
 
 def _ancillary(data: Buffer, pos: int) -> tuple[bool, int]:
-    """Return (animated, orientation) from acTL and eXIf between `pos` and the first IDAT."""
-    animated = False
-    orientation = 1
-    size = len(data)
-    for _ in range(_MAX_CHUNKS):
-        if pos + 8 > size:
-            break
+    """Return (animated, orientation) from the chunks from `pos` on.
+
+    As in Pillow, EXIF may also be a text, what comes last counts, and eXIf before a raw profile.
+    """
+    animated = begun = False
+    found: dict[bytes, bytes] = {}
+    others, size = 0, len(data)
+    # It runs for every image: so the chunks of pixels, of which there are many, cost little.
+    while pos + 8 <= size and others < _MAX_CHUNKS:
         length, kind = _CHUNK.unpack_from(data, pos)
-        if kind == b"IDAT" or kind == b"IEND":
+        begin, pos = pos + 8, pos + 12 + length
+        if kind == b"IDAT":
+            begun = True
+            continue
+        if kind == b"IEND":
             break
-        if kind == b"acTL":
+        others += 1
+        if kind == b"acTL" and not begun and length >= 8:
             # One frame is an image, not an animation.
-            animated = int.from_bytes(data[pos + 8 : pos + 12], "big") > 1
+            animated = int.from_bytes(data[begin : begin + 4], "big") > 1
         elif kind == b"eXIf":
-            orientation = exif.orientation(data, pos + 8, pos + 8 + length)
-        pos += 12 + length
-    return animated, orientation
+            found[_EXIF] = bytes(data[begin : begin + length])
+        elif kind in _TEXTS:
+            key = bytes(data[begin : begin + min(length, _MOST_KEY)]).partition(b"\0")[0]
+            if key in _KEYS:
+                found[key] = _text(kind, bytes(data[begin + len(key) + 1 : begin + length]))
+    if not found:
+        return animated, 1
+    block = found.get(_EXIF)
+    if block is None:
+        block = _raw_profile(found.get(_PROFILE, b""))
+    return animated, exif.orientation(block, 0, len(block), found.get(_PACKET, b""))
+
+
+def _text(kind: bytes, rest: bytes) -> bytes:
+    """Return the text of a chunk, given what follows its key; empty if it is damaged."""
+    compressed = kind == b"zTXt"
+    if kind == b"iTXt":
+        parts = rest[2:].split(b"\0", 2)  # after the flag and the method: language, key, text
+        if len(parts) < 3:
+            return b""
+        compressed = rest[0] != 0
+        rest = rest[1:2] + parts[2] if compressed else parts[2]
+    if not compressed:
+        return rest
+    try:
+        return zlib.decompressobj().decompress(rest[1:], _MOST_TEXT) if rest[:1] == b"\0" else b""
+    except zlib.error:
+        return b""
+
+
+def _raw_profile(text: bytes) -> bytes:
+    """Return what the hexadecimal digits after the third line break mean; empty if damaged."""
+    try:
+        return bytes.fromhex("".join(text.decode("latin-1").split("\n")[3:]))
+    except ValueError:
+        return b""

@@ -5,12 +5,12 @@ TIFF 6.0, section 2; BigTIFF's 8-byte offsets.
 
 from __future__ import annotations
 
-import re
 import struct
 from collections.abc import Iterator
 from operator import add
 from typing import NamedTuple
 
+from fastdecode._headers import exif
 from fastdecode.errors import DecodeError
 from fastdecode.types import Buffer, Color, Header
 
@@ -36,7 +36,6 @@ _BYTES = frozenset({1, 2, 7})  # BYTE, ASCII, UNDEFINED: the types that XMP may 
 _COLORS: dict[int, Color] = {
     0: "gray", 1: "gray", 2: "rgb", 3: "palette", 4: "gray", 5: "cmyk", 6: "ycc",
 }  # fmt: skip
-_XMP_ORIENTATION = re.compile(rb'tiff:Orientation(?:="|>)([0-9])')
 _MAX_ENTRIES = 65535
 _MAX_XMP = 1 << 20
 
@@ -119,8 +118,7 @@ def parse(data: Buffer) -> Header:
         raise DecodeError("the TIFF's directory gives no size")
     orientation = fields.get(_ORIENTATION)
     if not orientation:
-        found = _XMP_ORIENTATION.search(xmp)
-        orientation = (int(found[1]),) if found else (1,)
+        orientation = (exif.of_xmp(xmp),)
     sides = (height[0], width[0]) if 5 <= orientation[0] <= 8 else (width[0], height[0])
     photometric = fields.get(_PHOTOMETRIC, (0,))[:1]
     old_jpeg = fields.get(_COMPRESSION) == (_OLD_JPEG,)

@@ -1,4 +1,4 @@
-"""WebP: the three kinds of first chunk, and the EXIF chunk that VP8X may announce."""
+"""WebP: the three kinds of first chunk, and the metadata that VP8X may announce."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from fastdecode.types import Buffer, Color, Header
 
 _CHUNK = struct.Struct("<4sI")
 _FIRST = 12  # after "RIFF", the size and "WEBP"
-_ANIMATION, _EXIF, _ALPHA = 0x02, 0x08, 0x10
+_ANIMATION, _ALPHA = 0x02, 0x10
+_METADATA = {b"EXIF": 0x08, b"XMP ": 0x04}  # and the flag that announces it
 _FRAME_HEADER = 16  # bytes of an ANMF chunk before its own chunks
 _MAX_CHUNKS = 1024
 
@@ -51,27 +52,28 @@ def _lossless(data: Buffer, start: int) -> Header:
 
 
 def _extended(data: Buffer, start: int) -> Header:
-    """Read the canvas, then the chunks up to the first image, or to EXIF if it is announced."""
+    """Read the canvas, then the chunks up to the first image, and to all announced metadata."""
     flags, sides = struct.unpack_from("<B3x6s", data, start)
     width = int.from_bytes(sides[:3], "little") + 1
     height = int.from_bytes(sides[3:], "little") + 1
     (length,) = struct.unpack_from("<I", data, start - 4)
     pos = start + length + (length & 1)
     color: Color = "ycc"
-    orientation = 1
+    announced = {kind for kind, flag in _METADATA.items() if flags & flag}
+    found = dict.fromkeys(_METADATA, (0, 0))
     seen = False
     for _ in range(_MAX_CHUNKS):
         if pos + 8 > len(data):
             break
         kind, length = _CHUNK.unpack_from(data, pos)
-        if kind == b"EXIF":  # after the images
-            orientation = exif.orientation(data, pos + 8, pos + 8 + length)
-            break
+        if kind in announced:  # after the images
+            announced.remove(kind)  # the first one counts
+            found[kind] = pos + 8, pos + 8 + length
         if not seen and kind in (b"VP8 ", b"VP8L", b"ANMF"):
             seen = True
             if kind == b"VP8L" or (kind == b"ANMF" and _is_lossless_frame(data, pos + 8)):
                 color = "rgb"
-        if seen and not flags & _EXIF:
+        if seen and not announced:
             break
         pos += 8 + length + (length & 1)
     return _header(
@@ -80,7 +82,9 @@ def _extended(data: Buffer, start: int) -> Header:
         alpha=bool(flags & _ALPHA),
         color=color,
         animated=bool(flags & _ANIMATION),
-        orientation=orientation,
+        orientation=exif.orientation(
+            data, *found[b"EXIF"], memoryview(data)[slice(*found[b"XMP "])]
+        ),
     )
 
 

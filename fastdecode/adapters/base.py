@@ -61,9 +61,9 @@ class Support:
     skips : bool
         It leaves out data that the pixels do not need. Where damage in that data must be noticed,
         the package calls `Backend.decode` with a further argument, ``thorough=True``.
-    zeros : bool
-        It warns of a long run of zeros in a JPEG, which may stand in place of data. Where it does
-        not, the package looks for them.
+    checks : bool
+        It refuses a file in which anything is damaged, also what most libraries pass over: the
+        metadata of a PNG, or zeros in place of a JPEG's data. For the others the package looks.
     bits : frozenset of int
         Bits per sample that it reads.
     channels : frozenset of int, or None for all
@@ -94,7 +94,7 @@ class Support:
     out: bool = False
     warnings: bool = False
     skips: bool = False
-    zeros: bool = False
+    checks: bool = False
     bits: frozenset[int] | None = frozenset({8})
     channels: frozenset[int] | None = None
     colors: frozenset[Color] | None = None

@@ -20,6 +20,7 @@ _PNG = Support(
     layouts=frozenset({"RGB", "RGBA", "stored"}),
     region=True,
     out=True,
+    checks=True,
     warnings=True,  # what other decoders warn of, it leaves to them
     bits=frozenset({8, 16}),
     colors=frozenset({"gray", "rgb"}),
@@ -39,7 +40,7 @@ class Native(Backend):
                 layouts=frozenset({"RGB", "L", "RGBA", "CMYK"}),
                 region=True,
                 skips=True,
-                zeros=True,
+                checks=True,
                 colors=frozenset({"gray", "ycc", "rgb", "cmyk"}),
                 subsamplings=None,
             ),

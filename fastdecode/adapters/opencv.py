@@ -8,7 +8,7 @@ from dataclasses import replace
 import cv2
 import numpy as np
 
-from fastdecode._headers import png
+from fastdecode._headers import jpeg_stream
 from fastdecode.adapters.base import JPEG, Backend, Support, installed_version
 from fastdecode.errors import DecodeError
 from fastdecode.types import Buffer, Header, Image, PixelLayout, Reduce
@@ -38,6 +38,14 @@ _REDUCED_RGB = (
 )
 
 
+def _ends(data: Buffer, header: Header) -> bool:
+    """Return whether the end marker follows the only scan; several are read before any pixel."""
+    if header.progressive or not jpeg_stream.in_one_scan(data, header):
+        return True
+    end = jpeg_stream.outer_scans(data, header)[0].end
+    return bytes(data[end : end + 64]).lstrip(b"\xff")[:1] == jpeg_stream.EOI[1:]
+
+
 class Opencv(Backend):
     """JPEG, which the decoder can reduce; PNG and WebP in full size.
 
@@ -50,16 +58,22 @@ class Opencv(Backend):
         # CMYK is not declared: OpenCV's formula differs from Pillow's by up to 2 levels.
         "jpeg": (replace(JPEG, reduces=frozenset({1, 2, 4, 8})),),
         # No reductions: OpenCV would round down and alias these with a 2-tap filter.
-        "png": (Support(animated=False, bits=frozenset({1, 2, 4, 8, 16})),),
+        # No palettes: an index without a colour would be black.
+        "png": (
+            Support(
+                animated=False,
+                bits=frozenset({1, 2, 4, 8, 16}),
+                colors=frozenset({"gray", "rgb"}),
+            ),
+        ),
         "webp": (Support(animated=False),),
     }
 
     def decode(
         self, data: Buffer, header: Header, *, reduce: Reduce, layout: PixelLayout, **_: object
     ) -> Image:
-        if header.format == "png" and not png.chunks_fit(data):
-            # OpenCV would allocate as much as the chunk claims, up to 4 GiB.
-            raise DecodeError("a chunk of the PNG claims more bytes than there are")
+        if header.format == "jpeg" and not _ends(data, header):
+            raise DecodeError("OpenCV ignores errors behind the scan, where there is more data")
         # Its libpng and libjpeg write to stderr by themselves: OpenCV's log level is no switch.
         flags = (_REDUCED_GRAY if layout == "L" else _REDUCED_RGB)[reduce]
         image = cv2.imdecode(np.frombuffer(data, np.uint8), flags | cv2.IMREAD_IGNORE_ORIENTATION)

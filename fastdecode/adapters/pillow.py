@@ -24,7 +24,7 @@ from PIL import (
 from PIL import Image as PillowImage
 
 from fastdecode import _libtiff
-from fastdecode._headers import other, png
+from fastdecode._headers import other
 from fastdecode.adapters.base import Backend, Support
 from fastdecode.errors import DecodeError
 from fastdecode.types import Buffer, Format, Header, Image, PixelLayout, Reduce
@@ -121,8 +121,16 @@ class Pillow(Backend):
         elif layout == "stored" and header.bits == 16 and header.format in ("png", "tiff"):
             low = _open(data, header, layout)
             if _in_halves(cast("ImageFile.ImageFile", image), cast("ImageFile.ImageFile", low)):
-                return _complete(_joined(image, low, header), data, header)
-        return _complete(_pixels(image, layout, header), data, header)
+                return _joined(image, low, header)
+        elif layout == "RGBA" and header.format == "png" and header.color != "palette":
+            key = image.info.get("transparency")
+            if key is not None and header.bits == 16:  # Pillow compares 8 of them
+                stored = self.decode(data, header, reduce=reduce, layout="stored")
+                opaque = np.atleast_3d(stored != key).any(axis=2)
+                return np.dstack([_pixels(image, "RGB", header), np.uint8(255) * opaque])
+            if key is not None and 1 < header.bits < 8:  # it has scaled the pixels, but not the key
+                image.info["transparency"] = key * 255 // ((1 << header.bits) - 1)
+        return _pixels(image, layout, header)
 
     def codec(self) -> str:
         number = features.version_feature("libjpeg_turbo")
@@ -135,21 +143,6 @@ def _open(data: Buffer, header: Header, layout: PixelLayout) -> PillowImage.Imag
     if header.format == "tiff" and header.bits == 16:
         _tell_planes(cast("TiffImagePlugin.TiffImageFile", image), data, native=layout == "stored")
     return image
-
-
-def _complete(pixels: Image, data: Buffer, header: Header) -> Image:
-    """Return the pixels if they are all in the file, which Pillow does not check for PNG.
-
-    Rows that are missing have one colour, unless the file is interlaced. A chunk that is cut may
-    have been filled up with other bytes.
-    """
-    if header.format == "png" and (
-        header.progressive or (pixels[-1] == pixels[-1, 0]).all() or not png.intact(data)
-    ):
-        words = png.missing(data, header)
-        if words:
-            raise DecodeError(f"pixels are missing: {words}")
-    return pixels
 
 
 def _tell_planes(image: TiffImagePlugin.TiffImageFile, data: Buffer, *, native: bool) -> None:
@@ -239,10 +232,13 @@ def _joined(high: PillowImage.Image, low: PillowImage.Image, header: Header) -> 
 
 def _pixels(image: PillowImage.Image, layout: PixelLayout, header: Header) -> Image:
     """Convert as Pillow does, except for modes that it would clip or refuse."""
+    colours = _colours(image, header)
     image.load()
     mode = image.mode
     if layout in ("stored", mode):
         return _native(image, header)
+    if colours and np.asarray(image).max() >= colours:
+        raise DecodeError(f"an index of the palette has none of its {colours} colours")
     if mode in _PREMULTIPLIED:
         image = image.convert(_PREMULTIPLIED[mode])
     elif mode.startswith("I;16"):
@@ -251,6 +247,12 @@ def _pixels(image: PillowImage.Image, layout: PixelLayout, header: Header) -> Im
         high = max(header.bits, 9) - 8
         image = PillowImage.fromarray((_native(image, header) >> high).astype(np.uint8))
     return np.array(image if image.mode == layout else image.convert(layout))
+
+
+def _colours(image: PillowImage.Image, header: Header) -> int:
+    """Return how many colours the palette of a PNG has, before Pillow fills it up with black."""
+    palette = image.palette if header.format == "png" else None
+    return len(palette.palette) // 3 if palette else 0
 
 
 def _native(image: PillowImage.Image, header: Header) -> Image:

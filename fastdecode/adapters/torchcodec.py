@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torchcodec.decoders
 
-from fastdecode import _pixels
+from fastdecode._headers import jpeg
 from fastdecode.adapters.base import JPEG, Backend, Support
 from fastdecode.types import Buffer, Header, Image, PixelLayout
 
@@ -19,13 +19,15 @@ class Torchcodec(Backend):
     distribution = "torchcodec"
     supports = {
         "jpeg": (JPEG,),
-        "png": (Support(animated=False),),
+        "png": (Support(animated=False, colors=frozenset({"gray", "rgb"})),),
     }
 
     def decode(self, data: Buffer, header: Header, *, layout: PixelLayout, **_: object) -> Image:
         decoders = torchcodec.decoders
-        decoder = decoders.decode_jpeg if header.format == "jpeg" else decoders.decode_png
-        tensor = decoder(bytes(data), mode=_MODE[layout])
-        # torchcodec always applies the EXIF orientation.
-        image = _pixels.undo_orientation(tensor.permute(1, 2, 0).numpy(), header.orientation)
+        if header.format == "jpeg":  # a PNG comes without metadata
+            # torchcodec always applies the EXIF orientation, as it understands it.
+            tensor = decoders.decode_jpeg(jpeg.without_exif(data), mode=_MODE[layout])
+        else:
+            tensor = decoders.decode_png(bytes(data), mode=_MODE[layout])
+        image: Image = tensor.permute(1, 2, 0).numpy()
         return image[:, :, 0] if layout == "L" else image

@@ -63,7 +63,7 @@ class Headers(NamedTuple):
     bits: NDArray[np.int32]
     sof: NDArray[np.int32]
     restart_interval: NDArray[np.int32]
-    has_exif: NDArray[np.int32]
+    may_turn: NDArray[np.int32]
     ended: NDArray[np.int32]
 
 

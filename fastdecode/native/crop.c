@@ -98,7 +98,7 @@ static int is_known(const fd_header *header, const fd_crop *crop) {
     int is_jpeg = sof && colours && header->bits == 8;
     return (is_jpeg || header->sof == FD_PNG) && header->ended == 1 &&
            (int64_t)header->width * header->height <= crop->pixels &&
-           !(crop->upright && header->has_exif);
+           !(crop->upright && header->may_turn);
 }
 
 /* The largest reduction after which the box is still `headroom` times the size of the canvas; only a

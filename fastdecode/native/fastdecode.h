@@ -52,7 +52,7 @@ typedef struct {
     int32_t bits; /* per sample */
     int32_t sof; /* low byte of the SOF marker: 0xC0 baseline, 0xC2 progressive, …; or FD_PNG */
     int32_t restart_interval; /* MCUs; 0 is none */
-    int32_t has_exif; /* there is an Exif segment, which may hold an orientation */
+    int32_t may_turn; /* there is EXIF, XMP or text, which may hold an orientation */
     int32_t ended; /* the last two bytes are an end marker; 1 for a PNG */
     size_t scan_offset; /* where the first scan's data begins */
 } fd_header;

@@ -515,6 +515,12 @@ static uint8_t *copy_stored(fd_inflater *inflater, uint8_t *out, const uint8_t *
     return out + some;
 }
 
+/* Whether bits were used that are not of the stream, but of the padding behind it. */
+static int has_read_padding(const fd_inflater *inflater) {
+    size_t in_buffer = (size_t)(inflater->end - (inflater->input + FD_INFLATE_BEHIND));
+    return inflater->is_all && fd_inflate_used(inflater) > inflater->passed + in_buffer;
+}
+
 uint8_t *fd_inflate(fd_inflater *inflater, const uint8_t *base, uint8_t *out, uint8_t *limit) {
     while (out != NULL && out < limit && inflater->state != FD_AT_END) {
         read_on(inflater);
@@ -531,6 +537,8 @@ uint8_t *fd_inflate(fd_inflater *inflater, const uint8_t *base, uint8_t *out, ui
 #endif
             assert(out == NULL || out <= limit + FD_INFLATE_SPARE);
         }
+        if (has_read_padding(inflater))
+            return NULL;
     }
     return out;
 }

@@ -18,7 +18,6 @@ enum {
     COLOUR_ALPHA = 6,
     AT_ONCE = 96 << 10, /* bytes to decompress before their rows are made: they stay in the cache */
     SLOTS = 4, /* rows without filters: two, and the two before */
-    MOST_TEXT = 1 << 20, /* bytes of a chunk with text: Pillow refuses more */
     ZLIB_HEADER = 2,
     ADLER = 4
 };
@@ -39,7 +38,9 @@ struct fd_png {
     int32_t width, height, bits, kind;
     int32_t samples; /* of a pixel */
     size_t line, step; /* bytes of a row, and of a pixel (at least 1) */
-    int has_key; /* tRNS names a transparent colour */
+    int has_transparency; /* there is a tRNS chunk, */
+    int has_key; /* which names a transparent colour, as the file has it: */
+    int32_t key[3];
     int32_t colours; /* of the palette */
     uint8_t palette[256][4];
 
@@ -112,9 +113,16 @@ static int read_palette(fd_png *png, const uint8_t *body, size_t size) {
 }
 
 static int read_transparency(fd_png *png, const uint8_t *body, size_t size) {
+    if (png->has_transparency)
+        return 0;
+    png->has_transparency = 1;
     if (png->kind != PALETTE) {
+        if (size != (size_t)(2 * png->samples) || (png->kind != GREY && png->kind != COLOUR))
+            return 0;
         png->has_key = 1;
-        return size == (size_t)(2 * png->samples) && (png->kind == GREY || png->kind == COLOUR);
+        for (int32_t i = 0; i < png->samples; i++)
+            png->key[i] = (body[2 * i] << 8 | body[2 * i + 1]) & ((1 << png->bits) - 1);
+        return 1;
     }
     if (size > (size_t)png->colours)
         return 0;
@@ -144,44 +152,6 @@ static size_t read_stream(void *state, uint8_t *to, size_t room) {
     return total;
 }
 
-/* Whether compressed text, or a profile, is as small as Pillow demands. Damage to it is ignored, as
- * other libraries do. */
-static int is_small_text(fd_png *png, const uint8_t *body, size_t size) {
-    size_t name = 0, total = 0;
-
-    while (name < size && body[name])
-        name++;
-    if (size - name < 2 + ZLIB_HEADER || body[name + 1] != 0) /* a zero, and the method */
-        return 0;
-    size -= name + 2 + ZLIB_HEADER;
-    stream text = {.at = body + name + 2 + ZLIB_HEADER, .here = size, .total = size};
-    uint8_t *window = fd_room_for(&png->window,
-                                  FD_HISTORY + AT_ONCE + FD_INFLATE_SPARE + FD_INFLATE_PADDING);
-    if (window == NULL)
-        return 0;
-    fd_inflate_begin(&png->inflater, read_stream, &text);
-    uint8_t *end = window;
-    while (end != NULL && total <= MOST_TEXT && png->inflater.state != FD_AT_END) {
-        if (end - window > FD_HISTORY) {
-            memmove(window, end - FD_HISTORY, FD_HISTORY);
-            end = window + FD_HISTORY;
-        }
-        uint8_t *before = end;
-        end = fd_inflate(&png->inflater, window, end, window + FD_HISTORY + AT_ONCE);
-        total += end == NULL ? 0 : (size_t)(end - before);
-    }
-    return total <= MOST_TEXT;
-}
-
-/* Text in Unicode may be compressed, or not. */
-static int is_plain_text(const uint8_t *body, size_t size) {
-    size_t name = 0;
-
-    while (name < size && body[name])
-        name++;
-    return size - name > 2 && body[name + 1] == 0;
-}
-
 /* Whether a chunk can be left out: its type has four letters, and the first one is small. */
 static int is_ancillary(const uint8_t *type) {
     for (int i = 0; i < 4; i++)
@@ -190,26 +160,13 @@ static int is_ancillary(const uint8_t *type) {
     return type[0] >= 'a';
 }
 
-/* Whether a chunk that Pillow reads has the length of its kind. */
-static int has_known_length(const uint8_t *type, size_t length) {
-    static const struct {
-        char type[5];
-        uint8_t length;
-    } lengths[] = {{"gAMA", 4}, {"cHRM", 32}, {"sRGB", 1}, {"pHYs", 9}};
-
-    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
-        if (is_type(type, lengths[i].type))
-            return length == lengths[i].length;
-    return 1;
-}
-
 /* Walk over all chunks, and find those with pixels. Returns 0 at anything unusual: other libraries decide
  * what it means. */
 static int read_chunks(fd_png *png, const uint8_t *data, size_t size) {
     enum { BEFORE, INSIDE, BEHIND } pixels = BEFORE;
-    size_t at = SIGNATURE, text = 0;
+    size_t at = SIGNATURE;
 
-    png->has_key = png->colours = 0;
+    png->has_transparency = png->has_key = png->colours = 0;
     png->compressed = 0;
     for (;;) {
         if (size - at < CHUNK)
@@ -243,14 +200,10 @@ static int read_chunks(fd_png *png, const uint8_t *data, size_t size) {
                                               : png->kind != GREY && png->kind != GREY_ALPHA);
         else if (is_type(type, "tRNS"))
             is_wanted = pixels == BEFORE && read_transparency(png, body, length);
-        else if (is_type(type, "zTXt") || is_type(type, "iCCP"))
-            is_wanted = ++text <= 16 && is_small_text(png, body, length);
-        else if (is_type(type, "iTXt"))
-            is_wanted = length <= MOST_TEXT && is_plain_text(body, length);
         else if (is_type(type, "acTL") || is_type(type, "fcTL") || is_type(type, "fdAT"))
             is_wanted = 0;
         else if (!is_pixels)
-            is_wanted = is_ancillary(type) && has_known_length(type, length);
+            is_wanted = is_ancillary(type);
         if (!is_wanted)
             return 0;
         at += CHUNK + length;
@@ -297,36 +250,38 @@ int fd_png_probe(const uint8_t *data, size_t size, fd_header *header) {
         size_t length = read32(data + at);
         const uint8_t *type = data + at + 4;
         if (length > size - at - CHUNK)
-            return FD_DAMAGED;
-        if (is_type(type, "acTL"))
+            break;
+        if (is_type(type, "acTL") && header->scan_offset == 0)
             return FD_UNSUPPORTED;
-        if (is_type(type, "eXIf"))
-            header->has_exif = 1;
-        if (is_type(type, "IDAT")) {
-            header->width = png.width;
-            header->height = png.height;
-            header->components = png.samples;
-            header->bits = png.bits;
-            header->ended = 1; /* the end is checked with the chunks */
+        if (is_type(type, "eXIf") || memcmp(type + 1, "TXt", 3) == 0 || is_type(type, "tEXt"))
+            header->may_turn = 1;
+        if (is_type(type, "IDAT") && header->scan_offset == 0)
             header->scan_offset = at;
-            return FD_OK;
-        }
         at += CHUNK + length;
     }
-    return FD_DAMAGED;
+    header->width = png.width;
+    header->height = png.height;
+    header->components = png.samples;
+    header->bits = png.bits;
+    header->ended = 1; /* the end is checked with the chunks */
+    return header->scan_offset ? FD_OK : FD_DAMAGED;
 }
 
 /* ---- pixels ---- */
 
+static int32_t sample(const uint8_t *row, size_t number, int32_t bits) {
+    size_t bit = number * (size_t)bits;
+
+    if (bits == 16)
+        return row[bit / 8] << 8 | row[bit / 8 + 1];
+    return row[bit / 8] >> (8 - bits - (int)(bit % 8)) & ((1 << bits) - 1);
+}
+
 /* Unpack samples of fewer than 8 bits, from number `left` on, and multiply them. */
 static void unpack(uint8_t *out, const uint8_t *row, int32_t left, int32_t count, int32_t bits,
                    int32_t factor) {
-    int32_t mask = (1 << bits) - 1;
-
-    for (int32_t i = 0; i < count; i++) {
-        int32_t bit = (left + i) * bits;
-        out[i] = (uint8_t)((row[bit / 8] >> (8 - bits - bit % 8) & mask) * factor);
-    }
+    for (int32_t i = 0; i < count; i++)
+        out[i] = (uint8_t)(sample(row, (size_t)(left + i), bits) * factor);
 }
 
 /* Bring a row to 8 bits a sample, and an index to its colour. Returns `row` itself or `scratch`, at
@@ -390,6 +345,19 @@ static void write_pixels(uint8_t *out, const uint8_t *in, int32_t samples, int32
     }
 }
 
+/* Make the pixels of the colour that tRNS names transparent; it has as many bits as the file. */
+static void apply_key(const fd_png *png, uint8_t *out, const uint8_t *row, int32_t left,
+                      int32_t count) {
+    for (int32_t i = 0; i < count; i++) {
+        size_t first = (size_t)(left + i) * (size_t)png->samples;
+        int is_key = 1;
+        for (int32_t s = 0; s < png->samples; s++)
+            is_key &= sample(row, first + (size_t)s, png->bits) == png->key[s];
+        if (is_key)
+            out[4 * (size_t)i + 3] = 0;
+    }
+}
+
 /* Write a row as the file has it; 16 bits in the order of this machine. */
 static void write_stored(const fd_png *png, uint8_t *out, const uint8_t *row, int32_t left,
                          int32_t count) {
@@ -437,7 +405,10 @@ static int deliver(rows *of, const uint8_t *row) {
     if (eight == NULL)
         return 0;
     if (target->sink == NULL) {
-        write_pixels(target->out + y * target->stride, eight, samples, count, target->layout, 0);
+        uint8_t *out = target->out + y * target->stride;
+        write_pixels(out, eight, samples, count, target->layout, 0);
+        if (png->has_key && target->layout == FD_RGBA)
+            apply_key(png, out, row, of->left, count);
         return 1;
     }
     uint8_t *to = of->ring + (size_t)(y % (target->sink->rows_kept + 1)) * of->ring_slot;
@@ -569,7 +540,5 @@ int fd_png_decode(fd_png *png, const uint8_t *data, size_t size, const fd_target
 #else
     png->unfilters = &fd_unfilters_plain;
 #endif
-    if (!read_chunks(png, data, size) || (png->has_key && layout == FD_RGBA))
-        return 0;
-    return make_room(&of) && decode_rows(&of);
+    return read_chunks(png, data, size) && make_room(&of) && decode_rows(&of);
 }

@@ -129,8 +129,8 @@ static size_t walk(const uint8_t *data, size_t size, size_t *frame, fd_header *h
             header->components = contents[5];
         } else if (marker == 0xDD && length >= 4) {
             header->restart_interval = (int32_t)two_bytes(contents);
-        } else if (marker == 0xE1 && length >= 8 && memcmp(contents, "Exif\0", 5) == 0) {
-            header->has_exif = 1;
+        } else if (marker == 0xE1) { /* EXIF or XMP */
+            header->may_turn = 1;
         }
         at += 2 + length;
         if (marker == 0xDA)

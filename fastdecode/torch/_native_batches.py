@@ -225,14 +225,14 @@ class _Call:
             (headers.readable & core_can_decode(headers)).tolist(),
             headers.width.tolist(),
             headers.height.tolist(),
-            headers.has_exif.tolist(),
+            headers.may_turn.tolist(),
             (headers.sof != PNG_SOF).tolist(),
         )
         rows = list(zip(*columns, strict=True))
         plans: dict[int, tuple[ResizePlan, CoreResize, int]] = {}
         for at in left:
-            fits, width, height, exif, is_jpeg = rows[at]
-            if fits and not (orient and exif and _headers.probe(items.data(at)).orientation != 1):
+            fits, width, height, turns, is_jpeg = rows[at]
+            if fits and not (orient and turns and _headers.probe(items.data(at)).orientation != 1):
                 try:
                     generator = generator_of(self._items[at].seed)
                     plan = crop.plan(width, height, generator)

@@ -21,6 +21,12 @@ static _Noreturn void fail(const char *words) {
     abort();
 }
 
+static void *must(void *memory) {
+    if (memory == NULL)
+        fail("no memory for the test itself");
+    return memory;
+}
+
 static int32_t reduced(int32_t side, int32_t reduce) { return (side + reduce - 1) / reduce; }
 
 /* A region from two bytes for each end; half of the inputs have none. */
@@ -36,13 +42,38 @@ static void choose_region(fd_request *request, const uint8_t *head, int32_t widt
     request->bottom = request->top + 1 + (head[12] | head[13] << 8) % (height - request->top);
 }
 
-static void decode_by_both(const uint8_t *head, const uint8_t *data, size_t size) {
+/* Decode into `made` with the core, and where it did all by itself, with libjpeg-turbo. */
+static void compare(const uint8_t *data, size_t size, fd_request *request, ptrdiff_t stride,
+                    uint8_t *made, uint8_t *expected, size_t bytes) {
     static fd_decoder *own, *other;
-    static uint8_t made[4 * MOST_PIXELS + 1], expected[4 * MOST_PIXELS + 1];
+    if (own == NULL) {
+        own = must(fd_decoder_create());
+        other = must(fd_decoder_create());
+    }
+    fd_use_decoder("");
+    int status = fd_decode(own, data, size, request, made, stride);
+    if (!fd_decoder_own(own))
+        return;
+    if (status != FD_OK)
+        fail("decoded by itself, and yet not fine");
+    fd_use_decoder("libjpeg");
+    if (fd_decode(other, data, size, request, expected, stride) == FD_OK &&
+        fd_decoder_warnings(other) == 0) {
+        if (memcmp(made, expected, bytes) != 0)
+            fail("decoded to other pixels than libjpeg's");
+        return;
+    }
+    if (request->thorough)
+        fail("decoded what libjpeg complains of");
+    request->thorough = 1;
+    fd_use_decoder("");
+    fd_decode(own, data, size, request, made, stride);
+    if (fd_decoder_own(own))
+        fail("decoded what libjpeg complains of, and left nothing out");
+}
+
+static void decode_by_both(const uint8_t *head, const uint8_t *data, size_t size) {
     fd_header header;
-    if (own == NULL &&
-        ((own = fd_decoder_create()) == NULL || (other = fd_decoder_create()) == NULL))
-        fail("no memory for the test itself");
     if (fd_probe(data, size, &header) != FD_OK ||
         (int64_t)header.width * header.height > MOST_PIXELS)
         return;
@@ -50,31 +81,14 @@ static void decode_by_both(const uint8_t *head, const uint8_t *data, size_t size
         .reduce = 1 << head[2] % 4, .layout = FD_L + head[3] % 3, .thorough = head[4] & 1};
     choose_region(&request, head, reduced(header.width, request.reduce),
                   reduced(header.height, request.reduce));
-    ptrdiff_t stride = 4 * (ptrdiff_t)(request.right - request.left);
-    size_t bytes = (size_t)stride * (size_t)(request.bottom - request.top);
-    memset(made, 0xA5, bytes + 1);
-    memset(expected, 0xA5, bytes + 1);
+    size_t channels = request.layout == FD_L ? 1 : request.layout == FD_RGB ? 3 : 4;
+    size_t row = channels * (size_t)(request.right - request.left);
+    size_t bytes = row * (size_t)(request.bottom - request.top);
+    uint8_t *made = must(malloc(bytes)), *expected = must(malloc(bytes)); /* exactly, for ASan */
     fd_use_instructions(head[1] & 16 ? "plain" : "");
-    fd_use_decoder("");
-    int status = fd_decode(own, data, size, &request, made, stride);
-    if (!fd_decoder_own(own))
-        return;
-    if (status != FD_OK)
-        fail("decoded by itself, and yet not fine");
-    fd_use_decoder("libjpeg");
-    if (fd_decode(other, data, size, &request, expected, stride) == FD_OK &&
-        fd_decoder_warnings(other) == 0) {
-        if (memcmp(made, expected, bytes + 1) != 0)
-            fail("decoded to other pixels than libjpeg's");
-        return;
-    }
-    if (request.thorough)
-        fail("decoded what libjpeg complains of");
-    request.thorough = 1;
-    fd_use_decoder("");
-    fd_decode(own, data, size, &request, made, stride);
-    if (fd_decoder_own(own))
-        fail("decoded what libjpeg complains of, and left nothing out");
+    compare(data, size, &request, (ptrdiff_t)row, made, expected, bytes);
+    free(made);
+    free(expected);
 }
 
 /* ---- mutations ---- */
@@ -190,9 +204,7 @@ size_t LLVMFuzzerCustomMutator(uint8_t *input, size_t size, size_t max_size, uns
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size) {
     if (size <= HEAD)
         return 0;
-    uint8_t *data = malloc(size - HEAD);
-    if (data == NULL)
-        fail("no memory for the test itself");
+    uint8_t *data = must(malloc(size - HEAD));
     memcpy(data, input + HEAD, size - HEAD);
     decode_by_both(input, data, size - HEAD);
     free(data);

@@ -111,6 +111,8 @@ static void load(image *into, const char *path) {
     into->size = file ? fread(into->data, 1, MOST_PIXELS, file) : 0;
     if (file)
         fclose(file);
+    if (into->size)
+        into->data = must(realloc(into->data, into->size)); /* exactly, for ASan */
 }
 
 /* Decode one image in its three ways, alone. 0 if it is of no use here. */

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from corpus import native_core, samples
+from encoded import turned
 from PIL import Image
 
 import fastdecode
@@ -143,13 +144,19 @@ def test_what_the_core_is_not_asked_for(options: dict[str, Any], made: list[bool
 
 
 @pytest.mark.parametrize("size", [None, (60, 44)])
-def test_turned_images_are_left_out(size: tuple[int, int] | None, made: list[bool]) -> None:
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(data, id=f"{format} {name}")
+        for format in ("JPEG", "PNG")
+        for name, data in turned(format, Image.open(PHOTOS[0])).items()
+    ],
+)
+def test_turned_images_are_left_out(
+    data: bytes, size: tuple[int, int] | None, made: list[bool]
+) -> None:
     """With ``orient=True`` the core decodes only images that are upright already."""
-    exif = Image.Exif()
-    exif[0x0112] = 6
-    turned = io.BytesIO()
-    Image.open(PHOTOS[0]).save(turned, "JPEG", exif=exif)
-    items = [PLAIN, turned.getvalue(), PLAIN]
+    items = [PLAIN, data, PLAIN]
 
     with use("native"):
         images = decode_batch(items, threads=2, size=size, orient=True)

@@ -182,3 +182,80 @@ def heif(brand: bytes, *properties: bytes, compatible: bytes = b"") -> bytes:
 
 def ispe(width: int, height: int) -> bytes:
     return box(b"ispe", struct.pack(">III", 0, width, height))
+
+
+def exif_of(*entries: tuple[int, int, bytes], order: str = "<", after: bytes = b"") -> bytes:
+    """Build an EXIF block of (type, count, value or offset) for the orientation, without prefix."""
+    body = b"".join(
+        struct.pack(order + "HHI", 0x0112, kind, count) + value.ljust(4, b"\0")
+        for kind, count, value in entries
+    )
+    start = b"II*\0" if order == "<" else b"MM\0*"
+    count = struct.pack(order + "IH", 8, len(entries))
+    return start + count + body + bytes(4) + after
+
+
+def xmp_of(value: object, *, element: bool = False) -> bytes:
+    """Build an XMP packet with an orientation."""
+    inner = f">{value}</tiff:Orientation>" if element else f'="{value}"/>'
+    return b"<x:xmpmeta><rdf:Description " + b"<" * element + b"tiff:Orientation" + inner.encode()
+
+
+def raw_profile(block: bytes) -> bytes:
+    """Write an EXIF block as text, as ImageMagick does for PNG."""
+    return f"\nexif\n{len(block):8}\n{block.hex()}\n".encode()
+
+
+def with_segments(jpeg: bytes, *segments: bytes) -> bytes:
+    """Put APP1 segments into a JPEG, behind its first segment (JFIF)."""
+    at = 4 + int.from_bytes(jpeg[4:6], "big")
+    added = (struct.pack(">HH", 0xFFE1, 2 + len(body)) + body for body in segments)
+    return b"".join((jpeg[:at], *added, jpeg[at:]))
+
+
+def with_chunks(png: bytes, *chunks: bytes, behind: bool = False) -> bytes:
+    """Put chunks into a PNG, before or behind its pixels."""
+    at = png.index(b"IEND" if behind else b"IDAT") - 4
+    return b"".join((png[:at], *chunks, png[at:]))
+
+
+def with_riff(webp: bytes, flags: int, *chunks: tuple[bytes, bytes]) -> bytes:
+    """Put a header with flags before a WebP's only chunk, and chunks behind it."""
+    sides = b"".join(struct.pack("<I", side - 1)[:3] for side in Image.open(io.BytesIO(webp)).size)
+    body = webp[12:]
+    for kind, content in ((b"VP8X", bytes([flags, 0, 0, 0]) + sides), *chunks):
+        made = kind + struct.pack("<I", len(content)) + content + bytes(len(content) % 2)
+        body = made + body if kind == b"VP8X" else body + made
+    return struct.pack("<4sI4s", b"RIFF", 4 + len(body), b"WEBP") + body
+
+
+def turned(format: str, image: Image.Image) -> dict[str, bytes]:
+    """Encode an image with orientation 6 in every place in which Pillow finds one."""
+    stream = io.BytesIO()
+    image.save(stream, format)
+    data, block, packet = stream.getvalue(), exif_of((SHORT, 1, b"\x06")), xmp_of(6)
+    long = exif_of((LONG, 1, b"\0\0\0\x06"), order=">")
+    if format == "JPEG":
+        xap = b"http://ns.adobe.com/xap/1.0/\0"
+        return {
+            "EXIF": with_segments(data, b"Exif\0\0" + block),
+            "EXIF of type LONG": with_segments(data, b"Exif\0\0" + long),
+            "XMP": with_segments(data, xap + packet),
+        }
+    if format == "WEBP":
+        return {
+            "EXIF of type LONG": with_riff(data, 0x08, (b"EXIF", long)),
+            "XMP": with_riff(data, 0x04, (b"XMP ", packet)),
+        }
+    name, key = b"Raw profile type exif\0", b"XML:com.adobe.xmp\0"
+    text = raw_profile(b"Exif\0\0" + block)
+    pressed = zlib.compress(text)
+    return {
+        "EXIF of type LONG": with_chunks(data, chunk(b"eXIf", long)),
+        "EXIF behind the pixels": with_chunks(data, chunk(b"eXIf", block), behind=True),
+        "EXIF in tEXt": with_chunks(data, chunk(b"tEXt", name + text)),
+        "EXIF in zTXt": with_chunks(data, chunk(b"zTXt", name + b"\0" + pressed)),
+        "EXIF in iTXt": with_chunks(data, chunk(b"iTXt", name + b"\1\0\0\0" + pressed)),
+        "XMP in iTXt": with_chunks(data, chunk(b"iTXt", key + b"\0\0\0\0" + packet)),
+        "XMP in tEXt": with_chunks(data, chunk(b"tEXt", key + packet)),
+    }

@@ -16,7 +16,7 @@ import pytest
 pytest.importorskip("fastdecode.native._core")
 import numpy as np
 import torch
-from encoded import with_orientation
+from encoded import turned, with_orientation
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from loading import CROP, PROCESS_WARNINGS, Sources, copies, epoch, pool_threads, same, wait_until
@@ -87,6 +87,9 @@ def encoded(kind: str, size: tuple[int, int] | None = None) -> bytes:
         image = photo.resize(size) if size else photo
         if kind in ("PNG", "BMP", "WEBP"):
             return encode(image, kind)
+        if kind in ELSEWHERE:
+            format, _, place = kind.partition(" ")
+            return turned(format, image)[place]
         if kind.startswith("orientation"):
             return encode(image, exif=with_orientation(int(kind[-1])))
         mode = kind if kind in ("L", "CMYK") else "RGB"
@@ -102,7 +105,12 @@ _DAMAGE = {
 }
 FOR_CORE = ("RGB", "L", "progressive", "PNG")  # and turned ones that are not to be turned upright
 TURNED = [f"orientation {value}" for value in range(2, 9)]
-GOOD = (*FOR_CORE, "orientation 1", *TURNED, "CMYK", "BMP", "WEBP", "no end")
+ELSEWHERE = [  # orientations that are not a SHORT in EXIF
+    f"{format} {place}"
+    for format in ("JPEG", "PNG")
+    for place in turned(format, PillowImage.new("RGB", (1, 1)))
+]
+GOOD = (*FOR_CORE, "orientation 1", *TURNED, *ELSEWHERE, "CMYK", "BMP", "WEBP", "no end")
 DAMAGED = ("torn", "cut", "empty", "missing")
 
 
@@ -181,7 +189,8 @@ def batches_and_errors(dataset: Any, batch_size: int, **options: Any) -> list[An
 
 
 def is_for_core(kind: str, orient: bool) -> bool:
-    return kind in FOR_CORE or (kind.startswith("orientation") and (kind[-1] == "1" or not orient))
+    turns = kind in (*TURNED, *ELSEWHERE)
+    return kind in (*FOR_CORE, "orientation 1") or (turns and not orient)
 
 
 def never_pads(transform: Any) -> bool:

@@ -100,10 +100,17 @@ def _chances(observed: Counter[Any], expected: Counter[Any]) -> float:
     return sum(squares) / max(1, len(keys) - 1)
 
 
-def _near(made: Any, expected: Any, name: str) -> None:
-    """Assert that pixels are within 1 level, but for a few that nearest neighbours may have."""
-    apart = (np.abs(made.astype(int) - expected) > 1).any(-1)
-    assert apart.sum() <= (max(4, 1e-3 * apart.size) if "nearest" in name else 0), name
+def _near(made: Any, expected: Any, operation: Operation) -> None:
+    """Assert that nearly all values are equal, and the others within 1 level.
+
+    Nearest neighbours may be others for a few pixels. Torchvision's two versions, and its kernels,
+    round autocontrast and sharpness differently.
+    """
+    levels = np.abs(made.astype(int) - expected)
+    apart = (levels > 1).any(-1)
+    assert apart.sum() <= (max(4, 1e-3 * apart.size) if operation.filter == "nearest" else 0)
+    if operation.kind not in ("autocontrast", "sharpness"):
+        assert (levels > 0).sum() <= 20 + 0.02 * levels.size, operation
 
 
 COLOURS = ("brightness", "contrast", "saturation", "sharpness")
@@ -144,7 +151,7 @@ def test_tensors_get_torchvisions_results(library: Any, seed: int, height: int, 
         )
     for operation, theirs in expected.items():
         made = augment(pixels, [operation._replace(library="torchvision")])
-        _near(made, theirs.permute(1, 2, 0).numpy(), operation.filter)
+        _near(made, theirs.permute(1, 2, 0).numpy(), operation)
 
 
 @pytest.mark.parametrize("tensor", [False, True], ids=["pillow", "tensor"])

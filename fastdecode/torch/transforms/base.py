@@ -411,7 +411,7 @@ def _core_file_size(data: Buffer, backend: str | None, *, orient: bool) -> tuple
     header = _library.probe(data)
     if header is None or not core_can_decode(header):
         return None
-    if orient and header.has_exif and _headers.probe(data).orientation != 1:
+    if orient and header.may_turn and _headers.probe(data).orientation != 1:
         return None
     return header.width, header.height
 
