@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -16,17 +17,14 @@ from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler
 from torch.utils.data.distributed import DistributedSampler
 
 import fastdecode.torch
-from fastdecode.torch._order import Sharding, sample_seed
+from fastdecode.torch._order import Order, Sharding, sample_seed
 
 
 def shares(sharding: Sharding, ranks: int, epoch: int = 0) -> list[list[list[int]]]:
     """Return the batches of each rank."""
     of = [replace(sharding, rank=rank, ranks=ranks) for rank in range(ranks)]
     orders = [each.order(epoch) for each in of]
-    return [
-        [[item.index for item in order.batch(number)] for number in range(order.count)]
-        for order in orders
-    ]
+    return [list(order.batches) for order in orders]
 
 
 def items(batches: list[list[int]]) -> list[int]:
@@ -96,9 +94,10 @@ def test_seeds_of_samples_are_apart() -> None:
 
 def test_items_that_come_again_draw_anew() -> None:
     """A sampler with replacement gives an item other random numbers each time."""
-    order = Sharding(9, 4, False, False, 0).from_sampler(2, [5, 5, 7, 5])
+    order = Order(iter([[5, 5, 7, 5]]), 0, 2, counts=Counter())
+    order.draw()
 
-    seeds = [item.seed for item in order.batch(0)]
+    seeds = [item.seed for item in order.items(order.last)]
 
     assert seeds == [sample_seed(0, 2, 5), sample_seed(0, 2, 5, 1), *seeds[2:]]
     assert len(set(seeds)) == 4
@@ -236,7 +235,7 @@ def test_leaving_early_makes_the_next_epoch_another() -> None:
 
 
 def test_sampler_is_resumed_in_its_own_order() -> None:
-    """The state has the sampler's items, which are not drawn again; later epochs are."""
+    """The sampler gives the epoch of the state again, and then the next one."""
     with loader(sampler=Turned()) as batches:
         first = copies(batches)
         second = iter(batches)
@@ -255,7 +254,7 @@ def test_sampler_is_resumed_in_its_own_order() -> None:
 
         assert same(copies(again), rest)
         assert same(copies(again), third)
-        assert again.sampler.told == [2]
+        assert again.sampler.told == [1, 2]
 
 
 @pytest.mark.parametrize("batched", [False, True])
