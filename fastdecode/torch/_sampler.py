@@ -1,4 +1,4 @@
-"""A sampler of the caller's: the epochs it is told, what it gives in one, and how that is resumed."""
+"""A sampler of the caller's: its epochs, what it gives in one, and how that is resumed."""
 
 from __future__ import annotations
 
@@ -83,9 +83,9 @@ class CallersSampler:
         self.settle()
 
     def rank(self, rank: int) -> int:
-        """Return the rank that the items are for: the sampler's own, if it says, or the loader's."""
+        """Return the rank that has the items: the sampler's own, if it says, or the loader's."""
         own = (getattr(one, "rank", None) for one in self.both)
-        return next((int(given) for given in own if is_int(given)), rank)
+        return next((given for given in own if isinstance(given, int)), rank)
 
     @property
     def resumable(self) -> Any:
@@ -134,7 +134,7 @@ class SampledEpoch(Iterator[list[Any]]):
         self.number: int = how.get("number", 0)
         if "state" in how:
             self._load(copy.deepcopy(how["state"]))  # the sampler may go on changing it
-        elif self._resumable is None or "generators" in how:
+        elif self._continues and (self._resumable is None or "generators" in how):
             self._generators = _Generators(given.both, epoch, how.get("generators"))
         if saved is not None:
             self._resume(saved["items"], how.get("counts"))
@@ -183,7 +183,7 @@ class SampledEpoch(Iterator[list[Any]]):
         """Give the saved items first: those of the batches that had been drawn, but not used."""
         pending = items[1:]
         if counts is not None:
-            self.counts.update({key: n for key, n in counts})
+            self.counts.update(dict(counts))
         elif self._generators is not None:
             before: list[Any] = []
             for before in islice(self._batches, self.number):

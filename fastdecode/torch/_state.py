@@ -21,7 +21,7 @@ class Position:
     batch: int = 0
     """How many batches of the epoch have been handed out."""
     sampled: Mapping[str, Any] | None = None
-    """What resumes the caller's sampler there; None if the sampler gives the epoch from its start."""
+    """What resumes the caller's sampler there; None if it begins the epoch."""
     order: Order | None = None
     """The order that has begun, and `place` in it, from which `sampled` follows."""
     place: Drawn | None = None
@@ -78,7 +78,7 @@ class Position:
             return Position(epoch, batch)
         if not old:
             if not (isinstance(items, list) and isinstance(state["sampler"], dict)):
-                raise ValueError("this state of a Loader is damaged: it has no items of its sampler")
+                raise ValueError("this state of a Loader is damaged: it has no sampled items")
             return Position(epoch, batch, {"items": items, "sampler": state["sampler"]})
         how = {"batches": settings["sampler"] == "batches", "drop_last": settings["drop_last"]}
         return Position(epoch, batch, all_saved(items, batch, settings["batch_size"], **how))

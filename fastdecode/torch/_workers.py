@@ -374,7 +374,7 @@ class _ProcessEpoch:
         self._config.source.add_errors(failures)
         return ready._replace(position=self._place.number, normalize=self._config.normalize)
 
-    def close(self, *, shut_down: bool) -> None:
+    def close(self, *, shut_down: bool = False) -> None:
         """End the epoch, and its workers if they are not needed any more."""
         batches, self._batches = self._batches, None
         if shut_down and batches is not None and self._process == os.getpid():

@@ -299,9 +299,9 @@ class Loader:
     def _sharding(self) -> Sharding:
         """How the items of the dataset, at its current length, are shared among the ranks."""
         rank, ranks = world(*self._ranks)
-        length, size = self._source.length(needed=self._given.sampler is None), self.batch_size or 1
+        length = self._source.length(needed=self._given.sampler is None) or 0
         how = self._shuffle, bool(self.drop_last), self.seed
-        return Sharding(length, size, *how, rank, ranks)
+        return Sharding(length, self.batch_size or 1, *how, rank, ranks)
 
     @property
     def seed(self) -> int:
@@ -311,7 +311,7 @@ class Loader:
     def _share_seed(self) -> None:
         """Let the ranks agree on a seed, unless a sampler deals the items."""
         if self._given.sampler is None:
-            what = f"Loader({len(self._source)}, {self.batch_size}, shuffle={self._shuffle})"
+            what = f"Loader({self._sharding.length}, {self.batch_size}, shuffle={self._shuffle})"
             self._seed.share(self._ranks, what, shuffle=self._shuffle)
 
     @property
@@ -460,7 +460,7 @@ class Loader:
         return self._later_state()()
 
     def _later_state(self) -> Callable[[], dict[str, Any]]:
-        """Return what makes the state of this moment, also later: with a sampler that takes time."""
+        """Return what makes the state of this moment, also later: making it may take time."""
         position, skipped = self._at_callers_epoch(self._position), self._skipped_batches
 
         def state() -> dict[str, Any]:
@@ -513,11 +513,12 @@ class Loader:
     def __repr__(self) -> str:
         sized = isinstance(self._given.sampler, (Sized, type(None)))
         count = len(self) if sized else "?"
+        length = self._source.length(needed=False)
         many, noun = self.num_workers, "process" if self.workers else "thread"
         by = f"{many} {noun}" if many == 1 else f"{many} {noun}{'es' if self.workers else 's'}"
         decodes = "" if self.decoding == "cpu" else f", decode={self.decoding!r}"
         return (
-            f"Loader({type(self.dataset).__name__} of {self._source.length(needed=False)}, "
+            f"Loader({type(self.dataset).__name__} of {'?' if length is None else length}, "
             f"batch_size={self.batch_size}, {count} batches, {by}, seed={self.seed}, "
             f"device={str(self.device)!r}{decodes})"
         )

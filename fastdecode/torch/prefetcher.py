@@ -12,7 +12,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, cast
 
 import torch
 
@@ -142,7 +142,7 @@ class DevicePrefetcher(Generic[Batch]):
             begin(self.depth)
         self._state = _state_now(self.loader)
         self._thread = _PrefetchThread(self.loader, batches, self._transfer, self.depth)
-        draw = None if begin is None else batches.draw
+        draw = None if begin is None else cast(Any, batches).draw
         epoch = _PrefetchedEpoch(self, self._thread, self._transfer, draw)
         self._epoch = weakref.ref(epoch)
         return epoch
