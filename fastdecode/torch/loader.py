@@ -68,6 +68,9 @@ class Loader:
         counts itself. Once you have set another epoch of the sampler, the loader stops calling it
         and takes over your epoch as its own `epoch`. The loader reads it from an
         attribute of the sampler, such as ``epoch``, so it cannot see that you set the same again.
+        As by torch's DataLoader, it is drawn `prefetch` batches ahead, in the thread that asks for
+        batches, so it may be endless or adapt to the training. The draws of an item also depend on
+        the rank: that of the sampler if it has one as `rank`, else that of the loader.
     drop_last : bool
         Drop the last batch of an epoch if it is incomplete. All ranks then get the same number of
         batches.
@@ -90,7 +93,7 @@ class Loader:
         given by a URI, where each read waits for the network, and 0 otherwise. Items next to each
         other in a shard are read in one request. If you give a number, these threads call the
         `read` method of any `DecodeDataset`; that method must then draw no random numbers. 0 leaves
-        reading to the threads that decode.
+        reading to the threads that decode. A sampler is not drawn further ahead for reading.
     seed : int, optional
         Seed of the order and of all random draws. By default it is drawn from torch's global
         generator, so it follows from ``torch.manual_seed``; on the ranks of torch.distributed that
@@ -456,6 +459,12 @@ class Loader:
         -------
         dict
             For `load_state_dict`. ``torch.save`` can store it.
+
+        Notes
+        -----
+        A `sampler` resumes from its own ``state_dict``, if it or its iterator has one; any other is
+        asked for the same items again, with the random generators as they were when its epoch
+        began. The items that it had been drawn for in advance come first in any case.
         """
         return self._later_state()()
 

@@ -150,7 +150,9 @@ def test_an_error_of_a_sampler_comes_in_its_place(way: str, wrap: Any) -> None:
 
 
 @EACH_WAY
-@pytest.mark.parametrize(("wrap", "options"), [(iter, {}), (threaded, {}), (iter, {"device": "meta"})])
+@pytest.mark.parametrize(
+    ("wrap", "options"), [(iter, {}), (threaded, {}), (iter, {"device": "meta"})]
+)
 def test_a_sampler_runs_only_where_batches_are_asked_for(
     way: str, wrap: Any, options: dict[str, Any]
 ) -> None:
