@@ -61,8 +61,10 @@ def images_of(loader: Any, epoch: int = 0) -> list[EpochImage]:
     order = sharding.order(epoch)
     files: dict[Path, bytes] = {}
     found = []
-    for number in range(order.count):
-        for index, seed in order.batch(number):
+    place: Any = order.last
+    order.draw(sharding.batches(len(samples)))
+    while (place := place.follows) is not None:
+        for index, seed in order.items(place):
             path = Path(samples[index][0]).resolve()
             if path not in files:
                 files[path] = path.read_bytes()

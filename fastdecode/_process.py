@@ -10,8 +10,9 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
 from typing import IO, TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
@@ -54,6 +55,30 @@ def _note_fork() -> None:
     """Note in a forked child that it is a worker."""
     global _worker
     _worker = True
+
+
+@contextmanager
+def late_interrupt() -> Iterator[None]:
+    """Let Ctrl-C take effect after a block that forks: Python drops what is raised in its hooks."""
+    usual = signal.getsignal(signal.SIGINT)
+    if not callable(usual) or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    process, late = os.getpid(), []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        if os.getpid() == process:
+            late.append(number)
+        else:  # in a child, which has inherited this handler
+            usual(number, frame)
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, usual)
+        if late:
+            signal.raise_signal(signal.SIGINT)
 
 
 class ForkLock:

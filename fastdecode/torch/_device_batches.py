@@ -362,6 +362,11 @@ class Delivery:
         # Load it for each epoch: a library's state does not survive a fork.
         return DeviceDecoding(_backends.load(self._decoder, self._prefetcher.device), eligible)
 
+    @property
+    def depth(self) -> int:
+        """How many batches are made ahead."""
+        return self._prefetcher.depth
+
     def begin(self, batches: Iterator[ReadyBatch | BatchBuilder]) -> Iterator[ReadyBatch]:
         """Deliver the decoded batches of an epoch; an epoch that is still running ends."""
         self._prefetcher.loader.batches = batches

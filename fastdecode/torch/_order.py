@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Hashable
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import accumulate, repeat
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import torch
@@ -22,14 +22,15 @@ class Item(NamedTuple):
     seed: int
 
 
-def sample_seed(seed: int, epoch: int, index: Any, time: int = 0) -> int:
+def sample_seed(seed: int, epoch: int, index: Any, time: int = 0, rank: int = 0) -> int:
     """Return the seed (63 bits) of all random draws of one item in one epoch.
 
-    A sampler that draws with replacement gives an item several times in an epoch. `time` counts
-    these occurrences, so that their draws differ.
+    A sampler may give an item several times in an epoch, on one rank or on several. `time` counts
+    its occurrences on a `rank`, so that the draws of all of them differ.
     """
-    name = repr((seed, epoch, index, time) if time else (seed, epoch, index))
-    digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
+    name = (seed, epoch, index, time, rank) if rank else (seed, epoch, index, time)
+    text = repr(name if time or rank else name[:3])
+    digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little") >> 1
 
 
@@ -109,45 +110,103 @@ def _draw(generator: torch.Generator | None) -> int:
     return int(torch.randint(2**62, (), generator=generator, device=device))
 
 
-@dataclass(frozen=True)
+class Drawn:
+    """A batch of an order, or the place before the first one, and the batch that `follows`, if any.
+
+    `number` batches of the epoch end with it.
+    """
+
+    __slots__ = ("follows", "indices", "number", "times")
+
+    def __init__(self, number: int, indices: list[Any], times: list[int] | None = None) -> None:
+        self.number = number
+        self.indices = indices
+        self.times = times
+        """How often each index has occurred before; None if every index occurs once."""
+        self.follows: Drawn | None = None
+
+
 class Order:
-    """The batches of one rank in one epoch."""
+    """The batches of one rank in one epoch: a chain that `draw` makes longer, up to `last`.
 
-    indices: Any
-    """All indices in order: an int64 array or a list."""
-    batch_size: int
-    """With `bounds`, the size of the largest batch."""
-    count: int
-    """The number of batches."""
-    seed: int
-    epoch: int
-    times: list[int] | None = None
-    """How often each index has occurred before; None if every index occurs once."""
-    bounds: list[int] | None = None
-    """The start of each batch, then the end of the last one; None if all have `batch_size`."""
+    As with torch's DataLoader, only the thread that asks for batches draws them from a sampler, and
+    no further ahead than is needed. All others go along the chain. Each keeps its own place, and
+    what all have passed is freed, so an endless sampler needs no more memory with time.
 
-    def batch(self, number: int) -> list[Item]:
-        """Return the items of a batch."""
-        start, stop = number * self.batch_size, (number + 1) * self.batch_size
-        if self.bounds is not None:
-            start, stop = self.bounds[number : number + 2]
-        some = self.indices[start:stop]
-        indices = some if isinstance(some, list) else some.tolist()
-        times = repeat(0) if self.times is None else self.times[start:stop]
+    `batches` gives the indices of each batch, from batch `number` on. `counts` says how often each
+    index has occurred before, if they may occur more than once.
+    """
+
+    def __init__(
+        self,
+        batches: Iterator[list[Any]],
+        seed: int,
+        epoch: int,
+        *,
+        number: int = 0,
+        counts: Counter[Any] | None = None,
+        rank: int = 0,
+    ) -> None:
+        self.batches = batches
+        self.seed = seed
+        self.epoch = epoch
+        self.counts = counts
+        self.rank = rank
+        self.last = Drawn(number, [])
+        self.ended = False
+        self._error: BaseException | None = None
+
+    def draw(self, count: int = 1) -> None:
+        """Draw some more batches; an error of the sampler is kept for `raise_error`."""
+        for _ in range(count):
+            if self.ended:
+                return
+            try:
+                indices = next(self.batches)
+            except StopIteration:
+                self.ended = True
+                return
+            except BaseException as error:
+                self.ended, self._error = True, error
+                if not isinstance(error, Exception):  # Ctrl-C
+                    raise
+                return
+            times = None if self.counts is None else count_occurrences(self.counts, indices)
+            self.last.follows = self.last = Drawn(self.last.number + 1, indices, times)
+
+    def raise_error(self) -> None:
+        """Raise the error with which the sampler ended, if any: in place of the next batch."""
+        if self._error is not None:
+            raise self._error
+
+    def skip(self, number: int) -> None:
+        """Leave out the batches before a number."""
+        while self.last.number < number and not self.ended:
+            self.draw()
+
+    def is_at_end(self, place: Drawn) -> bool:
+        """Return whether there is nothing after a place in the chain, and will not be."""
+        return self.ended and place.follows is None
+
+    def items(self, batch: Drawn) -> list[Item]:
+        """Return the items of a batch, with their seeds."""
         return [
-            Item(index, sample_seed(self.seed, self.epoch, index, time))
-            for index, time in zip(indices, times, strict=False)
+            Item(index, sample_seed(self.seed, self.epoch, index, time, self.rank))
+            for index, time in zip(batch.indices, batch.times or repeat(0), strict=False)
         ]
 
 
-def _occurrences(indices: list[Any]) -> list[int]:
-    """Count for each index how often it has occurred before."""
-    seen: Counter[Hashable] = Counter()
+def occurrence_key(index: Any) -> int | str:
+    """Return what tells an index from others: as in `sample_seed`, what it is in writing."""
+    return index if type(index) is int else repr(index)
+
+
+def count_occurrences(counts: Counter[Any], indices: list[Any]) -> list[int]:
+    """Count indices, and return how often each has occurred before."""
     times = []
-    for index in indices:
-        key = index if isinstance(index, Hashable) else repr(index)
-        times.append(seen[key])
-        seen[key] += 1
+    for key in map(occurrence_key, indices):
+        times.append(counts[key])
+        counts[key] += 1
     return times
 
 
@@ -179,37 +238,26 @@ class Sharding:
         """Return the number of batches for a number of items."""
         return items // self.batch_size if self.drop_last else -(-items // self.batch_size)
 
-    def order(self, epoch: int) -> Order:
-        """Return an epoch's order: all ranks draw the same permutation and take turns in it."""
+    def indices(self, epoch: int) -> Any:
+        """Return this rank's indices: all ranks draw the same permutation and take turns in it."""
         if self.shuffle:
             generator = torch.Generator("cpu").manual_seed(sample_seed(self.seed, epoch, "order"))
             indices = torch.randperm(self.length, generator=generator, device="cpu")
         else:
             indices = torch.arange(self.length, device="cpu")
-        mine = indices.numpy()[self.rank :: self.ranks][: self.share]
-        return Order(mine, self.batch_size, self.batches(len(mine)), self.seed, epoch)
+        return indices.numpy()[self.rank :: self.ranks][: self.share]
 
-    def from_sampler(self, epoch: int, indices: list[Any]) -> Order:
-        """Return the order from the indices of a sampler, which must shard by itself."""
-        count = self.batches(len(indices))
-        return Order(indices, self.batch_size, count, self.seed, epoch, _occurrences(indices))
-
-    def from_batches(self, epoch: int, batches: list[list[Any]]) -> Order:
-        """Return the order from the batches of a batch sampler, which may differ in size."""
-        sizes = [len(batch) for batch in batches]
-        if 0 in sizes:
-            raise ValueError(f"batch_sampler gave an empty batch: number {sizes.index(0)}")
-        indices = [index for batch in batches for index in batch]
-        bounds = [0, *accumulate(sizes)]
-        largest = max(sizes, default=1)
-        times = _occurrences(indices)
-        return Order(indices, largest, len(batches), self.seed, epoch, times, bounds)
+    def order(self, epoch: int, start: int = 0) -> Order:
+        """Return an epoch's order from a batch on."""
+        mine, size = self.indices(epoch), self.batch_size
+        ends = range(start * size, self.batches(len(mine)) * size, size)
+        batches = (mine[at : at + size].tolist() for at in ends)
+        return Order(batches, self.seed, epoch, number=start)
 
     def settings(self, *, sampled: bool | str) -> dict[str, Any]:
         """Return everything that determines the batches, for `Position.state`.
 
-        The items from a sampler are those of one rank, and are stored in the state, so the settings
-        then include the rank.
+        The items from a sampler are those of one rank, so the settings then include the rank.
         """
         return {
             "sampler": sampled,

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
-    from fastdecode.torch._order import Order
+    from fastdecode.torch._order import Drawn
     from fastdecode.torch._threads import ThreadPool
 
 READ_THREADS = 32
@@ -23,36 +23,41 @@ READ_THREADS = 32
 _WINDOW = 2
 """Items begun per thread, so that no thread is idle while the last items of a batch arrive."""
 
+
+def batches_ahead(threads: int, batch_size: int) -> int:
+    """Return how many batches after the next one are begun."""
+    return 1 + _WINDOW * threads // batch_size if threads else 0
+
+
 Read: TypeAlias = "Future[tuple[Any, Any]]"
 """The result of a dataset's ``read`` for an item, which may still be pending."""
 
 
 class ReadAhead:
-    """The reads of an epoch from the batch `start` on, begun some batches ahead."""
+    """The reads of an epoch after a `place` in its order, begun some batches ahead."""
 
     def __init__(
         self,
         datasets: Sequence[Any],
         locate: Callable[[Any], tuple[Any, Any]],
-        order: Order,
-        start: int,
+        place: Drawn,
         pool: ThreadPool,
     ) -> None:
         self._datasets = datasets
         self._locate = locate  # returns the dataset that has an item, and its index there
-        self._order = order
+        self._place = place
         self._pool = pool
         self._begun: deque[list[Read]] = deque()
-        self._next = start
-        self._batches = 1 + _WINDOW * pool.count // order.batch_size
         self._closed = False
 
     def batch(self) -> list[Read]:
         """Return the reads of the next batch, and begin those of some batches after it."""
         begun = self._begun
-        while len(begun) <= self._batches and self._next < self._order.count:
-            begun.append(self._begin([item.index for item in self._order.batch(self._next)]))
-            self._next += 1
+        while (batch := self._place.follows) is not None:
+            if len(begun) > batches_ahead(self._pool.count, len(batch.indices)):
+                break
+            begun.append(self._begin(batch.indices))
+            self._place = batch
         return begun.popleft()
 
     def close(self) -> None:

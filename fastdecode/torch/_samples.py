@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import random
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Sized
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -57,6 +57,15 @@ class Source:
 
     def __len__(self) -> int:
         return len(self.dataset)
+
+    def length(self, *, needed: bool) -> int | None:
+        """Return how many items there are; None if the dataset does not say, unless `needed`."""
+        if isinstance(self.dataset, Sized):
+            return len(self.dataset)
+        if needed:
+            name = type(self.dataset).__name__
+            raise TypeError(f"{name} has no len(): give a sampler of its indices")
+        return None
 
     @property
     def ours(self) -> Any:
@@ -230,7 +239,7 @@ class SampleMaker:
 
     def __init__(self, source: Source, pool: Pool | None, *, alone: bool = False) -> None:
         self.source = source
-        self._seed_all = _seed_global_generators if alone else None
+        self._seed_all = seed_global_generators if alone else None
         self.native: NativeBatchMaker | None = None
         if pool is not None and source.ours is not None and _library.lib is not None:
             self.native = NativeBatchMaker(
@@ -272,19 +281,29 @@ class SampleMaker:
         return self.source.fetch(item.index, generator_of(item.seed), out, encoded)
 
 
+def global_states() -> Any:
+    """Return the states of the global generators of torch, Python and NumPy."""
+    return torch.default_generator.get_state(), random.getstate(), np.random.get_state()  # noqa: NPY002
+
+
+def set_global_states(states: Any) -> None:
+    """Set the states that `global_states` returned."""
+    torch.default_generator.set_state(states[0])
+    random.setstate(states[1])
+    np.random.set_state(states[2])  # noqa: NPY002
+
+
 @contextmanager
 def preserve_generators() -> Iterator[None]:
-    """Restore the global generators that `SampleMaker` seeds: the training code draws from them."""
-    states = torch.default_generator.get_state(), random.getstate(), np.random.get_state()  # noqa: NPY002
+    """Restore the global generators, from which the training code draws."""
+    states = global_states()
     try:
         yield
     finally:
-        torch.default_generator.set_state(states[0])
-        random.setstate(states[1])
-        np.random.set_state(states[2])  # noqa: NPY002
+        set_global_states(states)
 
 
-def _seed_global_generators(seed: int) -> None:
+def seed_global_generators(seed: int) -> None:
     """Seed the global generators that user code might draw from."""
     # `torch.manual_seed` would also seed every other device, and takes 0.1 ms.
     torch.default_generator.manual_seed(seed)

@@ -2,86 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Sized
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from fastdecode._arguments import is_int
-from fastdecode.torch._errors import plain_index
-from fastdecode.torch._order import Order, Sharding
+from fastdecode.torch._order import Drawn, Order, Sharding
+from fastdecode.torch._sampler import CallersSampler, SampledEpoch, all_saved
 
-_VERSION = 1
-_EPOCH_NAMES = ("epoch", "_epoch", "current_epoch", "cur_epoch")
-
-
-class CallersSampler:
-    """The caller's sampler, if any; `batches` says that it gives batches of indices.
-
-    As long as the loader counts the epochs, it tells the sampler each one by its ``set_epoch``.
-    Once the caller has set another epoch of the sampler, which shows in an attribute such as
-    ``epoch``, the caller counts: the loader takes over that epoch, and leaves the sampler alone.
-    """
-
-    def __init__(self, sampler: Any, batches: bool = False) -> None:
-        self.sampler = sampler
-        self.batches = batches
-        both = (sampler, getattr(sampler, "sampler", None))  # the one inside a BatchSampler
-        self._told: list[Any] = [one for one in both if callable(getattr(one, "set_epoch", None))]
-        self._last: int | None = 0
-        self._loader_counts = True
-
-    def __len__(self) -> int:
-        if not isinstance(self.sampler, Sized):
-            raise TypeError(f"the sampler {type(self.sampler).__name__} has no len()")
-        return len(self.sampler)
-
-    def _epoch(self) -> int | None:
-        held: Iterator[Any] = (
-            getattr(one, name, None) for one in self._told for name in _EPOCH_NAMES
-        )
-        return next((int(epoch) for epoch in held if is_int(epoch) and epoch >= 0), None)
-
-    def caller_epoch(self) -> int | None:
-        """Return the epoch that the caller has set since the last one was drawn, if any."""
-        epoch = self._epoch()
-        return None if epoch == self._last else epoch
-
-    def begin(self) -> None:
-        """Decide, at the beginning of an epoch, whether the loader or the caller counts epochs."""
-        if self.caller_epoch() is not None:
-            self._loader_counts, self._last = False, self._epoch()
-
-    def resume_counting(self) -> None:
-        """Let the loader set the sampler's epoch again, because the caller set the loader's."""
-        self._loader_counts, self._last = True, self._epoch()
-
-    def draw(self, epoch: int) -> list[Any]:
-        """Return everything that the sampler gives in an epoch.
-
-        Integer indices become plain ints, which can be saved and give the same random numbers
-        everywhere.
-        """
-        if self._loader_counts:
-            for sampler in self._told:
-                sampler.set_epoch(epoch)
-        if self.batches:
-            drawn = [[plain_index(item) for item in batch] for batch in self.sampler]
-        else:
-            drawn = [plain_index(item) for item in self.sampler]
-        self._last = self._epoch()
-        return drawn
-
-
-@dataclass(frozen=True)
-class EpochPlan:
-    """An epoch as it was decided when it began, at the position `begin`."""
-
-    begin: Position
-    order: Order
-
-    def position(self, batch: int) -> Position:
-        """Return the position after a batch, from which the epoch can be resumed."""
-        return replace(self.begin, batch=batch)
+_VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -91,31 +20,68 @@ class Position:
     epoch: int = 0
     batch: int = 0
     """How many batches of the epoch have been handed out."""
-    items: list[Any] | None = None
-    """The items of the epoch, if they come from a sampler."""
+    sampled: Mapping[str, Any] | None = None
+    """What resumes the caller's sampler there; None if it begins the epoch."""
+    order: Order | None = None
+    """The order that has begun, and `place` in it, from which `sampled` follows."""
+    place: Drawn | None = None
 
-    def plan(self, sharding: Sharding, sampler: CallersSampler) -> EpochPlan:
-        """Plan the epoch from here on; a sampler is only asked if its items were not saved."""
-        items = self.items
-        if sampler.sampler is None:
-            order = sharding.order(self.epoch)
-        else:
-            items = sampler.draw(self.epoch) if items is None else items
-            take = sharding.from_batches if sampler.batches else sharding.from_sampler
-            order = take(self.epoch, items)
-        return EpochPlan(replace(self, items=items), order)
+    def begin(self, sharding: Sharding, given: CallersSampler) -> tuple[Order, Drawn]:
+        """Begin the epoch here; return its order, and the place in it."""
+        if given.sampler is None:
+            order = sharding.order(self.epoch, self.batch)
+            return order, order.last
+        given.begin(self.epoch)
+        size, last = sharding.batch_size, sharding.drop_last
+        source = SampledEpoch(given, self.epoch, size, drop_last=last, saved=self.sampled)
+        rank, counts, number = given.rank(sharding.rank), source.counts, source.number
+        order = Order(source, sharding.seed, self.epoch, number=number, counts=counts, rank=rank)
+        order.skip(self.batch)
+        return order, order.last
 
-    def state(self, settings: dict[str, Any]) -> dict[str, Any]:
+    def at(self, order: Order, place: Drawn) -> Position:
+        """Return the position at a place in an order."""
+        return Position(order.epoch, place.number, None, order, place)
+
+    def after(self, number: int) -> Position:
+        """Return the position after a batch that has been drawn."""
+        place = self.place
+        while place is not None and place.number < number:
+            place = place.follows
+        return replace(self, batch=number, place=place)
+
+    def detached(self, given: CallersSampler) -> Position:
+        """Return the same position without its order: what a state or a copy of a loader holds."""
+        sampled = self.sampled
+        if self.order is not None and self.place is not None:
+            source = self.order.batches
+            sampled = source.save(self.place) if isinstance(source, SampledEpoch) else None
+        elif sampled is None and not self.batch:
+            sampled = given.idle_state()
+        return replace(self, sampled=sampled, order=None, place=None)
+
+    def state(self, settings: dict[str, Any], given: CallersSampler) -> dict[str, Any]:
         """Return plain values from which the rest of the epoch can be restored."""
-        place = {"epoch": self.epoch, "batch": self.batch, "items": self.items}
+        sampled = self.detached(given).sampled or {"items": None, "sampler": None}
+        place = {"epoch": self.epoch, "batch": self.batch, **sampled}
         return {"version": _VERSION, **place, "settings": settings}
 
     @staticmethod
     def from_state(state: dict[str, Any], settings: dict[str, Any]) -> Position:
         """Restore the state of a loader with the same settings; refuse any other."""
-        check_state(state, "Loader", _VERSION, ("epoch", "batch"), "items")
+        old = isinstance(state, dict) and state.get("version") == 1  # with all items of the epoch
+        version, other = (1, "items") if old else (_VERSION, "sampler")
+        check_state(state, "Loader", version, ("epoch", "batch"), other)
         refuse_other(state["settings"], settings, "loader", "batches")
-        return Position(state["epoch"], state["batch"], state["items"])
+        epoch, batch, items = state["epoch"], state["batch"], state["items"]
+        if items is None:
+            return Position(epoch, batch)
+        if not old:
+            if not (isinstance(items, list) and isinstance(state["sampler"], dict)):
+                raise ValueError("this state of a Loader is damaged: it has no sampled items")
+            return Position(epoch, batch, {"items": items, "sampler": state["sampler"]})
+        how = {"batches": settings["sampler"] == "batches", "drop_last": settings["drop_last"]}
+        return Position(epoch, batch, all_saved(items, batch, settings["batch_size"], **how))
 
 
 def check_state(state: Any, whose: str, version: int, numbers: Sequence[str], other: str) -> None:

@@ -7,17 +7,19 @@ Worker processes are those of torch's own DataLoader, with the order and the ran
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
+from fastdecode._process import late_interrupt
 from fastdecode.native._batch import Pool
 from fastdecode.torch._batch_builder import (
     BatchBuilder,
@@ -28,8 +30,8 @@ from fastdecode.torch._batch_builder import (
 )
 from fastdecode.torch._collate import ReadyBatch, collate
 from fastdecode.torch._errors import suppress_worker_warnings
-from fastdecode.torch._order import Item, Order
-from fastdecode.torch._read_ahead import ReadAhead
+from fastdecode.torch._order import Drawn, Item, Order
+from fastdecode.torch._read_ahead import ReadAhead, batches_ahead
 from fastdecode.torch._samples import SampleMaker, preserve_generators
 from fastdecode.torch._threads import ThreadPool, limit_threads
 
@@ -55,8 +57,17 @@ class ThreadWorkers:
         self._under_way: weakref.WeakSet[_ThreadEpoch] = weakref.WeakSet()
         self._lock = threading.RLock()  # held so that no epoch begins on pools that are closing
 
-    def epoch(self, config: EpochConfig, order: Order, start: int) -> _ThreadEpoch:
-        """Begin an epoch at its batch `start`; a device may still have to decode the batches."""
+    def ahead(self, batch_size: int) -> int:
+        """Return how many batches after the one that is asked for must have been drawn.
+
+        `batch_size` is for an order that may be drawn further ahead, to read ahead; 0 is not.
+        """
+        if not self._threads:
+            return 0
+        return self._prefetch + (batches_ahead(self._read_threads, batch_size) if batch_size else 0)
+
+    def epoch(self, config: EpochConfig, order: Order, place: Drawn) -> _ThreadEpoch:
+        """Begin an epoch at a place in its order; a device may still have to decode the batches."""
         with self._lock:
             if self._threads and self._pool is None:
                 self._pool = ThreadPool(self._threads)
@@ -65,9 +76,9 @@ class ThreadWorkers:
                 if self._readers is None:
                     self._readers = ThreadPool(self._read_threads)
                 source = config.source
-                ahead = ReadAhead(source.datasets, source.locate, order, start, self._readers)
+                ahead = ReadAhead(source.datasets, source.locate, place, self._readers)
             prefetch, timeout = self._prefetch, self._timeout
-            epoch = _ThreadEpoch(config, order, start, prefetch, timeout, self._pool, ahead)
+            epoch = _ThreadEpoch(config, order, place, prefetch, timeout, self._pool, ahead)
             self._under_way.add(epoch)
         epoch.fill()
         return epoch
@@ -95,7 +106,7 @@ class _ThreadEpoch:
         self,
         config: EpochConfig,
         order: Order,
-        start: int,
+        place: Drawn,
         prefetch: int,
         timeout: float | None,
         pool: ThreadPool | None,
@@ -104,7 +115,7 @@ class _ThreadEpoch:
         self._config = config
         self._ahead = ahead
         self._order = order
-        self._next = self._taken = start
+        self._place = place
         self._pool = pool
         self._prefetch = prefetch if pool is not None else 0
         self._timeout = timeout
@@ -113,10 +124,7 @@ class _ThreadEpoch:
         self._awaited: BatchBuilder | None = None
         self._lock = threading.RLock()  # of what `close` changes, which any thread may call
         self._pending: deque[BatchBuilder] = deque()
-        # Small parts keep all threads busy until a batch ends; large parts are handed over less
-        # often.
-        shares = 1 if pool is None else pool.count * _PARTS_A_THREAD
-        self._part = max(1, min(_LARGEST_PART, order.batch_size // shares))
+        self._shares = 1 if pool is None else pool.count * _PARTS_A_THREAD
         native = None if pool is None or config.device_decoding is not None else pool.native
         alone = pool is None and config.seed_all
         self._maker = SampleMaker(config.source, native, alone=alone)
@@ -124,28 +132,33 @@ class _ThreadEpoch:
         self._kept = preserve_generators if alone else nullcontext
         self._latest: weakref.ref[BatchBuilder] | None = None
 
-    def fill(self) -> None:
-        """Begin batches until `prefetch` of them are pending, but at least one."""
-        while self._next < self._order.count and len(self._pending) < max(1, self._prefetch):
-            items = self._order.batch(self._next)
-            self._next += 1
-            builder = self._make_builder(items)
+    def fill(self, more: int = 0) -> None:
+        """Begin batches that have been drawn, until `prefetch` of them, and `more`, are pending."""
+        while len(self._pending) < self._prefetch + more and not self._closed:
+            batch = self._place.follows
+            if batch is None:
+                return
+            self._place = batch
+            builder = self._make_builder(self._order.items(batch), batch.number)
             self._pending.append(builder)
             if self._pool is not None:
                 for part in builder.parts:
                     self._pool.submit(partial(builder.make, part))
 
-    def _make_builder(self, items: list[Item]) -> BatchBuilder:
-        config, maker, part = self._config, self._maker, self._part
+    def _make_builder(self, items: list[Item], number: int) -> BatchBuilder:
+        config, maker = self._config, self._maker
+        # Small parts keep all threads busy until a batch ends; large parts are handed over less
+        # often.
+        part = max(1, min(_LARGEST_PART, len(items) // self._shares))
         reads = None if self._ahead is None else self._ahead.batch()
         if config.device_decoding is not None:
             from fastdecode.torch._device_batches import EncodedBatch
 
             how = config.device_decoding
-            return EncodedBatch(config, how, maker, items, self._next, part, self._pool, reads)
+            return EncodedBatch(config, how, maker, items, number, part, self._pool, reads)
         if maker.native is not None and maker.native.worthwhile:
             part = maker.native.part
-        return BatchBuilder(config, maker, items, self._next, part, reads)
+        return BatchBuilder(config, maker, items, number, part, reads)
 
     def __iter__(self) -> Iterator[ReadyBatch | BatchBuilder]:
         return self
@@ -153,6 +166,7 @@ class _ThreadEpoch:
     def __next__(self) -> ReadyBatch | BatchBuilder:
         if self._process != os.getpid():  # the threads stayed in the parent process
             raise RuntimeError("this iterator belongs to the process that this one was forked from")
+        self.fill(1)
         with self._lock:
             if self._closed:
                 raise closed_error()
@@ -160,12 +174,10 @@ class _ThreadEpoch:
                 raise StopIteration
             builder = self._awaited = self._pending.popleft()
             self._latest = weakref.ref(builder)
-            self._taken += 1
         if self._pool is None:
             with self._kept():
                 for part in builder.parts:
                     builder.make(part)
-        self.fill()
         try:
             return builder.result(self._timeout)
         except StopIteration as error:
@@ -178,7 +190,7 @@ class _ThreadEpoch:
         if self._ahead is not None:
             self._ahead.close()
         with self._lock:
-            self._closed = self._taken < self._order.count
+            self._closed = bool(self._pending) or not self._order.is_at_end(self._place)
             # Another thread may wait for the awaited batch, or for images of the latest one that a
             # device has refused.
             latest = None if self._latest is None else self._latest()
@@ -187,9 +199,9 @@ class _ThreadEpoch:
                     builder.cancel()
             self._pending.clear()
 
-    def __del__(self) -> None:
-        # The consumer may have left the loop early.
-        if hasattr(self, "_pending"):
+    def __del__(self, exits: Callable[[], bool] = sys.is_finalizing) -> None:
+        # The consumer may have left the loop early. When Python exits, names may be gone.
+        if not exits() and hasattr(self, "_pending"):
             self.close()
 
 
@@ -231,10 +243,14 @@ class _Batches:
     """The items of each batch of the epoch that is set: what torch calls a batch sampler."""
 
     order: Order
-    numbers: range
+    place: Drawn
 
     def __iter__(self) -> Iterator[list[Item]]:
-        return map(self.order.batch, self.numbers)
+        place = self.place
+        del self.place  # else all batches of the epoch would be kept
+        while not self.order.is_at_end(place):
+            place = cast(Drawn, place.follows)
+            yield self.order.items(place)
 
 
 class ProcessWorkers:
@@ -254,9 +270,14 @@ class ProcessWorkers:
         self._process = os.getpid()
         self._running: weakref.ref[_ProcessEpoch] | None = None
 
-    def epoch(self, config: EpochConfig, order: Order, start: int) -> _ProcessEpoch:
-        """Begin an epoch at its batch `start`; one that is still running ends."""
-        self._batches.order, self._batches.numbers = order, range(start, order.count)
+    def ahead(self, _batch_size: int) -> int:
+        """Return how many batches after the one that is asked for must have been drawn."""
+        ahead: int = self._options["prefetch_factor"] * self._options["num_workers"]
+        return ahead
+
+    def epoch(self, config: EpochConfig, order: Order, place: Drawn) -> _ProcessEpoch:
+        """Begin an epoch at a place in its order; one that is still running ends."""
+        self._batches.order, self._batches.place = order, place
         batches = None
         if self._loader is not None and self._are_alive():
             self._end_running(shut_down=False)
@@ -266,8 +287,9 @@ class ProcessWorkers:
             self.close()
             self._loader = self._make_loader(config)
             self._process = os.getpid()
-            batches = iter(self._loader)
-        epoch = _ProcessEpoch(config, order, start, self._timeout, batches)
+            with late_interrupt():
+                batches = iter(self._loader)
+        epoch = _ProcessEpoch(config, place, self._timeout, batches)
         self._running = weakref.ref(epoch)
         return epoch
 
@@ -318,11 +340,10 @@ class _ProcessEpoch:
     """The batches that torch's iterator gets from worker processes."""
 
     def __init__(
-        self, config: EpochConfig, order: Order, start: int, timeout: float, batches: Iterator[Any]
+        self, config: EpochConfig, place: Drawn, timeout: float, batches: Iterator[Any]
     ) -> None:
         self._config = config
-        self._order = order
-        self._position = start
+        self._place = place
         self._timeout = timeout
         self._process = os.getpid()
         self._batches: Any = batches
@@ -343,17 +364,17 @@ class _ProcessEpoch:
             self._ended, self._batches = True, None
             raise
         except Exception as error:
+            batch = cast(Drawn, self._place.follows)
             if str(error).startswith("DataLoader timed out"):
-                # torch asks for this batch again next, so the position stays.
-                items = [item.index for item in self._order.batch(self._position)]
-                raise timeout_error(self._position + 1, self._timeout, items) from error
-            self._position += 1
+                # torch asks for this batch again next, so the place stays.
+                raise timeout_error(batch.number, self._timeout, batch.indices) from error
+            self._place = batch
             raise
-        self._position += 1
+        self._place = cast(Drawn, self._place.follows)
         self._config.source.add_errors(failures)
-        return ready._replace(position=self._position, normalize=self._config.normalize)
+        return ready._replace(position=self._place.number, normalize=self._config.normalize)
 
-    def close(self, *, shut_down: bool) -> None:
+    def close(self, *, shut_down: bool = False) -> None:
         """End the epoch, and its workers if they are not needed any more."""
         batches, self._batches = self._batches, None
         if shut_down and batches is not None and self._process == os.getpid():

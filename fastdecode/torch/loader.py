@@ -32,9 +32,10 @@ from fastdecode.torch._loader_arguments import (
     resolve_workers,
 )
 from fastdecode.torch._memory import BatchMemory
-from fastdecode.torch._order import Seed, Sharding, world
+from fastdecode.torch._order import Order, Seed, Sharding, world
+from fastdecode.torch._sampler import CallersSampler
 from fastdecode.torch._samples import Source
-from fastdecode.torch._state import CallersSampler, EpochPlan, Position
+from fastdecode.torch._state import Position
 from fastdecode.torch._workers import ProcessWorkers, ThreadWorkers
 
 if TYPE_CHECKING:
@@ -67,6 +68,9 @@ class Loader:
         counts itself. Once you have set another epoch of the sampler, the loader stops calling it
         and takes over your epoch as its own `epoch`. The loader reads it from an
         attribute of the sampler, such as ``epoch``, so it cannot see that you set the same again.
+        As by torch's DataLoader, it is drawn `prefetch` batches ahead, in the thread that asks for
+        batches, so it may be endless or adapt to the training. The draws of an item also depend on
+        the rank: that of the sampler if it has one as `rank`, else that of the loader.
     drop_last : bool
         Drop the last batch of an epoch if it is incomplete. All ranks then get the same number of
         batches.
@@ -89,7 +93,7 @@ class Loader:
         given by a URI, where each read waits for the network, and 0 otherwise. Items next to each
         other in a shard are read in one request. If you give a number, these threads call the
         `read` method of any `DecodeDataset`; that method must then draw no random numbers. 0 leaves
-        reading to the threads that decode.
+        reading to the threads that decode. A sampler is not drawn further ahead for reading.
     seed : int, optional
         Seed of the order and of all random draws. By default it is drawn from torch's global
         generator, so it follows from ``torch.manual_seed``; on the ranks of torch.distributed that
@@ -232,7 +236,7 @@ class Loader:
         self._source = Source(dataset)
         self._shuffle = bool(shuffle)
         self._position = Position()
-        self._epoch: EpochPlan | None = None  # None: the next iterator begins at that position
+        self._begun = False  # as long as it is, the next iterator begins at that position
         self._skipped_batches = 0
         self.decoding = "cpu" if decode == "cpu" else load_decoder(decode, self.device)
         apart = self.decoding != "cpu"
@@ -281,8 +285,9 @@ class Loader:
         self._memory = BatchMemory(self.prefetch + 2, pinned=pinned)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out what `_set_up` creates: threads, processes, memory, streams."""
+        """Leave out what `_set_up` creates (threads, processes, memory, streams) and the order."""
         state = self.__dict__.copy()
+        state["_position"] = self._position.detached(self._given)
         for name in ("_workers", "_delivery", "_memory"):
             del state[name]
         # Not every PyTorch can pickle a generator, and the seed has been drawn from it already.
@@ -297,9 +302,9 @@ class Loader:
     def _sharding(self) -> Sharding:
         """How the items of the dataset, at its current length, are shared among the ranks."""
         rank, ranks = world(*self._ranks)
-        length, size = len(self._source), self.batch_size or 1
+        length = self._source.length(needed=self._given.sampler is None) or 0
         how = self._shuffle, bool(self.drop_last), self.seed
-        return Sharding(length, size, *how, rank, ranks)
+        return Sharding(length, self.batch_size or 1, *how, rank, ranks)
 
     @property
     def seed(self) -> int:
@@ -309,7 +314,7 @@ class Loader:
     def _share_seed(self) -> None:
         """Let the ranks agree on a seed, unless a sampler deals the items."""
         if self._given.sampler is None:
-            what = f"Loader({len(self._source)}, {self.batch_size}, shuffle={self._shuffle})"
+            what = f"Loader({self._sharding.length}, {self.batch_size}, shuffle={self._shuffle})"
             self._seed.share(self._ranks, what, shuffle=self._shuffle)
 
     @property
@@ -372,18 +377,20 @@ class Loader:
         """Start the next epoch, or start where `set_epoch` or `load_state_dict` said."""
         return _LoaderEpoch(self)
 
-    def _begin_epoch(self) -> tuple[EpochPlan, Iterator[Any]]:
-        """Plan the epoch of an iterator, and begin to make its batches."""
+    def _begin_epoch(self, ahead: int) -> tuple[Order, Iterator[Any]]:
+        """Begin the epoch of an iterator that is up to `ahead` batches behind those it asks for."""
         self._share_seed()  # torch.distributed may have begun since the loader was made
         plan = self._plan()
-        position = self._position if self._epoch is None else Position(self._position.epoch + 1)
+        position = Position(self._position.epoch + 1) if self._begun else self._position
         position = self._at_callers_epoch(position)
-        self._given.begin()
         position = replace(position, batch=max(position.batch, self._skipped_batches))
-        epoch = self._epoch = position.plan(self._sharding, self._given)
-        self._position, self._skipped_batches = epoch.begin, 0
+        sharding = self._sharding
+        order, place = position.begin(sharding, self._given)
+        self._position, self._begun, self._skipped_batches = position.at(order, place), True, 0
         self.skipped = 0
         delivery = self._delivery
+        ahead += self._workers.ahead(sharding.batch_size if self._given.sampler is None else 0)
+        order.draw(ahead if delivery is None else ahead + delivery.depth)
         config = EpochConfig(
             source=plan.source,
             collate_fn=self._collate_fn,
@@ -394,28 +401,28 @@ class Loader:
             # Seeding the global generators in a background thread would disturb training.
             seed_all=delivery is None and not plan.source.isolated,
         )
-        made = self._workers.epoch(config, epoch.order, epoch.begin.batch)
-        return epoch, made if delivery is None else delivery.begin(made)
+        made = self._workers.epoch(config, order, place)
+        return order, made if delivery is None else delivery.begin(made)
 
     def _plan(self) -> BatchPlan:
         """Decide how batches of the dataset, as it is at this moment, are made."""
         how = self._collate_fn, self.normalize_on, self.device, self.decoding, self.workers
         return plan_batches(self._source, *how)
 
-    def _record_handed_out(self, epoch: EpochPlan, ready: ReadyBatch) -> None:
+    def _record_handed_out(self, order: Order, ready: ReadyBatch) -> None:
         """Record that the consumer received a batch."""
-        if epoch is self._epoch:  # else a later iterator has replaced this one
-            self._position = epoch.position(ready.position)
+        if order is self._position.order:  # else a later iterator has replaced this one
+            self._position = self._position.after(ready.position)
             self.skipped += ready.skipped
 
-    def _record_end(self, epoch: EpochPlan) -> None:
+    def _record_end(self, order: Order) -> None:
         """Record that the consumer has received all batches of an epoch."""
-        if epoch is self._epoch:
-            self._start_at(Position(epoch.begin.epoch + 1))
+        if order is self._position.order:
+            self._start_at(Position(order.epoch + 1))
 
     def _start_at(self, position: Position) -> None:
         """Let the next iterator begin at a position."""
-        self._position, self._epoch = position, None
+        self._position, self._begun = position, False
 
     def set_epoch(self, epoch: int) -> None:
         """Make the next ``iter(loader)`` start this epoch.
@@ -428,7 +435,7 @@ class Loader:
         """
         if not is_int(epoch) or epoch < 0:
             raise ValueError(f"epoch must be an integer from 0, not {epoch!r}")
-        if self._epoch is not None or epoch != self._position.epoch:
+        if self._begun or epoch != self._position.epoch:
             self._start_at(Position(int(epoch)))
         self._given.resume_counting()
 
@@ -452,9 +459,24 @@ class Loader:
         -------
         dict
             For `load_state_dict`. ``torch.save`` can store it.
+
+        Notes
+        -----
+        A `sampler` resumes from its own ``state_dict``, if it or its iterator has one; any other is
+        asked for the same items again, with the random generators as they were when its epoch
+        began. The items that it had been drawn for in advance come first in any case.
         """
-        state = self._at_callers_epoch(self._position).state(self._settings())
-        return {**state, "batch": max(state["batch"], self._skipped_batches)}
+        return self._later_state()()
+
+    def _later_state(self) -> Callable[[], dict[str, Any]]:
+        """Return what makes the state of this moment, also later: making it may take time."""
+        position, skipped = self._at_callers_epoch(self._position), self._skipped_batches
+
+        def state() -> dict[str, Any]:
+            made = position.state(self._settings(), self._given)
+            return {**made, "batch": max(made["batch"], skipped)}
+
+        return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Make the next ``iter(loader)`` return exactly the remaining batches of the epoch.
@@ -473,11 +495,8 @@ class Loader:
         if not self._seed.given:
             del settings["seed"]
         position = Position.from_state(state, settings)
-        # At the start of an epoch there is nothing to check, and it is too early to use a sampler.
-        if position.batch:
-            most = position.plan(self._sharding, self._given).order.count
-            if position.batch > most:
-                raise ValueError(f"the state is of batch {position.batch}, but an epoch has {most}")
+        if self._given.sampler is None and position.batch > len(self):
+            raise ValueError(f"the state is of batch {position.batch}, but there are {len(self)}")
         self._start_at(position)
         self._seed.take_over(state["settings"]["seed"])
         self._given.resume_counting()
@@ -503,11 +522,12 @@ class Loader:
     def __repr__(self) -> str:
         sized = isinstance(self._given.sampler, (Sized, type(None)))
         count = len(self) if sized else "?"
+        length = self._source.length(needed=False)
         many, noun = self.num_workers, "process" if self.workers else "thread"
         by = f"{many} {noun}" if many == 1 else f"{many} {noun}{'es' if self.workers else 's'}"
         decodes = "" if self.decoding == "cpu" else f", decode={self.decoding!r}"
         return (
-            f"Loader({type(self.dataset).__name__} of {len(self._source)}, "
+            f"Loader({type(self.dataset).__name__} of {'?' if length is None else length}, "
             f"batch_size={self.batch_size}, {count} batches, {by}, seed={self.seed}, "
             f"device={str(self.device)!r}{decodes})"
         )
@@ -522,34 +542,47 @@ class _LoaderEpoch:
 
     def __init__(self, loader: Loader) -> None:
         self._loader = loader
-        self._plan: EpochPlan | None = None
+        self._order: Order | None = None
+        self._draws = True
         self._ended = False
         self._left_out = 0
         self._gave_some = False
         self._source: Iterator[Any]
 
-    def begin_epoch(self) -> EpochPlan:
-        """Begin the epoch, unless it has begun, and return its plan."""
-        if self._plan is None:
-            self._plan, self._source = self._loader._begin_epoch()
-        return self._plan
+    def begin_epoch(self, ahead: int | None = None) -> Order:
+        """Begin the epoch, unless it has begun, and return its order.
+
+        `ahead` is for a consumer that asks for batches in another thread, up to as many ahead. It
+        then calls `draw` itself, once for each batch that it hands out.
+        """
+        if self._order is None:
+            self._draws = ahead is None
+            self._order, self._source = self._loader._begin_epoch(ahead or 0)
+        return self._order
+
+    def draw(self) -> None:
+        """Draw another batch: a sampler runs in no thread but that which hands out batches."""
+        self.begin_epoch().draw()
 
     def __iter__(self) -> Iterator[Any]:
         return self
 
     def __next__(self) -> Any:
-        plan = self.begin_epoch()
+        order = self.begin_epoch()
         while True:
+            if self._draws:
+                order.draw()
             try:
                 ready = next(self._source)
             except StopIteration:
                 if not self._ended:  # a consumer may call next() again after the end
                     self._ended = True
-                    self._loader._record_end(plan)
+                    order.raise_error()
+                    self._loader._record_end(order)
                     self._warn_of_nothing()
                 raise
             batch = finish_batch(ready)
-            self._loader._record_handed_out(plan, ready)
+            self._loader._record_handed_out(order, ready)
             self._left_out += ready.skipped
             if batch is not None:  # None: every item was skipped
                 self._gave_some = True
@@ -578,7 +611,7 @@ class _LoaderSampler(Sampler[int]):
 
     def __iter__(self) -> Iterator[int]:
         self._loader._share_seed()
-        return iter(self._loader._sharding.order(self._loader.epoch).indices.tolist())
+        return iter(self._loader._sharding.indices(self._loader.epoch).tolist())
 
     def __len__(self) -> int:
         return self._loader._sharding.share

@@ -5,13 +5,14 @@ from __future__ import annotations
 import atexit
 import copy
 import os
+import sys
 import threading
 import warnings
 import weakref
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, cast
 
 import torch
 
@@ -118,8 +119,8 @@ class DevicePrefetcher(Generic[Batch]):
         self.device = device if self._transfer is None else self._transfer.device
         self._epoch: weakref.ref[_PrefetchedEpoch] | None = None
         self._thread: _PrefetchThread | None = None
-        self._state: Any = None
-        """The loader's state after the batch last returned; None while the loader is not ahead."""
+        self._state: Callable[[], Any] | None = None
+        """Returns the loader's state after the batch last returned; None if it is not ahead."""
 
     def __getattr__(self, name: str) -> Any:
         if name in _READ:
@@ -138,10 +139,11 @@ class DevicePrefetcher(Generic[Batch]):
             return batches
         begin = getattr(batches, "begin_epoch", None)
         if begin is not None:  # of a Loader: worker processes start here, not in the thread
-            begin()
-        self._state = _copy_state(self.loader)
+            begin(self.depth)
+        self._state = _state_now(self.loader)
         self._thread = _PrefetchThread(self.loader, batches, self._transfer, self.depth)
-        epoch = _PrefetchedEpoch(self, self._thread, self._transfer)
+        draw = None if begin is None else cast(Any, batches).draw
+        epoch = _PrefetchedEpoch(self, self._thread, self._transfer, draw)
         self._epoch = weakref.ref(epoch)
         return epoch
 
@@ -175,7 +177,7 @@ class DevicePrefetcher(Generic[Batch]):
         AttributeError
             The loader has no ``state_dict`` method.
         """
-        return self.loader.state_dict() if self._state is None else self._state
+        return self.loader.state_dict() if self._state is None else self._state()
 
     def load_state_dict(self, state: Any) -> None:
         """Restore a state of the loader, and end the epoch that is running.
@@ -232,11 +234,16 @@ class _PrefetchedEpoch(Iterator[Any]):
     """
 
     def __init__(
-        self, prefetcher: DevicePrefetcher, thread: _PrefetchThread, transfer: Transfer
+        self,
+        prefetcher: DevicePrefetcher,
+        thread: _PrefetchThread,
+        transfer: Transfer,
+        draw: Callable[[], None] | None,
     ) -> None:
         self._prefetcher = prefetcher
         self._thread = thread
         self._transfer = transfer
+        self._draw = draw  # of a Loader, whose sampler does not run in the thread
         self._moving: deque[_Step] = deque()
         self._process = os.getpid()
         self._ended = self._closed = False
@@ -252,6 +259,8 @@ class _PrefetchedEpoch(Iterator[Any]):
         while (step := self._thread.take(wait=not self._moving)) is not None:
             self._moving.append(self._start_copy(step))
         step = self._moving.popleft()
+        if self._draw is not None:
+            self._draw()
         self._thread.permit()
         if step.ended:
             self.close()
@@ -286,21 +295,22 @@ class _PrefetchedEpoch(Iterator[Any]):
         self._moving.clear()
         self._transfer.wait_for_copies(given_up)
 
-    def __del__(self) -> None:
-        # A consumer that leaves the loop early, or fails, does not call close().
-        if hasattr(self, "_process"):
+    def __del__(self, exits: Callable[[], bool] = sys.is_finalizing) -> None:
+        # A consumer that leaves the loop early, or fails, does not call close(). When Python exits,
+        # `_stop_all` has stopped the thread, and the names of this module are gone.
+        if not exits() and hasattr(self, "_process"):
             self.close()
 
 
 class _Step(NamedTuple):
     """The result of one step of the loader: a staged batch, or an error to raise in its place.
 
-    `state` is the loader's state after this step. If `ended`, this is the last step.
+    `state` returns the loader's state after this step. If `ended`, this is the last step.
     """
 
     batch: Any = None
     error: BaseException | None = None
-    state: Any = None
+    state: Callable[[], Any] | None = None
     ended: bool = False
 
 
@@ -391,15 +401,21 @@ class _PrefetchThread:
             try:
                 batch = next(batches)
             except StopIteration:
-                return _Step(state=_copy_state(self._loader), ended=True)
-            return _Step(self._transfer.stage(batch), state=_copy_state(self._loader))
+                return _Step(state=_state_now(self._loader), ended=True)
+            return _Step(self._transfer.stage(batch), state=_state_now(self._loader))
         except BaseException as error:
             return _Step(error=error, ended=not isinstance(error, Exception))
 
 
-def _copy_state(loader: Any) -> Any:
-    """Copy the loader's state, if any: the loader may go on changing the object it returned."""
-    return copy.deepcopy(loader.state_dict()) if hasattr(loader, "state_dict") else None
+def _state_now(loader: Any) -> Callable[[], Any] | None:
+    """Return what returns the loader's state of this moment, if it has one."""
+    if hasattr(loader, "_later_state"):  # of a Loader: nothing is made until somebody asks
+        later: Callable[[], Any] = loader._later_state()
+        return later
+    if not hasattr(loader, "state_dict"):
+        return None
+    state = copy.deepcopy(loader.state_dict())  # the loader may go on changing the object
+    return lambda: state
 
 
 def _closed_error() -> RuntimeError:

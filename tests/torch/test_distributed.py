@@ -24,6 +24,7 @@ from fastdecode.torch.transforms import ResizeCenterCrop
 warnings.simplefilter("ignore")
 pattern, rendezvous, rank, ranks = {settings!r}
 early = Loader(loading.Images(), 4, True, threads=1)
+resumed = Loader(loading.Images(), 4, True, threads=1)
 torch.distributed.init_process_group(
     "gloo", init_method=rendezvous, rank=rank, world_size=ranks
 )
@@ -69,6 +70,17 @@ for given in (0, 8):
         rest += batch[1].tolist()
     said["restart"].append(before + rest)
 """
+SOME_RESUME = """
+if rank == 1:  # rank 0 begins anew
+    with Loader(loading.Images(), 4, True, threads=1, rank=1, world_size=2, seed=9) as saved:
+        epoch = iter(saved)
+        next(epoch)
+        resumed.load_state_dict(saved.state_dict())
+        said["rest"] = [loading.indices(epoch), loading.indices(resumed)]
+else:
+    loading.indices(resumed)
+said["resumed"] = resumed.seed
+"""
 END = """
 torch.distributed.barrier()
 torch.distributed.destroy_process_group()
@@ -83,7 +95,14 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     write_shards(folder, SIZES)
     places = str(folder / "part-{000..004}.tar"), (folder / "store").as_uri()
     processes = [
-        script(BEGIN.format(settings=(*places, rank, RANKS)) + LOADER + STREAM + RESTART + END)
+        script(
+            BEGIN.format(settings=(*places, rank, RANKS))
+            + LOADER
+            + STREAM
+            + RESTART
+            + SOME_RESUME
+            + END
+        )
         for rank in range(RANKS)
     ]
     outputs = [process.communicate(timeout=240) for process in processes]
@@ -107,6 +126,12 @@ def test_ranks_agree_on_the_seed_of_rank_0(said: list[dict[str, Any]]) -> None:
     assert len(set(first["seeds"])) == 4
     assert sorted(first["early"] + second["early"]) == list(range(COUNT))
     assert [first["other"], second["other"]] == [False, True]
+
+
+def test_a_rank_that_resumes_keeps_the_seed_of_its_state(said: list[dict[str, Any]]) -> None:
+    """Also if other ranks begin anew, and share their seed."""
+    assert said[0]["resumed"] != said[1]["resumed"] == 9
+    assert said[1]["rest"][0] == said[1]["rest"][1] != []
 
 
 def test_ranks_of_a_stream_need_not_be_named(said: list[dict[str, Any]]) -> None:

@@ -420,7 +420,7 @@ def test_closing_frees_who_waits() -> None:
     batches = iter(loader)
     waiting = threading.Thread(target=wait, args=(batches,))
     waiting.start()
-    wait_until(lambda: batches._plan is not None and batches._source._awaited is not None)
+    wait_until(lambda: batches._order is not None and batches._source._awaited is not None)
     loader.close()
     waiting.join(30)
     hang.set()

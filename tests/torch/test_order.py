@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import pickle
+from collections import Counter
 from dataclasses import replace
+from functools import cache
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -16,17 +20,14 @@ from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler
 from torch.utils.data.distributed import DistributedSampler
 
 import fastdecode.torch
-from fastdecode.torch._order import Sharding, sample_seed
+from fastdecode.torch._order import Order, Sharding, sample_seed
 
 
 def shares(sharding: Sharding, ranks: int, epoch: int = 0) -> list[list[list[int]]]:
     """Return the batches of each rank."""
     of = [replace(sharding, rank=rank, ranks=ranks) for rank in range(ranks)]
     orders = [each.order(epoch) for each in of]
-    return [
-        [[item.index for item in order.batch(number)] for number in range(order.count)]
-        for order in orders
-    ]
+    return [list(order.batches) for order in orders]
 
 
 def items(batches: list[list[int]]) -> list[int]:
@@ -96,9 +97,10 @@ def test_seeds_of_samples_are_apart() -> None:
 
 def test_items_that_come_again_draw_anew() -> None:
     """A sampler with replacement gives an item other random numbers each time."""
-    order = Sharding(9, 4, False, False, 0).from_sampler(2, [5, 5, 7, 5])
+    order = Order(iter([[5, 5, 7, 5]]), 0, 2, counts=Counter())
+    order.draw()
 
-    seeds = [item.seed for item in order.batch(0)]
+    seeds = [item.seed for item in order.items(order.last)]
 
     assert seeds == [sample_seed(0, 2, 5), sample_seed(0, 2, 5, 1), *seeds[2:]]
     assert len(set(seeds)) == 4
@@ -236,7 +238,7 @@ def test_leaving_early_makes_the_next_epoch_another() -> None:
 
 
 def test_sampler_is_resumed_in_its_own_order() -> None:
-    """The state has the sampler's items, which are not drawn again; later epochs are."""
+    """The sampler gives the epoch of the state again, and then the next one."""
     with loader(sampler=Turned()) as batches:
         first = copies(batches)
         second = iter(batches)
@@ -255,7 +257,7 @@ def test_sampler_is_resumed_in_its_own_order() -> None:
 
         assert same(copies(again), rest)
         assert same(copies(again), third)
-        assert again.sampler.told == [2]
+        assert again.sampler.told == [1, 2]
 
 
 @pytest.mark.parametrize("batched", [False, True])
@@ -400,3 +402,121 @@ def test_sampler_is_not_asked_before_its_epoch() -> None:
         loader.load_state_dict(state)
 
     assert torch.equal(torch.get_rng_state(), before)
+
+
+# Any order of calls
+
+
+@cache
+def straight(plan: str, epoch: int, most: int = 12) -> list[Any]:
+    """Return the batches of an epoch from a loader that does nothing else."""
+    with loader(**PLANS[plan](), dataset=Images(count=11)) as batches:
+        batches.set_epoch(epoch)
+        return copies(islice(batches, most))
+
+
+class Endless:
+    """A sampler that goes on for ever, with another order in each epoch and in each round."""
+
+    epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def __iter__(self) -> Any:
+        generator = torch.Generator().manual_seed(self.epoch)
+        while True:
+            yield from torch.randperm(11, generator=generator).tolist()
+
+
+PLANS: dict[str, Any] = {
+    "shuffled": dict,
+    "own threads": lambda: {"threads": 0},
+    "ranked": lambda: {"rank": 1, "world_size": 2},
+    "sampler": lambda: {"sampler": DistributedSampler(range(11), 1, 0)},
+    "batches": lambda: {
+        "batch_size": 1,
+        "shuffle": False,
+        "batch_sampler": BatchSampler(DistributedSampler(range(11), 1, 0), 4, drop_last=True),
+    },
+    "endless": lambda: {"sampler": Endless(), "threads": 0},
+    "endless, ahead": lambda: {"sampler": Endless()},
+}
+CALLS = ["next"] * 6 + ["iter", "save", "load", "restart", "close", "copy", "set_epoch"] * 2
+
+
+class Model:
+    """What a loader must give: a position, and iterators that move it while they are the latest."""
+
+    def __init__(self, expected: list[list[Any]]) -> None:
+        self.expected = expected
+        self.position = (0, 0)
+        self.begun = False
+        self.latest: dict[str, Any] | None = None
+
+    def next(self, iterator: dict[str, Any]) -> Any:
+        """Return the batch that the iterator gives next; None at its end."""
+        if "epoch" not in iterator:
+            epoch, batch = (self.position[0] + 1, 0) if self.begun else self.position
+            iterator |= {"epoch": epoch, "batch": batch}
+            self.begun, self.latest, self.position = True, iterator, (epoch, batch)
+        if iterator.get("ended"):
+            return None
+        batches = self.expected[iterator["epoch"]]
+        if iterator["batch"] == len(batches):
+            iterator["ended"] = True
+            if self.latest is iterator:
+                self.go((iterator["epoch"] + 1, 0))
+            return None
+        iterator["batch"] += 1
+        if self.latest is iterator:
+            self.position = iterator["epoch"], iterator["batch"]
+        return batches[iterator["batch"] - 1]
+
+    def go(self, position: tuple[int, int]) -> None:
+        self.position, self.begun, self.latest = position, False, None
+
+
+@pytest.mark.parametrize("plan", PLANS)
+@settings(deadline=None, max_examples=25)
+@given(data=st.data())
+def test_any_order_of_calls_gives_what_a_plain_model_says(plan: str, data: st.DataObject) -> None:
+    """Whatever is called, and when, each batch is the one that follows from seed and position."""
+    model = Model([straight(plan, epoch) for epoch in range(8)])
+
+    def made() -> Any:
+        return loader(**PLANS[plan](), dataset=Images(count=11))
+
+    batches = made()
+    saved: list[tuple[Any, tuple[int, int]]] = [(batches.state_dict(), (0, 0))]
+    iterator, told = iter(batches), {}
+    for call in data.draw(st.lists(st.sampled_from(CALLS), max_size=30)):
+        if call == "next":
+            expected = model.next(told)
+            found = next(iterator, None)
+            assert (found is None) == (expected is None)
+            assert expected is None or same(list(found), list(expected))
+        elif call == "save":
+            saved.append((json.loads(json.dumps(batches.state_dict())), model.position))
+        elif call == "set_epoch":
+            epoch = data.draw(st.integers(0, 2))
+            batches.set_epoch(epoch)
+            if model.begun or epoch != model.position[0]:
+                model.go((epoch, 0))
+        elif call == "copy":
+            batches = pickle.loads(pickle.dumps(batches))
+            model.latest = None
+        elif call in ("load", "restart"):
+            state, position = data.draw(st.sampled_from(saved))
+            batches = batches if call == "load" else made()
+            batches.load_state_dict(state)
+            model.go(position)
+        elif call == "close":
+            batches.close()
+        if call in ("iter", "restart", "close", "copy"):
+            iterator, told = iter(batches), {}
+        if model.position[0] > 5 or model.position[1] > 9:  # near the end of what is expected
+            batches.set_epoch(0)
+            model.go((0, 0))
+        assert (batches.state_dict()["epoch"], batches.state_dict()["batch"]) == model.position
+    batches.close()

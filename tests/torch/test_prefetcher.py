@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from loading import wait_until
+from loading import script, wait_until
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 import fastdecode
@@ -424,6 +424,22 @@ def test_the_interpreter_exits_in_the_middle_of_an_epoch(last: str, code: int) -
     assert run(then="", patience=60, last=last) == (code, "closed\n", "")
 
 
+@pytest.mark.parametrize(
+    ("wrap", "options"),
+    [("DevicePrefetcher", "threads=2"), ("", "read_threads=1"), ("", "device='meta'")],
+)
+def test_the_interpreter_exits_with_iterators_of_a_loader(wrap: str, options: str) -> None:
+    """Iterators that are left, one replaced and one held, print nothing."""
+    process = script(f"""
+from fastdecode.torch.prefetcher import DevicePrefetcher
+for _ in range(2):
+    loader = Loader(loading.Images(), 1, {options})
+    held = iter({(wrap and "DevicePrefetcher(loader, 'meta')") or "loader"})
+    next(held)
+""")
+    assert (*process.communicate(timeout=100), process.returncode) == ("", "", 0)
+
+
 def test_the_interpreter_exits_although_the_loader_hangs() -> None:
     """A thread that is stuck in the loader does not keep the process from ending."""
     assert run(then="time.sleep(1000)", patience=0.1, last="") == (0, "", "")
@@ -580,6 +596,35 @@ def test_loading_a_state_ends_the_epoch_under_way() -> None:
     assert batches.state_dict()["position"] == 4
     with pytest.raises(RuntimeError, match="closed"):
         next(epoch)
+    assert values(batches) == [4, 5]
+
+
+def test_a_state_is_loaded_when_the_thread_has_left_the_loader() -> None:
+    """A loader that is making a batch would go on from its old state, or lose the new one."""
+    busy, go_on, loaded = threading.Event(), threading.Event(), []
+
+    class Slow(Resumable):
+        def _batches(self) -> Iterator[Any]:
+            for batch in super()._batches():
+                if batch.item() == 1:
+                    busy.set()
+                    go_on.wait(30)
+                    busy.clear()
+                yield batch
+
+        def load_state_dict(self, state: dict[str, int]) -> None:
+            loaded.append(busy.is_set())
+            super().load_state_dict(state)
+
+    batches = threaded(Slow())
+    next(iter(batches))
+    assert busy.wait(30)
+    timer = threading.Timer(0.2, go_on.set)
+    timer.start()
+    batches.load_state_dict({"position": 4, "epoch": 0})
+    timer.join()
+
+    assert loaded == [False]
     assert values(batches) == [4, 5]
 
 

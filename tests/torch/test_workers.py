@@ -179,6 +179,42 @@ def test_control_c_at_the_end_of_an_epoch_is_not_lost(monkeypatch: pytest.Monkey
     assert len(list(loader)) == 6
 
 
+@pytest.mark.skipif(not hasattr(os, "register_at_fork"), reason="nothing forks here")
+@pytest.mark.parametrize(("when", "persistent"), [("before", True), ("after_in_parent", False)])
+def test_control_c_while_workers_start_is_not_lost(when: str, persistent: bool) -> None:
+    """Python drops what is raised in a hook of a fork, such as that of logging."""
+    process = script(f"""
+import os, signal
+armed = [1, 1, 1]
+def hook():
+    if armed and not armed.pop():
+        signal.raise_signal(signal.SIGINT)
+os.register_at_fork({when}=hook)
+how = dict(workers=2, persistent_workers={persistent}, multiprocessing_context="fork")
+loader = Loader(loading.Plain(int, 8), 4, **how)
+for wrap in (lambda loader: loader, lambda loader: Loader(loading.Plain(int, 8), 4, **how)):
+    armed[:] = [0]
+    try:
+        print(len(list(wrap(loader))))
+    except KeyboardInterrupt:
+        print("interrupted")
+    print(signal.getsignal(signal.SIGINT) is signal.default_int_handler, len(list(loader)))
+loader.close()
+""")
+    out, error = process.communicate(timeout=100)
+
+    assert (out, error) == ("interrupted\nTrue 2\n" * 2, "")
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_processes_deliver_to_a_device(persistent: bool) -> None:
+    """The thread that copies ends without an error, also if the epoch is left."""
+    how: dict[str, Any] = {"workers": 1, "persistent_workers": persistent, "device": "meta"}
+    with Loader(Plain(int, 12), 3, **how) as loader:
+        next(iter(loader))
+        assert [len(list(loader)) for _ in range(2)] == [4, 4]
+
+
 def test_kept_error_keeps_no_processes() -> None:
     """An error that is kept does not keep the workers after `close`."""
     before = set(multiprocessing.active_children())

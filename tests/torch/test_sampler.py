@@ -1,0 +1,589 @@
+"""Samplers of the caller's: drawn as DataLoader does, resumed exactly, and apart on each rank."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import json
+import random
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from loading import COUNT, PROCESS_WARNINGS, Images, Plain, copies, indices, same
+from loading import SeededLoader as Loader
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    DistributedSampler,
+    RandomSampler,
+    Sampler,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
+)
+
+from fastdecode.torch._order import Drawn, sample_seed
+from fastdecode.torch._transfer import Transfer
+from fastdecode.torch.prefetcher import DevicePrefetcher
+
+pytestmark = [pytest.mark.filterwarnings(warning) for warning in PROCESS_WARNINGS]
+
+SIZE = 4
+NUMBERS = Plain(int)
+
+# Ways to make batches, and DataLoader's options for the same distance between draws and batches.
+WAYS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "in the caller's thread": ({"threads": 0}, {"num_workers": 0}),
+    "threads": ({"threads": 2, "prefetch": 3}, {"num_workers": 1, "prefetch_factor": 3}),
+    "processes": ({"workers": 2, "prefetch": 1}, {"num_workers": 2, "prefetch_factor": 1}),
+}
+EACH_WAY = pytest.mark.parametrize("way", WAYS)
+
+
+def threaded(loader: Any) -> DevicePrefetcher:
+    """Return a prefetcher for the host's memory that works as for any device."""
+    prefetcher = DevicePrefetcher(loader, "cpu")
+    prefetcher._transfer = Transfer(torch.device("cpu"))
+    return prefetcher
+
+
+class Given(Sampler[Any]):
+    """A sampler that gives what a function yields, each time it is asked."""
+
+    def __init__(self, give: Callable[[], Iterator[Any]]) -> None:
+        self.give = give
+
+    def __iter__(self) -> Iterator[Any]:
+        return self.give()
+
+
+class Adaptive(Sampler[Any]):
+    """Gives items, or batches of them, by what the training has told; counts those it gave."""
+
+    def __init__(self, batches: bool, count: int) -> None:
+        self.batches = batches
+        self.count = count
+        self.given = self.told = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        for _ in range(self.count):
+            self.given += 1
+            item = (self.told * 5 + self.given) % COUNT
+            yield [item, self.told] if self.batches else item
+
+
+def train(loader: Any, sampler: Adaptive, save: bool = False) -> list[Any]:
+    """Tell the sampler of each batch; return the batches, and how many items it had given then."""
+    seen = []
+    for batch in loader:
+        seen.append((batch.tolist(), sampler.given))
+        sampler.told += 1
+        if save:
+            loader.state_dict()
+    return seen
+
+
+@EACH_WAY
+@pytest.mark.parametrize("batches", [False, True])
+@pytest.mark.parametrize("count", [40, 38, 3, 0])
+def test_an_adaptive_sampler_is_drawn_as_by_dataloader(way: str, batches: bool, count: int) -> None:
+    """It gives the same items, as far ahead of the training, also if states are saved."""
+    ours, theirs = WAYS[way]
+
+    def how(sampler: Any) -> dict[str, Any]:
+        return {"batch_sampler": sampler} if batches else {"batch_size": SIZE, "sampler": sampler}
+
+    sampler = Adaptive(batches, count)
+    expected = train(DataLoader(NUMBERS, **how(sampler), **theirs), sampler)
+    for save in (False, True):
+        sampler = Adaptive(batches, count)
+        with Loader(NUMBERS, **how(sampler), **ours) as loader:
+            assert train(loader, sampler, save) == expected
+
+
+def endless() -> Iterator[int]:
+    for k in itertools.count():
+        yield 7 * k % COUNT
+
+
+@EACH_WAY
+@pytest.mark.parametrize("batches", [False, True])
+def test_an_endless_sampler(way: str, batches: bool) -> None:
+    """It gives batches, has no length, and what was handed out is not kept."""
+    sampler: Any = Given(endless)
+    how: dict[str, Any] = {"batch_size": SIZE, "sampler": sampler}
+    if batches:
+        how = {"batch_sampler": Given(lambda: iter(lambda: [1, 2], None))}
+    with Loader(NUMBERS, **how, **WAYS[way][0]) as loader:
+        with pytest.raises(TypeError):
+            len(loader)
+        some = [batch.tolist() for batch in itertools.islice(loader, 40)]
+        gc.collect()
+        kept = sum(isinstance(one, Drawn) for one in gc.get_objects())
+    found = [index for batch in some for index in batch]
+
+    assert found == ([1, 2] * 40 if batches else list(itertools.islice(endless(), 160)))
+    assert kept < 20
+
+
+def failing() -> Iterator[int]:
+    yield from range(3 * SIZE)
+    raise LookupError("the sampler's own")
+
+
+@EACH_WAY
+@pytest.mark.parametrize("wrap", [lambda loader: loader, threaded])
+def test_an_error_of_a_sampler_comes_in_its_place(way: str, wrap: Any) -> None:
+    """The batches that were drawn before it come first; the state stays where it was."""
+    with Loader(NUMBERS, SIZE, sampler=Given(failing), **WAYS[way][0]) as loader:
+        batches = iter(wrap(loader))
+        assert [next(batches)[0].item() for _ in range(3)] == [0, 4, 8]
+        with pytest.raises(LookupError):
+            next(batches)
+        with pytest.raises(StopIteration):
+            next(batches)
+        assert (loader.epoch, loader.state_dict()["batch"]) == (0, 3)
+
+
+@EACH_WAY
+@pytest.mark.parametrize(
+    ("wrap", "options"), [(iter, {}), (threaded, {}), (iter, {"device": "meta"})]
+)
+def test_a_sampler_runs_only_where_batches_are_asked_for(
+    way: str, wrap: Any, options: dict[str, Any]
+) -> None:
+    """No background thread calls it, as in DataLoader: its draws would disturb the training's."""
+    ran: set[int] = set()
+
+    def noted() -> Iterator[int]:
+        for index in range(COUNT):
+            ran.add(threading.get_ident())
+            yield index
+
+    with Loader(NUMBERS, SIZE, sampler=Given(noted), **WAYS[way][0], **options) as loader:
+        for _ in range(2):
+            assert len(list(wrap(loader))) == -(-COUNT // SIZE)
+    assert ran == {threading.get_ident()}
+
+
+# Resuming
+
+
+class Own(Sampler[int]):
+    """Draws from a generator of its own, which goes on from epoch to epoch."""
+
+    def __init__(self, generator: Any) -> None:
+        self.generator = generator
+
+    def __iter__(self) -> Iterator[int]:
+        for _ in range(2 * COUNT):
+            if isinstance(self.generator, random.Random):
+                yield self.generator.randrange(COUNT)
+            else:
+                yield int(self.generator.integers(COUNT))
+
+
+class Stateful(Sampler[int]):
+    """Resumes by itself, as samplers of torchdata; each training step changes what comes."""
+
+    def __init__(self) -> None:
+        self.level = self.at = 0
+        self.saves = 0
+
+    def __iter__(self) -> Iterator[int]:
+        while self.at < 3 * COUNT:
+            self.at += 1
+            yield (self.at * (1 + self.level)) % COUNT
+        self.at = 0
+
+    def state_dict(self) -> dict[str, int]:
+        self.saves += 1
+        return self.__dict__  # which goes on changing
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.__dict__.update(state)
+
+
+class StatefulIterator:
+    """The iterator is what can be resumed."""
+
+    def __init__(self) -> None:
+        self.items = list(np.random.permutation(COUNT))  # noqa: NPY002
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        if not self.items:
+            raise StopIteration
+        return self.items.pop()
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"items": [int(item) for item in self.items]}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.items = state["items"]
+
+
+def shuffled_in_place() -> Iterator[int]:
+    items = list(range(COUNT))
+    random.shuffle(items)
+    return iter(items)
+
+
+def drawn_one_by_one() -> Iterator[int]:
+    return (
+        random.choice([int(torch.randint(COUNT, ())), np.random.randint(COUNT)])  # noqa: NPY002
+        for _ in range(2 * COUNT)
+    )
+
+
+def permuted_for_ever() -> Iterator[int]:
+    while True:
+        yield from torch.randperm(11).tolist()
+
+
+RANDOM: dict[str, Callable[[], Any]] = {
+    "RandomSampler": lambda: RandomSampler(NUMBERS),
+    "with replacement": lambda: RandomSampler(NUMBERS, replacement=True, num_samples=50),
+    "with a generator": lambda: RandomSampler(NUMBERS, generator=torch.Generator().manual_seed(1)),
+    "weighted": lambda: WeightedRandomSampler([1.0] * COUNT, 50),
+    "of a subset": lambda: SubsetRandomSampler(range(5, COUNT)),
+    "distributed": lambda: DistributedSampler(NUMBERS, 1, 0),
+    "random.shuffle": lambda: Given(shuffled_in_place),
+    "one by one": lambda: Given(drawn_one_by_one),
+    "for ever": lambda: Given(permuted_for_ever),
+    "a Random": lambda: Own(random.Random(2)),
+    "a Generator": lambda: Own(np.random.default_rng(2)),
+    "a Generator of another kind": lambda: Own(np.random.Generator(np.random.MT19937(2))),
+    "stateful": Stateful,
+    "stateful iterator": lambda: Given(StatefulIterator),
+}
+FOLLOWED = ("with a generator", "distributed", "a Random", "a Generator", "stateful")
+
+
+def step(sampler: Any) -> None:
+    """Draw from all global generators, as training does, and let the sampler adapt."""
+    torch.rand(3), random.random(), np.random.rand()  # noqa: NPY002
+    for one in (sampler, getattr(sampler, "sampler", None)):
+        if hasattr(one, "level"):
+            one.level += 1
+
+
+def run(loader: Any, sampler: Any, batches: Iterator[Any], most: int) -> list[Any]:
+    seen = []
+    for batch in itertools.islice(batches, most):
+        seen += copies([batch])
+        step(sampler)
+    return seen
+
+
+@pytest.mark.parametrize("batches", [False, True])
+@pytest.mark.parametrize("way", ["in the caller's thread", "threads"])
+@pytest.mark.parametrize("done", [1, 2, 4])
+@pytest.mark.parametrize("kind", RANDOM)
+def test_a_random_sampler_goes_on_with_the_same_items(
+    kind: str, done: int, way: str, batches: bool
+) -> None:
+    """A new process has the batches that were left, of an epoch and of a state by DevicePrefetcher.
+
+    That is so whatever else draws random numbers, and for draws from a generator of the sampler's
+    own the following epoch is the same as well.
+    """
+
+    def made() -> tuple[Any, Any]:
+        sampler = RANDOM[kind]()
+        if batches:
+            sampler = BatchSampler(sampler, SIZE, drop_last=False)
+            return Loader(Images(), batch_sampler=sampler, **WAYS[way][0]), sampler
+        return Loader(Images(), SIZE, sampler=sampler, **WAYS[way][0]), sampler
+
+    first, sampler = made()
+    with first:
+        run(first, sampler, iter(first), 100 if kind != "for ever" else 3)
+        epoch = iter(first)
+        run(first, sampler, epoch, done)
+        state = json.loads(json.dumps(first.state_dict()))
+        rest = [run(first, sampler, epoch, 12)]
+        if kind in FOLLOWED:
+            rest.append(run(first, sampler, epoch, 100) + run(first, sampler, iter(first), 100))
+    torch.manual_seed(77), random.seed(77), np.random.seed(77)  # noqa: NPY002
+    second, sampler = made()
+    with second:
+        second.load_state_dict(state)
+        again = iter(second)
+        assert same(run(second, sampler, again, 12), rest[0])
+        if kind in FOLLOWED:
+            following = run(second, sampler, again, 100) + run(second, sampler, iter(second), 100)
+            assert same(following, rest[1])
+
+
+def test_draws_of_a_sampler_leave_the_generators_alone() -> None:
+    """The first batch draws from the global generators, as in DataLoader, and later ones do not."""
+    torch.manual_seed(3)
+    expected = list(RandomSampler(NUMBERS)), torch.rand(1)
+    torch.manual_seed(3)
+    with Loader(NUMBERS, SIZE, sampler=RandomSampler(NUMBERS), threads=2) as loader:
+        found = [index for batch in loader for index in batch.tolist()]
+        assert (found, torch.rand(1)) == expected
+        loader.sampler = Given(drawn_one_by_one)
+        epoch = iter(loader)
+        next(epoch)
+        before = torch.get_rng_state(), random.getstate()
+        list(epoch)
+    assert torch.equal(torch.get_rng_state(), before[0])
+    assert random.getstate() == before[1]
+
+
+def test_a_sampler_that_gives_other_items_again_is_a_warning() -> None:
+    """What had been drawn comes first, and the warning says that what follows is not exact."""
+
+    class Counting(Sampler[int]):
+        begun = 0
+
+        def __iter__(self) -> Iterator[int]:
+            self.begun += 1
+            return iter(torch.arange(COUNT).roll(self.begun).tolist())
+
+    with Loader(NUMBERS, SIZE, sampler=Counting(), threads=1) as loader:
+        list(loader)
+        epoch = iter(loader)
+        next(epoch)
+        state = loader.state_dict()
+        pending = [next(epoch).tolist(), next(epoch).tolist()]
+    with Loader(NUMBERS, SIZE, sampler=Counting(), threads=1) as loader:
+        loader.load_state_dict(state)
+        epoch = iter(loader)
+        with pytest.warns(RuntimeWarning, match="Counting"):
+            first = next(epoch)
+        assert [first.tolist(), next(epoch).tolist()] == pending
+
+
+@pytest.mark.parametrize("threads", [0, 2])
+def test_the_state_between_two_epochs_is_the_samplers(threads: int) -> None:
+    """What a stateful sampler has learned is saved there, and a position at its end is no end."""
+    for sampler in (Stateful(), Positions()):
+        with Loader(NUMBERS, SIZE, sampler=sampler, threads=threads) as loader:
+            run_numbers(loader, sampler)
+            state = json.loads(json.dumps(loader.state_dict()))
+            expected = run_numbers(loader, sampler)
+        again = type(sampler)()
+        with Loader(NUMBERS, SIZE, sampler=again, threads=threads) as loader:
+            loader.load_state_dict(state)
+            assert run_numbers(loader, again) == expected != []
+
+
+class Positions(Sampler[int]):
+    """Saves its position alone, as torchdata's StatefulDistributedSampler."""
+
+    def __init__(self) -> None:
+        self.given, self.skip = 0, 0
+
+    def __iter__(self) -> Iterator[int]:
+        self.given, self.skip = self.skip, 0
+        for index in range(self.given, COUNT):
+            self.given += 1
+            yield index
+
+    def state_dict(self) -> dict[str, int]:
+        return {"given": self.given}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.skip = state["given"]
+
+
+def run_numbers(loader: Any, sampler: Any) -> list[Any]:
+    seen = []
+    for batch in loader:
+        seen.append(batch.tolist())
+        step(sampler)
+    return seen
+
+
+def test_the_prefetcher_makes_no_state_until_it_is_asked() -> None:
+    """A state takes time with a million items; that of a batch can also be made later."""
+    sampler = Stateful()
+    with Loader(NUMBERS, SIZE, sampler=sampler, threads=2) as loader:
+        batches = threaded(loader)
+        epoch = iter(batches)
+        next(epoch), next(epoch)
+        assert sampler.saves == 0
+        state = batches.state_dict()
+        assert state["batch"] == 2
+        rest = [batch.tolist() for batch in epoch]
+    with Loader(NUMBERS, SIZE, sampler=Stateful(), threads=1) as again:
+        again.load_state_dict(state)
+        assert [batch.tolist() for batch in again] == rest
+
+
+def test_a_state_of_the_first_version_is_resumed() -> None:
+    """It has all items of the epoch, and the sampler is not asked for them again."""
+    items = [5, 5, 7, 1, 2, 5, 0, 3, 9, 5]
+    with Loader(Images(), SIZE, sampler=items, threads=1) as loader:
+        expected = copies(loader)
+        settings = loader.state_dict()["settings"]
+    state = {"version": 1, "epoch": 0, "batch": 1, "items": items, "settings": settings}
+    with Loader(Images(), SIZE, sampler=[1, 2, 3], threads=1) as loader:
+        loader.load_state_dict(state)
+        epoch = iter(loader)
+        second = copies([next(epoch)])
+        assert same(second, expected[1:2])
+        loader.load_state_dict(json.loads(json.dumps(loader.state_dict())))
+        assert same(copies(loader), expected[2:])
+        assert indices(loader) == [1, 2, 3]
+        with pytest.raises(ValueError, match="state"):
+            loader.load_state_dict({**state, "batch": 9})
+    settings = {**settings, "sampler": "batches", "batch_size": 1}
+    state = {**state, "items": [items[:3], items[3:4], items[4:]], "settings": settings}
+    with Loader(Images(), batch_sampler=[[1]], threads=1) as loader:
+        loader.load_state_dict(state)
+        assert indices(loader) == items[3:]
+
+
+@pytest.mark.parametrize(("field", "wrong"), [("items", 5), ("sampler", None), ("sampler", [1])])
+def test_a_damaged_state_of_a_sampler_is_refused(field: str, wrong: Any) -> None:
+    """A state whose sampler's part is of another kind is a ValueError."""
+    with Loader(NUMBERS, SIZE, sampler=range(COUNT), threads=1) as loader:
+        next(iter(loader))
+        state = loader.state_dict()
+        with pytest.raises(ValueError, match="state"):
+            loader.load_state_dict({**state, field: wrong})
+
+
+# Ranks
+
+
+class Repeated(Sampler[int]):
+    """Gives each item three times, spread over the ranks, as timm's RepeatAugSampler."""
+
+    def __init__(self, own: int, ranks: int) -> None:
+        self.own, self.ranks = own, ranks
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(torch.arange(COUNT).repeat_interleave(3)[self.own :: self.ranks].tolist())
+
+
+class Ranked(Repeated):
+    """The same sampler, which says its rank."""
+
+    def __init__(self, own: int, ranks: int) -> None:
+        super().__init__(own, ranks)
+        self.rank = own
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+@pytest.mark.parametrize("says", [False, True])
+def test_the_same_item_has_other_draws_on_each_rank(ranks: int, says: bool) -> None:
+    """All occurrences over all ranks differ, in each epoch; the rank is the sampler's or ours."""
+    seen: dict[int, list[Any]] = {}
+    for rank in range(ranks):
+        place = {} if says else {"rank": rank, "world_size": ranks}
+        sampler = (Ranked if says else Repeated)(rank, ranks)
+        with Loader(Images(), SIZE, sampler=sampler, threads=2, **place) as loader:
+            for images, numbers in [*loader, *loader]:
+                for image, index in zip(images.clone(), numbers.tolist(), strict=True):
+                    seen.setdefault(index, []).append(image)
+    for images in seen.values():
+        assert len(images) == 6
+        assert not any(torch.equal(*two) for two in itertools.combinations(images, 2))
+
+
+def test_ranks_with_the_same_share_have_the_same_batches() -> None:
+    """Where several processes share a model, the sampler's rank counts, not the process's."""
+    made = []
+    for rank in (2, 3):
+        sampler = DistributedSampler(range(COUNT), 2, 1)
+        with Loader(Images(), SIZE, sampler=sampler, threads=1, rank=rank, world_size=4) as loader:
+            made.append(copies(loader))
+    assert same(*made)
+
+
+def test_seeds_of_ranks_are_apart() -> None:
+    """No two of a few seeds, times and ranks have the same draws; those of rank 0 never change."""
+    seeds = {sample_seed(s, 0, 5, t, r) for s in range(5) for t in range(5) for r in range(5)}
+    assert len(seeds) == 125
+    assert sample_seed(0, 0, 0, 0, 0) == 3150921512212191848
+
+
+# Datasets and epochs
+
+
+@EACH_WAY
+def test_a_dataset_without_a_length_needs_a_sampler(way: str) -> None:
+    """With a sampler it works, is saved and resumed; without, the error says so."""
+
+    class Keys:
+        def __getitem__(self, index: int) -> int:
+            return index * 10
+
+    with Loader(Keys(), 2, sampler=[3, 1, 2], **WAYS[way][0]) as loader:
+        assert [batch.tolist() for batch in loader] == [[30, 10], [20]]
+        assert len(loader) == 2
+        assert "Keys of ?" in repr(loader)
+        loader.set_epoch(0)
+        next(iter(loader))
+        state = loader.state_dict()
+        loader.load_state_dict(state)
+        assert [batch.tolist() for batch in loader] == [[20]]
+    with pytest.raises(TypeError, match="sampler"):
+        list(Loader(Keys(), 2, **WAYS[way][0]))
+
+
+def test_a_sampler_that_is_set_back_to_0_sets_the_draws_back() -> None:
+    """The crops are those of epoch 0 as well, and a state says so."""
+    sampler = DistributedSampler(range(COUNT), 1, 0)
+    with Loader(Images(), SIZE, sampler=sampler, threads=1) as loader:
+        first = copies(loader)
+        for epoch in (5, 0):
+            sampler.set_epoch(epoch)
+            assert (loader.epoch, loader.state_dict()["epoch"]) == (epoch, epoch)
+            found = copies(loader)
+    assert same(found, first)
+
+
+def test_a_sampler_that_counts_its_epochs_is_not_taken_for_the_caller() -> None:
+    """It may raise its own epoch while it gives items, and the loader's counting goes on."""
+
+    class Counts(Sampler[int]):
+        epoch = 0
+
+        def __iter__(self) -> Iterator[int]:
+            yield from range(COUNT)
+            self.epoch += 10
+
+        def set_epoch(self, epoch: int) -> None:
+            self.epoch = epoch
+
+    with Loader(NUMBERS, SIZE, sampler=Counts(), threads=2) as loader:
+        for epoch in range(3):
+            assert loader.epoch == epoch
+            list(loader)
+
+
+def test_a_loader_in_mid_epoch_can_be_copied() -> None:
+    """A copy begins the next epoch, as the loader itself would; its state is that of the epoch."""
+    import copy
+    import pickle
+
+    for clone in (copy.deepcopy, lambda loader: pickle.loads(pickle.dumps(loader))):
+        with Loader(NUMBERS, SIZE, sampler=DistributedSampler(NUMBERS, 1, 0), threads=2) as loader:
+            epoch = iter(loader)
+            next(epoch)
+            with clone(loader) as other:
+                assert other.state_dict() == loader.state_dict()
+                rest = [batch.tolist() for batch in epoch]
+                assert [b.tolist() for b in other] == [b.tolist() for b in loader] != rest
+
+
+def test_a_sampler_is_freed_with_its_loader() -> None:
+    """An epoch that is left holds neither the sampler nor the loader."""
+    loader = Loader(NUMBERS, SIZE, sampler=Given(endless), threads=2)
+    next(iter(loader))
+    gone = weakref.ref(loader)
+    del loader
+    gc.collect()
+    assert gone() is None
