@@ -496,13 +496,15 @@ def _timm_operation(op: Any, size: Size) -> Program:
         or op.level_fn is not module.LEVEL_TO_ARG[op.name]
     ):
         raise Unsupported(f"timm's {op.name} has functions of its own")
-    deviation: float | None = float(op.magnitude_std) / most
-    mean = op.magnitude / most
-    scale = most / 10.0
-    if deviation == math.inf:
+    spread = float(op.magnitude_std)
+    deviation: float | None = spread / most
+    mean, scale = op.magnitude / most, most / 10.0
+    if not spread > 0:  # always one magnitude, which is rounded as timm does it
+        mean, deviation, scale = min(op.magnitude, most) / 10.0, 0.0, 1.0
+    elif spread == math.inf:
         if op.magnitude > most:
             raise Unsupported("timm's random magnitudes with a limit are not done in the core")
-        scale, deviation = min(op.magnitude, most) / 10.0, None
+        scale, deviation = op.magnitude / 10.0, None
 
     def drawn(operation: Operation, index: int, start: float, reach: float, **more: Any) -> Program:
         draw = Draw(index, start, reach * scale, mean, deviation, **more)

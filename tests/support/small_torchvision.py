@@ -1,4 +1,4 @@
-"""Doubles of torchvision's and timm's transforms that do what these do, where they are not installed.
+"""Doubles of torchvision's and timm's transforms that also do what these do.
 
 `v1`, `v2` and `timm` have the classes that the tests of pipelines need. Pillow images get Pillow's
 results, and tensors those of torchvision's functions for tensors.
@@ -27,7 +27,7 @@ class Image(torch.Tensor):
 
 TV_TENSORS = ModuleType("torchvision.tv_tensors")
 TV_TENSORS.Image = Image  # type: ignore[attr-defined]
-MODES = SimpleNamespace(BILINEAR=BILINEAR, BICUBIC=BICUBIC)
+Mode = SimpleNamespace(BILINEAR=BILINEAR, BICUBIC=BICUBIC)
 
 
 def as_tensor(image: PillowImage.Image) -> torch.Tensor:
