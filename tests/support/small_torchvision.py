@@ -61,6 +61,8 @@ def _bytes(image: torch.Tensor) -> torch.Tensor:
 class _Double:
     """A transform; `pillow` and `tensor` are what it does to an image of either form."""
 
+    _transformed_types: Any = (PillowImage.Image, torch.Tensor)
+
     def __init__(self, **attributes: Any) -> None:
         vars(self).update(attributes)
 
@@ -70,8 +72,10 @@ class _Double:
 
     def forward(self, image: Any) -> Any:
         """Do it; a subclass may override this."""
-        if is_pillow(image):
+        if is_pillow(image) and isinstance(image, self._transformed_types):
             return self.pillow(image)
+        if not isinstance(image, self._transformed_types):
+            return image
         made = self.tensor(_plain(image))
         keeps = type(self).__module__.startswith(_V2) and type(image) is Image
         return made.as_subclass(Image) if keeps and isinstance(made, torch.Tensor) else made
@@ -337,13 +341,11 @@ class RandomChoice(Compose):
 
 
 class MaybeToTensor(ToTensor):
-    def tensor(self, image: torch.Tensor) -> Any:
-        return image
+    _transformed_types = PillowImage.Image
 
 
 class MaybePILToTensor(PILToTensor):
-    def tensor(self, image: torch.Tensor) -> Any:
-        return image
+    _transformed_types = PillowImage.Image
 
 
 class TimmToTensor(PILToTensor):

@@ -224,27 +224,31 @@ def _made(name: str, m: Any) -> Any:
 
 
 NAMES = [name for name in STEPS if _made(name, v1) or _made(name, v2)]
-LIBRARIES = st.sampled_from([v1, v2])
+LIBRARIES = {"v1": v1, "v2": v2}
 HOLDERS = ["Compose", "Sequential", "RandomApply", "RandomApply 0", "RandomChoice", "RandomOrder"]
 
 
 def parts(names: Iterable[str], *, held: bool = False) -> st.SearchStrategy[Part]:
     """Draw a step by one of these names; if `held`, also a transform that holds such steps."""
-    step = st.builds(_part, st.sampled_from([n for n in names if n in NAMES]), LIBRARIES)
+    of = st.sampled_from([*LIBRARIES])
+    step = st.builds(_part, st.sampled_from([n for n in names if n in NAMES]), of)
     if not held:
         return step
-    inner = st.lists(st.deferred(lambda: parts(names, held=True)), min_size=1, max_size=2)
-    holder = st.builds(_held, LIBRARIES, st.sampled_from(HOLDERS), inner)
+    inner = st.lists(st.deferred(lambda: parts(names, held=True)), max_size=2)
+    holder = st.builds(_held, of, st.sampled_from(HOLDERS), inner)
     return st.integers(0, 7).flatmap(lambda number: step if number else holder)
 
 
-def _part(name: str, m: Any) -> Part:
-    made = _made(name, m)
+def _part(name: str, library: str) -> Part:
+    made = _made(name, LIBRARIES[library])
     return Part(_made(name, v2) if made is None else made, name)
 
 
-def _held(m: Any, holder: str, inner: list[Part]) -> Part:
+def _held(library: str, holder: str, inner: list[Part]) -> Part:
     """Return a transform that calls these parts, or that never does."""
+    m = LIBRARIES[library]
+    if not inner:
+        return Part(torch.nn.Sequential(), "Sequential", ())
     if holder in ("RandomChoice", "RandomOrder"):
         inner = inner[:1]
     held = [part.transform for part in inner]
