@@ -105,8 +105,8 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
     Raises
     ------
     ValueError
-        `reduce`, `min_size` or `mode` is set together with an `EncodedTransform`, which chooses the
-        reduction itself. Or `transforms` is given together with one of the other two.
+        `reduce`, `min_size`, `mode`, or an `output` but tensors, is set together with an
+        `EncodedTransform`, which decides that itself. Or `transforms` is given together with one of the other two.
 
     Notes
     -----

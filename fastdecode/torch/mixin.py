@@ -181,7 +181,8 @@ class DecodeMixin:
         FastDecodeError, OSError
             As from `decode`.
         ValueError
-            `reduce`, `min_size` or `mode` is set together with an `EncodedTransform`.
+            `reduce`, `min_size`, `mode`, or an `output` but tensors, is set together with an
+            `EncodedTransform`.
         """
         set_up_process(self)
         transform = self._resolved_transform()

@@ -219,9 +219,12 @@ LEVELS = {
 """What timm makes of a level."""
 
 
-@pytest.mark.parametrize("spread", [0.0, 0.5, 2.5, float("inf")])
 @pytest.mark.parametrize(
-    ("magnitude", "most"), [(4, None), (10, None), (4, 6), (5, 7), (5, 9.5), (6, 6), (3, 10)]
+    ("magnitude", "most", "spread"),
+    [
+        *((4, None, 0.0), (10, None, 0.5), (4, 6, 0.0), (4, 6, 0.5), (4, 6, float("inf"))),
+        *((5, 9.5, 0.0), (8, 6, 0.0), (8, 6, 2.5), (6, 6, float("inf")), (3, 10, 2.5)),
+    ],
 )
 @pytest.mark.parametrize("name", LEVELS)
 def test_timms_magnitudes_are_limited_as_timm_does(

@@ -478,6 +478,11 @@ def test_tensors_of_torchvisions_class_are_handed_out(monkeypatch: Any) -> None:
     assert type(image(PHOTO)) is module.Image
     assert type(pure(PHOTO)) is torch.Tensor
     assert len(left.rest) == 1  # v1 on such a tensor may or may not keep its class
+    container = "torchvision.transforms.v2._container"
+    for inner, is_done in ((compose(), False), (double(container, "Compose", transforms=[]), True)):
+        holder = double(container, "RandomApply", transforms=[inner], p=0.5)
+        augmented = fuse(compose(v2("ToImage"), resize((20, 30), v2), holder, FLOAT))
+        assert (augmented.in_loader is not None) is is_done
 
 
 def test_a_slot_of_a_batch_is_written_if_it_fits() -> None:

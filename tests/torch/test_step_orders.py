@@ -17,6 +17,7 @@ import random
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -47,7 +48,7 @@ except ImportError:
 REAL = "torchvision" in sys.modules
 SEEDS = settings(
     deadline=None,
-    max_examples=int(os.environ.get("FASTDECODE_SEEDS", "200")),
+    max_examples=int(os.environ.get("FASTDECODE_SEEDS", "100")),
     suppress_health_check=list(HealthCheck),
 )
 native_core()
@@ -267,7 +268,7 @@ CROPS = [name for name in GEOMETRY if "Center" not in name]
 CHANGES_OF_BYTES = [*MOVES, *COLOURS, "CenterCrop", "CenterCrop padded"]
 TO_TENSOR = ["ToTensor", "PILToTensor", "ToImage", "timm MaybeToTensor", "timm ToTensor"]
 LAST = [["ToDtype", "ConvertImageDtype"], ["Normalize", "fastdecode Normalize"], [*ERASED]]
-STEADY = [name for name in STEPS if name not in RANDOM]
+STEADY = [name for name in STEPS if name in NAMES and name not in RANDOM]
 
 
 @st.composite
@@ -320,7 +321,7 @@ def _follow(pipeline: Sequence[Part], now: Expected) -> Expected:
         error = step.error if isinstance(before, PillowImage.Image) else step.tensor_error
         allowed = now.allowed * step.gain if now.allowed else 0.0
         if part.name == "ImageClassification":
-            allowed = step.gain * (now.allowed + error) / 255
+            allowed = step.gain * (now.allowed + error) / (255 if _is_bytes(before) else 1)
         elif _is_bytes(before):
             allowed = (allowed + error) * (1 if _is_bytes(result) else 1 / 255)
         else:
@@ -452,6 +453,28 @@ def _compare(pipeline: list[Part], at: int, seed: int, **options: Any) -> None:
 WHICH, SEED = st.integers(0, 1), st.integers(0, 99)
 OUTPUTS = st.sampled_from([None, None, None, "pil", "tensor", "array"])
 BACKENDS = st.sampled_from([None, None, "pillow"])
+
+
+def _pairs(before: str) -> Iterator[list[Part]]:
+    """Yield each step after another one, and with a crop between the two."""
+    for after, library, of_tensors in product(STEADY, LIBRARIES, (False, True)):
+        begin = ["ToImage", "Resize"] if of_tensors else ["Resize cubic"]
+        pipelines = [[*begin, before, after]]
+        if {before, after} <= {*CHANGES_OF_BYTES}:
+            end = [] if of_tensors else ["PILToTensor"]
+            pipelines.append([*begin, before, "CenterCrop", after, *end])
+        for names in pipelines:
+            yield [_part(name, library) for name in names]
+
+
+@pytest.mark.parametrize("before", STEADY)
+def test_each_step_after_each_other_is_done_as_written(before: str) -> None:
+    """After a resize of an image or of a tensor, all pairs of steps, in both orders."""
+    for number, pipeline in enumerate(_pairs(before)):
+        try:
+            _compare(pipeline, number % 2, number)
+        except Exception as error:
+            raise AssertionError(f"{pipeline}") from error
 
 
 @given(pipelines(), WHICH, SEED, OUTPUTS, BACKENDS)
