@@ -13,10 +13,11 @@ from PIL import Image as PillowImage
 from fastdecode._resizing import core_is_enabled
 from fastdecode.geometry import Geometry
 from fastdecode.torch import _recognise
+from fastdecode.torch._options import DecodeOptions
 from fastdecode.torch._processors import as_transform
 from fastdecode.torch.transforms import EncodedTransform, Normalize, crops
 from fastdecode.torch.transforms._random_crop import SampleGenerator
-from fastdecode.torch.transforms.base import Crop, Quality, check_quality
+from fastdecode.torch.transforms.base import Crop, Quality
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -55,6 +56,8 @@ class Fused(EncodedTransform):
         Why the first step of `rest` is not among them, for `repr`.
     in_loader : Crop, optional
         Does all of the pipeline in the core, with draws of its own. A `Loader` uses it.
+    loader_image : type, optional
+        As `image`, for the result of `in_loader`.
 
     Attributes
     ----------
@@ -91,6 +94,7 @@ class Fused(EncodedTransform):
         fused: Sequence[str] = (),
         reason: str = "",
         in_loader: Crop | None = None,
+        loader_image: type[torch.Tensor] | None = None,
     ) -> None:
         if form == "pil" and head.dtype != torch.uint8:
             raise ValueError(f"a Pillow image is made of torch.uint8, not {head.dtype}")
@@ -101,6 +105,7 @@ class Fused(EncodedTransform):
         self.fused = tuple(fused)
         self.reason = reason
         self.in_loader = in_loader
+        self.loader_image = loader_image
         made_by = head if in_loader is None else in_loader
         as_written = in_loader is None and (self.rest or form == "pil")
         self.shape = None if as_written else made_by.shape
@@ -146,7 +151,7 @@ class Fused(EncodedTransform):
             made, geometry = self.in_loader.with_geometry(
                 data, generator=generator, out=out, backend=backend, orient=orient
             )
-            return (made if out is not None else self._with_class(made)), geometry
+            return (made if out is not None else _as_class(made, self.loader_image)), geometry
         direct = not self.rest and self.form == "tensor"
         result, geometry = self.head.with_geometry(
             data,
@@ -163,7 +168,7 @@ class Fused(EncodedTransform):
     def finish(self, pixels: torch.Tensor, made_by: EncodedTransform) -> Any:
         """Return the result of the last step from that of the head, or of `in_loader`."""
         if made_by is self.in_loader:
-            return self._with_class(pixels)
+            return _as_class(pixels, self.loader_image)
         result = self.as_output(pixels)
         for part in self.rest:
             result = part(result)
@@ -173,10 +178,7 @@ class Fused(EncodedTransform):
         """Return the result of the head in the form that the next step, or the caller, gets."""
         if self.form == "pil":
             return PillowImage.fromarray(pixels.permute(1, 2, 0).contiguous().numpy())
-        return self._with_class(pixels)
-
-    def _with_class(self, pixels: torch.Tensor) -> torch.Tensor:
-        return pixels if self.image is None else pixels.as_subclass(self.image)
+        return _as_class(pixels, self.image)
 
     def __repr__(self) -> str:
         lines = ["Fused("]
@@ -254,7 +256,11 @@ def fuse(transform: _T, *, quality: Quality = "exact", headroom: float = 1.0) ->
       decoded by: RandomResizedCrop(size=(224, 224), ...)
     )
     """
-    check_quality(quality, headroom)
+    return fuse_for(transform, DecodeOptions(quality=quality, headroom=headroom))
+
+
+def fuse_for(transform: _T, options: DecodeOptions) -> Fused | _T:
+    """Do what `fuse` does, for images in the form that a dataset's `output` names."""
     if transform is None or isinstance(transform, EncodedTransform):
         return transform
     transform = as_transform(transform)
@@ -263,12 +269,19 @@ def fuse(transform: _T, *, quality: Quality = "exact", headroom: float = 1.0) ->
     parts = list(_recognise.flatten(transform))
     if parts and isinstance(parts[0], EncodedTransform):
         return _extend(parts[0], parts[1:])
-    begin = _recognise.Recipe({"quality": quality, "headroom": headroom})
+    begin = _first_recipe(options)
     recipe, count, reason = _recognise.read_pipeline(parts, begin)
     if recipe.crop is None:
         return transform
     fused = _build_fused(recipe, parts, count, reason)
     return _with_augmentations(fused, begin, parts) if fused.rest else fused
+
+
+def _first_recipe(options: DecodeOptions, *, joint: bool = False) -> _recognise.Recipe:
+    """Return the recipe before the first part, which gets a Pillow image or a tensor."""
+    form: Literal["pil", "uint8"] = "uint8" if options.output == "tensor" else "pil"
+    how = {"quality": options.quality, "headroom": options.headroom}
+    return _recognise.Recipe(how, form=form, joint=joint)
 
 
 def _with_augmentations(fused: Fused, begin: _recognise.Recipe, parts: list[Any]) -> Fused:
@@ -283,24 +296,25 @@ def _with_augmentations(fused: Fused, begin: _recognise.Recipe, parts: list[Any]
         fused.head,
         fused.rest,
         form=fused.form,
-        image=recipe.image,
+        image=fused.image,
         fused=fused.fused,
         reason=fused.reason,
         in_loader=crop,
+        loader_image=recipe.image,
     )
 
 
-def read_joint(transforms: Any, *, quality: Quality, headroom: float) -> Fused | None:
+def read_joint(transforms: Any, options: DecodeOptions) -> Fused | None:
     """Return a pipeline of images and targets as the crop that begins it, and the other steps."""
     parts = list(_recognise.flatten(transforms))
-    begin = _recognise.Recipe({"quality": quality, "headroom": headroom}, joint=True)
+    begin = _first_recipe(options, joint=True)
     recipe, count, reason = _recognise.read_pipeline(parts, begin)
     return None if recipe.crop is None else _build_fused(recipe, parts, count, reason)
 
 
-def not_fused_reason(transform: Any, *, joint: bool = False) -> str:
-    """Explain in words why `fuse` returns a transform unchanged."""
-    begin = _recognise.Recipe(joint=joint)
+def not_fused_reason(transform: Any, options: DecodeOptions, *, joint: bool) -> str:
+    """Explain in words why `fuse_for` returns a transform unchanged."""
+    begin = _first_recipe(options, joint=joint)
     return _recognise.read_pipeline(list(_recognise.flatten(transform)), begin)[2]
 
 
@@ -363,6 +377,10 @@ def _recipe_of(head: EncodedTransform) -> _recognise.Recipe | None:
     if normalize is not None:
         form = "float" if normalize.mean is None else "normalised"
     return _recognise.Recipe({}, head, head.flip or None, form)
+
+
+def _as_class(pixels: torch.Tensor, image: type[torch.Tensor] | None) -> torch.Tensor:
+    return pixels if image is None else pixels.as_subclass(image)
 
 
 def _copy_result(result: Any, out: torch.Tensor) -> torch.Tensor:

@@ -87,7 +87,8 @@ class FusedJoint:
                 f"the {name} of a target are for an image of (height, width) {size}, but the image "
                 f"has {(height, width)}"
             )
-        is_array = isinstance(leaf, np.ndarray) and "ToImage" in self._fused.fused
+        converts = not {"ToImage", "ToTensor"}.isdisjoint(self._fused.fused)
+        is_array = converts and isinstance(leaf, np.ndarray)
         if is_array or isinstance(leaf, (PillowImage.Image, known.TVTensor)):
             raise TypeError(
                 f"a target holds a {name}, which torchvision transforms as another image: for a "
@@ -111,5 +112,5 @@ def resolve_joint(transforms: Any, options: DecodeOptions, *, may_fuse: bool) ->
         )
     if not may_fuse or options.describe(*SIZE_OPTIONS) or options.output == "array":
         return transforms
-    fused = read_joint(transforms, quality=options.quality, headroom=options.headroom)
+    fused = read_joint(transforms, options)
     return transforms if fused is None else FusedJoint(fused)

@@ -35,7 +35,8 @@ class DecodeOptions:
         The form of a decoded image: an ndarray (H, W, C), a tensor (C, H, W) that shares the
         ndarray's memory, or a Pillow image. None means an ndarray from `decode`, and a Pillow image
         where torchvision's datasets use one: in `transformed` and in the samples of a
-        `DecodeDataset`.
+        `DecodeDataset`. A `transform` gets images in this form, also where its first steps are
+        fused. An `EncodedTransform` makes tensors, so with it other forms are refused.
     on_error : {"raise", "skip", "replace"}
         What to do when a file is damaged or missing (`FastDecodeError`, `OSError`). ``"skip"``
         leaves the sample out of its batch. ``"replace"`` puts another sample in its place, the same

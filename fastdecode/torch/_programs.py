@@ -57,7 +57,7 @@ def program_of(transform: Any, size: Size) -> Program:
 
 def tensor_program_of(transform: Any, size: Size) -> Program:
     """Do the same for a transform of tensors of bytes."""
-    if type(transform).__module__.startswith("timm."):
+    if any(module.startswith("timm.") for module in modules_of(transform)):
         raise Unsupported("timm's augmentations take Pillow images")
     return _for_tensors(_make(transform, size, _PROGRAMS))
 
@@ -68,17 +68,18 @@ def erasure_of(transform: Any, size: Size) -> Program:
 
 
 def is_unmodified(transform: Any) -> bool:
-    """Return whether an object has no hooks and no replaced methods."""
+    """Return whether an object has no hooks, and nothing in place of its class's own attributes."""
     own = getattr(transform, "__dict__", {})
     hooked = own.get("_forward_hooks") or own.get("_forward_pre_hooks")
-    return not hooked and _METHODS.isdisjoint(own)
+    replaced = any(name == "forward" or hasattr(type(transform), name) for name in own)
+    return not (hooked or replaced)
 
 
-_METHODS = {
-    *("forward", "transform", "make_params", "_get_params", "get_params", "_get_random_item"),
-    "_sample_dirichlet",
-    *("_augmentation_space", "_AUGMENTATION_SPACE", "_apply_image_or_video_transform"),
-}
+def modules_of(transform: Any) -> Iterator[str]:
+    """Yield the modules of the classes of a transform and of those that it holds."""
+    yield type(transform).__module__
+    for part in getattr(transform, "transforms", None) or ():
+        yield from modules_of(part)
 
 
 def _make(transform: Any, size: Size, table: Mapping[str, Maker]) -> Program:
@@ -293,7 +294,8 @@ def _rand_augment(policy: Any, size: Size) -> Program:
 
 def _auto_augment(policy: Any, size: Size) -> Program:
     table = _Policy(policy, size, 10, size)
-    policies = getattr(policy, "policies", None) or policy._policies
+    in_v2 = hasattr(policy, "_AUGMENTATION_SPACE")
+    policies = policy._policies if in_v2 else policy.policies
     return group(
         "choice",
         [
@@ -494,13 +496,15 @@ def _timm_operation(op: Any, size: Size) -> Program:
         or op.level_fn is not module.LEVEL_TO_ARG[op.name]
     ):
         raise Unsupported(f"timm's {op.name} has functions of its own")
-    deviation: float | None = float(op.magnitude_std) / most
-    mean = op.magnitude / most
-    scale = most / 10.0
-    if deviation == math.inf:
+    spread = float(op.magnitude_std)
+    deviation: float | None = spread / most
+    mean, scale = op.magnitude / most, most / 10.0
+    if not spread > 0:  # always one magnitude, which is rounded as timm does it
+        mean, deviation, scale = min(op.magnitude, most) / 10.0, 0.0, 1.0
+    elif spread == math.inf:
         if op.magnitude > most:
             raise Unsupported("timm's random magnitudes with a limit are not done in the core")
-        scale, deviation = min(op.magnitude, most) / 10.0, None
+        scale, deviation = op.magnitude / 10.0, None
 
     def drawn(operation: Operation, index: int, start: float, reach: float, **more: Any) -> Program:
         draw = Draw(index, start, reach * scale, mean, deviation, **more)

@@ -29,6 +29,7 @@ from fastdecode.torch._programs import (
     check_program,
     erasure_of,
     is_unmodified,
+    modules_of,
     program_of,
     tensor_program_of,
 )
@@ -156,10 +157,10 @@ def read_pipeline(parts: Sequence[Any], recipe: Recipe) -> tuple[Recipe, int, st
     for count, part in enumerate(parts):
         row = row_of(part)
         step = None if row is None else row.step
-        if (recipe.image or recipe.joint) and _module(part) == _V1:
+        if recipe.image and not {_V1, _AUTO}.isdisjoint(modules_of(part)):
             step = None  # a v1 transform of a tv_tensors.Image may or may not keep the class
-        if recipe.joint and step in (_center_crop, _to_pure_tensor):
-            step = None  # a target would not follow a crop of the resized image, or keep its types
+        if recipe.joint and _module(part) != _V2:
+            step = None  # it takes no target
         following = step(recipe, part) if step else None
         if following is None and step in (_augment, _erase):
             name = type(part).__name__
@@ -308,12 +309,15 @@ def _scale_jitter(recipe: Recipe, part: Any) -> Recipe | None:
 def _center_crop(recipe: Recipe, part: Any) -> Recipe | None:
     """Accept it only right after Resize: after a flip, an odd margin is on the other side.
 
-    A crop larger than the image is padded, and the padding is black only before Normalize.
+    What was done to the pixels between the two cannot be done after the crop: a blur looks beyond
+    it, and a crop larger than the image is padded with black. A target would not follow the crop.
     """
     size, whole = _as_sides(part.size), recipe.crop
     if type(whole) is not Resize or whole.size is None or whole.max_size is not None:
         return None
     if not size or recipe.flip is not None or recipe.form == "normalised":
+        return None
+    if whole.program or recipe.joint:
         return None
     options = {name: getattr(whole, name) for name in ("dtype", "quality", "headroom")}
     crop = ResizeCenterCrop(whole.size, size, whole.interpolation, **options)
@@ -348,7 +352,9 @@ def _flip(recipe: Recipe, part: Any) -> Recipe | None:
     known = isinstance(part.p, (int, float)) and 0 <= part.p <= 1
     if recipe.crop is not None and recipe.crop.program:
         return _augment(recipe, part)
-    if recipe.flip is not None or not known or (recipe.crop is None and not recipe.joint):
+    if recipe.flip is not None or not known:
+        return None
+    if recipe.crop is None and not (recipe.joint and recipe.form in ("pil", "uint8")):
         return None
     crop = Unresized(**recipe.options) if recipe.crop is None else copy.copy(recipe.crop)
     crop.flip = float(part.p)
@@ -400,16 +406,22 @@ def _to_image(recipe: Recipe, part: Any) -> Recipe | None:
 
 
 def _to_pure_tensor(recipe: Recipe, _part: Any) -> Recipe | None:
-    return replace(recipe, image=None)
+    """Accept ToPureTensor, unless it would change the types of a target."""
+    return None if recipe.joint else replace(recipe, image=None)
 
 
 def _to_float(recipe: Recipe, part: Any) -> Recipe | None:
-    """Accept ToDtype and ConvertImageDtype; the latter always scales."""
+    """Accept ToDtype, and ConvertImageDtype, which always scales."""
     if recipe.form == "pil" or part.dtype is not torch.float32:
         return None
     if recipe.form != "uint8":
         return recipe  # already floats
     return recipe.floats() if getattr(part, "scale", True) is True else None
+
+
+def _convert_dtype(recipe: Recipe, part: Any) -> Recipe | None:
+    """Accept ConvertImageDtype, unless it would convert the masks of a target as well."""
+    return None if recipe.joint else _to_float(recipe, part)
 
 
 def _normalize(recipe: Recipe, part: Any) -> Recipe | None:
@@ -421,10 +433,13 @@ def _normalize(recipe: Recipe, part: Any) -> Recipe | None:
 
 
 def _fastdecode_normalize(recipe: Recipe, part: Any) -> Recipe | None:
-    """Accept fastdecode's Normalize, which also takes bytes and makes them floats itself."""
+    """Accept fastdecode's Normalize, which takes bytes, too, and returns plain tensors."""
+    if recipe.form == "float" and part.mean is None:
+        return recipe
+    recipe = replace(recipe, image=None)
     if recipe.form == "uint8":
         recipe = recipe.floats()
-    return recipe if part.mean is None and recipe.form == "float" else _normalize(recipe, part)
+    return recipe if recipe.form == "float" and part.mean is None else _normalize(recipe, part)
 
 
 def _reason_not_fused(part: Any, recipe: Recipe, *, known: bool) -> str:
@@ -499,7 +514,7 @@ TABLE: dict[tuple[str, str], Row] = {
             "CenterCrop": Row(_center_crop),
             "ColorJitter": _COLOURS,
             "Compose": Row(parts="transforms"),
-            "ConvertImageDtype": Row(_to_float, in_place=True),
+            "ConvertImageDtype": Row(_convert_dtype, in_place=True),
             "GaussianBlur": _COLOURS,
             "GaussianNoise": _VALUES,
             "Grayscale": _COLOURS,

@@ -39,7 +39,7 @@ class Views(EncodedTransform):
     ----------
     views : sequence of callables, or one callable
         A pipeline for each view, as for `fuse`. Pipelines that `fuse` does not know are called with
-        the decoded Pillow image.
+        the decoded Pillow image, so a dataset's `output` must not name another form.
     count : int, optional
         With one callable: how many views it makes, at least 1.
     quality, headroom

@@ -105,8 +105,8 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
     Raises
     ------
     ValueError
-        `reduce`, `min_size` or `mode` is set together with an `EncodedTransform`, which chooses the
-        reduction itself. Or `transforms` is given together with one of the other two.
+        `reduce`, `min_size`, `mode`, or an `output` but tensors, is set together with an
+        `EncodedTransform`, which decides that itself. Or `transforms` is given together with one of the other two.
 
     Notes
     -----
@@ -414,7 +414,7 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
         return (
             f" ({asked} was asked for)"
             if asked
-            else f" ({not_fused_reason(given, joint=given is joint)})"
+            else f" ({not_fused_reason(given, options, joint=given is joint)})"
         )
 
     def _may_fuse(self) -> bool:
@@ -433,7 +433,7 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
             moved = transform.moving_part
             if moved is not None and self._maps_targets():
                 return f"{type(moved).__name__} moves pixels, so map_target cannot be called"
-            image, transform = transform.image, transform.in_loader
+            image, transform = transform.loader_image, transform.in_loader
         elif type(transform) is Fused:
             if transform.rest:
                 return f"{type(transform.rest[0]).__name__} comes after what is done while decoding"

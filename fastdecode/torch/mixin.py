@@ -16,11 +16,12 @@ from fastdecode._selection import Preference, load_named
 from fastdecode.errors import BackendUnavailable, UnknownBackend
 from fastdecode.geometry import Geometry
 from fastdecode.plan import reduce_for
-from fastdecode.torch._fuse import fuse
+from fastdecode.torch._fuse import fuse_for
 from fastdecode.torch._options import DecodeOptions
 from fastdecode.torch._processors import as_transform
 from fastdecode.torch._recognise import flatten, is_albumentations
 from fastdecode.torch._threads import limit_threads
+from fastdecode.torch._views import Views
 from fastdecode.torch.transforms import EncodedTransform
 
 if TYPE_CHECKING:
@@ -180,7 +181,8 @@ class DecodeMixin:
         FastDecodeError, OSError
             As from `decode`.
         ValueError
-            `reduce`, `min_size` or `mode` is set together with an `EncodedTransform`.
+            `reduce`, `min_size`, `mode`, or an `output` but tensors, is set together with an
+            `EncodedTransform`.
         """
         set_up_process(self)
         transform = self._resolved_transform()
@@ -289,15 +291,17 @@ def _resolve(transform: Any, options: DecodeOptions, *, may_fuse: bool) -> Any:
     asked = options.describe(*SIZE_OPTIONS)
     first = next(flatten(transform), None)
     encoded = isinstance(first, EncodedTransform)
-    if encoded and asked:
+    made = "pil" if isinstance(first, Views) else "tensor"
+    ignored = asked or ("" if options.output == made else options.describe("output"))
+    if encoded and ignored:
         raise ValueError(
-            f"{type(first).__name__} is given the file's bytes and decides by itself how far "
-            f"to reduce them, so {asked} can have no effect: leave it out, or use transforms "
-            "of decoded images"
+            f"{type(first).__name__} is given the file's bytes and decides by itself what it makes "
+            f"of them, so {ignored} can have no effect: leave it out, or use transforms of decoded "
+            "images"
         )
     # A Compose that begins with an EncodedTransform can only be called with bytes.
     if encoded or (may_fuse and not asked and options.output != "array"):
-        return fuse(transform, quality=options.quality, headroom=options.headroom)
+        return fuse_for(transform, options)
     return as_transform(transform)
 
 

@@ -11,7 +11,7 @@ MEAN, STD = (0.4, 0.5, 0.6), (0.2, 0.3, 0.4)
 
 def double(module: str, name: str, **attributes: Any) -> Any:
     """Make an object whose class has the module and name of torchvision's."""
-    made = type(name, (), {"__module__": module, "__call__": _not_run})()
+    made = type(name, (), {"__module__": module, "__call__": _not_run, "forward": _not_run})()
     vars(made).update(attributes)
     return made
 

@@ -35,7 +35,8 @@ from torchvision_doubles import (
 )
 
 import fastdecode
-from fastdecode.torch import Fused, ImageList, fuse
+from fastdecode.torch import DecodeOptions, Fused, ImageList, Views, fuse
+from fastdecode.torch._fuse import read_joint
 from fastdecode.torch._recognise import flatten
 from fastdecode.torch.transforms import (
     Normalize,
@@ -241,6 +242,7 @@ def test_unknown_pipelines_are_left_alone(name: str) -> None:
 
 
 STOPS = {
+    "crop after a longest side": ([resize(max_size=80), center()], 1),
     "second flip": ([resize(), flip(), flip()], 2),
     "flip before crop": ([resize(), flip(), center()], 2),
     "impossible flip": ([resize(), flip(2)], 1),
@@ -271,6 +273,42 @@ def test_fusing_stops_before_the_first_unknown_part(name: str, monkeypatch: Any)
 
     assert list(fused.rest) == [*parts[count:], print]
     assert (fused.shape, fused.isolated) == (None, False)
+
+
+SMALLER = resize(make=v2)
+JOINT = {
+    "all": ([v2("RandomHorizontalFlip", p=1.0), SMALLER, v2("PILToTensor"), FLOAT], 4),
+    "crop of the resized": ([SMALLER, v2("CenterCrop", size=48)], 1),
+    "types of targets": ([SMALLER, v2("PILToTensor"), v2("ToPureTensor")], 2),
+    "masks as floats": (
+        [SMALLER, v2("PILToTensor"), v2("ConvertImageDtype", dtype=torch.float32)],
+        2,
+    ),
+    "v1": ([SMALLER, v1("PILToTensor")], 1),
+    "timm's": ([SMALLER, timm("MaybeToTensor")], 1),
+    "flip of floats": ([v2("PILToTensor"), FLOAT, v2("RandomHorizontalFlip", p=1.0), SMALLER], 0),
+}
+
+
+@pytest.mark.parametrize("name", JOINT)
+def test_targets_stop_fusing_where_they_would_not_follow(name: str) -> None:
+    """With targets, a part is fused only if it leaves them alone, or they follow the crop."""
+    parts, count = JOINT[name]
+    fused = read_joint(compose(*parts), DecodeOptions())
+
+    assert (0 if fused is None else len(parts) - len(fused.rest)) == count
+
+
+@pytest.mark.parametrize("transform", [Resize(9), compose(Resize(9), flip()), Views(Resize(9), 2)])
+def test_an_output_that_the_transform_does_not_make_is_refused(transform: Any) -> None:
+    """A transform of the file's bytes makes tensors, and Views give their pipelines images."""
+    fits = {None, "pil" if isinstance(transform, Views) else "tensor"}
+    for output in (None, "pil", "tensor", "array"):
+        if output in fits:
+            assert len(ImageList(PHOTOS, transform=transform, output=output)[0]) in (2, 3)
+        else:
+            with pytest.raises(ValueError, match="output="):
+                ImageList(PHOTOS, transform=transform, output=output)
 
 
 def test_a_sequential_is_read_like_a_compose() -> None:
@@ -440,6 +478,11 @@ def test_tensors_of_torchvisions_class_are_handed_out(monkeypatch: Any) -> None:
     assert type(image(PHOTO)) is module.Image
     assert type(pure(PHOTO)) is torch.Tensor
     assert len(left.rest) == 1  # v1 on such a tensor may or may not keep its class
+    container = "torchvision.transforms.v2._container"
+    for inner, is_done in ((compose(), False), (double(container, "Compose", transforms=[]), True)):
+        holder = double(container, "RandomApply", transforms=[inner], p=0.5)
+        augmented = fuse(compose(v2("ToImage"), resize((20, 30), v2), holder, FLOAT))
+        assert (augmented.in_loader is not None) is is_done
 
 
 def test_a_slot_of_a_batch_is_written_if_it_fits() -> None:

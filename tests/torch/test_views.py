@@ -12,6 +12,8 @@ from corpus import native_core
 from PIL import Image as PillowImage
 from torch_reference import MEAN, PHOTOS, STD
 
+from fastdecode import backends
+from fastdecode.errors import BackendUnavailable
 from fastdecode.native._augment import Operation, augment, do
 from fastdecode.testing import encode
 from fastdecode.torch import Fused, ImageList, Loader, Views
@@ -77,6 +79,38 @@ def test_views_decode_once(monkeypatch: pytest.MonkeyPatch) -> None:
     Views(SMALL, 2)(data, generator=SampleGenerator("cpu").manual_seed(3))
     edges = np.array(boxes)
     assert decoded[1:] == [(*edges[:, :2].min(0), *edges[:, 2:].max(0))]
+
+
+@pytest.mark.parametrize("backend", [one.name for one in backends() if "jpeg" in one.formats])
+@pytest.mark.parametrize("interpolation", ["bilinear", "bicubic"])
+def test_a_view_does_not_change_those_after_it(backend: str, interpolation: Any) -> None:
+    """A view with a smaller decode overwrites no pixels of the others, whoever decodes them."""
+    if backend in ("nvimgcodec", "dali"):
+        pytest.skip("it decodes on a device")
+    exact = Resize((40, 56), interpolation)
+    views = Views([RandomResizedCrop(8, quality="fast"), exact, Resize(9, quality="fast"), exact])
+    data = PHOTOS[1].read_bytes()
+    try:
+        expected = exact(data, backend=backend)
+    except BackendUnavailable as error:
+        pytest.skip(str(error))
+    for make in (torch.Generator, SampleGenerator):
+        made = views(data, generator=make("cpu").manual_seed(1), backend=backend)
+        for at in (1, 3):
+            torch.testing.assert_close(made[at], expected, rtol=0, atol=0)
+
+
+def test_tensors_of_a_view_are_cropped_before_they_are_resized() -> None:
+    """As alone, bicubic of a tensor's part sees no pixel beside the part."""
+    crop = RandomResizedCrop(24, scale=(0.2, 0.2), ratio=(1, 1), interpolation="bicubic")
+    crop.of_tensors = True
+    for seed, path in enumerate(PHOTOS):
+        data = path.read_bytes()
+        alone, view = (
+            make(data, generator=SampleGenerator("cpu").manual_seed(seed))
+            for make in (crop, Views([crop, Resize(30)]))
+        )
+        assert torch.equal(alone, view[0])
 
 
 @pytest.mark.parametrize("threads", [0, 1, 2])

@@ -500,8 +500,9 @@ def _resize_tensor_box(
         made = resize_in_core(image, box, canvas, window)
         if made is not None:
             return torch.from_numpy(made).permute(2, 0, 1)
-    if box == (0, 0, image.shape[1], image.shape[0]) and not _is_huge(canvas, window):
-        return _resize_with_torch(image, canvas, window, interpolation)
+    left, top, right, bottom = whole = tuple(map(int, box))
+    if whole == box and not _is_huge(canvas, window):
+        return _resize_with_torch(image[top:bottom, left:right], canvas, window, interpolation)
     resized = resize_with_pillow(image, box, canvas, window, interpolation)
     return torch.from_numpy(resized).permute(2, 0, 1)
 
@@ -509,7 +510,7 @@ def _resize_tensor_box(
 def _resize_with_torch(
     image: Image, canvas: tuple[int, int], window: Box, interpolation: Interpolation
 ) -> torch.Tensor:
-    """Resize a whole image with torch, whose kernel is the fastest for uint8 but takes no box."""
+    """Resize an image with torch, whose kernel is the fastest for uint8 but takes no box."""
     if min(image.strides) < 0:  # a view rotated by `orient`; torch takes no negative strides
         image = np.ascontiguousarray(image)
     source = torch.from_numpy(image).permute(2, 0, 1)

@@ -1,0 +1,570 @@
+"""Pipelines of known steps in any order, compared with the same pipeline as written.
+
+The steps draw nothing that matters: they have p=1, or a range of one number. So a `Loader`, whose
+draws are its own, must give what the pipeline gives for the image that Pillow has decoded. Where
+torchvision is not installed, doubles take its place, for fewer steps.
+
+FASTDECODE_SEEDS is the number of pipelines for each test.
+"""
+
+from __future__ import annotations
+
+import copy
+import io
+import math
+import os
+import random
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from corpus import native_core
+from hypothesis import HealthCheck, given, note, settings
+from hypothesis import strategies as st
+from loading import SeededLoader, Sources
+from PIL import Image as PillowImage
+from torch_reference import PHOTOS
+
+from fastdecode.testing import encode
+from fastdecode.torch import Views, _recognise
+from fastdecode.torch.transforms import GaussianBlur, Normalize, Resize
+
+try:
+    import timm.data.auto_augment as timm_policies
+    import timm.data.random_erasing as timm_erasing
+    import timm.data.transforms as timm
+    from torchvision.transforms import InterpolationMode as Mode
+    from torchvision.transforms import _presets, autoaugment, v2
+    from torchvision.transforms import transforms as v1
+except ImportError:
+    import small_torchvision
+    from small_torchvision import Mode, timm, v1, v2
+
+REAL = "torchvision" in sys.modules
+SEEDS = settings(
+    deadline=None,
+    max_examples=int(os.environ.get("FASTDECODE_SEEDS", "100")),
+    suppress_health_check=list(HealthCheck),
+)
+native_core()
+
+HEIGHT, WIDTH = 48, 64
+with PillowImage.open(PHOTOS[0]) as opened:
+    _SMALL = opened.convert("RGB").resize((WIDTH, HEIGHT))
+FILES = [encode(_SMALL), encode(_SMALL.transpose(PillowImage.Transpose.ROTATE_180), "png")]
+IMAGES = [PillowImage.open(io.BytesIO(file)).convert("RGB") for file in FILES]
+
+# ---- the steps ----
+
+
+class Step(NamedTuple):
+    """A step, made for v1 or v2, and what it does to a difference, in levels.
+
+    It grows by `gain`, which is infinite if one level may become many; `error` is added where the
+    core does the step to a Pillow image, and `tensor_error` where it does so to a tensor.
+    """
+
+    make: Callable[[Any], Any]
+    gain: float = 1.0
+    error: float = 0.0
+    tensor_error: float = 0.0
+
+
+CUBIC = {"interpolation": Mode.BICUBIC}
+STD = (0.2, 0.3, 0.4)
+ALWAYS = {"scale": (1.0, 1.0), "ratio": (1.0, 1.0)}
+
+
+def _auto(m: Any) -> Any:
+    return autoaugment if m is v1 else v2
+
+
+def _policy(m: Any) -> Any:
+    """Return an AutoAugment with one policy, which is always done."""
+    made = _auto(m).AutoAugment()
+    policies = [(("Posterize", 1.0, 4), ("Invert", 1.0, None))]
+    setattr(made, "policies" if m is v1 else "_policies", policies)
+    return made
+
+
+def _timm(make: str, name: str) -> Any:
+    """Return a policy of timm's of one operation, which is always done, of one magnitude."""
+    op = timm_policies.AugmentOp(name, 1.0, 4, {"magnitude_max": 7})
+    made = {"AutoAugment": ([[op]],), "RandAugment": ([op], 1)}[make]
+    return getattr(timm_policies, make)(*made)
+
+
+GEOMETRY = {
+    "Resize same": Step(lambda m: m.Resize((HEIGHT, WIDTH), antialias=True)),
+    "Resize": Step(lambda m: m.Resize((40, 30), antialias=True), 2.2, 1, 1),
+    "Resize cubic": Step(lambda m: m.Resize((40, 30), antialias=True, **CUBIC), 2.2, 0, 1),
+    "Resize short": Step(lambda m: m.Resize(36, antialias=True, **CUBIC), 2.2, 0, 1),
+    "Resize max": Step(lambda m: m.Resize(36, max_size=44, antialias=True, **CUBIC), 2.2, 0, 1),
+    "CenterCrop": Step(lambda m: m.CenterCrop((31, 24))),
+    "CenterCrop padded": Step(lambda m: m.CenterCrop((33, 71))),
+    "RandomResizedCrop": Step(
+        lambda m: m.RandomResizedCrop((28, 36), **ALWAYS, antialias=True, **CUBIC), 2.2, 0, 1
+    ),
+    "RandomShortestSize": Step(lambda _: v2.RandomShortestSize([32], 41, **CUBIC), 2.2, 0, 1),
+    "ScaleJitter": Step(lambda _: v2.ScaleJitter((40, 40), (1.0, 1.0), **CUBIC), 2.2, 0, 1),
+    "ImageClassification": Step(
+        lambda _: _presets.ImageClassification(crop_size=24, resize_size=32, **CUBIC), 11, 0, 1
+    ),
+    "timm crop": Step(
+        lambda _: timm.RandomResizedCropAndInterpolation(
+            (28, 36), **ALWAYS, interpolation="bicubic"
+        ),
+        *(2.2, 0, 1),
+    ),
+}
+MOVES = {
+    "RandomHorizontalFlip": Step(lambda m: m.RandomHorizontalFlip(1.0)),
+    "RandomHorizontalFlip 0": Step(lambda m: m.RandomHorizontalFlip(0.0)),
+    "RandomVerticalFlip": Step(lambda m: m.RandomVerticalFlip(1.0)),
+    "RandomRotation": Step(
+        lambda m: m.RandomRotation((30, 30), interpolation=Mode.BILINEAR), 1, 0, 1
+    ),
+    "RandomAffine": Step(
+        lambda m: m.RandomAffine((0, 0), scale=(1.375, 1.375), interpolation=Mode.BILINEAR, fill=9),
+        *(1, 0, 1),
+    ),
+}
+COLOURS = {
+    "brightness": Step(lambda m: m.ColorJitter(brightness=(3.0, 3.0)), 3, 0, 1),
+    "contrast": Step(lambda m: m.ColorJitter(contrast=(2.0, 2.0)), 3, 0, 1),
+    "saturation": Step(lambda m: m.ColorJitter(saturation=(2.0, 2.0)), 3, 0, 1),
+    "hue": Step(lambda m: m.ColorJitter(hue=(0.25, 0.25)), math.inf, 0, 2),
+    "Grayscale": Step(lambda m: m.Grayscale(3), 1, 0, 1),
+    "Grayscale 1": Step(lambda m: m.Grayscale(1), 1, 0, 1),
+    "RandomGrayscale": Step(lambda m: m.RandomGrayscale(1.0), 1, 0, 1),
+    "RandomInvert": Step(lambda m: m.RandomInvert(1.0)),
+    "RandomPosterize": Step(lambda m: m.RandomPosterize(2, 1.0), math.inf),
+    "RandomSolarize": Step(lambda m: m.RandomSolarize(128, 1.0), math.inf),
+    "RandomAdjustSharpness": Step(lambda m: m.RandomAdjustSharpness(3.0, 1.0), 6, 0, 1),
+    "RandomAutocontrast": Step(lambda m: m.RandomAutocontrast(1.0), math.inf, 0, 1),
+    "RandomEqualize": Step(lambda m: m.RandomEqualize(1.0), math.inf, 0, 1),
+    "GaussianBlur": Step(lambda m: m.GaussianBlur(5, (1.5, 1.5)), 1, 1, 1),
+    "RandomPhotometricDistort": Step(lambda _: v2.RandomPhotometricDistort(p=0.0)),
+    "AutoAugment": Step(_policy, math.inf, 0, 1),
+    "timm AutoAugment": Step(lambda _: _timm("AutoAugment", "Posterize"), math.inf),
+    "timm RandAugment": Step(lambda _: _timm("RandAugment", "SolarizeAdd"), math.inf),
+    "fastdecode GaussianBlur": Step(lambda _: GaussianBlur(1.0, 1.5, 1.5)),
+}
+ERASED = {
+    "RandomErasing": Step(lambda m: m.RandomErasing(1.0, (0.8, 0.8), (0.75, 0.75), value=0.5)),
+    "timm RandomErasing": Step(
+        lambda _: timm_erasing.RandomErasing(1.0, 0.8, 0.8, 0.75, 0.75, "const", device="cpu")
+    ),
+}
+"""Where a box lies is drawn, so only the middle of the image can be compared after it."""
+VALUES = {
+    "ToTensor": Step(lambda m: m.ToTensor()),
+    "PILToTensor": Step(lambda m: m.PILToTensor()),
+    "ToImage": Step(lambda _: v2.ToImage()),
+    "ToPureTensor": Step(lambda _: v2.ToPureTensor()),
+    "ToPILImage": Step(lambda m: m.ToPILImage()),
+    "ToDtype": Step(lambda _: v2.ToDtype(torch.float32, scale=True)),
+    "ToDtype unscaled": Step(lambda _: v2.ToDtype(torch.float32), 255),
+    "ToDtype half": Step(lambda _: v2.ToDtype(torch.float16, scale=True), 1.3, 0.3, 0.3),
+    "ConvertImageDtype": Step(lambda m: m.ConvertImageDtype(torch.float32)),
+    "Normalize": Step(lambda m: m.Normalize((0.4, 0.5, 0.6), STD), 5),
+    "Normalize 1": Step(lambda m: m.Normalize([0.5], [0.5]), 2),
+    "Identity": Step(lambda _: v2.Identity()),
+    "nn.Identity": Step(lambda _: torch.nn.Identity()),
+    "RGB": Step(lambda _: v2.RGB()),
+    "timm MaybeToTensor": Step(lambda _: timm.MaybeToTensor()),
+    "timm MaybePILToTensor": Step(lambda _: timm.MaybePILToTensor()),
+    "timm ToTensor": Step(lambda _: timm.ToTensor(), 255),
+    "fastdecode Normalize": Step(lambda _: Normalize((0.4, 0.5, 0.6), STD), 5),
+    "fastdecode Normalize()": Step(lambda _: Normalize(None)),
+    "function": Step(lambda _: lambda image: image),
+    **ERASED,
+}
+RANDOM = {
+    "random crop": Step(
+        lambda m: m.RandomResizedCrop((28, 36), (0.08, 1), (0.75, 1.3), **CUBIC), 2.2, 0, 1
+    ),
+    "random scale": Step(lambda _: v2.ScaleJitter((40, 40), (0.5, 1.5), **CUBIC), 2.2, 0, 1),
+    "random flip": Step(lambda m: m.RandomHorizontalFlip(0.5)),
+    "random flip down": Step(lambda m: m.RandomVerticalFlip(0.5)),
+    "random brightness": Step(lambda m: m.ColorJitter(brightness=(0.5, 1.5)), 2),
+    "random invert": Step(lambda m: m.RandomInvert(0.5)),
+    "random rotation": Step(lambda m: m.RandomRotation(30, interpolation=Mode.BILINEAR)),
+    "random solarize": Step(lambda m: m.RandomSolarize(128, 0.5), math.inf),
+    "random channels": Step(lambda _: v2.RandomChannelPermutation()),
+    "TrivialAugmentWide": Step(lambda m: _auto(m).TrivialAugmentWide(), math.inf),
+    "RandAugment": Step(lambda m: _auto(m).RandAugment(), math.inf),
+    "AugMix": Step(lambda m: _auto(m).AugMix(), math.inf),
+}
+"""These draw from torch's generator alone."""
+STEPS = {**GEOMETRY, **MOVES, **COLOURS, **VALUES, **RANDOM}
+
+
+class Part(NamedTuple):
+    """A transform, the name of its step, and the parts that it calls in turn."""
+
+    transform: Any
+    name: str
+    inner: tuple[Part, ...] | None = None
+
+    def __repr__(self) -> str:
+        return f"{self.name}{'' if self.inner is None else list(self.inner)}"
+
+
+def _made(name: str, m: Any) -> Any:
+    """Make a step; None if the installed library, or its double, has none."""
+    try:
+        return STEPS[name].make(m)
+    except (AttributeError, NameError, TypeError):
+        return None
+
+
+NAMES = [name for name in STEPS if _made(name, v1) or _made(name, v2)]
+LIBRARIES = {"v1": v1, "v2": v2}
+HOLDERS = ["Compose", "Sequential", "RandomApply", "RandomApply 0", "RandomChoice", "RandomOrder"]
+
+
+def parts(names: Iterable[str], *, held: bool = False) -> st.SearchStrategy[Part]:
+    """Draw a step by one of these names; if `held`, also a transform that holds such steps."""
+    of = st.sampled_from([*LIBRARIES])
+    step = st.builds(_part, st.sampled_from([n for n in names if n in NAMES]), of)
+    if not held:
+        return step
+    inner = st.lists(st.deferred(lambda: parts(names, held=True)), max_size=2)
+    holder = st.builds(_held, of, st.sampled_from(HOLDERS), inner)
+    return st.integers(0, 7).flatmap(lambda number: step if number else holder)
+
+
+def _part(name: str, library: str) -> Part:
+    made = _made(name, LIBRARIES[library])
+    return Part(_made(name, v2) if made is None else made, name)
+
+
+def _held(library: str, holder: str, inner: list[Part]) -> Part:
+    """Return a transform that calls these parts, or that never does."""
+    m = LIBRARIES[library]
+    if not inner:
+        return Part(torch.nn.Sequential(), "Sequential", ())
+    if holder in ("RandomChoice", "RandomOrder"):
+        inner = inner[:1]
+    held = [part.transform for part in inner]
+    if holder == "Sequential":
+        modules = all(isinstance(one, torch.nn.Module) for one in held)
+        return Part(torch.nn.Sequential(*held) if modules else m.Compose(held), holder, (*inner,))
+    if holder == "RandomApply 0":
+        return Part(m.RandomApply(held, p=0.0), holder, ())
+    if holder == "RandomChoice":
+        return Part(m.RandomChoice([*held, v2.RGB()], p=[1.0, 0.0]), holder, (*inner,))
+    options = {"p": 1.0} if holder == "RandomApply" else {}
+    return Part(getattr(m, holder)(held, **options), holder, (*inner,))
+
+
+CROPS = [name for name in GEOMETRY if "Center" not in name]
+CHANGES_OF_BYTES = [*MOVES, *COLOURS, "CenterCrop", "CenterCrop padded"]
+TO_TENSOR = ["ToTensor", "PILToTensor", "ToImage", "timm MaybeToTensor", "timm ToTensor"]
+LAST = [["ToDtype", "ConvertImageDtype"], ["Normalize", "fastdecode Normalize"], [*ERASED]]
+STEADY = [name for name in STEPS if name in NAMES and name not in RANDOM]
+
+
+@st.composite
+def pipelines(draw: st.DrawFn) -> list[Part]:
+    """Draw a pipeline as people write them, in which steps are then added and moved."""
+    of_tensors = draw(st.booleans())
+    made = [draw(parts(["PILToTensor", "ToImage"]))] if of_tensors else []
+    made.append(draw(parts(CROPS)))
+    made += draw(st.lists(parts(CHANGES_OF_BYTES, held=True), max_size=3))
+    if not of_tensors:
+        made.append(draw(parts(TO_TENSOR)))
+    made += draw(st.lists(parts(CHANGES_OF_BYTES), max_size=1))
+    made += [draw(parts(names)) for names in LAST[: draw(st.integers(0, 3))]]
+    for extra in draw(st.lists(parts(STEADY, held=True), max_size=2)):
+        made.insert(draw(st.integers(0, len(made))), extra)
+    begin, end = (draw(st.integers(0, len(made) - 1)) for _ in range(2))
+    how = draw(st.sampled_from(["as it is", "as it is", "twice", "moved"]))
+    if how != "as it is":
+        made.insert(end, made.pop(begin) if how == "moved" else made[begin])
+    return made
+
+
+# ---- comparing ----
+
+
+class Expected(NamedTuple):
+    """What the pipeline gives as written, and how far another result may be from it.
+
+    `erased` says that only the middle is determined; `error` is what the pipeline raised, if so.
+    """
+
+    result: Any
+    allowed: float = 0.0
+    erased: bool = False
+    error: Exception | None = None
+
+
+def _is_bytes(image: Any) -> bool:
+    return isinstance(image, PillowImage.Image) or image.dtype == torch.uint8
+
+
+def _follow(pipeline: Sequence[Part], now: Expected) -> Expected:
+    """Apply parts one after another."""
+    for part in pipeline:
+        if part.inner is not None:
+            now = _follow(part.inner, now)
+            continue
+        before, step = now.result, STEPS[part.name]
+        result = part.transform(before)
+        error = step.error if isinstance(before, PillowImage.Image) else step.tensor_error
+        allowed = now.allowed * step.gain if now.allowed else 0.0
+        if part.name == "ImageClassification":
+            allowed = step.gain * (now.allowed + error) / (255 if _is_bytes(before) else 1)
+        elif _is_bytes(before):
+            allowed = (allowed + error) * (1 if _is_bytes(result) else 1 / 255)
+        else:
+            allowed = (allowed + error / 255) * (255 if _is_bytes(result) else 1)
+            allowed += _is_bytes(result)
+        now = Expected(result, allowed, now.erased or part.name in ERASED)
+    return now
+
+
+def _expected(pipeline: Sequence[Part], image: Any) -> Expected:
+    try:
+        return _follow(pipeline, Expected(image))
+    except Exception as error:  # of any kind: whatever the transforms raise
+        return Expected(None, error=error)
+
+
+def _numbers(image: Any) -> torch.Tensor:
+    if isinstance(image, PillowImage.Image):
+        return torch.from_numpy(np.array(image.convert("RGB"))).permute(2, 0, 1).double()
+    return image.as_subclass(torch.Tensor).double()
+
+
+def _check(result: Any, expected: Expected, *, of_a_batch: bool = False) -> None:
+    """Check the type, the shape and the values of a result."""
+    theirs = expected.result
+    assert of_a_batch or type(result) is type(theirs)
+    assert getattr(result, "dtype", None) == getattr(theirs, "dtype", None)
+    apart = (_numbers(result) - _numbers(theirs)).abs().nan_to_num()
+    if expected.erased:
+        rows, columns = ((int(0.3 * n), math.ceil(0.7 * n)) for n in apart.shape[-2:])
+        apart = apart[..., slice(*rows), slice(*columns)]
+    if math.isinf(expected.allowed):  # so a step that is left out, or done twice, is still seen
+        assert apart.mean() <= (10 if _is_bytes(theirs) or _numbers(theirs).max() > 20 else 0.2)
+    else:
+        assert (apart > 1.02 * expected.allowed + 1e-4).double().mean() <= 1e-2
+
+
+def _as_output(image: PillowImage.Image, output: str | None) -> Any:
+    if output in (None, "pil"):
+        return image
+    array = np.array(image)
+    return array if output == "array" else torch.from_numpy(array).permute(2, 0, 1)
+
+
+def _seed(seed: int) -> None:
+    torch.manual_seed(seed)
+    random.seed(seed)
+
+
+@pytest.fixture(autouse=True)
+def _quiet(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Ignore what torchvision warns of, and let doubles have their own class of images."""
+    if not REAL:
+        monkeypatch.setitem(sys.modules, "torchvision.tv_tensors", small_torchvision.TV_TENSORS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def _results(dataset: Sources, seed: int, *, collates: bool) -> Iterator[Any]:
+    """Yield the sample of a dataset, and that of a Loader if it needs no processes."""
+    _seed(seed)
+    yield dataset[0][0]
+    if dataset.isolated:
+        how = {} if collates else {"collate_fn": list}
+        with SeededLoader(dataset, 1, threads=seed % 3, **how) as loader:
+            for batch in loader:
+                yield copy.deepcopy(batch[0][0])
+
+
+# ---- changing a part ----
+
+
+def _leaves(pipeline: Sequence[Part]) -> Iterator[Part]:
+    for part in pipeline:
+        yield from [part] if part.inner is None else _leaves(part.inner)
+
+
+def _negative(image: Any) -> Any:
+    if isinstance(image, PillowImage.Image):
+        return image.transpose(PillowImage.Transpose.ROTATE_180)
+    return image.flip(-1)
+
+
+def _change(part: Any, how: str) -> None:
+    """Change what a transform does, as its user may."""
+    kind, forward = type(part), getattr(part, "forward", None)
+    if forward is None:
+        return
+    if how == "method":
+        part.forward = lambda image: _negative(forward(image))
+    elif how == "subclass":
+        own = {"forward": lambda self, image: _negative(kind.forward(self, image))}
+        part.__class__ = type(kind.__name__, (kind,), {**own, "__module__": "mine"})
+    elif how == "types" and hasattr(part, "_transformed_types"):
+        part._transformed_types = (str,)
+    elif how == "hook" and isinstance(part, torch.nn.Module):
+        part.register_forward_hook(lambda _, __, made: _negative(made))
+    elif how == "hook before" and isinstance(part, torch.nn.Module):
+        part.register_forward_pre_hook(lambda _, given: (_negative(given[0]),))
+
+
+# ---- the tests ----
+
+
+def _composed(pipeline: Sequence[Part]) -> Any:
+    return v1.Compose([part.transform for part in pipeline])
+
+
+def _compare(pipeline: list[Part], at: int, seed: int, **options: Any) -> None:
+    """Check that a dataset, alone and in a Loader, does what a pipeline does as written."""
+    expected = _expected(pipeline, _as_output(IMAGES[at], options.get("output")))
+    known = (PillowImage.Image, torch.Tensor, type(None))
+    if not isinstance(expected.result, known):  # an array, which no step has changed
+        return
+    collates = isinstance(expected.result, torch.Tensor) and seed % 2 == 0
+    try:
+        dataset = Sources(FILES[at], transform=_composed(pipeline), **options)
+        results = list(_results(dataset, seed, collates=collates))
+    except Exception:
+        if expected.error is None:
+            raise
+        return
+    assert expected.error is None, f"as written, it raises {expected.error!r}"
+    for number, result in enumerate(results):
+        _check(result, expected, of_a_batch=collates and number > 0)
+
+
+WHICH, SEED = st.integers(0, 1), st.integers(0, 99)
+OUTPUTS = st.sampled_from([None, None, None, "pil", "tensor", "array"])
+BACKENDS = st.sampled_from([None, None, "pillow"])
+
+
+def _pairs(before: str) -> Iterator[list[Part]]:
+    """Yield each step after another one, and with a crop between the two."""
+    for after, library, of_tensors in product(STEADY, LIBRARIES, (False, True)):
+        begin = ["ToImage", "Resize"] if of_tensors else ["Resize cubic"]
+        pipelines = [[*begin, before, after]]
+        if {before, after} <= {*CHANGES_OF_BYTES}:
+            end = [] if of_tensors else ["PILToTensor"]
+            pipelines.append([*begin, before, "CenterCrop", after, *end])
+        for names in pipelines:
+            yield [_part(name, library) for name in names]
+
+
+@pytest.mark.parametrize("before", STEADY)
+def test_each_step_after_each_other_is_done_as_written(before: str) -> None:
+    """After a resize of an image or of a tensor, all pairs of steps, in both orders."""
+    for number, pipeline in enumerate(_pairs(before)):
+        try:
+            _compare(pipeline, number % 2, number)
+        except Exception as error:
+            raise AssertionError(f"{pipeline}") from error
+
+
+@given(pipelines(), WHICH, SEED, OUTPUTS, BACKENDS)
+@SEEDS
+def test_steps_in_any_order_are_done_as_written(
+    pipeline: list[Part], at: int, seed: int, output: Any, backend: Any
+) -> None:
+    """Alone and in a Loader, the result is that of the pipeline, or the pipeline's error."""
+    _compare(pipeline, at, seed, output=output, backend=backend)
+
+
+CHANGES = ["method", "subclass", "types", "hook", "hook before"]
+
+
+@given(pipelines(), st.data(), st.sampled_from(CHANGES), WHICH, SEED)
+@SEEDS
+def test_a_part_that_was_changed_is_called(
+    pipeline: list[Part], data: st.DataObject, how: str, at: int, seed: int
+) -> None:
+    """A part with a hook, or with an attribute or a class of its user's, is done as that says."""
+    leaves = list(_leaves(pipeline))
+    if leaves:
+        part = data.draw(st.sampled_from(leaves))
+        note(f"{how} of {part}")
+        _change(part.transform, how)
+    _compare(pipeline, at, seed)
+
+
+@given(st.lists(pipelines(), min_size=1, max_size=3), WHICH, SEED, BACKENDS, st.booleans())
+@SEEDS
+def test_views_in_any_order_are_those_of_their_pipelines(
+    several: list[list[Part]], at: int, seed: int, backend: Any, smaller: bool
+) -> None:
+    """Each view is what its pipeline makes; a view with a smaller decode changes no other."""
+    expected = [_expected(pipeline, IMAGES[at]) for pipeline in several]
+    if any(one.error for one in expected):
+        return
+    first = [Resize(20, quality="fast")] if smaller else []
+    views = Views([*first, *map(_composed, several)])
+    dataset = Sources(FILES[at], transform=views, backend=backend)
+    for made in _results(dataset, 2 * seed + 1, collates=False):
+        for result, one in zip(made[len(first) :], expected, strict=True):
+            _check(result, one)
+
+
+@given(pipelines(), pipelines(), WHICH, st.booleans())
+@SEEDS
+def test_datasets_in_one_loader_keep_their_own_pipelines(
+    one: list[Part], other: list[Part], at: int, later: bool
+) -> None:
+    """Also in a Subset, and if a pipeline was assigned after the dataset had been used."""
+    expected = [_expected(pipeline, IMAGES[at]) for pipeline in (one, other)]
+    if any(each.error for each in expected):
+        return
+    both = [
+        Sources(FILES[at], FILES[at], transform=_composed(pipeline)) for pipeline in (one, other)
+    ]
+    if later:
+        assert both[0][0][1] == 0
+        both[0].transform, both[1].transform = both[1].transform, both[0].transform
+        both.reverse()
+    joined = torch.utils.data.ConcatDataset([torch.utils.data.Subset(both[0], [1]), both[1]])
+    if all(dataset.isolated for dataset in both):
+        with SeededLoader(joined, 1, threads=0, collate_fn=list) as loader:
+            made = [copy.deepcopy(batch[0][0]) for batch in loader]
+    else:
+        made = [joined[number][0] for number in range(3)]
+    for result, each in zip(made, [expected[0], expected[1], expected[1]], strict=True):
+        _check(result, each)
+
+
+@given(
+    st.lists(parts([*RANDOM, *CROPS[:5], *TO_TENSOR, "ToDtype"]), min_size=1, max_size=6),
+    WHICH,
+    SEED,
+)
+@SEEDS
+def test_random_steps_draw_as_written(pipeline: list[Part], at: int, seed: int) -> None:
+    """Outside of a Loader, steps in any order draw the numbers that they draw as written."""
+    _seed(seed)
+    expected = _expected(pipeline, IMAGES[at])
+    dataset = Sources(FILES[at], transform=_composed(pipeline))
+    _seed(seed)
+    if expected.error is None:
+        _check(dataset[0][0], expected)
+
+
+@pytest.mark.skipif(not REAL, reason="the doubles of torchvision have fewer classes")
+def test_all_known_classes_are_drawn() -> None:
+    """Whoever teaches `fuse` another class adds it to the steps above."""
+    drawn = {type(_made(name, m)).__qualname__ for name in STEPS for m in (v1, v2)}
+    known = {name for _, name in _recognise.TABLE if not name.endswith(("Train", "Eval"))}
+    assert known <= {*drawn, *HOLDERS, "GaussianNoise", "AugMixAugment", "PixelValues"}
