@@ -13,6 +13,8 @@ from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from fastdecode.torch._user_code import alone
+
 if TYPE_CHECKING:
     from fastdecode.torch._order import Order
     from fastdecode.torch._threads import ThreadPool
@@ -93,7 +95,8 @@ def begin_reads(
         if stopped():
             return
         try:
-            found = dataset._read_group([indices[at] for at in group])
+            with alone(thread_safe=dataset._reads_in_threads):
+                found = dataset._read_group([indices[at] for at in group])
         except BaseException as error:  # any error: it is raised where the sample is made
             found = [error] * len(group)
         for at, one in zip(group, found, strict=True):

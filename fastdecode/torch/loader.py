@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -32,10 +32,11 @@ from fastdecode.torch._loader_arguments import (
     resolve_workers,
 )
 from fastdecode.torch._memory import BatchMemory
-from fastdecode.torch._order import Seed, Sharding, world
+from fastdecode.torch._order import Seed, Sharding, sample_seed, world
 from fastdecode.torch._samples import Source
 from fastdecode.torch._state import CallersSampler, EpochPlan, Position
 from fastdecode.torch._workers import ProcessWorkers, ThreadWorkers
+from fastdecode.torch.mixin import under_way
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -43,6 +44,9 @@ if TYPE_CHECKING:
     from fastdecode.torch._device_batches import Delivery
 
 __all__ = ["Loader"]
+
+_ASSIGNABLE = {"channels_last", "collate_fn", "normalize_on", "skipped", "worker_init_fn"}
+"""Public attributes that may be assigned: the next epoch begins with them."""
 
 
 class Loader:
@@ -139,9 +143,11 @@ class Loader:
         - `prefetch_factor` is `prefetch`.
         - `generator`: the `seed` is drawn from it instead of the global one.
         - `worker_init_fn` and `multiprocessing_context` apply to worker processes only.
-        - ``persistent_workers=True`` keeps worker processes for later epochs, with the dataset and
-          the `collate_fn` of the first. Threads always persist.
+        - ``persistent_workers=True`` keeps worker processes for later epochs, with the dataset of
+          the first, until its transforms, options or length or the `collate_fn` change. Threads
+          always persist.
 
+        And `max_pixels`, which replaces that option of the dataset (see `DecodeOptions`).
         Arguments that have no meaning here (``in_order=False``, `pin_memory_device`) are refused.
 
     Attributes
@@ -157,8 +163,10 @@ class Loader:
         `sampler` yields the indices that this rank reads in the epoch, in order, and its
         ``set_epoch`` sets the loader's epoch. `num_workers` is the number of threads or processes,
         whichever make the batches.
-    collate_fn : callable
-        You may assign it. It is torch's ``default_collate`` if you gave none.
+    collate_fn, worker_init_fn, channels_last, normalize_on
+        You may assign these, for the next epoch. `collate_fn` is torch's ``default_collate`` if you
+        gave none. What torch's DataLoader refuses to change, and whatever would have no effect,
+        raises a ValueError.
     decoding : str
         What decodes: the name of a batch backend, or ``"cpu"``.
 
@@ -173,7 +181,9 @@ class Loader:
     -----
     Each ``iter(loader)`` starts the next epoch, or the one that `set_epoch` named, when its first
     batch is asked for. The memory of a batch is reused only when nothing refers to the batch any
-    more, so you may keep batches. With worker processes or a device there is one epoch at a time: a
+    more, so you may keep batches. An epoch keeps the transforms and options with which it began: if
+    you assign others to the dataset meanwhile, a warning says that they begin with the next epoch.
+    With worker processes or a device there is one epoch at a time: a
     new one ends the previous one.
 
     Examples
@@ -229,7 +239,7 @@ class Loader:
         self.normalize_on: NormalizeOn = normalize_on
         self.skipped = 0
         self._ranks = rank, world_size
-        self._source = Source(dataset)
+        self._source = Source(dataset, _decode_options(dataloader))
         self._shuffle = bool(shuffle)
         self._position = Position()
         self._epoch: EpochPlan | None = None  # None: the next iterator begins at that position
@@ -243,6 +253,9 @@ class Loader:
         self._plan()  # raises if arguments and dataset contradict
         self._share_seed()
         self._set_up()
+        read = {name for name, kind in vars(Loader).items() if isinstance(kind, property)}
+        public = {name for name in {*vars(self), *read} if not name.startswith("_")}
+        self._fixed = public - _ASSIGNABLE
 
     def _take(self, options: DataLoaderOptions, seed: int | None) -> None:
         """Store the arguments that only torch's DataLoader has."""
@@ -259,7 +272,6 @@ class Loader:
         self._workers: ThreadWorkers | ProcessWorkers
         if self.workers:
             self._workers = ProcessWorkers(
-                self.worker_init_fn,
                 self.timeout,
                 num_workers=self.workers,
                 prefetch_factor=self.prefetch,
@@ -279,6 +291,13 @@ class Loader:
             self._delivery = Delivery(self.device, decoder)
         pinned = pinned or self.device.type == "cuda"
         self._memory = BatchMemory(self.prefetch + 2, pinned=pinned)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in self.__dict__.get("_fixed", ()):
+            raise ValueError(
+                f"{name} of a Loader cannot be changed, as in torch's DataLoader: make another one"
+            )
+        super().__setattr__(name, value)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what `_set_up` creates: threads, processes, memory, streams."""
@@ -325,10 +344,6 @@ class Loader:
             return (_Shuffled if self._shuffle else _InOrder)(self)
         return getattr(given, "sampler", None) if self._given.batches else given
 
-    @sampler.setter
-    def sampler(self, sampler: Iterable[Any] | None) -> None:
-        self._given = CallersSampler(sampler)
-
     @property
     def batch_sampler(self) -> Any:
         """The caller's batch sampler, or torch's BatchSampler over `sampler`."""
@@ -372,20 +387,21 @@ class Loader:
         """Start the next epoch, or start where `set_epoch` or `load_state_dict` said."""
         return _LoaderEpoch(self)
 
-    def _begin_epoch(self) -> tuple[EpochPlan, Iterator[Any]]:
-        """Plan the epoch of an iterator, and begin to make its batches."""
+    def _begin_epoch(self) -> tuple[EpochPlan, Source, Iterator[Any]]:
+        """Plan the epoch of an iterator, and begin to make its batches from the source."""
         self._share_seed()  # torch.distributed may have begun since the loader was made
         plan = self._plan()
         position = self._position if self._epoch is None else Position(self._position.epoch + 1)
         position = self._at_callers_epoch(position)
         self._given.begin()
         position = replace(position, batch=max(position.batch, self._skipped_batches))
-        epoch = self._epoch = position.plan(self._sharding, self._given)
+        sharding = self._sharding
+        epoch = self._epoch = position.plan(sharding, self._given)
         self._position, self._skipped_batches = epoch.begin, 0
         self.skipped = 0
         delivery = self._delivery
         config = EpochConfig(
-            source=plan.source,
+            source=plan.source.hold(),
             collate_fn=self._collate_fn,
             memory=self._memory,
             channels_last=self.channels_last,
@@ -393,9 +409,11 @@ class Loader:
             device_decoding=None if delivery is None else delivery.device_decoding(plan.eligible),
             # Seeding the global generators in a background thread would disturb training.
             seed_all=delivery is None and not plan.source.isolated,
+            worker_seed=sample_seed(self.seed, epoch.begin.epoch, "workers", sharding.rank),
+            worker_init_fn=self.worker_init_fn,
         )
         made = self._workers.epoch(config, epoch.order, epoch.begin.batch)
-        return epoch, made if delivery is None else delivery.begin(made)
+        return epoch, config.source, made if delivery is None else delivery.begin(made)
 
     def _plan(self) -> BatchPlan:
         """Decide how batches of the dataset, as it is at this moment, are made."""
@@ -493,6 +511,9 @@ class Loader:
         if self._delivery is not None:
             self._delivery.close()
         self._workers.close()
+        for epoch in tuple(under_way):
+            if epoch._loader is self:
+                under_way.discard(epoch)
 
     def __enter__(self) -> Self:
         return self
@@ -527,11 +548,14 @@ class _LoaderEpoch:
         self._left_out = 0
         self._gave_some = False
         self._source: Iterator[Any]
+        self.settings: Mapping[int, Any] = {}
 
     def begin_epoch(self) -> EpochPlan:
         """Begin the epoch, unless it has begun, and return its plan."""
         if self._plan is None:
-            self._plan, self._source = self._loader._begin_epoch()
+            self._plan, source, self._source = self._loader._begin_epoch()
+            self.settings = source.settings
+            under_way.add(self)
         return self._plan
 
     def __iter__(self) -> Iterator[Any]:
@@ -545,6 +569,7 @@ class _LoaderEpoch:
             except StopIteration:
                 if not self._ended:  # a consumer may call next() again after the end
                     self._ended = True
+                    under_way.discard(self)
                     self._loader._record_end(plan)
                     self._warn_of_nothing()
                 raise
@@ -600,6 +625,11 @@ class _Shuffled(_LoaderSampler, RandomSampler):
     @property
     def num_samples(self) -> int:
         return len(self)
+
+
+def _decode_options(options: DataLoaderOptions) -> dict[str, Any]:
+    """Return those arguments that are options of the datasets."""
+    return {"max_pixels": options["max_pixels"]} if "max_pixels" in options else {}
 
 
 def _parse_device(device: str | int | torch.device) -> torch.device:
