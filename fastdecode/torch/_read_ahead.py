@@ -85,7 +85,8 @@ def begin_reads(
         if stopped():
             return
         try:
-            groups = dataset._group_reads(indices)
+            with alone(thread_safe=dataset._reads_in_threads):
+                groups = dataset._group_reads(indices)
         except Exception:  # each item raises its own when it is read
             groups = [[at] for at in range(len(indices))]
         for group in groups:

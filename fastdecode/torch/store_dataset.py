@@ -147,7 +147,7 @@ class StoreDataset(DecodeDataset[Sample_co]):
     @property
     def _reads_in_threads(self) -> bool:
         return super()._reads_in_threads and is_thread_safe(
-            self.store, "source", "read", "_read", "read_group", "target"
+            self.store, "source", "read", "_read", "groups", "read_group", "target"
         )
 
     def _group_reads(self, indices: Sequence[int]) -> list[list[int]]:
