@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from fastdecode.torch._collate import ReadyBatch, collate
+from fastdecode.torch._collate import ReadyBatch, collate, collate_whole
 from fastdecode.torch._errors import SKIPPED
 from fastdecode.torch._memory import BatchMemory
 from fastdecode.torch._native_batches import FALLBACK
@@ -49,6 +49,9 @@ class EpochConfig:
     """How a device decodes whole batches; None if Python or the native core decodes."""
     seed_all: bool = False
     """Whether batches made in the calling thread seed the generators that user code draws from."""
+    worker_seed: int = 0
+    """From which worker processes get their seeds."""
+    worker_init_fn: Callable[[int], Any] | None = None
 
 
 class BatchBuilder:
@@ -74,6 +77,7 @@ class BatchBuilder:
         self._reads = reads
         self._images = self._take_memory()
         self._samples: list[Any] = [None] * len(items)
+        self._whole: Any = None  # what the dataset gave for all items at once
         self._errors: dict[int, BaseException] = {}
         self.parts = [range(at, min(at + part, len(items))) for at in range(0, len(items), part)]
         self._left = len(self.parts)
@@ -83,11 +87,13 @@ class BatchBuilder:
 
     def _take_memory(self) -> Any:
         """Take memory for the images of the batch if their shape is known."""
-        config, shape = self._config, self._config.source.shape
-        if shape is None or config.collate_fn is not None:
-            return None
-        whole = (len(self._items), *shape)
-        return config.memory.take(whole, config.source.dtype, channels_last=config.channels_last)
+        config, source = self._config, self._config.source
+        with source.in_effect():
+            shape = None if config.collate_fn is not None else source.shape
+            if shape is None:
+                return None
+            whole = (len(self._items), *shape)
+            return config.memory.take(whole, source.dtype, channels_last=config.channels_last)
 
     def cancel(self) -> None:
         """Make no more samples; a thread that waits for the result gets an error."""
@@ -99,19 +105,26 @@ class BatchBuilder:
     def make(self, part: range) -> None:
         """Make the samples of a part; never raise, because `result` raises the error."""
         try:
-            for at in self._start_part(part):
-                if self._cancelled:
-                    return
-                try:
-                    self._samples[at] = self._make_sample(at)
-                except BaseException as error:  # any error: the consumer must get it
-                    self._errors[at] = error
+            with self._config.source.in_effect():
+                self._make_samples(part)
         except BaseException as error:  # any error: the consumer must not wait for ever
             self._errors.setdefault(part.start, error)
         with self._lock:
             self._left -= 1
             if not self._left:
                 self._done.set()
+
+    def _make_samples(self, part: range) -> None:
+        if self._maker.makes_whole_batches:
+            self._whole = self._maker.make_whole(self._items)
+            return
+        for at in self._start_part(part):
+            if self._cancelled:
+                return
+            try:
+                self._samples[at] = self._make_sample(at)
+            except BaseException as error:  # any error: the consumer must get it
+                self._errors[at] = error
 
     def _start_part(self, part: range) -> Iterable[int]:
         """Let the core make the samples that it can; return the places of the others."""
@@ -165,6 +178,8 @@ class BatchBuilder:
         self._raise_first_error()
         config = self._config
         how, last = config.collate_fn, config.channels_last
+        if self._maker.makes_whole_batches:
+            return collate_whole(self._whole, self._position, how, channels_last=last)
         ready = collate(self._samples, self._images, self._position, how, channels_last=last)
         return ready._replace(normalize=config.normalize)
 

@@ -77,6 +77,15 @@ def _collate_all(samples: list[Any]) -> Any:
         ) from error
 
 
+def collate_whole(
+    samples: Any, position: int, collate_fn: Callable[[Any], Any] | None, *, channels_last: bool
+) -> ReadyBatch:
+    """Make a batch of whatever a dataset gave for all its items at once, as torch does."""
+    batch = (collate_fn or _collate_all)(samples)
+    lay_out = channels_last and collate_fn is None
+    return ReadyBatch(_channels_last(batch) if lay_out else batch, position, 0)
+
+
 def _collate_values(values: list[Any]) -> Any:
     """Return the same as default_collate, which is slow for plain class numbers."""
     if all(type(value) is int for value in values):

@@ -38,6 +38,7 @@ from fastdecode.torch._transfer import (
     record_event,
     transfer_to,
 )
+from fastdecode.torch._user_code import alone
 from fastdecode.torch.mixin import EncodedSample, map_targets
 from fastdecode.torch.prefetcher import DevicePrefetcher
 from fastdecode.torch.transforms._random_crop import generator_of
@@ -104,7 +105,10 @@ class EncodedBatch(BatchBuilder):
         dataset = source.ours
         try:
             before = None if self._reads is None else self._reads[at].result()
-            place, target = dataset.read(source.dataset_index(index)) if before is None else before
+            if before is None:
+                with alone(thread_safe=dataset._reads_in_threads):
+                    before = dataset.read(source.dataset_index(index))
+            place, target = before
             found = self._found[at] = EncodedSample(place, dataset._read_encoded(place), target)
             data = as_buffer(found.data)
             header = _headers.probe(data)
@@ -123,9 +127,13 @@ class EncodedBatch(BatchBuilder):
         """Return a request for the box of a plan; None if the backend cannot decode that."""
         if plan.size != self._size or math.prod(plan.canvas) > _LARGEST_CANVAS:
             return None
-        loaded, orient = self._how.loaded, self._config.source.ours.decode_options.orient
+        loaded, how = self._how.loaded, self._config.source.ours._options
         everything = plan.box == (0, 0, header.width, header.height)
-        options = {"orient": orient, "region": None if everything else plan.box}
+        options = {
+            "orient": how.orient,
+            "max_pixels": how.max_pixels,
+            "region": None if everything else plan.box,
+        }
         return make_request(data, header, loaded.backend, options)
 
     def _take_read(self, at: int) -> EncodedSample | None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch.utils.data import Dataset, get_worker_info
 
+from fastdecode._arguments import is_int
 from fastdecode._error_policy import (
     ITEM_ERRORS,
     is_item_error,
@@ -54,7 +55,7 @@ class Failure(NamedTuple):
     Attributes
     ----------
     index : int
-        The index of the sample, as the caller gave it.
+        The index of the sample, counted from 0.
     path : str
         The path of its file; empty if the dataset reads bytes.
     reason : str
@@ -182,9 +183,13 @@ class TolerantDataset(Dataset[Sample_co]):
         __class_getitem__ = classmethod(GenericAlias)
 
     has_targets: bool = True
-    decode_options: DecodeOptions
     _load: Any
     """`DecodeDataset._load`, which makes a sample that may have been read already."""
+
+    @property
+    def _options(self) -> DecodeOptions:
+        """The options that are in effect; `DecodeMixin` has them."""
+        raise NotImplementedError
 
     def __len__(self) -> int:
         raise NotImplementedError(
@@ -288,7 +293,7 @@ class TolerantDataset(Dataset[Sample_co]):
         fetched = self._fetch_all(indices)
         samples = [sample for sample in fetched if sample is not SKIPPED]
         if fetched and not samples:
-            asked = {plain_index(index) for index in indices}
+            asked = {self._number(index) for index in indices}
             named = describe_failures(failure for failure in self.errors if failure.index in asked)
             raise DecodeError(f"all {len(fetched)} samples of a batch are damaged: {named}")
         return [image for image, _ in samples] if self._is_bare() else samples
@@ -296,6 +301,11 @@ class TolerantDataset(Dataset[Sample_co]):
     def _fetch_all(self, indices: Sequence[int]) -> list[Any]:
         """Fetch the samples one by one; a subclass may do better."""
         return [self.fetch(index) for index in indices]
+
+    @property
+    def fetches(self) -> bool:
+        """Whether a loader calls `fetch`: False for a subclass with its own ``__getitems__``."""
+        return type(self).__getitems__ is TolerantDataset.__getitems__
 
     def _is_overridden(self) -> bool:
         """Return whether a subclass has its own ``__getitem__``."""
@@ -328,7 +338,7 @@ class TolerantDataset(Dataset[Sample_co]):
         if not is_item_error(error):
             return _RAISE
         first = self._record_failure(index, error)
-        on_error = self.decode_options.on_error
+        on_error = self._options.on_error
         if on_error == "skip":
             return SKIPPED
         if on_error == "replace":
@@ -346,7 +356,7 @@ class TolerantDataset(Dataset[Sample_co]):
     ) -> Any:
         """Return the first candidate that can be made; raise if all fail."""
         failed = [first]
-        for candidate in replacement_candidates(operator.index(index) % len(self), among):
+        for candidate in replacement_candidates(self._number(index), among):
             try:
                 return make(candidate)
             except ITEM_ERRORS as candidate_error:
@@ -377,11 +387,16 @@ class TolerantDataset(Dataset[Sample_co]):
 
         `source` is what `read` returned, or None if it failed.
         """
-        name_sample(error, plain_index(index), source)
+        name_sample(error, self._number(index), source)
+
+    def _number(self, index: Any) -> Any:
+        """Return the index of a sample counted from 0, as a plain int."""
+        plain = plain_index(index)
+        return plain % len(self) if is_int(plain) and -len(self) <= plain < 0 else plain
 
     def _record_failure(self, index: int, error: Exception) -> Failure:
-        failure = as_failure(error, plain_index(index))
-        record_failure(self.errors, failure, self.decode_options.on_error)  # type: ignore[arg-type]
+        failure = as_failure(error, self._number(index))
+        record_failure(self.errors, failure, self._options.on_error)  # type: ignore[arg-type]
         return failure
 
 

@@ -144,21 +144,16 @@ class Fused(EncodedTransform):
         *,
         generator: torch.Generator | None = None,
         out: torch.Tensor | None = None,
-        backend: str | None = None,
-        orient: bool = False,
+        **decoding: Any,
     ) -> tuple[Any, Geometry]:
         if self.in_loader is not None and isinstance(generator, SampleGenerator):
             made, geometry = self.in_loader.with_geometry(
-                data, generator=generator, out=out, backend=backend, orient=orient
+                data, generator=generator, out=out, **decoding
             )
             return (made if out is not None else _as_class(made, self.loader_image)), geometry
         direct = not self.rest and self.form == "tensor"
         result, geometry = self.head.with_geometry(
-            data,
-            generator=generator,
-            out=out if direct else None,
-            backend=backend,
-            orient=orient,
+            data, generator=generator, out=out if direct else None, **decoding
         )
         if direct and out is not None:
             return out, geometry

@@ -6,10 +6,12 @@ That is: how many threads or processes do, what decodes, and where images become
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from multiprocessing.context import BaseContext
 from typing import Any, Literal, NamedTuple, TypeAlias, TypedDict
 
+import numpy as np
 import torch
 
 from fastdecode._arguments import is_int, is_iterable
@@ -19,14 +21,19 @@ from fastdecode.torch._native_batches import EligibleCrop
 from fastdecode.torch._read_ahead import READ_THREADS
 from fastdecode.torch._samples import Source
 from fastdecode.torch.transforms import Normalize
+from fastdecode.torch.transforms.base import is_number
 
 Threads: TypeAlias = "int | Literal['auto']"
 NormalizeOn: TypeAlias = Literal["host", "device"]
 
 
 class DataLoaderOptions(TypedDict, total=False):
-    """Arguments of torch's DataLoader that `Loader` also accepts but handles in its own way."""
+    """Arguments of torch's DataLoader that `Loader` also accepts but handles in its own way.
 
+    And `max_pixels`, an option of the dataset, because the error of a large image names it.
+    """
+
+    max_pixels: int | None
     batch_sampler: Iterable[Any] | None
     num_workers: int | None
     pin_memory: bool
@@ -42,6 +49,29 @@ class DataLoaderOptions(TypedDict, total=False):
 _LEAST = {"batch_size": 1, "threads": 0, "workers": 0, "prefetch": 1, "seed": None}
 _DEFAULTS = {"threads": "auto", "seed": None}
 _MIN_OF_TORCHS = {"num_workers": 0, "prefetch_factor": 1}
+_KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    **dict.fromkeys(
+        ("shuffle", "drop_last", "channels_last", "pin_memory", "persistent_workers", "in_order"),
+        ("True or False", lambda given: isinstance(given, (bool, np.bool_))),
+    ),
+    "sampler": ("an iterable of indices", is_iterable),
+    "batch_sampler": ("an iterable of lists of indices", is_iterable),
+    "collate_fn": ("a function of a list of samples", callable),
+    "worker_init_fn": ("a function of the worker's number", callable),
+    "multiprocessing_context": (
+        "a context of multiprocessing, or its name",
+        lambda given: isinstance(given, (str, BaseContext)),
+    ),
+    "generator": ("a torch.Generator", lambda given: isinstance(given, torch.Generator)),
+    "device": (
+        "a torch.device, its name or its number",
+        lambda given: isinstance(given, (str, torch.device)) or is_int(given),
+    ),
+    "decode": ("'cpu', 'gpu' or a batch backend's name", lambda given: isinstance(given, str)),
+    "pin_memory_device": ("the name of a device", lambda given: isinstance(given, str)),
+}
+"""What an argument must be, in words, and the check of it."""
+_POSITIONAL = ("batch_size", "shuffle", "sampler", "drop_last")
 
 
 def check_options(options: DataLoaderOptions, own: Mapping[str, Any]) -> None:
@@ -49,6 +79,11 @@ def check_options(options: DataLoaderOptions, own: Mapping[str, Any]) -> None:
 
     `options` holds the arguments of torch's DataLoader, and `own` those of `Loader`, by name.
     """
+    given = {**own, **options}
+    for name, (kind, fits) in _KINDS.items():
+        optional = name != "decode" and given.get(name) is None
+        if not (optional or fits(given[name])):
+            raise _wrong_kind(name, kind, given[name])
     _check_together(options, own)
     for name, least in _LEAST.items():
         if own[name] != _DEFAULTS.get(name, own):
@@ -56,7 +91,14 @@ def check_options(options: DataLoaderOptions, own: Mapping[str, Any]) -> None:
     for name, least in _MIN_OF_TORCHS.items():
         if options.get(name) is not None:
             _check_integer(name, options.get(name), least)
-    _check_kinds(options, own)
+    _check_values(own)
+
+
+def _wrong_kind(name: str, kind: str, given: Any) -> TypeError:
+    where = f" (argument {_POSITIONAL.index(name) + 2})" if name in _POSITIONAL else ""
+    hint = "; DataLoader's fifth argument is batch_sampler: give that by its name"
+    hint = hint if name == "drop_last" and is_iterable(given) else ""
+    return TypeError(f"{name}{where} must be {kind}, not {given!r}{hint}")
 
 
 def _check_integer(name: str, value: Any, least: int | None) -> None:
@@ -66,9 +108,8 @@ def _check_integer(name: str, value: Any, least: int | None) -> None:
         raise ValueError(f"{name} must be {kind}, not {value!r}")
 
 
-def _check_kinds(options: DataLoaderOptions, own: Mapping[str, Any]) -> None:
-    """Refuse arguments of the wrong type, and unknown words."""
-    timeout, collate_fn, decode = own["timeout"], own["collate_fn"], own["decode"]
+def _check_values(own: Mapping[str, Any]) -> None:
+    """Refuse unknown words, times that are none, and what is no dataset."""
     dataset = own["dataset"]
     if isinstance(dataset, (str, bytes, bytearray, os.PathLike, Store)):
         where = f"({dataset!r})" if isinstance(dataset, (str, os.PathLike)) else ""
@@ -77,23 +118,13 @@ def _check_kinds(options: DataLoaderOptions, own: Mapping[str, Any]) -> None:
             f"folder with one subfolder per class, StoreDataset{where} any folder or store, and "
             "ImageList a list of paths"
         )
-    if timeout is not None and not (isinstance(timeout, (int, float)) and timeout >= 0):
+    timeout = own["timeout"]
+    if timeout is not None and not (is_number(timeout) and timeout >= 0):
         raise ValueError(
             f"timeout must be a number of seconds, 0 or None for no limit, not {timeout!r}"
         )
-    if collate_fn is not None and not callable(collate_fn):
-        raise TypeError(f"collate_fn must be a function of a list of samples, not {collate_fn!r}")
-    if not isinstance(decode, str):
-        raise TypeError(f"decode must be 'cpu', 'gpu' or a batch backend's name, not {decode!r}")
     if own["normalize_on"] not in ("host", "device"):
         raise ValueError(f"normalize_on must be 'host' or 'device', not {own['normalize_on']!r}")
-    for name, of in (("sampler", "indices"), ("batch_sampler", "lists of indices")):
-        given = own.get(name, options.get(name))
-        if not (given is None or is_iterable(given)):
-            raise TypeError(f"{name} must be an iterable of {of}, not {given!r}")
-    generator = options.get("generator")
-    if not (generator is None or isinstance(generator, torch.Generator)):
-        raise TypeError(f"generator must be a torch.Generator, not {generator!r}")
 
 
 def _check_together(options: DataLoaderOptions, own: Mapping[str, Any]) -> None:
@@ -179,6 +210,14 @@ def resolve_read_threads(source: Source, asked: int | None, workers: int) -> int
             raise ValueError(f"read_threads={asked} is not possible: {hindrance}")
         return 0
     if asked is None:
+        if source.remote and not all(one._reads_in_threads for one in source.datasets):
+            warnings.warn(
+                f"{type(source.datasets[0]).__name__} has code of its own that reads from a "
+                "server, and is called by one thread at a time: if it may run in several, say "
+                "thread_safe = True in the class",
+                RuntimeWarning,
+                stacklevel=3,
+            )
         return READ_THREADS if source.remote else 0
     return int(asked)
 

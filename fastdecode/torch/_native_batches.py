@@ -21,7 +21,8 @@ from fastdecode import _headers
 from fastdecode._resizing import PNG_SOF, ResizePlan, core_can_decode, core_may_decode
 from fastdecode.native._batch import as_source
 from fastdecode.torch._fuse import as_uint8
-from fastdecode.torch.mixin import set_up_process
+from fastdecode.torch._user_code import alone
+from fastdecode.torch.mixin import map_targets, set_up_process
 from fastdecode.torch.transforms._random_crop import generator_of
 from fastdecode.torch.transforms.base import Crop, core_pixel_format, plan_geometry
 
@@ -123,7 +124,7 @@ class NativeBatchMaker:
     def _eligible_crop(self) -> EligibleCrop | None:
         """Return how the core makes samples; None if the dataset or the backend forbids it."""
         eligible: EligibleCrop | str = self.dataset._eligible_crop()
-        if isinstance(eligible, str) or not core_may_decode(self.dataset.decode_options.backend):
+        if isinstance(eligible, str) or not core_may_decode(self.dataset._options.backend):
             return None
         if self._as_uint8:
             return eligible._replace(crop=as_uint8(eligible.crop), image=None)
@@ -164,22 +165,23 @@ class _Call:
         for other in reads or ():  # the wait for other threads does not count as Python's time
             with suppress(CancelledError):
                 other.exception()
-        began = time.perf_counter()
         read, place_of = self._dataset.read, self._maker.place_of
         seed_all = self._maker.seed_all
         found: list[Any] = []
-        for at, item in enumerate(self._items):
-            try:
-                if seed_all is not None:
-                    seed_all(item.seed)
-                if reads is not None:
-                    source, self._targets[at] = reads[at].result()
-                else:
-                    source, self._targets[at] = read(place_of(item.index))
-                found.append(as_source(source))
-            except Exception:  # raised again when the sample is made on its own
-                found.append(None)
-        self.python_s += time.perf_counter() - began
+        with alone(thread_safe=reads is not None or self._dataset._reads_in_threads):
+            began = time.perf_counter()
+            for at, item in enumerate(self._items):
+                try:
+                    if seed_all is not None:
+                        seed_all(item.seed)
+                    if reads is not None:
+                        source, self._targets[at] = reads[at].result()
+                    else:
+                        source, self._targets[at] = read(place_of(item.index))
+                    found.append(as_source(source))
+                except Exception:  # raised again when the sample is made on its own
+                    found.append(None)
+            self.python_s += time.perf_counter() - began
         return found
 
     def _crop(self, pool: Pool, items: Items, sources: list[Any]) -> Sequence[int]:
@@ -208,7 +210,8 @@ class _Call:
         """Return the crop as ``fd_crop *`` for the core; None if Python must draw."""
         crop = self._eligible.crop
         try:
-            made = crop.as_core_crop(orient=self._dataset.decode_options.orient)
+            options = self._dataset._options
+            made = crop.as_core_crop(orient=options.orient, max_pixels=options.max_pixels)
         except Exception:  # raised again when the sample is made on its own
             return None
         sides = None if made is None else (3, made.height, made.width)
@@ -219,10 +222,11 @@ class _Call:
     ) -> dict[int, tuple[ResizePlan, CoreResize, int]]:
         """Draw and plan how each image is resized; leave out images that the core cannot make."""
         crop, headers = self._eligible.crop, items.headers()
-        orient = self._dataset.decode_options.orient
+        options = self._dataset._options
+        orient = options.orient
         sides = crop.shape[1:]  # type: ignore[index]  # an eligible crop has a shape
         columns = (
-            (headers.readable & core_can_decode(headers)).tolist(),
+            (headers.readable & core_can_decode(headers, options.max_pixels)).tolist(),
             headers.width.tolist(),
             headers.height.tolist(),
             headers.may_turn.tolist(),
@@ -274,7 +278,7 @@ class _Call:
         """Pair the images with their targets."""
         began = time.perf_counter()
         rows, targets = self._rows, self._targets
-        as_read = not self._eligible.maps and self._dataset.target_transform is None
+        as_read = not self._eligible.maps and self._dataset._target_transform is None
         bare = self._dataset._is_bare()
         for at, geometry in self._done:
             image = _IN_PLACE if rows is None else rows[at]
@@ -287,12 +291,9 @@ class _Call:
         self.python_s += time.perf_counter() - began
 
     def _target(self, at: int, geometry: Geometry | None) -> Any:
-        target, transform = self._targets[at], self._dataset.target_transform
         if self._maker.seed_all is not None:
             self._maker.seed_all(self._items[at].seed)
-        if geometry is not None:
-            target = self._dataset.map_target(target, geometry)
-        return target if transform is None else transform(target)
+        return map_targets(self._dataset, self._targets[at], geometry)
 
 
 def _fits(images: torch.Tensor, crop: Crop) -> bool:

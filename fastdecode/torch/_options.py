@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, get_args
 
 from fastdecode._arguments import check_options
+from fastdecode.plan import DEFAULT_MAX_PIXELS
 from fastdecode.torch.transforms.base import Quality, check_quality
 from fastdecode.types import OUTPUTS
 
@@ -28,8 +29,9 @@ class DecodeOptions:
     min_size : int, (height, width) or None
     mode : {"RGB", "L", "RGBA", "stored"}
     orient : bool
+    max_pixels : int or None
     backend : str or None
-        All five as for `fastdecode.decode`. If `backend` is None, each process chooses the fastest
+        All six as for `fastdecode.decode`. If `backend` is None, each process chooses the fastest
         backend when it first decodes.
     output : {"array", "tensor", "pil"} or None
         The form of a decoded image: an ndarray (H, W, C), a tensor (C, H, W) that shares the
@@ -72,6 +74,7 @@ class DecodeOptions:
     min_size: int | tuple[int, int] | None = None
     mode: Mode = "RGB"
     orient: bool = False
+    max_pixels: int | None = DEFAULT_MAX_PIXELS
     backend: str | None = None
     output: Output | None = None
     on_error: OnError = "raise"
@@ -80,7 +83,13 @@ class DecodeOptions:
     headroom: float = 1.0
 
     def __post_init__(self) -> None:
-        check_options(self.mode, self.reduce, self.min_size, backend=self.backend)
+        check_options(
+            self.mode,
+            self.reduce,
+            self.min_size,
+            max_pixels=self.max_pixels,
+            backend=self.backend,
+        )
         if self.output is not None and self.output not in OUTPUTS:
             raise ValueError(
                 f"output must be one of {', '.join(OUTPUTS)} or None, not {self.output!r}"
@@ -90,6 +99,13 @@ class DecodeOptions:
                 f"on_error must be 'raise', 'skip' or 'replace', not {self.on_error!r}"
             )
         check_quality(self.quality, self.headroom)
+
+    def for_transform(self) -> dict[str, Any]:
+        """Return those options that an `EncodedTransform` is called with."""
+        options: dict[str, Any] = {"backend": self.backend, "orient": self.orient}
+        if self.max_pixels != DEFAULT_MAX_PIXELS:  # a transform of the user's may not know it
+            options["max_pixels"] = self.max_pixels
+        return options
 
     def describe(self, *names: str) -> str:
         """Return those of the named options that differ from their defaults, as arguments."""
@@ -107,6 +123,7 @@ class DatasetOptions(TypedDict, total=False):
     min_size: int | tuple[int, int] | None
     mode: Mode
     orient: bool
+    max_pixels: int | None
     backend: str | None
     output: Output | None
     on_error: OnError

@@ -13,6 +13,8 @@ from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from fastdecode.torch._user_code import alone
+
 if TYPE_CHECKING:
     from fastdecode.torch._order import Drawn
     from fastdecode.torch._threads import ThreadPool
@@ -88,7 +90,8 @@ def begin_reads(
         if stopped():
             return
         try:
-            groups = dataset._group_reads(indices)
+            with alone(thread_safe=dataset._reads_in_threads):
+                groups = dataset._group_reads(indices)
         except Exception:  # each item raises its own when it is read
             groups = [[at] for at in range(len(indices))]
         for group in groups:
@@ -98,7 +101,8 @@ def begin_reads(
         if stopped():
             return
         try:
-            found = dataset._read_group([indices[at] for at in group])
+            with alone(thread_safe=dataset._reads_in_threads):
+                found = dataset._read_group([indices[at] for at in group])
         except BaseException as error:  # any error: it is raised where the sample is made
             found = [error] * len(group)
         for at, one in zip(group, found, strict=True):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import copy
 import random
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence, Sized
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,13 +20,17 @@ from fastdecode.native import _library
 from fastdecode.native._batch import Pool
 from fastdecode.torch._errors import SKIPPED, Failure
 from fastdecode.torch._native_batches import FALLBACK, EligibleCrop, NativeBatchMaker
+from fastdecode.torch._user_code import alone, seedable, users_methods
 from fastdecode.torch.dataset import DecodeDataset, overridden
-from fastdecode.torch.mixin import EncodedSample
+from fastdecode.torch.mixin import EncodedSample, Settings, held
 from fastdecode.torch.transforms._random_crop import generator_of
 
 if TYPE_CHECKING:
     from fastdecode.torch._order import Item
     from fastdecode.torch._read_ahead import Read
+
+
+_ITEM_METHODS = frozenset(("__getitem__", "__getitems__"))
 
 
 class Source:
@@ -36,8 +41,10 @@ class Source:
 
     as_uint8 = False
     """Images are ``torch.uint8`` and not normalised."""
+    settings: Mapping[int, Settings] = {}
+    """Those that an epoch keeps, by the `id` of each dataset inside; empty outside an epoch."""
 
-    def __init__(self, dataset: Any) -> None:
+    def __init__(self, dataset: Any, options: Mapping[str, Any] | None = None) -> None:
         if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__getitem__"):
             raise TypeError(
                 "Loader needs a map-style dataset, with __getitem__ and __len__, not "
@@ -48,12 +55,18 @@ class Source:
         wrapped = list(_unwrap(dataset))
         self._has_subset = any(type(one) is Subset for one in wrapped)
         inner = [one for one in wrapped if type(one) not in (Subset, ConcatDataset)]
-        ours = inner and all(isinstance(one, DecodeDataset) for one in inner)
-        self.datasets: tuple[Any, ...] = tuple({id(one): one for one in inner}.values())
+        self._inner = tuple({id(one): one for one in inner}.values())
+        ours = inner and all(isinstance(one, DecodeDataset) and one.fetches for one in inner)
+        self.datasets: tuple[Any, ...] = self._inner if ours else ()
         """The datasets inside if all of them are `DecodeDataset`, else none."""
-        if not ours:
-            self.datasets = ()
+        self._options = dict(options or {})
+        if options and not ours:
+            raise ValueError(
+                f"{', '.join(options)}= is for datasets of this package: "
+                f"{self._foreign_dataset_reason()}"
+            )
         self._among: dict[int, list[int]] = {}
+        self.hold()  # raises if an option is wrong
 
     def __len__(self) -> int:
         return len(self.dataset)
@@ -72,11 +85,47 @@ class Source:
         """The dataset inside if it is a single `DecodeDataset`, else None."""
         return self.datasets[0] if len(self.datasets) == 1 else None
 
+    def __getstate__(self) -> dict[str, Any]:
+        # What is known by the `id` of a dataset is not true of a copy of it in another process.
+        return {**self.__dict__, "settings": {}, "_among": {}}
+
+    def made_of(self) -> list[Any]:
+        """Return what an epoch makes its samples with, to compare it with that of another one."""
+        return [len(self), *(part for settings in self.settings.values() for part in settings)]
+
     def as_uint8_source(self) -> Source:
         """Return this source with images of ``torch.uint8``; only where there is a `crop`."""
         source = copy.copy(self)
         source.as_uint8 = True
         return source
+
+    def hold(self) -> Source:
+        """Return this source for one epoch: the datasets keep their present settings."""
+        source = copy.copy(self)
+        source.settings = {id(one): one._settings(**self._options) for one in self.datasets}
+        return source
+
+    @contextmanager
+    def in_effect(self) -> Iterator[None]:
+        """Let this thread use the settings that the epoch keeps, within the block."""
+        before, held.settings = held.settings, self.settings
+        try:
+            yield
+        finally:
+            held.settings = before
+
+    def batch_getter(self) -> Callable[[list[Any]], Any] | None:
+        """Return how the dataset gives a whole batch, if it does: see `_batch_getter`."""
+        return None if self.datasets else _batch_getter(self.dataset)
+
+    def alone(self) -> AbstractContextManager[Any]:
+        """Return the lock for making a sample, if code of the user's other than `read` does."""
+        shared = self.isolated or all(getattr(one, "thread_safe", False) for one in self._inner)
+        return alone(thread_safe=shared)
+
+    def seedable(self) -> list[Any]:
+        """Return what draws from generators of its own, in code of the user's."""
+        return seedable(*(code for one in self._inner for code in _code_of(one)))
 
     def locate(self, index: Any) -> tuple[Any, Any]:
         """Return the dataset inside that has an item, and its index there."""
@@ -99,7 +148,7 @@ class Source:
 
     def _replacements(self, dataset: Any) -> list[int] | None:
         """Return the items of a dataset inside that may replace another one; None for all."""
-        if not self._has_subset or dataset.decode_options.on_error != "replace":
+        if not self._has_subset or dataset._options.on_error != "replace":
             return None
         if id(dataset) not in self._among:
             places = map(self.locate, range(len(self)))
@@ -162,7 +211,7 @@ class Source:
     @property
     def holds_gil(self) -> bool:
         """Whether a dataset decodes with one named backend that holds the GIL."""
-        backends = [one.decode_options.backend for one in self.datasets] or [None]
+        backends = [one._options.backend for one in self.datasets] or [None]
         return any(map(_holds_gil, backends))
 
     @property
@@ -219,6 +268,32 @@ def _unwrap(dataset: Any) -> Iterator[Any]:
             yield from _unwrap(one)
 
 
+def _batch_getter(dataset: Any) -> Callable[[list[Any]], Any] | None:
+    """Return a function from the indices of a batch to its samples, as torch's DataLoader calls.
+
+    It is the dataset's ``__getitems__``, also inside a Subset. A class below the one that has it
+    may have a ``__getitem__`` of its own, which it would pass by: then there is none.
+    """
+    if type(dataset) is Subset:
+        inner, indices = _batch_getter(dataset.dataset), dataset.indices
+        return None if inner is None else lambda wanted: inner([indices[at] for at in wanted])
+    getter = getattr(dataset, "__getitems__", None)
+    kinds = [kind for kind in type(dataset).__mro__ if not _ITEM_METHODS.isdisjoint(vars(kind))]
+    first = (
+        "__getitems__" in getattr(dataset, "__dict__", ())
+        or not kinds
+        or "__getitems__" in vars(kinds[0])
+    )
+    return getter if callable(getter) and first else None
+
+
+def _code_of(dataset: Any) -> list[Any]:
+    """Return the user's code that makes the samples of a dataset."""
+    methods = users_methods(dataset, *_ITEM_METHODS, "fetch", "load", "read", "map_target")
+    given = ("transform", "target_transform", "transforms", "_loader")
+    return [*methods, *(getattr(dataset, name, None) for name in given)]
+
+
 def _holds_gil(backend: Any) -> bool:
     name = preferred() if backend is None else backend
     if not isinstance(name, str):
@@ -239,7 +314,10 @@ class SampleMaker:
 
     def __init__(self, source: Source, pool: Pool | None, *, alone: bool = False) -> None:
         self.source = source
-        self._seed_all = seed_global_generators if alone else None
+        self._owned = source.seedable()
+        self._seed_all = partial(_seed_generators, self._owned) if alone else None
+        self._getter: Any = source.batch_getter()
+        self._alone = source.alone()
         self.native: NativeBatchMaker | None = None
         if pool is not None and source.ours is not None and _library.lib is not None:
             self.native = NativeBatchMaker(
@@ -276,9 +354,31 @@ class SampleMaker:
         self, item: Item, out: torch.Tensor | None = None, encoded: EncodedSample | None = None
     ) -> Any:
         """Make one sample, or SKIPPED; `out` and `encoded` are as for `Source.fetch`."""
+        with self._alone:
+            self._seed(item.seed)
+            # The core reads all samples before it makes their targets, each from the seed on.
+            held.reseed = None if self._seed_all is None else partial(self._seed_all, item.seed)
+            try:
+                return self.source.fetch(item.index, generator_of(item.seed), out, encoded)
+            finally:
+                held.reseed = None
+
+    @property
+    def makes_whole_batches(self) -> bool:
+        """Whether the dataset is asked for whole batches, by `make_whole`."""
+        return self._getter is not None
+
+    def make_whole(self, items: Sequence[Item]) -> Any:
+        """Return what the dataset's ``__getitems__`` gives, for `collate_fn`."""
+        with self._alone:
+            self._seed(items[0].seed)
+            return self._getter([item.index for item in items])
+
+    def _seed(self, seed: int) -> None:
         if self._seed_all is not None:
-            self._seed_all(item.seed)
-        return self.source.fetch(item.index, generator_of(item.seed), out, encoded)
+            self._seed_all(seed)
+        else:
+            _seed_owners(self._owned, seed)
 
 
 def global_states() -> Any:
@@ -303,8 +403,20 @@ def preserve_generators() -> Iterator[None]:
         set_global_states(states)
 
 
+def _seed_owners(owners: Sequence[Any], seed: int) -> None:
+    """Seed objects that draw from generators of their own."""
+    for owner in owners:
+        owner.set_random_seed(seed % 2**32)
+
+
+def _seed_generators(owners: Sequence[Any], seed: int) -> None:
+    """Seed all generators that user code might draw from: the global ones, and those of owners."""
+    _seed_owners(owners, seed)
+    seed_global_generators(seed)
+
+
 def seed_global_generators(seed: int) -> None:
-    """Seed the global generators that user code might draw from."""
+    """Seed the global generators of torch, Python and NumPy."""
     # `torch.manual_seed` would also seed every other device, and takes 0.1 ms.
     torch.default_generator.manual_seed(seed)
     random.seed(seed)

@@ -135,13 +135,11 @@ class _Making:
         *,
         generator: torch.Generator | None = None,
         out: torch.Tensor | None = None,  # noqa: ARG002 - checked before
-        backend: str | None = None,
-        orient: bool = False,
+        **decoding: Any,
     ) -> None:
-        self._data, self._generator = data, generator
-        self._backend, self._orient = backend, orient
+        self._data, self._generator, self._decoding = data, generator, decoding
         self._header = _headers.probe(data)
-        applied = self._header.orientation if orient else 1
+        applied = self._header.orientation if decoding.get("orient") else 1
         self._sides = seen_size(self._header.width, self._header.height, applied)
 
     def make(self, views: Sequence[Callable[..., Any]]) -> list[Any]:
@@ -178,9 +176,7 @@ class _Making:
         """Decode a box; `keep` its pixels beyond this thread's next call of a decoder."""
         left, top, _, _ = box
         window = None if box == (0, 0, *self._sides) else box
-        image = decode_part(
-            self._data, self._header, 1, window, orient=self._orient, backend=self._backend
-        )
+        image = decode_part(self._data, self._header, 1, window, **self._decoding)
         return DecodedPart(image.copy() if keep else image, left, top)
 
     def _view(
@@ -194,8 +190,7 @@ class _Making:
             pixels = crop.make_from(part, *(self._draw(crop) if draw is None else draw))
             return view.finish(pixels, crop) if isinstance(view, Fused) else pixels
         if isinstance(view, EncodedTransform):
-            how: Any = {"backend": self._backend, "orient": self._orient}
-            return view(self._data, generator=self._generator, **how)
+            return view(self._data, generator=self._generator, **self._decoding)
         return view(PillowImage.fromarray(part.image))
 
 

@@ -6,6 +6,7 @@ Worker processes are those of torch's own DataLoader, with the order and the ran
 
 from __future__ import annotations
 
+import copy
 import os
 import sys
 import threading
@@ -28,8 +29,9 @@ from fastdecode.torch._batch_builder import (
     stop_iteration_error,
     timeout_error,
 )
-from fastdecode.torch._collate import ReadyBatch, collate
+from fastdecode.torch._collate import ReadyBatch, collate, collate_whole
 from fastdecode.torch._errors import suppress_worker_warnings
+from fastdecode.torch._options import DecodeOptions
 from fastdecode.torch._order import Drawn, Item, Order
 from fastdecode.torch._read_ahead import ReadAhead, batches_ahead
 from fastdecode.torch._samples import SampleMaker, preserve_generators
@@ -124,13 +126,13 @@ class _ThreadEpoch:
         self._awaited: BatchBuilder | None = None
         self._lock = threading.RLock()  # of what `close` changes, which any thread may call
         self._pending: deque[BatchBuilder] = deque()
+        self._latest: weakref.ref[BatchBuilder] | None = None
         self._shares = 1 if pool is None else pool.count * _PARTS_A_THREAD
         native = None if pool is None or config.device_decoding is not None else pool.native
         alone = pool is None and config.seed_all
         self._maker = SampleMaker(config.source, native, alone=alone)
         self._kept: Callable[[], AbstractContextManager[None]]
         self._kept = preserve_generators if alone else nullcontext
-        self._latest: weakref.ref[BatchBuilder] | None = None
 
     def fill(self, more: int = 0) -> None:
         """Begin batches that have been drawn, until `prefetch` of them, and `more`, are pending."""
@@ -156,7 +158,9 @@ class _ThreadEpoch:
 
             how = config.device_decoding
             return EncodedBatch(config, how, maker, items, number, part, self._pool, reads)
-        if maker.native is not None and maker.native.worthwhile:
+        if maker.makes_whole_batches:
+            part = len(items)
+        elif maker.native is not None and maker.native.worthwhile:
             part = maker.native.part
         return BatchBuilder(config, maker, items, number, part, reads)
 
@@ -209,7 +213,7 @@ class _WorkerDataset(Dataset[Any]):
     """Makes batches in a worker process, each sample with its own random numbers."""
 
     def __init__(self, config: EpochConfig) -> None:
-        self._source = config.source
+        self._source = copy.copy(config.source)
         self._collate_fn = config.collate_fn
         self._channels_last = config.channels_last
         self._reported = config.source.error_counts()
@@ -222,17 +226,25 @@ class _WorkerDataset(Dataset[Any]):
 
     def __getitems__(self, items: list[Item]) -> tuple[ReadyBatch, list[Any]]:
         if self._maker is None:  # one thread, because a worker has one core to itself
+            self._source = self._source.hold()
             self._maker = SampleMaker(self._source, Pool(1), alone=True)
         try:
-            with self._source.prefetch_batch([item.index for item in items]):
-                samples = self._maker.make(items)
-            ready = collate(samples, None, 0, self._collate_fn, channels_last=self._channels_last)
+            with self._source.in_effect():
+                ready = self._make(self._maker, items)
         except StopIteration as error:
             raise stop_iteration_error(error) from error
         # These include the failures of an earlier batch that raised and so could not report them.
         failures = self._source.errors_since(self._reported)
         self._reported = self._source.error_counts()
         return ready, failures
+
+    def _make(self, maker: SampleMaker, items: list[Item]) -> ReadyBatch:
+        how, last = self._collate_fn, self._channels_last
+        if maker.makes_whole_batches:
+            return collate_whole(maker.make_whole(items), 0, how, channels_last=last)
+        with self._source.prefetch_batch([item.index for item in items]):
+            samples = maker.make(items)
+        return collate(samples, None, 0, how, channels_last=last)
 
 
 def _identity(made: Any) -> Any:
@@ -259,14 +271,15 @@ class ProcessWorkers:
     `options` are arguments of the DataLoader.
     """
 
-    def __init__(
-        self, worker_init_fn: Callable[[int], Any] | None, timeout: float, **options: Any
-    ) -> None:
-        self._worker_init_fn = worker_init_fn
+    def __init__(self, timeout: float, **options: Any) -> None:
         self._timeout = timeout
         self._options = options
         self._batches = _Batches()
         self._loader: DataLoader[Any] | None = None
+        self._made_of: list[Any] = []
+        # torch draws a seed for its workers: it must not come from the global generator, which the
+        # user's training draws from.
+        self._seeds = torch.Generator("cpu")
         self._process = os.getpid()
         self._running: weakref.ref[_ProcessEpoch] | None = None
 
@@ -278,14 +291,16 @@ class ProcessWorkers:
     def epoch(self, config: EpochConfig, order: Order, place: Drawn) -> _ProcessEpoch:
         """Begin an epoch at a place in its order; one that is still running ends."""
         self._batches.order, self._batches.place = order, place
+        self._seeds.manual_seed(config.worker_seed)
+        made_of = [config.collate_fn, config.channels_last, *config.source.made_of()]
         batches = None
-        if self._loader is not None and self._are_alive():
+        if self._are_alive() and _are_same(made_of, self._made_of):
             self._end_running(shut_down=False)
             with suppress(RuntimeError):  # a worker has just been killed
-                batches = iter(self._loader)
+                batches = iter(self._loader)  # type: ignore[arg-type]  # it is alive
         if batches is None:
             self.close()
-            self._loader = self._make_loader(config)
+            self._loader, self._made_of = self._make_loader(config), made_of
             self._process = os.getpid()
             with late_interrupt():
                 batches = iter(self._loader)
@@ -299,12 +314,10 @@ class ProcessWorkers:
             batch_sampler=self._batches,
             collate_fn=_identity,
             worker_init_fn=partial(
-                _set_up_worker, reported=bool(config.source.datasets), then=self._worker_init_fn
+                _set_up_worker, reported=bool(config.source.datasets), then=config.worker_init_fn
             ),
             timeout=self._timeout,
-            # torch draws a seed for its workers: it must not come from the global generator, which
-            # the user's training draws from.
-            generator=torch.Generator("cpu"),
+            generator=self._seeds,
             **self._options,
         )
 
@@ -334,6 +347,14 @@ class ProcessWorkers:
     def _iterator(self) -> Any:
         """Return torch's iterator whose processes persist, if there is one in this process."""
         return getattr(self._loader, "_iterator", None) if self._process == os.getpid() else None
+
+
+def _are_same(first: list[Any], second: list[Any]) -> bool:
+    """Return whether what worker processes were started with is what an epoch needs."""
+    return len(first) == len(second) and all(
+        one is other or (isinstance(one, (int, DecodeOptions)) and one == other)
+        for one, other in zip(first, second, strict=True)
+    )
 
 
 class _ProcessEpoch:

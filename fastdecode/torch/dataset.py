@@ -22,11 +22,14 @@ from fastdecode.torch._fuse import Fused, not_fused_reason, transform_for_slot
 from fastdecode.torch._joint import FusedJoint, resolve_joint
 from fastdecode.torch._native_batches import EligibleCrop
 from fastdecode.torch._options import DatasetOptions
+from fastdecode.torch._user_code import alone, is_thread_safe, may_draw, users_methods
 from fastdecode.torch.mixin import (
     SIZE_OPTIONS,
     DecodeMixin,
     EncodedSample,
+    Settings,
     decode_with_geometry,
+    held,
     map_targets,
     read_encoded,
     set_up_process,
@@ -89,8 +92,9 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
         run while decoding, like those of `transform`. `map_target`, if a subclass has one, is
         called first, with the geometry of the decoded image.
     **options
-        Those of `DecodeOptions`, by name: reduce, min_size, mode, orient, backend, output,
-        on_error, fuse, quality, headroom. They replace those of the class's `decode_options`.
+        Those of `DecodeOptions`, by name: reduce, min_size, mode, orient, max_pixels, backend,
+        output, on_error, fuse, quality, headroom. They replace those of the class's
+        `decode_options`.
 
     Attributes
     ----------
@@ -101,6 +105,11 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
         has its own copy of this list, so there each damaged sample also causes a warning.
     has_targets : bool
         If false, ``dataset[index]`` is the image alone, and `load` returns None as the target.
+    thread_safe : bool
+        Set it to true in the class that has `read`, `map_target` or another method of your own, or
+        for one instance, if they and the functions that you gave may run in several threads at
+        once. By default the threads of a `Loader` call them one at a time: they may seek in a file
+        that all threads share.
 
     Raises
     ------
@@ -132,6 +141,7 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
     transform: Callable[..., Any] | None = None
     target_transform: Callable[..., Any] | None = None
     transforms: Any = None
+    thread_safe: bool = False
     _loader: Callable[[str], Any] | None = None
     """The `loader` that the user gave to `ImageFolder`."""
     _torchvision_class = "VisionDataset"
@@ -275,7 +285,9 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
         source = None
         try:
             if encoded is None:
-                source, target = check_pair(self, index, self.read(index))
+                with alone(thread_safe=self._reads_in_threads):
+                    found = self.read(index)
+                source, target = check_pair(self, index, found)
                 encoded = EncodedSample(source, source, target)
             source, target = encoded.source, encoded.target
             if encoded.error is not None:
@@ -301,13 +313,11 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
         if self._joint() is not None:
             raise ValueError("transforms= takes an image and its target, so not an image alone")
         set_up_process(self)
-        transform, options = self._resolved_transform(), self.decode_options
+        transform, options = self._resolved_transform(), self._options
         if isinstance(transform, EncodedTransform):
             data, transform = self._read_encoded(source), transform_for_slot(transform, out)
             make = transform.with_geometry if self._maps_targets() else transform
-            made: Any = make(
-                data, generator=generator, out=out, backend=options.backend, orient=options.orient
-            )
+            made: Any = make(data, generator=generator, out=out, **options.for_transform())
             return made if self._maps_targets() else (made, None)
         if out is not None:
             raise ValueError("out needs an EncodedTransform: only that knows a sample's shape")
@@ -316,23 +326,47 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
 
     def _joint(self) -> Any:
         """Return the transform of images and targets together; None if there is none."""
+        kept = held.settings.get(id(self))
+        return self._current_joint() if kept is None else kept.joint
+
+    def _current_joint(self) -> Any:
         joint = self.transforms
         if joint is not None and not (self.transform is self.target_transform is None):
             raise ValueError("give transforms, or transform and target_transform, but not both")
         return joint
 
-    def _resolved_transform(self) -> Any:
-        joint = self._joint()
+    def _current_transform(self) -> Any:
+        joint = self._current_joint()
         if joint is None:
-            return super()._resolved_transform()
+            return super()._current_transform()
         return self._resolve_once(joint, resolve_joint)
+
+    @property
+    def _target_transform(self) -> Any:
+        kept = held.settings.get(id(self))
+        return self.target_transform if kept is None else kept.target_transform
+
+    @property
+    def _own_loader(self) -> Any:
+        kept = held.settings.get(id(self))
+        return self._loader if kept is None else kept.loader
+
+    def _settings(self, **changed: Any) -> Settings:
+        """Return what samples are made with at this moment, with some options changed."""
+        return Settings(
+            replace(self.decode_options, **changed),
+            self._current_transform(),
+            self.target_transform,
+            self._current_joint(),
+            self._loader,
+        )
 
     def _make_pair(
         self, source: Any, target: Any, generator: torch.Generator | None
     ) -> tuple[Any, Any]:
         """Decode an image, and transform it together with its target."""
         set_up_process(self)
-        transforms, options = self._resolved_transform(), self.decode_options
+        transforms, options = self._resolved_transform(), self._options
         if not isinstance(transforms, FusedJoint):
             image, geometry = self._decode_source(source)
             made: tuple[Any, Any] = transforms(image, map_targets(self, target, geometry))
@@ -341,17 +375,16 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
         if self._maps_targets():
             whole = Geometry.of_decode(api.probe(data), orient=options.orient)
             target = self.map_target(target, whole)
-        return transforms.make(
-            data, target, generator=generator, backend=options.backend, orient=options.orient
-        )
+        return transforms.make(data, target, generator=generator, **options.for_transform())
 
     def _read_encoded(self, source: Any) -> Any:
         """Return the bytes of a file, or the result of the user's `loader`."""
-        return read_encoded(source) if self._loader is None else self._loader(source)
+        loader = self._own_loader
+        return read_encoded(source) if loader is None else loader(source)
 
     def _decode_source(self, source: Any) -> tuple[Any, Geometry | None]:
         """Return the decoded image, and its geometry or None."""
-        options = self.decode_options
+        options = self._options
         return decode_with_geometry(self._read_encoded(source), options, options.output or "pil")
 
     @property
@@ -369,10 +402,16 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
     def isolated(self) -> bool:
         """Whether all random draws of a sample come from the `generator` that `load` is given.
 
-        False for a subclass with its own ``__getitem__`` or `load`, since its draws are unknown.
-        Targets are assumed to draw nothing.
+        False for a subclass with its own ``__getitem__``, `fetch` or `load`, whose draws are
+        unknown, and if the code of `read`, `map_target` or `target_transform` mentions random
+        numbers.
         """
-        if self._is_overridden() or type(self).load is not DecodeDataset.load:
+        if overridden(type(self), DecodeDataset, ("__getitem__", "fetch", "load")):
+            return False
+        loader = self._own_loader
+        if loader is not None and not self.thread_safe:
+            return False
+        if may_draw(*users_methods(self, "read", "map_target"), self._target_transform, loader):
             return False
         transform = self._resolved_transform()
         return transform is None or getattr(transform, "isolated", False) is True
@@ -400,7 +439,7 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
         if isinstance(resolved, EncodedTransform):
             return "by the transform" if resolved is self.transform else repr(resolved)
         how = f"whole images, nothing fused{self._not_fused_reason()}"
-        options = self.decode_options.describe(*SIZE_OPTIONS, "orient", "backend")
+        options = self.decode_options.describe(*SIZE_OPTIONS, "orient", "max_pixels", "backend")
         return f"{how}, {options}" if options else how
 
     def _not_fused_reason(self) -> str:
@@ -421,9 +460,14 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
     def _may_fuse(self) -> bool:
         return self.decode_options.fuse and self._loader is None
 
+    @property
+    def _reads_in_threads(self) -> bool:
+        """Whether several threads may call `read` at once."""
+        return is_thread_safe(self, "read")
+
     def _eligible_crop(self) -> EligibleCrop | str:
         """Return the crop that the core or a device may perform, or the reason why it may not."""
-        if self._loader is not None:
+        if self._own_loader is not None:
             return "the dataset has a loader of its own"
         if changed := overridden(type(self), DecodeDataset, _DATASET_METHODS):
             return f"{type(self).__name__} has its own {changed}"

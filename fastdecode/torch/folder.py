@@ -47,8 +47,8 @@ class ImageFolder(DecodeDataset["tuple[Any, Target]"]):
         The extensions of files to include, in lower case; by default torchvision's
         `IMG_EXTENSIONS`, and those of the other formats that `decode` reads, as for `StoreDataset`.
     **options
-        Those of `DecodeOptions`, by name: reduce, min_size, mode, orient, backend, output,
-        on_error, fuse, quality, headroom.
+        Those of `DecodeOptions`, by name: reduce, min_size, mode, orient, max_pixels, backend,
+        output, on_error, fuse, quality, headroom.
 
     Attributes
     ----------
@@ -183,18 +183,19 @@ class ImageFolder(DecodeDataset["tuple[Any, Target]"]):
     def transforms(self, transforms: Any) -> None:
         self.__dict__["_transforms"] = transforms
 
-    def _joint(self) -> None:
+    def _current_joint(self) -> None:
         """Return None: as in torchvision, `transforms` follows from the other two."""
 
     def _mark_if_folder_vanished(self, error: Exception) -> None:
         mark_if_folder_vanished(error, os.fspath(self.root), listed=True)
 
     def _decode_source(self, source: Any) -> tuple[Any, Geometry | None]:
-        if self._loader is None:
+        loader = self._own_loader
+        if loader is None:
             return super()._decode_source(source)
         if self._maps_targets():
             raise ValueError("map_target needs fastdecode's own decoding: leave out loader")
-        return self._loader(source), None
+        return loader(source), None
 
     def _describe_decoding(self) -> str:
         return super()._describe_decoding() if self._loader is None else f"by {self._loader!r}"

@@ -33,8 +33,8 @@ class ImageList(DecodeDataset[Sample_co]):
     class_to_idx : mapping of str to int, optional
         The class names and their indices, if the targets are class indices.
     **options
-        Those of `DecodeOptions`, by name: reduce, min_size, mode, orient, backend, output,
-        on_error, fuse, quality, headroom.
+        Those of `DecodeOptions`, by name: reduce, min_size, mode, orient, max_pixels, backend,
+        output, on_error, fuse, quality, headroom.
 
     Attributes
     ----------

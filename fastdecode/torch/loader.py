@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -32,11 +32,12 @@ from fastdecode.torch._loader_arguments import (
     resolve_workers,
 )
 from fastdecode.torch._memory import BatchMemory
-from fastdecode.torch._order import Order, Seed, Sharding, world
+from fastdecode.torch._order import Order, Seed, Sharding, sample_seed, world
 from fastdecode.torch._sampler import CallersSampler
 from fastdecode.torch._samples import Source
 from fastdecode.torch._state import Position
 from fastdecode.torch._workers import ProcessWorkers, ThreadWorkers
+from fastdecode.torch.mixin import under_way
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -44,6 +45,9 @@ if TYPE_CHECKING:
     from fastdecode.torch._device_batches import Delivery
 
 __all__ = ["Loader"]
+
+_ASSIGNABLE = {"channels_last", "collate_fn", "normalize_on", "skipped", "worker_init_fn"}
+"""Public attributes that may be assigned: the next epoch begins with them."""
 
 
 class Loader:
@@ -143,9 +147,11 @@ class Loader:
         - `prefetch_factor` is `prefetch`.
         - `generator`: the `seed` is drawn from it instead of the global one.
         - `worker_init_fn` and `multiprocessing_context` apply to worker processes only.
-        - ``persistent_workers=True`` keeps worker processes for later epochs, with the dataset and
-          the `collate_fn` of the first. Threads always persist.
+        - ``persistent_workers=True`` keeps worker processes for later epochs, with the dataset of
+          the first, until its transforms, options or length or the `collate_fn` change. Threads
+          always persist.
 
+        And `max_pixels`, which replaces that option of the dataset (see `DecodeOptions`).
         Arguments that have no meaning here (``in_order=False``, `pin_memory_device`) are refused.
 
     Attributes
@@ -161,8 +167,10 @@ class Loader:
         `sampler` yields the indices that this rank reads in the epoch, in order, and its
         ``set_epoch`` sets the loader's epoch. `num_workers` is the number of threads or processes,
         whichever make the batches.
-    collate_fn : callable
-        You may assign it. It is torch's ``default_collate`` if you gave none.
+    collate_fn, worker_init_fn, channels_last, normalize_on
+        You may assign these, for the next epoch. `collate_fn` is torch's ``default_collate`` if you
+        gave none. What torch's DataLoader refuses to change, and whatever would have no effect,
+        raises a ValueError.
     decoding : str
         What decodes: the name of a batch backend, or ``"cpu"``.
 
@@ -177,7 +185,9 @@ class Loader:
     -----
     Each ``iter(loader)`` starts the next epoch, or the one that `set_epoch` named, when its first
     batch is asked for. The memory of a batch is reused only when nothing refers to the batch any
-    more, so you may keep batches. With worker processes or a device there is one epoch at a time: a
+    more, so you may keep batches. An epoch keeps the transforms and options with which it began: if
+    you assign others to the dataset meanwhile, a warning says that they begin with the next epoch.
+    With worker processes or a device there is one epoch at a time: a
     new one ends the previous one.
 
     Examples
@@ -233,7 +243,7 @@ class Loader:
         self.normalize_on: NormalizeOn = normalize_on
         self.skipped = 0
         self._ranks = rank, world_size
-        self._source = Source(dataset)
+        self._source = Source(dataset, _decode_options(dataloader))
         self._shuffle = bool(shuffle)
         self._position = Position()
         self._begun = False  # as long as it is, the next iterator begins at that position
@@ -247,6 +257,9 @@ class Loader:
         self._plan()  # raises if arguments and dataset contradict
         self._share_seed()
         self._set_up()
+        read = {name for name, kind in vars(Loader).items() if isinstance(kind, property)}
+        public = {name for name in {*vars(self), *read} if not name.startswith("_")}
+        self._fixed = public - _ASSIGNABLE
 
     def _take(self, options: DataLoaderOptions, seed: int | None) -> None:
         """Store the arguments that only torch's DataLoader has."""
@@ -263,7 +276,6 @@ class Loader:
         self._workers: ThreadWorkers | ProcessWorkers
         if self.workers:
             self._workers = ProcessWorkers(
-                self.worker_init_fn,
                 self.timeout,
                 num_workers=self.workers,
                 prefetch_factor=self.prefetch,
@@ -283,6 +295,13 @@ class Loader:
             self._delivery = Delivery(self.device, decoder)
         pinned = pinned or self.device.type == "cuda"
         self._memory = BatchMemory(self.prefetch + 2, pinned=pinned)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in self.__dict__.get("_fixed", ()):
+            raise ValueError(
+                f"{name} of a Loader cannot be changed, as in torch's DataLoader: make another one"
+            )
+        super().__setattr__(name, value)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what `_set_up` creates (threads, processes, memory, streams) and the order."""
@@ -330,10 +349,6 @@ class Loader:
             return (_Shuffled if self._shuffle else _InOrder)(self)
         return getattr(given, "sampler", None) if self._given.batches else given
 
-    @sampler.setter
-    def sampler(self, sampler: Iterable[Any] | None) -> None:
-        self._given = CallersSampler(sampler)
-
     @property
     def batch_sampler(self) -> Any:
         """The caller's batch sampler, or torch's BatchSampler over `sampler`."""
@@ -377,8 +392,11 @@ class Loader:
         """Start the next epoch, or start where `set_epoch` or `load_state_dict` said."""
         return _LoaderEpoch(self)
 
-    def _begin_epoch(self, ahead: int) -> tuple[Order, Iterator[Any]]:
-        """Begin the epoch of an iterator that is up to `ahead` batches behind those it asks for."""
+    def _begin_epoch(self, ahead: int) -> tuple[Order, Source, Iterator[Any]]:
+        """Begin the epoch of an iterator that is up to `ahead` batches behind those it asks for.
+
+        Return its order, the source of its samples, and its batches.
+        """
         self._share_seed()  # torch.distributed may have begun since the loader was made
         plan = self._plan()
         position = Position(self._position.epoch + 1) if self._begun else self._position
@@ -392,7 +410,7 @@ class Loader:
         ahead += self._workers.ahead(sharding.batch_size if self._given.sampler is None else 0)
         order.draw(ahead if delivery is None else ahead + delivery.depth)
         config = EpochConfig(
-            source=plan.source,
+            source=plan.source.hold(),
             collate_fn=self._collate_fn,
             memory=self._memory,
             channels_last=self.channels_last,
@@ -400,9 +418,11 @@ class Loader:
             device_decoding=None if delivery is None else delivery.device_decoding(plan.eligible),
             # Seeding the global generators in a background thread would disturb training.
             seed_all=delivery is None and not plan.source.isolated,
+            worker_seed=sample_seed(self.seed, position.epoch, "workers", rank=sharding.rank),
+            worker_init_fn=self.worker_init_fn,
         )
         made = self._workers.epoch(config, order, place)
-        return order, made if delivery is None else delivery.begin(made)
+        return order, config.source, made if delivery is None else delivery.begin(made)
 
     def _plan(self) -> BatchPlan:
         """Decide how batches of the dataset, as it is at this moment, are made."""
@@ -512,6 +532,9 @@ class Loader:
         if self._delivery is not None:
             self._delivery.close()
         self._workers.close()
+        for epoch in tuple(under_way):
+            if epoch._loader is self:
+                under_way.discard(epoch)
 
     def __enter__(self) -> Self:
         return self
@@ -548,6 +571,7 @@ class _LoaderEpoch:
         self._left_out = 0
         self._gave_some = False
         self._source: Iterator[Any]
+        self.settings: Mapping[int, Any] = {}
 
     def begin_epoch(self, ahead: int | None = None) -> Order:
         """Begin the epoch, unless it has begun, and return its order.
@@ -557,7 +581,9 @@ class _LoaderEpoch:
         """
         if self._order is None:
             self._draws = ahead is None
-            self._order, self._source = self._loader._begin_epoch(ahead or 0)
+            self._order, source, self._source = self._loader._begin_epoch(ahead or 0)
+            self.settings = source.settings
+            under_way.add(self)
         return self._order
 
     def draw(self) -> None:
@@ -577,6 +603,7 @@ class _LoaderEpoch:
             except StopIteration:
                 if not self._ended:  # a consumer may call next() again after the end
                     self._ended = True
+                    under_way.discard(self)
                     order.raise_error()
                     self._loader._record_end(order)
                     self._warn_of_nothing()
@@ -633,6 +660,11 @@ class _Shuffled(_LoaderSampler, RandomSampler):
     @property
     def num_samples(self) -> int:
         return len(self)
+
+
+def _decode_options(options: DataLoaderOptions) -> dict[str, Any]:
+    """Return those arguments that are options of the datasets."""
+    return {"max_pixels": options["max_pixels"]} if "max_pixels" in options else {}
 
 
 def _parse_device(device: str | int | torch.device) -> torch.device:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
+import warnings
+import weakref
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,11 +24,12 @@ from fastdecode.torch._options import DecodeOptions
 from fastdecode.torch._processors import as_transform
 from fastdecode.torch._recognise import flatten, is_albumentations
 from fastdecode.torch._threads import limit_threads
+from fastdecode.torch._user_code import alone, is_thread_safe
 from fastdecode.torch._views import Views
 from fastdecode.torch.transforms import EncodedTransform
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from fastdecode.types import Output
 
@@ -43,6 +47,36 @@ class _CarriedBackend(NamedTuple):
 
     process: int
     preference: Preference
+
+
+class Settings(NamedTuple):
+    """What a dataset makes its samples with, at one moment."""
+
+    options: DecodeOptions
+    transform: Any
+    """As `DecodeMixin._resolved_transform` returns it."""
+    target_transform: Any
+    joint: Any
+    """The transform of images and targets together, as written; None if there is none."""
+    loader: Any
+    """The `loader` that the user gave to `ImageFolder`."""
+
+
+class _Held(threading.local):
+    settings: Mapping[int, Settings] = {}
+    reseed: Callable[[], None] | None = None
+    """Seeds the global generators for the targets of a sample, if a loader does that."""
+
+
+_HELD = ("transform", "transforms", "target_transform", "decode_options", "_loader")
+under_way: weakref.WeakSet[Any] = weakref.WeakSet()
+"""The epochs that have begun and not ended; each has the `settings` that it holds."""
+held = _Held()
+"""What this thread makes samples with, by the `id` of the dataset: see `Source.hold`.
+
+An epoch of a `Loader` keeps the settings with which it began, for whatever thread makes its
+samples. Other datasets, and all code elsewhere, use what is assigned.
+"""
 
 
 class DecodeMixin:
@@ -106,6 +140,13 @@ class DecodeMixin:
             value = self._decode_for_loader
         if name in ("transform", "transforms", "decode_options"):
             self.__dict__.pop("_resolved", None)
+        if name in _HELD and any(id(self) in epoch.settings for epoch in tuple(under_way)):
+            warnings.warn(
+                f"{name} was assigned in the middle of an epoch of a Loader: it takes effect at "
+                "the next epoch",
+                RuntimeWarning,
+                stacklevel=2,
+            )
         super().__setattr__(name, value)
 
     @classmethod
@@ -150,7 +191,7 @@ class DecodeMixin:
             given.
         """
         set_up_process(self)
-        options = self.decode_options
+        options = self._options
         decode = api.decode_file if isinstance(source, (str, os.PathLike)) else api.decode
         image = decode(
             source,
@@ -158,6 +199,7 @@ class DecodeMixin:
             min_size=options.min_size,
             mode=options.mode,
             orient=options.orient,
+            max_pixels=options.max_pixels,
             backend=options.backend,
         )
         return _converter(options.output or "array")(image)
@@ -187,15 +229,14 @@ class DecodeMixin:
         set_up_process(self)
         transform = self._resolved_transform()
         if isinstance(transform, EncodedTransform):
-            options = self.decode_options
-            return transform(read_encoded(source), backend=options.backend, orient=options.orient)
+            return transform(read_encoded(source), **self._options.for_transform())
         image = self._decode_for_loader(source)
         return image if transform is None else transform(image)
 
     def _decode_for_loader(self, source: Any) -> Any:
         """Decode an image as `output` says; into a Pillow image, as torchvision does, if None."""
         image = self.decode(source)
-        return image if self.decode_options.output is not None else _converter("pil")(image)
+        return image if self._options.output is not None else _converter("pil")(image)
 
     def decode_with_geometry(self, source: Any) -> tuple[Any, Geometry]:
         """Decode one image, and return how its pixels lie in the full-size image.
@@ -218,7 +259,7 @@ class DecodeMixin:
             As from `decode`.
         """
         set_up_process(self)
-        options = self.decode_options
+        options = self._options
         return decode_with_geometry(read_encoded(source), options, options.output or "array")
 
     def _resolved_transform(self) -> Any:
@@ -226,6 +267,10 @@ class DecodeMixin:
 
         An `EncodedTransform` takes the file's bytes, any other the decoded image.
         """
+        kept = held.settings.get(id(self))
+        return self._current_transform() if kept is None else kept.transform
+
+    def _current_transform(self) -> Any:
         return self._resolve_once(getattr(self, "transform", None), _resolve)
 
     def _resolve_once(self, transform: Any, resolve: Callable[..., Any]) -> Any:
@@ -235,6 +280,12 @@ class DecodeMixin:
             resolved = resolve(transform, options, may_fuse=self._may_fuse())
             known = self.__dict__["_resolved"] = transform, options, resolved
         return known[2]
+
+    @property
+    def _options(self) -> DecodeOptions:
+        """The options that are in effect in this thread."""
+        kept = held.settings.get(id(self))
+        return self.decode_options if kept is None else kept.options
 
     def _may_fuse(self) -> bool:
         """Return whether a transform of images may be merged with the decoding."""
@@ -253,7 +304,14 @@ def decode_with_geometry(data: Any, options: DecodeOptions, output: Output) -> t
     reduce, orient = options.reduce, options.orient
     if options.min_size is not None:
         reduce = reduce_for(header, options.min_size, orient=orient)
-    image = api.decode(data, reduce, mode=options.mode, orient=orient, backend=options.backend)
+    image = api.decode(
+        data,
+        reduce,
+        mode=options.mode,
+        orient=orient,
+        max_pixels=options.max_pixels,
+        backend=options.backend,
+    )
     return _converter(output)(image), Geometry.of_decode(header, reduce, orient=orient)
 
 
@@ -269,10 +327,17 @@ class EncodedSample(NamedTuple):
 
 def map_targets(dataset: Any, target: Any, geometry: Geometry | None) -> Any:
     """Return a target after `map_target` and `target_transform`."""
-    if geometry is not None and dataset._maps_targets():
-        target = dataset.map_target(target, geometry)
-    transform = dataset.target_transform
-    return target if transform is None else transform(target)
+    transform = dataset._target_transform
+    maps = geometry is not None and dataset._maps_targets()
+    if transform is None and not maps:
+        return target
+    shared = is_thread_safe(dataset, "map_target") and (transform is None or dataset.thread_safe)
+    with alone(thread_safe=shared):
+        if held.reseed is not None:
+            held.reseed()
+        if maps:
+            target = dataset.map_target(target, geometry)
+        return target if transform is None else transform(target)
 
 
 def _resolve(transform: Any, options: DecodeOptions, *, may_fuse: bool) -> Any:

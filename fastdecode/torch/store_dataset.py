@@ -14,6 +14,7 @@ from fastdecode.torch._errors import Sample_co, name_sample
 from fastdecode.torch._options import DatasetOptions
 from fastdecode.torch._read_ahead import READ_THREADS, Read, begin_reads
 from fastdecode.torch._threads import ThreadPool
+from fastdecode.torch._user_code import is_thread_safe
 from fastdecode.torch.dataset import DecodeDataset
 
 if TYPE_CHECKING:
@@ -45,8 +46,8 @@ class StoreDataset(DecodeDataset[Sample_co]):
         Whether samples have targets; if false, ``dataset[index]`` is the image alone. By default it
         is true if the store has classes, or if one of 64 evenly spread items has a target.
     **options
-        Those of `DecodeOptions`, by name: reduce, min_size, mode, orient, backend, output,
-        on_error, fuse, quality, headroom.
+        Those of `DecodeOptions`, by name: reduce, min_size, mode, orient, max_pixels, backend,
+        output, on_error, fuse, quality, headroom.
 
     Attributes
     ----------
@@ -123,7 +124,8 @@ class StoreDataset(DecodeDataset[Sample_co]):
     @contextmanager
     def _prefetch_batch(self, indices: Sequence[int]) -> Iterator[None]:
         # For PyTorch's DataLoader and worker processes, which would wait for one item at a time.
-        if len(indices) < 2 or not self.remote or type(self).read is not StoreDataset.read:
+        own_read = type(self).read is not StoreDataset.read or not self._reads_in_threads
+        if len(indices) < 2 or not self.remote or own_read:
             yield
             return
         if self._readers is None:
@@ -141,6 +143,12 @@ class StoreDataset(DecodeDataset[Sample_co]):
     def remote(self) -> bool:
         """Whether each image is read from a server."""
         return self.store.remote
+
+    @property
+    def _reads_in_threads(self) -> bool:
+        return super()._reads_in_threads and is_thread_safe(
+            self.store, "source", "read", "_read", "groups", "read_group", "target"
+        )
 
     def _group_reads(self, indices: Sequence[int]) -> list[list[int]]:
         if type(self).read is not StoreDataset.read:
@@ -213,9 +221,7 @@ class StoreDataset(DecodeDataset[Sample_co]):
                 _strip_location(error.args[0], where, position, key_suffix),
                 *error.args[1:],
             )
-        name_sample(
-            error, operator.index(index), f"{where}, {key_suffix[2:-1]}" if key_suffix else where
-        )
+        name_sample(error, position, f"{where}, {key_suffix[2:-1]}" if key_suffix else where)
 
 
 def _strip_location(message: str, where: str, position: int, key_suffix: str) -> str:

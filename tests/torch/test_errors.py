@@ -112,6 +112,25 @@ def test_replacement_is_the_same_each_time() -> None:
     assert all(failure.index % 3 for failure in dataset.errors)
 
 
+@pytest.mark.parametrize("count", [2, 5, 30])
+def test_an_index_from_the_end_is_the_same_sample(count: int) -> None:
+    """`ds[-1]` has the replacement, the entry and the name of `ds[n - 1]`, and so on."""
+    for index in range(1, count):
+        made = []
+        for asked in (index, index - count, torch.tensor(index - count)):
+            sources = [CUT if number == index else PHOTO for number in range(count)]
+            dataset = Listed(*sources, on_error="replace")
+            made.append((dataset[asked][1], dataset.errors))
+            assert dataset.fetch(index)[1] == made[0][0]
+            assert len(dataset.errors) == 1
+            dataset = Listed(*[CUT] * count, on_error="skip")
+            with pytest.raises(errors.DecodeError, match=rf"\(item {index}\)"):
+                dataset[asked]
+            with pytest.raises(errors.DecodeError, match=rf"\(item {index}\)"):
+                dataset.__getitems__([asked])
+        assert made[1:] == made[:1] * 2
+
+
 def test_replacement_fills_the_slot() -> None:
     """A replacement is written into the slot of the damaged sample."""
     slot = torch.zeros(3, 24, 24)

@@ -31,7 +31,7 @@ from loading import (
 from loading import (
     SeededLoader as Loader,
 )
-from torch.utils.data import ConcatDataset, DataLoader, Subset, TensorDataset
+from torch.utils.data import BatchSampler, ConcatDataset, DataLoader, Subset, TensorDataset
 
 from fastdecode.testing import drawing, encode
 from fastdecode.torch import ImageList
@@ -189,6 +189,7 @@ REFUSED: dict[type[Exception], list[dict[str, Any]]] = {
         {"seed": "a"},
         {"timeout": -1},
         {"timeout": "a"},
+        {"timeout": True},
         {"shuffle": True, "sampler": [1]},
         {"threads": 1, "workers": 1},
         {"rank": 1},
@@ -226,6 +227,21 @@ REFUSED: dict[type[Exception], list[dict[str, Any]]] = {
         {"sampler": 5},
         {"batch_sampler": 5},
         {"generator": 3},
+        {"shuffle": [0, 1]},
+        {"shuffle": "no"},
+        {"drop_last": BatchSampler(range(9), 3, False)},
+        {"drop_last": 4},
+        {"channels_last": 1},
+        {"device": 1.5},
+        {"device": ["cpu"]},
+        {"decode": None},
+        {"decode": 3},
+        {"worker_init_fn": 3},
+        {"multiprocessing_context": 3},
+        {"pin_memory": "cuda"},
+        {"persistent_workers": 2},
+        {"pin_memory_device": 0},
+        {"in_order": "yes"},
     ],
 }
 
@@ -243,6 +259,19 @@ def test_wrong_arguments_are_refused_by_name(
         Loader(**{"dataset": Images(), **options})
 
     assert all(name in str(caught.value) for name in options)
+
+
+@pytest.mark.parametrize("place", range(1, 5))
+@pytest.mark.parametrize("given", ["no", 2.5, [[1]], len, {"a": 1}])
+def test_arguments_in_the_wrong_place_are_refused(place: int, given: Any) -> None:
+    """Each positional argument has its type, as with torch's other order of them."""
+    arguments: list[Any] = [Images(), 1, False, None, False]
+    arguments[place] = given
+    name = ("batch_size", "shuffle", "sampler", "drop_last")[place - 1]
+    if name == "sampler" and isinstance(given, (str, list, dict)):
+        return  # it can be iterated over
+    with pytest.raises((TypeError, ValueError), match=name):
+        Loader(*arguments)
 
 
 def test_default_device_does_not_matter() -> None:
@@ -273,7 +302,9 @@ def test_first_error_of_a_batch_is_the_one_that_is_raised() -> None:
             return index
         raise TypeError(f"mistake {index}")
 
-    with Loader(Plain(make, 8), 8, threads=3) as loader:
+    dataset: Any = Plain(make, 8)
+    dataset.thread_safe = True
+    with Loader(dataset, 8, threads=3) as loader:
         assert [str(error) for error in targets_and_errors(loader)] == ["mistake 1"]
 
 

@@ -248,6 +248,48 @@ def test_worker_init_fn_has_nothing_to_prepare_in_threads() -> None:
 # What others read
 
 
+FIXED_BY_TORCH = (
+    "batch_size",
+    "batch_sampler",
+    "sampler",
+    "drop_last",
+    "dataset",
+    "persistent_workers",
+)
+WITHOUT_EFFECT = ("threads", "workers", "num_workers", "prefetch", "prefetch_factor", "timeout")
+
+
+def test_what_torch_fixes_and_what_would_have_no_effect_cannot_be_assigned() -> None:
+    """Such an assignment is an error that names the attribute, in a copy as well."""
+    first = Loader(Images(count=6), 3)
+    for batches in (first, copy.copy(first), pickle.loads(pickle.dumps(first))):
+        for name in (*FIXED_BY_TORCH, *WITHOUT_EFFECT, "device", "decode", "seed", "epoch"):
+            with pytest.raises(ValueError, match=name):
+                setattr(batches, name, getattr(batches, name))
+        batches.note = "a name of one's own"
+        assert indices(batches) == list(range(6))
+    theirs = DataLoader(range(3))
+    for name in FIXED_BY_TORCH:
+        with pytest.raises(ValueError, match=name):
+            setattr(theirs, name, getattr(theirs, name))
+
+
+def test_what_can_be_assigned_begins_with_the_next_epoch() -> None:
+    """`worker_init_fn`, `collate_fn` and the layout of later epochs are what was assigned last."""
+    for persistent in (False, True):
+        how = {"workers": 1, "persistent_workers": persistent}
+        with Loader(Plain(Salted(), 2), 2, **how) as loader:
+            loader.worker_init_fn = begin
+            assert [row[1] for batch in loader for row in batch.tolist()] == [100, 100]
+            loader.collate_fn = len
+            assert list(loader) == [2]
+        with Loader(Images(count=2), 2, **how) as loader:
+            for last in (False, True):
+                loader.channels_last = last
+                ((images, _),) = loader
+                assert images.is_contiguous(memory_format=torch.channels_last) == last
+
+
 def test_attributes_are_those_of_dataloader() -> None:
     """`Loader` and a `DevicePrefetcher` around it have the attributes of torch's DataLoader."""
     images = Images()

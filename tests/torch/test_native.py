@@ -370,7 +370,7 @@ def test_batches_that_are_not_for_the_core_are_shared_by_all_threads(made: Made)
     foreign = encoded("BMP")
 
     class Paired(Sources):
-        slow = 0.0
+        slow, thread_safe = 0.0, True
 
         def __init__(self, *sources: Any) -> None:
             super().__init__(*sources)

@@ -177,6 +177,8 @@ def test_any_dataset_may_be_read_ahead(tmp_path: Path) -> None:
     many = threading.Barrier(6, timeout=30)
 
     class Slow(Images):
+        thread_safe = True
+
         def read(self, index: int) -> tuple[Any, Any]:
             if index < 6:
                 many.wait()  # passed only by six that read at once

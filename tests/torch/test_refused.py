@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import os
+import tarfile
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,13 +15,24 @@ import torch
 from fifos import readable_fifo
 from loading import PROCESS_WARNINGS
 from PIL import Image
-from torch.utils.data import DataLoader
+from torch.utils.data import ConcatDataset, DataLoader, Dataset, Subset
 from torch_reference import PHOTOS, seeded
 
 from fastdecode import DEFAULT_MAX_PIXELS, ImageTooLarge, probe
 from fastdecode.stores import Store, open_store
 from fastdecode.testing import encode
-from fastdecode.torch import DecodeOptions, ImageList, Loader, ShardStream, StoreDataset
+from fastdecode.torch import (
+    DecodeDataset,
+    DecodeMixin,
+    DecodeOptions,
+    Fused,
+    ImageFolder,
+    ImageList,
+    Loader,
+    ShardStream,
+    StoreDataset,
+    Views,
+)
 from fastdecode.torch.transforms import (
     RandomResizedCrop,
     RandomResizedCropFlipNormalize,
@@ -127,6 +140,132 @@ def test_pytorchs_dataloader_is_told_of_it(refused: Refused) -> None:
     with pytest.raises(refused.error, match=refused.said) as caught:
         list(DataLoader(dataset, 3, num_workers=1))
     traceback.clear_frames(caught.tb)  # or the worker waits for a garbage collection
+
+
+class Mixed(DecodeMixin, Dataset[Any]):
+    """A user's dataset, whose `transformed` decodes."""
+
+    def __init__(self, paths: list[Path], transform: Any, **options: Any) -> None:
+        self.paths, self.transform = paths, transform
+        self.decode_options = DecodeOptions(**options)
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.transformed(self.paths[index]), 0
+
+
+class Pictures(DecodeDataset[Any]):
+    """A user's own subclass."""
+
+    def __init__(self, paths: list[Path], transform: Any, **options: Any) -> None:
+        super().__init__(transform, **options)
+        self.paths = paths
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def read(self, index: int) -> Any:
+        return self.paths[index], 0
+
+
+def shard(paths: list[Path]) -> str:
+    """Put the files into a shard."""
+    with tarfile.open(paths[0].parent.parent / "shard.tar", "w") as tar:
+        for path in paths:
+            tar.add(path, path.name)
+            target = tarfile.TarInfo(f"{path.stem}.cls")
+            target.size = 1
+            tar.addfile(target, io.BytesIO(b"0"))
+    return str(paths[0].parent.parent / "shard.tar")
+
+
+KINDS: dict[str, Callable[..., Any]] = {
+    "folder": lambda paths, transform, **how: ImageFolder(paths[0].parents[1], transform, **how),
+    "list": lambda paths, transform, **how: ImageList(paths, [0] * 3, transform, **how),
+    "store": lambda paths, transform, **how: StoreDataset(paths[0].parents[1], transform, **how),
+    "shards": lambda paths, transform, **how: StoreDataset(shard(paths), transform, **how),
+    "stream": lambda paths, transform, **how: ShardStream(shard(paths), transform, **how),
+    "mixin": Mixed,
+    "own": Pictures,
+}
+
+
+def pipelines() -> list[Any]:
+    """Return transforms of every kind that decodes, or gets what was decoded."""
+    exact = ResizeCenterCrop(40, 32)
+    return [
+        *TRANSFORMS,
+        Fused(exact, [lambda pixels: pixels[:, :8]]),
+        Views(exact, 2),
+        lambda image: torch.tensor(image.size),
+    ]
+
+
+@pytest.mark.parametrize("at", range(len(pipelines())))
+@pytest.mark.parametrize("kind", KINDS)
+def test_max_pixels_is_taken_wherever_images_are_decoded(
+    kind: str, at: int, tmp_path: Path
+) -> None:
+    """A limit below the images refuses them, and one as high as they are does not."""
+    paths = [tmp_path / "root" / "cat" / f"{number}.jpg" for number in range(3)]
+    paths[0].parent.mkdir(parents=True)
+    for path in paths:
+        path.write_bytes(PHOTOS[0].read_bytes())
+    header = probe(PHOTOS[0].read_bytes())
+    pixels = header.width * header.height
+    make = KINDS[kind]
+
+    for limit in (pixels, None, DEFAULT_MAX_PIXELS):
+        assert len(list(DataLoader(make(paths, pipelines()[at], max_pixels=limit), 3))) == 1
+    low = make(paths, pipelines()[at], max_pixels=pixels - 1)
+    with pytest.raises(ImageTooLarge):
+        list(DataLoader(low, 1))
+    if kind == "stream":
+        return
+    for threads in (0, 2):
+        with Loader(low, 1, threads=threads) as loader, pytest.raises(ImageTooLarge):
+            list(loader)
+        if kind != "mixin":
+            with Loader(low, 3, threads=threads, max_pixels=pixels) as loader:
+                assert len(list(loader)) == 1
+
+
+def test_a_limit_of_a_loader_is_for_datasets_of_the_package(tmp_path: Path) -> None:
+    """The option of a `Loader` overrides that of the datasets, and is refused for any other."""
+    path = tmp_path / "a.jpg"
+    path.write_bytes(PHOTOS[0].read_bytes())
+    dataset = ImageList([path], [0], TRANSFORMS[0])
+    for whole in (dataset, Subset(ConcatDataset([dataset, dataset]), [1])):
+        for how in ({"threads": 1}, {"threads": 0}, {"workers": 1}):
+            with (
+                Loader(whole, max_pixels=1000, **how) as loader,
+                pytest.raises(ImageTooLarge, match=r"a\.jpg"),
+            ):
+                list(loader)
+    assert dataset.decode_options == DecodeOptions()
+    with Loader(dataset) as loader:
+        assert len(list(loader)) == 1
+    with pytest.raises(ValueError, match="max_pixels"):
+        Loader([1, 2], max_pixels=1000)
+    with pytest.raises(ValueError, match="max_pixels"):
+        Loader(dataset, max_pixels=0)
+
+
+@pytest.mark.parametrize("transform", [None, *TRANSFORMS], ids=repr)
+def test_without_a_limit_a_giant_is_decoded(giant: bytes, transform: Any, tmp_path: Path) -> None:
+    """Its error disappears with the option that the error names, and a Loader makes the image."""
+    path = tmp_path / "giant.jpg"
+    path.write_bytes(giant)
+    dataset = ImageList([path], [7], transform, max_pixels=None)
+    image, target = dataset[0]
+
+    assert target == 7
+    if transform is not None:
+        with Loader(dataset, threads=1, seed=1) as loader:
+            ((images, _),) = loader
+        assert images[0].shape == image.shape
 
 
 @FIFOS

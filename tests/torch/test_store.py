@@ -207,7 +207,7 @@ def test_damage_of_the_store_is_named_once() -> None:
 
     with pytest.raises(StoreError) as caught:
         dataset[DAMAGED - COUNT]
-    assert str(caught.value) == f"memory, {DAMAGED}.jpg (item {DAMAGED - COUNT}): it is truncated"
+    assert str(caught.value) == f"memory, {DAMAGED}.jpg (item {DAMAGED}): it is truncated"
 
     dataset.decode_options = DecodeOptions(on_error="replace")
     assert dataset[DAMAGED].shape == (3, 24, 24)

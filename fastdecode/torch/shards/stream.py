@@ -122,8 +122,8 @@ class ShardStream(IterableDataset[Any]):
     storage_options : mapping, optional
         Options for the file system of URIs.
     **options
-        Those of `DecodeOptions`, by name: reduce, min_size, mode, orient, backend, output,
-        on_error, fuse, quality, headroom.
+        Those of `DecodeOptions`, by name: reduce, min_size, mode, orient, max_pixels, backend,
+        output, on_error, fuse, quality, headroom.
 
     Attributes
     ----------
@@ -430,7 +430,7 @@ class _ShardImages(DecodeDataset):
 
     def _record_failure(self, index: int, error: Exception) -> Failure:
         failure = as_failure(error, self.samples[index].position)
-        record_failure(self.errors, failure, self.decode_options.on_error)  # type: ignore[arg-type]
+        record_failure(self.errors, failure, self._options.on_error)  # type: ignore[arg-type]
         return failure
 
     def _no_replacement_message(self, failed: list[Failure]) -> str:

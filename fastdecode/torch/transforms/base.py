@@ -31,12 +31,14 @@ from fastdecode.api import decode_part
 from fastdecode.geometry import Geometry
 from fastdecode.native import _library
 from fastdecode.native._augment import Program, draw_in_core
-from fastdecode.plan import reduce_for_resize
+from fastdecode.plan import DEFAULT_MAX_PIXELS, reduce_for_resize
 from fastdecode.torch.transforms._random_crop import SampleGenerator, sample_state
 from fastdecode.torch.transforms.normalize import Normalize
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from typing_extensions import Unpack
 
     from fastdecode.api import Data
     from fastdecode.native._library import CoreResize
@@ -99,46 +101,28 @@ class EncodedTransform(ABC):
     dtype: torch.dtype = torch.float32
     isolated: bool = True
 
-    def __call__(
-        self,
-        data: Data,
-        *,
-        generator: torch.Generator | None = None,
-        out: torch.Tensor | None = None,
-        backend: str | None = None,
-        orient: bool = False,
-    ) -> torch.Tensor:
+    def __call__(self, data: Data, **options: Unpack[TransformOptions]) -> torch.Tensor:
         """Decode and transform an image.
 
         Parameters
         ----------
         data : bytes-like
             The whole file, as for `fastdecode.decode`.
-        generator : torch.Generator, optional
-            Generator for the random draws; by default torch's global one.
-        out : tensor, optional
-            Where to write the result, such as one image of a batch: a tensor of `shape` and
-            `dtype`, with any strides. It is also returned.
-        backend, orient
-            As for `fastdecode.decode`.
+        **options
+            - `generator`, a torch.Generator for the random draws; by default torch's global one.
+            - `out`, where to write the result, such as one image of a batch: a tensor of `shape`
+              and `dtype`, with any strides. It is also returned.
+            - `backend`, `orient` and `max_pixels`, as for `fastdecode.decode`.
 
         Returns
         -------
         tensor, (3, H, W)
         """
-        return self.with_geometry(
-            data, generator=generator, out=out, backend=backend, orient=orient
-        )[0]
+        return self.with_geometry(data, **options)[0]
 
     @abstractmethod
     def with_geometry(
-        self,
-        data: Data,
-        *,
-        generator: torch.Generator | None = None,
-        out: torch.Tensor | None = None,
-        backend: str | None = None,
-        orient: bool = False,
+        self, data: Data, **options: Unpack[TransformOptions]
     ) -> tuple[torch.Tensor, Geometry]:
         """Decode and transform an image, and return where the result lies in it.
 
@@ -159,6 +143,7 @@ class TransformOptions(TypedDict, total=False):
     out: torch.Tensor | None
     backend: str | None
     orient: bool
+    max_pixels: int | None
 
 
 class DecodedPart(NamedTuple):
@@ -234,11 +219,12 @@ class Crop(EncodedTransform):
         out: torch.Tensor | None = None,
         backend: str | None = None,
         orient: bool = False,
+        max_pixels: int | None = DEFAULT_MAX_PIXELS,
     ) -> tuple[torch.Tensor, Geometry]:
         """Decode and transform an image, and return where the result lies in it."""
         data = data if type(data) is bytes else as_buffer(data, function="transform")
         header = None
-        sides = _core_file_size(data, backend, orient=orient)
+        sides = _core_file_size(data, backend, max_pixels, orient=orient)
         if sides is None:
             header = _headers.probe(data)
             sides = seen_size(header.width, header.height, header.orientation if orient else 1)
@@ -252,7 +238,9 @@ class Crop(EncodedTransform):
             ):
                 return out, plan_geometry(plan, *sides)
             header = _headers.probe(data)
-        pixels = self._decode_and_resize(data, header, plan, backend, orient=orient)
+        pixels = self._decode_and_resize(
+            data, header, plan, orient=orient, max_pixels=max_pixels, backend=backend
+        )
         return self._finish(pixels, plan, operations, out), plan_geometry(plan, *sides)
 
     def make_from(self, part: DecodedPart, plan: ResizePlan, operations: Any) -> torch.Tensor:
@@ -317,7 +305,7 @@ class Crop(EncodedTransform):
         return out
 
     def _decode_and_resize(
-        self, data: Any, header: Header, plan: ResizePlan, backend: str | None, *, orient: bool
+        self, data: Any, header: Header, plan: ResizePlan, *, orient: bool, **how: Any
     ) -> torch.Tensor:
         """Decode the box at the best reduction and resize it to a uint8 tensor (3, H, W)."""
         reduce = self.reduce_for(header, plan)
@@ -330,7 +318,7 @@ class Crop(EncodedTransform):
         window = (x, y, math.ceil(right), math.ceil(bottom))
         everything = window == (0, 0, *whole.size[::-1])
         image = decode_part(
-            data, header, reduce, None if everything else window, orient=orient, backend=backend
+            data, header, reduce, None if everything else window, orient=orient, **how
         )
         box = (left - x, top - y, right - x, bottom - y)
         return _resize_and_pad(image, box, plan, of_tensors=self.of_tensors)
@@ -365,8 +353,12 @@ class Crop(EncodedTransform):
         """Return what all crops tell the core."""
         return self.flip, self._min_headroom, self.interpolation, self.program
 
-    def as_core_crop(self, *, orient: bool) -> Any:  # noqa: ARG002 - for subclasses
-        """Return this transform as the core's struct, or None if the core cannot do the same."""
+    def as_core_crop(self, *, orient: bool, max_pixels: int | None) -> Any:  # noqa: ARG002 - for subclasses
+        """Return this transform as the core's struct, or None if the core cannot do the same.
+
+        The core leaves out images of more than `max_pixels`, and with `orient` those of which the
+        Exif orientation might rotate them.
+        """
         return None
 
     def _describe_options(self) -> str:
@@ -404,12 +396,14 @@ def _is_jpeg(data: Buffer) -> bool:
     return bytes(data[:2]) == b"\xff\xd8"
 
 
-def _core_file_size(data: Buffer, backend: str | None, *, orient: bool) -> tuple[int, int] | None:
+def _core_file_size(
+    data: Buffer, backend: str | None, max_pixels: int | None, *, orient: bool
+) -> tuple[int, int] | None:
     """Return (width, height) of a file that the core may decode, or None for any other."""
     if not core_may_decode(backend):
         return None
     header = _library.probe(data)
-    if header is None or not core_can_decode(header):
+    if header is None or not core_can_decode(header, max_pixels):
         return None
     if orient and header.may_turn and _headers.probe(data).orientation != 1:
         return None

@@ -15,7 +15,6 @@ from fastdecode._arguments import check_names, is_int
 from fastdecode._resizing import CORE_FILTERS, ResizePlan
 from fastdecode.native import _library
 from fastdecode.native._augment import Program
-from fastdecode.plan import DEFAULT_MAX_PIXELS
 from fastdecode.torch.transforms._random_crop import (
     center_crop,
     draw_box,
@@ -46,6 +45,7 @@ __all__ = [
 ]
 
 _KIND_RANDOM, _KIND_CENTRAL = 1, 2  # of ``fd_crop``
+_UNLIMITED = (1 << 63) - 1  # pixels
 _PLANNING_METHODS = ("plan", "core_resize", "_jpeg_reduction", "as_core_crop")
 _Size = int | Sequence[int]
 _BOTH_MODES: tuple[Interpolation, Interpolation] = ("bilinear", "bicubic")
@@ -151,12 +151,12 @@ class RandomResizedCrop(Crop):
     def _plan(self, box: Box, interpolation: Interpolation, *, flip: bool) -> ResizePlan:
         return ResizePlan(box, self.size, 0, 0, self.size, flip, interpolation)
 
-    def as_core_crop(self, *, orient: bool) -> Any:
+    def as_core_crop(self, *, orient: bool, max_pixels: int | None) -> Any:
         """Return this transform as the core's struct, or None if the core cannot do the same."""
         if not _plans_like(self, RandomResizedCrop):
             return None
         drawn = (self.scale, self.ratio)
-        return _core_crop(self.size, *self._core_options(), orient, drawn=drawn)
+        return _core_crop(self.size, *self._core_options(), orient, max_pixels, drawn=drawn)
 
     def __repr__(self) -> str:
         return (
@@ -177,7 +177,7 @@ class RandomResizedCropAndInterpolation(RandomResizedCrop):
         box, _ = super()._draw_box(width, height, generator)
         return box, _BOTH_MODES[draw_flip(0.5, generator)]
 
-    def as_core_crop(self, *, orient: bool) -> Any:  # noqa: ARG002
+    def as_core_crop(self, *, orient: bool, max_pixels: int | None) -> Any:  # noqa: ARG002
         """Return None: the core has one interpolation only."""
         return None
 
@@ -282,11 +282,11 @@ class ResizeCenterCrop(Crop):
     def _margins(self, canvas: tuple[int, int]) -> tuple[int, int]:
         return center_crop(canvas, self.size)
 
-    def as_core_crop(self, *, orient: bool) -> Any:
+    def as_core_crop(self, *, orient: bool, max_pixels: int | None) -> Any:
         """Return this transform as the core's struct, or None if the core cannot do the same."""
         if not _plans_like(self, ResizeCenterCrop):
             return None
-        return _core_crop(self.size, *self._core_options(), orient, resize=self.resize)
+        return _core_crop(self.size, *self._core_options(), orient, max_pixels, resize=self.resize)
 
     def __repr__(self) -> str:
         return (
@@ -399,11 +399,11 @@ class Resize(Crop):
     ) -> tuple[int, int]:
         return resized_size(width, height, self.size, self.max_size)
 
-    def as_core_crop(self, *, orient: bool) -> Any:
+    def as_core_crop(self, *, orient: bool, max_pixels: int | None) -> Any:
         """Return this transform as the core's struct, or None if the core cannot do the same."""
         if not isinstance(self.size, tuple) or not _plans_like(self, Resize):
             return None
-        return _core_crop(self.size, *self._core_options(), orient, resize=self.size)
+        return _core_crop(self.size, *self._core_options(), orient, max_pixels, resize=self.size)
 
     def __repr__(self) -> str:
         longest = "" if self.max_size is None else f"max_size={self.max_size}, "
@@ -552,7 +552,8 @@ def _core_crop(
     headroom: float,
     interpolation: Interpolation,
     program: Program,
-    upright: bool,  # leave out files whose Exif orientation might rotate them
+    upright: bool,
+    max_pixels: int | None,
     *,
     drawn: tuple[tuple[float, float], tuple[float, float]] | None = None,
     resize: int | tuple[int, int] = 0,
@@ -566,7 +567,7 @@ def _core_crop(
     struct.filter = CORE_FILTERS[interpolation]
     if program:
         struct.program = _pointed_to[struct] = program.core
-    struct.pixels = DEFAULT_MAX_PIXELS
+    struct.pixels = _UNLIMITED if max_pixels is None else min(max_pixels, _UNLIMITED)
     if drawn is None:
         struct.kind = _KIND_CENTRAL
         struct.resize_height, struct.resize_width = (

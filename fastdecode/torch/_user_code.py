@@ -1,0 +1,171 @@
+"""The user's own code: which of it may run in several threads, and what it draws from.
+
+A `Loader` cannot know whether a user's ``read`` seeks in a file that all threads share, or whether
+a ``target_transform`` draws from a global generator. It calls the one in one thread at a time,
+unless its class says ``thread_safe = True``, and looks for the other in the code.
+"""
+
+from __future__ import annotations
+
+import inspect
+import random
+import sys
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from types import BuiltinMethodType, CodeType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+import numpy as np
+import torch
+
+from fastdecode._process import ForkLock
+
+# One for the whole process, because datasets may share what they read from.
+_lock = ForkLock()
+_free: AbstractContextManager[Any] = nullcontext()
+_MOST = 2000
+_OURS = __name__.partition(".")[0]
+_LIBRARIES = {*sys.stdlib_module_names, "numpy", "torch", "PIL", "cv2", _OURS} - {"__main__"}
+_GENERATORS = (random.Random, np.random.Generator, np.random.RandomState, torch.Generator)
+_RANDOM_MODULES = ("random", "secrets", "numpy.random")
+_NAMES_OF_DRAWS = (
+    "bernoulli bernoulli_ betavariate choices default_rng exponential_ gauss getrandbits integers "
+    "multinomial normal_ normalvariate permutation rand rand_like randbytes randint randint_like "
+    "randn randn_like random random_ randperm randrange shuffle standard_normal uniform_"
+)
+_RANDOM_NAMES = frozenset(_NAMES_OF_DRAWS.split())
+
+
+def alone(*, thread_safe: bool) -> AbstractContextManager[Any]:
+    """Return the lock under which to call code of the user's; none if it is thread-safe."""
+    return _free if thread_safe else _lock
+
+
+def is_thread_safe(owner: Any, *methods: str) -> bool:
+    """Return whether these methods may run in several threads at once.
+
+    They may if they are ours, or if the class that has the method, one below or the object says so.
+    """
+    return all(_may_share(owner, method) for method in methods)
+
+
+def _may_share(owner: Any, method: str) -> bool:
+    own = getattr(owner, "__dict__", {})
+    if method in own or "thread_safe" in own:
+        return bool(own.get("thread_safe"))
+    for kind in type(owner).__mro__:
+        ours = _root(kind) == _OURS
+        if "thread_safe" in vars(kind) and not ours:
+            return bool(vars(kind)["thread_safe"])
+        if method in vars(kind):
+            return ours
+    return True
+
+
+def users_methods(owner: Any, *names: str) -> list[Any]:
+    """Return those of the methods that are not ours."""
+    found = [getattr(owner, name, None) for name in names]
+    return [method for method in found if method is not None and _root(method) != _OURS]
+
+
+def may_draw(*code: Any) -> bool:
+    """Return whether the user's code seems to draw from random generators of its own or global."""
+    return any(map(_draws, _reached(code)))
+
+
+def seedable(*code: Any) -> list[Any]:
+    """Return what the user's code uses that owns generators and can be seeded (albumentations)."""
+    return [one for one in _reached(code) if _is_seedable(one)]
+
+
+def _is_seedable(found: Any) -> bool:
+    return inspect.getattr_static(type(found), "set_random_seed", None) is not None
+
+
+def _draws(found: Any) -> bool:
+    if isinstance(found, ModuleType):
+        return found.__name__ in _RANDOM_MODULES
+    if isinstance(found, FunctionType):
+        names = {found.__name__} if _root(found) in _LIBRARIES else _names(found.__code__)
+        return not _RANDOM_NAMES.isdisjoint(names)
+    if isinstance(found, BuiltinMethodType):
+        return found.__name__ in _RANDOM_NAMES or isinstance(found.__self__, _GENERATORS)
+    return isinstance(found, _GENERATORS) or _is_seedable(found)
+
+
+def _reached(roots: Any) -> Iterator[Any]:
+    """Yield the user's code, and whatever it names: functions, objects, modules."""
+    todo = [(root, None) for root in roots]
+    seen: set[tuple[int, int]] = set()
+    while todo and len(seen) < _MOST:
+        found, owner = todo.pop()
+        if found is not None and (id(found), id(owner)) not in seen:
+            seen.add((id(found), id(owner)))
+            yield found
+            todo += _parts(found, owner)
+
+
+def _parts(found: Any, owner: Any) -> list[tuple[Any, Any]]:
+    """Return what an object calls or holds, each with the object whose method it is."""
+    if isinstance(found, partial):
+        return [(one, None) for one in (found.func, *found.args, *found.keywords.values())]
+    if isinstance(found, MethodType):
+        return [(found.__func__, found.__self__), (_if_generator(found.__self__), None)]
+    if isinstance(found, (staticmethod, classmethod)):
+        return [(found.__func__, owner)]
+    if isinstance(found, property):
+        return [(found.fget, owner)]
+    if isinstance(found, (list, tuple, set, frozenset, dict)):
+        values = found.values() if isinstance(found, dict) else found
+        return [(value, None) for value in values] if len(found) <= _MOST // 20 else []
+    if isinstance(found, (ModuleType, FunctionType, type)):
+        if _root(found) in _LIBRARIES or isinstance(found, ModuleType):
+            return []
+        if isinstance(found, FunctionType):
+            return _named(found, owner)
+        return [(one, None) for one in vars(found).values() if isinstance(one, FunctionType)]
+    modules = vars(found).get("_modules") or {} if hasattr(found, "__dict__") else {}
+    called = (getattr(type(found), name, None) for name in ("forward", "__call__"))
+    return [*((one, found) for one in called), *((one, None) for one in modules.values())]
+
+
+def _named(function: FunctionType, owner: Any) -> list[tuple[Any, Any]]:
+    """Return what the code of a function names: global, enclosed, or an attribute of its owner."""
+    parts: list[tuple[Any, Any]] = []
+    for cell in function.__closure__ or ():
+        try:
+            parts.append((cell.cell_contents, None))
+        except ValueError:  # it is still empty
+            continue
+    names = _names(function.__code__)
+    for name in names:
+        found = function.__globals__.get(name)
+        parts.append((found, None))
+        if isinstance(found, ModuleType) and _root(found) not in _LIBRARIES:
+            parts += [(vars(found).get(inner), None) for inner in names]
+        if owner is not None:
+            attribute = inspect.getattr_static(owner, name, None)
+            parts.append((attribute, owner if _is_method(attribute) else None))
+    return parts
+
+
+def _is_method(attribute: Any) -> bool:
+    return isinstance(attribute, (FunctionType, property, classmethod, staticmethod))
+
+
+def _if_generator(found: Any) -> Any:
+    return found if isinstance(found, _GENERATORS) else None
+
+
+def _names(code: CodeType) -> set[str]:
+    """Return the names that a piece of code uses, also in functions inside it."""
+    inner = (_names(one) for one in code.co_consts if isinstance(one, CodeType))
+    return set(code.co_names).union(*inner)
+
+
+def _root(found: Any) -> str:
+    """Return the name of the package that something belongs to; empty if unknown."""
+    name = found.__name__ if isinstance(found, ModuleType) else None
+    name = name or getattr(found, "__module__", None) or type(found).__module__
+    return name.partition(".")[0] if isinstance(name, str) else ""
