@@ -356,7 +356,7 @@ def _missing_part(fields: _Fields, data: Buffer) -> str:
         if not parts.tiled:
             rows = min(rows, fields.height - index % a_plane * rows)
         least = parts.row * rows if fields.compression == _UNCOMPRESSED else 1
-        if size < least:
+        if size < least and fields.color != "ycc":  # with fewer samples of chroma
             return f"{kind} {index} of the TIFF has {size} of {least} bytes"
         if not any(data[max(at, at + size - zeros) : at + size]) and zeros:
             return f"{kind} {index} of the TIFF ends in zeros, which no encoder writes"

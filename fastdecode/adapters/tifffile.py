@@ -16,6 +16,7 @@ import tifffile
 
 from fastdecode import _headers, _pixels, _truncation
 from fastdecode._headers import tiff
+from fastdecode._headers.jpeg_stream import EOI
 from fastdecode.adapters.base import Backend, Support
 from fastdecode.errors import DecodeError
 from fastdecode.types import Buffer, Coding, Color, Header, Image, Mode, PixelLayout
@@ -27,6 +28,7 @@ logging.getLogger("tifffile").addHandler(logging.NullHandler())
 
 _FAX_3, _FAX_4 = 3, 4
 _JPEG, _LERC, _WEBP, _JPEG_XL = 7, 34887, 50001, 50002
+_ZEROS = bytes(16)
 _MCU = 16  # a JPEG may be filled up to whole blocks
 _REVERSED_BITS = 2  # FillOrder
 _COLOURS = {"gray": 1, "rgb": 3, "ycc": 3, "cmyk": 4}
@@ -159,6 +161,13 @@ def _check_jpeg(part: bytes, page: tifffile.TiffPage, index: int) -> None:
         return np.asarray(imagecodecs.jpeg_decode(again))
 
     _truncation.verify(decode(data), data, header, decode)
+    if data.endswith(_ZEROS + EOI):
+        shorter = data[: -len(_ZEROS + EOI)] + EOI
+        try:
+            _truncation.verify(decode(shorter), shorter, header, decode)
+        except DecodeError:
+            return
+        raise DecodeError("a JPEG of the TIFF has zeros left over, which stand in place of data")
 
 
 def _check_fax(part: bytes, page: tifffile.TiffPage, index: int) -> None:
