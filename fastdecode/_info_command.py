@@ -71,8 +71,7 @@ def gather() -> Facts:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about the saved ranking: the report contains it
             for kind in FORMATS:
-                if kind != "other":
-                    choices[kind] = _choices(kind)
+                choices[kind] = _choices(kind)
     except FastDecodeError as error:  # FASTDECODE_BACKEND names an unusable backend
         problem = str(error)
     infos = fastdecode.backends()

@@ -23,9 +23,8 @@ if TYPE_CHECKING:
 def convert(image: Image, layout: PixelLayout, mode: Mode, header: Header) -> Image:
     """Convert pixels from a backend's layout to the mode that the caller asked for.
 
-    Conversions are those of Pillow: CMYK without a profile, grey by ITU-R 601-2. Of more than 8
-    bits the high 8 remain, as in libpng's ``png_set_strip_16`` and Pillow's 16-bit colour. More
-    than four channels raise a `DecodeError`.
+    Conversions are those of Pillow: CMYK without a profile, grey by ITU-R 601-2. More than four
+    channels raise a `DecodeError`.
     """
     if mode == "stored" or layout == mode:
         return image
@@ -60,21 +59,28 @@ def _pillow(image: Image, mode: str) -> PillowImage.Image:
 
 
 def _eight_bits(image: Image, header: Header) -> Image:
-    """Scale samples of any type to uint8."""
-    if image.dtype == np.uint8 and (header.bits >= 8 or header.format == "jxl"):
+    """Turn unsigned integers of at most 16 bits, or booleans, into uint8.
+
+    Of more than 8 bits the high 8 remain, as in libpng's ``png_set_strip_16`` and Pillow's 16-bit
+    colour; fewer are spread, so that white is 255. If white is not the largest value of its bits
+    (PNM), "the high 8" are those of the fraction ``sample / (white + 1)``.
+    """
+    eight = header.bits >= 8 or header.format == "jxl"  # deeper ones may be converted already
+    if image.dtype == np.uint8 and eight and not header.maxval:
         return image
-    if image.dtype.kind == "f":
-        scaled: Image = np.clip(image * 255 + 0.5, 0, 255)
-        return scaled.astype(np.uint8)
-    if image.dtype == np.bool_:
-        white: Image = np.where(image, np.uint8(255), np.uint8(0))
-        return white
     # Samples use the range of `header.bits`, or of their type if the header says no more than 8.
-    bits = header.bits if header.bits > 8 or image.dtype == np.uint8 else 8 * image.dtype.itemsize
-    if bits < 8:
-        spread: Image = image.astype(np.uint16) * 255 // ((1 << bits) - 1)
+    own = header.bits > 8 or image.dtype.itemsize == 1
+    bits = header.bits if own else 8 * image.dtype.itemsize
+    white = header.maxval or (1 << bits) - 1
+    if white == 255:
+        return image.astype(np.uint8, copy=False)
+    if white < 255:
+        spread: Image = np.rint(np.minimum(image, white) / white * 255)  # as Pillow rounds a PNM
         return spread.astype(np.uint8)
-    high: Image = image >> (bits - 8)
+    if white == (1 << bits) - 1:
+        high: Image = image >> (bits - 8)
+    else:
+        high = np.minimum(image, white).astype(np.uint32) * 256 // (white + 1)
     return high.astype(np.uint8)
 
 

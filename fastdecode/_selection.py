@@ -15,7 +15,12 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from fastdecode import ranking, registry
 from fastdecode._process import ForkLock, should_warn
-from fastdecode.errors import BackendUnavailable, UnknownBackend, UnsupportedFormat
+from fastdecode.errors import (
+    BackendUnavailable,
+    UnknownBackend,
+    UnsupportedFormat,
+    with_advice,
+)
 from fastdecode.ranking import Ranking
 from fastdecode.types import Header
 
@@ -187,12 +192,16 @@ def load_named(name: str) -> Backend:
 _LARGEST_REDUCES_FROM = 64
 _MAX_CACHED = 4096
 _MAX_CHANNELS = 4
-_NO_COLOUR = ("jpeg2000", "other")
+_NO_COLOUR = (("jpeg2000", "other"), ("tiff", "other"))
+_MAX_BITS = 16
 _first_choices: dict[object, Choice] = {}
 _kind = itemgetter(
     *map(
         Header._fields.index,
-        ("format", "bits", "channels", "color", "coding", "subsampling", "progressive", "animated"),
+        (
+            *("format", "bits", "channels", "color", "coding", "subsampling"),
+            *("progressive", "animated", "sample"),
+        ),
     )
 )
 """Returns the fields of a header on which the choice depends, except the size."""
@@ -343,6 +352,8 @@ def _fit(
 
 def _layouts(header: Header, mode: Mode) -> tuple[PixelLayout, ...]:
     """Return the layouts from which a mode can be made without loss, least work first."""
+    if mode != "stored" and not _has_eight_bits(header):
+        return ()
     if header.format == "jpeg":
         eight = header.bits == 8 and header.coding != "jpeg-ls"
         if header.color == "cmyk":
@@ -351,20 +362,31 @@ def _layouts(header: Header, mode: Mode) -> tuple[PixelLayout, ...]:
             return (("L" if header.color == "gray" else "RGB"), "stored") if eight else ("stored",)
         return ("RGBA", "RGB", "stored") if mode == "RGBA" else (mode, "stored")
     if header.color == "palette":  # indices are no colours
-        return ("L", "RGB") if mode == "L" else (mode,)
+        opaque = mode == "L" or (mode == "RGBA" and header.format == "bmp")
+        return (mode, "RGB") if opaque else (mode,)
     if mode == "L" and header.color in ("gray", "rgb"):
         return ("L", "RGB", "stored")
     if mode == "stored":
         return (mode,)
     # More than four channels, or channels of an unknown kind, cannot be converted to colours; and
     # libavif converts a deep AVIF to 8 bits in its own way, not by taking the high byte.
-    known = header.channels <= _MAX_CHANNELS and (header.format, header.color) != _NO_COLOUR
+    known = header.channels <= _MAX_CHANNELS and (header.format, header.color) not in _NO_COLOUR
     deep = header.format == "avif" and header.bits > 8
     return (mode, "stored") if known and not deep else (mode,)
 
 
+def _has_eight_bits(header: Header) -> bool:
+    """Return whether there is a rule that makes 8 bits of the samples."""
+    return header.sample == "unsigned" and header.bits <= _MAX_BITS
+
+
 def _unsupported(backend: str | None, header: Header, want: Want) -> UnsupportedFormat:
     """Return an error that says why no backend reads the file, and which one would."""
+    if want.mode != "stored" and not _has_eight_bits(header):
+        problem = UnsupportedFormat(
+            f"no rule makes {want.mode} of {header.sample} samples of {header.bits} bits"
+        )
+        return with_advice(problem, ": mode='stored' gives them, for you to scale")
     kind = f"{header.format} ({header.width}x{header.height})"
     decides = preferred(backend)
     if isinstance(decides, str):

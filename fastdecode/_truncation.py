@@ -18,13 +18,14 @@ if TYPE_CHECKING:
 
 # Modules under `fastdecode._headers` with a function `missing`.
 _MODULES: dict[Format, str] = {
+    "bmp": "bmp",
     "tiff": "tiff",
     "avif": "isobmff",
     "heic": "isobmff",
-    "other": "other",
+    "pnm": "pnm",
 }
 # Modules with a function `excess`.
-_EXCESS: dict[Format, str] = {"png": "png", "jpeg2000": "jpeg2000"}
+_EXCESS: dict[Format, str] = {"png": "png", "jpeg2000": "jpeg2000", "tiff": "tiff"}
 _NO_END = "the JPEG has no end marker (EOI)"
 _MISSING = "pixels are missing: the compressed data ends before the image does"
 _SCANS = "pixels are missing: there is no scan of one of the colour components"
@@ -57,8 +58,8 @@ class CheckedJpeg(NamedTuple):
 def check_container(data: Buffer, header: Header) -> None:
     """Check that a file is as long as its tables say, where decoders do not check it.
 
-    TIFF, AVIF, HEIC and some rare formats need this. The other formats are read in order, so their
-    decoders notice missing data. A few bytes of PNG or JPEG 2000 may cost a decoder seconds.
+    TIFF, AVIF, HEIC, BMP and PNM need this. The other formats are read in order, so their
+    decoders notice missing data. A few bytes of PNG, JPEG 2000 or TIFF may cost a decoder seconds.
     """
     # `probe` has imported the module already. A JPEG needs none of them.
     module = _EXCESS.get(header.format)

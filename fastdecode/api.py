@@ -58,9 +58,10 @@ def decode(
         An int stands for both sides. `reduce_for` returns the reduction that is used.
     mode : {"RGB", "L", "RGBA", "stored"}
         ``"RGB"`` drops alpha without compositing. ``"L"`` of a JPEG is its Y plane. ``"stored"``
-        returns the samples as the file holds them: palette indices, CMYK as four inks, samples of
-        more than 8 bits as uint16 in the file's own range (0 to 1023 for 10 bits; `probe` returns
-        the number of bits).
+        returns the samples as the file holds them: palette indices, CMYK as four inks, floats,
+        signed integers, samples of more than 8 bits as uint16 in the file's own range (0 to 1023
+        for 10 bits; `probe` returns the number of bits). The other modes spread up to 8 bits over 0
+        to 255, and keep the high 8 of up to 16.
     region : (left, top, right, bottom), optional
         Decode only this part of the image, in pixels at full size (of the upright image, if
         `orient`). The result is rows ``top // reduce`` to ``ceil(bottom / reduce)`` of the whole
@@ -92,7 +93,8 @@ def decode(
     DecodeError
         The bytes are damaged, or pixels are missing.
     UnsupportedFormat
-        No usable backend reads this format.
+        No usable backend reads this format, or `mode` is not ``"stored"`` for floats, signed
+        integers or more than 16 bits.
     ImageTooLarge
         The header promises more than `max_pixels`.
     UnknownBackend, BackendUnavailable
@@ -240,7 +242,7 @@ def probe(data: Data) -> Header:
     DecodeError
         The header is damaged, or truncated.
     UnsupportedFormat
-        Neither fastdecode nor Pillow knows this format.
+        It is none of the package's formats; the message names it, if it is known.
 
     Examples
     --------

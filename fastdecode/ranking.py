@@ -225,6 +225,7 @@ DEFAULT = Ranking(
         ("jpeg", 8): ("native", "simplejpeg", "turbojpeg", "jpeg4py", "opencv", "pillow"),
         ("png", 1): ("native", "opencv", "pillow", "torchcodec"),
         ("webp", 1): ("opencv", "pillow"),
+        ("pnm", 1): ("opencv", "pillow"),
         ("jpeg2000", 1): ("pillow", "imagecodecs"),
     }
 )

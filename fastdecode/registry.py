@@ -45,7 +45,7 @@ def _builtin(where: str, distribution: str, formats: str, devices: str = "", **m
     return Entry(target, distribution, formats, batch=batch, devices=devices, **more)
 
 
-_ALL_FORMATS = "jpeg png webp gif bmp tiff avif jpeg2000 other"
+_ALL_FORMATS = "jpeg png webp gif bmp tiff avif jpeg2000 pnm"
 _INSTALL = "fastdecode.native._library:install_line"
 BUILTIN: dict[str, Entry] = {
     "pillow": _builtin("pillow:Pillow", "pillow", _ALL_FORMATS),
@@ -53,10 +53,11 @@ BUILTIN: dict[str, Entry] = {
         "native:Native", "fastdecode", "jpeg png", regions="jpeg png", install=_INSTALL
     ),
     "simplejpeg": _builtin("simplejpeg:Simplejpeg", "simplejpeg", "jpeg"),
-    "opencv": _builtin("opencv:Opencv", "opencv-python-headless", "jpeg png webp"),
+    "opencv": _builtin("opencv:Opencv", "opencv-python-headless", "jpeg png webp bmp pnm"),
     "turbojpeg": _builtin("turbojpeg:Turbojpeg", "PyTurboJPEG", "jpeg"),
     "jpeg4py": _builtin("jpeg4py:Jpeg4py", "jpeg4py", "jpeg"),
     "imagecodecs": _builtin("imagecodecs:Imagecodecs", "imagecodecs", "jpeg jpeg2000 jxl avif"),
+    "tifffile": _builtin("tifffile:Tifffile", "tifffile", "tiff"),
     "torchvision": _builtin("torchvision:Torchvision", "torchvision", "jpeg"),
     "torchcodec": _builtin("torchcodec:Torchcodec", "torchcodec", "jpeg png"),
     "kornia_rs": _builtin("kornia_rs:KorniaRs", "kornia-rs", "jpeg"),

@@ -27,12 +27,13 @@ __all__ = [
     "Output",
     "PixelLayout",
     "Reduce",
+    "Sample",
 ]
 
 Format = Literal[
-    "jpeg", "png", "webp", "gif", "bmp", "tiff", "avif", "heic", "jpeg2000", "jxl", "other"
+    "jpeg", "png", "webp", "gif", "bmp", "tiff", "avif", "heic", "jpeg2000", "jxl", "pnm"
 ]
-"""File formats, as `probe` names them; ``"other"`` is any other that Pillow opens (ICO, PNM, …)."""
+"""File formats, as `probe` names them; ``"pnm"`` is PBM, PGM and PPM."""
 
 Mode = Literal["RGB", "L", "RGBA", "stored"]
 """Pixel formats that a caller can ask for; ``"stored"`` keeps that of the file."""
@@ -46,8 +47,14 @@ Reduce = Literal[1, 2, 4, 8]
 Color = Literal["gray", "ycc", "rgb", "cmyk", "palette", "other"]
 """Colour model of the stored samples; ``"cmyk"`` is CMYK and YCCK."""
 
-Coding = Literal["baseline", "progressive", "arithmetic", "lossless", "jpeg-ls", "other", ""]
-"""How a JPEG's samples are coded (sequential Huffman is ``"baseline"``); empty otherwise."""
+Coding = Literal[
+    "baseline", "progressive", "arithmetic", "lossless", "jpeg-ls",
+    "jpeg", "fax", "packed", "rle", "fields", "plain", "other", "",
+]  # fmt: skip
+"""How samples are coded: `Header` says what each means in which format; empty is the usual way."""
+
+Sample = Literal["unsigned", "signed", "float"]
+"""Number type of the stored samples."""
 
 Output = Literal["array", "tensor", "pil"]
 """Types of a result: an ndarray (H, W, C), a PyTorch tensor (C, H, W), a Pillow image."""
@@ -161,12 +168,20 @@ class Header(NamedTuple):
     color : Color
         Colour model of the stored samples.
     coding : Coding
-        How a JPEG's samples are coded. For JPEG 2000, ``"other"`` means that the components do not
-        map one to one to the channels (channels defined in another order, an unusual palette).
+        How samples are coded. JPEG: sequential Huffman is ``"baseline"``. JPEG 2000: ``"other"``
+        means that the components do not map one to one to the channels (channels defined in
+        another order, an unusual palette). TIFF: empty for contiguous pixels in whole strips,
+        uncompressed or by LZW, Deflate or PackBits; ``"jpeg"``; ``"fax"`` for CCITT; ``"packed"``
+        for all else that tifffile reads. BMP: ``"rle"``, or ``"fields"`` for unusual bit masks.
+        There, and in TIFF, ``"other"`` is what no backend reads. PNM: ``"plain"`` if in digits.
     animated : bool
         Whether there is more than one frame (`decode` returns the first).
     scan_offset : int
         For a JPEG, where the data of the first scan starts, in bytes; 0 for every other format.
+    sample : Sample
+        Number type of the samples.
+    maxval : int
+        The value of white in a PNM; 0 for every other format, where `bits` says it.
 
     Examples
     --------
@@ -189,3 +204,5 @@ class Header(NamedTuple):
     coding: Coding = ""
     animated: bool = False
     scan_offset: int = 0
+    sample: Sample = "unsigned"
+    maxval: int = 0

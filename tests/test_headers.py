@@ -85,10 +85,10 @@ def test_a_file_cut_anywhere_gives_a_header_or_our_error(case: str) -> None:
     [
         (b"\xff\xd8\x00", "jpeg"),
         (b"\xff\xd8", "jpeg"),
-        (b"\xff", "other"),
+        (b"\xff", None),
         (b"\x89PNG", "png"),
         (b"GIF87a", "gif"),
-        (b"GIF88a", "other"),
+        (b"GIF88a", None),
         (b"II*\0", "tiff"),
         (b"MM\0+", "tiff"),
         (b"MM*\0", "tiff"),
@@ -97,9 +97,9 @@ def test_a_file_cut_anywhere_gives_a_header_or_our_error(case: str) -> None:
         (JP2_START, "jpeg2000"),
         (b"\xff\x4f\xff\x51", "jpeg2000"),
         (b"RIFF\0\0\0\0WEBP", "webp"),
-        (b"RIFF\0\0\0\0WAVE", "other"),
-        (b"8BPS", "other"),
-        (b"plain text", "other"),
+        (b"RIFF\0\0\0\0WAVE", None),
+        (b"8BPS", None),
+        (b"plain text", None),
     ],
 )
 def test_sniff_signatures(start: bytes, expected: str) -> None:
@@ -120,8 +120,8 @@ def test_sniff_signatures(start: bytes, expected: str) -> None:
         (b"mif1", b"mif1heic", "heic"),
         (b"mif1", b"", "heic"),
         (b"heic", b"avif", "heic"),
-        (b"isom", b"mp42", "other"),
-        (b"crx ", b"crx isom", "other"),
+        (b"isom", b"mp42", None),
+        (b"crx ", b"crx isom", None),
     ],
 )
 def test_sniff_tells_avif_from_heic(major: bytes, compatible: bytes, expected: str) -> None:
@@ -390,11 +390,9 @@ def test_hostile_headers_are_bounded(data: bytes) -> None:
 
 
 def test_unknown_bytes_are_unsupported() -> None:
-    """An unknown format is named by its first bytes; PostScript is no file for Ghostscript."""
+    """An unknown format is named by its first bytes."""
     with pytest.raises(UnsupportedFormat, match="70 6C 61 69 6E"):
         probe(b"plain text, and certainly no image")
-    with pytest.raises(UnsupportedFormat):
-        probe(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\n")
 
 
 def test_pillow_limit_does_not_apply(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -403,24 +401,22 @@ def test_pillow_limit_does_not_apply(monkeypatch: pytest.MonkeyPatch) -> None:
     assert probe(saved("PPM")).width == WIDTH
 
 
-def test_a_plugin_that_fails_is_a_decode_error() -> None:
-    """An error of a Pillow plugin becomes a DecodeError."""
-    with pytest.raises(DecodeError, match="PPM"):
-        probe(b"P6 12 nonsense")
-
-
 # libjpeg skips a segment whose length is impossible; the size of the others must agree.
 CORPUS_DIFFERENCES = {"malformed/wuffs__hippopotamus-bad-comment-length.jpeg"}
 
 
 def test_corpus_agrees_with_pillow() -> None:
-    """Every file that Pillow opens has Pillow's size; other files raise a FastDecodeError."""
+    """Every file that is read has the size that Pillow says; others raise a FastDecodeError."""
     wrong = []
     for sample in samples("photos", "formats", "jpeg_kinds", "malformed"):
         size: tuple[int, ...] = (0, 0)
-        with contextlib.suppress(FastDecodeError):
+        try:
             header = probe(sample.path.read_bytes())
             size = header.width, header.height
+        except UnsupportedFormat:
+            continue
+        except FastDecodeError:
+            pass
         found = re.match(r"ok (\d+)x(\d+)", sample.pillow)
         expected = (int(found[1]), int(found[2])) if found else size
         if size != expected and sample.name not in CORPUS_DIFFERENCES:

@@ -29,9 +29,9 @@ HERE = TESTS
 PNG = encode(drawing(13, 7), "png")
 LIBRARIES = {
     "simplejpeg": "simplejpeg", "opencv": "cv2", "turbojpeg": "turbojpeg", "jpeg4py": "jpeg4py",
-    "imagecodecs": "imagecodecs", "torchvision": "torchvision", "torchcodec": "torchcodec",
-    "kornia_rs": "kornia_rs", "pillow_heif": "pillow_heif", "nvimgcodec": "nvidia.nvimgcodec",
-    "dali": "nvidia.dali",
+    "imagecodecs": "imagecodecs", "tifffile": "imagecodecs", "torchvision": "torchvision",
+    "torchcodec": "torchcodec", "kornia_rs": "kornia_rs", "pillow_heif": "pillow_heif",
+    "nvimgcodec": "nvidia.nvimgcodec", "dali": "nvidia.dali",
 }  # fmt: skip
 own = pytest.mark.usefixtures("own_registry")
 

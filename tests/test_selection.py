@@ -133,12 +133,12 @@ def test_small_images_are_reduced_outside_of_a_decoder_that_cannot_be_told(form:
     """`reduces_from` applies to each image, whatever larger ones were decoded before."""
     fussy = double(flat(), reduces=frozenset({1, 2}), reduces_from=20)
     register("fussy", fussy)
-    sizes = (64, 20, 19, 9, 64)
+    sizes = ((64, 64), (20, 20), (19, 19), (9, 9), (9, 64), (64, 9), (9, 19), (64, 64))
 
     for size in sizes:
-        decode(encode(drawing(size, size), form), 2, backend="fussy")
+        decode(encode(drawing(*size), form), 2, backend="fussy")
 
-    assert [options["reduce"] for options in fussy.asked] == [2, 2, 1, 1, 2]
+    assert [options["reduce"] for options in fussy.asked] == [2, 2, 1, 1, 2, 2, 1, 2]
 
 
 @own

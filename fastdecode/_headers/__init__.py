@@ -13,7 +13,7 @@ from functools import cache
 from typing import TypeAlias
 
 from fastdecode.errors import DecodeError, FastDecodeError, UnsupportedFormat
-from fastdecode.types import Buffer, Format, Header
+from fastdecode.types import FORMATS, Buffer, Format, Header
 
 _Parser: TypeAlias = Callable[[Buffer], Header]
 
@@ -32,11 +32,43 @@ _STARTS: tuple[tuple[tuple[bytes, ...], Format], ...] = (
     (_TIFF, "tiff"),
     ((_JP2, b"\xff\x4f\xff\x51"), "jpeg2000"),
     ((_JXL, b"\xff\x0a"), "jxl"),
+    (tuple(b"P%d%c" % (kind, end) for kind in range(1, 7) for end in b" \t\n\v\f\r#"), "pnm"),
 )
+# Formats that are refused by name: first bytes, name, the Python library that reads them.
+_FOREIGN: tuple[tuple[bytes, str, str], ...] = (
+    # A TGA has no signature: without a colour map, its fields 3 to 7 are zero.
+    *((b"\0\0%c\0\0\0\0\0" % kind, "TGA", "Pillow") for kind in (2, 3, 10, 11)),
+    (b"\0\0\1\0", "ICO", "Pillow"),
+    (b"\0\0\2\0", "CUR", "Pillow"),
+    (b"icns", "ICNS", "Pillow"),
+    (b"SIMPLE  =", "FITS", "astropy"),
+    (b"\x01\xda", "SGI", "Pillow"),
+    (b"Pf", "PFM", "Pillow"),
+    (b"PF", "PFM", "OpenCV"),
+    (b"P7", "PAM", "OpenCV"),
+    (b"8BPS", "PSD", "psd-tools"),
+    (b"qoif", "QOI", "Pillow"),
+    (b"DDS ", "DDS", "Pillow"),
+    *((b"\x0a%c\x01" % version, "PCX", "Pillow") for version in (0, 2, 3, 4, 5)),
+    (b"\xb1\x68\xde\x3a", "DCX", "Pillow"),
+    (b"#?RADIANCE", "Radiance HDR", "OpenCV"),
+    (b"\x76\x2f\x31\x01", "OpenEXR", "OpenEXR"),
+    (b"\x59\xa6\x6a\x95", "Sun raster", "OpenCV"),
+    (b"II\xbc\x01", "JPEG XR", "imagecodecs"),
+    (b"%!PS", "PostScript", "Pillow with Ghostscript"),
+    (b"\xc5\xd0\xd3\xc6", "PostScript", "Pillow with Ghostscript"),
+    (b"%PDF", "PDF", "pypdfium2"),
+    (b"<svg", "SVG", "CairoSVG"),
+    (b"/* XPM */", "XPM", "Pillow"),
+    (b"#define ", "XBM", "Pillow"),
+    (b"\x89HDF", "HDF5", "h5py"),
+    (b"\xd7\xcd\xc6\x9a", "WMF", "Pillow on Windows"),
+)
+_TGA_END = b"TRUEVISION-XFILE.\0"
 
 
-def sniff(data: Buffer) -> Format:
-    """Return a file's format by its first bytes; "other" for Pillow to try, even if not an image.
+def sniff(data: Buffer) -> Format | None:
+    """Return a file's format by its first bytes; None if it is none that the package reads.
 
     The signatures are those that each format defines; for TIFF, those that Pillow accepts. FF D8 is
     enough for a JPEG: if the rest is damaged, reading its header reports that. Raises `DecodeError`
@@ -55,8 +87,8 @@ def sniff(data: Buffer) -> Format:
     if start[4:8] == b"ftyp":
         from fastdecode._headers import isobmff
 
-        return isobmff.sniff(data) or "other"
-    return "other"
+        return isobmff.sniff(data)
+    return None
 
 
 def probe(data: Buffer) -> Header:
@@ -65,24 +97,36 @@ def probe(data: Buffer) -> Header:
     For JPEG, PNG, WebP and AVIF these are the stored pixels, and `orientation` must still be
     applied. For TIFF, HEIC and JPEG XL these are the pixels that Pillow, libheif or libjxl has
     already turned upright. Raises `DecodeError` for a damaged or truncated header, and
-    `UnsupportedFormat` for a format that neither fastdecode nor Pillow, if installed, knows.
+    `UnsupportedFormat`, which names the format if it is known, for one that is not read.
     """
-    name: Format = "other"
+    name = sniff(data)
+    if name is None:
+        raise _unsupported(data)
     try:
-        name = sniff(data)
         return _parser(name)(data)
     except (FastDecodeError, MemoryError):
         raise
     except (IndexError, OverflowError, struct.error):
         message = f"the {name.upper()} header is truncated ({len(data)} bytes)"
         raise DecodeError(message) from None
-    except ModuleNotFoundError as error:
-        raise UnsupportedFormat(
-            f"data of length {len(data)} is not an image that fastdecode knows; "
-            f"Pillow might, but it is not installed ({error})"
-        ) from error
     except Exception as error:  # a header may contain anything: no other error leaves this package
         raise DecodeError(f"the {name.upper()} header: {type(error).__name__}: {error}") from error
+
+
+def _unsupported(data: Buffer) -> UnsupportedFormat:
+    """Return an error that names the format and a library that reads it, or the first bytes."""
+    start = bytes(data[:16])
+    tga = ((b"", "TGA", "Pillow"),) if bytes(data[-len(_TGA_END) :]) == _TGA_END else ()
+    for signature, name, library in (*tga, *_FOREIGN):
+        if start.startswith(signature):
+            return UnsupportedFormat(
+                f"{name} is not one of the formats of fastdecode ({', '.join(FORMATS)}). "
+                f"{library} reads it: convert such files, to PNG or TIFF, or open them there"
+            )
+    return UnsupportedFormat(
+        f"data of length {len(data)} is not an image that fastdecode knows: "
+        f"it starts with {start.hex(' ').upper()}"
+    )
 
 
 @cache

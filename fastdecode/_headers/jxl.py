@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from fastdecode._headers.isobmff import whole
 from fastdecode.errors import DecodeError
-from fastdecode.types import Buffer, Color, Header
+from fastdecode.types import Buffer, Color, Header, Sample
 
 _SIGNATURE = b"\xff\x0a"
 _HEADER_BYTES = 8192  # more than the parser needs for any sane file
@@ -63,11 +63,12 @@ def parse(data: Buffer) -> Header:
     width, height = _size(bits, _IMAGE)
     orientation, animated = 1, False
     depth, color, alpha = 8, _GRAY - 1, False
+    sample: Sample = "unsigned"
     if not bits.u(1):  # all_default
         if bits.u(1):  # extra_fields
             orientation = 1 + bits.u(3)
             animated = _extra_fields(bits)
-        depth = _bit_depth(bits)
+        depth, sample = _bit_depth(bits)
         bits.u(1)  # modular_16bit_buffers
         alpha = _has_alpha(bits)
         color = _color_space(bits)
@@ -76,7 +77,9 @@ def parse(data: Buffer) -> Header:
     gray = color == _GRAY
     name: Color = "gray" if gray else "rgb"
     channels = (1 if gray else 3) + alpha
-    return Header("jxl", width, height, channels, depth, color=name, animated=animated)
+    return Header(
+        "jxl", width, height, channels, depth, color=name, animated=animated, sample=sample
+    )
 
 
 def _codestream(data: Buffer) -> bytes:
@@ -123,13 +126,13 @@ def _extra_fields(bits: _CodestreamBits) -> bool:
     return True
 
 
-def _bit_depth(bits: _CodestreamBits) -> int:
+def _bit_depth(bits: _CodestreamBits) -> tuple[int, Sample]:
     """Read a BitDepth: the bits of an integer sample, or of a float including its exponent."""
     if not bits.u(1):
-        return bits.u32((8, 0), (10, 0), (12, 0), (1, 6))
+        return bits.u32((8, 0), (10, 0), (12, 0), (1, 6)), "unsigned"
     depth = bits.u32((32, 0), (16, 0), (24, 0), (1, 6))
     bits.u(4)  # exponent bits
-    return depth
+    return depth, "float"
 
 
 def _has_alpha(bits: _CodestreamBits) -> bool:

@@ -19,6 +19,7 @@ from fastdecode.types import (
     Image,
     PixelLayout,
     Reduce,
+    Sample,
 )
 
 __all__ = [
@@ -70,6 +71,8 @@ class Support:
         Samples per stored pixel that it reads.
     colors, codings, subsamplings : frozenset, or None for all
         Kinds of the format that it reads.
+    samples : frozenset of Sample
+        Number types that it reads.
     progressive : bool
         It reads progressive JPEGs, and interlaced files of other formats.
     animated : bool
@@ -100,6 +103,7 @@ class Support:
     colors: frozenset[Color] | None = None
     codings: frozenset[Coding] | None = None
     subsamplings: frozenset[str] | None = None
+    samples: frozenset[Sample] = frozenset({"unsigned"})
     progressive: bool = True
     animated: bool = True
     partial_scans: bool = True
@@ -116,6 +120,8 @@ class Support:
             return f"{header.coding} coding"
         if self.subsamplings is not None and header.subsampling not in self.subsamplings:
             return f"chroma subsampling {header.subsampling}"
+        if header.sample not in self.samples:
+            return f"{header.sample} samples"
         if header.progressive and not self.progressive:
             return "progressive scans" if header.format == "jpeg" else "interlaced rows"
         if header.animated and not self.animated:

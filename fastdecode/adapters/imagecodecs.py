@@ -48,7 +48,13 @@ class Imagecodecs(Backend):
         ),
         # Pillow reads AVIF of 8 bits.
         "avif": (Support(layouts=frozenset({"stored"}), bits=frozenset({10, 12}), animated=False),),
-        "jxl": (Support(layouts=frozenset({"stored"}), bits=None),),
+        "jxl": (
+            Support(
+                layouts=frozenset({"stored"}),
+                bits=None,
+                samples=frozenset({"unsigned", "float"}),
+            ),
+        ),
     }
 
     def decode(self, data: Buffer, header: Header, *, layout: PixelLayout, **_: object) -> Image:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import cv2
 import numpy as np
 
-from fastdecode._headers import jpeg_stream
+from fastdecode._headers import bmp, jpeg_stream
 from fastdecode.adapters.base import JPEG, Backend, Support, installed_version
 from fastdecode.errors import DecodeError
 from fastdecode.types import Buffer, Header, Image, PixelLayout, Reduce
@@ -47,7 +47,7 @@ def _ends(data: Buffer, header: Header) -> bool:
 
 
 class Opencv(Backend):
-    """JPEG, which the decoder can reduce; PNG and WebP in full size.
+    """JPEG, which the decoder can reduce; PNG, WebP, and kinds of BMP and PNM in full size.
 
     Animated PNG and WebP are not declared: OpenCV returns another first frame than other libraries,
     and 5.0 crashes on some damaged files.
@@ -67,6 +67,25 @@ class Opencv(Backend):
             ),
         ),
         "webp": (Support(animated=False),),
+        "bmp": (
+            Support(
+                layouts=frozenset({"RGB", "stored"}),
+                bits=frozenset({4, 8}),
+                codings=frozenset({"rle"}),
+            ),
+            Support(layouts=frozenset({"stored"}), codings=frozenset({"fields"})),
+        ),
+        "pnm": (
+            Support(
+                layouts=frozenset({"stored"}), bits=frozenset(range(2, 17)), codings=frozenset({""})
+            ),
+            # It widens digits up to 255, but not larger ones.
+            Support(
+                layouts=frozenset({"stored"}),
+                bits=frozenset(range(9, 17)),
+                codings=frozenset({"plain"}),
+            ),
+        ),
     }
 
     def decode(
@@ -74,13 +93,21 @@ class Opencv(Backend):
     ) -> Image:
         if header.format == "jpeg" and not _ends(data, header):
             raise DecodeError("OpenCV ignores errors behind the scan, where there is more data")
+        stored = layout == "stored"
+        if stored and header.color == "palette":
+            data = bmp.with_grey_palette(data)  # whose colours are the indices
         # Its libpng and libjpeg write to stderr by themselves: OpenCV's log level is no switch.
         flags = (_REDUCED_GRAY if layout == "L" else _REDUCED_RGB)[reduce]
+        if stored:
+            flags = cv2.IMREAD_UNCHANGED
         image = cv2.imdecode(np.frombuffer(data, np.uint8), flags | cv2.IMREAD_IGNORE_ORIENTATION)
         if image is None:
             raise DecodeError("cv2.imdecode returned None")
-        if layout == "RGB" and not _WRITES_RGB:
-            cv2.cvtColor(image, cv2.COLOR_BGR2RGB, dst=image)
+        if image.ndim == 3 and (stored or not _WRITES_RGB):
+            swap = cv2.COLOR_BGR2RGB if image.shape[2] == 3 else cv2.COLOR_BGRA2RGBA
+            cv2.cvtColor(image, swap, dst=image)
+        if stored and image.ndim == 3:
+            image = image[..., : header.channels] if header.channels > 1 else image[..., 0]
         return image
 
     def version(self) -> str:

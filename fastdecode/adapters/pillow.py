@@ -6,6 +6,7 @@ import io
 import re
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import cast
 
 import numpy as np
@@ -14,9 +15,11 @@ from PIL import (
     BmpImagePlugin,
     GifImagePlugin,
     ImageFile,
+    ImagePalette,
     Jpeg2KImagePlugin,
     JpegImagePlugin,
     PngImagePlugin,
+    PpmImagePlugin,
     TiffImagePlugin,
     WebPImagePlugin,
     features,
@@ -24,7 +27,8 @@ from PIL import (
 from PIL import Image as PillowImage
 
 from fastdecode import _libtiff
-from fastdecode._headers import other
+from fastdecode._headers import tiff
+from fastdecode._truncation import NoFallback
 from fastdecode.adapters.base import Backend, Support
 from fastdecode.errors import DecodeError
 from fastdecode.types import Buffer, Format, Header, Image, PixelLayout, Reduce
@@ -43,13 +47,11 @@ _OPENERS: dict[Format, Callable[[io.BytesIO], PillowImage.Image]] = {
     "tiff": TiffImagePlugin.TiffImageFile,
     "avif": AvifImagePlugin.AvifImageFile,
     "jpeg2000": Jpeg2KImagePlugin.Jpeg2KImageFile,
-    "other": lambda file: other.open_image(file.getbuffer()),
+    "pnm": PpmImagePlugin.PpmImageFile,
 }
 _ANY = Support(layouts=frozenset({"RGB", "L", "RGBA", "stored"}), bits=None)
 # Unpackers of 16-bit colour: the samples and their byte order (N: this machine's byte order).
 _RAW_16 = re.compile(r"(RGB|RGBX|RGBA|RGBa|CMYK|LA|[RGBA]);16[BLN]")
-_COLOURS = ("RGB", "RGBA", "CMYK")
-_PLANES = 2  # TIFF 6.0, PlanarConfiguration
 _NATIVE = "L" if sys.byteorder == "little" else "B"
 _PREMULTIPLIED = {"La": "LA", "RGBa": "RGBA"}
 
@@ -69,16 +71,23 @@ class Pillow(Backend):
             Support(layouts=frozenset({"RGB", "L", "CMYK"}), codings=frozenset({"lossless"})),
         ),
         # For these formats, Pillow and the codecs raise every warning as an exception.
-        **dict.fromkeys(
-            ("png", "gif", "bmp", "webp"),
-            (Support(layouts=_ANY.layouts, bits=None, warnings=True),),
+        **dict.fromkeys(("png", "gif", "webp"), (replace(_ANY, warnings=True),)),
+        "bmp": (
+            replace(_ANY, warnings=True, bits=frozenset({1, 4, 8}), codings=frozenset({""})),
+            Support(
+                layouts=frozenset({"RGB", "L"}),
+                warnings=True,
+                bits=frozenset({5}),
+                codings=frozenset({""}),
+            ),
         ),
         "avif": (
             Support(layouts=_ANY.layouts, warnings=True),
             # Pillow has libavif convert deeper images to 8 bits.
             Support(layouts=_ANY.layouts - {"stored"}, bits=None, warnings=True),
         ),
-        "tiff": (_ANY,),
+        # All else rests on libtiff, whose errors Pillow does not see.
+        "tiff": (replace(_ANY, codings=frozenset({""})),),
         # Pillow decodes all other kinds differently from OpenJPEG's own decompressor: it rounds
         # white to black, takes chroma from the wrong rows, and ignores channel definitions.
         "jpeg2000": (
@@ -97,7 +106,8 @@ class Pillow(Backend):
                 codings=frozenset({""}),
             ),
         ),
-        "other": (_ANY,),
+        # It has 8 bits of deeper colours.
+        "pnm": (replace(_ANY, bits=frozenset(range(1, 9))),),
     }
 
     def decode(
@@ -105,21 +115,30 @@ class Pillow(Backend):
     ) -> Image:
         if header.format != "tiff":
             return self._decode(data, header, reduce, layout)
+        # Also where tifffile is installed, the verdict on a plain TIFF is that of Pillow.
         with _libtiff.errors() as told:
             try:
                 pixels = self._decode(data, header, reduce, layout)
-            except OSError as error:  # "decoder error -2"
-                raise DecodeError("; ".join(told[:3]) or str(error)) from error
+            except MemoryError:
+                raise
+            except Exception as error:  # "decoder error -2"
+                raise NoFallback(
+                    "; ".join(told[:3]) or f"{type(error).__name__}: {error}"
+                ) from error
         if told:  # and went on
-            raise DecodeError("; ".join(told[:3]))
+            raise NoFallback("; ".join(told[:3]))
+        if words := tiff.damaged_deflate(data):
+            raise NoFallback(words)
         return pixels
 
     def _decode(self, data: Buffer, header: Header, reduce: Reduce, layout: PixelLayout) -> Image:
-        image = _open(data, header, layout)
+        image = _open(data, header)
         if header.format == "jpeg":
             _draft(cast("ImageFile.ImageFile", image), reduce, layout)
-        elif layout == "stored" and header.bits == 16 and header.format in ("png", "tiff"):
-            low = _open(data, header, layout)
+        elif header.format == "bmp" and header.color == "palette" and image.mode != "P":
+            _keep_palette(cast("ImageFile.ImageFile", image), header)
+        elif layout == "stored" and header.bits == 16 and header.format == "png":
+            low = _open(data, header)
             if _in_halves(cast("ImageFile.ImageFile", image), cast("ImageFile.ImageFile", low)):
                 return _joined(image, low, header)
         elif layout == "RGBA" and header.format == "png" and header.color != "palette":
@@ -137,29 +156,18 @@ class Pillow(Backend):
         return f"libjpeg-turbo {number}" if number else "libjpeg"
 
 
-def _open(data: Buffer, header: Header, layout: PixelLayout) -> PillowImage.Image:
+def _open(data: Buffer, header: Header) -> PillowImage.Image:
     # BytesIO does not copy an immutable `bytes`.
-    image = _OPENERS[header.format](io.BytesIO(data))
-    if header.format == "tiff" and header.bits == 16:
-        _tell_planes(cast("TiffImagePlugin.TiffImageFile", image), data, native=layout == "stored")
-    return image
+    return _OPENERS[header.format](io.BytesIO(data))
 
 
-def _tell_planes(image: TiffImagePlugin.TiffImageFile, data: Buffer, *, native: bool) -> None:
-    """Set the unpackers for 16 bits for the planes of a TIFF: Pillow sets those for 8 bits."""
-    if image.tag_v2.get(TiffImagePlugin.PLANAR_CONFIGURATION) != _PLANES:
-        return
-    if any(tile[0] != "raw" for tile in image.tile):  # libtiff reads planes, but only high bytes
-        if native and image.mode in _COLOURS:
-            raise DecodeError(f"Pillow gives 8 of the 16 bits of {image.mode} in compressed planes")
-        return
-    if image.mode in ("RGB", "RGBA"):
-        named = [f"{_raw(tile)};16{'L' if data[:2] == b'II' else 'B'}" for tile in image.tile]
-    elif image.mode.startswith("I;16"):
-        named = [image.mode] * len(image.tile)
-    else:
-        raise DecodeError(f"Pillow does not read 16-bit {image.mode} in planes")
-    image.tile = [_told(tile, raw) for tile, raw in zip(image.tile, named, strict=True)]
+def _keep_palette(image: ImageFile.ImageFile, header: Header) -> None:
+    """Have indices unpacked that Pillow takes for greys, whatever their number of bits."""
+    greys = (0, 255) if image.mode == "1" else range(256)
+    image._mode = "P"
+    image.palette = ImagePalette.raw("RGB", bytes(g for g in greys for _ in range(3)))
+    raw = "P" if header.bits == 8 else f"P;{header.bits}"
+    image.tile = [_told(tile, raw) for tile in image.tile]
 
 
 def _draft(image: ImageFile.ImageFile, reduce: Reduce, layout: PixelLayout) -> None:
@@ -235,7 +243,9 @@ def _pixels(image: PillowImage.Image, layout: PixelLayout, header: Header) -> Im
     colours = _colours(image, header)
     image.load()
     mode = image.mode
-    if layout in ("stored", mode):
+    if layout == "stored":
+        return _unspread(_native(image, header), header)
+    if layout == mode:
         return _native(image, header)
     if colours and np.asarray(image).max() >= colours:
         raise DecodeError(f"an index of the palette has none of its {colours} colours")
@@ -261,3 +271,14 @@ def _native(image: PillowImage.Image, header: Header) -> Image:
     if header.format == "jpeg2000" and image.mode == "I;16" and 8 < header.bits < 16:
         array >>= 16 - header.bits  # Pillow widens them to 16 bits
     return array.astype(array.dtype.newbyteorder("="), copy=False)
+
+
+def _unspread(array: Image, header: Header) -> Image:
+    """Return the samples of the file: Pillow spreads fewer bits, and makes a PBM's 1 a 0."""
+    white = header.maxval or (1 << header.bits) - 1
+    if array.dtype == np.bool_ and header.format == "pnm":
+        return ~array
+    if array.dtype != np.uint8 or white >= 255 or header.color not in ("gray", "rgb"):
+        return array
+    rounded: Image = (array.astype(np.uint16) * white + 127) // 255
+    return rounded.astype(np.uint8)

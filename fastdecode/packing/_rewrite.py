@@ -21,7 +21,6 @@ from PIL import Image as PillowImage
 
 from fastdecode._arguments import is_int
 from fastdecode._error_policy import ITEM_ERRORS, is_item_error
-from fastdecode._headers import other
 from fastdecode._selection import disabled
 from fastdecode.api import decode, probe
 from fastdecode.errors import BackendUnavailable, FastDecodeError
@@ -304,16 +303,22 @@ def _is_opaque(image: PillowImage.Image) -> bool:
 
 def _metadata(data: Buffer, header: Header) -> dict[str, bytes]:
     """Return the EXIF data and the colour profile, as options for Pillow's encoders."""
-    info = _info(data)
+    info = _info(data, header)
     said = {"exif": _exif(info.get("exif", b""), header.orientation), **_profile(info, header)}
     return {name: value for name, value in said.items() if value}
 
 
-def _info(data: Buffer) -> dict[Any, Any]:
+def _info(data: Buffer, header: Header) -> dict[Any, Any]:
+    """Return the metadata that Pillow finds; empty if it cannot read the format."""
+    PillowImage.init()
+    name = "PPM" if header.format == "pnm" else header.format.upper()
+    if name not in PillowImage.OPEN:
+        return {}
     try:
-        with other.open_image(data) as image:
+        # Not `Image.open`, which has a limit of its own on the size.
+        with PillowImage.OPEN[name][0](io.BytesIO(data), "") as image:
             found: dict[Any, Any] = image.info
-    except (FastDecodeError, OSError):  # Pillow cannot read the format, but another backend can
+    except Exception:  # Pillow raises anything; another backend has read the pixels
         return {}
     return found
 

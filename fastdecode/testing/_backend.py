@@ -64,15 +64,15 @@ class BackendContract:
     def answer(
         self, backend: Backend, format: Format, data: bytes, reduce: Reduce = 1, mode: Mode = "RGB"
     ) -> Image:
-        """Decode, or skip if the backend refuses a layout or a kind that it does not declare."""
+        """Decode, or skip if the backend refuses a layout or kind that it does not declare."""
         try:
             return decode(data, reduce, mode=mode, backend=self.name)
         except UnsupportedFormat:
             header = probe(data)
-            for support in backend.supports[format]:
-                if mode in support.layouts and not support.refusal(header):
-                    raise
-            pytest.skip(f"{self.name} does not declare {mode} of such a {format}")
+            kinds = (one for one in backend.supports[format] if not one.refusal(header))
+            if any(mode in support.layouts for support in kinds):
+                raise
+            pytest.skip(f"{self.name} does not declare {mode} of {format}")
 
     def any_file(self, backend: Backend, width: int, height: int) -> bytes:
         """Encode an image in a format that the backend declares, or skip."""

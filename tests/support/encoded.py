@@ -36,9 +36,7 @@ SAVED: dict[str, tuple[Format, str, str, dict[str, Any]]] = {
     "avif-alpha": ("avif", "AVIF", "RGBA", {}),
     "jp2": ("jpeg2000", "JPEG2000", "RGB", {}),
     "j2k": ("jpeg2000", "JPEG2000", "L", {"no_jp2": True}),
-    "ico": ("other", "ICO", "RGBA", {"sizes": [(16, 16)]}),
-    "ppm": ("other", "PPM", "RGB", {}),
-    "tga": ("other", "TGA", "RGB", {}),
+    "ppm": ("pnm", "PPM", "RGB", {}),
 }
 SHORT, LONG, ASCII = 3, 4, 2
 _LETTERS = {SHORT: "H", LONG: "I", ASCII: "B"}
@@ -51,9 +49,8 @@ def saved(pillow_format: str, mode: str = "RGB", **options: Any) -> bytes:
     """Encode a small image with Pillow."""
     if pillow_format == "AVIF":
         pytest.importorskip("PIL._avif")
-    size = (16, 16) if pillow_format == "ICO" else (WIDTH, HEIGHT)
     stream = io.BytesIO()
-    Image.new(mode, size).save(stream, pillow_format, **options)
+    Image.new(mode, (WIDTH, HEIGHT)).save(stream, pillow_format, **options)
     return stream.getvalue()
 
 

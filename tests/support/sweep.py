@@ -150,8 +150,7 @@ def _save(path: Path, image: Image.Image, mode: str) -> None:
 
 
 _PILLOW_FORMATS = (
-    "png", "tif", "bmp", "gif", "webp", "avif", "jp2", "j2k", "jpg", "tga", "ppm", "ico", "sgi",
-    "pcx", "dds", "im", "qoi", "icns", "msp", "xbm", "dib", "pfm",
+    "png", "tif", "bmp", "gif", "webp", "avif", "jp2", "j2k", "jpg", "ppm", "dib", "ico", "tga",
 )  # fmt: skip
 _PILLOW_MODES = (
     "1", "L", "LA", "La", "P", "PA", "RGB", "RGBA", "RGBa", "RGBX", "CMYK", "YCbCr", "LAB", "HSV",

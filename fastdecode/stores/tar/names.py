@@ -133,7 +133,7 @@ class Names:
 
 def _extension(data: Buffer) -> str:
     """Return the extension of the data's format; "img" if the format is unknown."""
-    name = sniff(data) if len(data) else "other"
+    name = (len(data) and sniff(data)) or "img"
     extension = _SUFFIXES.get(name, name)
     return extension if extension in IMAGES else "img"
 
