@@ -105,6 +105,11 @@ def made_pngs() -> Iterator[tuple[str, bytes]]:
         line = pixels[: -(-21 * bits // 8)]
         rows = b"".join(bytes([y % 5]) + line for y in range(31))
         yield f"rows_{kind}_{level}", before + zlib.compress(rows, level, wbits=-15)
+    for kind, width in product((5, 13), (1, 2, 5)):
+        # Rows whose filters are undone two at a time, and matches that go on beyond a region.
+        rows = (b"\4" + bytes(width * _PIXEL_BITS[kind] // 8)) * 31
+        before = bytes([kind, width - 1, 30, 255, 0, 0])
+        yield f"pairs_{kind}_{width}", before + zlib.compress(rows, 9, wbits=-15)
 
 
 def head(operation: int, chance: random.Random) -> bytes:
