@@ -106,7 +106,8 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
     ------
     ValueError
         `reduce`, `min_size`, `mode`, or an `output` but tensors, is set together with an
-        `EncodedTransform`, which decides that itself. Or `transforms` is given together with one of the other two.
+        `EncodedTransform`, which decides that itself. Or `transforms` is given together with one of
+        the other two.
 
     Notes
     -----
