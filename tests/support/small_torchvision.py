@@ -17,12 +17,20 @@ from torchvision_doubles import BICUBIC, BILINEAR
 
 
 class Image(torch.Tensor):
-    """torchvision's class of images, which results keep only if a transform sees to it."""
+    """torchvision's class of images, which of all operations only a copy keeps."""
 
-    __torch_function__ = torch._C._disabled_torch_function_impl
+    @classmethod
+    def __torch_function__(
+        cls, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        with torch._C.DisableTorchFunctionSubclass():
+            made = function(*args, **(kwargs or {}))
+            if not isinstance(made, torch.Tensor):
+                return made
+            return made.as_subclass(cls if function is torch.Tensor.clone else torch.Tensor)
 
-    def __deepcopy__(self, _: Any) -> Image:
-        return self.clone().as_subclass(Image)
+    def __deepcopy__(self, _: Any) -> Any:
+        return self.clone()
 
 
 TV_TENSORS = ModuleType("torchvision.tv_tensors")
