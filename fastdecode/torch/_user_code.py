@@ -12,7 +12,7 @@ import random
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
+from functools import lru_cache, partial
 from types import BuiltinMethodType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -47,18 +47,26 @@ def is_thread_safe(owner: Any, *methods: str) -> bool:
 
     They may if they are ours, or if the class that has the method, one below or the object says so.
     """
-    return all(_may_share(owner, method) for method in methods)
-
-
-def _may_share(owner: Any, method: str) -> bool:
+    kind: Any = type(owner)
     own = getattr(owner, "__dict__", {})
-    if method in own or "thread_safe" in own:
+    if "thread_safe" in own or not own.keys().isdisjoint(methods):
         return bool(own.get("thread_safe"))
-    for kind in type(owner).__mro__:
-        ours = _root(kind) == _OURS
-        if "thread_safe" in vars(kind) and not ours:
-            return bool(vars(kind)["thread_safe"])
-        if method in vars(kind):
+    declared = getattr(kind, "thread_safe", None), "thread_safe" in vars(kind)
+    return _class_is_safe(kind, methods, declared)
+
+
+@lru_cache(maxsize=256)
+def _class_is_safe(kind: type, methods: tuple[str, ...], _declared: object) -> bool:
+    """Return `is_thread_safe` for a class; `_declared` lets it be found anew if that changes."""
+    return all(_method_is_safe(kind, method) for method in methods)
+
+
+def _method_is_safe(kind: type, method: str) -> bool:
+    for one in kind.__mro__:
+        ours = _root(one) == _OURS
+        if "thread_safe" in vars(one) and not ours:
+            return bool(vars(one)["thread_safe"])
+        if method in vars(one):
             return ours
     return True
 

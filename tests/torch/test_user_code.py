@@ -163,6 +163,8 @@ def test_which_methods_may_run_in_several_threads() -> None:
     one = Images()
     one.thread_safe = True
     assert is_thread_safe(one, "read")
+    OwnReadBelow.thread_safe = True
+    assert is_thread_safe(OwnReadBelow(), "read")
     one = ImageList([])
     one.read = lambda _: (b"", 0)  # type: ignore[method-assign]
     assert not is_thread_safe(one, "read")
