@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import struct
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -97,7 +96,7 @@ def check_jpeg(data: Buffer, header: Header, *, strict: bool) -> CheckedJpeg:
 
     Raises `DecodeError` if pixels are missing, or if there are more scans than real files have.
     """
-    scans, ended = jpeg_stream.read(data, header)
+    scans, ended, gap = jpeg_stream.read(data, header)
     most = jpeg_stream.most_scans(header, len(data))
     if len(scans) > most:
         raise DecodeError(
@@ -107,6 +106,8 @@ def check_jpeg(data: Buffer, header: Header, *, strict: bool) -> CheckedJpeg:
     begun, complete = jpeg_stream.progress(data, header, scans)
     if not begun:
         raise DecodeError(_FIRST_BITS if header.progressive else _SCANS)
+    if gap:
+        raise DecodeError(_ZEROS)
     if ended:
         return CheckedJpeg(data, complete, suspect=False)
     if strict:
@@ -167,9 +168,11 @@ def verify_ls(data: Buffer, header: Header, decode_again: Callable[[bytes], Imag
     more, one is missing.
     """
     end = jpeg_stream.read(data, header).scans[-1].end
-    with suppress(DecodeError):
+    try:
         decode_again(b"".join((data[:end], b"\x80", data[end:])))
-        raise NoFallback(_MISSING)
+    except DecodeError:
+        return
+    raise NoFallback(_MISSING)
 
 
 def check_webp(image: Image, data: Buffer, decode_again: Callable[[bytes], Image]) -> None:
@@ -192,21 +195,26 @@ def check_webp(image: Image, data: Buffer, decode_again: Callable[[bytes], Image
 def check_zeros(
     data: Buffer, header: Header, decode_again: Callable[[bytes], Image], *, reports: bool
 ) -> None:
-    """Check that zeros in the data are data. Flat areas may be zeros.
+    """Check that zeros in the data are data, as they are in flat areas.
 
     But zeros in place of data decode to another number of blocks. So they are an error, too, if the
     last bytes of their scan, or restart interval, are not needed. `decode_again` decodes all pixels
     and components; with `reports` it raises an error if pixels are missing.
     """
-    holes = jpeg_stream.holes(data, header, jpeg_stream.read(data, header).scans)
-    for scan in {hole.scan for hole in holes}:
-        # An arithmetic decoder reads zeros behind the data for ever, and no flat area needs many.
-        if header.coding == "arithmetic" or not jpeg_stream.zeros_are_flat(data, scan, header):
+    holes = jpeg_stream.holes(data, jpeg_stream.read(data, header).scans)
+    for scan, _, size in holes:
+        # An arithmetic decoder reads zeros behind the data for ever, and a flat area needs few.
+        may_be = header.coding != "arithmetic" and jpeg_stream.may_be_zeros(
+            data, scan, size, header
+        )
+        if not may_be:
             raise NoFallback(_ZEROS)
     if not holes:
         return
     whole = decode_again(bytes(data))
     for scan, end, _ in holes[:_MOST_HOLES]:
+        if not reports and jpeg_stream.has_only_bits(data, scan, header):
+            continue  # they may change pixels by less than one level
         if reports:
             others = [jpeg_stream.without_last_bytes(data, end, 1)]
         else:

@@ -61,6 +61,7 @@ _DHT, _SOS, _EOI, _DRI = 0xC4, 0xDA, 0xD9, 0xDD
 _BETWEEN_SCANS = frozenset({_DHT, 0xCC, 0xDB, 0xDC, _DRI, 0xFE, 0xF8, *range(0xE0, 0xF0)})
 _NO_BIT = 16  # above every bit position
 _ZEROS = bytes(16)  # as in scan.c
+_MOST_BITS = 127  # bytes of single bits behind a code: libjpeg (jcphuff.c) writes 1000 bits
 _HOLE = re.compile(rb"\0{16,}")
 
 _MAX_IN_SCAN = 4
@@ -90,10 +91,11 @@ class _Parameters(NamedTuple):
 
 
 class Stream(NamedTuple):
-    """The scans, at most `MAX_SCANS` + 1, and whether an end marker (EOI) follows them."""
+    """What follows a header."""
 
-    scans: list[Scan]
-    ended: bool
+    scans: list[Scan]  # at most `MAX_SCANS` + 1
+    ended: bool  # an end marker (EOI) follows them
+    gap: bool  # there is a long run of zeros between two segments
 
 
 class Progress(NamedTuple):
@@ -132,6 +134,7 @@ def read(data: Buffer, header: Header) -> Stream:
     """Walk over all segments that follow the header, and the data of the scans, as libjpeg does."""
     scans: list[Scan] = []
     marker, start, interval = _first_scan(data, header), header.scan_offset, header.restart_interval
+    gap = False
     while len(scans) <= MAX_SCANS:
         ends = _HIGH if header.coding == "jpeg-ls" else _BUT_RESTARTS if interval else _ANY
         found = ends.search(data, start)
@@ -144,11 +147,13 @@ def read(data: Buffer, header: Header) -> Stream:
         while (kind := data[marker + 1] if marker < len(data) else 0) in _BETWEEN_SCANS:
             if kind == _DRI:
                 interval = int.from_bytes(data[marker + 4 : marker + 6], "big")
-            marker = next_segment(data, after_segment(data, marker))
+            behind = after_segment(data, marker)
+            marker = next_segment(data, behind)
+            gap = gap or (behind < marker and _ZEROS in bytes(data[behind:marker]))
         if kind != _SOS:
-            return Stream(scans, kind == _EOI)
+            return Stream(scans, kind == _EOI, gap)
         start = after_segment(data, marker)
-    return Stream(scans, ended=False)
+    return Stream(scans, False, gap)
 
 
 def _first_scan(data: Buffer, header: Header) -> int:
@@ -209,24 +214,30 @@ def has_zeros(data: Buffer, header: Header) -> bool:
     return bytes(data).find(_ZEROS, header.scan_offset) >= 0
 
 
-def zeros_are_flat(data: Buffer, scan: Scan, header: Header) -> bool:
-    """Return whether an area of one colour may be coded as zeros in a scan.
+def may_be_zeros(data: Buffer, scan: Scan, size: int, header: Header) -> bool:
+    """Return whether so many zeros in a scan may be data: a flat area, or a gradient.
 
-    The code of only zeros is that of the first symbol of a table (T.81, annex C). In a flat area no
-    block differs from the last one, and has no AC coefficients. With other symbols, zeros are a
-    ramp, or the same coefficient at all places, which no image has.
+    The code of only zeros is that of the first symbol of a table (T.81, annex C). There, blocks end
+    at once. With other symbols of AC coefficients, zeros are the same coefficient at all places of
+    a band, which no image has. But refinements have some single bits, too.
     """
     found = _parameters(data, scan)
     if found is None:
         return False
+    if header.coding == "lossless" or (
+        header.progressive
+        and (found.first in (0, found.last) or (found.before > 0 and size <= _MOST_BITS))
+    ):
+        return True
     first = _first_symbols(data, scan.marker)
-    dc = all(first.get(table >> 4) == 0 for table in found.tables)
-    ac = [first.get(0x10 | table & 15, 1) for table in found.tables]
-    if header.coding == "lossless":
-        return dc
-    if not header.progressive:
-        return dc and not any(ac)
-    return dc if found.first == 0 else ac[0] & 15 == 0  # the end of some blocks
+    mask = 15 if header.progressive else 255  # the end of one block, or of several
+    return all(first.get(0x10 | table & 15, 1) & mask == 0 for table in found.tables)
+
+
+def has_only_bits(data: Buffer, scan: Scan, header: Header) -> bool:
+    """Return whether a scan has a single bit, without a code, for each block."""
+    found = _parameters(data, scan)
+    return header.progressive and found is not None and found.first == 0 and found.before > 0
 
 
 def _first_symbols(data: Buffer, end: int) -> dict[int, int]:
@@ -251,17 +262,14 @@ class Hole(NamedTuple):
     size: int
 
 
-def holes(data: Buffer, header: Header, scans: Sequence[Scan]) -> list[Hole]:
+def holes(data: Buffer, scans: Sequence[Scan]) -> list[Hole]:
     """Return the longest run of zeros of each restart interval, or scan; the longest first.
 
     Zeros are legal codes: flat areas may consist of them, but so does what a download has not
-    written yet. Scans of single bits, one for each block, cannot tell.
+    written yet.
     """
     found: dict[int, Hole] = {}
     for scan in scans:
-        parameters = _parameters(data, scan)
-        if header.progressive and parameters and not parameters.first and parameters.before:
-            continue
         part = bytes(data[scan.start : scan.end])
         for run in _HOLE.finditer(part):
             restart = _RESTART.search(part, run.end()) if scan.interval else None

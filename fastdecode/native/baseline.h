@@ -108,13 +108,20 @@ int fd_frame_read(fd_frame *frame, const uint8_t *data, size_t size);
  * markers are there, in order. */
 int fd_scan_read(fd_scan *scan, const fd_frame *frame, const uint8_t *data, size_t size);
 
-/* Whether there is a long run of zeros, which may stand in place of data. The same rules as in
- * _headers/jpeg_stream.py: zeros are legal codes, and flat areas may consist of them, if the first
- * symbols of the tables say so. But other data decodes to other blocks, so some bytes are left over,
- * or missing, at the end of their interval. */
-int fd_has_zeros(const uint8_t *data, size_t size);
-int fd_zeros_are_flat(const fd_frame *frame);
-int fd_pass_zeros_are_flat(const fd_pass *pass);
+/* Zeros in place of data, by the same rules as in _headers/jpeg_stream.py: zeros are legal codes, and flat
+ * areas or gradients may consist of them, if the first symbol of a table says so. But other data decodes
+ * to other blocks, so some bytes are left over, or missing, at the end of their interval. */
+enum {
+    FD_MANY_ZEROS = 16, /* bytes */
+    FD_MOST_BITS = 127 /* bytes of single bits in a scan that refines coefficients */
+};
+
+/* Whether there is a run of so many zeros. */
+int fd_has_zeros(const uint8_t *data, size_t size, size_t many);
+
+/* Whether many zeros may be data of a baseline scan; how many may be data of a progressive one. */
+int fd_may_be_zeros(const fd_frame *frame);
+size_t fd_pass_zeros(const fd_pass *pass);
 
 /* Blocks of a component across or down the image, without those that only fill up MCUs. */
 int32_t fd_blocks_across(const fd_frame *frame, int c);

@@ -369,7 +369,8 @@ static int run(fd_decoder *decoder, job *work) {
     if (errors->missing)
         return FD_DAMAGED;
     /* Up to eight bytes that are left over are no warning of libjpeg. The caller must look closer. */
-    if (work->request->strict && fd_has_zeros(work->data + work->scan, work->size - work->scan))
+    if (work->request->strict &&
+        fd_has_zeros(work->data + work->scan, work->size - work->scan, FD_MANY_ZEROS))
         return (int)fd_errors_note(errors, FD_WARNED, "there is a long run of zeros in the data");
     return FD_OK;
 }

@@ -44,9 +44,10 @@ int fd_progressive_zeros(const fd_progressive *progressive) {
         const fd_reader *reader = &progressive->readers[i];
         const uint8_t *begin = progressive->scan->bytes + reader->pass->begin;
         const uint8_t *here = reader->from + fd_bytes_read(&reader->bits, reader->from);
-        if (!fd_has_zeros(begin, (size_t)(here - begin)))
+        size_t size = (size_t)(here - begin), most = fd_pass_zeros(reader->pass);
+        if (!fd_has_zeros(begin, size, FD_MANY_ZEROS))
             continue;
-        if (!fd_pass_zeros_are_flat(reader->pass))
+        if (most != SIZE_MAX && fd_has_zeros(begin, size, most + 1))
             return -1;
         found = 1;
     }

@@ -63,7 +63,7 @@ int fd_progressive_row(fd_progressive *progressive, int32_t y);
 /* Whether no reader has left its data; and, if that was the last row, whether all have read it all. */
 int fd_progressive_is_within(const fd_progressive *progressive, int is_done);
 
-/* Whether there is a long run of zeros in what was read so far: 0 if not, 1 if it may be a flat area, else
+/* Whether there is a long run of zeros in what was read so far: 0 if not, 1 if it may be data, else
  * -1. */
 int fd_progressive_zeros(const fd_progressive *progressive);
 

@@ -554,7 +554,7 @@ static int32_t hand_out_rows(fd_baseline *baseline, const fd_target *target, int
 /* Whether there is a long run of zeros in what was read since `begin`. */
 static int has_zeros(const uint8_t *begin, const position *at) {
     const uint8_t *here = at->from + fd_bytes_read(&at->bits, at->from);
-    return fd_has_zeros(begin, (size_t)(here - begin));
+    return fd_has_zeros(begin, (size_t)(here - begin), FD_MANY_ZEROS);
 }
 
 static int decode_rows(fd_baseline *baseline, const fd_target *target) {
@@ -568,14 +568,14 @@ static int decode_rows(fd_baseline *baseline, const fd_target *target) {
                        : (size_t)((int64_t)baseline->start * frame->mcus_across / frame->interval));
     const uint8_t *begin = at.from;
     int32_t end = baseline->end_row;
-    int is_flat = fd_zeros_are_flat(frame), is_whole = end == frame->mcus_down;
+    int may_be = fd_may_be_zeros(frame), is_whole = end == frame->mcus_down;
     for (int32_t y = baseline->start; y < end; y++) {
         if (!baseline->decode_mcus(baseline, &at, y))
             return 0;
         if (y >= baseline->first_row && y < baseline->end_row)
             next = hand_out_rows(baseline, target, y, next);
-        if (y + 1 == baseline->end_row && !(is_flat && is_whole) && has_zeros(begin, &at)) {
-            if (!is_flat)
+        if (y + 1 == baseline->end_row && !(may_be && is_whole) && has_zeros(begin, &at)) {
+            if (!may_be)
                 return 0;
             end = frame->mcus_down; /* only the end tells whether they were data */
         }

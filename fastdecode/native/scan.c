@@ -308,49 +308,43 @@ int fd_scan_read(fd_scan *scan, const fd_frame *frame, const uint8_t *data, size
     return marker != NULL && marker[1] == 0xD9;
 }
 
-enum { MANY = 16 /* zeros */ };
-
-/* Whether the zero at `at` is one of so many. */
-static int is_in_run(const uint8_t *data, size_t size, size_t at) {
+/* Whether the zero at `at` is one of `many`. */
+static int is_in_run(const uint8_t *data, size_t size, size_t at, size_t many) {
     size_t first = at, end = at + 1;
     while (first > 0 && data[first - 1] == 0)
         first--;
-    while (end < size && end - first < MANY && data[end] == 0)
+    while (end < size && end - first < many && data[end] == 0)
         end++;
-    return end - first >= MANY;
+    return end - first >= many;
 }
 
-int fd_has_zeros(const uint8_t *data, size_t size) {
-    size_t at = MANY - 1; /* of MANY bytes in a row, one is looked at; here four together */
-    for (; at + 3 * MANY < size; at += 4 * MANY) {
-        int a = data[at], b = data[at + MANY], c = data[at + 2 * MANY], d = data[at + 3 * MANY];
+int fd_has_zeros(const uint8_t *data, size_t size, size_t many) {
+    size_t at = many - 1; /* of `many` bytes in a row, one is looked at; here four together */
+    for (; at + 3 * many < size; at += 4 * many) {
+        int a = data[at], b = data[at + many], c = data[at + 2 * many], d = data[at + 3 * many];
         if (((a - 1) | (b - 1) | (c - 1) | (d - 1)) >= 0)
             continue;
         for (size_t i = 0; i < 4; i++)
-            if (data[at + i * MANY] == 0 && is_in_run(data, size, at + i * MANY))
+            if (data[at + i * many] == 0 && is_in_run(data, size, at + i * many, many))
                 return 1;
     }
-    for (; at < size; at += MANY)
-        if (data[at] == 0 && is_in_run(data, size, at))
+    for (; at < size; at += many)
+        if (data[at] == 0 && is_in_run(data, size, at, many))
             return 1;
     return 0;
 }
 
-int fd_zeros_are_flat(const fd_frame *frame) {
+int fd_may_be_zeros(const fd_frame *frame) {
     for (int c = 0; c < frame->components; c++)
-        if (frame->codes[0][frame->component[c].dc].symbols[0] != 0 ||
-            frame->codes[1][frame->component[c].ac].symbols[0] != 0)
+        if (frame->codes[1][frame->component[c].ac].symbols[0] != 0)
             return 0;
     return 1;
 }
 
-int fd_pass_zeros_are_flat(const fd_pass *pass) {
-    if (pass->first > 0)
-        return (pass->codes[0].symbols[0] & 15) == 0;
-    for (int i = 0; pass->is_first && i < pass->components; i++)
-        if (pass->codes[i].symbols[0] != 0)
-            return 0;
-    return 1;
+size_t fd_pass_zeros(const fd_pass *pass) {
+    if (pass->first == 0 || pass->first == pass->last || (pass->codes[0].symbols[0] & 15) == 0)
+        return SIZE_MAX;
+    return pass->is_first ? FD_MANY_ZEROS - 1 : FD_MOST_BITS;
 }
 
 /* ---- the scans of a progressive file ---- */
