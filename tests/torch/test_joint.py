@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,10 @@ import numpy as np
 import pytest
 import torch
 from encoded import with_orientation
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from PIL import Image as PillowImage
+from random_transforms import WITHOUT_SHRINKING
 
 import fastdecode
 from fastdecode.torch import DecodeDataset, ImageFolder, ImageList, Loader
@@ -183,6 +187,63 @@ def test_results_are_torchvisions(name: str, form: str) -> None:
             levels = 255 * (0.224 if name == "crop" else 1) * (image - expected).abs()
             assert levels.max() <= (12 if name == "distorted" else 1.01)
             assert torch.equal(after, torch.rand(1))
+
+
+FLIP, FLOAT = v2.RandomHorizontalFlip, v2.ToDtype(torch.float32, scale=True)
+BY_TYPE = {tv_tensors.Image: torch.float32, tv_tensors.Mask: torch.int64, "others": None}
+STEPS = [
+    *(v2.Resize((40, 30)), v2.Resize(36, max_size=44), v2.RandomShortestSize([32, 40, 50], 61)),
+    *(v2.ScaleJitter((40, 40), (0.5, 1.5)), v2.RandomResizedCrop((28, 36)), v2.CenterCrop(30)),
+    *(FLIP(0.5), FLIP(1.0), v2.RandomVerticalFlip(0.5), v2.ToImage(), v2.PILToTensor()),
+    *(v2.ToPureTensor(), FLOAT, v2.ToDtype(BY_TYPE, scale=True), v2.Identity()),
+    *(v2.ConvertImageDtype(torch.float32), v2.Normalize(MEAN, STD), v2.SanitizeBoundingBoxes()),
+    *(v2.ConvertBoundingBoxFormat("CXCYWH"), v2.RGB(), v2.RandomInvert(0.5), torch.nn.Identity()),
+]
+
+
+class Small(DecodeDataset):
+    """One small image with boxes, a mask and numbers."""
+
+    def __len__(self) -> int:
+        return 1
+
+    def read(self, index: int) -> tuple[Any, Any]:
+        """Return the image and its target."""
+        boxes = tv_tensors.BoundingBoxes([[5.0, 6, 40, 30]], format="XYXY", canvas_size=(48, 64))
+        mask = tv_tensors.Mask(torch.arange(48 * 64, dtype=torch.uint8).view(1, 48, 64))
+        target = {"boxes": boxes, "mask": mask, "labels": torch.tensor([3]), "id": 7}
+        return _jpeg(PillowImage.open(PHOTOS[0]).convert("RGB").resize((64, 48))), target
+
+
+@pytest.mark.filterwarnings("ignore")
+@given(
+    st.lists(st.sampled_from(STEPS), min_size=1, max_size=5),
+    st.integers(0, 99),
+    st.sampled_from([None, None, "pil", "tensor", "array"]),
+)
+@settings(WITHOUT_SHRINKING, max_examples=int(os.environ.get("FASTDECODE_SEEDS", "100")))
+def test_targets_follow_steps_in_any_order(steps: list[Any], seed: int, output: Any) -> None:
+    """For the same seed, image and target are those of the pipeline as written, or it raises."""
+    pipeline = v2.Compose(steps)
+    dataset = Small(transforms=pipeline, output=output)
+    plain = Small(transforms=pipeline, output=output, fuse=False)
+    torch.manual_seed(seed)
+    try:
+        expected, target = plain[0]
+    except Exception:
+        torch.manual_seed(seed)
+        with pytest.raises(Exception):  # noqa: B017 - whatever it raises
+            dataset[0]
+        return
+    torch.manual_seed(seed)
+    image, ours = dataset[0]
+
+    _check_alike(ours, target)
+    assert type(image) is type(expected)
+    made, wanted = (torch.as_tensor(np.array(one)).double() for one in (image, expected))
+    level = 1 if wanted.max() > 10 else 1 / 255 / min(STD)
+    assert made.shape == wanted.shape
+    assert (made - wanted).abs().mean() < level
 
 
 @pytest.mark.parametrize(("name", "alone"), [("multiscale", True), ("distorted", False)])

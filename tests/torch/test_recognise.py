@@ -311,6 +311,16 @@ def test_an_output_that_the_transform_does_not_make_is_refused(transform: Any) -
                 ImageList(PHOTOS, transform=transform, output=output)
 
 
+def test_a_fused_pipeline_gets_the_form_that_output_names() -> None:
+    """With tensors, a conversion to floats is fused; as Pillow images, it changes nothing."""
+    pipeline = compose(resize((20, 30), v2), FLOAT)
+
+    made = ImageList(PHOTOS, transform=pipeline, output="tensor")[0]
+    assert torch.equal(made, Resize((20, 30), **PLAIN)(PHOTOS[0].read_bytes()))
+    assert "as written" not in repr(ImageList(PHOTOS, transform=pipeline, output="tensor"))
+    assert "as written: <torchvision" in repr(ImageList(PHOTOS, transform=pipeline, output="pil"))
+
+
 def test_a_sequential_is_read_like_a_compose() -> None:
     """nn.Sequential is read like Compose, unless it has a hook."""
     plain = torch.nn.Sequential(torch.nn.Identity(), torch.nn.Sequential(torch.nn.ReLU()))

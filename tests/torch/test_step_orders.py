@@ -24,10 +24,11 @@ import numpy as np
 import pytest
 import torch
 from corpus import native_core
-from hypothesis import HealthCheck, given, note, settings
+from hypothesis import given, note, settings
 from hypothesis import strategies as st
 from loading import SeededLoader, Sources
 from PIL import Image as PillowImage
+from random_transforms import WITHOUT_SHRINKING
 from torch_reference import PHOTOS
 
 from fastdecode.testing import encode
@@ -46,11 +47,7 @@ except ImportError:
     from small_torchvision import Mode, timm, v1, v2
 
 REAL = "torchvision" in sys.modules
-SEEDS = settings(
-    deadline=None,
-    max_examples=int(os.environ.get("FASTDECODE_SEEDS", "100")),
-    suppress_health_check=list(HealthCheck),
-)
+SEEDS = settings(WITHOUT_SHRINKING, max_examples=int(os.environ.get("FASTDECODE_SEEDS", "100")))
 native_core()
 
 HEIGHT, WIDTH = 48, 64
