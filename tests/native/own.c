@@ -74,7 +74,10 @@ static int compare(const char *name, const uint8_t *data, size_t size, const fd_
     int status = fd_decode(own, data, size, request, made, (ptrdiff_t)row);
     int is_own = fd_decoder_own(own);
     fd_use_decoder("libjpeg");
-    int right = fd_decode(other, data, size, request, expected, (ptrdiff_t)row);
+    fd_request judged = *request;
+    if (is_own) /* with strict, a long run of zeros is a warning that libjpeg does not give */
+        judged.strict = 0;
+    int right = fd_decode(other, data, size, &judged, expected, (ptrdiff_t)row);
     int is_fine = right == FD_OK && fd_decoder_warnings(other) == 0;
     if (is_own ? status != FD_OK : status != right)
         fail(name, "another status than libjpeg's");
