@@ -75,7 +75,10 @@ def _eight_bits(image: Image, header: Header) -> Image:
     if white == 255:
         return image.astype(np.uint8, copy=False)
     if white < 255:
-        spread: Image = np.rint(np.minimum(image, white) / white * 255)  # as Pillow rounds a PNM
+        if header.maxval:  # rounded, as Pillow does it
+            spread: Image = np.rint(np.minimum(image, white) / white * 255)
+        else:
+            spread = image.astype(np.uint16) * 255 // white
         return spread.astype(np.uint8)
     if white == (1 << bits) - 1:
         high: Image = image >> (bits - 8)

@@ -46,7 +46,7 @@ def rgb(samples: Any, bits: int, *, inverted: bool = False) -> Any:
     """Apply the documented rule: spread up to 8 bits, and keep the high byte of more."""
     values = samples.astype(np.uint32)
     values = (1 << bits) - 1 - values if inverted else values
-    values = np.rint(values / ((1 << bits) - 1) * 255) if bits <= 8 else values >> bits - 8
+    values = values * 255 // ((1 << bits) - 1) if bits <= 8 else values >> bits - 8
     return values[:, :, [0] * 3 if values.shape[2] < 3 else slice(3)].astype(np.uint8)
 
 

@@ -91,7 +91,8 @@ class Source:
 
     def made_of(self) -> list[Any]:
         """Return what an epoch makes its samples with, to compare it with that of another one."""
-        return [len(self), *(part for settings in self.settings.values() for part in settings)]
+        length = self.length(needed=False)
+        return [length, *(part for settings in self.settings.values() for part in settings)]
 
     def as_uint8_source(self) -> Source:
         """Return this source with images of ``torch.uint8``; only where there is a `crop`."""

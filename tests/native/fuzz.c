@@ -518,7 +518,8 @@ static void try_restart_markers(const numbers *from, const jpeg *file) {
         fail("the repacked file does not decode as the file");
     if (of_before == FD_OK) {
         compare(&after, &before, 0, 0, "the repacked file has other pixels");
-        if (check_region(from, &again) != FD_OK && !(from->flags & WILD))
+        int of_region = check_region(from, &again); /* its new codes may have a long run of zeros */
+        if (of_region != FD_OK && of_region != FD_WARNED && !(from->flags & WILD))
             fail("a region of the repacked file fails");
     }
     drop(&before);

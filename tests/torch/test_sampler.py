@@ -330,7 +330,7 @@ def test_draws_of_a_sampler_leave_the_generators_alone() -> None:
     with Loader(NUMBERS, SIZE, sampler=RandomSampler(NUMBERS), threads=2) as loader:
         found = [index for batch in loader for index in batch.tolist()]
         assert (found, torch.rand(1)) == expected
-        loader.sampler = Given(drawn_one_by_one)
+    with Loader(NUMBERS, SIZE, sampler=Given(drawn_one_by_one), threads=2) as loader:
         epoch = iter(loader)
         next(epoch)
         before = torch.get_rng_state(), random.getstate()

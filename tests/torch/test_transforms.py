@@ -15,6 +15,7 @@ import torch
 import torch_reference as reference
 from corpus import CORPUS, usable_backends
 from encoded import with_orientation
+from forged import tiff
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from PIL import Image
@@ -161,6 +162,10 @@ def test_every_backend_gives_the_same(backend: str) -> None:
     if backend == "pillow_heif":
         data = (CORPUS / "formats/pillow_heif__heif_RGB_8__29x100.heif").read_bytes()
         expected = Resize((20, 30), **EXACT)(data)
+    elif backend == "tifffile":
+        photo = pixels(PHOTO)
+        data = tiff(photo.permute(1, 2, 0).numpy(), 8, 2, tile=(64, 64))
+        expected = resize(photo, (20, 30))
     else:
         data = PHOTO
         expected = resize(pixels(data), (20, 30))
