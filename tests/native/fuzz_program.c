@@ -6,6 +6,8 @@
  */
 #include "fastdecode.h"
 
+#include "sets.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -312,25 +314,13 @@ static int make(const call *to, int is_new, uint8_t *out) {
     return status;
 }
 
-/* Use the first of the names, and move on to the next one. */
-static void use_instructions(const char **names) {
-    char name[16] = "";
-    size_t length = strcspn(*names, " ");
-
-    memcpy(name, *names, length);
-    *names += length + ((*names)[length] == ' ');
-    if (fd_use_instructions(name) != FD_OK)
-        fail("an instruction set that is listed cannot be used");
-}
-
 /* Return the result, which the caller owns, or NULL if it is refused. */
 static uint8_t *make_with_all(const call *to) {
     uint8_t *first = NULL;
     int status = FD_OK;
 
-    for (const char *names = fd_instructions(); *names != '\0';) {
+    for (const char *sets = fd_instructions(); use_next(&sets);) {
         uint8_t *out = must(malloc(to->size)); /* of the exact size, for ASan */
-        use_instructions(&names);
         memset(out, UNTOUCHED, to->size);
         int now = make(to, first != NULL, out);
         for (size_t i = 0; now != FD_OK && i < to->size; i++)
