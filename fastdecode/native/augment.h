@@ -16,7 +16,7 @@
 #define FD_LARGEST_NUMBER 1e6 /* of a value of an operation */
 
 /* An image and a second buffer of its size, into which an operation may write its result. */
-typedef struct {
+typedef struct fd_canvas {
     uint8_t *pixels, *other;
     int32_t width, height;
 } fd_canvas;

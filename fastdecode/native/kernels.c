@@ -3,6 +3,8 @@
 
 #include "png_decoder.h"
 #include "progressive.h"
+#include "twopass.h"
+#include "warp.h"
 
 #include <stdatomic.h>
 #include <string.h>
@@ -12,7 +14,10 @@ static const fd_kernels plain = {.name = "plain",
                                  .steps = &fd_steps_plain,
                                  .row_decoders = &fd_row_decoders_16,
                                  .unfilters = &fd_unfilters_plain,
-                                 .squeeze = fd_squeeze_plain};
+                                 .squeeze = fd_squeeze_plain,
+                                 .resize_row = fd_resize_row_plain,
+                                 .blend_rows = fd_blend_rows_plain,
+                                 .warp_smooth = fd_warp_smooth_plain};
 
 #ifdef FD_AVX2
 

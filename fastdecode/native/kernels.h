@@ -20,6 +20,20 @@
 typedef struct fd_columns fd_columns;
 typedef void fd_squeeze(uint8_t *out, const int16_t *row, const fd_columns *columns);
 
+/* Resize a row to `width` columns; up to 3 pixels after the last one are read, with weight 0. */
+struct fd_pillow_axis;
+typedef void fd_resize_row(uint8_t *out, const uint8_t *row, const struct fd_pillow_axis *axis,
+                           int32_t width);
+
+/* Blend rows of `stride` bytes, a multiple of 32, to row `i` of the result. */
+typedef void fd_blend_rows(uint8_t *out, const uint8_t *const *rows, size_t stride,
+                           const struct fd_pillow_axis *axis, int32_t i);
+
+/* Write the bilinear or bicubic warp of an image to its second buffer. */
+struct fd_canvas;
+typedef void fd_warp_smooth(const struct fd_canvas *canvas, const double *m, int is_cubic,
+                            const uint8_t *fill);
+
 typedef struct {
     const char *name;
     int is_avx2; /* and what every processor with AVX2 also has: BMI, LZCNT, carry-less products */
@@ -27,6 +41,9 @@ typedef struct {
     const struct fd_row_decoders *row_decoders; /* progressive.h */
     const struct fd_unfilters *unfilters; /* png_decoder.h */
     fd_squeeze *squeeze;
+    fd_resize_row *resize_row; /* twopass.c */
+    fd_blend_rows *blend_rows; /* twopass.c */
+    fd_warp_smooth *warp_smooth; /* warp.c */
 } fd_kernels;
 
 /* The set in use: the best one, or that chosen by fd_use_instructions. */

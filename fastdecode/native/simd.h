@@ -21,6 +21,7 @@ typedef int16_t shorts __attribute__((vector_size(SIMD_BYTES)));
 typedef uint16_t ushorts __attribute__((vector_size(SIMD_BYTES)));
 typedef int32_t ints __attribute__((vector_size(SIMD_BYTES)));
 typedef int64_t longs __attribute__((vector_size(SIMD_BYTES)));
+typedef double doubles __attribute__((vector_size(SIMD_BYTES)));
 typedef uint8_t bytes __attribute__((vector_size(SIMD_BYTES)));
 
 /* 32 bits for each number of `shorts`: those of the lower half, and those of the upper one. */
@@ -61,6 +62,20 @@ SIMD wide minus(wide a, wide b) { return (wide){a.low - b.low, a.high - b.high};
 #include "simd_any.h"
 #endif
 
+#if LANES == 1
+
+SIMD ints sum_of_lanes(ints a) { return a; }
+
+/* Add four pixels times the upper and lower parts of their weights, four of each, to `high` and `low`. */
+SIMD void add_four_pixels(ints *high, ints *low, const uint8_t *pixels, const int16_t *parts) {
+    shorts four = load(pixels), weights = load(parts);
+    shorts first = low_bytes(four), last = high_bytes(four);
+    *high = plus_weighted(plus_weighted(*high, first, weights, 0), last, weights, 1);
+    *low = plus_weighted(plus_weighted(*low, first, weights, 2), last, weights, 3);
+}
+
+#endif
+
 /* a * k[i] + b * k[j] */
 SIMD wide products(factors k, shorts a, shorts b, int i, int j) {
     return plus_products((wide){{0}, {0}}, k, a, b, i, j);
@@ -82,6 +97,7 @@ SIMD wide products(factors k, shorts a, shorts b, int i, int j) {
  *   times(a, factor)                     (a * factor + 2^14) >> 15, for abs(a) < 2^13
  *   magnitudes_exceed(row, limit)        whether a column of 8 rows has a larger sum of magnitudes
  *   plus_weighted(sum, pixels, w, i)     sum + the lower half * w[2 i] + the upper one * w[2 i + 1]
+ *   plus_two(sum, a, b, factors)         sum + a * factors[0] + b * factors[1], in 32 bits
  *   least(a, b), distance(a, b)          the smaller one; abs(a - b)
  *   mean_of_bytes(a, b)                  rounded down
  *   BYTES_UP(a, n)                       a shifted by n bytes, with zeros before it; of 16 bytes
@@ -97,6 +113,8 @@ SIMD wide products(factors k, shorts a, shorts b, int i, int j) {
  *   by_rows_4x4(a)                       the transposed matrix of 4 by 4 bytes
  *   store_two_rows(out, stride, a)       half a lane each; with two lanes, next to each other
  *   store_4x4(out, stride, a)            two blocks of 4 by 4, in both lanes, or in a[0] and a[1]
+ *   read_channels(out, pixel)            four bytes as doubles
+ *   write_channels(pixel, in)            doubles truncated and clamped to bytes
  *   store_rgb, store_rgbx(out, r, g, b)  SIMD_BYTES pixels
  */
 #endif

@@ -149,6 +149,22 @@ SIMD void store_in_turn(uint8_t *out, pair even, pair odd) {
     store(out + 16, even.high | odd.high << 8);
 }
 
+SIMD wide plus_two(wide sum, shorts a, shorts b, const int16_t *two) {
+    return plus_products(sum, two, a, b, 0, 1);
+}
+
+SIMD void read_channels(doubles *out, const uint8_t *pixel) {
+    out[0] = (doubles){pixel[0], pixel[1]};
+    out[1] = (doubles){pixel[2], pixel[3]};
+}
+
+SIMD void write_channels(uint8_t *pixel, const doubles *in) {
+    for (int i = 0; i < 4; i++) {
+        double value = in[i / 2][i % 2];
+        pixel[i] = (uint8_t)(value <= 0.0 ? 0 : value >= 255.0 ? 255 : (int32_t)value);
+    }
+}
+
 SIMD shorts load_blocks(const int16_t *first, const int16_t *second) {
     (void)second;
     return load(first);

@@ -36,8 +36,9 @@ SIMD wide plus_product(wide sum, factors k, shorts a, const int i) {
     int16x8_t x = (int16x8_t)a;
     switch (i) {
         PRODUCT(0)
-        PRODUCT(1) PRODUCT(2) PRODUCT(3) PRODUCT(4) PRODUCT(5) PRODUCT(6) PRODUCT(7) PRODUCT(8)
-            PRODUCT(9) PRODUCT(10) PRODUCT(11) PRODUCT(12) PRODUCT(13) PRODUCT(14) PRODUCT(15)
+        PRODUCT(1)
+        PRODUCT(2) PRODUCT(3) PRODUCT(4) PRODUCT(5) PRODUCT(6) PRODUCT(7) PRODUCT(8) PRODUCT(9)
+            PRODUCT(10) PRODUCT(11) PRODUCT(12) PRODUCT(13) PRODUCT(14) PRODUCT(15)
     }
     return (wide){(ints)low, (ints)high};
 }
@@ -177,6 +178,32 @@ SIMD void store_in_turn(uint8_t *out, pair even, pair odd) {
     vst1q_u16((uint16_t *)(void *)out, vsliq_n_u16((uint16x8_t)even.low, (uint16x8_t)odd.low, 8));
     vst1q_u16((uint16_t *)(void *)(out + 16),
               vsliq_n_u16((uint16x8_t)even.high, (uint16x8_t)odd.high, 8));
+}
+
+SIMD wide plus_two(wide sum, shorts a, shorts b, const int16_t *two) {
+    int16x8_t x = (int16x8_t)a, y = (int16x8_t)b;
+    int32x4_t low = vmlal_n_s16((int32x4_t)sum.low, vget_low_s16(x), two[0]);
+    int32x4_t high = vmlal_high_n_s16((int32x4_t)sum.high, x, two[0]);
+    return (wide){(ints)vmlal_n_s16(low, vget_low_s16(y), two[1]),
+                  (ints)vmlal_high_n_s16(high, y, two[1])};
+}
+
+/* By way of floats, which are exact. */
+SIMD void read_channels(doubles *out, const uint8_t *pixel) {
+    uint32_t four;
+    memcpy(&four, pixel, sizeof four);
+    uint16x4_t words = vget_low_u16(vmovl_u8(vcreate_u8(four)));
+    float32x4_t floats = vcvtq_f32_u32(vmovl_u16(words));
+    out[0] = (doubles)vcvt_f64_f32(vget_low_f32(floats));
+    out[1] = (doubles)vcvt_high_f64_f32(floats);
+}
+
+SIMD void write_channels(uint8_t *pixel, const doubles *in) {
+    int32x2_t low = vqmovn_s64(vcvtq_s64_f64((float64x2_t)in[0]));
+    int32x4_t whole = vqmovn_high_s64(low, vcvtq_s64_f64((float64x2_t)in[1]));
+    uint16x4_t words = vqmovun_s32(whole);
+    uint32_t four = vget_lane_u32((uint32x2_t)vqmovn_u16(vcombine_u16(words, words)), 0);
+    memcpy(pixel, &four, sizeof four);
 }
 
 SIMD shorts load_blocks(const int16_t *first, const int16_t *second) {

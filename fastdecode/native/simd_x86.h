@@ -144,7 +144,42 @@ SIMD ints plus_weighted(ints sum, shorts pixels, shorts weights, const int i) {
     return sum + (ints)MM(madd_epi16)((native)pixels_in_turn(pixels), (native)pair);
 }
 
+SIMD wide plus_two(wide sum, shorts a, shorts b, const int16_t *two) {
+    int32_t both;
+    memcpy(&both, two, sizeof both);
+    native weights = MM(set1_epi32)(both);
+    sum.low += (ints)MM(madd_epi16)((native)low_16(a, b), weights);
+    sum.high += (ints)MM(madd_epi16)((native)high_16(a, b), weights);
+    return sum;
+}
+
 #if SIMD_BYTES == 32
+
+SIMD ints sum_of_lanes(ints a) { return a + (ints)_mm256_permute4x64_epi64((native)a, 0x4E); }
+
+/* See simd.h: here a lane has two of the pixels. */
+SIMD void add_four_pixels(ints *high, ints *low, const uint8_t *pixels, const int16_t *parts) {
+    const native upper = _mm256_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1);
+    const native lower = _mm256_setr_epi32(2, 2, 2, 2, 3, 3, 3, 3);
+    __m128i four = _mm_loadu_si128((const __m128i *)(const void *)pixels);
+    native weights = _mm256_castsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)parts));
+    native two = (native)pixels_in_turn((shorts)_mm256_cvtepu8_epi16(four));
+    *high += (ints)_mm256_madd_epi16(two, _mm256_permutevar8x32_epi32(weights, upper));
+    *low += (ints)_mm256_madd_epi16(two, _mm256_permutevar8x32_epi32(weights, lower));
+}
+
+SIMD void read_channels(doubles *out, const uint8_t *pixel) {
+    int32_t four;
+    memcpy(&four, pixel, sizeof four);
+    out[0] = (doubles)_mm256_cvtepi32_pd(_mm_cvtepu8_epi32(_mm_cvtsi32_si128(four)));
+}
+
+SIMD void write_channels(uint8_t *pixel, const doubles *in) {
+    __m128i whole = _mm256_cvttpd_epi32((__m256d)in[0]);
+    whole = _mm_packs_epi32(whole, whole);
+    int32_t four = _mm_cvtsi128_si32(_mm_packus_epi16(whole, whole));
+    memcpy(pixel, &four, sizeof four);
+}
 
 /* Pairs of a near and a far byte, times 3 and 1. */
 SIMD pair three_to_one(const uint8_t *near, const uint8_t *far) {
@@ -207,6 +242,22 @@ SIMD void store_4x4(uint8_t *out, size_t stride, const shorts *a) {
 }
 
 #else
+
+SIMD void read_channels(doubles *out, const uint8_t *pixel) {
+    const native zero = _mm_setzero_si128();
+    int32_t four;
+    memcpy(&four, pixel, sizeof four);
+    native whole = _mm_unpacklo_epi16(_mm_unpacklo_epi8(_mm_cvtsi32_si128(four), zero), zero);
+    out[0] = (doubles)_mm_cvtepi32_pd(whole);
+    out[1] = (doubles)_mm_cvtepi32_pd(_mm_unpackhi_epi64(whole, whole));
+}
+
+SIMD void write_channels(uint8_t *pixel, const doubles *in) {
+    native low = _mm_cvttpd_epi32((__m128d)in[0]), high = _mm_cvttpd_epi32((__m128d)in[1]);
+    native whole = _mm_packs_epi32(_mm_unpacklo_epi64(low, high), low);
+    int32_t four = _mm_cvtsi128_si32(_mm_packus_epi16(whole, whole));
+    memcpy(pixel, &four, sizeof four);
+}
 
 SIMD pair three_to_one(const uint8_t *near, const uint8_t *far) {
     shorts n = load(near), f = load(far);
