@@ -20,6 +20,9 @@
 typedef struct fd_columns fd_columns;
 typedef void fd_squeeze(uint8_t *out, const int16_t *row, const fd_columns *columns);
 
+/* Go on with a checksum of PNG; a CRC-32 is inverted. */
+typedef uint32_t fd_checksum(uint32_t sum, const uint8_t *data, size_t size);
+
 /* Resize a row to `width` columns; up to 3 pixels after the last one are read, with weight 0. */
 struct fd_pillow_axis;
 typedef void fd_resize_row(uint8_t *out, const uint8_t *row, const struct fd_pillow_axis *axis,
@@ -40,6 +43,7 @@ typedef struct {
     const struct fd_steps *steps; /* baseline.h */
     const struct fd_row_decoders *row_decoders; /* progressive.h */
     const struct fd_unfilters *unfilters; /* png_decoder.h */
+    fd_checksum *crc, *adler; /* checksum.c */
     fd_squeeze *squeeze;
     fd_resize_row *resize_row; /* twopass.c */
     fd_blend_rows *blend_rows; /* twopass.c */

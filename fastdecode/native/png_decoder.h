@@ -14,12 +14,15 @@
 
 #include "baseline.h"
 
-/* ---- checksum.c ---- */
+/* ---- checksum.c, checksum_simd.h ---- */
 
 uint32_t fd_crc32(const uint8_t *data, size_t size);
 
 /* Go on with an Adler-32, which begins as 1. */
 uint32_t fd_adler32(uint32_t sum, const uint8_t *data, size_t size);
+
+enum { FD_ADLER_MODULUS = 65521 };
+fd_checksum fd_crc_plain, fd_adler_plain;
 
 /* ---- unfilter.c, unfilter_simd.h ---- */
 

@@ -1,5 +1,21 @@
 /* simd_neon.h: the operations of simd.h for ARM64's NEON. */
 #include <arm_neon.h>
+#ifdef __linux__
+#include <sys/auxv.h>
+#endif
+
+#define SIMD_NEON
+
+/* Whether the processor computes CRCs. */
+static inline int has_crc(void) {
+#if defined(__ARM_FEATURE_CRC32) || defined(__APPLE__)
+    return 1;
+#elif defined(__linux__)
+    return (getauxval(AT_HWCAP) & 1 << 7) != 0; /* HWCAP_CRC32 */
+#else
+    return 0;
+#endif
+}
 
 #define IN_TURN(name, type, intrinsic)                                                             \
     SIMD shorts name(shorts a, shorts b) { return (shorts)intrinsic((type)a, (type)b); }
@@ -37,8 +53,9 @@ SIMD wide plus_product(wide sum, factors k, shorts a, const int i) {
     switch (i) {
         PRODUCT(0)
         PRODUCT(1)
-        PRODUCT(2) PRODUCT(3) PRODUCT(4) PRODUCT(5) PRODUCT(6) PRODUCT(7) PRODUCT(8) PRODUCT(9)
-            PRODUCT(10) PRODUCT(11) PRODUCT(12) PRODUCT(13) PRODUCT(14) PRODUCT(15)
+        PRODUCT(2)
+        PRODUCT(3) PRODUCT(4) PRODUCT(5) PRODUCT(6) PRODUCT(7) PRODUCT(8) PRODUCT(9) PRODUCT(10)
+            PRODUCT(11) PRODUCT(12) PRODUCT(13) PRODUCT(14) PRODUCT(15)
     }
     return (wide){(ints)low, (ints)high};
 }

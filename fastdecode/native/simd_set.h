@@ -6,6 +6,7 @@
 
 #include "simd.h"
 
+#include "checksum_simd.h"
 #include "colours_simd.h"
 #include "idct_simd.h"
 #include "squeeze_simd.h"
@@ -28,6 +29,8 @@ const fd_kernels SIMD_SET(fd_kernels) = {.name = SIMD_NAME,
                                          .steps = &steps,
                                          .row_decoders = &SIMD_SET(fd_row_decoders),
                                          .unfilters = &SIMD_SET(fd_unfilters),
+                                         .crc = crc,
+                                         .adler = adler,
                                          .squeeze = squeeze,
                                          .resize_row = resize_row,
                                          .blend_rows = blend_rows,

@@ -6,6 +6,7 @@
  *
  *   - the core accepts nothing that libpng refuses, and its pixels are libpng's;
  *   - every instruction set accepts the same, and gives the same;
+ *   - the checksums of every set are zlib's;
  *   - a region is the slice of the whole.
  *
  * File and pixels have memory of the exact size, so that ASan sees what is read or written beside them.
@@ -216,6 +217,18 @@ static void check_region(const uint8_t *file, size_t size, const form *of, const
     free(part);
 }
 
+/* Of parts of any length, also those that a set takes in steps. */
+static void check_checksums(const uint8_t *data, size_t size) {
+    for (const char *sets = fd_instructions(); use_next(&sets);)
+        for (size_t some = 0; some < size; some += 1 + some / 3) {
+            const uint8_t *part = data + size - some;
+            if (fd_crc32(part, some) != crc32(0, part, (uInt)some))
+                fail("another CRC than zlib's");
+            if (fd_adler32(0xFFF0FFF0, part, some) != adler32(0xFFF0FFF0, part, (uInt)some))
+                fail("another Adler-32 than zlib's");
+        }
+}
+
 static int64_t images, accepted;
 
 static void check(const uint8_t *file, size_t size) {
@@ -255,6 +268,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size) {
     size_t whole = size;
     uint8_t *file;
 
+    check_checksums(input, size);
     if (size < KIND)
         return 0;
     if (size % 2) { /* what is kept is larger than what is needed, and hides overruns */
