@@ -1,5 +1,6 @@
 /* instructions.c: one piece of work of the core, or of a library that it is compared with, done COUNT times.
  *
+ *   instructions                                       the names of the sets
  *   instructions SET COUNT own|libjpeg REDUCE FILE     decode a JPEG
  *   instructions SET COUNT png|libpng 1 FILE           decode a PNG to RGB
  *   instructions SET COUNT resize FILTER -             640 x 480 to a float tensor of 224 x 224
@@ -121,6 +122,8 @@ static bytes operate(const bytes *image, int32_t kind, int count) {
 }
 
 int main(int argc, char **argv) {
+    if (argc == 1)
+        return puts(fd_instructions()) < 0;
     if (argc != 6 || fd_use_instructions(argv[1]) != FD_OK)
         fail("wrong arguments, or no such set");
     int count = atoi(argv[2]), number = atoi(argv[4]), is_drawn = strcmp(argv[5], "-") == 0;
