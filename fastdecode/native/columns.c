@@ -115,7 +115,9 @@ INLINE void squeeze_some(uint8_t *restrict out, const int16_t *restrict row,
 
         for (int32_t k = 0; k < pairs; k++) {
             for (int c = 0; c < 4; c++) {
-                sum[c] += pixel[c] * weight[0] + pixel[c + 4] * weight[1];
+                /* One by one: as a single sum, gcc 12 loses half of it on ARM64. */
+                sum[c] += pixel[c] * weight[0];
+                sum[c] += pixel[c + 4] * weight[1];
             }
             pixel += 8;
             weight += 2 * FD_GROUP;

@@ -3,6 +3,9 @@
  * The bytes of the input are choices: an image, a resize, a program or operations, and the form of the
  * result. What a program draws must follow from the state of the random numbers alone. All instruction
  * sets must give the same bytes, in new memory or used; and what is refused must write nothing.
+ *
+ * With -DALONE it takes a number of inputs instead, makes them, and prints a checksum of all results, which
+ * must be the same on every processor.
  */
 #include "fastdecode.h"
 
@@ -314,6 +317,20 @@ static int make(const call *to, int is_new, uint8_t *out) {
     return status;
 }
 
+static uint64_t checksum;
+
+/* Add a result to the checksum: values, not bytes, as these have an order. */
+static void add_result(const call *to, const uint8_t *result) {
+    size_t bytes = to->resize != NULL && to->form->dtype == FD_FLOAT32 ? sizeof(uint32_t) : 1;
+
+    for (size_t i = 0; i < to->size; i += bytes) {
+        uint32_t value = result[i];
+        if (bytes == sizeof value)
+            memcpy(&value, result + i, sizeof value);
+        checksum = (checksum ^ value) * UINT64_C(1099511628211);
+    }
+}
+
 /* Return the result, which the caller owns, or NULL if it is refused. */
 static uint8_t *make_with_all(const call *to) {
     uint8_t *first = NULL;
@@ -334,8 +351,10 @@ static uint8_t *make_with_all(const call *to) {
         first = out;
         status = now;
     }
-    if (status == FD_OK)
+    if (status == FD_OK) {
+        add_result(to, first);
         return first;
+    }
     free(first);
     return NULL;
 }
@@ -383,3 +402,20 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size) {
     fd_use_instructions("");
     return 0;
 }
+
+#ifdef ALONE
+int main(int count, char **words) {
+    uint8_t input[64];
+    uint32_t state = 1;
+
+    for (int i = 0; i < (count > 1 ? atoi(words[1]) : 1000); i++) {
+        for (size_t k = 0; k < sizeof input; k++) {
+            state = state * 1664525 + 1013904223;
+            input[k] = (uint8_t)(state >> 24);
+        }
+        LLVMFuzzerTestOneInput(input, state >> 20 & 63);
+    }
+    printf("results of augmentations: %016llx\n", (unsigned long long)checksum);
+    return 0;
+}
+#endif
