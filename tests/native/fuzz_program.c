@@ -61,12 +61,12 @@ static double between(choices *from, double low, double high) {
 
 /* Any number, NaN and infinity among them. */
 static double any_number(choices *from) {
-    uint8_t bytes[sizeof(double)];
+    uint64_t bits = 0;
     double number;
 
-    for (size_t i = 0; i < sizeof bytes; i++)
-        bytes[i] = (uint8_t)take(from);
-    memcpy(&number, bytes, sizeof number);
+    for (size_t i = 0; i < sizeof number; i++)
+        bits |= (uint64_t)take(from) << 8 * i;
+    memcpy(&number, &bits, sizeof number);
     return number;
 }
 
