@@ -9,9 +9,11 @@ typedef uint64_t plugin_id;
 typedef struct block block;
 
 extern void qemu_plugin_register_vcpu_tb_trans_cb(plugin_id id, void (*call)(plugin_id, block *));
-extern void qemu_plugin_register_vcpu_tb_exec_inline(block *of, int operation, void *at, uint64_t by);
+extern void qemu_plugin_register_vcpu_tb_exec_inline(block *of, int operation, void *at,
+                                                     uint64_t by);
 extern size_t qemu_plugin_tb_n_insns(const block *of);
-extern void qemu_plugin_register_atexit_cb(plugin_id id, void (*call)(plugin_id, void *), void *with);
+extern void qemu_plugin_register_atexit_cb(plugin_id id, void (*call)(plugin_id, void *),
+                                           void *with);
 
 int qemu_plugin_version = 1;
 int qemu_plugin_install(plugin_id id, const void *info, int count, char **words);

@@ -65,8 +65,8 @@ static bytes decode(const bytes *file, int32_t reduce, int count) {
     size_t height = (size_t)(header.height + reduce - 1) / (size_t)reduce;
     bytes out = {must(malloc(3 * width * height)), 3 * width * height};
     for (int i = 0; i < count; i++)
-        if (fd_decode(decoder, file->data, file->size, &request, out.data, (ptrdiff_t)(3 * width)) !=
-            FD_OK)
+        if (fd_decode(decoder, file->data, file->size, &request, out.data,
+                      (ptrdiff_t)(3 * width)) != FD_OK)
             fail(fd_decoder_message(decoder));
     return out;
 }

@@ -54,8 +54,9 @@ SIMD wide plus_product(wide sum, factors k, shorts a, const int i) {
         PRODUCT(0)
         PRODUCT(1)
         PRODUCT(2)
-        PRODUCT(3) PRODUCT(4) PRODUCT(5) PRODUCT(6) PRODUCT(7) PRODUCT(8) PRODUCT(9) PRODUCT(10)
-            PRODUCT(11) PRODUCT(12) PRODUCT(13) PRODUCT(14) PRODUCT(15)
+        PRODUCT(3)
+        PRODUCT(4) PRODUCT(5) PRODUCT(6) PRODUCT(7) PRODUCT(8) PRODUCT(9) PRODUCT(10) PRODUCT(11)
+            PRODUCT(12) PRODUCT(13) PRODUCT(14) PRODUCT(15)
     }
     return (wide){(ints)low, (ints)high};
 }
