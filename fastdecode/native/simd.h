@@ -62,9 +62,35 @@ SIMD wide minus(wide a, wide b) { return (wide){a.low - b.low, a.high - b.high};
 #include "simd_any.h"
 #endif
 
+/* What is the same wherever there is one lane; simd_x86.h has it for two. */
 #if LANES == 1
 
+SIMD shorts load_blocks(const int16_t *first, const int16_t *second) {
+    (void)second;
+    return load(first);
+}
+
+SIMD shorts repeat(const void *at) { return load(at); }
+
 SIMD ints sum_of_lanes(ints a) { return a; }
+
+SIMD pair before(pair last, pair here) {
+    return (pair){one_before(last.high, here.low), one_before(here.low, here.high)};
+}
+
+SIMD pair after(pair here, pair next) {
+    return (pair){one_after(here.low, here.high), one_after(here.high, next.low)};
+}
+
+SIMD shorts by_rows_4x4(shorts a) {
+    a = low_8(a, high_64(a, a));
+    return low_8(a, high_64(a, a));
+}
+
+SIMD void store_4x4(uint8_t *out, size_t stride, const shorts *a) {
+    store_two_rows(out, stride, low_32(a[0], a[1]));
+    store_two_rows(out + 2 * stride, stride, high_32(a[0], a[1]));
+}
 
 /* Add four pixels times the upper and lower parts of their weights, four of each, to `high` and `low`. */
 SIMD void add_four_pixels(ints *high, ints *low, const uint8_t *pixels, const int16_t *parts) {
@@ -81,7 +107,7 @@ SIMD wide products(factors k, shorts a, shorts b, int i, int j) {
     return plus_products((wide){{0}, {0}}, k, a, b, i, j);
 }
 
-/* The shared operations: what each of simd_x86.h, simd_neon.h and simd_any.h defines.
+/* The shared operations: what each of simd_x86.h, simd_neon.h and simd_any.h defines, or what is above.
  *
  *   low_8, low_16, low_32, low_64(a, b)  numbers of the lower halves in turn: a0 b0 a1 b1 ...
  *   high_8, high_16, high_32, high_64    of the upper halves
@@ -108,6 +134,7 @@ SIMD wide products(factors k, shorts a, shorts b, int i, int j) {
  *   three_to_one(near, far)              3 * near + far of SIMD_BYTES bytes, as a `pair`
  *   before(last, here)                   here[-1], here[0] ... here[n - 2], where here[-1] is the
  *   after(here, next)                      last number of `last`; here[1] ... here[n - 1], next[0]
+ *   one_before(a, b), one_after(a, b)    the same of two vectors of 16 bytes, for these
  *   store_in_turn(out, even, odd)        numbers up to 255 of two pairs in turn, as bytes
  *   load_blocks(first, second), repeat(at)  16 bytes for each lane, two different ones or the same
  *   by_rows_4x4(a)                       the transposed matrix of 4 by 4 bytes

@@ -131,14 +131,6 @@ SIMD shorts one_before(shorts a, shorts b) {
 
 SIMD shorts one_after(shorts a, shorts b) { return PLACES(shorts, a, b, 1, 2, 3, 4, 5, 6, 7, 8); }
 
-SIMD pair before(pair last, pair here) {
-    return (pair){one_before(last.high, here.low), one_before(here.low, here.high)};
-}
-
-SIMD pair after(pair here, pair next) {
-    return (pair){one_after(here.low, here.high), one_after(here.high, next.low)};
-}
-
 SIMD void store_in_turn(uint8_t *out, pair even, pair odd) {
     if (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__) {
         pair swapped = even;
@@ -165,26 +157,10 @@ SIMD void write_channels(uint8_t *pixel, const doubles *in) {
     }
 }
 
-SIMD shorts load_blocks(const int16_t *first, const int16_t *second) {
-    (void)second;
-    return load(first);
-}
-
-SIMD shorts repeat(const void *at) { return load(at); }
-
-SIMD shorts by_rows_4x4(shorts a) {
-    return PLACES(bytes, a, a, 0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-}
-
 SIMD void store_two_rows(uint8_t *out, size_t stride, shorts a) {
     int64_t upper = ((longs)a)[0], lower = ((longs)a)[1];
     memcpy(out, &upper, sizeof upper);
     memcpy(out + stride, &lower, sizeof lower);
-}
-
-SIMD void store_4x4(uint8_t *out, size_t stride, const shorts *a) {
-    store_two_rows(out, stride, low_32(a[0], a[1]));
-    store_two_rows(out + 2 * stride, stride, high_32(a[0], a[1]));
 }
 
 SIMD void store_rgbx(uint8_t *out, shorts r, shorts g, shorts b) {

@@ -182,14 +182,12 @@ SIMD pair three_to_one(const uint8_t *near, const uint8_t *far) {
                   (shorts)vmlal_high_u8(vmovl_high_u8(f), n, three)};
 }
 
-SIMD pair before(pair last, pair here) {
-    return (pair){(shorts)vextq_s16((int16x8_t)last.high, (int16x8_t)here.low, 7),
-                  (shorts)vextq_s16((int16x8_t)here.low, (int16x8_t)here.high, 7)};
+SIMD shorts one_before(shorts a, shorts b) {
+    return (shorts)vextq_s16((int16x8_t)a, (int16x8_t)b, 7);
 }
 
-SIMD pair after(pair here, pair next) {
-    return (pair){(shorts)vextq_s16((int16x8_t)here.low, (int16x8_t)here.high, 1),
-                  (shorts)vextq_s16((int16x8_t)here.high, (int16x8_t)next.low, 1)};
+SIMD shorts one_after(shorts a, shorts b) {
+    return (shorts)vextq_s16((int16x8_t)a, (int16x8_t)b, 1);
 }
 
 SIMD void store_in_turn(uint8_t *out, pair even, pair odd) {
@@ -224,26 +222,9 @@ SIMD void write_channels(uint8_t *pixel, const doubles *in) {
     memcpy(pixel, &four, sizeof four);
 }
 
-SIMD shorts load_blocks(const int16_t *first, const int16_t *second) {
-    (void)second;
-    return load(first);
-}
-
-SIMD shorts repeat(const void *at) { return load(at); }
-
-SIMD shorts by_rows_4x4(shorts a) {
-    a = low_8(a, high_64(a, a));
-    return low_8(a, high_64(a, a));
-}
-
 SIMD void store_two_rows(uint8_t *out, size_t stride, shorts a) {
     vst1_u8(out, vget_low_u8((uint8x16_t)a));
     vst1_u8(out + stride, vget_high_u8((uint8x16_t)a));
-}
-
-SIMD void store_4x4(uint8_t *out, size_t stride, const shorts *a) {
-    store_two_rows(out, stride, low_32(a[0], a[1]));
-    store_two_rows(out + 2 * stride, stride, high_32(a[0], a[1]));
 }
 
 SIMD void store_rgbx(uint8_t *out, shorts r, shorts g, shorts b) {

@@ -272,39 +272,14 @@ SIMD shorts one_after(shorts a, shorts b) {
     return (shorts)_mm_or_si128(_mm_srli_si128((native)a, 2), _mm_slli_si128((native)b, 14));
 }
 
-SIMD pair before(pair last, pair here) {
-    return (pair){one_before(last.high, here.low), one_before(here.low, here.high)};
-}
-
-SIMD pair after(pair here, pair next) {
-    return (pair){one_after(here.low, here.high), one_after(here.high, next.low)};
-}
-
 SIMD void store_in_turn(uint8_t *out, pair even, pair odd) {
     store(out, even.low | odd.low << 8);
     store(out + 16, even.high | odd.high << 8);
 }
 
-SIMD shorts load_blocks(const int16_t *first, const int16_t *second) {
-    (void)second;
-    return load(first);
-}
-
-SIMD shorts repeat(const void *at) { return load(at); }
-
-SIMD shorts by_rows_4x4(shorts a) {
-    a = low_8(a, high_64(a, a));
-    return low_8(a, high_64(a, a));
-}
-
 SIMD void store_two_rows(uint8_t *out, size_t stride, shorts a) {
     _mm_storel_epi64((__m128i *)(void *)out, (native)a);
     _mm_storel_epi64((__m128i *)(void *)(out + stride), (native)high_64(a, a));
-}
-
-SIMD void store_4x4(uint8_t *out, size_t stride, const shorts *a) {
-    store_two_rows(out, stride, low_32(a[0], a[1]));
-    store_two_rows(out + 2 * stride, stride, high_32(a[0], a[1]));
 }
 
 #endif
