@@ -78,8 +78,8 @@ def options() -> dict[str, Any]:
         "library_dirs": [str(_BREW / "lib")] if brew else [],
         "libraries": ["jpeg", "m"],
         "depends": [os.path.relpath(path) for path in _FOLDER.glob("*.h")],
-        # Every processor gives the same floats: no contraction, and not ISO's own mode, in which gcc
-        # computes them as doubles on s390x.
+        # Every processor gives the same floats: no contraction, and not ISO's own mode, in which
+        # gcc computes them as doubles on s390x.
         "extra_compile_args": [
             *("-std=gnu11", "-ffp-contract=off", "-fno-trapping-math", "-fno-math-errno"),
             *("-fvisibility=hidden", "-pthread"),

@@ -42,21 +42,24 @@ SIMD factors factors_of(const int16_t *table) {
 
 #define PRODUCT(n)                                                                                 \
     case n:                                                                                        \
-        low = vmlal_laneq_s16(low, vget_low_s16(x), k.at[n / 8], n % 8);                           \
-        high = vmlal_high_laneq_s16(high, x, k.at[n / 8], n % 8);                                  \
-        break;
+        low = vmlal_laneq_s16(low, vget_low_s16(x), k.at[(n) / 8], (n) % 8);                       \
+        high = vmlal_high_laneq_s16(high, x, k.at[(n) / 8], (n) % 8);                              \
+        break
+#define FOUR_PRODUCTS(n)                                                                           \
+    PRODUCT(n);                                                                                    \
+    PRODUCT(n + 1);                                                                                \
+    PRODUCT(n + 2);                                                                                \
+    PRODUCT(n + 3)
 
 /* The cases are for clang, which wants a literal; only one remains. */
 SIMD wide plus_product(wide sum, factors k, shorts a, const int i) {
     int32x4_t low = (int32x4_t)sum.low, high = (int32x4_t)sum.high;
     int16x8_t x = (int16x8_t)a;
     switch (i) {
-        PRODUCT(0)
-        PRODUCT(1)
-        PRODUCT(2)
-        PRODUCT(3)
-        PRODUCT(4) PRODUCT(5) PRODUCT(6) PRODUCT(7) PRODUCT(8) PRODUCT(9) PRODUCT(10) PRODUCT(11)
-            PRODUCT(12) PRODUCT(13) PRODUCT(14) PRODUCT(15)
+        FOUR_PRODUCTS(0);
+        FOUR_PRODUCTS(4);
+        FOUR_PRODUCTS(8);
+        FOUR_PRODUCTS(12);
     }
     return (wide){(ints)low, (ints)high};
 }
