@@ -14,6 +14,8 @@ compgen -c clang | grep -qxE 'clang(-[0-9]+)?' || missing+=(clang-14 libclang-rt
 # These test the decoder on ARM under emulation. On ARM itself, the ordinary tests do that.
 if [ "$(uname -m)" = x86_64 ]; then
     command -v aarch64-linux-gnu-gcc > /dev/null || missing+=(gcc-aarch64-linux-gnu)
+    command -v s390x-linux-gnu-gcc > /dev/null || missing+=(gcc-s390x-linux-gnu)
+    [ -e /usr/s390x-linux-gnu/include ] || missing+=(libc6-dev-s390x-cross)
     command -v qemu-aarch64-static > /dev/null || missing+=(qemu-user-static)
     [ -e /usr/lib/aarch64-linux-gnu/libjpeg.so ] || missing+=(libjpeg62-turbo-dev:arm64)
     [ -e /usr/lib/aarch64-linux-gnu/libpng.so ] || missing+=(libpng-dev:arm64 zlib1g-dev:arm64)

@@ -60,9 +60,7 @@ static void nothing_between(uint8_t *out, const uint8_t *near, const uint8_t *fa
 
 /* Do what fd_baseline_decode does, up to a stage. */
 static int decode_up_to(int stage, fd_baseline *baseline, const file *of, const fd_target *target) {
-    fd_steps steps;
-    choose_instructions(baseline);
-    steps = *baseline->steps;
+    fd_steps steps = *fd_kernels_now()->steps;
     if (stage < SAMPLES)
         steps.idct_8x8 = steps.idct_4x4 = steps.idct_2x2 = no_idct;
     if (stage < PIXELS) {

@@ -2,7 +2,6 @@
  *
  * Pixels are RGBX, four bytes each, without gaps. X has no meaning and may change. The loops are plain
  * C that the compiler vectorises; `VARIANTS` compiles each function for every processor and for AVX2.
- * All variants give the same bytes: integers are exact, and floats are rounded after each operation.
  */
 #ifndef FASTDECODE_AUGMENT_H
 #define FASTDECODE_AUGMENT_H
@@ -10,31 +9,14 @@
 #include "kernels.h"
 #include "weights.h"
 
-#define INLINE static inline __attribute__((always_inline))
-
-/* Whether the machine is little-endian. */
-#define FIRST_IS_LOW (__BYTE_ORDER__ != __ORDER_BIG_ENDIAN__)
-
-#ifdef FD_AVX2
-/* Define `name` from the inline function `body` for both instruction sets, and the choice. */
+/* A static function without a result, in both variants. */
 #define VARIANTS(name, body, parameters, arguments)                                                \
-    __attribute__((target("avx2"))) static void name##_avx2 parameters { body arguments; }         \
-    static void name##_plain parameters { body arguments; }                                        \
-    static void name parameters {                                                                  \
-        if (fd_kernels_now()->is_avx2)                                                             \
-            name##_avx2 arguments;                                                                 \
-        else                                                                                       \
-            name##_plain arguments;                                                                \
-    }
-#else
-#define VARIANTS(name, body, parameters, arguments)                                                \
-    static void name parameters { body arguments; }
-#endif
+    static FD_VARIANTS(void, , name, body, parameters, arguments)
 
 #define FD_LARGEST_NUMBER 1e6 /* of a value of an operation */
 
 /* An image and a second buffer of its size, into which an operation may write its result. */
-typedef struct {
+typedef struct fd_canvas {
     uint8_t *pixels, *other;
     int32_t width, height;
 } fd_canvas;

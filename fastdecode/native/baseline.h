@@ -136,7 +136,7 @@ int fd_script_read(fd_script *script, fd_frame *frame, const fd_need needs[3], i
 /* Remove the stuffing from the scans that are needed. */
 int fd_script_copy(fd_scan *scan, fd_script *script, const uint8_t *data, size_t size);
 
-/* ---- idct.c, idct_avx2.c ---- */
+/* ---- idct.c, idct_simd.h ---- */
 
 /* Dequantise and transform two blocks to samples next to each other at `out`, whose rows lie
  * `stride` bytes apart. huffman.h ensures that dequantised coefficients fit 16 bits. Returns 0, with
@@ -147,15 +147,12 @@ typedef int fd_idct(const int16_t *first, const int16_t *second, const uint16_t 
 
 fd_idct fd_idct_8x8, fd_idct_4x4, fd_idct_2x2, fd_idct_1x1;
 
-#ifdef FD_AVX2
-fd_idct fd_idct_8x8_avx2, fd_idct_4x4_avx2, fd_idct_2x2_avx2;
-#endif
-
-/* ---- colours.c ---- */
+/* ---- colours.c, colours_simd.h ---- */
 
 /* The operations on rows of samples, one set for each instruction set. They may write whole steps of
- * FD_COLOUR_STEP results, and read as many samples. */
-typedef struct {
+ * FD_COLOUR_STEP results (with `widen`, of twice as many), and read as many samples, and another step
+ * before and after them. */
+typedef struct fd_steps {
     fd_idct *idct_8x8, *idct_4x4, *idct_2x2;
 
     /* Make `count` samples twice as many; also reads the neighbours of the first and the last. */
@@ -177,9 +174,6 @@ typedef struct {
 enum { FD_COLOUR_STEP = 32 };
 
 extern const fd_steps fd_steps_plain;
-#ifdef FD_AVX2
-extern const fd_steps fd_steps_avx2;
-#endif
 
 /* ---- rows.c ---- */
 

@@ -300,7 +300,7 @@ int fd_resize_rgb(fd_resampler *resampler, const uint8_t *rgb, int32_t width, in
                   int32_t count, const fd_pixels *pixels, void *out);
 
 /* Names of the instruction sets that can run here, best first, separated by spaces, such as
- * "avx2 plain". */
+ * "avx2 sse2 plain". */
 const char *fd_instructions(void);
 
 /* Use one of them in all threads from now on ("" is the best one); for tests. FD_ARGUMENT if it

@@ -10,7 +10,6 @@
 #include <assert.h>
 #include <string.h>
 
-#define INLINE static inline __attribute__((always_inline))
 #define RARELY(condition) __builtin_expect(!!(condition), 0)
 
 /* Entries of both tables: bits 0 to 5, how many bits to drop. Of `literals`, if bits 6 and 7 are not 0:
@@ -400,8 +399,8 @@ INLINE void copy_near(uint8_t *to, const uint8_t *end, size_t distance) {
 
 /* Decode symbols until the output reaches its limit, the block ends, or there is little input left.
  * Returns the new end of the output; NULL if the data is damaged. */
-INLINE uint8_t *decode_symbols(fd_inflater *inflater, const uint8_t *base, uint8_t *out,
-                               const uint8_t *limit) {
+INLINE uint8_t *decode_symbols_body(fd_inflater *inflater, const uint8_t *base, uint8_t *out,
+                                    const uint8_t *limit) {
     const uint32_t *literals = inflater->literals, *distances = inflater->distances;
     const uint8_t *next = inflater->next, *const past = last_start(inflater);
     uint64_t bits = inflater->bits, count = inflater->count;
@@ -475,21 +474,14 @@ INLINE uint8_t *decode_symbols(fd_inflater *inflater, const uint8_t *base, uint8
     return next > past && inflater->is_all ? NULL : out;
 }
 
-static uint8_t *decode_plain(fd_inflater *inflater, const uint8_t *base, uint8_t *out,
-                             const uint8_t *limit) {
-    return decode_symbols(inflater, base, out, limit);
-}
+static FD_VARIANTS(uint8_t *, return, decode_symbols, decode_symbols_body,
+                   (fd_inflater * inflater, const uint8_t *base, uint8_t *out,
+                    const uint8_t *limit),
+                   (inflater, base, out, limit))
 
-#ifdef FD_AVX2
-__attribute__((target("avx2,bmi,bmi2"))) static uint8_t *
-decode_avx2(fd_inflater *inflater, const uint8_t *base, uint8_t *out, const uint8_t *limit) {
-    return decode_symbols(inflater, base, out, limit);
-}
-#endif
+    /* ---- the stream ---- */
 
-/* ---- the stream ---- */
-
-void fd_inflate_begin(fd_inflater *inflater, fd_inflate_read *read, void *read_state) {
+    void fd_inflate_begin(fd_inflater *inflater, fd_inflate_read *read, void *read_state) {
     inflater->read = read;
     inflater->read_state = read_state;
     inflater->passed = 0;
@@ -529,12 +521,7 @@ uint8_t *fd_inflate(fd_inflater *inflater, const uint8_t *base, uint8_t *out, ui
         if (inflater->state == FD_IN_STORED) {
             out = copy_stored(inflater, out, limit);
         } else if (inflater->state == FD_IN_CODES) {
-#ifdef FD_AVX2
-            out = fd_kernels_now()->is_avx2 ? decode_avx2(inflater, base, out, limit)
-                                            : decode_plain(inflater, base, out, limit);
-#else
-            out = decode_plain(inflater, base, out, limit);
-#endif
+            out = decode_symbols(inflater, base, out, limit);
             assert(out == NULL || out <= limit + FD_INFLATE_SPARE);
         }
         if (has_read_padding(inflater))

@@ -1,271 +1,82 @@
-/* kernels.c: the resampler's loops over one row, and the choice of their instruction set.
- *
- * They are plain C that the compiler vectorises. They are compiled twice: for the instructions of
- * every processor, and for AVX2. kernels_avx2.c has the one loop that needs intrinsics.
- */
+/* kernels.c: the sets of kernels, and which of them is in use. */
 #include "kernels.h"
+
+#include "png_decoder.h"
+#include "progressive.h"
+#include "twopass.h"
+#include "warp.h"
 
 #include <stdatomic.h>
 #include <string.h>
 
-#define INLINE static inline __attribute__((always_inline))
-
-/* Whether the machine is little-endian. */
-#define FIRST_IS_LOW (__BYTE_ORDER__ != __ORDER_BIG_ENDIAN__)
-
-/* ---- rows to one row ---- */
-
-/* sum + value * weight / 2^16, where `value` is a byte times 256. */
-INLINE uint16_t plus_product(uint16_t sum, uint32_t value, uint16_t weight) {
-    return (uint16_t)(sum + (uint16_t)(value * weight >> 16));
-}
-
-/* Add `taps` weighted rows to `start`, or to the contents of `out`. `taps` is a compile-time constant.
- * Two bytes are read as one number, and each becomes the upper byte of a number of its own: so no step
- * needs more than 16 bits, and values are put in order only once, at the end. */
-INLINE void blend_some(int16_t *restrict out, const uint8_t *const *restrict rows,
-                       const uint16_t *restrict weights, int32_t taps, int is_first, int32_t start,
-                       size_t count) {
-    for (size_t block = 0; block < count; block += FD_BLOCK) {
-        int16_t *to = out + block;
-        for (size_t i = 0; i < FD_BLOCK; i += 2) {
-            uint16_t even = (uint16_t)(is_first ? start : to[i]);
-            uint16_t odd = (uint16_t)(is_first ? start : to[i + 1]);
-            for (int32_t t = 0; t < taps; t++) {
-                uint16_t both;
-                memcpy(&both, rows[t] + block + i, sizeof both);
-                uint16_t low = (uint16_t)(both << 8), high = (uint16_t)(both & 0xff00u);
-                even = plus_product(even, FIRST_IS_LOW ? low : high, weights[t]);
-                odd = plus_product(odd, FIRST_IS_LOW ? high : low, weights[t]);
-            }
-            to[i] = (int16_t)even;
-            to[i + 1] = (int16_t)odd;
-        }
-    }
-}
-
-INLINE void blend(int16_t *out, const uint8_t *const *rows, const uint16_t *weights, int32_t taps,
-                  int32_t start, size_t count) {
-    switch (taps) {
-    case 1:
-        blend_some(out, rows, weights, 1, 1, start, count);
-        break;
-    case 2:
-        blend_some(out, rows, weights, 2, 1, start, count);
-        break;
-    case 3:
-        blend_some(out, rows, weights, 3, 1, start, count);
-        break;
-    default:
-        blend_some(out, rows, weights, 4, 1, start, count);
-    }
-    for (int32_t t = 4; t < taps; t += 4) {
-        switch (taps - t) {
-        case 1:
-            blend_some(out, rows + t, weights + t, 1, 0, 0, count);
-            break;
-        case 2:
-            blend_some(out, rows + t, weights + t, 2, 0, 0, count);
-            break;
-        case 3:
-            blend_some(out, rows + t, weights + t, 3, 0, 0, count);
-            break;
-        default:
-            blend_some(out, rows + t, weights + t, 4, 0, 0, count);
-        }
-    }
-}
-
-INLINE void add_some(int32_t *restrict sums, const uint8_t *const *restrict rows,
-                     const uint16_t *restrict weights, int32_t taps, size_t count) {
-    for (size_t block = 0; block < count; block += FD_BLOCK) {
-        for (size_t i = block; i < block + FD_BLOCK; i++) {
-            int32_t sum = sums[i];
-            for (int32_t t = 0; t < taps; t++) {
-                sum += rows[t][i] * weights[t];
-            }
-            sums[i] = sum;
-        }
-    }
-}
-
-INLINE void add(int32_t *sums, const uint8_t *const *rows, const uint16_t *weights, int32_t taps,
-                size_t count) {
-    int32_t t = 0;
-
-    for (; t + 4 <= taps; t += 4) {
-        add_some(sums, rows + t, weights + t, 4, count);
-    }
-    for (; t < taps; t++) {
-        add_some(sums, rows + t, weights + t, 1, count);
-    }
-}
-
-/* ---- columns ---- */
-
-/* `pairs` is a compile-time constant if it is small. */
-INLINE void squeeze_some(uint8_t *restrict out, const int16_t *restrict row,
-                         const fd_columns *columns, int32_t pairs) {
-    for (int32_t i = 0; i < columns->groups * FD_GROUP; i++) {
-        const int16_t *pixel = row + 4 * (ptrdiff_t)columns->first[i];
-        const int16_t *weight = columns->weights +
-                                (ptrdiff_t)(i / FD_GROUP) * pairs * 2 * FD_GROUP + i % FD_GROUP * 2;
-        int32_t sum[4] = {0, 0, 0, 0};
-
-        for (int32_t k = 0; k < pairs; k++) {
-            for (int c = 0; c < 4; c++) {
-                sum[c] += pixel[c] * weight[0] + pixel[c + 4] * weight[1];
-            }
-            pixel += 8;
-            weight += 2 * FD_GROUP;
-        }
-        for (int c = 0; c < 4; c++) {
-            *out++ = (uint8_t)(sum[c] >> columns->shift);
-        }
-    }
-}
-
-static void squeeze_plain(uint8_t *out, const int16_t *row, const fd_columns *columns) {
-    switch (columns->pairs) {
-    case 1:
-        squeeze_some(out, row, columns, 1);
-        break;
-    case 2:
-        squeeze_some(out, row, columns, 2);
-        break;
-    default:
-        squeeze_some(out, row, columns, columns->pairs);
-    }
-}
-
-/* ---- values ---- */
-
-/* Scale a value and add the bias, rounding after each of the two operations. */
-INLINE float scaled(uint32_t value, float scale, float bias) {
-    float product = (float)(int32_t)value * scale;
-
-    return product + bias;
-}
-
-/* Channel c of pixel i. Reading the pixel as one number lets the compiler vectorise. */
-INLINE uint32_t channel(const uint8_t *rgbx, size_t i, size_t c) {
-    uint32_t pixel;
-
-    memcpy(&pixel, rgbx + 4 * i, sizeof pixel);
-    return pixel >> (FIRST_IS_LOW ? 8 * c : 24 - 8 * c) & 255u;
-}
-
-INLINE void store_planes(void *out, const uint8_t *restrict rgbx, const fd_pixels *pixels,
-                         size_t plane, size_t count) {
-    if (pixels->dtype == FD_FLOAT32) {
-        const float *scale = pixels->scale, *bias = pixels->bias;
-        const float s0 = scale[0], s1 = scale[1], s2 = scale[2];
-        const float b0 = bias[0], b1 = bias[1], b2 = bias[2];
-        float *restrict red = out, *restrict green = red + plane, *restrict blue = green + plane;
-        for (size_t i = 0; i < count; i++) {
-            red[i] = scaled(channel(rgbx, i, 0), s0, b0);
-            green[i] = scaled(channel(rgbx, i, 1), s1, b1);
-            blue[i] = scaled(channel(rgbx, i, 2), s2, b2);
-        }
-        return;
-    }
-    for (size_t c = 0; c < 3; c++) {
-        uint8_t *restrict to = (uint8_t *)out + c * plane;
-        for (size_t i = 0; i < count; i++) {
-            to[i] = (uint8_t)channel(rgbx, i, c);
-        }
-    }
-}
-
-INLINE void store_pixels(void *out, const uint8_t *restrict rgbx, const fd_pixels *pixels,
-                         size_t count) {
-    if (pixels->dtype == FD_FLOAT32) {
-        const float *scale = pixels->scale, *bias = pixels->bias;
-        const float s0 = scale[0], s1 = scale[1], s2 = scale[2];
-        const float b0 = bias[0], b1 = bias[1], b2 = bias[2];
-        float *restrict to = out;
-        for (size_t i = 0; i < count; i++) {
-            to[3 * i] = scaled(channel(rgbx, i, 0), s0, b0);
-            to[3 * i + 1] = scaled(channel(rgbx, i, 1), s1, b1);
-            to[3 * i + 2] = scaled(channel(rgbx, i, 2), s2, b2);
-        }
-    } else {
-        uint8_t *restrict to = out;
-        for (size_t i = 0; i < count; i++) {
-            for (size_t c = 0; c < 3; c++) {
-                to[3 * i + c] = rgbx[4 * i + c];
-            }
-        }
-    }
-}
-
-INLINE void store(void *out, const uint8_t *rgbx, const fd_pixels *pixels, size_t plane,
-                  size_t count) {
-    if (pixels->channels_first) {
-        store_planes(out, rgbx, pixels, plane, count);
-    } else {
-        store_pixels(out, rgbx, pixels, count);
-    }
-}
-
-/* ---- the sets ---- */
-
-#define SET(set, target, is_avx2, squeeze)                                                         \
-    target static void blend_##set(int16_t *out, const uint8_t *const *rows,                       \
-                                   const uint16_t *weights, int32_t taps, int32_t start,           \
-                                   size_t count) {                                                 \
-        blend(out, rows, weights, taps, start, count);                                             \
-    }                                                                                              \
-    target static void add_##set(int32_t *sums, const uint8_t *const *rows,                        \
-                                 const uint16_t *weights, int32_t taps, size_t count) {            \
-        add(sums, rows, weights, taps, count);                                                     \
-    }                                                                                              \
-    target static void store_##set(void *out, const uint8_t *rgbx, const fd_pixels *pixels,        \
-                                   size_t plane, size_t count) {                                   \
-        store(out, rgbx, pixels, plane, count);                                                    \
-    }                                                                                              \
-    static const fd_kernels set = {#set, is_avx2, blend_##set, add_##set, squeeze, store_##set}
-
-SET(plain, , 0, squeeze_plain);
+/* What the others are compared with. */
+static const fd_kernels plain = {.name = "plain",
+                                 .steps = &fd_steps_plain,
+                                 .row_decoders = &fd_row_decoders_16,
+                                 .unfilters = &fd_unfilters_plain,
+                                 .crc = fd_crc_plain,
+                                 .adler = fd_adler_plain,
+                                 .squeeze = fd_squeeze_plain,
+                                 .resize_row = fd_resize_row_plain,
+                                 .blend_rows = fd_blend_rows_plain,
+                                 .warp_smooth = fd_warp_smooth_plain};
 
 #ifdef FD_AVX2
-SET(avx2, __attribute__((target("avx2"))), 1, fd_squeeze_avx2);
-#endif
 
-/* ---- the choice ---- */
+#include <cpuid.h>
 
-static _Atomic(const fd_kernels *) chosen; /* NULL: the best */
+/* Whether processor and operating system have what the target FD_AVX2 says. Not by
+ * __builtin_cpu_supports, which needs a runtime that some compilers lack. */
+static int has_avx2(void) {
+    const uint32_t needed = bit_PCLMUL | bit_POPCNT | bit_OSXSAVE | bit_AVX, avx_state = 6;
+    const uint32_t needed_too = bit_AVX2 | bit_BMI | bit_BMI2;
+    uint32_t a, b, c, d, low, high;
 
-/* The best set that can run here. */
-static const fd_kernels *best(void) {
-#ifdef FD_AVX2
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2")) {
-        return &avx2;
-    }
-#endif
-    return &plain;
+    if (!__get_cpuid(1, &a, &b, &c, &d) || (c & needed) != needed)
+        return 0;
+    __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return (low & avx_state) == avx_state && __get_cpuid_count(7, 0, &a, &b, &c, &d) &&
+           (b & needed_too) == needed_too && __get_cpuid(0x80000001, &a, &b, &c, &d) &&
+           (c & bit_LZCNT) != 0;
 }
+
+#endif
+
+/* Those that can run here, best first, with their names. */
+typedef struct {
+    const fd_kernels *sets[4];
+    const char *names;
+} choice;
+
+static choice possible(void) {
+#ifdef FD_AVX2
+    if (has_avx2())
+        return (choice){{&fd_kernels_avx2, &fd_kernels_16, &plain}, "avx2 " FD_SIMD_16 " plain"};
+#endif
+    return (choice){{&fd_kernels_16, &plain}, FD_SIMD_16 " plain"};
+}
+
+static _Atomic(const fd_kernels *) chosen; /* NULL: not yet */
 
 const fd_kernels *fd_kernels_now(void) {
-    const fd_kernels *kernels = atomic_load(&chosen);
+    const fd_kernels *kernels = atomic_load_explicit(&chosen, memory_order_acquire);
 
-    return kernels != NULL ? kernels : best();
+    if (kernels == NULL) { /* threads that come at the same time find the same */
+        kernels = possible().sets[0];
+        atomic_store(&chosen, kernels);
+    }
+    return kernels;
 }
 
-const char *fd_instructions(void) { return best() == &plain ? "plain" : "avx2 plain"; }
+const char *fd_instructions(void) { return possible().names; }
 
 int fd_use_instructions(const char *name) {
-    if (name == NULL) {
-        return FD_ARGUMENT;
-    }
-    if (name[0] == '\0') {
-        atomic_store(&chosen, NULL);
-    } else if (strcmp(name, best()->name) == 0) {
-        atomic_store(&chosen, best());
-    } else if (strcmp(name, plain.name) == 0) {
-        atomic_store(&chosen, &plain);
-    } else {
-        return FD_ARGUMENT;
-    }
-    return FD_OK;
+    choice found = possible();
+
+    for (int i = 0; name != NULL && found.sets[i] != NULL; i++)
+        if (name[0] == '\0' || strcmp(name, found.sets[i]->name) == 0) {
+            atomic_store(&chosen, found.sets[i]);
+            return FD_OK;
+        }
+    return FD_ARGUMENT;
 }

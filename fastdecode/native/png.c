@@ -535,10 +535,6 @@ int fd_png_decode(fd_png *png, const uint8_t *data, size_t size, const fd_target
     int is_grey = png->kind == GREY || png->kind == GREY_ALPHA;
     if (layout == FD_CMYK || (layout == FD_L && !is_grey))
         return 0;
-#ifdef FD_AVX2
-    png->unfilters = fd_kernels_now()->is_avx2 ? &fd_unfilters_avx2 : &fd_unfilters_plain;
-#else
-    png->unfilters = &fd_unfilters_plain;
-#endif
+    png->unfilters = fd_kernels_now()->unfilters;
     return read_chunks(png, data, size) && make_room(&of) && decode_rows(&of);
 }

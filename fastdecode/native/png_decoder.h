@@ -14,14 +14,17 @@
 
 #include "baseline.h"
 
-/* ---- checksum.c ---- */
+/* ---- checksum.c, checksum_simd.h ---- */
 
 uint32_t fd_crc32(const uint8_t *data, size_t size);
 
 /* Go on with an Adler-32, which begins as 1. */
 uint32_t fd_adler32(uint32_t sum, const uint8_t *data, size_t size);
 
-/* ---- unfilter.c, unfilter_avx2.c ---- */
+enum { FD_ADLER_MODULUS = 65521 };
+fd_checksum fd_crc_plain, fd_adler_plain;
+
+/* ---- unfilter.c, unfilter_simd.h ---- */
 
 enum { FD_ROW_PADDING = 32 }; /* bytes after a row that may be read and written */
 
@@ -32,7 +35,7 @@ typedef void fd_unfilter(uint8_t *out, const uint8_t *in, const uint8_t *above, 
 
 enum { FD_NONE, FD_SUB, FD_UP, FD_AVERAGE, FD_PAETH, FD_FILTERS };
 
-typedef struct {
+typedef struct fd_unfilters {
     fd_unfilter *filters[FD_FILTERS];
 
     /* Two rows with FD_PAETH together, whose pixels have 3 or 4 bytes; NULL if it would not be faster.
@@ -41,7 +44,7 @@ typedef struct {
                       const uint8_t *above, size_t size, size_t step);
 } fd_unfilters;
 
-extern const fd_unfilters fd_unfilters_plain;
+extern const fd_unfilters fd_unfilters_plain, fd_unfilters_16;
 #ifdef FD_AVX2
 extern const fd_unfilters fd_unfilters_avx2;
 #endif

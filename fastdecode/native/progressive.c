@@ -1,8 +1,5 @@
 /* progressive.c: decodes the scans of a progressive file together, one row of MCUs at a time. */
-#define FD_TARGET
 #include "progressive.h"
-
-#include "progressive_rows.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -55,15 +52,6 @@ int fd_progressive_zeros(const fd_progressive *progressive) {
 }
 
 /* ---- rows ---- */
-
-static fd_row_decoder *choose_decoder(const fd_pass *pass) {
-    static fd_row_decoder *const plain[2][2] = FD_ROW_DECODERS;
-#ifdef FD_AVX2
-    if (fd_kernels_now()->is_avx2)
-        return fd_row_decoders_avx2[pass->first == 0][pass->is_first];
-#endif
-    return plain[pass->first == 0][pass->is_first];
-}
 
 int fd_progressive_row(fd_progressive *progressive, int32_t y) {
     for (int c = 0; c < progressive->frame->components; c++) {
@@ -144,7 +132,7 @@ static void begin_reader(const fd_progressive *progressive, fd_reader *reader) {
     for (int k = 0; k < (int)sizeof reader->order; k++)
         reader->order[k] = k > pass->last ? FD_COEFFICIENTS : fd_natural_order[k];
     reader->bits.is_odd = 0;
-    reader->decode_row = choose_decoder(pass);
+    reader->decode_row = fd_kernels_now()->row_decoders->of[pass->first == 0][pass->is_first];
     fd_reader_begin(progressive, reader, 0);
 }
 

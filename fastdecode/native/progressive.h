@@ -72,8 +72,15 @@ int fd_progressive_zeros(const fd_progressive *progressive);
 void fd_reader_begin(const fd_progressive *progressive, fd_reader *reader, size_t interval);
 int fd_reader_is_within(const fd_progressive *progressive, const fd_reader *reader, int is_done);
 
+/* ---- progressive_rows.h ---- */
+
+typedef struct fd_row_decoders {
+    fd_row_decoder *of[2][2]; /* by [is_dc][is_first] */
+} fd_row_decoders;
+
+extern const fd_row_decoders fd_row_decoders_16;
 #ifdef FD_AVX2
-extern fd_row_decoder *const fd_row_decoders_avx2[2][2]; /* by [is_dc][is_first] */
+extern const fd_row_decoders fd_row_decoders_avx2;
 #endif
 
 /* The memory that it holds, in bytes; without that of `scan`. */

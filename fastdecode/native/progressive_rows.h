@@ -8,7 +8,7 @@
  * As in huffman.h, the end of the data is checked after each block or MCU, and `is_odd` records what
  * libjpeg would warn of, or what no encoder writes.
  *
- * progressive.c and progressive_avx2.c include it, each for other processors: FD_TARGET is an attribute
+ * simd_16.c and simd_avx2.c include it, each for other processors: FD_TARGET is an attribute
  * of all functions, FD_PDEP(bits, mask) the instruction that spreads bits, where there is one. */
 #include <assert.h>
 

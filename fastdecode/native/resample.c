@@ -24,7 +24,6 @@ enum {
 };
 
 struct fd_resampler {
-    const fd_kernels *kernels;
     fd_pixels pixels;
     uint8_t *out;
     int32_t width, height; /* of the result */
@@ -89,7 +88,7 @@ static void store_row(fd_resampler *resampler, int32_t y, const uint8_t *rgbx) {
     size_t bytes = pixels->dtype == FD_FLOAT32 ? 4 : 1;
     size_t place = (size_t)y * width * (pixels->channels_first ? 1 : 3);
 
-    resampler->kernels->store(resampler->out + place * bytes, rgbx, pixels, plane, width);
+    fd_store(resampler->out + place * bytes, rgbx, pixels, plane, width);
 }
 
 /* Store row `y` of the result, or keep it for the augmentations. */
@@ -105,7 +104,7 @@ static void emit_row(void *state, int32_t y, const uint8_t *rgbx) {
 
 /* Compute a result row from the complete values of `row`. */
 static void finish_row(fd_resampler *resampler) {
-    resampler->kernels->squeeze(resampler->rgbx, resampler->row, &resampler->columns);
+    fd_kernels_now()->squeeze(resampler->rgbx, resampler->row, &resampler->columns);
     emit_row(resampler, resampler->next++, resampler->rgbx);
 }
 
@@ -128,7 +127,7 @@ static void add_rows(fd_resampler *resampler, int32_t i, int32_t from, int32_t t
         rows[y - from] = resampler->recent[y % FD_FEW_ROWS];
     }
     size_t weight = (size_t)i * (size_t)down->stride + (size_t)(from - down->first[i]);
-    resampler->kernels->add(sums, rows, down->weights + weight, to - from + 1, resampler->count);
+    fd_add(sums, rows, down->weights + weight, to - from + 1, resampler->count);
 }
 
 /* Blend a few source rows to `row`, for result row `i`. */
@@ -148,9 +147,8 @@ static void blend_rows(fd_resampler *resampler, int32_t i) {
     }
     /* Add half a step for the rounding, and half of what the truncation of products loses. */
     int32_t start = (1 << (FD_FRACTION - 1)) + count / 2;
-    resampler->kernels->blend(resampler->row, rows,
-                              down->weights + (size_t)i * (size_t)down->stride, count, start,
-                              resampler->count);
+    fd_blend(resampler->row, rows, down->weights + (size_t)i * (size_t)down->stride, count, start,
+             resampler->count);
 }
 
 /* The sink of the common case, where few source rows make a result row. */
@@ -258,7 +256,6 @@ int fd_resampler_begin(fd_resampler *resampler, const fd_resize *resize, int is_
     if (out == NULL || !is_good(resize, pixels)) {
         return FD_ARGUMENT;
     }
-    resampler->kernels = fd_kernels_now();
     resampler->pixels = *pixels;
     resampler->out = out;
     resampler->width = resize->width;

@@ -15,21 +15,23 @@
 
 enum {
     AT_ONCE = 2,   /* MCUs */
-    MARGIN = 64,   /* bytes before and after each row of samples, for whole SIMD steps */
-    SLACK = 64,    /* coefficients after the last block, of which the first may be written */
+    /* Bytes before and after each row of samples: what `fd_steps` reads beyond it, a step before and
+     * almost two after it. */
+    MARGIN = 2 * FD_COLOUR_STEP,
+    SLACK = 64, /* coefficients after the last block, of which the first may be written */
     MOST_KEPT = 16 << 20 /* bytes per buffer that are kept from image to image */
 };
 
 /* The samples of one component. */
 typedef struct {
     int is_wanted;
-    int32_t side;          /* samples along a block's side: 8, 4, 2 or 1 */
-    int32_t across, down;  /* blocks in an MCU */
+    int32_t side; /* samples along a block's side: 8, 4, 2 or 1 */
+    int32_t across, down; /* blocks in an MCU */
     int32_t wider, taller; /* 1; or 2, if each sample covers two pixels */
-    int is_smooth;         /* chroma is interpolated, not repeated */
+    int is_smooth; /* chroma is interpolated, not repeated */
     int32_t width, height; /* samples in the image */
-    int32_t left;          /* the sample column at which the ring starts */
-    int32_t rows;          /* in the ring, a power of two */
+    int32_t left; /* the sample column at which the ring starts */
+    int32_t rows; /* in the ring, a power of two */
     size_t stride;
     uint8_t *ring;
     fd_idct *idct;
@@ -39,7 +41,7 @@ typedef struct {
 
 /* A block of an MCU. */
 typedef struct {
-    int c;         /* its component */
+    int c; /* its component */
     int is_stored; /* all of its coefficients are needed, not only the DC one */
     const fd_table *dc, *ac;
     const uint16_t *quantiser;
@@ -49,8 +51,8 @@ typedef struct {
 typedef struct {
     fd_bits bits;
     const uint8_t *from, *limit; /* of this interval; the reader gives up beyond `limit` */
-    size_t interval;             /* its number */
-    int32_t left;                /* MCUs that are left in it */
+    size_t interval; /* its number */
+    int32_t left; /* MCUs that are left in it */
 } position;
 
 struct fd_baseline {
@@ -60,18 +62,17 @@ struct fd_baseline {
     fd_progressive progressive;
     plane planes[3];
     const fd_steps *steps;
-    int (*decode_mcus)(fd_baseline *baseline, position *at, int32_t y);
     fd_room blocks_room, pixels_room, wide_room;
-    int16_t *blocks;   /* the coefficients of AT_ONCE MCUs */
-    uint8_t *pixels;   /* a ring of rows for the sink, or one row */
-    uint8_t *wide[2];  /* rows of chroma in the window's full width */
+    int16_t *blocks; /* the coefficients of AT_ONCE MCUs */
+    uint8_t *pixels; /* a ring of rows for the sink, or one row */
+    uint8_t *wide[2]; /* rows of chroma in the window's full width */
     mcu_block mcu[FD_MOST_BLOCKS];
     int32_t left, top, right, bottom; /* the window, in reduced pixels */
-    int32_t width, height;            /* of the whole image, reduced */
-    int32_t first_mcu, end_mcu;       /* the MCUs of a row that the window needs */
+    int32_t width, height; /* of the whole image, reduced */
+    int32_t first_mcu, end_mcu; /* the MCUs of a row that the window needs */
     int32_t start, first_row, end_row; /* rows of MCUs: the first read, the first kept, the end */
-    int32_t mcu_height;               /* reduced pixels */
-    int looks_down;                   /* the last row of pixels needs samples below it */
+    int32_t mcu_height; /* reduced pixels */
+    int looks_down; /* the last row of pixels needs samples below it */
 };
 
 fd_baseline *fd_baseline_create(void) { return calloc(1, sizeof(fd_baseline)); }
@@ -315,7 +316,7 @@ static int is_within(const fd_baseline *baseline, const position *at, int is_don
 }
 
 /* Decode a row of MCUs; keep those that the window needs, if the window needs the row. */
-FD_INLINE int decode_mcus(fd_baseline *baseline, position *at, int32_t y) {
+FD_INLINE int decode_mcus_body(fd_baseline *baseline, position *at, int32_t y) {
     const fd_frame *frame = &baseline->frame;
     int32_t blocks = frame->blocks;
     int is_needed = y >= baseline->first_row && y < baseline->end_row;
@@ -349,21 +350,13 @@ FD_INLINE int decode_mcus(fd_baseline *baseline, position *at, int32_t y) {
     return 1;
 }
 
-static int decode_mcus_plain(fd_baseline *baseline, position *at, int32_t y) {
-    return decode_mcus(baseline, at, y);
-}
+static FD_VARIANTS(int, return, decode_mcus, decode_mcus_body,
+                   (fd_baseline * baseline, position *at, int32_t y), (baseline, at, y))
 
-#ifdef FD_AVX2
-__attribute__((target("avx2,bmi2"))) static int decode_mcus_avx2(fd_baseline *baseline,
-                                                                 position *at, int32_t y) {
-    return decode_mcus(baseline, at, y);
-}
-#endif
+    /* ---- the same of a progressive file ---- */
 
-/* ---- the same of a progressive file ---- */
-
-static int begin_progressive(fd_baseline *baseline, const fd_target *target, const uint8_t *data,
-                             size_t size) {
+    static int begin_progressive(fd_baseline *baseline, const fd_target *target,
+                                 const uint8_t *data, size_t size) {
     fd_frame *frame = &baseline->frame;
     fd_need needs[3] = {FD_NO_SCAN, FD_NO_SCAN, FD_NO_SCAN};
     for (int c = 0; c < frame->components; c++) {
@@ -570,7 +563,7 @@ static int decode_rows(fd_baseline *baseline, const fd_target *target) {
     int32_t end = baseline->end_row;
     int may_be = fd_may_be_zeros(frame), is_whole = end == frame->mcus_down;
     for (int32_t y = baseline->start; y < end; y++) {
-        if (!baseline->decode_mcus(baseline, &at, y))
+        if (!decode_mcus(baseline, &at, y))
             return 0;
         if (y >= baseline->first_row && y < baseline->end_row)
             next = hand_out_rows(baseline, target, y, next);
@@ -602,17 +595,6 @@ static int decode_progressive(fd_baseline *baseline, const fd_target *target) {
            fd_progressive_is_within(&baseline->progressive, reads_all);
 }
 
-static void choose_instructions(fd_baseline *baseline) {
-    baseline->steps = &fd_steps_plain;
-    baseline->decode_mcus = decode_mcus_plain;
-#ifdef FD_AVX2
-    if (fd_kernels_now()->is_avx2) {
-        baseline->steps = &fd_steps_avx2;
-        baseline->decode_mcus = decode_mcus_avx2;
-    }
-#endif
-}
-
 /* Free the memory of a huge file. */
 static void give_back(fd_room *room) {
     if (room->size > MOST_KEPT) {
@@ -627,7 +609,7 @@ int fd_baseline_decode(fd_baseline *baseline, const uint8_t *data, size_t size,
     const fd_frame *frame = &baseline->frame;
     if (target->sink == NULL && target->layout == FD_CMYK)
         return 0;
-    choose_instructions(baseline);
+    baseline->steps = fd_kernels_now()->steps;
     int is_done = fd_frame_read(&baseline->frame, data, size) &&
                   !(limits->pixels && (int64_t)frame->width * frame->height > limits->pixels) &&
                   plan(baseline, target);

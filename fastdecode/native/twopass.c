@@ -118,8 +118,8 @@ INLINE uint8_t finished(int32_t sum) {
     return (uint8_t)(sum < 0 ? 0 : sum > 255 ? 255 : sum);
 }
 
-static void resize_row_plain(uint8_t *restrict out, const uint8_t *restrict row,
-                             const fd_pillow_axis *axis, int32_t width) {
+void fd_resize_row_plain(uint8_t *restrict out, const uint8_t *restrict row,
+                         const fd_pillow_axis *axis, int32_t width) {
     for (int32_t x = 0; x < width; x++) {
         const int32_t *weights = axis->weights + (size_t)x * (size_t)axis->stride;
         const uint8_t *from = row + 4 * (size_t)axis->first[x];
@@ -132,27 +132,16 @@ static void resize_row_plain(uint8_t *restrict out, const uint8_t *restrict row,
     }
 }
 
-/* Resize a row to the result's columns. */
-static void resize_row(uint8_t *out, const uint8_t *row, const fd_pillow_axis *axis,
-                       int32_t width) {
-#ifdef FD_AVX2
-    if (fd_kernels_now()->is_avx2) {
-        fd_resize_row_avx2(out, row, axis, width);
-        return;
-    }
-#endif
-    resize_row_plain(out, row, axis, width);
-}
-
 enum { STEP = 32 }; /* bytes of a row at a time */
 
-static void blend_rows_plain(uint8_t *restrict out, const uint8_t *const *restrict rows,
-                             size_t stride, const int32_t *restrict weights, int32_t taps) {
+void fd_blend_rows_plain(uint8_t *restrict out, const uint8_t *const *restrict rows, size_t stride,
+                         const fd_pillow_axis *axis, int32_t result) {
+    const int32_t *weights = axis->weights + (size_t)result * (size_t)axis->stride;
     for (size_t from = 0; from < stride; from += STEP) {
         int32_t sums[STEP];
         for (size_t i = 0; i < STEP; i++)
             sums[i] = 1 << (FD_WEIGHT_BITS - 1);
-        for (int32_t k = 0; k < taps; k++) {
+        for (int32_t k = 0; k < axis->count[result]; k++) {
             const uint8_t *row = rows[k] + from;
             for (size_t i = 0; i < STEP; i++)
                 sums[i] += row[i] * weights[k];
@@ -166,15 +155,8 @@ static void blend_rows_plain(uint8_t *restrict out, const uint8_t *const *restri
 static void blend_rows(uint8_t *out, const fd_twopass *twopass, int32_t i) {
     const fd_pillow_axis *down = &twopass->down;
     const uint8_t *const *rows = twopass->recent + down->first[i] % down->most;
-    size_t at = (size_t)i * (size_t)down->stride;
 
-#ifdef FD_AVX2
-    if (fd_kernels_now()->is_avx2) {
-        fd_blend_rows_avx2(out, rows, twopass->stride, down->parts + 2 * at, down->count[i]);
-        return;
-    }
-#endif
-    blend_rows_plain(out, rows, twopass->stride, down->weights + at, down->count[i]);
+    fd_kernels_now()->blend_rows(out, rows, twopass->stride, down, i);
 }
 
 static void take_row(void *state, int32_t y, const uint8_t *pixels) {
@@ -184,7 +166,7 @@ static void take_row(void *state, int32_t y, const uint8_t *pixels) {
 
     if (!twopass->rows_first) {
         uint8_t *row = twopass->ring + (size_t)place * twopass->stride;
-        resize_row(row, pixels, &twopass->across, twopass->width);
+        fd_kernels_now()->resize_row(row, pixels, &twopass->across, twopass->width);
         pixels = row;
     }
     twopass->recent[place] = twopass->recent[place + down->most] = pixels;
@@ -194,7 +176,8 @@ static void take_row(void *state, int32_t y, const uint8_t *pixels) {
         uint8_t *out = twopass->rows_first ? twopass->blended : twopass->out;
         blend_rows(out, twopass, i);
         if (twopass->rows_first)
-            resize_row(twopass->out, twopass->blended, &twopass->across, twopass->width);
+            fd_kernels_now()->resize_row(twopass->out, twopass->blended, &twopass->across,
+                                         twopass->width);
         twopass->emit(twopass->state, i, twopass->out);
     }
 }

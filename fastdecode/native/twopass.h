@@ -14,7 +14,7 @@ enum {
 /* One axis: result i uses `count[i]` pixels from first[i] on, with the weights from
  * weights[i * stride] on, in 1 / 2^22. `parts` has them once more as pairs of 16 bits: for each four
  * weights, four high parts and then four low ones. */
-typedef struct {
+typedef struct fd_pillow_axis {
     int32_t begin, end; /* source pixels that have a weight; first[i] is counted from `begin` */
     int32_t most, stride;
     int32_t *first, *count, *weights;
@@ -46,16 +46,9 @@ int fd_twopass_begin(fd_twopass *twopass, const fd_resize *resize,
 
 void fd_twopass_free(fd_twopass *twopass);
 
-#ifdef FD_AVX2
-/* ---- twopass_avx2.c ---- */
+/* ---- twopass.c, twopass_simd.h ---- */
 
-/* Resize a row to `width` columns; up to 3 pixels after the last one are read, with weight 0. */
-void fd_resize_row_avx2(uint8_t *out, const uint8_t *row, const fd_pillow_axis *axis,
-                        int32_t width);
-
-/* Blend `taps` rows of `stride` bytes, a multiple of 16, to one; `parts` are those of an axis. */
-void fd_blend_rows_avx2(uint8_t *out, const uint8_t *const *rows, size_t stride,
-                        const int16_t *parts, int32_t taps);
-#endif
+fd_resize_row fd_resize_row_plain;
+fd_blend_rows fd_blend_rows_plain;
 
 #endif

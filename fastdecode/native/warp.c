@@ -161,8 +161,8 @@ static pixel bicubic(const fd_canvas *canvas, int32_t x, int32_t y, double dx, d
     return cubic_pixel(rows, dy);
 }
 
-static void warp_smooth(const fd_canvas *canvas, const double m[6], int is_cubic,
-                        const uint8_t fill[4]) {
+void fd_warp_smooth_plain(const fd_canvas *canvas, const double *m, int is_cubic,
+                          const uint8_t *fill) {
     uint8_t *out = canvas->other;
     fd_places at;
 
@@ -193,7 +193,6 @@ static int moves_whole_pixels(const double m[6]) {
 }
 
 int fd_warp(fd_canvas *canvas, const double matrix[6], const fd_operation *how, fd_room *room) {
-    void (*smooth)(const fd_canvas *, const double *, int, const uint8_t *) = warp_smooth;
     const uint8_t *fill = how->fill;
     int status = FD_OK;
 
@@ -201,12 +200,8 @@ int fd_warp(fd_canvas *canvas, const double matrix[6], const fd_operation *how, 
         fd_tensor_warp(canvas, matrix, how->filter == FD_NEAREST, fill);
         return FD_OK;
     }
-#ifdef FD_AVX2
-    if (fd_kernels_now()->is_avx2)
-        smooth = fd_warp_smooth_avx2;
-#endif
     if (how->filter != FD_NEAREST && !moves_whole_pixels(matrix))
-        smooth(canvas, matrix, how->filter == FD_BICUBIC, fill);
+        fd_kernels_now()->warp_smooth(canvas, matrix, how->filter == FD_BICUBIC, fill);
     else if (matrix[1] == 0.0 && matrix[3] == 0.0)
         status = warp_straight(canvas, matrix, fill, room);
     else

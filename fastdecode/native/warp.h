@@ -1,4 +1,4 @@
-/* warp.h: what the two versions of the interpolating warp share. */
+/* warp.h: what all versions of the interpolating warp share. */
 #ifndef FASTDECODE_WARP_H
 #define FASTDECODE_WARP_H
 
@@ -41,12 +41,8 @@ INLINE const uint8_t *fd_pixel(const fd_canvas *canvas, int32_t x, int32_t y) {
     return canvas->pixels + 4 * ((ptrdiff_t)y * canvas->width + x);
 }
 
-#ifdef FD_AVX2
-/* ---- warp_avx2.c ---- */
+/* ---- warp.c, warp_simd.h ---- */
 
-/* Write the bilinear or bicubic warp of the image to its second buffer. */
-void fd_warp_smooth_avx2(const fd_canvas *canvas, const double *m, int is_cubic,
-                         const uint8_t *fill);
-#endif
+fd_warp_smooth fd_warp_smooth_plain;
 
 #endif

@@ -1,28 +1,64 @@
 #!/usr/bin/env bash
-# The core's own decoders on 64-bit ARM, under emulation: the same pixels as libjpeg-turbo's and libpng's
-# for ARM.
+# The core on other processors, under emulation, and in vectors that no processor is asked for.
 #
 #   tests/native/arm.sh
 #
-# On Debian for x86-64 it needs gcc-aarch64-linux-gnu, qemu-user-static, a Python (PYTHON, else python3)
-# with Pillow and, after `dpkg --add-architecture arm64`, libjpeg62-turbo-dev:arm64, libpng-dev:arm64 and
-# zlib1g-dev:arm64.
+# On 64-bit ARM its own decoders give the pixels of libjpeg-turbo and libpng for ARM. There, and on s390x,
+# which is big-endian, augmentations and resizes are those of this processor. Every set of instructions takes part.
+#
+# On Debian for x86-64 it needs gcc-aarch64-linux-gnu, gcc-s390x-linux-gnu, libc6-dev-s390x-cross,
+# qemu-user-static, a Python (PYTHON, else python3) with Pillow and, after `dpkg --add-architecture arm64`,
+# libjpeg62-turbo-dev:arm64, libpng-dev:arm64 and zlib1g-dev:arm64.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 system=/usr/aarch64-linux-gnu libraries=/usr/lib/aarch64-linux-gnu
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# build OUT ARGUMENT...: with optimisation, which is what turns plain C into NEON.
+# build COMPILER OUT ARGUMENT...: with optimisation, which is what turns plain C into vectors. See _build.py
+# for the options.
 build() {
-    aarch64-linux-gnu-gcc -std=c11 -O3 -ffp-contract=off -Wall -Wextra -Werror -Ifastdecode/native \
-        -I/usr/include fastdecode/native/[!_]*.c "${@:2}" \
-        -L"$libraries" -ljpeg -lpng -lz -lpthread -lm -o "$work/$1"
+    "$1" -std=gnu11 -O3 -ffp-contract=off -fno-trapping-math -fno-math-errno -Wall -Wextra -Werror \
+        -Ifastdecode/native fastdecode/native/[!_]*.c "${@:3}" -lpthread -lm -o "$work/$2"
+}
+build_for_arm() {
+    build aarch64-linux-gnu-gcc "$@" -I/usr/include -L"$libraries" -ljpeg -lpng -lz
 }
 emulate() { qemu-aarch64-static -L "$system" -E LD_LIBRARY_PATH="$libraries" "$@"; }
+die() { printf 'tests/native/arm.sh: %s\n' "$*" >&2 && exit 1; }
 
-build own tests/native/own.c
-build png -DFILES tests/native/fuzz_png.c
 "${PYTHON:-python3}" tests/native/seeds.py "$work/seeds" tests/data
+build_for_arm own tests/native/own.c
+build_for_arm png -DFILES tests/native/fuzz_png.c
 emulate "$work/own" 20 tests/data/jpeg_kinds/gen_4*.jpg
 emulate "$work/png" "$work"/seeds/png/*
+
+build gcc any -DSIMD_ANY tests/native/own.c -ljpeg
+"$work/any" 20 tests/data/jpeg_kinds/gen_4*.jpg
+
+program=(-DALONE tests/native/fuzz_program.c) count=800
+build gcc program "${program[@]}" -ljpeg
+build gcc program-any -DSIMD_ANY "${program[@]}" -ljpeg
+build_for_arm program-arm "${program[@]}"
+# There is no libjpeg for it, of which the core's own decoders call one function.
+echo 'void *jpeg_std_error(void *errors) { return errors; }' > "$work/jpeg.c"
+big=("$work/jpeg.c" -static -Wl,--unresolved-symbols=ignore-all -idirafter /usr/include)
+big+=(-idirafter /usr/include/x86_64-linux-gnu)
+build s390x-linux-gnu-gcc program-big "${program[@]}" "${big[@]}"
+expected=$("$work/program" $count)
+echo "$expected"
+[ "$("$work/program-any" $count)" = "$expected" ] || die "the vectors of any processor give something else"
+[ "$(emulate "$work/program-arm" $count)" = "$expected" ] || die "ARM gives something else"
+[ "$(qemu-s390x-static "$work/program-big" $count)" = "$expected" ] || die "s390x gives something else"
+
+# The same for JPEGs that the core decodes by itself.
+build gcc jpeg bench/instructions.c -ljpeg -lpng
+build s390x-linux-gnu-gcc jpeg-big bench/instructions.c "${big[@]}"
+for file in tests/data/jpeg_kinds/gen_4{20,22,44}_{base,prog,rst1,prog_rst1}.jpg; do
+    for reduce in 1 2 4 8; do
+        for set in vectors plain; do
+            [ "$(qemu-s390x-static "$work/jpeg-big" $set 1 own $reduce "$file")" = \
+                "$("$work/jpeg" "" 1 own $reduce "$file")" ] || die "s390x decodes $file to something else"
+        done
+    done
+done

@@ -10,6 +10,8 @@
  * which hold the last MCU, and at where the file ends. */
 #include "fuzz.h"
 
+#include "sets.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -85,7 +87,7 @@ static void decode_by_both(const uint8_t *head, const uint8_t *data, size_t size
     size_t row = channels * (size_t)(request.right - request.left);
     size_t bytes = row * (size_t)(request.bottom - request.top);
     uint8_t *made = must(malloc(bytes)), *expected = must(malloc(bytes)); /* exactly, for ASan */
-    fd_use_instructions(head[1] & 16 ? "plain" : "");
+    use_number(head[1] >> 4);
     compare(data, size, &request, (ptrdiff_t)row, made, expected, bytes);
     free(made);
     free(expected);

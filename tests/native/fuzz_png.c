@@ -6,12 +6,15 @@
  *
  *   - the core accepts nothing that libpng refuses, and its pixels are libpng's;
  *   - every instruction set accepts the same, and gives the same;
+ *   - the checksums of every set are zlib's;
  *   - a region is the slice of the whole.
  *
  * File and pixels have memory of the exact size, so that ASan sees what is read or written beside them.
  *
  * check.sh builds it with libFuzzer, and runs it. With -DFILES it takes files as arguments instead. */
 #include "png_decoder.h"
+
+#include "sets.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -214,6 +217,18 @@ static void check_region(const uint8_t *file, size_t size, const form *of, const
     free(part);
 }
 
+/* Of parts of any length, also those that a set takes in steps. */
+static void check_checksums(const uint8_t *data, size_t size) {
+    for (const char *sets = fd_instructions(); use_next(&sets);)
+        for (size_t some = 0; some < size; some += 1 + some / 3) {
+            const uint8_t *part = data + size - some;
+            if (fd_crc32(part, some) != crc32(0, part, (uInt)some))
+                fail("another CRC than zlib's");
+            if (fd_adler32(0xFFF0FFF0, part, some) != adler32(0xFFF0FFF0, part, (uInt)some))
+                fail("another Adler-32 than zlib's");
+        }
+}
+
 static int64_t images, accepted;
 
 static void check(const uint8_t *file, size_t size) {
@@ -228,11 +243,13 @@ static void check(const uint8_t *file, size_t size) {
     int32_t box[4] = {0, 0, of.width, of.height};
     size_t bytes = (size_t)of.width * (size_t)of.height * of.pixel;
     uint8_t *whole = decoded(file, size, &of, box);
-    fd_use_instructions("plain");
-    uint8_t *plain = decoded(file, size, &of, box);
-    fd_use_instructions("");
-    if ((whole == NULL) != (plain == NULL) || (whole != NULL && memcmp(whole, plain, bytes) != 0))
-        fail("the instruction sets differ");
+    for (const char *sets = fd_instructions(); use_next(&sets);) {
+        uint8_t *other = decoded(file, size, &of, box);
+        if ((whole == NULL) != (other == NULL) ||
+            (whole != NULL && memcmp(whole, other, bytes) != 0))
+            fail("the instruction sets differ");
+        free(other);
+    }
     if (whole != NULL) {
         uint8_t *theirs = expected(file, size, &of);
         if (theirs == NULL)
@@ -245,13 +262,13 @@ static void check(const uint8_t *file, size_t size) {
     for (uint32_t i = 1; i <= REGIONS; i++)
         check_region(file, size, &of, whole, (uint32_t)(size + i) * 2654435761u);
     free(whole);
-    free(plain);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size) {
     size_t whole = size;
     uint8_t *file;
 
+    check_checksums(input, size);
     if (size < KIND)
         return 0;
     if (size % 2) { /* what is kept is larger than what is needed, and hides overruns */

@@ -3,8 +3,13 @@
  * The bytes of the input are choices: an image, a resize, a program or operations, and the form of the
  * result. What a program draws must follow from the state of the random numbers alone. All instruction
  * sets must give the same bytes, in new memory or used; and what is refused must write nothing.
+ *
+ * With -DALONE it takes a number of inputs instead, makes them, and prints a checksum of all results, which
+ * must be the same on every processor.
  */
 #include "fastdecode.h"
+
+#include "sets.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -56,12 +61,12 @@ static double between(choices *from, double low, double high) {
 
 /* Any number, NaN and infinity among them. */
 static double any_number(choices *from) {
-    uint8_t bytes[sizeof(double)];
+    uint64_t bits = 0;
     double number;
 
-    for (size_t i = 0; i < sizeof bytes; i++)
-        bytes[i] = (uint8_t)take(from);
-    memcpy(&number, bytes, sizeof number);
+    for (size_t i = 0; i < sizeof number; i++)
+        bits |= (uint64_t)take(from) << 8 * i;
+    memcpy(&number, &bits, sizeof number);
     return number;
 }
 
@@ -312,15 +317,18 @@ static int make(const call *to, int is_new, uint8_t *out) {
     return status;
 }
 
-/* Use the first of the names, and move on to the next one. */
-static void use_instructions(const char **names) {
-    char name[16] = "";
-    size_t length = strcspn(*names, " ");
+static uint64_t checksum;
 
-    memcpy(name, *names, length);
-    *names += length + ((*names)[length] == ' ');
-    if (fd_use_instructions(name) != FD_OK)
-        fail("an instruction set that is listed cannot be used");
+/* Add a result to the checksum: values, not bytes, as these have an order. */
+static void add_result(const call *to, const uint8_t *result) {
+    size_t bytes = to->resize != NULL && to->form->dtype == FD_FLOAT32 ? sizeof(uint32_t) : 1;
+
+    for (size_t i = 0; i < to->size; i += bytes) {
+        uint32_t value = result[i];
+        if (bytes == sizeof value)
+            memcpy(&value, result + i, sizeof value);
+        checksum = (checksum ^ value) * UINT64_C(1099511628211);
+    }
 }
 
 /* Return the result, which the caller owns, or NULL if it is refused. */
@@ -328,9 +336,8 @@ static uint8_t *make_with_all(const call *to) {
     uint8_t *first = NULL;
     int status = FD_OK;
 
-    for (const char *names = fd_instructions(); *names != '\0';) {
+    for (const char *sets = fd_instructions(); use_next(&sets);) {
         uint8_t *out = must(malloc(to->size)); /* of the exact size, for ASan */
-        use_instructions(&names);
         memset(out, UNTOUCHED, to->size);
         int now = make(to, first != NULL, out);
         for (size_t i = 0; now != FD_OK && i < to->size; i++)
@@ -344,8 +351,10 @@ static uint8_t *make_with_all(const call *to) {
         first = out;
         status = now;
     }
-    if (status == FD_OK)
+    if (status == FD_OK) {
+        add_result(to, first);
         return first;
+    }
     free(first);
     return NULL;
 }
@@ -393,3 +402,20 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size) {
     fd_use_instructions("");
     return 0;
 }
+
+#ifdef ALONE
+int main(int count, char **words) {
+    uint8_t input[64];
+    uint32_t state = 1;
+
+    for (int i = 0; i < (count > 1 ? atoi(words[1]) : 1000); i++) {
+        for (size_t k = 0; k < sizeof input; k++) {
+            state = state * 1664525 + 1013904223;
+            input[k] = (uint8_t)(state >> 24);
+        }
+        LLVMFuzzerTestOneInput(input, state >> 20 & 63);
+    }
+    printf("results of augmentations: %016llx\n", (unsigned long long)checksum);
+    return 0;
+}
+#endif

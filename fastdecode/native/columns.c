@@ -1,0 +1,216 @@
+/* columns.c: the resampler's loops over one row, in plain C; squeeze_simd.h has the one that the compiler does
+ * not vectorise well: each of its results starts at a different pixel. */
+#include "kernels.h"
+
+#include <string.h>
+
+/* ---- rows to one row ---- */
+
+/* sum + value * weight / 2^16, where `value` is a byte times 256. */
+INLINE uint16_t plus_product(uint16_t sum, uint32_t value, uint16_t weight) {
+    return (uint16_t)(sum + (uint16_t)(value * weight >> 16));
+}
+
+/* Add `taps` weighted rows to `start`, or to the contents of `out`. `taps` is a compile-time constant.
+ * Two bytes are read as one number, and each becomes the upper byte of a number of its own: so no step
+ * needs more than 16 bits, and values are put in order only once, at the end. */
+INLINE void blend_some(int16_t *restrict out, const uint8_t *const *restrict rows,
+                       const uint16_t *restrict weights, int32_t taps, int is_first, int32_t start,
+                       size_t count) {
+    for (size_t block = 0; block < count; block += FD_BLOCK) {
+        int16_t *to = out + block;
+        for (size_t i = 0; i < FD_BLOCK; i += 2) {
+            uint16_t even = (uint16_t)(is_first ? start : to[i]);
+            uint16_t odd = (uint16_t)(is_first ? start : to[i + 1]);
+            for (int32_t t = 0; t < taps; t++) {
+                uint16_t both;
+                memcpy(&both, rows[t] + block + i, sizeof both);
+                uint16_t low = (uint16_t)(both << 8), high = (uint16_t)(both & 0xff00u);
+                even = plus_product(even, FIRST_IS_LOW ? low : high, weights[t]);
+                odd = plus_product(odd, FIRST_IS_LOW ? high : low, weights[t]);
+            }
+            to[i] = (int16_t)even;
+            to[i + 1] = (int16_t)odd;
+        }
+    }
+}
+
+INLINE void blend_body(int16_t *out, const uint8_t *const *rows, const uint16_t *weights,
+                       int32_t taps, int32_t start, size_t count) {
+    switch (taps) {
+    case 1:
+        blend_some(out, rows, weights, 1, 1, start, count);
+        break;
+    case 2:
+        blend_some(out, rows, weights, 2, 1, start, count);
+        break;
+    case 3:
+        blend_some(out, rows, weights, 3, 1, start, count);
+        break;
+    default:
+        blend_some(out, rows, weights, 4, 1, start, count);
+    }
+    for (int32_t t = 4; t < taps; t += 4) {
+        switch (taps - t) {
+        case 1:
+            blend_some(out, rows + t, weights + t, 1, 0, 0, count);
+            break;
+        case 2:
+            blend_some(out, rows + t, weights + t, 2, 0, 0, count);
+            break;
+        case 3:
+            blend_some(out, rows + t, weights + t, 3, 0, 0, count);
+            break;
+        default:
+            blend_some(out, rows + t, weights + t, 4, 0, 0, count);
+        }
+    }
+}
+
+FD_VARIANTS(void, , fd_blend, blend_body,
+            (int16_t *out, const uint8_t *const *rows, const uint16_t *weights, int32_t taps,
+             int32_t start, size_t count),
+            (out, rows, weights, taps, start, count))
+
+INLINE void add_some(int32_t *restrict sums, const uint8_t *const *restrict rows,
+                     const uint16_t *restrict weights, int32_t taps, size_t count) {
+    for (size_t block = 0; block < count; block += FD_BLOCK) {
+        for (size_t i = block; i < block + FD_BLOCK; i++) {
+            int32_t sum = sums[i];
+            for (int32_t t = 0; t < taps; t++) {
+                sum += rows[t][i] * weights[t];
+            }
+            sums[i] = sum;
+        }
+    }
+}
+
+INLINE void add_body(int32_t *sums, const uint8_t *const *rows, const uint16_t *weights,
+                     int32_t taps, size_t count) {
+    int32_t t = 0;
+
+    for (; t + 4 <= taps; t += 4) {
+        add_some(sums, rows + t, weights + t, 4, count);
+    }
+    for (; t < taps; t++) {
+        add_some(sums, rows + t, weights + t, 1, count);
+    }
+}
+
+FD_VARIANTS(void, , fd_add, add_body,
+            (int32_t *sums, const uint8_t *const *rows, const uint16_t *weights, int32_t taps,
+             size_t count),
+            (sums, rows, weights, taps, count))
+
+/* ---- columns ---- */
+
+/* `pairs` is a compile-time constant if it is small. */
+INLINE void squeeze_some(uint8_t *restrict out, const int16_t *restrict row,
+                         const fd_columns *columns, int32_t pairs) {
+    for (int32_t i = 0; i < columns->groups * FD_GROUP; i++) {
+        const int16_t *pixel = row + 4 * (ptrdiff_t)columns->first[i];
+        const int16_t *weight = columns->weights +
+                                (ptrdiff_t)(i / FD_GROUP) * pairs * 2 * FD_GROUP + i % FD_GROUP * 2;
+        int32_t sum[4] = {0, 0, 0, 0};
+
+        for (int32_t k = 0; k < pairs; k++) {
+            for (int c = 0; c < 4; c++) {
+                /* One by one: as a single sum, gcc 12 loses half of it on ARM64. */
+                sum[c] += pixel[c] * weight[0];
+                sum[c] += pixel[c + 4] * weight[1];
+            }
+            pixel += 8;
+            weight += 2 * FD_GROUP;
+        }
+        for (int c = 0; c < 4; c++) {
+            *out++ = (uint8_t)(sum[c] >> columns->shift);
+        }
+    }
+}
+
+void fd_squeeze_plain(uint8_t *out, const int16_t *row, const fd_columns *columns) {
+    switch (columns->pairs) {
+    case 1:
+        squeeze_some(out, row, columns, 1);
+        break;
+    case 2:
+        squeeze_some(out, row, columns, 2);
+        break;
+    default:
+        squeeze_some(out, row, columns, columns->pairs);
+    }
+}
+
+/* ---- values ---- */
+
+/* Scale a value and add the bias, rounding after each of the two operations. */
+INLINE float scaled(uint32_t value, float scale, float bias) {
+    float product = (float)(int32_t)value * scale;
+
+    return product + bias;
+}
+
+/* Channel c of pixel i. Reading the pixel as one number lets the compiler vectorise. */
+INLINE uint32_t channel(const uint8_t *rgbx, size_t i, size_t c) {
+    uint32_t pixel;
+
+    memcpy(&pixel, rgbx + 4 * i, sizeof pixel);
+    return pixel >> (FIRST_IS_LOW ? 8 * c : 24 - 8 * c) & 255u;
+}
+
+INLINE void store_planes(void *out, const uint8_t *restrict rgbx, const fd_pixels *pixels,
+                         size_t plane, size_t count) {
+    if (pixels->dtype == FD_FLOAT32) {
+        const float *scale = pixels->scale, *bias = pixels->bias;
+        const float s0 = scale[0], s1 = scale[1], s2 = scale[2];
+        const float b0 = bias[0], b1 = bias[1], b2 = bias[2];
+        float *restrict red = out, *restrict green = red + plane, *restrict blue = green + plane;
+        for (size_t i = 0; i < count; i++) {
+            red[i] = scaled(channel(rgbx, i, 0), s0, b0);
+            green[i] = scaled(channel(rgbx, i, 1), s1, b1);
+            blue[i] = scaled(channel(rgbx, i, 2), s2, b2);
+        }
+        return;
+    }
+    for (size_t c = 0; c < 3; c++) {
+        uint8_t *restrict to = (uint8_t *)out + c * plane;
+        for (size_t i = 0; i < count; i++) {
+            to[i] = (uint8_t)channel(rgbx, i, c);
+        }
+    }
+}
+
+INLINE void store_pixels(void *out, const uint8_t *restrict rgbx, const fd_pixels *pixels,
+                         size_t count) {
+    if (pixels->dtype == FD_FLOAT32) {
+        const float *scale = pixels->scale, *bias = pixels->bias;
+        const float s0 = scale[0], s1 = scale[1], s2 = scale[2];
+        const float b0 = bias[0], b1 = bias[1], b2 = bias[2];
+        float *restrict to = out;
+        for (size_t i = 0; i < count; i++) {
+            to[3 * i] = scaled(channel(rgbx, i, 0), s0, b0);
+            to[3 * i + 1] = scaled(channel(rgbx, i, 1), s1, b1);
+            to[3 * i + 2] = scaled(channel(rgbx, i, 2), s2, b2);
+        }
+    } else {
+        uint8_t *restrict to = out;
+        for (size_t i = 0; i < count; i++) {
+            for (size_t c = 0; c < 3; c++) {
+                to[3 * i + c] = rgbx[4 * i + c];
+            }
+        }
+    }
+}
+
+INLINE void store_body(void *out, const uint8_t *rgbx, const fd_pixels *pixels, size_t plane,
+                       size_t count) {
+    if (pixels->channels_first) {
+        store_planes(out, rgbx, pixels, plane, count);
+    } else {
+        store_pixels(out, rgbx, pixels, count);
+    }
+}
+
+FD_VARIANTS(void, , fd_store, store_body,
+            (void *out, const uint8_t *rgbx, const fd_pixels *pixels, size_t plane, size_t count),
+            (out, rgbx, pixels, plane, count))

@@ -1,0 +1,48 @@
+/* twopass_simd.h: the two passes of twopass.c in vectors.
+ *
+ * A weight has 23 bits. Its two parts have 16 bits each, so that products are those of 16 bits; the sums
+ * of the parts are joined at the end. */
+
+/* Join the sums of both parts, and round them to whole values. */
+SIMD ints joined(ints high, ints low) {
+    return ((high << FD_LOW_BITS) + low + (1 << (FD_WEIGHT_BITS - 1))) >> FD_WEIGHT_BITS;
+}
+
+SIMD_TARGET static void resize_row(uint8_t *out, const uint8_t *row, const fd_pillow_axis *axis,
+                                   int32_t width) {
+    for (int32_t x = 0; x < width; x++) {
+        const int16_t *parts = axis->parts + 2 * (size_t)x * (size_t)axis->stride;
+        const uint8_t *from = row + 4 * (size_t)axis->first[x];
+        ints high = {0}, low = {0};
+        for (int32_t k = 0; k < axis->count[x]; k += FD_TAPS)
+            add_four_pixels(&high, &low, from + 4 * k, parts + 2 * k);
+        ints sum = joined(sum_of_lanes(high), sum_of_lanes(low));
+        shorts narrowed = narrow((wide){sum, sum}, 0);
+        int32_t pixel = ((ints)unsigned_bytes(narrowed, narrowed, 0))[0];
+        memcpy(out + 4 * (ptrdiff_t)x, &pixel, sizeof pixel);
+    }
+}
+
+SIMD shorts joined_words(wide high, wide low) {
+    return narrow((wide){joined(high.low, low.low), joined(high.high, low.high)}, 0);
+}
+
+SIMD_TARGET static void blend_rows(uint8_t *out, const uint8_t *const *rows, size_t stride,
+                                   const fd_pillow_axis *axis, int32_t i) {
+    const int16_t *parts = axis->parts + 2 * (size_t)i * (size_t)axis->stride;
+    const int32_t taps = axis->count[i];
+    for (size_t from = 0; from < stride; from += SIMD_BYTES) {
+        wide high[2] = {{{0}, {0}}, {{0}, {0}}}, low[2] = {{{0}, {0}}, {{0}, {0}}};
+        for (int32_t k = 0; k < taps; k += 2) {
+            const int16_t *at = parts + k / FD_TAPS * 2 * FD_TAPS + k % FD_TAPS;
+            shorts one = load(rows[k] + from);
+            shorts two = load(rows[k + 1 < taps ? k + 1 : k] + from); /* after the last: weight 0 */
+            high[0] = plus_two(high[0], low_bytes(one), low_bytes(two), at);
+            high[1] = plus_two(high[1], high_bytes(one), high_bytes(two), at);
+            low[0] = plus_two(low[0], low_bytes(one), low_bytes(two), at + FD_TAPS);
+            low[1] = plus_two(low[1], high_bytes(one), high_bytes(two), at + FD_TAPS);
+        }
+        store(out + from,
+              unsigned_bytes(joined_words(high[0], low[0]), joined_words(high[1], low[1]), 0));
+    }
+}
