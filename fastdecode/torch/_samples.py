@@ -68,9 +68,6 @@ class Source:
         self._among: dict[int, list[int]] = {}
         self.hold()  # raises if an option is wrong
 
-    def __len__(self) -> int:
-        return len(self.dataset)
-
     def length(self, *, needed: bool) -> int | None:
         """Return how many items there are; None if the dataset does not say, unless `needed`."""
         if isinstance(self.dataset, Sized):
@@ -91,8 +88,8 @@ class Source:
 
     def made_of(self) -> list[Any]:
         """Return what an epoch makes its samples with, to compare it with that of another one."""
-        length = self.length(needed=False)
-        return [length, *(part for settings in self.settings.values() for part in settings)]
+        parts = (part for settings in self.settings.values() for part in settings)
+        return [self.length(needed=False), *parts]
 
     def as_uint8_source(self) -> Source:
         """Return this source with images of ``torch.uint8``; only where there is a `crop`."""

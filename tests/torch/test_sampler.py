@@ -130,6 +130,27 @@ def test_an_endless_sampler(way: str, batches: bool) -> None:
     assert kept < 20
 
 
+class Keys:
+    """A dataset that only its sampler can count."""
+
+    def __getitem__(self, key: int) -> int:
+        return 10 * key
+
+
+@EACH_WAY
+@pytest.mark.parametrize("batches", [False, True])
+def test_a_dataset_without_a_length_is_counted_by_its_sampler(way: str, batches: bool) -> None:
+    """As in DataLoader; only without a sampler is it refused."""
+    how: dict[str, Any] = {"batch_size": 2, "sampler": [3, 1, 2]}
+    if batches:
+        how = {"batch_sampler": [[3, 1], [2]]}
+    with Loader(Keys(), **how, **WAYS[way][0]) as loader:
+        for _ in range(2):
+            assert [batch.tolist() for batch in loader] == [[30, 10], [20]]
+    with pytest.raises(TypeError, match="Keys"):
+        Loader(Keys(), 2, **WAYS[way][0])
+
+
 def failing() -> Iterator[int]:
     yield from range(3 * SIZE)
     raise LookupError("the sampler's own")
