@@ -149,7 +149,7 @@ class Source:
         if not self._has_subset or dataset._options.on_error != "replace":
             return None
         if id(dataset) not in self._among:
-            places = map(self.locate, range(len(self)))
+            places = map(self.locate, range(len(self.dataset)))
             self._among[id(dataset)] = [index for inside, index in places if inside is dataset]
         return self._among[id(dataset)]
 
