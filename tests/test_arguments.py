@@ -433,9 +433,11 @@ def test_a_wrong_option_is_told_with_the_right_one(name: str, tmp_path: Path) ->
 @pytest.mark.parametrize("function", [decode_batch, decode_iter])
 @pytest.mark.parametrize("other", ["num_workers", "workers", "n_jobs"])
 def test_what_other_libraries_call_threads_is_understood(function: Any, other: str) -> None:
-    """The number of threads has several names elsewhere: the error tells the one here."""
+    """The number of threads has several names elsewhere: the error tells the one here, if any."""
     with pytest.raises(TypeError, match=rf"{function.__name__}\(\).*'{other}'.* threads"):
         function([JPEG], **{other: 2})
+    with pytest.raises(TypeError, match=rf"'{other}'; it has path, (?!.*threads)"):
+        decode_file("cat.jpg", **{other: 2})  # type: ignore[call-arg]  # which has no threads
 
 
 def test_an_option_that_resembles_none_is_told_with_all() -> None:

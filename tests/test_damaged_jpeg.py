@@ -6,6 +6,7 @@ import io
 import itertools
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -424,6 +425,20 @@ def test_no_part_shows_what_zeros_decode_to(kind: str) -> None:
             else:
                 np.testing.assert_array_equal(part, right)
         assert refused > len(some) // 3
+
+
+def test_no_part_of_a_progressive_file_shows_zeros_that_the_whole_does_not() -> None:
+    """What is read of each scan may end before what tells that its zeros were no data."""
+    image = Image.fromarray(IN_WHITE)
+    data = encode(image, quality=75, progressive=True, optimize=True)
+    regions: tuple[Box, ...] = (0, 0, 120, 40), (0, 0, 120, 120)
+    for damaged in with_zeros(data):
+        if type_of(lambda given=damaged: decode(given)) is None:
+            continue
+        for region in regions:
+            with suppress(DecodeError):
+                part = decode(damaged, region=region)
+                np.testing.assert_array_equal(part, decode(data, region=region))
 
 
 def test_zeros_are_found_by_check_and_in_resized_batches() -> None:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
 from fastdecode import FastDecodeError, UnsupportedFormat, decode, probe
+from fastdecode._headers import pnm as pnm_header
 from fastdecode._headers import tiff as tiff_header
 from fastdecode.errors import DecodeError
 from fastdecode.testing import drawing
@@ -188,6 +189,21 @@ def test_tables_that_do_not_add_up_are_an_error() -> None:
                 decode(tiff(samples, 8, 2, field, **options), mode=mode)
 
 
+@pytest.mark.parametrize("planar", [False, True])
+def test_a_short_strip_is_found_before_decoding(planar: bool) -> None:
+    """The tables say which strip of which plane is too short, and the last may have fewer rows."""
+    sizes = [256, 256, 256, 64] * 3 if planar else [768, 768, 768, 192]
+    for index, size in enumerate(sizes):
+        short = (*sizes[:index], size - 1, *sizes[index + 1 :])
+        data, whole = (
+            tiff(noise(3, 8, size=(26, 32)), 8, 2, (279, LONG, each), planar=planar, rows=8)
+            for each in (short, tuple(sizes))
+        )
+        said = f"strip {index} of the TIFF has {size - 1} of {size} bytes"
+        assert tiff_header.missing(data) == said
+        assert not tiff_header.missing(whole)
+
+
 def test_a_part_beyond_the_end_is_found_before_decoding() -> None:
     """The check of the tables needs no decoder to notice that the last strip is cut."""
     data = tiff(noise(3, 8), 8, 2, zipped=True)
@@ -282,6 +298,22 @@ def test_damage_in_a_codec_of_tiff_is_an_error(codec: str, backend: str | None) 
             assert outcome(counted, whole, backend) != "other pixels", (start, kept)
     for end in np.linspace(8, len(data) - 1, 12).astype(int).tolist():
         assert outcome(data[:end], whole, backend) != "other pixels", end
+
+
+@pytest.mark.parametrize(("size", "axis"), [((48, 64), 257), ((64, 48), 256)])
+def test_a_jpeg_larger_than_its_strip_is_an_error(size: tuple[int, int], axis: int) -> None:
+    """Each side of a JPEG counts by itself, with what fills up its last blocks."""
+    tifffile = pytest.importorskip("tifffile")
+    stream = io.BytesIO()
+    tifffile.imwrite(stream, np.asarray(drawing(*size[::-1])), compression="jpeg",
+                     photometric="rgb", metadata=None, rowsperstrip=size[0])  # fmt: skip
+    data = bytearray(stream.getvalue())
+    with tifffile.TiffFile(io.BytesIO(data)) as file:
+        at = file.pages.first.tags[axis].valueoffset
+    data[at : at + 2] = struct.pack("<H", 16)
+
+    with pytest.raises(DecodeError, match=f"holds {size[1]} x {size[0]}"):
+        decode(bytes(data), backend="tifffile")
 
 
 @pytest.mark.parametrize("codec", [name for name in CODECS if "group" in name or "ccitt" in name])
@@ -482,6 +514,13 @@ def test_pnm_of_any_white(maxval: int, color: bool, plain: bool, comment: bytes)
     assert_decodes(data, eight if color and maxval else np.repeat(eight[..., None], 3, 2))
     for end in {len(data) - 2, len(data) - 3, len(data) // 2}:
         assert outcome(data[:end], data) != "other pixels"
+
+
+@pytest.mark.parametrize(("last", "whole"), [(25, False), (26, True), (250, True), (0, True)])
+def test_a_plain_pnm_may_end_in_a_number_that_is_whole(last: int, whole: bool) -> None:
+    """A number at the end, without white space, is an error if one more digit would fit."""
+    assert (pnm_header.missing(b"P2 2 1 250 7 %d" % last) == "") == whole
+    assert pnm_header.missing(b"P2 2 1 250 7 %d\n" % last) == ""
 
 
 @pytest.mark.parametrize(

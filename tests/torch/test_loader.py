@@ -264,13 +264,14 @@ def test_wrong_arguments_are_refused_by_name(
 @pytest.mark.parametrize("place", range(1, 5))
 @pytest.mark.parametrize("given", ["no", 2.5, [[1]], len, {"a": 1}])
 def test_arguments_in_the_wrong_place_are_refused(place: int, given: Any) -> None:
-    """Each positional argument has its type, as with torch's other order of them."""
+    """Each positional argument has its type, as with torch's other order; the error tells which."""
     arguments: list[Any] = [Images(), 1, False, None, False]
     arguments[place] = given
     name = ("batch_size", "shuffle", "sampler", "drop_last")[place - 1]
     if name == "sampler" and isinstance(given, (str, list, dict)):
         return  # it can be iterated over
-    with pytest.raises((TypeError, ValueError), match=name):
+    where = f"{name} " if name == "batch_size" else rf"{name} \(argument {place + 1}\) "
+    with pytest.raises((TypeError, ValueError), match=where):
         Loader(*arguments)
 
 

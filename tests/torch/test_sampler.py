@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import itertools
 import json
 import random
 import threading
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -398,6 +400,37 @@ def test_the_state_between_two_epochs_is_the_samplers(threads: int) -> None:
             assert run_numbers(loader, again) == expected != []
 
 
+def test_a_loaded_state_is_not_changed() -> None:
+    """A sampler may go on with the very lists of a state, which stays what the caller has."""
+    for loads in (1, 2):
+        with Loader(NUMBERS, SIZE, sampler=Given(StatefulIterator), threads=1) as loader:
+            next(iter(loader))
+            state = loader.state_dict()
+            before = copy.deepcopy(state)
+            for _ in range(loads):
+                loader.load_state_dict(state)
+                list(loader)
+            assert state == before
+
+
+def test_a_state_counts_keys_by_what_has_been_handed_out() -> None:
+    """What has been drawn ahead does not count yet, also of keys that are no numbers."""
+
+    class Keyed(Stateful):
+        def __iter__(self) -> Iterator[Any]:
+            return ((index, "train") for index in super(Keyed, self).__iter__())
+
+    class Keys:
+        def __getitem__(self, key: tuple[int, str]) -> int:
+            return key[0]
+
+    with Loader(Keys(), SIZE, sampler=Keyed(), threads=2) as loader:
+        epoch = iter(loader)
+        shown = [index for _ in range(2) for index in next(epoch).tolist()]
+        counts = loader.state_dict()["sampler"]["counts"]
+    assert dict(counts) == Counter(repr((index, "train")) for index in shown)
+
+
 class Positions(Sampler[int]):
     """Saves its position alone, as torchdata's StatefulDistributedSampler."""
 
@@ -564,6 +597,17 @@ def test_a_sampler_that_is_set_back_to_0_sets_the_draws_back() -> None:
             assert (loader.epoch, loader.state_dict()["epoch"]) == (epoch, epoch)
             found = copies(loader)
     assert same(found, first)
+
+
+def test_the_loaders_epoch_counts_where_it_was_set_after_the_samplers() -> None:
+    """Whoever sets the epoch last sets it, and the loader then counts on from there."""
+    sampler = DistributedSampler(range(COUNT), 1, 0)
+    with Loader(NUMBERS, SIZE, sampler=sampler, threads=1) as loader:
+        sampler.set_epoch(5)
+        loader.set_epoch(2)
+        for epoch in (2, 3):
+            list(loader)
+            assert (sampler.epoch, loader.epoch) == (epoch, epoch + 1)
 
 
 def test_a_sampler_that_counts_its_epochs_is_not_taken_for_the_caller() -> None:

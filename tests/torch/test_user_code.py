@@ -438,6 +438,11 @@ def test_collate_fn_gets_whole_batches_and_an_own_getitem_is_not_passed_by() -> 
     assert [len(asked) for asked in sorted(dataset.asked)] == [10, 10, 3]
     with Loader(Stacked(), 10, threads=2, collate_fn=lambda batch: batch + 1) as loader:
         assert torch.cat(list(loader)).tolist() == list(range(1, COUNT + 1))
+    spread = functools.partial(
+        Loader, Stacked(), 10, collate_fn=lambda batch: batch.expand(1, 2, 2, -1)
+    )
+    with spread(channels_last=True, threads=2) as loader:
+        assert {batch.stride() for batch in loader} == {(0, 0, 0, 1)}  # as it has laid them out
     with Loader(OwnItem(), 10, threads=2) as loader:
         assert torch.cat([first for first, _ in loader]).tolist() == [-n for n in range(COUNT)]
 
