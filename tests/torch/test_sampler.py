@@ -418,7 +418,7 @@ def test_a_state_counts_keys_by_what_has_been_handed_out() -> None:
 
     class Keyed(Stateful):
         def __iter__(self) -> Iterator[Any]:
-            return ((index, "train") for index in super(Keyed, self).__iter__())
+            return ((index, "train") for index in super().__iter__())
 
     class Keys:
         def __getitem__(self, key: tuple[int, str]) -> int:
