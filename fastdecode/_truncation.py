@@ -212,6 +212,7 @@ def check_zeros(
     if not holes:
         return
     whole = decode_again(bytes(data))
+    telling = 1 if header.coding == "lossless" else _TELLING  # there, each bit changes pixels
     for scan, end, _ in holes[:_MOST_HOLES]:
         if not reports and jpeg_stream.has_only_bits(data, scan, header):
             continue  # they may change pixels by less than one level
@@ -219,7 +220,7 @@ def check_zeros(
             others = [jpeg_stream.without_last_bytes(data, end, 1)]
         else:
             others = [
-                jpeg_stream.without_last_bytes(data, end, min(_TELLING, end - scan.start), ending)
+                jpeg_stream.without_last_bytes(data, end, min(telling, end - scan.start), ending)
                 for ending in jpeg_stream.ENDINGS
             ]
         if not any(_changes(whole, decode_again, other) for other in others):

@@ -361,10 +361,14 @@ FINE = {
 
 
 def with_zeros(data: bytes) -> Iterator[bytes]:
-    """Put zeros in place of the rest, with and without the end marker, and of parts."""
+    """Put zeros in place of the rest, with and without the end marker, and of parts.
+
+    In a progressive file, as many as single bits of refinements may be cannot be told.
+    """
+    some = (200, 300) if probe(data).progressive else (24, 100)
     start = probe(data).scan_offset
     for at in np.linspace(start, len(data) - 40, 7).astype(int).tolist():
-        for size in (24, 100, len(data) // 10, len(data)):
+        for size in (*some, len(data) // 10, len(data)):
             hole = min(size, len(data) - 2 - at)
             damaged = data[:at] + bytes(hole) + data[at + hole :]
             if damaged != data:
