@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import PIL
 import pytest
-from corpus import CORPUS, Sample, outcome, samples, usable_backends
+from corpus import CORPUS, Sample, needs_tifffile, outcome, samples, usable_backends
 from PIL import Image, UnidentifiedImageError
 from sweep import Case, cases, sweep
 
@@ -70,6 +70,7 @@ def test_what_pillow_decodes_decodes_to_the_same(sample: Sample) -> None:
     if sample.path.name in _NOT_AS_PILLOW:
         pytest.skip("Pillow is not right")
 
+    needs_tifffile(data)
     image = decode(data)
 
     if expected.mode in _SIXTEEN_BIT:

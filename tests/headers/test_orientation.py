@@ -9,6 +9,7 @@ import zlib
 from typing import Any
 
 import numpy as np
+import PIL
 import pytest
 from encoded import (
     LONG,
@@ -85,6 +86,11 @@ packets = st.one_of(
 )
 
 
+# Of two entries with one tag, for example, earlier versions take the other one.
+as_pillow_13 = pytest.mark.skipif(int(PIL.__version__.split(".")[0]) < 13, reason="Pillow is old")
+
+
+@as_pillow_13
 @given(blocks(), packets)
 @settings(deadline=None, max_examples=500)
 def test_blocks_are_read_as_pillow_does(block: bytes, packet: bytes) -> None:
@@ -102,6 +108,7 @@ def test_blocks_are_read_as_pillow_does(block: bytes, packet: bytes) -> None:
         assert found == expected or (expected is None and found in range(1, 9))
 
 
+@as_pillow_13
 @given(st.lists(st.one_of(st.builds(lambda b: b"Exif\0\0" + b, blocks()),
                           st.builds(lambda p: XAP + p, packets)), max_size=3))  # fmt: skip
 @settings(deadline=None, max_examples=200)
@@ -138,6 +145,7 @@ def chunks(draw: st.DrawFn) -> bytes:
     return chunk(kind, key + b"\0" + body[kind])
 
 
+@as_pillow_13
 @given(st.lists(chunks(), max_size=4), st.lists(chunks(), max_size=1))
 @settings(deadline=None, max_examples=300)
 def test_chunks_of_a_png(before: list[bytes], behind: list[bytes]) -> None:
@@ -146,6 +154,7 @@ def test_chunks_of_a_png(before: list[bytes], behind: list[bytes]) -> None:
     assert probe(data).orientation == seen_by_pillow(data)
 
 
+@as_pillow_13
 @given(st.integers(0, 255), st.lists(st.one_of(
     st.tuples(st.just(b"EXIF"), blocks()), st.tuples(st.just(b"XMP "), packets)
 ), max_size=3))  # fmt: skip

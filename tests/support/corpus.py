@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from fastdecode import decode, registry
+from fastdecode import decode, probe, registry
 from fastdecode.errors import BackendUnavailable, FastDecodeError, UnsupportedFormat
 from fastdecode.types import Image, Reduce
 
@@ -75,6 +75,14 @@ def usable_backends() -> list[str]:
             continue
         names.append(name)
     return names
+
+
+def needs_tifffile(data: bytes) -> None:
+    """Skip the test of a TIFF that only tifffile reads, where that is not installed."""
+    header, pillow = probe(data), registry.load("pillow").supports["tiff"]
+    plain = header.format != "tiff" or not all(kind.refusal(header) for kind in pillow)
+    if not plain and "tifffile" not in usable_backends():
+        pytest.skip("tifffile is not installed")
 
 
 def jpeg_backends(declared: str = "") -> list[str]:
