@@ -501,7 +501,7 @@ def test_pnm_of_any_white(maxval: int, color: bool, plain: bool, comment: bytes)
     """White is 255 whatever its value, deep samples keep their high 8 bits, and "stored" all."""
     shape = (HEIGHT, WIDTH, 3) if color and maxval else (HEIGHT, WIDTH)
     samples = np.random.default_rng(maxval).integers(0, (maxval or 1) + 1, shape, np.uint16)
-    samples.flat[0] = maxval or 1
+    samples.flat[0] = samples.flat[-1] = maxval or 1
     data = pnm(samples, maxval, plain=plain, comment=comment)
     white = maxval or 1
     bright = samples if maxval else 1 - samples  # in a PBM, 1 is black
@@ -512,6 +512,8 @@ def test_pnm_of_any_white(maxval: int, color: bool, plain: bool, comment: bytes)
     assert probe(data).maxval == white
     assert_decodes(data, samples, mode="stored")
     assert_decodes(data, eight if color and maxval else np.repeat(eight[..., None], 3, 2))
+    if plain:  # nothing follows the last number, which cannot go on
+        assert_decodes(data.rstrip(), samples, mode="stored")
     for end in {len(data) - 2, len(data) - 3, len(data) // 2}:
         assert outcome(data[:end], data) != "other pixels"
 

@@ -96,6 +96,8 @@ class Opencv(Backend):
         stored = layout == "stored"
         if stored and header.color == "palette":
             data = bmp.with_grey_palette(data)  # whose colours are the indices
+        elif header.coding == "plain":
+            data = bytes(data) + b"\n"  # it wants white space behind the last number
         # Its libpng and libjpeg write to stderr by themselves: OpenCV's log level is no switch.
         flags = (_REDUCED_GRAY if layout == "L" else _REDUCED_RGB)[reduce]
         if stored:
