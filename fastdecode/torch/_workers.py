@@ -290,12 +290,14 @@ class ProcessWorkers:
 
     def epoch(self, config: EpochConfig, order: Order, place: Drawn) -> _ProcessEpoch:
         """Begin an epoch at a place in its order; one that is still running ends."""
+        made_of = [config.collate_fn, config.channels_last, *config.source.made_of()]
+        stays = self._are_alive() and _are_same(made_of, self._made_of)
+        if stays:
+            self._end_running(shut_down=False)
         self._batches.order, self._batches.place = order, place
         self._seeds.manual_seed(config.worker_seed)
-        made_of = [config.collate_fn, config.channels_last, *config.source.made_of()]
         batches = None
-        if self._are_alive() and _are_same(made_of, self._made_of):
-            self._end_running(shut_down=False)
+        if stays:
             with suppress(RuntimeError):  # a worker has just been killed
                 batches = iter(self._loader)  # type: ignore[arg-type]  # it is alive
         if batches is None:
@@ -369,11 +371,18 @@ class _ProcessEpoch:
         self._process = os.getpid()
         self._batches: Any = batches
         self._ended = False
+        # A thread that copies may still wait for a batch while the next epoch begins, which uses
+        # the same iterator of torch's if the workers persist.
+        self._turn = threading.RLock()
 
     def __iter__(self) -> Iterator[ReadyBatch]:
         return self
 
     def __next__(self) -> ReadyBatch:
+        with self._turn:
+            return self._next()
+
+    def _next(self) -> ReadyBatch:
         if self._ended:
             raise StopIteration
         if self._batches is None:
@@ -397,8 +406,12 @@ class _ProcessEpoch:
 
     def close(self, *, shut_down: bool = False) -> None:
         """End the epoch, and its workers if they are not needed any more."""
+        if not shut_down:
+            with self._turn:
+                self._batches = None
+            return
         batches, self._batches = self._batches, None
-        if shut_down and batches is not None and self._process == os.getpid():
+        if batches is not None and self._process == os.getpid():
             _shut_down(batches)
 
 
