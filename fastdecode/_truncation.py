@@ -161,18 +161,21 @@ def _changes(image: Image, decode_again: Callable[[bytes], Image], other: bytes)
         return True
 
 
-def verify_ls(data: Buffer, header: Header, decode_again: Callable[[bytes], Image]) -> None:
+def verify_ls(
+    image: Image, data: Buffer, header: Header, decode_again: Callable[[bytes], Image]
+) -> None:
     """Check that the last byte of a JPEG-LS is there.
 
-    CharLS reports all other missing bytes, and bytes that are left over. So if it has room for one
-    more, one is missing.
+    CharLS reports all other missing bytes, and bytes that are left over. So one is missing if it
+    has room for one more that changes the image. It also has room if the data fills its last byte.
     """
     end = jpeg_stream.read(data, header).scans[-1].end
     try:
-        decode_again(b"".join((data[:end], b"\x80", data[end:])))
+        longer = decode_again(b"".join((data[:end], b"\x80", data[end:])))
     except DecodeError:
         return
-    raise NoFallback(_MISSING)
+    if not np.array_equal(image, longer):
+        raise NoFallback(_MISSING)
 
 
 def check_webp(image: Image, data: Buffer, decode_again: Callable[[bytes], Image]) -> None:

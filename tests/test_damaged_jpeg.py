@@ -516,6 +516,22 @@ DEEP: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
+def test_last_byte_of_a_jpeg_ls(dtype: Any) -> None:
+    """A file may end with any bit of it; without it, the image is the same or refused."""
+    imagecodecs = pytest.importorskip("imagecodecs")
+    random = np.random.default_rng(0)
+    for _ in range(600):
+        shape = random.integers(1, 40, 2)
+        pixels = random.integers(0, np.iinfo(dtype).max, shape, dtype)
+        pixels[shape[0] // 2 :] = pixels[0, 0]
+        data = bytes(imagecodecs.jpegls_encode(pixels))
+        np.testing.assert_array_equal(decode(data, mode="stored"), pixels)
+        with suppress(FastDecodeError):
+            np.testing.assert_array_equal(decode(data[:-3] + EOI, mode="stored"), pixels)
+        assert outcome(data[:-3] + EOI, data) != "other pixels"
+
+
 @pytest.mark.parametrize("kind", DEEP)
 @pytest.mark.parametrize("mode", ["stored", "RGB"])
 def test_deep_jpeg_that_lacks_data_is_an_error(kind: str, mode: Any) -> None:
