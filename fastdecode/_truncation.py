@@ -38,6 +38,7 @@ _FILLED_IN = range(126, 131)
 # not visible.
 _TELLING = 64
 _MOST_HOLES = 8  # that are tried out
+_SECOND_CODE = b"\x80" + jpeg_stream.ENDINGS[0]  # there is a code 10…, if there are two codes
 _FEWEST_ZEROS = 16
 _LAST = 8  # bytes of a WebP; up to three are not needed
 
@@ -215,18 +216,22 @@ def check_zeros(
     if not holes:
         return
     whole = decode_again(bytes(data))
-    telling = 1 if header.coding == "lossless" else _TELLING  # there, each bit changes pixels
+    lossless = header.coding == "lossless"  # there, each bit changes pixels
+    endings = (_SECOND_CODE, *jpeg_stream.ENDINGS) if lossless else jpeg_stream.ENDINGS
+
+    def tells(end: int, count: int) -> bool:
+        """Return whether the image depends on so many bytes before `end`."""
+        return any(
+            _changes(whole, decode_again, jpeg_stream.without_last_bytes(data, end, count, ending))
+            for ending in ((b"",) if reports else endings)
+        )
+
     for scan, end, _ in holes[:_MOST_HOLES]:
         if not reports and jpeg_stream.has_only_bits(data, scan, header):
             continue  # they may change pixels by less than one level
-        if reports:
-            others = [jpeg_stream.without_last_bytes(data, end, 1)]
-        else:
-            others = [
-                jpeg_stream.without_last_bytes(data, end, min(telling, end - scan.start), ending)
-                for ending in jpeg_stream.ENDINGS
-            ]
-        if not any(_changes(whole, decode_again, other) for other in others):
+        count = end - scan.start
+        few = 1 if reports or lossless else min(_TELLING, count)
+        if not tells(end, few) and tells(end, count):
             raise NoFallback(_LEFT_OVER)
 
 

@@ -516,6 +516,24 @@ DEEP: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.parametrize("level", [0, 1, 127, 128, 200, 255])
+@pytest.mark.parametrize("bits", [8, 12, 16])
+def test_flat_lossless_jpeg_may_be_zeros(bits: int, level: int) -> None:
+    """Whichever bit of the last byte is needed, also where the only code says nothing."""
+    imagecodecs = pytest.importorskip("imagecodecs")
+    zeros = 0
+    for height, spots in itertools.product(range(40, 64), (0, 1, 3)):
+        pixels = np.full((height, 61), level << bits - 8, np.uint8 if bits == 8 else np.uint16)
+        pixels.flat[100 : 100 + spots] = range(spots)
+        for data in (
+            bytes(imagecodecs.jpeg_encode(pixels, lossless=True, bitspersample=bits)),
+            bytes(imagecodecs.ljpeg_encode(pixels, bitspersample=bits)),
+        ):
+            zeros += bytes(16) in data[probe(data).scan_offset :]
+            np.testing.assert_array_equal(decode(data, mode="stored"), pixels)
+    assert zeros > 100
+
+
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
 def test_last_byte_of_a_jpeg_ls(dtype: Any) -> None:
     """A file may end with any bit of it; without it, the image is the same or refused."""
