@@ -14,8 +14,8 @@ synchronise between that quarter and the rest, so full queues give no feed a lea
 the feeds take turns, in a new random order each round. Figures are medians, ratios are medians of
 the ratios within a round. "to_random" is the share of the speed with random tensors.
 
-``fastdecode bench PHOTOS --device cuda`` measures decoding alone. `--tiny` does all of this with a
-few images and a tiny network: the tests run it with `--device cpu`.
+`--tiny` does all of this with a few images and a tiny network. The tests run it with `--device
+cpu`.
 """
 
 from __future__ import annotations

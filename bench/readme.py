@@ -39,7 +39,7 @@ from fastdecode.types import FORMATS
 _ROOT = Path(__file__).parent.parent
 _RESULTS = _ROOT / "bench" / "results"
 _RUN = "run"  # the result that describes the others
-_OTHER_RUNS = ("gpu_", "accuracy")  # results that all.sh does not make begin so
+_OTHER_RUNS = ("gpu_", "threads_", "accuracy")  # results that all.sh does not make begin so
 _COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _MARKED = re.compile(r"^<!-- (\w+) begin -->\n(.*?)^<!-- \1 end -->", re.MULTILINE | re.DOTALL)
 _VERBATIM = ("|", "<", "- ", "!")  # starts of paragraphs that are not joined into one line

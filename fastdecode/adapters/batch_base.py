@@ -89,10 +89,6 @@ class BatchBackend(ABC):
         `colors`, `codings`, `subsamplings` and `animated` of each `Support`.
     devices : frozenset of str
         Types of device, as PyTorch names them: ``"cpu"``, ``"cuda"``.
-    frees_in_order : bool
-        The memory of its tensors is reused only in the order of the stream that was current when it
-        decoded, as PyTorch's own memory is. If this is False, the package waits for that stream
-        before it releases the tensors.
     exact : bool
         Its pixels are bit-identical to those of `decode`. GPU decoders have their own inverse DCT
         and upsampling, so they are not exact.
@@ -121,7 +117,6 @@ class BatchBackend(ABC):
 
     supports: Mapping[Format, tuple[Support, ...]]
     devices: ClassVar[frozenset[str]] = frozenset({"cuda"})
-    frees_in_order: ClassVar[bool] = False
     exact: ClassVar[bool] = False
     least_psnr: ClassVar[float] = 30.0
     distribution: ClassVar[str] = ""
@@ -149,8 +144,7 @@ class BatchBackend(ABC):
             any strides, in stored orientation; or None for an item that it refuses. On CUDA the
             tensors are ready in the order of the current stream, as after any operation of PyTorch.
             They may lie in memory of the library, as long as the tensor keeps that memory alive:
-            the package copies them on the current stream and, unless `frees_in_order`, holds them
-            until the copy is done.
+            the package copies them on the current stream, and holds them until the copy is done.
 
         Raises
         ------

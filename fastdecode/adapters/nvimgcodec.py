@@ -68,8 +68,10 @@ _PARAMS = {
     "RGB": nvimgcodec.DecodeParams(apply_exif_orientation=False),
     "L": nvimgcodec.DecodeParams(apply_exif_orientation=False, color_spec=nvimgcodec.GRAY),
 }
-# Without nvImageCodec's CPU decoder: this package's CPU path is the better fallback.
-_ON_GPU = (nvimgcodec.HW_GPU_ONLY, nvimgcodec.GPU_ONLY, nvimgcodec.HYBRID_CPU_GPU)
+# The hardware alone. nvImageCodec's hybrid decoder fills a JPEG that ended early with something
+# like a picture, which nothing gives away (seen with 0.9 on an H100); and it reads the codes on the
+# CPU, where this package's own path is the faster one.
+_ON_GPU = (nvimgcodec.HW_GPU_ONLY,)
 
 
 def _workers(threads: int) -> int:
@@ -124,16 +126,14 @@ class Nvimgcodec(Backend):
 
 
 class NvimgcodecBatch(BatchBackend):
-    """JPEG: on a GPU with its hardware, its kernels or the CPU's help; else with libjpeg-turbo.
+    """JPEG: on a GPU with its JPEG hardware (NVIDIA A100, H100 and later); else with libjpeg-turbo.
 
-    On CUDA it allocates in the order of the stream that it is given. Its own streams wait for that
-    stream, and that stream waits for them. So its images are ready in the order of that stream, and
-    freed memory is reused in that order.
+    On CUDA its images are ready in the order of the stream that it is given. But the hardware does
+    not wait for that stream before it writes to memory that has been freed in its order.
     """
 
     distribution = _DISTRIBUTIONS[0]
     devices = frozenset({"cpu", "cuda"})
-    frees_in_order = True
     supports = {"jpeg": (NVJPEG,)}
 
     def __init__(self, device: torch.device, threads: int) -> None:
@@ -148,7 +148,11 @@ class NvimgcodecBatch(BatchBackend):
         try:
             try_out(self)
         except BackendUnavailable as error:  # it returns None, and only logs the reason
-            hint = "" if device.type == "cpu" else "; is nvJPEG for this CUDA version installed?"
+            hint = (
+                ""
+                if device.type == "cpu"
+                else "; is nvJPEG for this CUDA version installed, and has the GPU JPEG hardware?"
+            )
             raise BackendUnavailable(f"{error}{hint}") from error
 
     def decode(
@@ -188,7 +192,9 @@ def _gpu_decoder(device: torch.device, threads: int) -> Any:
             options=_OPTIONS,
         )
     except RuntimeError as error:
-        raise BackendUnavailable(f"nvImageCodec has no decoder there: {error}") from error
+        raise BackendUnavailable(
+            f"nvImageCodec has no decoder there, perhaps for want of JPEG hardware: {error}"
+        ) from error
     _keep_memory(device)
     return decoder
 

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from fastdecode.types import Box, Buffer, Header
 
 _BLOCK = 8
+_HARDWARE_FILLS = ([0, 135, 0], [0, 0, 0], [0])
+"""What NVIDIA's JPEG hardware leaves where data is missing: zeros, as YCC or RGB (an H100)."""
 
 
 class Request(NamedTuple):
@@ -112,8 +114,9 @@ def decode_requests(
         ]
     finally:
         # The library may reuse its memory while the current stream still reads it: wait for the
-        # stream. Such libraries wait for the device themselves, so this costs little more.
-        if items and loaded.device.type == "cuda" and not loaded.backend.frees_in_order:
+        # stream. nvImageCodec allocates in the order of the stream, but the JPEG hardware writes at
+        # once: on an H100 it overwrote what kernels were still to read.
+        if items and loaded.device.type == "cuda":
             torch.cuda.current_stream(loaded.device).synchronize()
 
 
@@ -156,8 +159,8 @@ def _form_problem(image: Any, item: BatchItem, layout: str, device: torch.device
 def _look_filled_in(images: Sequence[torch.Tensor]) -> list[bool]:
     """Return for each JPEG whether its last pixels look filled in, as `decode` checks it.
 
-    A JPEG is suspect if its last block has the one grey that a decoder writes where data is
-    missing. One in some hundreds of intact photos is suspect too, and the CPU decodes it again.
+    A JPEG is suspect if its last block has the one colour that a decoder writes where data is
+    missing. Some intact photos are suspect too, and the CPU decodes them again.
 
     On CUDA this waits until the images are decoded: only then is it known whether a file ended
     early. It reads only the corners of each block, those of all images with one launch.
@@ -165,7 +168,11 @@ def _look_filled_in(images: Sequence[torch.Tensor]) -> list[bool]:
     if not images:
         return []
     pixels = torch.stack([_corners(image) for image in images]).flatten(2).transpose(1, 2).tolist()
-    return [all(map(is_filling, corners)) for corners in pixels]
+    return [
+        all(map(is_filling, corners))
+        or any(all(c == fill for c in corners) for fill in _HARDWARE_FILLS)
+        for corners in pixels
+    ]
 
 
 def _corners(image: torch.Tensor) -> torch.Tensor:

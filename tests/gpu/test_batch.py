@@ -211,7 +211,8 @@ def test_a_device_that_failed_is_no_refusal(error: Exception) -> None:
     assert stats().fallbacks == {}
 
 
-def test_what_looks_filled_in_is_looked_at_again() -> None:
+@pytest.mark.parametrize("fill", [(128, 128, 128), (0, 135, 0), (0, 0, 0), (0,)], ids=str)
+def test_what_looks_filled_in_is_looked_at_again(fill: tuple[int, ...]) -> None:
     """An image whose last block a decoder has filled in is decoded again on the CPU."""
     whole = encode(drawing(64, 64), quality=95)
     forged = whole[: len(whole) * 2 // 3] + whole[-2:]
@@ -219,11 +220,12 @@ def test_what_looks_filled_in_is_looked_at_again() -> None:
         decode(forged)
 
     def filled(items: Any, layout: str) -> list[Any]:
-        grey = torch.full((3, 64, 64), 128, dtype=torch.uint8)
-        return [grey if item.data == forged else tensor_of(item, layout) for item in items]
+        blank = torch.tensor(fill, dtype=torch.uint8)[:, None, None].expand(-1, 64, 64)
+        return [blank if item.data == forged else tensor_of(item, layout) for item in items]
 
     register_double(filled)
-    images = decode_batch([PHOTOS[0], forged, PHOTOS[1]], on_error="return", **DOUBLE)
+    mode = "RGB" if len(fill) == 3 else "L"
+    images = decode_batch([PHOTOS[0], forged, PHOTOS[1]], on_error="return", mode=mode, **DOUBLE)
 
     assert [type(image) for image in images] == [torch.Tensor, DecodeError, torch.Tensor]
 

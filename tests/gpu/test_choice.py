@@ -103,7 +103,7 @@ def test_the_first_that_works_decodes(monkeypatch: pytest.MonkeyPatch) -> None:
         assert name("gpu") == "two"
     with use("pillow"):
         assert name("gpu") == "one"
-    monkeypatch.setenv("FASTDECODE_DISABLE", "one")
+    monkeypatch.setenv("FASTDECODE_DISABLE", "one,nvimgcodec,dali")
     assert name("gpu") == "two"
 
 
