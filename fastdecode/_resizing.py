@@ -23,7 +23,7 @@ CORE_FILTERS: dict[Interpolation, int] = {"bilinear": 0, "bicubic": 2}
 """The ``fd_resize_filter`` of each interpolation."""
 _INTERPOLATIONS: dict[int, Interpolation] = {v: name for name, v in CORE_FILTERS.items()}
 _NATIVE = "native"
-_HUFFMAN_SOFS = (0xC0, 0xC1, 0xC2)  # baseline, extended, progressive
+HUFFMAN_SOFS = (0xC0, 0xC1, 0xC2)  # baseline, extended, progressive
 PNG_SOF = 0  # FD_PNG: it has no such marker
 
 
@@ -100,7 +100,7 @@ def core_can_decode(header: Any, max_pixels: int | None = DEFAULT_MAX_PIXELS) ->
     """
     sof, components = header.sof, header.components
     jpeg = (
-        ((sof == _HUFFMAN_SOFS[0]) | (sof == _HUFFMAN_SOFS[1]) | (sof == _HUFFMAN_SOFS[2]))
+        ((sof == HUFFMAN_SOFS[0]) | (sof == HUFFMAN_SOFS[1]) | (sof == HUFFMAN_SOFS[2]))
         & ((components == 1) | (components == 3))
         & (header.bits == 8)
     )
