@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["encoded", "open"]
 
+_open_with_pillow = PillowImage.open  # before somebody puts `open` in its place
 _Size = tuple[int, int]  # (width, height), as everything that Pillow calls a size
 
 _FILTERS = {
@@ -152,7 +153,7 @@ def _resized(file: _File, before: _Steps, step: _Step, window: Box) -> Image | N
     cut = _cut(before)
     in_core = _resizes_as_pillow() and how in _FILTERS
     if in_core and cut is not None:
-        resize = _for_core(_shifted(box, cut), _shifted(whole, cut), canvas, window, _FILTERS[how])
+        resize = _for_core(box, _shifted(whole, cut), canvas, window, _FILTERS[how])
         return file.resize(resize._replace(reduce=file.reduce))
     source = _pixels_of(file, before, whole, packed=True)
     if source is None:
@@ -183,6 +184,11 @@ def _shifted(box: Any, by: Any) -> Any:
 def _for_core(
     box: FloatBox, readable: Box, canvas: _Size, window: Box, how: int
 ) -> _library.CoreResize:
+    """Return a resize of the pixels of `readable`, in whose coordinates the box is."""
+    x, y, end, below = box
+    # Pillow subtracts with 32 bits.
+    box = (x, y, x + float(np.float32(end - x)), y + float(np.float32(below - y)))
+    box = _shifted(box, readable)
     left, top, right, bottom = window
     return _library.CoreResize(
         *(1, *box, *readable, *canvas, left, top, right - left, bottom - top),
@@ -223,6 +229,11 @@ class LazyImage(PillowImage.Image):
     def __class__(self) -> type[PillowImage.Image]:  # type: ignore[override]
         """Pillow's own class: it compares classes, and prints their names."""
         return self._plain
+
+    @__class__.setter
+    def __class__(self, kind: type[PillowImage.Image]) -> None:  # by Pillow's `adopt`
+        self._settle()
+        self.__class__ = kind
 
     def _settle(self) -> None:
         """Become an ordinary image of Pillow's."""
@@ -364,7 +375,9 @@ class _LazyFile(LazyImage):
         """Read the file; None if the core is not certain to decode it as Pillow would."""
         if len(self.tile) != 1:
             return None
-        codec, _, _, args = self.tile[0]
+        codec, extents, _, args = self.tile[0]
+        if extents not in (None, (0, 0, *self._size)):
+            return None
         raw = args if isinstance(args, str) else args[0]
         stored = _STORED.get((codec, raw))
         if stored is None or stored.mode != self._mode:
@@ -554,7 +567,7 @@ def open(  # noqa: A001 - as Pillow calls it
     """
     if not isinstance(fp, (str, os.PathLike)) and not hasattr(fp, "read"):
         fp = io.BytesIO(as_buffer(fp, function="open"))
-    image = PillowImage.open(fp, mode, formats)
+    image = _open_with_pillow(fp, mode, formats)
     if core_may_decode(None):
         if type(image) is JpegImageFile:
             image.__class__ = _LazyJpeg
