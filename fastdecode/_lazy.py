@@ -89,6 +89,8 @@ class _File(NamedTuple):
     stored: _Stored
     size: _Size  # reduced
     reduce: Literal[1, 2, 4, 8]
+    plain: bool
+    """Whether the core makes any part of it, RGB or grey; not so the luma of a colour JPEG."""
     reopen: Callable[[], PillowImage.Image]
     """Returns Pillow's own image of the file, as it was opened and drafted."""
 
@@ -257,7 +259,7 @@ class LazyImage(PillowImage.Image):
     def _rememberable(self) -> _File | None:
         """Return the file if calls may be remembered: if its pixels are plain colours."""
         file = self._known()
-        return file if file is not None and file.stored.mode in ("L", "RGB") else None
+        return file if file is not None and file.plain else None
 
     def copy(self) -> PillowImage.Image:
         file = self._rememberable()
@@ -267,15 +269,14 @@ class LazyImage(PillowImage.Image):
         file = self._known()
         if file is None or args or kwargs:
             return super().convert(mode, *args, **kwargs)
-        if mode in (None, file.stored.mode) and file.stored.mode in ("L", "RGB"):
+        if file.plain and mode in (None, file.stored.mode):
             return self._then(file)
-        if mode != "RGB" or "transparency" in self.info or not _drops_to_rgb(file.stored):
+        known = file.plain or file.stored.mode in ("LA", "RGBA", "P")
+        if mode != "RGB" or not known or "transparency" in self.info:
             return super().convert(mode)
-        wanted = _RGBX if file.stored.mode == "L" else _RGB
-        reopen = file.reopen
-        return self._then(
-            file._replace(stored=wanted, reopen=lambda: reopen().convert("RGB"))
-        )
+        stored, reopen = _RGBX if file.plain else _RGB, file.reopen
+        changes = {"stored": stored, "plain": True, "reopen": lambda: reopen().convert("RGB")}
+        return self._then(file._replace(**changes))
 
     def crop(self, box: Any = None) -> PillowImage.Image:
         file = self._rememberable()
@@ -396,8 +397,9 @@ class _LazyFile(LazyImage):
             return None
         if stored is _RGBX and "transparency" in self.info:
             stored = _RGB
-        name = getattr(self, "filename", "")
-        file = _File(data, os.fsdecode(name), stored, self._size, reduce, self._reopener(data))
+        plain = stored.mode == "RGB" or (stored.mode == "L" and header.components == 1)
+        name, reopen = os.fsdecode(getattr(self, "filename", "")), self._reopener(data)
+        file = _File(data, name, stored, self._size, reduce, plain, reopen)
         self._finish()
         return file
 
@@ -444,10 +446,6 @@ class _LazyPng(_LazyFile, PngImageFile):
     def getexif(self) -> PillowImage.Exif:
         """Return what Pillow does, which loads the image: EXIF may stand behind the pixels."""
         return super().getexif() if self._known() is None else PillowImage.Image.getexif(self)
-
-
-def _drops_to_rgb(stored: _Stored) -> bool:
-    return stored.mode in ("L", "LA", "RGBA", "P")
 
 
 def _is_whole(data: bytes, codec: str) -> bool:
