@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from fastdecode import torch as torch
     from fastdecode import types as types
     from fastdecode._batch import decode_batch, decode_iter
+    from fastdecode._imread import imread
     from fastdecode._lazy import open
     from fastdecode._selection import use
     from fastdecode._stats import Stats, stats
@@ -58,6 +59,7 @@ __version__ = "0.2.0"
 # costs nothing: no NumPy, Pillow, OpenCV or PyTorch before they are needed.
 _NAMES = {
     "_batch": "decode_batch decode_iter",
+    "_imread": "imread",
     "_lazy": "open",
     "_selection": "use",
     "_stats": "Stats stats",
@@ -115,6 +117,7 @@ __all__ = [
     "decode_batch",
     "decode_file",
     "decode_iter",
+    "imread",
     "open",
     "probe",
     "reduce_for",

@@ -52,7 +52,7 @@ _ORIENTATIONS = {
 _PNG_END = b"IEND\xaeB`\x82"
 
 
-class _Stored(NamedTuple):
+class _StoredPixels(NamedTuple):
     """How the core gives the pixels of a mode of Pillow's, and what Pillow calls their form."""
 
     mode: str
@@ -62,31 +62,31 @@ class _Stored(NamedTuple):
     dtype: type[np.generic] = np.uint8
 
 
-_GREY = _Stored("L", "L", 1, "L")
-_RGB = _Stored("RGB", "RGB", 3, "RGB")
-_RGBX = _Stored("RGB", "RGBA", 4, "RGBX")  # as Pillow keeps them, so that nothing is copied
-_RGBA = _Stored("RGBA", "RGBA", 4, "RGBA")
-_INDICES = _Stored("P", "stored", 1, "P")
+_GREY = _StoredPixels("L", "L", 1, "L")
+_RGB = _StoredPixels("RGB", "RGB", 3, "RGB")
+_RGBX = _StoredPixels("RGB", "RGBA", 4, "RGBX")  # as Pillow keeps them, so that nothing is copied
+_RGBA = _StoredPixels("RGBA", "RGBA", 4, "RGBA")
+_INDICES = _StoredPixels("P", "stored", 1, "P")
 _STORED = {
     ("jpeg", "L"): _GREY,
     ("jpeg", "RGB"): _RGBX,
-    ("jpeg", "CMYK;I"): _Stored("CMYK", "CMYK", 4, "CMYK"),
+    ("jpeg", "CMYK;I"): _StoredPixels("CMYK", "CMYK", 4, "CMYK"),
     **{("zip", raw): _GREY for raw in ("L", "L;2", "L;4")},
     **{("zip", raw): _INDICES for raw in ("P", "P;1", "P;2", "P;4")},
     **{("zip", raw): _RGBX for raw in ("RGB", "RGB;16B")},
     **{("zip", raw): _RGBA for raw in ("RGBA", "RGBA;16B", "LA;16B")},
-    ("zip", "LA"): _Stored("LA", "stored", 2, "LA"),
-    ("zip", "I;16B"): _Stored("I;16", "stored", 1, "I;16", np.uint16),
+    ("zip", "LA"): _StoredPixels("LA", "stored", 2, "LA"),
+    ("zip", "I;16B"): _StoredPixels("I;16", "stored", 1, "I;16", np.uint16),
 }
 """By the decoder and the raw mode that Pillow would decode with."""
 
 
-class _File(NamedTuple):
+class _EncodedFile(NamedTuple):
     """An encoded image, and the form in which it is wanted."""
 
     data: bytes
     name: str
-    stored: _Stored
+    stored: _StoredPixels
     size: _Size  # reduced
     reduce: Literal[1, 2, 4, 8]
     plain: bool
@@ -100,9 +100,7 @@ class _File(NamedTuple):
         left, top, right, bottom = window
         shape = (bottom - top, right - left, stored.channels)
         pixels = np.empty(shape if stored.channels > 1 else shape[:2], stored.dtype)
-        failed = _library.decode(
-            self.data, pixels, self.reduce, stored.layout, window, strict=True
-        )
+        failed = _library.decode(self.data, pixels, self.reduce, stored.layout, window, strict=True)
         return None if failed else pixels
 
     def resize(self, resize: _library.CoreResize) -> Image | None:
@@ -115,7 +113,7 @@ class _File(NamedTuple):
         return pixels if self.stored.mode == "RGB" else np.ascontiguousarray(pixels[:, :, 0])
 
 
-class _Step(NamedTuple):
+class _Remembered(NamedTuple):
     """A remembered call: of which method, with what, on an image of which size."""
 
     method: str
@@ -123,10 +121,10 @@ class _Step(NamedTuple):
     size: _Size
 
 
-_Steps = tuple[_Step, ...]
+_Calls = tuple[_Remembered, ...]
 
 
-def _pixels_of(file: _File, steps: _Steps, window: Box, *, packed: bool) -> Image | None:
+def _pixels_of(file: _EncodedFile, steps: _Calls, window: Box, *, packed: bool) -> Image | None:
     """Return a window of the result of all steps; None if the core refuses the file.
 
     Each step asks the one before it for no more than the pixels that it needs.
@@ -148,7 +146,7 @@ def _pixels_of(file: _File, steps: _Steps, window: Box, *, packed: bool) -> Imag
     return np.ascontiguousarray(_pixels.apply_orientation(stored, orientation))
 
 
-def _resized(file: _File, before: _Steps, step: _Step, window: Box) -> Image | None:
+def _resized(file: _EncodedFile, before: _Calls, step: _Remembered, window: Box) -> Image | None:
     """Return a window of the result of a resize: decoded no further than it needs, if possible."""
     canvas, how, box = step.arguments
     whole = (0, 0, *step.size)
@@ -170,7 +168,7 @@ def _resized(file: _File, before: _Steps, step: _Step, window: Box) -> Image | N
     return np.asarray(resized.crop(window))
 
 
-def _cut(steps: _Steps) -> tuple[int, int] | None:
+def _cut(steps: _Calls) -> tuple[int, int] | None:
     """Return where an image that has only been cut begins in the file's; None if it was resized."""
     if any(step.method != "crop" for step in steps):
         return None
@@ -223,8 +221,8 @@ class LazyImage(PillowImage.Image):
 
     _plain: ClassVar[type[PillowImage.Image]] = PillowImage.Image
     """The class of Pillow's that this is, once it has pixels."""
-    _file: _File | None = None
-    _steps: _Steps = ()
+    _file: _EncodedFile | None = None
+    _steps: _Calls = ()
     _array: Image | None = None
 
     @property  # type: ignore[misc]
@@ -243,20 +241,22 @@ class LazyImage(PillowImage.Image):
             self.__dict__.pop(name, None)
         vars(object)["__class__"].__set__(self, self._plain)
 
-    def _known(self) -> _File | None:
+    def _known(self) -> _EncodedFile | None:
         """Return the file, read and closed as Pillow's `load` does it; None if Pillow must."""
         return self._file
 
     # ---- what is remembered
 
-    def _then(self, file: _File, *steps: _Step, size: _Size | None = None) -> PillowImage.Image:
+    def _then(
+        self, file: _EncodedFile, *steps: _Remembered, size: _Size | None = None
+    ) -> PillowImage.Image:
         new = LazyImage()
         new._file, new._steps = file, (*self._steps, *steps)
         new._mode, new._size = file.stored.mode, size or self._size
         new.info = self._copy_info()
         return new
 
-    def _rememberable(self) -> _File | None:
+    def _rememberable(self) -> _EncodedFile | None:
         """Return the file if calls may be remembered: if its pixels are plain colours."""
         file = self._known()
         return file if file is not None and file.plain else None
@@ -285,7 +285,7 @@ class LazyImage(PillowImage.Image):
             return super().crop(box)
         left, top, right, bottom = inside
         size = (right - left, bottom - top)
-        return self._then(file, _Step("crop", (inside,), self._size), size=size)
+        return self._then(file, _Remembered("crop", (inside,), self._size), size=size)
 
     def resize(
         self, size: Any, resample: Any = None, box: Any = None, reducing_gap: Any = None
@@ -294,14 +294,14 @@ class LazyImage(PillowImage.Image):
         plan = None if file is None else _plan_resize(self._size, size, resample, box, reducing_gap)
         if file is None or plan is None:
             return super().resize(size, resample, box, reducing_gap)
-        return self._then(file, _Step("resize", plan, self._size), size=plan[0])
+        return self._then(file, _Remembered("resize", plan, self._size), size=plan[0])
 
     def transpose(self, method: Any) -> PillowImage.Image:
         file = self._rememberable()
         if file is None or method not in _ORIENTATIONS:
             return super().transpose(method)
         size = _pixels.seen_size(*self._size, _ORIENTATIONS[method])
-        return self._then(file, _Step("transpose", (method,), self._size), size=size)
+        return self._then(file, _Remembered("transpose", (method,), self._size), size=size)
 
     # ---- who asks for pixels
 
@@ -367,12 +367,12 @@ class _LazyFile(LazyImage):
     tile: Any
     fp: Any
 
-    def _known(self) -> _File | None:
+    def _known(self) -> _EncodedFile | None:
         if self._file is None and self._im is None and self.fp is not None:
             self._file = self._read()
         return self._file
 
-    def _read(self) -> _File | None:
+    def _read(self) -> _EncodedFile | None:
         """Read the file; None if the core is not certain to decode it as Pillow would."""
         if len(self.tile) != 1:
             return None
@@ -399,7 +399,7 @@ class _LazyFile(LazyImage):
             stored = _RGB
         plain = stored.mode == "RGB" or (stored.mode == "L" and header.components == 1)
         name, reopen = os.fsdecode(getattr(self, "filename", "")), self._reopener(data)
-        file = _File(data, name, stored, self._size, reduce, plain, reopen)
+        file = _EncodedFile(data, name, stored, self._size, reduce, plain, reopen)
         self._finish()
         return file
 
@@ -496,7 +496,7 @@ def _plan_resize(
     return (width, height), PillowImage.Resampling(how), (left, top, right, bottom)
 
 
-def _core_image(pixels: Image, stored: _Stored) -> Any:
+def _core_image(pixels: Image, stored: _StoredPixels) -> Any:
     """Return pixels as the object in which Pillow keeps them, without a copy where it can."""
     size = pixels.shape[1], pixels.shape[0]
     raw = "RGB" if pixels.shape[2:] == (3,) else stored.raw
@@ -505,7 +505,7 @@ def _core_image(pixels: Image, stored: _Stored) -> Any:
     return PillowImage.frombuffer(stored.mode, size, cast("Any", pixels), "raw", raw, 0, 1).im
 
 
-def _replayed(file: _File, steps: _Steps) -> Any:
+def _replayed(file: _EncodedFile, steps: _Calls) -> Any:
     """Let Pillow decode, and go through the calls; its error names the file."""
     try:
         image = file.reopen()
