@@ -20,7 +20,7 @@ from PIL.JpegImagePlugin import JpegImageFile
 from PIL.PngImagePlugin import PngImageFile
 
 from fastdecode import _pixels
-from fastdecode._buffers import as_buffer
+from fastdecode._buffers import as_buffer, without_row
 from fastdecode._resizing import HUFFMAN_SOFS, PNG_SOF, FloatBox, core_may_decode
 from fastdecode.native import _library
 
@@ -563,6 +563,7 @@ def open(  # noqa: A001 - as Pillow calls it
     >>> image.getpixel((0, 0))
     (0, 0, 0)
     """
+    fp = without_row(fp)
     if not isinstance(fp, (str, os.PathLike)) and not hasattr(fp, "read"):
         fp = io.BytesIO(as_buffer(fp, function="open"))
     image = _open_with_pillow(fp, mode, formats)

@@ -20,9 +20,10 @@ from fastdecode.native import _library
 from fastdecode.native._batch import Pool
 from fastdecode.torch._errors import SKIPPED, Failure
 from fastdecode.torch._native_batches import FALLBACK, EligibleCrop, NativeBatchMaker
-from fastdecode.torch._user_code import alone, seedable, users_methods
+from fastdecode.torch._user_code import alone, drawn_from, may_draw, seedable, users_methods
 from fastdecode.torch.dataset import DecodeDataset, overridden
 from fastdecode.torch.mixin import EncodedSample, Settings, held
+from fastdecode.torch.transforms import EncodedTransform
 from fastdecode.torch.transforms._random_crop import generator_of
 
 if TYPE_CHECKING:
@@ -156,7 +157,9 @@ class Source:
     @property
     def isolated(self) -> bool:
         """Whether all random draws of a sample come from the generator that it is given."""
-        return bool(self.datasets) and all(one.isolated for one in self.datasets)
+        if not self.datasets:
+            return bool(self._inner) and all(map(_only_its_transform_draws, self._inner))
+        return all(one.isolated for one in self.datasets)
 
     @property
     def shape(self) -> tuple[int, int, int] | None:
@@ -285,6 +288,22 @@ def _batch_getter(dataset: Any) -> Callable[[list[Any]], Any] | None:
     return getter if callable(getter) and first else None
 
 
+def _only_its_transform_draws(dataset: Any) -> bool:
+    """Return whether a dataset of another package may run in threads, and draws in `fuse`'s result.
+
+    Its class must say ``thread_safe = True``.
+    """
+    fused = getattr(dataset, "transform", None)
+    return (
+        getattr(dataset, "thread_safe", False) is True
+        and isinstance(fused, EncodedTransform)
+        and fused.isolated
+        and not may_draw(
+            *users_methods(dataset, *_ITEM_METHODS), getattr(dataset, "target_transform", None)
+        )
+    )
+
+
 def _code_of(dataset: Any) -> list[Any]:
     """Return the user's code that makes the samples of a dataset."""
     methods = users_methods(dataset, *_ITEM_METHODS, "fetch", "load", "read", "map_target")
@@ -356,10 +375,11 @@ class SampleMaker:
             self._seed(item.seed)
             # The core reads all samples before it makes their targets, each from the seed on.
             held.reseed = None if self._seed_all is None else partial(self._seed_all, item.seed)
+            generator = drawn_from.generator = generator_of(item.seed)
             try:
-                return self.source.fetch(item.index, generator_of(item.seed), out, encoded)
+                return self.source.fetch(item.index, generator, out, encoded)
             finally:
-                held.reseed = None
+                held.reseed = drawn_from.generator = None
 
     @property
     def makes_whole_batches(self) -> bool:

@@ -14,7 +14,7 @@ import torch
 
 from fastdecode import api
 from fastdecode._arguments import check_names
-from fastdecode._buffers import as_buffer
+from fastdecode._buffers import as_buffer, without_row
 from fastdecode._error_policy import ITEM_ERRORS, is_item_error
 from fastdecode.geometry import Geometry
 from fastdecode.torch._errors import Sample_co, TolerantDataset
@@ -529,7 +529,7 @@ def check_pair(dataset: Any, index: int, found: Any) -> tuple[Any, Any]:
         several = isinstance(found, (tuple, list))
         what = f"a {_type_name(found)} of {len(found)}" if several else _type_name(found)
         raise TypeError(f"{called} {what}: {_READ_ADVICE}")
-    source, target = found
+    source, target = without_row(found[0]), found[1]
     known = isinstance(source, (bytes, str, memoryview, os.PathLike))
     if not known and getattr(dataset, "_loader", None) is None:  # a user's loader takes anything
         try:
