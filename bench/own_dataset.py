@@ -37,26 +37,36 @@ _CHECKED = 16
 
 def _pipelines() -> dict[str, list[Any]]:
     """Return the steps of the pipelines, without those that make tensors."""
-    from torchvision import transforms as T
+    from torchvision import transforms
 
-    crop, flip = T.RandomResizedCrop(224), T.RandomHorizontalFlip()
-    whole = T.Resize((224, 224))
+    crop, flip = transforms.RandomResizedCrop(224), transforms.RandomHorizontalFlip()
+    whole = transforms.Resize((224, 224))
     return {
         "crop": [crop, flip],
-        "evaluation": [T.Resize(256), T.CenterCrop(224)],
+        "evaluation": [transforms.Resize(256), transforms.CenterCrop(224)],
         "square": [whole],
-        "jitter": [whole, flip, T.RandomRotation(15), T.ColorJitter(0.2, 0.2, 0.2)],
-        "rotation-first": [flip, T.RandomRotation(15), whole],
-        "resize-crop": [T.Resize(256), T.RandomCrop(224), flip],
-        "clip": [T.Resize(224, T.InterpolationMode.BICUBIC), T.CenterCrop(224)],
-        "trivialaugment": [crop, flip, T.TrivialAugmentWide()],
+        "jitter": [
+            whole,
+            flip,
+            transforms.RandomRotation(15),
+            transforms.ColorJitter(0.2, 0.2, 0.2),
+        ],
+        "rotation-first": [flip, transforms.RandomRotation(15), whole],
+        "resize-crop": [transforms.Resize(256), transforms.RandomCrop(224), flip],
+        "clip": [
+            transforms.Resize(224, transforms.InterpolationMode.BICUBIC),
+            transforms.CenterCrop(224),
+        ],
+        "trivialaugment": [crop, flip, transforms.TrivialAugmentWide()],
     }
 
 
 def _pipeline(name: str) -> Any:
-    from torchvision import transforms as T
+    from torchvision import transforms
 
-    return T.Compose([*_pipelines()[name], T.ToTensor(), T.Normalize(_MEAN, _STD)])
+    return transforms.Compose(
+        [*_pipelines()[name], transforms.ToTensor(), transforms.Normalize(_MEAN, _STD)]
+    )
 
 
 class _Photos(torch.utils.data.Dataset[Any]):

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from fastdecode import types as types
     from fastdecode._batch import decode_batch, decode_iter
     from fastdecode._imread import imread
-    from fastdecode._lazy import open
+    from fastdecode._lazy import open  # noqa: A004 - as Pillow calls it
     from fastdecode._selection import use
     from fastdecode._stats import Stats, stats
     from fastdecode.adapters.base import Backend, Support

@@ -104,9 +104,8 @@ def _read(data: bytes, name: str, flags: int) -> Image:
     wanted = _wanted(flags)
     header = _headers.probe(data)
     cv2 = _cv2()
-    if cv2 is not None and (
-        flags > 0 and flags & _GDAL or not _has_its_pixels(header, data, wanted)
-    ):
+    gdal = flags != _UNCHANGED and bool(flags & _GDAL)
+    if cv2 is not None and (gdal or not _has_its_pixels(header, data, wanted)):
         made: Image | None = cv2.imread(name, flags)
         if made is None:
             raise DecodeError("cv2.imread returned None")
@@ -134,10 +133,9 @@ def _wanted(flags: int) -> _Wanted:
 
 def _has_its_pixels(header: Header, data: bytes, wanted: _Wanted) -> bool:
     """Return whether OpenCV would return the pixels that `decode` does."""
-    if header.orientation != 1 and wanted.orient:
-        # It looks into EXIF only, `decode` also into XMP.
-        if b"tiff:Orientation" in data[: header.scan_offset or None]:
-            return False
+    turned = header.orientation != 1 and wanted.orient
+    if turned and b"tiff:Orientation" in data[: header.scan_offset or None]:
+        return False  # OpenCV looks into EXIF only, `decode` also into XMP
     if header.format == "jpeg":
         return header.bits == 8 and header.color != "cmyk" and header.coding == "baseline"
     grey = header.color == "gray" and header.channels == 1

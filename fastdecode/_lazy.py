@@ -211,7 +211,7 @@ def _resizes_as_pillow() -> bool:
             resize = _for_core(whole, whole, canvas, (0, 0, *canvas), how)
             pixels = np.empty((canvas[1], canvas[0], 3), np.uint8)
             _library.resize_pixels(noise, resize, form, pixels.ctypes.data)
-            if not np.array_equal(pixels, image.resize(canvas, method)):
+            if not np.array_equal(pixels, np.asarray(image.resize(canvas, method))):
                 return False
     return True
 
@@ -225,13 +225,13 @@ class LazyImage(PillowImage.Image):
     _steps: _Calls = ()
     _array: Image | None = None
 
-    @property  # type: ignore[misc]
-    def __class__(self) -> type[PillowImage.Image]:  # type: ignore[override]
+    @property
+    def __class__(self) -> Any:
         """Pillow's own class: it compares classes, and prints their names."""
         return self._plain
 
     @__class__.setter
-    def __class__(self, kind: type[PillowImage.Image]) -> None:  # by Pillow's `adopt`
+    def __class__(self, kind: Any) -> None:  # by Pillow's `adopt`
         self._settle()
         self.__class__ = kind
 
@@ -275,8 +275,9 @@ class LazyImage(PillowImage.Image):
         if mode != "RGB" or not known or "transparency" in self.info:
             return super().convert(mode)
         stored, reopen = _RGBX if file.plain else _RGB, file.reopen
-        changes = {"stored": stored, "plain": True, "reopen": lambda: reopen().convert("RGB")}
-        return self._then(file._replace(**changes))
+        return self._then(
+            file._replace(stored=stored, plain=True, reopen=lambda: reopen().convert("RGB"))
+        )
 
     def crop(self, box: Any = None) -> PillowImage.Image:
         file = self._rememberable()
@@ -349,7 +350,7 @@ class LazyImage(PillowImage.Image):
         if pixels is None:
             return super().__array_interface__
         shape, kind = pixels.shape, pixels.dtype.str
-        view = memoryview(pixels).toreadonly()
+        view = pixels.data.toreadonly()
         return {"version": 3, "shape": shape, "typestr": kind, "data": view}  # Pillow's are bytes
 
     def tobytes(self, encoder_name: str = "raw", *args: Any) -> bytes:
@@ -528,9 +529,7 @@ def encoded(image: object) -> bytes | None:
     return file.data if file is not None and plain else None
 
 
-def open(  # noqa: A001 - as Pillow calls it
-    fp: Any, mode: Literal["r"] = "r", formats: Any = None
-) -> PillowImage.Image:
+def open(fp: Any, mode: Literal["r"] = "r", formats: Any = None) -> PillowImage.Image:
     """Open an image as `PIL.Image.open` does, but decode it in the core, and as late as possible.
 
     Parameters
@@ -544,9 +543,9 @@ def open(  # noqa: A001 - as Pillow calls it
     Returns
     -------
     PIL.Image.Image
-        What Pillow returns. If it is a JPEG or PNG, `convert` to RGB, `crop`, `resize`, `transpose`,
-        `copy`, `draft` and `thumbnail` are remembered, and done when pixels are asked for, for
-        those pixels alone. They are bit for bit those of Pillow.
+        What Pillow returns. If it is a JPEG or PNG, `convert` to RGB, `crop`, `resize`,
+        `transpose`, `copy` and `draft` are remembered, and done when pixels are asked for, for
+        those pixels alone. These are bit for bit Pillow's.
 
     Raises
     ------
@@ -560,8 +559,8 @@ def open(  # noqa: A001 - as Pillow calls it
     >>> image = fastdecode.open("cat.jpg").convert("RGB").resize((224, 224))
     >>> image  # not decoded yet
     <PIL.Image.Image image mode=RGB size=224x224 ...>
-    >>> image.getpixel((0, 0))
-    (0, 0, 0)
+    >>> image.getpixel((0, 0))  # now it is
+    (20, 31, 43)
     """
     fp = without_row(fp)
     if not isinstance(fp, (str, os.PathLike)) and not hasattr(fp, "read"):
