@@ -39,8 +39,9 @@ _FILTERS = {
     PillowImage.Resampling.HAMMING: 4,
 }
 """The ``fd_resize_filter`` that gives the pixels of Pillow's filter."""
+_FLIPPED = 2
 _ORIENTATIONS = {
-    PillowImage.Transpose.FLIP_LEFT_RIGHT: 2,
+    PillowImage.Transpose.FLIP_LEFT_RIGHT: _FLIPPED,
     PillowImage.Transpose.ROTATE_180: 3,
     PillowImage.Transpose.FLIP_TOP_BOTTOM: 4,
     PillowImage.Transpose.TRANSPOSE: 5,
@@ -124,48 +125,67 @@ class _Remembered(NamedTuple):
 _Calls = tuple[_Remembered, ...]
 
 
-def _pixels_of(file: _EncodedFile, steps: _Calls, window: Box, *, packed: bool) -> Image | None:
-    """Return a window of the result of all steps; None if the core refuses the file.
+def _pixels_of(
+    file: _EncodedFile, calls: _Calls, window: Box, *, packed: bool, flip: bool = False
+) -> Image | None:
+    """Return a window of the result of all calls; None if the core refuses the file.
 
-    Each step asks the one before it for no more than the pixels that it needs.
+    Each call asks the one before it for no more than the pixels that it needs. `flip` mirrors the
+    window from left to right.
     """
-    if not steps:
-        return file.decode(window, packed=packed)
-    *before, step = steps
+    if not calls:
+        stored = file.decode(window, packed=packed)
+        return _turned(stored, _FLIPPED) if flip and stored is not None else stored
+    *before, call = calls
     rest = tuple(before)
-    if step.method == "crop":
-        return _pixels_of(file, rest, _shifted(window, step.arguments[0]), packed=packed)
-    if step.method == "resize":
-        return _resized(file, rest, step, window)
-    orientation = _ORIENTATIONS[step.arguments[0]]
-    seen = _pixels.seen_size(*step.size, orientation)
+    if call.method == "crop":
+        window = _shifted(window, call.arguments[0])
+        return _pixels_of(file, rest, window, packed=packed, flip=flip)
+    if call.method == "resize":
+        return _resized(file, rest, call, window, flip=flip)
+    orientation = _ORIENTATIONS[call.arguments[0]]
+    seen = _pixels.seen_size(*call.size, orientation)
     behind = _pixels.stored_box(window, *seen, orientation)
+    if orientation == _FLIPPED:
+        return _pixels_of(file, rest, behind, packed=packed, flip=not flip)
     stored = _pixels_of(file, rest, behind, packed=packed)
-    if stored is None:
-        return None
-    return np.ascontiguousarray(_pixels.apply_orientation(stored, orientation))
+    turned = None if stored is None else _turned(stored, orientation)
+    return _turned(turned, _FLIPPED) if flip and turned is not None else turned
 
 
-def _resized(file: _EncodedFile, before: _Calls, step: _Remembered, window: Box) -> Image | None:
+def _resized(
+    file: _EncodedFile, before: _Calls, call: _Remembered, window: Box, *, flip: bool
+) -> Image | None:
     """Return a window of the result of a resize: decoded no further than it needs, if possible."""
-    canvas, how, box = step.arguments
-    whole = (0, 0, *step.size)
+    canvas, how, box = call.arguments
+    whole = (0, 0, *call.size)
     cut = _cut(before)
     in_core = _resizes_as_pillow() and how in _FILTERS
     if in_core and cut is not None:
         resize = _for_core(box, _shifted(whole, cut), canvas, window, _FILTERS[how])
-        return file.resize(resize._replace(reduce=file.reduce))
+        return file.resize(resize._replace(reduce=file.reduce, flip=flip))
     source = _pixels_of(file, before, whole, packed=True)
     if source is None:
         return None
     if in_core and source.ndim == 3:
-        resize = _for_core(box, whole, canvas, window, _FILTERS[how])
+        resize = _for_core(box, whole, canvas, window, _FILTERS[how])._replace(flip=flip)
         pixels = np.empty((resize.height, resize.width, 3), np.uint8)
         form = _library.stored(None, channels_first=False)
         if _library.resize_pixels(source, resize, form, pixels.ctypes.data):
             return pixels
-    resized = PillowImage.fromarray(source).resize(canvas, how, box)
-    return np.asarray(resized.crop(window))
+    resized = np.asarray(PillowImage.fromarray(source).resize(canvas, how, box).crop(window))
+    return _turned(resized, _FLIPPED) if flip else resized
+
+
+def _turned(pixels: Image, orientation: int) -> Image:
+    """Turn pixels, one channel after the other: NumPy copies bytes much faster than triples."""
+    seen = _pixels.apply_orientation(pixels, orientation)
+    if seen.ndim == 2:
+        return np.ascontiguousarray(seen)
+    made = np.empty(seen.shape, seen.dtype)
+    for channel in range(seen.shape[2]):
+        made[:, :, channel] = seen[:, :, channel]
+    return made
 
 
 def _cut(steps: _Calls) -> tuple[int, int] | None:
