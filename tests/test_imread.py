@@ -149,7 +149,11 @@ def test_a_file_that_cannot_be_read_raises_or_is_none(tmp_path: Path) -> None:
     text = tmp_path / "text.jpg"
     text.write_text("no image")
 
-    for path, error in ((cut, DecodeError), (text, FastDecodeError), (tmp_path / "no.jpg", OSError)):
+    for path, error in (
+        (cut, DecodeError),
+        (text, FastDecodeError),
+        (tmp_path / "no.jpg", OSError),
+    ):
         with pytest.raises(error, match=path.name):
             fastdecode.imread(path)
         assert fastdecode.imread(path, on_error="none") is None
