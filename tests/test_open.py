@@ -329,9 +329,10 @@ def test_late_errors_name_the_file(tmp_path: Path) -> None:
             image.load()
 
 
-def test_a_cut_file_raises_where_pillow_does(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["jpeg", "jpeg-420-progressive", "png-RGB", "png-P"])
+def test_a_cut_file_raises_where_pillow_does(kind: str) -> None:
     """A file without its end raises in `convert`, where people catch it."""
-    image = fastdecode.open(_encoded("jpeg")[:-30])
+    image = fastdecode.open(_encoded(kind)[:-30])
 
     with pytest.raises(OSError, match="truncated"):
         image.convert("RGB")
