@@ -2,12 +2,14 @@
 
 Pillow opens the file, and so decides what it is, what `info` holds and which errors there are. Only
 then does a JPEG or PNG become an image of the classes below. It remembers the calls that cut,
-resize and turn it; whoever asks for pixels makes it an ordinary image of Pillow's. They are always
-Pillow's own pixels: whatever the core refuses, Pillow decodes, and goes through the calls again.
+resize and turn it until somebody asks for pixels, and from then on is as any image of Pillow's. The
+pixels are always Pillow's own: what the core refuses Pillow decodes, and goes through the calls
+again.
 """
 
 from __future__ import annotations
 
+import copyreg
 import io
 import os
 from collections.abc import Callable
@@ -54,30 +56,29 @@ _PNG_END = b"IEND\xaeB`\x82"
 
 
 class _StoredPixels(NamedTuple):
-    """How the core gives the pixels of a mode of Pillow's, and what Pillow calls their form."""
+    """How the core gives the pixels of a mode of Pillow's."""
 
     mode: str
     layout: PixelLayout
     channels: int
-    raw: str
     dtype: type[np.generic] = np.uint8
 
 
-_GREY = _StoredPixels("L", "L", 1, "L")
-_RGB = _StoredPixels("RGB", "RGB", 3, "RGB")
-_RGBX = _StoredPixels("RGB", "RGBA", 4, "RGBX")  # as Pillow keeps them, so that nothing is copied
-_RGBA = _StoredPixels("RGBA", "RGBA", 4, "RGBA")
-_INDICES = _StoredPixels("P", "stored", 1, "P")
+_GREY = _StoredPixels("L", "L", 1)
+_RGB = _StoredPixels("RGB", "RGB", 3)
+_RGBX = _StoredPixels("RGB", "RGBA", 4)  # as Pillow keeps them, so that nothing is copied
+_RGBA = _StoredPixels("RGBA", "RGBA", 4)
+_INDICES = _StoredPixels("P", "stored", 1)
 _STORED = {
     ("jpeg", "L"): _GREY,
     ("jpeg", "RGB"): _RGBX,
-    ("jpeg", "CMYK;I"): _StoredPixels("CMYK", "CMYK", 4, "CMYK"),
+    ("jpeg", "CMYK;I"): _StoredPixels("CMYK", "CMYK", 4),
     **{("zip", raw): _GREY for raw in ("L", "L;2", "L;4")},
     **{("zip", raw): _INDICES for raw in ("P", "P;1", "P;2", "P;4")},
     **{("zip", raw): _RGBX for raw in ("RGB", "RGB;16B")},
     **{("zip", raw): _RGBA for raw in ("RGBA", "RGBA;16B", "LA;16B")},
-    ("zip", "LA"): _StoredPixels("LA", "stored", 2, "LA"),
-    ("zip", "I;16B"): _StoredPixels("I;16", "stored", 1, "I;16", np.uint16),
+    ("zip", "LA"): _StoredPixels("LA", "stored", 2),
+    ("zip", "I;16B"): _StoredPixels("I;16", "stored", 1, np.uint16),
 }
 """By the decoder and the raw mode that Pillow would decode with."""
 
@@ -252,17 +253,13 @@ class LazyImage(PillowImage.Image):
 
     @__class__.setter
     def __class__(self, kind: Any) -> None:  # by Pillow's `adopt`
-        self._settle()
-        self.__class__ = kind
-
-    def _settle(self) -> None:
-        """Become an ordinary image of Pillow's."""
-        for name in ("_file", "_steps", "_array"):
-            self.__dict__.pop(name, None)
-        vars(object)["__class__"].__set__(self, self._plain)
+        vars(object)["__class__"].__set__(self, kind)
 
     def _known(self) -> _EncodedFile | None:
-        """Return the file, read and closed as Pillow's `load` does it; None if Pillow must."""
+        """Return the file, read and closed as Pillow's `load` does it; None if Pillow must.
+
+        Or if there are pixels. The class stays the same, because other threads may be in it.
+        """
         return self._file
 
     # ---- what is remembered
@@ -329,40 +326,40 @@ class LazyImage(PillowImage.Image):
     def _as_array(self) -> Image | None:
         """Return the pixels of an RGB or grey image that the core makes; do not change them."""
         file = self._rememberable()
-        if file is not None and self._array is None:
-            self._array = _pixels_of(file, self._steps, (0, 0, *self._size), packed=True)
-        return self._array
+        if file is None:
+            return None
+        pixels = self._array
+        if pixels is None:
+            pixels = _pixels_of(file, self._steps, (0, 0, *self._size), packed=True)
+            self._array = pixels
+        return pixels
 
     def _decode(self) -> None:
-        """Decode, and become an ordinary image of Pillow's."""
-        file = self._known()
+        """Decode if that is still to be done; from then on it is an ordinary image of Pillow's."""
+        file, pixels = self._known(), self._array
         if file is None:
-            self._settle()
             return
-        pixels, window = self._array, (0, 0, *self._size)
         if pixels is None:
-            pixels = _pixels_of(file, self._steps, window, packed=False)
-        core = _replayed(file, self._steps) if pixels is None else _core_image(pixels, file.stored)
-        self._settle()
-        self.im = core
+            pixels = _pixels_of(file, self._steps, (0, 0, *self._size), packed=False)
+        self.im = _replayed(file, self._steps) if pixels is None else _core_image(pixels, file)
 
     @property
     def im(self) -> Any:
         self._decode()
-        return self.im  # Pillow's
+        return super().im
 
     @im.setter
     def im(self, value: Any) -> None:
-        self._settle()
-        self.im = value
+        self._im = value
+        self._file = self._array = None
 
     def load(self) -> Any:
         self._decode()
-        return self.load()
+        return super().load()
 
     def close(self) -> None:
-        self._settle()
-        self.close()
+        self._file = self._array = None
+        super().close()
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
@@ -378,8 +375,7 @@ class LazyImage(PillowImage.Image):
         return super().tobytes(encoder_name, *args) if pixels is None else pixels.tobytes()
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        self._decode()
-        return self.__reduce_ex__(protocol)
+        return cast("Any", copyreg).__newobj__, (self._plain,), self.__getstate__()
 
 
 class _LazyFile(LazyImage):
@@ -387,10 +383,12 @@ class _LazyFile(LazyImage):
 
     tile: Any
     fp: Any
+    _refused = False
 
     def _known(self) -> _EncodedFile | None:
-        if self._file is None and self._im is None and self.fp is not None:
+        if self._file is None and self._im is None and self.fp is not None and not self._refused:
             self._file = self._read()
+            self._refused = self._file is None
         return self._file
 
     def _read(self) -> _EncodedFile | None:
@@ -517,13 +515,13 @@ def _plan_resize(
     return (width, height), PillowImage.Resampling(how), (left, top, right, bottom)
 
 
-def _core_image(pixels: Image, stored: _StoredPixels) -> Any:
+def _core_image(pixels: Image, file: _EncodedFile) -> Any:
     """Return pixels as the object in which Pillow keeps them, without a copy where it can."""
-    size = pixels.shape[1], pixels.shape[0]
-    raw = "RGB" if pixels.shape[2:] == (3,) else stored.raw
-    if stored.mode == "RGB":
-        return PillowImage.frombytes("RGB", size, cast("Any", pixels), "raw", raw).im
-    return PillowImage.frombuffer(stored.mode, size, cast("Any", pixels), "raw", raw, 0, 1).im
+    size, mode = (pixels.shape[1], pixels.shape[0]), file.stored.mode
+    if mode == "RGB":
+        raw = "RGBX" if pixels.shape[2] == 4 else "RGB"
+        return PillowImage.frombytes(mode, size, cast("Any", pixels), "raw", raw).im
+    return PillowImage.frombuffer(mode, size, cast("Any", pixels), "raw", mode, 0, 1).im
 
 
 def _replayed(file: _EncodedFile, steps: _Calls) -> Any:

