@@ -23,6 +23,7 @@ from PIL.PngImagePlugin import PngImageFile
 
 from fastdecode import _pixels
 from fastdecode._buffers import as_buffer, without_row
+from fastdecode._headers.jpeg_stream import EOI
 from fastdecode._resizing import HUFFMAN_SOFS, PNG_SOF, FloatBox, core_may_decode
 from fastdecode.native import _library
 
@@ -410,7 +411,7 @@ class _LazyFile(LazyImage):
             not isinstance(data, bytes)
             or header is None
             or header.sof not in (*HUFFMAN_SOFS, PNG_SOF)
-            or not (header.ended == 1 and _is_whole(data, codec))
+            or not _has_its_end(data, codec, header.scan_offset)
             or (-(-header.width // reduce), -(-header.height // reduce)) != self._size
         ):
             return None
@@ -467,9 +468,9 @@ class _LazyPng(_LazyFile, PngImageFile):
         return super().getexif() if self._known() is None else PillowImage.Image.getexif(self)
 
 
-def _is_whole(data: bytes, codec: str) -> bool:
-    """Return whether a PNG has its end; `ended` of the header tells it of a JPEG."""
-    return codec == "jpeg" or data.endswith(_PNG_END)
+def _has_its_end(data: bytes, codec: str, scan_offset: int) -> bool:
+    """Return whether a file is not cut off; a JPEG may have anything behind its end."""
+    return data.endswith(_PNG_END) if codec == "zip" else data.rfind(EOI, scan_offset) >= 0
 
 
 def _box_inside(box: Any, size: _Size) -> Box | None:
