@@ -15,7 +15,7 @@ from typing import Any
 import corpus
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageDraw, ImageFile, ImageOps
 from PIL.JpegImagePlugin import JpegImageFile
@@ -160,8 +160,14 @@ _STEPS: st.SearchStrategy[_Step] = st.one_of(
 )
 
 
+_HALF = (0.25, 0.0, 0.75, 1.0)
+
+
 @settings(max_examples=400)
 @given(st.sampled_from([*_KINDS]), st.lists(_STEPS, max_size=5))
+@example("jpeg", [_resize((14, 1), None, _HALF, None)])  # the order of passes
+@example("png-RGB", [_resize((103, 11), None, (0.22156178581353086, *_HALF[1:]), None)])  # floats
+@example("jpeg", [_in_place("draft", "L", (1, 1)), _call("convert", "RGB")])
 def test_any_steps_give_pillows_image(kind: str, steps: list[_Step]) -> None:
     """Any steps give the mode, size, class, palette, info and bytes that they give on Pillow's."""
     data = _encoded(kind)
