@@ -128,9 +128,7 @@ def own_loader(setup: Setup, quality: str = "exact") -> Any:
 
 def without_core(setup: Setup) -> Any:
     """Make `own_loader` as it is where the native core was not built."""
-    from fastdecode.native import _library
 
-    _library.require()
     os.environ["FASTDECODE_DISABLE"] = "native"  # this process does nothing else
     return own_loader(setup)
 

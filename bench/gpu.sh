@@ -10,8 +10,8 @@
 #
 # - nvidia-nvimgcodec-cu13, or -cu12 for PyTorch with CUDA 12, and nvidia-nvjpeg: about 30 MB
 # - platformdirs, and NumPy and Pillow if they are not installed
-# - fastdecode itself, with libjpeg-turbo inside, as .ci/run builds it; or cffi, pycparser and
-#   setuptools, if there are a compiler and libjpeg's headers
+# - fastdecode itself, as .ci/run builds it, with cffi and pycparser; or also setuptools, if there is
+#   a compiler
 # - pytest with iniconfig, packaging and pluggy; to run more of the tests, also hypothesis and rich
 # - DALI, about 200 MB. Without it, the tests skip its CUDA path and the bench leaves it out.
 #

@@ -211,7 +211,7 @@ def _call_backend(
             missing = jpeg_stream.says_missing_pixels(message)
             if warned or not (missing or jpeg_stream.is_recoverable(message)):
                 raise
-            if missing or (request.want.strict and not jpeg_stream.says_zeros(message)):
+            if missing or request.want.strict:
                 raise NoFallback(message) from warning
             strict, warned = False, True
         except _PASSED_ON:

@@ -13,6 +13,7 @@ from fastdecode._error_policy import with_retry
 from fastdecode._files import read_image
 from fastdecode._selection import Want
 from fastdecode.errors import FastDecodeError
+from fastdecode.native import _library  # noqa: F401 - without the core, importing it is an error
 from fastdecode.plan import DEFAULT_MAX_PIXELS, plan_decode
 from fastdecode.types import MODES, REDUCES, DecodeKeywords
 

@@ -22,6 +22,13 @@ for _name in registry.BUILTIN:
 _KINDS = [
     sample for sample in samples("jpeg_kinds") if "gen_" in sample.name and sample.decodes_in_pillow
 ]
+_LEFT_BY_THE_CORE = (
+    "gen_420_one_component_a_scan.jpg",
+    "gen_444as2x1_base.jpg",
+    "gen_444as2x1_prog.jpg",
+    "gen_mjpeg_no_dht.jpg",
+    "gen_prog_scans5.jpg",
+)
 
 
 def _exact_jpeg_backends() -> list[str]:
@@ -49,7 +56,11 @@ def test_the_libjpeg_turbo_group_is_bit_identical(name: str, reduce: Reduce) -> 
             continue
         except DecodeError:
             # Its colour profile lacks a segment. Some libraries stop at that; no pixel is missing.
-            assert sample.name.endswith("gen_icc_missing_seg.jpg"), sample.name
+            # The core leaves what encoders do not usually write to other backends.
+            odd = sample.name.endswith("gen_icc_missing_seg.jpg")
+            assert odd or (name == "native" and sample.name.endswith(_LEFT_BY_THE_CORE)), (
+                sample.name
+            )
             continue
         expected = decode(data, reduce, backend="pillow")
         limit = 1 if header.color == "cmyk" else 0

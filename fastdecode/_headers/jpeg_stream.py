@@ -293,11 +293,6 @@ def says_missing_pixels(warning: str) -> bool:
     return _MISSING.search(warning) is not None
 
 
-def says_zeros(warning: str) -> bool:
-    """Return whether the native core warns that zeros may stand in place of data."""
-    return "long run of zeros" in warning
-
-
 def is_recoverable(warning: str) -> bool:
     """Return whether a libjpeg message is a warning, and every pixel still came from the data."""
     return _RECOVERABLE.search(warning) is not None and not says_missing_pixels(warning)

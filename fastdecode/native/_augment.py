@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from fastdecode.native._library import ffi, lib, require
+from fastdecode.native._library import ffi, lib
 
 if TYPE_CHECKING:
     from fastdecode.types import Image
@@ -96,7 +96,6 @@ class Program(tuple[Step, ...]):  # noqa: SLOT001 - it needs a dict for what it 
     @cached_property
     def core(self) -> Any:
         """The ``fd_program *``; it may outlive this object."""
-        require()
         drawn = [ffi.new("fd_drawn[]", [_draw_fields(one) for one in step.draws]) for step in self]
         fields = [_fields(step) | {"drawn": one} for step, one in zip(self, drawn, strict=True)]
         steps = ffi.new("fd_step[]", fields)
@@ -227,7 +226,6 @@ def _operation(fields: Any) -> Operation:
 
 def augment(image: Image, operations: Sequence[Operation]) -> Image:
     """Apply operations to pixels (H, W, 3), uint8, and return the result of the same size."""
-    require()
     pixels = np.ascontiguousarray(image)
     made = np.empty_like(pixels)
     height, width = pixels.shape[:2]

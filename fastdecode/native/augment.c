@@ -502,10 +502,10 @@ fd_augmenter *fd_augmenter_create(void) { return calloc(1, sizeof(fd_augmenter))
 void fd_augmenter_destroy(fd_augmenter *augmenter) {
     if (augmenter == NULL)
         return;
-    free(augmenter->rooms[0].memory);
-    free(augmenter->rooms[1].memory);
-    free(augmenter->scratch.memory);
-    free(augmenter->mixing.sums_room.memory);
-    free(augmenter->mixing.kept_room.memory);
+    fd_room_free(&augmenter->rooms[0]);
+    fd_room_free(&augmenter->rooms[1]);
+    fd_room_free(&augmenter->scratch);
+    fd_room_free(&augmenter->mixing.sums_room);
+    fd_room_free(&augmenter->mixing.kept_room);
     free(augmenter);
 }

@@ -146,7 +146,6 @@ int fd_plan_crop(const fd_header *header, uint64_t *state, const fd_crop *crop, 
     request->reduce = reduction(header, &made, crop);
     request->left = request->top = request->right = request->bottom = 0;
     request->layout = FD_RGB;
-    request->strict = 1;
     *resize = resize_of(&made, request->reduce, crop);
     return 1;
 }

@@ -227,18 +227,18 @@ int fd_twopass_begin(fd_twopass *twopass, const fd_resize *resize,
 }
 
 static void free_axis(fd_pillow_axis *axis) {
-    free(axis->first_room.memory);
-    free(axis->count_room.memory);
-    free(axis->weights_room.memory);
-    free(axis->parts_room.memory);
-    free(axis->exact_room.memory);
+    fd_room_free(&axis->first_room);
+    fd_room_free(&axis->count_room);
+    fd_room_free(&axis->weights_room);
+    fd_room_free(&axis->parts_room);
+    fd_room_free(&axis->exact_room);
 }
 
 void fd_twopass_free(fd_twopass *twopass) {
     free_axis(&twopass->across);
     free_axis(&twopass->down);
-    free(twopass->recent_room.memory);
-    free(twopass->ring_room.memory);
-    free(twopass->blended_room.memory);
-    free(twopass->out_room.memory);
+    fd_room_free(&twopass->recent_room);
+    fd_room_free(&twopass->ring_room);
+    fd_room_free(&twopass->blended_room);
+    fd_room_free(&twopass->out_room);
 }

@@ -12,7 +12,6 @@ from PIL import Image as PillowImage
 
 from fastdecode._buffers import without_row
 from fastdecode._lazy import encoded
-from fastdecode._resizing import core_is_enabled
 from fastdecode.geometry import Geometry
 from fastdecode.torch import _recognise
 from fastdecode.torch._options import DecodeOptions
@@ -311,8 +310,6 @@ def _first_recipe(options: DecodeOptions, *, joint: bool = False) -> _recognise.
 
 def _with_augmentations(fused: Fused, begin: _recognise.Recipe, parts: list[Any]) -> Fused:
     """Let the core also do the augmentations in a Loader, if it can do the whole pipeline."""
-    if not core_is_enabled():
-        return fused
     recipe, count, _ = _recognise.read_pipeline(parts, replace(begin, augments=True))
     crop = recipe.crop
     if count < len(parts) or crop is None or not crop.program or recipe.form == "pil":

@@ -16,7 +16,6 @@ from torch.utils.data import ConcatDataset, IterableDataset, Subset
 
 from fastdecode._selection import load_named, preferred
 from fastdecode.errors import BackendUnavailable, UnknownBackend
-from fastdecode.native import _library
 from fastdecode.native._batch import Pool
 from fastdecode.torch._errors import SKIPPED, Failure
 from fastdecode.torch._native_batches import FALLBACK, EligibleCrop, NativeBatchMaker
@@ -336,7 +335,7 @@ class SampleMaker:
         self._getter: Any = source.batch_getter()
         self._alone = source.alone()
         self.native: NativeBatchMaker | None = None
-        if pool is not None and source.ours is not None and _library.lib is not None:
+        if pool is not None and source.ours is not None:
             self.native = NativeBatchMaker(
                 source.ours,
                 pool,

@@ -124,7 +124,7 @@ static int decode_all(const char *path, fd_decoder *decoder, const uint8_t *data
     int good = settle(path, fd_decode(decoder, data, size, &request, rgb, 3 * header.width));
     good &= settle(
         path, fd_decode_resized(decoder, data, size, &request, &resize, NULL, 0, &PIXELS, tensor));
-    good &= settle(path, fd_add_restart_markers(decoder, data, size, &limits, &again, &again_size));
+    good &= settle(path, fd_add_restart_markers(data, size, &limits, &again, &again_size));
     good &= settle(path, resampler == NULL
                              ? FD_NO_MEMORY
                              : fd_resize_rgb(resampler, rgb, header.width, header.height,
@@ -181,7 +181,7 @@ static int64_t starve(const char *path, const uint8_t *data, size_t size) {
 /* Whether a file is a small JPEG that decodes without a warning. */
 static int can_starve(const uint8_t *data, size_t size) {
     fd_header header;
-    fd_request request = {.reduce = 1, .layout = FD_RGB, .strict = 1};
+    fd_request request = {.reduce = 1, .layout = FD_RGB};
     if (size > SMALL || fd_probe(data, size, &header) != FD_OK || header.sof == FD_PNG ||
         (int64_t)header.width * header.height > MOST_PIXELS)
         return 0;
@@ -195,7 +195,7 @@ static int can_starve(const uint8_t *data, size_t size) {
 int main(int argc, char **argv) {
     int starved = 0;
     int64_t allocations = 0;
-    fuzz_limits = (fd_limits){.pixels = 30000000, .memory = 512 << 20, .scans = 500};
+    fuzz_limits = (fd_limits){.pixels = 30000000, .scans = 500};
     signal(SIGABRT, name_file);
     for (int i = 1; i < argc; i++) {
         size_t size;

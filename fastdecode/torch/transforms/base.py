@@ -21,7 +21,6 @@ from fastdecode._resizing import (
     Interpolation,
     ResizePlan,
     core_can_decode,
-    core_is_enabled,
     core_may_decode,
     resize_in_core,
     resize_unchanged,
@@ -249,7 +248,7 @@ class Crop(EncodedTransform):
         box = (left - part.left, top - part.top, right - part.left, bottom - part.top)
         out, (height, width) = self._prepare_out(None, plan), part.image.shape[:2]
         resize = None
-        if core_is_enabled() and part.image.strides[1:] == (3, 1):
+        if part.image.strides[1:] == (3, 1):
             resize = self.core_resize(plan._replace(box=box), width, height)
         if resize is not None and _write_in_core(
             out, self.normalize, partial(_library.resize_pixels, part.image, resize), operations
@@ -466,7 +465,7 @@ def _resize_box(
     whole = box == (0, 0, image.shape[1], image.shape[0])
     unchanged = whole and image.shape[:2] == canvas
     resized = None
-    if core_is_enabled() and not unchanged:
+    if not unchanged:
         resized = resize_in_core(image, box, canvas, window, interpolation)
     if resized is None and interpolation == "bilinear":
         return _resize_tensor_box(image, box, canvas, window, interpolation)
@@ -490,7 +489,7 @@ def _resize_tensor_box(
     image: Image, box: FloatBox, canvas: tuple[int, int], window: Box, interpolation: Interpolation
 ) -> torch.Tensor:
     """Resize as `_resize_box` does, but bicubic as torch resizes tensors."""
-    if interpolation == "bilinear" and core_is_enabled() and image.shape[:2] != canvas:
+    if interpolation == "bilinear" and image.shape[:2] != canvas:
         made = resize_in_core(image, box, canvas, window)
         if made is not None:
             return torch.from_numpy(made).permute(2, 0, 1)
