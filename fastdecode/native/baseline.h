@@ -10,8 +10,7 @@
  *
  * It returns the pixels of libjpeg-turbo (JDCT_ISLOW, fancy upsampling), or gives up: if it does not
  * support the kind of file, or if anything in the data is unusual. It never decides whether a file is
- * damaged. When it gives up, the caller decodes the file from the start with libjpeg-turbo, which
- * decides, and whose messages are reported.
+ * damaged: when it gives up, another library decodes the file from the start, and decides.
  */
 #ifndef FASTDECODE_BASELINE_H
 #define FASTDECODE_BASELINE_H

@@ -31,7 +31,7 @@ typedef enum {
     FD_OK = 0,
     FD_DAMAGED, /* the header is damaged, or truncated */
     FD_UNSUPPORTED, /* the core leaves such a file to others: because of its kind, or of damage */
-    FD_TOO_LARGE, /* more pixels than the caller allows */
+    FD_TOO_LARGE, /* more pixels than the caller allows; of fd_add_restart_markers only */
     FD_NO_MEMORY,
     FD_IO, /* the file cannot be read: `message` is the system's, `code` is errno */
     FD_ARGUMENT /* an argument is invalid */
@@ -62,7 +62,7 @@ typedef struct {
 /* The caller's limits; 0 is no limit. */
 typedef struct {
     int64_t pixels; /* that the header promises */
-    int32_t scans; /* in a progressive file; more are FD_DAMAGED */
+    int32_t scans; /* in a progressive file; more are FD_UNSUPPORTED */
 } fd_limits;
 
 /* Which part of an image to decode, and how. */

@@ -1,7 +1,7 @@
 /* scan.c: reads the header of a JPEG, and the data of its scans.
  *
- * A file that libjpeg would refuse, correct, guess about or warn of is rejected here, and libjpeg
- * decodes it. The rules are those of jdmarker.c, jdinput.c and jdapimin.c, each at its strictest. */
+ * A file that libjpeg would refuse, correct, guess about or warn of is rejected here, and left to
+ * another library. The rules are those of jdmarker.c, jdinput.c and jdapimin.c, each at its strictest. */
 #include "baseline.h"
 
 #include <string.h>
