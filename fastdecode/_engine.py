@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdecode import _selection, _truncation
+from fastdecode import _selection, _truncation, registry
 from fastdecode._headers import jpeg_stream
 from fastdecode._pixels import apply_orientation, box_reduce, convert, crop, deliver
 from fastdecode._stats import count_failure, count_fallback
@@ -108,9 +108,19 @@ def _fall_back(tried: Choice, error: DecodeError, request: DecodeRequest) -> Ima
                 return image
     count_failure(refused)
     if len(refused) == 1:
-        raise DecodeError(f"{tried.name}: {error}", backend=tried.name, errors=refused) from error
+        words = f"{tried.name}: {error}{_judge_of_warnings(error, request)}"
+        raise DecodeError(words, backend=tried.name, errors=refused) from error
     said = "; ".join(f"{name}: {reason}" for name, reason in refused.items())
     raise DecodeError(f"no backend decodes this {request.header.format}: {said}", errors=refused)
+
+
+def _judge_of_warnings(error: DecodeError, request: DecodeRequest) -> str:
+    """Say what to install if only the core could be asked: Pillow reports no warnings."""
+    named = isinstance(_selection.preferred(request.backend), str)
+    if named or not request.want.strict or isinstance(error, NoFallback):
+        return ""
+    is_jpeg = request.header.format == "jpeg"
+    return f"; to ask another: {registry.install_line('simplejpeg')}" if is_jpeg else ""
 
 
 def _ask(

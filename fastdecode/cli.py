@@ -71,6 +71,10 @@ def main(arguments: Sequence[str], prog: str = "fastdecode") -> int:
         way_out = near_miss(name, COMMANDS) or f"; the commands are {', '.join(COMMANDS)}"
         _overview(prog).error(f"there is no command {name!r}{way_out}")
     with silent_interrupt():
+        try:
+            importlib.import_module("fastdecode.native._library")
+        except ImportError as error:  # in a source tree, say
+            _parser(prog).fail(error)
         command = importlib.import_module(COMMANDS[name].module)
     parser = _parser(prog, usage=_USAGE) if bare else _parser(_command_name(prog, name))
     command.add_arguments(parser)

@@ -9,6 +9,7 @@ from doubles import double, flat, own_registry  # noqa: F401
 from processes import answers
 
 from fastdecode import (
+    DecodeError,
     Ranking,
     UnsupportedFormat,
     _selection,
@@ -39,6 +40,21 @@ def test_strict_needs_a_backend_that_reports_warnings() -> None:
     assert (decode(PNG, strict=True) == 2).all()
     with pytest.raises(UnsupportedFormat, match=r"silent.*png.*strict"):
         decode(PNG, strict=True, backend="silent")
+
+
+def test_strict_names_a_library_where_only_the_core_could_be_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What the core leaves to others is refused without one that reports warnings, in words."""
+    others = [name for name in registry.BUILTIN if name not in ("native", "pillow")]
+    monkeypatch.setenv("FASTDECODE_DISABLE", ",".join(others))
+    odd = JPEG[:-2] + b"\x11" * 40 + JPEG[-2:]
+
+    assert decode(odd).shape == (64, 80, 3)
+    with pytest.raises(DecodeError, match=r"^native: .*fastdecode\[simplejpeg\]"):
+        decode(odd, strict=True)
+    with pytest.raises(DecodeError, match="^native: (?!.*simplejpeg)"):
+        decode(odd, strict=True, backend="native")
 
 
 def test_default_order_imports_no_further_than_it_must() -> None:

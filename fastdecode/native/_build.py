@@ -57,7 +57,8 @@ def compiler() -> list[str]:
         if said := _complaint(command):
             raise CompileError(f"the compiler that CC names does not work: {asked}\n{said}")
         return command
-    zig = [sys.executable, "-m", _ZIG, "cc"]
+    # By itself zig compiles for this machine's processor, but pip keeps the wheel for others, too.
+    zig = [sys.executable, "-m", _ZIG, "cc", "-mcpu=baseline"]
     command = _found() or zig
     if command == zig and (said := _complaint(zig)):
         raise CompileError(

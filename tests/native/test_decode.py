@@ -143,23 +143,26 @@ def test_a_region_of_a_file_without_its_end_marker() -> None:
         decode(PHOTO[:-2], region=box, backend="native", strict=True)
 
 
-def test_a_damaged_file_gives_its_parts_as_it_gives_the_whole() -> None:
+@pytest.mark.parametrize(("backend", "bytes_"), [("native", 2), (None, 5)])
+def test_a_damaged_file_gives_its_parts_as_it_gives_the_whole(
+    backend: str | None, bytes_: int
+) -> None:
     """A region of a damaged file is refused, or equals the slice of the whole image."""
     random = np.random.default_rng(3)
     start = probe(PHOTO).scan_offset
     shown = 0
     for _ in range(60):
         noise = bytearray(PHOTO)
-        for at in random.integers(start, len(PHOTO) - 2, 2):
+        for at in random.integers(start, len(PHOTO) - 2, bytes_):
             noise[at] = int(random.integers(256))
         damaged = bytes(noise)
         try:
-            whole = decode(damaged, backend="native")
+            whole = decode(damaged, backend=backend)
         except DecodeError:
             continue
         shown += 1
 
-        image = decode(damaged, region=(10, 10, 400, 300), backend="native")
+        image = decode(damaged, region=(10, 10, 400, 300), backend=backend)
 
         np.testing.assert_array_equal(image, whole[10:300, 10:400])
 

@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
+import pytest
 
 from fastdecode import decode, probe, registry
 from fastdecode.errors import BackendUnavailable, FastDecodeError, UnsupportedFormat

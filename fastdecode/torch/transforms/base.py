@@ -442,8 +442,7 @@ def _resize_and_pad(
     bottom = min(plan.canvas[0], plan.top + height)
     right = min(plan.canvas[1], plan.left + width)
     window = (left, top, right, bottom)
-    resize = _resize_tensor_box if of_tensors else _resize_box
-    pixels = resize(image, box, plan.canvas, window, plan.interpolation)
+    pixels = _resize_box(image, box, plan.canvas, window, plan.interpolation, of_tensors=of_tensors)
     if pixels.shape[1:] == plan.size:
         return pixels
     padded = torch.zeros((3, height, width), dtype=torch.uint8, device="cpu")
@@ -453,29 +452,31 @@ def _resize_and_pad(
 
 
 def _resize_box(
-    image: Image, box: FloatBox, canvas: tuple[int, int], window: Box, interpolation: Interpolation
+    image: Image,
+    box: FloatBox,
+    canvas: tuple[int, int],
+    window: Box,
+    interpolation: Interpolation,
+    *,
+    of_tensors: bool,
 ) -> torch.Tensor:
-    """Resize a box of an image to a canvas, with whichever library does it best.
+    """Resize a box of an image to a canvas, and return the window of that.
 
     ``"bilinear"`` is a triangle filter whose half-width is the scale, but at least one pixel.
     Pillow calls it BILINEAR; in torch and torchvision it is ``antialias=True``. Pillow, torch and
     the native core agree to one level. ``"bicubic"`` is Pillow's BICUBIC, which the core gives bit
-    for bit. If there is nothing to resize, the result may share the memory of the image.
+    for bit, or for tensors that of torch. Pillow resizes what is too large for the core. If there
+    is nothing to resize, the result may share the memory of the image.
     """
-    whole = box == (0, 0, image.shape[1], image.shape[0])
-    unchanged = whole and image.shape[:2] == canvas
-    resized = None
-    if not unchanged:
-        resized = resize_in_core(image, box, canvas, window, interpolation)
-    if resized is None and interpolation == "bilinear":
-        return _resize_tensor_box(image, box, canvas, window, interpolation)
-    if resized is None and whole and not _is_huge(canvas, window):
-        left, top, right, bottom = window
-        everything = (0, 0, *canvas[::-1])
-        resized = resize_with_pillow(image, box, canvas, everything, interpolation)
-        resized = resized[top:bottom, left:right]
+    unchanged = box == (0, 0, image.shape[1], image.shape[0]) and image.shape[:2] == canvas
+    by_torch = of_tensors and interpolation != "bilinear"
+    left, top, right, bottom = whole = tuple(map(int, box))
+    if unchanged or (by_torch and whole == box and not _is_huge(canvas, window)):
+        return _resize_with_torch(image[top:bottom, left:right], canvas, window, interpolation)
+    arguments = image, box, canvas, window, interpolation
+    resized = None if by_torch else resize_in_core(*arguments)
     if resized is None:
-        resized = resize_with_pillow(image, box, canvas, window, interpolation)
+        resized = resize_with_pillow(*arguments)
     return torch.from_numpy(resized).permute(2, 0, 1)
 
 
@@ -483,21 +484,6 @@ def _is_huge(canvas: tuple[int, int], window: Box) -> bool:
     """Return whether most of a canvas lies outside the window, as for an image one pixel wide."""
     left, top, right, bottom = window
     return canvas[0] * canvas[1] > _MAX_CANVAS_RATIO * (right - left) * (bottom - top)
-
-
-def _resize_tensor_box(
-    image: Image, box: FloatBox, canvas: tuple[int, int], window: Box, interpolation: Interpolation
-) -> torch.Tensor:
-    """Resize as `_resize_box` does, but bicubic as torch resizes tensors."""
-    if interpolation == "bilinear" and image.shape[:2] != canvas:
-        made = resize_in_core(image, box, canvas, window)
-        if made is not None:
-            return torch.from_numpy(made).permute(2, 0, 1)
-    left, top, right, bottom = whole = tuple(map(int, box))
-    if whole == box and not _is_huge(canvas, window):
-        return _resize_with_torch(image[top:bottom, left:right], canvas, window, interpolation)
-    resized = resize_with_pillow(image, box, canvas, window, interpolation)
-    return torch.from_numpy(resized).permute(2, 0, 1)
 
 
 def _resize_with_torch(
