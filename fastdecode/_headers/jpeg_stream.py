@@ -45,6 +45,7 @@ The first is like noise, so that pixels decoded from it do not look filled in. I
 bit, because decoders fill in zeros. The second is the opposite of the first: for one of the two,
 the rest of an image may happen to be the same. No byte is FF, which would start a marker.
 """
+_SOME = 16  # bytes of them, in each restart interval
 # The arithmetic coder may drop trailing zero bytes (T.81, D.1.8): a decoder that needs a few zeros
 # more than there are has not lost any data.
 _DROPPED_ZEROS = bytes(6)
@@ -306,7 +307,7 @@ def without_half_marker(data: Buffer) -> bytes:
 def with_other_endings(
     data: Buffer, scans: Sequence[Scan], header: Header, ending: bytes = ENDINGS[0]
 ) -> bytes:
-    """Insert one of `ENDINGS` at the end of the compressed data of each scan.
+    """Insert one of `ENDINGS` at the end of each scan, and some of it in each restart interval.
 
     A decoder that already has all pixels ignores it, and returns the same image. A decoder that ran
     out of data and filled pixels in now decodes the ending, and returns another image. So missing
@@ -318,8 +319,12 @@ def with_other_endings(
         more = _DROPPED_ZEROS + ending if header.coding == "arithmetic" else ending
         if scan.interval:
             # After an interval a decoder skips everything up to the next restart marker.
-            passed = [data[m.end() - 1] for m in _RESTART.finditer(data, scan.start, scan.end)]
-            following = 0xD0 if not passed else 0xD0 | (passed[-1] + 1 & 7)
+            following = 0xD0
+            for found in _RESTART.finditer(data, scan.start, scan.end):
+                if header.coding in ("baseline", "progressive"):
+                    parts += data[done : found.start()], ending[:_SOME]
+                    done = found.start()
+                following = 0xD0 | (data[found.end() - 1] + 1 & 7)
             more += bytes((0xFF, following)) + ending
         parts += data[done : scan.end], more
         done = scan.end

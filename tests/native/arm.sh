@@ -28,32 +28,30 @@ emulate() { qemu-aarch64-static -L "$system" -E LD_LIBRARY_PATH="$libraries" "$@
 die() { printf 'tests/native/arm.sh: %s\n' "$*" >&2 && exit 1; }
 
 "${PYTHON:-python3}" tests/native/seeds.py "$work/seeds" tests/data
-build_for_arm own tests/native/own.c
+build_for_arm own tests/native/{own,judge}.c
 build_for_arm png -DFILES tests/native/fuzz_png.c
 emulate "$work/own" 20 tests/data/jpeg_kinds/gen_4*.jpg
 emulate "$work/png" "$work"/seeds/png/*
 
-build gcc any -DSIMD_ANY tests/native/own.c -ljpeg
+build gcc any -DSIMD_ANY tests/native/{own,judge}.c -ljpeg
 "$work/any" 20 tests/data/jpeg_kinds/gen_4*.jpg
 
 program=(-DALONE tests/native/fuzz_program.c) count=800
-build gcc program "${program[@]}" -ljpeg
-build gcc program-any -DSIMD_ANY "${program[@]}" -ljpeg
+build gcc program "${program[@]}"
+build gcc program-any -DSIMD_ANY "${program[@]}"
 build_for_arm program-arm "${program[@]}"
-# There is no libjpeg for it, of which the core's own decoders call one function.
-echo 'void *jpeg_std_error(void *errors) { return errors; }' > "$work/jpeg.c"
-big=("$work/jpeg.c" -static -Wl,--unresolved-symbols=ignore-all -idirafter /usr/include)
-big+=(-idirafter /usr/include/x86_64-linux-gnu)
-build s390x-linux-gnu-gcc program-big "${program[@]}" "${big[@]}"
+build s390x-linux-gnu-gcc program-big "${program[@]}" -static
 expected=$("$work/program" $count)
 echo "$expected"
 [ "$("$work/program-any" $count)" = "$expected" ] || die "the vectors of any processor give something else"
 [ "$(emulate "$work/program-arm" $count)" = "$expected" ] || die "ARM gives something else"
 [ "$(qemu-s390x-static "$work/program-big" $count)" = "$expected" ] || die "s390x gives something else"
 
-# The same for JPEGs that the core decodes by itself.
-build gcc jpeg bench/instructions.c -ljpeg -lpng
-build s390x-linux-gnu-gcc jpeg-big bench/instructions.c "${big[@]}"
+# The same for JPEGs that the core decodes. There is no libjpeg and no libpng for s390x: none is called.
+files=(-Itests/native bench/instructions.c tests/native/judge.c)
+big=(-static -Wl,--unresolved-symbols=ignore-all -idirafter /usr/include)
+build gcc jpeg "${files[@]}" -ljpeg -lpng
+build s390x-linux-gnu-gcc jpeg-big "${files[@]}" "${big[@]}" -idirafter /usr/include/x86_64-linux-gnu
 for file in tests/data/jpeg_kinds/gen_4{20,22,44}_{base,prog,rst1,prog_rst1}.jpg; do
     for reduce in 1 2 4 8; do
         for set in vectors plain; do
