@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -113,9 +114,6 @@ def build(folder: Path) -> list[Path]:
     else:
         speed = [*_SPEED, *(_ZIG_SPEED if _ZIG in command else ())]
         ending = ["-s"]
-    folder.mkdir(parents=True, exist_ok=True)
-    for stale in _built(folder):
-        stale.unlink()
     with tempfile.TemporaryDirectory() as work:
 
         def compiled(source: Path) -> str:
@@ -125,11 +123,22 @@ def build(folder: Path) -> list[Path]:
 
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             objects = list(pool.map(compiled, sorted(FOLDER.glob("*.c"))))
-        library = folder / _file_name(command)
+        linked, declared = Path(work, _file_name(command)), Path(work, DECLARATIONS)
         ending += _words("LDFLAGS")
-        _run([*command, *_LINKING, *objects, "-o", str(library), "-lm", *ending])
-    _declare(folder / DECLARATIONS)
-    return [library, folder / DECLARATIONS]
+        _run([*command, *_LINKING, *objects, "-o", str(linked), "-lm", *ending])
+        _declare(declared)
+        return _put(folder, [linked, declared])
+
+
+def _put(folder: Path, made: list[Path]) -> list[Path]:
+    """Put files into a folder in place of those of earlier builds, which may be in use."""
+    folder.mkdir(parents=True, exist_ok=True)
+    places = [folder / path.name for path in made]
+    for path, place in zip(made, places, strict=True):
+        Path(shutil.copy(path, folder / f".{path.name}")).replace(place)
+    for stale in {*_built(folder)}.difference(places):
+        stale.unlink()
+    return places
 
 
 def _words(variable: str) -> list[str]:
