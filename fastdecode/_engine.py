@@ -295,6 +295,9 @@ def _check_jpeg(
         or header.coding == "arithmetic"
         or (not reports and (request.suspect or _may_be_filled_in(image, header)))
     ):
+        if request.suspect:  # what a reduction or a mode leaves out may be missing, too
+            decode_again = partial(_decode_all, _able(request).get(choice.name, choice), request)
+            image = decode_again(request.data)
         _truncation.verify(image, request.data, header, decode_again)
     if jpeg_stream.has_zeros(request.data, header):
         _check_zeros(choice, request)
@@ -302,17 +305,40 @@ def _check_jpeg(
 
 def _check_zeros(choice: Choice, request: DecodeRequest) -> None:
     """Check that zeros do not stand in place of data, if possible with a codec that warns."""
-    want = request.want._replace(mode="RGB", reduce=1, strict=False, part=False)
-    able = _selection.able(request.header, want)
-    judge = next((other for other in able if other.support.warnings), choice)
+    able = _able(request)
+    judges = [able.get(choice.name, choice)]
+    if not judges[0].support.warnings:
+        judges = [*(other for other in able.values() if other.support.warnings), *judges]
+    for judge in judges:
+        try:
+            _truncation.check_zeros(
+                request.data,
+                request.header,
+                partial(_decode_all, judge, request),
+                reports=judge.support.warnings,
+            )
+        except NoFallback:
+            raise
+        except DecodeError:  # it does not decode the file at all, as the core where it is odd
+            if judge is judges[-1]:
+                raise
+        else:
+            return
 
-    def decode_all(data: bytes) -> Image:
-        every = replace(request, data=data, want=want, suspect=True)
-        return _call_backend(judge, every, None, None)[0]
 
-    _truncation.check_zeros(
-        request.data, request.header, decode_all, reports=judge.support.warnings
-    )
+def _able(request: DecodeRequest) -> dict[str, Choice]:
+    """Return what decodes all pixels and components of an image, by name."""
+    return {one.name: one for one in _selection.able(request.header, _all_of(request.want))}
+
+
+def _all_of(want: Want) -> Want:
+    return want._replace(mode="RGB", reduce=1, strict=False, part=False)
+
+
+def _decode_all(choice: Choice, request: DecodeRequest, data: Buffer) -> Image:
+    """Decode all pixels and components of other data in place of the file's."""
+    every = replace(request, data=data, want=_all_of(request.want), suspect=True)
+    return _call_backend(choice, every, None, None)[0]
 
 
 def _may_be_filled_in(image: Image, header: Header) -> bool:

@@ -3,7 +3,7 @@
  * For ThreadSanitizer and AddressSanitizer. From the repository's root:
  *
  *   cc -std=c11 -g -O1 -fsanitize=thread -Ifastdecode/native tests/native/pool.c \
- *       fastdecode/native/[!_]*.c -ljpeg -lpthread -lm -o /tmp/pool
+ *       fastdecode/native/[!_]*.c -lpthread -lm -o /tmp/pool
  *   /tmp/pool tests/data/jpeg_kinds/gen_*.jpg
  *
  * Each file is decoded from its path, from memory, and cut in half, and cropped by a seed; a missing
@@ -88,7 +88,7 @@ static size_t result_size(const image *of, int way) {
 static void ask(fd_item *item, const image *of, int way) {
     item->wanted = 1;
     item->resized = way == 2;
-    item->request = (fd_request){.reduce = 1, .layout = FD_RGB, .limits = {MOST_PIXELS, 0, 100}};
+    item->request = (fd_request){.reduce = 1, .layout = FD_RGB, .limits = {MOST_PIXELS, 100}};
     item->resize = (fd_resize){
         .right = item->header.width,
         .bottom = item->header.height,
@@ -147,7 +147,7 @@ static void expect_crops(fd_decoder *decoder, image *of) {
     fd_header header;
     fd_probe(of->data, of->size, &header);
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
-        fd_request request = {.limits = {MOST_PIXELS, 0, 100}};
+        fd_request request = {.limits = {MOST_PIXELS, 100}};
         fd_resize resize;
         uint64_t state = seed;
         of->planned[seed] = fd_plan_crop(&header, &state, &CROP, &request, &resize);
@@ -182,7 +182,7 @@ static void take(fd_item *items, unsigned salt, int cut) {
         items[i].path = from_file ? images[i].path : NULL;
         items[i].data = from_file ? NULL : images[i].data;
         items[i].size = half ? images[i].size / 2 : images[i].size;
-        items[i].request.limits = (fd_limits){MOST_PIXELS, 0, 100};
+        items[i].request.limits = (fd_limits){MOST_PIXELS, 100};
     }
     items[count].path = "/";
     items[count + 1].path = "/there/is/no/such.jpg";
