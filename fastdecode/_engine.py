@@ -306,9 +306,9 @@ def _check_jpeg(
 def _check_zeros(choice: Choice, request: DecodeRequest) -> None:
     """Check that zeros do not stand in place of data, if possible with a codec that warns."""
     able = _able(request)
-    judges = [able.get(choice.name, choice)]
-    if not judges[0].support.warnings:
-        judges = [*(other for other in able.values() if other.support.warnings), *judges]
+    own = able.get(choice.name, choice)
+    frank = [other for other in able.values() if other.support.warnings]
+    judges = [own] if own.support.warnings or not frank else frank
     for judge in judges:
         try:
             _truncation.check_zeros(

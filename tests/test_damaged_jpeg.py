@@ -256,6 +256,37 @@ def test_a_single_warning_ends_strict_decoding(
         decode(odd, reduce, strict=True, backend=backend)
 
 
+@pytest.mark.parametrize("kind", SEQUENTIAL)
+def test_with_pillow_alone_behind_the_core_all_pixels_must_be_there(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Data that a reduction and a mode leave out is missed, too, though Pillow reports nothing."""
+    others = [name for name in READERS if name not in ("native", "pillow")]
+    monkeypatch.setenv("FASTDECODE_DISABLE", ",".join(others))
+    data = KINDS[kind]
+
+    for cut in cuts(data, 12, 12):
+        with pytest.raises(DecodeError):
+            decode(data[:cut] + EOI, 8, mode="L")
+
+
+@pytest.mark.parametrize(
+    "backend",
+    [*(name for name in WARNERS if name in ("native", "simplejpeg", "turbojpeg")), None],
+)
+def test_zeros_are_judged_by_what_decodes_the_file(backend: str | None) -> None:
+    """The core refuses a file with odd zeros, and then is no judge of what another makes of it."""
+    data = (DATA / "jpeg_kinds" / "gen_422_prog.jpg").read_bytes()
+    middle = len(data) // 2
+    odd = data[:middle] + bytes(64) + data[middle + 64 :]
+
+    if backend == "native" or WARNERS == ["native"]:  # there is no judge: it is refused
+        with pytest.raises(DecodeError, match="unusual"):
+            decode(odd, backend=backend)
+    else:
+        assert decode(odd, backend=backend).shape == (160, 240, 3)
+
+
 @every_kind
 @every_reader
 @pytest.mark.parametrize("marker", [b"\xff\xdb", b"\xff\xc4", b"\xff\xda", EOI])
