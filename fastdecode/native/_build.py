@@ -123,7 +123,7 @@ def build(folder: Path) -> list[Path]:
 
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             objects = list(pool.map(compiled, sorted(FOLDER.glob("*.c"))))
-        linked, declared = Path(work, _file_name(command)), Path(work, DECLARATIONS)
+        linked, declared = Path(work, _file_name(command, Path(work))), Path(work, DECLARATIONS)
         ending += _words("LDFLAGS")
         _run([*command, *_LINKING, *objects, "-o", str(linked), "-lm", *ending])
         _declare(declared)
@@ -150,12 +150,14 @@ def _built(folder: Path) -> list[Path]:
     return [*folder.glob("libfastdecode.*"), *folder.glob(DECLARATIONS)]
 
 
-def _file_name(command: list[str]) -> str:
+def _file_name(command: list[str], folder: Path) -> str:
     """Return the library's name on the system for which a compiler compiles."""
-    target = _run([*command, "-dumpmachine"])
-    if "windows" in target or "mingw" in target:
+    empty = folder / "empty.c"
+    empty.touch()
+    macros = _run([*command, "-dM", "-E", str(empty)])
+    if "#define _WIN32 " in macros:
         return "libfastdecode.dll"
-    return "libfastdecode.dylib" if "macos" in target or "darwin" in target else "libfastdecode.so"
+    return "libfastdecode.dylib" if "#define __APPLE__ " in macros else "libfastdecode.so"
 
 
 def _run(command: list[str]) -> str:
