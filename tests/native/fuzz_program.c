@@ -135,8 +135,10 @@ static fd_operation choose_operation(choices *from) {
     for (int i = 0; i < 3; i++)
         operation.level[i] = (float)between(from, -3, 3);
     operation.seed = take_two(from);
-    if (take(from) < 6) /* numbers that make no sense */
-        operation.value[below(from, 6)] = any_number(from);
+    if (take(from) < 6) { /* numbers that make no sense */
+        int32_t at = below(from, 6); /* first, as every compiler must draw in the same order */
+        operation.value[at] = any_number(from);
+    }
     return operation;
 }
 
@@ -178,7 +180,8 @@ static void choose_numbers(choices *from, fd_step *step) {
     if (take(from) < 6) {
         double *numbers[] = {&step->probability, &step->weight,  &step->alpha,
                              &step->area[0],     &step->area[1], &step->aspect[0]};
-        *numbers[below(from, 6)] = any_number(from);
+        double *number = numbers[below(from, 6)];
+        *number = any_number(from);
     }
 }
 

@@ -6,8 +6,8 @@
  * qualities of 1 to 100, restart intervals of 0 to 7, tables of the standard and their own, baseline and
  * progressive by scans drawn at random), and COUNT of random coefficients, up to those that overflow: at
  * every reduction, in every layout, whole and in regions drawn at random, resized, by every set of
- * instructions. Ends with 0 and a line if all of it is equal. check.sh builds it for this processor and,
- * where that can be run, for ARM. */
+ * instructions. Ends with 0 and a line if all of it is equal. With the variable KEEP, a folder, what is made
+ * stays there, for same.c on other processors. */
 #include "judge.h"
 
 #include "sets.h"
@@ -229,8 +229,20 @@ static void begin(encoder *made, int components) {
              jpeg->restart_interval, jpeg->optimize_coding ? ", optimised" : "", jpeg->num_scans);
 }
 
+/* Write what was made into a folder. */
+static void keep(const encoder *made, const char *folder) {
+    static int number;
+    char path[300];
+    snprintf(path, sizeof path, "%s/%04d.jpg", folder, number++);
+    FILE *file = must(fopen(path, "wb"));
+    if (fwrite(made->data, 1, made->size, file) != made->size || fclose(file) != 0)
+        fail(path, "cannot be written");
+}
+
 static void finish(encoder *made) {
     jpeg_finish_compress(&made->jpeg);
+    if (getenv("KEEP") != NULL)
+        keep(made, getenv("KEEP"));
     compare_sets(made->name, made->data, made->size, MADE_REGIONS);
     jpeg_destroy_compress(&made->jpeg);
     free(made->data);

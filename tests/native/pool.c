@@ -15,14 +15,22 @@
 
 #include <errno.h>
 #include <pthread.h>
+#ifndef _WIN32
 #include <signal.h>
+#include <unistd.h>
+#endif
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { THREADS = 4, CALLERS = 6, ROUNDS = 6, SIDE = 40, SEEDS = 3, MOST_PIXELS = 1 << 20 };
+
+#ifdef _WIN32
+enum { FOLDER = EACCES }; /* as Python's open() has it */
+#else
+enum { FOLDER = EISDIR };
+#endif
 
 /* What an image must come to, each in three ways: whole, cut in half, resized. */
 typedef struct {
@@ -221,7 +229,7 @@ static void crop(unsigned salt) {
 static void batch(fd_item *items, unsigned salt) {
     take(items, salt, 1);
     fd_pool_open(pool, items, count + 2);
-    if (items[count].status != FD_IO || items[count].code != EISDIR)
+    if (items[count].status != FD_IO || items[count].code != FOLDER)
         complain("not refused", &items[count], 0);
     if (items[count + 1].status != FD_IO || items[count + 1].code != ENOENT)
         complain("not refused", &items[count + 1], 0);
@@ -259,6 +267,9 @@ static void *call(void *argument) {
     return NULL;
 }
 
+#ifdef _WIN32
+static void signals_are_left_alone(void) {} /* it has none */
+#else
 /* A signal that this thread blocks finds no other: it stays pending. */
 static void signals_are_left_alone(void) {
     sigset_t one, pending;
@@ -275,6 +286,7 @@ static void signals_are_left_alone(void) {
     pthread_sigmask(SIG_UNBLOCK, &one, NULL);
     fd_pool_destroy(quiet);
 }
+#endif
 
 int main(int argc, char **argv) {
     pthread_t callers[CALLERS];
