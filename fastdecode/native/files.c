@@ -39,10 +39,10 @@ typedef struct __stat64 file_facts;
 #define is_folder(facts) (((facts).st_mode & _S_IFMT) == _S_IFDIR)
 #define close_file _close
 
-/* Open a path in UTF-8. One that is made absolute and begins with this prefix may have any length. */
+/* Open a path in UTF-8. One that is made absolute and begins with a prefix may have any length. */
 static int open_file(const char *path) {
-    static const wchar_t PREFIX[] = L"\\\\?\\";
-    enum { BEFORE = sizeof PREFIX / sizeof *PREFIX - 1 };
+    static const wchar_t PREFIX[] = L"\\\\?\\", SERVERS[] = L"\\\\?\\UNC";
+    enum { BEFORE = sizeof SERVERS / sizeof *SERVERS - 1 };
     int file = -1, failed = ENOENT;
     int given = MultiByteToWideChar(CP_UTF8, 0, path, -1, NULL, 0);
     wchar_t *wide = malloc((size_t)given * sizeof *wide);
@@ -53,9 +53,15 @@ static int open_file(const char *path) {
     DWORD length = GetFullPathNameW(wide, 0, NULL, NULL);
     wchar_t *whole = malloc((BEFORE + (size_t)length) * sizeof *whole);
     if (whole != NULL && GetFullPathNameW(wide, length, whole + BEFORE, NULL) != 0) {
-        int is_server = whole[BEFORE] == L'\\'; /* and other prefixes: they stay as they are */
-        memcpy(whole, PREFIX, sizeof PREFIX - sizeof *PREFIX);
-        file = _wopen(is_server ? wide : whole, _O_RDONLY | _O_BINARY | _O_NOINHERIT);
+        wchar_t *from = whole + BEFORE;
+        if (from[0] != L'\\') { /* a drive */
+            from -= wcslen(PREFIX);
+            memcpy(from, PREFIX, sizeof PREFIX - sizeof *PREFIX);
+        } else if (from[2] != L'?' && from[2] != L'.') { /* else it has a prefix */
+            from = whole + 1; /* the last one of two backslashes stays */
+            memcpy(from, SERVERS, sizeof SERVERS - sizeof *SERVERS);
+        }
+        file = _wopen(from, _O_RDONLY | _O_BINARY | _O_NOINHERIT);
         failed = errno;
     }
     free(whole);

@@ -4,6 +4,14 @@
 
 #include "fastdecode.h"
 
+#include <float.h>
+
+/* What every processor must have to give the same, safely: sizes are computed without a look at overflow. */
+_Static_assert(sizeof(size_t) == 8, "fastdecode needs a system with 64 bits");
+#if FLT_EVAL_METHOD == 1 || FLT_EVAL_METHOD == 2
+#error "fastdecode needs a compiler that computes floats as floats: -std=gnu11 may help"
+#endif
+
 /* Receives the rows of an image as they are decoded.
  *
  * `row` is called for each row of the window, with y counted from 0. `pixels` are RGBX, four bytes

@@ -125,6 +125,21 @@ def test_what_does_not_compile_ends_the_build(source: Path) -> None:
     assert not (source / "made").exists()
 
 
+@pytest.mark.parametrize(
+    ("macro", "words"),
+    [("__SIZE_TYPE__=__UINT32_TYPE__", "64 bits"), ("__FLT_EVAL_METHOD__=2", "floats as floats")],
+)
+def test_a_processor_on_which_results_differ_is_refused(
+    source: Path, macro: str, words: str
+) -> None:
+    """The core does not compile for 32 bits, nor where floats are computed as something wider."""
+    name = macro.partition("=")[0]
+    done = _setup(source, "build", CFLAGS=f"-U{name} -D{macro}")
+
+    assert done.returncode != 0
+    assert words in done.stderr
+
+
 @pytest.mark.parametrize(("compilers", "needed"), [((), ["ziglang"]), (("gcc",), [])])
 def test_a_compiler_is_asked_for_where_there_is_none(
     source: Path, tmp_path: Path, compilers: tuple[str, ...], needed: list[str]
