@@ -62,7 +62,6 @@ PLATFORMS = {
     "s390x": Platform(
         "s390x-linux-musl", ("qemu-s390x-static",), flags=("-static",), without="PNG"
     ),
-    "riscv64": Platform("riscv64-linux-musl", ("qemu-riscv64-static",), flags=("-static",)),
     "any": Platform("", flags=("-DSIMD_ANY",)),  # this machine, in vectors that any processor has
 }
 _ENOUGH = 400  # random programs of augmentations
