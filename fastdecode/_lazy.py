@@ -73,7 +73,6 @@ _INDICES = _StoredPixels("P", "stored", 1)
 _STORED = {
     ("jpeg", "L"): _GREY,
     ("jpeg", "RGB"): _RGBX,
-    ("jpeg", "CMYK;I"): _StoredPixels("CMYK", "CMYK", 4),
     **{("zip", raw): _GREY for raw in ("L", "L;2", "L;4")},
     **{("zip", raw): _INDICES for raw in ("P", "P;1", "P;2", "P;4")},
     **{("zip", raw): _RGBX for raw in ("RGB", "RGB;16B")},
@@ -98,12 +97,12 @@ class _EncodedFile(NamedTuple):
     """Returns Pillow's own image of the file, as it was opened and drafted."""
 
     def decode(self, window: Box, *, packed: bool) -> Image | None:
-        """Return the pixels of a window; None if the core refuses, or warns."""
+        """Return the pixels of a window; None if the core refuses the file."""
         stored = _RGB if packed and self.stored is _RGBX else self.stored
         left, top, right, bottom = window
         shape = (bottom - top, right - left, stored.channels)
         pixels = np.empty(shape if stored.channels > 1 else shape[:2], stored.dtype)
-        failed = _library.decode(self.data, pixels, self.reduce, stored.layout, window, strict=True)
+        failed = _library.decode(self.data, pixels, self.reduce, stored.layout, window)
         return None if failed else pixels
 
     def resize(self, resize: _library.CoreResize) -> Image | None:
