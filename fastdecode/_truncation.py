@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib
 import struct
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -61,21 +62,26 @@ def check_container(data: Buffer, header: Header) -> None:
     TIFF, AVIF, HEIC, BMP and PNM need this. The other formats are read in order, so their
     decoders notice missing data. A few bytes of PNG, JPEG 2000 or TIFF may cost a decoder seconds.
     """
-    # `probe` has imported the module already. A JPEG needs none of them.
     module = _EXCESS.get(header.format)
     if module is not None:
-        words: str = importlib.import_module(f"fastdecode._headers.{module}").excess(data, header)
+        words: str = _parser(module).excess(data, header)
         if words:
             raise DecodeError(f"{words}: refused as hostile")
     module = _MODULES.get(header.format)
     if module is None:
         return
     try:
-        words = importlib.import_module(f"fastdecode._headers.{module}").missing(data)
+        words = _parser(module).missing(data)
     except (IndexError, OverflowError, struct.error):
         words = f"the tables of its parts are truncated ({len(data)} bytes)"
     if words:
         raise DecodeError(f"pixels are missing: {words}")
+
+
+@cache
+def _parser(module: str) -> Any:
+    """Return a module that `probe` has imported already. A JPEG needs none of them."""
+    return importlib.import_module(f"fastdecode._headers.{module}")
 
 
 def only_pixels(data: Buffer, header: Header, *, strict: bool) -> bytes:
