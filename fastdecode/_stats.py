@@ -73,6 +73,8 @@ def stats(*, reset: bool = False) -> Stats:
     {}
     """
     global _left_before
+    if not isinstance(reset, bool):
+        raise TypeError(f"reset must be True or False, not {reset!r}")
     # If the core was not imported, it has decoded nothing.
     core = sys.modules.get("fastdecode.native._library")
     left = 0 if core is None else core.left_to_libjpeg()
