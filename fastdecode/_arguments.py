@@ -18,9 +18,7 @@ Kind: TypeAlias = "tuple[str, Callable[[Any], bool]]"
 
 FLAG: Kind = (
     "True or False",
-    lambda given: (
-        isinstance(given, (bool, np.bool_)) or (isinstance(given, int) and given in (0, 1))
-    ),
+    lambda given: isinstance(given, (int, np.bool_)) and given in (0, 1),
 )
 _WORD: Kind = "a string", lambda given: isinstance(given, str)
 _PATH: Kind = "a path", lambda given: isinstance(given, (str, os.PathLike))
