@@ -2,7 +2,8 @@
  * row of MCUs.
  *
  * libjpeg reads all quantised coefficients and writes them again, as jpegtran does. A file with
- * warnings is refused: the repacked file would look complete, with wrong pixels. */
+ * warnings, or zeros in place of data, is refused: the repacked file would look complete, with wrong
+ * pixels. */
 #include "png_decoder.h"
 
 #include <stdlib.h>
@@ -161,11 +162,36 @@ static void write_coefficients(repack *work, jvirt_barray_ptr *coefficients, siz
     jpeg_finish_compress(out);
 }
 
+static void skip_row(void *state, int32_t row, const uint8_t *pixels) {
+    (void)state, (void)row, (void)pixels;
+}
+
+/* Check that zeros are data: the core's own decoder knows the rules. */
+static void check_zeros(repack *work, const uint8_t *data, size_t size, const fd_header *header) {
+    if (!fd_has_zeros(data, size, FD_MANY_ZEROS))
+        return;
+    const fd_sink sink = {.row = skip_row};
+    const fd_target target = {.right = header->width,
+                              .bottom = header->height,
+                              .reduce = 1,
+                              .layout = FD_RGB,
+                              .sink = &sink,
+                              .thorough = 1,
+                              .limits = *work->limits};
+    fd_baseline *decoder = fd_baseline_create();
+    int are_data = decoder != NULL && fd_baseline_decode(decoder, data, size, &target);
+    fd_baseline_destroy(decoder);
+    if (!are_data)
+        fd_errors_leave(work->errors, FD_UNSUPPORTED, "zeros may stand in place of its data");
+}
+
 /* Everything that may fail inside libjpeg. It is a function of its own, because after a longjmp the
  * local variables of the function with setjmp are undefined. */
-static fd_status transcode(repack *work, const uint8_t *data, size_t size) {
+static fd_status transcode(repack *work, const uint8_t *data, size_t size,
+                           const fd_header *header) {
     if (setjmp(work->errors->escape))
         return work->errors->status;
+    check_zeros(work, data, size, header);
     write_coefficients(work, read_coefficients(work, data, size), size);
     return FD_OK;
 }
@@ -192,7 +218,7 @@ int fd_add_restart_markers(fd_decoder *decoder, const uint8_t *data, size_t size
     work.limits = limits;
     work.in.err = &errors->jpeg;
     work.out.err = &errors->jpeg;
-    fd_status status = transcode(&work, data, size);
+    fd_status status = transcode(&work, data, size, &header);
     jpeg_destroy_compress(&work.out);
     jpeg_destroy_decompress(&work.in);
     if (status != FD_OK) {
