@@ -166,9 +166,13 @@ static void skip_row(void *state, int32_t row, const uint8_t *pixels) {
     (void)state, (void)row, (void)pixels;
 }
 
-/* Check that zeros are data: the core's own decoder knows the rules. */
+/* Check that zeros are data: the core's own decoder, if it reads the file, knows the rules. Of others,
+ * libjpeg at least warns if more than a few bytes are left over. */
 static void check_zeros(repack *work, const uint8_t *data, size_t size, const fd_header *header) {
-    if (!fd_has_zeros(data, size, FD_MANY_ZEROS))
+    fd_frame frame;
+    size_t scan = header->scan_offset;
+    if (!fd_has_zeros(data + scan, size - scan, FD_MANY_ZEROS) ||
+        !fd_frame_read(&frame, data, size))
         return;
     const fd_sink sink = {.row = skip_row};
     const fd_target target = {.right = header->width,
