@@ -41,7 +41,8 @@ _TELLING = 64
 _MOST_HOLES = 8  # that are tried out
 _SECOND_CODE = b"\x80" + jpeg_stream.ENDINGS[0]  # there is a code 10…, if there are two codes
 _FEWEST_ZEROS = 16
-_LAST = 8  # bytes of a WebP; up to three are not needed
+# Bytes at the end of a WebP, of which some are not needed: of a lossless one two at most.
+_LAST, _LAST_LOSSLESS = 8, 3
 
 
 class NoFallback(DecodeError):
@@ -195,8 +196,9 @@ def check_webp(image: Image, data: Buffer, decode_again: Callable[[bytes], Image
     start, end = webp.coded(data)
     if bytes(data[start:end]).find(bytes(_FEWEST_ZEROS)) < 0:
         return
+    last = _LAST_LOSSLESS if webp.is_lossless(data, start) else _LAST
     for ending in jpeg_stream.ENDINGS:
-        other = b"".join((data[: end - _LAST], ending[:_LAST], data[end:]))
+        other = b"".join((data[: end - last], ending[:last], data[end:]))
         if _changes(image, decode_again, other):
             return
     raise NoFallback(_LEFT_OVER)
