@@ -144,7 +144,7 @@ def read(data: Buffer, header: Header) -> Stream:
         found = ends.search(data, start)
         stop = found.start() if found else len(data)
         if interval and header.coding != "jpeg-ls":
-            most = -(-_units(data, header, marker) // interval)
+            most = _intervals(data, header, marker, interval)
             stray = islice(_RESTART.finditer(data, start, stop), most - 1, None)
             stop = next((one.start() for one in stray), stop)
         end = stop
@@ -164,11 +164,16 @@ def read(data: Buffer, header: Header) -> Stream:
     return Stream(scans, False, gap)
 
 
-def _units(data: Buffer, header: Header, marker: int) -> int:
-    """Return the number of MCUs in a scan (T.81, A.2), or a large one if its headers are damaged.
+def _intervals(data: Buffer, header: Header, marker: int, interval: int) -> int:
+    """Return how many restart intervals a scan has.
 
     More restart markers than they need do not belong to it: libjpeg passes over them.
     """
+    return -(-_units(data, header, marker) // interval)
+
+
+def _units(data: Buffer, header: Header, marker: int) -> int:
+    """Return the number of MCUs in a scan (T.81, A.2); a large one if its headers are damaged."""
     frame = next_segment(data, 2)
     while frame < marker and data[frame + 1] not in _FRAMES:
         frame = next_segment(data, after_segment(data, frame))
@@ -353,9 +358,9 @@ def with_other_endings(
     done = 0
     for scan in scans:
         more = _DROPPED_ZEROS + ending if header.coding == "arithmetic" else ending
-        if scan.interval:
+        passed = [data[m.end() - 1] for m in _RESTART.finditer(data, scan.start, scan.end)]
+        if scan.interval and len(passed) + 1 < _intervals(data, header, scan.marker, scan.interval):
             # After an interval a decoder skips everything up to the next restart marker.
-            passed = [data[m.end() - 1] for m in _RESTART.finditer(data, scan.start, scan.end)]
             following = 0xD0 if not passed else 0xD0 | (passed[-1] + 1 & 7)
             more += bytes((0xFF, following)) + ending
         parts += data[done : scan.end], more
