@@ -71,6 +71,8 @@ def as_path(path: str | os.PathLike[str], *, function: str = "decode_file") -> s
     """
     if isinstance(path, (bytearray, memoryview)) or (isinstance(path, bytes) and 0 in path):
         raise TypeError(f"{function}() takes a path, not the bytes of an image: use decode(data)")
+    if not isinstance(path, (str, bytes, os.PathLike)):
+        raise TypeError(f"{function}() takes a path, not {type(path).__name__}")
     return os.fspath(path)
 
 

@@ -65,6 +65,8 @@ def stats(*, reset: bool = False) -> Stats:
     >>> stats().fallbacks  # no backend refused the image
     {}
     """
+    if not isinstance(reset, bool):
+        raise TypeError(f"reset must be True or False, not {reset!r}")
     with _lock:
         result = Stats(dict(_fallbacks), dict(_failures), tuple(_recent))
         if reset:

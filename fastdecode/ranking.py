@@ -144,6 +144,8 @@ class Ranking:
         """
         own = path is None and not ranking_is_named()
         place = ranking_path() if path is None else path
+        if not isinstance(place, (str, os.PathLike)):
+            raise TypeError(f"path must be a path, not {place!r}")
         return _files.read_text(place, cls._from_text, _DAMAGED, own=own)
 
     @classmethod

@@ -143,14 +143,17 @@ def register(
     'pip install mypackage'
     """
     if not isinstance(name, str):
-        raise TypeError(f"a backend's name must be text, not {name!r}")
+        raise TypeError(f"the name of a backend must be text, not {name!r}")
     if not name.isidentifier():
-        raise ValueError(f"a backend's name must be an identifier, not {name!r}")
-    for target in (backend, batch) if batch else (backend,):
-        if isinstance(target, str) and not all(target.partition(":")):
-            raise ValueError(f"a backend in words must be 'module:Class', not {target!r}")
+        raise ValueError(f"the name of a backend must be an identifier, not {name!r}")
+    if not (isinstance(distribution, str) and isinstance(replace, bool)):
+        raise TypeError("distribution must be a string, and replace True or False")
+    for argument, target in (("backend", backend), ("batch", batch)):
         if not (isinstance(target, str) or callable(target)):
-            raise TypeError(f"a backend must be a class or 'module:Class', not {target!r}")
+            raise TypeError(f"{argument} must be a class or 'module:Class', not {target!r}")
+        left_out = argument == "batch" and target == ""
+        if isinstance(target, str) and not (left_out or all(target.partition(":"))):
+            raise ValueError(f"{argument} in words must be 'module:Class', not {target!r}")
     global generation
     with _lock:
         if name in names() and not replace:

@@ -138,6 +138,21 @@ def test_zeros_in_place_of_the_rest_are_an_error(kind: str, backend: str | None)
 
 
 @pytest.mark.parametrize("backend", [None, "opencv"])
+def test_most_zeroed_blocks_of_a_lossless_webp_are_an_error(backend: str | None) -> None:
+    """Pixels that end some bytes before the data show them; libwebp does not mind."""
+    if backend and backend not in usable_backends():
+        pytest.skip(f"{backend} is not installed")
+    data = encode(noisy(), **MODERN["webp, lossless"])
+    random = np.random.default_rng(0)
+    places = random.integers(100, len(data) - 100, 200).tolist()
+    holes = [data[:at] + bytes(16 + at % 48) + data[at + 16 + at % 48 :] for at in places]
+
+    found = [outcome(hole, data, backend) for hole in holes]
+
+    assert found.count("error") >= 0.85 * len(holes)
+
+
+@pytest.mark.parametrize("backend", [None, "opencv"])
 @pytest.mark.parametrize("rows", [0, 4, 20, 70, 100])
 @pytest.mark.parametrize("kind", [*MODERN, "webp, fast"])
 def test_flat_areas_of_webp_and_avif_may_be_zeros(

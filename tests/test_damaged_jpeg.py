@@ -302,6 +302,22 @@ def test_stray_bytes_before_a_marker_cost_no_pixel(
     assert outcome(odd, data, backend) in expected
 
 
+@every_kind
+@every_reader
+@pytest.mark.parametrize("stray", [b"\xff\xd0", b"\xff\xd3", b"\xff\xd7\xff\xd1"])
+def test_stray_restart_markers_cost_no_pixel(kind: str, backend: str | None, stray: bytes) -> None:
+    """Behind a scan, libjpeg passes over them; with any backend they hide no missing data."""
+    data = KINDS[kind]
+    ends = [*markers(rb"\xff\xda", data)[1:], len(data) - 2]  # of the scans, with their tables
+    ends = [data.rindex(b"\xff\xc4", 0, end) if end < len(data) - 2 else end for end in ends]
+
+    expected = ("whole", "error") if backend == "native" else ("whole",)  # it refuses odd files
+    for end in ends:
+        assert outcome(data[:end] + stray + data[end:], data, backend) in expected
+    cut = len(data) * 3 // 4
+    assert outcome(data[:cut] + stray + EOI, data, backend) == "error"
+
+
 def with_scans(number: int) -> bytes:
     """Repeat the last scan of a progressive JPEG up to this number."""
     data = KINDS["progressive"]

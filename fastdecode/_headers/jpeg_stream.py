@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import islice
+from math import ceil
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -58,6 +60,8 @@ _HIGH = re.compile(rb"\xff[\x80-\xfe]")
 # Markers but for those without a segment: RSTn, TEM and a misplaced SOI.
 _SEGMENT = re.compile(rb"\xff[^\x00\x01\xff\xd0-\xd8]", re.DOTALL)
 _DHT, _SOS, _EOI, _DRI = 0xC4, 0xDA, 0xD9, 0xDD
+_FRAMES = frozenset({*range(0xC0, 0xD0)} - {_DHT, 0xC8, 0xCC})  # SOFn
+_BLOCK = 8  # samples along its side
 # Segments that may stand between two scans: tables, restart interval, APPn, COM, DNL, LSE.
 _BETWEEN_SCANS = frozenset({_DHT, 0xCC, 0xDB, 0xDC, _DRI, 0xFE, 0xF8, *range(0xE0, 0xF0)})
 _NO_BIT = 16  # above every bit position
@@ -140,6 +144,10 @@ def read(data: Buffer, header: Header) -> Stream:
         ends = _HIGH if header.coding == "jpeg-ls" else _BUT_RESTARTS if interval else _ANY
         found = ends.search(data, start)
         stop = found.start() if found else len(data)
+        if interval and header.coding != "jpeg-ls":
+            most = _intervals(data, header, marker, interval)
+            stray = islice(_RESTART.finditer(data, start, stop), most - 1, None)
+            stop = next((one.start() for one in stray), stop)
         end = stop
         while end > start and data[end - 1] == 0xFF:  # fill bytes belong to the marker
             end -= 1
@@ -155,6 +163,35 @@ def read(data: Buffer, header: Header) -> Stream:
             return Stream(scans, kind == _EOI, gap)
         start = after_segment(data, marker)
     return Stream(scans, False, gap)
+
+
+def _intervals(data: Buffer, header: Header, marker: int, interval: int) -> int:
+    """Return how many restart intervals a scan has.
+
+    More restart markers than they need do not belong to it: libjpeg passes over them.
+    """
+    return -(-_units(data, header, marker) // interval)
+
+
+def _units(data: Buffer, header: Header, marker: int) -> int:
+    """Return the number of MCUs in a scan (T.81, A.2); a large one if its headers are damaged."""
+    frame = next_segment(data, 2)
+    while frame < marker and data[frame + 1] not in _FRAMES:
+        frame = next_segment(data, after_segment(data, frame))
+    body = bytes(data[frame + 10 : frame + 10 + 3 * header.channels])
+    pairs = zip(body[::3], body[1::3], strict=False)
+    factors = {name: (both >> 4, both & 15) for name, both in pairs}
+    count = data[marker + 4] if marker + 4 < len(data) else 0
+    own = factors.get(data[marker + 5]) if count == 1 else None
+    most = tuple(max((each[i] for each in factors.values()), default=0) for i in (0, 1))
+    if 0 in most or (count == 1 and own is None):
+        return header.width * header.height
+    side = 1 if header.coding == "lossless" else _BLOCK
+    across, down = (
+        -(-size // (side * of)) if own is None else -(-ceil(size * each / of) // side)
+        for size, each, of in zip((header.width, header.height), own or most, most, strict=True)
+    )
+    return across * down
 
 
 def _first_scan(data: Buffer, header: Header) -> int:
@@ -317,14 +354,13 @@ def with_other_endings(
     done = 0
     for scan in scans:
         more = _DROPPED_ZEROS + ending if header.coding == "arithmetic" else ending
-        if scan.interval:
+        passed = list(_RESTART.finditer(data, scan.start, scan.end)) if scan.interval else []
+        for found in passed if header.coding in ("baseline", "progressive") else ():
+            parts += data[done : found.start()], ending[:_SOME]
+            done = found.start()
+        if scan.interval and len(passed) + 1 < _intervals(data, header, scan.marker, scan.interval):
             # After an interval a decoder skips everything up to the next restart marker.
-            following = 0xD0
-            for found in _RESTART.finditer(data, scan.start, scan.end):
-                if header.coding in ("baseline", "progressive"):
-                    parts += data[done : found.start()], ending[:_SOME]
-                    done = found.start()
-                following = 0xD0 | (data[found.end() - 1] + 1 & 7)
+            following = 0xD0 if not passed else 0xD0 | (data[passed[-1].end() - 1] + 1 & 7)
             more += bytes((0xFF, following)) + ending
         parts += data[done : scan.end], more
         done = scan.end

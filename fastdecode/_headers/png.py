@@ -50,7 +50,7 @@ def parse(data: Buffer) -> Header:
     if data[:8] != _SIGNATURE[: len(data)]:
         raise DecodeError("the PNG signature is damaged")
     length, kind = _CHUNK.unpack_from(data, 8)
-    width, height, bits, color_type, *methods, interlace = _IHDR.unpack_from(data, 16)
+    width, height, bits, color_type, packing, filtering, interlace = _IHDR.unpack_from(data, 16)
     if kind != b"IHDR" or length < _IHDR.size:
         raise DecodeError(f"the PNG starts with a {kind!r} chunk instead of IHDR")
     if not 0 < width <= _MAX_SIDE or not 0 < height <= _MAX_SIDE:
@@ -58,8 +58,10 @@ def parse(data: Buffer) -> Header:
     channels, color, depths = _COLOR_TYPES.get(color_type, (0, "other", ()))
     if bits not in depths:
         raise DecodeError(f"the PNG header says colour type {color_type} with {bits} bits")
-    if methods != [0, 0] or interlace > 1:
-        raise DecodeError(f"the PNG header says methods {methods} and interlacing {interlace}")
+    if packing or filtering or interlace > 1:
+        raise DecodeError(
+            f"the PNG header says methods {packing} and {filtering}, and interlacing {interlace}"
+        )
     animated, orientation = _ancillary(data, 8 + 12 + length)
     return Header(
         "png", width, height, channels, bits, orientation, progressive=interlace == 1, color=color,

@@ -91,7 +91,8 @@ def _checked(max_pixels: int | None) -> int:
     """Check the limit, and return it for the core, where 0 means no limit."""
     if max_pixels is None:
         return 0
-    if isinstance(max_pixels, bool) or not hasattr(max_pixels, "__index__"):
+    single = hasattr(max_pixels, "__index__") and getattr(max_pixels, "ndim", 0) == 0
+    if isinstance(max_pixels, bool) or not single:
         raise TypeError(f"max_pixels must be an integer or None, not {max_pixels!r}")
     most = operator.index(max_pixels)
     if most < 1:

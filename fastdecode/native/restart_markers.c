@@ -200,7 +200,7 @@ static void put_segments(repack *work) {
         }
         size_t size = 2 + ((size_t)data[at + 2] << 8 | data[at + 3]);
         if (marker >= 0xC0 && marker <= 0xC2) {
-            put_marker(work, marker == 0xC2 ? 0xC0 : marker, (int)size - 4);
+            put_marker(work, 0xC0, (int)size - 4);
             put_bytes(work, data + at + 4, size - 4);
         } else if (marker >= 0xE0 || marker == 0xDB) {
             put_bytes(work, data + at, size);

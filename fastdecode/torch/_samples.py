@@ -6,7 +6,7 @@ import copy
 import random
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch.utils.data import ConcatDataset, IterableDataset, Subset
 
+from fastdecode._arguments import is_int, shown
 from fastdecode._selection import load_named, preferred
 from fastdecode.errors import BackendUnavailable, UnknownBackend
 from fastdecode.native._batch import Pool
@@ -140,6 +141,14 @@ class Source:
             else:
                 return dataset, index
 
+    def name_sampler(self, error: Exception, index: Any) -> None:
+        """Say in the error of an item what the sampler gave, if only that can have asked for it."""
+        count = self.length(needed=False)
+        if count is not None and not (is_int(index) and -count <= index < count):
+            error.args = (
+                f"{error} (the sampler gave {shown(index)}, and the dataset has {count} items)",
+            )
+
     def dataset_index(self, index: Any) -> Any:
         """Return the index of an item in the dataset inside that has it."""
         return self.locate(index)[1]
@@ -192,7 +201,10 @@ class Source:
         """Let the datasets read a batch at once if they can; fetch its items within the block."""
         with ExitStack() as stack:
             if self.datasets:
-                places = [self.locate(index) for index in indices]
+                places = []
+                for index in indices:
+                    with suppress(IndexError, TypeError):  # raised when the item is made
+                        places.append(self.locate(index))
                 for dataset in self.datasets:
                     inside = [index for where, index in places if where is dataset]
                     stack.enter_context(dataset._prefetch_batch(inside))
@@ -377,6 +389,9 @@ class SampleMaker:
             generator = drawn_from.generator = generator_of(item.seed)
             try:
                 return self.source.fetch(item.index, generator, out, encoded)
+            except (IndexError, TypeError) as error:
+                self.source.name_sampler(error, item.index)
+                raise
             finally:
                 held.reseed = drawn_from.generator = None
 

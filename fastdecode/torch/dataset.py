@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from fastdecode import api
-from fastdecode._arguments import check_names
+from fastdecode._arguments import check_kinds, check_names
 from fastdecode._buffers import as_buffer, without_row
 from fastdecode._error_policy import ITEM_ERRORS, is_item_error
 from fastdecode.geometry import Geometry
@@ -165,6 +165,7 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
         transforms: Callable[..., Any] | None = None,
         **options: Unpack[DatasetOptions],
     ) -> None:
+        check_kinds({"target_transform": target_transform})
         # Skips the constructors of torchvision's classes, which would list the files themselves.
         known = [kind for kind in type(self).__mro__ if kind.__module__.startswith("torchvision.")]
         last: Any = known[-1] if known else DecodeDataset

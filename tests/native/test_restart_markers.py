@@ -273,3 +273,28 @@ def test_restart_markers_refuses_in_the_packages_words(tmp_path: Path) -> None:
     unlimited = add_restart_markers(PHOTO, max_pixels=None)
     for enough in (500 * 333, np.int64(500 * 333), 1 << 70):
         assert add_restart_markers(PHOTO, max_pixels=enough) == unlimited
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        {"quality": 99, "optimize": True},
+        {"quality": 95, "optimize": True, "restart_marker_rows": 1},
+        {"quality": 90, "progressive": True},
+    ],
+    ids=str,
+)
+def test_zeros_in_place_of_data_are_not_repacked(way: dict[str, int]) -> None:
+    """A broken download would become a file that looks whole; zeros of a flat area are data."""
+    random = np.random.default_rng(0)
+    pixels = random.integers(0, 255, (90, 120, 3), np.uint8)
+    data = encode(Image.fromarray(pixels), **way)
+    for start in np.linspace(fastdecode.probe(data).scan_offset, len(data) - 400, 20).astype(int):
+        for size in (250, len(data) // 10, len(data) - start - 2):
+            hole = min(size, len(data) - start - 2)
+            with pytest.raises(FastDecodeError):
+                add_restart_markers(data[:start] + bytes(hole) + data[start + hole :])
+
+    pixels[20:] = 255
+    flat = encode(Image.fromarray(np.tile(pixels, (5, 1, 1))), **way)
+    np.testing.assert_array_equal(decode(add_restart_markers(flat)), decode(flat))

@@ -203,5 +203,5 @@ def test_pillows_blur_is_fused() -> None:
 @pytest.mark.parametrize("arguments", [(1.5,), (0.5, -1), (0.5, 2, 1), (0.5, 0.1, 2000)])
 def test_blurs_out_of_range_are_refused(arguments: Any) -> None:
     """A probability or radius out of range is a ValueError."""
-    with pytest.raises(ValueError, match=r"p must|radii"):
+    with pytest.raises(ValueError, match=r"p must|radius_min"):
         GaussianBlur(*arguments)

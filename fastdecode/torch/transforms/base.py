@@ -7,13 +7,14 @@ from abc import ABC, abstractmethod
 from enum import Enum
 from functools import partial
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypedDict, get_args
 
 import numpy as np
 import torch
 from PIL import Image as PillowImage
 
 from fastdecode import _headers
+from fastdecode._arguments import check_word, shown
 from fastdecode._buffers import as_buffer
 from fastdecode._pixels import seen_size
 from fastdecode._resizing import (
@@ -188,8 +189,8 @@ class Crop(EncodedTransform):
             raise ValueError("std is given without a mean: give both, or neither")
         if dtype is None:
             dtype = torch.uint8 if mean is None else torch.float32
-        if dtype not in (torch.float32, torch.uint8):
-            raise ValueError(f"dtype must be torch.float32 or torch.uint8, not {dtype}")
+        if not isinstance(dtype, torch.dtype) or dtype not in (torch.float32, torch.uint8):
+            raise ValueError(f"dtype must be torch.float32 or torch.uint8, not {shown(dtype)}")
         if dtype == torch.uint8 and mean is not None:
             raise ValueError(
                 "bytes cannot be normalised: leave mean and std out, and use Normalize on the "
@@ -374,8 +375,7 @@ class Crop(EncodedTransform):
 
 def check_quality(quality: object, headroom: Any) -> None:
     """Check how closely a JPEG is to be decoded."""
-    if quality not in ("fast", "exact"):
-        raise ValueError(f"quality must be 'fast' or 'exact', not {quality!r}")
+    check_word("quality", quality, get_args(Quality))
     if not is_number(headroom) or not headroom >= 1:
         raise ValueError(f"headroom must be a number of at least 1, not {headroom!r}")
 
