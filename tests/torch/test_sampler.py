@@ -305,6 +305,28 @@ def run(loader: Any, sampler: Any, batches: Iterator[Any], most: int) -> list[An
     return seen
 
 
+@EACH_WAY
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda: int(torch.randint(2**50, ())),
+        lambda: random.getrandbits(50),
+        lambda: int(np.random.randint(2**50)),  # noqa: NPY002
+    ],
+    ids=["torch", "random", "numpy"],
+)
+def test_no_draws_of_a_sampler_repeat_earlier_ones(draw: Callable[[], int], way: str) -> None:
+    """Neither those of other batches, nor of other epochs, nor of the epoch that is resumed."""
+    sampler = Given(lambda: (draw() for _ in range(6 * SIZE)))
+    how: dict[str, Any] = {"batch_size": SIZE, "sampler": sampler, **WAYS[way][0]}
+    with Loader(NUMBERS, **how) as loader, Loader(NUMBERS, **how) as resumed:
+        seen = [batch.tolist() for batch in itertools.islice(loader, 2)]
+        resumed.load_state_dict(loader.state_dict())
+        seen += [batch.tolist() for _ in range(2) for batch in resumed]
+    items = [item for batch in seen for item in batch]
+    assert len(set(items)) == len(items) == 2 * 6 * SIZE
+
+
 @pytest.mark.parametrize("batches", [False, True])
 @pytest.mark.parametrize("way", ["in the caller's thread", "threads"])
 @pytest.mark.parametrize("done", [1, 2, 4])
