@@ -26,7 +26,7 @@ MOST_PIXELS = 2_000_000  # of a file: thousands of decodes have to take seconds
 
 
 def _written() -> dict[str, bytes]:
-    """Encode every sampling that Pillow writes, with every coding, in odd sizes."""
+    """Encode colours and inks in every sampling that Pillow writes, and every coding, in odd sizes."""
     ways: dict[str, dict[str, Any]] = {
         "plain": {},
         "progressive": {"progressive": True},
@@ -35,10 +35,11 @@ def _written() -> dict[str, bytes]:
         "restarts, progressive": {"progressive": True, "restart_marker_rows": 2},
     }
     return {
-        f"{width}x{height} {sampling} {way}": encode(
-            drawing(width, height), quality=80, subsampling=sampling, **options
+        f"{width}x{height} {mode} {sampling} {way}": encode(
+            drawing(width, height, "RGB").convert(mode), quality=80, subsampling=sampling, **options
         )
         for width, height in ((17, 33), (101, 67), (256, 160), (203, 151))
+        for mode in ("RGB", "CMYK")  # the core leaves CMYK to libjpeg
         for sampling in ("4:4:4", "4:2:2", "4:2:0")
         for way, options in ways.items()
     }
