@@ -621,6 +621,24 @@ def test_a_sampler_that_is_set_back_to_0_sets_the_draws_back() -> None:
     assert same(found, first)
 
 
+@EACH_WAY
+@pytest.mark.parametrize("when", [1, 2, 4])
+def test_an_epoch_that_is_set_of_the_sampler_while_one_runs_comes_next(when: int, way: str) -> None:
+    """Whatever is still drawn of the running epoch, whose items and draws stay."""
+    sampler = DistributedSampler(range(4 * SIZE), 1, 0)
+    with Loader(Images(), SIZE, sampler=sampler, **WAYS[way][0]) as loader:
+        first = copies(loader)
+        loader.set_epoch(0)
+        epoch = iter(loader)
+        seen = copies(itertools.islice(epoch, when))
+        sampler.set_epoch(5)
+        assert same([*seen, *copies(epoch)], first)
+        assert loader.epoch == 5
+        fifth = copies(loader)
+        loader.set_epoch(5)
+        assert same(copies(loader), fifth)
+
+
 def test_the_loaders_epoch_counts_where_it_was_set_after_the_samplers() -> None:
     """Whoever sets the epoch last sets it, and the loader then counts on from there."""
     sampler = DistributedSampler(range(COUNT), 1, 0)
