@@ -90,6 +90,26 @@ def starts_processes(way: str) -> bool:
     return way.startswith("processes")
 
 
+def test_positions_count_batches_that_failed(way: str) -> None:
+    """Whoever goes on after an error has the batches behind it, and so does a state of theirs."""
+    dataset = Images(EXACT, wrong={5: ValueError("the user's"), 13: LookupError("another")})
+    with plain(Images(EXACT)) as batches:
+        expected = copies(batches)
+    with loader(way, dataset) as batches, loader(way, dataset) as resumed:
+        epoch = iter(batches)
+        for number, batch in enumerate(expected, 1):
+            if number in (2, 4):
+                with pytest.raises((ValueError, LookupError)):
+                    next(epoch)
+                continue
+            assert alike(way, copies([next(epoch)]), [batch])
+            state = batches.state_dict()
+            assert state["batch"] == number
+            if number > 4:
+                resumed.load_state_dict(state)
+                assert alike(way, copies(resumed), expected[number:])
+
+
 @pytest.mark.parametrize("batch_size", [1, 5, 30])
 def test_epochs_are_those_of_one_thread(way: str, batch_size: int) -> None:
     """Two shuffled epochs equal those of one thread, and global generators are not used."""
