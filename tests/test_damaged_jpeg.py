@@ -431,6 +431,30 @@ def test_no_part_shows_what_zeros_decode_to(kind: str) -> None:
         assert refused > len(some) // 3
 
 
+@pytest.mark.parametrize("mode", ["RGB", "L"])
+def test_no_part_that_ends_with_an_interval_shows_zeros(mode: str) -> None:
+    """Few of the zeros at the end of a restart interval may be read: what is left over tells."""
+    pixels = np.full((160, 240, 3), 255, np.uint8)  # so much white that zeros are its code
+    pixels[56:96, :120] = PHOTO[:40]
+    some = {"subsampling": 0} if mode == "RGB" else {}
+    image = Image.fromarray(pixels).convert(mode)
+    data = encode(image, quality=75, optimize=True, restart_marker_rows=1, **some)
+    ends = [found.start() for found in re.finditer(rb"\xff[\xd0-\xd7]", data)]
+    refused = 0
+    for row, hole in itertools.product(range(7, 12), range(28, 72, 4)):
+        if hole > ends[row] - ends[row - 1] - 2:
+            continue
+        damaged = data[: ends[row] - hole] + bytes(hole) + data[ends[row] :]
+        region = (0, 8 * row, 240, 8 * row + 8)
+        try:
+            part = decode(damaged, region=region)
+        except DecodeError:
+            refused += 1
+        else:
+            np.testing.assert_array_equal(part, decode(data, region=region))
+    assert refused > 30
+
+
 def test_no_part_of_a_progressive_file_shows_zeros_that_the_whole_does_not() -> None:
     """What is read of each scan may end before what tells that its zeros were no data."""
     image = Image.fromarray(IN_WHITE)
