@@ -338,6 +338,43 @@ def test_no_region_is_begun_behind_markers_out_of_turn(damage: str) -> None:
         decode(data[:at] + instead + data[at + 2 :], region=(0, 200, 160, 240), backend="native")
 
 
+def replaced(data: bytes, old: bytes, new: bytes) -> bytes:
+    assert data.count(old) == 1
+    return data.replace(old, new)
+
+
+ODD = {
+    **{
+        f"JFIF {major}": replaced(KINDS["4:2:0"], b"JFIF\0\1", b"JFIF\0" + bytes([major]))
+        for major in (0, 2)
+    },
+    **{
+        f"Adobe transform {transform}": KINDS["4:4:4"][:2]
+        + b"\xff\xee\0\x0eAdobe\0\x64\0\0\0\0" + bytes([transform])
+        + KINDS["4:4:4"][20:]
+        for transform in (2, 3, 255)
+    },
+    "bits of a progressive scan": replaced(
+        KINDS["4:2:0"], b"\3\1\0\2\x11\3\x11\0\x3f\0", b"\3\1\0\2\x11\3\x11\0\x3f\1"
+    ),
+    "a shorter band": replaced(
+        KINDS["4:2:0"], b"\3\1\0\2\x11\3\x11\0\x3f\0", b"\3\1\0\2\x11\3\x11\0\x3e\0"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ODD)
+@pytest.mark.parametrize("backend", [None, *({"native"} & {*READERS})])
+def test_strict_refuses_what_libjpeg_warns_of(kind: str, backend: str | None) -> None:
+    """Odd headers decode to Pillow's pixels, and only `strict` refuses them, also for a part."""
+    data = ODD[kind]
+    expected = np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
+    np.testing.assert_array_equal(decode(data, backend=backend), expected)
+    for options in ({}, {"region": (8, 8, 24, 16)}):
+        with pytest.raises(DecodeError):
+            decode(data, strict=True, backend=backend, **options)
+
+
 # ---- zeros in place of data ----
 
 NOISE = np.random.default_rng(0).normal(0, 12, (90, 120, 3))

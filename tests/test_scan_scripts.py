@@ -220,4 +220,3 @@ def test_any_script_gives_the_pixels_of_libjpeg_or_an_error(
     else:
         assert not needed
         np.testing.assert_array_equal(image, reference(cut))
-

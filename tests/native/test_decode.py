@@ -26,7 +26,7 @@ MOST_PIXELS = 2_000_000  # of a file: thousands of decodes have to take seconds
 
 
 def _written() -> dict[str, bytes]:
-    """Encode colours and inks in every sampling that Pillow writes, and every coding, in odd sizes."""
+    """Encode colours and inks in every sampling and coding that Pillow writes, in odd sizes."""
     ways: dict[str, dict[str, Any]] = {
         "plain": {},
         "progressive": {"progressive": True},
@@ -103,7 +103,7 @@ def test_any_region_of_any_file_is_that_slice_of_pillows_image(part: int) -> Non
 
 
 def _parts_removed(data: bytes) -> Iterator[bytes]:
-    """Remove each segment before the first scan of a JPEG, and each Huffman table; or each chunk."""
+    """Remove each segment or Huffman table before the first scan of a JPEG, or each chunk."""
     if data[:2] != b"\xff\xd8":
         at = 33  # behind IHDR
         while at < len(data):

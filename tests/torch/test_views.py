@@ -36,9 +36,7 @@ KINDS: dict[str, Any] = {
 }
 
 
-def _separately(
-    views: Views, data: bytes, generator: Any, **options: Any
-) -> list[torch.Tensor]:
+def _separately(views: Views, data: bytes, generator: Any, **options: Any) -> list[torch.Tensor]:
     return [view(data, generator=generator, **options) for view in views.views]
 
 
