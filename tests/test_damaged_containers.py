@@ -21,6 +21,7 @@ from encoded import (
     heif,
     ispe,
     with_orientation,
+    with_riff,
 )
 from PIL import Image
 
@@ -132,6 +133,12 @@ def test_zeros_in_place_of_the_rest_are_an_error(kind: str, backend: str | None)
 
     for at in np.linspace(start, len(data) - 200, 30).astype(int).tolist():
         assert outcome(data[:at] + bytes(len(data) - at), data, backend) == "error", at
+    if kind != "avif":  # behind a chunk of odd length
+        cut = data[:500] + bytes(len(data) - 500)
+        with_profile = [with_riff(one, 0x20, (b"ICCP", b"odd")) for one in (data, cut)]
+        whole, cut = (one[:30] + one[-12:] + one[30:-12] for one in with_profile)
+        assert outcome(cut, whole, backend) == "error"
+        assert outcome(whole, whole, backend) == "whole"
     if kind == "avif":
         hole = data[: start + 100] + bytes(20) + data[start + 120 :]
         assert outcome(hole, data) == "error"

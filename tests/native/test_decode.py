@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,7 @@ MOST_PIXELS = 2_000_000  # of a file: thousands of decodes have to take seconds
 
 
 def _written() -> dict[str, bytes]:
-    """Encode every sampling that Pillow writes, with every coding, in odd sizes."""
+    """Encode colours and inks in every sampling and coding that Pillow writes, in odd sizes."""
     ways: dict[str, dict[str, Any]] = {
         "plain": {},
         "progressive": {"progressive": True},
@@ -34,10 +36,11 @@ def _written() -> dict[str, bytes]:
         "restarts, progressive": {"progressive": True, "restart_marker_rows": 2},
     }
     return {
-        f"{width}x{height} {sampling} {way}": encode(
-            drawing(width, height), quality=80, subsampling=sampling, **options
+        f"{width}x{height} {mode} {sampling} {way}": encode(
+            drawing(width, height, "RGB").convert(mode), quality=80, subsampling=sampling, **options
         )
         for width, height in ((17, 33), (101, 67), (256, 160), (203, 151))
+        for mode in ("RGB", "CMYK")  # the core leaves CMYK to libjpeg
         for sampling in ("4:4:4", "4:2:2", "4:2:0")
         for way, options in ways.items()
     }
@@ -98,6 +101,81 @@ def test_any_region_of_any_file_is_that_slice_of_pillows_image(part: int) -> Non
         )
 
     assert len(names) > 100
+
+
+def _parts_removed(data: bytes) -> Iterator[bytes]:
+    """Remove each segment or Huffman table before the first scan of a JPEG, or each chunk."""
+    if data[:2] != b"\xff\xd8":
+        at = 33  # behind IHDR
+        while at < len(data):
+            end = at + 12 + int.from_bytes(data[at : at + 4], "big")
+            yield data[:at] + data[end:]
+            at = end
+        return
+    at = 2
+    while data[at + 1] != 0xDA:
+        end = at + 2 + int.from_bytes(data[at + 2 : at + 4], "big")
+        yield data[:at] + data[end:]
+        table = at + 4
+        while data[at + 1] == 0xC4 and table < end:
+            behind = table + 17 + sum(data[table + 1 : table + 17])
+            length = (end - at - 2 - (behind - table)).to_bytes(2, "big")
+            yield data[: at + 2] + length + data[at + 4 : table] + data[behind:]
+            table = behind
+        at = end
+
+
+def _tables_in_one(data: bytes) -> bytes:
+    """Put all Huffman tables before the first scan into one segment, as many encoders do."""
+    at, tables, rest = 2, b"", data[:2]
+    while data[at + 1] != 0xDA:
+        end = at + 2 + int.from_bytes(data[at + 2 : at + 4], "big")
+        if data[at + 1] == 0xC4:
+            tables += data[at + 4 : end]
+        else:
+            rest += data[at:end]
+        at = end
+    return rest + b"\xff\xc4" + (len(tables) + 2).to_bytes(2, "big") + tables + data[at:]
+
+
+def _incomplete() -> list[bytes]:
+    """Return small files of many kinds, and each of them without one of its parts."""
+    pixels = drawing(40, 24)
+    keyed = pixels.convert("L")
+    coded = pixels.quantize(7)
+    whole = [
+        _tables_in_one(encode(pixels)),
+        encode(pixels, subsampling=0, optimize=True),
+        encode(pixels.convert("L"), restart_marker_blocks=2),
+        encode(pixels, progressive=True),
+        encode(pixels.convert("CMYK"), restart_marker_rows=1),
+        encode(keyed, "png", transparency=keyed.getpixel((3, 3))),
+        encode(coded, "png", transparency=bytes(range(0, 210, 30))),
+        encode(pixels.convert("RGBA"), "png"),
+    ]
+    return [*whole, *(less for data in whole for less in _parts_removed(data))]
+
+
+def test_no_file_finds_what_another_has_left() -> None:
+    """Whatever a file lacks, the outcome after any other file is that of a new decoder."""
+    files, request = _incomplete(), _request(layout=lib.FD_RGBA)
+
+    def outcome(decoder: Any, data: bytes) -> tuple[int, int, bytes]:
+        out = np.zeros((24, 40, 4), np.uint8)
+        place = ffi.cast("uint8_t *", out.ctypes.data)
+        status = lib.fd_decode(decoder, data, len(data), request, place, out.strides[0])
+        own = lib.fd_decoder_own(decoder)
+        return status, own, out.tobytes() if status == lib.FD_OK else b""
+
+    def new() -> Any:
+        return ffi.gc(lib.fd_decoder_create(), lib.fd_decoder_destroy)
+
+    alone = [outcome(new(), data) for data in files]
+    assert len({status for status, _, _ in alone}) > 1
+    used = new()
+    for before, (data, expected) in product(files, zip(files, alone, strict=True)):
+        outcome(used, before)
+        assert outcome(used, data) == expected
 
 
 def _request(**fields: Any) -> Any:

@@ -255,7 +255,9 @@ class Crop(EncodedTransform):
             out, self.normalize, partial(_library.resize_pixels, part.image, resize), operations
         ):
             return out
-        pixels = _resize_and_pad(part.image, box, plan, of_tensors=self.of_tensors)
+        left, top, right, bottom = map(int, box)  # whole pixels, beyond which nothing may be read
+        inside, whole = part.image[top:bottom, left:right], (0, 0, right - left, bottom - top)
+        pixels = _resize_and_pad(inside, whole, plan, of_tensors=self.of_tensors)
         return self._finish(pixels, plan, operations, out)
 
     def _finish(
