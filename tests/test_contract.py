@@ -29,6 +29,7 @@ _LEFT_BY_THE_CORE = (
     "gen_444as2x1_prog.jpg",
     "gen_mjpeg_no_dht.jpg",
     "gen_prog_scans5.jpg",
+    *("gen_q1_420.jpg", "gen_q5_420.jpg", "gen_q8_16bitq.jpg"),  # quantisers of 16 bits
 )
 
 
