@@ -231,7 +231,7 @@ REFUSED: dict[type[Exception], list[dict[str, Any]]] = {
         {"shuffle": "no"},
         {"drop_last": BatchSampler(range(9), 3, False)},
         {"drop_last": 4},
-        {"channels_last": 1},
+        {"channels_last": 2},
         {"device": 1.5},
         {"device": ["cpu"]},
         {"decode": None},
