@@ -621,7 +621,7 @@ def test_flat_areas_may_be_zeros(mode: str, backend: str | None) -> None:
             np.testing.assert_array_equal(decode(given, backend=backend), expected)
         part = decode(data, region=(10, 2, 200, 7), backend=backend)
         np.testing.assert_array_equal(part, expected[2:7, 10:200])
-        if backend is None or backend in WARNERS:
+        if backend in WARNERS or (backend is None and (mode != "CMYK" or {*WARNERS} - {"native"})):
             decode(data, strict=True, backend=backend)
     assert zeros >= 6
 

@@ -97,7 +97,7 @@ static numbers read_numbers(const uint8_t *at) {
     read.operation = at[0] % OPERATIONS;
     read.flags = at[1];
     read.reduce = 1 << at[2] % 4;
-    read.layout = FD_L + at[3] % 4;
+    read.layout = FD_L + at[3] % 3;
     read.dtype = FD_UINT8 + at[4] % 2;
     read.thorough = at[4] / 2 % 2;
     read.renew = at[5] & 1;
