@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 from corpus import native_core, samples
-from deflate import KINDS as BLOCKS
 from deflate import ILLEGAL, deflated, illegal
+from deflate import KINDS as BLOCKS
 from encoded import chunk
 from hypothesis import given, settings
 from hypothesis import strategies as st
