@@ -132,18 +132,24 @@ def test_a_scan_cut_in_the_middle_is_an_error(backend: str | None) -> None:
             decode(whole[: end - size] + whole[end:], backend=backend)
 
 
-def test_a_run_of_ended_blocks_stops_at_a_restart_marker() -> None:
-    """A run that claims more blocks than its interval has ends there, as for libjpeg."""
+@pytest.mark.parametrize("interval", [0, 2, 3])
+def test_a_run_of_ended_blocks_stops_at_a_restart_marker(interval: int) -> None:
+    """A run that claims more blocks than its interval has ends there, as for libjpeg.
+
+    So it does at the end of the image; and the core alone leaves such a file to others.
+    """
     native_core()
     grey = coefficients(1, 2)
     grey[:, 1::4, 1:] = 0
-    scans = [Scan((0,), 0, 0, 0, 0), Scan((0,), 1, 63, 0, 0, interval=2)]
+    scans = [Scan((0,), 0, 0, 0, 0), Scan((0,), 1, 63, 0, 0, interval=interval)]
     whole = write(grey, scans)
     np.testing.assert_array_equal(decode(whole, backend="native"), reference(whole))
 
     for overrun in (*range(1, 16), 100):  # one of them ends with the image
         odd = write(grey, [scans[0], scans[1]._replace(overrun=overrun)])
         np.testing.assert_array_equal(decode(odd), reference(odd))
+        with pytest.raises(DecodeError):
+            decode(odd, backend="native")
 
 
 @pytest.mark.parametrize("bands", [[(1, 63)], [(1, 5), (6, 63)]])
