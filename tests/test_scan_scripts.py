@@ -167,6 +167,8 @@ def test_only_strict_refuses_a_band_before_its_first_values(
         scans = sorted([Scan(ALL, 0, 0, 0, 0), *begun], key=lambda scan: scan is not early)
         whole = write(COLOURS, [*scans, *refined])
         np.testing.assert_array_equal(decode(whole), reference(whole))
+        if early is None and low and jpeg_backends("warnings") == ["native"]:
+            continue  # the core leaves such tables of a refinement to others
         if early is None:
             decode(whole, strict=True)
         else:
