@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
@@ -12,6 +13,7 @@ from PIL import Image as PillowImage
 
 from fastdecode._resizing import core_is_enabled
 from fastdecode.geometry import Geometry
+from fastdecode.native._augment import Impossible
 from fastdecode.torch import _recognise
 from fastdecode.torch._options import DecodeOptions
 from fastdecode.torch._processors import as_transform
@@ -54,10 +56,8 @@ class Fused(EncodedTransform):
         Names of the first steps, for `repr`.
     reason : str
         Why the first step of `rest` is not among them, for `repr`.
-    in_loader : Crop, optional
-        Does all of the pipeline in the core, with draws of its own. A `Loader` uses it.
-    loader_image : type, optional
-        As `image`, for the result of `in_loader`.
+    in_loader : Fused, optional
+        Does more of the pipeline in the core, with draws of its own. A `Loader` uses it.
 
     Attributes
     ----------
@@ -93,8 +93,7 @@ class Fused(EncodedTransform):
         image: type[torch.Tensor] | None = None,
         fused: Sequence[str] = (),
         reason: str = "",
-        in_loader: Crop | None = None,
-        loader_image: type[torch.Tensor] | None = None,
+        in_loader: Fused | None = None,
     ) -> None:
         if form == "pil" and head.dtype != torch.uint8:
             raise ValueError(f"a Pillow image is made of torch.uint8, not {head.dtype}")
@@ -105,7 +104,6 @@ class Fused(EncodedTransform):
         self.fused = tuple(fused)
         self.reason = reason
         self.in_loader = in_loader
-        self.loader_image = loader_image
         made_by = head if in_loader is None else in_loader
         as_written = in_loader is None and (self.rest or form == "pil")
         self.shape = None if as_written else made_by.shape
@@ -147,23 +145,19 @@ class Fused(EncodedTransform):
         **decoding: Any,
     ) -> tuple[Any, Geometry]:
         if self.in_loader is not None and isinstance(generator, SampleGenerator):
-            made, geometry = self.in_loader.with_geometry(
-                data, generator=generator, out=out, **decoding
-            )
-            return (made if out is not None else _as_class(made, self.loader_image)), geometry
+            with suppress(Impossible):  # then as written, which raises an error of its own
+                return self.in_loader._run(data, generator=generator, out=out, **decoding)
         direct = not self.rest and self.form == "tensor"
         result, geometry = self.head.with_geometry(
             data, generator=generator, out=out if direct else None, **decoding
         )
         if direct and out is not None:
             return out, geometry
-        result = self.finish(result, self.head)
+        result = self.finish(result)
         return (result if out is None else _copy_result(result, out)), geometry
 
-    def finish(self, pixels: torch.Tensor, made_by: EncodedTransform) -> Any:
-        """Return the result of the last step from that of the head, or of `in_loader`."""
-        if made_by is self.in_loader:
-            return _as_class(pixels, self.loader_image)
+    def finish(self, pixels: torch.Tensor) -> Any:
+        """Return the result of the last step from that of the head."""
         result = self.as_output(pixels)
         for part in self.rest:
             result = part(result)
@@ -172,7 +166,8 @@ class Fused(EncodedTransform):
     def as_output(self, pixels: torch.Tensor) -> Any:
         """Return the result of the head in the form that the next step, or the caller, gets."""
         if self.form == "pil":
-            return PillowImage.fromarray(pixels.permute(1, 2, 0).contiguous().numpy())
+            rows = pixels[0] if len(pixels) == 1 else pixels.permute(1, 2, 0)
+            return PillowImage.fromarray(rows.contiguous().numpy())
         return _as_class(pixels, self.image)
 
     def __repr__(self) -> str:
@@ -267,9 +262,12 @@ def fuse_for(transform: _T, options: DecodeOptions) -> Fused | _T:
     begin = _first_recipe(options)
     recipe, count, reason = _recognise.read_pipeline(parts, begin)
     if recipe.crop is None:
-        return transform
+        whole = replace(begin, crop=crops.Unresized(**begin.options))
+        fused = _with_augmentations(_build_fused(whole, parts, 0, reason), whole, parts)
+        return transform if fused.in_loader is None else fused
     fused = _build_fused(recipe, parts, count, reason)
-    return _with_augmentations(fused, begin, parts) if fused.rest else fused
+    whole = replace(begin, crop=crops.Unresized(**begin.options))
+    return _with_augmentations(fused, whole, parts) if fused.rest else fused
 
 
 def _first_recipe(options: DecodeOptions, *, joint: bool = False) -> _recognise.Recipe:
@@ -279,14 +277,14 @@ def _first_recipe(options: DecodeOptions, *, joint: bool = False) -> _recognise.
     return _recognise.Recipe(how, form=form, joint=joint)
 
 
-def _with_augmentations(fused: Fused, begin: _recognise.Recipe, parts: list[Any]) -> Fused:
-    """Let the core also do the augmentations in a Loader, if it can do the whole pipeline."""
+def _with_augmentations(fused: Fused, whole: _recognise.Recipe, parts: list[Any]) -> Fused:
+    """Let the core do all of the pipeline in a Loader, from the whole image on, if it can."""
     if not core_is_enabled():
         return fused
-    recipe, count, _ = _recognise.read_pipeline(parts, replace(begin, augments=True))
-    crop = recipe.crop
-    if count < len(parts) or crop is None or not crop.program or recipe.form == "pil":
+    recipe, count, _ = _recognise.read_pipeline(parts, replace(whole, augments=True))
+    if count < len(parts):
         return fused
+    in_loader = _build_fused(recipe, parts, count, "")
     return Fused(
         fused.head,
         fused.rest,
@@ -294,8 +292,7 @@ def _with_augmentations(fused: Fused, begin: _recognise.Recipe, parts: list[Any]
         image=fused.image,
         fused=fused.fused,
         reason=fused.reason,
-        in_loader=crop,
-        loader_image=recipe.image,
+        in_loader=in_loader,
     )
 
 
@@ -407,7 +404,7 @@ def transform_for_slot(transform: EncodedTransform, out: torch.Tensor | None) ->
     if out is None or out.dtype == transform.dtype or out.dtype != torch.uint8:
         return transform
     if type(transform) is Fused and transform.in_loader is not None:
-        return as_uint8(transform.in_loader)
+        return transform_for_slot(transform.in_loader, out)
     if type(transform) is Fused and not transform.rest and transform.form == "tensor":
         return Fused(transform_for_slot(transform.head, out))
     if isinstance(transform, Crop) and type(transform.normalize) is Normalize:

@@ -165,12 +165,12 @@ class _Making:
         crop: Any = view
         if isinstance(view, Fused):
             whole = view.in_loader if isinstance(self._generator, SampleGenerator) else None
-            crop = view.head if whole is None else whole
+            crop = view.head if whole is None else whole.head
         return crop if isinstance(crop, Crop) and crop.quality == "exact" else None
 
     def _draw(self, crop: Crop) -> tuple[ResizePlan, Any]:
         plan = crop.plan(*self._sides, self._generator)
-        return plan, crop.draw_operations(plan, self._generator)
+        return plan, crop.draw(plan, self._generator)
 
     def _decode(self, box: Box, *, keep: bool) -> DecodedPart:
         """Decode a box; `keep` its pixels beyond this thread's next call of a decoder."""
@@ -188,7 +188,10 @@ class _Making:
     ) -> Any:
         if crop is not None:
             pixels = crop.make_from(part, *(self._draw(crop) if draw is None else draw))
-            return view.finish(pixels, crop) if isinstance(view, Fused) else pixels
+            if not isinstance(view, Fused):
+                return pixels
+            whole = view.in_loader
+            return (view if whole is None or crop is view.head else whole).finish(pixels)
         if isinstance(view, EncodedTransform):
             return view(self._data, generator=self._generator, **self._decoding)
         return view(PillowImage.fromarray(part.image))
