@@ -43,6 +43,7 @@ class Operation(NamedTuple):
 
     kind: Kind
     value: tuple[float, ...] = ()
+    # Of a crop, the padding of the step that draws it.
     filter: Filter | Resampling | Padding = "nearest"
     fill: tuple[int, int, int] = (0, 0, 0)
     blends: bool = False
@@ -189,13 +190,14 @@ def resized_to(
 
 def random_box(scale: tuple[float, float], ratio: tuple[float, float]) -> Program:
     """Return a program that crops a random box, as torchvision's RandomResizedCrop."""
-    limits = Operation("crop", (0, 0, min(ratio), max(ratio)))
+    limits = Operation("crop", (0, 0, min(ratio), max(ratio)), "constant")
     return Program([Step("box", operation=limits, erasure=Erasure(scale, ratio))])
 
 
 def central_crop(size: tuple[int, int], *, pads: bool = False) -> Program:
     """Return a program that crops the centre of (height, width), padded if it is larger."""
-    return Program([Step("central_crop", operation=Operation("crop", size[::-1]), picks=pads)])
+    crop = Operation("crop", size[::-1], "constant")
+    return Program([Step("central_crop", operation=crop, picks=pads)])
 
 
 def flipped(probability: float) -> Program:
@@ -246,7 +248,8 @@ def _operation_fields(operation: Operation) -> dict[str, Any]:
 
 def _filters_of(kind: Kind) -> tuple[str, ...]:
     """Return the filters of an operation in the order of the core's enumeration."""
-    return get_args({"resize": Resampling, "pad": Padding}.get(kind, Filter))
+    known: dict[str, Any] = {"resize": Resampling, "pad": Padding, "crop": Padding}
+    return get_args(known.get(kind, Filter))
 
 
 def draw_operations(

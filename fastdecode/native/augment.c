@@ -484,7 +484,7 @@ static int is_good(const fd_operation *operation) {
         return size >= -0.5 && size <= 0.5;
     if (operation->kind == FD_RESIZE)
         return operation->filter >= FD_FILTER_OWN && operation->filter <= FD_FILTER_NEAREST;
-    if (operation->kind == FD_PAD)
+    if (operation->kind == FD_PAD || operation->kind == FD_CROP)
         return operation->filter >= FD_PAD_CONSTANT && operation->filter <= FD_PAD_SYMMETRIC;
     return operation->filter >= FD_NEAREST && operation->filter <= FD_BICUBIC &&
            (operation->library == FD_PILLOW || operation->filter != FD_BICUBIC);

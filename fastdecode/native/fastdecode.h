@@ -165,7 +165,8 @@ typedef struct {
     int32_t kind; /* fd_operation_kind */
     int32_t library; /* fd_library */
     int32_t filter; /* fd_filter of FD_WARP, FD_ROTATE, FD_AFFINE and FD_PERSPECTIVE;
-                     * fd_resize_filter of FD_RESIZE; fd_padding of FD_PAD */
+                     * fd_resize_filter of FD_RESIZE; fd_padding of FD_PAD, and of the step that
+                     * draws an FD_CROP */
     int32_t noise; /* fd_noise, for FD_ERASE */
     double value[FD_VALUES];
     uint8_t fill[4]; /* RGB of pixels from outside, for FD_PAD, too; if the last one is 1,

@@ -97,7 +97,7 @@ def _timm(make: str, name: str) -> Any:
 
 
 GEOMETRY = {
-    "Resize same": Step(lambda m: m.Resize((HEIGHT, WIDTH), antialias=True)),
+    "Resize same": Step(lambda m: m.Resize((HEIGHT, WIDTH), antialias=True), 2.2, 1, 1),
     "Resize": Step(lambda m: m.Resize((40, 30), antialias=True), 2.2, 1, 1),
     "Resize cubic": Step(lambda m: m.Resize((40, 30), antialias=True, **CUBIC), 2.2, 0, 1),
     "Resize short": Step(lambda m: m.Resize(36, antialias=True, **CUBIC), 2.2, 0, 1),
@@ -309,11 +309,13 @@ def pipelines(draw: st.DrawFn) -> list[Part]:
 class Expected(NamedTuple):
     """What the pipeline gives as written, and how far another result may be from it.
 
-    `erased` says that only the middle is determined; `error` is what the pipeline raised, if so.
+    `level` is the difference between neighbouring levels of bytes, as it is in the result. `erased`
+    says that only the middle is determined; `error` is what the pipeline raised, if so.
     """
 
     result: Any
     allowed: float = 0.0
+    level: float = 1.0
     erased: bool = False
     error: Exception | None = None
 
@@ -337,9 +339,12 @@ def _follow(pipeline: Sequence[Part], now: Expected) -> Expected:
         elif _is_bytes(before):
             allowed = (allowed + error) * (1 if _is_bytes(result) else 1 / 255)
         else:
-            allowed = (allowed + error / 255) * (255 if _is_bytes(result) else 1)
+            allowed = (allowed + error * now.level) * (255 if _is_bytes(result) else 1)
             allowed += _is_bytes(result)
-        now = Expected(result, allowed, now.erased or part.name in ERASED)
+        level = 1.0 if _is_bytes(result) else now.level * (1 / 255 if _is_bytes(before) else 1)
+        if part.name in VALUES and not _is_bytes(result):
+            level *= step.gain
+        now = Expected(result, allowed, level, now.erased or part.name in ERASED)
     return now
 
 
