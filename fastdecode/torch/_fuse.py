@@ -6,10 +6,10 @@ import copy
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 import torch
-from PIL import Image as PillowImage
 
 from fastdecode._resizing import core_is_enabled
 from fastdecode.geometry import Geometry
@@ -17,6 +17,14 @@ from fastdecode.native._augment import Impossible
 from fastdecode.torch import _recognise
 from fastdecode.torch._options import DecodeOptions
 from fastdecode.torch._processors import as_transform
+from fastdecode.torch._stages import (
+    Called,
+    InCore,
+    as_image,
+    stages_after,
+    works,
+    works_again,
+)
 from fastdecode.torch.transforms import EncodedTransform, Normalize, crops
 from fastdecode.torch.transforms._random_crop import SampleGenerator
 from fastdecode.torch.transforms.base import Crop, Quality
@@ -58,6 +66,8 @@ class Fused(EncodedTransform):
         Why the first step of `rest` is not among them, for `repr`.
     in_loader : Fused, optional
         Does more of the pipeline in the core, with draws of its own. A `Loader` uses it.
+    idle : sequence of callables, optional
+        The steps that are passed over, for `repr`.
 
     Attributes
     ----------
@@ -94,6 +104,7 @@ class Fused(EncodedTransform):
         fused: Sequence[str] = (),
         reason: str = "",
         in_loader: Fused | None = None,
+        idle: Sequence[Any] = (),
     ) -> None:
         if form == "pil" and head.dtype != torch.uint8:
             raise ValueError(f"a Pillow image is made of torch.uint8, not {head.dtype}")
@@ -108,7 +119,9 @@ class Fused(EncodedTransform):
         as_written = in_loader is None and (self.rest or form == "pil")
         self.shape = None if as_written else made_by.shape
         self.dtype = made_by.dtype
-        self.isolated = made_by.isolated and (in_loader is not None or not self.rest)
+        self.idle = tuple(idle)
+        steady = in_loader is not None or all(_draws_nothing(part) for part in self.rest)
+        self.isolated = made_by.isolated and steady
 
     def __call__(self, data: Data, **options: Unpack[TransformOptions]) -> Any:
         """Decode and transform an image, and return the result of the last step."""
@@ -153,22 +166,20 @@ class Fused(EncodedTransform):
         )
         if direct and out is not None:
             return out, geometry
-        result = self.finish(result)
+        result = self.finish(result, generator)
         return (result if out is None else _copy_result(result, out)), geometry
 
-    def finish(self, pixels: torch.Tensor) -> Any:
+    def finish(self, pixels: torch.Tensor, generator: torch.Generator | None = None) -> Any:
         """Return the result of the last step from that of the head."""
         result = self.as_output(pixels)
         for part in self.rest:
-            result = part(result)
+            staged = isinstance(part, (Called, InCore))
+            result = part(result, generator) if staged else part(result)
         return result
 
     def as_output(self, pixels: torch.Tensor) -> Any:
         """Return the result of the head in the form that the next step, or the caller, gets."""
-        if self.form == "pil":
-            rows = pixels[0] if len(pixels) == 1 else pixels.permute(1, 2, 0)
-            return PillowImage.fromarray(rows.contiguous().numpy())
-        return _as_class(pixels, self.image)
+        return as_image(pixels, self.form, self.image)
 
     def __repr__(self) -> str:
         lines = ["Fused("]
@@ -176,12 +187,25 @@ class Fused(EncodedTransform):
             lines.append(f"  fused: {', '.join(self.fused)}")
         lines.append(f"  decoded by: {self.head!r}")
         if self.in_loader is not None:
-            lines.append("  in a Loader: all of it in the core, without worker processes")
+            lines += self.in_loader.loader_lines()
         where = "as written" if self.in_loader is None else "elsewhere, as written"
         lines.extend(f"  {where}: {part!r}" for part in self.rest)
-        if self.reason and self.in_loader is None:
+        if self.reason and (self.in_loader is None or self.in_loader.rest):
             lines.append(f"  reason: {self.reason}")
         return "\n".join([*lines, ")"])
+
+    def loader_lines(self) -> list[str]:
+        """Return the lines of `repr` that say where a `Loader` does each step, and why there."""
+        whole = "all of it in the core, without worker processes"
+        lines = [f"  in a Loader: {'in parts' if self.rest else whole}"]
+        done = list(self.fused)
+        first = list(takewhile(_recognise.WHILE_DECODING.__contains__, done))
+        for where, names in (("while decoding", first), ("in the core", done[len(first) :])):
+            lines += [f"    {where}: {', '.join(names)}"] if names else []
+        for stage in self.rest:
+            lines += [f"    {line}" for line in stage.lines()]
+        idle = [*self.idle, *(one for part in self.rest for one in getattr(part, "idle", ()))]
+        return lines + [f"    passed over, as it changes no image: {part!r}" for part in idle]
 
 
 def fuse(transform: _T, *, quality: Quality = "exact", headroom: float = 1.0) -> Fused | _T:
@@ -279,12 +303,14 @@ def _first_recipe(options: DecodeOptions, *, joint: bool = False) -> _recognise.
 
 def _with_augmentations(fused: Fused, whole: _recognise.Recipe, parts: list[Any]) -> Fused:
     """Let the core do all of the pipeline in a Loader, from the whole image on, if it can."""
-    if not core_is_enabled():
+    if not (core_is_enabled() and parts):
         return fused
     recipe, count, _ = _recognise.read_pipeline(parts, replace(whole, augments=True))
-    if count < len(parts):
+    stages = stages_after(recipe, parts[count:])
+    in_loader = _build_fused(recipe, [*parts[:count], *stages], count, "")
+    more = count > len(fused.fused) or in_loader.isolated
+    if in_loader.rest and not ((more and works(recipe)) or any(map(works_again, stages))):
         return fused
-    in_loader = _build_fused(recipe, parts, count, "")
     return Fused(
         fused.head,
         fused.rest,
@@ -317,8 +343,9 @@ def _build_fused(recipe: _recognise.Recipe, parts: list[Any], count: int, reason
         parts[count:],
         form="pil" if recipe.form == "pil" else "tensor",
         image=recipe.image,
-        fused=[type(part).__name__ for part in parts[:count]],
+        fused=[type(part).__name__ for part in parts[:count] if part not in recipe.idle],
         reason=reason,
+        idle=recipe.idle,
     )
 
 
@@ -371,8 +398,8 @@ def _recipe_of(head: EncodedTransform) -> _recognise.Recipe | None:
     return _recognise.Recipe({}, head, head.flip or None, form)
 
 
-def _as_class(pixels: torch.Tensor, image: type[torch.Tensor] | None) -> torch.Tensor:
-    return pixels if image is None else pixels.as_subclass(image)
+def _draws_nothing(part: Any) -> bool:
+    return isinstance(part, (Called, InCore)) and not part.draws
 
 
 def _copy_result(result: Any, out: torch.Tensor) -> torch.Tensor:

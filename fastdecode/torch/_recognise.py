@@ -22,6 +22,7 @@ import torch
 
 from fastdecode._resizing import Interpolation
 from fastdecode.native._augment import Program
+from fastdecode.torch._probes import Form, affine_of, does_as, does_nothing
 from fastdecode.torch._processors import PixelValues, crop_of
 from fastdecode.torch._programs import (
     Maker,
@@ -75,6 +76,8 @@ class Recipe:
     """torchvision's ``tv_tensors.Image`` if the tensor is one; None for a plain tensor."""
     augments: bool = False
     """Whether random augmentations are done, too, with draws of the core's own."""
+    idle: tuple[Any, ...] = ()
+    """The parts that were passed over, because they do nothing to an image."""
     joint: bool = False
     """Whether the pipeline is called with an image and its target, which must follow the crop."""
 
@@ -183,6 +186,8 @@ def read_pipeline(parts: Sequence[Any], recipe: Recipe) -> tuple[Recipe, int, st
     for count, part in enumerate(parts):
         row = row_of(part)
         step = None if row is None else row.step
+        if row is None and recipe.augments:
+            step = _step_of_own(recipe, part)
         if recipe.image and not {_V1, _AUTO}.isdisjoint(modules_of(part)):
             step = None  # a v1 transform of a tv_tensors.Image may or may not keep the class
         if recipe.joint and _module(part) != _V2:
@@ -196,6 +201,37 @@ def read_pipeline(parts: Sequence[Any], recipe: Recipe) -> tuple[Recipe, int, st
             return recipe, count, _reason_not_fused(part, recipe, known=step is not None)
         recipe = following
     return recipe, len(parts), "" if recipe.crop else "nothing in it crops or resizes"
+
+
+def _step_of_own(recipe: Recipe, part: Any) -> Step | None:
+    """Return the step of a class or function of the user's, found out by trying it."""
+    form: Form = recipe.form if recipe.form in ("pil", "uint8") else "floats"  # type: ignore[assignment]
+    if recipe.image is None and does_nothing(part, form, recipe.channels):
+        return _pass_over
+    if recipe.form in ("float", "normalised") and recipe.image is None:
+        scaled = affine_of(part)
+        return None if scaled is None else partial(_scaled, by=scaled)
+    known = [kind for kind in type(part).__mro__[1:] if (kind.__module__, kind.__qualname__) in TABLE]
+    if known and recipe.image is None and is_unmodified(part):
+        row = TABLE[known[0].__module__, known[0].__qualname__]
+        if row.in_place and does_as(part, known[0], form, recipe.channels):
+            return row.step
+    return None
+
+
+def _scaled(recipe: Recipe, _part: Any, *, by: tuple[float, float]) -> Recipe | None:
+    """Accept a function such as ``x * 2 - 1``, as a part of the normalisation."""
+    normalize = recipe.crop and recipe.crop.normalize
+    if not normalize:
+        return None
+    factor, summand = by
+    means, stds = normalize.mean or (0.0,) * 3, normalize.std or (1.0,) * 3
+    mean = [m - summand * s / factor for m, s in zip(means, stds, strict=True)]
+    return recipe.floats(mean, [s / factor for s in stds])
+
+
+def _pass_over(recipe: Recipe, part: Any) -> Recipe:
+    return replace(recipe, idle=(*recipe.idle, part))
 
 
 def second_normalize(parts: Sequence[Any]) -> Any:
@@ -221,11 +257,16 @@ def keeps_geometry(part: Any) -> bool:
 
 
 def draws_nothing(part: Any) -> bool:
-    """Return whether a transform of v2 is known to draw no random numbers."""
-    known = _module(part) == _V2 and type(part).__qualname__ in _DRAW_NOTHING
+    """Return whether a transform of torchvision is known to draw no random numbers."""
+    known = _module(part) in (_V1, _V2) and type(part).__qualname__ in _DRAW_NOTHING
     return known and is_unmodified(part)
 
 
+WHILE_DECODING = frozenset(
+    "CenterCrop RandomCrop RandomHorizontalFlip RandomResizedCrop Resize "
+    "RandomResizedCropAndInterpolation RandomShortestSize ScaleJitter".split()
+)
+"""What costs no pass of its own at the beginning of a pipeline."""
 _DRAW_NOTHING = {
     *("CenterCrop", "ClampBoundingBoxes", "ClampKeyPoints", "ConvertBoundingBoxFormat"),
     *("ConvertImageDtype", "Grayscale", "Identity", "Normalize", "PILToTensor", "Pad", "RGB"),

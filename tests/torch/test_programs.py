@@ -77,7 +77,7 @@ def test_policies_give_torchvisions_pixels(policy: Any, monkeypatch: pytest.Monk
     possible = {step.operation for step in program_of(policy, SIZE)}
     record = _recorded(policy, monkeypatch)
     fill = policy.fill if isinstance(policy.fill, (list, int, float)) else None
-    how = _programs._Look.of(policy.interpolation, fill), SIZE
+    how = (_programs._Look.of(policy.interpolation, fill),)
     for seed in range(int(os.environ.get("FASTDECODE_SEEDS", "40"))):
         record.clear()
         torch.manual_seed(seed)
@@ -290,11 +290,11 @@ def test_pipelines_of_tensors_are_done_in_the_core(transform: Any) -> None:
     crop = v2.RandomResizedCrop(64, antialias=True)
     fused = fuse(v2.Compose([v2.ToImage(), crop, v2.RandomHorizontalFlip(), transform, *floats]))
     libraries = {
-        step.operation.library for step in fused.in_loader.program if step.operation is not None
+        step.operation.library for step in fused.in_loader.head.program if step.operation is not None
     }
     assert libraries == {"torchvision"}
     pillow = fuse(v2.Compose([crop, transform, v2.ToImage(), *floats])).in_loader
-    assert pillow.program != fused.in_loader.program or isinstance(transform, v2.AugMix)
+    assert pillow.head.program != fused.in_loader.head.program or isinstance(transform, v2.AugMix)
 
 
 def test_jitter_draws_factors_and_order() -> None:
