@@ -2,13 +2,15 @@
 
     python bench/survey.py PHOTOS PIPELINES [--samples N] [--only KEY]
 
-PIPELINES is a Python file with a list ``PIPES`` of dicts: `key`; `build`, a function that returns the
-pipeline; `sources`, at how many places it was met, or a name for one; and `kind`, where "tensor_in" and
-"array" say what the dataset gives it. "whole" pipelines run in the core; of "partly" ones Python is
-called for some steps; "none" are called with the decoded image. Each counts as often as it was met.
+PIPELINES is a Python file with a list ``PIPES`` of dicts: `key`; `build`, a function that returns
+the pipeline; `sources`, at how many places it was met, or a name for one; and `kind`, where
+"tensor_in" and "array" say what the dataset gives it. "whole" pipelines run in the core; of
+"partly" ones Python is called for some steps; "none" are called with the decoded image. Each counts
+as often as it was met.
 
-The gain is the CPU time of PyTorch's DataLoader with the pipeline as written, over that of `Loader`,
-for the same photos, both in one process, in turns. A pipeline that cannot be built here is left out.
+The gain is the CPU time of PyTorch's DataLoader with the pipeline as written, over that of
+`Loader`, for the same photos, both in one process, in turns. A pipeline that cannot be built here
+is left out.
 """
 
 from __future__ import annotations
@@ -86,12 +88,9 @@ def gain_of(photos: Sequence[Path], dataset: Any, build: Any, output: str | None
     """Return the ratio of the CPU times of an epoch."""
     theirs = torch.utils.data.DataLoader(AsWritten(photos, build(), output), 8, collate_fn=list)
     threads = 1 if dataset.isolated else 0
-    ratios = []
     with Loader(dataset, 8, threads=threads, collate_fn=list) as ours:
         _cpu_time(ours)
-        for _ in range(_ROUNDS):
-            ratios.append(_cpu_time(theirs) / _cpu_time(ours))
-    return statistics.median(ratios)
+        return statistics.median(_cpu_time(theirs) / _cpu_time(ours) for _ in range(_ROUNDS))
 
 
 def row_of(pipe: dict[str, Any], photos: Sequence[Path], *, measures: bool) -> Row:
@@ -139,7 +138,9 @@ def main() -> None:
         counts[row.where] += row.met
     total = sum(counts.values())
     for where in ("whole", "partly", "none"):
-        gains = [row.gain for row in rows if row.where == where and row.gain for _ in range(row.met)]
+        gains = [
+            row.gain for row in rows if row.where == where and row.gain for _ in range(row.met)
+        ]
         share = 100 * counts[where] / max(total, 1)
         print(f"{where}: {counts[where]} of {total} ({share:.0f} %), gain {_quantiles(gains)}")
 

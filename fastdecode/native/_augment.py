@@ -26,9 +26,12 @@ Kind: TypeAlias = Literal[
     "perspective", "resize", "crop", "pad",
 ]  # fmt: skip
 Filter: TypeAlias = Literal["nearest", "bilinear", "bicubic"]
-Resampling: TypeAlias = Literal["own", "bilinear", "bicubic", "lanczos", "hamming", "box", "nearest"]
+Resampling: TypeAlias = Literal[
+    "own", "bilinear", "bicubic", "lanczos", "hamming", "box", "nearest"
+]
 """How an image is resized: the core's own bilinear filter, or one of Pillow's; in the order of
 ``fd_resize_filter``."""
+Unit: TypeAlias = Literal["pixels", "width", "height"]
 Padding: TypeAlias = Literal["constant", "edge", "reflect", "symmetric"]
 Noise: TypeAlias = Literal["none", "channel", "pixel"]
 Library: TypeAlias = Literal["pillow", "torchvision"]
@@ -69,7 +72,7 @@ class Draw(NamedTuple):
     is_rounded: bool = False
     either_sign: bool = False
     copied: int = -1
-    of: Literal["pixels", "width", "height"] = "pixels"
+    of: Unit = "pixels"
 
 
 class Erasure(NamedTuple):
@@ -209,7 +212,7 @@ def flipped(probability: float) -> Program:
 
 
 def _draw_fields(draw: Draw) -> dict[str, Any]:
-    unit = ("pixels", "width", "height").index(draw.of)
+    unit = get_args(Unit).index(draw.of)
     deviation = -1.0 if draw.deviation is None else draw.deviation
     return draw._asdict() | {"deviation": deviation, "of": unit}
 
@@ -278,15 +281,15 @@ def draw_in_core(program: Program, state: int, width: int, height: int) -> Drawn
     size, operations = ffi.new("int32_t[]", [width, height]), _operations(lib.FD_MOST_OPERATIONS)
     status = lib.fd_draw_operations(program.core, size, size + 1, moving, operations, count)
     if status != lib.FD_OK:
-        raise Impossible(f"a step of the transform is not possible for an image of {width}x{height}")
+        raise Impossible(
+            f"a step of the transform is not possible for an image of {width}x{height}"
+        )
     made = _operations(count[0])
     ffi.memmove(made, operations, ffi.sizeof(made))
     return Drawn(made, int(moving[0]), (size[1], size[0]))
 
 
-def fold(
-    resize: CoreResize, operations: Any, *, resizes: bool
-) -> tuple[CoreResize, Any]:
+def fold(resize: CoreResize, operations: Any, *, resizes: bool) -> tuple[CoreResize, Any]:
     """Let a resize do the first operations if it can; return it, and the others.
 
     `resizes` says that it does resize already.

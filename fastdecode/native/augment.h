@@ -20,7 +20,7 @@ typedef struct fd_canvas {
     uint8_t *pixels, *other;
     int32_t width, height;
     int32_t out_width, out_height; /* of the result of the operation; the buffer has room for it */
-    fd_room rooms[2];              /* of the image, and of the second buffer */
+    fd_room rooms[2]; /* of the image, and of the second buffer */
 } fd_canvas;
 
 /* Make the second buffer the image, of the same size. */

@@ -110,7 +110,8 @@ typedef struct {
 typedef struct {
     int32_t dtype; /* fd_dtype */
     int32_t channels; /* 3; or 1, the first of them */
-    int32_t channels_first; /* 1: (channels, height, width); 0: (height, width, channels); no gaps */
+    int32_t
+        channels_first; /* 1: (channels, height, width); 0: (height, width, channels); no gaps */
     float scale[3], bias[3];
 } fd_pixels;
 
@@ -202,7 +203,8 @@ typedef struct {
     int32_t is_whole; /* the product is truncated to an integer */
     int32_t is_rounded; /* the sum is rounded to an integer */
     int32_t either_sign; /* the product is subtracted as often as it is added; else it is added */
-    int32_t of; /* start and range are in: 0: pixels or levels, 1: widths, 2: heights of the image */
+    int32_t
+        of; /* start and range are in: 0: pixels or levels, 1: widths, 2: heights of the image */
     double start, range;
     double mean, deviation; /* of the number; a negative deviation: it is uniform */
 } fd_drawn;

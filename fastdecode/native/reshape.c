@@ -55,7 +55,8 @@ int fd_resized_by(const fd_operation *operation, int32_t *width, int32_t *height
 
 void fd_crop(fd_canvas *canvas, const fd_operation *how) {
     size_t stride = 4 * (size_t)canvas->width, row = 4 * (size_t)canvas->out_width;
-    const uint8_t *from = canvas->pixels + stride * (size_t)how->value[1] + 4 * (size_t)how->value[0];
+    const uint8_t *from = canvas->pixels + stride * (size_t)how->value[1] +
+                          4 * (size_t)how->value[0];
 
     for (size_t y = 0; y < (size_t)canvas->out_height; y++)
         memcpy(canvas->other + row * y, from + stride * y, row);

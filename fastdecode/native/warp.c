@@ -163,9 +163,7 @@ static pixel bicubic(const fd_canvas *canvas, int32_t x, int32_t y, double dx, d
 
 static void write_truncated(uint8_t *out, const pixel *made) {
     for (int c = 0; c < 3; c++) /* as in Pillow */
-        out[c] = (uint8_t)(made->c[c] <= 0.0     ? 0
-                           : made->c[c] >= 255.0 ? 255
-                                                 : (int32_t)made->c[c]);
+        out[c] = (uint8_t)(made->c[c] <= 0.0 ? 0 : made->c[c] >= 255.0 ? 255 : (int32_t)made->c[c]);
 }
 
 void fd_warp_smooth_plain(const fd_canvas *canvas, const double *m, int is_cubic,

@@ -109,7 +109,7 @@ class Fused(EncodedTransform):
         if form == "pil" and head.dtype != torch.uint8:
             raise ValueError(f"a Pillow image is made of torch.uint8, not {head.dtype}")
         self.head = head
-        self.rest = tuple(rest)
+        self.rest: tuple[Any, ...] = tuple(rest)
         self.form = form
         self.image = image
         self.fused = tuple(fused)

@@ -1,8 +1,8 @@
 """What a step of the user's does, found out by trying it on a few small images.
 
 A `Loader` passes over a step whose code only looks at an image or converts it, and which returns
-every probe as it was. Of any other step it wants to know what that makes of an image, and whether it
-draws from global generators.
+every probe as it was. Of any other step it wants to know what that makes of an image, and whether
+it draws from global generators.
 """
 
 from __future__ import annotations
@@ -25,17 +25,57 @@ Form: TypeAlias = Literal["pil", "uint8", "floats"]
 _SIZES = ((48, 64), (64, 48), (1, 1), (33, 33), (700, 500), (1100, 1500))
 """(height, width) of the probes; a small image may be left as it is where a large one is not."""
 _LOOKS = frozenset(
-    "Image PIL Tensor array asarray bool clone contiguous convert copy dim expand float32 forward "
-    "getbands hasattr isinstance len lambd mode ndim np numpy repeat self shape size super torch "
-    "type __call__ __class__ transforms".split()
+    [
+        "Image",
+        "PIL",
+        "Tensor",
+        "array",
+        "asarray",
+        "bool",
+        "clone",
+        "contiguous",
+        "convert",
+        "copy",
+        "dim",
+        "expand",
+        "float32",
+        "forward",
+        "getbands",
+        "hasattr",
+        "isinstance",
+        "len",
+        "lambd",
+        "mode",
+        "ndim",
+        "np",
+        "numpy",
+        "repeat",
+        "self",
+        "shape",
+        "size",
+        "super",
+        "torch",
+        "type",
+        "__call__",
+        "__class__",
+        "transforms",
+    ]
 )
 """Names in code that cannot change an image of three channels, or anything else."""
-_COUNTS = frozenset("add div lambd mul neg self sub torch true_divide".split())
+_COUNTS = frozenset(["add", "div", "lambd", "mul", "neg", "self", "sub", "torch", "true_divide"])
 """Names in code that can scale floats, and change nothing else."""
 _TYPES = (PillowImage, PillowImage.Image, torch, torch.Tensor, np)
 _STORES = frozenset(
-    "DELETE_ATTR DELETE_GLOBAL DELETE_NAME DELETE_SUBSCR STORE_ATTR STORE_DEREF STORE_GLOBAL "
-    "STORE_SUBSCR".split()
+    [
+        "DELETE_ATTR",
+        "DELETE_GLOBAL",
+        "DELETE_NAME",
+        "DELETE_SUBSCR",
+        "STORE_ATTR",
+        "STORE_DEREF",
+        "STORE_GLOBAL",
+        "STORE_SUBSCR",
+    ]
 )
 
 
@@ -74,7 +114,7 @@ def affine_of(part: Any) -> tuple[float, float] | None:
         return None
     try:
         summand, end = (float(part(torch.full((3, 1, 1), at))[0, 0, 0]) for at in (0.0, 1.0))
-        scaled = all(
+        scaled: bool = all(
             (one := part(probe.clone())).dtype == probe.dtype
             and torch.allclose(one, probe * (end - summand) + summand, rtol=1e-5, atol=1e-5)
             for probe in map(_spread, _probes("floats", 3))
@@ -159,7 +199,7 @@ def _same(first: Any, second: Any) -> bool:
     if type(first) is not type(second):
         return False
     if isinstance(first, PillowImage.Image):
-        return first.mode == second.mode and first.tobytes() == second.tobytes()
+        return bool(first.mode == second.mode and first.tobytes() == second.tobytes())
     if not isinstance(first, torch.Tensor) or first.dtype != second.dtype:
         return False
     return first.shape == second.shape and torch.equal(first, second)

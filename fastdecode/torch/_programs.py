@@ -13,7 +13,7 @@ import itertools
 import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Literal, NamedTuple, TypeAlias, cast, get_args
+from typing import Any, NamedTuple, TypeAlias, cast, get_args
 
 import torch
 
@@ -30,6 +30,7 @@ from fastdecode.native._augment import (
     Program,
     Resampling,
     Step,
+    Unit,
     central_crop,
     do,
     erase,
@@ -131,11 +132,18 @@ def _for_tensors(program: Program) -> Program:
 
 
 def _with_library(program: Program, library: Library) -> Program:
+    """Return the program with the results of a library.
+
+    Of Pillow's programs only a resize changes, whose library says whether tensors have its result;
+    AugMix makes tensors of Pillow images.
+    """
+
     def changed(operation: Operation | None) -> Operation | None:
         if operation is None or operation.kind == "mix_begin":
             return operation
-        own = library == "torchvision" and operation.kind == "resize"
-        smooth = own and operation.filter == "bilinear"
+        if operation.kind != "resize":
+            return operation if library == "pillow" else operation._replace(library=library)
+        smooth = library == "torchvision" and operation.filter == "bilinear"
         return operation._replace(library=library, filter="own" if smooth else operation.filter)
 
     return Program(step._replace(operation=changed(step.operation)) for step in program)
@@ -342,10 +350,7 @@ class _Policy:
             raise Unsupported(f"{name} has no magnitude {level}")
         chosen = levels[:most] if level is None or len(levels) == 1 else [levels[level]]
         magnitudes = [sign * v for v in chosen for sign in ((1.0, -1.0) if signed else (1.0,))]
-        cases = [
-            _torchvision_operation(name, magnitude, self._look)
-            for magnitude in magnitudes
-        ]
+        cases = [_torchvision_operation(name, magnitude, self._look) for magnitude in magnitudes]
         return group("choice", cases, probability=probability)
 
 
@@ -473,7 +478,7 @@ def _affine(transform: Any, _: Size) -> Program:
         raise Unsupported("an affine transformation about another centre is not done in the core")
     (low, high), shear = transform.degrees, transform.shear or ()
     draws = [Draw(0, low, high - low)]
-    sides: tuple[Literal["width"], Literal["height"]] = ("width", "height")
+    sides: tuple[Unit, Unit] = ("width", "height")
     for index, share, side in zip((1, 2), transform.translate or (), sides, strict=False):
         draws.append(Draw(index, -share, 2 * share, is_rounded=True, of=side))
     limits = [(3, transform.scale or (1.0, 1.0)), (4, shear[:2]), (5, shear[2:])]
@@ -755,20 +760,22 @@ def _timm_operation(op: Any, size: Size) -> Program:
     if name in whole:
         kind_, start, reach = whole[name]
         return drawn(Operation(cast("Kind", kind_), (start,)), 0, start, reach, is_whole=True)
-    return _timm_warp(op, drawn)
+    return _timm_warp(op, size, drawn)
 
 
-def _timm_warp(op: Any, drawn: Callable[..., Program]) -> Program:
+def _timm_warp(op: Any, size: Size, drawn: Callable[..., Program]) -> Program:
     """Return the program of one of timm's geometric operations, with its choice of filters."""
     share = float(op.hparams.get("translate_pct", 0.45))
     pixels = float(op.hparams.get("translate_const", 250))
-    reaches = {
+    rows: tuple[float, Unit] = (share, "height") if size is None else (share * size[0], "pixels")
+    columns: tuple[float, Unit] = (share, "width") if size is None else (share * size[1], "pixels")
+    reaches: dict[str, tuple[int, float, Unit]] = {
         "ShearX": (1, 0.3, "pixels"),
         "ShearY": (3, 0.3, "pixels"),
         "TranslateX": (2, pixels, "pixels"),
         "TranslateY": (5, pixels, "pixels"),
-        "TranslateXRel": (2, share, "width"),
-        "TranslateYRel": (5, share, "height"),
+        "TranslateXRel": (2, *columns),
+        "TranslateYRel": (5, *rows),
     }
     fill = _fill(op.kwargs["fillcolor"])
     filters = op.kwargs["resample"]

@@ -205,13 +205,15 @@ def read_pipeline(parts: Sequence[Any], recipe: Recipe) -> tuple[Recipe, int, st
 
 def _step_of_own(recipe: Recipe, part: Any) -> Step | None:
     """Return the step of a class or function of the user's, found out by trying it."""
-    form: Form = recipe.form if recipe.form in ("pil", "uint8") else "floats"  # type: ignore[assignment]
+    form: Form = recipe.form if recipe.form in ("pil", "uint8") else "floats"
     if recipe.image is None and does_nothing(part, form, recipe.channels):
         return _pass_over
     if recipe.form in ("float", "normalised") and recipe.image is None:
         scaled = affine_of(part)
         return None if scaled is None else partial(_scaled, by=scaled)
-    known = [kind for kind in type(part).__mro__[1:] if (kind.__module__, kind.__qualname__) in TABLE]
+    known = [
+        kind for kind in type(part).__mro__[1:] if (kind.__module__, kind.__qualname__) in TABLE
+    ]
     if known and recipe.image is None and is_unmodified(part):
         row = TABLE[known[0].__module__, known[0].__qualname__]
         if row.in_place and does_as(part, known[0], form, recipe.channels):
@@ -263,8 +265,16 @@ def draws_nothing(part: Any) -> bool:
 
 
 WHILE_DECODING = frozenset(
-    "CenterCrop RandomCrop RandomHorizontalFlip RandomResizedCrop Resize "
-    "RandomResizedCropAndInterpolation RandomShortestSize ScaleJitter".split()
+    [
+        "CenterCrop",
+        "RandomCrop",
+        "RandomHorizontalFlip",
+        "RandomResizedCrop",
+        "Resize",
+        "RandomResizedCropAndInterpolation",
+        "RandomShortestSize",
+        "ScaleJitter",
+    ]
 )
 """What costs no pass of its own at the beginning of a pipeline."""
 _DRAW_NOTHING = {
@@ -516,8 +526,8 @@ def _normalize(recipe: Recipe, part: Any) -> Recipe | None:
     if recipe.form == "erased":
         return _normalise_erased(recipe, mean, std)
     if recipe.form == "levels":
-        mean, std = (tuple(number / 255 for number in three) for three in (mean, std))
-    return recipe.floats(mean, std) if recipe.form in ("float", "levels") else None
+        return recipe.floats([one / 255 for one in mean], [one / 255 for one in std])
+    return recipe.floats(mean, std) if recipe.form == "float" else None
 
 
 def _normalise_erased(recipe: Recipe, mean: Sequence[float], std: Sequence[float]) -> Recipe | None:

@@ -7,8 +7,8 @@ comes after it runs there again, on the image that it returned.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from fastdecode.torch._recognise import Recipe
 
 
-class Called(NamedTuple):
+@dataclass(frozen=True)
+class Called:
     """A part that is called in Python; `draws` says that it may draw from global generators."""
 
     part: Any
@@ -52,14 +53,14 @@ class Called(NamedTuple):
         return [f"in Python, in one thread at a time: {self.part!r}", f"  ({why})"]
 
 
-class InCore(NamedTuple):
+@dataclass(frozen=True)
+class InCore:
     """Parts that run in the core on an image in memory; `recipe` is what they come to."""
 
     recipe: Recipe
     form: str  # of the image
     parts: tuple[Any, ...]
-
-    draws = False
+    draws: bool = False
 
     @property
     def idle(self) -> tuple[Any, ...]:

@@ -159,7 +159,7 @@ def views_of(transform: Any, options: DecodeOptions) -> Views | None:
     it must return a list of them, and draw nothing itself.
     """
     held = getattr(transform, "__dict__", {})
-    own = getattr(type(transform), "__call__", None)
+    own = vars(type(transform)).get("__call__")
     if not isinstance(own, FunctionType) or isinstance(transform, Module) or may_draw(own):
         return None
     if _recognise.row_of(transform) is not None:
@@ -178,8 +178,8 @@ def views_of(transform: Any, options: DecodeOptions) -> Views | None:
         return None
     if type(made) is not list or not made or not all(isinstance(one, _Traced) for one in made):
         return None
-    how = {"quality": options.quality, "headroom": options.headroom}
-    return Views([one.pipeline for one in made], **how)
+    pipelines = [one.pipeline for one in made]
+    return Views(pipelines, quality=options.quality, headroom=options.headroom)
 
 
 class _Making:

@@ -102,7 +102,7 @@ static int settle(const char *path, int status) {
     return status == FD_OK;
 }
 
-static const fd_pixels PIXELS = {.dtype = FD_FLOAT32, .scale = {1, 1, 1}};
+static const fd_pixels PIXELS = {.dtype = FD_FLOAT32, .channels = 3, .scale = {1, 1, 1}};
 
 static int decode_all(const char *path, fd_decoder *decoder, const uint8_t *data, size_t size) {
     static const fd_limits limits;

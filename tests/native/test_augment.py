@@ -401,5 +401,5 @@ def test_draws_follow_from_the_state() -> None:
 
 def test_too_many_operations_are_refused() -> None:
     """A program that draws more operations than a sample has room for is a ValueError."""
-    with pytest.raises(ValueError):  # noqa: PT011
+    with pytest.raises(ValueError):
         draw_operations(Program(do(Operation("grey")) * (lib.FD_MOST_OPERATIONS + 1)), 0)

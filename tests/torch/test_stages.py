@@ -20,6 +20,7 @@ from torch_reference import PHOTOS
 
 from fastdecode.torch import Fused, Views, fuse
 from fastdecode.torch._probes import affine_of, does_nothing, examine
+from fastdecode.torch._user_code import global_states
 
 try:
     from torchvision.transforms import transforms as v1
@@ -128,13 +129,14 @@ def test_other_steps_are_not_passed_over(part: Any) -> None:
 
 def test_probes_leave_no_trace() -> None:
     """Trying a step changes neither the global generators nor the step."""
-    states = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].copy()
+    states = global_states()
     for part in (blurs, adds_noise, Counts()):
         for form in ("pil", "floats"):
             examine(part, form, 3)
-    assert torch.equal(states[0], torch.get_rng_state())
-    assert states[1] == random.getstate()
-    assert (states[2] == np.random.get_state()[1]).all()
+    after = global_states()
+    assert torch.equal(states[0], after[0])
+    assert states[1] == after[1]
+    assert (states[2][1] == after[2][1]).all()
 
 
 def test_a_known_step_runs_in_the_core_after_an_unknown_one() -> None:
@@ -234,8 +236,7 @@ class MultiCrop:
 
     def __call__(self, image: Any) -> Any:
         crops = [self.large(image)]
-        for _ in range(self.count):
-            crops.append(self.small(image))
+        crops.extend(self.small(image) for _ in range(self.count))
         return crops
 
 
