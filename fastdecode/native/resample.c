@@ -102,6 +102,17 @@ static void emit_row(void *state, int32_t y, const uint8_t *rgbx) {
         store_row(resampler, y, rgbx);
 }
 
+/* The sink of a part of the image that keeps its size. */
+static void copy_row(void *state, int32_t y, const uint8_t *pixels) { emit_row(state, y, pixels); }
+
+static int is_copy(const fd_resize *resize) {
+    return resize->right - resize->left == resize->canvas_width && !resize->flip &&
+           resize->bottom - resize->top == resize->canvas_height &&
+           resize->left == rint(resize->left) && resize->top == rint(resize->top) &&
+           resize->in_left <= resize->left && resize->in_right >= resize->right &&
+           resize->in_top <= resize->top && resize->in_bottom >= resize->bottom;
+}
+
 /* Compute a result row from the complete values of `row`. */
 static void finish_row(fd_resampler *resampler) {
     fd_kernels_now()->squeeze(resampler->rgbx, resampler->row, &resampler->columns);
@@ -258,6 +269,14 @@ static int begin(fd_resampler *resampler, const fd_resize *resize, int32_t windo
     resampler->width = resize->width;
     resampler->height = resize->height;
     resampler->next = resampler->chunk = 0;
+    if (is_copy(resize)) {
+        window[0] = (int32_t)resize->left + resize->x;
+        window[1] = (int32_t)resize->top + resize->y;
+        window[2] = window[0] + resize->width;
+        window[3] = window[1] + resize->height;
+        *sink = (fd_sink){.row = copy_row, .state = resampler, .rows_kept = 1};
+        return FD_OK;
+    }
     if (resize->filter != FD_FILTER_OWN)
         return fd_twopass_begin(&resampler->twopass, resize, emit_row, resampler, window, sink);
     int status = prepare_axes(resampler, resize);

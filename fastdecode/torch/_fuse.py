@@ -303,7 +303,7 @@ def _first_recipe(options: DecodeOptions, *, joint: bool = False) -> _recognise.
 
 def _with_augmentations(fused: Fused, whole: _recognise.Recipe, parts: list[Any]) -> Fused:
     """Let the core do all of the pipeline in a Loader, from the whole image on, if it can."""
-    if not (core_is_enabled() and parts):
+    if not core_is_enabled() or not any(map(_recognise.row_of, parts)):
         return fused
     recipe, count, _ = _recognise.read_pipeline(parts, replace(whole, augments=True))
     stages = stages_after(recipe, parts[count:])
@@ -338,8 +338,10 @@ def not_fused_reason(transform: Any, options: DecodeOptions, *, joint: bool) -> 
 
 def _build_fused(recipe: _recognise.Recipe, parts: list[Any], count: int, reason: str) -> Fused:
     """Return the first `count` parts as the recipe's crop, followed by the rest."""
+    head = copy.copy(cast("Crop", recipe.crop))
+    head.interleaved = recipe.form == "pil"
     return Fused(
-        cast("Crop", recipe.crop),
+        head,
         parts[count:],
         form="pil" if recipe.form == "pil" else "tensor",
         image=recipe.image,

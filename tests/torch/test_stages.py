@@ -266,7 +266,15 @@ def test_a_class_that_returns_views_is_seen_through() -> None:
                 assert (view - expected).abs().max() <= 1.01 / 255
 
 
-@pytest.mark.parametrize("make", [Pasted, lambda one: one, lambda one: Converts()])
+class Chained(TwoCrops):
+    """It gives the result of one pipeline to the other."""
+
+    def __call__(self, image: Any) -> Any:
+        first = self.base(image)
+        return [first, self.other(first)]
+
+
+@pytest.mark.parametrize("make", [Chained, Pasted, lambda one: one, lambda one: Converts()])
 def test_other_classes_are_called_as_they_are(make: Any) -> None:
     """A class that does anything with the results, or looks at the image, is not seen through."""
     transform = make(pipeline(20))

@@ -164,6 +164,7 @@ class Crop(EncodedTransform):
 
     of_tensors = False  # bicubic as torch resizes tensors, not as Pillow resizes images
     channels = 3  # of the result
+    interleaved = False  # in memory, as a Pillow image is made from
     program = Program()  # what follows the resize, drawn and done by the core
     resizes = True
 
@@ -304,6 +305,9 @@ class Crop(EncodedTransform):
 
     def _prepare_out(self, out: torch.Tensor | None, size: tuple[int, int]) -> torch.Tensor:
         shape = (self.channels, *size)
+        if out is None and self.interleaved:
+            rows = torch.empty((*size, self.channels), dtype=self.dtype, device="cpu")
+            return rows.permute(2, 0, 1)
         if out is None:
             return torch.empty(shape, dtype=self.dtype, device="cpu")
         if not isinstance(out, torch.Tensor):
