@@ -80,10 +80,11 @@ _STORES = frozenset(
 
 
 class Found(NamedTuple):
-    """What a step made of the probes: its result's form, None if of no known one."""
+    """What a step made of a probe: its form, None if of no known one, and the class of a tensor."""
 
     form: Form | None
     draws: bool = True
+    kind: type[torch.Tensor] | None = None
 
 
 def form_of(image: Any, channels: int = 3) -> Form | None:
@@ -103,8 +104,10 @@ def does_nothing(part: Any, form: Form, channels: int) -> bool:
 
 
 def does_as(part: Any, base: type, form: Form, channels: int) -> bool:
-    """Return whether a step does what the method of its base class does."""
-    return _agrees(part, lambda probe: base.__call__(part, probe), form, channels)
+    """Return whether a step does what an object of its base class would do."""
+    plain = base.__new__(base)
+    plain.__dict__.update(vars(part))
+    return _agrees(part, plain, form, channels)
 
 
 def affine_of(part: Any) -> tuple[float, float] | None:
@@ -142,18 +145,24 @@ def _agrees(part: Any, other: Callable[[Any], Any], form: Form, channels: int) -
         return False
 
 
-def examine(part: Any, form: Form, channels: int) -> Found:
-    """Return what a step makes of an image, and whether it draws from global generators."""
+def examine(part: Any, form: Form, channels: int, kind: type[torch.Tensor] | None = None) -> Found:
+    """Return what a step makes of an image, and whether it draws from global generators.
+
+    `kind` is the class of the tensor that it gets, None of a plain one.
+    """
     if not _code_of(part):
         return Found(None)
-    before = global_states()
+    before, probe = global_states(), next(_probes(form, channels))
     try:
         with preserve_generators():
-            made = copy.deepcopy(part)(next(_probes(form, channels)))
+            made = copy.deepcopy(part)(probe if kind is None else probe.as_subclass(kind))
             drawn = not _equal(before, global_states())
     except Exception:  # of any kind: whatever the user's code raises
         return Found(None)
-    return Found(form_of(made, channels), drawn or may_draw(part))
+    own = type(made) if type(made) in (kind, torch.Tensor) else None
+    known = own is not None or isinstance(made, PillowImage.Image)
+    kept = kind if kind is not None and own is kind else None
+    return Found(form_of(made, channels) if known else None, drawn or may_draw(part), kept)
 
 
 def _code_of(part: Any) -> list[FunctionType]:

@@ -59,6 +59,7 @@ class InCore:
 
     recipe: Recipe
     form: str  # of the image
+    kind: type[torch.Tensor] | None  # of the image, if it is no plain tensor
     parts: tuple[Any, ...]
     draws: bool = False
 
@@ -75,7 +76,10 @@ class InCore:
     def __call__(self, image: Any, generator: torch.Generator | None) -> Any:
         """Return what the parts make of an image; call them if that is of another form."""
         crop = self.recipe.crop
-        if isinstance(crop, Crop) and form_of(image) == self.form:
+        alike = form_of(image) == self.form and (
+            self.form == "pil" or type(image) is (self.kind or torch.Tensor)
+        )
+        if isinstance(crop, Crop) and alike:
             pixels = np.asarray(image) if self.form == "pil" else image.permute(1, 2, 0).numpy()
             height, width = pixels.shape[:2]
             part = DecodedPart(np.ascontiguousarray(pixels), 0, 0)
@@ -121,24 +125,22 @@ def stages_after(recipe: Recipe, parts: Sequence[Any]) -> tuple[Any, ...]:
     """Return how the parts are done that follow a recipe in a `Loader`."""
     stages: list[Any] = []
     form: Any = recipe.form if recipe.form in ("pil", "uint8") else "floats"
-    channels, left = recipe.channels, list(parts)
+    channels, kind, left = recipe.channels, recipe.image, list(parts)
     while left:
         if form in ("pil", "uint8") and channels == 3 and stages:
             begin = replace(
-                recipe, crop=Unresized(**recipe.options), flip=None, form=form, image=None, idle=()
+                recipe, crop=Unresized(**recipe.options), flip=None, form=form, image=kind, idle=()
             )
             made, count, _ = _recognise.read_pipeline(left, begin)
             if count:
-                stages.append(InCore(made, form, tuple(left[:count])))
-                left, channels = left[count:], made.channels
+                stages.append(InCore(made, form, kind, tuple(left[:count])))
+                left, channels, kind = left[count:], made.channels, made.image
                 form = made.form if made.form in ("pil", "uint8") else "floats"
                 continue
         part = left.pop(0)
-        found = None if form is None else examine(part, form, channels)
+        found = None if form is None else examine(part, form, channels, kind)
         steady = _recognise.draws_nothing(part) or _says_safe(part)
         steady = steady or (found is not None and not found.draws)
         stages.append(Called(part, draws=not steady))
-        form = None if found is None else found.form
-        if form is None and _recognise.draws_nothing(part):
-            form, channels = "floats", 3
+        form, kind = (None, None) if found is None else (found.form, found.kind)
     return tuple(stages)

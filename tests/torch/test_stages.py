@@ -116,6 +116,34 @@ def test_a_step_that_does_nothing_is_passed_over(name: str) -> None:
     assert all(map(torch.equal, made, expected))
 
 
+class Maybe(v1.ToTensor):
+    """What open_clip does."""
+
+    def __call__(self, image: Any) -> Any:
+        return image if isinstance(image, torch.Tensor) else super().__call__(image)
+
+
+class Mirrors(v1.PILToTensor):
+    """A subclass that does something else than its base, in the method that the base calls."""
+
+    def forward(self, image: Any) -> Any:
+        return torch.from_numpy(np.array(image)).permute(2, 0, 1).flip(-1)
+
+    __call__ = forward
+
+
+def test_a_subclass_is_its_base_if_it_does_the_same() -> None:
+    """So is open_clip's ToTensor; not one that mirrors the image."""
+    dataset, made = loaded(v1.Compose([resize(), Maybe()]))
+    expected = loaded(v1.Compose([resize(), v1.ToTensor()]))[1]
+    assert not dataset._resolved_transform().in_loader.rest
+    assert all(map(torch.equal, made, expected))
+
+    mirrored = loaded(v1.Compose([resize(), Mirrors()]))[1]
+    plain = loaded(v1.Compose([resize(), v1.PILToTensor()]))[1]
+    assert all(torch.equal(one, other.flip(-1)) for one, other in zip(mirrored, plain, strict=True))
+
+
 @pytest.mark.parametrize(
     "part", [Counts(), Sharper(), blurs, only_small, print, lambda x: x.rotate(0.1)], ids=repr
 )
