@@ -138,7 +138,7 @@ MOVES = {
     "RandomRotation expanded": Step(
         lambda m: m.RandomRotation((35, 35), expand=True, interpolation=Mode.BICUBIC)
     ),
-    "RandomPerspective": Step(lambda m: m.RandomPerspective(0.0, 1.0), 1, 0, 1),
+    "RandomPerspective": Step(lambda m: m.RandomPerspective(0.0, 1.0), 1, 1, 1),
     "RandomAffine": Step(
         lambda m: m.RandomAffine((0, 0), scale=(1.375, 1.375), interpolation=Mode.BILINEAR, fill=9),
         *(1, 0, 1),
