@@ -7,5 +7,5 @@ python3 -m venv .venv
 .venv/bin/pip install -q --upgrade pip # older versions take a minute longer to resolve these
 # Compiling 200 MB of Python would take a minute; modules are compiled when they are imported.
 .venv/bin/pip install -q --no-compile torch==2.13.0
-FASTDECODE_NATIVE=require .venv/bin/pip install -q --no-compile -e '.[all,test,dev,docs,ray,interop,nvimgcodec,dali]' cffi setuptools
+.venv/bin/pip install -q --no-compile -e '.[all,test,dev,docs,ray,interop,nvimgcodec,dali]' setuptools
 touch .venv/complete

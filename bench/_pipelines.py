@@ -11,7 +11,6 @@ The reference is the one of the tests: torchvision v2's rules in plain torch
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -126,15 +125,6 @@ def own_loader(setup: Setup, quality: str = "exact") -> Any:
     return Loader(dataset, setup.batch, shuffle=setup.train, threads=setup.workers)
 
 
-def without_core(setup: Setup) -> Any:
-    """Make `own_loader` as it is where the native core was not built."""
-    from fastdecode.native import _library
-
-    _library.require()
-    os.environ["FASTDECODE_DISABLE"] = "native"  # this process does nothing else
-    return own_loader(setup)
-
-
 def stock(setup: Setup, transform: Callable[..., Any], **options: Any) -> Any:
     """Make torchvision's ImageFolder in PyTorch's DataLoader."""
     from torchvision import datasets
@@ -167,7 +157,6 @@ def torchvision_second(train: bool) -> Any:
 PEERS: dict[str, Callable[[Setup], Iterable[Any]]] = {
     "loader": own_loader,
     "loader-fast": partial(own_loader, quality="fast"),
-    "loader-without-core": without_core,
     "imagefolder": lambda setup: torch_loader(setup, own_folder(setup)),
     "pillow": pillow,
     "torchvision-v1": partial(stock, transform=torchvision_v1),

@@ -82,8 +82,7 @@ class Work:
     """An epoch for the C threads of a pool, in one call.
 
     `what` is "resized" (make the same tensors as the Loader, normalised by `normalize`), "regions"
-    (only decode the same regions) or "whole" (decode whole images). `decoder` "libjpeg" leaves
-    every file to libjpeg-turbo; by default the core's own decoder is on.
+    (only decode the same regions) or "whole" (decode whole images).
     """
 
     def __init__(
@@ -92,11 +91,8 @@ class Work:
         what: str,
         threads: int,
         normalize: Any = None,
-        decoder: str = "",
     ) -> None:
-        _library.require()
         ffi, lib = _library.ffi, _library.lib
-        self._decoder = decoder
         self._pool = ffi.gc(lib.fd_pool_create(threads), lib.fd_pool_destroy)
         self._items = ffi.new("fd_item[]", len(images))
         self._pixels = core_pixel_format(normalize, channels_first=True)
@@ -111,7 +107,6 @@ class Work:
         for at, (item, image) in enumerate(zip(self._items, images, strict=True)):
             item.data, item.size = self._kept[at], len(image.data)
             item.wanted, item.request.reduce, item.request.layout = 1, 1, _RGB
-            item.request.strict = 1
             place = scratch[at % len(scratch)].ctypes.data
             if what == "resized":
                 item.resized = 1
@@ -129,11 +124,9 @@ class Work:
     def run(self, count: int | None = None) -> float:
         """Run all images, or the first `count`; return images/s."""
         count = len(self._items) if count is None else count
-        _library.lib.fd_use_decoder(self._decoder.encode())
         start = time.perf_counter()
         _library.lib.fd_pool_decode(self._pool, self._items, count, self._pixels)
         seconds = time.perf_counter() - start
-        _library.lib.fd_use_decoder(b"")
         for item in self._items[0:count]:
             if item.status:
                 raise RuntimeError(_library.ffi.string(item.message).decode())

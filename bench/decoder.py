@@ -1,17 +1,17 @@
 """What do the core's own decoders of JPEG and PNG gain?
 
-PHOTOS contains JPEG photos. One thread decodes bytes in memory. There are five measurements:
+PHOTOS contains JPEG photos. One thread decodes bytes in memory. There are four measurements:
 
 - Stages: where the decoder of baseline JPEG spends its time, and its entropy decoding compared with
-  libjpeg-turbo's `decode_mcu` (`decoder_stages.c`, compiled with the flags of the core).
-- Calls: ``decode(data, reduce=...)`` compared with every other backend that decodes JPEG, by name,
-  and with the core when it leaves all files to libjpeg-turbo. Few cameras write 4:4:4, so Pillow
-  makes such photos from the others, at quality 90. It also makes those of 4:2:0 if there are none.
+  libjpeg-turbo's `decode_mcu` (`decoder_stages.c`, compiled with the flags of the core; it
+  needs the headers of libjpeg-turbo).
+- Calls: ``decode(data, reduce=...)`` compared with every other backend that decodes JPEG, by name.
+  Few cameras write 4:4:4, so Pillow makes such photos from the others, at quality 90. It also makes
+  those of 4:2:0 if there are none.
 - Progressive: the same for the photos as progressive JPEG, at quality 90.
 - PNG: the photos as Pillow and as OpenCV write them, with alpha, and in 16 bits, and made
   screenshots of 1280 x 800; compared with Pillow and with other libraries, which are called
   directly. Their results may have another order of channels.
-- Left: CMYK, which the decoder leaves to libjpeg-turbo, with the decoder switched on and off.
 
 In each round all take turns, file by file, in a new random order. The figures are medians of the
 rounds, and medians of the ratios within a round. `limit.py` measures tensors, `pipeline.py` the
@@ -24,11 +24,8 @@ import ctypes
 import importlib
 import io
 import json
-import os
 import random
-import shlex
 import subprocess
-import sysconfig
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -42,11 +39,11 @@ import simplejpeg
 from PIL import Image, ImageDraw
 
 from fastdecode import backends, decode, probe
-from fastdecode.native import _build, _library
+from fastdecode.native import _build
 
 _STAGES = ("prepared", "entropy", "samples", "pixels", "mcus")  # in the order of decoder_stages.c
 _REDUCES = (1, 2, 4, 8)
-_OWN, _LIBJPEG = "decode()", "decode(), libjpeg-turbo"
+_OWN = "decode()"
 _WITHOUT = frozenset({"torchvision", "torchcodec", "nvimgcodec", "dali"})  # of tensors, or batches
 
 
@@ -55,20 +52,16 @@ def stages(files: Sequence[bytes], rounds: int) -> dict[str, Any]:
 
     A figure is the mean over the files that the decoder accepts, of the fastest round of each file.
     """
-    how = _build.options()
     native = Path(_build.__file__).parent
     source = Path(__file__).with_name("decoder_stages.c")
-    compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
-    others = {*native.glob("*.c")} - {*native.glob("_*.c"), native / "rows.c"}  # it includes that
+    others = {*native.glob("*.c")} - {native / "rows.c"}  # it includes that
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder, "stages.so")
         command = [
-            *(*compiler, "-shared", "-fPIC", *how["extra_compile_args"], "-fvisibility=default"),
-            *(f"-I{path}" for path in how["include_dirs"]),
+            *(*_build.compiler(), *_build._LINKING, *_build._COMPILING, *_build._SPEED),
+            *("-fvisibility=default", f"-I{native}"),
             *map(str, (source, *sorted(others))),
-            *(f"-L{path}" for path in how["library_dirs"]),
-            *(f"-l{name}" for name in how["libraries"]),
-            *("-o", str(library)),
+            *("-ljpeg", "-lm", "-o", str(library)),
         ]
         subprocess.run(command, check=True)
         time_of = ctypes.CDLL(str(library)).stage_us
@@ -81,7 +74,7 @@ def stages(files: Sequence[bytes], rounds: int) -> dict[str, Any]:
             [time_of(stage, data, len(data), out) for stage in range(len(_STAGES))]
             for _ in range(rounds + 1)
         ]
-        if min(map(min, spent)) >= 0:  # it is not left to libjpeg-turbo
+        if min(map(min, spent)) >= 0:  # the core decodes it
             taken.append([min(times) for times in zip(*spent[1:], strict=True)])
     if not taken:
         return {"files": 0}
@@ -116,22 +109,16 @@ Call = Callable[[bytes], object]
 
 def compare(files: Sequence[bytes], calls: Mapping[str, Call], rounds: int) -> dict[str, Any]:
     """Time calls: milliseconds per file, and how many times as long as `decode()` each takes."""
-
-    def switch(name: str) -> None:
-        # The switch is global, so it is set before each turn.
-        _library.lib.fd_use_decoder(b"libjpeg" if name == _LIBJPEG else b"")
-
-    turns = bench.time_each(lambda _: files, calls, rounds, before=switch)
-    switch(_OWN)
+    turns = bench.time_each(lambda _: files, calls, rounds)
     found = bench.sum_up(turns, "ms", ratio=_OWN)
     return dict(sorted(found.items(), key=lambda pair: pair[1]["ms"]))
 
 
 def _calls(names: Sequence[str], reduce: int) -> dict[str, Call]:
-    """Return the calls: the core with its own decoder and without it, and the other backends."""
+    """Return the calls: the core, and the other backends."""
     core = partial(decode, reduce=reduce, backend="native")
     others = {name: partial(decode, reduce=reduce, backend=name) for name in names}
-    return {_OWN: core, _LIBJPEG: core, **others}
+    return {_OWN: core, **others}
 
 
 def all_calls(
@@ -153,7 +140,7 @@ def all_calls(
 
 def _shown(title: str, found: dict[str, Any], files: int) -> dict[str, Any]:
     """Print a comparison, and return it with the name of the fastest other decoder."""
-    fastest = next(name for name in found if name not in (_OWN, _LIBJPEG))
+    fastest = next(name for name in found if name != _OWN)
     bench.show(title, found)
     return {"files": files, "fastest_other": fastest, **found}
 
@@ -243,18 +230,8 @@ def pngs(files: Sequence[bytes], rounds: int) -> dict[str, Any]:
     return result
 
 
-def left(files: Sequence[bytes], rounds: int) -> dict[str, Any]:
-    """Time files that are left to libjpeg-turbo, with and without the core's own decoder."""
-    found = compare(
-        [_again(data, mode="CMYK", quality=90) for data in files], _calls([], 1), rounds
-    )
-    bench.show("CMYK, left to libjpeg-turbo", found)
-    return {"CMYK": found}
-
-
 @bench.command(rounds=(9, "after the warm-up"), limit=(None, "photos"))
 def main(options: Any) -> Any:
-    _library.require()
     photos = bench.photos_in(options.photos)
     files = [photo.read_bytes() for photo in bench.spaced(photos, options.limit or len(photos))]
     result: dict[str, Any] = {"stages": stages(files, options.rounds)}
@@ -263,7 +240,6 @@ def main(options: Any) -> Any:
     again = [_again(data, quality=90, progressive=True) for data in files]
     result["progressive"] = all_calls({"progressive": again}, (1, 8), options.rounds)
     result["png"] = pngs(files, options.rounds)
-    result["left"] = left(files, options.rounds)
     return result
 
 

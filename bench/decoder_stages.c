@@ -106,8 +106,8 @@ static double time_of_mcus(const file *of) {
     return spent;
 }
 
-/* Decode a file up to a stage, to RGB without padding. Return microseconds, or -1 if the file is
- * left to libjpeg-turbo. */
+/* Decode a file up to a stage, to RGB without padding. Return microseconds, or -1 if the core
+ * does not decode the file. */
 double stage_us(int stage, const uint8_t *bytes, size_t size, uint8_t *out) {
     static fd_baseline *baseline;
     const file of = {bytes, size};

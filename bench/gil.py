@@ -36,7 +36,6 @@ from _pipelines import Pipeline, Setup
 from core import Work, images_of
 
 from fastdecode._system import usable_cores
-from fastdecode.native import _library
 
 _AIM = 0.05
 _CHUNK = 1000
@@ -136,7 +135,6 @@ def summary(turns: bench.Rounds) -> dict[str, Any]:
     limit=(None, "images in an epoch"),
 )
 def main(options: Any) -> Any:
-    _library.require()
     *others, processor = sorted(os.sched_getaffinity(0))
     if not others:
         sys.exit("the counter and the Loader need one processor each")

@@ -10,8 +10,8 @@
 #
 # - nvidia-nvimgcodec-cu13, or -cu12 for PyTorch with CUDA 12, and nvidia-nvjpeg: about 30 MB
 # - platformdirs, and NumPy and Pillow if they are not installed
-# - fastdecode itself, with libjpeg-turbo inside, as .ci/run builds it; or cffi, pycparser and
-#   setuptools, if there are a compiler and libjpeg's headers
+# - fastdecode itself, as .ci/run builds it, with cffi and pycparser; or also setuptools, if there is
+#   a compiler
 # - pytest with iniconfig, packaging and pluggy; to run more of the tests, also hypothesis and rich
 # - DALI, about 200 MB. Without it, the tests skip its CUDA path and the bench leaves it out.
 #
@@ -29,7 +29,7 @@ deadline=${DEADLINE:-570} # seconds; less where the machine is lent for less
 install() {
     "$python" -m pip install -q --no-deps --upgrade --target .venv-gpu "$wheels"/*.whl
     if ! compgen -G "$wheels/fastdecode-*.whl" > /dev/null; then
-        PYTHONPATH=$PWD/.venv-gpu FASTDECODE_NATIVE=require "$python" -m pip install -q --no-deps \
+        PYTHONPATH=$PWD/.venv-gpu "$python" -m pip install -q --no-deps \
             --upgrade --target .venv-gpu --no-build-isolation .
     fi
     export PYTHONPATH=$PWD/.venv-gpu

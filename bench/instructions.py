@@ -48,11 +48,13 @@ class Counter:
     def __init__(self, machine: str, folder: Path) -> None:
         native = Path(_build.__file__).parent
         self._program, plugin = folder / "program", folder / "count.so"
-        cross = [f"{machine}-linux-gnu-gcc", "-static", *_build.options()["extra_compile_args"]]
-        files = [_HERE / "instructions.c", *native.glob("[!_]*.c")]
+        flags = (*_build._COMPILING, *_build._SPEED)
+        cross = [f"{machine}-linux-gnu-gcc", "-static", *flags]
+        judge = _HERE.parent / "tests" / "native"  # it decodes with libjpeg-turbo
+        files = [_HERE / "instructions.c", judge / "judge.c", *native.glob("*.c")]
         libraries = Path(_LIBRARIES.format(machine))
         after = [*(libraries / name for name in _STATIC), "-lm", "-o", self._program]
-        _run(*cross, f"-I{native}", "-I/usr/include", *files, *after)
+        _run(*cross, f"-I{native}", f"-I{judge}", "-I/usr/include", *files, *after)
         _run("gcc", "-O2", "-shared", "-fPIC", _HERE / "count_instructions.c", "-o", plugin)
         self._emulator = (f"qemu-{machine}", "-cpu", "max", "-plugin", plugin)
         self.sets = _run(*self._emulator, self._program).stdout.split()

@@ -1,4 +1,4 @@
-"""How close is the `Loader` to the core, and how far is the core ahead of libjpeg-turbo?
+"""How close is the `Loader` to the core?
 
 PHOTOS contains JPEG photos, and "train" and "eval" are those of `pipeline.py`. These compete with
 the same number of threads, in one run:
@@ -6,16 +6,15 @@ the same number of threads, in one run:
 - the `Loader`: from files in the system's cache to batches, with RandomResizedCrop(224), a flip and
   normalising, or with Resize(256) and CenterCrop(224);
 - the core alone, which makes the same tensors of the same images, from bytes in memory, in one
-  call: with its own decoder, and with libjpeg-turbo;
+  call;
 - the core alone, which only decodes the same regions (exactly the boxes that the Loader drew, at
-  the same reduction): with libjpeg-turbo, which is 100 %, and with its own decoder;
-- the core alone, which decodes whole images at full size, with both;
-- simplejpeg, which does that in Python threads, each into memory that it reuses.
+  the same reduction), which is 100 %;
+- the core alone, which decodes whole images at full size;
+- simplejpeg, which does that with libjpeg-turbo in Python threads, each into memory that it reuses.
 
 After a warm-up they take turns, in a new random order each round. images/s and the processor time
-of all threads are medians of the rounds; ratios are medians of the ratios within a round. Aims: the
-Loader reaches 90 % of the core alone. The core makes its tensors 1.5 times as fast as libjpeg-turbo
-decodes the same regions, and 1.65 times as fast as with libjpeg-turbo (1.6 with several threads).
+of all threads are medians of the rounds; ratios are medians of the ratios within a round. The aim:
+the Loader reaches 90 % of the core alone.
 """
 
 from __future__ import annotations
@@ -35,10 +34,8 @@ from _pipelines import Pipeline, Setup
 from core import EpochImage, Work, images_of
 
 from fastdecode._system import usable_cores
-from fastdecode.native import _library
 
-_AIMS = (("loader", "core", 0.9, 0.9), ("core", "regions", 1.5, 1.5))
-_AIMS += (("core", "core-libjpeg", 1.65, 1.6),)  # with one thread, with more
+_AIMS = (("loader", "core", 0.9, 0.9),)  # with one thread, with more
 
 
 def simplejpeg_threads(images: Sequence[EpochImage], threads: int) -> Callable[[], float]:
@@ -76,11 +73,8 @@ def competitors_of(setup: Setup) -> dict[str, Callable[[], float]]:
     return {
         "loader": own.speed,
         "core": core.run,
-        "core-libjpeg": Work(images, "resized", threads, normalize, "libjpeg").run,
-        "regions-own": Work(images, "regions", threads).run,
-        "regions": Work(images, "regions", threads, decoder="libjpeg").run,
-        "whole-own": Work(images, "whole", threads).run,
-        "whole": Work(images, "whole", threads, decoder="libjpeg").run,
+        "regions": Work(images, "regions", threads).run,
+        "whole": Work(images, "whole", threads).run,
         "simplejpeg": simplejpeg_threads(images, threads),
     }
 
@@ -120,7 +114,6 @@ def summary(turns: bench.Rounds, threads: Sequence[int]) -> dict[str, Any]:
     limit=(None, "images in an epoch"),
 )
 def main(options: Any) -> Any:
-    _library.require()
     threads = sorted({*options.threads})
     photos = bench.photos_in(options.photos)
     images = bench.epoch_length(photos, options.batch, max(threads), options.limit)

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 import fastdecode
 from fastdecode import decode, probe
-from fastdecode.native import _library, add_restart_markers
+from fastdecode.native import add_restart_markers
 from fastdecode.types import Box
 
 _Pixels = NDArray[np.uint8]
@@ -148,7 +148,6 @@ def summary(photos: Sequence[Photo], turns: bench.Rounds) -> dict[str, Any]:
     limit=(None, "photos"),
 )
 def main(options: Any) -> Any:
-    _library.require()
     paths = [path for path in bench.photos_in(options.photos) if is_large(path, options.side)]
     photos = [photo_of(path) for path in paths[: options.limit]]
     if not photos:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from fastdecode import torch as torch
     from fastdecode import types as types
     from fastdecode._batch import decode_batch, decode_iter
+    from fastdecode._imread import imread
+    from fastdecode._lazy import open  # noqa: A004 - as Pillow calls it
     from fastdecode._selection import use
     from fastdecode._stats import Stats, stats
     from fastdecode.adapters.base import Backend, Support
@@ -57,6 +59,8 @@ __version__ = "0.2.0"
 # costs nothing: no NumPy, Pillow, OpenCV or PyTorch before they are needed.
 _NAMES = {
     "_batch": "decode_batch decode_iter",
+    "_imread": "imread",
+    "_lazy": "open",
     "_selection": "use",
     "_stats": "Stats stats",
     "adapters.base": "Backend Support",
@@ -113,6 +117,8 @@ __all__ = [
     "decode_batch",
     "decode_file",
     "decode_iter",
+    "imread",
+    "open",
     "probe",
     "reduce_for",
     "register",

@@ -3,14 +3,43 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
 from fastdecode.errors import near_miss
 from fastdecode.types import MODES, REDUCES, Box, Buffer, Header, Image, Mode
+
+Kind: TypeAlias = "tuple[str, Callable[[Any], bool]]"
+"""What an argument must be, in words, and the check of it."""
+
+FLAG: Kind = (
+    "True or False",
+    lambda given: isinstance(given, (int, np.bool_)) and given in (0, 1),
+)
+_WORD: Kind = "a string", lambda given: isinstance(given, str)
+_PATH: Kind = "a path", lambda given: isinstance(given, (str, os.PathLike))
+_MAPPING: Kind = "a mapping", lambda given: isinstance(given, Mapping)
+_CALLABLE: Kind = "callable", callable
+_SUFFIXES: Kind = "a sequence of strings, or one", lambda given: all_of(str, given)
+
+KINDS: dict[str, Kind] = {
+    **dict.fromkeys(("orient", "strict", "fuse", "has_targets", "allow_empty", "shuffle"), FLAG),
+    **dict.fromkeys(("clip", "keep", "header"), FLAG),
+    **dict.fromkeys(("kind", "backend", "mode", "delimiter", "target", "decode"), _WORD),
+    **dict.fromkeys(("root", "file", "path", "index"), _PATH),
+    **dict.fromkeys(("storage_options", "store_options", "class_to_idx"), _MAPPING),
+    **dict.fromkeys(("target_transform", "loader", "is_valid_file"), _CALLABLE),
+    "counts": ("a sequence", lambda given: hasattr(given, "__len__") and is_iterable(given)),
+    **dict.fromkeys(("image", "extensions"), _SUFFIXES),
+}
+"""Of the arguments that mean the same wherever there is one of that name. None is left out."""
+
+MOST_THREADS = 1 << 16
+"""More threads, or processes, than any machine has."""
 
 _STARRED = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
 
@@ -22,14 +51,14 @@ def check_options(
     region: object = None,
     max_pixels: object = None,
     backend: object = None,
-    **_others: object,
+    **others: object,
 ) -> None:
-    """Check the options that do not depend on the data; other options need no check or the header.
+    """Check the options that do not depend on the data.
 
     `reduce` may be any factor for which there is a scaled IDCT.
     """
-    if mode not in MODES:
-        raise ValueError(f"mode must be one of {', '.join(MODES)}, not {mode!r}")
+    check_word("mode", mode, MODES)
+    check_kinds({**others, "backend": backend})
     if not is_int(reduce) or reduce not in REDUCES:
         raise ValueError(f"reduce must be 1, 2, 4 or 8, not {reduce!r}")
     if min_size is not None:
@@ -40,12 +69,43 @@ def check_options(
         _checked_edges(region)
     if max_pixels is not None and not (is_int(max_pixels) and cast("int", max_pixels) > 0):
         raise ValueError(f"max_pixels must be a positive integer or None, not {max_pixels!r}")
-    if backend is not None and not isinstance(backend, str):
-        raise TypeError(f"backend must be a name, not {backend!r}")
+
+
+def check_kinds(given: Mapping[str, object], kinds: Mapping[str, Kind] = KINDS) -> None:
+    """Raise a TypeError for an argument, by name, that is not of its kind; None always is."""
+    for name, value in given.items():
+        if value is not None and name in kinds and not kinds[name][1](value):
+            raise wrong_kind(name, kinds[name][0], value)
+
+
+def wrong_kind(name: str, kind: str, given: object, hint: str = "") -> TypeError:
+    """Return the error for an argument that is not of its kind."""
+    return TypeError(f"{name} must be {kind}, not {shown(given)}{hint}")
+
+
+def shown(given: object) -> str:
+    """Return a value as an error shows it: in one line, or only its type."""
+    words = repr(given)
+    return words if len(words) <= _LONGEST and "\n" not in words else type(given).__name__
+
+
+def check_word(name: str, given: object, words: Sequence[str]) -> None:
+    """Raise a ValueError for what is not one of these words."""
+    if not isinstance(given, str) or given not in words:
+        raise ValueError(f"{name} must be one of {', '.join(words)}, not {shown(given)}")
+
+
+def check_threads(threads: object) -> None:
+    """Raise a ValueError if this is no number of threads."""
+    if not (is_int(threads) and 1 <= cast("int", threads) <= MOST_THREADS):
+        raise ValueError(
+            f"threads must be an integer from 1 to {MOST_THREADS}, not {shown(threads)}"
+        )
 
 
 _ELSEWHERE = dict.fromkeys(("num_workers", "workers", "max_workers", "n_jobs"), "threads")
 """What other libraries call an argument."""
+_LONGEST = 80  # characters of a value in an error
 
 
 def check_names(called: Callable[..., object], given: Iterable[str], options: type) -> None:
@@ -104,6 +164,14 @@ def is_int(value: object) -> bool:
 def is_iterable(value: object) -> bool:
     """Return whether it can be iterated over, also by the old ``__getitem__`` protocol."""
     return hasattr(value, "__iter__") or hasattr(value, "__getitem__")
+
+
+def all_of(kind: type, given: object) -> bool:
+    """Return whether it is of a kind, or a sequence of such."""
+    several = isinstance(given, Sequence) and not isinstance(given, bytes)
+    return isinstance(given, kind) or (
+        several and all(isinstance(one, kind) for one in cast("Sequence[object]", given))
+    )
 
 
 def check_sides(given: object, name: str = "min_size") -> tuple[int, int]:

@@ -303,8 +303,7 @@ class _CoreItem(NamedTuple):
 def _core_is_candidate(options: dict[str, Any]) -> bool:
     """Return whether the core may be chosen with these arguments of `decode`."""
     return (
-        _library.lib is not None
-        and options.get("backend") in (None, _NAME)
+        options.get("backend") in (None, _NAME)
         and options.get("mode", "RGB") in ("RGB", "L")
         and not options.get("strict")
     )

@@ -11,11 +11,16 @@ import numpy as np
 from fastdecode._arguments import (
     check_array,
     check_disjoint,
+    check_kinds,
     check_names,
     check_options,
     check_sides,
+    check_threads,
+    check_word,
     is_int,
     is_iterable,
+    shown,
+    wrong_kind,
 )
 from fastdecode._arrays import decode_arrays, decode_each
 from fastdecode._selection import load_named
@@ -32,6 +37,7 @@ if TYPE_CHECKING:
     from fastdecode.errors import FastDecodeError
     from fastdecode.types import Image
 
+_LARGEST_SIDE = 1 << 20  # so that no number of bytes overflows
 _AHEAD = 2
 """How many images per thread may wait for a slow image before them, or for the caller."""
 
@@ -219,6 +225,7 @@ def decode_batch(
     """
     how: dict[str, Any] = dict(options)
     sides = _checked(decode_batch, items, size, threads, on_error, how)
+    check_kinds({"decode": decode})
     count = threads or usable_cores()
     if how.get("backend") is not None:
         load_named(how["backend"])
@@ -238,6 +245,8 @@ def decode_batch(
     if decode != "cpu":
         raise ValueError(f"decode={decode!r} needs a device, such as device='cuda'")
     work = list(items)
+    if out is not None and not (is_iterable(out) and hasattr(out, "__len__")):
+        raise wrong_kind("out", "a sequence of arrays, or one array", out)
     if out is not None and len(out) != len(work):
         raise ValueError(f"out has room for {len(out)} images, but there are {len(work)} items")
     if sides is not None:
@@ -376,16 +385,15 @@ def _checked(
     """Check the arguments that all items share, even if there are none; return `size` as sides."""
     check_names(called, options, BatchOptions)
     name = called.__name__
-    if on_error not in ("raise", "return"):
-        raise ValueError(f"on_error must be 'raise' or 'return', not {on_error!r}")
+    check_word("on_error", on_error, ("raise", "return"))
     if _is_single(items):
         raise TypeError(f"{name}() takes several items; for one, use decode() or decode_file()")
     if not is_iterable(items):
         raise TypeError(
             f"{name}() takes an iterable of paths or encoded bytes, not {type(items).__name__}"
         )
-    if threads is not None and not (is_int(threads) and cast("int", threads) >= 1):
-        raise ValueError(f"threads must be a positive integer, not {threads!r}")
+    if threads is not None:
+        check_threads(threads)
     check_options(**options)
     return _checked_size(size, options.get("mode", "RGB"))
 
@@ -409,7 +417,10 @@ def _checked_size(size: object, mode: str) -> tuple[int, int] | None:
         return None
     if mode not in ("RGB", "L"):
         raise ValueError(f"size needs mode 'RGB' or 'L': {mode!r} cannot be resized by averaging")
-    return check_sides(size, "size")
+    sides = check_sides(size, "size")
+    if max(sides) > _LARGEST_SIDE:
+        raise ValueError(f"size must be at most {_LARGEST_SIDE}, not {shown(size)}")
+    return sides
 
 
 def _is_single(items: object) -> bool:

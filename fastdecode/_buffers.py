@@ -54,6 +54,16 @@ def as_buffer(data: object, *, function: str = "decode") -> Buffer:
     return view.cast("B") if kind == view.format else np.frombuffer(view, np.uint8).data
 
 
+def without_row(source: Any) -> Any:
+    """Return the bytes or the path in a row of Hugging Face's ``Image(decode=False)``.
+
+    Anything else is returned as it is.
+    """
+    if not (isinstance(source, dict) and source.keys() == {"bytes", "path"}):
+        return source
+    return source["path"] if source["bytes"] is None else source["bytes"]
+
+
 def as_path(path: str | os.PathLike[str], *, function: str = "decode_file") -> str:
     """Return a path as `open` takes it; raise TypeError if it is the bytes of an image.
 
@@ -61,6 +71,8 @@ def as_path(path: str | os.PathLike[str], *, function: str = "decode_file") -> s
     """
     if isinstance(path, (bytearray, memoryview)) or (isinstance(path, bytes) and 0 in path):
         raise TypeError(f"{function}() takes a path, not the bytes of an image: use decode(data)")
+    if not isinstance(path, (str, bytes, os.PathLike)):
+        raise TypeError(f"{function}() takes a path, not {type(path).__name__}")
     return os.fspath(path)
 
 

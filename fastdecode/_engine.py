@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdecode import _selection, _truncation
+from fastdecode import _selection, _truncation, registry
 from fastdecode._headers import jpeg_stream
 from fastdecode._pixels import apply_orientation, box_reduce, convert, crop, deliver
 from fastdecode._stats import count_failure, count_fallback
@@ -108,9 +108,19 @@ def _fall_back(tried: Choice, error: DecodeError, request: DecodeRequest) -> Ima
                 return image
     count_failure(refused)
     if len(refused) == 1:
-        raise DecodeError(f"{tried.name}: {error}", backend=tried.name, errors=refused) from error
+        words = f"{tried.name}: {error}{_judge_of_warnings(error, request)}"
+        raise DecodeError(words, backend=tried.name, errors=refused) from error
     said = "; ".join(f"{name}: {reason}" for name, reason in refused.items())
     raise DecodeError(f"no backend decodes this {request.header.format}: {said}", errors=refused)
+
+
+def _judge_of_warnings(error: DecodeError, request: DecodeRequest) -> str:
+    """Say what to install if only the core could be asked: Pillow reports no warnings."""
+    named = isinstance(_selection.preferred(request.backend), str)
+    if named or not request.want.strict or isinstance(error, NoFallback):
+        return ""
+    is_jpeg = request.header.format == "jpeg"
+    return f"; to ask another: {registry.install_line('simplejpeg')}" if is_jpeg else ""
 
 
 def _ask(
@@ -211,7 +221,7 @@ def _call_backend(
             missing = jpeg_stream.says_missing_pixels(message)
             if warned or not (missing or jpeg_stream.is_recoverable(message)):
                 raise
-            if missing or (request.want.strict and not jpeg_stream.says_zeros(message)):
+            if missing or request.want.strict:
                 raise NoFallback(message) from warning
             strict, warned = False, True
         except _PASSED_ON:
@@ -285,6 +295,9 @@ def _check_jpeg(
         or header.coding == "arithmetic"
         or (not reports and (request.suspect or _may_be_filled_in(image, header)))
     ):
+        if request.suspect:  # what a reduction or a mode leaves out may be missing, too
+            decode_again = partial(_decode_all, _able(request).get(choice.name, choice), request)
+            image = decode_again(request.data)
         _truncation.verify(image, request.data, header, decode_again)
     if jpeg_stream.has_zeros(request.data, header):
         _check_zeros(choice, request)
@@ -292,17 +305,40 @@ def _check_jpeg(
 
 def _check_zeros(choice: Choice, request: DecodeRequest) -> None:
     """Check that zeros do not stand in place of data, if possible with a codec that warns."""
-    want = request.want._replace(mode="RGB", reduce=1, strict=False, part=False)
-    able = _selection.able(request.header, want)
-    judge = next((other for other in able if other.support.warnings), choice)
+    able = _able(request)
+    own = able.get(choice.name, choice)
+    frank = [other for other in able.values() if other.support.warnings]
+    judges = [own] if own.support.warnings or not frank else frank
+    for judge in judges:
+        try:
+            _truncation.check_zeros(
+                request.data,
+                request.header,
+                partial(_decode_all, judge, request),
+                reports=judge.support.warnings,
+            )
+        except NoFallback:
+            raise
+        except DecodeError:  # it does not decode the file at all, as the core where it is odd
+            if judge is judges[-1]:
+                raise
+        else:
+            return
 
-    def decode_all(data: bytes) -> Image:
-        every = replace(request, data=data, want=want, suspect=True)
-        return _call_backend(judge, every, None, None)[0]
 
-    _truncation.check_zeros(
-        request.data, request.header, decode_all, reports=judge.support.warnings
-    )
+def _able(request: DecodeRequest) -> dict[str, Choice]:
+    """Return what decodes all pixels and components of an image, by name."""
+    return {one.name: one for one in _selection.able(request.header, _all_of(request.want))}
+
+
+def _all_of(want: Want) -> Want:
+    return want._replace(mode="RGB", reduce=1, strict=False, part=False)
+
+
+def _decode_all(choice: Choice, request: DecodeRequest, data: Buffer) -> Image:
+    """Decode all pixels and components of other data in place of the file's."""
+    every = replace(request, data=data, want=_all_of(request.want), suspect=True)
+    return _call_backend(choice, every, None, None)[0]
 
 
 def _may_be_filled_in(image: Image, header: Header) -> bool:

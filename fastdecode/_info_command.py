@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import fastdecode
-from fastdecode import _selection, ranking, registry
+from fastdecode import _selection, registry
 from fastdecode._system import cpu_model, ranking_path, usable_cores
 from fastdecode.errors import BackendUnavailable, DeviceUnavailable, FastDecodeError, visible
 from fastdecode.gpu import _backends
@@ -58,7 +58,6 @@ class Facts:
     problem: str  # why `decode` cannot choose a backend; empty if it can
     backends: list[BackendInfo]
     choices: dict[Format, list[str]]  # what `decode` tries for a usual file, in order
-    faster: dict[str, str]  # how to install what is preferred to the choice for JPEG, by name
     devices: Inventory | None = None  # None without PyTorch
 
 
@@ -86,7 +85,6 @@ def gather() -> Facts:
         problem=problem,
         backends=infos,
         choices=choices,
-        faster=ranking.faster_missing(infos, next(iter(choices.get("jpeg", [])), "")),
         devices=inventory(),
     )
 
@@ -118,11 +116,6 @@ def _report(facts: Facts) -> Iterator[str]:
     yield "On a device, in batches"
     yield from on_devices(facts.devices, facts.backends)
     yield ""
-    if facts.faster:
-        yield "What would make JPEG faster"
-        yield from (paragraph(line, indent="  ") for line in facts.faster.values())
-    elif not facts.environment:
-        yield "JPEG: no library that is missing here would decode it faster."
     yield paragraph("To measure it on your images: fastdecode bench FOLDER")
 
 

@@ -1,4 +1,4 @@
-"""Resize a part of an image with the native core or Pillow, and decide what the core may decode."""
+"""Resize a part of an image, and decide what the core may decode."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CORE_FILTERS: dict[Interpolation, int] = {"bilinear": 0, "bicubic": 2}
 """The ``fd_resize_filter`` of each interpolation."""
 _INTERPOLATIONS: dict[int, Interpolation] = {v: name for name, v in CORE_FILTERS.items()}
 _NATIVE = "native"
-_HUFFMAN_SOFS = (0xC0, 0xC1, 0xC2)  # baseline, extended, progressive
+HUFFMAN_SOFS = (0xC0, 0xC1, 0xC2)  # baseline, extended, progressive
 PNG_SOF = 0  # FD_PNG: it has no such marker
 
 
@@ -75,15 +75,8 @@ class ResizePlan(NamedTuple):
         # fmt: on
 
 
-def core_is_enabled() -> bool:
-    """Return whether the core is installed, and not disabled by ``FASTDECODE_DISABLE``."""
-    return _library.lib is not None and _NATIVE not in disabled()
-
-
 def core_may_decode(backend: str | None) -> bool:
     """Return whether the core may decode for a caller who passed this `backend`."""
-    if _library.lib is None:
-        return False
     try:
         asked = preferred() if backend is None else backend
     except (BackendUnavailable, UnknownBackend):
@@ -100,7 +93,7 @@ def core_can_decode(header: Any, max_pixels: int | None = DEFAULT_MAX_PIXELS) ->
     """
     sof, components = header.sof, header.components
     jpeg = (
-        ((sof == _HUFFMAN_SOFS[0]) | (sof == _HUFFMAN_SOFS[1]) | (sof == _HUFFMAN_SOFS[2]))
+        ((sof == HUFFMAN_SOFS[0]) | (sof == HUFFMAN_SOFS[1]) | (sof == HUFFMAN_SOFS[2]))
         & ((components == 1) | (components == 3))
         & (header.bits == 8)
     )
@@ -114,7 +107,7 @@ def core_can_decode(header: Any, max_pixels: int | None = DEFAULT_MAX_PIXELS) ->
 def resize(image: Image, size: tuple[int, int], box: FloatBox | None = None) -> Image:
     """Resize uint8 (H, W[, C]), or a box of it, to (height, width): antialiased, bilinear.
 
-    The core resizes if it is on, otherwise Pillow. An image of that size is returned unchanged.
+    The core resizes RGB, Pillow all else. An image of that size is returned unchanged.
     """
     whole = (0, 0, image.shape[1], image.shape[0])
     canvas = (0, 0, size[1], size[0])
@@ -122,7 +115,7 @@ def resize(image: Image, size: tuple[int, int], box: FloatBox | None = None) -> 
     if box == whole == canvas:
         return image
     made = None
-    if core_is_enabled() and image.ndim == 3 and image.shape[2] == 3:
+    if image.ndim == 3 and image.shape[2] == 3:
         made = resize_in_core(image, box, size, canvas)
     return resize_with_pillow(image, box, size, canvas) if made is None else made
 

@@ -272,8 +272,13 @@ def able(header: Header, want: Want) -> Iterator[Choice]:
 def _automatic(ranked: Ranking | None, header: Header, want: Want) -> Iterator[Choice]:
     """Yield the choices among all backends with exact pixels."""
     found = False
-    # Decoders that reduce a JPEG inside the DCT exclude all others.
+    # Decoders that reduce a JPEG inside the DCT exclude all others, also those that `strict` rules
+    # out: with and without it, the pixels are the same.
     for natively in (True, False):
+        if want.strict and not natively:
+            lenient = next(_automatic(ranked, header, want._replace(strict=False)), None)
+            if lenient is not None and lenient.reduce > 1:
+                return
         for name in _ordered(ranked, header, want):
             usable = _usable(name)
             if usable is not None and usable.exact:

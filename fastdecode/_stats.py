@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +13,6 @@ _lock = ForkLock()
 _fallbacks: Counter[tuple[str, str]] = Counter()
 _failures: Counter[str] = Counter()
 _recent: deque[str] = deque(maxlen=_RECENT)
-_left_before = 0  # at the last reset: the core's own counter only grows
 
 
 @dataclass(frozen=True)
@@ -29,10 +27,6 @@ class Stats:
         Images that no backend decoded, by the backend that was tried first.
     recent : tuple of str
         The last 20 refusals in words, oldest first.
-    left_to_libjpeg : int
-        JPEGs that the backend ``native`` passed to libjpeg-turbo, because its own decoder does not
-        support their kind (progressive, CMYK) or met something unusual in the data. Their pixels
-        are the same.
 
     Examples
     --------
@@ -48,7 +42,6 @@ class Stats:
     fallbacks: Mapping[tuple[str, str], int]
     failures: Mapping[str, int]
     recent: tuple[str, ...]
-    left_to_libjpeg: int = 0
 
 
 def stats(*, reset: bool = False) -> Stats:
@@ -72,14 +65,11 @@ def stats(*, reset: bool = False) -> Stats:
     >>> stats().fallbacks  # no backend refused the image
     {}
     """
-    global _left_before
-    # If the core was not imported, it has decoded nothing.
-    core = sys.modules.get("fastdecode.native._library")
-    left = 0 if core is None else core.left_to_libjpeg()
+    if not isinstance(reset, bool):
+        raise TypeError(f"reset must be True or False, not {reset!r}")
     with _lock:
-        result = Stats(dict(_fallbacks), dict(_failures), tuple(_recent), left - _left_before)
+        result = Stats(dict(_fallbacks), dict(_failures), tuple(_recent))
         if reset:
-            _left_before = left
             _fallbacks.clear()
             _failures.clear()
             _recent.clear()

@@ -74,14 +74,10 @@ def libraries() -> dict[str, str]:
 
     Nothing is imported.
     """
-    found = {
+    return {
         "fastdecode": fastdecode.__version__,
         **_versions(*(entry.distribution for entry in BUILTIN.values()), *_OTHER_OPENCV),
     }
-    if any((Path(fastdecode.__file__).parent / "native").glob("_core.*")):
-        # It may be added or removed while all versions stay the same.
-        found["fastdecode's native core"] = fastdecode.__version__
-    return found
 
 
 def _versions(*names: str) -> dict[str, str]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib
 import struct
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -40,7 +41,8 @@ _TELLING = 64
 _MOST_HOLES = 8  # that are tried out
 _SECOND_CODE = b"\x80" + jpeg_stream.ENDINGS[0]  # there is a code 10…, if there are two codes
 _FEWEST_ZEROS = 16
-_LAST = 8  # bytes of a WebP; up to three are not needed
+# Bytes at the end of a WebP, of which some are not needed: of a lossless one two at most.
+_LAST, _LAST_LOSSLESS = 8, 3
 
 
 class NoFallback(DecodeError):
@@ -61,21 +63,26 @@ def check_container(data: Buffer, header: Header) -> None:
     TIFF, AVIF, HEIC, BMP and PNM need this. The other formats are read in order, so their
     decoders notice missing data. A few bytes of PNG, JPEG 2000 or TIFF may cost a decoder seconds.
     """
-    # `probe` has imported the module already. A JPEG needs none of them.
     module = _EXCESS.get(header.format)
     if module is not None:
-        words: str = importlib.import_module(f"fastdecode._headers.{module}").excess(data, header)
+        words: str = _parser(module).excess(data, header)
         if words:
             raise DecodeError(f"{words}: refused as hostile")
     module = _MODULES.get(header.format)
     if module is None:
         return
     try:
-        words = importlib.import_module(f"fastdecode._headers.{module}").missing(data)
+        words = _parser(module).missing(data)
     except (IndexError, OverflowError, struct.error):
         words = f"the tables of its parts are truncated ({len(data)} bytes)"
     if words:
         raise DecodeError(f"pixels are missing: {words}")
+
+
+@cache
+def _parser(module: str) -> Any:
+    """Return a module that `probe` has imported already. A JPEG needs none of them."""
+    return importlib.import_module(f"fastdecode._headers.{module}")
 
 
 def only_pixels(data: Buffer, header: Header, *, strict: bool) -> bytes:
@@ -189,8 +196,9 @@ def check_webp(image: Image, data: Buffer, decode_again: Callable[[bytes], Image
     start, end = webp.coded(data)
     if bytes(data[start:end]).find(bytes(_FEWEST_ZEROS)) < 0:
         return
+    last = _LAST_LOSSLESS if webp.is_lossless(data, start) else _LAST
     for ending in jpeg_stream.ENDINGS:
-        other = b"".join((data[: end - _LAST], ending[:_LAST], data[end:]))
+        other = b"".join((data[: end - last], ending[:last], data[end:]))
         if _changes(image, decode_again, other):
             return
     raise NoFallback(_LEFT_OVER)

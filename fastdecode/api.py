@@ -13,6 +13,7 @@ from fastdecode._error_policy import with_retry
 from fastdecode._files import read_image
 from fastdecode._selection import Want
 from fastdecode.errors import FastDecodeError
+from fastdecode.native import _library  # noqa: F401 - without the core, importing it is an error
 from fastdecode.plan import DEFAULT_MAX_PIXELS, plan_decode
 from fastdecode.types import MODES, REDUCES, DecodeKeywords
 
@@ -121,15 +122,21 @@ def decode(
         data = as_buffer(data)
     # Checked here to save a call for the most common arguments.
     if (
-        mode not in MODES
+        mode.__class__ is not str
+        or mode not in MODES
         or reduce.__class__ is not int
         or reduce not in REDUCES
         or (max_pixels is not None and (max_pixels.__class__ is not int or max_pixels < 1))
         or (backend is not None and backend.__class__ is not str)
         or min_size is not None
         or region is not None
+        or (orient is not False and orient is not True)
+        or (strict is not False and strict is not True)
     ):
-        check_options(mode, reduce, min_size, region, max_pixels, backend)
+        check_options(
+            mode, reduce, min_size, region, max_pixels, backend, orient=orient, strict=strict
+        )
+        orient, strict = bool(orient), bool(strict)
         reduce = int(reduce)  # of NumPy
     header = _headers.probe(data)
     plan = plan_decode(

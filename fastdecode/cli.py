@@ -71,9 +71,11 @@ def main(arguments: Sequence[str], prog: str = "fastdecode") -> int:
         way_out = near_miss(name, COMMANDS) or f"; the commands are {', '.join(COMMANDS)}"
         _overview(prog).error(f"there is no command {name!r}{way_out}")
     with silent_interrupt():
+        try:
+            importlib.import_module("fastdecode.native._library")
+        except ImportError as error:  # in a source tree, say
+            _parser(prog).fail(error)
         command = importlib.import_module(COMMANDS[name].module)
-        if prog.startswith("python -m"):
-            _warn_of_hidden_copy()
     parser = _parser(prog, usage=_USAGE) if bare else _parser(_command_name(prog, name))
     command.add_arguments(parser)
     return int(command.run(parser.parse_args(words), parser))
@@ -82,18 +84,6 @@ def main(arguments: Sequence[str], prog: str = "fastdecode") -> int:
 def _command_name(prog: str, name: str) -> str:
     """Return the words with which the user called a subcommand."""
     return prog if (prog, name) == (BENCH, "bench") else f"{prog} {name}"
-
-
-def _warn_of_hidden_copy() -> None:
-    """Warn if sources without the native core hide an installed copy that has it.
-
-    `python -m` looks in the current folder first, so in a clone it finds the sources.
-    """
-    from fastdecode.native._library import hidden_copy, problem
-    from fastdecode.terminal import say
-
-    if hidden_copy() is not None:
-        say(f"{problem()}.", error=True)
 
 
 def _overview(prog: str) -> Parser:

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import numpy as np
 
 from fastdecode import _pixels
-from fastdecode._arguments import check_header, check_options, checked_region
+from fastdecode._arguments import (
+    check_header,
+    check_kinds,
+    check_options,
+    checked_region,
+    is_int,
+    shown,
+    wrong_kind,
+)
 
 if TYPE_CHECKING:
     from fastdecode.types import Box, Header
@@ -85,7 +93,7 @@ class Geometry:
         turns the image round, that block comes first, and the box begins below zero.
         """
         check_header(header)
-        check_options(reduce=reduce)
+        check_options(reduce=reduce, orient=orient)
         applied = header.orientation if orient else 1
         width, height = _pixels.seen_size(header.width, header.height, applied)
         whole = (0, 0, width, height)
@@ -153,7 +161,7 @@ class Geometry:
         ndarray or tensor of floats, (..., 2)
             Points outside the result are kept; they are negative or exceed its size.
         """
-        mapped = _as_floats(points, 2)
+        mapped = _as_floats("points", points, 2)
         vertical, horizontal = self.scale
         mapped[..., 0] = (mapped[..., 0] - self.box[0]) * horizontal
         mapped[..., 1] = (mapped[..., 1] - self.box[1]) * vertical
@@ -200,7 +208,8 @@ class Geometry:
         >>> np.array([3, 7])[kept]
         array([3])
         """
-        mapped = _as_floats(boxes, 4)
+        check_kinds({"clip": clip, "keep": keep})
+        mapped = _as_floats("boxes", boxes, 4)
         corners = self.points(mapped.reshape(*mapped.shape[:-1], 2, 2))
         mapped[..., :2], mapped[..., 2:] = corners[..., 0, :], corners[..., 1, :]
         if self.flipped:
@@ -236,6 +245,8 @@ class Geometry:
             `mask` does not have two dimensions, or its size is neither `full_size` nor that of
             `region`.
         """
+        if not is_int(fill):
+            raise wrong_kind("fill", "an integer", fill)
         if getattr(mask, "ndim", None) != 2:
             raise ValueError("mask must be an array or tensor of two dimensions, (H, W)")
         height, width = mask.shape if self.full_size is None else self.full_size
@@ -251,8 +262,11 @@ class Geometry:
         rows, no_row = _nearest(top, bottom, self.size[0], height)
         columns, no_column = _nearest(left, right, self.size[1], width)
         picked = mask[rows[:, None] - first_row, columns - first_column]
-        picked[no_row] = fill
-        picked[:, no_column] = fill
+        try:
+            picked[no_row] = fill
+            picked[:, no_column] = fill
+        except (OverflowError, RuntimeError) as error:
+            raise ValueError(f"fill={shown(fill)} does not fit into {mask.dtype}") from error
         if not self.flipped:
             return picked
         return picked.flip(-1) if hasattr(picked, "flip") else np.ascontiguousarray(picked[:, ::-1])
@@ -267,18 +281,21 @@ def _first_block(header: Header, reduce: int, applied: int) -> tuple[int, int]:
     return _pixels.stored_box(blocks, width, height, back)[:2]
 
 
-def _as_floats(values: Any, last: int) -> Any:
+def _as_floats(name: str, values: Any, last: int) -> Any:
     """Copy into floats; tensors stay tensors, on their device."""
     if hasattr(values, "is_floating_point"):
         floats = values.clone() if values.is_floating_point() else values.float()
     else:
-        array = np.asarray(values)
-        floats = np.array(array, np.float32 if array.dtype == np.float32 else np.float64)
+        try:
+            array = np.asarray(values)
+            floats = np.array(array, np.float32 if array.dtype == np.float32 else np.float64)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"{name} must be numbers: {error}") from error
     if floats.shape == (0,):  # an empty list, from an image without objects
         return floats.reshape(0, last)
     if floats.ndim == 0 or floats.shape[-1] != last:
         shape = tuple(floats.shape)
-        raise ValueError(f"the last dimension must be {last}, but the shape is {shape}")
+        raise ValueError(f"the last dimension of {name} must be {last}, but the shape is {shape}")
     return floats
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from fastdecode import _pixels
-from fastdecode._arguments import check_header, check_sides, checked_region
+from fastdecode._arguments import check_header, check_kinds, check_sides, checked_region
 from fastdecode.errors import ImageTooLarge, with_advice
 from fastdecode.types import REDUCES
 
@@ -129,6 +129,7 @@ def reduce_for(
     2
     """
     check_header(header)
+    check_kinds({"orient": orient})
     sides = check_sides(min_size)
     applied = header.orientation if orient else 1
     width, height = _pixels.seen_size(header.width, header.height, applied)

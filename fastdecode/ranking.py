@@ -16,9 +16,8 @@ from fastdecode.types import FORMATS, REDUCES, Format, Reduce
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from fastdecode.types import BackendInfo
 
-__all__ = ["DEFAULT", "Cell", "Ranking", "faster_missing", "sort_by_default"]
+__all__ = ["DEFAULT", "Cell", "Ranking", "sort_by_default"]
 
 SCHEMA = 2
 
@@ -145,6 +144,8 @@ class Ranking:
         """
         own = path is None and not ranking_is_named()
         place = ranking_path() if path is None else path
+        if not isinstance(place, (str, os.PathLike)):
+            raise TypeError(f"path must be a path, not {place!r}")
         return _files.read_text(place, cls._from_text, _DAMAGED, own=own)
 
     @classmethod
@@ -171,16 +172,6 @@ def sort_by_default(names: Iterable[str], format: Format, reduce: Reduce) -> lis
     """Sort backends into the default order, with unknown ones last."""
     known = DEFAULT.order(format, reduce)
     return sorted(names, key=lambda name: known.index(name) if name in known else len(known))
-
-
-def faster_missing(
-    infos: Sequence[BackendInfo], chosen: str, format: Format = "jpeg"
-) -> dict[str, str]:
-    """Return the install commands of missing backends before `chosen` in the default order."""
-    missing = {info.name: info.install for info in infos if not info.usable}
-    order = DEFAULT.order(format, 1)
-    best = order.index(chosen) if chosen in order else len(order)
-    return {name: missing[name] for name in order[:best] if name in missing}
 
 
 def _cell(key: Any) -> Cell:

@@ -33,7 +33,6 @@ class Entry(NamedTuple):
     distribution: str  # the library's name on PyPI
     formats: str = ""  # that it reads, so that errors can say which library is missing
     regions: str = ""  # formats of which it can decode a part without the rest
-    install: str = ""  # "module:function" that returns the install command, if no extra installs it
     batch: str | Callable[..., BatchBackend] = ""  # its `BatchBackend`, if it has one
     devices: str = ""  # PyTorch's names of the devices on which that decodes
 
@@ -46,12 +45,9 @@ def _builtin(where: str, distribution: str, formats: str, devices: str = "", **m
 
 
 _ALL_FORMATS = "jpeg png webp gif bmp tiff avif jpeg2000 pnm"
-_INSTALL = "fastdecode.native._library:install_line"
 BUILTIN: dict[str, Entry] = {
     "pillow": _builtin("pillow:Pillow", "pillow", _ALL_FORMATS),
-    "native": _builtin(
-        "native:Native", "fastdecode", "jpeg png", regions="jpeg png", install=_INSTALL
-    ),
+    "native": _builtin("native:Native", "fastdecode", "jpeg png", regions="jpeg png"),
     "simplejpeg": _builtin("simplejpeg:Simplejpeg", "simplejpeg", "jpeg"),
     "opencv": _builtin("opencv:Opencv", "opencv-python-headless", "jpeg png webp bmp pnm"),
     "turbojpeg": _builtin("turbojpeg:Turbojpeg", "PyTurboJPEG", "jpeg"),
@@ -105,9 +101,7 @@ def entry(name: str) -> Entry:
 def install_line(name: str) -> str:
     """Return the command that installs the backend's library."""
     found = entry(name)
-    if found.install:
-        return str(pkgutil.resolve_name(found.install)())
-    if name in BUILTIN and name not in _registered:
+    if name in BUILTIN and name not in _registered and found.distribution != "fastdecode":
         return f"pip install 'fastdecode[{name}]'"
     return f"pip install {found.distribution}" if found.distribution else ""
 
@@ -149,14 +143,17 @@ def register(
     'pip install mypackage'
     """
     if not isinstance(name, str):
-        raise TypeError(f"a backend's name must be text, not {name!r}")
+        raise TypeError(f"the name of a backend must be text, not {name!r}")
     if not name.isidentifier():
-        raise ValueError(f"a backend's name must be an identifier, not {name!r}")
-    for target in (backend, batch) if batch else (backend,):
-        if isinstance(target, str) and not all(target.partition(":")):
-            raise ValueError(f"a backend in words must be 'module:Class', not {target!r}")
+        raise ValueError(f"the name of a backend must be an identifier, not {name!r}")
+    if not (isinstance(distribution, str) and isinstance(replace, bool)):
+        raise TypeError("distribution must be a string, and replace True or False")
+    for argument, target in (("backend", backend), ("batch", batch)):
         if not (isinstance(target, str) or callable(target)):
-            raise TypeError(f"a backend must be a class or 'module:Class', not {target!r}")
+            raise TypeError(f"{argument} must be a class or 'module:Class', not {target!r}")
+        left_out = argument == "batch" and target == ""
+        if isinstance(target, str) and not (left_out or all(target.partition(":"))):
+            raise ValueError(f"{argument} in words must be 'module:Class', not {target!r}")
     global generation
     with _lock:
         if name in names() and not replace:

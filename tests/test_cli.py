@@ -18,7 +18,7 @@ import results
 from corpus import NO_RANKING
 
 import fastdecode
-from fastdecode import Ranking, _selection, ranking
+from fastdecode import Ranking, _selection
 from fastdecode import _info_command as command
 from fastdecode._files import check_result
 from fastdecode.cli import BENCH, COMMANDS, main
@@ -341,7 +341,6 @@ FACTS = command.Facts(
         fastdecode.BackendInfo("outdated", False, OUTDATED, "pip install B", devices=("cuda",)),
     ],
     choices={"jpeg": ["pillow"], "png": ["pillow"], "jxl": []},
-    faster={"absent": "pip install a"},
     devices=command.Inventory(
         {"cpu": "Example"}, {"pillow": ["cpu"], "outdated": []}, {"outdated": "no GPU"}
     ),
@@ -353,7 +352,7 @@ def test_the_report_of_info(
 ) -> None:
     """``info`` prints backends, reasons, choices, devices and advice, within 80 columns."""
     preferred = {"FASTDECODE_BACKEND": "nope", "FASTDECODE_DISABLE": "opencv"}
-    measured = replace(FACTS, cores=1, ranking="2026-01-02, r.json", faster={}, devices=None)
+    measured = replace(FACTS, cores=1, ranking="2026-01-02, r.json", devices=None)
     wrong = replace(measured, environment=preferred, problem="no backend is called 'nope'")
     for facts in (FACTS, measured, wrong):
         monkeypatch.setattr(command, "gather", lambda facts=facts: facts)
@@ -391,15 +390,3 @@ def test_info_reports_backends_choices_and_ranking(info_here: Any, tmp_path: Pat
     Ranking(cpu="Some CPU").save(place)
     facts = json.loads(info_here("--json", **given))
     assert "Some CPU" in facts["ranking_problem"] or "processor" in facts["ranking_problem"]
-
-
-def test_what_would_be_faster() -> None:
-    """Only missing backends that would come before the chosen one are recommended."""
-    missing = [
-        fastdecode.BackendInfo(name, False, "missing", f"pip install {name}")
-        for name in ("simplejpeg", "kornia_rs")
-    ]
-
-    assert ranking.faster_missing(missing, "opencv") == {"simplejpeg": "pip install simplejpeg"}
-    assert ranking.faster_missing(missing, "simplejpeg") == {}
-    assert list(ranking.faster_missing(missing, "")) == ["simplejpeg", "kornia_rs"]

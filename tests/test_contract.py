@@ -22,6 +22,15 @@ for _name in registry.BUILTIN:
 _KINDS = [
     sample for sample in samples("jpeg_kinds") if "gen_" in sample.name and sample.decodes_in_pillow
 ]
+# What encoders rarely write: other backends decode it.
+_LEFT_BY_THE_CORE = (
+    "gen_420_one_component_a_scan.jpg",
+    "gen_444as2x1_base.jpg",
+    "gen_444as2x1_prog.jpg",
+    "gen_mjpeg_no_dht.jpg",
+    "gen_prog_scans5.jpg",
+    *("gen_q1_420.jpg", "gen_q5_420.jpg", "gen_q8_16bitq.jpg"),  # quantisers of 16 bits
+)
 
 
 def _exact_jpeg_backends() -> list[str]:
@@ -43,14 +52,20 @@ def test_the_libjpeg_turbo_group_is_bit_identical(name: str, reduce: Reduce) -> 
             for support in backend.supports["jpeg"]
         ):
             continue
+        is_left = name == "native" and sample.name.endswith(_LEFT_BY_THE_CORE)
         try:
             image = decode(data, reduce, backend=name)
         except UnsupportedFormat:
             continue
         except DecodeError:
             # Its colour profile lacks a segment. Some libraries stop at that; no pixel is missing.
-            assert sample.name.endswith("gen_icc_missing_seg.jpg"), sample.name
+            if not sample.name.endswith("gen_icc_missing_seg.jpg"):
+                assert is_left, sample.name
+                np.testing.assert_array_equal(
+                    decode(data, reduce), decode(data, reduce, backend="pillow")
+                )
             continue
+        assert not is_left, sample.name
         expected = decode(data, reduce, backend="pillow")
         limit = 1 if header.color == "cmyk" else 0
         compared += 1

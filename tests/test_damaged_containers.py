@@ -21,6 +21,7 @@ from encoded import (
     heif,
     ispe,
     with_orientation,
+    with_riff,
 )
 from PIL import Image
 
@@ -132,9 +133,30 @@ def test_zeros_in_place_of_the_rest_are_an_error(kind: str, backend: str | None)
 
     for at in np.linspace(start, len(data) - 200, 30).astype(int).tolist():
         assert outcome(data[:at] + bytes(len(data) - at), data, backend) == "error", at
+    if kind != "avif":  # behind a chunk of odd length
+        cut = data[:500] + bytes(len(data) - 500)
+        with_profile = [with_riff(one, 0x20, (b"ICCP", b"odd")) for one in (data, cut)]
+        whole, cut = (one[:30] + one[-12:] + one[30:-12] for one in with_profile)
+        assert outcome(cut, whole, backend) == "error"
+        assert outcome(whole, whole, backend) == "whole"
     if kind == "avif":
         hole = data[: start + 100] + bytes(20) + data[start + 120 :]
         assert outcome(hole, data) == "error"
+
+
+@pytest.mark.parametrize("backend", [None, "opencv"])
+def test_most_zeroed_blocks_of_a_lossless_webp_are_an_error(backend: str | None) -> None:
+    """Pixels that end some bytes before the data show them; libwebp does not mind."""
+    if backend and backend not in usable_backends():
+        pytest.skip(f"{backend} is not installed")
+    data = encode(noisy(), **MODERN["webp, lossless"])
+    random = np.random.default_rng(0)
+    places = random.integers(100, len(data) - 100, 200).tolist()
+    holes = [data[:at] + bytes(16 + at % 48) + data[at + 16 + at % 48 :] for at in places]
+
+    found = [outcome(hole, data, backend) for hole in holes]
+
+    assert found.count("error") >= 0.85 * len(holes)
 
 
 @pytest.mark.parametrize("backend", [None, "opencv"])

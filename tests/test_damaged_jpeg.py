@@ -231,17 +231,60 @@ def test_missing_end_marker_alone_is_no_error(kind: str, backend: str | None, en
 
 
 @every_kind
-@pytest.mark.parametrize("backend", [name for name in WARNERS if name in ("native", "turbojpeg")])
+@pytest.mark.parametrize(
+    "backend",
+    [
+        *(name for name in WARNERS if name in ("native", "turbojpeg")),
+        *([None] if WARNERS != ["native"] else []),
+    ],
+)
 @pytest.mark.parametrize("reduce", [1, 8])
-def test_a_single_warning_ends_strict_decoding(kind: str, backend: str, reduce: Reduce) -> None:
-    """The codec warns of stray bytes before the end marker, so strict=True refuses the file."""
+def test_a_single_warning_ends_strict_decoding(
+    kind: str, backend: str | None, reduce: Reduce
+) -> None:
+    """The codec warns of stray bytes before the end marker, so strict=True refuses the file.
+
+    The core gives no warnings: it leaves the file to a backend that does.
+    """
     data = KINDS[kind]
     odd = data[:-2] + b"\x11" * 40 + EOI
 
-    assert outcome(odd, data, backend, reduce) == "whole"
+    if backend != "native":
+        assert outcome(odd, data, backend, reduce) == "whole"
     decode(data, reduce, strict=True, backend=backend)
-    with pytest.raises(DecodeError, match="0xd9"):
+    with pytest.raises(DecodeError, match="unusual" if backend == "native" else "0xd9"):
         decode(odd, reduce, strict=True, backend=backend)
+
+
+@pytest.mark.parametrize("kind", SEQUENTIAL)
+def test_with_pillow_alone_behind_the_core_all_pixels_must_be_there(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Data that a reduction and a mode leave out is missed, too, though Pillow reports nothing."""
+    others = [name for name in READERS if name not in ("native", "pillow")]
+    monkeypatch.setenv("FASTDECODE_DISABLE", ",".join(others))
+    data = KINDS[kind]
+
+    for cut in cuts(data, 12, 12):
+        with pytest.raises(DecodeError):
+            decode(data[:cut] + EOI, 8, mode="L")
+
+
+@pytest.mark.parametrize(
+    "backend",
+    [*(name for name in WARNERS if name in ("native", "simplejpeg", "turbojpeg")), None],
+)
+def test_zeros_are_judged_by_what_decodes_the_file(backend: str | None) -> None:
+    """The core refuses a file with odd zeros, and then is no judge of what another makes of it."""
+    data = (DATA / "jpeg_kinds" / "gen_422_prog.jpg").read_bytes()
+    middle = len(data) // 2
+    odd = data[:middle] + bytes(64) + data[middle + 64 :]
+
+    if backend == "native" or WARNERS == ["native"]:  # there is no judge: it is refused
+        with pytest.raises(DecodeError, match="unusual"):
+            decode(odd, backend=backend)
+    else:
+        assert decode(odd, backend=backend).shape == (160, 240, 3)
 
 
 @every_kind
@@ -257,6 +300,22 @@ def test_stray_bytes_before_a_marker_cost_no_pixel(
 
     expected = ("whole",) if backend in (None, "pillow") else ("whole", "error")
     assert outcome(odd, data, backend) in expected
+
+
+@every_kind
+@every_reader
+@pytest.mark.parametrize("stray", [b"\xff\xd0", b"\xff\xd3", b"\xff\xd7\xff\xd1"])
+def test_stray_restart_markers_cost_no_pixel(kind: str, backend: str | None, stray: bytes) -> None:
+    """Behind a scan, libjpeg passes over them; with any backend they hide no missing data."""
+    data = KINDS[kind]
+    ends = [*markers(rb"\xff\xda", data)[1:], len(data) - 2]  # of the scans, with their tables
+    ends = [data.rindex(b"\xff\xc4", 0, end) if end < len(data) - 2 else end for end in ends]
+
+    expected = ("whole", "error") if backend == "native" else ("whole",)  # it refuses odd files
+    for end in ends:
+        assert outcome(data[:end] + stray + data[end:], data, backend) in expected
+    cut = len(data) * 3 // 4
+    assert outcome(data[:cut] + stray + EOI, data, backend) == "error"
 
 
 def with_scans(number: int) -> bytes:
@@ -305,7 +364,8 @@ def test_comment_that_says_it_is_shorter_than_its_length(
     odd = data[:20] + segment + data[20:second] + segment + data[second:]
 
     # Those with a parser of their own may refuse it.
-    expected = ("whole", "error") if backend in ("nvimgcodec", "dali") else ("whole",)
+    has_own = backend in ("native", "nvimgcodec", "dali")
+    expected = ("whole", "error") if has_own else ("whole",)
     assert outcome(odd, data, backend) in expected
 
 
@@ -319,7 +379,8 @@ def test_a_component_without_its_scan_is_an_error(
     """A sequential file that was cut between two scans is an error, which no decoder reports."""
     data = (DATA / "jpeg_kinds" / "gen_420_one_component_a_scan.jpg").read_bytes()
     cut = markers(b"\xff\xda", data)[scans]
-    assert decode(data, backend=backend, region=region).shape[2] == 3
+    if backend != "native":  # it refuses them all
+        assert decode(data, backend=backend, region=region).shape[2] == 3
 
     with pytest.raises(DecodeError):
         decode(data[:cut] + end, backend=backend, region=region)
@@ -336,6 +397,43 @@ def test_no_region_is_begun_behind_markers_out_of_turn(damage: str) -> None:
 
     with pytest.raises(DecodeError):
         decode(data[:at] + instead + data[at + 2 :], region=(0, 200, 160, 240), backend="native")
+
+
+def replaced(data: bytes, old: bytes, new: bytes) -> bytes:
+    assert data.count(old) == 1
+    return data.replace(old, new)
+
+
+ODD = {
+    **{
+        f"JFIF {major}": replaced(KINDS["4:2:0"], b"JFIF\0\1", b"JFIF\0" + bytes([major]))
+        for major in (0, 2)
+    },
+    **{
+        f"Adobe transform {transform}": KINDS["4:4:4"][:2]
+        + b"\xff\xee\0\x0eAdobe\0\x64\0\0\0\0" + bytes([transform])
+        + KINDS["4:4:4"][20:]
+        for transform in (2, 3, 255)
+    },
+    "bits of a progressive scan": replaced(
+        KINDS["4:2:0"], b"\3\1\0\2\x11\3\x11\0\x3f\0", b"\3\1\0\2\x11\3\x11\0\x3f\1"
+    ),
+    "a shorter band": replaced(
+        KINDS["4:2:0"], b"\3\1\0\2\x11\3\x11\0\x3f\0", b"\3\1\0\2\x11\3\x11\0\x3e\0"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ODD)
+@pytest.mark.parametrize("backend", [None, *({"native"} & {*READERS})])
+def test_strict_refuses_what_libjpeg_warns_of(kind: str, backend: str | None) -> None:
+    """Odd headers decode to Pillow's pixels, and only `strict` refuses them, also for a part."""
+    data = ODD[kind]
+    expected = np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
+    np.testing.assert_array_equal(decode(data, backend=backend), expected)
+    for options in ({}, {"region": (8, 8, 24, 16)}):
+        with pytest.raises(DecodeError):
+            decode(data, strict=True, backend=backend, **options)
 
 
 # ---- zeros in place of data ----
@@ -431,6 +529,30 @@ def test_no_part_shows_what_zeros_decode_to(kind: str) -> None:
         assert refused > len(some) // 3
 
 
+@pytest.mark.parametrize("mode", ["RGB", "L"])
+def test_no_part_that_ends_with_an_interval_shows_zeros(mode: str) -> None:
+    """Few of the zeros at the end of a restart interval may be read: what is left over tells."""
+    pixels = np.full((160, 240, 3), 255, np.uint8)  # so much white that zeros are its code
+    pixels[56:96, :120] = PHOTO[:40]
+    some = {"subsampling": 0} if mode == "RGB" else {}
+    image = Image.fromarray(pixels).convert(mode)
+    data = encode(image, quality=75, optimize=True, restart_marker_rows=1, **some)
+    ends = [found.start() for found in re.finditer(rb"\xff[\xd0-\xd7]", data)]
+    refused = 0
+    for row, hole in itertools.product(range(7, 12), range(28, 72, 4)):
+        if hole > ends[row] - ends[row - 1] - 2:
+            continue
+        damaged = data[: ends[row] - hole] + bytes(hole) + data[ends[row] :]
+        region = (0, 8 * row, 240, 8 * row + 8)
+        try:
+            part = decode(damaged, region=region)
+        except DecodeError:
+            refused += 1
+        else:
+            np.testing.assert_array_equal(part, decode(data, region=region))
+    assert refused > 30
+
+
 def test_no_part_of_a_progressive_file_shows_zeros_that_the_whole_does_not() -> None:
     """What is read of each scan may end before what tells that its zeros were no data."""
     image = Image.fromarray(IN_WHITE)
@@ -465,9 +587,12 @@ def type_of(call: Callable[[], object]) -> type | None:
 
 
 @every_reader
-@pytest.mark.parametrize("mode", ["RGB", "L"])
+@pytest.mark.parametrize("mode", ["RGB", "L", "CMYK"])
 def test_flat_areas_may_be_zeros(mode: str, backend: str | None) -> None:
-    """Images with long runs of zeros in their data decode, in all ways, and gradients do."""
+    """Images with long runs of zeros in their data decode, in all ways, and gradients do.
+
+    The core leaves CMYK to libjpeg, which warns of no zeros.
+    """
     flat = np.full((400, 320, 3), 255, np.uint8)
     half, spots = flat.copy(), np.zeros_like(flat)
     half[:90, :120], half[200:290, 180:300] = PHOTO, PHOTO
@@ -482,11 +607,11 @@ def test_flat_areas_may_be_zeros(mode: str, backend: str | None) -> None:
     ]
     zeros = 0
     for pixels, way in itertools.product((flat, half, spots, slope), ways):
-        chosen = {key: way[key] for key in way if key != "subsampling" or mode == "RGB"}
+        chosen = {key: way[key] for key in way if key != "subsampling" or mode != "L"}
         data = encode(Image.fromarray(pixels).convert(mode), **chosen)
         zeros += bytes(16) in data[probe(data).scan_offset :]
-        if backend and not decodes(KINDS["4:2:0"], backend):
-            pytest.skip(f"{backend} reads nothing here")
+        if backend and not decodes(FINE["CMYK"] if mode == "CMYK" else KINDS["4:2:0"], backend):
+            pytest.skip(f"{backend} does not read {mode}")
         expected = np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
         for given in (data, data[:-2]):
             np.testing.assert_array_equal(decode(given, backend=backend), expected)

@@ -16,7 +16,7 @@ import pytest
 from packed import make_source
 
 from fastdecode import decode_batch
-from fastdecode._error_policy import is_item_error, is_temporary
+from fastdecode._error_policy import is_item_error, is_temporary, mark_if_folder_vanished
 from fastdecode.cli import main
 from fastdecode.errors import StoreError
 from fastdecode.packing import pack
@@ -310,3 +310,25 @@ def test_the_advice_to_index_a_remote_shard_works(
     with open_store(shard, index=index, storage_options=fault.options) as store:
         assert len(store) == COUNT
         assert store.read(3)
+
+
+@pytest.mark.parametrize("listed", [False, True])
+@pytest.mark.parametrize("left", ["nothing", "an empty folder", "another file", "no folder"])
+def test_a_missing_file_is_an_outage_if_its_folder_is_gone_or_empty(
+    left: str, listed: bool, tmp_path: Path
+) -> None:
+    """An unmounted drive leaves an empty folder; only beside other files is one missing."""
+    folder = tmp_path / "drive"
+    own = folder / "class"
+    if left != "no folder":
+        folder.mkdir()
+    if left in ("an empty folder", "another file"):
+        own.mkdir()
+    if left == "another file":
+        (own / "b.jpg").touch()
+    error = FileNotFoundError(2, "No such file or directory", str(own / "a.jpg"))
+
+    mark_if_folder_vanished(error, str(folder), listed=listed)
+
+    # An empty class folder shows that the drive is there.
+    assert is_item_error(error) == (left in ("another file", "an empty folder"))

@@ -141,6 +141,28 @@ def test_premultiplied_colours_are_divided(channels: int, bits: int) -> None:
     np.testing.assert_array_equal(decode(data, mode="RGBA")[..., 3], samples[..., -1] >> bits - 8)
 
 
+@pytest.mark.parametrize("bits", [8, 16])
+@pytest.mark.parametrize("colours", [1, 3])
+@pytest.mark.parametrize(
+    "extra", [(2,), (0, 2), (0, 0, 2), (2, 0), (0, 2, 2), (0,), (0, 0)], ids=str
+)
+def test_alpha_is_the_extra_channel_that_says_so(
+    extra: tuple[int, ...], colours: int, bits: int
+) -> None:
+    """Other channels, before or behind it, are none; without alpha all is opaque."""
+    pytest.importorskip("tifffile")
+    samples = noise(colours + len(extra), bits)
+    data = tiff(samples, bits, 2 if colours == 3 else 1, alpha=extra)
+    shown = np.broadcast_to(samples[..., :colours], (*samples.shape[:2], 3))
+
+    made = decode(data, mode="RGBA", backend="tifffile")
+    np.testing.assert_array_equal(made[..., :3], rgb(shown, bits))
+    place = colours + extra.index(2) if 2 in extra else None
+    opaque = np.full(made.shape[:2], 255)
+    alpha = opaque if place is None else samples[..., place] >> bits - 8
+    np.testing.assert_array_equal(made[..., 3], alpha)
+
+
 @pytest.mark.parametrize("value", range(1, 9))
 @pytest.mark.parametrize("bits", [8, 16])
 def test_tiff_is_upright_from_every_backend(value: int, bits: int) -> None:

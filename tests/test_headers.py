@@ -153,6 +153,10 @@ def raster_headers() -> Iterator[tuple[str, bytes, dict[str, Any]]]:
     fields = {"bits": 3, "color": "palette", "channels": 1, "progressive": True, "animated": False}
     yield "gif of one image", gif(bytes(3 << 3), comment, one, flags=0x82), fields
     yield "gif of two images", gif(one, comment, one, b";"), {"animated": True}
+    for own, bits in ((0, 3), (0x80, 1), (0x84, 5), (0x04, 3)):  # a table of the image comes first
+        place, pixels = one[:-5] + bytes([own]), one[-4:]
+        whole = gif(bytes(24), place, bytes(3 << bits) if own & 128 else b"", pixels, flags=0x82)
+        yield f"gif with flags {own} of its image", whole, {"bits": bits}
     for name, form, values, room, found in (
         ("core", "<HHHH", (1, 24), 0, (3, 8, "rgb")),
         ("info", "<IiHHI", (1, 24, 0), 36, (3, 8, "rgb")),

@@ -54,7 +54,7 @@ _LAYERS = (
     ("_engine", "_arguments"),
     ("plan", "geometry"),
     ("_resizing",),
-    ("api",),
+    ("api", "_lazy", "_imread"),
     ("_arrays",),
     ("gpu",),
     ("_batch",),

@@ -17,7 +17,16 @@ from corpus import native_core, usable_backends
 from encoded import chunk, png
 from PIL import Image
 
-from fastdecode import DecodeError, Header, ImageTooLarge, decode, probe, registry, use
+from fastdecode import (
+    DecodeError,
+    Header,
+    ImageTooLarge,
+    UnsupportedFormat,
+    decode,
+    probe,
+    registry,
+    use,
+)
 from fastdecode._headers import jpeg_stream
 from fastdecode._headers.jpeg_stream import EOI
 from fastdecode._selection import Choice
@@ -201,9 +210,9 @@ def test_the_core_counts_scans_by_size_itself() -> None:
     data = _scans(480)
     options: Any = {"reduce": 8, "layout": "RGB", "window": None, "out": None, "strict": True}
 
-    with pytest.raises(DecodeError, match="scans"):
+    with pytest.raises(DecodeError):
         registry.load("native").decode(data, probe(data), **options)
-    with pytest.raises(DecodeError, match="scans"):
+    with pytest.raises(UnsupportedFormat):
         add_restart_markers(data, max_pixels=None)
 
 

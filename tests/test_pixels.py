@@ -206,6 +206,20 @@ def test_wide_colours_are_weighted_by_their_alpha(channels, reduce) -> None:
     assert (np.abs(reduced / 257 - expected) <= limit)[seen].all()
 
 
+@pytest.mark.parametrize("channels", [1, 2, 3, 4])
+@pytest.mark.parametrize("reduce", [2, 4, 8])
+def test_wide_opaque_colours_are_rounded_to_the_nearest(channels, reduce) -> None:
+    """With and without alpha, as for 8 bits: no mean is rounded down."""
+    image = np.random.default_rng(3).integers(0, 65536, (16, 24, channels)).astype(np.uint16)
+    if channels % 2 == 0:
+        image[:, :, -1] = 65535
+
+    reduced = box_reduce(image, reduce)
+
+    blocks = image.reshape(16 // reduce, reduce, 24 // reduce, reduce, channels)
+    np.testing.assert_allclose(reduced, blocks.mean((1, 3)), atol=0.51, rtol=0)
+
+
 def test_byte_order_is_kept() -> None:
     """Values in the other byte order are averaged correctly."""
     image = np.array([[256, 512], [256, 512]], ">u2")

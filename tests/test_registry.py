@@ -231,14 +231,14 @@ def test_table_says_what_the_backend_declares(name: str) -> None:
 
 @pytest.mark.parametrize("name", registry.BUILTIN)
 def test_name_is_also_that_of_the_file_and_the_extra(name: str) -> None:
-    """A backend, its module and its extra have the same name."""
+    """A backend, its module and its extra have the same name; two are always installed."""
     module = str(registry.BUILTIN[name].target).partition(":")[0]
     setup = configparser.ConfigParser()
     setup.read(HERE.parent / "setup.cfg")
 
     assert module == f"fastdecode.adapters.{name}"
     assert importlib.util.find_spec(module)
-    assert name in setup["options.extras_require"] or name == "pillow"
+    assert name in setup["options.extras_require"] or name in ("native", "pillow")
     assert "pip install " in registry.install_line(name)
 
 

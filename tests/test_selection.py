@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from corpus import jpeg_backends, native_core, usable_backends
+from corpus import DATA, jpeg_backends, native_core, usable_backends
 from doubles import double, flat, own_registry  # noqa: F401
 from processes import answers
 
 from fastdecode import (
+    DecodeError,
     Ranking,
     UnsupportedFormat,
     _selection,
@@ -21,7 +22,9 @@ from fastdecode import (
     use,
 )
 from fastdecode.testing import drawing, encode
+from fastdecode.types import Reduce
 
+_JPEGS = sorted(path.name for path in (DATA / "jpeg_kinds").iterdir())
 JPEG, PNG = encode(drawing(80, 64)), encode(drawing(80, 64), "png")
 JXL = b"\xff\x0a\xff\x0a\x00\x00"  # the signature and a bare size header of JPEG XL
 READERS, WARNERS = jpeg_backends(), jpeg_backends("warnings")
@@ -39,6 +42,34 @@ def test_strict_needs_a_backend_that_reports_warnings() -> None:
     assert (decode(PNG, strict=True) == 2).all()
     with pytest.raises(UnsupportedFormat, match=r"silent.*png.*strict"):
         decode(PNG, strict=True, backend="silent")
+
+
+def test_strict_names_a_library_where_only_the_core_could_be_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What the core leaves to others is refused without one that reports warnings, in words."""
+    others = [name for name in registry.BUILTIN if name not in ("native", "pillow")]
+    monkeypatch.setenv("FASTDECODE_DISABLE", ",".join(others))
+    odd = JPEG[:-2] + b"\x11" * 40 + JPEG[-2:]
+
+    assert decode(odd).shape == (64, 80, 3)
+    with pytest.raises(DecodeError, match=r"^native: .*fastdecode\[simplejpeg\]"):
+        decode(odd, strict=True)
+    with pytest.raises(DecodeError, match=r"^native: (?!.*simplejpeg)"):
+        decode(odd, strict=True, backend="native")
+
+
+@pytest.mark.parametrize("reduce", [2, 4, 8])
+@pytest.mark.parametrize("name", _JPEGS)
+def test_strict_never_gives_other_pixels(name: str, reduce: Reduce) -> None:
+    """With `strict` a reduced JPEG has the pixels that it has without, or is refused."""
+    data = (DATA / "jpeg_kinds" / name).read_bytes()
+    try:
+        strict = decode(data, reduce=reduce, strict=True)
+    except (DecodeError, UnsupportedFormat):
+        return
+
+    np.testing.assert_array_equal(strict, decode(data, reduce=reduce))
 
 
 def test_default_order_imports_no_further_than_it_must() -> None:

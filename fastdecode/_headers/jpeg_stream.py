@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import islice
+from math import ceil
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -45,6 +47,7 @@ The first is like noise, so that pixels decoded from it do not look filled in. I
 bit, because decoders fill in zeros. The second is the opposite of the first: for one of the two,
 the rest of an image may happen to be the same. No byte is FF, which would start a marker.
 """
+_SOME = 16  # bytes of them, in each restart interval
 # The arithmetic coder may drop trailing zero bytes (T.81, D.1.8): a decoder that needs a few zeros
 # more than there are has not lost any data.
 _DROPPED_ZEROS = bytes(6)
@@ -57,6 +60,8 @@ _HIGH = re.compile(rb"\xff[\x80-\xfe]")
 # Markers but for those without a segment: RSTn, TEM and a misplaced SOI.
 _SEGMENT = re.compile(rb"\xff[^\x00\x01\xff\xd0-\xd8]", re.DOTALL)
 _DHT, _SOS, _EOI, _DRI = 0xC4, 0xDA, 0xD9, 0xDD
+_FRAMES = frozenset({*range(0xC0, 0xD0)} - {_DHT, 0xC8, 0xCC})  # SOFn
+_BLOCK = 8  # samples along its side
 # Segments that may stand between two scans: tables, restart interval, APPn, COM, DNL, LSE.
 _BETWEEN_SCANS = frozenset({_DHT, 0xCC, 0xDB, 0xDC, _DRI, 0xFE, 0xF8, *range(0xE0, 0xF0)})
 _NO_BIT = 16  # above every bit position
@@ -139,6 +144,10 @@ def read(data: Buffer, header: Header) -> Stream:
         ends = _HIGH if header.coding == "jpeg-ls" else _BUT_RESTARTS if interval else _ANY
         found = ends.search(data, start)
         stop = found.start() if found else len(data)
+        if interval and header.coding != "jpeg-ls":
+            most = _intervals(data, header, marker, interval)
+            stray = islice(_RESTART.finditer(data, start, stop), most - 1, None)
+            stop = next((one.start() for one in stray), stop)
         end = stop
         while end > start and data[end - 1] == 0xFF:  # fill bytes belong to the marker
             end -= 1
@@ -154,6 +163,35 @@ def read(data: Buffer, header: Header) -> Stream:
             return Stream(scans, kind == _EOI, gap)
         start = after_segment(data, marker)
     return Stream(scans, False, gap)
+
+
+def _intervals(data: Buffer, header: Header, marker: int, interval: int) -> int:
+    """Return how many restart intervals a scan has.
+
+    More restart markers than they need do not belong to it: libjpeg passes over them.
+    """
+    return -(-_units(data, header, marker) // interval)
+
+
+def _units(data: Buffer, header: Header, marker: int) -> int:
+    """Return the number of MCUs in a scan (T.81, A.2); a large one if its headers are damaged."""
+    frame = next_segment(data, 2)
+    while frame < marker and data[frame + 1] not in _FRAMES:
+        frame = next_segment(data, after_segment(data, frame))
+    body = bytes(data[frame + 10 : frame + 10 + 3 * header.channels])
+    pairs = zip(body[::3], body[1::3], strict=False)
+    factors = {name: (both >> 4, both & 15) for name, both in pairs}
+    count = data[marker + 4] if marker + 4 < len(data) else 0
+    own = factors.get(data[marker + 5]) if count == 1 else None
+    most = tuple(max((each[i] for each in factors.values()), default=0) for i in (0, 1))
+    if 0 in most or (count == 1 and own is None):
+        return header.width * header.height
+    side = 1 if header.coding == "lossless" else _BLOCK
+    across, down = (
+        -(-size // (side * of)) if own is None else -(-ceil(size * each / of) // side)
+        for size, each, of in zip((header.width, header.height), own or most, most, strict=True)
+    )
+    return across * down
 
 
 def _first_scan(data: Buffer, header: Header) -> int:
@@ -293,11 +331,6 @@ def says_missing_pixels(warning: str) -> bool:
     return _MISSING.search(warning) is not None
 
 
-def says_zeros(warning: str) -> bool:
-    """Return whether the native core warns that zeros may stand in place of data."""
-    return "long run of zeros" in warning
-
-
 def is_recoverable(warning: str) -> bool:
     """Return whether a libjpeg message is a warning, and every pixel still came from the data."""
     return _RECOVERABLE.search(warning) is not None and not says_missing_pixels(warning)
@@ -311,7 +344,7 @@ def without_half_marker(data: Buffer) -> bytes:
 def with_other_endings(
     data: Buffer, scans: Sequence[Scan], header: Header, ending: bytes = ENDINGS[0]
 ) -> bytes:
-    """Insert one of `ENDINGS` at the end of the compressed data of each scan.
+    """Insert one of `ENDINGS` at the end of each scan, and some of it in each restart interval.
 
     A decoder that already has all pixels ignores it, and returns the same image. A decoder that ran
     out of data and filled pixels in now decodes the ending, and returns another image. So missing
@@ -321,10 +354,13 @@ def with_other_endings(
     done = 0
     for scan in scans:
         more = _DROPPED_ZEROS + ending if header.coding == "arithmetic" else ending
-        if scan.interval:
+        passed = list(_RESTART.finditer(data, scan.start, scan.end)) if scan.interval else []
+        for found in passed if header.coding in ("baseline", "progressive") else ():
+            parts += data[done : found.start()], ending[:_SOME]
+            done = found.start()
+        if scan.interval and len(passed) + 1 < _intervals(data, header, scan.marker, scan.interval):
             # After an interval a decoder skips everything up to the next restart marker.
-            passed = [data[m.end() - 1] for m in _RESTART.finditer(data, scan.start, scan.end)]
-            following = 0xD0 if not passed else 0xD0 | (passed[-1] + 1 & 7)
+            following = 0xD0 if not passed else 0xD0 | (data[passed[-1].end() - 1] + 1 & 7)
             more += bytes((0xFF, following)) + ending
         parts += data[done : scan.end], more
         done = scan.end

@@ -32,6 +32,7 @@ _MOST_COLOURS = 256
 _TEXTS = (b"tEXt", b"zTXt", b"iTXt")
 _MOST_KEY = 80  # bytes, with the zero that follows it
 _EXIF, _PROFILE, _PACKET = _KEYS = b"exif", b"Raw profile type exif", b"XML:com.adobe.xmp"
+_RAW_PACKET = b"xmp"  # of an iTXt, which need not be UTF-8
 _AT_ONCE = 1 << 18  # bytes to inflate
 # Bytes of the colour that tRNS makes transparent, by colour model and channels.
 _KEY_BYTES = {("gray", 1): 2, ("rgb", 3): 6}
@@ -50,7 +51,7 @@ def parse(data: Buffer) -> Header:
     if data[:8] != _SIGNATURE[: len(data)]:
         raise DecodeError("the PNG signature is damaged")
     length, kind = _CHUNK.unpack_from(data, 8)
-    width, height, bits, color_type, *methods, interlace = _IHDR.unpack_from(data, 16)
+    width, height, bits, color_type, packing, filtering, interlace = _IHDR.unpack_from(data, 16)
     if kind != b"IHDR" or length < _IHDR.size:
         raise DecodeError(f"the PNG starts with a {kind!r} chunk instead of IHDR")
     if not 0 < width <= _MAX_SIDE or not 0 < height <= _MAX_SIDE:
@@ -58,8 +59,10 @@ def parse(data: Buffer) -> Header:
     channels, color, depths = _COLOR_TYPES.get(color_type, (0, "other", ()))
     if bits not in depths:
         raise DecodeError(f"the PNG header says colour type {color_type} with {bits} bits")
-    if methods != [0, 0] or interlace > 1:
-        raise DecodeError(f"the PNG header says methods {methods} and interlacing {interlace}")
+    if packing or filtering or interlace > 1:
+        raise DecodeError(
+            f"the PNG header says methods {packing} and {filtering}, and interlacing {interlace}"
+        )
     animated, orientation = _ancillary(data, 8 + 12 + length)
     return Header(
         "png", width, height, channels, bits, orientation, progressive=interlace == 1, color=color,
@@ -225,30 +228,43 @@ def _ancillary(data: Buffer, pos: int) -> tuple[bool, int]:
         elif kind in _TEXTS:
             key = bytes(data[begin : begin + min(length, _MOST_KEY)]).partition(b"\0")[0]
             if key in _KEYS:
-                found[key] = _text(kind, bytes(data[begin + len(key) + 1 : begin + length]))
+                rest = bytes(data[begin + len(key) + 1 : begin + length])
+                found |= _texts(kind, key, rest)
     if not found:
         return animated, 1
     block = found.get(_EXIF)
     if block is None:
         block = _raw_profile(found.get(_PROFILE, b""))
-    return animated, exif.orientation(block, 0, len(block), found.get(_PACKET, b""))
+    packet = found.get(_PACKET) or found.get(_RAW_PACKET, b"")
+    return animated, exif.orientation(block, 0, len(block), packet)
 
 
-def _text(kind: bytes, rest: bytes) -> bytes:
-    """Return the text of a chunk, given what follows its key; empty if it is damaged."""
-    compressed = kind == b"zTXt"
-    if kind == b"iTXt":
-        parts = rest[2:].split(b"\0", 2)  # after the flag and the method: language, key, text
-        if len(parts) < 3:
-            return b""
-        compressed = rest[0] != 0
-        rest = rest[1:2] + parts[2] if compressed else parts[2]
-    if not compressed:
-        return rest
+def _texts(kind: bytes, key: bytes, rest: bytes) -> dict[bytes, bytes]:
+    """Return what a chunk of text says by its key, given what follows that.
+
+    A damaged zTXt is empty; an iTXt that is damaged, or not UTF-8, is none.
+    """
+    if kind != b"iTXt":
+        return {key: rest if kind == b"tEXt" else _inflated(rest) or b""}
+    parts = rest[2:].split(b"\0", 2)  # after the flag and the method: language, key, text
+    text = _inflated(rest[1:2] + parts[-1]) if rest[:1] != b"\0" else parts[-1]
+    if len(parts) < 3 or text is None:
+        return {}
+    found = {_RAW_PACKET: text} if key == _PACKET else {}
     try:
-        return zlib.decompressobj().decompress(rest[1:], _MOST_TEXT) if rest[:1] == b"\0" else b""
+        b"\0".join((*parts[:2], text)).decode()
+    except UnicodeDecodeError:
+        return found
+    return {**found, key: text}
+
+
+def _inflated(pressed: bytes) -> bytes | None:
+    """Return a text from the number of its compression on; None if it is damaged."""
+    try:
+        text = zlib.decompressobj().decompress(pressed[1:], _MOST_TEXT)
     except zlib.error:
-        return b""
+        return None
+    return text if pressed[:1] == b"\0" else None
 
 
 def _raw_profile(text: bytes) -> bytes:

@@ -101,6 +101,11 @@ def coded(data: Buffer) -> tuple[int, int]:
     return 0, 0
 
 
+def is_lossless(data: Buffer, start: int) -> bool:
+    """Return whether the data that begins at `start`, from `coded`, is lossless."""
+    return data[start - 8 : start - 4] == b"VP8L"
+
+
 def _is_lossless_frame(data: Buffer, start: int) -> bool:
     return data[start + _FRAME_HEADER : start + _FRAME_HEADER + 4] == b"VP8L"
 

@@ -7,15 +7,15 @@ from dataclasses import replace
 import numpy as np
 
 import fastdecode
-from fastdecode.adapters.base import JPEG_TURBO_2, Backend, CodecWarning, Support
-from fastdecode.errors import BackendUnavailable, DecodeError
+from fastdecode.adapters.base import JPEG_TURBO_2, Backend, Support
+from fastdecode.errors import DecodeError
 from fastdecode.native import _library
 from fastdecode.types import Box, Buffer, Header, Image, PixelLayout, Reduce
 
 __all__ = ["Native"]
 
-_OK, _WARNED, _NO_MEMORY = 0, 1, 5
-_CHANNELS: dict[PixelLayout, tuple[int, ...]] = {"L": (), "RGB": (3,), "RGBA": (4,), "CMYK": (4,)}
+_OK, _NO_MEMORY = _library.lib.FD_OK, _library.lib.FD_NO_MEMORY
+_CHANNELS: dict[PixelLayout, tuple[int, ...]] = {"L": (), "RGB": (3,), "RGBA": (4,)}
 _PNG = Support(
     layouts=frozenset({"RGB", "RGBA", "stored"}),
     region=True,
@@ -37,12 +37,12 @@ class Native(Backend):
         "jpeg": (
             replace(
                 JPEG_TURBO_2,
-                layouts=frozenset({"RGB", "L", "RGBA", "CMYK"}),
                 region=True,
                 skips=True,
                 checks=True,
-                colors=frozenset({"gray", "ycc", "rgb", "cmyk"}),
-                subsamplings=None,
+                codings=frozenset({"baseline", "progressive"}),
+                colors=frozenset({"gray", "ycc"}),
+                subsamplings=frozenset({"", "4:4:4", "4:2:2", "4:2:0", "4:4:0"}),
             ),
         ),
         "png": (
@@ -57,10 +57,6 @@ class Native(Backend):
             ),
         ),
     }
-
-    def __init__(self) -> None:
-        if _library.problem():
-            raise BackendUnavailable(_library.problem())
 
     def decode(
         self,
@@ -90,11 +86,9 @@ class Native(Backend):
                     np.uint16 if header.bits == 16 else np.uint8,
                 )
             )
-        status = _library.decode(data, out, reduce, layout, window, strict, thorough)
+        status = _library.decode(data, out, reduce, layout, window, thorough)
         if status == _OK:
             return out
-        if status == _WARNED:
-            raise CodecWarning(_library.message())
         if status == _NO_MEMORY:
             raise MemoryError(_library.message())
         raise DecodeError(_library.message())
@@ -103,4 +97,4 @@ class Native(Backend):
         return fastdecode.__version__
 
     def codec(self) -> str:
-        return _library.codec()
+        return "its own"

@@ -38,12 +38,15 @@ _REDUCED_RGB = (
 )
 
 
+_PASSED_OVER = bytes((0xFF, *range(0xD0, 0xD8)))  # fill bytes, and restart markers
+
+
 def _ends(data: Buffer, header: Header) -> bool:
     """Return whether the end marker follows the only scan; several are read before any pixel."""
     if header.progressive or not jpeg_stream.in_one_scan(data, header):
         return True
     end = jpeg_stream.read(data, header).scans[0].end
-    return bytes(data[end : end + 64]).lstrip(b"\xff")[:1] == jpeg_stream.EOI[1:]
+    return bytes(data[end : end + 64]).lstrip(_PASSED_OVER)[:1] == jpeg_stream.EOI[1:]
 
 
 class Opencv(Backend):

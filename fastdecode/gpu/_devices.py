@@ -16,7 +16,7 @@ def parse_device(device: str | int | torch.device) -> torch.device:
         raise TypeError(f"device must be a name, a number or a torch.device, not {device!r}")
     try:
         return torch.device("cuda", device) if isinstance(device, int) else torch.device(device)
-    except RuntimeError as error:
+    except (RuntimeError, ValueError) as error:
         reason = str(error).partition("\n")[0]
         raise ValueError(f"there is no device {device!r}: {reason}") from error
 

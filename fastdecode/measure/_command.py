@@ -33,7 +33,7 @@ from fastdecode.measure.result import (
     now,
     to_json,
 )
-from fastdecode.ranking import DEFAULT, faster_missing
+from fastdecode.ranking import DEFAULT
 from fastdecode.terminal import INTERRUPTED, Parser, count, progress, say, seconds
 from fastdecode.types import REDUCES
 
@@ -314,23 +314,12 @@ def _measure(
         result,
         backends=tuple(Library(info.name, info.version, info.codec) for info in infos),
         measurements=found.measurements(),
-        notes=(*found.notes, *_faster(found)),
+        notes=tuple(found.notes),
         interrupted=interrupted,
     )
     result = replace(result, answer=sentences(result))
     report.show_result(result)
     return result
-
-
-def _faster(found: engine.Run) -> list[str]:
-    """Return how to install the core, if `decode` would usually be faster with it."""
-    chosen = next((case.chosen for case in found.cases if case.chosen), "")
-    if not chosen or _works("native"):
-        return []
-    lines = faster_missing([registry.describe("native")], chosen)
-    return [
-        f"{name} is usually faster but not installed here: {how}" for name, how in lines.items()
-    ]
 
 
 def _fail_without_images(

@@ -1,8 +1,7 @@
-"""The native core: decodes JPEGs to pixels, or to resized and normalised tensors, in C.
+"""The native core: decodes JPEG and PNG to pixels, or to resized and normalised tensors, in C.
 
-It is optional. Installing fastdecode builds it if there are a C compiler and the headers of
-libjpeg-turbo. ``fastdecode info`` says whether it was built, and how to install it. `decode` uses
-it automatically, as the backend ``"native"``. Importing this package does not load it.
+`decode` uses it automatically, as the backend ``"native"``. Importing this package does not load
+it.
 """
 
 from __future__ import annotations
@@ -38,21 +37,19 @@ def add_restart_markers(jpeg: Any, *, max_pixels: int | None = 178_956_970) -> b
     Raises
     ------
     DecodeError
-        The bytes are damaged, the codec warns about them, or scans are missing.
+        The bytes are damaged, or scans are missing.
     UnsupportedFormat
-        The bytes are not a JPEG, or a kind of JPEG that libjpeg-turbo does not read.
+        The bytes are not a JPEG, or a kind of JPEG that the core does not decode: CMYK, arithmetic
+        coding, unusual chroma subsampling.
     ImageTooLarge
         The header promises more than `max_pixels`.
-    BackendUnavailable
-        The core was not built. The message says why, and how to install it.
     TypeError, ValueError
         An argument is wrong.
 
     Notes
     -----
     Restart markers follow ITU-T T.81, B.2.1 and E.2.4: after a marker, the decoder needs none of
-    the data before it. Progressive and arithmetic files become baseline files, which are often
-    larger.
+    the data before it. Progressive files become baseline files, which are often larger.
 
     Examples
     --------
@@ -64,19 +61,26 @@ def add_restart_markers(jpeg: Any, *, max_pixels: int | None = 178_956_970) -> b
     >>> part = decode(again, region=(100, 300, 324, 400))  # starts to read at row 288
     """
     from fastdecode._buffers import as_buffer
-    from fastdecode._headers import jpeg_stream
+    from fastdecode._headers import jpeg_stream, probe
+    from fastdecode.errors import DecodeError
     from fastdecode.native import _library
 
     given = as_buffer(jpeg, function="add_restart_markers")
     most = _checked(max_pixels)
-    _library.require()
     ffi, lib = _library.ffi, _library.lib
-    data = ffi.from_buffer("uint8_t[]", given)
     limits = ffi.new("fd_limits *", {"pixels": most, "scans": jpeg_stream.MAX_SCANS})
     out, size = ffi.new("uint8_t **"), ffi.new("size_t *")
-    status = lib.fd_add_restart_markers(_library.decoder(), data, len(data), limits, out, size)
+    # An error must not find the view held by cffi: CPython 3.11 crashes if it collects both.
+    with ffi.from_buffer("uint8_t[]", given) as data:
+        status = lib.fd_add_restart_markers(data, len(data), limits, out, size)
     if status != lib.FD_OK:
-        raise _library.failure(status, _library.message())
+        header = probe(given)
+        if header.format == "jpeg" and not jpeg_stream.read(given, header).ended:
+            raise DecodeError("the JPEG is truncated: it has no end marker (EOI)")
+        words = "it is no JPEG that the core decodes: unusual, or damaged"
+        if status == lib.FD_TOO_LARGE:
+            words = f"it has more pixels than max_pixels={max_pixels}"
+        raise _library.failure(status, words)
     try:
         return bytes(ffi.buffer(out[0], size[0]))
     finally:
@@ -87,7 +91,8 @@ def _checked(max_pixels: int | None) -> int:
     """Check the limit, and return it for the core, where 0 means no limit."""
     if max_pixels is None:
         return 0
-    if isinstance(max_pixels, bool) or not hasattr(max_pixels, "__index__"):
+    single = hasattr(max_pixels, "__index__") and getattr(max_pixels, "ndim", 0) == 0
+    if isinstance(max_pixels, bool) or not single:
         raise TypeError(f"max_pixels must be an integer or None, not {max_pixels!r}")
     most = operator.index(max_pixels)
     if most < 1:

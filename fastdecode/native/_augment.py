@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from fastdecode.native._library import CoreResize, ffi, lib, require
+from fastdecode.native._library import CoreResize, ffi, lib
 
 if TYPE_CHECKING:
     from fastdecode.types import Image
@@ -111,7 +111,6 @@ class Program(tuple[Step, ...]):  # noqa: SLOT001 - it needs a dict for what it 
     @cached_property
     def core(self) -> Any:
         """The ``fd_program *``; it may outlive this object."""
-        require()
         drawn = [ffi.new("fd_drawn[]", [_draw_fields(one) for one in step.draws]) for step in self]
         fields = [_fields(step) | {"drawn": one} for step, one in zip(self, drawn, strict=True)]
         steps = ffi.new("fd_step[]", fields)
@@ -323,7 +322,6 @@ def augment(
 
     `size` is the (height, width) of the result if that is another one.
     """
-    require()
     pixels = np.ascontiguousarray(image)
     height, width = pixels.shape[:2]
     made = np.empty((*(size or (height, width)), 3), np.uint8)

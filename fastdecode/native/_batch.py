@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from fastdecode._buffers import as_buffer
+from fastdecode._buffers import as_buffer, without_row
 from fastdecode._headers import jpeg_stream
 from fastdecode.errors import ThreadsUnavailable
 from fastdecode.native._library import CoreResize, ffi, lib
@@ -329,7 +329,8 @@ def as_source(source: Any) -> Any:
         return source
     if isinstance(source, (str, os.PathLike)):
         return os.fsdecode(source)
-    return as_buffer(source)
+    inside = without_row(source)
+    return as_buffer(source) if inside is source else as_source(inside)
 
 
 def _addresses(sources: Sequence[Any]) -> tuple[_Columns, tuple[Any, ...]]:

@@ -1,150 +1,225 @@
-"""Building the native core: its sources and compiler options, and whether it can be built here.
+"""Builds the native core: a plain shared library, without Python's headers, and its declarations.
 
-``setup.py`` runs this file by its path, because the package cannot be imported yet. The file needs
-the standard library and setuptools, and cffi only in `builder`.
+This file is the build backend named in ``pyproject.toml``: setuptools, which is also given a
+compiler where the machine has none. ``setup.py`` runs it by its path, because the package cannot be
+imported yet. One library serves every Python on its platform: cffi binds it in its ABI mode.
 """
 
 from __future__ import annotations
 
 import os
 import shlex
+import shutil
+import subprocess
 import sys
-import sysconfig
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-MODULE = "fastdecode.native._core"
-_FOLDER = Path(__file__).parent
-_FROM, _TO = "// cffi: from here", "// cffi: to here"
-_BREW = Path(os.environ.get("HOMEBREW_PREFIX", "/opt/homebrew"))
+from setuptools import Command, build_meta
+from setuptools.build_meta import *  # noqa: F403 - the backend's other functions
+from setuptools.errors import CompileError
 
-_EMPTY = "int main(void) { return 0; }\n"
-_HEADERS = "#include <stddef.h>\n#include <stdio.h>\n#include <jpeglib.h>\n"
-_TURBO = "#ifndef LIBJPEG_TURBO_VERSION_NUMBER\n#error this is not libjpeg-turbo\n#endif\n"
-_CALLS = """\
-int main(int count, char **words) {
-    struct jpeg_decompress_struct jpeg;
-    JDIMENSION left = 0, width = 8;
-    (void)words;
-    if (count > 1000) {
-        jpeg_crop_scanline(&jpeg, &left, &width);
-        return (int)jpeg_skip_scanlines(&jpeg, 8);
-    }
-    return 0;
-}
+FOLDER = Path(__file__).parent
+DECLARATIONS = "_core.py"
+_FROM, _TO = "// cffi: from here", "// cffi: to here"
+_ZIG = "ziglang"  # on PyPI: clang, with the C libraries of every platform
+_PROBE = """\
+#include <math.h>
+#include <pthread.h>
+#include <stdint.h>
+double fd_probe(double x) { return pow(x, 0.5); }
 """
-# What may be missing, each with a program that needs it. The last program needs all of them.
-_STEPS = (
-    ("there is no C compiler that works ({compiler})", _EMPTY),
-    ("Python's own headers (Python.h) are missing", "#include <Python.h>\n" + _EMPTY),
-    ("libjpeg-turbo's headers (jpeglib.h) are missing", _HEADERS + _EMPTY),
-    ("the libjpeg here is not libjpeg-turbo, and cannot decode a part", _HEADERS + _TURBO + _EMPTY),
-    ("libjpeg-turbo is older than 1.5, or cannot be linked", _HEADERS + _TURBO + _CALLS),
+
+
+def get_requires_for_build_wheel(config_settings: Any = None) -> list[str]:
+    """Return what to install before a wheel is built: also a compiler, if none works here."""
+    return [*build_meta.get_requires_for_build_wheel(config_settings), *_compiler_wheel()]
+
+
+def get_requires_for_build_editable(config_settings: Any = None) -> list[str]:
+    """Return the same for an editable installation."""
+    return [*build_meta.get_requires_for_build_editable(config_settings), *_compiler_wheel()]
+
+
+def _compiler_wheel() -> list[str]:
+    return [] if os.environ.get("CC") or _found() else [_ZIG]
+
+
+def compiler() -> list[str]:
+    """Return the command of a C compiler that works: ``CC``, that of the system, or zig's.
+
+    Raises `CompileError` with what the compiler says, if there is none.
+    """
+    if asked := os.environ.get("CC"):
+        command = shlex.split(asked)
+        if said := _complaint(command):
+            raise CompileError(f"the compiler that CC names does not work: {asked}\n{said}")
+        return command
+    # By itself zig compiles for this machine's processor, but pip keeps the wheel for others, too.
+    zig = [sys.executable, "-m", _ZIG, "cc", "-mcpu=baseline"]
+    command = _found() or zig
+    if command == zig and (said := _complaint(zig)):
+        raise CompileError(
+            "no C compiler works here (cc, gcc and clang were tried). Install one, or "
+            f"`pip install {_ZIG}` and build again\n{said}"
+        )
+    return command
+
+
+@cache
+def _found() -> list[str]:
+    """Return the system's compiler; empty if none works."""
+    return next(([name] for name in ("cc", "gcc", "clang") if not _complaint([name])), [])
+
+
+def _complaint(command: list[str]) -> str:
+    """Return what a compiler says if it cannot make a shared library; empty if it can."""
+    with tempfile.TemporaryDirectory() as folder:
+        source, library = Path(folder, "probe.c"), Path(folder, "probe.so")
+        source.write_text(_PROBE, encoding="utf-8")
+        try:
+            _run([*command, *_COMPILING, *_LINKING, str(source), "-o", str(library), "-lm"])
+        except CompileError as error:
+            return str(error)
+    return ""
+
+
+# Every processor gives the same floats: no contraction, and not ISO's own mode, in which gcc
+# computes them as doubles on s390x.
+_COMPILING = (
+    *("-std=gnu11", "-fPIC", "-fvisibility=hidden", "-pthread"),
+    *("-ffp-contract=off", "-fno-trapping-math", "-fno-math-errno"),
+    "-Werror=implicit-function-declaration",
 )
+_LINKING = ("-shared", "-pthread")
+_SPEED = ("-O3", "-g0")
+_ZIG_SPEED = ("-fno-sanitize=all", "-fno-stack-protector")  # zig switches both on by itself
+
+
+def build(folder: Path) -> list[Path]:
+    """Compile the core into a folder, next to its declarations; return both files.
+
+    ``CPPFLAGS``, ``CFLAGS`` and ``LDFLAGS`` are added to the command lines.
+    ``FASTDECODE_SANITIZE=address,undefined`` builds with those sanitizers, to search for bugs.
+    """
+    command = compiler()
+    flags = [word for name in ("CPPFLAGS", "CFLAGS") for word in _words(name)]
+    if sanitize := os.environ.get("FASTDECODE_SANITIZE", "").strip():
+        checks = [f"-fsanitize={sanitize}"]
+        speed = ["-g", "-O1", "-fno-omit-frame-pointer", "-fno-sanitize-recover", *checks]
+        ending = checks
+    else:
+        speed = [*_SPEED, *(_ZIG_SPEED if _ZIG in command else ())]
+        ending = ["-s"]
+    with tempfile.TemporaryDirectory() as work:
+
+        def compiled(source: Path) -> str:
+            made = str(Path(work, source.stem + ".o"))
+            _run([*command, *_COMPILING, *speed, *flags, "-c", str(source), "-o", made])
+            return made
+
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            objects = list(pool.map(compiled, sorted(FOLDER.glob("*.c"))))
+        linked, declared = Path(work, _file_name(command, Path(work))), Path(work, DECLARATIONS)
+        ending += _words("LDFLAGS")
+        _run([*command, *_LINKING, *objects, "-o", str(linked), "-lm", *ending])
+        _declare(declared)
+        return _put(folder, [linked, declared])
+
+
+def _put(folder: Path, made: list[Path]) -> list[Path]:
+    """Put files into a folder in place of those of earlier builds, which may be in use."""
+    folder.mkdir(parents=True, exist_ok=True)
+    places = [folder / path.name for path in made]
+    for path, place in zip(made, places, strict=True):
+        Path(shutil.copy(path, folder / f".{path.name}")).replace(place)
+    for stale in {*_built(folder)}.difference(places):
+        stale.unlink()
+    return places
+
+
+def _words(variable: str) -> list[str]:
+    return shlex.split(os.environ.get(variable, ""))
+
+
+def _built(folder: Path) -> list[Path]:
+    """Return what earlier builds left in a folder."""
+    return [*folder.glob("libfastdecode.*"), *folder.glob(DECLARATIONS)]
+
+
+def _file_name(command: list[str], folder: Path) -> str:
+    """Return the library's name on the system for which a compiler compiles."""
+    empty = folder / "empty.c"
+    empty.touch()
+    macros = _run([*command, "-dM", "-E", str(empty)])
+    if "#define _WIN32 " in macros:
+        return "libfastdecode.dll"
+    return "libfastdecode.dylib" if "#define __APPLE__ " in macros else "libfastdecode.so"
+
+
+def _run(command: list[str]) -> str:
+    """Run a command and return its output; raise `CompileError`, with what it says, if it fails."""
+    try:
+        done = subprocess.run(  # noqa: S603 - a compiler
+            command, capture_output=True, text=True, check=False
+        )
+    except OSError as error:
+        raise CompileError(f"{shlex.join(command)}\n{error}") from error
+    if done.returncode:
+        raise CompileError(f"{shlex.join(command)}\n{done.stderr or done.stdout}")
+    return done.stdout
 
 
 def declarations() -> str:
     """Return the part of ``fastdecode.h`` that cffi reads."""
-    text = (_FOLDER / "fastdecode.h").read_text(encoding="utf-8")
+    text = (FOLDER / "fastdecode.h").read_text(encoding="utf-8")
     return text[text.index(_FROM) + len(_FROM) : text.index(_TO)]
 
 
-def sources() -> list[str]:
-    """Return every C file of the core, relative to the current folder."""
-    return sorted(os.path.relpath(path) for path in _FOLDER.glob("*.c"))
-
-
-def is_limited() -> bool:
-    """Return whether one binary can serve every later CPython (abi3).
-
-    Free-threaded CPython has no limited API, and debug builds cannot be combined with it.
-    """
-    return not (sysconfig.get_config_var("Py_GIL_DISABLED") or hasattr(sys, "gettotalrefcount"))
-
-
-def options() -> dict[str, Any]:
-    """Return the arguments of the `setuptools.Extension`, except its name and sources.
-
-    ``FASTDECODE_SANITIZE=address,undefined`` builds with those sanitizers, to search for bugs.
-    setuptools itself reads CPPFLAGS, CFLAGS and LDFLAGS from the environment.
-    """
-    sanitize = os.environ.get("FASTDECODE_SANITIZE", "").strip()
-    checks = [f"-fsanitize={sanitize}"] if sanitize else []
-    speed = ["-g", "-O1", "-fno-omit-frame-pointer", "-fno-sanitize-recover"] if checks else ["-O3"]
-    brew = sys.platform == "darwin" and _BREW.is_dir()
-    return {
-        "include_dirs": [str(_FOLDER)] + ([str(_BREW / "include")] if brew else []),
-        "library_dirs": [str(_BREW / "lib")] if brew else [],
-        "libraries": ["jpeg", "m"],
-        "depends": [os.path.relpath(path) for path in _FOLDER.glob("*.h")],
-        # Every processor gives the same floats: no contraction, and not ISO's own mode, in which
-        # gcc computes them as doubles on s390x.
-        "extra_compile_args": [
-            *("-std=gnu11", "-ffp-contract=off", "-fno-trapping-math", "-fno-math-errno"),
-            *("-fvisibility=hidden", "-pthread"),
-            "-Werror=implicit-function-declaration",
-            *speed,
-            *checks,
-        ],
-        "extra_link_args": ["-pthread", *checks],
-        "define_macros": [] if is_limited() else [("_CFFI_NO_LIMITED_API", None)],
-        "py_limited_api": is_limited(),
-    }
-
-
-def builder() -> Any:
-    """Return the `cffi.FFI` that writes the module's C code."""
+def _declare(file: Path) -> None:
+    """Write the module that tells cffi what is in the library."""
     from cffi import FFI
 
     ffi = FFI()
     ffi.cdef(declarations())
-    ffi.set_source(MODULE, '#include "fastdecode.h"\n')
-    return ffi
+    ffi.set_source("fastdecode.native._core", None)
+    ffi.emit_python_code(str(file))
 
 
-def hindrance() -> str:
-    """Return why the core cannot be built here; empty if it can."""
-    if os.environ.get("FASTDECODE_NATIVE") == "0":
-        return "FASTDECODE_NATIVE=0 was set"
-    if os.name == "nt":
-        return "it does not support Windows yet"
-    if sysconfig.get_config_var("Py_GIL_DISABLED") and sys.version_info < (3, 14):
-        return "on free-threaded Python, cffi needs Python 3.14"
-    if _links(_STEPS[-1][1]) and _links(_STEPS[1][1]):
-        return ""
-    compiler = os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc"
-    words = next((words for words, program in _STEPS if not _links(program)), _STEPS[-1][0])
-    return words.format(compiler=shlex.split(compiler)[0])
+class BuildCore(Command):  # type: ignore[misc] # setuptools has no types
+    """The command ``build_core``, which setuptools runs as a part of ``build``."""
 
+    description = "compile the native core"
+    user_options = [("inplace", "i", "put the library into the source tree")]
+    boolean_options = ["inplace"]
 
-def _links(program: str) -> bool:
-    """Return whether a C program compiles and links with the flags of the core."""
-    import setuptools  # noqa: F401, I001 - provides distutils if Python lacks it
-    from distutils.ccompiler import new_compiler
-    from distutils.errors import CCompilerError, DistutilsError
-    from distutils.sysconfig import customize_compiler
+    def initialize_options(self) -> None:
+        self.inplace = False
+        self.build_lib: str | None = None
+        self.editable_mode = False
 
-    how = options()
-    compiler = new_compiler()
-    customize_compiler(compiler)
-    with tempfile.TemporaryDirectory() as folder:
-        source = Path(folder, "probe.c")
-        source.write_text(program, encoding="utf-8")
-        try:
-            objects = compiler.compile(
-                [str(source)],
-                output_dir="/",  # puts the objects next to the source, whose path is absolute
-                include_dirs=[*how["include_dirs"], sysconfig.get_paths()["include"]],
-                extra_postargs=how["extra_compile_args"],
-            )
-            compiler.link_executable(
-                objects,
-                str(Path(folder, "probe")),
-                libraries=how["libraries"] if "jpeglib.h" in program else [],
-                library_dirs=how["library_dirs"],
-                extra_postargs=how["extra_link_args"],
-            )
-        except (CCompilerError, DistutilsError, OSError):
-            return False
-    return True
+    def finalize_options(self) -> None:
+        self.set_undefined_options("build_py", ("build_lib", "build_lib"))
+
+    def run(self) -> None:
+        build(self._folder())
+
+    def _folder(self) -> Path:
+        if self.inplace or self.editable_mode:
+            return FOLDER
+        return Path(self.build_lib or "", "fastdecode", "native")
+
+    # What setuptools asks of a part of `build` (setuptools.command.build.SubCommand).
+
+    def get_source_files(self) -> list[str]:
+        found = [*FOLDER.glob("*.c"), *FOLDER.glob("*.h")]
+        return sorted(os.path.relpath(path) for path in found)
+
+    def get_outputs(self) -> list[str]:
+        return [str(path) for path in _built(self._folder())]
+
+    def get_output_mapping(self) -> dict[str, str]:
+        return {}

@@ -1,12 +1,10 @@
-"""Loads the compiled core, or says why it is missing; decodes one image in the calling thread."""
+"""Loads the compiled core, and decodes one image in the calling thread."""
 
 from __future__ import annotations
 
-import importlib
 import importlib.metadata
 import json
 import os
-import sys
 import threading
 from collections.abc import Sequence
 from functools import cache
@@ -17,43 +15,63 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from fastdecode._headers import jpeg_stream
-from fastdecode.errors import (
-    BackendUnavailable,
-    DecodeError,
-    FastDecodeError,
-    ImageTooLarge,
-    UnsupportedFormat,
-)
+from fastdecode.errors import DecodeError, FastDecodeError, ImageTooLarge, UnsupportedFormat
 
 if TYPE_CHECKING:
     from fastdecode.types import Box, Buffer, Image, PixelLayout, Reduce
 
-_core: Any = None
-_broken: ImportError | None = None
-try:
-    _core = importlib.import_module("fastdecode.native._core")
-except ImportError as error:
-    _broken = error
-ffi: Any = getattr(_core, "ffi", None)
-"""cffi's interface to the core; None if the core cannot be used."""
-lib: Any = getattr(_core, "lib", None)
-"""The functions and constants of ``fastdecode.h``; None if the core cannot be used."""
+_FOLDER = Path(__file__).parent
 
-DECODER_VARIABLE = "FASTDECODE_NATIVE_DECODER"
-"""With ``libjpeg`` in this variable, libjpeg-turbo decodes every JPEG."""
-_asked_for = os.environ.get(DECODER_VARIABLE, "")
-if lib is not None and lib.fd_use_decoder(_asked_for.encode("utf-8", "replace")) != lib.FD_OK:
-    _broken = ImportError(
-        f"{DECODER_VARIABLE}={_asked_for} does not name a decoder: set it to libjpeg, or unset it"
-    )
-    ffi = lib = None
 
-LAYOUTS: dict[PixelLayout, int] = {"L": 1, "RGB": 2, "RGBA": 3, "CMYK": 4, "stored": 5}
+def _load() -> tuple[Any, Any]:
+    """Return cffi's declarations, and the functions and constants of ``fastdecode.h``.
+
+    Raises ImportError if there is no library in this folder, as in a source tree, or none for this
+    system.
+    """
+    file = next(_FOLDER.glob("libfastdecode.*"), None)
+    if file is None:
+        raise ImportError(
+            f"fastdecode is imported from {_FOLDER.parents[1]}, where its native core has not been "
+            f"compiled: run `{_build_command()}`, or start Python in another folder to use an "
+            "installed copy"
+        )
+    from fastdecode.native._core import ffi
+
+    # Its threads may still run when Python closes the library at exit: it has to stay.
+    flags = getattr(os, "RTLD_NOW", 0) | getattr(os, "RTLD_NODELETE", 0)
+    try:
+        return ffi, ffi.dlopen(str(file), flags)
+    except OSError as error:
+        raise ImportError(
+            f"fastdecode's native core cannot be loaded: {error}. Install fastdecode again, on "
+            f"this machine: `{_build_command()}`"
+        ) from error
+
+
+def _build_command() -> str:
+    """Return the command that builds the core again, from what fastdecode was installed from."""
+    tree = _FOLDER.parents[1]
+    if (tree / "setup.py").exists():  # it runs from its source folder
+        return f"pip install -e {quote(str(tree))}"
+    try:
+        text = importlib.metadata.distribution("fastdecode").read_text("direct_url.json")
+    except importlib.metadata.PackageNotFoundError:
+        text = None
+    came_from = json.loads(text or "{}")
+    if "dir_info" in came_from:
+        return f"pip install {quote(url2pathname(urlsplit(came_from['url']).path))}"
+    # It came from a wheel. Without the option pip would keep what is installed.
+    return "pip install --force-reinstall --no-deps FOLDER_OF_THE_CLONE"
+
+
+ffi, lib = _load()
+
+LAYOUTS: dict[PixelLayout, int] = {"L": 1, "RGB": 2, "RGBA": 3, "stored": 4}
 """`fd_layout` by the package's name of the layout."""
 LARGEST_SIDE = 65500
-"""The limit of libjpeg and of the core for a side of an image or a canvas, in pixels."""
-_BYTES: Any = ffi and ffi.typeof("uint8_t[]")  # cffi would look up a string in every call
-_MISSING_FILE = Path(__file__).with_name("_missing.txt")
+"""The limit of the core for a side of an image or a canvas, in pixels."""
+_BYTES: Any = ffi.typeof("uint8_t[]")  # cffi would look up a string in every call
 
 
 class CoreResize(NamedTuple):
@@ -94,9 +112,7 @@ class _PerThread(threading.local):
         limits = {"scans": jpeg_stream.MAX_SCANS}
         self.request = ffi.new("fd_request *", {"limits": limits})
         self.asked: tuple[object, ...] = ()
-        self.resized = ffi.new(
-            "fd_request *", {"layout": lib.FD_RGB, "strict": 1, "limits": limits}
-        )
+        self.resized = ffi.new("fd_request *", {"layout": lib.FD_RGB, "limits": limits})
         self.resize = ffi.new("fd_resize *")
 
 
@@ -106,7 +122,7 @@ def _owned(made: Any, destroy: Any) -> Any:
     return ffi.gc(made, destroy)
 
 
-_own: Any = _PerThread() if lib is not None else None
+_own = _PerThread()
 
 
 def decode(
@@ -115,7 +131,6 @@ def decode(
     reduce: Reduce = 1,
     layout: PixelLayout = "RGB",
     window: Box | None = None,
-    strict: bool = False,
     thorough: bool = False,
 ) -> int:
     """Decode one JPEG or PNG into a C-contiguous array, whose shape must match the other arguments.
@@ -130,13 +145,13 @@ def decode(
         # Name the whole window. If the core read another size from the file, `out` would be too
         # small.
         window = (0, 0, out.shape[1], out.shape[0])
-    asked = (window, reduce, layout, strict, thorough)
+    asked = (window, reduce, layout, thorough)
     if own.asked != asked:
         own.asked = ()  # the request is incomplete until the last line of this block
         request = own.request
         request.left, request.top, request.right, request.bottom = window
         request.reduce, request.layout = reduce, LAYOUTS[layout]
-        request.strict, request.thorough = strict, thorough
+        request.thorough = thorough
         own.asked = asked
     # cffi passes the memory of a bytes object without a copy.
     given = data if data.__class__ is bytes else view(_BYTES, data)
@@ -156,7 +171,7 @@ def probe(data: Buffer) -> Any:
 def decode_resized(
     data: Buffer, resize: CoreResize, pixels: Any, out: int, operations: Any = ()
 ) -> bool:
-    """Decode, resize and finish one image. Return False if it failed or the codec warned.
+    """Decode, resize and finish one image. Return False if it failed.
 
     `pixels` is from `stored`. `out` is the address of memory of the size that `pixels` and `resize`
     need. `operations` are an ``fd_operation[]``, for the resized image.
@@ -207,16 +222,10 @@ def stored(
     return ffi.new("fd_pixels *", {**kind, "channels_first": channels_first, **values})
 
 
-def decoder() -> Any:
-    """Return this thread's `fd_decoder *`, made on first use and freed with the thread."""
-    require()
-    return _own.decoder
-
-
 def message() -> str:
     """Return the message of this thread's decoder for its last failure."""
-    words: bytes = ffi.string(lib.fd_decoder_message(decoder()))
-    return words.decode("utf-8", "replace")
+    words: bytes = ffi.string(lib.fd_decoder_message(_own.decoder))
+    return words.decode()
 
 
 def failure(status: int, words: str) -> FastDecodeError | MemoryError | ValueError:
@@ -228,92 +237,3 @@ def failure(status: int, words: str) -> FastDecodeError | MemoryError | ValueErr
     if status == lib.FD_UNSUPPORTED:
         return UnsupportedFormat(words)
     return ImageTooLarge(words) if status == lib.FD_TOO_LARGE else DecodeError(words)
-
-
-def codec() -> str:
-    """Return the decoders of the core: its own, and the libjpeg-turbo that it was built with."""
-    turbo = f"libjpeg-turbo {ffi.string(lib.fd_codec()).decode()}"
-    if _asked_for:
-        return turbo
-    return f"its own for PNG, and baseline and progressive JPEG; else {turbo}"
-
-
-def left_to_libjpeg() -> int:
-    """Return how many JPEGs the core has decoded with libjpeg-turbo in this process so far."""
-    return int(lib.fd_counted().libjpeg) if lib is not None else 0
-
-
-def require() -> None:
-    """Raise `BackendUnavailable` if the core is missing, with the reason and the install line."""
-    if lib is None:
-        raise BackendUnavailable(f"{problem()}\nInstall it with: {install_line()}")
-
-
-def problem() -> str:
-    """Return why the core cannot be used here; empty if it can."""
-    return "" if _broken is None else _reason()
-
-
-def install_line() -> str:
-    """Return the shell command that installs the core, or does nothing if it is installed."""
-    if _broken is None or _lacks_cffi():
-        return "pip install 'fastdecode[native]'"
-    return f"{_reinstall()}  # what it needs: docs/installing.md"
-
-
-def _lacks_cffi() -> bool:
-    return isinstance(_broken, ModuleNotFoundError) and _broken.name == "_cffi_backend"
-
-
-def _reason() -> str:
-    """Return why the core is missing: as its import shows, or as the build saved it."""
-    if _lacks_cffi():
-        return "the Python package 'cffi' is not installed"
-    if not isinstance(_broken, ModuleNotFoundError):
-        return f"the compiled core cannot be loaded: {_broken}"
-    if (other := hidden_copy()) is not None:
-        return (
-            f"Python runs fastdecode from {other.here}, where the native core has not been "
-            f"compiled, and not from {other.there}, where it has been: use the command "
-            "`fastdecode`, or start Python in another folder"
-        )
-    try:
-        kept = _MISSING_FILE.read_text(encoding="utf-8").strip()
-    except OSError:
-        return "the native core has not been compiled"
-    return f"the native core was left out when fastdecode was built: {kept}"
-
-
-class _Copies(NamedTuple):
-    here: Path
-    there: Path
-
-
-def hidden_copy() -> _Copies | None:
-    """Return this package's folder without a core, and that of an installed copy with a core."""
-    if not isinstance(_broken, ModuleNotFoundError) or _lacks_cffi() or _MISSING_FILE.exists():
-        return None  # the core is there, or a build saved why it is not
-    here = Path(__file__).resolve().parents[1]
-    for entry in sys.path:
-        there = Path(entry, here.name).resolve()
-        if there != here and any((there / "native").glob("_core.*")):
-            return _Copies(here.parent, there.parent)
-    return None
-
-
-def _reinstall() -> str:
-    """Return the command that rebuilds fastdecode from the source that it was installed from."""
-    try:
-        text = importlib.metadata.distribution("fastdecode").read_text("direct_url.json")
-    except importlib.metadata.PackageNotFoundError:
-        text = None
-    came_from = json.loads(text or "{}")
-    if "dir_info" in came_from:
-        folder = url2pathname(urlsplit(came_from["url"]).path)
-        editable = "-e " if came_from["dir_info"].get("editable") else ""
-        return f"pip install {editable}{quote(folder)}"
-    tree = Path(__file__).parents[2]
-    if (tree / "setup.py").exists():  # it runs from its source folder
-        return f"pip install -e {quote(str(tree))}"
-    # It came from a wheel. Without the option pip would keep what is installed.
-    return "pip install --force-reinstall --no-deps FOLDER_OF_THE_CLONE"

@@ -545,11 +545,11 @@ fd_augmenter *fd_augmenter_create(void) { return calloc(1, sizeof(fd_augmenter))
 void fd_augmenter_destroy(fd_augmenter *augmenter) {
     if (augmenter == NULL)
         return;
-    free(augmenter->canvas.rooms[0].memory);
-    free(augmenter->canvas.rooms[1].memory);
+    fd_room_free(&augmenter->canvas.rooms[0]);
+    fd_room_free(&augmenter->canvas.rooms[1]);
     fd_resampler_destroy(augmenter->resampler);
-    free(augmenter->scratch.memory);
-    free(augmenter->mixing.sums_room.memory);
-    free(augmenter->mixing.kept_room.memory);
+    fd_room_free(&augmenter->scratch);
+    fd_room_free(&augmenter->mixing.sums_room);
+    fd_room_free(&augmenter->mixing.kept_room);
     free(augmenter);
 }

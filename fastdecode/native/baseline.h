@@ -10,8 +10,7 @@
  *
  * It returns the pixels of libjpeg-turbo (JDCT_ISLOW, fancy upsampling), or gives up: if it does not
  * support the kind of file, or if anything in the data is unusual. It never decides whether a file is
- * damaged. When it gives up, the caller decodes the file from the start with libjpeg-turbo, which
- * decides, and whose messages are reported.
+ * damaged: when it gives up, another library decodes the file from the start, and decides.
  */
 #ifndef FASTDECODE_BASELINE_H
 #define FASTDECODE_BASELINE_H
@@ -182,6 +181,15 @@ typedef struct fd_baseline fd_baseline;
 fd_baseline *fd_baseline_create(void);
 void fd_baseline_destroy(fd_baseline *baseline);
 
+/* Receives quantised coefficients instead of pixels. */
+typedef struct {
+    /* The next block in the order of a baseline scan, of component `c`, in natural order. It is NULL if
+     * it only fills up an MCU. */
+    void (*block)(void *state, int c, const int16_t *block);
+    void (*row_end)(void *state); /* after each row of MCUs */
+    void *state;
+} fd_block_sink;
+
 /* The destination of the pixels: rows of a layout in memory, or RGBX to a sink. */
 typedef struct {
     int32_t left, top, right, bottom; /* reduced pixels; all 0 is the whole image */
@@ -190,6 +198,7 @@ typedef struct {
     uint8_t *out;
     ptrdiff_t stride;
     const fd_sink *sink; /* if not NULL, it gets the rows instead of `out` */
+    const fd_block_sink *blocks; /* if not NULL, it gets the coefficients of the whole image */
     int thorough; /* also decode the scans and rows that the pixels do not need */
     fd_limits limits;
 } fd_target;

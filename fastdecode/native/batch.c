@@ -4,29 +4,21 @@
  * one item at a time. The first thread that finds no item left removes the job from the queue, and
  * all go on to the next one. The job lies on its caller's stack, so the caller returns only after
  * the last thread has left the job. */
-#undef _GNU_SOURCE /* else strerror_r is not that of POSIX */
-#undef _POSIX_C_SOURCE
-#define _POSIX_C_SOURCE 200809L
+#ifndef _POSIX_C_SOURCE
+#define _POSIX_C_SOURCE 200809L /* sigset_t */
+#endif
 
+#include "files.h"
 #include "internal.h"
+#include "room.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-enum {
-    ZEROS = 16,            /* bytes after the end of a file, which a decoder may read */
-    GRAIN = 64 << 10,      /* bytes: buffer sizes are multiples of it */
-    ALIGNED = 64,          /* else reading at an odd offset takes more than twice as long */
-    MUCH = 8 << 20,        /* bytes: a buffer this much larger than needed may be too large */
-    LARGEST_FILE = 1 << 30 /* bytes */
-};
 
 /* The items of one call, and the work to do on them. */
 typedef struct job {
@@ -72,102 +64,11 @@ static void settle_errno(fd_item *item, int code) {
         settle(item, FD_NO_MEMORY, 0, "there is no memory for the file");
         return;
     }
-    if (strerror_r(code, words, sizeof words) != 0)
-        snprintf(words, sizeof words, "error %d", code);
+    fd_file_error(code, words, sizeof words);
     settle(item, FD_IO, code, words);
 }
 
-/* ---- reading files ---- */
-
-/* Grow the item's buffer to hold `size` bytes of a file, keeping its first `kept` bytes. */
-static int reserve(fd_item *item, size_t size, size_t kept) {
-    size_t needed = size + ZEROS + 1; /* one more byte, in which read() finds the end */
-    size_t capacity = item->capacity;
-    if (needed <= capacity && (capacity / 4 <= needed || capacity - needed <= MUCH))
-        return 0;
-    capacity = (needed + GRAIN - 1) / GRAIN * GRAIN;
-    void *buffer;
-    if (posix_memalign(&buffer, ALIGNED, capacity) != 0)
-        return ENOMEM;
-    if (kept)
-        memcpy(buffer, item->buffer, kept);
-    free(item->buffer);
-    item->buffer = buffer;
-    item->capacity = capacity;
-    return 0;
-}
-
-/* Read an open file to its end, whatever size fstat reports. Returns an errno. */
-static int read_all(fd_item *item, int file) {
-    struct stat about;
-    if (fstat(file, &about) != 0)
-        return errno;
-    if (!S_ISREG(about.st_mode)) /* a FIFO blocks, /dev/zero has no end */
-        return S_ISDIR(about.st_mode) ? EISDIR : EINVAL;
-    if (fcntl(file, F_SETFL, 0) != 0) /* block from here on: the medium may be slow */
-        return errno;
-    if (about.st_size > LARGEST_FILE)
-        return EFBIG;
-    int failed = reserve(item, (size_t)about.st_size, 0);
-    size_t size = 0;
-    while (!failed) {
-        size_t room = item->capacity - ZEROS - size;
-        ssize_t got = room ? read(file, item->buffer + size, room) : 0;
-        if (got > 0) {
-            size += (size_t)got;
-        } else if (got < 0) {
-            failed = errno == EINTR ? 0 : errno;
-        } else if (room) {
-            break;
-        } else {
-            failed = size >= LARGEST_FILE ? EFBIG : reserve(item, 2 * size, size);
-        }
-    }
-    if (failed)
-        return failed;
-    memset(item->buffer + size, 0, ZEROS);
-    item->data = item->buffer;
-    item->size = size;
-    return 0;
-}
-
-static int read_file(fd_item *item) {
-    int file;
-    item->data = NULL;
-    item->size = 0;
-    do { /* without blocking: a FIFO may have replaced the listed file */
-        file = open(item->path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-    } while (file < 0 && errno == EINTR);
-    if (file < 0)
-        return errno;
-    int failed = read_all(item, file);
-    close(file);
-    return failed;
-}
-
 static int is_range(const fd_item *item) { return item->path == NULL && item->file > 0; }
-
-/* Read a range of an open file. Unlike an access to a mapping, this notices if the file was cut. */
-static int read_range(fd_item *item) {
-    int failed = item->size > LARGEST_FILE ? EFBIG : reserve(item, item->size, 0);
-    size_t size = 0;
-    item->data = NULL;
-    while (!failed && size < item->size) {
-        ssize_t got = pread(item->file, item->buffer + size, item->size - size,
-                            (off_t)item->offset + (off_t)size);
-        if (got > 0)
-            size += (size_t)got;
-        else if (got == 0)
-            failed = ENODATA;
-        else
-            failed = errno == EINTR ? 0 : errno;
-    }
-    if (failed)
-        return failed;
-    memset(item->buffer + size, 0, ZEROS);
-    item->data = item->buffer;
-    return 0;
-}
 
 /* ---- work on an item ---- */
 
@@ -184,7 +85,7 @@ static const char *words_for_header(int status) {
 
 static void open_item(fd_item *item) {
     memset(&item->header, 0, sizeof item->header);
-    int failed = item->path != NULL ? read_file(item) : is_range(item) ? read_range(item) : 0;
+    int failed = item->path != NULL ? fd_read_file(item) : is_range(item) ? fd_read_range(item) : 0;
     if (failed) {
         settle_errno(item, failed);
         return;
@@ -199,13 +100,16 @@ static void open_item(fd_item *item) {
 
 /* Decode, resize and augment an item. */
 static int decode_resized(fd_decoder *decoder, fd_item *item, const job *at,
-                          fd_operation *operations, int32_t count) {
+                          fd_operation *operations, int32_t count, const char **words) {
     if (at->what == DECODE && at->recipe != NULL &&
-        fd_draw_after(at->recipe, &item->resize, 1, &item->state, operations, &count) != FD_OK)
-        return (int)fd_errors_note(fd_decoder_errors(decoder), FD_ARGUMENT,
-                                   "such a program is not possible");
-    return fd_decode_resized(decoder, item->data, item->size, &item->request, &item->resize,
-                             operations, count, at->pixels, item->out);
+        fd_draw_after(at->recipe, &item->resize, 1, &item->state, operations, &count) != FD_OK) {
+        *words = "such a program is not possible";
+        return FD_ARGUMENT;
+    }
+    int status = fd_decode_resized(decoder, item->data, item->size, &item->request, &item->resize,
+                                   operations, count, at->pixels, item->out);
+    *words = fd_decoder_message(decoder);
+    return status;
 }
 
 /* Decode an item, and do the operations that are drawn already. */
@@ -219,12 +123,15 @@ static void decode_item(fd_item *item, const job *at, worker *self, int32_t coun
         return;
     }
     int status;
-    if (item->resized)
-        status = decode_resized(self->decoder, item, at, self->operations, count);
-    else
+    const char *words;
+    if (item->resized) {
+        status = decode_resized(self->decoder, item, at, self->operations, count, &words);
+    } else {
         status = fd_decode(self->decoder, item->data, item->size, &item->request, item->out,
                            item->stride);
-    settle(item, (fd_status)status, 0, status == FD_OK ? "" : fd_decoder_message(self->decoder));
+        words = fd_decoder_message(self->decoder);
+    }
+    settle(item, (fd_status)status, 0, status == FD_OK ? "" : words);
 }
 
 /* Plan the sample of an opened item, just before it is decoded. */
@@ -306,11 +213,13 @@ static void *run(void *argument) {
     }
     pthread_mutex_unlock(&pool->lock);
     fd_decoder_destroy(self.decoder);
-    free(self.buffer);
+    fd_aligned_free(self.buffer);
     return NULL;
 }
 
-/* Leave signals to the caller's threads, except those of faults, which belong to their thread. */
+#ifndef _WIN32
+/* Leave signals to the caller's threads, except those of faults, which belong to their thread. New
+ * threads inherit it. */
 static void block_signals(sigset_t *before) {
     static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS};
     sigset_t blocked;
@@ -318,6 +227,21 @@ static void block_signals(sigset_t *before) {
     for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
         sigdelset(&blocked, faults[i]);
     pthread_sigmask(SIG_SETMASK, &blocked, before);
+}
+#endif
+
+static int start_threads(fd_pool *pool, int threads) {
+#ifndef _WIN32
+    sigset_t before;
+    block_signals(&before);
+#endif
+    while (pool->count < threads &&
+           pthread_create(&pool->threads[pool->count], NULL, run, pool) == 0)
+        pool->count++;
+#ifndef _WIN32
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+#endif
+    return pool->count == threads;
 }
 
 /* Add a job to the queue, and wait until it is done. */
@@ -354,13 +278,7 @@ fd_pool *fd_pool_create(int threads) {
         goto no_work;
     if (pthread_cond_init(&pool->finished, NULL) != 0)
         goto no_finished;
-    sigset_t before;
-    block_signals(&before); /* new threads inherit it */
-    while (pool->count < threads &&
-           pthread_create(&pool->threads[pool->count], NULL, run, pool) == 0)
-        pool->count++;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (pool->count == threads)
+    if (start_threads(pool, threads))
         return pool;
     fd_pool_destroy(pool);
     return NULL;
@@ -407,8 +325,7 @@ void fd_pool_resize(fd_pool *pool, fd_item *items, size_t count, const int32_t *
         fd_item *item = &items[which[i]];
         fd_limits limits = item->request.limits;
         item->wanted = item->resized = 1;
-        item->request = (fd_request){
-            .reduce = plans[i].reduce, .layout = FD_RGB, .strict = 1, .limits = limits};
+        item->request = (fd_request){.reduce = plans[i].reduce, .layout = FD_RGB, .limits = limits};
         item->resize = plans[i].resize;
         item->out = (char *)out + which[i] * stride;
         item->state = plans[i].state;
@@ -448,7 +365,7 @@ void fd_items_free(fd_item *items, size_t count) {
     for (size_t i = 0; i < count; i++) {
         if (items[i].data == items[i].buffer)
             items[i].data = NULL;
-        free(items[i].buffer);
+        fd_aligned_free(items[i].buffer);
         items[i].buffer = NULL;
         items[i].capacity = 0;
     }

@@ -22,22 +22,24 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* All else is hidden (-fvisibility=hidden). */
+#pragma GCC visibility push(default)
+
 // cffi: from here
 
 typedef enum {
     FD_OK = 0,
-    FD_WARNED, /* strict was set, and the codec gave a warning, which is `message` */
-    FD_DAMAGED, /* the bytes are damaged, or end before the image does */
-    FD_UNSUPPORTED, /* not a JPEG, or a kind that libjpeg-turbo does not read */
-    FD_TOO_LARGE, /* more pixels or memory than the caller allows */
+    FD_DAMAGED, /* the header is damaged, or truncated */
+    FD_UNSUPPORTED, /* the core leaves such a file to others: because of its kind, or of damage */
+    FD_TOO_LARGE, /* more pixels than the caller allows; of fd_add_restart_markers only */
     FD_NO_MEMORY,
     FD_IO, /* the file cannot be read: `message` is the system's, `code` is errno */
     FD_ARGUMENT /* an argument is invalid */
 } fd_status;
 
-/* In CMYK, 0 is no ink. FD_STORED is for PNG: samples as the file has them, of 16 bits if it has more than 8
+/* FD_STORED is for PNG: samples as the file has them, of 16 bits if it has more than 8
  * of them, and an index of a palette in one byte. */
-typedef enum { FD_L = 1, FD_RGB, FD_RGBA, FD_CMYK, FD_STORED } fd_layout;
+typedef enum { FD_L = 1, FD_RGB, FD_RGBA, FD_STORED } fd_layout;
 
 typedef enum { FD_UINT8 = 1, FD_FLOAT32 } fd_dtype;
 
@@ -60,8 +62,7 @@ typedef struct {
 /* The caller's limits; 0 is no limit. */
 typedef struct {
     int64_t pixels; /* that the header promises */
-    int64_t memory; /* bytes that libjpeg may hold at once, mostly for coefficients */
-    int32_t scans; /* in a progressive file; more are FD_DAMAGED */
+    int32_t scans; /* in a progressive file; more are FD_UNSUPPORTED */
 } fd_limits;
 
 /* Which part of an image to decode, and how. */
@@ -69,7 +70,6 @@ typedef struct {
     int32_t left, top, right, bottom; /* reduced pixels; all 0 is the whole image */
     int32_t reduce; /* 1, 2, 4 or 8 */
     int32_t layout; /* fd_layout */
-    int32_t strict; /* any warning of the codec is FD_WARNED */
     int32_t thorough; /* of a progressive file, also decode the scans and rows that these pixels do
                        * not need, so that damage there is noticed */
     fd_limits limits;
@@ -247,9 +247,6 @@ typedef struct fd_pool fd_pool;
 
 /* ---- decode.c: one image ---- */
 
-/* Version of libjpeg-turbo this was built with, such as "2.1.5"; static. */
-const char *fd_codec(void);
-
 /* Read the markers of `data` (`size` bytes). On failure `header` is not complete. */
 int fd_probe(const uint8_t *data, size_t size, fd_header *header);
 
@@ -258,37 +255,19 @@ int fd_probe(const uint8_t *data, size_t size, fd_header *header);
 fd_decoder *fd_decoder_create(void);
 void fd_decoder_destroy(fd_decoder *decoder);
 
-/* The message of this decoder's last failure, or of the first warning that mattered; never NULL.
- * The decoder owns it, and keeps it until its next call. */
+/* The message of this decoder's last failure; static. */
 const char *fd_decoder_message(const fd_decoder *decoder);
 
-/* Whether the core's own decoder, and not libjpeg-turbo, made the pixels of the last call. */
-int fd_decoder_own(const fd_decoder *decoder);
-
-/* Choose the decoder for all threads from now on. "libjpeg": libjpeg-turbo decodes every file; "":
- * only those that the core's own decoder does not accept. FD_ARGUMENT for other names. */
-int fd_use_decoder(const char *name);
-
-/* Images that this process has decoded, or failed to decode. */
-typedef struct {
-    int64_t own; /* by the core itself */
-    int64_t libjpeg; /* by libjpeg-turbo */
-} fd_counts;
-
-fd_counts fd_counted(void);
-
-/* How many warnings the codec gave in the last call. */
-int64_t fd_decoder_warnings(const fd_decoder *decoder);
-
 /* Decode the part of the JPEG at `data` that `request` names into `out`. Its rows lie `stride` bytes
- * apart (negative: upwards), with 1, 3, 4, 4 bytes per pixel for L, RGB, RGBA, CMYK. Only pixels of
+ * apart (negative: upwards), with 1, 3, 4 bytes per pixel for L, RGB, RGBA. Only pixels of
  * `out` are written; after a failure, some of them may be. The pixels equal those of a full decode. */
 int fd_decode(fd_decoder *decoder, const uint8_t *data, size_t size, const fd_request *request,
               uint8_t *out, ptrdiff_t stride);
 
 /* Decode only what `resize` needs of the JPEG at `data`, apply `count` operations to the result, and
  * write (3, height, width) or (height, width, 3) values to `out` in the form of `pixels`; the size is
- * that after the operations. Without operations there is no image in between. Only reduce, strict and limits of `request` are used. */
+ * that after the operations. Without operations there is no image in between. Only reduce and limits of
+ * `request` are used. */
 int fd_decode_resized(fd_decoder *decoder, const uint8_t *data, size_t size,
                       const fd_request *request, const fd_resize *resize,
                       const fd_operation *operations, int32_t count, const fd_pixels *pixels,
@@ -298,10 +277,10 @@ int fd_decode_resized(fd_decoder *decoder, const uint8_t *data, size_t size,
 
 /* Rewrite the JPEG at `data` as baseline with a restart marker after each row of MCUs and optimised
  * Huffman tables. Coefficients and all APPn and COM markers stay the same; data after the end marker
- * (an MPO's other images) is dropped. FD_DAMAGED if libjpeg gives any warning, or scans are missing.
- * The caller owns `*out` (`*out_size` bytes), and frees it with fd_free. */
-int fd_add_restart_markers(fd_decoder *decoder, const uint8_t *data, size_t size,
-                           const fd_limits *limits, uint8_t **out, size_t *out_size);
+ * (an MPO's other images) is dropped. FD_UNSUPPORTED if the core does not decode the file, for
+ * whatever reason. The caller owns `*out` (`*out_size` bytes), and frees it with fd_free. */
+int fd_add_restart_markers(const uint8_t *data, size_t size, const fd_limits *limits, uint8_t **out,
+                           size_t *out_size);
 void fd_free(void *memory);
 
 /* ---- resample.c: antialiased resizing ---- */
@@ -350,7 +329,7 @@ int fd_augment_rgb(fd_augmenter *augmenter, const uint8_t *rgb, int32_t width, i
 
 /* ---- plan.c: choosing what to decode ---- */
 
-/* Plan a sample: fill in reduce, layout and strict of `request`, all of `resize`, and the operations
+/* Plan a sample: fill in reduce and layout of `request`, all of `resize`, and the operations
  * that follow it. The random numbers are those of SplitMix64 after `*state`, which moves on. Returns 0,
  * and changes nothing else, if fastdecode.torch would not decode such an image in this core: CMYK,
  * arithmetic coding, no end marker; or if its program is not possible for it. */
@@ -402,8 +381,8 @@ void fd_pool_open(fd_pool *pool, fd_item *items, size_t count);
 void fd_pool_decode(fd_pool *pool, fd_item *items, size_t count, const fd_pixels *pixels);
 
 /* Decode and resize `chosen` of the items, and skip the others. Item `which[i]` is made as `plans[i]`
- * and the program (or NULL) of a recipe say, and written to `out` + `which[i]` * `stride`. The limits come from its
- * request; strict is always set. */
+ * and the program (or NULL) of a recipe say, and written to `out` + `which[i]` * `stride`. The limits
+ * come from its request. */
 void fd_pool_resize(fd_pool *pool, fd_item *items, size_t count, const int32_t *which,
                     const fd_plan *plans, size_t chosen, const fd_recipe *recipe,
                     const fd_pixels *pixels, void *out, ptrdiff_t stride);
@@ -426,5 +405,7 @@ fd_cropped fd_pool_crop(fd_pool *reading, fd_pool *decoding, fd_item *items, siz
 void fd_items_free(fd_item *items, size_t count);
 
 // cffi: to here
+
+#pragma GCC visibility pop
 
 #endif

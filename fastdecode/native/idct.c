@@ -3,7 +3,7 @@
  * An inverse DCT is a sum of products with constant integers, rounded once after the columns and
  * once after the rows: any order of addition gives the same result, as long as nothing overflows.
  * libjpeg-turbo's implementations overflow, each differently, on coefficients that no real image
- * has. Blocks with such coefficients are refused, and libjpeg-turbo decodes the file.
+ * has. Blocks with such coefficients are refused, and another library decodes the file.
  *
  * The arithmetic is unsigned, so intermediate sums may wrap around without harm. */
 #include "baseline.h"

@@ -2,65 +2,15 @@
 #ifndef FASTDECODE_INTERNAL_H
 #define FASTDECODE_INTERNAL_H
 
-#include <setjmp.h>
-#include <stdio.h>
-
-#include <jpeglib.h>
-
 #include "fastdecode.h"
 
-#ifndef LIBJPEG_TURBO_VERSION
-#error "the core needs libjpeg-turbo: plain libjpeg decodes no regions"
+#include <float.h>
+
+/* What every processor must have to give the same, safely: sizes are computed without a look at overflow. */
+_Static_assert(sizeof(size_t) == 8, "fastdecode needs a system with 64 bits");
+#if FLT_EVAL_METHOD == 1 || FLT_EVAL_METHOD == 2
+#error "fastdecode needs a compiler that computes floats as floats: -std=gnu11 may help"
 #endif
-
-/* ---- errors.c ---- */
-
-/* Keeps libjpeg's errors and counts its warnings. `jpeg` comes first, so that libjpeg's pointer to
- * it is also a pointer to this struct. */
-typedef struct {
-    struct jpeg_error_mgr jpeg;
-    jmp_buf escape;    /* target of failures inside libjpeg: call setjmp before libjpeg */
-    fd_status status;  /* of the failure */
-    int64_t warnings;  /* so far */
-    int missing;       /* one of them said that pixels are not in the data */
-    char message[FD_MESSAGE];
-} fd_errors;
-
-/* Clear it, so that it can become libjpeg's `err`. */
-void fd_errors_begin(fd_errors *errors);
-
-/* Leave libjpeg for `escape`, from one of its callbacks. */
-_Noreturn void fd_errors_leave(fd_errors *errors, fd_status status, const char *words);
-
-/* Fail outside libjpeg: keep the message, and return the status. */
-fd_status fd_errors_note(fd_errors *errors, fd_status status, const char *words);
-
-/* ---- source.c ---- */
-
-/* The data that libjpeg reads: up to four pieces of memory, one after another. */
-typedef struct {
-    struct jpeg_source_mgr jpeg;
-    struct {
-        const uint8_t *at;
-        size_t size;
-    } pieces[4];
-    int count, next;
-    int restarts_passed;  /* restart markers before the last piece, which libjpeg has not seen */
-    uint8_t height[2];    /* the height that replaces the header's, big-endian */
-} fd_source;
-
-/* Read `data` from its beginning to its end. */
-void fd_source_whole(fd_source *source, j_decompress_ptr jpeg, const uint8_t *data, size_t size);
-
-/* After jpeg_read_header on the whole file: start again as if the image began at a row of MCUs at or
- * above `row` (a stored pixel row), right after a restart marker. Every marker up to `last` (the last
- * row that is needed) must be in order. Returns the stored row that has become row 0; or 0, without
- * any change, if there is no such marker. */
-int32_t fd_source_jump(fd_source *source, j_decompress_ptr jpeg, const uint8_t *data, size_t size,
-                       int32_t row, int32_t last);
-
-/* Whether an end marker follows anywhere after the start of the first scan's data. */
-int fd_has_end(const uint8_t *data, size_t size, size_t scan_offset);
 
 /* Receives the rows of an image as they are decoded.
  *
@@ -85,11 +35,6 @@ static inline int32_t fd_most_scans(const fd_limits *limits, int64_t pixels, siz
     passes = passes > fewest ? passes : fewest;
     return passes < limits->scans ? (int32_t)passes : limits->scans;
 }
-
-/* ---- decode.c ---- */
-
-/* The error state of a decoder. */
-fd_errors *fd_decoder_errors(fd_decoder *decoder);
 
 /* ---- resample.c ---- */
 

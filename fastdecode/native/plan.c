@@ -120,6 +120,5 @@ int fd_plan_sample(const fd_header *header, uint64_t *state, const fd_recipe *re
     *resize = made;
     request->left = request->top = request->right = request->bottom = 0;
     request->layout = FD_RGB;
-    request->strict = 1;
     return 1;
 }

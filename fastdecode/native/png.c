@@ -53,8 +53,8 @@ fd_png *fd_png_create(void) { return calloc(1, sizeof(fd_png)); }
 void fd_png_destroy(fd_png *png) {
     if (png == NULL)
         return;
-    free(png->window.memory);
-    free(png->rows.memory);
+    fd_room_free(&png->window);
+    fd_room_free(&png->rows);
     free(png);
 }
 
@@ -533,7 +533,7 @@ int fd_png_decode(fd_png *png, const uint8_t *data, size_t size, const fd_target
         return 0;
     int layout = target->sink == NULL ? target->layout : FD_RGB;
     int is_grey = png->kind == GREY || png->kind == GREY_ALPHA;
-    if (layout == FD_CMYK || (layout == FD_L && !is_grey))
+    if (layout == FD_L && !is_grey)
         return 0;
     png->unfilters = fd_kernels_now()->unfilters;
     return read_chunks(png, data, size) && make_room(&of) && decode_rows(&of);

@@ -1,5 +1,5 @@
 /* png_decoder.h: the core's own decoder of PNG (third edition of the specification), in four steps; only
- * decode.c, source.c and the files of these steps use it.
+ * decode.c, header.c and the files of these steps use it.
  *
  *   png.c       the chunks, and rows to pixels: the only code that parses untrusted structure
  *   inflate.c   deflate, piece by piece

@@ -154,13 +154,8 @@ int fd_progressive_begin(fd_progressive *progressive, fd_scan *scan, fd_frame *f
     return 1;
 }
 
-size_t fd_progressive_size(const fd_progressive *progressive) {
-    return progressive->tables_room.size + progressive->blocks_room.size +
-           progressive->masks_room.size;
-}
-
 void fd_progressive_free(fd_progressive *progressive) {
-    free(progressive->tables_room.memory);
-    free(progressive->blocks_room.memory);
-    free(progressive->masks_room.memory);
+    fd_room_free(&progressive->tables_room);
+    fd_room_free(&progressive->blocks_room);
+    fd_room_free(&progressive->masks_room);
 }

@@ -83,9 +83,6 @@ extern const fd_row_decoders fd_row_decoders_16;
 extern const fd_row_decoders fd_row_decoders_avx2;
 #endif
 
-/* The memory that it holds, in bytes; without that of `scan`. */
-size_t fd_progressive_size(const fd_progressive *progressive);
-
 void fd_progressive_free(fd_progressive *progressive);
 
 #endif

@@ -415,11 +415,11 @@ void fd_resampler_destroy(fd_resampler *resampler) {
     }
     fd_axis_free(&resampler->across);
     fd_axis_free(&resampler->down);
-    free(resampler->sums_room.memory);
-    free(resampler->row_room.memory);
-    free(resampler->rgbx_room.memory);
-    free(resampler->weights_room.memory);
-    free(resampler->ring.memory);
+    fd_room_free(&resampler->sums_room);
+    fd_room_free(&resampler->row_room);
+    fd_room_free(&resampler->rgbx_room);
+    fd_room_free(&resampler->weights_room);
+    fd_room_free(&resampler->ring);
     fd_augmenter_destroy(resampler->augmenter);
     fd_twopass_free(&resampler->twopass);
     free(resampler);

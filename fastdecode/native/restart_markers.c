@@ -1,208 +1,290 @@
 /* restart_markers.c: the lossless repack with restart markers, so that a decoder can start at any
  * row of MCUs.
  *
- * libjpeg reads all quantised coefficients and writes them again, as jpegtran does. A file with
- * warnings is refused: the repacked file would look complete, with wrong pixels. */
-#include "png_decoder.h"
+ * The decoder's own steps give the quantised coefficients, one row of MCUs after another, and they are
+ * coded again. This is done twice: the first time counts the symbols, for the best Huffman tables. A
+ * file that the decoder gives up is refused: the repacked file would look complete, with wrong pixels. */
+#include "progressive.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { SPARE = 4096 /* bytes: markers and tables of a small image */ };
+enum {
+    SPARE = 4096, /* bytes: markers and tables of a small image */
+    LONGEST = 16, /* bits of a code */
+    SYMBOLS = 256,
+    NOTHING = SYMBOLS /* a symbol that never occurs, and gets the code of only ones */
+};
 
-/* One call: everything to free, however the call ends. */
 typedef struct {
-    fd_errors *errors;
-    const fd_limits *limits;
-    struct jpeg_decompress_struct in;
-    struct jpeg_compress_struct out;
-    fd_source source;
-    struct jpeg_progress_mgr progress;
-    struct jpeg_destination_mgr destination;
-    uint8_t *bytes; /* the output; `capacity` bytes are allocated */
-    size_t capacity, size;
-    int32_t most_scans;
+    int64_t seen[SYMBOLS + 1]; /* how often each symbol occurs */
+    uint8_t counts[LONGEST + 1];
+    uint8_t symbols[SYMBOLS];
+    int used; /* symbols that occur */
+    uint16_t code[SYMBOLS];
+    uint8_t length[SYMBOLS];
+} code_table;
+
+typedef struct {
+    const uint8_t *data;
+    size_t length;
+    int is_counting;
+    int32_t row, rows_left; /* of MCUs */
+    code_table codes[2][2]; /* DC and AC; of luma and chroma */
+    int32_t dc[3];
+    uint8_t *out;
+    size_t size, capacity;
+    uint64_t held; /* the lowest `waiting` bits are not written yet */
+    int waiting;
+    int is_full; /* there was no memory */
 } repack;
-
-/* ---- the destination ---- */
-
-static void give_room(repack *work, size_t used, size_t capacity) {
-    uint8_t *larger = realloc(work->bytes, capacity);
-    if (larger == NULL)
-        fd_errors_leave(work->errors, FD_NO_MEMORY, "there is no memory for the result");
-    work->bytes = larger;
-    work->capacity = capacity;
-    work->destination.next_output_byte = larger + used;
-    work->destination.free_in_buffer = capacity - used;
-}
-
-static void begin_writing(j_compress_ptr jpeg) { (void)jpeg; }
-
-/* libjpeg calls this when the buffer is full to the last byte. */
-static boolean write_more(j_compress_ptr jpeg) {
-    repack *work = jpeg->client_data;
-    if (work->capacity > SIZE_MAX / 2)
-        fd_errors_leave(work->errors, FD_NO_MEMORY, "there is no memory for the result");
-    give_room(work, work->capacity, 2 * work->capacity);
-    return TRUE;
-}
-
-static void end_writing(j_compress_ptr jpeg) {
-    repack *work = jpeg->client_data;
-    work->size = work->capacity - work->destination.free_in_buffer;
-}
-
-/* ---- reading ---- */
-
-/* Fail with the message of the first warning. */
-static _Noreturn void leave_damaged(fd_errors *errors) {
-    errors->status = FD_DAMAGED;
-    longjmp(errors->escape, 1);
-}
-
-/* libjpeg calls this before each row of MCUs that it reads. */
-static void watch(j_common_ptr jpeg) {
-    repack *work = jpeg->client_data;
-    if (work->errors->warnings)
-        leave_damaged(work->errors);
-    if (work->limits->scans > 0 && work->in.input_scan_number > work->most_scans)
-        fd_errors_leave(work->errors, FD_DAMAGED,
-                        "it has more scans than any honest file of its size: refused as hostile");
-}
-
-static int64_t rounded_up(JDIMENSION blocks, int factor) {
-    return ((int64_t)blocks + factor - 1) / factor * factor;
-}
-
-static void check_header(repack *work) {
-    const struct jpeg_decompress_struct *in = &work->in;
-    const fd_limits *limits = work->limits;
-    int blocks = 0;
-    int64_t bytes = 0; /* of all coefficients; rows need little next to them */
-    for (int i = 0; i < in->num_components; i++) {
-        const jpeg_component_info *part = &in->comp_info[i];
-        blocks += part->h_samp_factor * part->v_samp_factor;
-        bytes += rounded_up(part->width_in_blocks, part->h_samp_factor) *
-                 rounded_up(part->height_in_blocks, part->v_samp_factor) * (int64_t)sizeof(JBLOCK);
-    }
-    if (in->data_precision != 8)
-        fd_errors_leave(work->errors, FD_UNSUPPORTED, "not of 8 bits for each sample");
-    if (limits->pixels > 0 && (int64_t)in->image_width * in->image_height > limits->pixels)
-        fd_errors_leave(work->errors, FD_TOO_LARGE, "it has more pixels than are allowed");
-    if (limits->memory > 0 && bytes > limits->memory)
-        fd_errors_leave(work->errors, FD_TOO_LARGE,
-                        "repacking it takes more memory than is allowed");
-    if (in->num_components > 1 &&
-        (in->num_components > MAX_COMPS_IN_SCAN || blocks > C_MAX_BLOCKS_IN_MCU))
-        fd_errors_leave(work->errors, FD_UNSUPPORTED,
-                        "its components do not fit into one scan, so no restart marker can end a "
-                        "row of all of them");
-}
-
-/* Check that every coefficient of every component was read to its last bit. Where scans of a
- * progressive file are missing, libjpeg would show other pixels than for the repacked file. */
-static void check_complete(repack *work) {
-    const struct jpeg_decompress_struct *in = &work->in;
-    for (int i = 0; i < in->num_components; i++) {
-        if (in->comp_info[i].quant_table == NULL)
-            fd_errors_leave(work->errors, FD_DAMAGED, "a component has no scan");
-        for (int k = 0; in->coef_bits != NULL && k < DCTSIZE2; k++)
-            if (in->coef_bits[i][k] != 0)
-                fd_errors_leave(work->errors, FD_DAMAGED, "its last scans are missing");
-    }
-}
-
-static jvirt_barray_ptr *read_coefficients(repack *work, const uint8_t *data, size_t size) {
-    j_decompress_ptr in = &work->in;
-    jpeg_create_decompress(in);
-    in->client_data = work;
-    fd_source_whole(&work->source, in, data, size);
-    jpeg_save_markers(in, JPEG_COM, 0xFFFF);
-    for (int marker = JPEG_APP0; marker <= JPEG_APP0 + 15; marker++)
-        jpeg_save_markers(in, marker, 0xFFFF);
-    jpeg_read_header(in, TRUE);
-    work->most_scans = fd_most_scans(work->limits, (int64_t)in->image_width * in->image_height,
-                                     size);
-    check_header(work);
-    int jfif = in->saw_JFIF_marker, adobe = in->saw_Adobe_marker, transform = in->Adobe_transform;
-    work->progress.progress_monitor = watch;
-    in->progress = &work->progress;
-    jvirt_barray_ptr *coefficients = jpeg_read_coefficients(in);
-    if (work->errors->warnings)
-        leave_damaged(work->errors);
-    check_complete(work);
-    /* Markers move to the front, where these two would decide about the colours. */
-    if (in->saw_JFIF_marker != jfif || in->saw_Adobe_marker != adobe ||
-        in->Adobe_transform != transform)
-        fd_errors_leave(work->errors, FD_UNSUPPORTED, "a JFIF or Adobe marker follows the data");
-    return coefficients;
-}
 
 /* ---- writing ---- */
 
-static void write_coefficients(repack *work, jvirt_barray_ptr *coefficients, size_t size) {
-    j_compress_ptr out = &work->out;
-    jpeg_create_compress(out);
-    out->client_data = work;
-    jpeg_copy_critical_parameters(&work->in, out);
-    /* The source's own markers are copied byte by byte. */
-    out->write_JFIF_header = FALSE;
-    out->write_Adobe_marker = FALSE;
-    out->optimize_coding = TRUE;
-    out->restart_in_rows = 1;
-    work->destination.init_destination = begin_writing;
-    work->destination.empty_output_buffer = write_more;
-    work->destination.term_destination = end_writing;
-    out->dest = &work->destination;
-    give_room(work, 0, size + SPARE);
-    jpeg_write_coefficients(out, coefficients);
-    for (jpeg_saved_marker_ptr marker = work->in.marker_list; marker; marker = marker->next)
-        jpeg_write_marker(out, marker->marker, marker->data, marker->data_length);
-    jpeg_finish_compress(out);
+static void put_byte(repack *work, int byte) {
+    if (work->size == work->capacity) {
+        size_t capacity = work->capacity + work->capacity / 2 + work->length + SPARE;
+        uint8_t *larger = realloc(work->out, capacity);
+        if (larger == NULL) {
+            work->is_full = 1;
+            work->size = 0; /* the file will be refused: write over it */
+            return;
+        }
+        work->out = larger;
+        work->capacity = capacity;
+    }
+    work->out[work->size++] = (uint8_t)byte;
 }
 
-/* Everything that may fail inside libjpeg. It is a function of its own, because after a longjmp the
- * local variables of the function with setjmp are undefined. */
-static fd_status transcode(repack *work, const uint8_t *data, size_t size) {
-    if (setjmp(work->errors->escape))
-        return work->errors->status;
-    write_coefficients(work, read_coefficients(work, data, size), size);
-    return FD_OK;
+static void put_bytes(repack *work, const uint8_t *bytes, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        put_byte(work, bytes[i]);
 }
 
-int fd_add_restart_markers(fd_decoder *decoder, const uint8_t *data, size_t size,
-                           const fd_limits *limits, uint8_t **out, size_t *out_size) {
-    fd_errors *errors = fd_decoder_errors(decoder);
-    fd_errors_begin(errors);
+static void put_bits(repack *work, uint32_t bits, int count) {
+    work->held = work->held << count | bits;
+    for (work->waiting += count; work->waiting >= 8; work->waiting -= 8) {
+        int byte = (int)(work->held >> (work->waiting - 8) & 255);
+        put_byte(work, byte);
+        if (byte == 0xFF)
+            put_byte(work, 0);
+    }
+}
+
+/* Code a symbol, and the `count` bits of a value behind it. */
+static void put_symbol(repack *work, code_table *table, int symbol, int32_t value, int count) {
+    if (work->is_counting) {
+        table->seen[symbol]++;
+        return;
+    }
+    put_bits(work, table->code[symbol], table->length[symbol]);
+    uint32_t bits = (uint32_t)(value < 0 ? value - 1 : value); /* T.81, F.1.2.1 */
+    if (count > 0)
+        put_bits(work, bits & ((1u << count) - 1), count);
+}
+
+static int bits_of(int32_t value) {
+    uint32_t size = (uint32_t)(value < 0 ? -value : value);
+    return size == 0 ? 0 : 32 - __builtin_clz(size);
+}
+
+/* Code a block of component `c`. NULL is one that only fills up an MCU, and may hold anything. */
+static void put_block(void *state, int c, const int16_t *block) {
+    repack *work = state;
+    code_table *dc = &work->codes[0][c > 0], *ac = &work->codes[1][c > 0];
+    int32_t difference = block == NULL ? 0 : block[0] - work->dc[c];
+    int size = bits_of(difference), run = 0;
+    work->dc[c] += difference;
+    put_symbol(work, dc, size, difference, size);
+    for (int k = 1; block != NULL && k < FD_COEFFICIENTS; k++) {
+        int32_t value = block[fd_natural_order[k]];
+        if (value == 0) {
+            run++;
+            continue;
+        }
+        for (; run > 15; run -= 16)
+            put_symbol(work, ac, 0xF0, 0, 0);
+        size = bits_of(value);
+        put_symbol(work, ac, run << 4 | size, value, size);
+        run = 0;
+    }
+    if (run > 0 || block == NULL)
+        put_symbol(work, ac, 0, 0, 0);
+}
+
+/* End a row of MCUs, and with it a restart interval. */
+static void end_row(void *state) {
+    repack *work = state;
+    memset(work->dc, 0, sizeof work->dc);
+    if (work->is_counting)
+        return;
+    if (work->waiting > 0) /* fill the last byte with ones */
+        put_bits(work, (1u << (8 - work->waiting)) - 1, 8 - work->waiting);
+    put_byte(work, 0xFF);
+    put_byte(work, --work->rows_left > 0 ? 0xD0 + (work->row++ & 7) : 0xD9);
+}
+
+/* ---- Huffman tables ---- */
+
+/* Find the lengths of Huffman's codes for such weights; returns the longest. */
+static int measure_codes(const int64_t seen[SYMBOLS + 1], int damping, int length[SYMBOLS + 1]) {
+    int64_t weight[2 * SYMBOLS + 1];
+    int parent[2 * SYMBOLS + 1] = {0}, count = SYMBOLS + 1, longest = 0;
+    for (int i = 0; i <= SYMBOLS; i++)
+        weight[i] = seen[i] >> damping ? seen[i] >> damping : seen[i] > 0;
+    for (;; count++) { /* join the two lightest, as long as there are two */
+        int pair[2] = {-1, -1};
+        for (int i = 0; i < count; i++) {
+            if (weight[i] == 0 || parent[i] != 0)
+                continue;
+            if (pair[0] < 0 || weight[i] < weight[pair[0]]) {
+                pair[1] = pair[0];
+                pair[0] = i;
+            } else if (pair[1] < 0 || weight[i] < weight[pair[1]]) {
+                pair[1] = i;
+            }
+        }
+        if (pair[1] < 0)
+            break;
+        weight[count] = weight[pair[0]] + weight[pair[1]];
+        parent[pair[0]] = parent[pair[1]] = count;
+    }
+    for (int i = 0; i <= SYMBOLS; i++) {
+        length[i] = 0;
+        for (int at = i; parent[at] != 0; at = parent[at])
+            length[i]++;
+        longest = length[i] > longest ? length[i] : longest;
+    }
+    return longest;
+}
+
+static void make_codes(code_table *table) {
+    int length[SYMBOLS + 1], longest, damping = 0;
+    table->seen[NOTHING] = 1;
+    while ((longest = measure_codes(table->seen, damping, length)) > LONGEST)
+        damping++; /* makes the weights more alike */
+    table->used = 0;
+    for (int bits = 1; bits <= longest; bits++)
+        for (int i = 0; i <= SYMBOLS; i++) {
+            table->counts[bits] += length[i] == bits;
+            if (length[i] == bits && i != NOTHING)
+                table->symbols[table->used++] = (uint8_t)i;
+        }
+    table->counts[longest]--; /* no symbol may have the code of only ones (T.81, C) */
+    unsigned code = 0;
+    for (int bits = 1, place = 0; bits <= longest; bits++, code <<= 1)
+        for (int i = 0; i < table->counts[bits]; i++, place++) {
+            table->code[table->symbols[place]] = (uint16_t)code++;
+            table->length[table->symbols[place]] = (uint8_t)bits;
+        }
+}
+
+/* ---- the new header ---- */
+
+static void put_marker(repack *work, int marker, int contents) {
+    const uint8_t bytes[4] = {0xFF, (uint8_t)marker, (uint8_t)((contents + 2) >> 8),
+                              (uint8_t)(contents + 2)};
+    put_bytes(work, bytes, sizeof bytes);
+}
+
+/* Copy the segments that stay: applications, comments, quantisers and, as baseline, the frame. */
+static void put_segments(repack *work) {
+    const uint8_t *data = work->data;
+    put_bytes(work, data, 2);
+    for (size_t at = 2; at + 4 <= work->length && data[at + 1] != 0xD9;) {
+        int marker = data[at + 1];
+        if (data[at] != 0xFF || marker == 0xFF || marker < 0xC0 ||
+            (marker >= 0xD0 && marker <= 0xD8)) {
+            at++; /* compressed data, or fill */
+            continue;
+        }
+        size_t size = 2 + ((size_t)data[at + 2] << 8 | data[at + 3]);
+        if (marker >= 0xC0 && marker <= 0xC2) {
+            put_marker(work, 0xC0, (int)size - 4);
+            put_bytes(work, data + at + 4, size - 4);
+        } else if (marker >= 0xE0 || marker == 0xDB) {
+            put_bytes(work, data + at, size);
+        }
+        at += size;
+    }
+}
+
+static void put_header(repack *work, const fd_frame *frame) {
+    put_segments(work);
+    for (int chroma = 0; chroma <= (frame->components > 1); chroma++)
+        for (int kind = 0; kind < 2; kind++) {
+            const code_table *table = &work->codes[kind][chroma];
+            put_marker(work, 0xC4, 1 + LONGEST + table->used);
+            put_byte(work, kind << 4 | chroma);
+            put_bytes(work, table->counts + 1, LONGEST);
+            put_bytes(work, table->symbols, (size_t)table->used);
+        }
+    put_marker(work, 0xDD, 2);
+    put_byte(work, frame->mcus_across >> 8);
+    put_byte(work, frame->mcus_across & 255);
+    put_marker(work, 0xDA, 4 + 2 * frame->components);
+    put_byte(work, frame->components);
+    for (int c = 0; c < frame->components; c++) {
+        put_byte(work, frame->component[c].id);
+        put_byte(work, c > 0 ? 0x11 : 0);
+    }
+    put_byte(work, 0);
+    put_byte(work, FD_COEFFICIENTS - 1);
+    put_byte(work, 0);
+}
+
+/* ---- all of it ---- */
+
+/* Decode twice. Returns 0 if the decoder gives up. */
+static int transcode(repack *work, fd_baseline *decoder, const fd_frame *frame,
+                     const fd_limits *limits) {
+    const fd_block_sink sink = {put_block, end_row, work};
+    const fd_target target = {
+        .reduce = 1, .layout = FD_RGB, .thorough = 1, .blocks = &sink, .limits = *limits};
+    work->is_counting = 1;
+    if (!fd_baseline_decode(decoder, work->data, work->length, &target))
+        return 0;
+    for (int kind = 0; kind < 2; kind++)
+        for (int chroma = 0; chroma < 2; chroma++)
+            make_codes(&work->codes[kind][chroma]);
+    work->is_counting = 0;
+    work->rows_left = frame->mcus_down;
+    put_header(work, frame);
+    return fd_baseline_decode(decoder, work->data, work->length, &target);
+}
+
+int fd_add_restart_markers(const uint8_t *data, size_t size, const fd_limits *limits, uint8_t **out,
+                           size_t *out_size) {
+    fd_frame frame;
+    fd_header header;
     *out = NULL;
     *out_size = 0;
-    /* libjpeg accepts some damaged segments. */
-    fd_header header;
-    int is_other = data == NULL || fd_is_png(data, size);
-    int probed = is_other ? FD_UNSUPPORTED : fd_probe(data, size, &header);
-    if (probed != FD_OK)
-        return (int)fd_errors_note(
-            errors, (fd_status)probed,
-            probed == FD_UNSUPPORTED ? "not a JPEG" : "the header is damaged, or truncated");
-    if (size > SIZE_MAX / 2)
-        return (int)fd_errors_note(errors, FD_ARGUMENT, "no memory has that size");
-    repack work;
-    memset(&work, 0, sizeof work);
-    work.errors = errors;
-    work.limits = limits;
-    work.in.err = &errors->jpeg;
-    work.out.err = &errors->jpeg;
-    fd_status status = transcode(&work, data, size);
-    jpeg_destroy_compress(&work.out);
-    jpeg_destroy_decompress(&work.in);
-    if (status != FD_OK) {
-        free(work.bytes);
-        return (int)status;
+    int status = fd_probe(data, size, &header);
+    if (status != FD_OK)
+        return status;
+    if (limits->pixels > 0 && (int64_t)header.width * header.height > limits->pixels)
+        return FD_TOO_LARGE;
+    if (header.sof == FD_PNG || !fd_frame_read(&frame, data, size))
+        return FD_UNSUPPORTED;
+    repack *work = calloc(1, sizeof *work);
+    fd_baseline *decoder = fd_baseline_create();
+    status = FD_NO_MEMORY;
+    if (work != NULL && decoder != NULL) {
+        work->data = data;
+        work->length = size;
+        int is_done = transcode(work, decoder, &frame, limits);
+        status = work->is_full ? FD_NO_MEMORY : is_done ? FD_OK : FD_UNSUPPORTED;
     }
-    uint8_t *fitting = realloc(work.bytes, work.size);
-    *out = fitting != NULL ? fitting : work.bytes;
-    *out_size = work.size;
-    return FD_OK;
+    if (status == FD_OK) {
+        uint8_t *fitting = realloc(work->out, work->size);
+        *out = fitting != NULL ? fitting : work->out;
+        *out_size = work->size;
+    } else if (work != NULL) {
+        free(work->out);
+    }
+    fd_baseline_destroy(decoder);
+    free(work);
+    return status;
 }
 
 void fd_free(void *memory) { free(memory); }

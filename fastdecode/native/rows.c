@@ -62,6 +62,7 @@ struct fd_baseline {
     fd_progressive progressive;
     plane planes[3];
     const fd_steps *steps;
+    const fd_block_sink *sink; /* NULL: the coefficients become pixels */
     fd_room blocks_room, pixels_room, wide_room;
     int16_t *blocks; /* the coefficients of AT_ONCE MCUs */
     uint8_t *pixels; /* a ring of rows for the sink, or one row */
@@ -81,12 +82,12 @@ void fd_baseline_destroy(fd_baseline *baseline) {
     if (baseline == NULL)
         return;
     for (int c = 0; c < 3; c++)
-        free(baseline->planes[c].room.memory);
-    free(baseline->scan.bytes_room.memory);
-    free(baseline->scan.ends_room.memory);
-    free(baseline->blocks_room.memory);
-    free(baseline->pixels_room.memory);
-    free(baseline->wide_room.memory);
+        fd_room_free(&baseline->planes[c].room);
+    fd_room_free(&baseline->scan.bytes_room);
+    fd_room_free(&baseline->scan.ends_room);
+    fd_room_free(&baseline->blocks_room);
+    fd_room_free(&baseline->pixels_room);
+    fd_room_free(&baseline->wide_room);
     fd_progressive_free(&baseline->progressive);
     free(baseline);
 }
@@ -209,7 +210,6 @@ static int plan(fd_baseline *baseline, const fd_target *target) {
 static int make_room(fd_baseline *baseline, const fd_target *target) {
     const fd_frame *frame = &baseline->frame;
     int32_t mcus = baseline->end_mcu - baseline->first_mcu;
-    size_t total = 0;
     for (int c = 0; c < frame->components; c++) {
         plane *to = &baseline->planes[c];
         if (!to->is_wanted)
@@ -220,7 +220,6 @@ static int make_room(fd_baseline *baseline, const fd_target *target) {
         to->ring = fd_room_for(&to->room, to->stride * (size_t)to->rows);
         if (to->ring == NULL)
             return 0;
-        total += to->room.size;
     }
     size_t width = (size_t)(baseline->right - baseline->left) + 2 * MARGIN;
     size_t rows = target->sink == NULL ? 1 : (size_t)target->sink->rows_kept + 1;
@@ -232,11 +231,7 @@ static int make_room(fd_baseline *baseline, const fd_target *target) {
     if (baseline->pixels == NULL || baseline->wide[0] == NULL || baseline->blocks == NULL)
         return 0;
     baseline->wide[1] = baseline->wide[0] + width;
-    total += baseline->pixels_room.size + baseline->wide_room.size +
-             baseline->scan.bytes_room.size + baseline->scan.ends_room.size +
-             fd_progressive_size(&baseline->progressive);
-    /* With a memory limit that is too low, libjpeg must produce the error. */
-    return target->limits.memory == 0 || (int64_t)total <= target->limits.memory;
+    return 1;
 }
 
 /* Build the tables of each component (some may share one), and describe the blocks of an MCU. */
@@ -300,6 +295,24 @@ static int transform(fd_baseline *baseline, int32_t x, int32_t y, int count) {
     return fine;
 }
 
+/* Give the coefficients of MCU `x` of row `y` to the sink; those of a progressive file are in its row. */
+static void give_blocks(const fd_baseline *baseline, int32_t x, int32_t y, const int16_t *block) {
+    const fd_frame *frame = &baseline->frame;
+    for (int c = 0; c < frame->components; c++) {
+        const fd_component *of = &frame->component[c];
+        const fd_coefficients *row = &baseline->progressive.components[c];
+        for (int32_t i = 0; i < of->across * of->down; i++, block += FD_COEFFICIENTS) {
+            int32_t down = i / of->across, column = x * of->across + i % of->across;
+            int is_real = column < fd_blocks_across(frame, c) &&
+                          y * of->down + down < fd_blocks_down(frame, c);
+            const int16_t *found = frame->is_progressive
+                                       ? row->blocks + (down * row->across + column) * FD_STRIDE
+                                       : block;
+            baseline->sink->block(baseline->sink->state, c, is_real ? found : NULL);
+        }
+    }
+}
+
 static void begin_interval(const fd_baseline *baseline, position *at, size_t interval) {
     const fd_scan *scan = &baseline->scan;
     at->interval = interval;
@@ -343,6 +356,8 @@ FD_INLINE int decode_mcus_body(fd_baseline *baseline, position *at, int32_t y) {
             if (FD_RARELY(at->bits.next > at->limit || at->bits.is_odd))
                 return 0;
         }
+        for (int i = 0; FD_RARELY(baseline->sink != NULL) && i < count; i++)
+            give_blocks(baseline, x + i, y, baseline->blocks + i * blocks * FD_COEFFICIENTS);
         if (is_kept && !transform(baseline, x, y, count))
             return 0;
         x += count;
@@ -538,6 +553,10 @@ static int32_t hand_out_rows(fd_baseline *baseline, const fd_target *target, int
     int32_t there = (y + 1) * baseline->mcu_height - baseline->looks_down;
     int32_t end = y + 1 == baseline->frame.mcus_down ? baseline->bottom
                                                      : least(there, baseline->bottom);
+    if (baseline->sink != NULL) {
+        baseline->sink->row_end(baseline->sink->state);
+        return end;
+    }
     extend(baseline, y);
     for (; next < end; next++)
         hand_out(baseline, target, next);
@@ -581,6 +600,8 @@ static int decode_progressive(fd_baseline *baseline, const fd_target *target) {
     for (int32_t y = 0; y < baseline->end_row; y++) {
         if (!fd_progressive_row(&baseline->progressive, y))
             return 0;
+        for (int32_t x = 0; baseline->sink != NULL && x < baseline->frame.mcus_across; x++)
+            give_blocks(baseline, x, y, baseline->blocks);
         if (y < baseline->first_row)
             continue;
         if (!transform_row(baseline, y))
@@ -598,8 +619,7 @@ static int decode_progressive(fd_baseline *baseline, const fd_target *target) {
 /* Free the memory of a huge file. */
 static void give_back(fd_room *room) {
     if (room->size > MOST_KEPT) {
-        free(room->memory);
-        *room = (fd_room){.memory = NULL};
+        fd_room_free(room);
     }
 }
 
@@ -607,8 +627,7 @@ int fd_baseline_decode(fd_baseline *baseline, const uint8_t *data, size_t size,
                        const fd_target *target) {
     const fd_limits *limits = &target->limits;
     const fd_frame *frame = &baseline->frame;
-    if (target->sink == NULL && target->layout == FD_CMYK)
-        return 0;
+    baseline->sink = target->blocks;
     baseline->steps = fd_kernels_now()->steps;
     int is_done = fd_frame_read(&baseline->frame, data, size) &&
                   !(limits->pixels && (int64_t)frame->width * frame->height > limits->pixels) &&

@@ -3,8 +3,8 @@
  *
  * Filters, their weights and all roundings are those of Image.resize of 8-bit images in Pillow 13;
  * resample.c rounds only once, and so differs by several levels where a filter overshoots. Pillow takes
- * the columns first, unless the rows shrink by more than twice as many pixels as the columns. That rule
- * is from experiments: it holds in 3 921 of 3 921 cases.
+ * the columns first, unless the rows of the whole image, not of its box, shrink by more than twice as
+ * many pixels as the columns. That rule is from experiments: it holds in 5 414 of 5 414 cases.
  */
 #include "twopass.h"
 
@@ -59,10 +59,12 @@ static void weigh(fd_pillow_axis *axis, const fd_span *span, int32_t i, double s
                   double support, double (*filter)(double)) {
     double enlarged = scale < 1.0 ? 1.0 : scale, inverse = 1.0 / enlarged, total = 0.0;
     int32_t place = span->from + (span->flip ? span->count - 1 - i : i);
-    double center = span->start + (place + 0.5) * scale;
+    /* Pillow counts from the first pixel of the part that was cut out, and so must the roundings. */
+    double center = (span->start - span->in_first) + (place + 0.5) * scale;
     double low = center - support + 0.5, high = center + support + 0.5;
-    int32_t first = low < span->in_first ? span->in_first : (int32_t)low;
-    int32_t end = high > span->in_end ? span->in_end : (int32_t)high;
+    int32_t readable = span->in_end - span->in_first;
+    int32_t first = low < 0.0 ? 0 : (int32_t)low;
+    int32_t end = high > readable ? readable : (int32_t)high;
     int32_t *weights = axis->weights + (size_t)i * (size_t)axis->stride;
 
     for (int32_t k = 0; k < end - first; k++) {
@@ -81,7 +83,7 @@ static void weigh(fd_pillow_axis *axis, const fd_span *span, int32_t i, double s
         to[0] = (int16_t)(weights[k] >> FD_LOW_BITS);
         to[FD_TAPS] = (int16_t)(weights[k] & ((1 << FD_LOW_BITS) - 1));
     }
-    axis->first[i] = first;
+    axis->first[i] = span->in_first + first;
     axis->count[i] = end - first;
 }
 
@@ -196,12 +198,13 @@ int fd_twopass_begin(fd_twopass *twopass, const fd_resize *resize,
                             resize->canvas_width, resize->x, resize->width,   resize->flip};
     const fd_span down = {resize->top,           height,    resize->in_top, resize->in_bottom,
                           resize->canvas_height, resize->y, resize->height, 0};
-    double shrunk = height - resize->canvas_height;
+    int32_t shrunk = resize->in_bottom - resize->in_top - resize->canvas_height;
 
     if (prepare(&twopass->across, &across, resize->filter) != FD_OK ||
         prepare(&twopass->down, &down, resize->filter) != FD_OK)
         return FD_NO_MEMORY;
-    twopass->rows_first = shrunk > 0 && shrunk > 2 * (width - resize->canvas_width);
+    int32_t narrowed = resize->in_right - resize->in_left - resize->canvas_width;
+    twopass->rows_first = shrunk > 0 && shrunk > 2 * narrowed;
     int32_t columns = twopass->across.end - twopass->across.begin;
     twopass->stride = stride_of(twopass->rows_first ? columns : resize->width);
     twopass->width = resize->width;
@@ -227,18 +230,18 @@ int fd_twopass_begin(fd_twopass *twopass, const fd_resize *resize,
 }
 
 static void free_axis(fd_pillow_axis *axis) {
-    free(axis->first_room.memory);
-    free(axis->count_room.memory);
-    free(axis->weights_room.memory);
-    free(axis->parts_room.memory);
-    free(axis->exact_room.memory);
+    fd_room_free(&axis->first_room);
+    fd_room_free(&axis->count_room);
+    fd_room_free(&axis->weights_room);
+    fd_room_free(&axis->parts_room);
+    fd_room_free(&axis->exact_room);
 }
 
 void fd_twopass_free(fd_twopass *twopass) {
     free_axis(&twopass->across);
     free_axis(&twopass->down);
-    free(twopass->recent_room.memory);
-    free(twopass->ring_room.memory);
-    free(twopass->blended_room.memory);
-    free(twopass->out_room.memory);
+    fd_room_free(&twopass->recent_room);
+    fd_room_free(&twopass->ring_room);
+    fd_room_free(&twopass->blended_room);
+    fd_room_free(&twopass->out_room);
 }

@@ -9,21 +9,6 @@ enum { MOST_BITS = 22 }; /* 255 * 2^22 fits an int32 */
 
 static const double NO_WEIGHT = 1e-6; /* relative to the centre: less is rounding noise */
 
-void *fd_room_for(fd_room *room, size_t size) {
-    if (room->size < size) {
-        size = (size + size / 4 + 63) / 64 * 64; /* room for a slightly larger next image */
-        free(room->memory);
-        room->size = 0;
-        room->memory = aligned_alloc(64, size);
-        if (room->memory == NULL) {
-            return NULL;
-        }
-        room->size = size;
-        memset(room->memory, 0, size);
-    }
-    return room->memory;
-}
-
 /* Truncate a number of pixels, and clamp it to the bounds. */
 static int32_t whole_between(double value, int32_t low, int32_t high) {
     return value <= low ? low : value >= high ? high : (int32_t)value;
@@ -136,8 +121,8 @@ void fd_axis_quantise(fd_axis *axis, int32_t results) {
 }
 
 void fd_axis_free(fd_axis *axis) {
-    free(axis->first_room.memory);
-    free(axis->count_room.memory);
-    free(axis->exact_room.memory);
-    free(axis->weights_room.memory);
+    fd_room_free(&axis->first_room);
+    fd_room_free(&axis->count_room);
+    fd_room_free(&axis->exact_room);
+    fd_room_free(&axis->weights_room);
 }

@@ -3,15 +3,7 @@
 #define FASTDECODE_WEIGHTS_H
 
 #include "fastdecode.h"
-
-/* Memory that grows and never shrinks. Zeroed before its first use; its owner frees `memory`. */
-typedef struct {
-    void *memory;
-    size_t size;
-} fd_room;
-
-/* Return `size` bytes that start at a cache line; old contents may be lost. NULL: no memory. */
-void *fd_room_for(fd_room *room, size_t size);
+#include "room.h"
 
 /* One axis of a resize: `side` pixels at `start` become `canvas` results, of which `count` are
  * computed, from number `from` on. Only pixels in_first to in_end - 1 are read. */

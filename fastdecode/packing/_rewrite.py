@@ -24,7 +24,7 @@ from fastdecode._error_policy import ITEM_ERRORS, is_item_error
 from fastdecode._selection import disabled
 from fastdecode.api import decode, probe
 from fastdecode.errors import BackendUnavailable, FastDecodeError
-from fastdecode.native import _library, add_restart_markers
+from fastdecode.native import add_restart_markers
 from fastdecode.packing._check import reason, verify
 from fastdecode.plan import DEFAULT_MAX_PIXELS, plan_decode
 from fastdecode.stores._items import check_target
@@ -67,13 +67,11 @@ class Options:
             raise ValueError(f"quality must be an integer from 1 to 100, not {self.quality!r}")
         if self.shard_size is not None and kind != "tar":
             raise ValueError(f"only a tar store has shards, not a {kind} store")
-        if self.restart_markers:
-            if "native" in disabled():
-                raise BackendUnavailable(
-                    "only the native core puts restart markers into JPEGs, and FASTDECODE_DISABLE "
-                    "disables it"
-                )
-            _library.require()
+        if self.restart_markers and "native" in disabled():
+            raise BackendUnavailable(
+                "only the native core puts restart markers into JPEGs, and FASTDECODE_DISABLE "
+                "disables it"
+            )
         numbers: dict[str, Any] = {
             name: int(value)
             for name in ("max_side", "quality", "shard_size", "max_pixels")

@@ -2,10 +2,9 @@
 
 Notes
 -----
-Images are resized with the filter of Pillow's BILINEAR and torch's ``antialias=True``: in the
-native core if it is installed, else with Pillow; the two agree to one level. Only JPEGs are reduced
-first, because only their decoder then does less work; other formats are decoded in full and
-averaged.
+Images are resized with the filter of Pillow's BILINEAR and torch's ``antialias=True``. Only JPEGs
+are reduced first, because only their decoder then does less work; other formats are decoded in full
+and averaged.
 """
 
 from __future__ import annotations

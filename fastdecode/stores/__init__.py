@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from fastdecode._arguments import check_names
+from fastdecode._arguments import all_of, check_kinds, check_names, wrong_kind
 from fastdecode.errors import BackendUnavailable, StoreError, with_advice
 from fastdecode.stores._scan import EXTENSIONS
 from fastdecode.stores.base import Store, StoreOptions, Writer
@@ -128,16 +128,21 @@ def open_store(
     <folder store of 6 at train> bird/canyon-wren.jpg bird
     """
     where: str | list[str]
+    check_kinds({"kind": kind, **options})
     if location is None or (isinstance(location, str) and not location):
-        raise ValueError(f"a store is opened by its path or URI, not {location!r}")
+        raise ValueError(f"location must be the path or URI of a store, not {location!r}")
     if isinstance(location, bytes) or not isinstance(location, (str, os.PathLike, Iterable)):
         what = type(location).__name__
-        raise TypeError(f"a store is opened by its path or URI, or several of them, not by {what}")
+        raise TypeError(f"location must be a path or URI, or several of them, not {what}")
     if isinstance(location, (str, os.PathLike)):
         where = os.fspath(location)
         chosen = kind_of(where) if kind is None else kind
     else:
-        where = [os.fspath(each) for each in location]
+        where = []
+        for at, each in enumerate(location):
+            if not isinstance(each, (str, os.PathLike)):
+                raise wrong_kind(f"location[{at}]", "a path or URI", each)
+            where.append(os.fspath(each))
         chosen = _kind_of_list(where) if kind is None else kind
     check_names(open_store, options, StoreOptions)
     reader = _import_class(chosen, "reader")
@@ -188,8 +193,11 @@ def create_store(
     >>> open_store("cats.tar").key(0)
     'cat/1.jpg'
     """
-    if isinstance(classes, str):
-        raise TypeError(f"classes is a list of names, not {classes!r}")
+    check_kinds({"kind": kind})
+    if isinstance(classes, str) or not all_of(str, classes):
+        raise wrong_kind("classes", "a list of names", classes)
+    if not isinstance(location, (str, os.PathLike)):
+        raise wrong_kind("location", "a path", location)
     where = os.fspath(location)
     if not where:
         raise ValueError("a store is made at a path, not ''")
@@ -227,6 +235,8 @@ def kind_of(location: str) -> str:
     >>> kind_of("train-{000..146}.tar")
     'tar'
     """
+    if not isinstance(location, str):
+        raise wrong_kind("location", "a path or URI as a string", location)
     kind = _kind_to_read(location)
     if kind is not None:
         return kind

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypedDict
 
 from fastdecode._buffers import as_buffer
 from fastdecode._error_policy import ITEM_ERRORS, mark_fatal
-from fastdecode._files import sync_file, sync_folder
+from fastdecode._files import folder_locked, sync_file, sync_folder
 from fastdecode.errors import StoreError
 from fastdecode.stores._items import Keys, check_target
 from fastdecode.stores._ranges import is_uri
@@ -377,7 +377,9 @@ class Writer(ABC):
             raise self._not_closed_error()
         try:
             self._finish()
-            self._publish()
+            with folder_locked(self._final.parent):  # of two writers, one finds the place taken
+                self._check_location_free()
+                self._publish()
         except BaseException:  # Ctrl-C included: half a store must not stay behind
             self.abort()
             raise
@@ -415,8 +417,7 @@ class Writer(ABC):
         """Close the files, if they are open."""
 
     def _publish(self) -> None:
-        """Rename the finished store to its location."""
-        self._check_location_free()
+        """Rename the finished store to its location, which is free."""
         self._sync()
         self._partial.replace(self._final)
         sync_folder(self._final)

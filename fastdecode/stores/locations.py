@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from fastdecode._arguments import is_iterable, wrong_kind
 from fastdecode.errors import StoreError
 from fastdecode.stores._items import is_file_name
 from fastdecode.stores._ranges import Ranges, exists, is_uri, local_path
@@ -52,6 +53,9 @@ def shard_locations(
     are a ValueError.
     """
     if not isinstance(location, (str, os.PathLike)):
+        single = isinstance(location, (bytes, bytearray)) or getattr(location, "ndim", 1) == 0
+        if single or not is_iterable(location):
+            raise wrong_kind("shards", "a path or URI, or several", location)
         found = [one for each in location for one in shard_locations(each, storage_options)]
         if not found:
             raise ValueError("there are no shards: the list of locations is empty")

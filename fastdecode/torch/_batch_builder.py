@@ -81,6 +81,7 @@ class BatchBuilder:
         self._errors: dict[int, BaseException] = {}
         self.parts = [range(at, min(at + part, len(items))) for at in range(0, len(items), part)]
         self._left = len(self.parts)
+        self._ready: ReadyBatch | None = None
         self._lock = threading.Lock()
         self._done = threading.Event()
         self._cancelled = False
@@ -111,8 +112,23 @@ class BatchBuilder:
             self._errors.setdefault(part.start, error)
         with self._lock:
             self._left -= 1
-            if not self._left:
-                self._done.set()
+            if self._left:
+                return
+        self._finish()
+        self._done.set()
+
+    def _finish(self) -> None:
+        """Collate in the thread that made the last sample, as `make` without raising.
+
+        PyTorch's operations have one thread there. In the consumer's thread they start as many as
+        there are cores, which wait for each other in loops, beside the threads that make samples. A
+        `collate_fn` may draw random numbers, so the consumer calls it, in the order of the batches.
+        """
+        if self._config.collate_fn is None and not self._errors and not self._cancelled:
+            try:
+                self._ready = self._collated()
+            except BaseException as error:  # any error: the consumer must get it
+                self._errors[len(self._items)] = error
 
     def _make_samples(self, part: range) -> None:
         if self._maker.makes_whole_batches:
@@ -176,11 +192,15 @@ class BatchBuilder:
         """
         self._wait(timeout)
         self._raise_first_error()
+        return self._collated() if self._ready is None else self._ready
+
+    def _collated(self) -> ReadyBatch:
         config = self._config
         how, last = config.collate_fn, config.channels_last
         if self._maker.makes_whole_batches:
             return collate_whole(self._whole, self._position, how, channels_last=last)
         ready = collate(self._samples, self._images, self._position, how, channels_last=last)
+        self._samples.clear()  # what was copied out of them is not kept twice
         return ready._replace(normalize=config.normalize)
 
     def _wait(self, timeout: float | None) -> None:

@@ -90,6 +90,9 @@ class EncodedBatch(BatchBuilder):
     def _take_memory(self) -> None:
         """Take no host memory, because the images are made on the device."""
 
+    def _finish(self) -> None:
+        """Leave the samples as they are: `decoded` collates them, when it has the images."""
+
     def _start_part(self, part: range) -> Iterator[int]:
         """Read and draw for each sample; yield those that the backend cannot decode."""
         for at in part:

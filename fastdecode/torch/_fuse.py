@@ -10,8 +10,10 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 import torch
+from PIL import Image as PillowImage
 
-from fastdecode._resizing import core_is_enabled
+from fastdecode._buffers import without_row
+from fastdecode._lazy import encoded
 from fastdecode.geometry import Geometry
 from fastdecode.native._augment import Impossible
 from fastdecode.torch import _recognise
@@ -25,6 +27,7 @@ from fastdecode.torch._stages import (
     works,
     works_again,
 )
+from fastdecode.torch._user_code import drawn_from
 from fastdecode.torch.transforms import EncodedTransform, Normalize, crops
 from fastdecode.torch.transforms._random_crop import SampleGenerator
 from fastdecode.torch.transforms.base import Crop, Quality
@@ -68,6 +71,8 @@ class Fused(EncodedTransform):
         Does more of the pipeline in the core, with draws of its own. A `Loader` uses it.
     idle : sequence of callables, optional
         The steps that are passed over, for `repr`.
+    written : callable, optional
+        The whole pipeline, for images that have been decoded already.
 
     Attributes
     ----------
@@ -105,6 +110,7 @@ class Fused(EncodedTransform):
         reason: str = "",
         in_loader: Fused | None = None,
         idle: Sequence[Any] = (),
+        written: Callable[[Any], Any] | None = None,
     ) -> None:
         if form == "pil" and head.dtype != torch.uint8:
             raise ValueError(f"a Pillow image is made of torch.uint8, not {head.dtype}")
@@ -115,6 +121,7 @@ class Fused(EncodedTransform):
         self.fused = tuple(fused)
         self.reason = reason
         self.in_loader = in_loader
+        self.written = written
         made_by = head if in_loader is None else in_loader
         as_written = in_loader is None and (self.rest or form == "pil")
         self.shape = None if as_written else made_by.shape
@@ -124,8 +131,26 @@ class Fused(EncodedTransform):
         self.isolated = made_by.isolated and steady
 
     def __call__(self, data: Data, **options: Unpack[TransformOptions]) -> Any:
-        """Decode and transform an image, and return the result of the last step."""
-        return self._run(data, **options)[0]
+        """Decode and transform an image, and return the result of the last step.
+
+        `data` may also be an image that `fastdecode.open` has opened, or any other Pillow image, on
+        which `written` is called.
+        """
+        if isinstance(data, PillowImage.Image):
+            file = encoded(data)
+            if file is None:
+                return self._written(data)
+            options.setdefault("generator", drawn_from.generator)
+            data = file
+        return self._run(without_row(data), **options)[0]
+
+    def _written(self, image: PillowImage.Image) -> Any:
+        if self.written is None:
+            raise TypeError(
+                f"{self.head!r} takes the bytes of a file, or an image from fastdecode.open that "
+                "has not been changed"
+            )
+        return self.written(image)
 
     def with_geometry(
         self, data: Data, **options: Unpack[TransformOptions]
@@ -211,7 +236,8 @@ class Fused(EncodedTransform):
 def fuse(transform: _T, *, quality: Quality = "exact", headroom: float = 1.0) -> Fused | _T:
     """Merge the first steps of a torchvision or timm pipeline with the decoding.
 
-    The result takes the bytes of a file and decodes only what the pipeline will use.
+    The result takes the bytes of a file, or an image of `fastdecode.open`, and decodes only what
+    the pipeline will use. On any other Pillow image the pipeline runs as written.
 
     Parameters
     ----------
@@ -270,7 +296,11 @@ def fuse(transform: _T, *, quality: Quality = "exact", headroom: float = 1.0) ->
       decoded by: RandomResizedCrop(size=(224, 224), ...)
     )
     """
-    return fuse_for(transform, DecodeOptions(quality=quality, headroom=headroom))
+    fused = fuse_for(transform, DecodeOptions(quality=quality, headroom=headroom))
+    first = next(_recognise.flatten(transform), None)
+    if type(fused) is Fused and not isinstance(first, EncodedTransform):
+        fused.written = as_transform(transform)
+    return fused
 
 
 def fuse_for(transform: _T, options: DecodeOptions) -> Fused | _T:
@@ -303,7 +333,7 @@ def _first_recipe(options: DecodeOptions, *, joint: bool = False) -> _recognise.
 
 def _with_augmentations(fused: Fused, whole: _recognise.Recipe, parts: list[Any]) -> Fused:
     """Let the core do all of the pipeline in a Loader, from the whole image on, if it can."""
-    if not core_is_enabled() or not any(map(_recognise.row_of, parts)):
+    if not any(map(_recognise.row_of, parts)):
         return fused
     recipe, count, _ = _recognise.read_pipeline(parts, replace(whole, augments=True))
     stages = stages_after(recipe, parts[count:])

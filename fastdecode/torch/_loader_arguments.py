@@ -9,12 +9,20 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from multiprocessing.context import BaseContext
-from typing import Any, Literal, NamedTuple, TypeAlias, TypedDict
+from typing import Any, Literal, NamedTuple, TypeAlias, TypedDict, get_args
 
-import numpy as np
 import torch
 
-from fastdecode._arguments import is_int, is_iterable
+from fastdecode._arguments import (
+    FLAG,
+    MOST_THREADS,
+    Kind,
+    check_word,
+    is_int,
+    is_iterable,
+    shown,
+    wrong_kind,
+)
 from fastdecode._system import usable_cores
 from fastdecode.stores import Store
 from fastdecode.torch._native_batches import EligibleCrop
@@ -47,12 +55,16 @@ class DataLoaderOptions(TypedDict, total=False):
 
 
 _LEAST = {"batch_size": 1, "threads": 0, "workers": 0, "prefetch": 1, "seed": None}
-_DEFAULTS = {"threads": "auto", "seed": None}
+_DEFAULTS: dict[str, tuple[object, ...]] = {"threads": ("auto",), "seed": (None,)}
 _MIN_OF_TORCHS = {"num_workers": 0, "prefetch_factor": 1}
-_KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+_MOST = {
+    **dict.fromkeys(("threads", "workers", "read_threads", "num_workers"), MOST_THREADS),
+    **dict.fromkeys(("prefetch", "prefetch_factor"), 1 << 31),
+}
+_KINDS: dict[str, Kind] = {
     **dict.fromkeys(
         ("shuffle", "drop_last", "channels_last", "pin_memory", "persistent_workers", "in_order"),
-        ("True or False", lambda given: isinstance(given, (bool, np.bool_))),
+        FLAG,
     ),
     "sampler": ("an iterable of indices", is_iterable),
     "batch_sampler": ("an iterable of lists of indices", is_iterable),
@@ -83,10 +95,13 @@ def check_options(options: DataLoaderOptions, own: Mapping[str, Any]) -> None:
     for name, (kind, fits) in _KINDS.items():
         optional = name != "decode" and given.get(name) is None
         if not (optional or fits(given[name])):
-            raise _wrong_kind(name, kind, given[name])
+            raise wrong_kind(name + _place(name), kind, given[name], _hint(name, given[name]))
     _check_together(options, own)
     for name, least in _LEAST.items():
-        if own[name] != _DEFAULTS.get(name, own):
+        is_default = isinstance(own[name], (str, type(None))) and own[name] in _DEFAULTS.get(
+            name, ()
+        )
+        if not is_default:
             _check_integer(name, own[name], least)
     for name, least in _MIN_OF_TORCHS.items():
         if options.get(name) is not None:
@@ -94,18 +109,23 @@ def check_options(options: DataLoaderOptions, own: Mapping[str, Any]) -> None:
     _check_values(own)
 
 
-def _wrong_kind(name: str, kind: str, given: Any) -> TypeError:
-    where = f" (argument {_POSITIONAL.index(name) + 2})" if name in _POSITIONAL else ""
+def _place(name: str) -> str:
+    return f" (argument {_POSITIONAL.index(name) + 2})" if name in _POSITIONAL else ""
+
+
+def _hint(name: str, given: Any) -> str:
     hint = "; DataLoader's fifth argument is batch_sampler: give that by its name"
-    hint = hint if name == "drop_last" and is_iterable(given) else ""
-    return TypeError(f"{name}{where} must be {kind}, not {given!r}{hint}")
+    return hint if name == "drop_last" and is_iterable(given) else ""
 
 
 def _check_integer(name: str, value: Any, least: int | None) -> None:
-    if not is_int(value) or (least is not None and value < least):
+    most = _MOST.get(name)
+    right = is_int(value) and (least is None or value >= least) and (most is None or value <= most)
+    if not right:
         kind = "an integer" if least is None else f"an integer of at least {least}"
+        kind += f" and at most {most}" if most else ""
         kind += ' or "auto"' if name == "threads" else ""
-        raise ValueError(f"{name} must be {kind}, not {value!r}")
+        raise ValueError(f"{name} must be {kind}, not {shown(value)}")
 
 
 def _check_values(own: Mapping[str, Any]) -> None:
@@ -123,15 +143,15 @@ def _check_values(own: Mapping[str, Any]) -> None:
         raise ValueError(
             f"timeout must be a number of seconds, 0 or None for no limit, not {timeout!r}"
         )
-    if own["normalize_on"] not in ("host", "device"):
-        raise ValueError(f"normalize_on must be 'host' or 'device', not {own['normalize_on']!r}")
+    check_word("normalize_on", own["normalize_on"], get_args(NormalizeOn))
 
 
 def _check_together(options: DataLoaderOptions, own: Mapping[str, Any]) -> None:
     """Refuse arguments that contradict each other or have no meaning here."""
+    workers = is_int(own["workers"]) and own["workers"] > 0
     ordered = own["sampler"] is not None or own["shuffle"] or own["drop_last"]
     given = {name for name, value in options.items() if value is not None}
-    device, auto = options.get("pin_memory_device"), own["threads"] == "auto"
+    device, auto = options.get("pin_memory_device"), isinstance(own["threads"], str)
     for wrong, why in (
         (
             own["batch_size"] is None,
@@ -148,9 +168,9 @@ def _check_together(options: DataLoaderOptions, own: Mapping[str, Any]) -> None:
             ),
         ),
         (own["sampler"] is not None and own["shuffle"], "give shuffle or a sampler, not both"),
-        (own["workers"] and not auto, "give threads or workers, not both"),
+        (workers and not auto, "give threads or workers, not both"),
         (
-            "num_workers" in given and (own["workers"] or not auto),
+            "num_workers" in given and (workers or not auto),
             "num_workers is torch's name for threads or workers: give only one of them",
         ),
         (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, get_args
 
-from fastdecode._arguments import check_options
+from fastdecode._arguments import check_options, check_word
 from fastdecode.plan import DEFAULT_MAX_PIXELS
 from fastdecode.torch.transforms.base import Quality, check_quality
 from fastdecode.types import OUTPUTS
@@ -89,15 +89,12 @@ class DecodeOptions:
             self.min_size,
             max_pixels=self.max_pixels,
             backend=self.backend,
+            orient=self.orient,
+            fuse=self.fuse,
         )
-        if self.output is not None and self.output not in OUTPUTS:
-            raise ValueError(
-                f"output must be one of {', '.join(OUTPUTS)} or None, not {self.output!r}"
-            )
-        if self.on_error not in get_args(OnError):
-            raise ValueError(
-                f"on_error must be 'raise', 'skip' or 'replace', not {self.on_error!r}"
-            )
+        if self.output is not None:
+            check_word("output", self.output, OUTPUTS)
+        check_word("on_error", self.on_error, get_args(OnError))
         check_quality(self.quality, self.headroom)
 
     def for_transform(self) -> dict[str, Any]:

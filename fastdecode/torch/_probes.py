@@ -105,7 +105,7 @@ def does_nothing(part: Any, form: Form, channels: int) -> bool:
 
 def does_as(part: Any, base: type, form: Form, channels: int) -> bool:
     """Return whether a step does what an object of its base class would do."""
-    plain = base.__new__(base)
+    plain: Any = object.__new__(base)
     plain.__dict__.update(vars(part))
     return _agrees(part, plain, form, channels)
 

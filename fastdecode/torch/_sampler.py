@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch.utils.data import BatchSampler
 
-from fastdecode._arguments import is_int
+from fastdecode._arguments import is_int, is_iterable, wrong_kind
 from fastdecode.torch._errors import plain_index
 from fastdecode.torch._order import Drawn, count_occurrences, occurrence_key
 from fastdecode.torch._samples import seed_global_generators
@@ -163,7 +163,7 @@ class SampledEpoch(Iterator[list[Any]]):
                 if self._items is None:
                     self._iterate()
                 taken = islice(self._items, size) if size else next(self._items, None)
-                batch = None if taken is None else [plain_index(item) for item in taken]
+                batch = None if taken is None else _as_batch(taken)
             if not set_by_caller:  # a sampler may count its epochs itself
                 self._given.settle()
             if batch is None or (size and len(batch) < (size if self._drop_last else 1)):
@@ -240,6 +240,13 @@ def _warn_of_other_items(sampler: Any) -> None:
         RuntimeWarning,
         stacklevel=2,
     )
+
+
+def _as_batch(given: Any) -> list[Any]:
+    """Return the indices that a sampler gave for a batch, as plain ints where they are numbers."""
+    if isinstance(given, (str, bytes)) or getattr(given, "ndim", 1) == 0 or not is_iterable(given):
+        raise wrong_kind("batch_sampler", "an iterable of lists of indices", given)
+    return [plain_index(item) for item in given]
 
 
 class _Generators:

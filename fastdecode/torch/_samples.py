@@ -6,7 +6,7 @@ import copy
 import random
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,15 +14,16 @@ import numpy as np
 import torch
 from torch.utils.data import ConcatDataset, IterableDataset, Subset
 
+from fastdecode._arguments import is_int, shown
 from fastdecode._selection import load_named, preferred
 from fastdecode.errors import BackendUnavailable, UnknownBackend
-from fastdecode.native import _library
 from fastdecode.native._batch import Pool
 from fastdecode.torch._errors import SKIPPED, Failure
 from fastdecode.torch._native_batches import FALLBACK, EligibleCrop, NativeBatchMaker
-from fastdecode.torch._user_code import alone, seedable, users_methods
+from fastdecode.torch._user_code import alone, drawn_from, may_draw, seedable, users_methods
 from fastdecode.torch.dataset import DecodeDataset, overridden
 from fastdecode.torch.mixin import EncodedSample, Settings, held
+from fastdecode.torch.transforms import EncodedTransform
 from fastdecode.torch.transforms._random_crop import generator_of
 
 if TYPE_CHECKING:
@@ -140,6 +141,14 @@ class Source:
             else:
                 return dataset, index
 
+    def name_sampler(self, error: Exception, index: Any) -> None:
+        """Say in the error of an item what the sampler gave, if only that can have asked for it."""
+        count = self.length(needed=False)
+        if count is not None and not (is_int(index) and -count <= index < count):
+            error.args = (
+                f"{error} (the sampler gave {shown(index)}, and the dataset has {count} items)",
+            )
+
     def dataset_index(self, index: Any) -> Any:
         """Return the index of an item in the dataset inside that has it."""
         return self.locate(index)[1]
@@ -156,7 +165,9 @@ class Source:
     @property
     def isolated(self) -> bool:
         """Whether all random draws of a sample come from the generator that it is given."""
-        return bool(self.datasets) and all(one.isolated for one in self.datasets)
+        if not self.datasets:
+            return bool(self._inner) and all(map(_only_its_transform_draws, self._inner))
+        return all(one.isolated for one in self.datasets)
 
     @property
     def shape(self) -> tuple[int, int, int] | None:
@@ -190,7 +201,10 @@ class Source:
         """Let the datasets read a batch at once if they can; fetch its items within the block."""
         with ExitStack() as stack:
             if self.datasets:
-                places = [self.locate(index) for index in indices]
+                places = []
+                for index in indices:
+                    with suppress(IndexError, TypeError):  # raised when the item is made
+                        places.append(self.locate(index))
                 for dataset in self.datasets:
                     inside = [index for where, index in places if where is dataset]
                     stack.enter_context(dataset._prefetch_batch(inside))
@@ -285,6 +299,22 @@ def _batch_getter(dataset: Any) -> Callable[[list[Any]], Any] | None:
     return getter if callable(getter) and first else None
 
 
+def _only_its_transform_draws(dataset: Any) -> bool:
+    """Return whether a dataset of another package may run in threads, and draws in `fuse`'s result.
+
+    Its class must say ``thread_safe = True``.
+    """
+    fused = getattr(dataset, "transform", None)
+    return (
+        getattr(dataset, "thread_safe", False) is True
+        and isinstance(fused, EncodedTransform)
+        and fused.isolated
+        and not may_draw(
+            *users_methods(dataset, *_ITEM_METHODS), getattr(dataset, "target_transform", None)
+        )
+    )
+
+
 def _code_of(dataset: Any) -> list[Any]:
     """Return the user's code that makes the samples of a dataset."""
     methods = users_methods(dataset, *_ITEM_METHODS, "fetch", "load", "read", "map_target")
@@ -317,7 +347,7 @@ class SampleMaker:
         self._getter: Any = source.batch_getter()
         self._alone = source.alone()
         self.native: NativeBatchMaker | None = None
-        if pool is not None and source.ours is not None and _library.lib is not None:
+        if pool is not None and source.ours is not None:
             self.native = NativeBatchMaker(
                 source.ours,
                 pool,
@@ -356,10 +386,14 @@ class SampleMaker:
             self._seed(item.seed)
             # The core reads all samples before it makes their targets, each from the seed on.
             held.reseed = None if self._seed_all is None else partial(self._seed_all, item.seed)
+            generator = drawn_from.generator = generator_of(item.seed)
             try:
-                return self.source.fetch(item.index, generator_of(item.seed), out, encoded)
+                return self.source.fetch(item.index, generator, out, encoded)
+            except (IndexError, TypeError) as error:
+                self.source.name_sampler(error, item.index)
+                raise
             finally:
-                held.reseed = None
+                held.reseed = drawn_from.generator = None
 
     @property
     def makes_whole_batches(self) -> bool:

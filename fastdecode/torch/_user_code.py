@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import random
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import lru_cache, partial
@@ -35,6 +36,14 @@ _NAMES_OF_DRAWS = (
     "randn randn_like random random_ randperm randrange shuffle standard_normal uniform_"
 )
 _RANDOM_NAMES = frozenset(_NAMES_OF_DRAWS.split())
+
+
+class _DrawnFrom(threading.local):
+    generator: Any = None
+
+
+drawn_from = _DrawnFrom()
+"""What the transform of a dataset that is not ours draws from in this thread, in a `Loader`."""
 
 
 def alone(*, thread_safe: bool) -> AbstractContextManager[Any]:

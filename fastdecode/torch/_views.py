@@ -12,7 +12,7 @@ from PIL import Image as PillowImage
 from torch.nn import Module
 
 from fastdecode import _headers
-from fastdecode._arguments import is_int
+from fastdecode._arguments import is_int, shown
 from fastdecode._buffers import as_buffer
 from fastdecode._pixels import seen_size
 from fastdecode.api import decode_part
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from fastdecode.torch._options import DecodeOptions
     from fastdecode.torch.transforms.base import TransformOptions
     from fastdecode.types import Box
+
+_MOST_VIEWS = 1000
 
 
 class Views(EncodedTransform):
@@ -93,16 +95,16 @@ class Views(EncodedTransform):
         headroom: float = 1.0,
     ) -> None:
         if isinstance(views, Sequence) and count is not None:
-            raise ValueError("count is for one callable; here each view has its own")
-        times = count if count is not None and is_int(count) else 0
+            raise ValueError("count is for one callable; here each of the views has its own")
+        times = count if count is not None and is_int(count) and count <= _MOST_VIEWS else 0
         if not isinstance(views, Sequence) and times < 1:
             raise ValueError(
-                "give one callable and the count of its views, an integer of at least 1, or a list "
-                f"of callables; not {views!r} and {count!r}"
+                f"give one callable as views, with a count from 1 to {_MOST_VIEWS}, or a list of "
+                f"callables; not {shown(views)} and {shown(count)}"
             )
         several = list(views) if isinstance(views, Sequence) else [views] * times
         if not several or not all(map(callable, several)):
-            raise ValueError(f"there must be at least one view, and only callables: {views!r}")
+            raise ValueError(f"views must be callables, and at least one: {shown(views)}")
         fused = {id(view): fuse(view, quality=quality, headroom=headroom) for view in several}
         self.views: tuple[Callable[..., Any], ...] = tuple(fused[id(view)] for view in several)
         self.isolated = all(

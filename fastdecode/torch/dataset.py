@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from fastdecode import api
-from fastdecode._arguments import check_names
-from fastdecode._buffers import as_buffer
+from fastdecode._arguments import check_kinds, check_names
+from fastdecode._buffers import as_buffer, without_row
 from fastdecode._error_policy import ITEM_ERRORS, is_item_error
 from fastdecode.geometry import Geometry
 from fastdecode.torch._errors import Sample_co, TolerantDataset
@@ -165,6 +165,7 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
         transforms: Callable[..., Any] | None = None,
         **options: Unpack[DatasetOptions],
     ) -> None:
+        check_kinds({"target_transform": target_transform})
         # Skips the constructors of torchvision's classes, which would list the files themselves.
         known = [kind for kind in type(self).__mro__ if kind.__module__.startswith("torchvision.")]
         last: Any = known[-1] if known else DecodeDataset
@@ -529,7 +530,7 @@ def check_pair(dataset: Any, index: int, found: Any) -> tuple[Any, Any]:
         several = isinstance(found, (tuple, list))
         what = f"a {_type_name(found)} of {len(found)}" if several else _type_name(found)
         raise TypeError(f"{called} {what}: {_READ_ADVICE}")
-    source, target = found
+    source, target = without_row(found[0]), found[1]
     known = isinstance(source, (bytes, str, memoryview, os.PathLike))
     if not known and getattr(dataset, "_loader", None) is None:  # a user's loader takes anything
         try:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from fastdecode._arguments import check_kinds, wrong_kind
 from fastdecode._error_policy import mark_if_folder_vanished
 from fastdecode.stores import _scan
 from fastdecode.stores._scan import EXTENSIONS
@@ -98,10 +99,15 @@ class ImageFolder(DecodeDataset["tuple[Any, Target]"]):
         **options: Unpack[DatasetOptions],
     ) -> None:
         if not isinstance(root, (str, os.PathLike)):
-            raise TypeError(f"root is the path of a folder, not {root!r}")
-        for name, function in (("target_transform", target_transform), ("loader", loader)):
-            if function is not None and not callable(function):
-                raise TypeError(f"{name} must be callable, not {function!r}")
+            raise wrong_kind("root", "the path of a folder", root)
+        check_kinds(
+            {
+                "loader": loader,
+                "is_valid_file": is_valid_file,
+                "allow_empty": allow_empty,
+                "extensions": extensions,
+            }
+        )
         # A string stays a string, as in torchvision.
         self.root = os.path.expanduser(root) if isinstance(root, str) else root  # noqa: PTH111
         self._loader = loader

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fastdecode._arguments import check_names, is_iterable
+from fastdecode._arguments import check_kinds, check_names, is_int, is_iterable, wrong_kind
 from fastdecode.stores.file_list import Table, convert_targets, read_table
 from fastdecode.torch._errors import Sample_co
 from fastdecode.torch._options import DatasetOptions
@@ -79,6 +79,9 @@ class ImageList(DecodeDataset[Sample_co]):
         class_to_idx: Mapping[str, int] | None = None,
         **options: Unpack[DatasetOptions],
     ) -> None:
+        check_kinds({"root": root, "class_to_idx": class_to_idx})
+        if targets is not None and not is_iterable(targets):
+            raise wrong_kind("targets", "a sequence", targets)
         self.root = root
         super().__init__(transform, target_transform, transforms=transforms, **options)
         located = _as_paths(paths, root)
@@ -148,6 +151,14 @@ class ImageList(DecodeDataset[Sample_co]):
         they are class names, and each becomes its index among the sorted names (`class_to_idx`).
         """
         check_names(cls.from_csv, options, DatasetOptions)
+        own = {"root": root, "class_to_idx": class_to_idx, "delimiter": delimiter}
+        check_kinds({**own, "header": header})
+        if not isinstance(file, (str, os.PathLike)):
+            raise wrong_kind("file", "a path", file)
+        columns = {"path_column": path_column, "target_column": target_column}
+        for name, column in columns.items():
+            if not (is_int(column) or isinstance(column, str) or column is None is target_column):
+                raise wrong_kind(name, "a column's number or name", column)
         table = read_table(file, path_column, target_column, header=header, delimiter=delimiter)
         targets, names = _convert_targets(table, class_to_idx)
         return cls(
@@ -186,7 +197,7 @@ def _as_paths(
             "ImageFolder, for a CSV file ImageList.from_csv, for a store StoreDataset"
         )
     if not is_iterable(paths):
-        raise TypeError(f"ImageList takes a sequence of paths, not {type(paths).__name__}")
+        raise TypeError(f"paths must be a sequence of paths, not {type(paths).__name__}")
     located = []
     for index, path in enumerate(paths):
         if not isinstance(path, (str, os.PathLike)):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from torch.utils.data import get_worker_info
 
 from fastdecode import _selection, api
+from fastdecode._buffers import without_row
 from fastdecode._pixels import converter
 from fastdecode._process import is_worker
 from fastdecode._selection import Preference, load_named
@@ -191,7 +192,7 @@ class DecodeMixin:
             given.
         """
         set_up_process(self)
-        options = self._options
+        options, source = self._options, without_row(source)
         decode = api.decode_file if isinstance(source, (str, os.PathLike)) else api.decode
         image = decode(
             source,
@@ -293,7 +294,8 @@ class DecodeMixin:
 
 
 def read_encoded(source: Any) -> Any:
-    """Return the bytes of a file, given as a path or as bytes."""
+    """Return the bytes of a file, given as a path, as bytes or as a row of `datasets`."""
+    source = without_row(source)
     named = isinstance(source, (str, os.PathLike))
     return api.read_file(os.fspath(source)) if named else source
 

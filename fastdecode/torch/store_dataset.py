@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from fastdecode._arguments import check_kinds, is_iterable, wrong_kind
 from fastdecode._error_policy import ITEM_ERRORS, is_item_error, mark_if_folder_vanished
 from fastdecode.stores import Store, open_store
 from fastdecode.torch._errors import Sample_co, name_sample
@@ -98,6 +99,10 @@ class StoreDataset(DecodeDataset[Sample_co]):
         **options: Unpack[DatasetOptions],
     ) -> None:
         super().__init__(transform, target_transform, transforms=transforms, **options)
+        own = {"kind": kind, "store_options": store_options, "has_targets": has_targets}
+        check_kinds(own)
+        if not isinstance(store, (Store, str, os.PathLike)) and not is_iterable(store):
+            raise wrong_kind("store", "a store, or the path or URI of one, or several", store)
         if isinstance(store, Store) and (kind is not None or store_options):
             raise ValueError(
                 "kind and store_options say how to open a location, but this store is open already"

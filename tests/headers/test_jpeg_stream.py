@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 import pytest
@@ -164,11 +165,19 @@ def test_ends_of_all_scans(buffer) -> None:
 
 @every_whole
 def test_other_endings_change_only_the_ends(data: bytes) -> None:
-    """`with_other_endings` inserts data at the end of each scan, without a marker to end it."""
+    """`with_other_endings` inserts data at the end of each scan, without a marker to end it.
+
+    So it does, with less of it, before each restart marker.
+    """
     header = probe(data)
     scans = jpeg_stream.read(data, header).scans
 
     other = jpeg_stream.with_other_endings(data, scans, header)
+    less = re.escape(jpeg_stream.ENDINGS[0][:16]) + rb"(?=\xff[\xd0-\xd7])"
+    other, count = re.subn(less, b"", other)
+
+    markers = [re.findall(rb"\xff[\xd0-\xd7]", data[scan.start : scan.end]) for scan in scans]
+    assert count == sum(map(len, markers))
 
     added = (len(other) - len(data)) // len(scans)
     assert added > 100

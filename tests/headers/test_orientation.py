@@ -24,7 +24,7 @@ from encoded import (
     with_segments,
     xmp_of,
 )
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
@@ -145,8 +145,15 @@ def chunks(draw: st.DrawFn) -> bytes:
     return chunk(kind, key + b"\0" + body[kind])
 
 
+def itxt(key: bytes, text: bytes) -> bytes:
+    return chunk(b"iTXt", key + b"\0\0\0\0\0" + text)
+
+
 @as_pillow_13
 @given(st.lists(chunks(), max_size=4), st.lists(chunks(), max_size=1))
+@example([], [itxt(b"exif", exif_of((11, 1, b"\0\0\xc0@")))])  # no UTF-8
+@example([itxt(KEYS[2], xmp_of(2))], [chunk(b"tEXt", KEYS[2] + b"\0")])
+@example([itxt(KEYS[2], xmp_of(2))], [itxt(KEYS[2], b"\xff" + xmp_of(3))])
 @settings(deadline=None, max_examples=300)
 def test_chunks_of_a_png(before: list[bytes], behind: list[bytes]) -> None:
     """EXIF and XMP of a PNG, as chunk or text of any kind, before and behind the pixels."""

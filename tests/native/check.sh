@@ -32,7 +32,7 @@ done
 [ -n "$clang" ] || die "fuzzing needs clang: apt-get install clang-14 libclang-rt-14-dev"
 command -v gcc > /dev/null || die "the sanitizers need gcc: apt-get install gcc"
 "$python" -c 'import cffi, hypothesis, numpy, PIL, pytest, setuptools' ||
-    die "$python lacks something: pip install -e '.[native,test]'"
+    die "$python lacks something: pip install -e '.[test]'"
 
 work=$(mktemp -d)
 fuzzers=()
@@ -78,13 +78,13 @@ fuzzing=("${memory[@]}" -fsanitize=fuzzer)
 core "$clang" fuzzing "${fuzzing[@]}" -DFD_INPUT=1024
 core gcc memory "${memory[@]}"
 core gcc threads -fsanitize=thread
-build "$clang" fuzz fuzzing "${fuzzing[@]}" tests/native/fuzz{,_crop}.c
-build "$clang" fuzz-own fuzzing "${fuzzing[@]}" tests/native/fuzz_own.c
+build "$clang" fuzz fuzzing "${fuzzing[@]}" tests/native/{fuzz,fuzz_crop,judge}.c
+build "$clang" fuzz-own fuzzing "${fuzzing[@]}" tests/native/{fuzz_own,judge}.c
 build "$clang" fuzz-png fuzzing "${fuzzing[@]}" tests/native/fuzz_png.c
 build "$clang" fuzz-program fuzzing "${fuzzing[@]}" tests/native/fuzz_program.c
-build gcc own memory "${memory[@]}" tests/native/own.c
+build gcc own memory "${memory[@]}" tests/native/{own,judge}.c
 build gcc png memory "${memory[@]}" -DFILES tests/native/fuzz_png.c
-build gcc corpus memory "${memory[@]}" "$wrapped" tests/native/{fuzz,fuzz_crop,corpus}.c
+build gcc corpus memory "${memory[@]}" "$wrapped" tests/native/{fuzz,fuzz_crop,corpus,judge}.c
 build gcc pool memory "${memory[@]}" tests/native/pool.c
 build gcc pool-threads threads -fsanitize=thread tests/native/pool.c
 # Short fuzzing would do no more than read all seeds of the large collection.
@@ -127,15 +127,13 @@ step "many callers of one pool: ThreadSanitizer"
 step "the Python extension: AddressSanitizer and UndefinedBehaviorSanitizer"
 mkdir "$work/tree"
 cp -r fastdecode tests setup.py setup.cfg pyproject.toml README.md "$work/tree"
-rm -f "$work"/tree/fastdecode/native/_core.*
 cd "$work/tree"
-FASTDECODE_NATIVE=require FASTDECODE_SANITIZE=address,undefined \
-    "$python" setup.py -q build_ext --inplace
+FASTDECODE_SANITIZE=address,undefined "$python" setup.py -q build_core --inplace
 # libstdc++ has to be there early, too, for libraries that throw.
 preload="$(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libstdc++.so)"
 export ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc PYTHONPATH=$work/tree
 env LD_PRELOAD="$preload" "$python" -c "
-import fastdecode.native._core as core
+import fastdecode.native._library as core
 assert core.__file__.startswith('$work'), core.__file__"
 tests() { env LD_PRELOAD="$preload" "$python" -m pytest -q -p no:cacheprovider "$@"; }
 # What is left out is about compilers, and about which copy is found. The large corpus has had its

@@ -124,7 +124,7 @@ static int decode_all(const char *path, fd_decoder *decoder, const uint8_t *data
     int good = settle(path, fd_decode(decoder, data, size, &request, rgb, 3 * header.width));
     good &= settle(
         path, fd_decode_resized(decoder, data, size, &request, &resize, NULL, 0, &PIXELS, tensor));
-    good &= settle(path, fd_add_restart_markers(decoder, data, size, &limits, &again, &again_size));
+    good &= settle(path, fd_add_restart_markers(data, size, &limits, &again, &again_size));
     good &= settle(path, resampler == NULL
                              ? FD_NO_MEMORY
                              : fd_resize_rgb(resampler, rgb, header.width, header.height,
@@ -135,12 +135,12 @@ static int decode_all(const char *path, fd_decoder *decoder, const uint8_t *data
 }
 
 /* The whole of any image, as a square. */
-static const fd_crop CROP = {.kind = FD_CENTRAL,
-                             .width = SIDE,
-                             .height = SIDE,
-                             .resize_width = SIDE,
-                             .resize_height = SIDE,
-                             .pixels = MOST_PIXELS};
+static const fd_step SQUARE = {.kind = FD_OPERATION,
+                               .probability = 1,
+                               .operation = {.kind = FD_RESIZE, .value = {SIDE, SIDE}}};
+static const fd_program PROGRAM = {&SQUARE, 1};
+static const fd_recipe RECIPE = {
+    .program = &PROGRAM, .width = SIDE, .height = SIDE, .pixels = MOST_PIXELS};
 static const uint64_t SEED = 7;
 
 static int pool_all(const char *path) {
@@ -154,7 +154,7 @@ static int pool_all(const char *path) {
     item.stride = 3 * (ptrdiff_t)item.header.width;
     fd_pool_decode(pool, &item, 1, NULL);
     good &= settle(path, item.status);
-    fd_pool_crop(pool, pool, &item, 1, &SEED, &CROP, &PIXELS, tensor, 0);
+    fd_pool_crop(pool, pool, &item, 1, &SEED, &RECIPE, &PIXELS, tensor, 0);
     good &= settle(path, item.status);
     fd_pool_destroy(pool);
     fd_items_free(&item, 1);
@@ -181,7 +181,7 @@ static int64_t starve(const char *path, const uint8_t *data, size_t size) {
 /* Whether a file is a small JPEG that decodes without a warning. */
 static int can_starve(const uint8_t *data, size_t size) {
     fd_header header;
-    fd_request request = {.reduce = 1, .layout = FD_RGB, .strict = 1};
+    fd_request request = {.reduce = 1, .layout = FD_RGB};
     if (size > SMALL || fd_probe(data, size, &header) != FD_OK || header.sof == FD_PNG ||
         (int64_t)header.width * header.height > MOST_PIXELS)
         return 0;
@@ -195,7 +195,7 @@ static int can_starve(const uint8_t *data, size_t size) {
 int main(int argc, char **argv) {
     int starved = 0;
     int64_t allocations = 0;
-    fuzz_limits = (fd_limits){.pixels = 30000000, .memory = 512 << 20, .scans = 500};
+    fuzz_limits = (fd_limits){.pixels = 30000000, .scans = 500};
     signal(SIGABRT, name_file);
     for (int i = 1; i < argc; i++) {
         size_t size;

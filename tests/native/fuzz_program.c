@@ -154,8 +154,10 @@ static fd_operation choose_operation(choices *from) {
     for (int i = 0; i < 3; i++)
         operation.level[i] = (float)between(from, -3, 3);
     operation.seed = take_two(from);
-    if (take(from) < 6) /* numbers that make no sense */
-        operation.value[below(from, FD_VALUES)] = any_number(from);
+    if (take(from) < 6) { /* numbers that make no sense */
+        int32_t at = below(from, FD_VALUES); /* first, as every compiler must draw in the same order */
+        operation.value[at] = any_number(from);
+    }
     return operation;
 }
 
@@ -199,7 +201,8 @@ static void choose_numbers(choices *from, fd_step *step) {
     if (take(from) < 6) {
         double *numbers[] = {&step->probability, &step->weight,  &step->alpha,
                              &step->area[0],     &step->area[1], &step->aspect[0]};
-        *numbers[below(from, 6)] = any_number(from);
+        double *number = numbers[below(from, 6)];
+        *number = any_number(from);
     }
 }
 
@@ -225,8 +228,10 @@ static void add_step(choices *from, tree *to, int depth) {
         if (step->kind == FD_BOX || step->kind == FD_PERSPECTIVE_CHANGE)
             for (int i = 0; i < 4; i++)
                 step->operation.value[i] = between(from, 0, i == 3 ? 3 : 1);
-        if (take(from) < 6)
-            step->operation.value[below(from, FD_VALUES)] = any_number(from);
+        if (take(from) < 6) {
+            int32_t odd = below(from, FD_VALUES);
+            step->operation.value[odd] = any_number(from);
+        }
     } else if (step->kind != FD_ERASURE) {
         int32_t children = below(from, 5);
         for (int32_t i = 0; i < children && to->count < MOST_STEPS; i++)

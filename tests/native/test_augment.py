@@ -305,6 +305,29 @@ def test_several_choices_are_different_ones() -> None:
     assert sum(squares) < 20.5  # of 5 degrees of freedom: p = 0.001
 
 
+@pytest.mark.parametrize("sides", [(10, 10), (6, 20), (30, 4)])
+def test_erased_boxes_are_smaller_than_both_sides(sides: tuple[int, int]) -> None:
+    """As in torchvision and timm, a box never has a side of the whole image."""
+    height, width = sides
+    ratio = height / width
+    program = erase(Erasure((0.3, 1.0), (ratio / 2, 2 * ratio), "none", (0.0, 0.0, 0.0)))
+    drawn = [draw_operations(program, seed * 977, width, height)[0] for seed in range(2000)]
+    boxes = np.array([each.value for some in drawn for each in some])
+    assert len(boxes) > 1000
+    assert boxes[:, 2].max() == width - 1
+    assert boxes[:, 3].max() == height - 1
+    assert (boxes[:, 0] + boxes[:, 2]).max() <= width
+    assert (boxes[:, 1] + boxes[:, 3]).max() <= height
+
+
+@pytest.mark.parametrize("picks", range(1, 5))
+def test_any_number_of_choices_are_different_ones(picks: int) -> None:
+    """All orders of so many different steps come up, and nothing else."""
+    names: tuple[Any, ...] = ("grey", "invert", "mirror", "equalize")
+    found = _drawn(group("choice", [do(Operation(name)) for name in names], picks=picks))
+    assert found.keys() == set(permutations(names, picks))
+
+
 @pytest.mark.parametrize("alpha", [0.3, 1.0, 4.0])
 def test_weights_of_a_mix_are_of_a_dirichlet_distribution(alpha: float) -> None:
     """The weights add up to 1, and have the mean and deviation of the distribution."""

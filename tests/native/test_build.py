@@ -1,4 +1,4 @@
-"""Building the native core: if it is impossible, the package is installed with the reason."""
+"""Building the native core: with which compiler, into which wheel, and what is said if it fails."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from corpus import TESTS
 import fastdecode
 
 ROOT = TESTS.parent
-REASON = "fastdecode/native/_missing.txt"
 _TAKEN = ("setup.py", "setup.cfg", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE")
 
 
@@ -44,7 +43,7 @@ def source(tmp_path: Path) -> Path:
     shutil.copytree(
         ROOT / "fastdecode",
         folder / "fastdecode",
-        ignore=shutil.ignore_patterns("__pycache__", "_core.*", "_missing.txt"),
+        ignore=shutil.ignore_patterns("__pycache__", "_core.py", "libfastdecode.*"),
     )
     for name in _TAKEN:
         shutil.copy(ROOT / name, folder)
@@ -52,7 +51,7 @@ def source(tmp_path: Path) -> Path:
 
 
 def _setup(source: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    kept = {k: v for k, v in os.environ.items() if k not in ("FASTDECODE_NATIVE", "PYTHONPATH")}
+    kept = {k: v for k, v in os.environ.items() if k not in ("CC", "CFLAGS", "PYTHONPATH")}
     return subprocess.run(
         [sys.executable, "setup.py", "-q", *words],
         cwd=source,
@@ -63,116 +62,112 @@ def _setup(source: Path, *words: str, **variables: str) -> subprocess.CompletedP
     )
 
 
-def _wheel(source: Path, **variables: str) -> Path:
-    """Build a wheel as an installation does, and return it."""
-    done = _setup(source, "bdist_wheel", "-d", "made", **variables)
+def test_one_wheel_for_all_pythons(source: Path) -> None:
+    """The wheel is for this platform and any Python, and decodes without anything beside it."""
+    done = _setup(source, "bdist_wheel", "-d", "made")
     assert done.returncode == 0, done.stderr
     (wheel,) = (source / "made").iterdir()
-    return wheel
 
-
-def _built(source: Path, **variables: str) -> tuple[str, str]:
-    """Build without the core; return the recorded reason and the output."""
-    done = _setup(source, "build", "--build-lib", "built", **variables)
-    assert done.returncode == 0, done.stderr
-    return (source / "built" / REASON).read_text(), done.stderr
-
-
-def _told(package: Path) -> str:
-    """Return why the fastdecode in a folder says that it has no core."""
-    code = "from fastdecode.native import _library; print(_library.problem())"
-    return subprocess.run(
+    assert wheel.name.startswith(f"fastdecode-{fastdecode.__version__}-py3-none-")
+    assert not wheel.name.endswith("-any.whl")
+    with zipfile.ZipFile(wheel) as file:
+        file.extractall(source / "unpacked")
+    photo = ROOT / "fastdecode" / "samples" / "casa-mila.jpg"
+    code = (
+        f"import fastdecode; print(fastdecode.decode_file({str(photo)!r}, backend='native').shape)"
+    )
+    decoded = subprocess.run(
         [sys.executable, "-c", code],
-        cwd=package,
+        cwd=source / "unpacked",
+        capture_output=True,
+        check=False,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(source / "unpacked")},
+    )
+    assert decoded.stdout.endswith("3)\n"), decoded.stderr
+
+
+def test_the_library_needs_only_the_c_library(source: Path) -> None:
+    """Neither Python nor libjpeg is needed by it, and it is stripped."""
+    if shutil.which("readelf") is None:
+        pytest.skip("there is no readelf")
+    done = _setup(source, "build_core", "--inplace")
+    assert done.returncode == 0, done.stderr
+    library = source / "fastdecode" / "native" / "libfastdecode.so"
+    told = subprocess.run(
+        ["readelf", "--dynamic", "--sections", str(library)],
         capture_output=True,
         check=True,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(package)},
     ).stdout
+    needed = set(re.findall(r"NEEDED.*\[(.+?)\.so", told))
+
+    assert needed <= {"libc", "libm", "libpthread", "ld-linux-x86-64", "ld-linux-aarch64"}
+    assert ".symtab" not in told
 
 
-def _needs(source: Path) -> None:
-    """Skip if something else is missing to build the core."""
-    done = _setup(source, "--version", FASTDECODE_NATIVE="require")
-    if done.returncode:
-        pytest.skip(done.stderr.strip().splitlines()[-1])
+def test_a_compiler_that_does_not_work_ends_the_build(source: Path) -> None:
+    """The compiler that CC names is the only one that is tried, and its words are shown."""
+    done = _setup(source, "build", CC="/there/is/no/cc")
+
+    assert done.returncode != 0
+    assert "/there/is/no/cc" in done.stderr
 
 
-def test_without_a_compiler(source: Path) -> None:
-    """Without a compiler, the wheel is for every system, has the reason, and needs no cffi."""
-    wheel = _wheel(source, CC="/there/is/no/cc")
+def test_what_does_not_compile_ends_the_build(source: Path) -> None:
+    """The compiler's words are shown; no package without the core is made."""
+    (source / "fastdecode" / "native" / "decode.c").write_text("#error of some compiler\n")
 
-    assert wheel.name.endswith("-py3-none-any.whl")
-    with zipfile.ZipFile(wheel) as file:
-        assert "no C compiler that works (/there/is/no/cc)" in file.read(REASON).decode()
-        metadata = next(name for name in file.namelist() if name.endswith("METADATA"))
-        wanted = file.read(metadata).decode().splitlines()
-        assert not [line for line in wanted if "cffi" in line and "extra" not in line]
-        file.extractall(source / "unpacked")
-    assert "left out when fastdecode was built: there is no C compiler" in _told(
-        source / "unpacked"
-    )
+    done = _setup(source, "bdist_wheel", "-d", "made")
+
+    assert done.returncode != 0
+    assert "#error of some compiler" in done.stderr
+    assert not (source / "made").exists()
 
 
 @pytest.mark.parametrize(
-    ("header", "reason"),
-    [
-        ('#error "there is none"\n', "libjpeg-turbo's headers (jpeglib.h) are missing"),
-        ("#define JPEG_LIB_VERSION 90\n", "the libjpeg here is not libjpeg-turbo"),
-    ],
-    ids=["none", "plain libjpeg"],
+    ("macro", "words"),
+    [("__SIZE_TYPE__=__UINT32_TYPE__", "64 bits"), ("__FLT_EVAL_METHOD__=2", "floats as floats")],
 )
-def test_without_the_headers_of_libjpeg_turbo(source: Path, header: str, reason: str) -> None:
-    """A missing or foreign ``jpeglib.h`` is named as the reason."""
-    _needs(source)
-    (source / "jpeglib.h").write_text(header)  # where the compiler looks first
-
-    kept, said = _built(source, CPPFLAGS=f"-I{source}")
-
-    assert reason in kept
-    assert f"the native core is left out: {reason}" in said
-
-
-def test_left_out_on_purpose(source: Path) -> None:
-    """``FASTDECODE_NATIVE=0`` leaves the core out, also after an earlier build."""
-    package = source / "built" / "fastdecode" / "native"
-    package.mkdir(parents=True)
-    (package / "_core.abi3.so").write_bytes(b"old")
-
-    _built(source, FASTDECODE_NATIVE="0")
-
-    assert not (package / "_core.abi3.so").exists()
-    assert "FASTDECODE_NATIVE=0 was set" in _told(source / "built")
-
-
-def test_what_does_not_compile_is_left_out(source: Path) -> None:
-    """After a compiler error the package is installed without the core, unless it is required."""
-    _needs(source)
-    for path in (source / "fastdecode" / "native").glob("*.c"):
-        path.unlink()
-    (source / "fastdecode" / "native" / "decode.c").write_text("#error of some compiler\n")
-
-    kept, _ = _built(source)
-    required = _setup(source, "build", "--build-lib", "other", FASTDECODE_NATIVE="require")
-
-    assert "it did not compile" in kept
-    assert "did not compile" in _told(source / "built")
-    assert required.returncode != 0
-
-
-@pytest.mark.parametrize(("wish", "reason"), [("require", "no C compiler"), ("no", "'no'")])
-def test_impossible_wishes_are_errors(source: Path, wish: str, reason: str) -> None:
-    """A required core that cannot be built, and any other value, end a build with the reason."""
-    done = _setup(source, "build", CC="/there/is/no/cc", FASTDECODE_NATIVE=wish)
+def test_a_processor_on_which_results_differ_is_refused(
+    source: Path, macro: str, words: str
+) -> None:
+    """The core does not compile for 32 bits, nor where floats are computed as something wider."""
+    name = macro.partition("=")[0]
+    done = _setup(source, "build", CFLAGS=f"-U{name} -D{macro}")
 
     assert done.returncode != 0
-    assert "FASTDECODE_NATIVE" in done.stderr
-    assert reason in done.stderr
+    assert words in done.stderr
+
+
+@pytest.mark.parametrize(("compilers", "needed"), [((), ["ziglang"]), (("gcc",), [])])
+def test_a_compiler_is_asked_for_where_there_is_none(
+    source: Path, tmp_path: Path, compilers: tuple[str, ...], needed: list[str]
+) -> None:
+    """The build backend names a wheel with a compiler, unless one of the machine works."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name in (*compilers, "as", "ld"):
+        found = shutil.which(name)
+        if found is None:
+            pytest.skip(f"there is no {name}")
+        (folder / name).symlink_to(found)
+    code = "import _build; print(_build.get_requires_for_build_wheel()[-1:])"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=source,
+        capture_output=True,
+        check=True,
+        text=True,
+        env={"PATH": str(folder), "PYTHONPATH": str(source / "fastdecode" / "native")},
+    )
+
+    assert done.stdout.splitlines()[-1] == str(needed)
 
 
 def test_the_source_archive_holds_the_c_files(source: Path) -> None:
-    """The sdist contains the C files of the repository."""
-    done = _setup(source, "sdist", "-d", "made", FASTDECODE_NATIVE="0")
+    """The sdist contains the C files of the repository, and nothing that was built."""
+    done = _setup(source, "sdist", "-d", "made")
     assert done.returncode == 0, done.stderr
     (archive,) = (source / "made").iterdir()
     with tarfile.open(archive) as file:
@@ -181,26 +176,7 @@ def test_the_source_archive_holds_the_c_files(source: Path) -> None:
 
     assert ours <= held
     assert "setup.py" in held
-    assert "_missing.txt" not in held
-
-
-def test_one_wheel_for_all_pythons(source: Path) -> None:
-    """With compiler and headers the wheel has the core, for every CPython from 3.10 on."""
-    pytest.importorskip("cffi")
-    _needs(source)
-    wheel = _wheel(source)
-    with zipfile.ZipFile(wheel) as file:
-        names = file.namelist()
-        file.extractall(source / "unpacked")
-        metadata = next(name for name in names if name.endswith("METADATA"))
-
-        assert "\nRequires-Dist: cffi" in file.read(metadata).decode()
-
-    assert [name for name in names if "native/_core." in name]
-    assert REASON not in names
-    assert _told(source / "unpacked").strip() == ""
-    if "_core.abi3.so" in " ".join(names):  # neither free-threaded nor a debug build
-        assert "-cp310-abi3-" in wheel.name
+    assert not {"_core.py", "libfastdecode.so"} & held
 
 
 def test_every_file_that_names_the_version_has_the_same() -> None:

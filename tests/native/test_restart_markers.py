@@ -5,20 +5,17 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from corpus import native_core, samples
+from corpus import samples
 from PIL import Image
 
 import fastdecode
 from fastdecode import DecodeError, FastDecodeError, ImageTooLarge, UnsupportedFormat, decode
 from fastdecode.native import add_restart_markers
 from fastdecode.testing import drawing, encode
-
-_core = native_core()
-ffi, lib = _core.ffi, _core.lib
 
 PHOTOS = sorted((Path(fastdecode.__file__).parent / "samples").glob("*.jpg"))
 JPEGS = [sample for sample in samples("jpeg_kinds", "malformed") if sample.format == "jpeg"]
@@ -33,6 +30,12 @@ OPTIONS = {
 }
 FRAMES = (0xC0, 0xC1, 0xC2, 0xC9, 0xCA)
 EOI = b"\xff\xd9"
+# Images that the core does not decode, and how they are written.
+ODD: dict[str, tuple[str, dict[str, Any]]] = {
+    "CMYK": ("CMYK", {}),
+    "grey, sampled as 4:2:2": ("L", {"subsampling": 1}),
+    "quantisation tables of 16 bits": ("RGB", {"quality": -1, "qtables": [[300] * 64, [400] * 64]}),
+}
 PHOTO = (PHOTOS[0].parent / "canyon-wren.jpg").read_bytes()
 
 
@@ -89,7 +92,7 @@ def check(data: bytes) -> bytes:
     scan = list(segments(result))[-1].start
 
     np.testing.assert_array_equal(pixels(result), pixels(data))
-    assert marker in (0xC0, 0xC1)
+    assert marker == 0xC0
     assert intervals == [across.to_bytes(2, "big")]
     assert sum(result.count(bytes((0xFF, 0xD0 + i)), scan) for i in range(8)) == down - 1
     assert kept(result) == kept(data)
@@ -123,8 +126,10 @@ def test_file_is_repacked_or_refused(sample) -> None:
             add_restart_markers(data, max_pixels=10_000_000)
 
 
-@pytest.mark.parametrize("kind", OPTIONS)
-@pytest.mark.parametrize("mode", ["RGB", "L", "CMYK"])
+@pytest.mark.parametrize(
+    ("kind", "mode"),
+    [(kind, mode) for mode in ("RGB", "L") for kind in OPTIONS if (kind, mode) != ("4:2:2", "L")],
+)
 def test_any_size(kind: str, mode: str) -> None:
     """Images of any size and kind are repacked, also single pixels."""
     for width, height in SIZES:
@@ -157,13 +162,6 @@ def test_no_segment_is_added() -> None:
     bare = data[:2] + data[next(s for s in segments(data) if s.marker == 0xDB).start :]
 
     assert kept(check(bare)) == []
-
-
-def test_large_quantisation_steps_are_kept() -> None:
-    """Tables of 16 bits, which baseline does not allow, make the frame extended sequential."""
-    data = encode(drawing(64, 48), quality=-1, qtables=[[300] * 64, [400] * 64])
-
-    assert shape(check(data))[0] == 0xC1
 
 
 def test_any_part_decodes_alike() -> None:
@@ -224,38 +222,28 @@ def test_late_adobe_segment_is_refused() -> None:
     second = data.index(b"\xff\xda", data.index(b"\xff\xda") + 2)
     adobe = b"\xff\xee\x00\x0eAdobe\0\x64\0\0\0\0\0"
 
-    with pytest.raises(UnsupportedFormat, match="Adobe"):
+    with pytest.raises(UnsupportedFormat):
         add_restart_markers(data[:second] + adobe + data[second:])
 
 
-def test_components_that_need_several_scans_are_refused() -> None:
-    """If one scan cannot hold all components, the file is refused."""
-    data = encode(drawing(16, 16, "CMYK"))
-    start = next(s for s in segments(data) if s.marker in FRAMES).start
-    factors = bytearray(data)
-    factors[start + 11 : start + 22 : 3] = b"\x22" * 4
-
-    with pytest.raises(UnsupportedFormat, match="one scan"):
-        add_restart_markers(bytes(factors))
+@pytest.mark.parametrize(("mode", "options"), ODD.values(), ids=ODD)
+def test_kinds_that_the_core_leaves_to_others_are_refused(
+    mode: str, options: dict[str, Any]
+) -> None:
+    """A sound JPEG that the core does not decode is unsupported, not damaged."""
+    with pytest.raises(UnsupportedFormat):
+        add_restart_markers(encode(drawing(16, 16, mode), **options))
 
 
 def test_limits_are_kept() -> None:
-    """Too many pixels or scans, and too much memory, are refused."""
+    """Too many pixels, and more scans than a file of its size can have, are refused."""
     data = encode(drawing(80, 64), progressive=True)
     with pytest.raises(ImageTooLarge, match="pixels"):
         add_restart_markers(data, max_pixels=80 * 64 - 1)
     assert add_restart_markers(data, max_pixels=80 * 64)
-    for limits, words in (({"scans": 3}, "scans"), ({"memory": 9_000}, "memory")):
-        decoder = ffi.gc(lib.fd_decoder_create(), lib.fd_decoder_destroy)
-        out, size = ffi.new("uint8_t **"), ffi.new("size_t *")
-
-        status = lib.fd_add_restart_markers(
-            decoder, data, len(data), ffi.new("fd_limits *", limits), out, size
-        )
-
-        expected = lib.FD_DAMAGED if words == "scans" else lib.FD_TOO_LARGE
-        assert (status, out[0]) == (expected, ffi.NULL)
-        assert words in ffi.string(lib.fd_decoder_message(decoder)).decode()
+    last = data[data.rindex(b"\xff\xc4") : -2]
+    with pytest.raises((DecodeError, UnsupportedFormat)):
+        add_restart_markers(data[:-2] + last * 600 + EOI)
 
 
 def test_restart_markers_takes_any_buffer() -> None:
@@ -285,3 +273,28 @@ def test_restart_markers_refuses_in_the_packages_words(tmp_path: Path) -> None:
     unlimited = add_restart_markers(PHOTO, max_pixels=None)
     for enough in (500 * 333, np.int64(500 * 333), 1 << 70):
         assert add_restart_markers(PHOTO, max_pixels=enough) == unlimited
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        {"quality": 99, "optimize": True},
+        {"quality": 95, "optimize": True, "restart_marker_rows": 1},
+        {"quality": 90, "progressive": True},
+    ],
+    ids=str,
+)
+def test_zeros_in_place_of_data_are_not_repacked(way: dict[str, int]) -> None:
+    """A broken download would become a file that looks whole; zeros of a flat area are data."""
+    random = np.random.default_rng(0)
+    pixels = random.integers(0, 255, (90, 120, 3), np.uint8)
+    data = encode(Image.fromarray(pixels), **way)
+    for start in np.linspace(fastdecode.probe(data).scan_offset, len(data) - 400, 20).astype(int):
+        for size in (250, len(data) // 10, len(data) - start - 2):
+            hole = min(size, len(data) - start - 2)
+            with pytest.raises(FastDecodeError):
+                add_restart_markers(data[:start] + bytes(hole) + data[start + hole :])
+
+    pixels[20:] = 255
+    flat = encode(Image.fromarray(np.tile(pixels, (5, 1, 1))), **way)
+    np.testing.assert_array_equal(decode(add_restart_markers(flat)), decode(flat))

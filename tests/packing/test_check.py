@@ -42,6 +42,22 @@ def mixed(tmp_path: Path) -> Path:
     return folder
 
 
+def test_only_the_same_bytes_are_a_duplicate(tmp_path: Path) -> None:
+    """Not two empty files, nor two that cannot be read: they have no bytes to compare."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    for name in ("a", "b", "c"):
+        (folder / f"{name}-empty.jpg").touch()
+        (folder / f"{name}-text.jpg").write_bytes(b"no image")
+        (folder / f"{name}-gone.jpg").symlink_to("nowhere")
+    with open_store(folder) as store:
+        said = {one.key: " ".join(one.reasons) for one in survey(store, 2)}
+
+    same = {key for key, reasons in said.items() if "the same bytes" in reasons}
+    assert len(said) >= 6
+    assert same == {"b-text.jpg", "c-text.jpg"}
+
+
 def test_every_status(mixed: Path) -> None:
     """Each status is told apart, and the reasons of an item are listed, the most serious first."""
     with open_store(mixed) as store:

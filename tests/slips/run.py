@@ -117,7 +117,7 @@ class Copy:
         self._root = root / "tree"
         shutil.copytree(ROOT, self._root, ignore=shutil.ignore_patterns(*NOT_COPIED))
         self._package = read_package(self._root)
-        self._cores = {path: path.read_bytes() for path in self._root.rglob("_core.*.so")}
+        self._cores = {path: path.read_bytes() for path in self._root.rglob("libfastdecode.*")}
         temporary = root / "tmp"
         temporary.mkdir()
         kept = {k: v for k, v in os.environ.items() if not k.startswith(SETTINGS)}
@@ -172,9 +172,7 @@ class Copy:
         os.utime(path, (self._edits, self._edits))
 
     def _build(self) -> tuple[str, str]:
-        status, printed = self._run(
-            ("setup.py", "-q", "build_ext", "--inplace"), FASTDECODE_NATIVE="require"
-        )
+        status, printed = self._run(("setup.py", "-q", "build_core", "--inplace"))
         return ("broken", f"it does not compile: {_last_line(printed)}") if status else ("", "")
 
     def _run(

@@ -143,8 +143,8 @@ def test_missing_files_and_classes_are_told(root: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"root": 5}, "root is the path of a folder, not 5"),
-        ({"root": None}, "root is the path of a folder, not None"),
+        ({"root": 5}, "root must be the path of a folder, not 5"),
+        ({"root": None}, "root must be the path of a folder, not None"),
         ({"target_transform": 5}, "target_transform must be callable, not 5"),
         ({"loader": "pil"}, "loader must be callable, not 'pil'"),
     ],

@@ -305,6 +305,18 @@ def test_other_pipelines_are_called_with_the_decoded_image() -> None:
     assert torch.equal(image, _as_written(pipeline, 0)[0])
 
 
+@pytest.mark.parametrize("options", [{"min_size": 50}, {"reduce": 2}, {"mode": "L"}], ids=str)
+def test_a_known_pipeline_gets_the_image_that_was_asked_for(options: dict[str, Any]) -> None:
+    """What a dataset's options say of the decode is done, and nothing is fused."""
+    pipeline = v2.Compose([v2.Resize((20, 30)), v2.ToImage()])
+    decoded = fastdecode.decode_file(PHOTOS[0], **options)
+    expected, _ = pipeline(PillowImage.fromarray(decoded), None)
+
+    dataset = ImageList(PHOTOS[:1], [None], transforms=pipeline, **options)
+
+    assert torch.equal(dataset[0][0], expected)
+
+
 def test_map_target_comes_first() -> None:
     """`map_target` makes the tv_tensors, with the size of the image as it is seen."""
 

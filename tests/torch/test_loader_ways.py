@@ -39,7 +39,12 @@ from torch.utils.data import ConcatDataset, DataLoader, Subset
 from fastdecode import DecodeError, ImageTooLarge
 from fastdecode.torch import DecodeOptions, ImageList
 from fastdecode.torch._order import sample_seed
-from fastdecode.torch.transforms import RandomResizedCrop, Resize, ResizeCenterCropNormalize
+from fastdecode.torch.transforms import (
+    RandomResizedCrop,
+    Resize,
+    ResizeCenterCrop,
+    ResizeCenterCropNormalize,
+)
 from fastdecode.torch.transforms._random_crop import generator_of
 
 pytestmark = pytest.mark.filterwarnings(*PROCESS_WARNINGS)
@@ -88,6 +93,26 @@ def running() -> set[Any]:
 
 def starts_processes(way: str) -> bool:
     return way.startswith("processes")
+
+
+def test_positions_count_batches_that_failed(way: str) -> None:
+    """Whoever goes on after an error has the batches behind it, and so does a state of theirs."""
+    dataset = Images(EXACT, wrong={5: ValueError("the user's"), 13: LookupError("another")})
+    with plain(Images(EXACT)) as batches:
+        expected = copies(batches)
+    with loader(way, dataset) as batches, loader(way, dataset) as resumed:
+        epoch = iter(batches)
+        for number, batch in enumerate(expected, 1):
+            if number in (2, 4):
+                with pytest.raises((ValueError, LookupError)):
+                    next(epoch)
+                continue
+            assert alike(way, copies([next(epoch)]), [batch])
+            state = batches.state_dict()
+            assert state["batch"] == number
+            if number > 4:
+                resumed.load_state_dict(state)
+                assert alike(way, copies(resumed), expected[number:])
 
 
 @pytest.mark.parametrize("batch_size", [1, 5, 30])
@@ -359,6 +384,31 @@ def test_concatenated_datasets_are_looked_through(way: str) -> None:
     for at, (index, target) in enumerate(zip(whole.indices, EXPECTED, strict=True)):
         fetched = Images(EXACT).load(target, generator=generator_of(sample_seed(3, 0, at)))
         assert torch.equal(images[at], fetched[0]), index
+
+
+@CALLED
+def test_indices_from_the_end_of_joined_datasets_are_those_of_torch(way: str) -> None:
+    """Each part of whatever is nested counts from its own end, and too large ones are an error."""
+    *_, subset = parts()
+    for whole in (subset, subset.dataset, ConcatDataset([subset, Images(EXACT, count=4)])):
+        many = len(whole)
+        wanted = [*range(-many, many)]
+        with loader(way, whole, 8, sampler=wanted) as batches:
+            assert indices(copies(batches)) == [whole[index][1] for index in wanted]
+    for index in (-many - 1, many):
+        with loader(way, whole, 1, sampler=[index]) as batches, pytest.raises(IndexError):
+            next(iter(batches))
+
+
+@pytest.mark.parametrize("way", ["caller", "threads"], indirect=True)
+@pytest.mark.parametrize("first", [torch.uint8, torch.float32])
+def test_concatenated_types_become_those_of_torch(way: str, first: torch.dtype) -> None:
+    """Bytes beside floats of the same shape are collated as by DataLoader, which keeps values."""
+    kinds = [first, torch.uint8 if first == torch.float32 else torch.float32]
+    each = [ResizeCenterCrop(32, 24, dtype=kind) for kind in kinds]
+    whole = ConcatDataset([Images(transform, count=3) for transform in each])
+    with loader(way, whole, 4) as batches:
+        assert same(copies(batches), copies(DataLoader(whole, 4)))
 
 
 @CALLED

@@ -20,7 +20,8 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from loading import script, wait_until
+from loading import Plain, script, wait_until
+from loading import SeededLoader as Loader
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 import fastdecode
@@ -582,6 +583,21 @@ def test_the_state_after_an_epoch_or_a_break(make) -> None:
     batches.close()
 
     assert batches.state_dict()["position"] == 3
+
+
+@MAKES
+def test_the_state_after_an_epoch_of_a_loader_is_the_beginning_of_the_next(make) -> None:
+    """That is where the loader itself goes on, and where a resumed one does."""
+    with Loader(Plain(int), 4, True, threads=0) as loader, Loader(Plain(int), 4, True) as other:
+        batches, resumed = make(loader), make(other)
+        for epoch in range(3):
+            before = [batch.tolist() for batch in batches]
+            state = batches.state_dict()
+            assert (state["epoch"], state["batch"]) == (epoch + 1, 0)
+            resumed.load_state_dict(state)
+        loader.set_epoch(2)
+        assert [batch.tolist() for batch in batches] == before
+        assert [batch.tolist() for batch in resumed] == [batch.tolist() for batch in batches]
 
 
 def test_loading_a_state_ends_the_epoch_under_way() -> None:

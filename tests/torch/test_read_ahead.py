@@ -21,7 +21,7 @@ from s3_server import BUCKET, Server, s3_server  # noqa: E402
 from torch.utils.data import DataLoader  # noqa: E402
 
 from fastdecode.errors import StoreError  # noqa: E402
-from fastdecode.torch import DecodeDataset, StoreDataset  # noqa: E402
+from fastdecode.torch import DecodeDataset, Fused, StoreDataset  # noqa: E402
 from fastdecode.torch.transforms import RandomResizedCropFlipNormalize, ResizeCenterCropNormalize  # noqa: E402
 
 BATCH = 4
@@ -186,6 +186,18 @@ def test_any_dataset_may_be_read_ahead(tmp_path: Path) -> None:
 
     with Loader(Slow(SMALL), BATCH, threads=1, read_threads=6) as loader:
         assert len(copies(loader)) == -(-COUNT // BATCH)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 8, 32])
+@pytest.mark.parametrize("batch_size", [16, 50, 150])
+def test_each_part_of_a_batch_gets_its_own_reads(threads: int, batch_size: int) -> None:
+    """However many parts the threads make of it, in the core or one by one."""
+    for transform in (SMALL, Fused(SMALL, [torch.neg])):
+        images = Images(transform, count=150)
+        with Loader(images, batch_size, threads=0, shuffle=True) as loader:
+            expected = copies(loader)
+        with Loader(images, batch_size, threads=threads, read_threads=2, shuffle=True) as loader:
+            assert same(copies(loader), expected)
 
 
 def test_what_cannot_be_read_ahead_is_said() -> None:

@@ -305,6 +305,28 @@ def run(loader: Any, sampler: Any, batches: Iterator[Any], most: int) -> list[An
     return seen
 
 
+@EACH_WAY
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda: int(torch.randint(2**50, ())),
+        lambda: random.getrandbits(50),
+        lambda: int(np.random.randint(2**50)),  # noqa: NPY002
+    ],
+    ids=["torch", "random", "numpy"],
+)
+def test_no_draws_of_a_sampler_repeat_earlier_ones(draw: Callable[[], int], way: str) -> None:
+    """Neither those of other batches, nor of other epochs, nor of the epoch that is resumed."""
+    sampler = Given(lambda: (draw() for _ in range(6 * SIZE)))
+    how: dict[str, Any] = {"batch_size": SIZE, "sampler": sampler, **WAYS[way][0]}
+    with Loader(NUMBERS, **how) as loader, Loader(NUMBERS, **how) as resumed:
+        seen = [batch.tolist() for batch in itertools.islice(loader, 2)]
+        resumed.load_state_dict(loader.state_dict())
+        seen += [batch.tolist() for _ in range(2) for batch in resumed]
+    items = [item for batch in seen for item in batch]
+    assert len(set(items)) == len(items) == 2 * 6 * SIZE
+
+
 @pytest.mark.parametrize("batches", [False, True])
 @pytest.mark.parametrize("way", ["in the caller's thread", "threads"])
 @pytest.mark.parametrize("done", [1, 2, 4])
@@ -597,6 +619,24 @@ def test_a_sampler_that_is_set_back_to_0_sets_the_draws_back() -> None:
             assert (loader.epoch, loader.state_dict()["epoch"]) == (epoch, epoch)
             found = copies(loader)
     assert same(found, first)
+
+
+@EACH_WAY
+@pytest.mark.parametrize("when", [1, 2, 4])
+def test_an_epoch_that_is_set_of_the_sampler_while_one_runs_comes_next(when: int, way: str) -> None:
+    """Whatever is still drawn of the running epoch, whose items and draws stay."""
+    sampler = DistributedSampler(range(4 * SIZE), 1, 0)
+    with Loader(Images(), SIZE, sampler=sampler, **WAYS[way][0]) as loader:
+        first = copies(loader)
+        loader.set_epoch(0)
+        epoch = iter(loader)
+        seen = copies(itertools.islice(epoch, when))
+        sampler.set_epoch(5)
+        assert same([*seen, *copies(epoch)], first)
+        assert loader.epoch == 5
+        fifth = copies(loader)
+        loader.set_epoch(5)
+        assert same(copies(loader), fifth)
 
 
 def test_the_loaders_epoch_counts_where_it_was_set_after_the_samplers() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from loading import PROCESS_WARNINGS, Images, Plain, copies, pool_threads, same, script, wait_until
+from torch.utils.data._utils.collate import default_collate_fn_map
 
 from fastdecode.torch._threads import ThreadPool, use_single_thread
 from fastdecode.torch.loader import Loader
@@ -45,6 +46,37 @@ def test_pool_uses_one_thread_each_and_others_as_before() -> None:
 
     assert seen == [3, 3, 3, 3]
     assert inside == [1] * 12
+
+
+class Counted:
+    """A sample of a class that torch's default_collate is taught to stack."""
+
+    @staticmethod
+    def stack(samples: list[Counted], **_: object) -> torch.Tensor:
+        return torch.tensor([torch.get_num_threads()] * len(samples))
+
+
+@pytest.mark.usefixtures("three_threads")
+@pytest.mark.parametrize("whole", [False, True], ids=["samples", "whole batches"])
+def test_batches_are_collated_by_one_thread_of_the_pool(
+    monkeypatch: pytest.MonkeyPatch, whole: bool
+) -> None:
+    """Stacking has one thread, not one per core beside the pool's; an error comes at its batch."""
+    monkeypatch.setitem(default_collate_fn_map, Counted, Counted.stack)
+    dataset: Any = Plain(lambda at: object() if at >= 8 else Counted(), 12)
+    if whole:
+        dataset.__class__ = type(
+            "Whole", (Plain,), {"__getitems__": lambda self, indices: [self[i] for i in indices]}
+        )
+
+    with Loader(dataset, 4, threads=3) as loader:
+        batches = iter(loader)
+        inside = [next(batches).tolist() for _ in range(2)]
+        with pytest.raises(TypeError, match="object"):
+            next(batches)
+
+    assert inside == [[1] * 4] * 2
+    assert torch.get_num_threads() == 3
 
 
 @pytest.mark.usefixtures("three_threads")

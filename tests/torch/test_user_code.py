@@ -228,6 +228,10 @@ def make_closure() -> Callable[[Any], Any]:
     return lambda _: choose(range(10**6))
 
 
+def called(target: Any, made: Any = None, *more: Any) -> Any:
+    return (target, made, more) if made is None else made(target)
+
+
 DRAWS: dict[str, Any] = {
     "random": drawn,
     "by way of a helper": helper,
@@ -236,6 +240,9 @@ DRAWS: dict[str, Any] = {
     "a generator of numpy": lambda _: int(PRIVATE.integers(10**6)),
     "torch": lambda _: torch.rand(()),
     "partial": functools.partial(random.choice, WORDS),
+    "what a partial is given": functools.partial(called, 1, drawn),
+    "what a partial is given by name": functools.partial(called, made=drawn),
+    "a generator that a partial is given": functools.partial(called, made=random.Random(0)),
     "an object": Caller(drawn),
     "an object with a generator": Caller(random.Random(0)),
     "a closure": make_closure(),
@@ -251,6 +258,7 @@ DRAWS_NOTHING: dict[str, Any] = {
     "torch": lambda target: torch.tensor(target).float(),
     "numpy": lambda target: np.eye(30)[target],
     "partial": functools.partial(max, 3),
+    "partial with names": functools.partial(called, made=Counting()),
     "none": None,
 }
 

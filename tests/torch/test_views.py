@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from corpus import native_core
+from encoded import with_orientation
 from PIL import Image as PillowImage
 from torch_reference import MEAN, PHOTOS, STD
 
@@ -35,23 +36,28 @@ KINDS: dict[str, Any] = {
 }
 
 
-def _separately(views: Views, data: bytes, generator: Any) -> list[torch.Tensor]:
-    return [view(data, generator=generator) for view in views.views]
+def _separately(views: Views, data: bytes, generator: Any, **options: Any) -> list[torch.Tensor]:
+    return [view(data, generator=generator, **options) for view in views.views]
 
 
-@pytest.mark.parametrize("as_png", [False, True], ids=["jpeg", "png"])
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [("jpeg", {}), ("png", {}), ("turned", {}), ("turned", {"orient": True})],
+    ids=["jpeg", "png", "turned", "turned upright"],
+)
 @pytest.mark.parametrize("name", KINDS)
-def test_views_are_those_of_their_pipelines(name: str, as_png: bool) -> None:
+def test_views_are_those_of_their_pipelines(name: str, kind: str, options: dict[str, Any]) -> None:
     """Each view has the draws and pixels that its pipeline has when it is called on its own."""
     views = KINDS[name]
     for seed, path in enumerate(PHOTOS[:3]):
         data = path.read_bytes()
-        if as_png:
+        if kind != "jpeg":
+            exif = with_orientation(5 + seed)
             with PillowImage.open(path) as image:
-                data = encode(image, "png")
+                data = encode(image, "png") if kind == "png" else encode(image, exif=exif)
         for make in (torch.Generator, SampleGenerator):
-            made = views(data, generator=make("cpu").manual_seed(seed))
-            expected = _separately(views, data, make("cpu").manual_seed(seed))
+            made = views(data, generator=make("cpu").manual_seed(seed), **options)
+            expected = _separately(views, data, make("cpu").manual_seed(seed), **options)
             assert isinstance(made, list)
             for one, other in zip(made, expected, strict=True):
                 torch.testing.assert_close(one, other, rtol=0, atol=1.01 if one.max() > 9 else 0.02)
@@ -203,5 +209,5 @@ def test_pillows_blur_is_fused() -> None:
 @pytest.mark.parametrize("arguments", [(1.5,), (0.5, -1), (0.5, 2, 1), (0.5, 0.1, 2000)])
 def test_blurs_out_of_range_are_refused(arguments: Any) -> None:
     """A probability or radius out of range is a ValueError."""
-    with pytest.raises(ValueError, match=r"p must|radii"):
+    with pytest.raises(ValueError, match=r"p must|radius_min"):
         GaussianBlur(*arguments)

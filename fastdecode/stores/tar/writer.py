@@ -54,7 +54,6 @@ class TarWriter(Writer):
         self._file.close()
 
     def _publish(self) -> None:
-        self._check_location_free()
         # The index first: an index without a shard does no harm, a shard with an old index would.
         index = self._final.with_name(self._final.name + SUFFIX)
         index_tar(self._partial, index=index, classes=self.classes)

@@ -21,7 +21,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import torch
 
-from fastdecode._arguments import is_int
+from fastdecode._arguments import check_word, is_int
 from fastdecode.errors import StoreError
 from fastdecode.stores import open_store
 from fastdecode.stores.locations import read_manifest, shard_locations
@@ -140,14 +140,14 @@ def make_assignment(
     """Check the arguments of a `ShardStream`, find the shards, and count them if needed."""
     if not is_int(buffer) or buffer < 1:
         raise ValueError(f"buffer must be an integer from 1, not {buffer!r}")
-    if even not in (None, "drop"):
-        raise ValueError(f"even must be 'drop' or None, not {even!r}")
+    if even is not None:
+        check_word("even", even, ("drop",))
     options = {name: value for name, value in reading.items() if value is not None}
     found = _list_shards(shards, reading["storage_options"])
     if counts is not None:
-        counts = [int(count) for count in counts]
-        if len(counts) != len(found) or min(counts, default=0) < 0:
+        if len(counts) != len(found) or not all(is_int(one) and 0 <= one < 2**63 for one in counts):
             raise ValueError(f"counts must be a number for each of the {len(found)} shards")
+        counts = [int(count) for count in counts]
     elif even is not None:
         counts = _count_shards(shards, found, options)
     size = int(buffer) if shuffle else 1

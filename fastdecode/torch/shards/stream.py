@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
-from fastdecode._arguments import check_names, is_int
+from fastdecode._arguments import check_kinds, check_names, check_threads, is_int
 from fastdecode._system import usable_cores
 from fastdecode.errors import FastDecodeError
 from fastdecode.native._batch import Pool
@@ -193,8 +193,18 @@ class ShardStream(IterableDataset[Any]):
         **options: Unpack[DatasetOptions],
     ) -> None:
         check_names(type(self), options, DatasetOptions)
-        if threads != "auto" and not (is_int(threads) and threads > 0):
-            raise ValueError(f"threads must be 'auto' or an integer from 1, not {threads!r}")
+        if not isinstance(threads, str) or threads != "auto":
+            check_threads(threads)
+        check_kinds(
+            {
+                "shuffle": shuffle,
+                "counts": counts,
+                "has_targets": has_targets,
+                "image": image,
+                "target": target,
+                "storage_options": storage_options,
+            }
+        )
         world(rank, world_size)
         if not (seed is None or is_int(seed)):
             raise TypeError(f"seed must be an integer or None, not {seed!r}")

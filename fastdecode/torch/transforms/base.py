@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from enum import Enum
 from functools import lru_cache, partial
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypedDict, get_args
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -15,6 +15,7 @@ import torch
 from PIL import Image as PillowImage
 
 from fastdecode import _headers
+from fastdecode._arguments import check_word, shown
 from fastdecode._buffers import as_buffer
 from fastdecode._pixels import seen_size
 from fastdecode._resizing import (
@@ -22,7 +23,6 @@ from fastdecode._resizing import (
     Interpolation,
     ResizePlan,
     core_can_decode,
-    core_is_enabled,
     core_may_decode,
     resize_in_core,
     resize_unchanged,
@@ -194,8 +194,8 @@ class Crop(EncodedTransform):
             raise ValueError("std is given without a mean: give both, or neither")
         if dtype is None:
             dtype = torch.uint8 if mean is None else torch.float32
-        if dtype not in (torch.float32, torch.uint8):
-            raise ValueError(f"dtype must be torch.float32 or torch.uint8, not {dtype}")
+        if not isinstance(dtype, torch.dtype) or dtype not in (torch.float32, torch.uint8):
+            raise ValueError(f"dtype must be torch.float32 or torch.uint8, not {shown(dtype)}")
         if dtype == torch.uint8 and mean is not None:
             raise ValueError(
                 "bytes cannot be normalised: leave mean and std out, and use Normalize on the "
@@ -254,13 +254,15 @@ class Crop(EncodedTransform):
         box = (left - part.left, top - part.top, right - part.left, bottom - part.top)
         out, (height, width) = self._prepare_out(None, drawn.size), part.image.shape[:2]
         resize = None
-        if core_is_enabled() and part.image.strides[1:] == (3, 1):
+        if part.image.strides[1:] == (3, 1):
             resize = self.core_resize(plan._replace(box=box), width, height)
         if resize is not None and self._write(
             out, partial(_library.resize_pixels, part.image), resize, drawn
         ):
             return out
-        pixels = _resize_and_pad(part.image, box, plan, of_tensors=self.of_tensors)
+        left, top, right, bottom = map(int, box)  # whole pixels, beyond which nothing may be read
+        inside, whole = part.image[top:bottom, left:right], (0, 0, right - left, bottom - top)
+        pixels = _resize_and_pad(inside, whole, plan, of_tensors=self.of_tensors)
         return self._finish(pixels, plan, drawn, out)
 
     def _write(
@@ -394,8 +396,7 @@ class Crop(EncodedTransform):
 
 def check_quality(quality: object, headroom: Any) -> None:
     """Check how closely a JPEG is to be decoded."""
-    if quality not in ("fast", "exact"):
-        raise ValueError(f"quality must be 'fast' or 'exact', not {quality!r}")
+    check_word("quality", quality, get_args(Quality))
     if not is_number(headroom) or not headroom >= 1:
         raise ValueError(f"headroom must be a number of at least 1, not {headroom!r}")
 
@@ -484,8 +485,7 @@ def _resize_and_pad(
     bottom = min(plan.canvas[0], plan.top + height)
     right = min(plan.canvas[1], plan.left + width)
     window = (left, top, right, bottom)
-    resize = _resize_tensor_box if of_tensors else _resize_box
-    pixels = resize(image, box, plan.canvas, window, plan.interpolation)
+    pixels = _resize_box(image, box, plan.canvas, window, plan.interpolation, of_tensors=of_tensors)
     if pixels.shape[1:] == plan.size:
         return pixels
     padded = torch.zeros((3, height, width), dtype=torch.uint8, device="cpu")
@@ -495,29 +495,31 @@ def _resize_and_pad(
 
 
 def _resize_box(
-    image: Image, box: FloatBox, canvas: tuple[int, int], window: Box, interpolation: Interpolation
+    image: Image,
+    box: FloatBox,
+    canvas: tuple[int, int],
+    window: Box,
+    interpolation: Interpolation,
+    *,
+    of_tensors: bool,
 ) -> torch.Tensor:
-    """Resize a box of an image to a canvas, with whichever library does it best.
+    """Resize a box of an image to a canvas, and return the window of that.
 
     ``"bilinear"`` is a triangle filter whose half-width is the scale, but at least one pixel.
     Pillow calls it BILINEAR; in torch and torchvision it is ``antialias=True``. Pillow, torch and
     the native core agree to one level. ``"bicubic"`` is Pillow's BICUBIC, which the core gives bit
-    for bit. If there is nothing to resize, the result may share the memory of the image.
+    for bit, or for tensors that of torch. Pillow resizes what is too large for the core. If there
+    is nothing to resize, the result may share the memory of the image.
     """
-    whole = box == (0, 0, image.shape[1], image.shape[0])
-    unchanged = whole and image.shape[:2] == canvas
-    resized = None
-    if core_is_enabled() and not unchanged:
-        resized = resize_in_core(image, box, canvas, window, interpolation)
-    if resized is None and interpolation == "bilinear":
-        return _resize_tensor_box(image, box, canvas, window, interpolation)
-    if resized is None and whole and not _is_huge(canvas, window):
-        left, top, right, bottom = window
-        everything = (0, 0, *canvas[::-1])
-        resized = resize_with_pillow(image, box, canvas, everything, interpolation)
-        resized = resized[top:bottom, left:right]
+    unchanged = box == (0, 0, image.shape[1], image.shape[0]) and image.shape[:2] == canvas
+    by_torch = of_tensors and interpolation != "bilinear"
+    left, top, right, bottom = whole = tuple(map(int, box))
+    if unchanged or (by_torch and whole == box and not _is_huge(canvas, window)):
+        return _resize_with_torch(image[top:bottom, left:right], canvas, window, interpolation)
+    arguments = image, box, canvas, window, interpolation
+    resized = None if by_torch else resize_in_core(*arguments)
     if resized is None:
-        resized = resize_with_pillow(image, box, canvas, window, interpolation)
+        resized = resize_with_pillow(*arguments)
     return torch.from_numpy(resized).permute(2, 0, 1)
 
 
@@ -525,21 +527,6 @@ def _is_huge(canvas: tuple[int, int], window: Box) -> bool:
     """Return whether most of a canvas lies outside the window, as for an image one pixel wide."""
     left, top, right, bottom = window
     return canvas[0] * canvas[1] > _MAX_CANVAS_RATIO * (right - left) * (bottom - top)
-
-
-def _resize_tensor_box(
-    image: Image, box: FloatBox, canvas: tuple[int, int], window: Box, interpolation: Interpolation
-) -> torch.Tensor:
-    """Resize as `_resize_box` does, but bicubic as torch resizes tensors."""
-    if interpolation == "bilinear" and core_is_enabled() and image.shape[:2] != canvas:
-        made = resize_in_core(image, box, canvas, window)
-        if made is not None:
-            return torch.from_numpy(made).permute(2, 0, 1)
-    left, top, right, bottom = whole = tuple(map(int, box))
-    if whole == box and not _is_huge(canvas, window):
-        return _resize_with_torch(image[top:bottom, left:right], canvas, window, interpolation)
-    resized = resize_with_pillow(image, box, canvas, window, interpolation)
-    return torch.from_numpy(resized).permute(2, 0, 1)
 
 
 def _resize_with_torch(

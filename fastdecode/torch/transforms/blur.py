@@ -43,7 +43,8 @@ class GaussianBlur:
             0 <= radius_min <= radius_max <= 1000
         ):
             raise ValueError(
-                f"radii must be numbers from 0 to 1000, not {radius_min!r} and {radius_max!r}"
+                f"radius_min and radius_max must be numbers from 0 to 1000, not {radius_min!r} "
+                f"and {radius_max!r}"
             )
         self.p = p
         self.radius_min = radius_min

@@ -1,0 +1,128 @@
+"""A dataset of one's own: a fused pipeline on images of `fastdecode.open`, and a `Loader` of it."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+import torch
+from loading import COUNT, PROCESS_WARNINGS, Sources, encoded
+from loading import SeededLoader as Loader
+from PIL import Image
+from small_torchvision import v1
+from torch.utils.data import Dataset
+
+import fastdecode
+from fastdecode.torch import DecodeOptions, fuse
+from fastdecode.torch.mixin import DecodeMixin
+from fastdecode.torch.transforms import RandomResizedCrop
+
+pytestmark = pytest.mark.filterwarnings(*PROCESS_WARNINGS)
+
+CROP = v1.RandomResizedCrop((24, 24), (0.08, 1.0), (0.75, 1.3))
+PLAIN = v1.Compose([CROP, v1.RandomHorizontalFlip(0.5), v1.ToTensor()])
+JITTER = v1.Compose([CROP, v1.ColorJitter((0.6, 1.4)), v1.ToTensor()])
+
+
+class OwnImages(Dataset[Any]):
+    """What people write: it opens an image, and calls its transform."""
+
+    def __init__(self, transform: Any) -> None:
+        self.transform = transform
+
+    def __len__(self) -> int:
+        return COUNT
+
+    def __getitem__(self, index: int) -> Any:
+        return self.transform(fastdecode.open(encoded()[index]).convert("RGB")), index
+
+
+class ThreadSafeImages(OwnImages):
+    """The same, and its class says so."""
+
+    thread_safe = True
+
+
+class DrawingImages(ThreadSafeImages):
+    """It says so, too, but draws from a global generator."""
+
+    def __getitem__(self, index: int) -> Any:
+        return super().__getitem__(random.randrange(index + 1))
+
+
+def _drawn(transform: Any, image: Any) -> torch.Tensor:
+    torch.manual_seed(5)
+    made: torch.Tensor = transform(image)
+    return made
+
+
+@pytest.mark.parametrize("pipeline", [PLAIN, JITTER])
+def test_an_opened_image_is_its_file(pipeline: Any) -> None:
+    """An image that has only been opened, or made RGB, gives what its bytes give."""
+    fused, data = fuse(pipeline), encoded()[3]
+    image = fastdecode.open(data)
+
+    for one in (image, image.convert("RGB"), image.copy(), {"bytes": data, "path": "a.jpg"}):
+        assert torch.equal(_drawn(fused, one), _drawn(fused, data))
+
+
+def test_other_images_go_through_the_pipeline_as_written() -> None:
+    """An image that was changed or drafted, has pixels, or is Pillow's runs as without `fuse`."""
+    fused, data = fuse(PLAIN), encoded()[3]
+    drafted, decoded = fastdecode.open(data), fastdecode.open(data)
+    drafted.draft("RGB", (16, 16))
+    decoded.load()
+    cropped = fastdecode.open(data).crop((3, 4, 60, 40))
+
+    for image in (drafted, decoded, cropped, Image.new("RGB", (50, 40), (9, 99, 199))):
+        assert torch.equal(_drawn(fused, image), _drawn(PLAIN, image))
+
+
+def test_a_transform_of_this_package_says_what_it_takes() -> None:
+    """What has no pipeline as written raises for an image whose file is unknown."""
+    fused: Any = fuse(v1.Compose([RandomResizedCrop(24), torch.nn.Identity()]))
+
+    with pytest.raises(TypeError, match=r"fastdecode\.open"):
+        fused(Image.new("RGB", (50, 40)))
+
+
+@pytest.mark.parametrize("pipeline", [PLAIN, JITTER])
+def test_threads_and_processes_make_the_same_batches(pipeline: Any) -> None:
+    """A class that is thread-safe is called in threads, with the draws of worker processes."""
+    fused = fuse(pipeline)
+    threads = Loader(ThreadSafeImages(fused), 5, shuffle=True, num_workers=2)
+    processes = Loader(OwnImages(fused), 5, shuffle=True, num_workers=2)
+
+    assert (threads.threads, threads.workers) == (2, 0)
+    assert (processes.threads, processes.workers) == (0, 2)
+    first = [images for images, _ in threads]
+    for ours, (theirs, _) in zip(first, processes, strict=True):
+        assert torch.equal(ours, theirs)
+    for ours, (theirs, _) in zip(first, threads, strict=True):
+        assert not torch.equal(ours, theirs)  # another epoch has other draws
+
+
+@pytest.mark.parametrize("dataset", [DrawingImages(fuse(PLAIN)), ThreadSafeImages(PLAIN)])
+def test_what_may_draw_elsewhere_runs_in_processes(dataset: Any) -> None:
+    """Code that draws from global generators, or a pipeline that is not fused, needs processes."""
+    assert Loader(dataset, 5, num_workers=2).workers == 2
+
+
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_rows_of_hugging_face_are_sources(on_disk: bool, tmp_path: Any) -> None:
+    """A row of ``Image(decode=False)``, with bytes or a path, is taken as these are."""
+    rows = []
+    for number, data in enumerate(encoded()):
+        path = tmp_path / f"{number}.jpg"
+        path.write_bytes(data)
+        rows.append({"bytes": None if on_disk else data, "path": str(path)})
+    loaders = [Loader(Sources(*sources, transform=PLAIN), 5) for sources in (rows, encoded())]
+
+    for (ours, _), (theirs, _) in zip(*loaders, strict=True):
+        assert torch.equal(ours, theirs)
+    mixin = type("Rows", (DecodeMixin,), {"decode_options": DecodeOptions(reduce=2)})()
+    assert (mixin.decode(rows[0]) == mixin.decode(encoded()[0])).all()
+    assert mixin.transformed(rows[0]) == mixin.transformed(encoded()[0])
+    with pytest.raises(TypeError, match="dict"):
+        Sources({"data": b""}).load(0)
