@@ -262,7 +262,7 @@ def draw_operations(
     return [_operation(each) for each in drawn.operations], drawn.state
 
 
-class Drawn(NamedTuple):
+class DrawnOperations(NamedTuple):
     """What was drawn for a sample: an ``fd_operation[]``, and what follows from it."""
 
     operations: Any
@@ -274,7 +274,7 @@ class Impossible(ValueError):
     """The core cannot do what a program says to an image of this size."""
 
 
-def draw_in_core(program: Program, state: int, width: int, height: int) -> Drawn:
+def draw_in_core(program: Program, state: int, width: int, height: int) -> DrawnOperations:
     """Draw the operations of a sample of this size; raise `Impossible` if it has none."""
     moving, count = ffi.new("uint64_t *", state), ffi.new("int32_t *")
     size, operations = ffi.new("int32_t[]", [width, height]), _operations(lib.FD_MOST_OPERATIONS)
@@ -285,7 +285,7 @@ def draw_in_core(program: Program, state: int, width: int, height: int) -> Drawn
         )
     made = _operations(count[0])
     ffi.memmove(made, operations, ffi.sizeof(made))
-    return Drawn(made, int(moving[0]), (size[1], size[0]))
+    return DrawnOperations(made, int(moving[0]), (size[1], size[0]))
 
 
 def fold(resize: CoreResize, operations: Any, *, resizes: bool) -> tuple[CoreResize, Any]:

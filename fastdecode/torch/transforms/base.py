@@ -31,7 +31,7 @@ from fastdecode._resizing import (
 from fastdecode.api import decode_part
 from fastdecode.geometry import Geometry
 from fastdecode.native import _library
-from fastdecode.native._augment import Drawn, Impossible, Program, draw_in_core, fold
+from fastdecode.native._augment import DrawnOperations, Impossible, Program, draw_in_core, fold
 from fastdecode.plan import DEFAULT_MAX_PIXELS, reduce_for_resize
 from fastdecode.torch.transforms._random_crop import SampleGenerator, sample_state
 from fastdecode.torch.transforms.normalize import Normalize
@@ -248,7 +248,9 @@ class Crop(EncodedTransform):
         )
         return self._finish(pixels, plan, drawn, out), plan_geometry(plan, *sides)
 
-    def make_from(self, part: DecodedPart, plan: ResizePlan, drawn: Drawn) -> torch.Tensor:
+    def make_from(
+        self, part: DecodedPart, plan: ResizePlan, drawn: DrawnOperations
+    ) -> torch.Tensor:
         """Return the result of a plan without a reduction, from pixels that are decoded already."""
         left, top, right, bottom = plan.box
         box = (left - part.left, top - part.top, right - part.left, bottom - part.top)
@@ -266,7 +268,11 @@ class Crop(EncodedTransform):
         return self._finish(pixels, plan, drawn, out)
 
     def _write(
-        self, out: torch.Tensor, write: Callable[..., bool], resize: CoreResize, drawn: Drawn
+        self,
+        out: torch.Tensor,
+        write: Callable[..., bool],
+        resize: CoreResize,
+        drawn: DrawnOperations,
     ) -> bool:
         """Let the core write one image; return whether it did."""
         operations = drawn.operations
@@ -275,7 +281,7 @@ class Crop(EncodedTransform):
         return _write_in_core(out, self.normalize, partial(write, resize), operations)
 
     def _finish(
-        self, pixels: torch.Tensor, plan: ResizePlan, drawn: Drawn, out: torch.Tensor
+        self, pixels: torch.Tensor, plan: ResizePlan, drawn: DrawnOperations, out: torch.Tensor
     ) -> torch.Tensor:
         """Flip, augment and normalise resized pixels (3, H, W), and write them to `out`."""
         if plan.flip:
@@ -288,17 +294,19 @@ class Crop(EncodedTransform):
             self.normalize(pixels, out=out)
         return out
 
-    def draw(self, plan: ResizePlan, generator: torch.Generator | None) -> Drawn:
+    def draw(self, plan: ResizePlan, generator: torch.Generator | None) -> DrawnOperations:
         """Draw the operations of a sample, after its plan; raise `Impossible` if it has none."""
         if not self.program:
-            return Drawn((), 0, plan.size)
+            return DrawnOperations((), 0, plan.size)
         height, width = plan.size
         drawn = draw_in_core(self.program, sample_state(generator), width, height)
         if isinstance(generator, SampleGenerator):
             generator.state = drawn.state
         return drawn
 
-    def _augment_in_core(self, pixels: torch.Tensor, drawn: Drawn, out: torch.Tensor) -> None:
+    def _augment_in_core(
+        self, pixels: torch.Tensor, drawn: DrawnOperations, out: torch.Tensor
+    ) -> None:
         """Augment and normalise pixels (3, H, W) that another backend has made."""
         image = pixels.permute(1, 2, 0).contiguous().numpy()
         whole = resize_unchanged(image.shape[1], image.shape[0])
