@@ -136,7 +136,7 @@ MOVES = {
         lambda m: m.RandomRotation((30, 30), interpolation=Mode.BILINEAR), 1, 0, 1
     ),
     "RandomRotation expanded": Step(
-        lambda m: m.RandomRotation((35, 35), expand=True, interpolation=Mode.BICUBIC)
+        lambda m: m.RandomRotation((35, 35), expand=True, interpolation=Mode.BICUBIC), 2.2
     ),
     "RandomPerspective": Step(lambda m: m.RandomPerspective(0.0, 1.0), 1, 1, 1),
     "RandomAffine": Step(
