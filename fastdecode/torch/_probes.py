@@ -24,45 +24,13 @@ Form: TypeAlias = Literal["pil", "uint8", "floats"]
 
 _SIZES = ((48, 64), (64, 48), (1, 1), (33, 33), (700, 500), (1100, 1500))
 """(height, width) of the probes; a small image may be left as it is where a large one is not."""
-_LOOKS = frozenset(
-    [
-        "Image",
-        "PIL",
-        "Tensor",
-        "array",
-        "asarray",
-        "bool",
-        "clone",
-        "contiguous",
-        "convert",
-        "copy",
-        "dim",
-        "expand",
-        "float32",
-        "forward",
-        "getbands",
-        "hasattr",
-        "isinstance",
-        "len",
-        "lambd",
-        "mode",
-        "ndim",
-        "np",
-        "numpy",
-        "repeat",
-        "self",
-        "shape",
-        "size",
-        "super",
-        "torch",
-        "type",
-        "__call__",
-        "__class__",
-        "transforms",
-    ]
+_NAMES = (
+    "Image PIL Tensor array asarray bool clone contiguous convert copy dim expand float32 getbands "
+    "hasattr isinstance len mode ndim np numpy repeat self shape size super torch type __call__"
 )
+_LOOKS = frozenset(_NAMES.split())
 """Names in code that cannot change an image of three channels, or anything else."""
-_COUNTS = frozenset(["add", "div", "lambd", "mul", "neg", "self", "sub", "torch", "true_divide"])
+_COUNTS = frozenset(["add", "div", "mul", "neg", "self", "sub", "torch", "true_divide"])
 """Names in code that can scale floats, and change nothing else."""
 _TYPES = (PillowImage, PillowImage.Image, torch, torch.Tensor, np)
 _STORES = frozenset(

@@ -72,6 +72,17 @@ class Counts:
         return image
 
 
+class CountsInside(Counts):
+    """The same, in a method that the one which is called calls."""
+
+    def __call__(self, image: Any) -> Any:
+        return self.forward(image)
+
+    def forward(self, image: Any) -> Any:
+        type(self).seen += 1
+        return image
+
+
 def blurs(image: Any) -> Any:
     radius = random.random()
     return image.filter(ImageFilter.GaussianBlur(radius))
@@ -145,7 +156,9 @@ def test_a_subclass_is_its_base_if_it_does_the_same() -> None:
 
 
 @pytest.mark.parametrize(
-    "part", [Counts(), Sharper(), blurs, only_small, print, lambda x: x.rotate(0.1)], ids=repr
+    "part",
+    [Counts(), CountsInside(), Sharper(), blurs, only_small, print, lambda x: x.rotate(0.1)],
+    ids=repr,
 )
 def test_other_steps_are_not_passed_over(part: Any) -> None:
     """Not those that also do something else, that draw, or that change a larger image."""
