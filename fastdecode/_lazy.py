@@ -270,7 +270,8 @@ class LazyImage(PillowImage.Image):
         new = LazyImage()
         new._file, new._steps = file, (*self._steps, *steps)
         new._mode, new._size = file.stored.mode, size or self._size
-        new.info = self._copy_info()
+        # As Pillow 13 copies it.
+        new.info = {k: v.copy() if isinstance(v, list) else v for k, v in self.info.items()}
         return new
 
     def _rememberable(self) -> _EncodedFile | None:

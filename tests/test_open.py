@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -173,6 +174,25 @@ def test_any_steps_give_pillows_image(kind: str, steps: list[_Step]) -> None:
     data = _encoded(kind)
 
     assert _result(fastdecode.open, data, steps) == _result(_pillow, data, steps)
+
+
+_REMEMBERED: list[_Step] = [
+    *(_call("transpose", turn) for turn in range(7)),
+    _crop((0.1, 0.0, 0.8, 0.7)),
+    _resize((31, 45), Image.Resampling.BILINEAR, (0.0, 0.2, 0.9, 1.0), None),
+    _resize((44, 29), Image.Resampling.NEAREST, None, None),
+]
+
+
+@pytest.mark.parametrize("first", range(len(_REMEMBERED)))
+@pytest.mark.parametrize("kind", ["jpeg", "png-L"])
+def test_what_is_remembered_is_done_in_its_order(kind: str, first: int) -> None:
+    """Each turn, crop and resize after and before each two others, and itself again."""
+    data = _encoded(kind)
+    for others in product(_REMEMBERED, _REMEMBERED, [_call("copy"), _in_place("load")]):
+        steps = [_REMEMBERED[first], *others]
+
+        assert _result(fastdecode.open, data, steps) == _result(_pillow, data, steps)
 
 
 @settings(max_examples=300)

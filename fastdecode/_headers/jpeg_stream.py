@@ -146,7 +146,7 @@ def read(data: Buffer, header: Header) -> Stream:
         stop = found.start() if found else len(data)
         if interval and header.coding != "jpeg-ls":
             most = _intervals(data, header, marker, interval)
-            stray = islice(_RESTART.finditer(data, start, stop), most - 1, None)
+            stray = islice(_RESTART.finditer(data, start, stop), max(0, most - 1), None)
             stop = next((one.start() for one in stray), stop)
         end = stop
         while end > start and data[end - 1] == 0xFF:  # fill bytes belong to the marker

@@ -228,8 +228,9 @@ class Source:
 
     @property
     def first_error(self) -> Failure | None:
-        """The first sample that could not be decoded, if any is known."""
-        return next((error for dataset in self.datasets for error in dataset.errors), None)
+        """The first sample that could not be decoded, if any is known, whichever failed first."""
+        found = (sorted(dataset.errors, key=lambda error: error.index) for dataset in self.datasets)
+        return next((errors[0] for errors in found if errors), None)
 
     def error_counts(self) -> list[int]:
         """Count the failures of each dataset inside."""

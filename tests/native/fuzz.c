@@ -97,7 +97,7 @@ static numbers read_numbers(const uint8_t *at) {
     read.operation = at[0] % OPERATIONS;
     read.flags = at[1];
     read.reduce = 1 << at[2] % 4;
-    read.layout = FD_L + at[3] % 4;
+    read.layout = FD_L + at[3] % 3;
     read.dtype = FD_UINT8 + at[4] % 2;
     read.thorough = at[4] / 2 % 2;
     read.renew = at[5] & 1;
@@ -253,9 +253,14 @@ static fd_request request_of(const numbers *from) {
                         .limits = fuzz_limits};
 }
 
-/* libjpeg complains of what the core has decoded: of a part that the core did not need. */
+/* libjpeg complains of what the core has decoded: of a part that the core did not need. For a region
+ * the core stops behind its last block, and libjpeg at the end of a row. */
 static void must_be_left_out(const jpeg *from, const fd_request *asked) {
     fd_request request = *asked;
+    if ((request.right != 0 || request.bottom != 0) &&
+        (request.right - request.left < reduced(from->header.width, request.reduce) ||
+         request.bottom - request.top < reduced(from->header.height, request.reduce)))
+        return;
     fd_decoder *fresh = must(fd_decoder_create());
     size_t length = 4 * (size_t)reduced(from->header.width, request.reduce);
     image other = make(length, (size_t)reduced(from->header.height, request.reduce), 0, 0);

@@ -46,8 +46,8 @@ static void choose_region(fd_request *request, const uint8_t *head, int32_t widt
 }
 
 /* Decode into `made` with the core, and where it did, with libjpeg-turbo. */
-static void compare(const uint8_t *data, size_t size, fd_request *request, ptrdiff_t stride,
-                    uint8_t *made, uint8_t *expected, size_t bytes) {
+static void compare(const uint8_t *data, size_t size, fd_request *request, int is_part,
+                    ptrdiff_t stride, uint8_t *made, uint8_t *expected, size_t bytes) {
     static fd_decoder *own;
     if (own == NULL)
         own = must(fd_decoder_create());
@@ -58,6 +58,8 @@ static void compare(const uint8_t *data, size_t size, fd_request *request, ptrdi
             fail("decoded to other pixels than libjpeg's");
         return;
     }
+    if (is_part) /* the core stops behind its last block, and libjpeg at the end of a row */
+        return;
     if (request->thorough)
         fail("decoded what libjpeg complains of");
     request->thorough = 1;
@@ -79,7 +81,9 @@ static void decode_by_both(const uint8_t *head, const uint8_t *data, size_t size
     size_t bytes = row * (size_t)(request.bottom - request.top);
     uint8_t *made = must(malloc(bytes)), *expected = must(malloc(bytes)); /* exactly, for ASan */
     use_number(head[1] >> 4);
-    compare(data, size, &request, (ptrdiff_t)row, made, expected, bytes);
+    int is_part = row < channels * (size_t)reduced(header.width, request.reduce) ||
+                  request.bottom - request.top < reduced(header.height, request.reduce);
+    compare(data, size, &request, is_part, (ptrdiff_t)row, made, expected, bytes);
     free(made);
     free(expected);
 }

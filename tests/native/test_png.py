@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 from corpus import native_core, samples
+from deflate import ILLEGAL, deflated, illegal
 from deflate import KINDS as BLOCKS
-from deflate import deflated
 from encoded import chunk
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -289,6 +289,20 @@ def test_wrong_checksums_are_refused(at: str) -> None:
     data[place + 4 + length] ^= 1
     with pytest.raises(DecodeError):
         decode(bytes(data), backend="native")
+
+
+@pytest.mark.parametrize("fault", ILLEGAL)
+def test_what_is_illegal_in_deflate_is_refused(fault: str, instructions: str) -> None:
+    """Also in a region, where no checksum shows it; the rows before it are decoded."""
+    rows = (b"\0" + bytes(range(30))) * 100
+    stream = illegal(rows, fault)
+    with pytest.raises(zlib.error):
+        zlib.decompress(stream)
+    data = file(10, 100, 2, 8, stream)
+    assert decode(data, backend="native", region=(0, 0, 10, 50)).shape == (50, 10, 3)
+    for bottom in (51, 52, 60, 100):
+        with pytest.raises(FastDecodeError):
+            decode(data, backend="native", region=(0, 0, 10, bottom))
 
 
 def stream_of(height: int, extra: bytes = b"") -> bytes:

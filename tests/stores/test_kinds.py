@@ -23,6 +23,7 @@ from store_cases import (
     images,
     truncated,
     write,
+    write_together,
 )
 
 from fastdecode.stores import KINDS, StoreError, create_store, open_store
@@ -374,25 +375,13 @@ def test_writers_refuse_uris(kind: Kind, location: str) -> None:
         create_store(location + kind.suffix)
 
 
-def _write(place: str, number: int, barrier: Any, done: Any) -> None:
-    """Write a store whose images all have this number, together with another process."""
-    writer = create_store(place)
-    for key in range(3):
-        writer.add(f"{key}.jpg", b"%d" % number, key)
-    barrier.wait()
-    try:
-        writer.close()
-    except FileExistsError:
-        number = -1
-    done.put(number)
-
-
 def test_two_processes_do_not_mix(kind: Kind) -> None:
     """Whichever process closes first, the other is told that the place is taken."""
     context = multiprocessing.get_context("spawn")
     place, done, barrier = kind.at("a"), context.Queue(), context.Barrier(2)
     both = [
-        context.Process(target=_write, args=(place, number, barrier, done)) for number in (1, 2)
+        context.Process(target=write_together, args=(place, number, barrier, done))
+        for number in (1, 2)
     ]
     for process in both:
         process.start()

@@ -14,7 +14,7 @@ from tars import image, numbered, write_tar
 
 from fastdecode._error_policy import is_item_error
 from fastdecode.errors import StoreError
-from fastdecode.stores import Store, create_store, open_store
+from fastdecode.stores import Store, concat, create_store, open_store
 from fastdecode.stores.concat import Concatenated
 from fastdecode.stores.locations import expand_braces, shard_locations
 from fastdecode.stores.tar import index_tar, open_tar
@@ -218,6 +218,27 @@ def test_few_shards_are_open_at_once(tmp_path: Path, indexed: bool) -> None:
     assert list(map(bytes, found)) == list(map(bytes, again)) == [image(at) for at in wanted]
     assert targets == list(range(_EACH - 1, 60 * _EACH, _EACH))
     assert keys == [f"{index:04d}.jpg" for index in wanted]
+
+
+def test_the_shards_that_were_read_last_stay_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two that may be open, the one that was read longest ago makes room for another."""
+    _shards(tmp_path, 3)
+    opened: list[str] = []
+
+    def open_part(part: concat.Part) -> Store:
+        opened.append(Path(part.location).name[10])
+        return real(part)
+
+    real = concat._open_part
+    monkeypatch.setattr(concat, "_open_part", open_part)
+    monkeypatch.setattr(concat, "_KEPT", 2)
+    monkeypatch.setattr(concat, "max_maps", lambda: 2)
+    with open_store(f"{tmp_path}/train-*.tar") as store:
+        for shard in (0, 1, 2, 2, 1, 0, 0, 1, 2):
+            assert bytes(store.read(shard * _EACH)) == image(shard * _EACH)
+    assert "".join(opened) == "01202"
 
 
 NEEDED = {"t.h5": "h5py", "t.lmdb": "lmdb"}

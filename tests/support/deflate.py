@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 import struct
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 KINDS = ("stored", "fixed", "dynamic")
 _END, _FIRST_LENGTH = 256, 257
@@ -40,7 +41,7 @@ class _Bits:
 
     def code(self, code: tuple[int, int]) -> None:
         value, count = code
-        self.put(int(f"{value:0{count}b}"[::-1], 2) if count else 0, count)
+        self.put(*_reversed(value, count))
 
     def align(self) -> None:
         self.count += -self.count % 8
@@ -189,4 +190,67 @@ def deflated(data: bytes, kinds: Iterable[str], draw: random.Random) -> bytes:
             begin += 0xFFFF
         bits.put(number + 1 == len(kinds), 1)
         _put_block(bits, kind, data, begin, end, draw)
+    return b"\x78\x01" + bits.bytes() + struct.pack(">I", zlib.adler32(data))
+
+
+def _fixed(*symbols: int, distance: int = 0) -> Iterator[tuple[int, int]]:
+    """Yield (bits, their number) of a fixed block; a length is followed by a code of a distance."""
+    codes, far = _canonical(_FIXED), _canonical([5] * 32)
+    for symbol in symbols:
+        yield _reversed(*codes[symbol])
+        if symbol >= _FIRST_LENGTH:
+            yield _reversed(*far[distance])
+            yield (1 << 13) - 1, 13  # extra bits, of which those of distance 29 are the most
+
+
+def _dynamic(
+    literals: dict[int, int], size: int = 257, distances: Iterable[int] = (1,), runs: Any = ()
+) -> Iterator[tuple[int, int]]:
+    """Yield a dynamic block of one literal, by the lengths of its codes, or by `runs` of these."""
+    distances = list(distances)
+    lengths = [literals.get(symbol, 0) for symbol in range(size)] + distances
+    runs = runs or [(length, 0, 0) for length in lengths]
+    used = {symbol for symbol, *_ in runs} | {0}
+    own = _drawn_lengths(used, 19, 7, random.Random(1))
+    yield from ((size - 257, 5), (len(distances) - 1, 5), (len(_LENGTH_CODES) - 4, 4))
+    yield from ((own[symbol], 3) for symbol in _LENGTH_CODES)
+    for symbol, extra, count in runs:
+        yield from (_reversed(*_canonical(own)[symbol]), (extra, count))
+    yield from ((0, 1), (1, 1), (0, 1))
+
+
+def _reversed(code: int, count: int) -> tuple[int, int]:
+    return (int(f"{code:0{count}b}"[::-1], 2) if count else 0), count
+
+
+_BOTH = {0: 1, _END: 1}
+ILLEGAL: dict[str, tuple[int, list[tuple[int, int]]]] = {
+    "kind of a block": (3, []),
+    "inverse of a length": (0, [(0, 5), (4, 16), (4, 16), (0, 32)]),
+    **{f"symbol {symbol}": (1, list(_fixed(symbol, _END))) for symbol in (286, 287)},
+    **{f"distance {far}": (1, list(_fixed(257, _END, distance=far))) for far in (29, 30, 31)},
+    "287 literals": (2, list(_dynamic(_BOTH, 287))),
+    "31 distances": (2, list(_dynamic(_BOTH, distances=[1, *[0] * 30]))),
+    "no end of the block": (2, list(_dynamic({0: 1, 1: 1}))),
+    "too many codes": (2, list(_dynamic({0: 1, 1: 1, _END: 1}))),
+    "too few codes": (2, list(_dynamic({0: 2, _END: 2}))),
+    "too few distances": (2, list(_dynamic(_BOTH, distances=[2, 2]))),
+    "repetition of nothing": (2, list(_dynamic(_BOTH, runs=[(16, 0, 2), (0, 0, 0)]))),
+    "run beyond the end": (2, list(_dynamic(_BOTH, runs=[(1, 0, 0), *[(18, 127, 7)] * 2]))),
+}
+"""By the fault: the kind of a block, and its (bits, their number); of a `distance 29`, too far."""
+
+
+def illegal(data: bytes, fault: str) -> bytes:
+    """Write a zlib stream with an illegal block in the middle of `data`, as its end would be."""
+    half, chance, bits = len(data) // 2, random.Random(1), _Bits()
+    bits.put(0, 1)
+    _put_block(bits, "stored", data, 0, half, chance)
+    kind, contents = ILLEGAL[fault]
+    bits.put(0, 1)
+    bits.put(kind, 2)
+    for value, count in contents:
+        bits.put(value, count)
+    bits.put(1, 1)
+    _put_block(bits, "stored", data, half, len(data), chance)
     return b"\x78\x01" + bits.bytes() + struct.pack(">I", zlib.adler32(data))

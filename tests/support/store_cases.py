@@ -88,3 +88,16 @@ def check_and_close(store: Store, wanted: list[Any]) -> None:
     """Check a store in a child process, which can import this module but no test file."""
     assert all_items(store) == wanted
     store.close()
+
+
+def write_together(place: str, number: int, barrier: Any, done: Any) -> None:
+    """Write a store whose images all have this number, together with another process."""
+    writer = create_store(place)
+    for key in range(3):
+        writer.add(f"{key}.jpg", b"%d" % number, key)
+    barrier.wait()
+    try:
+        writer.close()
+    except FileExistsError:
+        number = -1
+    done.put(number)

@@ -31,7 +31,14 @@ from loading import (
 from loading import (
     SeededLoader as Loader,
 )
-from torch.utils.data import BatchSampler, ConcatDataset, DataLoader, Subset, TensorDataset
+from torch.utils.data import (
+    BatchSampler,
+    ConcatDataset,
+    DataLoader,
+    Subset,
+    TensorDataset,
+    default_collate,
+)
 
 from fastdecode.testing import drawing, encode
 from fastdecode.torch import ImageList
@@ -111,17 +118,39 @@ def test_images_of_any_size_are_collated() -> None:
     assert lists[1][2][1] == 6
 
 
+def stacked(samples: list[Any]) -> Any:
+    """Collate as a function of the user's does."""
+    return default_collate(samples)
+
+
+class Whole(Plain):
+    """Gives all items of a batch at once, as Hugging Face's datasets do."""
+
+    def __getitems__(self, indices: list[int]) -> list[Any]:
+        return [self[index] for index in indices]
+
+
 @pytest.mark.filterwarnings(*PROCESS_WARNINGS)
-@pytest.mark.parametrize("how", [{"threads": 2}, {"workers": 1}], ids=str)
-def test_channels_last_without_a_known_shape(how: dict[str, int]) -> None:
-    """Collated images get the memory layout, too, with targets or without."""
-    for dataset in (Images(Resize(20)), Plain(lambda index: torch.full((3, 4, 5), index))):
-        made = list(Loader(dataset, 4, channels_last=True, **how))
+@pytest.mark.parametrize("own", [None, stacked], ids=["", "own"])
+@pytest.mark.parametrize("how", [{"threads": 0}, {"threads": 2}, {"workers": 1}], ids=str)
+def test_channels_last_without_a_known_shape(how: dict[str, int], own: Any) -> None:
+    """Collated images get the memory layout, too, with targets or without.
+
+    What the user's collate_fn gave stays as it is.
+    """
+    layout = torch.channels_last if own is None else torch.contiguous_format
+    for dataset in (Images(Resize(20)), Plain(plain_image), Whole(plain_image)):
+        made = list(Loader(dataset, 4, channels_last=True, collate_fn=own, **how))
         assert same(made, list(Loader(dataset, 4, threads=1)))
         for batch in made:
             images = batch[0] if isinstance(batch, list) else batch
 
-            assert images.is_contiguous(memory_format=torch.channels_last)
+            assert images.is_contiguous(memory_format=layout)
+
+
+def plain_image(index: int) -> torch.Tensor:
+    """Return an image of its index."""
+    return torch.full((3, 4, 5), index)
 
 
 def test_iterators_at_once_are_epochs_of_their_own() -> None:
@@ -231,7 +260,7 @@ REFUSED: dict[type[Exception], list[dict[str, Any]]] = {
         {"shuffle": "no"},
         {"drop_last": BatchSampler(range(9), 3, False)},
         {"drop_last": 4},
-        {"channels_last": 1},
+        {"channels_last": 2},
         {"device": 1.5},
         {"device": ["cpu"]},
         {"decode": None},

@@ -11,7 +11,7 @@ from loading import COUNT, PROCESS_WARNINGS, Sources, encoded
 from loading import SeededLoader as Loader
 from PIL import Image
 from small_torchvision import v1
-from torch.utils.data import Dataset
+from torch.utils.data import ConcatDataset, Dataset, Subset
 
 import fastdecode
 from fastdecode.torch import DecodeOptions, fuse
@@ -103,10 +103,36 @@ def test_threads_and_processes_make_the_same_batches(pipeline: Any) -> None:
         assert not torch.equal(ours, theirs)  # another epoch has other draws
 
 
-@pytest.mark.parametrize("dataset", [DrawingImages(fuse(PLAIN)), ThreadSafeImages(PLAIN)])
-def test_what_may_draw_elsewhere_runs_in_processes(dataset: Any) -> None:
-    """Code that draws from global generators, or a pipeline that is not fused, needs processes."""
-    assert Loader(dataset, 5, num_workers=2).workers == 2
+def _noisy(image: torch.Tensor) -> torch.Tensor:
+    return image + torch.rand(())
+
+
+class Labelled(ThreadSafeImages):
+    """It has a target_transform, as those of torchvision."""
+
+    def __init__(self, target_transform: Any) -> None:
+        super().__init__(fuse(PLAIN))
+        self.target_transform = target_transform
+
+
+SAFE = ThreadSafeImages(fuse(PLAIN))
+ELSEWHERE = {
+    "in the dataset": DrawingImages(fuse(PLAIN)),
+    "in a pipeline that is not fused": ThreadSafeImages(PLAIN),
+    "in a step that is not fused": ThreadSafeImages(fuse(v1.Compose([PLAIN, _noisy]))),
+    "in target_transform": Labelled(lambda target: target + random.random()),
+    "in any thread": OwnImages(fuse(PLAIN)),
+}
+
+
+@pytest.mark.parametrize("draws", ELSEWHERE)
+def test_what_may_draw_elsewhere_runs_in_processes(draws: str) -> None:
+    """Also where only one part of the dataset does; and any other runs in threads."""
+    dataset = ELSEWHERE[draws]
+    for one in (dataset, Subset(dataset, range(9)), ConcatDataset([SAFE, dataset])):
+        assert Loader(one, 5, num_workers=2).workers == 2
+    for one in (SAFE, Subset(SAFE, range(9)), ConcatDataset([SAFE, Labelled(float)])):
+        assert Loader(one, 5, num_workers=2).workers == 0
 
 
 @pytest.mark.parametrize("on_disk", [False, True])

@@ -384,6 +384,28 @@ def test_draws_of_a_sampler_leave_the_generators_alone() -> None:
     assert random.getstate() == before[1]
 
 
+@EACH_WAY
+@pytest.mark.parametrize("kind", sorted(RANDOM.keys() - {"stateful", "stateful iterator"}))
+def test_draws_of_a_resumed_sampler_leave_the_generators_alone(kind: str, way: str) -> None:
+    """Where an epoch goes on, even its first batch draws nothing from those of training."""
+    with Loader(Images(), SIZE, sampler=RANDOM[kind](), **WAYS[way][0]) as loader:
+        epoch = iter(loader)
+        next(epoch)
+        state = loader.state_dict()
+    with Loader(Images(), SIZE, sampler=RANDOM[kind](), **WAYS[way][0]) as loader:
+        loader.load_state_dict(state)
+        step(None)
+        before = generators()
+        for _, _ in zip(range(3), loader, strict=False):
+            assert generators() == before
+
+
+def generators() -> tuple[str, ...]:
+    """Return the states of all global generators."""
+    numpys = repr(np.random.get_state())  # noqa: NPY002
+    return str(torch.get_rng_state().tolist()), repr(random.getstate()), numpys
+
+
 def test_a_sampler_that_gives_other_items_again_is_a_warning() -> None:
     """What had been drawn comes first, and the warning says that what follows is not exact."""
 

@@ -15,7 +15,7 @@ from torch_reference import MEAN, PHOTOS, STD
 
 from fastdecode import backends
 from fastdecode.errors import BackendUnavailable
-from fastdecode.native._augment import Operation, augment, do
+from fastdecode.native._augment import Operation, augment, do, draw_in_core
 from fastdecode.testing import encode
 from fastdecode.torch import Fused, ImageList, Loader, Views
 from fastdecode.torch._order import sample_seed
@@ -145,6 +145,23 @@ def test_augmentations_of_views_differ() -> None:
         means = one.float().mean(), other.float().mean()
         inverted.add(tuple(bool(mean > 128) for mean in means))
     assert len(inverted) == 4
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_no_draw_of_an_augmentation_is_drawn_again(count: int) -> None:
+    """The numbers of a sample's views are the crop's, the augmentations', and the next crop's."""
+    plain, crop = (RandomResizedCrop(16, flip=0.5) for _ in range(2))
+    crop.program = do(Operation("invert"), probability=0.5)
+    for path in PHOTOS[:5]:
+        data = path.read_bytes()
+        expected = SampleGenerator("cpu").manual_seed(count)
+        for _ in range(count):
+            plain(data, generator=expected)
+            _, expected.state = draw_in_core(crop.program, expected.state, 16, 16)
+        for views in (Views(crop, count), Views([crop] * count)):
+            generator = SampleGenerator("cpu").manual_seed(count)
+            views(data, generator=generator)
+            assert generator.state == expected.state
 
 
 def test_what_fuse_does_not_know_gets_the_image() -> None:
