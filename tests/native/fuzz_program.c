@@ -155,7 +155,8 @@ static fd_operation choose_operation(choices *from) {
         operation.level[i] = (float)between(from, -3, 3);
     operation.seed = take_two(from);
     if (take(from) < 6) { /* numbers that make no sense */
-        int32_t at = below(from, FD_VALUES); /* first, as every compiler must draw in the same order */
+        int32_t at = below(from,
+                           FD_VALUES); /* first, as every compiler must draw in the same order */
         operation.value[at] = any_number(from);
     }
     return operation;
