@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast, get_args
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from fastdecode.native._library import ffi, lib
+from fastdecode.native._library import CoreResize, ffi, lib
 
 if TYPE_CHECKING:
     from fastdecode.types import Image
@@ -23,8 +23,16 @@ Kind: TypeAlias = Literal[
     "brightness", "contrast", "saturation", "hue", "sharpness", "grey", "invert", "solarize",
     "solarize_add", "posterize", "equalize", "autocontrast", "blur", "box_blur", "mirror",
     "turn_over", "warp", "rotate", "affine", "permute", "mix_begin", "mix_add", "mix_end", "erase",
+    "perspective", "resize", "crop", "pad",
 ]  # fmt: skip
 Filter: TypeAlias = Literal["nearest", "bilinear", "bicubic"]
+Resampling: TypeAlias = Literal[
+    "own", "bilinear", "bicubic", "lanczos", "hamming", "box", "nearest"
+]
+"""How an image is resized: the core's own bilinear filter, or one of Pillow's; in the order of
+``fd_resize_filter``."""
+Unit: TypeAlias = Literal["pixels", "width", "height"]
+Padding: TypeAlias = Literal["constant", "edge", "reflect", "symmetric"]
 Noise: TypeAlias = Literal["none", "channel", "pixel"]
 Library: TypeAlias = Literal["pillow", "torchvision"]
 
@@ -38,7 +46,8 @@ class Operation(NamedTuple):
 
     kind: Kind
     value: tuple[float, ...] = ()
-    filter: Filter = "nearest"
+    # Of a crop, the padding of the step that draws it.
+    filter: Filter | Resampling | Padding = "nearest"
     fill: tuple[int, int, int] = (0, 0, 0)
     blends: bool = False
     library: Library = "pillow"
@@ -50,7 +59,8 @@ class Draw(NamedTuple):
     The share is uniform in 0 to 1; with a `deviation`, it comes from a normal distribution about
     `mean`, limited to 0 to 1, and 0 makes it constant. `is_whole` truncates the product,
     `is_rounded` rounds the sum, and `either_sign` subtracts the product as often as it adds it.
-    ``value[copied]`` becomes the same number.
+    ``value[copied]`` becomes the same number. `of` says that `start` and `range` are in widths or
+    heights of the image.
     """
 
     at: int
@@ -62,12 +72,14 @@ class Draw(NamedTuple):
     is_rounded: bool = False
     either_sign: bool = False
     copied: int = -1
+    of: Unit = "pixels"
 
 
 class Erasure(NamedTuple):
     """A random box that replaces a part of the normalised result, by `level` or by normal noise.
 
-    `area` is the range of its share of the image, `aspect` that of its height to its width.
+    `area` is the range of its share of the image, `aspect` that of its height to its width; of a
+    step "box", which is cropped, that of its width to its height.
     """
 
     area: tuple[float, float]
@@ -79,7 +91,10 @@ class Erasure(NamedTuple):
 class Step(NamedTuple):
     """A step of a program; `inner` is the number of the steps inside it, at any depth."""
 
-    kind: Literal["operation", "sequence", "shuffle", "choice", "mix", "erasure"]
+    kind: Literal[
+        "operation", "sequence", "shuffle", "choice", "mix", "erasure",
+        "scale", "box", "random_crop", "central_crop", "perspective_change",
+    ]  # fmt: skip
     inner: int = 0
     probability: float = 1.0
     weight: float = 1.0
@@ -159,8 +174,46 @@ def _around(step: Step, programs: Iterable[Program]) -> Program:
 NOTHING = Program([Step("sequence")])
 
 
+# ---- steps that depend on the size of the image so far ----
+
+
+def resized_to(
+    size: int | tuple[int, int] | None,
+    filter: Resampling,
+    max_size: int | None = None,
+    library: Library = "pillow",
+) -> Program:
+    """Return a program that resizes to (height, width), or to a shorter side, as torchvision."""
+    if isinstance(size, tuple):
+        return do(Operation("resize", (size[1], size[0]), filter, library=library))
+    to = Operation("resize", (size or 0, 0, max_size or 0), filter, library=library)
+    return Program([Step("scale", operation=to)])
+
+
+def random_box(scale: tuple[float, float], ratio: tuple[float, float]) -> Program:
+    """Return a program that crops a random box, as torchvision's RandomResizedCrop."""
+    limits = Operation("crop", (0, 0, min(ratio), max(ratio)), "constant")
+    return Program([Step("box", operation=limits, erasure=Erasure(scale, ratio))])
+
+
+def central_crop(size: tuple[int, int], *, pads: bool = False) -> Program:
+    """Return a program that crops the centre of (height, width), padded if it is larger."""
+    crop = Operation("crop", size[::-1], "constant")
+    return Program([Step("central_crop", operation=crop, picks=pads)])
+
+
+def flipped(probability: float) -> Program:
+    """Return a program that mirrors the image; unless that never happens, it draws a number."""
+    if probability <= 0:
+        return Program()
+    certain = [Draw(1, 0.0, 0.0)] if probability >= 1 else []
+    return do(Operation("mirror"), *certain, probability=probability)
+
+
 def _draw_fields(draw: Draw) -> dict[str, Any]:
-    return draw._asdict() | {"deviation": -1.0 if draw.deviation is None else draw.deviation}
+    unit = get_args(Unit).index(draw.of)
+    deviation = -1.0 if draw.deviation is None else draw.deviation
+    return draw._asdict() | {"deviation": deviation, "of": unit}
 
 
 def _fields(step: Step) -> dict[str, Any]:
@@ -177,8 +230,9 @@ def _fields(step: Step) -> dict[str, Any]:
         fields["operation"] = _operation_fields(step.operation)
     if step.erasure is not None:
         erasure = step.erasure
-        noise = getattr(lib, f"FD_NOISE_{erasure.noise.upper()}")
-        fields["operation"] = {"kind": lib.FD_ERASE, "noise": noise, "level": erasure.level}
+        if step.operation is None:
+            noise = getattr(lib, f"FD_NOISE_{erasure.noise.upper()}")
+            fields["operation"] = {"kind": lib.FD_ERASE, "noise": noise, "level": erasure.level}
         aspect = [math.log(limit) for limit in erasure.aspect]
         fields |= {"area": list(erasure.area), "aspect": aspect}
     return fields
@@ -188,47 +242,89 @@ def _operation_fields(operation: Operation) -> dict[str, Any]:
     return {
         "kind": getattr(lib, f"FD_{operation.kind.upper()}"),
         "library": getattr(lib, f"FD_{operation.library.upper()}"),
-        "filter": getattr(lib, f"FD_{operation.filter.upper()}"),
+        "filter": _filters_of(operation.kind).index(operation.filter),
         "value": list(operation.value),
         "fill": [*operation.fill, operation.blends],
     }
+
+
+def _filters_of(kind: Kind) -> tuple[str, ...]:
+    """Return the filters of an operation in the order of the core's enumeration."""
+    known: dict[str, Any] = {"resize": Resampling, "pad": Padding, "crop": Padding}
+    return get_args(known.get(kind, Filter))
 
 
 def draw_operations(
     program: Program, state: int, width: int = 224, height: int = 224
 ) -> tuple[list[Operation], int]:
     """Draw the operations of a sample of this size; return the state after the draws as well."""
-    drawn, after = draw_in_core(program, state, width, height)
-    return [_operation(each) for each in drawn], after
+    drawn = draw_in_core(program, state, width, height)
+    return [_operation(each) for each in drawn.operations], drawn.state
 
 
-def draw_in_core(program: Program, state: int, width: int, height: int) -> tuple[Any, int]:
-    """Do the same as `draw_operations`; the result is an ``fd_operation[]``."""
+class DrawnOperations(NamedTuple):
+    """What was drawn for a sample: an ``fd_operation[]``, and what follows from it."""
+
+    operations: Any
+    state: int  # of the random numbers
+    size: tuple[int, int]  # (height, width) of the result
+
+
+class Impossible(ValueError):
+    """The core cannot do what a program says to an image of this size."""
+
+
+def draw_in_core(program: Program, state: int, width: int, height: int) -> DrawnOperations:
+    """Draw the operations of a sample of this size; raise `Impossible` if it has none."""
     moving, count = ffi.new("uint64_t *", state), ffi.new("int32_t *")
-    operations = ffi.new("fd_operation[]", lib.FD_MOST_OPERATIONS)
-    status = lib.fd_draw_operations(program.core, width, height, moving, operations, count)
+    size, operations = ffi.new("int32_t[]", [width, height]), _operations(lib.FD_MOST_OPERATIONS)
+    status = lib.fd_draw_operations(program.core, size, size + 1, moving, operations, count)
     if status != lib.FD_OK:
-        raise ValueError("this program of augmentations draws too many operations")
-    made = ffi.new("fd_operation[]", count[0])
+        raise Impossible(
+            f"a step of the transform is not possible for an image of {width}x{height}"
+        )
+    made = _operations(count[0])
     ffi.memmove(made, operations, ffi.sizeof(made))
-    return made, int(moving[0])
+    return DrawnOperations(made, int(moving[0]), (size[1], size[0]))
+
+
+def fold(resize: CoreResize, operations: Any, *, resizes: bool) -> tuple[CoreResize, Any]:
+    """Let a resize do the first operations if it can; return it, and the others.
+
+    `resizes` says that it does resize already.
+    """
+    struct, some = ffi.new("fd_resize *", resize[1:]), _operations(len(operations))
+    ffi.memmove(some, operations, ffi.sizeof(some))
+    left = _operations(lib.fd_fold(struct, resizes, some, len(some)))
+    ffi.memmove(left, some, ffi.sizeof(left))
+    members = (getattr(struct, name) for name in CoreResize._fields[1:])
+    return CoreResize(resize.reduce, *members), left
+
+
+def _operations(count: int) -> Any:
+    return ffi.new("fd_operation[]", count)
 
 
 def _operation(fields: Any) -> Operation:
     kinds: dict[int, Kind] = {getattr(lib, f"FD_{kind.upper()}"): kind for kind in get_args(Kind)}
-    filters: dict[int, Filter] = dict(enumerate(get_args(Filter)))
     red, green, blue, blends = fields.fill
     fill, library = (red, green, blue), get_args(Library)[fields.library]
     value = tuple(fields.value)
-    kind, filter_ = kinds[fields.kind], filters[fields.filter]
+    kind = kinds[fields.kind]
+    filter_ = cast("Filter", _filters_of(kind)[fields.filter])
     return Operation(kind, value, filter_, fill, bool(blends), library)
 
 
-def augment(image: Image, operations: Sequence[Operation]) -> Image:
-    """Apply operations to pixels (H, W, 3), uint8, and return the result of the same size."""
+def augment(
+    image: Image, operations: Sequence[Operation], size: tuple[int, int] | None = None
+) -> Image:
+    """Apply operations to pixels (H, W, 3), uint8.
+
+    `size` is the (height, width) of the result if that is another one.
+    """
     pixels = np.ascontiguousarray(image)
-    made = np.empty_like(pixels)
     height, width = pixels.shape[:2]
+    made = np.empty((*(size or (height, width)), 3), np.uint8)
     several = ffi.new("fd_operation[]", [_operation_fields(each) for each in operations])
     augmenter = ffi.gc(lib.fd_augmenter_create(), lib.fd_augmenter_destroy)
     status = lib.fd_augment_rgb(

@@ -104,15 +104,15 @@ class Items:
         pool: Pool,
         sources: Sequence[str | bytes | Buffer | None],
         seeds: Sequence[int],
-        crop: Any,
+        recipe: Any,
         pixels: Any,
         out: int,
         stride: int,
     ) -> tuple[Sequence[int], Sequence[int]]:
         """Read files and headers, and make the samples that the core can plan itself.
 
-        The random draws of an item follow from its seed, an unsigned number of 64 bits. `crop` is
-        an ``fd_crop *``; `pixels`, `out` and `stride` are as for `resize`. Return two lists of
+        The random draws of an item follow from its seed, an unsigned number of 64 bits. `recipe` is
+        an ``fd_recipe *``; `pixels`, `out` and `stride` are as for `resize`. Return two lists of
         items: those that were made, and those that were read and that `resize` must make. All
         others failed.
         """
@@ -120,7 +120,7 @@ class Items:
         count, (_, reading, decoding) = self._count, pool.running()
         drawn, place = ffi.from_buffer("uint64_t[]", array("Q", seeds)), ffi.cast("void *", out)
         done = lib.fd_pool_crop(
-            reading, decoding, self._items, count, drawn, crop, pixels, place, stride
+            reading, decoding, self._items, count, drawn, recipe, pixels, place, stride
         )
         if count == len(self._rows):  # else other items may still hold buffers of a larger batch
             self._held = done.held
@@ -152,15 +152,15 @@ class Items:
         pixels: Any,
         out: int,
         stride: int,
-        program: Any = None,
+        recipe: Any = None,
         states: Sequence[int] | None = None,
     ) -> list[bool]:
         """Decode, resize and finish the wanted items, of which there is at least one.
 
         `out` is the address of the result of item 0, even if that is not wanted. The results of the
         items are `stride` bytes apart. Return for each of `wanted` whether it was made without a
-        warning of the codec. `program` is an ``fd_program *``, which draws with the random numbers
-        after each of `states`.
+        warning of the codec. `recipe` is an ``fd_recipe *``, whose program follows the resizes, and
+        draws with the random numbers after each of `states`.
         """
         which = ffi.from_buffer("int32_t[]", np.array(wanted, np.int32))
         drawn = [0] * len(wanted) if states is None else states
@@ -169,7 +169,7 @@ class Items:
         threads, count, place = pool.running(), self._count, ffi.cast("void *", out)
         lib.fd_pool_resize(
             *(threads.decoding, self._items, count, which, plans, len(wanted)),
-            *(ffi.NULL if program is None else program, pixels, place, stride),
+            *(ffi.NULL if recipe is None else recipe, pixels, place, stride),
         )
         status = self._rows["status"][:count].tolist()
         return [status[at] == 0 for at in wanted]

@@ -205,13 +205,19 @@ def resize_pixels(
 
 
 @cache
-def stored(affine: tuple[Sequence[float], Sequence[float]] | None, *, channels_first: bool) -> Any:
+def stored(
+    affine: tuple[Sequence[float], Sequence[float]] | None,
+    *,
+    channels_first: bool,
+    channels: int = 3,
+) -> Any:
     """Return an ``fd_pixels *``, which says how to store pixels. It is cached: do not change it.
 
     `affine` is (scale, bias), 3 floats each, for ``value * scale + bias`` as float32; None stores
-    the bytes themselves. `channels_first` means (3, height, width), else (height, width, 3).
+    the bytes themselves. `channels_first` means (3, height, width), else (height, width, 3). Of
+    `channels`, 1 is the red one.
     """
-    kind = {"dtype": lib.FD_UINT8 if affine is None else lib.FD_FLOAT32}
+    kind = {"dtype": lib.FD_UINT8 if affine is None else lib.FD_FLOAT32, "channels": channels}
     values = {} if affine is None else {"scale": affine[0], "bias": affine[1]}
     return ffi.new("fd_pixels *", {**kind, "channels_first": channels_first, **values})
 

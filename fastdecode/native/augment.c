@@ -9,12 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LARGEST_SIDE = 16384 }; /* beyond it Pillow's own arithmetic changes */
+enum { LARGEST_SIDE = 65500 };
 
 struct fd_augmenter {
     fd_canvas canvas;
     fd_mixing mixing;
-    fd_room rooms[2];
+    fd_resampler *resampler; /* made when it is first needed */
     fd_room scratch;
 };
 
@@ -326,9 +326,29 @@ VARIANTS(permute, permute_body, (uint8_t *pixels, size_t count, const int32_t *f
 
 void fd_canvas_swap(fd_canvas *canvas) {
     uint8_t *pixels = canvas->other;
+    fd_room room = canvas->rooms[1];
 
     canvas->other = canvas->pixels;
     canvas->pixels = pixels;
+    canvas->rooms[1] = canvas->rooms[0];
+    canvas->rooms[0] = room;
+}
+
+void fd_canvas_become(fd_canvas *canvas) {
+    fd_canvas_swap(canvas);
+    canvas->width = canvas->out_width;
+    canvas->height = canvas->out_height;
+}
+
+/* Find the size of an operation's result, and memory for it. */
+static int prepare(fd_canvas *canvas, const fd_operation *operation) {
+    canvas->out_width = canvas->width;
+    canvas->out_height = canvas->height;
+    if (!fd_resized_by(operation, &canvas->out_width, &canvas->out_height))
+        return FD_ARGUMENT;
+    size_t size = 4 * (size_t)canvas->out_width * (size_t)canvas->out_height + FD_PADDING;
+    canvas->other = fd_room_for(&canvas->rooms[1], size);
+    return canvas->other == NULL ? FD_NO_MEMORY : FD_OK;
 }
 
 /* Do an operation whose result for tensors is another one than Pillow's. */
@@ -418,6 +438,20 @@ static int run(fd_augmenter *augmenter, const fd_operation *operation) {
         permute(pixels, count, from);
         return FD_OK;
     }
+    case FD_PERSPECTIVE:
+        return fd_perspective(canvas, operation);
+    case FD_RESIZE:
+        if (augmenter->resampler == NULL)
+            augmenter->resampler = fd_resampler_create();
+        if (augmenter->resampler == NULL)
+            return FD_NO_MEMORY;
+        return fd_scale(canvas, augmenter->resampler, operation, &augmenter->scratch);
+    case FD_CROP:
+        fd_crop(canvas, operation);
+        return FD_OK;
+    case FD_PAD:
+        fd_pad(canvas, operation);
+        return FD_OK;
     case FD_MIX_BEGIN:
     case FD_MIX_ADD:
     case FD_MIX_END:
@@ -432,7 +466,7 @@ static int is_good(const fd_operation *operation) {
     const double *value = operation->value;
     double size = value[0];
 
-    for (int i = 0; i < 6; i++)
+    for (int i = 0; i < FD_VALUES; i++)
         if (!(fabs(value[i]) < FD_LARGEST_NUMBER)) /* NaN, too */
             return 0;
     if (operation->kind == FD_POSTERIZE)
@@ -448,6 +482,10 @@ static int is_good(const fd_operation *operation) {
         return size >= 0 && size <= 1000;
     if (operation->kind == FD_HUE)
         return size >= -0.5 && size <= 0.5;
+    if (operation->kind == FD_RESIZE)
+        return operation->filter >= FD_FILTER_OWN && operation->filter <= FD_FILTER_NEAREST;
+    if (operation->kind == FD_PAD || operation->kind == FD_CROP)
+        return operation->filter >= FD_PAD_CONSTANT && operation->filter <= FD_PAD_SYMMETRIC;
     return operation->filter >= FD_NEAREST && operation->filter <= FD_BICUBIC &&
            (operation->library == FD_PILLOW || operation->filter != FD_BICUBIC);
 }
@@ -458,23 +496,27 @@ int fd_augmenter_begin(fd_augmenter *augmenter, int32_t width, int32_t height, u
     if (width < 1 || height < 1 || width > LARGEST_SIDE || height > LARGEST_SIDE)
         return FD_ARGUMENT;
     fd_canvas *canvas = &augmenter->canvas;
-    canvas->pixels = fd_room_for(&augmenter->rooms[0], size);
-    canvas->other = fd_room_for(&augmenter->rooms[1], size);
+    canvas->pixels = fd_room_for(&canvas->rooms[0], size);
     canvas->width = width;
     canvas->height = height;
     *pixels = canvas->pixels;
-    return canvas->pixels != NULL && canvas->other != NULL ? FD_OK : FD_NO_MEMORY;
+    return canvas->pixels != NULL ? FD_OK : FD_NO_MEMORY;
 }
 
 int fd_augmenter_run(fd_augmenter *augmenter, const fd_operation *operations, size_t count,
-                     const uint8_t **pixels) {
+                     const uint8_t **pixels, int32_t *width, int32_t *height) {
     augmenter->mixing.is_begun = 0;
     for (size_t i = 0; i < count; i++) {
-        int status = is_good(&operations[i]) ? run(augmenter, &operations[i]) : FD_ARGUMENT;
+        int status = is_good(&operations[i]) ? prepare(&augmenter->canvas, &operations[i])
+                                             : FD_ARGUMENT;
+        if (status == FD_OK)
+            status = run(augmenter, &operations[i]);
         if (status != FD_OK)
             return status;
     }
     *pixels = augmenter->canvas.pixels;
+    *width = augmenter->canvas.width;
+    *height = augmenter->canvas.height;
     return augmenter->mixing.is_begun ? FD_ARGUMENT : FD_OK;
 }
 
@@ -491,7 +533,8 @@ int fd_augment_rgb(fd_augmenter *augmenter, const uint8_t *rgb, int32_t width, i
     size_t all = (size_t)width * (size_t)height;
     for (size_t i = 0; i < all; i++)
         memcpy(pixels + 4 * i, rgb + 3 * i, 3);
-    status = fd_augmenter_run(augmenter, operations, count, &result);
+    status = fd_augmenter_run(augmenter, operations, count, &result, &width, &height);
+    all = (size_t)width * (size_t)height;
     for (size_t i = 0; status == FD_OK && i < all; i++)
         memcpy(out + 3 * i, result + 4 * i, 3);
     return status;
@@ -502,8 +545,9 @@ fd_augmenter *fd_augmenter_create(void) { return calloc(1, sizeof(fd_augmenter))
 void fd_augmenter_destroy(fd_augmenter *augmenter) {
     if (augmenter == NULL)
         return;
-    fd_room_free(&augmenter->rooms[0]);
-    fd_room_free(&augmenter->rooms[1]);
+    fd_room_free(&augmenter->canvas.rooms[0]);
+    fd_room_free(&augmenter->canvas.rooms[1]);
+    fd_resampler_destroy(augmenter->resampler);
     fd_room_free(&augmenter->scratch);
     fd_room_free(&augmenter->mixing.sums_room);
     fd_room_free(&augmenter->mixing.kept_room);

@@ -15,14 +15,30 @@
 
 #define FD_LARGEST_NUMBER 1e6 /* of a value of an operation */
 
-/* An image and a second buffer of its size, into which an operation may write its result. */
+/* An image and a second buffer, into which an operation may write its result. */
 typedef struct fd_canvas {
     uint8_t *pixels, *other;
     int32_t width, height;
+    int32_t out_width, out_height; /* of the result of the operation; the buffer has room for it */
+    fd_room rooms[2]; /* of the image, and of the second buffer */
 } fd_canvas;
 
-/* Make the second buffer the image. */
+/* Make the second buffer the image, of the same size. */
 void fd_canvas_swap(fd_canvas *canvas);
+
+/* Make it the image, of the result's size. */
+void fd_canvas_become(fd_canvas *canvas);
+
+/* ---- reshape.c ---- */
+
+/* Replace a size by that of an operation's result. Returns 0 if it is not possible. */
+int fd_resized_by(const fd_operation *operation, int32_t *width, int32_t *height);
+
+void fd_crop(fd_canvas *canvas, const fd_operation *how);
+void fd_pad(fd_canvas *canvas, const fd_operation *how);
+
+/* Resize the image; without interpolation as Pillow or torch does. */
+int fd_scale(fd_canvas *canvas, fd_resampler *resampler, const fd_operation *how, fd_room *room);
 
 /* ---- warp.c ---- */
 
@@ -32,6 +48,16 @@ int fd_warp(fd_canvas *canvas, const double matrix[6], const fd_operation *how, 
 
 /* Turn the image counter-clockwise about its centre, as PIL.Image.rotate does. */
 int fd_rotate(fd_canvas *canvas, double degrees, const fd_operation *how, fd_room *room);
+
+/* The size of an image that has been turned, and grew to show all of it. */
+void fd_turned_size(double degrees, int32_t *width, int32_t *height);
+
+/* Map the image by perspective: `how` has the numbers of PIL.Image.transform. */
+int fd_perspective(fd_canvas *canvas, const fd_operation *how);
+
+/* Find the source of each of `count` results along an axis of `limit` pixels as Pillow does; -1 is
+ * outside. */
+void fd_find_sources(int32_t *sources, int32_t count, double start, double step, int32_t limit);
 
 /* Turn, move, scale and shear it, as torchvision's affine does. */
 int fd_affine(fd_canvas *canvas, const fd_operation *how, fd_room *room);
@@ -54,6 +80,7 @@ int fd_box_blur(fd_canvas *canvas, double sigma, fd_room *room);
 /* An image that was kept, and the weighted sum of its versions. */
 typedef struct {
     int is_begun;
+    int32_t width, height; /* of both */
     float *sums;
     uint8_t *kept;
     fd_room sums_room, kept_room;
@@ -69,8 +96,8 @@ void fd_tensor_contrast(uint8_t *pixels, size_t count, double factor);
 void fd_tensor_grey(uint8_t *pixels, size_t count);
 void fd_tensor_hue(uint8_t *pixels, size_t count, double shift);
 
-/* Map the image as fd_warp does, without interpolation or bilinearly. */
-void fd_tensor_warp(fd_canvas *canvas, const double matrix[6], int is_nearest,
+/* Map the image as fd_warp or fd_perspective does, without interpolation or bilinearly. */
+void fd_tensor_warp(fd_canvas *canvas, const double matrix[FD_VALUES], int is_nearest,
                     const uint8_t fill[4]);
 
 #endif

@@ -27,8 +27,7 @@ typedef struct job {
     fd_item *items;
     size_t count;
     const fd_pixels *pixels;
-    const fd_program *program;
-    const fd_crop *crop; /* if given, OPEN leaves ranges of files to CROP */
+    const fd_recipe *recipe; /* of OPEN: if given, it leaves ranges of files to CROP */
     const uint64_t *seeds; /* this and the next two are used only by CROP */
     char *out;
     ptrdiff_t stride;
@@ -41,6 +40,7 @@ typedef struct worker {
     fd_decoder *decoder;
     uint8_t *buffer;
     size_t capacity;
+    fd_operation operations[FD_MOST_OPERATIONS]; /* of the item at hand */
 } worker;
 
 struct fd_pool {
@@ -99,16 +99,12 @@ static void open_item(fd_item *item) {
 }
 
 /* Decode, resize and augment an item. */
-static int decode_resized(fd_decoder *decoder, fd_item *item, const job *at, const char **words) {
-    fd_operation operations[FD_MOST_OPERATIONS];
-    int32_t count = 0;
-    if (at->program != NULL) {
-        int status = fd_draw_operations(at->program, item->resize.width, item->resize.height,
-                                        &item->state, operations, &count);
-        if (status != FD_OK) {
-            *words = "such a program is not possible";
-            return status;
-        }
+static int decode_resized(fd_decoder *decoder, fd_item *item, const job *at,
+                          fd_operation *operations, int32_t count, const char **words) {
+    if (at->what == DECODE && at->recipe != NULL &&
+        fd_draw_after(at->recipe, &item->resize, 1, &item->state, operations, &count) != FD_OK) {
+        *words = "such a program is not possible";
+        return FD_ARGUMENT;
     }
     int status = fd_decode_resized(decoder, item->data, item->size, &item->request, &item->resize,
                                    operations, count, at->pixels, item->out);
@@ -116,7 +112,8 @@ static int decode_resized(fd_decoder *decoder, fd_item *item, const job *at, con
     return status;
 }
 
-static void decode_item(fd_item *item, const job *at, worker *self) {
+/* Decode an item, and do the operations that are drawn already. */
+static void decode_item(fd_item *item, const job *at, worker *self, int32_t count) {
     if (item->data == NULL || item->out == NULL || (item->resized && at->pixels == NULL)) {
         settle(item, FD_ARGUMENT, 0, "nothing to decode, or nowhere to put it");
         return;
@@ -128,7 +125,7 @@ static void decode_item(fd_item *item, const job *at, worker *self) {
     int status;
     const char *words;
     if (item->resized) {
-        status = decode_resized(self->decoder, item, at, &words);
+        status = decode_resized(self->decoder, item, at, self->operations, count, &words);
     } else {
         status = fd_decode(self->decoder, item->data, item->size, &item->request, item->out,
                            item->stride);
@@ -137,12 +134,13 @@ static void decode_item(fd_item *item, const job *at, worker *self) {
     settle(item, (fd_status)status, 0, status == FD_OK ? "" : words);
 }
 
-/* Plan the crop of an opened item, just before it is decoded. */
-static void plan_crop(const job *at, size_t i) {
+/* Plan the sample of an opened item, just before it is decoded. */
+static void plan_sample(const job *at, size_t i, worker *self, int32_t *count) {
     fd_item *item = &at->items[i];
     item->state = at->seeds[i];
-    item->wanted = item->status == FD_OK && fd_plan_crop(&item->header, &item->state, at->crop,
-                                                         &item->request, &item->resize);
+    item->wanted = item->status == FD_OK &&
+                   fd_plan_sample(&item->header, &item->state, at->recipe, &item->request,
+                                  &item->resize, self->operations, count);
     if (item->wanted) {
         item->resized = 1;
         item->out = at->out == NULL ? NULL : at->out + (ptrdiff_t)i * at->stride;
@@ -167,9 +165,10 @@ static void crop_item(const job *at, size_t i, worker *self) {
         exchange_buffers(item, self);
         open_item(item);
     }
-    plan_crop(at, i);
+    int32_t count = 0;
+    plan_sample(at, i, self, &count);
     if (item->wanted)
-        decode_item(item, at, self);
+        decode_item(item, at, self, count);
     if (lent && item->wanted && item->status == FD_OK) {
         exchange_buffers(item, self);
         item->data = NULL;
@@ -183,8 +182,8 @@ static void work_on(job *at, worker *self) {
         if (at->what == CROP)
             crop_item(at, i, self);
         else if (at->what == DECODE && item->wanted)
-            decode_item(item, at, self);
-        else if (at->what == OPEN && !(at->crop != NULL && is_range(item)))
+            decode_item(item, at, self, 0);
+        else if (at->what == OPEN && !(at->recipe != NULL && is_range(item)))
             open_item(item);
     }
 }
@@ -318,7 +317,7 @@ void fd_pool_decode(fd_pool *pool, fd_item *items, size_t count, const fd_pixels
 }
 
 void fd_pool_resize(fd_pool *pool, fd_item *items, size_t count, const int32_t *which,
-                    const fd_plan *plans, size_t chosen, const fd_program *program,
+                    const fd_plan *plans, size_t chosen, const fd_recipe *recipe,
                     const fd_pixels *pixels, void *out, ptrdiff_t stride) {
     for (size_t i = 0; i < count; i++)
         items[i].wanted = 0;
@@ -331,24 +330,23 @@ void fd_pool_resize(fd_pool *pool, fd_item *items, size_t count, const int32_t *
         item->out = (char *)out + which[i] * stride;
         item->state = plans[i].state;
     }
-    job at = {.what = DECODE, .items = items, .count = count, .program = program, .pixels = pixels};
+    job at = {.what = DECODE, .items = items, .count = count, .recipe = recipe, .pixels = pixels};
     do_job(pool, &at);
 }
 
 fd_cropped fd_pool_crop(fd_pool *reading, fd_pool *decoding, fd_item *items, size_t count,
-                        const uint64_t *seeds, const fd_crop *crop, const fd_pixels *pixels,
+                        const uint64_t *seeds, const fd_recipe *recipe, const fd_pixels *pixels,
                         void *out, ptrdiff_t stride) {
     job at = {.what = CROP,
               .items = items,
               .count = count,
               .pixels = pixels,
-              .program = crop->program,
-              .crop = crop,
+              .recipe = recipe,
               .seeds = seeds,
               .out = out,
               .stride = stride};
     fd_cropped done = {.made = 0};
-    job opening = {.what = OPEN, .items = items, .count = count, .crop = crop};
+    job opening = {.what = OPEN, .items = items, .count = count, .recipe = recipe};
     for (size_t i = 0; i < count; i++) {
         if (!is_range(&items[i])) { /* else there is nothing to open yet */
             do_job(reading, &opening);

@@ -202,9 +202,23 @@ INLINE void store_pixels(void *out, const uint8_t *restrict rgbx, const fd_pixel
     }
 }
 
+/* Store the first channel. */
+INLINE void store_grey(void *out, const uint8_t *restrict rgbx, const fd_pixels *pixels,
+                       size_t count) {
+    float scale = pixels->scale[0], bias = pixels->bias[0];
+
+    for (size_t i = 0; i < count; i++)
+        if (pixels->dtype == FD_FLOAT32)
+            ((float *)out)[i] = scaled(channel(rgbx, i, 0), scale, bias);
+        else
+            ((uint8_t *)out)[i] = (uint8_t)channel(rgbx, i, 0);
+}
+
 INLINE void store_body(void *out, const uint8_t *rgbx, const fd_pixels *pixels, size_t plane,
                        size_t count) {
-    if (pixels->channels_first) {
+    if (pixels->channels == 1) {
+        store_grey(out, rgbx, pixels, count);
+    } else if (pixels->channels_first) {
         store_planes(out, rgbx, pixels, plane, count);
     } else {
         store_pixels(out, rgbx, pixels, count);

@@ -29,8 +29,9 @@ static float next_normal(normal *numbers) {
     return (float)(x * scale);
 }
 
-void fd_erase(float *out, int32_t width, int32_t height, int channels_first,
+void fd_erase(float *out, int32_t width, int32_t height, const fd_pixels *form,
               const fd_operation *operation) {
+    int channels = form->channels;
     const double *value = operation->value;
     int32_t left = (int32_t)value[0], top = (int32_t)value[1];
     int32_t right = left + (int32_t)value[2], bottom = top + (int32_t)value[3];
@@ -41,11 +42,11 @@ void fd_erase(float *out, int32_t width, int32_t height, int channels_first,
     for (int c = 0; c < 3; c++)
         levels[c] = operation->noise == FD_NOISE_CHANNEL ? next_normal(&numbers)
                                                          : operation->level[c];
-    for (int c = 0; c < 3; c++)
+    for (int c = 0; c < channels; c++)
         for (int32_t y = top; y < bottom; y++) {
             size_t at = (size_t)y * (size_t)width + (size_t)left;
-            float *to = channels_first ? out + (size_t)c * plane + at : out + 3 * at + c;
-            size_t step = channels_first ? 1 : 3;
+            size_t step = form->channels_first ? 1 : (size_t)channels;
+            float *to = out + step * at + (size_t)c * (form->channels_first ? plane : 1);
             for (int32_t x = left; x < right; x++, to += step)
                 *to = operation->noise == FD_NOISE_PIXEL ? next_normal(&numbers) : levels[c];
         }

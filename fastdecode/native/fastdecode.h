@@ -82,7 +82,9 @@ typedef enum {
     FD_FILTER_TRIANGLE, /* Pillow's BILINEAR */
     FD_FILTER_CUBIC,
     FD_FILTER_LANCZOS,
-    FD_FILTER_HAMMING
+    FD_FILTER_HAMMING,
+    FD_FILTER_BOX,
+    FD_FILTER_NEAREST /* of FD_RESIZE alone */
 } fd_resize_filter;
 
 /* Resizes a box of the reduced image to a canvas, of which one rectangle is computed. */
@@ -107,7 +109,9 @@ typedef struct {
  * multiplied and added in float32, each rounded. */
 typedef struct {
     int32_t dtype; /* fd_dtype */
-    int32_t channels_first; /* 1: (3, height, width); 0: (height, width, 3); no gaps */
+    int32_t channels; /* 3; or 1, the first of them */
+    int32_t
+        channels_first; /* 1: (channels, height, width); 0: (height, width, channels); no gaps */
     float scale[3], bias[3];
 } fd_pixels;
 
@@ -131,13 +135,18 @@ typedef enum {
     FD_MIRROR, /* left to right */
     FD_TURN_OVER, /* top to bottom */
     FD_WARP, /* value: the matrix that maps the result to the source */
-    FD_ROTATE, /* value[0]: degrees, counter-clockwise about the centre */
+    FD_ROTATE, /* value[0]: degrees, counter-clockwise about the centre; value[1]: 1 if the image
+                * grows to show all of it */
     FD_AFFINE, /* value: degrees clockwise, pixels right and down, scale, degrees of shear in x and y */
     FD_PERMUTE, /* value: for red, green and blue, the channel (0 to 2) that is taken */
     FD_MIX_BEGIN, /* keep the image; the mix is the image times value[0] */
     FD_MIX_ADD, /* add the image times value[0] to the mix, and go back to the image that was kept */
     FD_MIX_END, /* blend the image that was kept with the mix; value[0] is the share of the mix */
-    FD_ERASE /* value: left, top, width, height. Of float32 results, after all others */
+    FD_ERASE, /* value: left, top, width, height. Of float32 results, after all others */
+    FD_PERSPECTIVE, /* value: the eight numbers that map the result to the source */
+    FD_RESIZE, /* value: width, height */
+    FD_CROP, /* value: left, top, width, height, inside the image */
+    FD_PAD /* value: pixels at the left, the top, the right, the bottom */
 } fd_operation_kind;
 
 /* Whose results an operation gives: Pillow's, or those of torchvision's functions for tensors. */
@@ -148,13 +157,20 @@ typedef enum { FD_NOISE_NONE = 0, FD_NOISE_CHANNEL, FD_NOISE_PIXEL } fd_noise;
 
 typedef enum { FD_NEAREST = 0, FD_BILINEAR, FD_BICUBIC } fd_filter;
 
+/* What FD_PAD writes: `fill`, the nearest pixel, or a mirror image without or with the edge. */
+typedef enum { FD_PAD_CONSTANT = 0, FD_PAD_EDGE, FD_PAD_REFLECT, FD_PAD_SYMMETRIC } fd_padding;
+
+#define FD_VALUES 8
+
 typedef struct {
     int32_t kind; /* fd_operation_kind */
     int32_t library; /* fd_library */
-    int32_t filter; /* fd_filter, for FD_WARP, FD_ROTATE and FD_AFFINE */
+    int32_t filter; /* fd_filter of FD_WARP, FD_ROTATE, FD_AFFINE and FD_PERSPECTIVE;
+                     * fd_resize_filter of FD_RESIZE; fd_padding of FD_PAD, and of the step that
+                     * draws an FD_CROP */
     int32_t noise; /* fd_noise, for FD_ERASE */
-    double value[6];
-    uint8_t fill[4]; /* RGB of pixels from outside, for the same three; if the last one is 1,
+    double value[FD_VALUES];
+    uint8_t fill[4]; /* RGB of pixels from outside, for FD_PAD, too; if the last one is 1,
                        * torchvision blends it with pixels that are partly outside */
     float level[3]; /* this and the next for FD_ERASE */
     uint64_t seed; /* of the noise */
@@ -167,7 +183,17 @@ typedef enum {
     FD_SHUFFLE, /* all inner steps in random order */
     FD_CHOICE, /* `picks` different inner steps, by weight */
     FD_MIX, /* the mix of all inner steps, each done on the image as it was: torchvision's or timm's AugMix */
-    FD_ERASURE /* FD_ERASE of a random box: `area` and `aspect` */
+    FD_ERASURE, /* FD_ERASE of a random box: `area` and `aspect` */
+    /* These depend on the size of the image so far. value[0] and value[1] of `operation` are a width and
+     * a height, and become those of its FD_RESIZE, FD_CROP or FD_PERSPECTIVE. */
+    FD_SCALE, /* resize to it; if the height is 0, the shorter side gets the width, and the longer
+               * side at most value[2], if that is not 0; if the width is 0, too, it becomes value[2] */
+    FD_BOX, /* crop a random box of the whole, of `area` and `aspect` of width to height; value[2] and
+             * value[3] are the limits of that for the box that is taken if no drawn one fits */
+    FD_RANDOM_CROP, /* first pad to that size if `picks` is 1; if it is 2, together with value[4] to
+                     * value[7] pixels at the left, top, right and bottom */
+    FD_CENTRAL_CROP, /* if it is larger than the image: padded with black, or not possible if `picks` is 0 */
+    FD_PERSPECTIVE_CHANGE /* move the corners by up to value[0] of half of the image */
 } fd_step_kind;
 
 /* value[at] of an operation becomes start + or - range * a number between 0 and 1. */
@@ -177,6 +203,8 @@ typedef struct {
     int32_t is_whole; /* the product is truncated to an integer */
     int32_t is_rounded; /* the sum is rounded to an integer */
     int32_t either_sign; /* the product is subtracted as often as it is added; else it is added */
+    int32_t
+        of; /* start and range are in: 0: pixels or levels, 1: widths, 2: heights of the image */
     double start, range;
     double mean, deviation; /* of the number; a negative deviation: it is uniform */
 } fd_drawn;
@@ -190,7 +218,8 @@ typedef struct {
     double probability; /* that it is done */
     double weight; /* inside an FD_CHOICE */
     double alpha; /* FD_MIX: of the Dirichlet and beta distributions of its weights */
-    /* FD_ERASURE: the smallest and largest share of the area, and logarithm of height to width. */
+    /* FD_ERASURE: the smallest and largest share of the area, and logarithm of height to width;
+     * FD_BOX: of width to height. */
     double area[2], aspect[2];
     fd_operation operation; /* of an FD_MIX only the library */
 } fd_step;
@@ -200,29 +229,17 @@ typedef struct {
     int32_t count;
 } fd_program;
 
-#define FD_MOST_OPERATIONS 32
+#define FD_MOST_OPERATIONS 48
 
-typedef enum { FD_RANDOM = 1, FD_CENTRAL } fd_crop_kind;
-
-/* How each image of a batch is cropped, depending on its size and a seed: a random box, resized to
- * the result; or the whole image, resized and then cropped at the centre. */
+/* How each image of a batch becomes a sample, depending on its size and a seed. */
 typedef struct {
-    int32_t kind; /* fd_crop_kind */
+    const fd_program *program; /* from the whole image to the result */
     int32_t width, height; /* of the result */
-    int32_t resize_width, resize_height; /* FD_CENTRAL: the size that the whole is resized to. If
-                                            * the height is 0, the shorter side gets the width */
-    double area, area_range; /* FD_RANDOM: the box's smallest share of the image, and
-                                            * how much larger the share may be */
-    double aspect, aspect_range; /* the same for the logarithm of its width to height */
-    double narrowest, widest; /* width to height, used if no drawn box fits */
-    double flip; /* probability */
     double headroom; /* the reduced box is at least this many times larger than
-                                            * the size it is resized to; 0: no reduction */
-    int64_t pixels; /* images with more are not cropped */
+                      * the size it is resized to; 0: no reduction */
+    int64_t pixels; /* images with more are not made */
     int32_t upright; /* nor are those with an Exif segment */
-    int32_t filter; /* fd_resize_filter */
-    const fd_program *program; /* the augmentations of the cropped image, or NULL */
-} fd_crop;
+} fd_recipe;
 
 typedef struct fd_decoder fd_decoder;
 typedef struct fd_resampler fd_resampler;
@@ -248,8 +265,9 @@ int fd_decode(fd_decoder *decoder, const uint8_t *data, size_t size, const fd_re
               uint8_t *out, ptrdiff_t stride);
 
 /* Decode only what `resize` needs of the JPEG at `data`, apply `count` operations to the result, and
- * write (3, height, width) or (height, width, 3) values to `out` in the form of `pixels`; without
- * operations there is no image in between. Only reduce and limits of `request` are used. */
+ * write (3, height, width) or (height, width, 3) values to `out` in the form of `pixels`; the size is
+ * that after the operations. Without operations there is no image in between. Only reduce and limits of
+ * `request` are used. */
 int fd_decode_resized(fd_decoder *decoder, const uint8_t *data, size_t size,
                       const fd_request *request, const fd_resize *resize,
                       const fd_operation *operations, int32_t count, const fd_pixels *pixels,
@@ -289,29 +307,35 @@ int fd_use_instructions(const char *name);
 
 typedef struct fd_augmenter fd_augmenter;
 
-/* Draw the operations of a sample of this size, with the random numbers that follow `*state`, which moves on.
- * FD_ARGUMENT if the steps are no tree, or draw too many operations. */
-int fd_draw_operations(const fd_program *program, int32_t width, int32_t height, uint64_t *state,
+/* Draw the operations of a sample with the random numbers that follow `*state`, which moves on. The
+ * size is that of the image, and becomes that of the result. FD_ARGUMENT if the steps are no tree, draw
+ * too many operations, or are not possible for an image of this size. */
+int fd_draw_operations(const fd_program *program, int32_t *width, int32_t *height, uint64_t *state,
                        fd_operation operations[FD_MOST_OPERATIONS], int32_t *count);
+
+/* Let a resize do the first of `count` operations if it can: those that crop or mirror, and one that
+ * resizes if it does not resize yet. It then reads and computes only what the others need. Those are
+ * moved to the front; returns their number. */
+int32_t fd_fold(fd_resize *resize, int resizes, fd_operation *operations, int32_t count);
 
 fd_augmenter *fd_augmenter_create(void);
 void fd_augmenter_destroy(fd_augmenter *augmenter);
 
 /* Apply `count` operations in order to `height` rows of `width` RGB pixels without gaps, and write the
- * result in the same form to `out`, which may be `rgb` itself. FD_ARGUMENT if an operation is not
- * possible; then nothing is written. */
+ * result in the same form to `out`, which may be `rgb` itself and has the size that fd_draw_operations
+ * tells. FD_ARGUMENT if an operation is not possible; then nothing is written. */
 int fd_augment_rgb(fd_augmenter *augmenter, const uint8_t *rgb, int32_t width, int32_t height,
                    const fd_operation *operations, size_t count, uint8_t *out);
 
-/* ---- crop.c: choosing the crop of an image ---- */
+/* ---- plan.c: choosing what to decode ---- */
 
-/* Plan the crop of an image: fill in reduce and layout of `request`, and all of `resize`.
- * The random numbers are those of SplitMix64 after `*state`, which moves on. Returns 0, and changes
- * nothing else, if
- * fastdecode.torch would not decode such an image in this core: CMYK, arithmetic coding, no end
- * marker, padding. */
-int fd_plan_crop(const fd_header *header, uint64_t *state, const fd_crop *crop, fd_request *request,
-                 fd_resize *resize);
+/* Plan a sample: fill in reduce and layout of `request`, all of `resize`, and the operations
+ * that follow it. The random numbers are those of SplitMix64 after `*state`, which moves on. Returns 0,
+ * and changes nothing else, if fastdecode.torch would not decode such an image in this core: CMYK,
+ * arithmetic coding, no end marker; or if its program is not possible for it. */
+int fd_plan_sample(const fd_header *header, uint64_t *state, const fd_recipe *recipe,
+                   fd_request *request, fd_resize *resize,
+                   fd_operation operations[FD_MOST_OPERATIONS], int32_t *count);
 
 /* ---- batch.c: many images, many threads ---- */
 
@@ -357,10 +381,10 @@ void fd_pool_open(fd_pool *pool, fd_item *items, size_t count);
 void fd_pool_decode(fd_pool *pool, fd_item *items, size_t count, const fd_pixels *pixels);
 
 /* Decode and resize `chosen` of the items, and skip the others. Item `which[i]` is made as `plans[i]`
- * and the program (or NULL) say, and written to `out` + `which[i]` * `stride`. The limits come from its
- * request. */
+ * and the program (or NULL) of a recipe say, and written to `out` + `which[i]` * `stride`. The limits
+ * come from its request. */
 void fd_pool_resize(fd_pool *pool, fd_item *items, size_t count, const int32_t *which,
-                    const fd_plan *plans, size_t chosen, const fd_program *program,
+                    const fd_plan *plans, size_t chosen, const fd_recipe *recipe,
                     const fd_pixels *pixels, void *out, ptrdiff_t stride);
 
 /* The result of fd_pool_crop. */
@@ -369,12 +393,12 @@ typedef struct {
     size_t held; /* total capacity of their buffers, in bytes */
 } fd_cropped;
 
-/* Open the items in the threads of `reading`. Then make, in the threads of `decoding`, the crop that
- * fd_plan_crop plans for the seed of each item, at `out` + its number * `stride`. An item with a plan
+/* Open the items in the threads of `reading`. Then make, in the threads of `decoding`, the sample that
+ * fd_plan_sample plans for the seed of each item, at `out` + its number * `stride`. An item with a plan
  * has `wanted` set, and its plan in `request` and `resize`; other items stay as fd_pool_open left
  * them. */
 fd_cropped fd_pool_crop(fd_pool *reading, fd_pool *decoding, fd_item *items, size_t count,
-                        const uint64_t *seeds, const fd_crop *crop, const fd_pixels *pixels,
+                        const uint64_t *seeds, const fd_recipe *recipe, const fd_pixels *pixels,
                         void *out, ptrdiff_t stride);
 
 /* Free the buffers of the items. The caller owns the items themselves. */

@@ -45,6 +45,10 @@ static inline int32_t fd_most_scans(const fd_limits *limits, int64_t pixels, siz
 int fd_resampler_begin(fd_resampler *resampler, const fd_resize *resize, int is_augmented,
                        const fd_pixels *pixels, void *out, int32_t window[4], fd_sink *sink);
 
+/* Resize an image of RGBX without gaps, with FD_PADDING bytes after it, to another one. */
+int fd_resample(fd_resampler *resampler, const uint8_t *rgbx, int32_t width,
+                const fd_resize *resize, uint8_t *out);
+
 /* Apply the operations to an image that is augmented, and write it to `out`. */
 int fd_resampler_finish(fd_resampler *resampler, const fd_operation *operations, int32_t count);
 
@@ -53,14 +57,22 @@ int fd_resampler_finish(fd_resampler *resampler, const fd_operation *operations,
 /* Set `pixels` to memory for an image, RGBX without gaps, which the caller then fills. */
 int fd_augmenter_begin(fd_augmenter *augmenter, int32_t width, int32_t height, uint8_t **pixels);
 
-/* Apply the operations to it, and set `pixels` to the result, which lasts until the next call. */
+/* Apply the operations to it, and set `pixels` to the result, which lasts until the next call, and
+ * `width` and `height` to its size. */
 int fd_augmenter_run(fd_augmenter *augmenter, const fd_operation *operations, size_t count,
-                     const uint8_t **pixels);
+                     const uint8_t **pixels, int32_t *width, int32_t *height);
+
+/* ---- plan.c ---- */
+
+/* Draw the operations that follow a resize, and let it do the first of them. FD_ARGUMENT if they are
+ * not possible, or their result has not the size of the recipe. */
+int fd_draw_after(const fd_recipe *recipe, fd_resize *resize, int resizes, uint64_t *state,
+                  fd_operation operations[FD_MOST_OPERATIONS], int32_t *count);
 
 /* ---- erase.c ---- */
 
-/* Carry out an FD_ERASE, whose box must be inside, on (3, height, width) or (height, width, 3). */
-void fd_erase(float *out, int32_t width, int32_t height, int channels_first,
+/* Carry out an FD_ERASE, whose box must be inside, on a result of this form. */
+void fd_erase(float *out, int32_t width, int32_t height, const fd_pixels *form,
               const fd_operation *operation);
 
 #endif

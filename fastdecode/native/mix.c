@@ -44,6 +44,10 @@ int fd_mix(fd_canvas *canvas, fd_mixing *mixing, fd_operation_kind kind, double 
 
     if (!(share >= 0.0f && share <= 1.0f) || begins == mixing->is_begun)
         return FD_ARGUMENT;
+    if (!begins && (canvas->width != mixing->width || canvas->height != mixing->height))
+        return FD_ARGUMENT;
+    mixing->width = canvas->width;
+    mixing->height = canvas->height;
     mixing->is_begun = kind != FD_MIX_END;
     if (begins) {
         mixing->sums = fd_room_for(&mixing->sums_room, count * sizeof(float));

@@ -1,16 +1,19 @@
 /* program.c: draws the operations of one sample from a random program. */
-#include "internal.h"
+#include "augment.h"
 #include "random.h"
 
 #include <math.h>
+#include <string.h>
 
 #define PI 3.14159265358979323846
+
+enum { ATTEMPTS = 10 /* random boxes to try */ };
 
 /* The operations drawn so far. */
 typedef struct {
     fd_operation *operations;
     int32_t count, most;
-    int32_t width, height; /* of the image */
+    int32_t width, height; /* of the image after them */
     uint64_t *state;
 } drawing;
 
@@ -36,38 +39,35 @@ static double draw_share(uint64_t *state, const fd_drawn *drawn) {
     return share < 0.0 ? 0.0 : share > 1.0 ? 1.0 : share;
 }
 
-/* The next operation, or NULL if there is no room. */
-static fd_operation *next_operation(drawing *to, const fd_operation *operation) {
-    if (to->count == to->most)
-        return NULL;
-    to->operations[to->count] = *operation;
-    return &to->operations[to->count++];
+/* Add an operation, which may change the size of the image. */
+static int add(drawing *to, const fd_operation *operation) {
+    if (to->count == to->most || !fd_resized_by(operation, &to->width, &to->height))
+        return FD_ARGUMENT;
+    to->operations[to->count++] = *operation;
+    return FD_OK;
 }
 
 static int add_operation(drawing *to, const fd_step *step) {
-    fd_operation *operation = next_operation(to, &step->operation);
+    fd_operation operation = step->operation;
 
-    if (operation == NULL)
-        return FD_ARGUMENT;
     for (int32_t i = 0; i < step->drawn_count; i++) {
         const fd_drawn *drawn = &step->drawn[i];
-        double part = drawn->range * draw_share(to->state, drawn);
+        double unit = drawn->of == 1 ? to->width : drawn->of == 2 ? to->height : 1;
+        double part = drawn->range * unit * draw_share(to->state, drawn);
         part = drawn->is_whole ? trunc(part) : part;
         if (drawn->either_sign && fd_draw_below(to->state, 2))
             part = -part;
-        double *value = &operation->value[drawn->at];
-        *value = drawn->start + part;
+        double *value = &operation.value[drawn->at];
+        *value = drawn->start * unit + part;
         *value = drawn->is_rounded ? rint(*value) : *value;
         if (drawn->copied >= 0)
-            operation->value[drawn->copied] = *value;
+            operation.value[drawn->copied] = *value;
     }
-    return FD_OK;
+    return add(to, &operation);
 }
 
 /* Draw a box as torchvision's and timm's RandomErasing do: after ten that do not fit, none. */
 static int add_erasure(drawing *to, const fd_step *step) {
-    enum { ATTEMPTS = 10 };
-
     for (int i = 0; i < ATTEMPTS; i++) {
         double share = step->area[0] + (step->area[1] - step->area[0]) * fd_draw_share(to->state);
         double area = share * to->width * to->height;
@@ -76,15 +76,13 @@ static int add_erasure(drawing *to, const fd_step *step) {
         double height = rint(sqrt(area * aspect)), width = rint(sqrt(area / aspect));
         if (!(height < to->height && width < to->width))
             continue;
-        fd_operation *operation = next_operation(to, &step->operation);
-        if (operation == NULL)
-            return FD_ARGUMENT;
-        operation->value[1] = fd_draw_below(to->state, to->height - (int32_t)height + 1);
-        operation->value[0] = fd_draw_below(to->state, to->width - (int32_t)width + 1);
-        operation->value[2] = width;
-        operation->value[3] = height;
-        operation->seed = operation->noise == FD_NOISE_NONE ? 0 : fd_draw(to->state);
-        return FD_OK;
+        fd_operation operation = step->operation;
+        operation.value[1] = fd_draw_below(to->state, to->height - (int32_t)height + 1);
+        operation.value[0] = fd_draw_below(to->state, to->width - (int32_t)width + 1);
+        operation.value[2] = width;
+        operation.value[3] = height;
+        operation.seed = operation.noise == FD_NOISE_NONE ? 0 : fd_draw(to->state);
+        return add(to, &operation);
     }
     return FD_OK;
 }
@@ -173,7 +171,7 @@ static void draw_dirichlet(uint64_t *state, double alpha, double *numbers, int32
 static int add_mixing(drawing *to, int32_t kind, double number) {
     const fd_operation mixing = {.kind = kind, .value = {number}};
 
-    return next_operation(to, &mixing) == NULL ? FD_ARGUMENT : FD_OK;
+    return add(to, &mixing);
 }
 
 /* AugMix. timm rounds the mix of the chains to bytes, and blends it with the image as Pillow blends;
@@ -215,6 +213,170 @@ static int draw_shuffled(drawing *to, const fd_step *step) {
     return FD_OK;
 }
 
+/* ---- steps that depend on the size ---- */
+
+/* Add an operation with other numbers than its step. */
+static int add_with(drawing *to, const fd_step *step, fd_operation_kind kind, double a, double b,
+                    double c, double d) {
+    fd_operation operation = step->operation;
+    const double value[FD_VALUES] = {a, b, c, d};
+
+    operation.kind = (int32_t)kind;
+    memcpy(operation.value, value, sizeof value);
+    return add(to, &operation);
+}
+
+static int add_scale(drawing *to, const fd_step *step) {
+    const double *value = step->operation.value;
+    double across = value[0], down = value[1], longest = value[2];
+    int is_upright = to->width <= to->height;
+
+    if (down == 0.0) {
+        double shorter = is_upright ? to->width : to->height;
+        double longer = is_upright ? to->height : to->width;
+        double new_shorter = across == 0.0 ? shorter : across;
+        double new_longer = across == 0.0 ? longer : floor(across * longer / shorter);
+        if (longest > 0.0 && (across == 0.0 || new_longer > longest)) {
+            new_shorter = fmax(1.0, floor(longest * new_shorter / new_longer));
+            new_longer = longest;
+        }
+        across = is_upright ? new_shorter : new_longer;
+        down = is_upright ? new_longer : new_shorter;
+    }
+    return add_with(to, step, FD_RESIZE, across, down, 0, 0);
+}
+
+/* The central box with the aspect ratio nearest to the allowed ones. */
+static int add_nearest_box(drawing *to, const fd_step *step) {
+    double narrowest = step->operation.value[2], widest = step->operation.value[3];
+    double across = to->width, down = to->height, ratio = across / down;
+
+    if (ratio < narrowest)
+        down = fmax(1, rint(across / narrowest));
+    else if (ratio > widest)
+        across = fmax(1, rint(down * widest));
+    return add_with(to, step, FD_CROP, floor((to->width - across) / 2),
+                    floor((to->height - down) / 2), across, down);
+}
+
+/* As torchvision's RandomResizedCrop. */
+static int add_box(drawing *to, const fd_step *step) {
+    double whole = (double)to->height * to->width;
+
+    for (int i = 0; i < ATTEMPTS; i++) {
+        double share = fd_draw_share(to->state);
+        double area = whole * (step->area[0] + (step->area[1] - step->area[0]) * share);
+        double spread = step->aspect[1] - step->aspect[0];
+        double aspect = exp(step->aspect[0] + spread * fd_draw_share(to->state));
+        double across = rint(sqrt(area * aspect)), down = rint(sqrt(area / aspect));
+        if (across >= 1 && across <= to->width && down >= 1 && down <= to->height) {
+            int32_t top = fd_draw_below(to->state, to->height - (int32_t)down + 1);
+            int32_t left = fd_draw_below(to->state, to->width - (int32_t)across + 1);
+            return add_with(to, step, FD_CROP, left, top, across, down);
+        }
+    }
+    return add_nearest_box(to, step);
+}
+
+/* As torchvision's RandomCrop: its two versions pad differently. */
+static int add_random_crop(drawing *to, const fd_step *step) {
+    const double *value = step->operation.value;
+    double border[4] = {value[4], value[5], value[6], value[7]};
+    int status = FD_OK;
+
+    for (int axis = 0; axis < 2; axis++) { /* across, down */
+        double side = axis ? to->height : to->width;
+        double missing = value[axis] - side - border[axis] - border[axis + 2];
+        if (step->picks == 0 || missing <= 0)
+            continue;
+        border[axis] += missing;
+        border[axis + 2] += missing;
+        if (step->picks == 1) {
+            status = add_with(to, step, FD_PAD, border[0], border[1], border[2], border[3]);
+            border[0] = border[1] = border[2] = border[3] = 0;
+        }
+        if (status != FD_OK)
+            return status;
+    }
+    if (border[0] + border[1] + border[2] + border[3] > 0)
+        status = add_with(to, step, FD_PAD, border[0], border[1], border[2], border[3]);
+    if (status != FD_OK || value[0] > to->width || value[1] > to->height)
+        return FD_ARGUMENT;
+    int32_t width = (int32_t)value[0], height = (int32_t)value[1];
+    int32_t top = height < to->height ? fd_draw_below(to->state, to->height - height + 1) : 0;
+    int32_t left = width < to->width ? fd_draw_below(to->state, to->width - width + 1) : 0;
+    return add_with(to, step, FD_CROP, left, top, width, height);
+}
+
+/* Half of a margin, rounded half to even; of the border at the left or top, rounded down. */
+static double margin(double whole, double part) { return rint((whole - part) / 2.0); }
+static double border(double whole, double part) { return fmax(0, floor((part - whole) / 2)); }
+
+static int add_central_crop(drawing *to, const fd_step *step) {
+    double width = step->operation.value[0], height = step->operation.value[1];
+
+    if (width > to->width || height > to->height) {
+        if (step->picks == 0)
+            return FD_ARGUMENT;
+        double left = border(to->width, width), top = border(to->height, height);
+        double right = fmax(0, width - to->width) - left, down = fmax(0, height - to->height) - top;
+        int status = add_with(to, step, FD_PAD, left, top, right, down);
+        if (status != FD_OK)
+            return status;
+    }
+    return add_with(to, step, FD_CROP, margin(to->width, width), margin(to->height, height), width,
+                    height);
+}
+
+/* Solve eight linear equations, which are overwritten; 0 if they have no single solution. */
+static int solve(double rows[8][9]) {
+    for (int i = 0; i < 8; i++) {
+        int best = i;
+        for (int k = i + 1; k < 8; k++)
+            best = fabs(rows[k][i]) > fabs(rows[best][i]) ? k : best;
+        if (fabs(rows[best][i]) < 1e-9)
+            return 0;
+        for (int k = 0; k < 9; k++) {
+            double kept = rows[i][k];
+            rows[i][k] = rows[best][k];
+            rows[best][k] = kept;
+        }
+        for (int k = 0; k < 8; k++) {
+            double factor = k == i ? 0.0 : rows[k][i] / rows[i][i];
+            for (int j = i; j < 9; j++)
+                rows[k][j] -= factor * rows[i][j];
+        }
+    }
+    for (int i = 0; i < 8; i++)
+        rows[i][8] /= rows[i][i];
+    return 1;
+}
+
+/* As torchvision's RandomPerspective. */
+static int add_perspective(drawing *to, const fd_step *step) {
+    double by = step->operation.value[0], rows[8][9];
+    int32_t width = to->width, height = to->height;
+    int32_t across = (int32_t)(by * (width / 2)) + 1, down = (int32_t)(by * (height / 2)) + 1;
+    fd_operation operation = step->operation;
+
+    for (int i = 0; i < 4; i++) { /* the corners, clockwise from the left top */
+        int is_right = i == 1 || i == 2, is_below = i >= 2;
+        double from_x = is_right ? width - 1 : 0, from_y = is_below ? height - 1 : 0;
+        double x = (is_right ? width - across : 0) + fd_draw_below(to->state, across);
+        double y = (is_below ? height - down : 0) + fd_draw_below(to->state, down);
+        const double first[9] = {x, y, 1, 0, 0, 0, -from_x * x, -from_x * y, from_x};
+        const double second[9] = {0, 0, 0, x, y, 1, -from_y * x, -from_y * y, from_y};
+        memcpy(rows[2 * i], first, sizeof first);
+        memcpy(rows[2 * i + 1], second, sizeof second);
+    }
+    if (!solve(rows))
+        return FD_ARGUMENT;
+    operation.kind = FD_PERSPECTIVE;
+    for (int i = 0; i < 8; i++)
+        operation.value[i] = (float)rows[i][8]; /* so does torchvision */
+    return add(to, &operation);
+}
+
 static int draw_step(drawing *to, const fd_step *step) {
     if (step->probability < 1.0 && fd_draw_share(to->state) >= step->probability)
         return FD_OK;
@@ -231,6 +393,16 @@ static int draw_step(drawing *to, const fd_step *step) {
         return draw_mix(to, step);
     case FD_ERASURE:
         return add_erasure(to, step);
+    case FD_SCALE:
+        return add_scale(to, step);
+    case FD_BOX:
+        return add_box(to, step);
+    case FD_RANDOM_CROP:
+        return add_random_crop(to, step);
+    case FD_CENTRAL_CROP:
+        return add_central_crop(to, step);
+    case FD_PERSPECTIVE_CHANGE:
+        return add_perspective(to, step);
     default:
         return FD_ARGUMENT;
     }
@@ -246,10 +418,16 @@ static int draw_steps(drawing *to, const fd_step *steps, int32_t count) {
     return FD_OK;
 }
 
-/* Whether all values of a step exist. */
+/* Whether all values of a step exist, and its sizes can be converted to integers. */
 static int is_good(const fd_step *step) {
     for (int32_t i = 0; i < step->drawn_count; i++)
-        if (step->drawn[i].at < 0 || step->drawn[i].at > 5 || step->drawn[i].copied > 5)
+        if (step->drawn[i].at < 0 || step->drawn[i].at >= FD_VALUES ||
+            step->drawn[i].copied >= FD_VALUES)
+            return 0;
+    if (step->kind == FD_PERSPECTIVE_CHANGE)
+        return step->operation.value[0] >= 0 && step->operation.value[0] <= 1;
+    for (int i = 0; step->kind >= FD_SCALE && i < FD_VALUES; i++)
+        if (!(step->operation.value[i] >= 0 && step->operation.value[i] < FD_LARGEST_NUMBER))
             return 0;
     return 1;
 }
@@ -266,17 +444,19 @@ static int is_tree(const fd_step *steps, int32_t count) {
     return 1;
 }
 
-int fd_draw_operations(const fd_program *program, int32_t width, int32_t height, uint64_t *state,
+int fd_draw_operations(const fd_program *program, int32_t *width, int32_t *height, uint64_t *state,
                        fd_operation operations[FD_MOST_OPERATIONS], int32_t *count) {
     drawing to = {.operations = operations,
                   .most = FD_MOST_OPERATIONS,
-                  .width = width,
-                  .height = height,
+                  .width = *width,
+                  .height = *height,
                   .state = state};
 
     if (program->count < 0 || !is_tree(program->steps, program->count))
         return FD_ARGUMENT;
     int status = draw_steps(&to, program->steps, program->count);
     *count = to.count;
+    *width = to.width;
+    *height = to.height;
     return status;
 }

@@ -86,7 +86,7 @@ static void store_row(fd_resampler *resampler, int32_t y, const uint8_t *rgbx) {
     const fd_pixels *pixels = &resampler->pixels;
     size_t width = (size_t)resampler->width, plane = width * (size_t)resampler->height;
     size_t bytes = pixels->dtype == FD_FLOAT32 ? 4 : 1;
-    size_t place = (size_t)y * width * (pixels->channels_first ? 1 : 3);
+    size_t place = (size_t)y * width * (pixels->channels_first ? 1 : (size_t)pixels->channels);
 
     fd_store(resampler->out + place * bytes, rgbx, pixels, plane, width);
 }
@@ -100,6 +100,17 @@ static void emit_row(void *state, int32_t y, const uint8_t *rgbx) {
         memcpy(resampler->canvas + stride * (size_t)y, rgbx, stride);
     else
         store_row(resampler, y, rgbx);
+}
+
+/* The sink of a part of the image that keeps its size. */
+static void copy_row(void *state, int32_t y, const uint8_t *pixels) { emit_row(state, y, pixels); }
+
+static int is_copy(const fd_resize *resize) {
+    return resize->right - resize->left == resize->canvas_width && !resize->flip &&
+           resize->bottom - resize->top == resize->canvas_height &&
+           resize->left == rint(resize->left) && resize->top == rint(resize->top) &&
+           resize->in_left <= resize->left && resize->in_right >= resize->right &&
+           resize->in_top <= resize->top && resize->in_bottom >= resize->bottom;
 }
 
 /* Compute a result row from the complete values of `row`. */
@@ -209,8 +220,9 @@ static int is_good(const fd_resize *resize, const fd_pixels *pixels) {
            part_is_good(resize->canvas_width, resize->x, resize->width) &&
            part_is_good(resize->canvas_height, resize->y, resize->height) &&
            (int64_t)resize->width * resize->height <= PTRDIFF_MAX / 12 &&
-           resize->filter >= FD_FILTER_OWN && resize->filter <= FD_FILTER_HAMMING &&
-           pixels->dtype >= FD_UINT8 && pixels->dtype <= FD_FLOAT32;
+           resize->filter >= FD_FILTER_OWN && resize->filter <= FD_FILTER_BOX &&
+           pixels->dtype >= FD_UINT8 && pixels->dtype <= FD_FLOAT32 &&
+           (pixels->channels == 1 || pixels->channels == 3);
 }
 
 /* Prepare both axes, and choose how many fraction bits rows keep. */
@@ -241,31 +253,33 @@ static int prepare_axes(fd_resampler *resampler, const fd_resize *resize) {
 }
 
 /* Get memory for the whole result, if it is to be augmented. */
-static int prepare_canvas(fd_resampler *resampler, int is_augmented) {
+static int prepare_canvas(fd_resampler *resampler, int is_augmented, int32_t width,
+                          int32_t height) {
     resampler->canvas = NULL;
     if (!is_augmented)
         return FD_OK;
     if (resampler->augmenter == NULL && (resampler->augmenter = fd_augmenter_create()) == NULL)
         return FD_NO_MEMORY;
-    return fd_augmenter_begin(resampler->augmenter, resampler->width, resampler->height,
-                              &resampler->canvas);
+    return fd_augmenter_begin(resampler->augmenter, width, height, &resampler->canvas);
 }
 
-int fd_resampler_begin(fd_resampler *resampler, const fd_resize *resize, int is_augmented,
-                       const fd_pixels *pixels, void *out, int32_t window[4], fd_sink *sink) {
-    if (out == NULL || !is_good(resize, pixels)) {
-        return FD_ARGUMENT;
-    }
-    resampler->pixels = *pixels;
-    resampler->out = out;
+/* Begin a resize whose rows are stored, or kept in the canvas. */
+static int begin(fd_resampler *resampler, const fd_resize *resize, int32_t window[4],
+                 fd_sink *sink) {
     resampler->width = resize->width;
     resampler->height = resize->height;
     resampler->next = resampler->chunk = 0;
-    int status = prepare_canvas(resampler, is_augmented);
-    if (status == FD_OK && resize->filter != FD_FILTER_OWN)
+    if (is_copy(resize)) {
+        window[0] = (int32_t)resize->left + resize->x;
+        window[1] = (int32_t)resize->top + resize->y;
+        window[2] = window[0] + resize->width;
+        window[3] = window[1] + resize->height;
+        *sink = (fd_sink){.row = copy_row, .state = resampler, .rows_kept = 1};
+        return FD_OK;
+    }
+    if (resize->filter != FD_FILTER_OWN)
         return fd_twopass_begin(&resampler->twopass, resize, emit_row, resampler, window, sink);
-    if (status == FD_OK)
-        status = prepare_axes(resampler, resize);
+    int status = prepare_axes(resampler, resize);
     if (status != FD_OK) {
         return status;
     }
@@ -298,6 +312,31 @@ int fd_resampler_begin(fd_resampler *resampler, const fd_resize *resize, int is_
     return FD_OK;
 }
 
+int fd_resampler_begin(fd_resampler *resampler, const fd_resize *resize, int is_augmented,
+                       const fd_pixels *pixels, void *out, int32_t window[4], fd_sink *sink) {
+    if (out == NULL || !is_good(resize, pixels)) {
+        return FD_ARGUMENT;
+    }
+    resampler->pixels = *pixels;
+    resampler->out = out;
+    int status = prepare_canvas(resampler, is_augmented, resize->width, resize->height);
+    return status == FD_OK ? begin(resampler, resize, window, sink) : status;
+}
+
+int fd_resample(fd_resampler *resampler, const uint8_t *rgbx, int32_t width,
+                const fd_resize *resize, uint8_t *out) {
+    int32_t window[4];
+    fd_sink sink;
+
+    resampler->canvas = out;
+    int status = begin(resampler, resize, window, &sink);
+    for (int32_t y = window[1]; status == FD_OK && y < window[3]; y++) {
+        size_t at = (size_t)y * (size_t)width + (size_t)window[0];
+        sink.row(sink.state, y - window[1], rgbx + 4 * at);
+    }
+    return status;
+}
+
 /* Whether the box of an erasure lies inside the result. */
 static int box_is_inside(const fd_operation *erasure, int32_t width, int32_t height) {
     const double *box = erasure->value;
@@ -307,8 +346,7 @@ static int box_is_inside(const fd_operation *erasure, int32_t width, int32_t hei
 }
 
 int fd_resampler_finish(fd_resampler *resampler, const fd_operation *operations, int32_t count) {
-    size_t stride = 4 * (size_t)resampler->width;
-    const uint8_t *pixels;
+    const uint8_t *rgbx;
 
     if (resampler->canvas == NULL)
         return FD_OK;
@@ -318,17 +356,18 @@ int fd_resampler_finish(fd_resampler *resampler, const fd_operation *operations,
         before--;
     if (before < count && stored->dtype != FD_FLOAT32)
         return FD_ARGUMENT;
+    int status = fd_augmenter_run(resampler->augmenter, operations, (size_t)before, &rgbx,
+                                  &resampler->width, &resampler->height);
+    if (status != FD_OK)
+        return status;
     for (int32_t i = before; i < count; i++)
         if (!box_is_inside(&operations[i], resampler->width, resampler->height))
             return FD_ARGUMENT;
-    int status = fd_augmenter_run(resampler->augmenter, operations, (size_t)before, &pixels);
-    if (status != FD_OK)
-        return status;
     for (int32_t y = 0; y < resampler->height; y++)
-        store_row(resampler, y, pixels + stride * (size_t)y);
+        store_row(resampler, y, rgbx + 4 * (size_t)resampler->width * (size_t)y);
     for (int32_t i = before; i < count; i++)
-        fd_erase((float *)(void *)resampler->out, resampler->width, resampler->height,
-                 stored->channels_first, &operations[i]);
+        fd_erase((float *)(void *)resampler->out, resampler->width, resampler->height, stored,
+                 &operations[i]);
     return FD_OK;
 }
 

@@ -160,8 +160,9 @@ INLINE void warp_body(const fd_canvas *canvas, const double *m, int is_nearest,
 
     for (int32_t y = 0; y < canvas->height; y++)
         for (int32_t x = 0; x < canvas->width; x++, out += 4) {
-            place at = {m[0] * (x + 0.5) + m[1] * (y + 0.5) + m[2] - 0.5,
-                        m[3] * (x + 0.5) + m[4] * (y + 0.5) + m[5] - 0.5};
+            double over = m[6] * (x + 0.5) + m[7] * (y + 0.5) + 1.0;
+            place at = {(m[0] * (x + 0.5) + m[1] * (y + 0.5) + m[2]) / over - 0.5,
+                        (m[3] * (x + 0.5) + m[4] * (y + 0.5) + m[5]) / over - 0.5};
             if (!(at.x > -1.0 && at.y > -1.0 && at.x < width && at.y < height))
                 at = (place){-1.0,
                              -1.0}; /* nothing of it is inside; others may not fit an integer */
@@ -176,7 +177,7 @@ VARIANTS(warp, warp_body,
          (const fd_canvas *canvas, const double *m, int is_nearest, const uint8_t *fill),
          (canvas, m, is_nearest, fill))
 
-void fd_tensor_warp(fd_canvas *canvas, const double matrix[6], int is_nearest,
+void fd_tensor_warp(fd_canvas *canvas, const double matrix[FD_VALUES], int is_nearest,
                     const uint8_t fill[4]) {
     warp(canvas, matrix, is_nearest, fill);
     fd_canvas_swap(canvas);

@@ -43,13 +43,16 @@ static double hamming(double x) {
     return x >= 1.0 ? 0.0 : sin(x * PI) / (x * PI) * (0.54 + 0.46 * cos(x * PI));
 }
 
+static double box(double x) { return x > -0.5 && x <= 0.5 ? 1.0 : 0.0; }
+
 static const struct {
     double (*weight)(double x);
     double support;
 } FILTERS[] = {[FD_FILTER_TRIANGLE] = {triangle, 1.0},
                [FD_FILTER_CUBIC] = {cubic, 2.0},
                [FD_FILTER_LANCZOS] = {lanczos, 3.0},
-               [FD_FILTER_HAMMING] = {hamming, 1.0}};
+               [FD_FILTER_HAMMING] = {hamming, 1.0},
+               [FD_FILTER_BOX] = {box, 0.5}};
 
 /* Compute the pixels of one result, and their weights. */
 static void weigh(fd_pillow_axis *axis, const fd_span *span, int32_t i, double scale,

@@ -43,21 +43,21 @@ static void narrow(int64_t start, int64_t step, int64_t limit, int64_t *from, in
 
 /* The general case: both coordinates are linear in 16.16 fixed point. */
 static void warp_fixed(fd_canvas *canvas, const double m[6], const uint8_t fill[4]) {
-    int32_t width = canvas->width, height = canvas->height;
+    int32_t width = canvas->width, height = canvas->height, across = canvas->out_width;
     int64_t fixed[6];
 
     for (int i = 0; i < 6; i++) {
         double value = i % 3 == 2 ? m[i] + m[i - 2] * 0.5 + m[i - 1] * 0.5 : m[i];
         fixed[i] = (int64_t)floor(value * 65536.0 + 0.5);
     }
-    for (int64_t y = 0; y < height; y++) {
-        uint8_t *out = canvas->other + 4 * (size_t)width * (size_t)y;
+    for (int64_t y = 0; y < canvas->out_height; y++) {
+        uint8_t *out = canvas->other + 4 * (size_t)across * (size_t)y;
         int64_t x = fixed[2] + fixed[1] * y, row = fixed[5] + fixed[4] * y;
-        int64_t from = 0, to = width;
+        int64_t from = 0, to = across;
         narrow(x, fixed[0], (int64_t)width << 16, &from, &to);
         narrow(row, fixed[3], (int64_t)height << 16, &from, &to);
         if (from >= to) {
-            fill_pixels(out, width, fill);
+            fill_pixels(out, across, fill);
             continue;
         }
         fill_pixels(out, (int32_t)from, fill);
@@ -71,16 +71,16 @@ static void warp_fixed(fd_canvas *canvas, const double m[6], const uint8_t fill[
                        canvas->pixels +
                            4 * (((row + i * fixed[3]) >> 16) * width + ((x + i * fixed[0]) >> 16)),
                        4);
-        fill_pixels(out + 4 * to, width - (int32_t)to, fill);
+        fill_pixels(out + 4 * to, across - (int32_t)to, fill);
     }
 }
 
-/* Find the source of each step along an axis; -1 is outside. Pillow adds up doubles here. */
-static void find_sources(int32_t *sources, int32_t count, double start, double step) {
+/* Pillow adds up doubles here. */
+void fd_find_sources(int32_t *sources, int32_t count, double start, double step, int32_t limit) {
     double at = start + step * 0.5;
 
     for (int32_t i = 0; i < count; i++, at += step)
-        sources[i] = at >= 0.0 && at < count ? (int32_t)at : -1;
+        sources[i] = at >= 0.0 && at < limit ? (int32_t)at : -1;
 }
 
 /* Without rotation and shear. */
@@ -92,8 +92,8 @@ static int warp_straight(fd_canvas *canvas, const double m[6], const uint8_t fil
     if (sources == NULL)
         return FD_NO_MEMORY;
     int32_t *rows = sources + width;
-    find_sources(sources, width, m[2], m[0]);
-    find_sources(rows, height, m[5], m[4]);
+    fd_find_sources(sources, width, m[2], m[0], width);
+    fd_find_sources(rows, height, m[5], m[4], height);
     for (int32_t y = 0; y < height; y++) {
         uint8_t *out = canvas->other + 4 * (size_t)width * (size_t)y;
         const uint8_t *row = canvas->pixels + 4 * (ptrdiff_t)width * rows[y];
@@ -161,13 +161,18 @@ static pixel bicubic(const fd_canvas *canvas, int32_t x, int32_t y, double dx, d
     return cubic_pixel(rows, dy);
 }
 
+static void write_truncated(uint8_t *out, const pixel *made) {
+    for (int c = 0; c < 3; c++) /* as in Pillow */
+        out[c] = (uint8_t)(made->c[c] <= 0.0 ? 0 : made->c[c] >= 255.0 ? 255 : (int32_t)made->c[c]);
+}
+
 void fd_warp_smooth_plain(const fd_canvas *canvas, const double *m, int is_cubic,
                           const uint8_t *fill) {
     uint8_t *out = canvas->other;
     fd_places at;
 
-    for (int32_t y = 0; y < canvas->height; y++)
-        for (int32_t x = 0; x < canvas->width; x++, out += 4) {
+    for (int32_t y = 0; y < canvas->out_height; y++)
+        for (int32_t x = 0; x < canvas->out_width; x++, out += 4) {
             int32_t i = x % FD_PLACES;
             if (i == 0)
                 fd_find_places(canvas, m, x, y, &at);
@@ -177,10 +182,7 @@ void fd_warp_smooth_plain(const fd_canvas *canvas, const double *m, int is_cubic
             }
             pixel made = (is_cubic ? bicubic : bilinear)(canvas, at.x[i], at.y[i], at.dx[i],
                                                          at.dy[i]);
-            for (int c = 0; c < 3; c++) /* truncated, as in Pillow */
-                out[c] = (uint8_t)(made.c[c] <= 0.0     ? 0
-                                   : made.c[c] >= 255.0 ? 255
-                                                        : (int32_t)made.c[c]);
+            write_truncated(out, &made);
         }
 }
 
@@ -192,40 +194,92 @@ static int moves_whole_pixels(const double m[6]) {
            m[5] == rint(m[5]);
 }
 
+/* Beyond it Pillow's own arithmetic changes. */
+static int is_small(const fd_canvas *canvas) {
+    enum { LARGEST_SIDE = 16384 };
+
+    return canvas->width <= LARGEST_SIDE && canvas->height <= LARGEST_SIDE;
+}
+
 int fd_warp(fd_canvas *canvas, const double matrix[6], const fd_operation *how, fd_room *room) {
     const uint8_t *fill = how->fill;
+    int grows = canvas->out_width != canvas->width || canvas->out_height != canvas->height;
     int status = FD_OK;
 
+    if (!is_small(canvas))
+        return FD_ARGUMENT;
     if (how->library == FD_TORCHVISION) {
-        fd_tensor_warp(canvas, matrix, how->filter == FD_NEAREST, fill);
+        double m[FD_VALUES] = {0.0};
+        memcpy(m, matrix, 6 * sizeof *m);
+        fd_tensor_warp(canvas, m, how->filter == FD_NEAREST, fill);
         return FD_OK;
     }
-    if (how->filter != FD_NEAREST && !moves_whole_pixels(matrix))
+    if (how->filter != FD_NEAREST && (grows || !moves_whole_pixels(matrix)))
         fd_kernels_now()->warp_smooth(canvas, matrix, how->filter == FD_BICUBIC, fill);
-    else if (matrix[1] == 0.0 && matrix[3] == 0.0)
+    else if (matrix[1] == 0.0 && matrix[3] == 0.0 && !grows)
         status = warp_straight(canvas, matrix, fill, room);
     else
         warp_fixed(canvas, matrix, fill);
     if (status == FD_OK)
-        fd_canvas_swap(canvas);
+        fd_canvas_become(canvas);
     return status;
+}
+
+/* ---- perspective ---- */
+
+/* Write the result at a place in the source. */
+static void write_pixel(uint8_t *out, const fd_canvas *canvas, double x, double y, int32_t filter) {
+    if (filter == FD_NEAREST) {
+        memcpy(out, fd_pixel(canvas, (int32_t)x, (int32_t)y), 4);
+        return;
+    }
+    x -= 0.5;
+    y -= 0.5;
+    int32_t column = (int32_t)floor(x), row = (int32_t)floor(y);
+    pixel made = (filter == FD_BICUBIC ? bicubic : bilinear)(canvas, column, row, x - column,
+                                                             y - row);
+    write_truncated(out, &made);
+}
+
+int fd_perspective(fd_canvas *canvas, const fd_operation *how) {
+    const double *m = how->value;
+    uint8_t *out = canvas->other;
+
+    if (!is_small(canvas))
+        return FD_ARGUMENT;
+    if (how->library == FD_TORCHVISION) {
+        fd_tensor_warp(canvas, m, how->filter == FD_NEAREST, how->fill);
+        return FD_OK;
+    }
+    for (int32_t row = 0; row < canvas->height; row++)
+        for (int32_t column = 0; column < canvas->width; column++, out += 4) {
+            double x = column + 0.5, y = row + 0.5, over = m[6] * x + m[7] * y + 1;
+            double across = (m[0] * x + m[1] * y + m[2]) / over;
+            double down = (m[3] * x + m[4] * y + m[5]) / over;
+            if (across >= 0 && across < canvas->width && down >= 0 && down < canvas->height)
+                write_pixel(out, canvas, across, down, how->filter);
+            else
+                memcpy(out, how->fill, 4);
+        }
+    fd_canvas_swap(canvas);
+    return FD_OK;
 }
 
 /* ---- rotation ---- */
 
-/* Turn by a quarter to the left, `quarters` times; Pillow then moves pixels and ignores the filter.
- * Only a square keeps its size if their number is odd. */
+/* Turn by a quarter to the left, `quarters` times; Pillow then moves pixels and ignores the filter. */
 static void turn(fd_canvas *canvas, int quarters) {
     ptrdiff_t width = canvas->width, height = canvas->height;
+    ptrdiff_t across = quarters == 2 ? width : height, down = quarters == 2 ? height : width;
 
-    for (ptrdiff_t y = 0; y < height; y++)
-        for (ptrdiff_t x = 0; x < width; x++) {
+    for (ptrdiff_t y = 0; y < down; y++)
+        for (ptrdiff_t x = 0; x < across; x++) {
             ptrdiff_t column = quarters == 1 ? width - 1 - y : quarters == 2 ? width - 1 - x : y;
             ptrdiff_t row = quarters == 1 ? x : quarters == 2 ? height - 1 - y : height - 1 - x;
-            memcpy(canvas->other + 4 * (y * width + x), canvas->pixels + 4 * (row * width + column),
-                   4);
+            memcpy(canvas->other + 4 * (y * across + x),
+                   canvas->pixels + 4 * (row * width + column), 4);
         }
-    fd_canvas_swap(canvas);
+    fd_canvas_become(canvas);
 }
 
 /* Python's round(value, 15). */
@@ -236,23 +290,62 @@ static double rounded(double value) {
     return strtod(digits, NULL);
 }
 
-int fd_rotate(fd_canvas *canvas, double degrees, const fd_operation *how, fd_room *room) {
-    int is_square = canvas->width == canvas->height;
+/* An angle from 0 up to 360 degrees. */
+static double angle_of(double degrees) {
     double angle = fmod(degrees, 360.0);
 
-    if (angle < 0.0)
-        angle += 360.0;
+    return angle < 0.0 ? angle + 360.0 : angle;
+}
+
+/* Set the matrix that turns an image of this size about its centre. */
+static void set_rotation(double m[6], double angle, double width, double height) {
+    double radians = -(angle * (PI / 180.0)), x = width / 2.0, y = height / 2.0;
+
+    m[0] = m[4] = rounded(cos(radians));
+    m[1] = rounded(sin(radians));
+    m[3] = rounded(-sin(radians));
+    m[2] = m[0] * -x + m[1] * -y + x;
+    m[5] = m[3] * -x + m[4] * -y + y;
+}
+
+void fd_turned_size(double degrees, int32_t *width, int32_t *height) {
+    double angle = angle_of(degrees), w = *width, h = *height, m[6];
+    const double corners[4][2] = {{0, 0}, {w, 0}, {w, h}, {0, h}};
+    double left = HUGE_VAL, right = -HUGE_VAL, top = HUGE_VAL, bottom = -HUGE_VAL;
+
+    if (fmod(angle, 90.0) == 0.0) {
+        *width = (int32_t)(fmod(angle, 180.0) == 0.0 ? w : h);
+        *height = (int32_t)(fmod(angle, 180.0) == 0.0 ? h : w);
+        return;
+    }
+    set_rotation(m, angle, w, h);
+    for (int i = 0; i < 4; i++) {
+        double x = m[0] * corners[i][0] + m[1] * corners[i][1] + m[2];
+        double y = m[3] * corners[i][0] + m[4] * corners[i][1] + m[5];
+        left = fmin(left, x);
+        right = fmax(right, x);
+        top = fmin(top, y);
+        bottom = fmax(bottom, y);
+    }
+    *width = (int32_t)(ceil(right) - floor(left));
+    *height = (int32_t)(ceil(bottom) - floor(top));
+}
+
+int fd_rotate(fd_canvas *canvas, double degrees, const fd_operation *how, fd_room *room) {
+    int turns = canvas->width == canvas->height || how->value[1] != 0.0;
+    double angle = angle_of(degrees), m[6];
+
     if (angle == 0.0)
         return FD_OK;
-    if (angle == 180.0 || (is_square && (angle == 90.0 || angle == 270.0))) {
+    if (angle == 180.0 || (turns && (angle == 90.0 || angle == 270.0))) {
         turn(canvas, (int)(angle / 90.0));
         return FD_OK;
     }
-    double radians = -(angle * (PI / 180.0)), x = canvas->width / 2.0, y = canvas->height / 2.0;
-    double m[6] = {rounded(cos(radians)),  rounded(sin(radians)), 0.0,
-                   rounded(-sin(radians)), rounded(cos(radians)), 0.0};
-    m[2] = m[0] * -x + m[1] * -y + x;
-    m[5] = m[3] * -x + m[4] * -y + y;
+    set_rotation(m, angle, canvas->width, canvas->height);
+    double x = -(canvas->out_width - canvas->width) / 2.0;
+    double y = -(canvas->out_height - canvas->height) / 2.0, right = m[2], below = m[5];
+    m[2] = m[0] * x + m[1] * y + right;
+    m[5] = m[3] * x + m[4] * y + below;
     return fd_warp(canvas, m, how, room);
 }
 

@@ -58,8 +58,8 @@ SIMD void warp(const fd_canvas *canvas, const double *m, const int is_cubic, con
     const int32_t before = is_cubic ? 1 : 0, after = is_cubic ? 2 : 1; /* neighbours of a pixel */
     fd_places at;
 
-    for (int32_t y = 0; y < canvas->height; y++)
-        for (int32_t x = 0; x < canvas->width; x++, out += 4) {
+    for (int32_t y = 0; y < canvas->out_height; y++)
+        for (int32_t x = 0; x < canvas->out_width; x++, out += 4) {
             int32_t i = x % FD_PLACES;
             if (i == 0)
                 fd_find_places(canvas, m, x, y, &at);

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 import torch
@@ -13,9 +15,18 @@ from PIL import Image as PillowImage
 from fastdecode._buffers import without_row
 from fastdecode._lazy import encoded
 from fastdecode.geometry import Geometry
+from fastdecode.native._augment import Impossible
 from fastdecode.torch import _recognise
 from fastdecode.torch._options import DecodeOptions
 from fastdecode.torch._processors import as_transform
+from fastdecode.torch._stages import (
+    Called,
+    InCore,
+    as_image,
+    stages_after,
+    works,
+    works_again,
+)
 from fastdecode.torch._user_code import drawn_from
 from fastdecode.torch.transforms import EncodedTransform, Normalize, crops
 from fastdecode.torch.transforms._random_crop import SampleGenerator
@@ -56,10 +67,10 @@ class Fused(EncodedTransform):
         Names of the first steps, for `repr`.
     reason : str
         Why the first step of `rest` is not among them, for `repr`.
-    in_loader : Crop, optional
-        Does all of the pipeline in the core, with draws of its own. A `Loader` uses it.
-    loader_image : type, optional
-        As `image`, for the result of `in_loader`.
+    in_loader : Fused, optional
+        Does more of the pipeline in the core, with draws of its own. A `Loader` uses it.
+    idle : sequence of callables, optional
+        The steps that are passed over, for `repr`.
     written : callable, optional
         The whole pipeline, for images that have been decoded already.
 
@@ -97,26 +108,27 @@ class Fused(EncodedTransform):
         image: type[torch.Tensor] | None = None,
         fused: Sequence[str] = (),
         reason: str = "",
-        in_loader: Crop | None = None,
-        loader_image: type[torch.Tensor] | None = None,
+        in_loader: Fused | None = None,
+        idle: Sequence[Any] = (),
         written: Callable[[Any], Any] | None = None,
     ) -> None:
         if form == "pil" and head.dtype != torch.uint8:
             raise ValueError(f"a Pillow image is made of torch.uint8, not {head.dtype}")
         self.head = head
-        self.rest = tuple(rest)
+        self.rest: tuple[Any, ...] = tuple(rest)
         self.form = form
         self.image = image
         self.fused = tuple(fused)
         self.reason = reason
         self.in_loader = in_loader
-        self.loader_image = loader_image
         self.written = written
         made_by = head if in_loader is None else in_loader
         as_written = in_loader is None and (self.rest or form == "pil")
         self.shape = None if as_written else made_by.shape
         self.dtype = made_by.dtype
-        self.isolated = made_by.isolated and (in_loader is not None or not self.rest)
+        self.idle = tuple(idle)
+        steady = in_loader is not None or all(_draws_nothing(part) for part in self.rest)
+        self.isolated = made_by.isolated and steady
 
     def __call__(self, data: Data, **options: Unpack[TransformOptions]) -> Any:
         """Decode and transform an image, and return the result of the last step.
@@ -171,33 +183,28 @@ class Fused(EncodedTransform):
         **decoding: Any,
     ) -> tuple[Any, Geometry]:
         if self.in_loader is not None and isinstance(generator, SampleGenerator):
-            made, geometry = self.in_loader.with_geometry(
-                data, generator=generator, out=out, **decoding
-            )
-            return (made if out is not None else _as_class(made, self.loader_image)), geometry
+            with suppress(Impossible):  # then as written, which raises an error of its own
+                return self.in_loader._run(data, generator=generator, out=out, **decoding)
         direct = not self.rest and self.form == "tensor"
         result, geometry = self.head.with_geometry(
             data, generator=generator, out=out if direct else None, **decoding
         )
         if direct and out is not None:
             return out, geometry
-        result = self.finish(result, self.head)
+        result = self.finish(result, generator)
         return (result if out is None else _copy_result(result, out)), geometry
 
-    def finish(self, pixels: torch.Tensor, made_by: EncodedTransform) -> Any:
-        """Return the result of the last step from that of the head, or of `in_loader`."""
-        if made_by is self.in_loader:
-            return _as_class(pixels, self.loader_image)
+    def finish(self, pixels: torch.Tensor, generator: torch.Generator | None = None) -> Any:
+        """Return the result of the last step from that of the head."""
         result = self.as_output(pixels)
         for part in self.rest:
-            result = part(result)
+            staged = isinstance(part, (Called, InCore))
+            result = part(result, generator) if staged else part(result)
         return result
 
     def as_output(self, pixels: torch.Tensor) -> Any:
         """Return the result of the head in the form that the next step, or the caller, gets."""
-        if self.form == "pil":
-            return PillowImage.fromarray(pixels.permute(1, 2, 0).contiguous().numpy())
-        return _as_class(pixels, self.image)
+        return as_image(pixels, self.form, self.image)
 
     def __repr__(self) -> str:
         lines = ["Fused("]
@@ -205,12 +212,25 @@ class Fused(EncodedTransform):
             lines.append(f"  fused: {', '.join(self.fused)}")
         lines.append(f"  decoded by: {self.head!r}")
         if self.in_loader is not None:
-            lines.append("  in a Loader: all of it in the core, without worker processes")
+            lines += self.in_loader.loader_lines()
         where = "as written" if self.in_loader is None else "elsewhere, as written"
         lines.extend(f"  {where}: {part!r}" for part in self.rest)
-        if self.reason and self.in_loader is None:
+        if self.reason and (self.in_loader is None or self.in_loader.rest):
             lines.append(f"  reason: {self.reason}")
         return "\n".join([*lines, ")"])
+
+    def loader_lines(self) -> list[str]:
+        """Return the lines of `repr` that say where a `Loader` does each step, and why there."""
+        whole = "all of it in the core, without worker processes"
+        lines = [f"  in a Loader: {'in parts' if self.rest else whole}"]
+        done = list(self.fused)
+        first = list(takewhile(_recognise.WHILE_DECODING.__contains__, done))
+        for where, names in (("while decoding", first), ("in the core", done[len(first) :])):
+            lines += [f"    {where}: {', '.join(names)}"] if names else []
+        for stage in self.rest:
+            lines += [f"    {line}" for line in stage.lines()]
+        idle = [*self.idle, *(one for part in self.rest for one in getattr(part, "idle", ()))]
+        return lines + [f"    passed over, as it changes no image: {part!r}" for part in idle]
 
 
 def fuse(transform: _T, *, quality: Quality = "exact", headroom: float = 1.0) -> Fused | _T:
@@ -296,9 +316,12 @@ def fuse_for(transform: _T, options: DecodeOptions) -> Fused | _T:
     begin = _first_recipe(options)
     recipe, count, reason = _recognise.read_pipeline(parts, begin)
     if recipe.crop is None:
-        return transform
+        whole = replace(begin, crop=crops.Unresized(**begin.options))
+        fused = _with_augmentations(_build_fused(whole, parts, 0, reason), whole, parts)
+        return transform if fused.in_loader is None else fused
     fused = _build_fused(recipe, parts, count, reason)
-    return _with_augmentations(fused, begin, parts) if fused.rest else fused
+    whole = replace(begin, crop=crops.Unresized(**begin.options))
+    return _with_augmentations(fused, whole, parts) if fused.rest else fused
 
 
 def _first_recipe(options: DecodeOptions, *, joint: bool = False) -> _recognise.Recipe:
@@ -308,11 +331,15 @@ def _first_recipe(options: DecodeOptions, *, joint: bool = False) -> _recognise.
     return _recognise.Recipe(how, form=form, joint=joint)
 
 
-def _with_augmentations(fused: Fused, begin: _recognise.Recipe, parts: list[Any]) -> Fused:
-    """Let the core also do the augmentations in a Loader, if it can do the whole pipeline."""
-    recipe, count, _ = _recognise.read_pipeline(parts, replace(begin, augments=True))
-    crop = recipe.crop
-    if count < len(parts) or crop is None or not crop.program or recipe.form == "pil":
+def _with_augmentations(fused: Fused, whole: _recognise.Recipe, parts: list[Any]) -> Fused:
+    """Let the core do all of the pipeline in a Loader, from the whole image on, if it can."""
+    if not any(map(_recognise.row_of, parts)):
+        return fused
+    recipe, count, _ = _recognise.read_pipeline(parts, replace(whole, augments=True))
+    stages = stages_after(recipe, parts[count:])
+    in_loader = _build_fused(recipe, [*parts[:count], *stages], count, "")
+    more = count > len(fused.fused) or in_loader.isolated
+    if in_loader.rest and not ((more and works(recipe)) or any(map(works_again, stages))):
         return fused
     return Fused(
         fused.head,
@@ -321,8 +348,7 @@ def _with_augmentations(fused: Fused, begin: _recognise.Recipe, parts: list[Any]
         image=fused.image,
         fused=fused.fused,
         reason=fused.reason,
-        in_loader=crop,
-        loader_image=recipe.image,
+        in_loader=in_loader,
     )
 
 
@@ -342,13 +368,16 @@ def not_fused_reason(transform: Any, options: DecodeOptions, *, joint: bool) -> 
 
 def _build_fused(recipe: _recognise.Recipe, parts: list[Any], count: int, reason: str) -> Fused:
     """Return the first `count` parts as the recipe's crop, followed by the rest."""
+    head = copy.copy(cast("Crop", recipe.crop))
+    head.interleaved = recipe.form == "pil"
     return Fused(
-        cast("Crop", recipe.crop),
+        head,
         parts[count:],
         form="pil" if recipe.form == "pil" else "tensor",
         image=recipe.image,
-        fused=[type(part).__name__ for part in parts[:count]],
+        fused=[type(part).__name__ for part in parts[:count] if part not in recipe.idle],
         reason=reason,
+        idle=recipe.idle,
     )
 
 
@@ -401,8 +430,8 @@ def _recipe_of(head: EncodedTransform) -> _recognise.Recipe | None:
     return _recognise.Recipe({}, head, head.flip or None, form)
 
 
-def _as_class(pixels: torch.Tensor, image: type[torch.Tensor] | None) -> torch.Tensor:
-    return pixels if image is None else pixels.as_subclass(image)
+def _draws_nothing(part: Any) -> bool:
+    return isinstance(part, (Called, InCore)) and not part.draws
 
 
 def _copy_result(result: Any, out: torch.Tensor) -> torch.Tensor:
@@ -434,7 +463,7 @@ def transform_for_slot(transform: EncodedTransform, out: torch.Tensor | None) ->
     if out is None or out.dtype == transform.dtype or out.dtype != torch.uint8:
         return transform
     if type(transform) is Fused and transform.in_loader is not None:
-        return as_uint8(transform.in_loader)
+        return transform_for_slot(transform.in_loader, out)
     if type(transform) is Fused and not transform.rest and transform.form == "tensor":
         return Fused(transform_for_slot(transform.head, out))
     if isinstance(transform, Crop) and type(transform.normalize) is Normalize:

@@ -24,7 +24,7 @@ from fastdecode.torch._fuse import as_uint8
 from fastdecode.torch._user_code import alone
 from fastdecode.torch.mixin import map_targets, set_up_process
 from fastdecode.torch.transforms._random_crop import generator_of
-from fastdecode.torch.transforms.base import Crop, core_pixel_format, plan_geometry
+from fastdecode.torch.transforms.base import Crop, core_pixel_format, core_recipe, plan_geometry
 
 if TYPE_CHECKING:
     from fastdecode.geometry import Geometry
@@ -186,12 +186,12 @@ class _Call:
 
     def _crop(self, pool: Pool, items: Items, sources: list[Any]) -> Sequence[int]:
         """Read the files, let the core draw and make what it can, and return the places left."""
-        crop = self._core_crop()
-        if crop is None:
+        recipe = self._core_recipe()
+        if recipe is None:
             items.read(pool, sources)
             return range(len(sources))
         seeds = [item.seed for item in self._items]
-        made, left = items.crop(pool, sources, seeds, crop, *self._output_layout())
+        made, left = items.crop(pool, sources, seeds, recipe, *self._output_layout())
         self._add_made(items, made, lambda at: ResizePlan.from_core(items.resize_of(at)))
         return left
 
@@ -206,15 +206,15 @@ class _Call:
         width, height = headers.width.tolist(), headers.height.tolist()
         self._done += [(at, plan_geometry(plan_of(at), width[at], height[at])) for at in made]
 
-    def _core_crop(self) -> Any:
-        """Return the crop as ``fd_crop *`` for the core; None if Python must draw."""
+    def _core_recipe(self) -> Any:
+        """Return the crop as ``fd_recipe *`` for the core; None if Python must draw."""
         crop = self._eligible.crop
         try:
             options = self._dataset._options
-            made = crop.as_core_crop(orient=options.orient, max_pixels=options.max_pixels)
+            made = crop.as_core_recipe(orient=options.orient, max_pixels=options.max_pixels)
         except Exception:  # raised again when the sample is made on its own
             return None
-        sides = None if made is None else (3, made.height, made.width)
+        sides = None if made is None else (crop.channels, made.height, made.width)
         return made if sides == crop.shape else None
 
     def _plan(
@@ -243,7 +243,7 @@ class _Call:
                     resize = crop.core_resize(plan, width, height, is_jpeg=is_jpeg)
                 except Exception:  # raised again when the sample is made on its own
                     resize = None
-                if resize is not None and plan.size == sides:
+                if resize is not None and (crop.program or plan.size == sides):
                     plans[at] = plan, resize, generator.state
         return plans
 
@@ -252,8 +252,9 @@ class _Call:
     ) -> None:
         """Let the core make the planned images."""
         _, resizes, states = zip(*plans.values(), strict=True)
-        program = self._eligible.crop.program
-        drawn = (program.core, states) if program else ()
+        crop = self._eligible.crop
+        size: Any = crop.shape and crop.shape[1:]
+        drawn = (core_recipe(crop.program, size), states) if crop.program else ()
         done = items.resize(pool, list(plans), resizes, *self._output_layout(), *drawn)
         made = [at for at, whole in zip(plans, done, strict=True) if whole]
         self._add_made(items, made, lambda at: plans[at][0])
@@ -271,7 +272,8 @@ class _Call:
             rows: Sequence[torch.Tensor] = images.unbind(0)
             image = self._eligible.image
             self._rows = rows if image is None else [row.as_subclass(image) for row in rows]
-        pixels = core_pixel_format(crop.normalize, channels_first=images.is_contiguous())
+        first, channels = images.is_contiguous(), images.shape[1]
+        pixels = core_pixel_format(crop.normalize, channels_first=first, channels=channels)
         return pixels, images.data_ptr(), images.stride(0) * images.element_size()
 
     def finish(self) -> None:

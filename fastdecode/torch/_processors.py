@@ -43,9 +43,9 @@ class ProcessorCrop(ResizeCenterCrop):
     def _margins(self, canvas: tuple[int, int]) -> tuple[int, int]:
         return (canvas[0] - self.size[0]) // 2, (canvas[1] - self.size[1]) // 2
 
-    def as_core_crop(self, *, orient: bool, max_pixels: int | None) -> Any:  # noqa: ARG002
+    def front(self) -> None:
         """Return None: the core rounds margins as torchvision does."""
-        return None
+        return
 
 
 def as_transform(transform: Any) -> Any:

@@ -13,7 +13,9 @@ import itertools
 import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast, get_args
+
+import torch
 
 from fastdecode.native._augment import (
     NOTHING,
@@ -24,18 +26,26 @@ from fastdecode.native._augment import (
     Library,
     Noise,
     Operation,
+    Padding,
     Program,
+    Resampling,
     Step,
+    Unit,
+    central_crop,
     do,
     erase,
     group,
     mix,
+    random_box,
+    resized_to,
 )
+from fastdecode.torch.transforms._random_crop import resized_size
 
-Size: TypeAlias = tuple[int, int]
-"""(height, width) of the image that the program runs on."""
+Size: TypeAlias = tuple[int, int] | None
+"""(height, width) of the image that the program runs on; None if that depends on the image."""
 Maker: TypeAlias = Callable[[Any, Size], Program]
 
+_V1, _V2 = "torchvision.transforms", "torchvision.transforms.v2"
 _FILTERS: Mapping[Any, Filter] = {
     "nearest": "nearest", "bilinear": "bilinear", "bicubic": "bicubic",
     0: "nearest", 2: "bilinear", 3: "bicubic",  # Pillow's numbers
@@ -52,7 +62,15 @@ class Unsupported(Exception):
 
 def program_of(transform: Any, size: Size) -> Program:
     """Return the program of a transform for an image of this size, or raise `Unsupported`."""
-    return _make(transform, size, _PROGRAMS)
+    return _with_library(_make(transform, size, _PROGRAMS), "pillow")
+
+
+def float_program_of(transform: Any, size: Size) -> Program:
+    """Do the same for a transform of floats that are still bytes in the core.
+
+    It moves pixels or blends them linearly, so the difference is that of one rounding.
+    """
+    return _for_tensors(_make(transform, size, _OF_FLOATS))
 
 
 def tensor_program_of(transform: Any, size: Size) -> Program:
@@ -103,19 +121,39 @@ def _make(transform: Any, size: Size, table: Mapping[str, Maker]) -> Program:
 def _for_tensors(program: Program) -> Program:
     """Return the program with the results of torchvision's functions for tensors."""
     for operation in (step.operation for step in program if step.operation):
-        if operation.filter == "bicubic" or operation.kind in ("box_blur", "solarize_add"):
+        different = operation.filter in ("bicubic", "reflect", "symmetric") or (
+            (operation.kind == "resize" and operation.library != "torchvision")
+            or (operation.kind == "rotate" and operation.value[1:] == (1.0,))
+            or (operation.kind in ("pad", "crop") and len({*operation.fill}) > 1)
+        )
+        if different or operation.kind in ("box_blur", "solarize_add"):
             raise Unsupported("it is not possible for tensors")
-    return Program(
-        step._replace(operation=step.operation and step.operation._replace(library="torchvision"))
-        for step in program
-    )
+    return _with_library(program, "torchvision")
+
+
+def _with_library(program: Program, library: Library) -> Program:
+    """Return the program with the results of a library.
+
+    Of Pillow's programs only a resize changes, whose library says whether tensors have its result;
+    AugMix makes tensors of Pillow images.
+    """
+
+    def changed(operation: Operation | None) -> Operation | None:
+        if operation is None or operation.kind == "mix_begin":
+            return operation
+        if operation.kind != "resize":
+            return operation if library == "pillow" else operation._replace(library=library)
+        smooth = library == "torchvision" and operation.filter == "bilinear"
+        return operation._replace(library=library, filter="own" if smooth else operation.filter)
+
+    return Program(step._replace(operation=changed(step.operation)) for step in program)
 
 
 def check_program(program: Program, size: Size) -> None:
     """Raise `Unsupported` if the core would refuse what a program may draw."""
     if _count(program) > _MOST_OPERATIONS:
         raise Unsupported(f"it may do more than {_MOST_OPERATIONS} operations")
-    if max(size) > _LARGEST_SIDE:
+    if max(size or (0,)) > _LARGEST_SIDE:
         raise Unsupported(f"a side of the result exceeds {_LARGEST_SIDE} pixels")
     for step in program:
         if step.operation is None or step.kind != "operation":
@@ -138,12 +176,49 @@ def _count(steps: tuple[Step, ...]) -> int:
         parts = [_count(part) for part in _children(inner)]
         if step.kind == "choice":
             total += sum(sorted(parts)[-step.picks :])
-        elif step.kind in ("operation", "erasure"):
-            total += 1
+        elif not step.inner and step.kind not in ("sequence", "shuffle", "mix"):
+            total += {"random_crop": 4, "central_crop": 2}.get(step.kind, 1)
         else:
             total += sum(parts) + (2 + len(parts) if step.kind == "mix" else 0)
         at += 1 + step.inner
     return total
+
+
+def size_after(steps: tuple[Step, ...], size: Size) -> Size:
+    """Return the size of the result of steps; None if it depends on the image or is drawn."""
+    for step, *inner in _children(steps):
+        before = size
+        if step.kind == "sequence":
+            size = size_after(tuple(inner), before)
+        elif step.kind in ("choice", "shuffle", "mix"):
+            sizes = {size_after(part, before) for part in _children(tuple(inner))} or {before}
+            size = sizes.pop() if len(sizes) == 1 else None
+            if step.kind != "choice" and size != before:
+                raise Unsupported("its parts change the size of the image")
+        else:
+            size = _step_size(step, before)
+        if step.probability < 1 and size != before:
+            size = None
+    return size
+
+
+def _step_size(step: Step, size: Size) -> Size:
+    """Return the size of the result of a step without others inside it."""
+    operation = step.operation
+    if operation is None:
+        return size
+    kind, value = operation.kind, operation.value
+    if step.kind in ("random_crop", "central_crop") or kind == "resize":
+        width, height, *rest = map(int, value)
+        if step.kind == "scale":
+            return size and resized_size(*size[::-1], width or None, rest[0] or None)
+        return height, width
+    if step.kind == "box" or (kind == "rotate" and value[1:] == (1.0,)):
+        return None
+    if kind == "pad":
+        left, top, right, bottom = map(int, value)
+        return size and (size[0] + top + bottom, size[1] + left + right)
+    return size
 
 
 def _children(steps: tuple[Step, ...]) -> Iterator[tuple[Step, ...]]:
@@ -200,16 +275,18 @@ def _inverse_affine(
     return d, -b, right, -c, a, below
 
 
-def _warp(name: str, magnitude: float, size: Size) -> tuple[float, ...]:
-    """Return the matrix of one of torchvision's shears and translations."""
+def _warp(name: str, magnitude: float) -> tuple[float, ...]:
+    """Return the matrix of one of torchvision's shears and translations.
+
+    Of a translation, which turns nothing, the centre does not matter.
+    """
     degrees = math.degrees(math.atan(magnitude))
     if name == "ShearX":
         return _inverse_affine((0, 0), (0, 0), (degrees, 0.0))
     if name == "ShearY":
         return _inverse_affine((0, 0), (0, 0), (0.0, degrees))
-    center, pixels = (size[1] * 0.5, size[0] * 0.5), int(magnitude)
-    along_x = name == "TranslateX"
-    return _inverse_affine(center, (pixels, 0) if along_x else (0, pixels), (0.0, 0.0))
+    pixels, along_x = int(magnitude), name == "TranslateX"
+    return _inverse_affine((0, 0), (pixels, 0) if along_x else (0, pixels), (0.0, 0.0))
 
 
 _FACTORS: Mapping[str, Kind] = {
@@ -221,7 +298,7 @@ _CONSTANTS: Mapping[str, Kind] = {
 }  # fmt: skip
 
 
-def _torchvision_operation(name: str, magnitude: float, look: _Look, size: Size) -> Program:
+def _torchvision_operation(name: str, magnitude: float, look: _Look) -> Program:
     """Return what torchvision's policies do for the name of an operation and its magnitude."""
     if name == "Identity":
         return NOTHING
@@ -236,7 +313,7 @@ def _torchvision_operation(name: str, magnitude: float, look: _Look, size: Size)
     if name == "Rotate":
         return do(Operation("rotate", (magnitude,), *look))
     if name in ("ShearX", "ShearY", "TranslateX", "TranslateY"):
-        return do(Operation("warp", _warp(name, magnitude, size), *look))
+        return do(Operation("warp", _warp(name, magnitude), *look))
     raise Unsupported(f"the operation {name} is not done in the core")
 
 
@@ -245,7 +322,8 @@ class _Policy:
 
     def __init__(self, policy: Any, size: Size, *arguments: Any, partial: bool = False) -> None:
         self._look = _Look.of(policy.interpolation, policy.fill)
-        self._size = size
+        if size is None:
+            raise Unsupported("its translations depend on the size of the image")
         self.names: list[str] = []
         self._levels: dict[str, tuple[list[float], bool]] = {}
         # These tables are torchvision's own, in the version that is installed.
@@ -272,10 +350,7 @@ class _Policy:
             raise Unsupported(f"{name} has no magnitude {level}")
         chosen = levels[:most] if level is None or len(levels) == 1 else [levels[level]]
         magnitudes = [sign * v for v in chosen for sign in ((1.0, -1.0) if signed else (1.0,))]
-        cases = [
-            _torchvision_operation(name, magnitude, self._look, self._size)
-            for magnitude in magnitudes
-        ]
+        cases = [_torchvision_operation(name, magnitude, self._look) for magnitude in magnitudes]
         return group("choice", cases, probability=probability)
 
 
@@ -383,27 +458,29 @@ def _gaussian_blur(blur: Any, size: Size) -> Program:
         raise Unsupported(f"a kernel of more than {_LARGEST_KERNEL} pixels is not done in the core")
     if across != down:
         raise Unsupported("a blur whose kernel is no square is not done in the core")
-    if across // 2 >= min(size):
+    if size is not None and across // 2 >= min(size):
         raise Unsupported("the kernel of the blur is larger than the image")
     low, high = blur.sigma
     return do(Operation("blur", (across, low, low)), Draw(1, low, high - low, copied=2))
 
 
 def _rotation(rotation: Any, _: Size) -> Program:
-    if rotation.expand or rotation.center is not None:
-        raise Unsupported("a rotation that expands, or has a centre, is not done in the core")
+    if rotation.center is not None:
+        raise Unsupported("a rotation about another centre is not done in the core")
     low, high = rotation.degrees
-    turn = Operation("rotate", (0.0,), *_Look.of(rotation.interpolation, rotation.fill))
+    grows = (1.0,) if rotation.expand else ()
+    turn = Operation("rotate", (0.0, *grows), *_Look.of(rotation.interpolation, rotation.fill))
     return do(turn, Draw(0, low, high - low))
 
 
-def _affine(transform: Any, size: Size) -> Program:
+def _affine(transform: Any, _: Size) -> Program:
     if transform.center is not None:
         raise Unsupported("an affine transformation about another centre is not done in the core")
     (low, high), shear = transform.degrees, transform.shear or ()
     draws = [Draw(0, low, high - low)]
-    for index, share, side in zip((1, 2), transform.translate or (), size[::-1], strict=False):
-        draws.append(Draw(index, -share * side, 2 * share * side, is_rounded=True))
+    sides: tuple[Unit, Unit] = ("width", "height")
+    for index, share, side in zip((1, 2), transform.translate or (), sides, strict=False):
+        draws.append(Draw(index, -share, 2 * share, is_rounded=True, of=side))
     limits = [(3, transform.scale or (1.0, 1.0)), (4, shear[:2]), (5, shear[2:])]
     draws += [Draw(at, float(ends[0]), float(ends[1] - ends[0])) for at, ends in limits if ends]
     look = _Look.of(transform.interpolation, transform.fill)
@@ -450,21 +527,171 @@ def _erasing(transform: Any, _: Size) -> Program:
 
 
 def _grey(transform: Any, _: Size) -> Program:
-    if transform.num_output_channels != 3:
-        raise Unsupported("a result of one channel is not made in the core")
+    if transform.num_output_channels not in (1, 3):
+        raise Unsupported("such a number of channels is not made in the core")
     return do(Operation("grey"))
 
 
+# ---- crops and resizes ----
+
+_RESAMPLING: Mapping[Any, Resampling] = {
+    "nearest": "nearest", "nearest-exact": "nearest", "bilinear": "bilinear", "bicubic": "bicubic",
+    "box": "box", "hamming": "hamming", "lanczos": "lanczos",
+    0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming",
+}  # fmt: skip
+
+
+def _resampling(transform: Any) -> tuple[Resampling, Library]:
+    """Return how a transform resizes Pillow images, and whether also tensors have that result.
+
+    A tensor is antialiased only with True: None and "warn", the default of 0.15 and 0.16, mean no.
+    """
+    mode = transform.interpolation
+    if isinstance(mode, str) and type(transform).__module__.startswith(f"{_V1}.transforms"):
+        raise Unsupported("torchvision's v1 takes no string as interpolation")
+    number = getattr(mode, "value", mode)
+    if isinstance(number, (list, tuple)) or number not in _RESAMPLING:
+        raise Unsupported(f"interpolation {mode} is not done in the core")
+    smooth = number in ("bilinear", 2) and getattr(transform, "antialias", True) is True
+    alike = smooth or number in ("nearest", 0)
+    return _RESAMPLING[number], "torchvision" if alike else "pillow"
+
+
+def as_sides(size: Any) -> int | tuple[int, int] | None:
+    """Return a size as one number or (height, width); None if it is not a valid size."""
+    sides = tuple(size) if isinstance(size, (list, tuple)) else (size,)
+    if not 1 <= len(sides) <= 2 or not all(type(side) is int and side > 0 for side in sides):
+        return None
+    return sides[0] if len(sides) == 1 else (sides[0], sides[1])
+
+
+def as_range(values: Any) -> tuple[float, float] | None:
+    """Return a range of positive numbers; None if it is none."""
+    if not isinstance(values, (list, tuple)) or len(values) != 2:
+        return None
+    # With NumPy's numbers, torchvision would draw in another precision.
+    if not all(type(value) in (int, float) for value in values) or not 0 < values[0] <= values[1]:
+        return None
+    return float(values[0]), float(values[1])
+
+
+def as_ratio(transform: Any) -> tuple[float, float] | None:
+    """Return the ratio of a random crop; v2 draws from its logarithm and ignores `ratio`."""
+    ratio, drawn = as_range(transform.ratio), getattr(transform, "_log_ratio", None)
+    if ratio is None or not type(transform).__module__.startswith(_V2):
+        return ratio
+    expected = torch.log(torch.tensor(transform.ratio))
+    same = isinstance(drawn, torch.Tensor) and torch.equal(drawn, expected)
+    return ratio if same else None
+
+
+def _both_sides(size: Any) -> tuple[int, int]:
+    """Return the (height, width) of a crop."""
+    sides = as_sides(size)
+    if sides is None:
+        raise Unsupported(f"size={size!r} is not known")
+    return sides if isinstance(sides, tuple) else (sides, sides)
+
+
+def _resizing(transform: Any, _: Size) -> Program:
+    size, longest = as_sides(transform.size), transform.max_size
+    if size is None and (transform.size is not None or longest is None):
+        raise Unsupported(f"size={transform.size!r} is not known")
+    if longest is not None and (isinstance(size, tuple) or not (size or 0) < longest):
+        raise Unsupported(f"max_size={longest!r} is not known")
+    filter_, library = _resampling(transform)
+    return resized_to(size, filter_, longest and _whole(longest, 1), library)
+
+
+def _random_resizing(transform: Any, _: Size) -> Program:
+    """Return the program of RandomResizedCrop."""
+    scale, ratio = as_range(transform.scale), as_ratio(transform)
+    if scale is None or ratio is None:
+        raise Unsupported("its scale or ratio is not known")
+    filter_, library = _resampling(transform)
+    scaled = resized_to(_both_sides(transform.size), filter_, None, library)
+    return group("sequence", [random_box(scale, ratio), scaled])
+
+
+def _central(transform: Any, _: Size) -> Program:
+    return central_crop(_both_sides(transform.size), pads=True)
+
+
+def _whole(number: Any, least: int = 0) -> int:
+    if type(number) is not int or number < least:
+        raise Unsupported(f"{number!r} is not a whole number of at least {least}")
+    return int(number)
+
+
+def _borders(padding: Any) -> tuple[int, int, int, int]:
+    """Return pixels at the left, top, right and bottom."""
+    sides = [*padding] if isinstance(padding, (list, tuple)) else [padding]
+    if len(sides) not in (1, 2, 4):
+        raise Unsupported(f"padding={padding!r} is not known")
+    left, top, right, bottom = map(_whole, (sides * 4)[:4])
+    return left, top, right, bottom
+
+
+def _padded(value: tuple[float, ...], transform: Any, kind: Kind = "pad") -> Operation:
+    mode = transform.padding_mode
+    if mode not in get_args(Padding):
+        raise Unsupported(f"padding_mode={mode!r} is not known")
+    return Operation(kind, value, mode, _fill(transform.fill))
+
+
+def _padding(transform: Any, _: Size) -> Program:
+    return do(_padded(_borders(transform.padding), transform))
+
+
+def _random_cropping(transform: Any, _: Size) -> Program:
+    """Return the program of RandomCrop: v1 pads in up to three steps, v2 in one."""
+    height, width = _both_sides(transform.size)
+    in_v2 = type(transform).__module__.startswith(_V2)
+    borders = _borders(transform.padding or 0)
+    if in_v2 and transform.padding:  # it keeps left, right, top, bottom
+        left, right, top, bottom = borders
+        borders = left, top, right, bottom
+    how = (2 if in_v2 else 1) if transform.pad_if_needed else 0
+    inner = borders if in_v2 else (0, 0, 0, 0)
+    # Its filter is that of the padding.
+    crop = _padded((width, height, 0, 0, *inner), transform, "crop")
+    before = [] if in_v2 or not any(borders) else do(_padded(borders, transform))
+    return Program([*before, Step("random_crop", operation=crop, picks=how)])
+
+
+def _perspective(transform: Any, _: Size) -> Program:
+    share = float(transform.distortion_scale)
+    if not 0 <= share <= 1:
+        raise Unsupported(f"distortion_scale={share} is not known")
+    look = _Look.of(transform.interpolation, transform.fill)
+    change = Step("perspective_change", operation=Operation("perspective", (share,), *look))
+    return Program([change._replace(probability=float(transform.p))])
+
+
 def _parts(transforms: Iterable[Any], size: Size) -> list[Program]:
-    return [program_of(part, size) for part in transforms]
+    made: list[Program] = []
+    for part in transforms:
+        if getattr(part, "num_output_channels", 3) != 3:
+            raise Unsupported("it is not certain how many channels the result has")
+        made.append(_make(part, size, _PROGRAMS))
+    return made
+
+
+def _in_turn(transforms: Iterable[Any], size: Size) -> list[Program]:
+    """Return the programs of parts of which each gets the result of the one before."""
+    made: list[Program] = []
+    for part in transforms:
+        made += _parts([part], size)
+        size = size_after(made[-1], size)
+    return made
 
 
 def _apply(transform: Any, size: Size) -> Program:
-    return group("sequence", _parts(transform.transforms, size), probability=float(transform.p))
+    return group("sequence", _in_turn(transform.transforms, size), probability=float(transform.p))
 
 
 def _compose(transform: Any, size: Size) -> Program:
-    return group("sequence", _parts(transform.transforms, size))
+    return group("sequence", _in_turn(transform.transforms, size))
 
 
 def _random_choice(transform: Any, size: Size) -> Program:
@@ -538,16 +765,17 @@ def _timm_operation(op: Any, size: Size) -> Program:
 
 def _timm_warp(op: Any, size: Size, drawn: Callable[..., Program]) -> Program:
     """Return the program of one of timm's geometric operations, with its choice of filters."""
-    height, width = size
     share = float(op.hparams.get("translate_pct", 0.45))
     pixels = float(op.hparams.get("translate_const", 250))
-    reaches = {
-        "ShearX": (1, 0.3),
-        "ShearY": (3, 0.3),
-        "TranslateX": (2, pixels),
-        "TranslateY": (5, pixels),
-        "TranslateXRel": (2, share * width),
-        "TranslateYRel": (5, share * height),
+    rows: tuple[float, Unit] = (share, "height") if size is None else (share * size[0], "pixels")
+    columns: tuple[float, Unit] = (share, "width") if size is None else (share * size[1], "pixels")
+    reaches: dict[str, tuple[int, float, Unit]] = {
+        "ShearX": (1, 0.3, "pixels"),
+        "ShearY": (3, 0.3, "pixels"),
+        "TranslateX": (2, pixels, "pixels"),
+        "TranslateY": (5, pixels, "pixels"),
+        "TranslateXRel": (2, *columns),
+        "TranslateYRel": (5, *rows),
     }
     fill = _fill(op.kwargs["fillcolor"])
     filters = op.kwargs["resample"]
@@ -558,9 +786,9 @@ def _timm_warp(op: Any, size: Size, drawn: Callable[..., Program]) -> Program:
             turn = Operation("rotate", (0.0,), _filter(filter_), fill)
             cases.append(drawn(turn, 0, 0.0, 30.0, either_sign=True))
         elif op.name in reaches:
-            index, reach = reaches[op.name]
+            index, reach, unit = reaches[op.name]
             warp = Operation("warp", (1.0, 0.0, 0.0, 0.0, 1.0, 0.0), _filter(filter_), fill)
-            cases.append(drawn(warp, index, 0.0, reach, either_sign=True))
+            cases.append(drawn(warp, index, 0.0, reach, either_sign=True, of=unit))
         else:
             raise Unsupported(f"timm's {op.name} is not done in the core")
     return group("choice", cases)
@@ -604,7 +832,6 @@ def _timm_auto_augment(policy: Any, size: Size) -> Program:
     )
 
 
-_V1, _V2 = "torchvision.transforms", "torchvision.transforms.v2"
 _MAKERS: Mapping[str, Maker] = {
     "ColorJitter": _color_jitter,
     "GaussianBlur": _gaussian_blur,
@@ -622,6 +849,12 @@ _MAKERS: Mapping[str, Maker] = {
     "RandomVerticalFlip": _with_probability("turn_over"),
     "RandomRotation": _rotation,
     "RandomAffine": _affine,
+    "RandomPerspective": _perspective,
+    "CenterCrop": _central,
+    "Pad": _padding,
+    "RandomCrop": _random_cropping,
+    "RandomResizedCrop": _random_resizing,
+    "Resize": _resizing,
 }
 _CONTAINERS: Mapping[str, Maker] = {
     "Compose": _compose,
@@ -641,7 +874,8 @@ _V2_MODULES = {
                "RandomChannelPermutation", "RandomPhotometricDistort"),
     "_misc": ("GaussianBlur",),
     "_geometry": ("RandomHorizontalFlip", "RandomVerticalFlip", "RandomRotation",
-                  "RandomAffine"),
+                  "RandomAffine", "RandomPerspective", "CenterCrop", "Pad", "RandomCrop",
+                  "RandomResizedCrop", "Resize"),
     "_container": tuple(_CONTAINERS),
 }  # fmt: skip
 
@@ -660,6 +894,12 @@ _PROGRAMS: Mapping[str, Maker] = {
     "fastdecode.torch.transforms.blur.GaussianBlur": _pillow_blur,
 }
 """By module and class, how a transform becomes a program."""
+
+_LINEAR = (
+    *("CenterCrop", "Pad", "RandomCrop", "RandomHorizontalFlip", "RandomResizedCrop"),
+    *("RandomVerticalFlip", "Resize"),
+)
+_OF_FLOATS = {name: make for name, make in _PROGRAMS.items() if name.rpartition(".")[2] in _LINEAR}
 
 _ERASURES: Mapping[str, Maker] = {
     f"{_V1}.transforms.RandomErasing": _erasing,

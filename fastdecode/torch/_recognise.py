@@ -22,15 +22,21 @@ import torch
 
 from fastdecode._resizing import Interpolation
 from fastdecode.native._augment import Program
+from fastdecode.torch._probes import Form, affine_of, does_as, does_nothing
 from fastdecode.torch._processors import PixelValues, crop_of
 from fastdecode.torch._programs import (
     Maker,
     Unsupported,
+    as_range,
+    as_ratio,
+    as_sides,
     check_program,
     erasure_of,
+    float_program_of,
     is_unmodified,
     modules_of,
     program_of,
+    size_after,
     tensor_program_of,
 )
 from fastdecode.torch.transforms.base import Crop, interpolation_name
@@ -63,13 +69,15 @@ class Recipe:
     """The crop with the same geometry and values; None until a part crops or resizes."""
     flip: float | None = None
     """Probability of RandomHorizontalFlip; None without one."""
-    form: Literal["pil", "uint8", "float", "normalised", "erased"] = "pil"
-    """The result: a Pillow image, or a tensor of bytes, of floats from 0 to 1, or normalised; or
-    one in which boxes may be erased, which comes last."""
+    form: Literal["pil", "uint8", "float", "levels", "normalised", "erased"] = "pil"
+    """The result: a Pillow image, or a tensor of bytes, of floats from 0 to 1 or 0 to 255, or
+    normalised; or one in which boxes may be erased, which comes last."""
     image: Any = None
     """torchvision's ``tv_tensors.Image`` if the tensor is one; None for a plain tensor."""
     augments: bool = False
     """Whether random augmentations are done, too, with draws of the core's own."""
+    idle: tuple[Any, ...] = ()
+    """The parts that were passed over, because they do nothing to an image."""
     joint: bool = False
     """Whether the pipeline is called with an image and its target, which must follow the crop."""
 
@@ -80,17 +88,38 @@ class Recipe:
             crop.dtype, crop.normalize = torch.float32, Normalize(mean, std)
         return replace(self, crop=crop, form="float" if mean is None else "normalised")
 
+    @property
+    def channels(self) -> int:
+        """Of the result: 3, or 1 if it is grey."""
+        return 3 if self.crop is None else self.crop.channels
+
     def followed_by(self, part: Any, make: Maker) -> Recipe | None:
-        """Return the recipe with the program of an augmentation; None if the core has none."""
+        """Return the recipe with the program of a part; None if the core has none."""
         crop = copy.copy(self.crop)
-        if not self.augments or crop is None or crop.shape is None:
+        if not self.augments or crop is None:
             return None
+        before = crop.shape and crop.shape[1:]
         try:
-            crop.program = Program([*crop.program, *make(part, crop.shape[1:])])
-            check_program(crop.program, crop.shape[1:])
+            made = make(part, before)
+            if crop.channels == 1:
+                _check_grey(made, of_tensors=self.form != "pil")
+            crop.program = Program([*crop.program, *made])
+            check_program(crop.program, before)
+            after = size_after(made, before)
         except Unsupported:
             return None
+        if type(part).__qualname__ == "Grayscale":
+            crop.channels = part.num_output_channels
+        crop.shape = None if after is None else (crop.channels, *after)
         return replace(self, crop=crop)
+
+
+def _check_grey(made: Program, *, of_tensors: bool) -> None:
+    """Raise `Unsupported` if a program does not do the same to a grey image of one channel."""
+    for operation in (step.operation for step in made if step.operation):
+        by_colour = operation.kind in ("saturation", "contrast", "grey", "hue")
+        if len({*operation.fill}) > 1 or (of_tensors and by_colour):
+            raise Unsupported("it is not possible for one channel")
 
 
 Step: TypeAlias = Callable[[Recipe, Any], "Recipe | None"]
@@ -157,6 +186,8 @@ def read_pipeline(parts: Sequence[Any], recipe: Recipe) -> tuple[Recipe, int, st
     for count, part in enumerate(parts):
         row = row_of(part)
         step = None if row is None else row.step
+        if row is None and recipe.augments:
+            step = _step_of_own(recipe, part)
         if recipe.image and not {_V1, _AUTO}.isdisjoint(modules_of(part)):
             step = None  # a v1 transform of a tv_tensors.Image may or may not keep the class
         if recipe.joint and _module(part) != _V2:
@@ -170,6 +201,39 @@ def read_pipeline(parts: Sequence[Any], recipe: Recipe) -> tuple[Recipe, int, st
             return recipe, count, _reason_not_fused(part, recipe, known=step is not None)
         recipe = following
     return recipe, len(parts), "" if recipe.crop else "nothing in it crops or resizes"
+
+
+def _step_of_own(recipe: Recipe, part: Any) -> Step | None:
+    """Return the step of a class or function of the user's, found out by trying it."""
+    form: Form = recipe.form if recipe.form in ("pil", "uint8") else "floats"
+    if recipe.image is None and does_nothing(part, form, recipe.channels):
+        return _pass_over
+    if recipe.form in ("float", "normalised") and recipe.image is None:
+        scaled = affine_of(part)
+        return None if scaled is None else partial(_scaled, by=scaled)
+    known = [
+        kind for kind in type(part).__mro__[1:] if (kind.__module__, kind.__qualname__) in TABLE
+    ]
+    if known and recipe.image is None and is_unmodified(part):
+        row = TABLE[known[0].__module__, known[0].__qualname__]
+        if row.in_place and does_as(part, known[0], form, recipe.channels):
+            return row.step
+    return None
+
+
+def _scaled(recipe: Recipe, _part: Any, *, by: tuple[float, float]) -> Recipe | None:
+    """Accept a function such as ``x * 2 - 1``, as a part of the normalisation."""
+    normalize = recipe.crop and recipe.crop.normalize
+    if not normalize:
+        return None
+    factor, summand = by
+    means, stds = normalize.mean or (0.0,) * 3, normalize.std or (1.0,) * 3
+    mean = [m - summand * s / factor for m, s in zip(means, stds, strict=True)]
+    return recipe.floats(mean, [s / factor for s in stds])
+
+
+def _pass_over(recipe: Recipe, part: Any) -> Recipe:
+    return replace(recipe, idle=(*recipe.idle, part))
 
 
 def second_normalize(parts: Sequence[Any]) -> Any:
@@ -195,11 +259,24 @@ def keeps_geometry(part: Any) -> bool:
 
 
 def draws_nothing(part: Any) -> bool:
-    """Return whether a transform of v2 is known to draw no random numbers."""
-    known = _module(part) == _V2 and type(part).__qualname__ in _DRAW_NOTHING
+    """Return whether a transform of torchvision is known to draw no random numbers."""
+    known = _module(part) in (_V1, _V2) and type(part).__qualname__ in _DRAW_NOTHING
     return known and is_unmodified(part)
 
 
+WHILE_DECODING = frozenset(
+    [
+        "CenterCrop",
+        "RandomCrop",
+        "RandomHorizontalFlip",
+        "RandomResizedCrop",
+        "Resize",
+        "RandomResizedCropAndInterpolation",
+        "RandomShortestSize",
+        "ScaleJitter",
+    ]
+)
+"""What costs no pass of its own at the beginning of a pipeline."""
 _DRAW_NOTHING = {
     *("CenterCrop", "ClampBoundingBoxes", "ClampKeyPoints", "ConvertBoundingBoxFormat"),
     *("ConvertImageDtype", "Grayscale", "Identity", "Normalize", "PILToTensor", "Pad", "RGB"),
@@ -224,42 +301,38 @@ def _accept(recipe: Recipe, _part: Any) -> Recipe | None:
 def _set_crop(recipe: Recipe, kind: Callable[..., Crop], **arguments: Any) -> Recipe | None:
     """Set the crop, if it is the first one and all of its arguments are known."""
     before = recipe.crop
-    if not (before is None or type(before) is Unresized) or not all(arguments.values()):
+    if before is not None and (type(before) is not Unresized or before.program):
+        return None
+    if recipe.form not in ("pil", "uint8") or not all(arguments.values()):
         return None
     crop = kind(**arguments, **recipe.options)
     crop.of_tensors = recipe.form != "pil"
-    if before is not None:  # a flip, which commutes with resizing, but not with a random crop
-        if not isinstance(crop, Resize):
+    if before is not None and before.flip:
+        # A flip commutes with resizing; with a random crop only where the draws are the loader's.
+        exact = recipe.augments and crop.interpolation != "bilinear"
+        if exact or not (isinstance(crop, Resize) or recipe.augments):
             return None
-        crop.flip, crop.flips_first = before.flip, True
+        crop.flip = before.flip
+        if isinstance(crop, Resize):
+            crop.flips_first = True
     return replace(recipe, crop=crop)
 
 
 def _random_resized_crop(recipe: Recipe, part: Any) -> Recipe | None:
-    log_ratio = getattr(part, "_log_ratio", None)  # v2 draws from this and ignores `ratio`
-    ratio = _as_range(part.ratio)
-    if (
-        ratio
-        and _module(part) == _V2
-        and not (
-            isinstance(log_ratio, torch.Tensor)
-            and torch.equal(log_ratio, torch.log(torch.tensor(part.ratio)))
-        )
-    ):
-        return None
-    return _set_crop(
+    first = _set_crop(
         recipe,
         RandomResizedCrop,
-        size=_as_sides(part.size),
-        scale=_as_range(part.scale),
-        ratio=ratio,
+        size=as_sides(part.size),
+        scale=as_range(part.scale),
+        ratio=as_ratio(part),
         interpolation=_interpolation(recipe, part),
     )
+    return first or _augment(recipe, part)
 
 
 def _timm_random_resized_crop(recipe: Recipe, part: Any) -> Recipe | None:
     """Accept timm's crop, which has one interpolation, or draws one of two for each image."""
-    size = _as_sides(part.size)
+    size = as_sides(part.size)
     modes = part.interpolation if isinstance(part.interpolation, tuple) else (part.interpolation,)
     names = tuple(map(interpolation_name, modes))
     either = names == ("bilinear", "bicubic")
@@ -267,21 +340,23 @@ def _timm_random_resized_crop(recipe: Recipe, part: Any) -> Recipe | None:
         recipe,
         RandomResizedCropAndInterpolation if either else RandomResizedCrop,
         size=isinstance(size, tuple) and recipe.form == "pil" and size,
-        scale=_as_range(part.scale),
-        ratio=_as_range(part.ratio),
+        scale=as_range(part.scale),
+        ratio=as_range(part.ratio),
         interpolation=names[0] if either or len(names) == 1 else None,
     )
 
 
 def _resize(recipe: Recipe, part: Any) -> Recipe | None:
-    size, longest = _as_sides(part.size), part.max_size
+    size, longest = as_sides(part.size), part.max_size
     arguments: dict[str, Any] = {"interpolation": _interpolation(recipe, part)}
     if longest is not None:
         one_side = part.size is None or (type(size) is int and type(longest) is int)
-        arguments["max_size"] = one_side and (size or 0) < longest and _as_sides(longest)
+        arguments["max_size"] = one_side and (size or 0) < longest and as_sides(longest)
     if part.size is None:
-        return _set_crop(recipe, partial(Resize, None), **arguments)
-    return _set_crop(recipe, Resize, size=size, **arguments)
+        first = _set_crop(recipe, partial(Resize, None), **arguments)
+    else:
+        first = _set_crop(recipe, Resize, size=size, **arguments)
+    return first or _augment(recipe, part)
 
 
 def _random_shortest_size(recipe: Recipe, part: Any) -> Recipe | None:
@@ -296,26 +371,30 @@ def _random_shortest_size(recipe: Recipe, part: Any) -> Recipe | None:
 
 
 def _scale_jitter(recipe: Recipe, part: Any) -> Recipe | None:
-    target = _as_sides(part.target_size)
+    target = as_sides(part.target_size)
     return _set_crop(
         recipe,
         ScaleJitter,
         target_size=isinstance(target, tuple) and target,
-        scale_range=_as_range(part.scale_range),
+        scale_range=as_range(part.scale_range),
         interpolation=_interpolation(recipe, part),
     )
 
 
 def _center_crop(recipe: Recipe, part: Any) -> Recipe | None:
+    return _center_of_resize(recipe, part) or _augment(recipe, part)
+
+
+def _center_of_resize(recipe: Recipe, part: Any) -> Recipe | None:
     """Accept it only right after Resize: after a flip, an odd margin is on the other side.
 
     What was done to the pixels between the two cannot be done after the crop: a blur looks beyond
     it, and a crop larger than the image is padded with black. A target would not follow the crop.
     """
-    size, whole = _as_sides(part.size), recipe.crop
+    size, whole = as_sides(part.size), recipe.crop
     if type(whole) is not Resize or whole.size is None or whole.max_size is not None:
         return None
-    if not size or recipe.flip is not None or recipe.form == "normalised":
+    if not size or recipe.flip is not None or recipe.form in ("normalised", "levels"):
         return None
     if whole.program or recipe.joint:
         return None
@@ -331,8 +410,8 @@ def _image_classification(recipe: Recipe, part: Any) -> Recipe | None:
     made = _set_crop(
         recipe,
         ResizeCenterCrop,
-        resize=_as_sides(part.resize_size),
-        size=_as_sides(part.crop_size),
+        resize=as_sides(part.resize_size),
+        size=as_sides(part.crop_size),
         interpolation=recipe.form == "pil" and _interpolation(recipe, part),
         mean=three_values(part.mean),
         std=std and 0 not in std and std,
@@ -350,10 +429,8 @@ def _pixel_values(recipe: Recipe, part: Any) -> Recipe | None:
 def _flip(recipe: Recipe, part: Any) -> Recipe | None:
     """Accept one flip anywhere after the crop: it commutes with all parts but augmentations."""
     known = isinstance(part.p, (int, float)) and 0 <= part.p <= 1
-    if recipe.crop is not None and recipe.crop.program:
+    if recipe.flip is not None or not known or (recipe.crop is not None and recipe.crop.program):
         return _augment(recipe, part)
-    if recipe.flip is not None or not known:
-        return None
     if recipe.crop is None and not (recipe.joint and recipe.form in ("pil", "uint8")):
         return None
     crop = Unresized(**recipe.options) if recipe.crop is None else copy.copy(recipe.crop)
@@ -362,14 +439,24 @@ def _flip(recipe: Recipe, part: Any) -> Recipe | None:
 
 
 def _augment(recipe: Recipe, part: Any) -> Recipe | None:
-    """Accept an augmentation of bytes that the core can draw and do."""
+    """Accept a part that the core can draw and do to bytes, which may become floats later."""
     makers: Mapping[str, Maker] = {"pil": program_of, "uint8": tensor_program_of}
-    return recipe.followed_by(part, makers[recipe.form]) if recipe.form in makers else None
+    if recipe.form == "erased" or (recipe.form in ("levels", "normalised") and _fills(part)):
+        return None
+    if recipe.form not in makers and getattr(part, "fill", None):
+        return None
+    return recipe.followed_by(part, makers.get(recipe.form, float_program_of))
+
+
+def _fills(part: Any) -> bool:
+    """Return whether a part may fill a border, whose value would be normalised afterwards."""
+    pads = getattr(part, "padding", None) or getattr(part, "pad_if_needed", False)
+    return type(part).__qualname__ in ("CenterCrop", "Pad") or bool(pads)
 
 
 def _erase(recipe: Recipe, part: Any) -> Recipe | None:
     """Accept RandomErasing as the last part, after the values are floats."""
-    floats = recipe.form in ("float", "normalised")
+    floats = recipe.form in ("float", "levels", "normalised")
     made = recipe.followed_by(part, erasure_of) if floats else None
     return made and replace(made, form="erased")
 
@@ -385,10 +472,9 @@ def _maybe_to_tensor(recipe: Recipe, part: Any) -> Recipe | None:
 
 
 def _unscaled_to_tensor(recipe: Recipe, part: Any) -> Recipe | None:
-    """Accept timm's ToTensor: floats from 0 to 255, which this mean and std produce."""
-    if recipe.form != "pil" or part.dtype is not torch.float32:
-        return None
-    return recipe.floats((0.0,), (1 / 255,))
+    """Accept timm's ToTensor."""
+    known = recipe.form == "pil" and part.dtype is torch.float32
+    return _as_levels(recipe) if known else None
 
 
 def _pil_to_tensor(recipe: Recipe, _part: Any) -> Recipe | None:
@@ -416,7 +502,12 @@ def _to_float(recipe: Recipe, part: Any) -> Recipe | None:
         return None
     if recipe.form != "uint8":
         return recipe  # already floats
-    return recipe.floats() if getattr(part, "scale", True) is True else None
+    return recipe.floats() if getattr(part, "scale", True) is True else _as_levels(recipe)
+
+
+def _as_levels(recipe: Recipe) -> Recipe:
+    """Return the recipe with floats from 0 to 255, which this mean and std produce."""
+    return replace(recipe.floats((0.0,), (1 / 255,)), form="levels")
 
 
 def _convert_dtype(recipe: Recipe, part: Any) -> Recipe | None:
@@ -426,10 +517,37 @@ def _convert_dtype(recipe: Recipe, part: Any) -> Recipe | None:
 
 def _normalize(recipe: Recipe, part: Any) -> Recipe | None:
     """Accept Normalize, also with `inplace`: the tensor is new, and nothing else refers to it."""
-    mean, std = three_values(part.mean), three_values(part.std)
-    if recipe.form != "float" or mean is None or std is None or 0 in std:
+    given = [[one] if isinstance(one, (int, float)) else one for one in (part.mean, part.std)]
+    mean, std = (three_values(one) for one in given)
+    if mean is None or std is None or 0 in std:
         return None
-    return recipe.floats(mean, std)
+    if recipe.channels == 1 and any(len(one) != 1 for one in given):
+        return None  # torchvision raises an error
+    if recipe.form == "erased":
+        return _normalise_erased(recipe, mean, std)
+    if recipe.form == "levels":
+        return recipe.floats([one / 255 for one in mean], [one / 255 for one in std])
+    return recipe.floats(mean, std) if recipe.form == "float" else None
+
+
+def _normalise_erased(recipe: Recipe, mean: Sequence[float], std: Sequence[float]) -> Recipe | None:
+    """Normalise the levels of erased boxes with the image, where they are constants."""
+    crop = copy.copy(recipe.crop)
+    if crop is None or crop.normalize is None or crop.normalize.mean is not None:
+        return None
+    steps = []
+    for step in crop.program:
+        erasure = step.erasure if step.kind == "erasure" else None
+        if erasure is not None:
+            if erasure.noise != "none":
+                return None
+            red, green, blue = (
+                (level - m) / s for level, m, s in zip(erasure.level, mean, std, strict=True)
+            )
+            step = step._replace(erasure=erasure._replace(level=(red, green, blue)))  # noqa: PLW2901
+        steps.append(step)
+    crop.program = Program(steps)
+    return replace(replace(recipe, crop=crop).floats(mean, std), form="erased")
 
 
 def _fastdecode_normalize(recipe: Recipe, part: Any) -> Recipe | None:
@@ -478,23 +596,6 @@ def _interpolation(recipe: Recipe, part: Any) -> Interpolation | None:
     return None
 
 
-def _as_sides(size: Any) -> int | tuple[int, int] | None:
-    """Return a size as one number or (height, width); None if it is not a valid size."""
-    sides = tuple(size) if isinstance(size, (list, tuple)) else (size,)
-    if not 1 <= len(sides) <= 2 or not all(type(side) is int and side > 0 for side in sides):
-        return None
-    return sides[0] if len(sides) == 1 else (sides[0], sides[1])
-
-
-def _as_range(values: Any) -> tuple[float, float] | None:
-    if not isinstance(values, (list, tuple)) or len(values) != 2:
-        return None
-    # With NumPy's numbers, torchvision would draw in another precision.
-    if not all(type(value) in (int, float) for value in values) or not 0 < values[0] <= values[1]:
-        return None
-    return float(values[0]), float(values[1])
-
-
 # ---- the table ----
 
 
@@ -512,6 +613,9 @@ TABLE: dict[tuple[str, str], Row] = {
         (_V1, _V2),
         {
             "CenterCrop": Row(_center_crop),
+            "Pad": _MOVES,
+            "RandomCrop": _MOVES,
+            "RandomPerspective": _MOVES,
             "ColorJitter": _COLOURS,
             "Compose": Row(parts="transforms"),
             "ConvertImageDtype": Row(_convert_dtype, in_place=True),

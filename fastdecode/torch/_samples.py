@@ -414,28 +414,6 @@ class SampleMaker:
             _seed_owners(self._owned, seed)
 
 
-def global_states() -> Any:
-    """Return the states of the global generators of torch, Python and NumPy."""
-    return torch.default_generator.get_state(), random.getstate(), np.random.get_state()  # noqa: NPY002
-
-
-def set_global_states(states: Any) -> None:
-    """Set the states that `global_states` returned."""
-    torch.default_generator.set_state(states[0])
-    random.setstate(states[1])
-    np.random.set_state(states[2])  # noqa: NPY002
-
-
-@contextmanager
-def preserve_generators() -> Iterator[None]:
-    """Restore the global generators, from which the training code draws."""
-    states = global_states()
-    try:
-        yield
-    finally:
-        set_global_states(states)
-
-
 def _seed_owners(owners: Sequence[Any], seed: int) -> None:
     """Seed objects that draw from generators of their own."""
     for owner in owners:

@@ -12,7 +12,7 @@ import random
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import lru_cache, partial
 from types import BuiltinMethodType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -84,6 +84,28 @@ def users_methods(owner: Any, *names: str) -> list[Any]:
     """Return those of the methods that are not ours."""
     found = [getattr(owner, name, None) for name in names]
     return [method for method in found if method is not None and _root(method) != _OURS]
+
+
+def global_states() -> Any:
+    """Return the states of the global generators of torch, Python and NumPy."""
+    return torch.default_generator.get_state(), random.getstate(), np.random.get_state()  # noqa: NPY002
+
+
+def set_global_states(states: Any) -> None:
+    """Set the states that `global_states` returned."""
+    torch.default_generator.set_state(states[0])
+    random.setstate(states[1])
+    np.random.set_state(states[2])  # noqa: NPY002
+
+
+@contextmanager
+def preserve_generators() -> Iterator[None]:
+    """Restore the global generators, from which the training code draws."""
+    states = global_states()
+    try:
+        yield
+    finally:
+        set_global_states(states)
 
 
 def may_draw(*code: Any) -> bool:

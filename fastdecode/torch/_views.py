@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Sequence
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from PIL import Image as PillowImage
+from torch.nn import Module
 
 from fastdecode import _headers
 from fastdecode._arguments import is_int, shown
 from fastdecode._buffers import as_buffer
 from fastdecode._pixels import seen_size
 from fastdecode.api import decode_part
+from fastdecode.torch import _recognise
 from fastdecode.torch._fuse import Fused, fuse
+from fastdecode.torch._user_code import may_draw
 from fastdecode.torch.transforms import EncodedTransform
 from fastdecode.torch.transforms._random_crop import SampleGenerator
 from fastdecode.torch.transforms.base import Crop, DecodedPart, Quality
@@ -24,6 +29,7 @@ if TYPE_CHECKING:
 
     from fastdecode._resizing import ResizePlan
     from fastdecode.api import Data
+    from fastdecode.torch._options import DecodeOptions
     from fastdecode.torch.transforms.base import TransformOptions
     from fastdecode.types import Box
 
@@ -128,6 +134,56 @@ class Views(EncodedTransform):
         return "\n".join(["Views(", *(f"  {line}" for line in parts), ")"])
 
 
+# ---- classes of the user's that return views ----
+
+
+class _Image:
+    """Stands for an image; whoever looks at it fails."""
+
+
+class _Traced:
+    """Stands for a pipeline, and returns itself for the image."""
+
+    def __init__(self, pipeline: Any, image: _Image) -> None:
+        self.pipeline = pipeline
+        self._image = image
+
+    def __call__(self, image: Any) -> _Traced:
+        if image is not self._image:
+            raise TypeError("it is called with something else than the image")
+        return self
+
+
+def views_of(transform: Any, options: DecodeOptions) -> Views | None:
+    """Return the views that an object of the user's makes of an image; None if it does otherwise.
+
+    Its pipelines are replaced while it is called, so only what it does with their results is seen:
+    it must return a list of them, and draw nothing itself.
+    """
+    held = getattr(transform, "__dict__", {})
+    own = vars(type(transform)).get("__call__")
+    if not isinstance(own, FunctionType) or isinstance(transform, Module) or may_draw(own):
+        return None
+    if _recognise.row_of(transform) is not None:
+        return None
+    image, traced = _Image(), copy.copy(transform)
+
+    def replaced(value: Any) -> Any:
+        if isinstance(value, (list, tuple)):
+            return type(value)(map(replaced, value)) if type(value) in (list, tuple) else value
+        return _Traced(value, image) if _recognise.row_of(value) is not None else value
+
+    try:
+        traced.__dict__.update({name: replaced(value) for name, value in held.items()})
+        made = traced(image)
+    except Exception:  # of any kind: whatever the user's code raises
+        return None
+    if type(made) is not list or not made or not all(isinstance(one, _Traced) for one in made):
+        return None
+    pipelines = [one.pipeline for one in made]
+    return Views(pipelines, quality=options.quality, headroom=options.headroom)
+
+
 class _Making:
     """The views of one image, from the decoded image or a part of it."""
 
@@ -167,12 +223,12 @@ class _Making:
         crop: Any = view
         if isinstance(view, Fused):
             whole = view.in_loader if isinstance(self._generator, SampleGenerator) else None
-            crop = view.head if whole is None else whole
+            crop = view.head if whole is None else whole.head
         return crop if isinstance(crop, Crop) and crop.quality == "exact" else None
 
     def _draw(self, crop: Crop) -> tuple[ResizePlan, Any]:
         plan = crop.plan(*self._sides, self._generator)
-        return plan, crop.draw_operations(plan, self._generator)
+        return plan, crop.draw(plan, self._generator)
 
     def _decode(self, box: Box, *, keep: bool) -> DecodedPart:
         """Decode a box; `keep` its pixels beyond this thread's next call of a decoder."""
@@ -190,7 +246,12 @@ class _Making:
     ) -> Any:
         if crop is not None:
             pixels = crop.make_from(part, *(self._draw(crop) if draw is None else draw))
-            return view.finish(pixels, crop) if isinstance(view, Fused) else pixels
+            if not isinstance(view, Fused):
+                return pixels
+            whole = view.in_loader
+            return (view if whole is None or crop is view.head else whole).finish(
+                pixels, self._generator
+            )
         if isinstance(view, EncodedTransform):
             return view(self._data, generator=self._generator, **self._decoding)
         return view(PillowImage.fromarray(part.image))

@@ -34,8 +34,9 @@ from fastdecode.torch._errors import suppress_worker_warnings
 from fastdecode.torch._options import DecodeOptions
 from fastdecode.torch._order import Drawn, Item, Order
 from fastdecode.torch._read_ahead import ReadAhead, batches_ahead
-from fastdecode.torch._samples import SampleMaker, preserve_generators
+from fastdecode.torch._samples import SampleMaker
 from fastdecode.torch._threads import ThreadPool, limit_threads
+from fastdecode.torch._user_code import preserve_generators
 
 _LARGEST_PART = 4
 _PARTS_A_THREAD = 2

@@ -479,8 +479,8 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
             moved = transform.moving_part
             if moved is not None and self._maps_targets():
                 return f"{type(moved).__name__} moves pixels, so map_target cannot be called"
-            image, transform = transform.loader_image, transform.in_loader
-        elif type(transform) is Fused:
+            transform = transform.in_loader
+        if type(transform) is Fused:
             if transform.rest:
                 return f"{type(transform.rest[0]).__name__} comes after what is done while decoding"
             if transform.form != "tensor":

@@ -26,7 +26,7 @@ from fastdecode.torch._processors import as_transform
 from fastdecode.torch._recognise import flatten, is_albumentations
 from fastdecode.torch._threads import limit_threads
 from fastdecode.torch._user_code import alone, is_thread_safe
-from fastdecode.torch._views import Views
+from fastdecode.torch._views import Views, views_of
 from fastdecode.torch.transforms import EncodedTransform
 
 if TYPE_CHECKING:
@@ -368,7 +368,8 @@ def _resolve(transform: Any, options: DecodeOptions, *, may_fuse: bool) -> Any:
         )
     # A Compose that begins with an EncodedTransform can only be called with bytes.
     if encoded or (may_fuse and not asked and options.output != "array"):
-        return fuse_for(transform, options)
+        views = None if options.output else views_of(transform, options)
+        return fuse_for(transform, options) if views is None else views
     return as_transform(transform)
 
 

@@ -94,7 +94,7 @@ build gcc pool-threads threads -fsanitize=thread tests/native/pool.c
 # They share one core, and the others of the machine do the rest meanwhile.
 fuzz() { # PROGRAM SEEDS LONGEST
     mkdir "$work/found-$1"
-    "$work/$1" -max_total_time="$seconds" -max_len="$3" -timeout=20 -rss_limit_mb=2500 \
+    "$work/$1" -max_total_time="$seconds" -max_len="$3" -timeout=20 -rss_limit_mb=2500 -len_control=0 \
         -dict="$work/seeds/$2.dict" -artifact_prefix="$work/findings/$1-" -print_final_stats=1 \
         "$work/found-$1" "$work/seeds/$2" 2> "$work/log-$1"
 }

@@ -104,7 +104,7 @@ static int settle(const char *path, int status) {
     return status == FD_OK;
 }
 
-static const fd_pixels PIXELS = {.dtype = FD_FLOAT32, .scale = {1, 1, 1}};
+static const fd_pixels PIXELS = {.dtype = FD_FLOAT32, .channels = 3, .scale = {1, 1, 1}};
 
 static int decode_all(const char *path, fd_decoder *decoder, const uint8_t *data, size_t size) {
     static const fd_limits limits;
@@ -137,12 +137,12 @@ static int decode_all(const char *path, fd_decoder *decoder, const uint8_t *data
 }
 
 /* The whole of any image, as a square. */
-static const fd_crop CROP = {.kind = FD_CENTRAL,
-                             .width = SIDE,
-                             .height = SIDE,
-                             .resize_width = SIDE,
-                             .resize_height = SIDE,
-                             .pixels = MOST_PIXELS};
+static const fd_step SQUARE = {.kind = FD_OPERATION,
+                               .probability = 1,
+                               .operation = {.kind = FD_RESIZE, .value = {SIDE, SIDE}}};
+static const fd_program PROGRAM = {&SQUARE, 1};
+static const fd_recipe RECIPE = {
+    .program = &PROGRAM, .width = SIDE, .height = SIDE, .pixels = MOST_PIXELS};
 static const uint64_t SEED = 7;
 
 static int pool_all(const char *path) {
@@ -156,7 +156,7 @@ static int pool_all(const char *path) {
     item.stride = 3 * (ptrdiff_t)item.header.width;
     fd_pool_decode(pool, &item, 1, NULL);
     good &= settle(path, item.status);
-    fd_pool_crop(pool, pool, &item, 1, &SEED, &CROP, &PIXELS, tensor, 0);
+    fd_pool_crop(pool, pool, &item, 1, &SEED, &RECIPE, &PIXELS, tensor, 0);
     good &= settle(path, item.status);
     fd_pool_destroy(pool);
     fd_items_free(&item, 1);

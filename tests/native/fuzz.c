@@ -12,7 +12,7 @@
  *   - what the core decodes, libjpeg-turbo decodes to the same, without a warning, but for parts of a
  *     progressive file that the core has left out;
  *   - what fd_add_restart_markers makes decodes without a warning, to the same pixels, in every region;
- *   - what fd_plan_crop plans can be carried out (that is in fuzz_crop.c).
+ *   - what fd_plan_sample plans can be carried out (that is in fuzz_crop.c).
  *
  * seeds.py makes inputs to begin with, check.sh builds and runs it. */
 #include "fuzz.h"
@@ -182,6 +182,7 @@ static fd_resize resize_of(const numbers *from, int32_t width, int32_t height) {
 
 static fd_pixels pixels_of(const numbers *from) {
     return (fd_pixels){.dtype = from->dtype,
+                       .channels = 3,
                        .channels_first = (from->flags & FIRST) != 0,
                        .scale = {1 / 255.0F, 0.017F, 100},
                        .bias = {0, -2.1F, 1e-6F}};

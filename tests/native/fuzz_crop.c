@@ -1,4 +1,4 @@
-/* fuzz_crop.c: fuzz.c's last operation: what fd_plan_crop plans for any file can be carried out, and
+/* fuzz_crop.c: fuzz.c's last operation: what fd_plan_sample plans for any file can be carried out, and
  * fd_pool_crop makes just that. */
 #include "fuzz.h"
 
@@ -28,28 +28,45 @@ static int32_t side(const uint8_t *at, int32_t most) { return 1 + (at[0] | at[1]
 /* A number from `low` to `high`. */
 static double between(uint8_t at, double low, double high) { return low + (high - low) * at / 255; }
 
-static fd_crop crop_of(const uint8_t *head) {
+/* What fd_recipe points to. */
+typedef struct {
+    fd_recipe recipe;
+    fd_program program;
+    fd_step steps[3];
+} crop;
+
+/* A random box or the whole image, resized, then perhaps cropped at the centre and mirrored. */
+static void choose_crop(const uint8_t *head, crop *to) {
     double ratios[2] = {between(head[16], -4, 4), between(head[17], -4, 4)};
     double low = fmin(ratios[0], ratios[1]), high = fmax(ratios[0], ratios[1]);
     double area = between(head[18], 0.001, 1.5);
-    fd_crop crop = {.kind = head[2] & 1 ? FD_RANDOM : FD_CENTRAL,
-                    .width = side(head + 6, MOST_SIDE),
-                    .height = side(head + 8, MOST_SIDE),
-                    .resize_width = side(head + 10, head[2] & 2 ? 70000 : 2 * MOST_SIDE),
-                    .resize_height = head[2] & 4 ? side(head + 12, 2 * MOST_SIDE) : 0,
-                    .area = area,
-                    .area_range = between(head[19], 0, 1),
-                    .aspect = low,
-                    .aspect_range = high - low,
-                    .narrowest = exp(low),
-                    .widest = exp(high),
-                    .flip = between(head[20], 0, 1),
-                    .headroom = head[2] & 8 ? 0 : between(head[21], 1, 4),
-                    .pixels = fuzz_limits.pixels,
-                    .upright = head[2] >> 4 & 1};
+    int is_random = head[2] & 1, width = side(head + 6, MOST_SIDE),
+        height = side(head + 8, MOST_SIDE);
+    fd_step box = {.kind = FD_BOX,
+                   .area = {area, area + between(head[19], 0, 1)},
+                   .aspect = {low, high},
+                   .operation = {.value = {0, 0, exp(low), exp(high)}}};
+    fd_step exact = {.kind = FD_OPERATION,
+                     .operation = {.kind = FD_RESIZE, .value = {width, height}}};
+    fd_step scale = {.kind = FD_SCALE,
+                     .operation = {.value = {side(head + 10, head[2] & 2 ? 70000 : 2 * MOST_SIDE),
+                                             head[2] & 4 ? side(head + 12, 2 * MOST_SIDE) : 0}}};
+    fd_step centre = {.kind = FD_CENTRAL_CROP,
+                      .picks = head[1] >> 1 & 1,
+                      .operation = {.value = {width, height}}};
+    fd_step mirror = {.kind = FD_OPERATION, .operation = {.kind = FD_MIRROR}};
     if (head[2] & 32) /* numbers that make no sense may give anything, but in its bounds */
-        memcpy(&crop.area, head + 22, 16);
-    return crop;
+        memcpy(box.area, head + 22, 16);
+    *to = (crop){.steps = {is_random ? box : scale, is_random ? exact : centre, mirror}};
+    for (int i = 0; i < 3; i++)
+        to->steps[i].probability = i == 2 ? between(head[20], 0, 1) : 1;
+    to->program = (fd_program){to->steps, 3};
+    to->recipe = (fd_recipe){.program = &to->program,
+                             .width = width,
+                             .height = height,
+                             .headroom = head[2] & 8 ? 0 : between(head[21], 1, 4),
+                             .pixels = fuzz_limits.pixels,
+                             .upright = head[2] >> 4 & 1};
 }
 
 static void check_plan(const fd_header *header, const fd_request *request,
@@ -65,11 +82,11 @@ static void check_plan(const fd_header *header, const fd_request *request,
 }
 
 /* The same by pools, from memory. */
-static void check_pool(const uint8_t *data, size_t size, uint64_t seed, const fd_crop *crop,
+static void check_pool(const uint8_t *data, size_t size, uint64_t seed, const fd_recipe *recipe,
                        const fd_pixels *pixels, int status, const uint8_t *expected, size_t bytes) {
     uint8_t *out = must(malloc(bytes));
     fd_item item = {.data = data, .size = size, .request = {.limits = fuzz_limits}};
-    fd_cropped done = fd_pool_crop(reading, decoding, &item, 1, &seed, crop, pixels, out, 0);
+    fd_cropped done = fd_pool_crop(reading, decoding, &item, 1, &seed, recipe, pixels, out, 0);
     if (item.wanted != (status >= 0))
         fail("the pool takes what is not planned, or the other way round");
     if (status >= 0 && (item.status != status || done.made != (status == FD_OK)))
@@ -83,9 +100,12 @@ void fuzz_crop(const uint8_t *head, const uint8_t *data, size_t size) {
     fd_header header;
     fd_request request = {.limits = fuzz_limits};
     fd_resize resize;
-    fd_crop crop = crop_of(head);
-    fd_pixels pixels = {.dtype = FD_UINT8, .channels_first = head[1] & 1};
-    size_t bytes = (size_t)crop.width * (size_t)crop.height * 3;
+    fd_operation operations[FD_MOST_OPERATIONS];
+    int32_t count = 0;
+    crop chosen;
+    choose_crop(head, &chosen);
+    fd_pixels pixels = {.dtype = FD_UINT8, .channels = 3, .channels_first = head[1] & 1};
+    size_t bytes = (size_t)chosen.recipe.width * (size_t)chosen.recipe.height * 3;
     uint8_t *out = must(malloc(bytes)); /* of the exact size, for ASan */
     uint64_t seed;
     int status = -1;
@@ -98,13 +118,14 @@ void fuzz_crop(const uint8_t *head, const uint8_t *data, size_t size) {
     }
     uint64_t state = seed;
     if (fd_probe(data, size, &header) == FD_OK &&
-        fd_plan_crop(&header, &state, &crop, &request, &resize)) {
+        fd_plan_sample(&header, &state, &chosen.recipe, &request, &resize, operations, &count)) {
         check_plan(&header, &request, &resize);
-        status = fd_decode_resized(decoder, data, size, &request, &resize, NULL, 0, &pixels, out);
+        status = fd_decode_resized(decoder, data, size, &request, &resize, operations, count,
+                                   &pixels, out);
         if (status == FD_ARGUMENT)
             fail("a plan that cannot be carried out");
     }
-    check_pool(data, size, seed, &crop, &pixels, status, out, bytes);
+    check_pool(data, size, seed, &chosen.recipe, &pixels, status, out, bytes);
     free(out);
 }
 

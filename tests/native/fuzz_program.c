@@ -81,7 +81,12 @@ static const struct {
     [FD_SOLARIZE_ADD] = {0, 255}, [FD_POSTERIZE] = {0, 8},   [FD_BOX_BLUR] = {0, 60},
     [FD_ROTATE] = {-720, 720},    [FD_AFFINE] = {-400, 400}, [FD_MIX_BEGIN] = {0, 1},
     [FD_MIX_ADD] = {0, 1},        [FD_MIX_END] = {0, 1},     [FD_ERASE] = {0, MOST_SIDE},
+    [FD_PERSPECTIVE] = {-2, 2},   [FD_RESIZE] = {0, 99},     [FD_CROP] = {0, 20},
+    [FD_PAD] = {0, 30},
 };
+
+/* Of the core, to know how large a result is. */
+int fd_resized_by(const fd_operation *operation, int32_t *width, int32_t *height);
 
 /* Numbers that the operation takes, or nearly: some are beyond what an image of this size allows. */
 static void choose_values(choices *from, fd_operation *operation) {
@@ -118,15 +123,29 @@ static void choose_values(choices *from, fd_operation *operation) {
         for (int i = 1; i < 4; i++)
             value[i] = floor(between(from, 0, MOST_SIDE));
         break;
+    case FD_ROTATE:
+        value[1] = take(from) & 1;
+        break;
+    case FD_PERSPECTIVE:
+        for (int i = 1; i < FD_VALUES; i++)
+            value[i] = i > 5 ? between(from, -0.1, 0.1) : between(from, -30, 30);
+        break;
+    case FD_RESIZE:
+    case FD_CROP:
+    case FD_PAD:
+        value[0] = floor(value[0]);
+        for (int i = 1; i < 4; i++)
+            value[i] = floor(between(from, 0, operation->kind == FD_RESIZE ? 99 : 20));
+        break;
     default:
         break;
     }
 }
 
 static fd_operation choose_operation(choices *from) {
-    fd_operation operation = {.kind = 1 + below(from, FD_ERASE),
+    fd_operation operation = {.kind = 1 + below(from, FD_PAD),
                               .library = (int32_t)(take(from) & 1),
-                              .filter = below(from, 3),
+                              .filter = below(from, take(from) < 40 ? 7 : 3),
                               .noise = below(from, 3)};
     choose_values(from, &operation);
     for (int i = 0; i < 4; i++)
@@ -136,7 +155,8 @@ static fd_operation choose_operation(choices *from) {
         operation.level[i] = (float)between(from, -3, 3);
     operation.seed = take_two(from);
     if (take(from) < 6) { /* numbers that make no sense */
-        int32_t at = below(from, 6); /* first, as every compiler must draw in the same order */
+        int32_t at = below(from,
+                           FD_VALUES); /* first, as every compiler must draw in the same order */
         operation.value[at] = any_number(from);
     }
     return operation;
@@ -149,16 +169,18 @@ typedef struct {
 } tree;
 
 static fd_drawn choose_drawn(choices *from, const fd_operation *operation) {
-    fd_drawn drawn = {.at = below(from, 6),
-                      .copied = below(from, 7) - 1,
+    fd_drawn drawn = {.at = below(from, FD_VALUES),
+                      .copied = below(from, FD_VALUES + 1) - 1,
+                      .of = below(from, 3),
                       .is_whole = (int32_t)(take(from) & 1),
                       .is_rounded = (int32_t)(take(from) & 1),
                       .either_sign = (int32_t)(take(from) & 1),
                       .mean = between(from, 0, 1),
                       .deviation = between(from, -1, 1)};
     const double *value = operation->value;
-    drawn.start = value[drawn.at] * between(from, -1, 1);
-    drawn.range = value[drawn.at] * between(from, -1, 1);
+    double unit = drawn.of ? MOST_SIDE : 1;
+    drawn.start = value[drawn.at] / unit * between(from, -1, 1);
+    drawn.range = value[drawn.at] / unit * between(from, -1, 1);
     if (take(from) < 3)
         drawn.range = any_number(from);
     if (take(from) < 2) /* a value that does not exist */
@@ -191,7 +213,7 @@ static void add_step(choices *from, tree *to, int depth) {
     fd_step *step = &to->steps[at];
 
     memset(step, 0, sizeof *step);
-    step->kind = depth > 2 ? FD_OPERATION : 1 + below(from, FD_ERASURE);
+    step->kind = depth > 2 ? FD_OPERATION : 1 + below(from, FD_PERSPECTIVE_CHANGE);
     choose_numbers(from, step);
     step->operation = choose_operation(from);
     if (step->kind == FD_ERASURE)
@@ -201,6 +223,16 @@ static void add_step(choices *from, tree *to, int depth) {
         for (int32_t i = 0; i < step->drawn_count; i++)
             to->drawn[at][i] = choose_drawn(from, &step->operation);
         step->drawn = to->drawn[at];
+    } else if (step->kind > FD_ERASURE) {
+        for (int i = 0; i < FD_VALUES; i++)
+            step->operation.value[i] = floor(between(from, 0, i < 3 ? 60 : 5));
+        if (step->kind == FD_BOX || step->kind == FD_PERSPECTIVE_CHANGE)
+            for (int i = 0; i < 4; i++)
+                step->operation.value[i] = between(from, 0, i == 3 ? 3 : 1);
+        if (take(from) < 6) {
+            int32_t odd = below(from, FD_VALUES);
+            step->operation.value[odd] = any_number(from);
+        }
     } else if (step->kind != FD_ERASURE) {
         int32_t children = below(from, 5);
         for (int32_t i = 0; i < children && to->count < MOST_STEPS; i++)
@@ -212,7 +244,8 @@ static void add_step(choices *from, tree *to, int depth) {
 }
 
 /* Draw the operations of a program; return their number. */
-static int32_t draw(choices *from, int32_t width, int32_t height, fd_operation *operations) {
+static int32_t draw(choices *from, int32_t wide, int32_t high, fd_operation *operations) {
+    int32_t width = wide, height = high;
     static tree made;
     fd_operation again[FD_MOST_OPERATIONS];
     uint64_t state = take_two(from), other = state;
@@ -227,8 +260,8 @@ static int32_t draw(choices *from, int32_t width, int32_t height, fd_operation *
     const fd_program program = {copy, made.count};
     memset(operations, 0, sizeof again);
     memset(again, 0, sizeof again);
-    int status = fd_draw_operations(&program, width, height, &state, operations, &count);
-    if (fd_draw_operations(&program, width, height, &other, again, &count_again) != status)
+    int status = fd_draw_operations(&program, &width, &height, &state, operations, &count);
+    if (fd_draw_operations(&program, &wide, &high, &other, again, &count_again) != status)
         fail("the same state gives another status");
     free(copy);
     if (status != FD_OK && status != FD_ARGUMENT)
@@ -237,6 +270,8 @@ static int32_t draw(choices *from, int32_t width, int32_t height, fd_operation *
         return 0;
     if (count < 0 || count > FD_MOST_OPERATIONS)
         fail("more operations than there is room for");
+    if (width != wide || height != high)
+        fail("the same state gives another size");
     if (count != count_again || state != other || memcmp(operations, again, sizeof again) != 0)
         fail("the same state gives other operations");
     return count;
@@ -275,7 +310,7 @@ static fd_resize choose_resize(choices *from, int32_t width, int32_t height, int
                         .in_bottom = bottom,
                         .canvas_width = is_unchanged ? width : 1 + below(from, most),
                         .canvas_height = is_unchanged ? height : 1 + below(from, most),
-                        .filter = below(from, FD_FILTER_HAMMING + 1)};
+                        .filter = below(from, FD_FILTER_BOX + 1)};
 
     resize.width = resize.canvas_width;
     resize.height = resize.canvas_height;
@@ -384,15 +419,25 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size) {
 
     if (most == MOST_SIDE && count > 4) /* all of them might take too long */
         count = 4;
+    int32_t across = resize.width, down = resize.height;
+    for (int32_t i = 0; i < count; i++) {
+        if (!fd_resized_by(&operations[i], &across, &down)) /* it will be refused */
+            break;
+        if (across > 2 * MOST_SIDE || down > 2 * MOST_SIDE) { /* it would take too long */
+            free(pixels);
+            return 0;
+        }
+    }
     fd_pixels form = {.dtype = is_float ? FD_FLOAT32 : FD_UINT8,
+                      .channels = how & 128 ? 1 : 3,
                       .channels_first = (int32_t)(how >> 3 & 1),
                       .scale = {0.017f, 0.0175f, 0.0174f},
                       .bias = {-2.1f, -2.0f, -1.8f}};
-    size_t values = 3 * (size_t)resize.width * (size_t)resize.height;
+    size_t values = (size_t)form.channels * (size_t)across * (size_t)down;
     call to = {pixels,     width, height, &resize,
                operations, count, &form,  is_float ? values * sizeof(float) : values};
     uint8_t *resized = make_with_all(&to);
-    if (is_unchanged && !is_float && !form.channels_first) {
+    if (is_unchanged && !is_float && !form.channels_first && form.channels == 3) {
         to.resize = NULL;
         uint8_t *augmented = make_with_all(&to);
         if ((augmented == NULL) != (resized == NULL) ||

@@ -92,7 +92,7 @@ static int compare(const char *name, const uint8_t *data, size_t size, const fd_
 /* The middle of an image, as a tensor: decoded and resized in one call, and in two. */
 static void compare_resized(const char *name, const uint8_t *data, size_t size, int32_t width,
                             int32_t height, int32_t reduce) {
-    static const fd_pixels PIXELS = {.dtype = FD_FLOAT32, .scale = {1, 1, 1}};
+    static const fd_pixels PIXELS = {.dtype = FD_FLOAT32, .channels = 3, .scale = {1, 1, 1}};
     static float made[3 * SIDE * SIDE], expected[3 * SIDE * SIDE];
     fd_request request = {.reduce = reduce, .layout = FD_RGB};
     fd_resize resize = {.left = width / 5.0,

@@ -40,7 +40,7 @@ typedef struct {
     int status[3];
     uint64_t sum[3];
     size_t bytes;        /* of the whole image, as RGB */
-    int planned[SEEDS];  /* whether fd_plan_crop has a plan, for each seed */
+    int planned[SEEDS];  /* whether fd_plan_sample has a plan, for each seed */
     int made[SEEDS];     /* the status of that */
     uint64_t cropped[SEEDS];
 } image;
@@ -53,22 +53,28 @@ static int plans, no_plans;
 
 static const fd_pixels PIXELS = {
     .dtype = FD_FLOAT32,
+    .channels = 3,
     .channels_first = 1,
     .scale = {0.5F, 1.0F, 2.0F},
     .bias = {1.0F, 0.0F, -1.0F},
 };
 
-static const fd_crop CROP = {
-    .kind = FD_RANDOM,
+static const fd_step STEPS[] = {
+    {.kind = FD_BOX,
+     .probability = 1,
+     .area = {0.08, 1},
+     .aspect = {-0.28, 0.28},
+     .operation = {.kind = FD_CROP, .value = {0, 0, 0.75, 1.33}}},
+    {.kind = FD_OPERATION,
+     .probability = 1,
+     .operation = {.kind = FD_RESIZE, .value = {SIDE, SIDE}}},
+    {.kind = FD_OPERATION, .probability = 0.5, .operation = {.kind = FD_MIRROR}},
+};
+static const fd_program PROGRAM = {STEPS, sizeof STEPS / sizeof *STEPS};
+static const fd_recipe RECIPE = {
+    .program = &PROGRAM,
     .width = SIDE,
     .height = SIDE,
-    .area = 0.08,
-    .area_range = 0.92,
-    .aspect = -0.28,
-    .aspect_range = 0.56,
-    .narrowest = 0.75,
-    .widest = 1.33,
-    .flip = 0.5,
     .headroom = 1,
     .pixels = MOST_PIXELS,
 };
@@ -157,11 +163,14 @@ static void expect_crops(fd_decoder *decoder, image *of) {
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
         fd_request request = {.limits = {MOST_PIXELS, 100}};
         fd_resize resize;
+        fd_operation operations[FD_MOST_OPERATIONS];
+        int32_t left = 0;
         uint64_t state = seed;
-        of->planned[seed] = fd_plan_crop(&header, &state, &CROP, &request, &resize);
+        of->planned[seed] = fd_plan_sample(&header, &state, &RECIPE, &request, &resize, operations,
+                                           &left);
         if (of->planned[seed])
-            of->made[seed] = fd_decode_resized(decoder, of->data, of->size, &request, &resize, NULL,
-                                               0, &PIXELS, out);
+            of->made[seed] = fd_decode_resized(decoder, of->data, of->size, &request, &resize,
+                                               operations, left, &PIXELS, out);
         of->cropped[seed] = sum_of((uint8_t *)out, sizeof out);
         *(of->planned[seed] ? &plans : &no_plans) += 1;
     }
@@ -205,7 +214,7 @@ static void crop(unsigned salt) {
     for (size_t i = 0; i < count; i++)
         seeds[i] = (i + salt) % SEEDS;
     take(items, salt, 0);
-    fd_cropped done = fd_pool_crop(reading, pool, items, count + 2, seeds, &CROP, &PIXELS, out,
+    fd_cropped done = fd_pool_crop(reading, pool, items, count + 2, seeds, &RECIPE, &PIXELS, out,
                                    (ptrdiff_t)(each * sizeof *out));
     for (size_t i = 0; i < count; i++) {
         const image *of = &images[i];

@@ -20,6 +20,7 @@ from processes import answers, resident
 import fastdecode
 from fastdecode._headers import jpeg_stream
 from fastdecode.native import _library
+from fastdecode.native._augment import resized_to
 from fastdecode.native._batch import Items, Pool
 from fastdecode.stores._ranges import Ranges
 from fastdecode.testing import drawing, encode
@@ -154,8 +155,9 @@ def test_what_can_be_planned_is_made_in_one_call(pool: Pool, tmp_path: Path) -> 
     data, large = FILES[0].read_bytes(), tmp_path / "large.jpg"
     large.write_bytes(data + bytes(65 << 20) + data[-2:])
     torn = data[: len(data) // 2] + b"\xff\xd9"
-    wishes = {"width": SIDE, "height": SIDE, "resize_width": SIDE, "resize_height": SIDE}
-    crop = _library.ffi.new("fd_crop *", {"kind": 2, "pixels": 1 << 24, **wishes})
+    steps = resized_to((SIDE, SIDE), "own")
+    fields = {"program": steps.core, "width": SIDE, "height": SIDE, "pixels": 1 << 24}
+    crop = _library.ffi.new("fd_recipe *", fields)
     sources = [data, "no such file", data[:-2], str(FILES[1]), torn, None, str(large)]
     items, out = Items(), np.zeros((len(sources), SIDE, SIDE, 3), np.uint8)
     place = out.ctypes.data, out.strides[0]
@@ -185,8 +187,9 @@ def test_ranges_of_a_file_are_as_good_as_bytes(pool: Pool, tmp_path: Path) -> No
     views = [ranges.read(end - len(part), len(part)) for end, part in zip(ends, parts, strict=True)]
     if not _WINDOWS:  # which does not cut a mapped file
         os.truncate(file, ends[-1] - 1)
-    wishes = {"width": SIDE, "height": SIDE, "resize_width": SIDE, "resize_height": SIDE}
-    crop = _library.ffi.new("fd_crop *", {"kind": 2, "pixels": 1 << 24, **wishes})
+    steps = resized_to((SIDE, SIDE), "own")
+    fields = {"program": steps.core, "width": SIDE, "height": SIDE, "pixels": 1 << 24}
+    crop = _library.ffi.new("fd_recipe *", fields)
     results = []
     for sources in (views, [*parts[:-1], parts[-1] if _WINDOWS else None]):
         with pool.items() as items:

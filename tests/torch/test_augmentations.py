@@ -55,7 +55,7 @@ def _transform(program: Program, **options: Any) -> Fused:
     crop = RandomResizedCrop(SIDE, flip=0.5, mean=MEAN, std=STD, **options)
     whole = copy.copy(crop)
     whole.program = program
-    return Fused(crop, [lambda image: image], in_loader=whole)
+    return Fused(crop, [lambda image: image], in_loader=Fused(whole))
 
 
 def _batches(items: Any, transform: Any, **how: Any) -> torch.Tensor:

@@ -16,6 +16,7 @@ import torch
 from corpus import TESTS
 from doubles import double, flat, own_registry  # noqa: F401
 from loading import SeededLoader as Loader
+from loading import add_random
 from PIL import Image as PillowImage
 from torchvision_doubles import TENSOR, center, compose, crop, flip, resize
 
@@ -234,7 +235,7 @@ def test_shape_and_type_of_samples_are_told() -> None:
 
 
 def test_isolated_only_where_no_unknown_code_draws() -> None:
-    """A dataset is isolated only without a transform, or with one of this package."""
+    """Not with a transform that draws, nor with one of which the core does nothing."""
 
     class Own(Photos):
         def __getitem__(self, index: int) -> Any:
@@ -245,7 +246,8 @@ def test_isolated_only_where_no_unknown_code_draws() -> None:
     assert Photos().isolated
     assert Photos(own, str).isolated
     assert Photos(compose(crop(), TENSOR)).isolated
-    assert not Photos(compose(crop(), small)).isolated
+    assert Photos(compose(crop(), small)).isolated
+    assert not Photos(compose(crop(), add_random)).isolated
     assert not Photos(small).isolated
     assert not Own(own).isolated
     assert Own(own).sample_shape is None

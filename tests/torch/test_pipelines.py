@@ -402,7 +402,7 @@ def test_samples_of_a_loader_are_those_of_its_parts(name: str) -> None:
     """Crop, operations, conversion and erasing, done one after another, give the same values."""
     fused: Any = fuse(PIPELINES[name]())
     parts = list(flatten(PIPELINES[name]()))
-    crop = fused.in_loader
+    crop = fused.in_loader.head
     plain = as_uint8(copy.copy(crop))
     plain.program = Program()
     paths = [path for _, path in _chosen(name)]

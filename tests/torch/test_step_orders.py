@@ -97,12 +97,21 @@ def _timm(make: str, name: str) -> Any:
 
 
 GEOMETRY = {
-    "Resize same": Step(lambda m: m.Resize((HEIGHT, WIDTH), antialias=True)),
+    "Resize same": Step(lambda m: m.Resize((HEIGHT, WIDTH), antialias=True), 2.2, 1, 1),
     "Resize": Step(lambda m: m.Resize((40, 30), antialias=True), 2.2, 1, 1),
     "Resize cubic": Step(lambda m: m.Resize((40, 30), antialias=True, **CUBIC), 2.2, 0, 1),
     "Resize short": Step(lambda m: m.Resize(36, antialias=True, **CUBIC), 2.2, 0, 1),
     "Resize max": Step(lambda m: m.Resize(36, max_size=44, antialias=True, **CUBIC), 2.2, 0, 1),
+    "Resize lanczos": Step(
+        lambda m: m.Resize((33, 40), antialias=True, interpolation=Mode.LANCZOS), 2.5
+    ),
+    "Resize nearest": Step(lambda m: m.Resize((33, 47), interpolation=Mode.NEAREST)),
     "CenterCrop": Step(lambda m: m.CenterCrop((31, 24))),
+    "Pad": Step(lambda m: m.Pad((3, 4, 5, 6))),
+    "Pad filled": Step(lambda m: m.Pad(7, fill=99)),
+    "Pad edge": Step(lambda m: m.Pad((2, 5), padding_mode="edge")),
+    "Pad reflect": Step(lambda m: m.Pad(4, padding_mode="reflect")),
+    "Pad symmetric": Step(lambda m: m.Pad([8], padding_mode="symmetric")),
     "CenterCrop padded": Step(lambda m: m.CenterCrop((33, 71))),
     "RandomResizedCrop": Step(
         lambda m: m.RandomResizedCrop((28, 36), **ALWAYS, antialias=True, **CUBIC), 2.2, 0, 1
@@ -126,6 +135,10 @@ MOVES = {
     "RandomRotation": Step(
         lambda m: m.RandomRotation((30, 30), interpolation=Mode.BILINEAR), 1, 0, 1
     ),
+    "RandomRotation expanded": Step(
+        lambda m: m.RandomRotation((35, 35), expand=True, interpolation=Mode.BICUBIC), 2.2
+    ),
+    "RandomPerspective": Step(lambda m: m.RandomPerspective(0.0, 1.0), 1, 1, 1),
     "RandomAffine": Step(
         lambda m: m.RandomAffine((0, 0), scale=(1.375, 1.375), interpolation=Mode.BILINEAR, fill=9),
         *(1, 0, 1),
@@ -186,6 +199,8 @@ RANDOM = {
     "random crop": Step(
         lambda m: m.RandomResizedCrop((28, 36), (0.08, 1), (0.75, 1.3), **CUBIC), 2.2, 0, 1
     ),
+    "random window": Step(lambda m: m.RandomCrop((28, 36), 3, True)),
+    "random perspective": Step(lambda m: m.RandomPerspective(), math.inf),
     "random scale": Step(lambda _: v2.ScaleJitter((40, 40), (0.5, 1.5), **CUBIC), 2.2, 0, 1),
     "random flip": Step(lambda m: m.RandomHorizontalFlip(0.5)),
     "random flip down": Step(lambda m: m.RandomVerticalFlip(0.5)),
@@ -262,7 +277,7 @@ def _held(library: str, holder: str, inner: list[Part]) -> Part:
 
 
 CROPS = [name for name in GEOMETRY if "Center" not in name]
-CHANGES_OF_BYTES = [*MOVES, *COLOURS, "CenterCrop", "CenterCrop padded"]
+CHANGES_OF_BYTES = [*MOVES, *COLOURS, *(name for name in GEOMETRY if "Random" not in name)]
 TO_TENSOR = ["ToTensor", "PILToTensor", "ToImage", "timm MaybeToTensor", "timm ToTensor"]
 LAST = [["ToDtype", "ConvertImageDtype"], ["Normalize", "fastdecode Normalize"], [*ERASED]]
 STEADY = [name for name in STEPS if name in NAMES and name not in RANDOM]
@@ -294,11 +309,13 @@ def pipelines(draw: st.DrawFn) -> list[Part]:
 class Expected(NamedTuple):
     """What the pipeline gives as written, and how far another result may be from it.
 
-    `erased` says that only the middle is determined; `error` is what the pipeline raised, if so.
+    `level` is the difference between neighbouring levels of bytes, as it is in the result. `erased`
+    says that only the middle is determined; `error` is what the pipeline raised, if so.
     """
 
     result: Any
     allowed: float = 0.0
+    level: float = 1.0
     erased: bool = False
     error: Exception | None = None
 
@@ -322,9 +339,12 @@ def _follow(pipeline: Sequence[Part], now: Expected) -> Expected:
         elif _is_bytes(before):
             allowed = (allowed + error) * (1 if _is_bytes(result) else 1 / 255)
         else:
-            allowed = (allowed + error / 255) * (255 if _is_bytes(result) else 1)
+            allowed = (allowed + error * now.level) * (255 if _is_bytes(result) else 1)
             allowed += _is_bytes(result)
-        now = Expected(result, allowed, now.erased or part.name in ERASED)
+        level = 1.0 if _is_bytes(result) else now.level * (1 / 255 if _is_bytes(before) else 1)
+        if part.name in VALUES and not _is_bytes(result):
+            level *= step.gain
+        now = Expected(result, allowed, level, now.erased or part.name in ERASED)
     return now
 
 

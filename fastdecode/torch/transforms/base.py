@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from enum import Enum
-from functools import partial
+from functools import lru_cache, partial
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypedDict, get_args
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -30,7 +31,7 @@ from fastdecode._resizing import (
 from fastdecode.api import decode_part
 from fastdecode.geometry import Geometry
 from fastdecode.native import _library
-from fastdecode.native._augment import Program, draw_in_core
+from fastdecode.native._augment import DrawnOperations, Impossible, Program, draw_in_core, fold
 from fastdecode.plan import DEFAULT_MAX_PIXELS, reduce_for_resize
 from fastdecode.torch.transforms._random_crop import SampleGenerator, sample_state
 from fastdecode.torch.transforms.normalize import Normalize
@@ -53,6 +54,7 @@ __all__ = [
     "TransformOptions",
     "check_quality",
     "core_pixel_format",
+    "core_recipe",
     "interpolation_name",
     "is_number",
     "plan_geometry",
@@ -81,7 +83,7 @@ class EncodedTransform(ABC):
     Attributes
     ----------
     shape : (3, H, W) or None
-        The shape of every result; None if it depends on the image.
+        The shape of every result; None if it depends on the image. (1, H, W) if it is grey.
     dtype : torch.dtype
         The dtype of every result.
     isolated : bool
@@ -161,7 +163,10 @@ class Crop(EncodedTransform):
     """
 
     of_tensors = False  # bicubic as torch resizes tensors, not as Pillow resizes images
-    program = Program()  # augmentations after the crop, which the core draws and does
+    channels = 3  # of the result
+    interleaved = False  # in memory, as a Pillow image is made from
+    program = Program()  # what follows the resize, drawn and done by the core
+    resizes = True
 
     def __init__(
         self,
@@ -229,72 +234,90 @@ class Crop(EncodedTransform):
             header = _headers.probe(data)
             sides = seen_size(header.width, header.height, header.orientation if orient else 1)
         plan = self.plan(*sides, generator)
-        operations = self.draw_operations(plan, generator)
-        out = self._prepare_out(out, plan)
+        drawn = self.draw(plan, generator)
+        out = self._prepare_out(out, drawn.size)
         if header is None:
             resize = self.core_resize(plan, *sides, is_jpeg=_is_jpeg(data))
-            if resize is not None and _write_in_core(
-                out, self.normalize, partial(_library.decode_resized, data, resize), operations
+            if resize is not None and self._write(
+                out, partial(_library.decode_resized, data), resize, drawn
             ):
                 return out, plan_geometry(plan, *sides)
             header = _headers.probe(data)
         pixels = self._decode_and_resize(
             data, header, plan, orient=orient, max_pixels=max_pixels, backend=backend
         )
-        return self._finish(pixels, plan, operations, out), plan_geometry(plan, *sides)
+        return self._finish(pixels, plan, drawn, out), plan_geometry(plan, *sides)
 
-    def make_from(self, part: DecodedPart, plan: ResizePlan, operations: Any) -> torch.Tensor:
+    def make_from(
+        self, part: DecodedPart, plan: ResizePlan, drawn: DrawnOperations
+    ) -> torch.Tensor:
         """Return the result of a plan without a reduction, from pixels that are decoded already."""
         left, top, right, bottom = plan.box
         box = (left - part.left, top - part.top, right - part.left, bottom - part.top)
-        out, (height, width) = self._prepare_out(None, plan), part.image.shape[:2]
+        out, (height, width) = self._prepare_out(None, drawn.size), part.image.shape[:2]
         resize = None
         if part.image.strides[1:] == (3, 1):
             resize = self.core_resize(plan._replace(box=box), width, height)
-        if resize is not None and _write_in_core(
-            out, self.normalize, partial(_library.resize_pixels, part.image, resize), operations
+        if resize is not None and self._write(
+            out, partial(_library.resize_pixels, part.image), resize, drawn
         ):
             return out
         left, top, right, bottom = map(int, box)  # whole pixels, beyond which nothing may be read
         inside, whole = part.image[top:bottom, left:right], (0, 0, right - left, bottom - top)
         pixels = _resize_and_pad(inside, whole, plan, of_tensors=self.of_tensors)
-        return self._finish(pixels, plan, operations, out)
+        return self._finish(pixels, plan, drawn, out)
+
+    def _write(
+        self,
+        out: torch.Tensor,
+        write: Callable[..., bool],
+        resize: CoreResize,
+        drawn: DrawnOperations,
+    ) -> bool:
+        """Let the core write one image; return whether it did."""
+        operations = drawn.operations
+        if len(operations):
+            resize, operations = fold(resize, operations, resizes=self.resizes)
+        return _write_in_core(out, self.normalize, partial(write, resize), operations)
 
     def _finish(
-        self, pixels: torch.Tensor, plan: ResizePlan, operations: Any, out: torch.Tensor
+        self, pixels: torch.Tensor, plan: ResizePlan, drawn: DrawnOperations, out: torch.Tensor
     ) -> torch.Tensor:
         """Flip, augment and normalise resized pixels (3, H, W), and write them to `out`."""
         if plan.flip:
             pixels = pixels.flip(-1)
         if self.program:
-            self._augment_in_core(pixels, operations, out)
+            self._augment_in_core(pixels, drawn, out)
         elif self.normalize is None:
             out.copy_(pixels)
         else:
             self.normalize(pixels, out=out)
         return out
 
-    def draw_operations(self, plan: ResizePlan, generator: torch.Generator | None) -> Any:
-        """Draw the augmentations of a sample, after its plan: an ``fd_operation[]``."""
+    def draw(self, plan: ResizePlan, generator: torch.Generator | None) -> DrawnOperations:
+        """Draw the operations of a sample, after its plan; raise `Impossible` if it has none."""
         if not self.program:
-            return ()
+            return DrawnOperations((), 0, plan.size)
         height, width = plan.size
-        drawn, after = draw_in_core(self.program, sample_state(generator), width, height)
+        drawn = draw_in_core(self.program, sample_state(generator), width, height)
         if isinstance(generator, SampleGenerator):
-            generator.state = after
+            generator.state = drawn.state
         return drawn
 
-    def _augment_in_core(self, pixels: torch.Tensor, operations: Any, out: torch.Tensor) -> None:
+    def _augment_in_core(
+        self, pixels: torch.Tensor, drawn: DrawnOperations, out: torch.Tensor
+    ) -> None:
         """Augment and normalise pixels (3, H, W) that another backend has made."""
         image = pixels.permute(1, 2, 0).contiguous().numpy()
         whole = resize_unchanged(image.shape[1], image.shape[0])
-        if not _write_in_core(
-            out, self.normalize, partial(_library.resize_pixels, image, whole), operations
-        ):
-            raise ValueError(f"its augmentations are not possible for {self.shape}")
+        if not self._write(out, partial(_library.resize_pixels, image), whole, drawn):
+            raise Impossible(f"a step of the transform is not possible for {tuple(pixels.shape)}")
 
-    def _prepare_out(self, out: torch.Tensor | None, plan: ResizePlan) -> torch.Tensor:
-        shape = (3, *plan.size)
+    def _prepare_out(self, out: torch.Tensor | None, size: tuple[int, int]) -> torch.Tensor:
+        shape = (self.channels, *size)
+        if out is None and self.interleaved:
+            rows = torch.empty((*size, self.channels), dtype=self.dtype, device="cpu")
+            return rows.permute(2, 0, 1)
         if out is None:
             return torch.empty(shape, dtype=self.dtype, device="cpu")
         if not isinstance(out, torch.Tensor):
@@ -338,7 +361,7 @@ class Crop(EncodedTransform):
     @property
     def _min_headroom(self) -> float:
         """The headroom that a reduction must leave; 0 forbids any reduction."""
-        return 0.0 if self.quality == "exact" else self.headroom
+        return self.headroom if self.quality == "fast" and self.resizes else 0.0
 
     def core_resize(
         self, plan: ResizePlan, width: int, height: int, *, is_jpeg: bool = True
@@ -351,17 +374,21 @@ class Crop(EncodedTransform):
             return None
         return plan.for_core(width, height, self._jpeg_reduction(plan) if is_jpeg else 1)
 
-    def _core_options(self) -> tuple[float, float, Interpolation, Program]:
-        """Return what all crops tell the core."""
-        return self.flip, self._min_headroom, self.interpolation, self.program
+    def front(self) -> Program | None:
+        """Return what `plan` says as a program that the core draws; None if only Python can."""
+        return None
 
-    def as_core_crop(self, *, orient: bool, max_pixels: int | None) -> Any:  # noqa: ARG002 - for subclasses
-        """Return this transform as the core's struct, or None if the core cannot do the same.
+    def as_core_recipe(self, *, orient: bool, max_pixels: int | None) -> Any:
+        """Return this transform as an ``fd_recipe *``; None if the core cannot draw the same.
 
         The core leaves out images of more than `max_pixels`, and with `orient` those of which the
         Exif orientation might rotate them.
         """
-        return None
+        front = self.front()
+        if front is None or self.shape is None:
+            return None
+        steps = Program([*front, *self.program])
+        return core_recipe(steps, self.shape[1:], self._min_headroom, orient, max_pixels)
 
     def _describe_options(self) -> str:
         """Return the options that all subclasses share, for `repr`."""
@@ -411,10 +438,32 @@ def _core_file_size(
     return header.width, header.height
 
 
-def core_pixel_format(normalize: Normalize | None, *, channels_first: bool) -> Any:
+def core_pixel_format(normalize: Normalize | None, *, channels_first: bool, channels: int) -> Any:
     """Return the core's struct for the stored values: normalised, or uint8 without `normalize`."""
     affine = None if normalize is None else normalize.affine
-    return _library.stored(affine, channels_first=channels_first)
+    return _library.stored(affine, channels_first=channels_first, channels=channels)
+
+
+_UNLIMITED = (1 << 63) - 1  # pixels
+_pointed_to: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()  # the programs of these structs
+
+
+@lru_cache(maxsize=64)
+def core_recipe(
+    steps: Program,
+    size: tuple[int, int],
+    headroom: float = 0.0,
+    upright: bool = False,
+    max_pixels: int | None = None,
+) -> Any:
+    """Return a cached, so read-only, ``fd_recipe *``, whose results have this (height, width)."""
+    struct = _library.ffi.new("fd_recipe *")
+    struct.program = _pointed_to[struct] = steps.core
+    struct.height, struct.width = size
+    struct.headroom = headroom
+    struct.upright = upright
+    struct.pixels = _UNLIMITED if max_pixels is None else min(max_pixels, _UNLIMITED)
+    return struct
 
 
 def _write_in_core(
@@ -427,7 +476,7 @@ def _write_in_core(
     first = out.is_contiguous()
     if not first and not out.permute(1, 2, 0).is_contiguous():
         written, first = out.new_empty(out.shape), True
-    pixels = core_pixel_format(normalize, channels_first=first)
+    pixels = core_pixel_format(normalize, channels_first=first, channels=len(out))
     if not write(pixels, written.data_ptr(), operations):
         return False
     if written is not out:

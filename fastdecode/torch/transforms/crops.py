@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypedDict
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
 
 from fastdecode._arguments import check_names, is_int
-from fastdecode._resizing import CORE_FILTERS, ResizePlan
-from fastdecode.native import _library
-from fastdecode.native._augment import Program
+from fastdecode._resizing import Interpolation, ResizePlan
+from fastdecode.native._augment import (
+    Program,
+    Resampling,
+    central_crop,
+    flipped,
+    random_box,
+    resized_to,
+)
 from fastdecode.torch.transforms._random_crop import (
     center_crop,
     draw_box,
@@ -29,7 +33,6 @@ from fastdecode.torch.transforms.normalize import IMAGENET_MEAN, IMAGENET_STD
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from fastdecode._resizing import Interpolation
     from fastdecode.types import Box
 
 __all__ = [
@@ -44,9 +47,8 @@ __all__ = [
     "Unresized",
 ]
 
-_KIND_RANDOM, _KIND_CENTRAL = 1, 2  # of ``fd_crop``
-_UNLIMITED = (1 << 63) - 1  # pixels
-_PLANNING_METHODS = ("plan", "core_resize", "_jpeg_reduction", "as_core_crop")
+_PLANNING_METHODS = ("plan", "core_resize", "_jpeg_reduction", "front")
+_CORE_NAMES: dict[Interpolation, Resampling] = {"bilinear": "own", "bicubic": "bicubic"}
 _Size = int | Sequence[int]
 _BOTH_MODES: tuple[Interpolation, Interpolation] = ("bilinear", "bicubic")
 
@@ -151,12 +153,12 @@ class RandomResizedCrop(Crop):
     def _plan(self, box: Box, interpolation: Interpolation, *, flip: bool) -> ResizePlan:
         return ResizePlan(box, self.size, 0, 0, self.size, flip, interpolation)
 
-    def as_core_crop(self, *, orient: bool, max_pixels: int | None) -> Any:
-        """Return this transform as the core's struct, or None if the core cannot do the same."""
+    def front(self) -> Program | None:
+        """Return the plan as a program of the core; None if the core cannot do the same."""
         if not _plans_like(self, RandomResizedCrop):
             return None
-        drawn = (self.scale, self.ratio)
-        return _core_crop(self.size, *self._core_options(), orient, max_pixels, drawn=drawn)
+        scaled = resized_to(self.size, _CORE_NAMES[self.interpolation])
+        return Program([*random_box(self.scale, self.ratio), *scaled, *flipped(self.flip)])
 
     def __repr__(self) -> str:
         return (
@@ -177,9 +179,9 @@ class RandomResizedCropAndInterpolation(RandomResizedCrop):
         box, _ = super()._draw_box(width, height, generator)
         return box, _BOTH_MODES[draw_flip(0.5, generator)]
 
-    def as_core_crop(self, *, orient: bool, max_pixels: int | None) -> Any:  # noqa: ARG002
+    def front(self) -> None:
         """Return None: the core has one interpolation only."""
-        return None
+        return
 
 
 class RandomResizedCropFlipNormalize(RandomResizedCrop):
@@ -282,11 +284,12 @@ class ResizeCenterCrop(Crop):
     def _margins(self, canvas: tuple[int, int]) -> tuple[int, int]:
         return center_crop(canvas, self.size)
 
-    def as_core_crop(self, *, orient: bool, max_pixels: int | None) -> Any:
-        """Return this transform as the core's struct, or None if the core cannot do the same."""
+    def front(self) -> Program | None:
+        """Return the plan as a program of the core; None if the core cannot do the same."""
         if not _plans_like(self, ResizeCenterCrop):
             return None
-        return _core_crop(self.size, *self._core_options(), orient, max_pixels, resize=self.resize)
+        scaled = resized_to(self.resize, _CORE_NAMES[self.interpolation])
+        return Program([*scaled, *central_crop(self.size), *flipped(self.flip)])
 
     def __repr__(self) -> str:
         return (
@@ -399,11 +402,12 @@ class Resize(Crop):
     ) -> tuple[int, int]:
         return resized_size(width, height, self.size, self.max_size)
 
-    def as_core_crop(self, *, orient: bool, max_pixels: int | None) -> Any:
-        """Return this transform as the core's struct, or None if the core cannot do the same."""
-        if not isinstance(self.size, tuple) or not _plans_like(self, Resize):
+    def front(self) -> Program | None:
+        """Return the plan as a program of the core; None if the core cannot do the same."""
+        if type(self)._canvas is not Resize._canvas or not _plans_like(self, Resize):
             return None
-        return _core_crop(self.size, *self._core_options(), orient, max_pixels, resize=self.size)
+        scaled = resized_to(self.size, _CORE_NAMES[self.interpolation], self.max_size)
+        return Program([*scaled, *flipped(self.flip)])
 
     def __repr__(self) -> str:
         longest = "" if self.max_size is None else f"max_size={self.max_size}, "
@@ -414,11 +418,17 @@ class Resize(Crop):
 
 
 class Unresized(Resize):
-    """The whole image in its own size; `fuse` creates it for flips of images with targets."""
+    """The whole image in its own size; `fuse` creates it for what does not begin with a crop."""
+
+    resizes = False
 
     def __init__(self, **options: Unpack[CropOptions]) -> None:
         super().__init__(1, **options)
         self.size = None
+
+    def front(self) -> Program | None:
+        """Return the plan as a program of the core."""
+        return Program(flipped(self.flip))
 
     def _canvas(
         self,
@@ -540,44 +550,3 @@ def _plans_like(crop: Crop, kind: type[Crop]) -> bool:
     return crop.__dict__.keys().isdisjoint(_PLANNING_METHODS) and all(
         getattr(own, name) is getattr(kind, name) for name in _PLANNING_METHODS
     )
-
-
-_pointed_to: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()  # the programs of these structs
-
-
-@lru_cache(maxsize=64)
-def _core_crop(
-    size: tuple[int, int],
-    flip: float,
-    headroom: float,
-    interpolation: Interpolation,
-    program: Program,
-    upright: bool,
-    max_pixels: int | None,
-    *,
-    drawn: tuple[tuple[float, float], tuple[float, float]] | None = None,
-    resize: int | tuple[int, int] = 0,
-) -> Any:
-    """Return a cached, so read-only, ``fd_crop *``: a random box if `drawn`, else the centre."""
-    struct = _library.ffi.new("fd_crop *")
-    struct.upright = upright
-    struct.height, struct.width = size
-    struct.flip = flip
-    struct.headroom = headroom
-    struct.filter = CORE_FILTERS[interpolation]
-    if program:
-        struct.program = _pointed_to[struct] = program.core
-    struct.pixels = _UNLIMITED if max_pixels is None else min(max_pixels, _UNLIMITED)
-    if drawn is None:
-        struct.kind = _KIND_CENTRAL
-        struct.resize_height, struct.resize_width = (
-            (0, resize) if isinstance(resize, int) else resize
-        )
-        return struct
-    struct.kind = _KIND_RANDOM
-    scale, ratio = drawn
-    struct.area, struct.area_range = scale[0], scale[1] - scale[0]
-    low, high = math.log(ratio[0]), math.log(ratio[1])
-    struct.aspect, struct.aspect_range = low, high - low
-    struct.narrowest, struct.widest = min(ratio), max(ratio)
-    return struct

@@ -1,0 +1,149 @@
+"""How much of the world's pipelines does a `Loader` do in the core, and what is that worth?
+
+    python bench/survey.py PHOTOS PIPELINES [--samples N] [--only KEY]
+
+PIPELINES is a Python file with a list ``PIPES`` of dicts: `key`; `build`, a function that returns
+the pipeline; `sources`, at how many places it was met, or a name for one; and `kind`, where
+"tensor_in" and "array" say what the dataset gives it. "whole" pipelines run in the core; of
+"partly" ones Python is called for some steps; "none" are called with the decoded image. Each counts
+as often as it was met.
+
+The gain is the CPU time of PyTorch's DataLoader with the pipeline as written, over that of
+`Loader`, for the same photos, both in one process, in turns. A pipeline that cannot be built here
+is left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import runpy
+import statistics
+import time
+import warnings
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import _common as bench
+import numpy as np
+import torch
+from PIL import Image
+
+from fastdecode.torch import Fused, ImageList, Loader, Views
+from fastdecode.torch.transforms import EncodedTransform
+
+_OUTPUTS = {"tensor_in": "tensor", "array": "array"}
+_ROUNDS = 3
+
+
+class Row(NamedTuple):
+    """A pipeline: where it runs, how often it was met, what it gains, and why not more."""
+
+    key: str
+    where: str
+    met: int
+    gain: float | None
+    why: str
+
+
+class AsWritten(torch.utils.data.Dataset[Any]):
+    """Photos as people load them."""
+
+    def __init__(self, photos: Sequence[Path], transform: Any, output: str | None) -> None:
+        self._photos, self._transform, self._output = photos, transform, output
+
+    def __len__(self) -> int:
+        return len(self._photos)
+
+    def __getitem__(self, index: int) -> Any:
+        with Image.open(self._photos[index]) as file:
+            image: Any = file.convert("RGB")
+        if self._output is not None:
+            image = np.array(image)
+        if self._output == "tensor":
+            image = torch.from_numpy(image).permute(2, 0, 1)
+        return self._transform(image)
+
+
+def where_it_runs(made: Any) -> str:
+    """Return "whole", "partly" or "none" for a resolved transform."""
+    if isinstance(made, Views):
+        parts = {where_it_runs(view) for view in made.views}
+        return parts.pop() if len(parts) == 1 else "partly"
+    if isinstance(made, Fused):
+        in_loader = made.in_loader or made
+        return "partly" if in_loader.rest else "whole"
+    return "whole" if isinstance(made, EncodedTransform) else "none"
+
+
+def _cpu_time(loader: Any) -> float:
+    began = time.process_time()
+    for _ in loader:
+        pass
+    return time.process_time() - began
+
+
+def gain_of(photos: Sequence[Path], dataset: Any, build: Any, output: str | None) -> float:
+    """Return the ratio of the CPU times of an epoch."""
+    theirs = torch.utils.data.DataLoader(AsWritten(photos, build(), output), 8, collate_fn=list)
+    threads = 1 if dataset.isolated else 0
+    with Loader(dataset, 8, threads=threads, collate_fn=list) as ours:
+        _cpu_time(ours)
+        return statistics.median(_cpu_time(theirs) / _cpu_time(ours) for _ in range(_ROUNDS))
+
+
+def row_of(pipe: dict[str, Any], photos: Sequence[Path], *, measures: bool) -> Row:
+    """Return what becomes of a pipeline."""
+    output, given = _OUTPUTS.get(pipe["kind"]), str(pipe["sources"])
+    met = int(given) if given.isdigit() else 1
+    dataset = ImageList(photos, [0] * len(photos), transform=pipe["build"](), output=output)
+    made = dataset._resolved_transform()
+    gain = gain_of(photos, dataset, pipe["build"], output) if measures else None
+    where = where_it_runs(made)
+    why = "" if where == "whole" else getattr(made, "reason", "") or dataset._not_fused_reason()
+    return Row(pipe["key"], where, met, gain, why)
+
+
+def _quantiles(gains: Sequence[float]) -> str:
+    if len(gains) < 2:
+        return ""
+    tenths = statistics.quantiles(gains, n=10)
+    return f"{statistics.median(gains):.1f} ({tenths[0]:.1f}-{tenths[-1]:.1f})"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
+    parser.add_argument("photos", type=Path)
+    parser.add_argument("pipelines", type=Path)
+    parser.add_argument("--samples", type=int, default=24, help="0 measures no time")
+    parser.add_argument("--only", default="", help="a part of the key")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    photos = bench.spaced(bench.photos_in(options.photos), options.samples or 1)
+    rows: list[Row] = []
+    for pipe in runpy.run_path(str(options.pipelines))["PIPES"]:
+        if options.only not in pipe["key"]:
+            continue
+        try:
+            rows.append(row_of(pipe, photos, measures=options.samples > 0))
+        except Exception as error:  # of any kind: what the pipeline, or its library, raises
+            print(f"left out: {pipe['key']}: {type(error).__name__}")
+            continue
+        key, where, met, gain, why = rows[-1]
+        print(f"{where:7} {met:3} {'' if gain is None else f'{gain:5.2f}':5} {key}  {why}"[:150])
+    counts: Counter[str] = Counter()
+    for row in rows:
+        counts[row.where] += row.met
+    total = sum(counts.values())
+    for where in ("whole", "partly", "none"):
+        gains = [
+            row.gain for row in rows if row.where == where and row.gain for _ in range(row.met)
+        ]
+        share = 100 * counts[where] / max(total, 1)
+        print(f"{where}: {counts[where]} of {total} ({share:.0f} %), gain {_quantiles(gains)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,160 @@
+/* reshape.c: operations that change the size of an image: crop, pad and resize. */
+#include "augment.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { LARGEST_SIDE = 65500, LARGEST_IMAGE = 1 << 29 /* pixels */ };
+
+static int is_whole(double number, double least, double most) {
+    return number >= least && number <= most && number == rint(number);
+}
+
+/* Whether a mirror image has pixels for a border: of one pixel without its edge there is none. */
+static int can_mirror(const fd_operation *pad, int32_t width, int32_t height) {
+    const double *value = pad->value;
+
+    if (pad->filter != FD_PAD_REFLECT)
+        return 1;
+    return (width > 1 || value[0] + value[2] == 0) && (height > 1 || value[1] + value[3] == 0);
+}
+
+int fd_resized_by(const fd_operation *operation, int32_t *width, int32_t *height) {
+    const double *value = operation->value;
+    double across = *width, down = *height;
+
+    if (operation->kind == FD_ROTATE && value[1] != 0.0) {
+        fd_turned_size(value[0], width, height);
+        across = *width;
+        down = *height;
+    } else if (operation->kind == FD_RESIZE) {
+        across = value[0];
+        down = value[1];
+    } else if (operation->kind == FD_CROP) {
+        if (!is_whole(value[0], 0, across - 1) || !is_whole(value[1], 0, down - 1) ||
+            !is_whole(value[2], 1, across - value[0]) || !is_whole(value[3], 1, down - value[1]))
+            return 0;
+        across = value[2];
+        down = value[3];
+    } else if (operation->kind == FD_PAD) {
+        for (int i = 0; i < 4; i++)
+            if (!is_whole(value[i], 0, LARGEST_SIDE))
+                return 0;
+        if (!can_mirror(operation, *width, *height))
+            return 0;
+        across += value[0] + value[2];
+        down += value[1] + value[3];
+    }
+    if (!is_whole(across, 1, LARGEST_SIDE) || !is_whole(down, 1, LARGEST_SIDE) ||
+        across * down > LARGEST_IMAGE)
+        return 0;
+    *width = (int32_t)across;
+    *height = (int32_t)down;
+    return 1;
+}
+
+void fd_crop(fd_canvas *canvas, const fd_operation *how) {
+    size_t stride = 4 * (size_t)canvas->width, row = 4 * (size_t)canvas->out_width;
+    const uint8_t *from = canvas->pixels + stride * (size_t)how->value[1] +
+                          4 * (size_t)how->value[0];
+
+    for (size_t y = 0; y < (size_t)canvas->out_height; y++)
+        memcpy(canvas->other + row * y, from + stride * y, row);
+    fd_canvas_become(canvas);
+}
+
+/* ---- padding ---- */
+
+/* The source of place `at` of an axis of `count` pixels; -1 is the fill. NumPy repeats a mirror image. */
+static int32_t padded(int32_t at, int32_t count, int32_t mode) {
+    int32_t period = mode == FD_PAD_REFLECT ? 2 * (count - 1) : 2 * count;
+
+    if (at >= 0 && at < count)
+        return at;
+    if (mode == FD_PAD_CONSTANT)
+        return -1;
+    if (mode == FD_PAD_EDGE)
+        return at < 0 ? 0 : count - 1;
+    at = (at % period + period) % period;
+    return at < count ? at : mode == FD_PAD_REFLECT ? period - at : period - 1 - at;
+}
+
+void fd_pad(fd_canvas *canvas, const fd_operation *how) {
+    int32_t left = (int32_t)how->value[0], top = (int32_t)how->value[1], mode = how->filter;
+    int32_t width = canvas->width, across = canvas->out_width;
+    uint8_t *out = canvas->other;
+
+    for (int32_t y = 0; y < canvas->out_height; y++, out += 4 * (size_t)across) {
+        int32_t row = padded(y - top, canvas->height, mode);
+        const uint8_t *from = row < 0 ? NULL : canvas->pixels + 4 * (size_t)row * (size_t)width;
+        for (int32_t x = 0; x < across; x++) {
+            if (x == left && row >= 0) { /* the image itself */
+                memcpy(out + 4 * (size_t)x, from, 4 * (size_t)width);
+                x += width - 1;
+                continue;
+            }
+            int32_t column = row < 0 ? -1 : padded(x - left, width, mode);
+            memcpy(out + 4 * (size_t)x, column < 0 ? how->fill : from + 4 * (size_t)column, 4);
+        }
+    }
+    fd_canvas_become(canvas);
+}
+
+/* ---- resizing ---- */
+
+/* torch's: in float32, from the beginning of each pixel. */
+static void find_beginnings(int32_t *sources, int32_t count, int32_t limit) {
+    float step = (float)limit / (float)count;
+
+    for (int32_t i = 0; i < count; i++) {
+        int32_t at = (int32_t)floorf((float)i * step);
+        sources[i] = at < limit ? at : limit - 1;
+    }
+}
+
+static int scale_nearest(fd_canvas *canvas, const fd_operation *how, fd_room *room) {
+    int32_t width = canvas->out_width, height = canvas->out_height;
+    int32_t *columns = fd_room_for(room, (size_t)(width + height) * sizeof *columns);
+
+    if (columns == NULL)
+        return FD_NO_MEMORY;
+    int32_t *rows = columns + width;
+    if (how->library == FD_TORCHVISION) {
+        find_beginnings(columns, width, canvas->width);
+        find_beginnings(rows, height, canvas->height);
+    } else {
+        fd_find_sources(columns, width, 0.0, (double)canvas->width / width, canvas->width);
+        fd_find_sources(rows, height, 0.0, (double)canvas->height / height, canvas->height);
+    }
+    static const uint8_t black[4];
+    uint8_t *out = canvas->other;
+    for (int32_t y = 0; y < height; y++)
+        for (int32_t x = 0; x < width; x++, out += 4) {
+            size_t at = (size_t)rows[y] * (size_t)canvas->width + (size_t)columns[x];
+            memcpy(out, rows[y] < 0 || columns[x] < 0 ? black : canvas->pixels + 4 * at, 4);
+        }
+    fd_canvas_become(canvas);
+    return FD_OK;
+}
+
+int fd_scale(fd_canvas *canvas, fd_resampler *resampler, const fd_operation *how, fd_room *room) {
+    int32_t width = canvas->width, height = canvas->height;
+
+    if (canvas->out_width == width && canvas->out_height == height)
+        return FD_OK;
+    if (how->filter == FD_FILTER_NEAREST)
+        return scale_nearest(canvas, how, room);
+    const fd_resize resize = {.right = width,
+                              .bottom = height,
+                              .in_right = width,
+                              .in_bottom = height,
+                              .canvas_width = canvas->out_width,
+                              .canvas_height = canvas->out_height,
+                              .width = canvas->out_width,
+                              .height = canvas->out_height,
+                              .filter = how->filter};
+    int status = fd_resample(resampler, canvas->pixels, width, &resize, canvas->other);
+    if (status == FD_OK)
+        fd_canvas_become(canvas);
+    return status;
+}

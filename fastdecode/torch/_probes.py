@@ -1,0 +1,191 @@
+"""What a step of the user's does, found out by trying it on a few small images.
+
+A `Loader` passes over a step whose code only looks at an image or converts it, and which returns
+every probe as it was. Of any other step it wants to know what that makes of an image, and whether
+it draws from global generators.
+"""
+
+from __future__ import annotations
+
+import copy
+import dis
+from collections.abc import Callable, Iterator
+from types import CodeType, FunctionType
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+import torch
+from PIL import Image as PillowImage
+
+from fastdecode.torch._user_code import global_states, may_draw, preserve_generators
+
+Form: TypeAlias = Literal["pil", "uint8", "floats"]
+"""A Pillow image, or a tensor of bytes or of floats."""
+
+_SIZES = ((48, 64), (64, 48), (1, 1), (33, 33), (700, 500), (1100, 1500))
+"""(height, width) of the probes; a small image may be left as it is where a large one is not."""
+_NAMES = (
+    "Image PIL Tensor array asarray bool clone contiguous convert copy dim expand float32 getbands "
+    "hasattr isinstance len mode ndim np numpy repeat self shape size super torch type __call__"
+)
+_LOOKS = frozenset(_NAMES.split())
+"""Names in code that cannot change an image of three channels, or anything else."""
+_COUNTS = frozenset(["add", "div", "mul", "neg", "self", "sub", "torch", "true_divide"])
+"""Names in code that can scale floats, and change nothing else."""
+_TYPES = (PillowImage, PillowImage.Image, torch, torch.Tensor, np)
+_STORES = frozenset(
+    [
+        "DELETE_ATTR",
+        "DELETE_GLOBAL",
+        "DELETE_NAME",
+        "DELETE_SUBSCR",
+        "STORE_ATTR",
+        "STORE_DEREF",
+        "STORE_GLOBAL",
+        "STORE_SUBSCR",
+    ]
+)
+
+
+class Found(NamedTuple):
+    """What a step made of a probe: its form, None if of no known one, and the class of a tensor."""
+
+    form: Form | None
+    draws: bool = True
+    kind: type[torch.Tensor] | None = None
+
+
+def form_of(image: Any, channels: int = 3) -> Form | None:
+    """Return the form of an image of three channels, or of one; None if it is of no known one."""
+    if isinstance(image, PillowImage.Image):
+        return "pil" if image.mode == ("RGB" if channels == 3 else "L") else None
+    if not isinstance(image, torch.Tensor) or image.ndim != 3 or len(image) != channels:
+        return None
+    if image.device.type != "cpu" or not (image.dtype == torch.uint8 or image.is_floating_point()):
+        return None
+    return "uint8" if image.dtype == torch.uint8 else "floats"
+
+
+def does_nothing(part: Any, form: Form, channels: int) -> bool:
+    """Return whether a step returns every image as it is, and its code does nothing else."""
+    return _agrees(part, lambda probe: probe, form, channels)
+
+
+def does_as(part: Any, base: type, form: Form, channels: int) -> bool:
+    """Return whether a step does what an object of its base class would do."""
+    plain: Any = object.__new__(base)
+    plain.__dict__.update(vars(part))
+    return _agrees(part, plain, form, channels)
+
+
+def affine_of(part: Any) -> tuple[float, float] | None:
+    """Return the factor and the summand of a step that only scales floats; None of any other."""
+    code = _code_of(part)
+    if not code or not all(_only_looks(one, _COUNTS) for one in code) or may_draw(part):
+        return None
+    try:
+        summand, end = (float(part(torch.full((3, 1, 1), at))[0, 0, 0]) for at in (0.0, 1.0))
+        scaled: bool = all(
+            (one := part(probe.clone())).dtype == probe.dtype
+            and torch.allclose(one, probe * (end - summand) + summand, rtol=1e-5, atol=1e-5)
+            for probe in map(_spread, _probes("floats", 3))
+        )
+    except Exception:  # of any kind: whatever the user's code raises
+        return None
+    return (end - summand, summand) if scaled and end != summand else None
+
+
+def _spread(values: torch.Tensor) -> torch.Tensor:
+    """Return values from -3 to 3, as a step after a normalisation gets them."""
+    return values * 6 - 3
+
+
+def _agrees(part: Any, other: Callable[[Any], Any], form: Form, channels: int) -> bool:
+    code = _code_of(part)
+    if not code or not all(map(_only_looks, code)) or may_draw(part):
+        return False
+    before = global_states()
+    try:
+        with preserve_generators():
+            alike = all(_same(part(p), other(p)) for p in _probes(form, channels))
+            return alike and _equal(before, global_states())
+    except Exception:  # of any kind: whatever the user's code raises
+        return False
+
+
+def examine(part: Any, form: Form, channels: int, kind: type[torch.Tensor] | None = None) -> Found:
+    """Return what a step makes of an image, and whether it draws from global generators.
+
+    `kind` is the class of the tensor that it gets, None of a plain one.
+    """
+    if not _code_of(part):
+        return Found(None)
+    before, probe = global_states(), next(_probes(form, channels))
+    try:
+        with preserve_generators():
+            made = copy.deepcopy(part)(probe if kind is None else probe.as_subclass(kind))
+            drawn = not _equal(before, global_states())
+    except Exception:  # of any kind: whatever the user's code raises
+        return Found(None)
+    own = type(made) if type(made) in (kind, torch.Tensor) else None
+    known = own is not None or isinstance(made, PillowImage.Image)
+    kept = kind if kind is not None and own is kind else None
+    return Found(form_of(made, channels) if known else None, drawn or may_draw(part), kept)
+
+
+def _code_of(part: Any) -> list[FunctionType]:
+    """Return the Python function that a step runs first; none if there is no such."""
+    held = vars(part).get("lambd") if hasattr(part, "__dict__") else None  # torchvision's Lambda
+    method = "forward" if isinstance(part, torch.nn.Module) else "__call__"
+    found = [part, held, getattr(type(part), method, None)]
+    functions = [one for one in found if isinstance(one, FunctionType)]
+    return [] if isinstance(part, type) else functions[:1]
+
+
+def _only_looks(function: FunctionType, known: frozenset[str] = _LOOKS) -> bool:
+    """Return whether a function names only these, or types and modules of images, and sets none."""
+    names = _names(function.__code__) - known - {"__class__"}
+    return all(any(function.__globals__.get(name) is one for one in _TYPES) for name in names)
+
+
+def _names(code: CodeType) -> set[str]:
+    """Return the names in a function's code; of what it stores, one that nobody knows."""
+    stores = any(one.opname in _STORES for one in dis.get_instructions(code))
+    inner = (_names(one) for one in code.co_consts if isinstance(one, CodeType))
+    own = {*code.co_names, *code.co_freevars, *(["="] if stores else [])}
+    return own.union(*inner)
+
+
+def _probes(form: Form, channels: int) -> Iterator[Any]:
+    """Yield images of several sizes: a ramp with noise, and black ones."""
+    numbers = np.random.default_rng(0)
+    for height, width in _SIZES:
+        ramp = np.add.outer(np.arange(height), np.arange(width))[..., None]
+        noise = numbers.integers(0, 64, (height, width, channels))
+        for pixels in ((ramp + noise) % 256, np.zeros_like(noise)):
+            levels = pixels.astype(np.uint8)
+            if form == "pil":
+                yield PillowImage.fromarray(levels[..., 0] if channels == 1 else levels)
+            else:
+                tensor = torch.from_numpy(levels).permute(2, 0, 1).contiguous()
+                yield tensor if form == "uint8" else tensor / 255
+
+
+def _same(first: Any, second: Any) -> bool:
+    """Return whether two images have the same type and the same pixels."""
+    if type(first) is not type(second):
+        return False
+    if isinstance(first, PillowImage.Image):
+        return bool(first.mode == second.mode and first.tobytes() == second.tobytes())
+    if not isinstance(first, torch.Tensor) or first.dtype != second.dtype:
+        return False
+    return first.shape == second.shape and torch.equal(first, second)
+
+
+def _equal(first: Any, second: Any) -> bool:
+    """Return whether two states of the global generators are equal."""
+    if isinstance(first, (tuple, list)):
+        return len(first) == len(second) and all(map(_equal, first, second))
+    if isinstance(first, torch.Tensor):
+        return torch.equal(first, second)
+    return bool(np.array_equal(first, second))

@@ -1,0 +1,146 @@
+"""The parts of a pipeline that a `Loader` does in the core, and those that it calls in Python.
+
+A part that the core does not know ends nothing: what comes before it runs in the core, and what
+comes after it runs there again, on the image that it returned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from PIL import Image as PillowImage
+
+from fastdecode.native._augment import Impossible
+from fastdecode.torch import _recognise
+from fastdecode.torch._probes import examine, form_of
+from fastdecode.torch._user_code import alone, is_thread_safe
+from fastdecode.torch.transforms.base import Crop, DecodedPart
+from fastdecode.torch.transforms.crops import Unresized
+
+if TYPE_CHECKING:
+    from fastdecode.torch._recognise import Recipe
+
+
+@dataclass(frozen=True)
+class Called:
+    """A part that is called in Python; `draws` says that it may draw from global generators."""
+
+    part: Any
+    draws: bool
+
+    def __call__(self, image: Any, _: torch.Generator | None) -> Any:
+        """Return what the part makes of an image."""
+        with alone(thread_safe=self.is_shared):
+            return self.part(image)
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether several threads may call it at once."""
+        return _recognise.row_of(self.part) is not None or _says_safe(self.part)
+
+    def lines(self) -> list[str]:
+        """Return where it is called, and what would change that."""
+        if self.draws:
+            why = "it may draw from global generators; if not, say thread_safe = True in its class"
+            return [f"in Python, in worker processes: {self.part!r}", f"  ({why})"]
+        if self.is_shared:
+            return [f"in Python, in the Loader's threads: {self.part!r}"]
+        why = "if several threads may call it at once, say thread_safe = True in its class"
+        return [f"in Python, in one thread at a time: {self.part!r}", f"  ({why})"]
+
+
+@dataclass(frozen=True)
+class InCore:
+    """Parts that run in the core on an image in memory; `recipe` is what they come to."""
+
+    recipe: Recipe
+    form: str  # of the image
+    kind: type[torch.Tensor] | None  # of the image, if it is no plain tensor
+    parts: tuple[Any, ...]
+    draws: bool = False
+
+    @property
+    def idle(self) -> tuple[Any, ...]:
+        """The parts that are passed over."""
+        return self.recipe.idle
+
+    def lines(self) -> list[str]:
+        """Return which steps these are."""
+        names = [type(part).__name__ for part in self.parts if part not in self.idle]
+        return [f"in the core: {', '.join(names)}"]
+
+    def __call__(self, image: Any, generator: torch.Generator | None) -> Any:
+        """Return what the parts make of an image; call them if that is of another form."""
+        crop = self.recipe.crop
+        alike = form_of(image) == self.form and (
+            self.form == "pil" or type(image) is (self.kind or torch.Tensor)
+        )
+        if isinstance(crop, Crop) and alike:
+            pixels = np.asarray(image) if self.form == "pil" else image.permute(1, 2, 0).numpy()
+            height, width = pixels.shape[:2]
+            part = DecodedPart(np.ascontiguousarray(pixels), 0, 0)
+            try:
+                plan = crop.plan(width, height, generator)
+                made = crop.make_from(part, plan, crop.draw(plan, generator))
+                return as_form(made, self.recipe)
+            except Impossible:  # then as written, which raises an error of its own
+                pass
+        for one in self.parts:
+            image = one(image)
+        return image
+
+
+def works(recipe: Recipe) -> bool:
+    """Return whether the core does more than to decode an image and to store it."""
+    return recipe.crop is not None and (recipe.crop.resizes or bool(recipe.crop.program))
+
+
+def works_again(stage: Any) -> bool:
+    """Return whether a stage is one in the core that does."""
+    return isinstance(stage, InCore) and works(stage.recipe)
+
+
+def _says_safe(part: Any) -> bool:
+    return is_thread_safe(part, "__call__", "forward")
+
+
+def as_form(pixels: torch.Tensor, recipe: Recipe) -> Any:
+    """Return pixels (C, H, W) as the next part, or the caller, gets them."""
+    return as_image(pixels, recipe.form, recipe.image)
+
+
+def as_image(pixels: torch.Tensor, form: str, image: type[torch.Tensor] | None) -> Any:
+    """Return pixels (C, H, W) as a Pillow image, or as a tensor of a class."""
+    if form == "pil":
+        rows = pixels[0] if len(pixels) == 1 else pixels.permute(1, 2, 0)
+        return PillowImage.fromarray(rows.contiguous().numpy())
+    return pixels if image is None else pixels.as_subclass(image)
+
+
+def stages_after(recipe: Recipe, parts: Sequence[Any]) -> tuple[Any, ...]:
+    """Return how the parts are done that follow a recipe in a `Loader`."""
+    stages: list[Any] = []
+    form: Any = recipe.form if recipe.form in ("pil", "uint8") else "floats"
+    channels, kind, left = recipe.channels, recipe.image, list(parts)
+    while left:
+        if form in ("pil", "uint8") and channels == 3 and stages:
+            begin = replace(
+                recipe, crop=Unresized(**recipe.options), flip=None, form=form, image=kind, idle=()
+            )
+            made, count, _ = _recognise.read_pipeline(left, begin)
+            if count:
+                stages.append(InCore(made, form, kind, tuple(left[:count])))
+                left, channels, kind = left[count:], made.channels, made.image
+                form = made.form if made.form in ("pil", "uint8") else "floats"
+                continue
+        part = left.pop(0)
+        found = None if form is None else examine(part, form, channels, kind)
+        steady = _recognise.draws_nothing(part) or _says_safe(part)
+        steady = steady or (found is not None and not found.draws)
+        stages.append(Called(part, draws=not steady))
+        form, kind = (None, None) if found is None else (found.form, found.kind)
+    return tuple(stages)

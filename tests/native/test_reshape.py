@@ -1,0 +1,299 @@
+"""Programs that change the size of an image, compared with Pillow step by step."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from corpus import native_core
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from loading import SeededLoader, Sources
+from PIL import Image, ImageOps
+
+from fastdecode.native._augment import (
+    Draw,
+    Impossible,
+    Operation,
+    Program,
+    Step,
+    augment,
+    central_crop,
+    do,
+    draw_in_core,
+    draw_operations,
+    group,
+    random_box,
+    resized_to,
+)
+from fastdecode.native._library import LARGEST_SIDE
+from fastdecode.testing import encode
+from fastdecode.torch._fuse import Fused
+from fastdecode.torch._order import sample_seed
+from fastdecode.torch.transforms._random_crop import SampleGenerator, resized_size
+from fastdecode.torch.transforms.crops import Unresized
+
+native_core()
+FILTERS = ("nearest", "bilinear", "bicubic", "lanczos", "hamming", "box")
+WARPS = FILTERS[:3]
+MODES = ("constant", "edge", "reflect", "symmetric")
+SIDES = st.one_of(st.integers(1, 8), st.integers(1, 150))
+
+
+def _image(width: int, height: int, seed: int) -> Image.Image:
+    """Make noise, or a ramp with a little of it."""
+    numbers = np.random.default_rng(seed)
+    pixels = numbers.integers(0, 256, (height, width, 3))
+    if seed % 2:
+        ramp = np.add.outer(np.arange(height) * 2, np.arange(width))[..., None]
+        pixels = (ramp + pixels // 32 + np.array([0, 50, 100])) % 256
+    return Image.fromarray(pixels.astype(np.uint8))
+
+
+IMAGES = st.builds(_image, SIDES, SIDES, st.integers(0, 2**32))
+
+
+def _filter(name: str) -> Image.Resampling:
+    return Image.Resampling[name.upper()]
+
+
+def _pad(image: Image.Image, operation: Operation) -> Image.Image:
+    left, top, right, bottom = map(int, operation.value[:4])
+    if operation.filter == "constant":
+        return ImageOps.expand(image, (left, top, right, bottom), operation.fill)
+    around: Any = ((top, bottom), (left, right), (0, 0))
+    return Image.fromarray(np.pad(np.asarray(image), around, mode=operation.filter))
+
+
+def _crop(image: Image.Image, operation: Operation) -> Image.Image:
+    left, top, width, height = map(int, operation.value[:4])
+    return image.crop((left, top, left + width, top + height))
+
+
+def _rotate(image: Image.Image, operation: Operation) -> Image.Image:
+    degrees, grows = operation.value[:2]
+    how = _filter(operation.filter)
+    return image.rotate(degrees, how, expand=bool(grows), fillcolor=operation.fill)
+
+
+def _map(image: Image.Image, operation: Operation) -> Image.Image:
+    how = Image.Transform.PERSPECTIVE, operation.value, _filter(operation.filter)
+    return image.transform(image.size, *how, fillcolor=operation.fill)
+
+
+PILLOW: dict[str, Callable[[Image.Image, Operation], Image.Image]] = {
+    "resize": lambda image, o: image.resize((int(o.value[0]), int(o.value[1])), _filter(o.filter)),
+    "crop": _crop,
+    "pad": _pad,
+    "rotate": _rotate,
+    "perspective": _map,
+    "mirror": lambda image, _: ImageOps.mirror(image),
+    "turn_over": lambda image, _: ImageOps.flip(image),
+    "invert": lambda image, _: ImageOps.invert(image),
+    "grey": lambda image, _: image.convert("L").convert("RGB"),
+    "equalize": lambda image, _: ImageOps.equalize(image),
+}
+"""What each operation is in Pillow."""
+
+
+def _step_by_step(image: Image.Image, operations: list[Operation]) -> np.ndarray:
+    for operation in operations:
+        image = PILLOW[operation.kind](image, operation)
+    return np.asarray(image)
+
+
+def _check(image: Image.Image, operation: Operation) -> None:
+    expected = _step_by_step(image, [operation])
+    made = augment(np.asarray(image), [operation], expected.shape[:2])
+    np.testing.assert_array_equal(made, expected)
+
+
+@pytest.mark.parametrize("name", FILTERS)
+@given(IMAGES, SIDES, SIDES)
+@settings(deadline=None, max_examples=60)
+def test_resizing_is_pillows(name: Any, image: Image.Image, width: int, height: int) -> None:
+    """With each of Pillow's filters, up and down."""
+    _check(image, Operation("resize", (width, height), name))
+
+
+BORDERS = st.tuples(*[st.integers(0, 9)] * 4)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@given(IMAGES, BORDERS, st.tuples(*[st.integers(0, 255)] * 3))
+@settings(deadline=None, max_examples=60)
+def test_padding_is_pillows_and_numpys(mode: Any, image: Any, border: Any, fill: Any) -> None:
+    """With each mode, also where the border is wider than the image, which is then repeated."""
+    if mode == "reflect" and 1 in image.size:
+        with pytest.raises(ValueError, match="possible"):
+            augment(np.asarray(image), [Operation("pad", (1, 1, 1, 1), mode)], (9, 9))
+        return
+    _check(image, Operation("pad", border, mode, fill))
+
+
+@pytest.mark.parametrize("name", WARPS)
+@given(IMAGES, st.one_of(st.sampled_from([0.0, 90, 180, 270, -90]), st.floats(-400, 400)))
+@settings(deadline=None, max_examples=60)
+def test_an_image_that_grows_as_it_turns_is_pillows(name: Any, image: Any, degrees: float) -> None:
+    """Its size and its pixels are those of ``Image.rotate(expand=True)``."""
+    program = do(Operation("rotate", (degrees, 1.0), name, (9, 90, 200)))
+    drawn = draw_in_core(program, 0, *image.size)
+    (operation,), _ = draw_operations(program, 0, *image.size)
+    expected = _step_by_step(image, [operation])
+    assert drawn.size == expected.shape[:2]
+    np.testing.assert_array_equal(augment(np.asarray(image), [operation], drawn.size), expected)
+
+
+NUMBERS = st.tuples(*[st.floats(-2, 2), st.floats(-1, 1), st.floats(-60, 60)] * 2)
+
+
+@pytest.mark.parametrize("name", WARPS)
+@given(IMAGES, NUMBERS, st.tuples(*[st.floats(-0.02, 0.02)] * 2))
+@settings(deadline=None, max_examples=60)
+def test_perspective_is_pillows(name: Any, image: Any, numbers: Any, tilt: Any) -> None:
+    """Its pixels are those of ``Image.transform``."""
+    _check(image, Operation("perspective", (*numbers, *tilt), name, (1, 2, 3)))
+
+
+# ---- programs ----
+
+
+def _random_crop(size: tuple[int, int], mode: Any, picks: int, border: Any) -> Program:
+    value = (size[1], size[0], 0, 0, *(border if picks == 2 else (0, 0, 0, 0)))
+    return Program([Step("random_crop", operation=Operation("crop", value, mode), picks=picks)])
+
+
+TILTED = Step("perspective_change")
+SMALL = st.tuples(st.integers(1, 40), st.integers(1, 40))
+STEPS = st.one_of(
+    st.builds(resized_to, st.one_of(SMALL, st.integers(1, 40)), st.sampled_from(FILTERS)),
+    st.builds(lambda size, f: resized_to(size, f, size + 9), st.integers(1, 40), st.just("box")),
+    st.just(random_box((0.1, 1.0), (0.5, 2.0))),
+    st.builds(central_crop, SMALL, pads=st.booleans()),
+    st.builds(_random_crop, SMALL, st.sampled_from(MODES), st.integers(0, 2), BORDERS),
+    st.builds(lambda b, m: do(Operation("pad", b, m)), BORDERS, st.sampled_from(MODES)),
+    st.builds(
+        lambda f, grows: do(Operation("rotate", (0.0, grows), f), Draw(0, -90, 180)),
+        st.sampled_from(WARPS),
+        st.sampled_from([0.0, 1.0]),
+    ),
+    st.builds(
+        lambda f: Program([TILTED._replace(operation=Operation("perspective", (0.6,), f))]),
+        st.sampled_from(WARPS),
+    ),
+    st.sampled_from([do(Operation(k)) for k in ("mirror", "turn_over", "invert", "equalize")]),
+    st.just(do(Operation("mirror"), probability=0.5)),
+)
+
+
+@st.composite
+def programs(draw: st.DrawFn, depth: int = 0) -> Program:
+    """Draw steps in any order, some of them inside others."""
+    made = draw(st.lists(STEPS, max_size=5))
+    if depth < 2 and draw(st.booleans()):
+        inner = [draw(programs(depth + 1)) for _ in range(draw(st.integers(1, 3)))]
+        kind = draw(st.sampled_from(["sequence", "choice", "shuffle"]))
+        made.insert(draw(st.integers(0, len(made))), group(kind, inner, probability=0.8))
+    return Program([step for each in made for step in each])
+
+
+def _transform(program: Program, shape: Any = None, **options: Any) -> Unresized:
+    crop = Unresized(**options)
+    crop.program, crop.shape = program, shape
+    return crop
+
+
+@given(programs(), IMAGES, st.integers(0, 2**63))
+@settings(deadline=None, max_examples=300)
+def test_a_program_is_its_steps_one_by_one(program: Program, image: Any, state: int) -> None:
+    """In any order, and nested, from a file to the result, which parts of it are decoded or not."""
+    try:
+        operations, after = draw_operations(program, state, *image.size)
+    except Impossible:
+        return
+    expected = _step_by_step(image, operations)
+    assert draw_in_core(program, state, *image.size).size == expected.shape[:2]
+    np.testing.assert_array_equal(
+        augment(np.asarray(image), operations, expected.shape[:2]), expected
+    )
+    generator = SampleGenerator()
+    generator.state = state
+    data = encode(image, "png")
+    made = _transform(program)(data, generator=generator)
+    np.testing.assert_array_equal(made.permute(1, 2, 0).numpy(), expected)
+    if program:
+        assert generator.state == after
+
+
+@given(programs(), st.lists(IMAGES, min_size=2, max_size=5), st.sampled_from(["png", "jpeg"]))
+@settings(deadline=None, max_examples=60)
+def test_a_batch_has_the_samples_of_single_calls(program: Any, images: Any, kind: Any) -> None:
+    """Whether the core makes many files at once, or each is made alone."""
+    program = Program([*program, *resized_to((11, 13), "bilinear")])
+    files = [encode(image, kind) for image in images]
+    transform = _transform(program, (3, 11, 13), mean=(0.4, 0.5, 0.6), std=(0.2, 0.3, 0.4))
+    expected = []
+    for at, file in enumerate(files):
+        generator = SampleGenerator().manual_seed(sample_seed(3, 0, at))
+        try:
+            expected.append(transform(file, generator=generator))
+        except Impossible:
+            return
+    with SeededLoader(Sources(*files, transform=transform), 2, seed=3, threads=2) as loader:
+        made = torch.cat([batch for batch, _ in loader])
+    torch.testing.assert_close(made, torch.stack(expected), rtol=0, atol=0)
+
+
+@given(st.integers(1, 400), st.integers(1, 400), st.integers(1, 300), st.integers(0, 300))
+def test_sides_are_those_of_resize(width: int, height: int, size: int, more: int) -> None:
+    """The core rounds the sides of a resize as `resized_size` does."""
+    longest = size + more if more else None
+    if max(resized_size(width, height, size, longest)) > LARGEST_SIDE:
+        return
+    drawn = draw_in_core(resized_to(size, "bilinear", longest), 0, width, height)
+    assert drawn.size == resized_size(width, height, size, longest)
+
+
+def test_what_a_size_does_not_allow_is_done_as_written() -> None:
+    """A crop of more than the image is left to the pipeline as written, with its own error."""
+    program = _random_crop((50, 50), "constant", 0, ())
+    file = encode(_image(20, 60, 1), "png")
+
+    def refuse(image: Image.Image) -> Image.Image:
+        raise RuntimeError(f"as written, for {image.size}")
+
+    in_loader = Fused(_transform(program, (3, 50, 50)))
+    fused = Fused(Unresized(), [refuse], form="pil", in_loader=in_loader)
+    dataset = Sources(file, transform=fused)
+    loader = SeededLoader(dataset, 1, threads=1)
+    with loader, pytest.raises(RuntimeError, match=r"as written, for \(20, 60\)"):
+        list(loader)
+    assert Image.open(io.BytesIO(file)).size == (20, 60)
+
+
+@given(st.integers(1, 60), st.integers(1, 60), st.integers(1, 40), st.integers(0, 2**40))
+@settings(max_examples=200)
+def test_windows_lie_inside_the_image(width: int, height: int, side: int, state: int) -> None:
+    """A random crop lies inside the image, padded if that was asked for, and has its size."""
+    program = _random_crop((side, side), "edge", 1, ())
+    operations, _ = draw_operations(program, state, width, height)
+    *pads, crop = operations
+    across = width + sum(pad.value[0] + pad.value[2] for pad in pads)
+    down = height + sum(pad.value[1] + pad.value[3] for pad in pads)
+    left, top, *sides = crop.value[:4]
+    assert sides == [side, side]
+    assert 0 <= left <= across - side
+    assert 0 <= top <= down - side
+
+
+def test_windows_are_uniform() -> None:
+    """Every place of a random crop is drawn equally often."""
+    crop = _random_crop((8, 8), "constant", 0, ())
+    places = [draw_operations(crop, 977 * seed, 11, 10)[0][0].value[:2] for seed in range(4000)]
+    counts = np.unique(np.array(places), axis=0, return_counts=True)[1]
+    assert len(counts) == 12
+    assert (np.abs(counts - 4000 / 12) < 90).all()

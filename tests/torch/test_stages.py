@@ -1,0 +1,324 @@
+"""Steps of the user's in the middle of a pipeline: passed over, or called between runs of the core.
+
+Without torchvision its doubles take its place.
+"""
+
+from __future__ import annotations
+
+import io
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from corpus import native_core
+from loading import SeededLoader, Sources
+from PIL import Image as PillowImage
+from PIL import ImageFilter
+from torch_reference import PHOTOS
+
+from fastdecode.torch import Fused, Views, fuse
+from fastdecode.torch._probes import affine_of, does_nothing, examine
+from fastdecode.torch._user_code import global_states
+
+try:
+    from torchvision.transforms import transforms as v1
+except ImportError:
+    from small_torchvision import v1
+
+native_core()
+FILES = [photo.read_bytes() for photo in PHOTOS[:3]]
+IMAGES = [PillowImage.open(io.BytesIO(file)).convert("RGB") for file in FILES]
+MEAN = (0.5, 0.4, 0.3)
+
+
+def resize() -> Any:
+    return v1.Resize((40, 30), antialias=True)
+
+
+def converts(image: Any) -> Any:
+    return image.convert("RGB")
+
+
+class Converts:
+    """What open_clip does."""
+
+    def __call__(self, image: Any) -> Any:
+        return image.convert("RGB") if isinstance(image, PillowImage.Image) else image
+
+
+class Sharper:
+    """A step that draws nothing, and keeps Pillow images."""
+
+    def __call__(self, image: Any) -> Any:
+        return image.filter(ImageFilter.DETAIL)
+
+
+class Threshold:
+    """A step on floats that is not linear."""
+
+    def __call__(self, image: Any) -> Any:
+        return (image > 0.3).to(image.dtype)
+
+
+class Counts:
+    """A step that does nothing to the image, but something else."""
+
+    seen = 0
+
+    def __call__(self, image: Any) -> Any:
+        type(self).seen += 1
+        return image
+
+
+class CountsInside(Counts):
+    """The same, in a method that the one which is called calls."""
+
+    def __call__(self, image: Any) -> Any:
+        return self.forward(image)
+
+    def forward(self, image: Any) -> Any:
+        type(self).seen += 1
+        return image
+
+
+def blurs(image: Any) -> Any:
+    radius = random.random()
+    return image.filter(ImageFilter.GaussianBlur(radius))
+
+
+def adds_noise(image: Any) -> Any:
+    return image + torch.randn(image.size()) * 0.05
+
+
+def only_small(image: Any) -> Any:
+    return image if image.size[0] < 1000 else image.convert("L").convert("RGB")
+
+
+def numbers(image: Any) -> np.ndarray:
+    return np.asarray(image, dtype=np.float64)
+
+
+def loaded(transform: Any, **options: Any) -> tuple[Sources, list[Any]]:
+    """Return a dataset, and the samples of a Loader in threads."""
+    dataset = Sources(*FILES, transform=transform)
+    with SeededLoader(dataset, 1, threads=2, collate_fn=list, **options) as loader:
+        return dataset, [sample for batch in loader for sample, _ in batch]
+
+
+IDLE = {
+    "a function": converts,
+    "a lambda": lambda image: image,
+    "a class": Converts(),
+    "of sizes": lambda image: image if image.size else None,
+}
+
+
+@pytest.mark.parametrize("name", IDLE)
+def test_a_step_that_does_nothing_is_passed_over(name: str) -> None:
+    """The core does the rest of the pipeline, and `repr` says what was passed over."""
+    parts = [IDLE[name], resize(), IDLE[name], v1.ToTensor()]
+    dataset, made = loaded(v1.Compose(parts))
+    expected = loaded(v1.Compose([resize(), v1.ToTensor()]))[1]
+
+    assert dataset.isolated
+    assert "passed over" in repr(dataset)
+    assert all(map(torch.equal, made, expected))
+
+
+class Maybe(v1.ToTensor):
+    """What open_clip does."""
+
+    def __call__(self, image: Any) -> Any:
+        return image if isinstance(image, torch.Tensor) else super().__call__(image)
+
+
+class Mirrors(v1.PILToTensor):
+    """A subclass that does something else than its base, in the method that the base calls."""
+
+    def forward(self, image: Any) -> Any:
+        return torch.from_numpy(np.array(image)).permute(2, 0, 1).flip(-1)
+
+    __call__ = forward
+
+
+def test_a_subclass_is_its_base_if_it_does_the_same() -> None:
+    """So is open_clip's ToTensor; not one that mirrors the image."""
+    dataset, made = loaded(v1.Compose([resize(), Maybe()]))
+    expected = loaded(v1.Compose([resize(), v1.ToTensor()]))[1]
+    assert not dataset._resolved_transform().in_loader.rest
+    assert all(map(torch.equal, made, expected))
+
+    mirrored = loaded(v1.Compose([resize(), Mirrors()]))[1]
+    plain = loaded(v1.Compose([resize(), v1.PILToTensor()]))[1]
+    assert all(torch.equal(one, other.flip(-1)) for one, other in zip(mirrored, plain, strict=True))
+
+
+@pytest.mark.parametrize(
+    "part",
+    [Counts(), CountsInside(), Sharper(), blurs, only_small, print, lambda x: x.rotate(0.1)],
+    ids=repr,
+)
+def test_other_steps_are_not_passed_over(part: Any) -> None:
+    """Not those that also do something else, that draw, or that change a larger image."""
+    assert not does_nothing(part, "pil", 3)
+    parts = [resize(), part, v1.ToTensor()]
+    shown = repr(fuse(v1.Compose(parts)))
+    assert "passed over" not in shown
+
+
+def test_probes_leave_no_trace() -> None:
+    """Trying a step changes neither the global generators nor the step."""
+    states = global_states()
+    for part in (blurs, adds_noise, Counts()):
+        for form in ("pil", "floats"):
+            examine(part, form, 3)
+    after = global_states()
+    assert torch.equal(states[0], after[0])
+    assert states[1] == after[1]
+    assert (states[2][1] == after[2][1]).all()
+
+
+def test_a_known_step_runs_in_the_core_after_an_unknown_one() -> None:
+    """One step in Python costs only itself: what precedes and what follows it is done in C."""
+    parts = [v1.RandomHorizontalFlip(1.0), Sharper(), resize(), v1.ToTensor()]
+    dataset, made = loaded(v1.Compose(parts))
+    fused: Any = dataset._resolved_transform()
+    shown = repr(dataset)
+
+    assert dataset.isolated
+    assert [type(stage).__name__ for stage in fused.in_loader.rest] == ["Called", "InCore"]
+    assert "in one thread at a time" in shown
+    assert "thread_safe = True" in shown
+    for image, sample in zip(IMAGES, made, strict=True):
+        expected = numbers(v1.Compose(parts)(image))
+        assert np.abs(numbers(sample) - expected).max() <= 1.01 / 255
+
+
+def test_a_step_on_floats_is_called_in_the_threads() -> None:
+    """A step after the conversion gets the floats that it would get as written."""
+    parts = [resize(), v1.ToTensor(), Threshold()]
+    dataset, made = loaded(v1.Compose(parts))
+    assert dataset.isolated
+    for image, sample in zip(IMAGES, made, strict=True):
+        assert (numbers(v1.Compose(parts)(image)) != numbers(sample)).mean() < 0.01
+
+
+@pytest.mark.parametrize("part", [blurs, adds_noise], ids=repr)
+def test_a_step_that_draws_is_left_to_processes(part: Any) -> None:
+    """There its global generators are seeded for each sample; `repr` says so."""
+    parts = [resize(), *([v1.ToTensor()] if part is adds_noise else []), part]
+    dataset = Sources(*FILES, transform=v1.Compose(parts))
+
+    assert not dataset.isolated
+
+
+class Safe(Counts):
+    """A step whose author says that threads may call it."""
+
+    thread_safe = True
+
+
+def test_its_author_may_say_that_a_step_is_safe() -> None:
+    """With ``thread_safe = True`` it is called in the threads, several at once."""
+    before = Safe.seen
+    dataset, made = loaded(v1.Compose([resize(), Safe(), v1.ToTensor()]))
+
+    assert dataset.isolated
+    assert "in the Loader's threads" in repr(dataset)
+    assert len(made) == len(FILES) <= Safe.seen - before
+
+
+@pytest.mark.parametrize(
+    ("scale", "expected"),
+    [
+        (lambda x: x * 2 - 1, (2, -1)),
+        (lambda x: x.mul(255), (255, 0)),
+        (lambda x: 1 - x, (-1, 1)),
+        (lambda x: x * x, None),
+        (lambda x: x.clamp(0, 1), None),
+        (lambda x: x * 0, None),
+        (adds_noise, None),
+    ],
+)
+def test_scaled_floats_are_part_of_the_normalisation(scale: Any, expected: Any) -> None:
+    """A function such as ``x * 2 - 1`` costs nothing; one that does something else is called."""
+    found = affine_of(scale)
+    assert found is None if expected is None else found == pytest.approx(expected)
+    if expected is not None:
+        parts = [resize(), v1.ToTensor(), scale]
+        dataset, made = loaded(v1.Compose(parts))
+        fused: Any = dataset._resolved_transform()
+        assert not fused.in_loader.rest
+        for image, sample in zip(IMAGES, made, strict=True):
+            allowed = 1.01 / 255 * abs(expected[0]) + 1e-4
+            assert np.abs(numbers(v1.Compose(parts)(image)) - numbers(sample)).max() <= allowed
+
+
+# ---- classes that return views ----
+
+
+class TwoCrops:
+    """What SimCLR and MoCo write."""
+
+    def __init__(self, base: Any, other: Any = None) -> None:
+        self.base, self.other = base, other or base
+
+    def __call__(self, image: Any) -> Any:
+        return [self.base(image), self.other(image)]
+
+
+class MultiCrop:
+    """What DINO writes."""
+
+    def __init__(self, large: Any, small: Any, count: int) -> None:
+        self.large, self.small, self.count = large, small, count
+
+    def __call__(self, image: Any) -> Any:
+        crops = [self.large(image)]
+        crops.extend(self.small(image) for _ in range(self.count))
+        return crops
+
+
+class Pasted(TwoCrops):
+    """It looks at the results of its pipelines."""
+
+    def __call__(self, image: Any) -> Any:
+        return [self.base(image) * 2, self.other(image)]
+
+
+def pipeline(size: int) -> Any:
+    return v1.Compose([v1.Resize((size, size), antialias=True), v1.ToTensor()])
+
+
+def test_a_class_that_returns_views_is_seen_through() -> None:
+    """Its pipelines run from one decode, in the core; the result is the same list."""
+    for made, sizes in (
+        (TwoCrops(pipeline(20)), [20, 20]),
+        (MultiCrop(pipeline(20), pipeline(12), 3), [20, 12, 12, 12]),
+    ):
+        dataset, samples = loaded(made)
+        assert isinstance(dataset._resolved_transform(), Views)
+        assert dataset.isolated
+        for image, views in zip(IMAGES, samples, strict=True):
+            assert [view.shape[1] for view in views] == sizes
+            for view, expected in zip(views, made(image), strict=True):
+                assert (view - expected).abs().max() <= 1.01 / 255
+
+
+class Chained(TwoCrops):
+    """It gives the result of one pipeline to the other."""
+
+    def __call__(self, image: Any) -> Any:
+        first = self.base(image)
+        return [first, self.other(first)]
+
+
+@pytest.mark.parametrize("make", [Chained, Pasted, lambda one: one, lambda one: Converts()])
+def test_other_classes_are_called_as_they_are(make: Any) -> None:
+    """A class that does anything with the results, or looks at the image, is not seen through."""
+    transform = make(pipeline(20))
+    resolved = Sources(*FILES, transform=transform)._resolved_transform()
+    assert not isinstance(resolved, Views)
+    assert isinstance(resolved, Fused) or resolved is transform
