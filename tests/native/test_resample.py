@@ -58,7 +58,7 @@ def resized(image: Any, canvas: tuple[int, int], status: int = lib.FD_OK, **opti
     resize.filter = options.get("filter", lib.FD_FILTER_OWN)
     pixels = ffi.new("fd_pixels *")
     dtype = options.get("dtype", "uint8")
-    pixels.dtype = DTYPES.get(dtype, 0)
+    pixels.dtype, pixels.channels = DTYPES.get(dtype, 0), 3
     pixels.channels_first = options.get("channels_first", False)
     pixels.scale, pixels.bias = SCALE.tolist(), BIAS.tolist()
     sides = (area[3], area[2]) if status == lib.FD_OK else (9, 9)
