@@ -31,9 +31,6 @@ void fd_canvas_become(fd_canvas *canvas);
 
 /* ---- reshape.c ---- */
 
-/* Replace a size by that of an operation's result. Returns 0 if it is not possible. */
-int fd_resized_by(const fd_operation *operation, int32_t *width, int32_t *height);
-
 void fd_crop(fd_canvas *canvas, const fd_operation *how);
 void fd_pad(fd_canvas *canvas, const fd_operation *how);
 

@@ -318,6 +318,9 @@ int fd_draw_operations(const fd_program *program, int32_t *width, int32_t *heigh
  * moved to the front; returns their number. */
 int32_t fd_fold(fd_resize *resize, int resizes, fd_operation *operations, int32_t count);
 
+/* Replace a size by that of an operation's result. Returns 0 if it is not possible. */
+int fd_resized_by(const fd_operation *operation, int32_t *width, int32_t *height);
+
 fd_augmenter *fd_augmenter_create(void);
 void fd_augmenter_destroy(fd_augmenter *augmenter);
 

@@ -85,9 +85,6 @@ static const struct {
     [FD_PAD] = {0, 30},
 };
 
-/* Of the core, to know how large a result is. */
-int fd_resized_by(const fd_operation *operation, int32_t *width, int32_t *height);
-
 /* Numbers that the operation takes, or nearly: some are beyond what an image of this size allows. */
 static void choose_values(choices *from, fd_operation *operation) {
     double *value = operation->value;

@@ -81,8 +81,10 @@ static void decode(const uint8_t *data, size_t size, const fd_header *header, fd
 }
 
 static void resize(const uint8_t *data, size_t size, const fd_header *header, int32_t reduce) {
-    static const fd_pixels PIXELS = {
-        .dtype = FD_FLOAT32, .channels_first = 1, .scale = {0.017F, 0.0175F, 0.0174F}};
+    static const fd_pixels PIXELS = {.dtype = FD_FLOAT32,
+                                     .channels = 3,
+                                     .channels_first = 1,
+                                     .scale = {0.017F, 0.0175F, 0.0174F}};
     static float out[3 * SIDE * SIDE];
     int32_t width = (header->width + reduce - 1) / reduce;
     int32_t height = (header->height + reduce - 1) / reduce;
