@@ -232,10 +232,10 @@ def test_timms_magnitudes_are_limited_as_timm_does(
 ) -> None:
     """The numbers of an operation are those of timm: the same, or of the same distribution."""
     module: Any = ModuleType(TIMM)
-    module.NAME_TO_OP, module.LEVEL_TO_ARG = dict.fromkeys(LEVELS, print), LEVELS
+    module.NAME_TO_OP, module.LEVEL_TO_ARG = dict.fromkeys(LEVELS, repr), LEVELS
     monkeypatch.setitem(sys.modules, TIMM, module)
     how = {"magnitude": magnitude, "magnitude_max": most, "magnitude_std": spread}
-    op = double(TIMM, "AugmentOp", prob=1.0, aug_fn=print, level_fn=LEVELS[name], **how)
+    op = double(TIMM, "AugmentOp", prob=1.0, aug_fn=repr, level_fn=LEVELS[name], **how)
     op.name, op.hparams, op.kwargs = name, {}, {}
     program = program_of(double(TIMM, "AutoAugment", policy=[[op]]), (48, 64))
     draws, count = random.Random(1), 1 if spread == 0 else 1500

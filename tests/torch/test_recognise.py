@@ -227,8 +227,8 @@ UNKNOWN = {
     "unknown first": compose(v1("ColorJitter"), crop()),
     "crop alone": center(),
     "no area": crop(scale=(0.0, 1.0)),
-    "replaced method": resize(forward=print),
-    "hook": resize(_forward_hooks={0: print}),
+    "replaced method": resize(forward=repr),
+    "hook": resize(_forward_hooks={0: repr}),
     "ratio changed later": crop(v2, _log_ratio=torch.zeros(2)),
     "parts that are drawn": v1("Compose", transforms=iter([crop()])),
     "nothing": compose(),
@@ -273,9 +273,9 @@ def test_fusing_stops_before_the_first_unknown_part(name: str, monkeypatch: Any)
     monkeypatch.delitem(sys.modules, "torchvision.tv_tensors", raising=False)
     parts, count = STOPS[name]
 
-    fused = fuse(compose(*parts, print))
+    fused = fuse(compose(*parts, repr))
 
-    assert list(fused.rest) == [*parts[count:], print]
+    assert list(fused.rest) == [*parts[count:], repr]
     assert (fused.shape, fused.isolated) == (None, False)
 
 
@@ -385,7 +385,7 @@ class Wrapped:
 
 
 WHY: dict[str, tuple[dict[str, Any], str]] = {
-    "unknown": ({"transform": compose(print, crop())}, "begins with print"),
+    "unknown": ({"transform": compose(repr, crop())}, "begins with repr"),
     "a filter": ({"transform": timm_crop(NEAREST)}, "its interpolation"),
     "an argument": ({"transform": crop(scale=(0.0, 1.0))}, "its arguments"),
     "no part": ({"transform": compose()}, "nothing in it crops"),

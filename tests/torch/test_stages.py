@@ -157,7 +157,7 @@ def test_a_subclass_is_its_base_if_it_does_the_same() -> None:
 
 @pytest.mark.parametrize(
     "part",
-    [Counts(), CountsInside(), Sharper(), blurs, only_small, print, lambda x: x.rotate(0.1)],
+    [Counts(), CountsInside(), Sharper(), blurs, only_small, repr, lambda x: x.rotate(0.1)],
     ids=lambda part: getattr(part, "__name__", type(part).__name__),
 )
 def test_other_steps_are_not_passed_over(part: Any) -> None:
