@@ -15,13 +15,12 @@ from fastdecode.torch._memory import BatchMemory
 from fastdecode.torch._native_batches import FALLBACK
 from fastdecode.torch._order import Item
 from fastdecode.torch._samples import SampleMaker, Source
-from fastdecode.torch.dataset import check_pair
-from fastdecode.torch.mixin import EncodedSample
+from fastdecode.torch.dataset import EncodedSample, check_pair
 
 if TYPE_CHECKING:
     from fastdecode.gpu._backends import Loaded
-    from fastdecode.torch._native_batches import EligibleCrop
     from fastdecode.torch._read_ahead import Read
+    from fastdecode.torch.dataset import EligibleCrop
     from fastdecode.torch.transforms import Normalize
 
 _POLL_S = 0.5

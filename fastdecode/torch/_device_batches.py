@@ -39,15 +39,15 @@ from fastdecode.torch._transfer import (
     transfer_to,
 )
 from fastdecode.torch._user_code import alone
-from fastdecode.torch.mixin import EncodedSample, map_targets
+from fastdecode.torch.dataset import EncodedSample, map_targets
 from fastdecode.torch.prefetcher import DevicePrefetcher
 from fastdecode.torch.transforms._random_crop import generator_of
 from fastdecode.torch.transforms.base import plan_geometry
 from fastdecode.types import Buffer, Header
 
 if TYPE_CHECKING:
-    from fastdecode.torch._native_batches import EligibleCrop
     from fastdecode.torch._read_ahead import Read
+    from fastdecode.torch.dataset import EligibleCrop
 
 _DEPTH = 2
 """How many batches are made ahead for a device."""

@@ -25,9 +25,9 @@ from fastdecode._arguments import (
 )
 from fastdecode._system import usable_cores
 from fastdecode.stores import Store
-from fastdecode.torch._native_batches import EligibleCrop
 from fastdecode.torch._read_ahead import READ_THREADS
 from fastdecode.torch._samples import Source
+from fastdecode.torch.dataset import EligibleCrop
 from fastdecode.torch.transforms import Normalize
 from fastdecode.torch.transforms.base import is_number
 

@@ -13,7 +13,7 @@ from concurrent.futures import CancelledError
 from contextlib import suppress
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -22,7 +22,8 @@ from fastdecode._resizing import PNG_SOF, ResizePlan, core_can_decode, core_may_
 from fastdecode.native._batch import as_source
 from fastdecode.torch._fuse import as_uint8
 from fastdecode.torch._user_code import alone
-from fastdecode.torch.mixin import map_targets, set_up_process
+from fastdecode.torch.dataset import EligibleCrop, map_targets
+from fastdecode.torch.mixin import set_up_process
 from fastdecode.torch.transforms._random_crop import generator_of
 from fastdecode.torch.transforms.base import Crop, core_pixel_format, core_recipe, plan_geometry
 
@@ -40,17 +41,6 @@ _IN_PLACE = object()
 _TRIAL = 64
 _MAX_PYTHON_S = 0.0005
 _PARTS, _MIN_PART = 128, 16
-
-
-class EligibleCrop(NamedTuple):
-    """How the core or a device makes the samples of a dataset.
-
-    `image` is as for `Fused`; `maps` says that the dataset has a ``map_target``.
-    """
-
-    crop: Crop
-    image: type[torch.Tensor] | None
-    maps: bool
 
 
 class NativeBatchMaker:

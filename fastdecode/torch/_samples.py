@@ -19,10 +19,16 @@ from fastdecode._selection import load_named, preferred
 from fastdecode.errors import BackendUnavailable, UnknownBackend
 from fastdecode.native._batch import Pool
 from fastdecode.torch._errors import SKIPPED, Failure
-from fastdecode.torch._native_batches import FALLBACK, EligibleCrop, NativeBatchMaker
+from fastdecode.torch._native_batches import FALLBACK, NativeBatchMaker
 from fastdecode.torch._user_code import alone, drawn_from, may_draw, seedable, users_methods
-from fastdecode.torch.dataset import DecodeDataset, overridden
-from fastdecode.torch.mixin import EncodedSample, Settings, held
+from fastdecode.torch.dataset import (
+    DecodeDataset,
+    EligibleCrop,
+    EncodedSample,
+    Settings,
+    held,
+    overridden,
+)
 from fastdecode.torch.transforms import EncodedTransform
 from fastdecode.torch.transforms._random_crop import generator_of
 

@@ -5,32 +5,49 @@ from __future__ import annotations
 import inspect
 import os
 import sys
-from collections.abc import Callable, Sequence
+import threading
+import warnings
+import weakref
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from types import GenericAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
+from torch.utils.data import Dataset
 
 from fastdecode import api
-from fastdecode._arguments import check_kinds, check_names
+from fastdecode._arguments import check_kinds, check_names, is_int
 from fastdecode._buffers import as_buffer, without_row
-from fastdecode._error_policy import ITEM_ERRORS, is_item_error
+from fastdecode._error_policy import (
+    ITEM_ERRORS,
+    is_item_error,
+    mark_fatal,
+    mark_if_folder_vanished,
+)
+from fastdecode.errors import DecodeError
 from fastdecode.geometry import Geometry
-from fastdecode.torch._errors import Sample_co, TolerantDataset
+from fastdecode.torch._errors import (
+    SKIPPED,
+    Failure,
+    Failures,
+    as_failure,
+    describe_failures,
+    name_sample,
+    plain_index,
+    record_failure,
+    replacement_candidates,
+)
 from fastdecode.torch._fuse import Fused, not_fused_reason, transform_for_slot
 from fastdecode.torch._joint import FusedJoint, resolve_joint
-from fastdecode.torch._native_batches import EligibleCrop
-from fastdecode.torch._options import DatasetOptions
+from fastdecode.torch._options import DatasetOptions, DecodeOptions
 from fastdecode.torch._user_code import alone, is_thread_safe, may_draw, users_methods
 from fastdecode.torch.mixin import (
     SIZE_OPTIONS,
     DecodeMixin,
-    EncodedSample,
-    Settings,
     decode_with_geometry,
-    held,
-    map_targets,
     read_encoded,
     set_up_process,
 )
@@ -38,11 +55,16 @@ from fastdecode.torch.transforms import EncodedTransform, Normalize
 from fastdecode.torch.transforms.base import Crop
 
 if TYPE_CHECKING:
-    from typing_extensions import Self, Unpack
+    from typing_extensions import Self, TypeVar, Unpack
 
     from fastdecode.api import Data
 
     Source = Data | str | os.PathLike[str]
+    Sample_co = TypeVar("Sample_co", covariant=True, default=Any)
+else:
+    from typing import TypeVar
+
+    Sample_co = TypeVar("Sample_co", covariant=True)
 
 __all__ = ["DecodeDataset"]
 
@@ -58,9 +80,66 @@ _CROP_METHODS = (
 )
 
 
+_RAISE = object()
+"""Says that the caller must raise the error where it caught it.
+
+If another frame raised it, its local variable and the traceback would form a cycle, which keeps the
+error and a whole batch alive until a garbage collection.
+"""
 _READ_ADVICE = (
     "return a pair, the encoded image (bytes or a path) and its target (None if it has none)"
 )
+
+
+class Settings(NamedTuple):
+    """What a dataset makes its samples with, at one moment."""
+
+    options: DecodeOptions
+    transform: Any
+    """As `DecodeDataset._resolved_transform` returns it."""
+    target_transform: Any
+    joint: Any
+    """The transform of images and targets together, as written; None if there is none."""
+    loader: Any
+    """The `loader` that the user gave to `ImageFolder`."""
+
+
+class _Held(threading.local):
+    settings: Mapping[int, Settings] = {}
+    reseed: Callable[[], None] | None = None
+    """Seeds the global generators for the targets of a sample, if a loader does that."""
+
+
+_HELD = ("transform", "transforms", "target_transform", "decode_options", "_loader")
+under_way: weakref.WeakSet[Any] = weakref.WeakSet()
+"""The epochs that have begun and not ended; each has the `settings` that it holds."""
+held = _Held()
+"""What this thread makes samples with, by the `id` of the dataset: see `Source.hold`.
+
+An epoch of a `Loader` keeps the settings with which it began, for whatever thread makes its
+samples. Other datasets, and all code elsewhere, use what is assigned.
+"""
+
+
+class EncodedSample(NamedTuple):
+    """A sample that has been read, so that the next step need not read it again."""
+
+    source: Any  # from the dataset's ``read``, for error messages
+    data: Any  # the encoded image
+    target: Any
+    target_is_mapped: bool = False  # whether the target has been mapped and transformed
+    error: Exception | None = None  # what ``read`` raised
+
+
+class EligibleCrop(NamedTuple):
+    """How the core or a device makes the samples of a dataset.
+
+    `image` is as for `Fused`; `maps` says that the dataset has a ``map_target``.
+    """
+
+    crop: Crop
+    image: type[torch.Tensor] | None
+    maps: bool
 
 
 class _Signature:
@@ -71,7 +150,7 @@ class _Signature:
         return inspect.Signature(arguments[1:])
 
 
-class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
+class DecodeDataset(DecodeMixin, Dataset[Sample_co]):
     """Base class for your own datasets; it adds decoding, transforms, `on_error` and fast batches.
 
     A subclass defines ``__len__`` and `read`. For type checkers it may declare what
@@ -141,12 +220,16 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
     transform: Callable[..., Any] | None = None
     target_transform: Callable[..., Any] | None = None
     transforms: Any = None
+    has_targets: bool = True
     thread_safe: bool = False
     _loader: Callable[[str], Any] | None = None
     """The `loader` that the user gave to `ImageFolder`."""
     _torchvision_class = "VisionDataset"
     """The class of ``torchvision.datasets`` that this one replaces."""
     _unsupported_options = ()
+    if not TYPE_CHECKING:
+        # With `typing.Generic` as a base, no class of torchvision could be added as the last base.
+        __class_getitem__ = classmethod(GenericAlias)
 
     __signature__ = _Signature()
 
@@ -182,6 +265,22 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
         if options:
             self.decode_options = replace(self.decode_options, **options)
         self._resolved_transform()  # raises if options contradict each other
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name in _HELD and any(id(self) in epoch.settings for epoch in tuple(under_way)):
+            warnings.warn(
+                f"{name} was assigned in the middle of an epoch of a Loader: it takes effect at "
+                "the next epoch",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
+    def __len__(self) -> int:
+        raise NotImplementedError(
+            f"{type(self).__name__} has no length: write `def __len__(self)`, which returns how "
+            "many samples there are"
+        )
 
     def read(self, index: int) -> tuple[Source, Any]:
         """Return the encoded image of a sample and its target; a subclass must define this.
@@ -336,10 +435,20 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
             raise ValueError("give transforms, or transform and target_transform, but not both")
         return joint
 
+    @property
+    def _options(self) -> DecodeOptions:
+        """The options that are in effect in this thread."""
+        kept = held.settings.get(id(self))
+        return self.decode_options if kept is None else kept.options
+
+    def _resolved_transform(self) -> Any:
+        kept = held.settings.get(id(self))
+        return self._current_transform() if kept is None else kept.transform
+
     def _current_transform(self) -> Any:
         joint = self._current_joint()
         if joint is None:
-            return super()._current_transform()
+            return super()._resolved_transform()
         return self._resolve_once(joint, resolve_joint)
 
     @property
@@ -501,9 +610,197 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
     def _maps_targets(self) -> bool:
         return type(self).map_target is not DecodeDataset.map_target
 
+    @property
+    def errors(self) -> list[Failure]:
+        """The damaged samples, one entry per index."""
+        failures: Failures = self.__dict__.setdefault("_errors", Failures())
+        return failures
+
+    @errors.setter
+    def errors(self, failures: Sequence[Failure]) -> None:
+        self.__dict__["_errors"] = Failures(failures)
+
+    def fetch(
+        self,
+        index: int,
+        *,
+        generator: torch.Generator | None = None,
+        out: torch.Tensor | None = None,
+        among: Sequence[int] | None = None,
+        encoded: EncodedSample | None = None,
+    ) -> Any:
+        """Return one sample, or what `on_error` puts in its place. Loaders call this.
+
+        Parameters
+        ----------
+        index : int
+        generator : torch.Generator, optional
+            As for `load`.
+        out : tensor, optional
+            As for `load`.
+        among : sequence of int, optional
+            The indices that ``on_error="replace"`` may draw from, such as those of a subset.
+        encoded : EncodedSample, optional
+            The sample as far as it has been read already.
+
+        Returns
+        -------
+        (image, target) or SKIPPED
+            The target is None if there are no targets. For a subclass with its own ``__getitem__``,
+            the result of that.
+
+        Raises
+        ------
+        FastDecodeError, OSError
+            With ``on_error="raise"``; with any `on_error` if data cannot be reached, or if too many
+            samples in a row are damaged.
+        """
+        make = partial(self._make_sample, generator=generator, out=out)
+        try:
+            if encoded is not None:
+                return self._load(index, encoded, generator, out)
+            return make(index)
+        except ITEM_ERRORS as error:
+            sample = self._apply_policy(index, error, make, among)
+            if sample is _RAISE:
+                raise
+            return sample
+
+    def __getitem__(self, index: int) -> Sample_co:
+        try:
+            sample: Any = self.load(index)
+        except ITEM_ERRORS as error:
+            # Replacements with `load`: a subclass's own method would come here again.
+            sample = self._apply_policy(index, error, self.load)
+            if sample is SKIPPED or sample is _RAISE:  # a single sample cannot be left out
+                raise
+        return sample if self.has_targets else sample[0]  # type: ignore[no-any-return]
+
+    def __getitems__(self, indices: Sequence[int]) -> list[Sample_co]:
+        """Return the samples of a batch. PyTorch's DataLoader calls this.
+
+        Parameters
+        ----------
+        indices : sequence of int
+
+        Returns
+        -------
+        list
+            The samples, without those that `on_error` skips.
+
+        Raises
+        ------
+        DecodeError
+            All samples are skipped.
+        """
+        fetched = self._fetch_all(indices)
+        samples = [sample for sample in fetched if sample is not SKIPPED]
+        if fetched and not samples:
+            asked = {self._number(index) for index in indices}
+            named = describe_failures(failure for failure in self.errors if failure.index in asked)
+            raise DecodeError(f"all {len(fetched)} samples of a batch are damaged: {named}")
+        return [image for image, _ in samples] if self._is_bare() else samples
+
     def _fetch_all(self, indices: Sequence[int]) -> list[Any]:
         with self._prefetch_batch(indices):
-            return super()._fetch_all(indices)
+            return [self.fetch(index) for index in indices]
+
+    @property
+    def fetches(self) -> bool:
+        """Whether a loader calls `fetch`: False for a subclass with its own ``__getitems__``."""
+        return type(self).__getitems__ is DecodeDataset.__getitems__
+
+    def _is_overridden(self) -> bool:
+        """Return whether a subclass has its own ``__getitem__``."""
+        return type(self).__getitem__ is not DecodeDataset.__getitem__
+
+    def _is_bare(self) -> bool:
+        """Return whether a sample is handed out as the image alone, as there are no targets."""
+        # A subclass with its own __getitem__ decides what a sample is.
+        return not self.has_targets and not self._is_overridden()
+
+    def _make_sample(
+        self, index: int, generator: torch.Generator | None, out: torch.Tensor | None
+    ) -> Any:
+        """Make a sample with `load`, or with the subclass's own ``__getitem__``."""
+        if not self._is_overridden():
+            return self.load(index, generator=generator, out=out)
+        if out is not None:
+            raise ValueError(f"{type(self).__name__} has its own __getitem__, which takes no out")
+        return self[index]
+
+    def _apply_policy(
+        self,
+        index: int,
+        error: Exception,
+        make: Callable[[int], Any],
+        among: Sequence[int] | None = None,
+    ) -> Any:
+        """Apply the policy to an error; return what `make` makes instead, SKIPPED or _RAISE."""
+        self._mark_if_folder_vanished(error)
+        if not is_item_error(error):
+            return _RAISE
+        first = self._record_failure(index, error)
+        on_error = self._options.on_error
+        if on_error == "skip":
+            return SKIPPED
+        if on_error == "replace":
+            candidates = range(len(self)) if among is None else among
+            return self._make_replacement(index, candidates, first, error, make)
+        return _RAISE
+
+    def _make_replacement(
+        self,
+        index: int,
+        among: Sequence[int],
+        first: Failure,
+        error: Exception,
+        make: Callable[[int], Any],
+    ) -> Any:
+        """Return the first candidate that can be made; raise if all fail."""
+        failed = [first]
+        for candidate in replacement_candidates(self._number(index), among):
+            try:
+                return make(candidate)
+            except ITEM_ERRORS as candidate_error:
+                self._mark_if_folder_vanished(candidate_error)
+                if not is_item_error(candidate_error):
+                    raise
+                failed.append(self._record_failure(candidate, candidate_error))
+        exhausted = mark_fatal(DecodeError(self._no_replacement_message(failed)))
+        try:
+            raise exhausted from error
+        finally:
+            del exhausted, error  # else this frame and their tracebacks form a cycle
+
+    def _no_replacement_message(self, failed: list[Failure]) -> str:
+        return (
+            f"nothing can replace sample {failed[0].index}: {len(failed)} in a row are damaged: "
+            f"{describe_failures(failed)}"
+        )
+
+    def _mark_if_folder_vanished(self, error: Exception) -> None:
+        """Say in the error of a missing file if its whole folder is missing, too."""
+        root = getattr(self, "root", None)
+        if isinstance(root, (str, os.PathLike)):
+            mark_if_folder_vanished(error, os.fspath(root))
+
+    def _name_sample(self, error: Exception, index: int, source: object) -> None:
+        """Name the sample in an error; a subclass may know more than the path.
+
+        `source` is what `read` returned, or None if it failed.
+        """
+        name_sample(error, self._number(index), source)
+
+    def _number(self, index: Any) -> Any:
+        """Return the index of a sample counted from 0, as a plain int."""
+        plain = plain_index(index)
+        return plain % len(self) if is_int(plain) and -len(self) <= plain < 0 else plain
+
+    def _record_failure(self, index: int, error: Exception) -> Failure:
+        failure = as_failure(error, self._number(index))
+        record_failure(self.errors, failure, self._options.on_error)  # type: ignore[arg-type]
+        return failure
 
 
 def _join_torchvision(kind: type[DecodeDataset]) -> None:
@@ -516,6 +813,21 @@ def _join_torchvision(kind: type[DecodeDataset]) -> None:
     if isinstance(theirs, type) and not issubclass(kind, theirs):
         with suppress(TypeError):
             kind.__bases__ = (*kind.__bases__, theirs)
+
+
+def map_targets(dataset: Any, target: Any, geometry: Geometry | None) -> Any:
+    """Return a target after `map_target` and `target_transform`."""
+    transform = dataset._target_transform
+    maps = geometry is not None and dataset._maps_targets()
+    if transform is None and not maps:
+        return target
+    shared = is_thread_safe(dataset, "map_target") and (transform is None or dataset.thread_safe)
+    with alone(thread_safe=shared):
+        if held.reseed is not None:
+            held.reseed()
+        if maps:
+            target = dataset.map_target(target, geometry)
+        return target if transform is None else transform(target)
 
 
 def overridden(kind: type, base: type, names: Sequence[str]) -> str:

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from fastdecode._arguments import check_kinds, check_names, is_int, is_iterable, wrong_kind
 from fastdecode.stores.file_list import Table, convert_targets, read_table
-from fastdecode.torch._errors import Sample_co
 from fastdecode.torch._options import DatasetOptions
-from fastdecode.torch.dataset import DecodeDataset
+from fastdecode.torch.dataset import DecodeDataset, Sample_co
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack

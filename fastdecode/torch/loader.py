@@ -37,7 +37,7 @@ from fastdecode.torch._sampler import CallersSampler
 from fastdecode.torch._samples import Source
 from fastdecode.torch._state import Position
 from fastdecode.torch._workers import ProcessWorkers, ThreadWorkers
-from fastdecode.torch.mixin import under_way
+from fastdecode.torch.dataset import under_way
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack

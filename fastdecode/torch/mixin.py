@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
-import warnings
-import weakref
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,12 +22,11 @@ from fastdecode.torch._options import DecodeOptions
 from fastdecode.torch._processors import as_transform
 from fastdecode.torch._recognise import flatten, is_albumentations
 from fastdecode.torch._threads import limit_threads
-from fastdecode.torch._user_code import alone, is_thread_safe
 from fastdecode.torch._views import Views, views_of
 from fastdecode.torch.transforms import EncodedTransform
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from fastdecode.types import Output
 
@@ -48,36 +44,6 @@ class _CarriedBackend(NamedTuple):
 
     process: int
     preference: Preference
-
-
-class Settings(NamedTuple):
-    """What a dataset makes its samples with, at one moment."""
-
-    options: DecodeOptions
-    transform: Any
-    """As `DecodeMixin._resolved_transform` returns it."""
-    target_transform: Any
-    joint: Any
-    """The transform of images and targets together, as written; None if there is none."""
-    loader: Any
-    """The `loader` that the user gave to `ImageFolder`."""
-
-
-class _Held(threading.local):
-    settings: Mapping[int, Settings] = {}
-    reseed: Callable[[], None] | None = None
-    """Seeds the global generators for the targets of a sample, if a loader does that."""
-
-
-_HELD = ("transform", "transforms", "target_transform", "decode_options", "_loader")
-under_way: weakref.WeakSet[Any] = weakref.WeakSet()
-"""The epochs that have begun and not ended; each has the `settings` that it holds."""
-held = _Held()
-"""What this thread makes samples with, by the `id` of the dataset: see `Source.hold`.
-
-An epoch of a `Loader` keeps the settings with which it began, for whatever thread makes its
-samples. Other datasets, and all code elsewhere, use what is assigned.
-"""
 
 
 class DecodeMixin:
@@ -141,13 +107,6 @@ class DecodeMixin:
             value = self._decode_for_loader
         if name in ("transform", "transforms", "decode_options"):
             self.__dict__.pop("_resolved", None)
-        if name in _HELD and any(id(self) in epoch.settings for epoch in tuple(under_way)):
-            warnings.warn(
-                f"{name} was assigned in the middle of an epoch of a Loader: it takes effect at "
-                "the next epoch",
-                RuntimeWarning,
-                stacklevel=2,
-            )
         super().__setattr__(name, value)
 
     @classmethod
@@ -268,10 +227,6 @@ class DecodeMixin:
 
         An `EncodedTransform` takes the file's bytes, any other the decoded image.
         """
-        kept = held.settings.get(id(self))
-        return self._current_transform() if kept is None else kept.transform
-
-    def _current_transform(self) -> Any:
         return self._resolve_once(getattr(self, "transform", None), _resolve)
 
     def _resolve_once(self, transform: Any, resolve: Callable[..., Any]) -> Any:
@@ -284,9 +239,8 @@ class DecodeMixin:
 
     @property
     def _options(self) -> DecodeOptions:
-        """The options that are in effect in this thread."""
-        kept = held.settings.get(id(self))
-        return self.decode_options if kept is None else kept.options
+        """The options that are in effect."""
+        return self.decode_options
 
     def _may_fuse(self) -> bool:
         """Return whether a transform of images may be merged with the decoding."""
@@ -315,31 +269,6 @@ def decode_with_geometry(data: Any, options: DecodeOptions, output: Output) -> t
         backend=options.backend,
     )
     return _converter(output)(image), Geometry.of_decode(header, reduce, orient=orient)
-
-
-class EncodedSample(NamedTuple):
-    """A sample that has been read, so that the next step need not read it again."""
-
-    source: Any  # from the dataset's ``read``, for error messages
-    data: Any  # the encoded image
-    target: Any
-    target_is_mapped: bool = False  # whether the target has been mapped and transformed
-    error: Exception | None = None  # what ``read`` raised
-
-
-def map_targets(dataset: Any, target: Any, geometry: Geometry | None) -> Any:
-    """Return a target after `map_target` and `target_transform`."""
-    transform = dataset._target_transform
-    maps = geometry is not None and dataset._maps_targets()
-    if transform is None and not maps:
-        return target
-    shared = is_thread_safe(dataset, "map_target") and (transform is None or dataset.thread_safe)
-    with alone(thread_safe=shared):
-        if held.reseed is not None:
-            held.reseed()
-        if maps:
-            target = dataset.map_target(target, geometry)
-        return target if transform is None else transform(target)
 
 
 def _resolve(transform: Any, options: DecodeOptions, *, may_fuse: bool) -> Any:
