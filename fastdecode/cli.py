@@ -31,7 +31,6 @@ class Command(NamedTuple):
 COMMANDS = {
     "info": Command("fastdecode._info_command", "show which decoders work here (the default)"),
     "bench": Command("fastdecode.measure._command", "compare the decoders on your own images"),
-    "compare": Command("fastdecode.measure._compare", "compare two results of bench"),
     "calibrate": Command(
         "fastdecode.measure._calibrate_command", "measure which decoder is fastest on this machine"
     ),
@@ -64,8 +63,6 @@ def main(arguments: Sequence[str], prog: str = "fastdecode") -> int:
     bare = not words or words[0].startswith("-")
     if bare:
         words.insert(0, "info")
-    elif words[:2] == ["bench", "compare"]:  # as after `python -m fastdecode.bench`
-        del words[0]
     name = words.pop(0)
     if name not in COMMANDS:
         way_out = near_miss(name, COMMANDS) or f"; the commands are {', '.join(COMMANDS)}"
