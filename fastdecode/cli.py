@@ -35,9 +35,7 @@ COMMANDS = {
         "fastdecode.measure._calibrate_command", "measure which decoder is fastest on this machine"
     ),
     "check": Command("fastdecode.packing._check_command", "find damaged and oversized images"),
-    "pack": Command(
-        "fastdecode.packing._pack_command", "put images into tar, LMDB, HDF5 or RecordIO"
-    ),
+    "pack": Command("fastdecode.packing._pack_command", "put images into tar, LMDB or HDF5"),
     "index": Command("fastdecode.packing._index_command", "make the index of tar shards"),
 }
 

@@ -125,8 +125,6 @@ class OutputPaths:
         if self.manifest.exists() and (self.sharded or self.path.exists()):
             raise self.complete_error()
         others = [self.path, self.manifest, self.path.with_name(f"{self.path.name}.fdx")]
-        if self.kind == "recordio":
-            others.append(self.path.with_suffix(".idx"))
         if self.sharded:
             shards = f"{glob.escape(self.path.stem)}-[0-9]*{glob.escape(self.path.suffix)}"
             others += self.path.parent.glob(shards)
