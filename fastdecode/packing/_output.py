@@ -154,7 +154,7 @@ class OutputPaths:
             self.bad.unlink(missing_ok=True)  # `check_free` has found nothing else there
             return
         made = work.record(self.bad.name)  # so that a kill leaves nothing next to the store
-        write_text(made, csv_text([_BAD, *bad]), follow=False)
+        write_text(made, csv_text([_BAD, *bad]))
         made.replace(self.bad)
 
     def publish(self, work: WorkFolder) -> None:
@@ -304,4 +304,4 @@ def write_manifest(
         values["shards"] = [file["name"] for file in files]
     text = dump_json(values, indent=1) + "\n"
     name = Path(packed.manifest).name
-    write_bytes(folder / name, text.encode(), follow=False, durable=True)
+    write_bytes(folder / name, text.encode(), durable=True)

@@ -46,7 +46,6 @@ _LABELS = ("label", "label_check")
 """Offset of a target's bytes, or 0 without a target; their length times 2**32 plus their CRC-32."""
 
 _VERSION = 1
-_ADVICE = "open it yourself, and pass the open file to stream_tar()"
 
 
 def open_tar(
@@ -546,7 +545,7 @@ def stream_tar(
     with ExitStack() as own:
         if isinstance(location, (str, os.PathLike)):
             name = os.fspath(location)
-            file: Readable = own.enter_context(open_stream(name, storage_options, advice=_ADVICE))
+            file: Readable = own.enter_context(open_stream(name, storage_options))
         else:
             file, name = location, str(getattr(location, "name", "the stream"))
         for sample in samples(FileSource(file, name), wanted, with_data=True):
