@@ -24,9 +24,11 @@ from fastdecode.stores.tar.names import WantedMembers, samples, wanted_members
 from fastdecode.types import Buffer
 
 __all__ = [
+    "COLUMNS",
     "SUFFIX",
     "Sample",
     "TarStore",
+    "about_index",
     "index_tar",
     "open_tar",
     "stream_tar",
@@ -44,6 +46,8 @@ _COLUMNS = ("offset", "size", "head", "check")
 
 _LABELS = ("label", "label_check")
 """Offset of a target's bytes, or 0 without a target; their length times 2**32 plus their CRC-32."""
+
+COLUMNS = (*_COLUMNS, *_LABELS)
 
 _VERSION = 1
 
@@ -439,8 +443,13 @@ def _scan(
             while source.take(1 << 20):
                 pass  # the size of the shard includes what follows the end of the tar
             size = source.position
+    return builder, about_index(size, wanted)
+
+
+def about_index(size: int, wanted: WantedMembers) -> dict[str, Any]:
+    """Describe a shard of this size, for the header of its index."""
     about = {"image": list(wanted.image), "target": wanted.target}
-    return builder, {"kind": "tar", "version": _VERSION, "shard_size": size, **about}
+    return {"kind": "tar", "version": _VERSION, "shard_size": size, **about}
 
 
 def _members_of(about: Mapping[str, Any]) -> WantedMembers:
@@ -453,7 +462,7 @@ def _remake_hint(shard: str) -> str:
 
 
 def _build_index(source: FileSource, wanted: WantedMembers, classes: Sequence[str]) -> IndexBuilder:
-    builder = IndexBuilder(classes, (*_COLUMNS, *_LABELS))
+    builder = IndexBuilder(classes, COLUMNS)
     images: dict[int, int] = {}  # hash of a stem, and how often it occurs
     others: set[int] = set()
     for sample in samples(source, wanted, with_data=False):
