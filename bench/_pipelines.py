@@ -22,12 +22,12 @@ import _common as bench  # first: it makes tests/support importable
 import numpy as np
 import torch
 import torch_reference as reference
+from _dali import DaliLoader
 from PIL import Image
 
 from fastdecode.measure._pipelines import (
     MEAN,
     STD,
-    DaliLoader,
     Decoded,
     crop_with_pillow,
     decode_with_torchvision,

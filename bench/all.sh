@@ -31,8 +31,9 @@ measure limit limit_px500 "$photos/px500" --rounds 5
 measure pipeline pipeline_png "$photos/png500" --kind train --only pillow,loader --epochs 5
 measure quality quality "$photos"
 echo "=== photos"
-"$PYTHON" -m fastdecode.bench "$photos"/{px500,hd1080,mp12plus} --all --limit 200 --seconds 0.5 --no-train \
-    --json "$results/photos.json"
+every=$("$PYTHON" -c 'import fastdecode; print(*(one.name for one in fastdecode.backends() if one.available), sep=",")')
+"$PYTHON" -m fastdecode.bench "$photos"/{px500,hd1080,mp12plus} --backend "$every" --reduce 1,2,4,8 \
+    --limit 200 --seconds 0.5 --no-train --json "$results/photos.json"
 measure default_order default_order "$photos/px500" --seconds 0.5
 measure regions regions "$photos/mp12plus" --limit 8
 measure stores stores "$photos/px500" --images 2500

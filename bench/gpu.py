@@ -29,12 +29,12 @@ from typing import Any
 
 import _common as bench
 import torch
+from _dali import dali_pipeline
 from _pipelines import SIZE, Setup, labelled, pillow
 from torch import Tensor, nn
 
 from fastdecode._system import usable_cores
 from fastdecode.gpu._devices import check_device
-from fastdecode.measure._pipelines import dali_pipeline
 from fastdecode.measure._workers import cpu_seconds
 
 _BASE, _LOADER = "random", "loader-"

@@ -1,11 +1,11 @@
 """How fast are the recipes that people train with, compared with what they use today?
 
-PHOTOS are in class folders or in one folder. The recipes, and the three loaders, are those of
-``fastdecode bench --recipe``: "fastdecode" is this package's dataset and `Loader` with the pipeline
-as its authors write it (and `Views` where a recipe has several views); "torchvision" opens the
-photos with Pillow, as its ImageFolder does, in PyTorch's DataLoader, with as many worker processes
-as there are threads; "dali" is DALI on the CPU, for the recipes that it has. Batches are float32
-tensors, for recipes with several views lists of them.
+PHOTOS are in class folders or in one folder. The recipes are those of `fastdecode bench --recipe`.
+"fastdecode" is this package's dataset and `Loader` with the pipeline as its authors write it (and
+`Views` where a recipe has several views); "torchvision" opens the photos with Pillow, as its
+ImageFolder does, in PyTorch's DataLoader, with as many worker processes as there are threads;
+"dali" is DALI on the CPU, for the recipes that it has. Batches are float32 tensors, for recipes
+with several views lists of them.
 
 Each loader runs in its own process. After a warm-up, their epochs take turns, in a new random order
 each round. If there are few photos, they are repeated. The files come from the system's cache.
@@ -29,19 +29,23 @@ from typing import Any, NamedTuple
 
 import _common as bench
 import torch
+from _dali import POLICIES, DaliLoader
 from PIL import Image
 
 from fastdecode._process import Child
 from fastdecode.measure._pipelines import MAKERS, recipe_setup
 from fastdecode.measure._recipes import RECIPES, TrainingRecipe
-from fastdecode.measure.result import Pipeline
 from fastdecode.torch import ImageList, Loader
 
 _OWN = "fastdecode"
 _DETECTION = "detection"
 _NAMES = [*RECIPES, "simclr-view", _DETECTION]
 RECIPES["simclr-view"] = TrainingRecipe(lambda: RECIPES["simclr"].make()[0])
-_LOADERS: tuple[Pipeline, ...] = (_OWN, "torchvision", "dali")
+_LOADERS: dict[str, Any] = {
+    _OWN: MAKERS["fastdecode"],
+    "torchvision": MAKERS["torchvision"],
+    "dali": DaliLoader,
+}
 
 
 def _detection() -> Any:
@@ -95,7 +99,7 @@ def _separate(samples: list[Any]) -> Any:
     return list(images), list(targets)
 
 
-def _detection_loader(name: Pipeline, photos: list[str], batch: int, workers: int) -> Any:
+def _detection_loader(name: str, photos: list[str], batch: int, workers: int) -> Any:
     options: dict[str, Any] = {"shuffle": True, "drop_last": True, "num_workers": workers}
     options |= {"batch_size": batch, "collate_fn": _separate}
     if name == _OWN:
@@ -116,7 +120,7 @@ class Setup(NamedTuple):
 class Competitor:
     """A running loader; each is in its own process."""
 
-    def __init__(self, name: Pipeline, *setup: Any) -> None:
+    def __init__(self, name: str, *setup: Any) -> None:
         torch.set_num_threads(1)
         recipe, photos, batch, workers = setup
         samples = [(photo, number) for number, photo in enumerate(photos)]
@@ -124,7 +128,7 @@ class Competitor:
         self._loader = (
             _detection_loader(name, photos, batch, workers)
             if self._images_are_a_list
-            else MAKERS[name](recipe_setup(recipe, samples, batch, workers))
+            else _LOADERS[name](recipe_setup(recipe, samples, batch, workers))
         )
 
     def in_core(self) -> bool:
@@ -153,8 +157,7 @@ def _turn(child: Child, started: set[str], name: str) -> dict[str, float]:
 
 def compete(setup: Setup, rounds: int) -> dict[str, Any]:
     """Let the loaders of a recipe take turns; return the figures, and why some have none."""
-    by_dali = setup.recipe != _DETECTION and RECIPES[setup.recipe].dali
-    names = [name for name in _LOADERS if name != "dali" or by_dali]
+    names = [name for name in _LOADERS if name != "dali" or setup.recipe in POLICIES]
     left_out: dict[str, str] = {}
     with ExitStack() as stack:
         children, started = {}, set[str]()

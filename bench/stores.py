@@ -39,7 +39,6 @@ from fastdecode.torch.transforms import RandomResizedCropFlipNormalize
 _SUFFIXES = {
     "folder": "",
     "tar": ".tar",
-    "recordio": ".rec",
     "lmdb": ".lmdb",
     "hdf5": ".h5",
 }

@@ -90,11 +90,6 @@ def _versions(*names: str) -> dict[str, str]:
     return found
 
 
-def ranking_is_named() -> bool:
-    """Return whether ``FASTDECODE_RANKING`` names the file, which is then trusted."""
-    return bool(os.environ.get("FASTDECODE_RANKING"))
-
-
 def ranking_path() -> Path:
     """Return the file of this machine's ranking.
 

@@ -10,7 +10,7 @@ from fastdecode._arguments import check_names, check_options, check_out
 from fastdecode._buffers import as_buffer, as_path
 from fastdecode._engine import DecodeRequest, run
 from fastdecode._error_policy import with_retry
-from fastdecode._files import read_image
+from fastdecode._files import read_regular
 from fastdecode._selection import Want
 from fastdecode.errors import FastDecodeError
 from fastdecode.native import _library  # noqa: F401 - without the core, importing it is an error
@@ -228,7 +228,7 @@ def read_item(item: Any) -> Buffer:
 @with_retry  # a network drive may be away for a moment
 def read_file(path: str) -> bytes:
     """Read a whole image file; raise OSError if it is not a regular file."""
-    return read_image(path, advice="read it yourself, and pass the bytes")
+    return read_regular(path)
 
 
 def probe(data: Data) -> Header:

@@ -31,14 +31,11 @@ class Command(NamedTuple):
 COMMANDS = {
     "info": Command("fastdecode._info_command", "show which decoders work here (the default)"),
     "bench": Command("fastdecode.measure._command", "compare the decoders on your own images"),
-    "compare": Command("fastdecode.measure._compare", "compare two results of bench"),
     "calibrate": Command(
         "fastdecode.measure._calibrate_command", "measure which decoder is fastest on this machine"
     ),
     "check": Command("fastdecode.packing._check_command", "find damaged and oversized images"),
-    "pack": Command(
-        "fastdecode.packing._pack_command", "put images into tar, LMDB, HDF5 or RecordIO"
-    ),
+    "pack": Command("fastdecode.packing._pack_command", "put images into tar, LMDB or HDF5"),
     "index": Command("fastdecode.packing._index_command", "make the index of tar shards"),
 }
 
@@ -64,8 +61,6 @@ def main(arguments: Sequence[str], prog: str = "fastdecode") -> int:
     bare = not words or words[0].startswith("-")
     if bare:
         words.insert(0, "info")
-    elif words[:2] == ["bench", "compare"]:  # as after `python -m fastdecode.bench`
-        del words[0]
     name = words.pop(0)
     if name not in COMMANDS:
         way_out = near_miss(name, COMMANDS) or f"; the commands are {', '.join(COMMANDS)}"

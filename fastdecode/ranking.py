@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fastdecode import _files
-from fastdecode._system import cpu_model, libraries, ranking_is_named, ranking_path
+from fastdecode._system import cpu_model, libraries, ranking_path
 from fastdecode.types import FORMATS, REDUCES, Format, Reduce
 
 if TYPE_CHECKING:
@@ -21,7 +21,8 @@ __all__ = ["DEFAULT", "Cell", "Ranking", "sort_by_default"]
 
 SCHEMA = 2
 
-_DAMAGED = "is no ranking that fastdecode wrote"
+_DAMAGE = ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError
+"""What reading JSON, and looking for names in it, raises."""
 
 
 class Cell(NamedTuple):
@@ -139,14 +140,17 @@ class Ranking:
         OSError
             The file cannot be read.
         ValueError
-            The file is damaged, or an earlier version wrote it; or it is the default file, but
-            belongs to another user.
+            The file is damaged, or an earlier version wrote it.
         """
-        own = path is None and not ranking_is_named()
         place = ranking_path() if path is None else path
         if not isinstance(place, (str, os.PathLike)):
             raise TypeError(f"path must be a path, not {place!r}")
-        return _files.read_text(place, cls._from_text, _DAMAGED, own=own)
+        with _files.open_regular(place) as file:
+            data = file.readall()
+        try:
+            return cls._from_text(data.decode())
+        except _DAMAGE as error:
+            raise ValueError(f"{place} is no ranking that fastdecode wrote: {error}") from error
 
     @classmethod
     def _from_text(cls, text: str) -> Self:

@@ -28,7 +28,7 @@ from fastdecode.stores import open_store
 from fastdecode.types import FORMATS
 
 TERMINAL = 80
-_TAKING = ("bench", "calibrate", "compare a.json", "check", "pack a", "index")
+_TAKING = ("bench", "calibrate", "check", "pack a", "index")
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -86,7 +86,7 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["chek", "a"], "did you mean check?"),
         (["--what"], "fastdecode: error: unrecognized arguments: --what"),
-        (["photos/"], "info, bench, compare, calibrate, check, pack, index"),
+        (["photos/"], "info, bench, calibrate, check, pack, index"),
         (["pack", "a", "b", "--skipbad"], "did you mean --skip"),
         (["bench", "--hmtl=x"], "did you mean --html?"),
         (["check", "a", "--xyz"], "unrecognized arguments: --xyz\n"),
@@ -108,7 +108,7 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["bench", "--json", "no-such-folder/x.json"], "x.json"),
         (["bench", "--json", "."], "folder"),
         *(([command, "no-such-folder"], "no-such-folder") for command in ("bench", "calibrate")),
-        (["compare"], "compare"),
+        (["check"], "check"),
     ],
     ids=str,
 )
@@ -160,7 +160,6 @@ def test_messages_of_commands_name_no_keyword_arguments(
         ("bench photos --json", "photos/1.jpg"),
         ("bench photos --json", "l.csv"),
         ("bench photos --html", "a.tar"),
-        ("bench photos --card", "r"),
         ("bench photos --html", "r.json"),
         ("calibrate --to", "photos/1.jpg"),
     ],
@@ -194,7 +193,7 @@ def test_no_option_loses_a_file(
     assert said.out == ""
 
 
-@pytest.mark.parametrize("suffix", [".json", ".html", ".svg"])
+@pytest.mark.parametrize("suffix", [".json", ".html"])
 def test_an_option_replaces_its_own_kind_of_file(tmp_path: Path, suffix: str) -> None:
     """A file with the suffix of what is written is replaced, and so is an empty file."""
     (tmp_path / "empty").touch()
@@ -251,9 +250,7 @@ def test_index_ends_with_the_worst_status(
 def test_how_it_was_called(capsys: pytest.CaptureFixture[str]) -> None:
     """Messages begin with the command as the user called it, also for the benchmark's old path."""
     for words, prog, said in (
-        (["compare"], "fastdecode", "fastdecode compare: error: "),
-        (["bench", "compare"], "fastdecode", "fastdecode compare: error: "),
-        (["bench", "compare"], BENCH, f"{BENCH} compare: error: "),
+        (["check"], "fastdecode", "fastdecode check: error: "),
         (["bench", "--what"], BENCH, f"{BENCH}: error: "),
     ):
         with pytest.raises(SystemExit):
@@ -266,7 +263,6 @@ def test_how_it_was_called(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["--version"], ("numpy", "fastdecode.registry")),
         (["--help"], ("numpy", "PIL", "torch", "fastdecode.measure", "fastdecode.packing")),
-        (["compare", "a", "b"], ("torch", "fastdecode.packing", "fastdecode.stores")),
         (["check", "nothing-here"], ("torch", "fastdecode.measure")),
         (["index", "nothing-here.tar"], ("torch", "fastdecode.measure")),
     ],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import warnings
 from pathlib import Path
@@ -160,26 +159,3 @@ def test_threads_and_workers_go_by_it(place: Path, tmp_path: Path) -> None:
 
     assert {found["here"], found["thread"], *(found[method] for method in METHODS)} == {"opencv"}
     assert found["warnings"] == []
-
-
-@pytest.mark.skipif(
-    not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can give files away"
-)
-def test_a_ranking_that_nobody_named_is_ones_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In the cache folder another user's file is ignored; ``FASTDECODE_RANKING`` may name it."""
-    monkeypatch.delenv("FASTDECODE_RANKING", raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    pytest.importorskip("platformdirs")
-    place = fitting({("jpeg", 1): ("pillow",)}).save()
-    assert place.is_relative_to(tmp_path)
-    assert _selection.load_saved()[0] is not None
-    os.chown(place, 12345, -1)
-
-    assert _selection.load_saved() == (
-        None,
-        f"{place} belongs to another user, and nobody named it: remove it",
-    )
-    monkeypatch.setenv("FASTDECODE_RANKING", str(place))
-    assert _selection.load_saved()[0] is not None

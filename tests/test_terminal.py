@@ -28,7 +28,6 @@ COMMANDS = {
     "index": "fastdecode index shard.tar",
     "pack": "fastdecode pack source out.tar",
     "bench": f"fastdecode.bench {SAMPLES} --list",
-    "compare": "fastdecode.bench compare a b",
     "calibrate": "fastdecode calibrate source --no-save --seconds 0.01",
 }
 NAME = "=cmd|é\x1b[31m.jpg"
@@ -131,7 +130,6 @@ def test_control_c_while_it_is_imported(folder: Path, name: str) -> None:
     """Ctrl-C during any import ends the command silently with status 130."""
     code = _INTERRUPTED_IMPORT.replace("ARGUMENTS", repr(COMMANDS[name].split()))
     module = {
-        "compare": "fastdecode.measure._summary",
         "info": "fastdecode.ranking",
         "help": "fastdecode.terminal",
     }.get(name, "numpy")
@@ -167,7 +165,7 @@ def test_names_beyond_the_locale(folder: Path, tmp_path: Path, variables: dict[s
         assert [row["key"] for row in csv.DictReader(file)] == ["ü/b.jpg", "ü/ä.jpg", "ü/ö.jpg"]
 
 
-@pytest.mark.parametrize("name", ["check", "pack", "index", "bench", "calibrate", "compare"])
+@pytest.mark.parametrize("name", ["check", "pack", "index", "bench", "calibrate"])
 def test_names_that_act_on_a_terminal(folder: Path, tmp_path: Path, name: str) -> None:
     """No control character of a file's name is printed, in a table or an error."""
     strange = tmp_path / "a\x1b]0;x\x07b"
@@ -180,7 +178,6 @@ def test_names_that_act_on_a_terminal(folder: Path, tmp_path: Path, name: str) -
         "index": "PYTHON fastdecode index *.tar --$'\\e'; PYTHON fastdecode index *.tar",
         "bench": "PYTHON fastdecode.bench .; PYTHON fastdecode.bench x*.tar",
         "calibrate": "PYTHON fastdecode calibrate =*",
-        "compare": "PYTHON fastdecode.bench compare =* x*",
     }[name]
 
     done = shell(line, strange)

@@ -2,6 +2,5 @@
 
 `_run` is the engine of both. Child processes (`_workers`) decode in turns and are timed; `_check`
 compares their pixels, and `_stats` turns their times into a `result`. `_summary` says what a result
-means, `_report` prints it, `_html` draws it, and `_compare` compares two of them. This module
-imports nothing, because `compare` needs neither NumPy nor a decoder.
+means, `_report` prints it, and `_html` draws it.
 """

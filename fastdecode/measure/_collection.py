@@ -16,7 +16,7 @@ from functools import partial
 from itertools import accumulate
 from pathlib import Path
 
-from fastdecode._files import open_regular, read_image
+from fastdecode._files import open_regular, read_regular
 from fastdecode.api import probe
 from fastdecode.errors import (
     DecodeError,
@@ -76,7 +76,7 @@ class Photo:
         """Read the bytes. A store may return a view that is not in memory yet."""
         if self.data is not None:
             return self.data
-        return read_image(self.path) if self.store is None else self.store.read(self.index)
+        return read_regular(self.path) if self.store is None else self.store.read(self.index)
 
 
 @dataclass

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import itertools
 import shutil
 import sys
 from collections import Counter
@@ -47,19 +46,17 @@ examples:
   %(prog)s photos/            images under a folder
   %(prog)s photos/ --limit 1000 --html page.html
   %(prog)s photos/ --recipe trivialaugment
-  %(prog)s train.tar --all    every backend, format and size
   %(prog)s a.jpg --backend opencv --backend simplejpeg
-  fastdecode compare before.json after.json
 
 Two things are measured. Decoding: from memory, in one thread. Training batches:
 whole pipelines on all cores, from files to normalised float32 batches of random
 crops of 224 pixels; this needs PyTorch. They compare fastdecode (decode() and
-its Loader) with Pillow, the fastest other decoder that is installed,
-torchvision and DALI, as far as these are there.
+its Loader) with Pillow, the fastest other decoder that is installed, and
+torchvision if that is there.
 
 Without options this takes about a minute. It measures the commonest format, at
-full size, on at most {USUAL_LIMIT} images, or fewer if these are large. With --limit,
---seconds or --all it takes as long as it needs.
+full size, on at most {USUAL_LIMIT} images, or fewer if these are large. With --limit
+or --seconds it takes as long as it needs.
 
 Each backend or pipeline runs in its own process. They all work on the same
 files, in rounds, in random order. "vs Pillow" is the quotient of the images/s.
@@ -68,12 +65,11 @@ The pixels are compared with Pillow's.
 exit status: 0; 1 if no file could be decoded; 2 if an argument is wrong or
 there are no images; 130 after Ctrl-C, with the results so far"""
 
-_LIBRARIES: dict[Pipeline, str] = {"torchvision": "torchvision", "dali": "nvidia.dali"}
 _IN_BOTH = ("torchvision",)  # as a backend, too
 _SHORT_RUN_S = 25.0  # of timing, of the minute: processes also need time to start
-_SHORT_SECONDS, _SECONDS = 2.0, 0.5
+_SHORT_SECONDS = 2.0
 
-_SUFFIXES = {"json": ".json", "html": ".html", "card": ".svg"}
+_SUFFIXES = {"json": ".json", "html": ".html"}
 """The options that write a file, and the suffix of files that each of them may replace."""
 
 
@@ -97,7 +93,6 @@ def add_arguments(parser: Parser) -> None:
         metavar="NAME,...",
         help="compare fastdecode with these; may be given several times",
     )
-    add("--all", action="store_true", help="compare all backends, formats and reductions")
     add(
         "--reduce",
         type=_reduces,
@@ -121,14 +116,12 @@ def add_arguments(parser: Parser) -> None:
         "--recipe",
         choices=RECIPES,
         metavar="NAME",
-        help="make training batches by a recipe, with torchvision and DALI beside it: "
-        + ", ".join(RECIPES),
+        help="make training batches by a recipe, with torchvision beside it: " + ", ".join(RECIPES),
     )
     add("--no-train", action="store_true", help="make no training batches")
     add("--list", action="store_true", help="list the images and measure nothing")
     add("--json", metavar="FILE", help="write the result as JSON; - means standard output")
     add("--html", metavar="FILE", help="write the result as a page with charts")
-    add("--card", metavar="FILE", help="write the gain as a small SVG image for a README")
 
 
 def _reduces(text: str) -> tuple[Reduce, ...]:
@@ -192,7 +185,7 @@ def _collect(options: argparse.Namespace) -> files.Collection:
 
 def _is_short(options: argparse.Namespace) -> bool:
     """Return whether this run takes about a minute."""
-    return not options.all and options.seconds is None
+    return options.seconds is None
 
 
 def _has_figures(result: Result) -> bool:
@@ -208,22 +201,15 @@ def _plan(
     for name in options.backend or ():
         _selection.load_named(name)
     pipelines, notes = _pipelines(options)
-    usual = _SHORT_SECONDS if _is_short(options) else _SECONDS
     plan = engine.RunPlan(
-        backends=options.backend or (_every() if options.all else _few(collection)),
-        reduces=options.reduce or (REDUCES if options.all else (1,)),
+        backends=tuple(dict.fromkeys(options.backend or _few(collection))),
+        reduces=options.reduce or (1,),
         pipelines=pipelines,
         recipe=options.recipe or "",
-        every_format=options.all,
-        seconds=usual if options.seconds is None else options.seconds,
+        seconds=_SHORT_SECONDS if options.seconds is None else options.seconds,
         within=_SHORT_RUN_S if _is_short(options) and options.limit is None else None,
     )
-    return replace(plan, backends=tuple(dict.fromkeys(plan.backends))), notes
-
-
-def _every() -> tuple[str, ...]:
-    off = _selection.disabled()
-    return tuple(name for name in registry.names() if name not in off)
+    return plan, notes
 
 
 def _few(collection: files.Collection) -> tuple[str, ...]:
@@ -261,21 +247,19 @@ def _pipelines(options: argparse.Namespace) -> tuple[tuple[Pipeline, ...], list[
     if not _has("torch"):
         line = registry.install_line("torchvision").replace("torchvision", "torch")
         return (), [f"No training batches: PyTorch is not installed: {line}"]
-    usual = PIPELINES if options.all else set(PIPELINES) - {"dataset"}
-    asked = {OWN, "device", *(options.backend or usual)}
+    asked: set[str] = {OWN, "device", *(options.backend or PIPELINES)}
     if options.recipe:
-        has_dali = RECIPES[options.recipe].dali is not None
-        asked = {OWN, "torchvision", *(["dali"] * has_dali)}
-    missing = [name for name, library in _LIBRARIES.items() if not _has(library)]
+        asked = {OWN, "torchvision"}
     if shutil.which("nvidia-smi") is None:
         asked.discard("device")
-    notes = [
-        f"Not measured: {label('train', name)}, which is not installed: "
-        f"{registry.install_line(name)}"
-        for name in missing
-        if name in asked
-    ]
-    return tuple(name for name in PIPELINES if name in asked and name not in missing), notes
+    notes = []
+    if "torchvision" in asked and not _has("torchvision"):
+        asked.discard("torchvision")
+        notes.append(
+            f"Not measured: {label('train', 'torchvision')}, which is not installed: "
+            f"{registry.install_line('torchvision')}"
+        )
+    return tuple(name for name in PIPELINES if name in asked), notes
 
 
 def _measure(
@@ -353,15 +337,13 @@ def _check_arguments(parser: Parser, options: argparse.Namespace) -> None:
         parser.error("--recipe makes training batches, and --no-train forbids them")
     for library in RECIPES[options.recipe].libraries if options.recipe else ():
         parser.need(library, f"--recipe {options.recipe}", library)
-    for flag in ("html", "card"):
-        if getattr(options, flag):
-            parser.need("jinja2", f"--{flag}", "fastdecode[bench]")
+    if options.html:
+        parser.need("jinja2", "--html", "fastdecode[bench]")
     written = {
         flag: path for flag in _SUFFIXES if (path := getattr(options, flag)) not in (None, "-")
     }
-    for flag, other in itertools.combinations(written, 2):
-        if written[flag] == written[other]:
-            parser.error(f"--{flag} and --{other} are the same file")
+    if len(set(written.values())) < len(written):
+        parser.error("--json and --html are the same file")
     try:
         for flag, place in written.items():
             _files.check_result(place, f"--{flag}", _SUFFIXES[flag])
@@ -371,7 +353,7 @@ def _check_arguments(parser: Parser, options: argparse.Namespace) -> None:
 
 def _save_results(parser: Parser, options: argparse.Namespace, result: Result) -> None:
     """Write the requested files; exit with status 2 if that fails."""
-    wanted = {flag: getattr(options, flag) for flag in ("json", "card", "html")}
+    wanted = {flag: getattr(options, flag) for flag in _SUFFIXES}
     for flag, place in wanted.items():
         if not place or place == "-":
             continue
@@ -384,7 +366,7 @@ def _save_results(parser: Parser, options: argparse.Namespace, result: Result) -
                 _files.write_text(place, _content(flag, result))
         except OSError as error:
             parser.fail(error)
-        say(f"{ {'json': 'Figures', 'card': 'Card', 'html': 'Page'}[flag] }: {place}")
+        say(f"{ {'json': 'Figures', 'html': 'Page'}[flag] }: {place}")
     if not (options.html or result.interrupted):
         say("For a page with charts: --html report.html")
 
@@ -394,4 +376,4 @@ def _content(flag: str, result: Result) -> str:
         return to_json(result)
     from fastdecode.measure import _html
 
-    return _html.result_page(result) if flag == "html" else _html.card(result)
+    return _html.result_page(result)

@@ -1,4 +1,4 @@
-"""A result as one self-contained HTML page, and as an SVG card."""
+"""A result as one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from fastdecode.measure._summary import (
 from fastdecode.measure.result import OWN, PILLOW, Measurement, Result, label
 from fastdecode.terminal import count
 
-_OURS = (OWN, "device", "dataset")
+_OURS = (OWN, "device")
 _MAX_FILES = 200  # file names per list; a phone could not open a page with thousands
 _ENVIRONMENT = jinja2.Environment(
     autoescape=True,
@@ -86,13 +86,6 @@ def result_page(result: Result) -> str:
         listings=listings(result),
         most=_MAX_FILES,
         facts={**facts(result), **({"Settings": settings} if settings else {})},
-    )
-
-
-def card(result: Result) -> str:
-    """Return the gain as one SVG file, for a README or an issue."""
-    return _ENVIRONMENT.get_template("card.svg").render(
-        headlines=_headlines(result), lines=_lines(result), caveat="".join(caveats(result)[:1])
     )
 
 

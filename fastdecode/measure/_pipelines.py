@@ -3,13 +3,12 @@
 All return batches of (images, labels), with images as float32 (N, 3, size, size): a random crop,
 resized, randomly flipped, and normalised with ImageNet's mean and standard deviation. For a recipe,
 images are what that makes, or lists of such batches, one for each view. Each pipeline follows its
-library's documentation, and reads the files or items itself. None applies the EXIF orientation,
-which DALI would do by default. All need PyTorch.
+library's documentation, and reads the files or items itself. None applies the EXIF orientation.
+All need PyTorch.
 """
 
 from __future__ import annotations
 
-import importlib
 import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -34,7 +33,7 @@ SIZE = 224  # side in pixels of the images in a batch
 SCALE = (0.08, 1.0)
 RATIO = (3 / 4, 4 / 3)
 _MEAN, _STD = (torch.tensor(values).view(3, 1, 1) for values in (MEAN, STD))
-PREFETCH = 2  # batches per worker: the default of DataLoader and of DALI
+PREFETCH = 2  # batches per worker: the default of DataLoader
 
 Source: TypeAlias = "str | Photo"
 """A file's path, or an item of a store."""
@@ -212,89 +211,6 @@ def torch_loader(setup: Setup, dataset: Dataset[Any], **options: Any) -> Any:
     )
 
 
-class DaliLoader:
-    """DALI's pipeline on the CPU; batches become tensors as in DALI's PyTorch plugin."""
-
-    def __init__(self, setup: Setup) -> None:
-        self._count = -(-len(setup.samples) // setup.batch)
-        self._ahead = min(PREFETCH, self._count)
-        reader = {"shuffle_after_epoch": setup.train}
-        self._pipeline = dali_pipeline(setup, reader, ahead=self._ahead)
-        self._pipeline.build()
-        self._begun = False
-
-    def __iter__(self) -> Iterator[Any]:
-        # By default DALI would prefetch the next epoch before the clock starts.
-        pipeline = self._pipeline
-        for _ in range(self._ahead if self._begun else 1):  # the very first fills the queue
-            pipeline.schedule_run()
-        self._begun = True
-        for number in range(self._count):
-            images, labels = pipeline.share_outputs()
-            batch = torch.utils.dlpack.from_dlpack(images.as_tensor())
-            pipeline.release_outputs()
-            if number + self._ahead < self._count:
-                pipeline.schedule_run()
-            yield batch, labels
-
-
-def dali_pipeline(
-    setup: Setup,
-    reader: dict[str, Any],
-    *,
-    ahead: int = PREFETCH,
-    device: int | None = None,
-    layout: str = "CHW",
-) -> Any:
-    """Define DALI's operations on the CPU or, from decoding on, on the GPU of that number."""
-    dali: Any = importlib.import_module("nvidia.dali")
-    fn: Any = importlib.import_module("nvidia.dali.fn")
-
-    paths, labels = map(list, zip(*setup.samples, strict=True))
-    if not all(isinstance(path, str) for path in paths):
-        raise ValueError("its reader takes files, and these images are in a store")
-    on_gpu = device is not None
-    policy, arguments = (RECIPES[setup.recipe].dali if setup.recipe else None) or ("", {})
-    module, _, function = policy.partition(".")
-    place, decoder = ("gpu", "mixed") if on_gpu else ("cpu", "cpu")
-
-    def graph() -> Any:
-        files, label = fn.readers.file(files=paths, labels=labels, name="files", **reader)
-        how = {"device": decoder, "adjust_orientation": False}
-        if setup.train:
-            images = fn.decoders.image_random_crop(
-                files, random_area=SCALE, random_aspect_ratio=RATIO, **how
-            )
-            images = fn.resize(images, device=place, size=(setup.size, setup.size))
-        else:
-            images = fn.decoders.image(files, **how)
-            images = fn.resize(images, device=place, resize_shorter=round(setup.size * 8 / 7))
-        if policy:
-            augment = getattr(importlib.import_module(f"nvidia.dali.auto_aug.{module}"), function)
-            images = augment(images, shape=[setup.size, setup.size], **arguments)
-        images = fn.crop_mirror_normalize(
-            images,
-            device=place,
-            crop=(setup.size, setup.size),
-            dtype=dali.types.FLOAT,
-            output_layout=layout,
-            mean=[255 * value for value in MEAN],
-            std=[255 * value for value in STD],
-            mirror=fn.random.coin_flip() if setup.train else 0,
-        )
-        return images, label.gpu() if on_gpu else label
-
-    return dali.pipeline_def(
-        graph,
-        batch_size=setup.batch,
-        num_threads=setup.workers,
-        device_id=device,
-        prefetch_queue_depth=ahead,
-        enable_conditionals=bool(policy),  # DALI's policies need them
-        seed=0,
-    )()
-
-
 def _own_loader(setup: Setup, **device: Any) -> Any:
     shuffle = setup.train
     return OwnLoader(
@@ -321,9 +237,7 @@ class OnDevice:
 MAKERS: dict[Pipeline, Callable[[Setup], Iterable[Any]]] = {
     "fastdecode": _own_loader,
     "device": OnDevice,
-    "dataset": lambda setup: torch_loader(setup, OwnDataset(setup)),
     "pillow": lambda setup: torch_loader(setup, Decoded(setup, PillowTransform(setup.size))),
     "torchvision": _torchvision_loader,
-    "dali": DaliLoader,
 }
 """The functions that make the loader of each pipeline; an iterator of a loader is an epoch."""

@@ -23,9 +23,6 @@ class TrainingRecipe(NamedTuple):
     """The side in pixels of the images; of the first view, if there are several."""
     train: bool = True
     """Whether images come in random order."""
-    dali: tuple[str, dict[str, Any]] | None = None
-    """The function of ``nvidia.dali.auto_aug`` that does the same, empty for none, and its
-    arguments; None if DALI does not have the recipe."""
 
 
 class Several:
@@ -113,19 +110,10 @@ def _clip() -> Any:
 _M9 = "rand-m9-mstd0.5-mmax9-inc1"
 _TIMM = ("torchvision", "timm")
 RECIPES: dict[str, TrainingRecipe] = {
-    "plain": TrainingRecipe(partial(_reference, 224), dali=("", {})),
-    "trivialaugment": TrainingRecipe(
-        partial(_reference, 176, "TrivialAugmentWide", 0.1),
-        size=176,
-        dali=("trivial_augment.trivial_augment_wide", {}),
-    ),
-    "randaugment": TrainingRecipe(
-        partial(_reference, 224, "RandAugment"),
-        dali=("rand_augment.rand_augment", {"n": 2, "m": 9}),
-    ),
-    "autoaugment": TrainingRecipe(
-        partial(_reference, 224, "AutoAugment"), dali=("auto_augment.auto_augment_image_net", {})
-    ),
+    "plain": TrainingRecipe(partial(_reference, 224)),
+    "trivialaugment": TrainingRecipe(partial(_reference, 176, "TrivialAugmentWide", 0.1), size=176),
+    "randaugment": TrainingRecipe(partial(_reference, 224, "RandAugment")),
+    "autoaugment": TrainingRecipe(partial(_reference, 224, "AutoAugment")),
     "augmix": TrainingRecipe(partial(_reference, 224, "AugMix")),
     "tensors": TrainingRecipe(_tensors),
     "timm": TrainingRecipe(partial(_timm, color_jitter=0.4), _TIMM),

@@ -182,7 +182,7 @@ def _gain(group: Group) -> str:
         f"{times(own.images_per_s.median / one.images_per_s.median)} as fast as "
         f"{label('train', one.backend)}"
         for one in group.timed
-        if one.backend not in (own.backend, "device", "dataset")
+        if one.backend not in (own.backend, "device")
     ]
     text = f"Training batches: {label('train', own.backend)} makes "
     text += f"{number(own.images_per_s.median)} images/s from {_files(own)}"

@@ -1,4 +1,4 @@
-"""The result of a run as plain data, from which everything is printed, drawn and compared.
+"""The result of a run as plain data, from which everything is printed and drawn.
 
 The JSON form is one object with ``schema`` (the version, an integer) and the fields of `Result`.
 Each class below becomes an object with one key per field; a tuple becomes a list. MB and megapixels
@@ -17,9 +17,8 @@ import importlib.metadata
 import json
 import os
 import platform
-import types
 import typing
-from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
 
 import fastdecode
@@ -39,7 +38,6 @@ __all__ = [
     "Protocol",
     "Result",
     "Spread",
-    "from_json",
     "label",
     "machine",
     "now",
@@ -59,19 +57,16 @@ Protocol: TypeAlias = Literal["decode", "train"]
 """``decode``: from memory, in one thread. ``train``: from files to training batches, on all cores,
 by whole pipelines."""
 
-Pipeline: TypeAlias = Literal["fastdecode", "device", "dataset", "pillow", "torchvision", "dali"]
+Pipeline: TypeAlias = Literal["fastdecode", "device", "pillow", "torchvision"]
 """What ``train`` compares instead of backends: this package's `Loader` with its dataset; the same,
-decoding on a CUDA device; that dataset, Pillow or torchvision's transforms v2 in PyTorch's
-DataLoader; and DALI on the CPU."""
+decoding on a CUDA device; and Pillow or torchvision's transforms v2 in PyTorch's DataLoader."""
 
 PIPELINES: tuple[Pipeline, ...] = typing.get_args(Pipeline)
 
 _LABELS = {
     "device": "fastdecode on the GPU",
-    "dataset": "fastdecode + DataLoader",
     "pillow": "Pillow + DataLoader",
     "torchvision": "torchvision + DataLoader",
-    "dali": "DALI",
 }
 
 
@@ -87,15 +82,6 @@ class Spread:
     median: float
     low: float
     high: float
-
-    def over(self, base: Spread) -> Spread:
-        """Divide by `base`; the bounds are the most cautious ones.
-
-        The lower bound is the lower quartile over the upper quartile of the base, and the upper
-        bound is the reverse.
-        """
-        high = self.high / base.low if base.low > 0 else float("inf")
-        return Spread(self.median / base.median, self.low / max(base.high, base.median), high)
 
 
 NOTHING = Spread(0.0, 0.0, 0.0)
@@ -201,69 +187,6 @@ class Result:
 def to_json(result: Result) -> str:
     """Return a result as JSON."""
     return json.dumps({"schema": SCHEMA, **asdict(result)}, indent=1)
-
-
-def from_json(text: str | bytes) -> Result:
-    """Read a result from JSON. Fields that this version does not know are ignored."""
-    try:
-        content = json.loads(text)
-        schema = content["schema"]
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ValueError("this is not a result that `fastdecode bench --json` wrote") from error
-    if schema != SCHEMA:
-        raise ValueError(f"the result has schema {schema}, and this version reads {SCHEMA}")
-    try:
-        result: Result = _read(Result, content, "result")
-    except ValueError as error:
-        raise ValueError(f"the result is damaged: {error}") from error
-    return result
-
-
-def _read(kind: Any, value: Any, where: str) -> Any:
-    """Convert a value from `json.loads` to a type; `where` names the value in errors.
-
-    The type is a dataclass, ``tuple[X, ...]``, ``dict[str, X]``, a `Literal`, a union, or a plain
-    type. Keys without a field in the dataclass are ignored.
-    """
-    origin, inner = typing.get_origin(kind), typing.get_args(kind)
-    if kind is Any:
-        return value
-    if is_dataclass(kind):
-        return _record(kind, _of(dict, value, where), where)
-    if origin is tuple:
-        items = _of(list, value, where)
-        return tuple(_read(inner[0], item, f"{where}[{n}]") for n, item in enumerate(items))
-    if origin is dict:
-        entries = _of(dict, value, where)
-        return {key: _read(inner[1], item, f"{where}.{key}") for key, item in entries.items()}
-    if origin is typing.Literal:
-        if value not in inner:
-            raise ValueError(f"{where} is {value!r}, not one of {', '.join(map(str, inner))}")
-        return value
-    if origin in (types.UnionType, typing.Union):
-        given = [one for one in inner if one is not type(None)]
-        return None if value is None else _read(given[0], value, where)
-    return _of(kind, value, where)
-
-
-def _record(kind: Any, values: dict[str, Any], where: str) -> Any:
-    hints = typing.get_type_hints(kind)
-    found = {}
-    for one in fields(kind):
-        if one.name in values:
-            found[one.name] = _read(hints[one.name], values[one.name], f"{where}.{one.name}")
-        elif one.default is MISSING and one.default_factory is MISSING:
-            raise ValueError(f"{where} has no {one.name!r}")
-    return kind(**found)
-
-
-def _of(kind: type, value: Any, where: str) -> Any:
-    """Check that a value has a plain type, and return it. An integer is accepted as a float."""
-    if kind is float and type(value) is int:
-        return float(value)
-    if type(value) is not kind:  # not isinstance: True is not a number here
-        raise ValueError(f"{where} is {type(value).__name__}, not {kind.__name__}")
-    return value
 
 
 def now() -> str:

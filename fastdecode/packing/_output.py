@@ -7,10 +7,9 @@ import hashlib
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 import fastdecode
 from fastdecode._files import sync_folder, write_bytes, write_text
@@ -19,8 +18,7 @@ from fastdecode.stores import kind_by_suffix
 from fastdecode.stores._index import dump_json
 from fastdecode.stores._items import Keys
 from fastdecode.stores.folder import INDEX
-from fastdecode.stores.tar import END, append_members, index_tar
-from fastdecode.stores.tar.names import Names
+from fastdecode.stores.tar import ShardFull, TarWriter
 from fastdecode.terminal import csv_text
 
 if TYPE_CHECKING:
@@ -125,8 +123,6 @@ class OutputPaths:
         if self.manifest.exists() and (self.sharded or self.path.exists()):
             raise self.complete_error()
         others = [self.path, self.manifest, self.path.with_name(f"{self.path.name}.fdx")]
-        if self.kind == "recordio":
-            others.append(self.path.with_suffix(".idx"))
         if self.sharded:
             shards = f"{glob.escape(self.path.stem)}-[0-9]*{glob.escape(self.path.suffix)}"
             others += self.path.parent.glob(shards)
@@ -156,7 +152,7 @@ class OutputPaths:
             self.bad.unlink(missing_ok=True)  # `check_free` has found nothing else there
             return
         made = work.record(self.bad.name)  # so that a kill leaves nothing next to the store
-        write_text(made, csv_text([_BAD, *bad]), follow=False)
+        write_text(made, csv_text([_BAD, *bad]))
         made.replace(self.bad)
 
     def publish(self, work: WorkFolder) -> None:
@@ -181,7 +177,8 @@ def _check_missing(path: Path) -> None:
 class TarShards:
     """Writes a tar store in shards of at most `limit` bytes; a larger item has a shard of its own.
 
-    `completed` is called with each shard that is complete and on the disk.
+    `completed` is called with the size and the checksum of each shard that is complete and on the
+    disk.
     """
 
     def __init__(
@@ -189,7 +186,7 @@ class TarShards:
         place: OutputPaths,
         limit: int | None,
         classes: Sequence[str],
-        completed: Callable[[Path], None],
+        completed: Callable[[int, str], None],
     ) -> None:
         self._place = place
         self._limit = limit
@@ -197,7 +194,7 @@ class TarShards:
         self._completed = completed
         self._keys = Keys()
         self._number = 0
-        self._file: BinaryIO | None = None
+        self._writer: TarWriter | None = None
 
     def keep(self, keys: Sequence[str]) -> None:
         """Count a shard of an earlier run, with these keys, as the next one."""
@@ -208,50 +205,30 @@ class TarShards:
     def add(self, key: str, data: Buffer, target: Any) -> None:
         """Append an item; a ValueError says why it cannot be stored."""
         self._keys.check(key)
-        file = self._file or self._open()
-        start = file.tell()
         try:
-            append_members(file, key, data, target, self._names)
-        except ValueError:
-            _cut(file, start)
-            raise
-        if self._limit and start and file.tell() + len(END) > self._limit:
-            # It goes to the next shard. So the same items end each shard on every run.
-            _cut(file, start)
+            (self._writer or self._open()).add(key, data, target)
+        except ShardFull:  # so the same items end each shard on every run
             self.close()
-            append_members(self._open(), key, data, target, self._names)
+            self._open().add(key, data, target)
         self._keys.add(key)
 
-    def _open(self) -> BinaryIO:
-        self._names = Names()
-        self._path = self._place.partial / self._place.shard(self._number)
-        self._file = self._path.open("xb")
-        return self._file
+    def _open(self) -> TarWriter:
+        where = self._place.partial / self._place.shard(self._number)
+        self._writer = TarWriter(str(where), self._classes, limit=self._limit)
+        return self._writer
 
     def close(self) -> None:
         """Complete the current shard, if there is one."""
-        if self._file is None:
-            return
-        self._file.write(END)
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        self._file.close()
-        self._file = None
-        index_tar(self._path, classes=self._classes)
-        self._number += 1
-        self._completed(self._path)
+        if self._writer is not None:
+            done, self._writer = self._writer, None
+            done.close()
+            self._number += 1
+            self._completed(done.size, done.sha256)
 
     def abort(self) -> None:
         """Remove the current shard, which is incomplete."""
-        if self._file is not None:
-            with suppress(OSError):  # of a full disk, which an earlier error has reported
-                self._file.close()
-            self._path.unlink(missing_ok=True)
-
-
-def _cut(file: BinaryIO, end: int) -> None:
-    file.seek(end)
-    file.truncate()
+        if self._writer is not None:
+            self._writer.abort()
 
 
 def describe_files(work: WorkFolder, place: OutputPaths) -> list[dict[str, Any]]:
@@ -306,4 +283,4 @@ def write_manifest(
         values["shards"] = [file["name"] for file in files]
     text = dump_json(values, indent=1) + "\n"
     name = Path(packed.manifest).name
-    write_bytes(folder / name, text.encode(), follow=False, durable=True)
+    write_bytes(folder / name, text.encode(), durable=True)

@@ -250,11 +250,11 @@ class _Job:
         parts = self._keep_shards(store)
         writer: TarShards | Writer
 
-        def completed(path: Path) -> None:
+        def completed(size: int, sha256: str) -> None:
             part, self.part = self.part, ShardRecord(self.part.next)
             if part.next < len(store):  # its size decides that it belongs to the next shard
                 part.stamps = _chain(part.stamps, stamp(store, part.next))
-            part.bytes, part.sha256 = path.stat().st_size, file_sha256(path)
+            part.bytes, part.sha256 = size, sha256
             parts.append(part)
             if self.place.sharded:
                 self.work.add(part)

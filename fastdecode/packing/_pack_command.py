@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import errno
 import re
 import time
 import warnings
@@ -91,9 +90,6 @@ def _failed(parser: Parser, error: Exception, options: argparse.Namespace) -> in
     if isinstance(error, OSError) and error.strerror and not error.filename:
         words = f"{options.dst}: {error.strerror}"
     parser.print_error(words)
-    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-    if full:
-        say(f"With more room, {_way_on(options)}.", error=True)
     if isinstance(error, (FileExistsError, FileNotFoundError, ImportError)):
         return 2
     return 1 if isinstance(error, (FastDecodeError, OSError, MemoryError)) else 2

@@ -111,7 +111,7 @@ class WorkFolder:
 
     def _save(self, name: str, record: dict[str, Any]) -> None:
         data = json.dumps(record).encode()
-        write_bytes(self.record(name), data, follow=False, durable=True)
+        write_bytes(self.record(name), data, durable=True)
         sync_folder(self.record(name))
 
     def _discard(self, *names: str) -> None:

@@ -62,11 +62,7 @@ KINDS: dict[str, Kind] = {
         (".h5", ".hdf5"),
         "hdf5",
     ),
-    "recordio": Kind(
-        "fastdecode.stores.recordio:RecordStore",
-        "fastdecode.stores.recordio:RecordWriter",
-        (".rec",),
-    ),
+    "recordio": Kind("fastdecode.stores.recordio:RecordStore", "", (".rec",)),
 }
 """Every kind of store by its name. To add a kind, write its module and add a line here."""
 

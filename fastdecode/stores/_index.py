@@ -111,7 +111,7 @@ class IndexBuilder:
 
     def write(self, path: str | os.PathLike[str], about: Mapping[str, Any] | None = None) -> None:
         """Write the index to a file, atomically."""
-        write_bytes(path, self.to_bytes(about), follow=False, durable=True)
+        write_bytes(path, self.to_bytes(about), durable=True)
 
 
 class Index:

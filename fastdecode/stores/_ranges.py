@@ -17,7 +17,7 @@ from weakref import WeakSet
 import numpy as np
 
 from fastdecode._error_policy import mark_fatal, retry
-from fastdecode._files import ADVICE, NotRegular, open_regular
+from fastdecode._files import NotRegular, open_regular
 from fastdecode.errors import StoreError
 from fastdecode.types import Buffer
 
@@ -210,13 +210,11 @@ def is_uri(location: str) -> bool:
 def open_stream(
     location: str,
     storage_options: Mapping[str, Any] | None = None,
-    *,
-    advice: str = ADVICE,
     **caching: Any,
 ) -> BinaryIO:
     """Open a file, by default to read it once and forwards. A remote file may not be seekable."""
     if not is_uri(location):
-        return io.BufferedReader(open_regular(local_path(location), advice=advice), _BUFFER)
+        return io.BufferedReader(open_regular(local_path(location)), _BUFFER)
     from fastdecode.stores._remote import Remote
 
     there = Remote(location, storage_options)

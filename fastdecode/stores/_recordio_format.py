@@ -17,16 +17,14 @@ The header of an image is MXNet's ``IRHeader`` (python/mxnet/recordio.py): flag 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from fastdecode.errors import StoreError
 from fastdecode.stores._ranges import Ranges
 from fastdecode.types import Buffer
 
-MOST = (1 << 29) - 1
-"""The longest record in bytes: dmlc-core limits the sum of its parts to this."""
-
+_LENGTH = (1 << 29) - 1
 _MAGIC = (0xCED7230A).to_bytes(4, "little")
 _PART = struct.Struct("<4sI")
 _IMAGE = struct.Struct("<IfQQ")
@@ -41,35 +39,6 @@ class ImageRecord(NamedTuple):
     listed: bool  # whether the labels are a list, which may have one element
     id: int
     data: Buffer  # the encoded image
-
-
-def record(labels: Sequence[float], listed: bool, number: int, data: Buffer) -> bytes:
-    if listed:
-        head = _IMAGE.pack(len(labels), 0, number, 0) + struct.pack(f"<{len(labels)}f", *labels)
-    else:
-        head = _IMAGE.pack(0, labels[0], number, 0)
-    if len(head) + len(data) > MOST:
-        raise ValueError(f"{len(data)} bytes are too many: a RecordIO record has at most 512 MiB")
-    payload = head + data
-    cuts = list(_magics(payload))
-    parts = []
-    begin = 0
-    for place, end in enumerate([*cuts, len(payload)]):
-        kind = (_LAST if cuts else _WHOLE) if end == len(payload) else _MIDDLE
-        if cuts and place == 0:
-            kind = _FIRST
-        parts += [_PART.pack(_MAGIC, kind << 29 | (end - begin)), payload[begin:end]]
-        begin = end + len(_MAGIC)
-    return b"".join((*parts, bytes(-len(payload) % 4)))
-
-
-def _magics(payload: bytes) -> Iterator[int]:
-    """Yield the offsets of the magic number that are multiples of 4."""
-    at = payload.find(_MAGIC)
-    while at >= 0:
-        if at % 4 == 0:
-            yield at
-        at = payload.find(_MAGIC, at + 1)
 
 
 def read_record(file: Ranges, offset: int, guess: int = _GUESS) -> tuple[Buffer, int]:
@@ -108,7 +77,7 @@ def _parts(view: memoryview, offset: int) -> tuple[list[memoryview], int]:
         if at + _PART.size > len(view):
             return parts, at + _PART.size
         magic, word = _PART.unpack_from(view, at)
-        kind, length = word >> 29, word & MOST
+        kind, length = word >> 29, word & _LENGTH
         expected = (_MIDDLE, _LAST) if parts else (_WHOLE, _FIRST)
         if magic != _MAGIC or kind not in expected or offset % 4:
             raise StoreError(f"there is no record at {offset}")
@@ -147,6 +116,6 @@ def offsets(file: Ranges) -> Iterator[int]:
         if word >> 29 in (_WHOLE, _FIRST):
             yield at
             number += 1
-        at += _PART.size + (word & MOST) + -(word & MOST) % 4
+        at += _PART.size + (word & _LENGTH) + -(word & _LENGTH) % 4
     if at > len(view):
         raise StoreError(f"{file.location}, item {number - 1}: the file ends within it")

@@ -304,7 +304,7 @@ class Writer(ABC):
     --------
     >>> from fastdecode.stores import create_store, open_store
     >>> with open_store("train") as source:
-    ...     with create_store("train.rec", classes=source.classes) as writer:
+    ...     with create_store("copy.tar", classes=source.classes) as writer:
     ...         for index in range(len(source)):
     ...             writer.add(source.key(index), source.read(index), source.target(index))
     """

@@ -25,7 +25,6 @@ import h5py
 import numpy as np
 
 from fastdecode._error_policy import is_item_error
-from fastdecode._files import stable_name
 from fastdecode.errors import StoreError, with_advice
 from fastdecode.stores._index import Index, IndexBuilder, SelfDescribed
 from fastdecode.stores._ranges import Ranges, is_uri, local_path, open_stream
@@ -161,8 +160,7 @@ class Hdf5Store(SelfDescribed):
                 file = h5py.File(stream, "r")
             else:
                 # Nothing writes to it, and a lock would fail on file systems without locks.
-                with stable_name(local_path(self.location)) as name:
-                    file = h5py.File(name, "r", locking=False)
+                file = h5py.File(local_path(self.location), "r", locking=False)
             return self._tables(file, local)
 
     def _tables(self, file: Any, local: Ranges | None) -> _OpenTables:

@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import os
-import re
 import threading
 import weakref
 from array import array
@@ -18,7 +17,6 @@ from typing import Any
 
 import lmdb
 
-from fastdecode._files import stable_name
 from fastdecode._process import after_fork
 from fastdecode.errors import StoreError
 from fastdecode.stores._index import Index, IndexBuilder, SelfDescribed
@@ -142,17 +140,16 @@ class Environment:
         self.state = _file_identity(data)  # differs if another file takes its place
         self.file = Ranges(data, descriptor=False)
         try:
-            with stable_name(data) as name:
-                self._lmdb = lmdb.open(
-                    name,
-                    subdir=False,
-                    create=False,
-                    readonly=True,
-                    lock=False,
-                    readahead=True,  # an image spans many pages, and the library touches each one
-                    max_spare_txns=0,
-                    map_size=self.file.size,
-                )
+            self._lmdb = lmdb.open(
+                data,
+                subdir=False,
+                create=False,
+                readonly=True,
+                lock=False,
+                readahead=True,  # an image spans many pages, and the library touches each one
+                max_spare_txns=0,
+                map_size=self.file.size,
+            )
             needed = (self._lmdb.info()["last_pgno"] + 1) * self._lmdb.stat()["psize"]
             # Pages past the end would kill the process when the library reads them.
             if self.file.size < needed:
@@ -231,8 +228,7 @@ def _message(error: Exception) -> str:
             "other code in this process has it open with the lmdb library, and LMDB cannot open a "
             "file twice: close that first"
         )
-    said = re.sub("^/proc/self/fd/[0-9]+: ", "", str(error))  # the name of `stable_name`
-    return f"the file is damaged, or not an LMDB file ({said})"
+    return f"the file is damaged, or not an LMDB file ({error})"
 
 
 @after_fork

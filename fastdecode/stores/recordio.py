@@ -7,42 +7,36 @@ import os
 import struct
 import zlib
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdecode._files import sync_file
 from fastdecode.errors import StoreError, with_advice
-from fastdecode.stores._index import Index, IndexBuilder, SelfDescribed
-from fastdecode.stores._items import plain_target
+from fastdecode.stores._index import Index, SelfDescribed
 from fastdecode.stores._ranges import Ranges, exists, is_uri, local_path
 from fastdecode.stores._recordio_format import (
     ImageRecord,
     offsets,
     parse_image,
     read_record,
-    record,
 )
-from fastdecode.stores.base import Writer
 from fastdecode.types import Buffer
 
-__all__ = ["RecordStore", "RecordWriter", "target_labels"]
+__all__ = ["RecordStore"]
 
 _COLUMNS = ("offset", "length", "size")
 """Offset and length of a record, and the size of its image, in bytes."""
 
-_VERSION = 1
 _CHUNK = 1 << 20
 _SAMPLES = 8
 
 
 class RecordStore(SelfDescribed):
-    """A RecordIO file as a store, made by ``im2rec`` or `RecordWriter`.
+    """A RecordIO file as a store, made by ``im2rec``.
 
-    The positions of the records come from ``NAME.rec.fdx``, which `RecordWriter` makes. Without
+    The positions of the records come from ``NAME.rec.fdx``, which fastdecode 0.2 made. Without
     that file they come from ``NAME.idx``, and without either the whole file is read once.
 
     In a file of another program, the target is the label in the record: an int if it is a whole
@@ -139,10 +133,10 @@ class RecordStore(SelfDescribed):
         """Check that the label of a record is the target in the index, rounded to float32."""
         target = contents.target(index)
         try:
-            labels, listed = target_labels(target)
-        except ValueError as error:
+            expected = _labels_of(target)
+        except (struct.error, OverflowError) as error:
             raise self._damage_error(index, f"its index is damaged: {error}") from error
-        if (found.listed, found.labels) != (listed, tuple(labels)):
+        if (found.labels, found.listed) != expected:
             raise self._damage_error(
                 index,
                 f"its label is {list(found.labels)}, but in the index it is {target!r}: one of the "
@@ -154,7 +148,7 @@ class RecordStore(SelfDescribed):
 
 
 def _load_index(records: Ranges, storage_options: Mapping[str, Any]) -> Index | None:
-    """Return the index that `RecordWriter` makes, or None; raise if it is not that of the file."""
+    """Return the index that fastdecode 0.2 made, or None; raise if it is not that of the file."""
     name = f"{records.location}.fdx"
     index = Index.load_if_exists(name, _COLUMNS, storage_options)
     if index is None:
@@ -274,102 +268,14 @@ def _try_image(records: Ranges, offset: int) -> ImageRecord | None:
         return None
 
 
-class RecordWriter(Writer):
-    """Writes ``NAME.rec``, ``NAME.idx``, and ``NAME.rec.fdx`` with what the other two cannot hold.
-
-    A target is a number, a list of numbers or None, because the header of a record holds nothing
-    else; for None, other readers find the label 0. Labels in the records are float32, as in MXNet.
-    The index (see `_index`) holds the exact targets, the keys and the names of the classes. The
-    same items always give the same bytes.
-    """
-
-    kind = "recordio"
-
-    def __init__(self, location: str, classes: Sequence[str] = ()) -> None:
-        super().__init__(location, classes)
-        self._index_at = Path(_index_location(os.fspath(self._final)))
-        self._check_places()
-        self._builder = IndexBuilder(classes, _COLUMNS)
-        self._lines = self._partial.with_name(f"{self._partial.name}.idx")
-        self._file = self._partial.open("xb")
-        self._index = self._lines.open("xb")
-        self._checksum = 0
-        self._offset = 0
-
-    def _append(self, key: str, data: memoryview, target: Any) -> None:
-        number = len(self._builder)
-        made = record(*target_labels(target), number, data)
-        self._builder.add(key, target, offset=self._offset, length=len(made), size=len(data))
-        line = b"%d\t%d\n" % (number, self._offset)
-        self._file.write(made)
-        self._index.write(line)
-        self._checksum = zlib.crc32(line, self._checksum)
-        self._offset += len(made)
-
-    def _publish(self) -> None:
-        self._check_places()  # before anything is renamed
-        sync_file(self._lines)
-        self._lines.replace(self._index_at)
-        try:
-            about = {
-                "version": _VERSION,
-                "bytes": self._offset,
-                "lines": [self._index_at.stat().st_size, self._checksum],
-            }
-            self._builder.write(f"{self._final}.fdx", about)
-            super()._publish()  # the records come last: the store is there only when it is complete
-        except BaseException:
-            self._index_at.unlink(missing_ok=True)
-            raise
-
-    def _check_places(self) -> None:
-        """Refuse to overwrite records or an ``.idx``, which may belong to another file."""
-        for path in (self._final, self._index_at):
-            if path.exists():
-                raise FileExistsError(
-                    f"{path} is there already: remove it, or choose another place"
-                )
-
-    def _release(self) -> None:
-        try:
-            self._file.close()
-        finally:
-            self._index.close()
-
-    def _remove(self) -> None:
-        super()._remove()
-        self._lines.unlink(missing_ok=True)
-
-
 def _index_location(location: str) -> str:
     """Return the path at which MXNet's tools keep the index of a file."""
     return location.removesuffix(".rec") + ".idx"
 
 
-def target_labels(target: Any) -> tuple[list[float], bool]:
-    """Return a target as labels for the header of a record, and whether it is a list."""
-    target = plain_target(target)
-    if target is None:
-        return [0.0], False
-    numbers = target if isinstance(target, list) else [target]
-    if not numbers or not all(isinstance(number, (int, float)) for number in numbers):
-        raise ValueError(
-            f"RecordIO holds numbers or lists of numbers as targets, not {target!r}: write a tar, "
-            "LMDB or HDF5 store instead"
-        )
-    for number in numbers:
-        if isinstance(number, int) and _as_float32(number) != number:
-            raise ValueError(
-                f"RecordIO stores labels as float32, which would change the class {number}: write "
-                "a tar, LMDB or HDF5 store instead"
-            )
-    return [_as_float32(number) for number in numbers], isinstance(target, list)
-
-
-def _as_float32(number: float) -> float:
-    try:
-        return float(struct.unpack("<f", struct.pack("<f", number))[0])
-    except OverflowError:
-        raise ValueError(
-            f"RecordIO stores labels as float32, and {number} is too large for that"
-        ) from None
+def _labels_of(target: Any) -> tuple[tuple[float, ...], bool]:
+    """Return a target as the labels in a record, which are float32, and whether it is a list."""
+    listed = isinstance(target, list)
+    numbers = target if listed else [0 if target is None else target]
+    packed = struct.pack(f"<{len(numbers)}f", *numbers)
+    return struct.unpack(f"<{len(numbers)}f", packed), listed

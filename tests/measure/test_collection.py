@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 from benches import DECODE, WRONG_ARGUMENT, bench, photo
+from store_cases import make
 
 from fastdecode.errors import StoreError
 from fastdecode.measure import _collection as files
-from fastdecode.stores import create_store
 
 COUNT = 5
 
@@ -100,10 +100,8 @@ def test_a_folder_that_cannot_be_searched_is_named(
 
 def write(location: Path, count: int = COUNT, *, damaged: tuple[int, ...] = ()) -> Path:
     """Write small JPEGs into a store of the kind that the suffix says."""
-    with create_store(location) as writer:
-        for number in range(count):
-            data = photo(40 + number)
-            writer.add(f"cat/{number}.jpg", data[:9] if number in damaged else data, number)
+    data = [photo(40 + number)[: 9 if number in damaged else None] for number in range(count)]
+    make(location, [(f"cat/{number}.jpg", one, number) for number, one in enumerate(data)])
     return location
 
 

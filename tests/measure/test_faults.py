@@ -19,6 +19,7 @@ from benches import (
     bench,
     environment,
     photo,
+    read_result,
 )
 from doubles import restore_registry
 
@@ -26,7 +27,7 @@ import fastdecode
 from fastdecode import cli, registry
 from fastdecode.measure import _collection, _run, _workers
 from fastdecode.measure._run import Run, RunPlan, measure
-from fastdecode.measure.result import OWN, PILLOW, Measurement, from_json, to_json
+from fastdecode.measure.result import OWN, PILLOW, Measurement, to_json
 
 WRONG = ("swapped", "fullsize", "shifted", "smaller", "broken", "crashing", "unstable", "averaging")
 FILES = {"0.jpg", str(Path("inner", "1.jpg")), str(Path("inner", "2.jpg"))}
@@ -169,7 +170,7 @@ def test_control_c_prints_what_there_is(folder: Path, tmp_path: Path) -> None:
         time.sleep(2)  # some rounds
         process.send_signal(signal.SIGINT)
         output, errors = process.communicate(timeout=60)
-    result = from_json(kept.read_text(encoding="utf-8"))
+    result = read_result(kept.read_text(encoding="utf-8"))
 
     assert process.returncode == INTERRUPTED, errors
     assert "nterrupted" in output

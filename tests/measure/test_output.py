@@ -6,17 +6,15 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from xml.etree import ElementTree as ET
 
 import pytest
 import results
-from benches import TERMINAL, Page
+from benches import TERMINAL, Page, read_result
 from results import measurement, result
 
 from fastdecode.cli import main
 from fastdecode.measure import _calibrate_command, _report
 from fastdecode.measure._calibrate import make_ranking
-from fastdecode.measure._compare import verdict
 from fastdecode.measure._summary import (
     caveats,
     number,
@@ -25,14 +23,7 @@ from fastdecode.measure._summary import (
     timed_files,
     times,
 )
-from fastdecode.measure.result import OWN, Result, Spread, to_json
-
-
-def compared(a: Result, b: Result, folder: Path, status: int = 0) -> None:
-    """Compare two results in files."""
-    for name, one in (("a.json", a), ("b.json", b)):
-        (folder / name).write_text(to_json(one), encoding="utf-8")
-    assert main(["compare", "a.json", "b.json"]) == status
+from fastdecode.measure.result import OWN, SCHEMA, to_json
 
 
 def test_the_terminal(golden: Callable[..., None], capsys: pytest.CaptureFixture[str]) -> None:
@@ -72,45 +63,21 @@ def test_the_page(golden: Callable[..., None]) -> None:
     golden("page.html", text)
 
 
-def test_the_card(golden: Callable[..., None]) -> None:
-    """The card is valid SVG with the gain and the number of photos that were timed."""
-    html = pytest.importorskip("fastdecode.measure._html", reason="needs Jinja2")
-    text = html.card(results.full())
+def test_the_json() -> None:
+    """The JSON begins with the version of its schema, and holds all of the result."""
+    text = to_json(results.full())
 
-    ET.fromstring(text)
-    assert "40 JPEG, 6 of 7 PNG timed" in text
-    golden("card.svg", text)
+    assert text.split()[1:3] == ['"schema":', f"{SCHEMA},"]
+    assert read_result(text) == results.full()
 
 
-def test_the_comparison(
-    golden: Callable[..., None],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """`compare` prints ratios with bounds, warns of other circumstances, and lists the rest."""
-    monkeypatch.chdir(tmp_path)
-    a = results.full()
-    b = replace(
-        a,
-        measurements=(
-            *(
-                replace(one, images_per_s=results.spread(2 * one.images_per_s.median))
-                if one.backend == "pillow"
-                else one
-                for one in a.measurements
-                if one.protocol == "decode"
-            ),
-            measurement("newcomer"),
-        ),
-        machine=replace(a.machine, cpu="Another CPU", load=9.0),
-        collection=replace(a.collection, digest="d2"),
-        backends=(replace(a.backends[0], version="9.9"), *a.backends[1:]),
-        interrupted=True,
-    )
-    compared(a, b, tmp_path)
+def test_the_key_tells_configurations_apart() -> None:
+    """The key of a measurement contains its settings and none of its figures."""
+    settings = {"protocol": "train", "format": "png", "reduce": 2, "workers": 2, "batch": 8}
+    others = [measurement(**{name: value}) for name, value in settings.items()]
 
-    golden("compare.txt", capsys.readouterr().out)
+    assert len({measurement().key, measurement("opencv").key, *(one.key for one in others)}) == 7
+    assert measurement(speed=3.0).key == measurement().key
 
 
 def test_the_ranking(
@@ -128,77 +95,6 @@ def test_the_ranking(
     assert main(["calibrate", "--to", "r.json"]) == 0
 
     golden("calibrate.txt", re.sub(r"in [\d.]+ s", "in 1.0 s", capsys.readouterr().out))
-
-
-def test_the_same_is_no_difference(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A result has no warning and no difference to itself; fewer files are warned of."""
-    monkeypatch.chdir(tmp_path)
-    compared(results.full(), results.full(), tmp_path)
-    said = capsys.readouterr().out
-
-    assert said.count("  unclear\n") == 5 + 6 + 3 + 6
-    assert "Warning" not in said
-    assert "Only in" not in said
-    compared(result(measurement()), result(measurement(files=8)), tmp_path)
-    assert "other files" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "word"),
-    [
-        (1.01, 1.2, "faster"),
-        (0.8, 0.99, "slower"),
-        (0.9, 1.2, "unclear"),
-        (1.0, 1.2, "unclear"),
-        (0.8, 1.0, "unclear"),
-    ],
-)
-def test_only_what_exceeds_the_spread_differs(low: float, high: float, word: str) -> None:
-    """A ratio whose bounds enclose or touch 1 is no difference."""
-    assert verdict(Spread((low + high) / 2, low, high)) == word
-
-
-def test_nothing_in_common(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Other settings, and what was only checked, are not compared; the exit status is then 1."""
-    monkeypatch.chdir(tmp_path)
-    checked = replace(measurement(), images_per_s=Spread(0.0, 0.0, 0.0))
-    compared(result(checked, measurement(reduce=2)), result(measurement()), tmp_path, status=1)
-    said = capsys.readouterr().out
-
-    assert "Nothing was measured in both results" in said
-    assert said.count("Only in") == 2
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (None, "No such file or directory"),
-        (b"{}", "not a result"),
-        (b"\xff\xfe\x00", "not a result"),
-        (b'{"schema": 1}', "schema 1"),
-        (b'{"schema": 2}', "'measured'"),
-    ],
-)
-def test_what_cannot_be_compared_is_an_error(
-    content: bytes | None, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A missing, damaged or older file ends with status 2, its name and the reason."""
-    good, bad = tmp_path / "good.json", tmp_path / "bad.json"
-    good.write_text(to_json(result()), encoding="utf-8")
-    if content is not None:
-        bad.write_bytes(content)
-
-    with pytest.raises(SystemExit, match="2"):
-        main(["compare", str(bad), str(good)])
-    said = capsys.readouterr()
-
-    assert said.out == ""
-    assert "bad.json" in said.err
-    assert message in said.err
 
 
 def test_near_is_said_only_where_it_is_so() -> None:

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benches import ONE, WRONG_ARGUMENT, bench
+from benches import ONE, WRONG_ARGUMENT, bench, read_result
 
 from fastdecode import cli
 from fastdecode.measure._recipes import RECIPES
-from fastdecode.measure.result import from_json
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
@@ -63,7 +62,7 @@ def test_the_command_measures_a_recipe(folder: Path, tmp_path: Path) -> None:
     done = bench(folder, *ONE, "--recipe", "clip", "--seconds", "0.01", "--json", file)
     assert done.returncode == 0, done.stderr
     assert "recipe clip, training batches of" in done.stdout
-    result = from_json(file.read_text(encoding="utf-8"))
+    result = read_result(file.read_text(encoding="utf-8"))
     assert result.settings["recipe"] == "clip"
     train = [one for one in result.measurements if one.protocol == "train"]
     assert {one.recipe for one in train} == {"clip"}

@@ -15,7 +15,7 @@ from PIL import Image
 
 from fastdecode.cli import main
 from fastdecode.packing import BadItems, pack
-from fastdecode.stores import create_store, open_store
+from fastdecode.stores import open_store
 from fastdecode.stores._items import Keys
 from fastdecode.testing import drawing, encode
 
@@ -36,18 +36,6 @@ def test_repeated_keys_are_bad(tmp_path: Path, kind: str) -> None:
     assert why == "the key 'cats/0.jpg' is there already"  # without the path of the work folder
     with open_store(tmp_path / name) as store:
         assert [store.key(index) for index in range(len(store))] == ["cats/0.jpg", "cats/1.jpg"]
-
-
-def test_targets_that_recordio_cannot_hold_are_bad(tmp_path: Path) -> None:
-    """An item with a text as its target is bad for RecordIO."""
-    data = encode(drawing(20, 20))
-    with create_store(tmp_path / "in.tar") as writer:
-        writer.add("a.jpg", data, 1)
-        writer.add("b.jpg", data, "a text")
-
-    packed = pack(tmp_path / "in.tar", tmp_path / "out.rec", skip_bad=True)
-
-    assert [key for key, _ in packed.bad] == ["b.jpg"]
 
 
 def test_keys_must_fit_file_names() -> None:
@@ -83,7 +71,7 @@ def test_names_that_are_not_utf8(tmp_path: Path, capsys: pytest.CaptureFixture[s
     with (tmp_path / "found.csv").open(newline="", encoding="utf-8") as file:
         found = {row["key"]: row for row in csv.DictReader(file)}
     assert found["cats/\\udcff.jpg"]["status"] == "good"
-    for target in ("out.tar", "out", "out.rec"):
+    for target in ("out.tar", "out"):
         command = [str(source), str(tmp_path / target), "--max-side", "30"]
         assert main(["pack", *command]) == 1
         assert main(["pack", *command, "--skip-bad"]) == 0

@@ -92,7 +92,7 @@ def _fork(code: str, folder: Path, place: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("place", ["recordio", "tar", "shards"])
+@pytest.mark.parametrize("place", ["folder", "tar", "shards"])
 def test_kill_at_every_step(tmp_path: Path, place: str) -> None:
     """A pack that is killed before any fsync or renaming is finished by the next one.
 
@@ -182,14 +182,14 @@ def test_control_c(tmp_path: Path) -> None:
     )
     for name, options, words in [
         ("out.tar", ["--shard-size", "8kB"], "goes on after the last complete shard"),
-        ("out.rec", [], "nothing is written"),
+        ("out", [], "nothing is written"),
     ]:
         done = _run(code, source, tmp_path / name, *options)
         assert done.returncode == 130, done.stderr
         assert words in " ".join(done.stderr.split())
 
     assert 0 < pack(source, tmp_path / "out.tar", shard_size=8000).resumed <= 5
-    assert pack(source, tmp_path / "out.rec").resumed == 0
+    assert pack(source, tmp_path / "out").resumed == 0
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,6 @@ def test_a_full_disk(tmp_path: Path, place: str, room: int) -> None:
     done = _run(code, source, tmp_path / name, *options)
 
     assert done.returncode == 1, done.stderr
-    assert "With more room" in done.stderr
     assert name in done.stderr
     assert [path.name for path in tmp_path.iterdir() if path.name != "source"] == []
     assert pack(source, tmp_path / name, shard_size=size).items == 8

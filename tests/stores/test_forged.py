@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from records import write_records
 from tars import image, numbered, write_tar
 
 from fastdecode.errors import StoreError
-from fastdecode.stores import create_store, open_store
+from fastdecode.stores import open_store
 from fastdecode.stores._index import Index, IndexBuilder
 from fastdecode.stores.folder import INDEX
 from fastdecode.stores.tar import index_tar
@@ -209,9 +210,7 @@ def test_relabelled_records_are_an_error(tmp_path: Path) -> None:
             path.unlink()
             (tmp_path / "a.idx").unlink()
             kept = Path(f"{path}.fdx").read_bytes()
-        with create_store(path) as writer:
-            writer.add("a.jpg", b"1" * 100, target)
-            writer.add("b.jpg", b"1" * 100, 9)
+        write_records(path, [("a.jpg", b"1" * 100, target), ("b.jpg", b"1" * 100, 9)])
     Path(f"{path}.fdx").write_bytes(kept)
 
     with open_store(path) as store:

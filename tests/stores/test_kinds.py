@@ -29,14 +29,14 @@ from store_cases import (
 from fastdecode.stores import KINDS, StoreError, create_store, open_store
 
 _WRITTEN = [name for name, kind in KINDS.items() if kind.writer]
-_ONE_FILE = [name for name in _WRITTEN if name != "folder"]
-_CHECKED_WHEN_OPENED = [name for name in _ONE_FILE if name != "recordio"]
+_CHECKED_WHEN_OPENED = [name for name in _WRITTEN if name != "folder"]
+_ONE_FILE = [*_CHECKED_WHEN_OPENED, "recordio"]
 _LIBRARIES = {"lmdb": "lmdb", "hdf5": "h5py"}
 _MAGIC = (0xCED7230A).to_bytes(4, "little")
 
 
 class Kind:
-    """A kind of store that can be written, and paths for such stores."""
+    """A kind of store, and paths for such stores."""
 
     def __init__(self, name: str, folder: Path) -> None:
         pytest.importorskip(_LIBRARIES.get(name, "numpy"))
@@ -50,9 +50,15 @@ class Kind:
         return self.folder / f"{stem}{self.suffix}"
 
 
-@pytest.fixture(params=_WRITTEN)
+@pytest.fixture(params=["folder", *_ONE_FILE])
 def kind(request: pytest.FixtureRequest, tmp_path: Path) -> Kind:
-    """Run the test with each kind."""
+    """Run the test with each kind that `store_cases.write` can make."""
+    return Kind(request.param, tmp_path)
+
+
+@pytest.fixture(params=_WRITTEN)
+def written(request: pytest.FixtureRequest, tmp_path: Path) -> Kind:
+    """Run the test with each kind that has a writer."""
     return Kind(request.param, tmp_path)
 
 
@@ -102,9 +108,9 @@ def test_a_store_gives_back_what_was_written(place: Path, kind: Kind) -> None:
 
 
 @pytest.mark.parametrize("other", _WRITTEN)
-def test_any_kind_can_be_copied_to_any_kind(kind: Kind, other: str) -> None:
+def test_any_kind_can_be_copied_to_any_kind(written: Kind, other: str) -> None:
     """Copying a store into any kind keeps keys, bytes, targets, classes and order."""
-    first, into = kind.at("first"), Kind(other, kind.folder)
+    first, into = written.at("first"), Kind(other, written.folder)
     write(first, items(), [0, 1])
     second = into.at("second")
     with open_store(first) as source, create_store(second, other, classes=source.classes) as writer:
@@ -270,9 +276,9 @@ def test_truncation_anywhere_is_an_error(kind: Kind) -> None:
         *("./a.jpg", "a//b.jpg", "a/", "a/./b.jpg", "a/../../b", "a\0b", "\udcff.jpg"),
     ],
 )
-def test_key_must_be_normalised_and_new(kind: Kind, key: str) -> None:
+def test_key_must_be_normalised_and_new(written: Kind, key: str) -> None:
     """A key that exists, is not normalised or is not text is refused; the writer stays usable."""
-    with create_store(kind.at("a")) as writer:
+    with create_store(written.at("a")) as writer:
         writer.add("a/b.jpg", b"1", 1)
         said = "key 'a/b.jpg' is there already" if key == "a/b.jpg" else "key must be"
         with pytest.raises(ValueError, match=said):
@@ -281,10 +287,10 @@ def test_key_must_be_normalised_and_new(kind: Kind, key: str) -> None:
     with pytest.raises(ValueError, match="closed"):
         writer.add("d.jpg", b"4")
 
-    with open_store(kind.at("a")) as store:
+    with open_store(written.at("a")) as store:
         assert all_items(store) == [("a/b.jpg", b"1", 1), ("z.jpg", b"3", 3)]
     with pytest.raises(FileExistsError):
-        create_store(kind.at("a"))
+        create_store(written.at("a"))
 
 
 @pytest.mark.parametrize(
@@ -297,65 +303,70 @@ def test_key_must_be_normalised_and_new(kind: Kind, key: str) -> None:
     ],
 )
 def test_wrong_items_are_refused(
-    kind: Kind, data: Any, target: object, error: type[Exception]
+    written: Kind, data: Any, target: object, error: type[Exception]
 ) -> None:
     """Wrong targets, wrong data and wrong keys are refused; the writer stays usable."""
     said = {"a.jpg": r"Path\('a.jpg'\).read_bytes", b"": "is not an image"}.get(
         data, "targets?.* not"
     )
-    with create_store(kind.at("a")) as writer:
+    with create_store(written.at("a")) as writer:
         with pytest.raises(error, match=said):
             writer.add("c.jpg", data, target)
         with pytest.raises(TypeError, match="key must be text, not None"):
             writer.add(None, b"2")
         writer.add("c.jpg", b"3")
 
-    with open_store(kind.at("a")) as store:
+    with open_store(written.at("a")) as store:
         assert all_items(store) == [("c.jpg", b"3", None)]
 
 
 @pytest.mark.parametrize("target", [2, -1, "cat", True, 0.0, [0]], ids=repr)
-def test_a_target_is_the_index_of_a_class(kind: Kind, target: Any) -> None:
+def test_a_target_is_the_index_of_a_class(written: Kind, target: Any) -> None:
     """With classes, a target must be a class index or None."""
-    with create_store(kind.at("a"), classes=["cat", "dog"]) as writer:
+    with create_store(written.at("a"), classes=["cat", "dog"]) as writer:
         with pytest.raises(ValueError, match=r"index of a class, from 0 to 1, not "):
             writer.add("a.jpg", b"1", target)
         writer.add("a.jpg", b"1", 1)
         writer.add("b.jpg", b"2")
 
-    with open_store(kind.at("a")) as store:
+    with open_store(written.at("a")) as store:
         assert [store.target(index) for index in range(2)] == [1, None]
 
 
-def test_classes_are_not_one_string(kind: Kind) -> None:
+def test_classes_are_not_one_string(written: Kind) -> None:
     """A class name that is not in a list would become a class for each of its letters."""
     with pytest.raises(TypeError, match=r"classes .*, not 'cat'"):
-        create_store(kind.at("a"), classes="cat")
+        create_store(written.at("a"), classes="cat")
 
-    assert files(kind.at("a")) == {}
+    assert files(written.at("a")) == {}
 
 
 @pytest.mark.parametrize(
     ("item", "said"),
     [(("a.jpg", b"1"), "there already"), (("b.jpg", b"1", object()), "target")],
 )
-def test_error_in_the_writer_leaves_no_files(kind: Kind, item: tuple[Any, ...], said: str) -> None:
+def test_error_in_the_writer_leaves_no_files(
+    written: Kind, item: tuple[Any, ...], said: str
+) -> None:
     """An error inside the writer's block leaves no store, no partial file and no lock."""
-    writer = create_store(kind.at("a"))
+    writer = create_store(written.at("a"))
     with pytest.raises(ValueError, match=said), writer:  # noqa: PT012 - it is about the block
         writer.add("a.jpg", b"1")
-        assert not kind.at("a").exists()
+        assert not written.at("a").exists()
         writer.add(*item)
 
-    assert list(kind.folder.iterdir()) == []
+    assert list(written.folder.iterdir()) == []
 
 
-def test_any_name_is_a_class(kind: Kind) -> None:
+def test_any_name_is_a_class(written: Kind) -> None:
     """A class name may hold a NUL, which HDF5 texts cannot, or bytes that are not UTF-8.
 
     Its index may be NumPy's. Missing parent folders are created, and closing twice does nothing.
     """
-    classes, deep = ["plain", "a\0b", "\udcff", "漢"], kind.folder / "x" / "y" / kind.at("a").name
+    classes, deep = (
+        ["plain", "a\0b", "\udcff", "漢"],
+        written.folder / "x" / "y" / written.at("a").name,
+    )
     writer = create_store(deep, classes=classes)
     writer.add("a.jpg", b"1", np.int64(1))
     writer.close()
@@ -369,16 +380,16 @@ def test_any_name_is_a_class(kind: Kind) -> None:
 
 
 @pytest.mark.parametrize("location", ["s3://bucket/x", "file:///x", "memory://x"])
-def test_writers_refuse_uris(kind: Kind, location: str) -> None:
+def test_writers_refuse_uris(written: Kind, location: str) -> None:
     """A writer refuses a URI before it creates anything."""
     with pytest.raises(ValueError, match="local paths; copy it when done"):
-        create_store(location + kind.suffix)
+        create_store(location + written.suffix)
 
 
-def test_two_processes_do_not_mix(kind: Kind) -> None:
+def test_two_processes_do_not_mix(written: Kind) -> None:
     """Whichever process closes first, the other is told that the place is taken."""
     context = multiprocessing.get_context("spawn")
-    place, done, barrier = kind.at("a"), context.Queue(), context.Barrier(2)
+    place, done, barrier = written.at("a"), context.Queue(), context.Barrier(2)
     both = [
         context.Process(target=write_together, args=(place, number, barrier, done))
         for number in (1, 2)
@@ -394,9 +405,9 @@ def test_two_processes_do_not_mix(kind: Kind) -> None:
         assert {bytes(store.read(at)) for at in range(3)} == {b"%d" % max(told)}
 
 
-def test_two_writers_do_not_mix(kind: Kind) -> None:
+def test_two_writers_do_not_mix(written: Kind) -> None:
     """Of two writers to one path the first to close wins; the other leaves its store intact."""
-    place = kind.at("a")
+    place = written.at("a")
     first, second = create_store(place), create_store(place)
     for writer, data in ((first, b"first"), (second, b"second")):
         for number in range(3):
@@ -409,7 +420,7 @@ def test_two_writers_do_not_mix(kind: Kind) -> None:
     assert files(place) == there
     with open_store(place) as store:
         assert [bytes(store.read(at)) for at in range(3)] == [b"first"] * 3
-    assert not [path for path in kind.folder.iterdir() if path.name.startswith(".")]
+    assert not [path for path in written.folder.iterdir() if path.name.startswith(".")]
 
 
 class _Cut:
@@ -421,9 +432,9 @@ class _Cut:
         return super().__getattribute__(name)
 
 
-def test_writer_interrupted_within_an_item_makes_no_store(kind: Kind) -> None:
+def test_writer_interrupted_within_an_item_makes_no_store(written: Kind) -> None:
     """A writer interrupted within an item refuses to go on and makes no store."""
-    writer = create_store(kind.at("a"))
+    writer = create_store(written.at("a"))
     writer.add("a.jpg", b"1")
     with pytest.raises(KeyboardInterrupt):
         writer.add("b.jpg", b"2", _Cut())
@@ -432,15 +443,15 @@ def test_writer_interrupted_within_an_item_makes_no_store(kind: Kind) -> None:
     with pytest.raises(ValueError, match="create the store again"):
         writer.close()
 
-    assert list(kind.folder.iterdir()) == []
+    assert list(written.folder.iterdir()) == []
 
 
-def test_a_full_disk_makes_no_store(kind: Kind) -> None:
+def test_a_full_disk_makes_no_store(written: Kind) -> None:
     """A write that fails on a full disk makes no store, since half an item may be written."""
-    if kind.name in _LIBRARIES:
+    if written.name in _LIBRARIES:
         pytest.skip("a library writes this kind")
     resource = pytest.importorskip("resource")
-    writer = create_store(kind.at("a"))
+    writer = create_store(written.at("a"))
     writer.add("a.jpg", b"1" * 100)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (8192, hard))  # like a disk with 8 KiB free
@@ -452,4 +463,4 @@ def test_a_full_disk_makes_no_store(kind: Kind) -> None:
     with pytest.raises(ValueError, match="create the store again"):
         writer.close()
 
-    assert list(kind.folder.iterdir()) == []
+    assert list(written.folder.iterdir()) == []

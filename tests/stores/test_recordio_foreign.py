@@ -9,17 +9,9 @@ from pathlib import Path
 
 import pytest
 import store_cases
+from records import part, record
 
 from fastdecode.stores import StoreError, open_store
-
-MAGIC = struct.pack("<I", 0xCED7230A)
-
-
-def _record(data: bytes, label: float = 0, number: int = 0, labels: Sequence[float] = ()) -> bytes:
-    """Make a record with a single part, by the format's description."""
-    payload = struct.pack("<IfQQ", len(labels), label, number, 0)
-    payload += struct.pack(f"<{len(labels)}f", *labels) + data
-    return MAGIC + struct.pack("<I", len(payload)) + payload + bytes(-len(payload) % 4)
 
 
 def _write(where: Path, made: Sequence[bytes], keys: Sequence[int] | None = None) -> None:
@@ -27,9 +19,9 @@ def _write(where: Path, made: Sequence[bytes], keys: Sequence[int] | None = None
     where.write_bytes(b"".join(made))
     at = 0
     lines = []
-    for key, record in zip(keys or (), made, strict=False):
+    for key, one in zip(keys or (), made, strict=False):
         lines.append(f"{key}\t{at}\n")
-        at += len(record)
+        at += len(one)
     if keys is not None:
         where.with_suffix(".idx").write_text("".join(lines))
 
@@ -37,10 +29,10 @@ def _write(where: Path, made: Sequence[bytes], keys: Sequence[int] | None = None
 def test_labels_are_the_targets(tmp_path: Path) -> None:
     """A whole label is read as an int, another as a float, and several as a list."""
     made = [
-        _record(b"a", 3, 10),
-        _record(b"b", 0.5, 11),
-        _record(b"c", 0, 12, [1, 2.5]),
-        _record(b"d", 0, 13, [4]),
+        record(b"a", 3, 10),
+        record(b"b", 0.5, 11),
+        record(b"c", 0, 12, [1, 2.5]),
+        record(b"d", 0, 13, [4]),
     ]
     _write(tmp_path / "a.rec", made, [10, 11, 12, 13])
 
@@ -55,7 +47,7 @@ def test_labels_are_the_targets(tmp_path: Path) -> None:
 
 def test_file_without_index_is_scanned(tmp_path: Path) -> None:
     """Without an index the records are scanned and numbered."""
-    _write(tmp_path / "a.rec", [_record(b"x" * place, place) for place in range(9)])
+    _write(tmp_path / "a.rec", [record(b"x" * place, place) for place in range(9)])
 
     with open_store(tmp_path / "a.rec") as store:
         assert [bytes(store.read(place)) for place in range(9)] == [b"x" * p for p in range(9)]
@@ -65,7 +57,7 @@ def test_file_without_index_is_scanned(tmp_path: Path) -> None:
 
 def test_the_order_is_that_of_the_index(tmp_path: Path) -> None:
     """Items have the order of the index lines, which im2rec may have shuffled."""
-    made = [_record(b"%d" % place, place, place) for place in range(4)]
+    made = [record(b"%d" % place, place, place) for place in range(4)]
     _write(tmp_path / "a.rec", made, range(4))
     lines = (tmp_path / "a.idx").read_text().splitlines()
     (tmp_path / "a.idx").write_text("\n".join(reversed(lines)))
@@ -76,7 +68,7 @@ def test_the_order_is_that_of_the_index(tmp_path: Path) -> None:
 
 def test_an_index_elsewhere_may_name_some_records(tmp_path: Path) -> None:
     """``index=`` may name some of the records; a default index that does is an error."""
-    made = [_record(b"%d" % place, place, place) for place in range(4)]
+    made = [record(b"%d" % place, place, place) for place in range(4)]
     _write(tmp_path / "a.rec", made, range(4))
     lines = (tmp_path / "a.idx").read_text().splitlines()
     (tmp_path / "some.idx").write_text("\n".join(lines[1:3]))
@@ -92,7 +84,7 @@ def test_an_index_elsewhere_may_name_some_records(tmp_path: Path) -> None:
 
 def test_offset_of_another_record_is_an_error(tmp_path: Path) -> None:
     """An offset that leads to a record with another id is an error that names the item."""
-    made = [_record(b"%d" % place, place, place) for place in range(9)]
+    made = [record(b"%d" % place, place, place) for place in range(9)]
     _write(tmp_path / "a.rec", made, range(9))
     lines = (tmp_path / "a.idx").read_text().splitlines()
     lines[4] = "4\t" + lines[5].split("\t")[1]
@@ -105,11 +97,7 @@ def test_offset_of_another_record_is_an_error(tmp_path: Path) -> None:
                 method(4)
 
 
-def _part(data: bytes, kind: int = 0) -> bytes:
-    return MAGIC + struct.pack("<I", kind << 29 | len(data)) + data + bytes(-len(data) % 4)
-
-
-_WHOLE = _record(b"a" * 8) + _record(b"b" * 8)
+_WHOLE = record(b"a" * 8) + record(b"b" * 8)
 _HEADS = b"", b"short", struct.pack("<IfQQ", 2**31, 0, 0, 0), struct.pack("<IfQQ", 1, 0, 0, 0)
 
 
@@ -117,8 +105,8 @@ _HEADS = b"", b"short", struct.pack("<IfQQ", 2**31, 0, 0, 0), struct.pack("<IfQQ
     ("data", "lines", "item"),
     [
         *((_WHOLE[:end], None, f", item {end // 40}") for end in (1, 5, 44, 59)),
-        *((_part(head), None, ", item 0") for head in _HEADS),
-        *((_part(bytes(24), 1) + _part(bytes(24), kind), "0\t0\n", "") for kind in (1, 0, 2)),
+        *((part(head), None, ", item 0") for head in _HEADS),
+        *((part(bytes(24), 1) + part(bytes(24), kind), "0\t0\n", "") for kind in (1, 0, 2)),
         *((_WHOLE, lines, "") for lines in ("0 0\n1\n", "0\t0\t0\n", "a\t0\n", "0\t-8\n", "\0")),
         *((_WHOLE, f"0\t{at}\n", "") for at in (1, 99999, 4)),
     ],
@@ -139,7 +127,7 @@ def test_damage_is_an_error(tmp_path: Path, data: bytes, lines: str | None, item
 
 def test_ids_that_are_all_zero_are_ignored(tmp_path: Path) -> None:
     """Records whose ids are all zero are read without comparing ids."""
-    _write(tmp_path / "a.rec", [_record(b"%d" % place) for place in range(9)], range(9))
+    _write(tmp_path / "a.rec", [record(b"%d" % place) for place in range(9)], range(9))
 
     with open_store(tmp_path / "a.rec") as store:
         assert [bytes(store.read(place)) for place in range(9)] == [b"%d" % p for p in range(9)]

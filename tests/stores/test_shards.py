@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from processes import few_files
+from store_cases import make
 from tars import image, numbered, write_tar
 
 from fastdecode._error_policy import is_item_error
@@ -251,9 +252,7 @@ def test_a_store_is_right_where_no_more_files_are_held(tmp_path: Path, name: str
         pytest.importorskip(NEEDED[name])
     _shards(tmp_path, 30)
     path = tmp_path / name
-    with create_store(path) as writer:
-        for number in range(3):
-            writer.add(f"{number}.jpg", image(number), number)
+    make(path, [(f"{number}.jpg", image(number), number) for number in range(3)])
     with few_files(64):
         held = [open_store(shard) for shard in sorted(tmp_path.glob("train-*.tar"))]
         store = open_store(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import pickle
 import tarfile
 from pathlib import Path
@@ -12,7 +13,7 @@ from tars import image
 
 from fastdecode.stores import create_store, open_store
 from fastdecode.stores._index import Index
-from fastdecode.stores.tar import TarStore, index_tar, stream_tar
+from fastdecode.stores.tar import ShardFull, TarStore, TarWriter, index_tar, stream_tar
 
 _ITEMS: dict[str, Any] = {
     "a.jpg": None,
@@ -43,6 +44,45 @@ def shard(tmp_path: Path) -> Path:
         for number, (key, target) in enumerate(_ITEMS.items()):
             writer.add(key, image(number), target)
     return path
+
+
+def test_the_writer_indexes_what_it_writes(tmp_path: Path) -> None:
+    """Its index is that which reading the shard makes, byte for byte, and so is its checksum."""
+    with TarWriter(str(tmp_path / "t.tar"), ["a", "b"]) as writer:
+        writer.add("a.jpg", image(0), 1)
+        with pytest.raises(ValueError, match="there already"):
+            writer.add("a.jpg", image(0), 1)
+    with TarWriter(str(tmp_path / "u.tar")) as mixed:
+        for number, (key, target) in enumerate(_ITEMS.items()):
+            mixed.add(key, image(number), target)
+
+    for made, classes in ((writer, ["a", "b"]), (mixed, [])):
+        shard, index = Path(made.location), Path(f"{made.location}.fdx")
+        written = index.read_bytes()
+        index_tar(shard, classes=classes)
+        assert index.read_bytes() == written
+        assert hashlib.sha256(shard.read_bytes()).hexdigest() == made.sha256
+        assert shard.stat().st_size == made.size
+
+
+def test_a_shard_takes_no_more_than_its_limit(tmp_path: Path) -> None:
+    """An item that would exceed the limit is refused, except as the first; nothing is written."""
+    data = image(0)
+    for room, fits in ((0, True), (-1, False)):
+        path = tmp_path / f"{fits}.tar"
+        whole = 2 * (512 + len(data) + -len(data) % 512) + 1024
+        with TarWriter(str(path), limit=whole + room) as writer:
+            writer.add("a.jpg", data)
+            if fits:
+                writer.add("b.jpg", data)
+            else:
+                with pytest.raises(ShardFull):
+                    writer.add("b.jpg", data)
+        with open_store(path) as store:
+            assert len(store) == 1 + fits
+        assert path.stat().st_size <= whole + room
+    with TarWriter(str(tmp_path / "large.tar"), limit=1) as writer:
+        writer.add("a.jpg", data)
 
 
 @pytest.mark.parametrize("indexed", [True, False])

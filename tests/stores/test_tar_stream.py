@@ -38,7 +38,7 @@ def test_a_pipe_is_read(tmp_path: Path) -> None:
     """A pipe that the caller has opened is streamed; the path of a pipe is refused."""
     data = write_tar(tmp_path / "t.tar", numbered(50)).read_bytes()
     os.mkfifo(tmp_path / "pipe.tar")
-    with pytest.raises(OSError, match=r"a FIFO .*pass the open file to stream_tar"):
+    with pytest.raises(OSError, match="a FIFO"):
         next(stream_tar(tmp_path / "pipe.tar"))
     writer = threading.Thread(target=(tmp_path / "pipe.tar").write_bytes, args=(data,))
     writer.start()

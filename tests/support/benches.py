@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import subprocess
 import sys
@@ -11,7 +12,15 @@ from pathlib import Path
 
 from PIL import Image as PillowImage
 
-from fastdecode.measure.result import Result, from_json
+from fastdecode.measure.result import (
+    SCHEMA,
+    CollectionSummary,
+    Library,
+    Machine,
+    Measurement,
+    Result,
+    Spread,
+)
 
 DECODE = ("--seconds", "0", "--no-train")
 ONE = ("--backend", "pillow")
@@ -66,7 +75,22 @@ def bench_result(*arguments: object, **variables: str) -> Result:
     """Run the command and return the result that it prints as JSON."""
     done = bench(*arguments, "--json", "-", **variables)
     assert done.returncode == 0, done.stderr
-    return from_json(done.stdout)
+    return read_result(done.stdout)
+
+
+def read_result(text: str) -> Result:
+    """Read the JSON of a result, whose keys are exactly the fields."""
+    content = json.loads(text)
+    assert content.pop("schema") == SCHEMA
+    for one in content["measurements"]:
+        one |= {name: Spread(**one[name]) for name in ("images_per_s", "ratio")}
+        one |= {name: tuple(one[name]) for name in ("latency_ms", "differing")}
+    content["machine"] = Machine(**content["machine"])
+    content["collection"] = CollectionSummary(**content["collection"])
+    content["backends"] = tuple(Library(**one) for one in content["backends"])
+    content["measurements"] = tuple(Measurement(**one) for one in content["measurements"])
+    content |= {name: tuple(content[name]) for name in ("answer", "notes")}
+    return Result(**content)
 
 
 class Page(HTMLParser):

@@ -28,8 +28,7 @@ SPEEDS = {OWN: 198.0, "simplejpeg": 200.0, "opencv": 180.0, "pillow": 60.0}
 """JPEG images per second at full size, from memory."""
 
 PIPELINES = {
-    OWN: 520.0, "device": 900.0, "dataset": 390.0, "pillow": 130.0, "torchvision": 210.0,
-    "dali": 450.0,
+    OWN: 520.0, "device": 900.0, "pillow": 130.0, "torchvision": 210.0,
 }  # fmt: skip
 """Training images per second on four cores."""
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from corpus import CORPUS
+from records import write_records
 
 from fastdecode.stores import Store, StoreError, create_store, open_store
 
@@ -30,9 +31,21 @@ def images() -> list[tuple[str, bytes]]:
 def write(location: Path, items: Sequence[tuple[str, bytes]], targets: Sequence[Any]) -> None:
     """Write a store, with classes if every target is a class index or None."""
     named = all(target in (None, *range(len(CLASSES))) for target in targets)
-    with create_store(location, classes=CLASSES if named else ()) as writer:
-        for place, (key, data) in enumerate(items):
-            writer.add(key, data, targets[place % len(targets)])
+    classes = CLASSES if named else ()
+    whole = [(*item, targets[place % len(targets)]) for place, item in enumerate(items)]
+    make(location, whole, classes)
+
+
+def make(
+    location: Path, items: Sequence[tuple[str, bytes, Any]], classes: Sequence[str] = ()
+) -> None:
+    """Write a store of any kind, RecordIO too, from keys, images and targets."""
+    if location.suffix == ".rec":
+        write_records(location, items, classes)
+        return
+    with create_store(location, classes=classes) as writer:
+        for item in items:
+            writer.add(*item)
 
 
 def check_random_damage(

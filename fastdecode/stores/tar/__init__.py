@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from fastdecode.stores.tar.format import END
 from fastdecode.stores.tar.store import Sample, TarStore, index_tar, open_tar, stream_tar
-from fastdecode.stores.tar.writer import TarWriter, append_members
+from fastdecode.stores.tar.writer import ShardFull, TarWriter
 
 __all__ = [
-    "END",
     "Sample",
+    "ShardFull",
     "TarStore",
     "TarWriter",
-    "append_members",
     "index_tar",
     "open_tar",
     "stream_tar",

@@ -24,9 +24,11 @@ from fastdecode.stores.tar.names import WantedMembers, samples, wanted_members
 from fastdecode.types import Buffer
 
 __all__ = [
+    "COLUMNS",
     "SUFFIX",
     "Sample",
     "TarStore",
+    "about_index",
     "index_tar",
     "open_tar",
     "stream_tar",
@@ -45,8 +47,9 @@ _COLUMNS = ("offset", "size", "head", "check")
 _LABELS = ("label", "label_check")
 """Offset of a target's bytes, or 0 without a target; their length times 2**32 plus their CRC-32."""
 
+COLUMNS = (*_COLUMNS, *_LABELS)
+
 _VERSION = 1
-_ADVICE = "open it yourself, and pass the open file to stream_tar()"
 
 
 def open_tar(
@@ -440,8 +443,13 @@ def _scan(
             while source.take(1 << 20):
                 pass  # the size of the shard includes what follows the end of the tar
             size = source.position
+    return builder, about_index(size, wanted)
+
+
+def about_index(size: int, wanted: WantedMembers) -> dict[str, Any]:
+    """Describe a shard of this size, for the header of its index."""
     about = {"image": list(wanted.image), "target": wanted.target}
-    return builder, {"kind": "tar", "version": _VERSION, "shard_size": size, **about}
+    return {"kind": "tar", "version": _VERSION, "shard_size": size, **about}
 
 
 def _members_of(about: Mapping[str, Any]) -> WantedMembers:
@@ -454,7 +462,7 @@ def _remake_hint(shard: str) -> str:
 
 
 def _build_index(source: FileSource, wanted: WantedMembers, classes: Sequence[str]) -> IndexBuilder:
-    builder = IndexBuilder(classes, (*_COLUMNS, *_LABELS))
+    builder = IndexBuilder(classes, COLUMNS)
     images: dict[int, int] = {}  # hash of a stem, and how often it occurs
     others: set[int] = set()
     for sample in samples(source, wanted, with_data=False):
@@ -546,7 +554,7 @@ def stream_tar(
     with ExitStack() as own:
         if isinstance(location, (str, os.PathLike)):
             name = os.fspath(location)
-            file: Readable = own.enter_context(open_stream(name, storage_options, advice=_ADVICE))
+            file: Readable = own.enter_context(open_stream(name, storage_options))
         else:
             file, name = location, str(getattr(location, "name", "the stream"))
         for sample in samples(FileSource(file, name), wanted, with_data=True):

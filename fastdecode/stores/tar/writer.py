@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
+import zlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any
 
+from fastdecode.stores._index import IndexBuilder
 from fastdecode.stores._items import dump_target, plain_target
 from fastdecode.stores.base import Writer
 from fastdecode.stores.tar.format import END, make_header, padded
-from fastdecode.stores.tar.names import Names
-from fastdecode.stores.tar.store import SUFFIX, index_tar
+from fastdecode.stores.tar.names import Names, WantedMembers
+from fastdecode.stores.tar.store import COLUMNS, SUFFIX, about_index
+from fastdecode.types import Buffer
 
-if TYPE_CHECKING:
-    from fastdecode.types import Buffer
+__all__ = ["ShardFull", "TarWriter"]
 
-__all__ = ["END", "TarWriter", "append_members"]
+
+class ShardFull(ValueError):
+    """An item would make a shard larger than its limit, and the next shard has to take it."""
 
 
 class TarWriter(Writer):
@@ -26,6 +31,15 @@ class TarWriter(Writer):
         Path of the shard, ``train.tar``; its index is ``train.tar.fdx``.
     classes : sequence of str
         Names of the classes, which the index holds.
+    limit : int, optional
+        Most bytes of the shard; beyond them, `add` raises `ShardFull` if the shard has an item.
+
+    Attributes
+    ----------
+    size : int
+        How many bytes have been written.
+    sha256 : str
+        Their checksum.
 
     Notes
     -----
@@ -37,17 +51,61 @@ class TarWriter(Writer):
 
     kind = "tar"
 
-    def __init__(self, location: str, classes: Sequence[str] = ()) -> None:
+    def __init__(
+        self, location: str, classes: Sequence[str] = (), *, limit: int | None = None
+    ) -> None:
         super().__init__(location, classes)
         self._keys = None
         self._names = Names()
+        self._limit = limit
+        self._builder = IndexBuilder(classes, COLUMNS)
+        self._sha256 = hashlib.sha256()
+        self.size = 0
         self._file = self._partial.open("xb")
 
+    @property
+    def sha256(self) -> str:
+        return self._sha256.hexdigest()
+
     def _append(self, key: str, data: memoryview, target: Any) -> None:
-        append_members(self._file, key, data, target, self._names)
+        beside = _target_member(target)
+        view = data.cast("B")
+        stem, extension, owner = self._names.take(key, view)
+        pieces, (offset, head, check) = self._member(f"{stem}.{extension}", view, owner, self.size)
+        label = label_check = 0
+        if beside is not None:
+            suffix, content = beside
+            end = self.size + sum(map(len, pieces))
+            more, (label, _, _) = self._member(f"{stem}.{suffix}", content, owner, end)
+            pieces += more
+            label_check = len(content) << 32 | zlib.crc32(content)
+        needed = self.size + sum(map(len, pieces)) + len(END)
+        if self._limit is not None and self.size and needed > self._limit:
+            raise ShardFull(f"{self.location}: it would have {needed} bytes")
+        self._write(pieces)
+        places = {"offset": offset, "size": len(view), "head": head, "check": check}
+        self._builder.add(key, target, **places, label=label, label_check=label_check)
+
+    @staticmethod
+    def _member(
+        name: str, data: Buffer, owner: bytes, start: int
+    ) -> tuple[list[Buffer], tuple[int, int, int]]:
+        """Return a member that begins at `start`, and where its data begins in it.
+
+        That is the data's offset, the length of the headers before it, and their CRC-32.
+        """
+        header = make_header(name.encode(), len(data), owner)
+        padding = bytes(padded(len(data)) - len(data))
+        return [header, data, padding], (start + len(header), len(header), zlib.crc32(header))
+
+    def _write(self, pieces: Sequence[Buffer]) -> None:
+        for piece in pieces:
+            self._file.write(piece)
+            self._sha256.update(piece)
+            self.size += len(piece)
 
     def _finish(self) -> None:
-        self._file.write(END)
+        self._write([END])
         super()._finish()
 
     def _release(self) -> None:
@@ -56,24 +114,8 @@ class TarWriter(Writer):
     def _publish(self) -> None:
         # The index first: an index without a shard does no harm, a shard with an old index would.
         index = self._final.with_name(self._final.name + SUFFIX)
-        index_tar(self._partial, index=index, classes=self.classes)
+        self._builder.write(index, about_index(self.size, WantedMembers()))
         super()._publish()
-
-
-def append_members(file: BinaryIO, key: str, data: Buffer, target: Any, names: Names) -> None:
-    """Append an image and its target to a tar.
-
-    The file position must be a multiple of 512 bytes. The caller writes the end (`END`). After a
-    ValueError about the key or the target, nothing has been written.
-    """
-    beside = _target_member(target)
-    view = memoryview(data).cast("B")
-    stem, extension, owner = names.take(key, view)
-    added: list[tuple[str, Buffer]] = [(extension, view), *([] if beside is None else [beside])]
-    for suffix, content in added:
-        file.write(make_header(f"{stem}.{suffix}".encode(), len(content), owner))
-        file.write(content)
-        file.write(bytes(padded(len(content)) - len(content)))
 
 
 def _target_member(target: Any) -> tuple[str, bytes] | None:
