@@ -1,4 +1,4 @@
-/* huffman.c: builds the tables of huffman.h for each image, since files have different codes. */
+/* huffman.c: builds the tables of huffman.h, for each file that has other codes than the one before. */
 #include "huffman.h"
 
 /* Fill `count` entries. */
@@ -54,6 +54,13 @@ static void make_pairs(fd_table *table) {
     }
 }
 
+static int is_made_of(const fd_table *table, const fd_codes *codes, fd_table_kind kind, int low) {
+    const fd_codes *of = &table->codes;
+    return table->is_made && table->kind == kind && table->low == low &&
+           memcmp(of->counts, codes->counts, sizeof of->counts) == 0 &&
+           memcmp(of->symbols, codes->symbols, sizeof of->symbols) == 0;
+}
+
 int fd_table_make(fd_table *table, const fd_codes *codes, fd_table_kind kind, int low) {
     static const int MOST_BITS[] = {[FD_DC] = FD_MOST_DC_BITS,
                                     [FD_AC] = FD_MOST_AC_BITS,
@@ -62,8 +69,12 @@ int fd_table_make(fd_table *table, const fd_codes *codes, fd_table_kind kind, in
     int is_dc = kind == FD_DC, is_baseline = kind == FD_AC;
     uint32_t *entry = table->one;
     int32_t code = 0, place = 0;
-    table->is_dc = is_dc;
-    memcpy(table->symbols, codes->symbols, sizeof table->symbols);
+    if (is_made_of(table, codes, kind, low))
+        return 1; /* making it takes longer than the rest of a small image */
+    table->codes = *codes;
+    table->kind = kind;
+    table->low = low;
+    table->is_made = 0; /* until the end */
     for (int length = 1; length <= 16; length++) {
         table->first[length] = place - code;
         for (int i = 0; i < codes->counts[length]; i++, place++, code++) {
@@ -89,5 +100,6 @@ int fd_table_make(fd_table *table, const fd_codes *codes, fd_table_kind kind, in
     fill(entry, (uint32_t)FD_LONG << 16 | FD_ESCAPE, (int)(table->one + FD_ENTRIES - entry));
     if (kind == FD_AC || kind == FD_AC_FIRST)
         make_pairs(table);
+    table->is_made = 1;
     return 1;
 }

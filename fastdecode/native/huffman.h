@@ -50,12 +50,14 @@ typedef struct {
     uint64_t two[FD_ENTRIES];
     uint32_t limit[17]; /* if the next 16 bits are below it, their code has at most this length */
     int32_t first[17]; /* add it to a code of this length to get its index in `symbols` */
-    uint8_t symbols[256];
-    int is_dc;
+    fd_codes codes;
+    fd_table_kind kind;
+    int low, is_made;
 } fd_table;
 
-/* Build the table of these codes; `low` is the lowest bit of the values. Returns 0 if libjpeg would
- * refuse them, or if they are not codes of an image with 8 bits per sample. */
+/* Build the table of these codes, unless the last image had the same; `low` is the lowest bit of the
+ * values. Returns 0 if libjpeg would refuse them, or if they are not codes of an image with 8 bits per
+ * sample. */
 int fd_table_make(fd_table *table, const fd_codes *codes, fd_table_kind kind, int low);
 
 /* The bits to read next are at the top of `buffer`; the lowest 6 bits of `count` are their number. */
@@ -114,12 +116,12 @@ FD_INLINE size_t fd_bytes_read(const fd_bits *bits, const uint8_t *from) {
                 step = FD_NO_CODE;                                                                 \
             } else {                                                                               \
                 int32_t place_ = (int32_t)(buffer >> (64 - length_)) + (table)->first[length_];    \
-                uint32_t symbol_ = (table)->symbols[place_ & 255];                                 \
-                size = (table)->is_dc ? symbol_ : symbol_ & 15;                                    \
-                step = (table)->is_dc    ? 0                                                       \
-                       : size            ? (symbol_ >> 4) + 1                                      \
-                       : symbol_ == 0xF0 ? 16                                                      \
-                                         : FD_END_OF_BLOCK;                                        \
+                uint32_t symbol_ = (table)->codes.symbols[place_ & 255];                           \
+                size = (table)->kind == FD_DC ? symbol_ : symbol_ & 15;                            \
+                step = (table)->kind == FD_DC ? 0                                                  \
+                       : size                 ? (symbol_ >> 4) + 1                                 \
+                       : symbol_ == 0xF0      ? 16                                                 \
+                                              : FD_END_OF_BLOCK;                                   \
                 if (step == FD_END_OF_BLOCK)                                                       \
                     size = symbol_ >> 4; /* 0 in baseline scans */                                 \
             }                                                                                      \

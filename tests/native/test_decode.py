@@ -125,6 +125,19 @@ def _parts_removed(data: bytes) -> Iterator[bytes]:
         at = end
 
 
+def _other_symbols(data: bytes) -> Iterator[bytes]:
+    """Exchange the first two symbols of each Huffman table; or make the last one invalid."""
+    at = 2
+    while data[at + 1] != 0xDA:
+        length = int.from_bytes(data[at + 2 : at + 4], "big")
+        if data[at + 1] == 0xC4:
+            first, last = at + 21, at + 1 + length
+            swapped = data[first + 1 : first - 1 : -1]
+            yield data[:first] + swapped + data[first + 2 :]
+            yield data[:last] + b"\xff" + data[last + 1 :]
+        at += 2 + length
+
+
 def _tables_in_one(data: bytes) -> bytes:
     """Put all Huffman tables before the first scan into one segment, as many encoders do."""
     at, tables, rest = 2, b"", data[:2]
@@ -139,7 +152,7 @@ def _tables_in_one(data: bytes) -> bytes:
 
 
 def _incomplete() -> list[bytes]:
-    """Return small files of many kinds, and each of them without one of its parts."""
+    """Return small files of many kinds, and each without one of its parts, or with other codes."""
     pixels = drawing(40, 24)
     keyed = pixels.convert("L")
     coded = pixels.quantize(7)
@@ -153,7 +166,9 @@ def _incomplete() -> list[bytes]:
         encode(coded, "png", transparency=bytes(range(0, 210, 30))),
         encode(pixels.convert("RGBA"), "png"),
     ]
-    return [*whole, *(less for data in whole for less in _parts_removed(data))]
+    less = [less for data in whole for less in _parts_removed(data)]
+    plain, progressive = encode(pixels, subsampling=0), whole[3]
+    return [*whole, *less, plain, *_other_symbols(plain), *_other_symbols(progressive)]
 
 
 def test_no_file_finds_what_another_has_left() -> None:
