@@ -2,20 +2,20 @@
 
     python thumbnails.py photos/ thumbs/ --size 256
 
-`decode_iter` decodes on all cores, ahead of the loop that writes, and holds only a few images at a
-time. JPEGs are shrunk inside the decoder. The program names damaged files and goes on.
+`decode_iter` decodes and shrinks on all cores, ahead of the loop that writes, and holds only a few
+images at a time. It takes files of every format, names those that are damaged, and goes on. Files
+that are no images, or of no format that a decoder here reads, are counted as unsupported.
 """
 
 import argparse
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 from PIL import Image
 
-from fastdecode import decode_iter
-
-SUFFIXES = {".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"}
+from fastdecode import UnsupportedFormat, decode_iter
 
 
 def main() -> None:
@@ -26,24 +26,27 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=256, help="pixels of the longer side")
     options = parser.parse_args()
 
-    found = (path for path in options.photos.rglob("*") if path.suffix.lower() in SUFFIXES)
+    found = (path for path in options.photos.rglob("*") if path.is_file())
     paths = sorted(path for path in found if options.thumbs not in path.parents)
     if not paths:
         sys.exit(f"there are no photos in {options.photos}")
-    begun, bad = time.perf_counter(), 0
-    images = decode_iter(paths, min_size=options.size, orient=True, on_error="return")
+    begun, counts = time.perf_counter(), Counter[str]()
+    images = decode_iter(paths, max_side=options.size, orient=True, on_error="return")
     for path, image in zip(paths, images, strict=True):
         if isinstance(image, Exception):
-            bad += 1
-            print(image, file=sys.stderr)  # the error names the file
+            kind = "unsupported" if isinstance(image, UnsupportedFormat) else "damaged"
+            counts[kind] += 1
+            print(f"{kind}: {image}", file=sys.stderr)  # the error names the file
             continue
-        thumb = Image.fromarray(image)
-        thumb.thumbnail((options.size, options.size), Image.Resampling.LANCZOS)
+        counts["made"] += 1
         place = options.thumbs / path.relative_to(options.photos)
         place.parent.mkdir(parents=True, exist_ok=True)
-        thumb.save(place.with_name(f"{place.name}.jpg"), quality=85)
-    count, seconds = len(paths) - bad, time.perf_counter() - begun
-    print(f"{count} thumbnails in {options.thumbs}, {count / seconds:.0f} images/s; {bad} damaged")
+        Image.fromarray(image).save(place.with_name(f"{place.name}.jpg"), quality=85)
+    speed = counts["made"] / (time.perf_counter() - begun)
+    print(
+        f"{counts['made']} thumbnails in {options.thumbs}, {speed:.0f} images/s; "
+        f"{counts['damaged']} damaged, {counts['unsupported']} unsupported"
+    )
 
 
 if __name__ == "__main__":

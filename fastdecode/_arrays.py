@@ -17,24 +17,32 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 import numpy as np
 
 from fastdecode import _headers, _selection
-from fastdecode._arguments import check_out
+from fastdecode._arguments import check_out, checked_region
 from fastdecode._error_policy import is_item_error
-from fastdecode._pixels import seen_size
+from fastdecode._pixels import apply_orientation, deliver, seen_size, stored_box
 from fastdecode._process import after_fork
-from fastdecode._resizing import ResizePlan, core_can_decode, core_may_decode, resize
+from fastdecode._resizing import (
+    THUMBNAIL_GAP,
+    ResizePlan,
+    core_can_decode,
+    core_may_decode,
+    resize,
+    shrink,
+    thumbnail_size,
+)
 from fastdecode._selection import Want
-from fastdecode.api import decode, decode_file, read_item
+from fastdecode.api import decode, decode_file, name_file, read_item
 from fastdecode.errors import FastDecodeError, ThreadsUnavailable
 from fastdecode.geometry import Geometry
 from fastdecode.native import _library
 from fastdecode.native._batch import Headers, Items, Pool, as_source
-from fastdecode.plan import plan_options
+from fastdecode.plan import plan_options, reduce_for_resize
 from fastdecode.types import Header
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fastdecode.types import Box, Buffer, Image
+    from fastdecode.types import Box, Buffer, Image, Reduce
 
 _T = TypeVar("_T")
 _S = TypeVar("_S")
@@ -104,6 +112,8 @@ class _ItemDecoder(NamedTuple):
     def __call__(self, place: int, item: Any, out: Any = None) -> Any:
         """Return an item's image, or its error."""
         try:
+            if "max_side" in self.options:
+                return _decode_shrunk(item, **self.options, out=out)
             if self.size is None:
                 return _decode_item(item, {**self.options, "out": out})
             if self.exact:
@@ -216,6 +226,35 @@ def _decode_item(item: Any, options: dict[str, Any]) -> Any:
     return decode(item, **options)
 
 
+def _decode_shrunk(item: Any, *, max_side: int, out: Image | None, **options: Any) -> Image:
+    """Decode an item, and shrink it as Pillow's `thumbnail` does, of which each step is here.
+
+    A JPEG is first reduced in its decoder. The thumbnail is turned upright, not the whole image.
+    """
+    data = read_item(item)
+    try:
+        header = _headers.probe(data)
+        turn = header.orientation if options.pop("orient", False) else 1
+        region = options.pop("region", None)
+        if region is not None:
+            seen = seen_size(header.width, header.height, turn)
+            region = stored_box(checked_region(region, *seen), *seen, turn)
+        part = region or (0, 0, header.width, header.height)
+        size = thumbnail_size(part[2] - part[0], part[3] - part[1], max_side)
+        if out is not None:
+            check_out(out, data, options.get("mode", "RGB"), seen_size(*size, turn)[::-1])
+        reduce: Reduce = 1
+        if header.format == "jpeg":
+            reduce = reduce_for_resize(part, (max_side, max_side), THUMBNAIL_GAP)
+        image = decode(data, reduce, region=region, **options)
+    except FastDecodeError as error:
+        if isinstance(item, (str, os.PathLike)):
+            name_file(error, item)
+        raise
+    box = Geometry.of_decode(header, reduce, region=region).boxes(part).tolist()
+    return deliver(apply_orientation(shrink(image, size, box), turn), out)
+
+
 def _resize_exactly(item: Any, options: dict[str, Any], size: tuple[int, int]) -> Image:
     """Decode an item, and resize exactly the part that was asked for."""
     data = read_item(item)
@@ -306,6 +345,7 @@ def _core_is_candidate(options: dict[str, Any]) -> bool:
         options.get("backend") in (None, _NAME)
         and options.get("mode", "RGB") in ("RGB", "L")
         and not options.get("strict")
+        and "max_side" not in options
     )
 
 

@@ -137,7 +137,9 @@ def decode_batch(
     out: Sequence[Image | None] | Image | None = None,
     **options: Unpack[BatchOptions],
 ) -> Any:
-    """Decode many images in parallel, and return them in order.
+    """Decode many images in parallel, in order.
+
+    Returns a list of arrays; one array with `size`; tensors in place of arrays with a `device`.
 
     Parameters
     ----------
@@ -168,23 +170,28 @@ def decode_batch(
         Item i is decoded into ``out[i]``, as with the `out` of `decode`. The arrays must not
         overlap in memory. With `size`, `out` is one array for the whole result. It cannot be
         combined with a device.
+    max_side : int, optional
+        Shrink each image, or its `region`, to a thumbnail whose longer side has at most so many
+        pixels, and keep its aspect ratio. The pixels are those of Pillow's ``Image.thumbnail``
+        (bicubic) in this `mode`, which may not be ``"stored"``. A JPEG is first reduced inside the
+        decoder. The CPU decodes, and `size`, `reduce` and `min_size` are left out.
     **options
         reduce, min_size, mode, region, orient, strict, max_pixels, backend: all as for `decode`.
         `backend` is what decodes on the CPU; `decode` chooses a batch backend.
 
     Returns
     -------
-    list, ndarray or tensor
-        Without a device: a list with one ndarray per item; with `size`, one uint8 ndarray (N,
-        height, width, 3), or (N, height, width) for ``mode="L"``, C-contiguous; `out` if given.
+    list of ndarray
+        One array (H, W, C) or (H, W) per item, as from `decode`.
 
-        With a device: a list with one uint8 tensor (C, H, W) per item (of another type for
-        ``mode="stored"``); with `size`, one uint8 tensor (N, C, height, width). They are
-        contiguous, except that ``device="cpu"`` without `size` copies nothing: images that the CPU
-        has decoded are views of arrays (H, W, C).
+        With `size` it is one uint8 ndarray (N, height, width, C), or (N, height, width) for
+        ``mode="L"``, C-contiguous; `out` if given. With a `device` there is a tensor in place of
+        each array: (C, H, W) per item, or (N, C, height, width). These are contiguous, but
+        ``device="cpu"`` without `size` copies nothing: images that the CPU has decoded are views of
+        arrays (H, W, C).
 
-        With ``on_error="return"``: always a list, which may contain `FastDecodeError` and `OSError`
-        objects. With `size`, its arrays are views of one array.
+        With ``on_error="return"`` it is a list even with `size`, which may contain
+        `FastDecodeError` and `OSError` objects; then its arrays are views of one array.
 
     Raises
     ------
@@ -217,6 +224,8 @@ def decode_batch(
     6
     >>> decode_batch(photos, size=(120, 160)).shape
     (6, 120, 160, 3)
+    >>> decode_batch(photos, max_side=100)[0].shape  # a thumbnail
+    (67, 100, 3)
 
     Tensors; ``device="cuda"`` would return them on a GPU:
 
@@ -303,6 +312,8 @@ def decode_iter(
         image that you take.
     size : int or (height, width), optional
         Resize each image to this size, as `decode_batch` does.
+    max_side : int, optional
+        Shrink each image to a thumbnail, as `decode_batch` does.
     threads : int, optional
         As for `decode_batch`; 1 decodes each image on demand, in the calling thread.
     ahead : int, optional
@@ -394,6 +405,10 @@ def _checked(
         )
     if threads is not None:
         check_threads(threads)
+    if options.get("max_side") is None:
+        options.pop("max_side", None)
+    else:
+        _check_max_side(size, **options)
     check_options(**options)
     return _checked_size(size, options.get("mode", "RGB"))
 
@@ -421,6 +436,22 @@ def _checked_size(size: object, mode: str) -> tuple[int, int] | None:
     if max(sides) > _LARGEST_SIDE:
         raise ValueError(f"size must be at most {_LARGEST_SIDE}, not {shown(size)}")
     return sides
+
+
+def _check_max_side(
+    size: object,
+    max_side: object,
+    mode: object = "RGB",
+    reduce: object = 1,
+    min_size: object = None,
+    **_others: object,
+) -> None:
+    if not (is_int(max_side) and cast("int", max_side) >= 1):
+        raise ValueError(f"max_side must be a positive integer, not {shown(max_side)}")
+    if size is not None or min_size is not None or reduce != 1:
+        raise ValueError("max_side says the size: leave out size, reduce and min_size")
+    if mode == "stored":
+        raise ValueError("max_side needs mode 'RGB', 'L' or 'RGBA'")
 
 
 def _is_single(items: object) -> bool:

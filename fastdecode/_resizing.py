@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from math import ceil
+from collections.abc import Callable
+from math import ceil, floor, inf
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -23,6 +24,8 @@ CORE_FILTERS: dict[Interpolation, int] = {"bilinear": 0, "bicubic": 2}
 """The ``fd_resize_filter`` of each interpolation."""
 _INTERPOLATIONS: dict[int, Interpolation] = {v: name for name, v in CORE_FILTERS.items()}
 _NATIVE = "native"
+THUMBNAIL_GAP = 2.0
+"""How many times the final size is left to the last filter, as in Pillow's `thumbnail`."""
 HUFFMAN_SOFS = (0xC0, 0xC1, 0xC2)  # baseline, extended, progressive
 PNG_SOF = 0  # FD_PNG: it has no such marker
 
@@ -146,6 +149,31 @@ def resize_in_core(
     # fmt: on
     pixels = _library.stored(None, channels_first=False)
     return result if _library.resize_pixels(image, resize, pixels, result.ctypes.data) else None
+
+
+def thumbnail_size(width: int, height: int, max_side: int) -> tuple[int, int]:
+    """Return the (width, height) to which Pillow's ``thumbnail((max_side, max_side))`` shrinks."""
+    if max(width, height) <= max_side:
+        return width, height
+    aspect = width / height
+    if aspect <= 1:
+        return _nearest(max_side * aspect, lambda side: abs(aspect - side / max_side)), max_side
+    return max_side, _nearest(
+        max_side / aspect, lambda side: abs(aspect - max_side / (side or inf))
+    )
+
+
+def _nearest(exact: float, distance: Callable[[int], float]) -> int:
+    return max(1, min(floor(exact), ceil(exact), key=distance))
+
+
+def shrink(image: Image, size: tuple[int, int], box: FloatBox) -> Image:
+    """Resize a box of uint8 pixels to (width, height) with the filters of Pillow's `thumbnail`."""
+    if image.shape[1::-1] == size:
+        return image
+    pixels = PillowImage.fromarray(image)
+    bicubic = PillowImage.Resampling.BICUBIC
+    return np.array(pixels.resize(size, bicubic, box=box, reducing_gap=THUMBNAIL_GAP))
 
 
 def resize_unchanged(width: int, height: int) -> _library.CoreResize:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     Data = bytes | bytearray | memoryview | mmap.mmap | NDArray[np.uint8] | torch.Tensor
 
-__all__ = ["decode", "decode_file", "decode_part", "probe", "read_file", "read_item"]
+__all__ = ["decode", "decode_file", "decode_part", "name_file", "probe", "read_file", "read_item"]
 
 
 def decode(
@@ -216,8 +216,13 @@ def decode_file(
     try:
         return decode(data, reduce, out=out, **options)
     except FastDecodeError as error:
-        error.args = (f"{os.fspath(path)}: {error.args[0]}", *error.args[1:])
+        name_file(error, path)
         raise
+
+
+def name_file(error: FastDecodeError, path: str | os.PathLike[str]) -> None:
+    """Begin the message of an error with the path of the file that was decoded."""
+    error.args = (f"{os.fspath(path)}: {error.args[0]}", *error.args[1:])
 
 
 def read_item(item: Any) -> Buffer:

@@ -90,6 +90,7 @@ class BatchOptions(DecodeKeywords, total=False):
     """The options with which `decode_batch` decodes each image."""
 
     reduce: int
+    max_side: int | None
 
 
 @dataclass(frozen=True)

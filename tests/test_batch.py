@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import io
 import mmap
 import multiprocessing
 import os
@@ -17,14 +18,19 @@ from typing import Any
 import numpy as np
 import pytest
 from doubles import double, flat, own_registry  # noqa: F401
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from PIL import Image as PillowImage
+from PIL import ImageOps
 from processes import answers
 
 from fastdecode import (
     BackendUnavailable,
     DecodeError,
     FastDecodeError,
+    ImageTooLarge,
     UnknownBackend,
+    UnsupportedFormat,
     decode,
     decode_batch,
     decode_iter,
@@ -132,6 +138,14 @@ WRONG: dict[str, tuple[type[Exception], str, dict[str, Any]]] = {
     "size": (ValueError, "size", {"size": (4, 0)}),
     "size of alpha": (ValueError, "size needs mode", {"size": 4, "mode": "RGBA"}),
     "reduce": (ValueError, "reduce", {"reduce": 3}),
+    "no side": (ValueError, "max_side", {"max_side": 0}),
+    "a side in words": (ValueError, "max_side", {"max_side": "256"}),
+    "two sides": (ValueError, "max_side", {"max_side": (9, 9)}),
+    "a side true": (ValueError, "max_side", {"max_side": True}),
+    "side and size": (ValueError, "max_side", {"max_side": 9, "size": 9}),
+    "side and reduce": (ValueError, "max_side", {"max_side": 9, "reduce": 2}),
+    "side and min_size": (ValueError, "max_side", {"max_side": 9, "min_size": 9}),
+    "side as stored": (ValueError, "max_side", {"max_side": 9, "mode": "stored"}),
     "min_size": (ValueError, "min_size", {"min_size": 0}),
     "region": (ValueError, "region", {"region": (1, 2, 3)}),
     "max_pixels": (ValueError, "max_pixels", {"max_pixels": -1}),
@@ -370,6 +384,130 @@ def test_size_fills_an_array_of_the_caller(threads: int | None) -> None:
             decode_batch(SIZED, size=(12, 20), out=wrong)
     with pytest.raises(TypeError, match="NumPy array"):
         decode_batch(SIZED, size=(12, 20), out=list(out))
+
+
+# ---- thumbnails ----
+
+KINDS = {
+    "jpeg": {"format": "jpeg"},
+    "progressive": {"format": "jpeg", "progressive": True, "subsampling": 0, "quality": 40},
+    "png": {"format": "png"},
+    "webp": {"format": "webp", "lossless": True},
+}
+
+
+def thumbnail(data: bytes, side: int, mode: str = "RGB", region: Any = None) -> Any:
+    """Return what Pillow makes: the image in that mode, shrunk, and then turned upright."""
+    image = PillowImage.open(io.BytesIO(data))
+    exif = image.getexif()
+    if image.mode != mode and image.format != "JPEG":  # which reduces in its decoder
+        image = image.convert(mode)
+    if region is not None:
+        image = image.crop(region)
+    image.thumbnail((side, side))
+    image = image.convert(mode)
+    image.getexif().update(exif)
+    return np.asarray(ImageOps.exif_transpose(image))
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    st.integers(1, 400),
+    st.integers(1, 400),
+    st.integers(1, 60),
+    st.sampled_from([*KINDS]),
+    st.sampled_from(["L", "RGB", "RGBA"]),
+    st.integers(1, 8),
+    st.sampled_from([decode_batch, decode_iter]),
+)
+@example(1000, 3, 7, "jpeg", "RGB", 1, decode_batch)  # one row is left
+@example(3, 1000, 7, "png", "RGB", 6, decode_batch)
+@example(337, 331, 20, "jpeg", "RGB", 3, decode_batch)  # an eighth, and its last blocks first
+@example(15, 10, 15, "jpeg", "RGB", 1, decode_batch)  # nothing to shrink
+def test_thumbnails_are_those_of_pillow(
+    width: int, height: int, side: int, kind: str, mode: str, turn: int, function: Any
+) -> None:
+    """`max_side` gives the pixels of Pillow's `thumbnail`, which are then turned upright."""
+    stored = "RGB" if KINDS[kind]["format"] == "jpeg" else mode
+    exif = PillowImage.Exif()
+    exif[0x0112] = turn
+    data = encode(drawing(width, height, stored), exif=exif, **KINDS[kind])
+    shown = mode if stored == mode else "RGB"
+
+    one, two = function([data] * 2, max_side=side, orient=True, mode=shown)
+
+    np.testing.assert_array_equal(one, thumbnail(data, side, shown))
+    np.testing.assert_array_equal(two, one)
+    assert one.flags.c_contiguous
+    assert max(one.shape[:2]) == min(side, max(width, height))
+
+
+@pytest.mark.parametrize("kind", ["jpeg", "png"])
+@pytest.mark.parametrize(
+    ("turn", "region", "stored"),
+    [(1, (30, 7, 95, 61), (30, 7, 95, 61)), (6, (8, 20, 40, 90), (20, 20, 90, 52))],
+)
+def test_a_region_has_its_thumbnail(kind: str, turn: int, region: Any, stored: Any) -> None:
+    """With a region, of the upright image, only that part is shrunk."""
+    exif = PillowImage.Exif()
+    exif[0x0112] = turn
+    data = encode(drawing(100, 60 if turn == 6 else 70), kind, exif=exif)
+
+    (made,) = decode_batch([data], max_side=40, region=region, orient=True)
+
+    np.testing.assert_array_equal(made, thumbnail(data, 40, region=stored))
+
+
+def test_a_region_of_a_reduced_jpeg_ends_between_its_pixels() -> None:
+    """A region whose edges are no multiples of the reduction is neither moved nor scaled."""
+    region = (13, 21, 613, 471)
+    data = photo.read_bytes()
+
+    (made,) = decode_batch([data], max_side=40, region=region)
+
+    whole = PillowImage.fromarray(decode(data, region=region))
+    expected = np.asarray(whole.resize((40, 30), PillowImage.Resampling.BICUBIC))
+    assert made.shape == expected.shape
+    assert np.abs(made.astype(int) - expected).mean() < 0.7  # a pixel further it is 1.4
+
+
+@THREADS
+def test_thumbnails_tell_damaged_files_from_unsupported_ones(
+    threads: int | None, tmp_path: Path
+) -> None:
+    """Errors are those of `decode_file`, name the file and take the place of its thumbnail."""
+    for name, data in (("cut.jpg", CUT), ("notes.txt", b"no image at all"), ("good.jpg", ITEMS[2])):
+        (tmp_path / name).write_bytes(data)
+    paths = [tmp_path / name for name in ("cut.jpg", "notes.txt", "missing.png", "good.jpg")]
+
+    found = decode_batch(paths, max_side=9, threads=threads, on_error="return")
+
+    kinds = DecodeError, UnsupportedFormat, FileNotFoundError, np.ndarray
+    assert [*map(type, found)] == [*kinds]
+    assert all(path.name in str(error) for path, error in zip(paths, found[:3], strict=False))
+    with pytest.raises(DecodeError, match=r"^item 0: .*cut\.jpg: "):
+        decode_batch(paths, max_side=9, threads=threads)
+    with pytest.raises(ImageTooLarge, match=r"^item 0: "):
+        decode_batch(ITEMS, max_side=9, threads=threads, max_pixels=10)
+    with pytest.raises(ValueError, match=r"^item 0: region"):
+        decode_batch(ITEMS, max_side=9, threads=threads, region=(0, 0, 200, 100))
+
+
+def test_thumbnails_go_where_they_are_wanted() -> None:
+    """`out` takes thumbnails of the right shape, and a device returns tensors of them."""
+    room = [np.zeros((8, 12, 3), np.uint8) for _ in ALIKE]
+
+    made = decode_batch(ALIKE, max_side=12, out=room)
+
+    for place, image, data in zip(room, made, ALIKE, strict=True):
+        assert image is place
+        np.testing.assert_array_equal(image, thumbnail(data, 12))
+    with pytest.raises(ValueError, match="shape"):
+        decode_batch(ALIKE, max_side=12, out=[np.zeros((1, 12, 3), np.uint8) for _ in ALIKE])
+    torch = pytest.importorskip("torch")
+    tensors = decode_batch(ALIKE, max_side=12, device="cpu")
+    assert [*map(type, tensors)] == [torch.Tensor] * len(ALIKE)
+    np.testing.assert_array_equal(tensors[1].permute(1, 2, 0), made[1])
 
 
 def test_who_decodes_on_a_device_needs_one() -> None:

@@ -14,6 +14,7 @@ import pytest
 from PIL import Image
 
 from fastdecode.samples import photos
+from fastdecode.testing import drawing, encode
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 PROGRAMS = sorted(EXAMPLES.glob("*.py"))
@@ -58,18 +59,37 @@ def output(program: str, *arguments: object, cwd: Path) -> tuple[str, str]:
     return ended.stdout, ended.stderr
 
 
-def test_thumbnails_are_made_of_all_but_the_damaged(folder: Path, tmp_path: Path) -> None:
-    """Each photo gets a thumbnail of the given size, and the damaged one is named."""
+def test_thumbnails_are_made_of_every_format(folder: Path, tmp_path: Path) -> None:
+    """Photos of any format and name get one; damaged and unsupported files are told apart."""
+    for name, data in (
+        ("wide.webp", encode(drawing(200, 100), "webp")),
+        ("sub/no_suffix", encode(drawing(30, 20), "tiff")),
+        ("map.ppm", encode(drawing(100, 200), "ppm")),
+        ("notes.txt", b"no image"),
+        ("drawing.svg", b"<svg xmlns='http://www.w3.org/2000/svg'/>"),
+    ):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(data)
+
     said, complained = output("thumbnails", folder, "thumbs", "--size", 48, cwd=tmp_path)
 
-    thumbs = sorted((tmp_path / "thumbs").rglob("*.jpg"))
-    assert "6 thumbnails in thumbs" in said
-    assert complained.count("\n") == 1
-    assert "half.jpg: " in complained
-    assert len(thumbs) == 6
-    for thumb in thumbs:
+    assert "9 thumbnails in thumbs" in said
+    assert "1 damaged, 2 unsupported" in said
+    kinds = {
+        Path(line.split(": ")[1]).name: line.split(": ")[0] for line in complained.splitlines()
+    }
+    assert kinds == {
+        "half.jpg": "damaged", "notes.txt": "unsupported", "drawing.svg": "unsupported"
+    }  # fmt: skip
+    sizes = {}
+    for thumb in (tmp_path / "thumbs").rglob("*.jpg"):
         with Image.open(thumb) as image:
-            assert max(image.size) == 48
+            sizes[thumb.name] = image.size
+    assert len(sizes) == 9
+    assert sizes["wide.webp.jpg"] == (48, 24)
+    assert sizes["map.ppm.jpg"] == (24, 48)
+    assert sizes.pop("no_suffix.jpg") == (30, 20)  # nothing is enlarged
+    assert {max(size) for size in sizes.values()} == {48}
 
 
 def test_training_from_a_folder_tells_loss_and_speed(folder: Path, tmp_path: Path) -> None:

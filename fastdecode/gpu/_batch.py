@@ -46,7 +46,7 @@ def make_request(
     wrong arguments, for which it raises the error.
     """
     mode = options.get("mode", "RGB")
-    if mode not in ("RGB", "L") or options.get("strict"):
+    if mode not in ("RGB", "L") or options.get("strict") or "max_side" in options:
         return None
     try:
         reduce, window, orientation = plan_options(header, options)

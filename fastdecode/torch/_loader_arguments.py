@@ -215,7 +215,7 @@ def resolve_workers(
     if threads != "auto":
         return int(threads), 0
     count = usable_cores() if num_workers is None else int(num_workers)
-    if apart or (source.isolated and not source.holds_gil):
+    if apart or not source.why_processes:
         return count, 0
     return 0, count
 

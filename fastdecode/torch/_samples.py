@@ -176,6 +176,21 @@ class Source:
         return all(one.isolated for one in self.datasets)
 
     @property
+    def why_processes(self) -> str:
+        """Say why processes make the samples, and what would let threads; empty if these may."""
+        if not self.datasets and not self.isolated:
+            return (
+                f"{self._foreign_dataset_reason()}. For threads, use one, or say "
+                "thread_safe = True in its class, and let fuse() make its transform"
+            )
+        if self.holds_gil:
+            return "the chosen backend holds the GIL. For threads, choose another"
+        shy = (one for one in self.datasets if not one.isolated)
+        return next(
+            (one._why_processes or f"{type(one).__name__} is not isolated" for one in shy), ""
+        )
+
+    @property
     def shape(self) -> tuple[int, int, int] | None:
         """Shape of every image, if images can be written straight into a batch; else None."""
         kinds = {(one.sample_shape, one.sample_dtype) for one in self.datasets}

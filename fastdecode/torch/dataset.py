@@ -516,15 +516,32 @@ class DecodeDataset(DecodeMixin, Dataset[Sample_co]):
         unknown, and if the code of `read`, `map_target` or `target_transform` mentions random
         numbers.
         """
-        if overridden(type(self), DecodeDataset, ("__getitem__", "fetch", "load")):
-            return False
+        return not self._why_processes
+
+    @property
+    def _why_processes(self) -> str:
+        """Say why a `Loader` uses processes, and what would let it use threads; empty if it may."""
+        name = type(self).__name__
+        if changed := overridden(type(self), DecodeDataset, ("__getitem__", "fetch", "load")):
+            return f"{name} has its own {changed}. For threads, override read instead"
         loader = self._own_loader
         if loader is not None and not self.thread_safe:
-            return False
+            return (
+                "its loader may not run in several threads. For threads, leave it out, or say "
+                f"thread_safe = True in {name}"
+            )
         if may_draw(*users_methods(self, "read", "map_target"), self._target_transform, loader):
-            return False
+            return (
+                f"{name} may draw random numbers outside of its transform. For threads, draw them "
+                "nowhere else"
+            )
         transform = self._resolved_transform()
-        return transform is None or getattr(transform, "isolated", False) is True
+        if transform is None or getattr(transform, "isolated", False) is True:
+            return ""
+        return (
+            f"the transform of {name} may draw random numbers of its own. For threads, replace the "
+            "step that print(dataset) names"
+        )
 
     def extra_repr(self) -> str:
         """Return extra lines for `repr`; a subclass may override this."""

@@ -549,11 +549,14 @@ class Loader:
         many, noun = self.num_workers, "process" if self.workers else "thread"
         by = f"{many} {noun}" if many == 1 else f"{many} {noun}{'es' if self.workers else 's'}"
         decodes = "" if self.decoding == "cpu" else f", decode={self.decoding!r}"
-        return (
+        told = (
             f"Loader({type(self.dataset).__name__} of {'?' if length is None else length}, "
             f"batch_size={self.batch_size}, {count} batches, {by}, seed={self.seed}, "
             f"device={str(self.device)!r}{decodes})"
         )
+        why = self._source.why_processes if self.workers else ""
+        force = f"threads={many} forces them: then random draws depend on chance."
+        return f"{told}\n    Processes, because {why}.\n    {force}" if why else told
 
 
 class _LoaderEpoch:

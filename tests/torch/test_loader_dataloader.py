@@ -6,7 +6,9 @@ import copy
 import multiprocessing
 import os
 import pickle
+import random
 import warnings
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -25,6 +27,7 @@ from loading import (
 )
 from torch.utils.data import (
     BatchSampler,
+    ConcatDataset,
     DataLoader,
     DistributedSampler,
     RandomSampler,
@@ -79,6 +82,43 @@ def test_num_workers_counts_threads_without_a_warning() -> None:
     assert ", 8 threads," in repr(eight)
     assert ", 1 thread," in repr(one)
     assert ", 1 process," in repr(Loader(Images(), 4, workers=1))
+
+
+def test_repr_says_why_processes_and_how_to_get_threads() -> None:
+    """It names the class and what in it is the hindrance; with `threads=`, or mended, it does not."""
+
+    class Own(Images):
+        def __getitem__(self, index: int) -> Any:
+            return super().__getitem__(index)
+
+    class Drawing(Images):
+        def map_target(self, target: Any, geometry: Any) -> Any:
+            return random.random()
+
+    class Stubborn(Images):
+        isolated = False
+
+    class Foreign(torch.utils.data.Dataset[Any]):
+        def __len__(self) -> int:
+            return 4
+
+    turned = Images(transform=lambda image: image.rotate(random.random()))
+    kinds: list[tuple[Any, tuple[str, ...]]] = [
+        (Own(), ("Own", "__getitem__", "override read")),
+        (Drawing(), ("Drawing", "random numbers")),
+        (Stubborn(), ("Stubborn", "isolated")),
+        (Foreign(), ("Foreign", "thread_safe", "fuse()")),
+        (turned, ("transform", "print(dataset)")),
+        (ConcatDataset([Images(), Own()]), ("Own", "__getitem__")),
+    ]
+    if find_spec("kornia_rs"):
+        kinds.append((Images(backend="kornia_rs"), ("GIL",)))
+    for dataset, words in kinds:
+        shown = repr(Loader(dataset, 2, num_workers=3))
+        assert "3 processes" in shown
+        assert all(word in shown.partition("\n")[2] for word in (*words, "threads=3")), shown
+        assert "\n" not in repr(Loader(dataset, 2, threads=3))
+    assert "\n" not in repr(Loader(Images(), 2, workers=2))
 
 
 def test_batches_of_a_batch_sampler() -> None:
