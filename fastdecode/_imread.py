@@ -18,8 +18,6 @@ from fastdecode.errors import DecodeError, FastDecodeError
 if TYPE_CHECKING:
     from fastdecode.types import Header, Image, Mode, Reduce
 
-__all__ = ["imread"]
-
 _UNCHANGED = -1
 _COLOR, _ANYDEPTH, _ANYCOLOR, _GDAL, _IGNORE_ORIENTATION, _RGB = 1, 2, 4, 8, 128, 256
 _REDUCED: dict[int, Reduce] = {16: 2, 32: 4, 64: 8}

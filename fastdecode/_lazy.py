@@ -30,8 +30,6 @@ from fastdecode.native import _library
 if TYPE_CHECKING:
     from fastdecode.types import Box, Image, PixelLayout
 
-__all__ = ["encoded", "open"]
-
 _open_with_pillow = PillowImage.open  # before somebody puts `open` in its place
 _Size = tuple[int, int]  # (width, height), as everything that Pillow calls a size
 

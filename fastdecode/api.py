@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     Data = bytes | bytearray | memoryview | mmap.mmap | NDArray[np.uint8] | torch.Tensor
 
-__all__ = ["decode", "decode_file", "decode_part", "name_file", "probe", "read_file", "read_item"]
-
 
 def decode(
     data: Data,

@@ -18,8 +18,6 @@ import fastdecode
 if TYPE_CHECKING:
     from fastdecode.terminal import Parser
 
-__all__ = ["BENCH", "COMMANDS", "Command", "main", "run"]
-
 
 class Command(NamedTuple):
     """The module of a subcommand, and its purpose in a few words."""

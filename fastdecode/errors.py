@@ -21,21 +21,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
-__all__ = [
-    "BackendUnavailable",
-    "DecodeError",
-    "DeviceUnavailable",
-    "FastDecodeError",
-    "ImageTooLarge",
-    "StoreError",
-    "ThreadsUnavailable",
-    "UnknownBackend",
-    "UnsupportedFormat",
-    "visible",
-    "with_advice",
-    "without_advice",
-]
-
 _Error = TypeVar("_Error", bound=BaseException)
 
 

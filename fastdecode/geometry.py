@@ -22,8 +22,6 @@ from fastdecode._arguments import (
 if TYPE_CHECKING:
     from fastdecode.types import Box, Header
 
-__all__ = ["Geometry"]
-
 
 @dataclass(frozen=True)
 class Geometry:

@@ -18,16 +18,6 @@ if TYPE_CHECKING:
 
     from fastdecode.types import Box, Header, Reduce
 
-__all__ = [
-    "DEFAULT_MAX_PIXELS",
-    "DecodePlan",
-    "plan_decode",
-    "plan_options",
-    "reduce_for",
-    "reduce_for_box",
-    "reduce_for_resize",
-]
-
 DEFAULT_MAX_PIXELS = 178_956_970
 """How many pixels a header may promise: Pillow's limit for its DecompressionBombError."""
 

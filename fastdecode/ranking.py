@@ -16,9 +16,6 @@ from fastdecode.types import FORMATS, REDUCES, Format, Reduce
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-
-__all__ = ["DEFAULT", "Cell", "Ranking", "sort_by_default"]
-
 SCHEMA = 2
 
 _DAMAGE = ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from fastdecode.adapters.batch_base import BatchBackend
     from fastdecode.types import Format
 
-__all__ = ["BUILTIN", "Entry", "backends", "describe", "load", "names", "reason", "register"]
-
 ENTRY_POINT_GROUP = "fastdecode.backends"
 
 

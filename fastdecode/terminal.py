@@ -26,28 +26,6 @@ from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 from fastdecode.errors import near_miss, visible, without_advice
 
-__all__ = [
-    "INTERRUPTED",
-    "Column",
-    "Notify",
-    "Parser",
-    "brief",
-    "count",
-    "csv_text",
-    "has_rich",
-    "paragraph",
-    "positive",
-    "progress",
-    "quality",
-    "run_guarded",
-    "say",
-    "seconds",
-    "silent_interrupt",
-    "table",
-    "width",
-    "worker_count",
-]
-
 INTERRUPTED = 130
 """Exit status after Ctrl-C, as in shells: 128 plus the number of the signal."""
 

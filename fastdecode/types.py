@@ -8,28 +8,6 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypedDict
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = [
-    "FORMATS",
-    "MODES",
-    "OUTPUTS",
-    "REDUCES",
-    "BackendInfo",
-    "BatchOptions",
-    "Box",
-    "Buffer",
-    "Coding",
-    "Color",
-    "DecodeKeywords",
-    "Format",
-    "Header",
-    "Image",
-    "Mode",
-    "Output",
-    "PixelLayout",
-    "Reduce",
-    "Sample",
-]
-
 Format = Literal[
     "jpeg", "png", "webp", "gif", "bmp", "tiff", "avif", "heic", "jpeg2000", "jxl", "pnm"
 ]

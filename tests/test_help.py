@@ -14,7 +14,6 @@ import fastdecode
 
 MODULES = {
     "fastdecode": "",
-    "fastdecode.errors": "",
     "fastdecode.native": "",
     "fastdecode.packing": "",
     "fastdecode.ray": "ray.data",
@@ -24,7 +23,6 @@ MODULES = {
     "fastdecode.testing": "",
     "fastdecode.torch": "torch",
     "fastdecode.torch.transforms": "torch",
-    "fastdecode.types": "",
 }
 """What users import from, and the library that it needs."""
 

@@ -22,16 +22,6 @@ from fastdecode.types import (
     Sample,
 )
 
-__all__ = [
-    "JPEG",
-    "JPEG_TURBO_2",
-    "JPEG_TURBO_3",
-    "Backend",
-    "CodecWarning",
-    "Support",
-    "installed_version",
-]
-
 
 class CodecWarning(DecodeError):
     """The codec gave a warning while ``strict`` was set; the message is the codec's."""

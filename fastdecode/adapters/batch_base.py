@@ -18,15 +18,6 @@ if TYPE_CHECKING:
 
     from fastdecode.types import Buffer, Format, Header
 
-__all__ = [
-    "NVJPEG",
-    "BatchBackend",
-    "BatchItem",
-    "is_of_the_device",
-    "need_device",
-    "try_out",
-]
-
 NVJPEG = Support(
     layouts=frozenset({"RGB", "L"}),
     codings=frozenset({"baseline"}),

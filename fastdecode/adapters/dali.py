@@ -28,8 +28,6 @@ from fastdecode.types import Buffer, Header, Image, PixelLayout
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Dali", "DaliBatch"]
-
 _DISTRIBUTIONS = ("nvidia-dali-cuda130", "nvidia-dali-cuda120")
 _TYPES = {"RGB": types.RGB, "L": types.GRAY}
 # The same as for nvImageCodec, with which DALI decodes.

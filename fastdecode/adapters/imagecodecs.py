@@ -11,8 +11,6 @@ from fastdecode.adapters.base import JPEG, Backend, Support
 from fastdecode.errors import DecodeError
 from fastdecode.types import Buffer, Header, Image, PixelLayout
 
-__all__ = ["Imagecodecs"]
-
 _COLORSPACE = {"RGB": "RGB", "L": "GRAYSCALE"}
 
 

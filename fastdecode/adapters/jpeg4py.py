@@ -17,8 +17,6 @@ from fastdecode.adapters.base import JPEG_TURBO_2, Backend, CodecWarning
 from fastdecode.errors import BackendUnavailable
 from fastdecode.types import Box, Buffer, Header, Image, PixelLayout, Reduce
 
-__all__ = ["Jpeg4py"]
-
 _PIXEL_FORMAT = {"RGB": (TJPF_RGB, 3), "L": (TJPF_GRAY, 1), "RGBA": (TJPF_RGBA, 4)}
 
 

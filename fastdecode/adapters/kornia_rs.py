@@ -10,8 +10,6 @@ import numpy as np
 from fastdecode.adapters.base import JPEG, Backend, CodecWarning
 from fastdecode.types import Buffer, Header, Image, PixelLayout
 
-__all__ = ["KorniaRs"]
-
 # Before 0.2 the functions were at the top level of the package.
 _decode = getattr(kornia_rs, "io", kornia_rs).decode_image_jpegturbo
 _MODE = {"RGB": "rgb", "L": "mono"}

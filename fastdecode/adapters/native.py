@@ -12,8 +12,6 @@ from fastdecode.errors import DecodeError
 from fastdecode.native import _library
 from fastdecode.types import Box, Buffer, Header, Image, PixelLayout, Reduce
 
-__all__ = ["Native"]
-
 _OK, _NO_MEMORY = _library.lib.FD_OK, _library.lib.FD_NO_MEMORY
 _CHANNELS: dict[PixelLayout, tuple[int, ...]] = {"L": (), "RGB": (3,), "RGBA": (4,)}
 _PNG = Support(

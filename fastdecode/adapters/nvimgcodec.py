@@ -30,8 +30,6 @@ from fastdecode.types import Buffer, Header, Image, PixelLayout
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Nvimgcodec", "NvimgcodecBatch"]
-
 _VERBOSITY = "PYNVIMGCODEC_VERBOSITY"
 
 

@@ -13,8 +13,6 @@ from fastdecode.adapters.base import JPEG, Backend, Support, installed_version
 from fastdecode.errors import DecodeError
 from fastdecode.types import Buffer, Header, Image, PixelLayout, Reduce
 
-__all__ = ["Opencv"]
-
 _DISTRIBUTIONS = (
     "opencv-python-headless",
     "opencv-python",

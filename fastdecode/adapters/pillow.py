@@ -33,8 +33,6 @@ from fastdecode.adapters.base import Backend, Support
 from fastdecode.errors import DecodeError
 from fastdecode.types import Buffer, Format, Header, Image, PixelLayout, Reduce
 
-__all__ = ["Pillow"]
-
 # The classes of the plugins, not `Image.open`: that would try every plugin in turn, warn about
 # large images because of a process-wide limit (this package has `max_pixels`), and open an MPO as
 # several images.

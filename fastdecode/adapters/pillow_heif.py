@@ -13,8 +13,6 @@ from fastdecode.adapters.base import Backend, Support
 from fastdecode.errors import DecodeError
 from fastdecode.types import Buffer, Header, Image, Mode, PixelLayout
 
-__all__ = ["PillowHeif"]
-
 
 class PillowHeif(Backend):
     """HEIC only: ``pillow_heif.open_heif``. libheif itself turns the image upright.

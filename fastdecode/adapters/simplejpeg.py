@@ -11,8 +11,6 @@ from fastdecode._headers.jpeg import with_plain_size
 from fastdecode.adapters.base import JPEG_TURBO_3, Backend, CodecWarning
 from fastdecode.types import Box, Buffer, Header, Image, PixelLayout, Reduce
 
-__all__ = ["Simplejpeg"]
-
 _COLORSPACE = {"RGB": "RGB", "L": "GRAY", "RGBA": "RGBA", "CMYK": "CMYK"}
 
 

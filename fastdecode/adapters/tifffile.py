@@ -21,8 +21,6 @@ from fastdecode.adapters.base import Backend, Support
 from fastdecode.errors import DecodeError
 from fastdecode.types import Buffer, Coding, Color, Header, Image, Mode, PixelLayout
 
-__all__ = ["Tifffile"]
-
 # What it logs of a damaged file would go to stderr.
 logging.getLogger("tifffile").addHandler(logging.NullHandler())
 

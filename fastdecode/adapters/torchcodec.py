@@ -8,8 +8,6 @@ from fastdecode._headers import jpeg
 from fastdecode.adapters.base import JPEG, Backend, Support
 from fastdecode.types import Buffer, Header, Image, PixelLayout
 
-__all__ = ["Torchcodec"]
-
 _MODE = {"RGB": "RGB", "L": "GRAY"}
 
 

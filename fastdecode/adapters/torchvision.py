@@ -15,8 +15,6 @@ import torch
 from fastdecode.adapters.base import JPEG, Backend
 from fastdecode.types import Buffer, Header, Image, PixelLayout
 
-__all__ = ["Torchvision"]
-
 _MODE = {"RGB": io.ImageReadMode.RGB, "L": io.ImageReadMode.GRAY}
 
 

@@ -13,8 +13,6 @@ from fastdecode.adapters.base import JPEG_TURBO_2, JPEG_TURBO_3, Backend, CodecW
 from fastdecode.errors import BackendUnavailable
 from fastdecode.types import Box, Buffer, Header, Image, PixelLayout, Reduce
 
-__all__ = ["Turbojpeg"]
-
 # TJPF_* of turbojpeg.h, the same in every version.
 _PIXEL_FORMAT = {"RGB": (0, 3), "L": (6, 1), "RGBA": (7, 4)}
 _MISSING_LIBRARY = """\

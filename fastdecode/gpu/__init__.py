@@ -1,5 +1,3 @@
 """Decoding into the memory of a device: on the device itself, or on the CPU with a copy."""
 
 from __future__ import annotations
-
-__all__: list[str] = []

@@ -24,26 +24,6 @@ from typing import Any, Literal, TypeAlias
 import fastdecode
 from fastdecode._system import cpu_model, usable_cores
 
-__all__ = [
-    "NOTHING",
-    "OWN",
-    "PILLOW",
-    "PIPELINES",
-    "SCHEMA",
-    "CollectionSummary",
-    "Library",
-    "Machine",
-    "Measurement",
-    "Pipeline",
-    "Protocol",
-    "Result",
-    "Spread",
-    "label",
-    "machine",
-    "now",
-    "to_json",
-]
-
 SCHEMA = 2
 """Version of the JSON. It grows when a field changes its meaning or is removed."""
 

@@ -18,7 +18,7 @@ from fastdecode.stores import kind_by_suffix
 from fastdecode.stores._index import dump_json
 from fastdecode.stores._items import Keys
 from fastdecode.stores.folder import INDEX
-from fastdecode.stores.tar import ShardFull, TarWriter
+from fastdecode.stores.tar.writer import ShardFull, TarWriter
 from fastdecode.terminal import csv_text
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ from fastdecode.packing._work import CannotResume, ShardRecord, WorkFolder
 from fastdecode.plan import DEFAULT_MAX_PIXELS
 from fastdecode.stores import create_store, kind_for, open_store
 from fastdecode.stores.locations import shard_locations
-from fastdecode.stores.tar import TarStore, index_tar
+from fastdecode.stores.tar.store import TarStore, index_tar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from fastdecode.ray._rows import Skipped
     from fastdecode.types import Box, Mode
 
-__all__ = ["decode_images"]
-
 
 def decode_images(
     dataset: ray.data.Dataset,

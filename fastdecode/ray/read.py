@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from fastdecode.ray._rows import Skipped
     from fastdecode.types import Box, Mode
 
-__all__ = ["read_images"]
-
 _BLOCK = 64 << 20
 """Bytes of pixels per task, if all images have one size: half of Ray's own limit."""
 

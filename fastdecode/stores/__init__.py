@@ -49,7 +49,9 @@ class Kind(NamedTuple):
 KINDS: dict[str, Kind] = {
     "folder": Kind("fastdecode.stores.folder:open_folder", "fastdecode.stores.folder:FolderWriter"),
     "list": Kind("fastdecode.stores.file_list:open_list", "", (".csv", ".tsv")),
-    "tar": Kind("fastdecode.stores.tar:open_tar", "fastdecode.stores.tar:TarWriter", (".tar",)),
+    "tar": Kind(
+        "fastdecode.stores.tar.store:open_tar", "fastdecode.stores.tar.writer:TarWriter", (".tar",)
+    ),
     "lmdb": Kind(
         "fastdecode.stores.lmdb:LmdbStore",
         "fastdecode.stores.lmdb:LmdbWriter",

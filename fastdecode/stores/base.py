@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from fastdecode.types import Buffer
 
-__all__ = ["Store", "StoreOptions", "Writer", "reserve_space", "sort_groups"]
-
 _NOT_THERE = tuple(
     getattr(errno, name) for name in ("EINVAL", "ENOSYS", "EOPNOTSUPP") if hasattr(errno, name)
 )

@@ -20,8 +20,6 @@ from fastdecode.stores._ranges import is_uri, max_maps
 from fastdecode.stores.base import Store, sort_groups
 from fastdecode.types import Buffer
 
-__all__ = ["Concatenated", "Part", "common_classes", "map_parts"]
-
 _AT_ONCE = 16
 """How many parts behind URIs are opened or summarised at the same time."""
 

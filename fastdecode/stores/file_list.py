@@ -14,8 +14,6 @@ from fastdecode.stores._index import Index, IndexBuilder
 from fastdecode.stores._ranges import is_uri, local_path, open_stream
 from fastdecode.stores.folder import FileStore
 
-__all__ = ["Table", "convert_targets", "open_list", "read_table"]
-
 
 def open_list(
     location: str | Sequence[str],

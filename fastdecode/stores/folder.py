@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from fastdecode.stores.base import Store
     from fastdecode.types import Buffer
 
-__all__ = ["INDEX", "FileStore", "FolderWriter", "LooseImages", "open_folder"]
-
 INDEX = "fastdecode.fdx"
 """The file in which `FolderWriter` lists the files of a folder in their order, with targets."""
 

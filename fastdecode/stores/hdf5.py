@@ -31,8 +31,6 @@ from fastdecode.stores._ranges import Ranges, is_uri, local_path, open_stream
 from fastdecode.stores.base import Writer, reserve_space
 from fastdecode.types import Buffer
 
-__all__ = ["FORMAT", "INDEX", "Hdf5Store", "Hdf5Writer"]
-
 _DAMAGE = (OSError, RuntimeError, ValueError, TypeError, KeyError, IndexError, MemoryError)
 """What h5py raises for a damaged file."""
 

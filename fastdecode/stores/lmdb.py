@@ -23,8 +23,6 @@ from fastdecode.stores._index import Index, IndexBuilder, SelfDescribed
 from fastdecode.stores._ranges import Ranges, is_uri, local_path
 from fastdecode.stores.base import Writer, reserve_space
 
-__all__ = ["INDEX", "Environment", "LmdbStore", "LmdbWriter", "item_key", "open_environment"]
-
 INDEX = b"__fastdecode__"
 """The key of the index, which sorts after all items."""
 

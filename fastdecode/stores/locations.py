@@ -14,8 +14,6 @@ from fastdecode.errors import StoreError
 from fastdecode.stores._items import is_file_name
 from fastdecode.stores._ranges import Ranges, exists, is_uri, local_path
 
-__all__ = ["MANIFEST", "Manifest", "expand_braces", "read_manifest", "shard_locations"]
-
 MANIFEST = ".json"
 """The suffix of a manifest, after the name of its store."""
 

@@ -24,8 +24,6 @@ from fastdecode.stores._recordio_format import (
 )
 from fastdecode.types import Buffer
 
-__all__ = ["RecordStore"]
-
 _COLUMNS = ("offset", "length", "size")
 """Offset and length of a record, and the size of its image, in bytes."""
 

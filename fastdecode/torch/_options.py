@@ -13,8 +13,6 @@ from fastdecode.types import OUTPUTS
 if TYPE_CHECKING:
     from fastdecode.types import Mode, Output
 
-__all__ = ["DatasetOptions", "DecodeOptions", "OnError"]
-
 OnError: TypeAlias = Literal["raise", "skip", "replace"]
 """What to do about a damaged sample."""
 

@@ -66,8 +66,6 @@ else:
 
     Sample_co = TypeVar("Sample_co", covariant=True)
 
-__all__ = ["DecodeDataset"]
-
 # If a subclass overrides one of these, only the dataset itself can make its samples.
 _DATASET_METHODS = ("__getitem__", "fetch", "load", "_read_encoded", "_make_image", "_make_sample")
 _CROP_METHODS = (

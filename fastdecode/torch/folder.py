@@ -24,8 +24,6 @@ else:
 
     Target = TypeVar("Target")
 
-__all__ = ["ImageFolder"]
-
 
 class ImageFolder(DecodeDataset["tuple[Any, Target]"]):
     """A folder of images with one subfolder per class, like torchvision's ``ImageFolder``.

@@ -14,8 +14,6 @@ from fastdecode.torch.dataset import DecodeDataset, Sample_co
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
-__all__ = ["ImageList"]
-
 
 class ImageList(DecodeDataset[Sample_co]):
     """A list of image files, with or without targets.

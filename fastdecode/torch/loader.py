@@ -44,8 +44,6 @@ if TYPE_CHECKING:
 
     from fastdecode.torch._device_batches import Delivery
 
-__all__ = ["Loader"]
-
 _ASSIGNABLE = {"channels_last", "collate_fn", "normalize_on", "skipped", "worker_init_fn"}
 """Public attributes that may be assigned: the next epoch begins with them."""
 

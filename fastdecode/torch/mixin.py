@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     from fastdecode.types import Output
 
-__all__ = ["DecodeMixin"]
-
 SIZE_OPTIONS = ("reduce", "min_size", "mode")
 """Options with which the caller asks for a size or mode, and so for whole images."""
 _PREFERENCE_KEY = "_carried_preference"

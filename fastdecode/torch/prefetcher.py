@@ -30,8 +30,6 @@ else:
 
     Batch = TypeVar("Batch")
 
-__all__ = ["DevicePrefetcher"]
-
 _PATIENCE_S = 5.0
 """How long to wait for a loader that is still making a batch that nobody needs."""
 

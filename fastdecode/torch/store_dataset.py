@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from fastdecode.stores.base import StoreOptions
     from fastdecode.torch.dataset import Source
 
-__all__ = ["StoreDataset"]
-
 _MAX_PROBED_ITEMS = 64
 """How many items are checked for a target, to find out whether the store has targets."""
 

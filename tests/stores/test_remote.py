@@ -20,7 +20,7 @@ from tars import image, numbered, write_tar
 from fastdecode.errors import StoreError
 from fastdecode.stores import Store, open_store
 from fastdecode.stores._ranges import open_stream
-from fastdecode.stores.tar import index_tar, open_tar, stream_tar
+from fastdecode.stores.tar.store import index_tar, open_tar, stream_tar
 
 fsspec = pytest.importorskip("fsspec")
 memory = pytest.importorskip("fsspec.implementations.memory")

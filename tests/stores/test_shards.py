@@ -18,7 +18,7 @@ from fastdecode.errors import StoreError
 from fastdecode.stores import Store, concat, create_store, open_store
 from fastdecode.stores.concat import Concatenated
 from fastdecode.stores.locations import expand_braces, shard_locations
-from fastdecode.stores.tar import index_tar, open_tar
+from fastdecode.stores.tar.store import index_tar, open_tar
 
 _EACH = 4
 

@@ -13,7 +13,8 @@ from tars import image
 
 from fastdecode.stores import create_store, open_store
 from fastdecode.stores._index import Index
-from fastdecode.stores.tar import ShardFull, TarStore, TarWriter, index_tar, stream_tar
+from fastdecode.stores.tar.store import TarStore, index_tar, stream_tar
+from fastdecode.stores.tar.writer import ShardFull, TarWriter
 
 _ITEMS: dict[str, Any] = {
     "a.jpg": None,

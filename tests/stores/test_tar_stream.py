@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from tars import image, numbered, write_tar
 
 from fastdecode.errors import StoreError
-from fastdecode.stores.tar import Sample, stream_tar
 from fastdecode.stores.tar.format import make_header, parse_header
 from fastdecode.stores.tar.names import IMAGES, Names, member_key, member_name, split
+from fastdecode.stores.tar.store import Sample, stream_tar
 
 
 class _Trickle(io.RawIOBase):

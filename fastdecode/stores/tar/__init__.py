@@ -2,15 +2,6 @@
 
 from __future__ import annotations
 
-from fastdecode.stores.tar.store import Sample, TarStore, index_tar, open_tar, stream_tar
-from fastdecode.stores.tar.writer import ShardFull, TarWriter
+from fastdecode.stores.tar.store import index_tar, stream_tar
 
-__all__ = [
-    "Sample",
-    "ShardFull",
-    "TarStore",
-    "TarWriter",
-    "index_tar",
-    "open_tar",
-    "stream_tar",
-]
+__all__ = ["index_tar", "stream_tar"]

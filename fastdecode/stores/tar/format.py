@@ -11,20 +11,6 @@ from fastdecode.errors import StoreError
 from fastdecode.stores._ranges import Ranges
 from fastdecode.types import Buffer
 
-__all__ = [
-    "BLOCK",
-    "END",
-    "FileSource",
-    "Member",
-    "RangeSource",
-    "Readable",
-    "TarHeader",
-    "make_header",
-    "members",
-    "padded",
-    "parse_header",
-]
-
 BLOCK = 512
 """Headers and data begin at multiples of this, in bytes."""
 

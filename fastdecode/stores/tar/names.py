@@ -15,20 +15,6 @@ from fastdecode.stores._scan import EXTENSIONS
 from fastdecode.stores.tar.format import FileSource, Member, members
 from fastdecode.types import Buffer
 
-__all__ = [
-    "IMAGES",
-    "OWNER",
-    "MemberName",
-    "Names",
-    "SampleMembers",
-    "WantedMembers",
-    "member_key",
-    "member_name",
-    "samples",
-    "split",
-    "wanted_members",
-]
-
 IMAGES = frozenset((*(each[1:] for each in EXTENSIONS), "ico", "img", "pcx", "tga"))
 """Extensions of images, in lower case; "img" is for images of an unknown format."""
 

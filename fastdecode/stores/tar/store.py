@@ -23,17 +23,6 @@ from fastdecode.stores.tar.format import FileSource, RangeSource, Readable
 from fastdecode.stores.tar.names import WantedMembers, samples, wanted_members
 from fastdecode.types import Buffer
 
-__all__ = [
-    "COLUMNS",
-    "SUFFIX",
-    "Sample",
-    "TarStore",
-    "about_index",
-    "index_tar",
-    "open_tar",
-    "stream_tar",
-]
-
 _GAP = 1 << 16
 """Largest gap in bytes between two images of one request: reading it is cheaper than a request."""
 

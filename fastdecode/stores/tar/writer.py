@@ -15,8 +15,6 @@ from fastdecode.stores.tar.names import Names, WantedMembers
 from fastdecode.stores.tar.store import COLUMNS, SUFFIX, about_index
 from fastdecode.types import Buffer
 
-__all__ = ["ShardFull", "TarWriter"]
-
 
 class ShardFull(ValueError):
     """An item would make a shard larger than its limit, and the next shard has to take it."""

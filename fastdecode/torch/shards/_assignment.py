@@ -25,7 +25,7 @@ from fastdecode._arguments import check_word, is_int
 from fastdecode.errors import StoreError
 from fastdecode.stores import open_store
 from fastdecode.stores.locations import read_manifest, shard_locations
-from fastdecode.stores.tar import Sample, stream_tar
+from fastdecode.stores.tar.store import Sample, stream_tar
 from fastdecode.torch._order import sample_seed
 
 Even: TypeAlias = 'Literal["drop"] | None'

@@ -41,9 +41,6 @@ from fastdecode.torch.shards._assignment import (
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-
-__all__ = ["ShardStream"]
-
 _CHUNK_SAMPLES = 32
 """How many samples are decoded together."""
 

@@ -45,21 +45,6 @@ if TYPE_CHECKING:
     from fastdecode.native._library import CoreResize
     from fastdecode.types import Box, Buffer, Header, Image, Reduce
 
-__all__ = [
-    "AnyInterpolation",
-    "Crop",
-    "DecodedPart",
-    "EncodedTransform",
-    "Quality",
-    "TransformOptions",
-    "check_quality",
-    "core_pixel_format",
-    "core_recipe",
-    "interpolation_name",
-    "is_number",
-    "plan_geometry",
-]
-
 Quality = Literal["fast", "exact"]
 AnyInterpolation: TypeAlias = Interpolation | int | Enum
 """An interpolation as a string, Pillow's constant or torchvision's enumeration."""

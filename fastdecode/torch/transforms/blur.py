@@ -7,8 +7,6 @@ from PIL import Image, ImageFilter
 
 from fastdecode.torch.transforms.base import is_number
 
-__all__ = ["GaussianBlur"]
-
 
 class GaussianBlur:
     """Blur a Pillow image by a random radius, as ``utils.GaussianBlur`` of DINO does.

@@ -35,18 +35,6 @@ if TYPE_CHECKING:
 
     from fastdecode.types import Box
 
-__all__ = [
-    "RandomResizedCrop",
-    "RandomResizedCropAndInterpolation",
-    "RandomResizedCropFlipNormalize",
-    "RandomShortestSize",
-    "Resize",
-    "ResizeCenterCrop",
-    "ResizeCenterCropNormalize",
-    "ScaleJitter",
-    "Unresized",
-]
-
 _PLANNING_METHODS = ("plan", "core_resize", "_jpeg_reduction", "front")
 _CORE_NAMES: dict[Interpolation, Resampling] = {"bilinear": "own", "bicubic": "bicubic"}
 _Size = int | Sequence[int]

@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 import torch
 
-__all__ = ["IMAGENET_MEAN", "IMAGENET_STD", "Normalize", "three_values"]
-
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 """Means of red, green and blue over ImageNet, on a scale of 0 to 1, as most models use them."""
 
