@@ -35,7 +35,7 @@ _LIBRARIES = {
 _LAYERS = (
     ("errors", "types", "samples"),
     ("_error_policy",),
-    ("_headers", "_buffers"),
+    ("_headers", "_buffers", "native"),
     (
         "_truncation",
         "_libtiff",
@@ -43,7 +43,6 @@ _LAYERS = (
         "_stats",
         "_files",
         "terminal",
-        "native",
     ),
     ("_pixels",),
     ("adapters",),

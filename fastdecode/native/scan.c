@@ -342,12 +342,6 @@ int fd_may_be_zeros(const fd_frame *frame) {
     return 1;
 }
 
-size_t fd_pass_zeros(const fd_pass *pass) {
-    if (pass->first == 0 || pass->first == pass->last || (pass->codes[0].symbols[0] & 15) == 0)
-        return SIZE_MAX;
-    return pass->is_first ? FD_MANY_ZEROS - 1 : FD_MOST_BITS;
-}
-
 /* ---- the scans of a progressive file ---- */
 
 int32_t fd_blocks_across(const fd_frame *frame, int c) {
@@ -435,23 +429,14 @@ static int is_needed(const fd_pass *pass, const fd_need needs[3]) {
 /* Find where the data of a scan ends. Returns 0 if no marker follows, or if there are not as many
  * restart markers, in order, as the scan must have. */
 static int find_end(fd_pass *pass, const fd_frame *frame, const uint8_t *data, size_t size) {
-    const uint8_t *at = data + pass->at, *end = data + size;
     int c = pass->component[0];
-    int64_t passed = 0;
     int64_t mcus = pass->components > 1
                        ? (int64_t)frame->mcus_across * frame->mcus_down
                        : (int64_t)fd_blocks_across(frame, c) * fd_blocks_down(frame, c);
-    while ((at = memchr(at, 0xFF, (size_t)(end - at))) != NULL && end - at >= 2) {
-        if (at[1] == 0xD0 + (int)(passed & 7)) {
-            passed++;
-        } else if (at[1] != 0) {
-            pass->size = (size_t)(at - data) - pass->at;
-            pass->intervals = (size_t)passed + 1;
-            return passed + 1 == intervals_of(mcus, pass->interval);
-        }
-        at += 2;
-    }
-    return 0;
+    int64_t intervals = intervals_of(mcus, pass->interval), passed;
+    pass->size = fd_end_of_scan(data, size, pass->at, intervals, 0, &passed) - pass->at;
+    pass->intervals = (size_t)intervals;
+    return passed + 1 == intervals && pass->at + pass->size < size;
 }
 
 int fd_script_read(fd_script *script, fd_frame *frame, const fd_need needs[3], int32_t most,
@@ -515,7 +500,8 @@ int fd_script_copy(fd_scan *scan, fd_script *script, const uint8_t *data, size_t
         fd_pass *pass = &script->passes[i];
         pass->begin = scan->size;
         pass->first_end = scan->count;
-        if (append(scan, data + pass->at, data + size, (int64_t)pass->intervals) == NULL)
+        if (append(scan, data + pass->at, data + size, (int64_t)pass->intervals) !=
+            data + pass->at + pass->size)
             return 0;
     }
     return 1;
