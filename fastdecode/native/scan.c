@@ -6,10 +6,6 @@
 
 #include <string.h>
 
-#ifdef __SSE2__
-#include <emmintrin.h>
-#endif
-
 #define REST_16 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64
 const uint8_t fd_natural_order[256] = {
     0,       1,       8,       16,      9,       2,       3,       10,      17,      24,
@@ -227,28 +223,26 @@ enum {
     PADDING = FD_MOST_BLOCKS * FD_COEFFICIENTS * (16 + FD_MOST_DC_BITS) / 8 + 64
 };
 
+/* A vector for every processor: the compiler makes it of what there is. */
+typedef uint8_t step __attribute__((vector_size(STEP)));
+
 /* Copy up to the first FF, or all `count` bytes, and return how many. Writes whole steps. */
 static size_t copy_to_ff(uint8_t *to, const uint8_t *from, size_t count) {
     size_t done = 0;
-#ifdef __SSE2__
     for (; count - done >= STEP; done += STEP) {
-        __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)(from + done));
-        _mm_storeu_si128((__m128i *)(void *)(to + done), bytes);
-        int found = _mm_movemask_epi8(_mm_cmpeq_epi8(bytes, _mm_set1_epi8((char)0xFF)));
-        if (found)
-            return done + (size_t)__builtin_ctz((unsigned)found);
-    }
-#else
-    for (; count - done >= STEP; done += STEP) {
-        uint64_t half[2], found = 0;
-        memcpy(half, from + done, STEP);
-        memcpy(to + done, half, STEP);
-        for (int i = 0; i < 2; i++)
-            found |= (~half[i] - UINT64_C(0x0101010101010101)) & half[i];
-        if (found & UINT64_C(0x8080808080808080))
+        step bytes;
+        uint64_t found[2];
+        memcpy(&bytes, from + done, STEP);
+        memcpy(to + done, &bytes, STEP);
+        bytes = (step)(bytes == 0xFF);
+        memcpy(found, &bytes, STEP);
+        if ((found[0] | found[1]) == 0)
+            continue;
+        if (!FIRST_IS_LOW)
             break;
+        int bit = found[0] ? __builtin_ctzll(found[0]) : 64 + __builtin_ctzll(found[1]);
+        return done + (size_t)bit / 8;
     }
-#endif
     for (; done < count && from[done] != 0xFF; done++)
         to[done] = from[done];
     return done;
