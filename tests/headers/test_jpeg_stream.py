@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-from fastdecode import probe
+from fastdecode import DecodeError, decode, probe
 from fastdecode._headers import jpeg_stream
 from fastdecode.testing import drawing, encode
 
@@ -82,6 +82,19 @@ def test_truncated_scan_header_is_not_an_error(cut: int) -> None:
 
     assert script(PROGRESSIVE[: start + cut]).number in (9, 10)
     assert not script(PROGRESSIVE[: start + min(cut, 7)]).complete
+
+
+@pytest.mark.parametrize("scan", range(10))
+@pytest.mark.parametrize("length", [0, 7, 9])
+def test_scan_header_of_another_length_means_nothing(scan: int, length: int) -> None:
+    """Where the header of a scan has not the length of its components, libjpeg stops: bits lack."""
+    at = scan_starts(PROGRESSIVE)[scan] + 2
+    data = PROGRESSIVE[:at] + length.to_bytes(2, "big") + PROGRESSIVE[at + 2 :]
+
+    if scan or length >= 2:  # else there is no header
+        assert not script(data).complete
+    with pytest.raises(DecodeError):
+        decode(data, strict=True)
 
 
 @every_buffer
