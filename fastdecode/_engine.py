@@ -273,7 +273,7 @@ def _check_complete(
     if header.format == "webp":
         _truncation.check_webp(image, request.data, decode_again)
     elif header.coding == "jpeg-ls":
-        _truncation.verify_ls(image, request.data, header, decode_again)
+        _truncation.verify_ls(image, request.data, decode_again)
     else:
         _check_jpeg(choice, request, image, decode_again, warned=warned)
 

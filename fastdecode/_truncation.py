@@ -104,30 +104,28 @@ def check_jpeg(data: Buffer, header: Header, *, strict: bool) -> CheckedJpeg:
 
     Raises `DecodeError` if pixels are missing, or if there are more scans than real files have.
     """
-    scans, ended, gap = jpeg_stream.read(data, header)
-    most = jpeg_stream.most_scans(header, len(data))
-    if len(scans) > most:
+    found = jpeg_stream.read(data)
+    if len(found.scans) > found.most:
         raise DecodeError(
-            f"the JPEG has more than {most} scans in {len(data)} bytes, which can cost seconds "
-            "or minutes: refused as hostile"
+            f"the JPEG has more than {found.most} scans in {len(data)} bytes, which can cost "
+            "seconds or minutes: refused as hostile"
         )
-    begun, complete = jpeg_stream.progress(data, header, scans)
-    if not begun:
+    if not found.begun:
         raise DecodeError(_FIRST_BITS if header.progressive else _SCANS)
-    if gap:
+    if found.gap:
         raise DecodeError(_ZEROS)
-    if ended:
-        return CheckedJpeg(data, complete, suspect=False)
+    if found.ended:
+        return CheckedJpeg(data, found.complete == 1, suspect=False)
     if strict:
         raise DecodeError(_NO_END)
-    if not complete:
+    if not found.complete:
         raise DecodeError(f"{_NO_END}, and the last scans of the image are missing")
     if len(data) <= header.scan_offset:
         raise DecodeError(f"{_NO_END}, and no compressed data")
     if header.coding == "arithmetic":
         raise DecodeError(f"{_NO_END}, and arithmetic coding does not tell whether data is missing")
     closed = jpeg_stream.without_half_marker(data) + jpeg_stream.EOI
-    return CheckedJpeg(closed, complete, suspect=True)
+    return CheckedJpeg(closed, complete=True, suspect=True)
 
 
 def looks_filled_in(image: Image) -> bool:
@@ -154,7 +152,7 @@ def verify(
     It puts other bytes after each scan: the pixels change only if the decoder read beyond a scan.
     `decode_again` decodes other data just as `image` was decoded.
     """
-    scans = jpeg_stream.read(data, header).scans
+    scans = jpeg_stream.read(data).scans
     for ending in jpeg_stream.ENDINGS:
         other = jpeg_stream.with_other_endings(data, scans, header, ending)
         if _changes(image, decode_again, other):
@@ -169,15 +167,13 @@ def _changes(image: Image, decode_again: Callable[[bytes], Image], other: bytes)
         return True
 
 
-def verify_ls(
-    image: Image, data: Buffer, header: Header, decode_again: Callable[[bytes], Image]
-) -> None:
+def verify_ls(image: Image, data: Buffer, decode_again: Callable[[bytes], Image]) -> None:
     """Check that the last byte of a JPEG-LS is there.
 
     CharLS reports all other missing bytes, and bytes that are left over. So one is missing if it
     has room for one more that changes the image. It also has room if the data fills its last byte.
     """
-    end = jpeg_stream.read(data, header).scans[-1].end
+    end = jpeg_stream.read(data).scans[-1].end
     try:
         longer = decode_again(b"".join((data[:end], b"\x80", data[end:])))
     except DecodeError:
@@ -213,13 +209,10 @@ def check_zeros(
     last bytes of their scan, or restart interval, are not needed. `decode_again` decodes all pixels
     and components; with `reports` it raises an error if pixels are missing.
     """
-    holes = jpeg_stream.holes(data, jpeg_stream.read(data, header).scans)
+    holes = jpeg_stream.holes(data, jpeg_stream.read(data).scans)
     for scan, _, size in holes:
         # An arithmetic decoder reads zeros behind the data for ever, and a flat area needs few.
-        may_be = header.coding != "arithmetic" and jpeg_stream.may_be_zeros(
-            data, scan, size, header
-        )
-        if not may_be:
+        if header.coding == "arithmetic" or size > scan.zeros:
             raise NoFallback(_ZEROS)
     if not holes:
         return
@@ -235,7 +228,7 @@ def check_zeros(
         )
 
     for scan, end, _ in holes[:_MOST_HOLES]:
-        if not reports and jpeg_stream.has_only_bits(data, scan, header):
+        if not reports and scan.has_only_bits:
             continue  # they may change pixels by less than one level
         count = end - scan.start
         few = 1 if reports or lossless else min(_TELLING, count)
@@ -245,7 +238,5 @@ def check_zeros(
 
 def check_restarts(data: Buffer, header: Header) -> None:
     """Check that no restart interval was lost, for a decoder that does not report it."""
-    if header.restart_interval and not jpeg_stream.restarts_in_order(
-        data, jpeg_stream.read(data, header).scans
-    ):
+    if header.restart_interval and not jpeg_stream.read(data).in_order:
         raise NoFallback(_RESTARTS)

@@ -28,7 +28,7 @@ _REFERENCE = frozenset(
 _LAYERS = (
     ("errors", "types", "samples"),
     ("_error_policy",),
-    ("_headers", "_buffers"),
+    ("_headers", "_buffers", "native"),
     (
         "_truncation",
         "_libtiff",
@@ -36,7 +36,6 @@ _LAYERS = (
         "_stats",
         "_files",
         "terminal",
-        "native",
     ),
     ("_pixels",),
     ("adapters",),

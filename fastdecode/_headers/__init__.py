@@ -1,7 +1,8 @@
 """`sniff` and `probe`: tell the format of a file and read its header, without decoding it.
 
 There is one module per format. Its ``parse(data)`` reads the header, and may raise `IndexError` or
-`struct.error` if the data is truncated. `jpeg_stream` reads what follows the header of a JPEG.
+`struct.error` if the data is truncated. `jpeg_stream` tells what follows the
+header of a JPEG.
 """
 
 from __future__ import annotations

@@ -6,24 +6,17 @@ import re
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from fastdecode._headers import exif
 from fastdecode.errors import DecodeError
-from fastdecode.types import Buffer, Color, Header
+from fastdecode.native._library import COLORS, header
+from fastdecode.types import Buffer, Header
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _CHUNK = struct.Struct(">I4s")
 _NAME = re.compile(rb"[A-Za-z]{4}")
 _IHDR = struct.Struct(">IIBBBBB")
-# Colour type: (samples per pixel, colour model, legal bit depths).
-_COLOR_TYPES: dict[int, tuple[int, Color, tuple[int, ...]]] = {
-    0: (1, "gray", (1, 2, 4, 8, 16)),
-    2: (3, "rgb", (8, 16)),
-    3: (1, "palette", (1, 2, 4, 8)),
-    4: (2, "gray", (8, 16)),
-    6: (4, "rgb", (8, 16)),
-}
-_MAX_SIDE = 2**31 - 1
 _SPARE_BYTES = 1 << 16  # for an encoder that compresses badly; inflated, they cost 0.2 s
 _MAX_CHUNKS = 1024  # without pixels: real files have a dozen
 _MOST_TEXT = 1 << 20  # bytes that text is decompressed to, as in Pillow
@@ -48,25 +41,12 @@ def parse(data: Buffer) -> Header:
     PNG specification, third edition: 5.2 (signature), 5.6 (chunk order), 11.2.1 (IHDR), 11.3.4.5
     (eXIf), APNG's acTL.
     """
-    if data[:8] != _SIGNATURE[: len(data)]:
-        raise DecodeError("the PNG signature is damaged")
-    length, kind = _CHUNK.unpack_from(data, 8)
-    width, height, bits, color_type, packing, filtering, interlace = _IHDR.unpack_from(data, 16)
-    if kind != b"IHDR" or length < _IHDR.size:
-        raise DecodeError(f"the PNG starts with a {kind!r} chunk instead of IHDR")
-    if not 0 < width <= _MAX_SIDE or not 0 < height <= _MAX_SIDE:
-        raise DecodeError(f"the PNG header says {width}x{height} pixels")
-    channels, color, depths = _COLOR_TYPES.get(color_type, (0, "other", ()))
-    if bits not in depths:
-        raise DecodeError(f"the PNG header says colour type {color_type} with {bits} bits")
-    if packing or filtering or interlace > 1:
-        raise DecodeError(
-            f"the PNG header says methods {packing} and {filtering}, and interlacing {interlace}"
-        )
-    animated, orientation = _ancillary(data, 8 + 12 + length)
+    width, height, channels, bits, _, _, turns, _, color, interlaced, animated, *_ = header(
+        data, "PNG"
+    )
     return Header(
-        "png", width, height, channels, bits, orientation, progressive=interlace == 1, color=color,
-        animated=animated,
+        "png", width, height, channels, bits, _orientation(data) if turns else 1,
+        interlaced == 1, "", 0, COLORS[color], "", animated == 1,
     )  # fmt: skip
 
 
@@ -202,41 +182,25 @@ def _chunks(data: Buffer) -> Iterator[tuple[bytes, int, int]]:
         pos += 12 + length
 
 
-def _ancillary(data: Buffer, pos: int) -> tuple[bool, int]:
-    """Return (animated, orientation) from the chunks from `pos` on.
+def _orientation(data: Buffer) -> int:
+    """Read the orientation.
 
     As in Pillow, EXIF may also be a text, what comes last counts, and eXIf before a raw profile.
     """
-    animated = begun = False
     found: dict[bytes, bytes] = {}
-    others, size = 0, len(data)
-    # It runs for every image: so the chunks of pixels, of which there are many, cost little.
-    while pos + 8 <= size and others < _MAX_CHUNKS:
-        length, kind = _CHUNK.unpack_from(data, pos)
-        begin, pos = pos + 8, pos + 12 + length
-        if kind == b"IDAT":
-            begun = True
-            continue
-        if kind == b"IEND":
-            break
-        others += 1
-        if kind == b"acTL" and not begun and length >= 8:
-            # One frame is an image, not an animation.
-            animated = int.from_bytes(data[begin : begin + 4], "big") > 1
-        elif kind == b"eXIf":
-            found[_EXIF] = bytes(data[begin : begin + length])
+    others = (chunk for chunk in _chunks(data) if chunk[0] != b"IDAT")
+    for kind, begin, end in islice(others, _MAX_CHUNKS):
+        if kind == b"eXIf":
+            found[_EXIF] = bytes(data[begin:end])
         elif kind in _TEXTS:
-            key = bytes(data[begin : begin + min(length, _MOST_KEY)]).partition(b"\0")[0]
+            key = bytes(data[begin : min(end, begin + _MOST_KEY)]).partition(b"\0")[0]
             if key in _KEYS:
-                rest = bytes(data[begin + len(key) + 1 : begin + length])
-                found |= _texts(kind, key, rest)
-    if not found:
-        return animated, 1
+                found |= _texts(kind, key, bytes(data[begin + len(key) + 1 : end]))
     block = found.get(_EXIF)
     if block is None:
         block = _raw_profile(found.get(_PROFILE, b""))
     packet = found.get(_PACKET) or found.get(_RAW_PACKET, b"")
-    return animated, exif.orientation(block, 0, len(block), packet)
+    return exif.orientation(block, 0, len(block), packet)
 
 
 def _texts(kind: bytes, key: bytes, rest: bytes) -> dict[bytes, bytes]:

@@ -43,7 +43,7 @@ def _ends(data: Buffer, header: Header) -> bool:
     """Return whether the end marker follows the only scan; several are read before any pixel."""
     if header.progressive or not jpeg_stream.in_one_scan(data, header):
         return True
-    end = jpeg_stream.read(data, header).scans[0].end
+    end = jpeg_stream.read(data).scans[0].end
     return bytes(data[end : end + 64]).lstrip(_PASSED_OVER)[:1] == jpeg_stream.EOI[1:]
 
 

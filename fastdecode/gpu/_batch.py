@@ -73,13 +73,7 @@ def _is_whole(data: Buffer, header: Header) -> bool:
         and data[-2:] == jpeg_stream.EOI
         and jpeg_stream.in_one_scan(data, header)
         and not jpeg_stream.has_zeros(data, header)
-        and _has_restarts(data, header)
-    )
-
-
-def _has_restarts(data: Buffer, header: Header) -> bool:
-    return not header.restart_interval or jpeg_stream.restarts_in_order(
-        data, jpeg_stream.read(data, header).scans
+        and (not header.restart_interval or jpeg_stream.read(data).in_order == 1)
     )
 
 

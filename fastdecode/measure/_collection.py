@@ -28,7 +28,7 @@ from fastdecode.errors import (
 from fastdecode.measure import result
 from fastdecode.samples import photo
 from fastdecode.stores import Store, kind_of, open_store
-from fastdecode.stores._scan import EXTENSIONS, is_readable_file
+from fastdecode.stores._scan import EXTENSIONS, found, is_folder
 from fastdecode.types import Buffer, Header
 
 SAMPLES = photo.parent
@@ -125,9 +125,9 @@ def collect(
         name = visible(str(path.relative_to(root) if root and path != root else path))
         collection.unreadable[name] = error.strerror or str(error)
 
-    found, stores = _files_and_stores(paths, note)
+    files, stores = _files_and_stores(paths, note)
     ends = list(accumulate(len(store) for store in stores))
-    total = len(found) + (ends[-1] if ends else 0)
+    total = len(files) + (ends[-1] if ends else 0)
     order = array("q", range(total))  # a list would be large for a store with millions
     random.Random(0).shuffle(order)
     room = math.inf if pixels is None else pixels
@@ -137,13 +137,13 @@ def collect(
             collection.left_out = total - count
             break
         before = len(collection.photos)
-        if drawn < len(found):
-            path = found[drawn]
+        if drawn < len(files):
+            path = files[drawn]
             name = visible(str(path.relative_to(root) if root else path))
             _take(collection, name, partial(_load, path, name))
         else:
-            at = bisect_right(ends, drawn - len(found))
-            index = drawn - len(found) - (ends[at] - len(stores[at]))
+            at = bisect_right(ends, drawn - len(files))
+            index = drawn - len(files) - (ends[at] - len(stores[at]))
             name = _name(stores[at], index, alone=len(paths) == 1)
             _take(collection, name, partial(_load_item, stores[at], index, name))
         room -= sum(photo.pixels for photo in collection.photos[before:])
@@ -222,14 +222,17 @@ def _name(store: Store, index: int, *, alone: bool) -> str:
 
 def _files(path: Path, note: Callable[[OSError], None] | None) -> Iterator[Path]:
     if _is_folder(path):
-        for folder, folders, names in os.walk(path, onerror=note):
-            folders[:] = sorted(name for name in folders if not name.startswith("."))
-            files = (os.path.join(folder, name) for name in sorted(names) if name[0] != ".")  # noqa: PTH118
-            yield from (Path(file) for file in files if is_readable_file(file))
+        listed = found(str(path), note=note, leave_out=_is_left_out)
+        yield from (path / name for name in listed.files)
     elif os.path.lexists(path):
         yield path
     else:
         raise FileNotFoundError(f"there is no file or folder {visible(str(path))!r}")
+
+
+def _is_left_out(entry: os.DirEntry[str]) -> bool:
+    """Return whether an entry is hidden, or a link to a folder, which may be searched already."""
+    return entry.name.startswith(".") or (entry.is_symlink() and is_folder(entry))
 
 
 def _load(path: Path, name: str) -> Photo:

@@ -68,14 +68,14 @@ def add_restart_markers(jpeg: Any, *, max_pixels: int | None = 178_956_970) -> b
     given = as_buffer(jpeg, function="add_restart_markers")
     most = _checked(max_pixels)
     ffi, lib = _library.ffi, _library.lib
-    limits = ffi.new("fd_limits *", {"pixels": most, "scans": jpeg_stream.MAX_SCANS})
+    limits = ffi.new("fd_limits *", {"pixels": most, "scans": lib.FD_SCANS})
     out, size = ffi.new("uint8_t **"), ffi.new("size_t *")
     # An error must not find the view held by cffi: CPython 3.11 crashes if it collects both.
     with ffi.from_buffer("uint8_t[]", given) as data:
         status = lib.fd_add_restart_markers(data, len(data), limits, out, size)
     if status != lib.FD_OK:
         header = probe(given)
-        if header.format == "jpeg" and not jpeg_stream.read(given, header).ended:
+        if header.format == "jpeg" and not jpeg_stream.read(given).ended:
             raise DecodeError("the JPEG is truncated: it has no end marker (EOI)")
         words = "it is no JPEG that the core decodes: unusual, or damaged"
         if status == lib.FD_TOO_LARGE:

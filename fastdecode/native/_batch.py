@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from fastdecode._buffers import as_buffer, without_row
-from fastdecode._headers import jpeg_stream
 from fastdecode.errors import ThreadsUnavailable
 from fastdecode.native._library import CoreResize, ffi, lib
 
@@ -218,7 +217,7 @@ class Items:
             # At exit, this may run when the globals of this module are None already.
             self._owner = ffi.gc(made, lambda items, free=lib.fd_items_free: free(items, room))
             self._rows = np.frombuffer(ffi.buffer(made), _layout())
-            self._rows["scans"] = jpeg_stream.MAX_SCANS
+            self._rows["scans"] = lib.FD_SCANS
         rows = self._rows[: self._count]
         columns, self._sources = _addresses(sources)
         rows["path"], rows["data"], rows["size"], rows["file"], rows["offset"] = columns

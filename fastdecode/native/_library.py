@@ -5,17 +5,18 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import os
+import struct
 import threading
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-from fastdecode._headers import jpeg_stream
 from fastdecode.errors import DecodeError, FastDecodeError, ImageTooLarge, UnsupportedFormat
+from fastdecode.types import Color
 
 if TYPE_CHECKING:
     from fastdecode.types import Box, Buffer, Image, PixelLayout, Reduce
@@ -71,7 +72,10 @@ LAYOUTS: dict[PixelLayout, int] = {"L": 1, "RGB": 2, "RGBA": 3, "stored": 4}
 """`fd_layout` by the package's name of the layout."""
 LARGEST_SIDE = 65500
 """The limit of the core for a side of an image or a canvas, in pixels."""
+COLORS: tuple[Color, ...] = get_args(Color)
+"""The names of ``fd_colours``."""
 _BYTES: Any = ffi.typeof("uint8_t[]")  # cffi would look up a string in every call
+_members = struct.Struct("12i4s6N").unpack_from  # of fd_header, but its fault
 
 
 class CoreResize(NamedTuple):
@@ -109,7 +113,8 @@ class _PerThread(threading.local):
         self.decoder = _owned(lib.fd_decoder_create(), lib.fd_decoder_destroy)
         self.resampler = _owned(lib.fd_resampler_create(), lib.fd_resampler_destroy)
         self.header = ffi.new("fd_header *")
-        limits = {"scans": jpeg_stream.MAX_SCANS}
+        self.members = ffi.buffer(self.header)
+        limits = {"scans": lib.FD_SCANS}
         self.request = ffi.new("fd_request *", {"limits": limits})
         self.asked: tuple[object, ...] = ()
         self.resized = ffi.new("fd_request *", {"layout": lib.FD_RGB, "limits": limits})
@@ -162,10 +167,21 @@ def decode(
 
 
 def probe(data: Buffer) -> Any:
-    """Return a JPEG's ``fd_header *``, valid until this thread's next call; None if it fails."""
-    view = ffi.from_buffer("uint8_t[]", data)
-    failed = lib.fd_probe(view, len(view), _own.header)
+    """Return the ``fd_header *`` of a JPEG or PNG, valid until this thread's next call.
+
+    It is None if the header is damaged, or of any other file.
+    """
+    given = data if data.__class__ is bytes else ffi.from_buffer(_BYTES, data)
+    failed = lib.fd_probe(given, len(data), _own.header)
     return None if failed else _own.header
+
+
+def header(data: Buffer, name: str) -> tuple[Any, ...]:
+    """Return the members of the ``fd_header`` of a JPEG or PNG; `DecodeError` if it is damaged."""
+    if probe(data) is None:
+        fault = ffi.string(_own.header.fault).decode()
+        raise DecodeError(f"the {name} header {fault} ({len(data)} bytes)")
+    return _members(_own.members)
 
 
 def decode_resized(

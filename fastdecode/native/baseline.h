@@ -29,6 +29,30 @@ enum {
     FD_MOST_SMALL_BITS = 7 /* of a value that has 16 bits when it is dequantised: 127 * 255 */
 };
 
+/* ---- structure.c ---- */
+
+/* Find where the data of a scan ends: before a marker and its fill bytes, or with the file. Restart markers
+ * belong to the data, but no more than `intervals` (0: none) need: libjpeg passes over the others. In the
+ * data of JPEG-LS, FF stands before bytes up to 7F (T.87, A.1). Sets `passed` to the number of restart
+ * markers, or to -1 if they are out of turn. */
+size_t fd_end_of_scan(const uint8_t *data, size_t size, size_t start, int64_t intervals, int is_ls,
+                      int64_t *passed);
+
+/* Zeros in place of data: zeros are legal codes, and flat areas or gradients may consist of them. The code
+ * of only zeros is that of the first symbol of a table (T.81, annex C); if it ends a block at once, any number
+ * may be data. With other symbols of AC coefficients, zeros are the same coefficient at all places of a
+ * band, which no image has; but refinements have some single bits, too, of which libjpeg (jcphuff.c)
+ * writes 1000. But other data decodes to other blocks, so some bytes are left over, or missing, at the end
+ * of their interval. */
+enum {
+    FD_MANY_ZEROS = 16, /* bytes */
+    FD_MOST_BITS = 127 /* bytes of single bits in a scan that refines coefficients */
+};
+
+/* How many zeros may be data of a scan; `symbols` are the first ones of its tables of AC coefficients,
+ * together. */
+size_t fd_most_zeros(int is_progressive, int first, int last, int is_first, int symbols);
+
 /* ---- scan.c ---- */
 
 /* A Huffman table as a file defines it. */
@@ -107,20 +131,9 @@ int fd_frame_read(fd_frame *frame, const uint8_t *data, size_t size);
  * markers are there, in order. */
 int fd_scan_read(fd_scan *scan, const fd_frame *frame, const uint8_t *data, size_t size);
 
-/* Zeros in place of data, by the same rules as in _headers/jpeg_stream.py: zeros are legal codes, and flat
- * areas or gradients may consist of them, if the first symbol of a table says so. But other data decodes
- * to other blocks, so some bytes are left over, or missing, at the end of their interval. */
-enum {
-    FD_MANY_ZEROS = 16, /* bytes */
-    FD_MOST_BITS = 127 /* bytes of single bits in a scan that refines coefficients */
-};
-
-/* Whether there is a run of so many zeros. */
+/* Whether there is a run of so many zeros; whether many may be data of a baseline scan. */
 int fd_has_zeros(const uint8_t *data, size_t size, size_t many);
-
-/* Whether many zeros may be data of a baseline scan; how many may be data of a progressive one. */
 int fd_may_be_zeros(const fd_frame *frame);
-size_t fd_pass_zeros(const fd_pass *pass);
 
 /* Blocks of a component across or down the image, without those that only fill up MCUs. */
 int32_t fd_blocks_across(const fd_frame *frame, int c);

@@ -72,17 +72,6 @@ static int is_range(const fd_item *item) { return item->path == NULL && item->fi
 
 /* ---- work on an item ---- */
 
-static const char *words_for_header(int status) {
-    switch (status) {
-    case FD_OK:
-        return "";
-    case FD_UNSUPPORTED:
-        return "not a JPEG";
-    default:
-        return "the header is damaged, or truncated";
-    }
-}
-
 static void open_item(fd_item *item) {
     memset(&item->header, 0, sizeof item->header);
     int failed = item->path != NULL ? fd_read_file(item) : is_range(item) ? fd_read_range(item) : 0;
@@ -95,7 +84,8 @@ static void open_item(fd_item *item) {
         return;
     }
     int status = fd_probe(item->data, item->size, &item->header);
-    settle(item, (fd_status)status, 0, words_for_header(status));
+    const char *fault = item->header.fault;
+    settle(item, (fd_status)status, 0, fault ? fault : status ? "neither a JPEG nor a PNG" : "");
 }
 
 /* Decode, resize and augment an item. */

@@ -45,9 +45,16 @@ typedef enum { FD_UINT8 = 1, FD_FLOAT32 } fd_dtype;
 
 #define FD_MESSAGE 200
 
-#define FD_PNG 0 /* the `sof` of a PNG, which has no such marker */
+/* The `sof` of a PNG, which has no such marker: of one that the core decodes, and of others, which are
+ * interlaced, animated or too wide. */
+#define FD_PNG 0
+#define FD_OTHER_PNG 1
 
-/* The contents of a JPEG's markers, up to its first scan; or of a PNG's chunks, up to its first IDAT. */
+/* Grey, YCbCr, RGB, CMYK or YCCK, a palette, any other: `Color` of types.py, in its order. */
+typedef enum { FD_GREYS, FD_YCC, FD_COLOURS, FD_CMYK, FD_INDICES, FD_UNUSUAL } fd_colours;
+
+/* The contents of a JPEG's segments, up to its first scan; or of a PNG's chunks. Offsets are in bytes, and
+ * those of the end of a cut segment lie behind the file. */
 typedef struct {
     int32_t width, height; /* stored pixels */
     int32_t components; /* 1, 3, 4; of a PNG also 2, and 1 for a palette */
@@ -56,8 +63,47 @@ typedef struct {
     int32_t restart_interval; /* MCUs; 0 is none */
     int32_t may_turn; /* there is EXIF, XMP or text, which may hold an orientation */
     int32_t ended; /* the last two bytes are an end marker; 1 for a PNG */
-    size_t scan_offset; /* where the first scan's data begins */
+    int32_t colours; /* fd_colours */
+    int32_t is_interlaced, is_animated; /* a PNG */
+    int32_t exif_count; /* EXIF segments of a JPEG */
+    uint8_t factors[4]; /* sampling factors of the first components, four bits each */
+    size_t scan_offset; /* where the data of a JPEG's first scan begins */
+    size_t frame; /* where the contents of a JPEG's frame header begin */
+    size_t exif, exif_end; /* contents of a JPEG's first EXIF segment, */
+    size_t xmp, xmp_end; /* and its last XMP packet; 0: there is none */
+    const char *fault; /* what is damaged; NULL if nothing is. Static */
 } fd_header;
+
+/* A segment of a JPEG. Of an end marker, only `at` and `marker` have a meaning. */
+typedef struct {
+    size_t at, end; /* its marker, and what follows it */
+    int32_t marker; /* its low byte */
+    int32_t length; /* that it claims: its contents and two bytes */
+} fd_segment;
+
+#define FD_SCANS 500 /* more than any JPEG has: libjpeg-turbo's fuzzers use as many */
+
+/* Where a scan of a JPEG is. */
+typedef struct {
+    size_t marker; /* its SOS, */
+    size_t start, end; /* its data */
+    size_t zeros; /* most zeros in a row that may be data */
+    int64_t interval; /* MCUs between restart markers, 0 is none; */
+    int64_t intervals; /* that it must have */
+    int64_t has_only_bits; /* it has a single bit, without a code, for each block */
+} fd_scan_place;
+
+/* The scans of a JPEG, and what follows them. */
+typedef struct {
+    int32_t count; /* the walk ends behind FD_SCANS + 1 */
+    int32_t most; /* more count as hostile in a file of this size */
+    int32_t ended; /* an end marker follows */
+    int32_t gap; /* there is a long run of zeros between two segments */
+    int32_t begun; /* there is a part of each coefficient, */
+    int32_t complete; /* and all bits of it */
+    int32_t in_order; /* the restart markers count 0 to 7 (T.81, B.2.1) */
+    fd_scan_place scans[FD_SCANS + 1];
+} fd_stream;
 
 /* The caller's limits; 0 is no limit. */
 typedef struct {
@@ -245,10 +291,21 @@ typedef struct fd_decoder fd_decoder;
 typedef struct fd_resampler fd_resampler;
 typedef struct fd_pool fd_pool;
 
-/* ---- decode.c: one image ---- */
+/* ---- structure.c: what a file says of itself ---- */
 
-/* Read the markers of `data` (`size` bytes). On failure `header` is not complete. */
+/* Read the header of `data` (`size` bytes). FD_UNSUPPORTED if it is neither a JPEG nor a PNG. On failure
+ * `header` is not complete. */
 int fd_probe(const uint8_t *data, size_t size, fd_header *header);
+
+/* Find the first segment, or end marker, of a JPEG from `at` on; the first one is at 2. Stray bytes and
+ * fill bytes may precede it, and markers without a segment. Returns 0 if there is none: it is empty then,
+ * at the end. */
+int fd_next_segment(const uint8_t *data, size_t size, size_t at, fd_segment *found);
+
+/* Walk over the scans of a JPEG. FD_UNSUPPORTED if fd_probe does not read it. */
+int fd_read_scans(const uint8_t *data, size_t size, fd_stream *stream);
+
+/* ---- decode.c: one image ---- */
 
 /* Create a decoder, which reuses its memory (some hundred KB to some MB) from image to image; NULL
  * if there is not enough memory. The caller destroys it. */

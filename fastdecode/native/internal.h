@@ -26,7 +26,8 @@ typedef struct {
 enum { FD_PADDING = 64 };
 
 /* How many scans an image of so many pixels in `size` bytes may have: a few bytes can make a scan of a large image, and
- * each costs a pass over all of it. 0 is no limit. The same rule as in _headers/jpeg_stream.py. */
+ * each costs a pass over all of it. 0 is no limit. Whatever the
+ * image shows, a real file has at least one bit per block of 64 pixels, and about ten scans. */
 static inline int32_t fd_most_scans(const fd_limits *limits, int64_t pixels, size_t size) {
     const int64_t free_pixels = (int64_t)1 << 28, pixels_per_byte = 10000, fewest = 16;
     int64_t passes = (int64_t)size * pixels_per_byte;

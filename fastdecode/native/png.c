@@ -66,35 +66,60 @@ static uint32_t read32(const uint8_t *at) {
 
 static int is_type(const uint8_t *type, const char *name) { return memcmp(type, name, 4) == 0; }
 
+static const char PNG[] = "\x89PNG\r\n\x1A\n";
+
 int fd_is_png(const uint8_t *data, size_t size) {
-    return size >= SIGNATURE && memcmp(data, "\x89PNG\r\n\x1A\n", SIGNATURE) == 0;
+    return size >= SIGNATURE && memcmp(data, PNG, SIGNATURE) == 0;
 }
 
-/* Read IHDR; 0 if this decoder does not support the file. */
-static int read_ihdr(fd_png *png, const uint8_t *data, size_t size) {
-    static const int32_t samples[] = {
-        [GREY] = 1, [COLOUR] = 3, [PALETTE] = 1, [GREY_ALPHA] = 2, [COLOUR_ALPHA] = 4};
+/* Read IHDR (11.2.1), and return what is wrong; NULL if all is right. */
+static const char *read_ihdr(fd_header *header, const uint8_t *data, size_t size) {
+    static const struct {
+        uint8_t samples, colours, bits; /* `bits` is the sum of all that are possible */
+    } KINDS[] = {[GREY] = {1, FD_GREYS, 1 | 2 | 4 | 8 | 16},
+                 [COLOUR] = {3, FD_COLOURS, 8 | 16},
+                 [PALETTE] = {1, FD_INDICES, 1 | 2 | 4 | 8},
+                 [GREY_ALPHA] = {2, FD_GREYS, 8 | 16},
+                 [COLOUR_ALPHA] = {4, FD_COLOURS, 8 | 16}};
     const uint8_t *at = data + SIGNATURE;
 
-    if (!fd_is_png(data, size) || size < SIGNATURE + CHUNK + IHDR || read32(at) != IHDR ||
-        !is_type(at + 4, "IHDR"))
+    if (memcmp(data, PNG, size < SIGNATURE ? size : SIGNATURE) != 0)
+        return "has a damaged signature";
+    if (size < SIGNATURE + 8 + IHDR)
+        return "is truncated";
+    if (!is_type(at + 4, "IHDR") || read32(at) < IHDR)
+        return "does not start with IHDR";
+    uint32_t width = read32(at + 8), height = read32(at + 12), bits = at[16];
+    if (width < 1 || width > INT32_MAX || height < 1 || height > INT32_MAX)
+        return "says that there are no pixels, or too many";
+    if (at[17] > COLOUR_ALPHA || (bits & (bits - 1)) || !(bits & KINDS[at[17]].bits))
+        return "has an impossible colour type, or number of bits";
+    if (at[18] || at[19] || at[20] > 1)
+        return "has an unknown method";
+    header->width = (int32_t)width;
+    header->height = (int32_t)height;
+    header->bits = (int32_t)bits;
+    header->components = KINDS[at[17]].samples;
+    header->colours = KINDS[at[17]].colours;
+    header->is_interlaced = at[20];
+    header->ended = 1; /* the end is checked with the chunks */
+    header->sof = at[20] || read32(at) != IHDR || width > FD_MOST_SIDE ? FD_OTHER_PNG : FD_PNG;
+    return NULL;
+}
+
+/* Begin with an image; 0 if this decoder does not support it. */
+static int begin(fd_png *png, const uint8_t *data, size_t size) {
+    fd_header header;
+
+    if (!fd_is_png(data, size) || read_ihdr(&header, data, size) || header.sof != FD_PNG)
         return 0;
-    uint32_t width = read32(at + 8), height = read32(at + 12);
-    int32_t bits = at[16], kind = at[17], is_interlaced = at[20];
-    if (width < 1 || width > FD_MOST_SIDE || height < 1 || height > INT32_MAX)
-        return 0;
-    if (kind > COLOUR_ALPHA || samples[kind] == 0 || at[18] != 0 || at[19] != 0 || is_interlaced)
-        return 0;
-    if (bits != 8 && !(bits == 16 && kind != PALETTE) &&
-        !((bits == 1 || bits == 2 || bits == 4) && (kind == GREY || kind == PALETTE)))
-        return 0;
-    png->width = (int32_t)width;
-    png->height = (int32_t)height;
-    png->bits = bits;
-    png->kind = kind;
-    png->samples = samples[kind];
-    png->line = (width * (size_t)(bits * png->samples) + 7) / 8;
-    png->step = bits < 8 ? 1 : (size_t)(bits / 8 * png->samples);
+    png->width = header.width;
+    png->height = header.height;
+    png->bits = header.bits;
+    png->kind = data[SIGNATURE + 17];
+    png->samples = header.components;
+    png->line = ((size_t)png->width * (size_t)(png->bits * png->samples) + 7) / 8;
+    png->step = png->bits < 8 ? 1 : (size_t)(png->bits / 8 * png->samples);
     return 1;
 }
 
@@ -240,31 +265,37 @@ static int end_pixels(fd_png *png, stream *pixels, const uint8_t *window, uint8_
     return sum == read32(adler);
 }
 
-int fd_png_probe(const uint8_t *data, size_t size, fd_header *header) {
-    fd_png png; /* most of it is not used */
+/* Whether a chunk may say how the image is turned: EXIF, or a text with a key that Pillow heeds. */
+static int may_turn(const uint8_t *type, size_t size) {
+    static const char *const KEYS[] = {"exif", "Raw profile type exif", "XML:com.adobe.xmp"};
 
-    memset(header, 0, sizeof *header);
-    if (!read_ihdr(&png, data, size))
-        return FD_UNSUPPORTED;
-    for (size_t at = SIGNATURE; size - at >= CHUNK;) {
-        size_t length = read32(data + at);
+    if (is_type(type, "tEXt") || is_type(type, "zTXt") || is_type(type, "iTXt"))
+        for (int i = 0; i < 3; i++) {
+            size_t length = strlen(KEYS[i]);
+            if (size >= length && memcmp(type + 4, KEYS[i], length) == 0 &&
+                (size == length || type[4 + length] == 0))
+                return 1;
+        }
+    return is_type(type, "eXIf");
+}
+
+const char *fd_png_probe(const uint8_t *data, size_t size, fd_header *header) {
+    const char *fault = read_ihdr(header, data, size);
+    int is_begun = 0; /* the pixels */
+
+    for (size_t at = SIGNATURE; !fault && at < size && size - at >= 8;) {
+        size_t length = read32(data + at), left = size - at - 8;
         const uint8_t *type = data + at + 4;
-        if (length > size - at - CHUNK)
+        if (is_type(type, "IEND"))
             break;
-        if (is_type(type, "acTL") && header->scan_offset == 0)
-            return FD_UNSUPPORTED;
-        if (is_type(type, "eXIf") || memcmp(type + 1, "TXt", 3) == 0 || is_type(type, "tEXt"))
-            header->may_turn = 1;
-        if (is_type(type, "IDAT") && header->scan_offset == 0)
-            header->scan_offset = at;
+        is_begun |= is_type(type, "IDAT");
+        header->may_turn |= may_turn(type, length < left ? length : left);
+        if (is_type(type, "acTL") && length >= 8 && left >= 4 && !is_begun)
+            header->is_animated = read32(type + 4) > 1; /* one frame is an image */
         at += CHUNK + length;
     }
-    header->width = png.width;
-    header->height = png.height;
-    header->components = png.samples;
-    header->bits = png.bits;
-    header->ended = 1; /* the end is checked with the chunks */
-    return header->scan_offset ? FD_OK : FD_DAMAGED;
+    header->sof = header->is_animated ? FD_OTHER_PNG : header->sof;
+    return fault;
 }
 
 /* ---- pixels ---- */
@@ -519,8 +550,7 @@ int fd_png_decode(fd_png *png, const uint8_t *data, size_t size, const fd_target
                .right = target->right,
                .bottom = target->bottom};
 
-    if (__BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__ || target->reduce != 1 ||
-        !read_ihdr(png, data, size))
+    if (__BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__ || target->reduce != 1 || !begin(png, data, size))
         return 0;
     if (of.left == 0 && of.top == 0 && of.right == 0 && of.bottom == 0) {
         of.right = png->width;

@@ -1,5 +1,5 @@
 /* png_decoder.h: the core's own decoder of PNG (third edition of the specification), in four steps; only
- * decode.c, header.c and the files of these steps use it.
+ * decode.c, structure.c and the files of these steps use it.
  *
  *   png.c       the chunks, and rows to pixels: the only code that parses untrusted structure
  *   inflate.c   deflate, piece by piece
@@ -54,9 +54,8 @@ extern const fd_unfilters fd_unfilters_avx2;
 /* Whether the data begins as a PNG does. */
 int fd_is_png(const uint8_t *data, size_t size);
 
-/* Read the header of a PNG; `components` are samples of a pixel, and a palette's index is one. FD_UNSUPPORTED
- * if this decoder leaves such files to others. */
-int fd_png_probe(const uint8_t *data, size_t size, fd_header *header);
+/* Read the header of a PNG, and return what is wrong; NULL if all is right. */
+const char *fd_png_probe(const uint8_t *data, size_t size, fd_header *header);
 
 typedef struct fd_png fd_png;
 

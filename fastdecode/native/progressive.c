@@ -41,7 +41,10 @@ int fd_progressive_zeros(const fd_progressive *progressive) {
         const fd_reader *reader = &progressive->readers[i];
         const uint8_t *begin = progressive->scan->bytes + reader->pass->begin;
         const uint8_t *here = reader->from + fd_bytes_read(&reader->bits, reader->from);
-        size_t size = (size_t)(here - begin), most = fd_pass_zeros(reader->pass);
+        const fd_pass *pass = reader->pass;
+        size_t size = (size_t)(here - begin);
+        size_t most = fd_most_zeros(1, pass->first, pass->last, pass->is_first,
+                                    pass->codes[0].symbols[0]);
         if (!fd_has_zeros(begin, size, FD_MANY_ZEROS))
             continue;
         if (most != SIZE_MAX && fd_has_zeros(begin, size, most + 1))

@@ -191,21 +191,14 @@ static void put_marker(repack *work, int marker, int contents) {
 static void put_segments(repack *work) {
     const uint8_t *data = work->data;
     put_bytes(work, data, 2);
-    for (size_t at = 2; at + 4 <= work->length && data[at + 1] != 0xD9;) {
-        int marker = data[at + 1];
-        if (data[at] != 0xFF || marker == 0xFF || marker < 0xC0 ||
-            (marker >= 0xD0 && marker <= 0xD8)) {
-            at++; /* compressed data, or fill */
-            continue;
+    for (fd_segment next = {.end = 2};
+         fd_next_segment(data, work->length, next.end, &next) && next.marker != 0xD9;) {
+        if (next.marker >= 0xC0 && next.marker <= 0xC2) {
+            put_marker(work, 0xC0, next.length - 2);
+            put_bytes(work, data + next.at + 4, (size_t)next.length - 2);
+        } else if (next.marker >= 0xE0 || next.marker == 0xDB) {
+            put_bytes(work, data + next.at, next.end - next.at);
         }
-        size_t size = 2 + ((size_t)data[at + 2] << 8 | data[at + 3]);
-        if (marker >= 0xC0 && marker <= 0xC2) {
-            put_marker(work, 0xC0, (int)size - 4);
-            put_bytes(work, data + at + 4, size - 4);
-        } else if (marker >= 0xE0 || marker == 0xDB) {
-            put_bytes(work, data + at, size);
-        }
-        at += size;
     }
 }
 

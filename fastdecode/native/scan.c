@@ -6,10 +6,6 @@
 
 #include <string.h>
 
-#ifdef __SSE2__
-#include <emmintrin.h>
-#endif
-
 #define REST_16 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64
 const uint8_t fd_natural_order[256] = {
     0,       1,       8,       16,      9,       2,       3,       10,      17,      24,
@@ -227,28 +223,26 @@ enum {
     PADDING = FD_MOST_BLOCKS * FD_COEFFICIENTS * (16 + FD_MOST_DC_BITS) / 8 + 64
 };
 
+/* A vector for every processor: the compiler makes it of what there is. */
+typedef uint8_t step __attribute__((vector_size(STEP)));
+
 /* Copy up to the first FF, or all `count` bytes, and return how many. Writes whole steps. */
 static size_t copy_to_ff(uint8_t *to, const uint8_t *from, size_t count) {
     size_t done = 0;
-#ifdef __SSE2__
     for (; count - done >= STEP; done += STEP) {
-        __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)(from + done));
-        _mm_storeu_si128((__m128i *)(void *)(to + done), bytes);
-        int found = _mm_movemask_epi8(_mm_cmpeq_epi8(bytes, _mm_set1_epi8((char)0xFF)));
-        if (found)
-            return done + (size_t)__builtin_ctz((unsigned)found);
-    }
-#else
-    for (; count - done >= STEP; done += STEP) {
-        uint64_t half[2], found = 0;
-        memcpy(half, from + done, STEP);
-        memcpy(to + done, half, STEP);
-        for (int i = 0; i < 2; i++)
-            found |= (~half[i] - UINT64_C(0x0101010101010101)) & half[i];
-        if (found & UINT64_C(0x8080808080808080))
+        step bytes;
+        uint64_t found[2];
+        memcpy(&bytes, from + done, STEP);
+        memcpy(to + done, &bytes, STEP);
+        bytes = (step)(bytes == 0xFF);
+        memcpy(found, &bytes, STEP);
+        if ((found[0] | found[1]) == 0)
+            continue;
+        if (!FIRST_IS_LOW)
             break;
+        int bit = found[0] ? __builtin_ctzll(found[0]) : 64 + __builtin_ctzll(found[1]);
+        return done + (size_t)bit / 8;
     }
-#endif
     for (; done < count && from[done] != 0xFF; done++)
         to[done] = from[done];
     return done;
@@ -342,12 +336,6 @@ int fd_may_be_zeros(const fd_frame *frame) {
     return 1;
 }
 
-size_t fd_pass_zeros(const fd_pass *pass) {
-    if (pass->first == 0 || pass->first == pass->last || (pass->codes[0].symbols[0] & 15) == 0)
-        return SIZE_MAX;
-    return pass->is_first ? FD_MANY_ZEROS - 1 : FD_MOST_BITS;
-}
-
 /* ---- the scans of a progressive file ---- */
 
 int32_t fd_blocks_across(const fd_frame *frame, int c) {
@@ -435,23 +423,14 @@ static int is_needed(const fd_pass *pass, const fd_need needs[3]) {
 /* Find where the data of a scan ends. Returns 0 if no marker follows, or if there are not as many
  * restart markers, in order, as the scan must have. */
 static int find_end(fd_pass *pass, const fd_frame *frame, const uint8_t *data, size_t size) {
-    const uint8_t *at = data + pass->at, *end = data + size;
     int c = pass->component[0];
-    int64_t passed = 0;
     int64_t mcus = pass->components > 1
                        ? (int64_t)frame->mcus_across * frame->mcus_down
                        : (int64_t)fd_blocks_across(frame, c) * fd_blocks_down(frame, c);
-    while ((at = memchr(at, 0xFF, (size_t)(end - at))) != NULL && end - at >= 2) {
-        if (at[1] == 0xD0 + (int)(passed & 7)) {
-            passed++;
-        } else if (at[1] != 0) {
-            pass->size = (size_t)(at - data) - pass->at;
-            pass->intervals = (size_t)passed + 1;
-            return passed + 1 == intervals_of(mcus, pass->interval);
-        }
-        at += 2;
-    }
-    return 0;
+    int64_t intervals = intervals_of(mcus, pass->interval), passed;
+    pass->size = fd_end_of_scan(data, size, pass->at, intervals, 0, &passed) - pass->at;
+    pass->intervals = (size_t)intervals;
+    return passed + 1 == intervals && pass->at + pass->size < size;
 }
 
 int fd_script_read(fd_script *script, fd_frame *frame, const fd_need needs[3], int32_t most,
@@ -515,7 +494,8 @@ int fd_script_copy(fd_scan *scan, fd_script *script, const uint8_t *data, size_t
         fd_pass *pass = &script->passes[i];
         pass->begin = scan->size;
         pass->first_end = scan->count;
-        if (append(scan, data + pass->at, data + size, (int64_t)pass->intervals) == NULL)
+        if (append(scan, data + pass->at, data + size, (int64_t)pass->intervals) !=
+            data + pass->at + pass->size)
             return 0;
     }
     return 1;

@@ -7,10 +7,9 @@ from typing import NamedTuple
 
 import pytest
 
-from fastdecode import probe
+from fastdecode import DecodeError, decode, probe
 from fastdecode._headers import jpeg_stream
 from fastdecode.testing import drawing, encode
-from fastdecode.types import Header
 
 BASELINE = encode(drawing(48, 40))
 GREY = encode(drawing(48, 40, "L"))
@@ -34,13 +33,12 @@ class Script(NamedTuple):
 
 
 def script(data: bytes, buffer=bytes) -> Script:
-    header = probe(data)
-    scans = jpeg_stream.read(buffer(data), header).scans
-    return Script(len(scans), *jpeg_stream.progress(buffer(data), header, scans))
+    found = jpeg_stream.read(buffer(data))
+    return Script(len(found.scans), bool(found.begun), bool(found.complete))
 
 
-def has_end(data: bytes | memoryview, header: Header) -> bool:
-    return jpeg_stream.read(data, header).ended
+def has_end(data: bytes | memoryview) -> bool:
+    return jpeg_stream.read(data).ended == 1
 
 
 def scan_starts(data: bytes) -> list[int]:
@@ -86,6 +84,19 @@ def test_truncated_scan_header_is_not_an_error(cut: int) -> None:
     assert not script(PROGRESSIVE[: start + min(cut, 7)]).complete
 
 
+@pytest.mark.parametrize("scan", range(10))
+@pytest.mark.parametrize("length", [0, 7, 9])
+def test_scan_header_of_another_length_means_nothing(scan: int, length: int) -> None:
+    """Where the header of a scan has not the length of its components, libjpeg stops: bits lack."""
+    at = scan_starts(PROGRESSIVE)[scan] + 2
+    data = PROGRESSIVE[:at] + length.to_bytes(2, "big") + PROGRESSIVE[at + 2 :]
+
+    if scan or length >= 2:  # else there is no header
+        assert not script(data).complete
+    with pytest.raises(DecodeError):
+        decode(data, strict=True)
+
+
 @every_buffer
 @pytest.mark.parametrize("tail", [PROGRESSIVE, PROGRESSIVE * 60, SOS * 600], ids=len)
 def test_scans_after_the_end_are_not_counted(tail: bytes, buffer) -> None:
@@ -102,7 +113,7 @@ def test_scans_after_the_end_are_not_counted(tail: bytes, buffer) -> None:
 @pytest.mark.parametrize("tail", [b"", b"\0", b"garbage" * 9, b"\xff\xd8\xff", EOI], ids=repr)
 def test_end_is_found_before_garbage(data: bytes, buffer, tail: bytes) -> None:
     """The end marker is found with garbage after it."""
-    assert has_end(buffer(data + tail), probe(data))
+    assert has_end(buffer(data + tail))
 
 
 @every_whole
@@ -111,7 +122,7 @@ def test_truncated_file_has_no_end(data: bytes, buffer) -> None:
     """A file truncated anywhere, even inside the marker, has no end."""
     header = probe(data)
     for cut in (header.scan_offset, len(data) // 2, len(data) - 20, len(data) - 2, len(data) - 1):
-        assert not has_end(buffer(data[:cut]), header)
+        assert not has_end(buffer(data[:cut]))
 
 
 @every_buffer
@@ -120,12 +131,12 @@ def test_end_marker_in_the_header_is_ignored(buffer) -> None:
     comment = b"\xff\xfe\0\x06" + EOI + EOI
     data = (BASELINE[:2] + comment + BASELINE[2:])[:-2]
 
-    assert not has_end(buffer(data), probe(data))
+    assert not has_end(buffer(data))
 
 
-def ends_of_data(data: bytes | memoryview, header: Header) -> list[int]:
+def ends_of_data(data: bytes | memoryview) -> list[int]:
     """Return where the data of each scan ends."""
-    return [scan.end for scan in jpeg_stream.read(data, header).scans]
+    return [scan.end for scan in jpeg_stream.read(data).scans]
 
 
 ENDS = [
@@ -146,14 +157,14 @@ ENDS = [
 @pytest.mark.parametrize(("data", "end"), ENDS)
 def test_one_scan_ends_where_its_data_does(data: bytes, end: int, buffer) -> None:
     """A single scan ends before the end marker and its fill bytes, or with the file."""
-    assert ends_of_data(buffer(data), probe(data)) == [end]
+    assert ends_of_data(buffer(data)) == [end]
 
 
 @every_buffer
 def test_ends_of_all_scans(buffer) -> None:
     """The tables of the next scan, or its marker, end the data of a scan."""
     data = PROGRESSIVE
-    ends = ends_of_data(buffer(data), probe(data))
+    ends = ends_of_data(buffer(data))
 
     after = [*scan_starts(data)[1:], len(data) - 2]
     assert [data[end : end + 2] for end in ends] == [b"\xff\xc4"] * (len(ends) - 1) + [EOI] or all(
@@ -170,7 +181,7 @@ def test_other_endings_change_only_the_ends(data: bytes) -> None:
     So it does, with less of it, before each restart marker.
     """
     header = probe(data)
-    scans = jpeg_stream.read(data, header).scans
+    scans = jpeg_stream.read(data).scans
 
     other = jpeg_stream.with_other_endings(data, scans, header)
     less = re.escape(jpeg_stream.ENDINGS[0][:16]) + rb"(?=\xff[\xd0-\xd7])"
@@ -182,7 +193,7 @@ def test_other_endings_change_only_the_ends(data: bytes) -> None:
     added = (len(other) - len(data)) // len(scans)
     assert added > 100
     shifted = [scan.end + number * added for number, scan in enumerate(scans, start=1)]
-    assert ends_of_data(other, header) == shifted
+    assert ends_of_data(other) == shifted
     kept, done = b"", 0
     for end in shifted:
         kept += other[done : end - added]

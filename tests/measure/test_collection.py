@@ -98,6 +98,19 @@ def test_a_folder_that_cannot_be_searched_is_named(
     }
 
 
+def test_hidden_names_and_linked_folders_are_left_out(folder: Path) -> None:
+    """What is hidden is not measured, nor what links to folders lead to; links to files are."""
+    before = [one.name for one in files.collect([folder]).photos]
+    (folder / ".git").mkdir()
+    for name in (".hidden.jpg", ".git/dog.jpg"):
+        (folder / name).write_bytes(photo(10, 10))
+    (folder / "linked").symlink_to(folder / "inner")
+    (folder / "inner" / "back").symlink_to(folder)
+    (folder / "z.jpg").symlink_to(folder / "0.jpg")
+
+    assert [one.name for one in files.collect([folder]).photos] == [*before, "z.jpg"]
+
+
 def write(location: Path, count: int = COUNT, *, damaged: tuple[int, ...] = ()) -> Path:
     """Write small JPEGs into a store of the kind that the suffix says."""
     data = [photo(40 + number)[: 9 if number in damaged else None] for number in range(count)]

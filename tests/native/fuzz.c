@@ -480,6 +480,21 @@ static void try_restart_markers(const numbers *from, const jpeg *file) {
     fd_free(bytes);
 }
 
+/* Walk over its scans: they are inside the file, one behind another. */
+static void try_scans(const jpeg *file) {
+    static fd_stream found;
+    size_t behind = 0;
+    if ((fd_read_scans(file->data, file->size, &found) == FD_OK) != (file->status == FD_OK))
+        fail("the scans are read although the header is not, or not although it is");
+    for (int i = 0; file->status == FD_OK && i < found.count; i++) {
+        const fd_scan_place *scan = &found.scans[i];
+        if (scan->marker < behind || scan->marker >= scan->start || scan->end > file->size ||
+            found.complete > found.begun)
+            fail("the scans are not where they can be");
+        behind = scan->end;
+    }
+}
+
 void fuzz_one(const uint8_t *head, const uint8_t *data, size_t size) {
     static void (*const OPERATION[OPERATIONS - 1])(const numbers *, const jpeg *) = {
         try_whole, try_region, try_resized, try_resize, try_restart_markers};
@@ -498,6 +513,7 @@ void fuzz_one(const uint8_t *head, const uint8_t *data, size_t size) {
         resampler = must(fd_resampler_create());
     }
     file.status = fd_probe(data, size, &file.header);
+    try_scans(&file);
     OPERATION[from.operation](&from, &file);
 }
 

@@ -18,7 +18,6 @@ from corpus import TESTS, native_core
 from processes import answers, resident
 
 import fastdecode
-from fastdecode._headers import jpeg_stream
 from fastdecode.native import _library
 from fastdecode.native._augment import resized_to
 from fastdecode.native._batch import Items, Pool
@@ -265,12 +264,9 @@ for size in (40 << 20, 65 << 20):
     assert found["65"][0] > 0.9
 
 
-@pytest.mark.parametrize("most", [jpeg_stream.MAX_SCANS, 5])
-def test_the_core_is_as_strict_and_as_limited_as_decode(
-    most: int, pool: Pool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("most", [_library.lib.FD_SCANS, 5])
+def test_the_core_is_as_strict_and_as_limited_as_decode(most: int, pool: Pool) -> None:
     """The core refuses truncated files, warnings of the codec, and too many scans."""
-    monkeypatch.setattr(jpeg_stream, "MAX_SCANS", most)
     plain = encode(drawing(32, 32))
     odd = plain[:-2] + b"\x11" * 40 + plain[-2:]
     torn = plain[: len(plain) // 2] + b"\xff\xd9"
@@ -278,10 +274,11 @@ def test_the_core_is_as_strict_and_as_limited_as_decode(
     sources, expected = [plain, torn, odd, progressive], [True, False, False, most > 10]
     items, outs = Items(), [np.zeros((32, 32, 3), np.uint8) for _ in sources]
     items.read(pool, sources)
+    items._rows["scans"] = most
     part = (0, 0, 32, 32, 1, _library.LAYOUTS["RGB"])
 
     assert items.decode(pool, range(4), [part] * 4, outs) == expected
-    assert made(pool, Items(), sources)[0] == expected
+    assert made(pool, items, sources)[0] == expected
 
 
 @pytest.mark.parametrize("threads", [1, 4])
