@@ -43,6 +43,9 @@ int fd_scale(fd_canvas *canvas, fd_resampler *resampler, const fd_operation *how
  * matrix[0] * (x + .5) + matrix[1] * (y + .5) + matrix[2], and so on. */
 int fd_warp(fd_canvas *canvas, const double matrix[6], const fd_operation *how, fd_room *room);
 
+/* Narrow [*from, *to) to the steps k for which 0 <= start + k * step < limit. */
+void fd_narrow(int64_t start, int64_t step, int64_t limit, int64_t *from, int64_t *to);
+
 /* Turn the image counter-clockwise about its centre, as PIL.Image.rotate does. */
 int fd_rotate(fd_canvas *canvas, double degrees, const fd_operation *how, fd_room *room);
 
