@@ -9,6 +9,8 @@
 #include "kernels.h"
 #include "weights.h"
 
+#include <string.h>
+
 /* A static function without a result, in both variants. */
 #define VARIANTS(name, body, parameters, arguments)                                                \
     static FD_VARIANTS(void, , name, body, parameters, arguments)
@@ -28,6 +30,21 @@ void fd_canvas_swap(fd_canvas *canvas);
 
 /* Make it the image, of the result's size. */
 void fd_canvas_become(fd_canvas *canvas);
+
+/* Pixels as numbers of 32 bits let the compiler vectorise. */
+INLINE uint32_t fd_load_pixel(const uint8_t *pixels, size_t i) {
+    uint32_t pixel;
+
+    memcpy(&pixel, pixels + 4 * i, sizeof pixel);
+    return FIRST_IS_LOW ? pixel : __builtin_bswap32(pixel);
+}
+
+INLINE void fd_save_pixel(uint8_t *pixels, size_t i, uint32_t red, uint32_t green, uint32_t blue) {
+    uint32_t pixel = red | green << 8 | blue << 16;
+
+    pixel = FIRST_IS_LOW ? pixel : __builtin_bswap32(pixel);
+    memcpy(pixels + 4 * i, &pixel, sizeof pixel);
+}
 
 /* ---- reshape.c ---- */
 
