@@ -7,7 +7,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { LARGEST_SIDE = 65500 };
 
@@ -29,30 +28,16 @@ INLINE uint32_t mix(int32_t from, int32_t to, float factor) {
     return (uint32_t)(int32_t)value;
 }
 
-INLINE uint32_t load(const uint8_t *pixels, size_t i) {
-    uint32_t pixel;
-
-    memcpy(&pixel, pixels + 4 * i, sizeof pixel);
-    return FIRST_IS_LOW ? pixel : __builtin_bswap32(pixel);
-}
-
-INLINE void save(uint8_t *pixels, size_t i, uint32_t red, uint32_t green, uint32_t blue) {
-    uint32_t pixel = red | green << 8 | blue << 16;
-
-    pixel = FIRST_IS_LOW ? pixel : __builtin_bswap32(pixel);
-    memcpy(pixels + 4 * i, &pixel, sizeof pixel);
-}
-
 /* Blend two pixels, channel by channel. Pixels as numbers of 32 bits let the compiler vectorise. */
 INLINE void save_mix(uint8_t *pixels, size_t i, uint32_t from, uint32_t to, float factor) {
-    save(pixels, i, mix((int32_t)(from & 255), (int32_t)(to & 255), factor),
-         mix((int32_t)(from >> 8 & 255), (int32_t)(to >> 8 & 255), factor),
-         mix((int32_t)(from >> 16 & 255), (int32_t)(to >> 16 & 255), factor));
+    fd_save_pixel(pixels, i, mix((int32_t)(from & 255), (int32_t)(to & 255), factor),
+                  mix((int32_t)(from >> 8 & 255), (int32_t)(to >> 8 & 255), factor),
+                  mix((int32_t)(from >> 16 & 255), (int32_t)(to >> 16 & 255), factor));
 }
 
 INLINE void mix_level_body(uint8_t *restrict pixels, size_t count, uint32_t level, float factor) {
     for (size_t i = 0; i < count; i++)
-        save_mix(pixels, i, level * 0x010101, load(pixels, i), factor);
+        save_mix(pixels, i, level * 0x010101, fd_load_pixel(pixels, i), factor);
 }
 
 VARIANTS(mix_level, mix_level_body, (uint8_t *pixels, size_t count, uint32_t level, float factor),
@@ -61,7 +46,7 @@ VARIANTS(mix_level, mix_level_body, (uint8_t *pixels, size_t count, uint32_t lev
 INLINE void mix_rows_body(uint8_t *restrict out, const uint8_t *restrict from,
                           const uint8_t *restrict to, size_t count, float factor) {
     for (size_t i = 0; i < count; i++)
-        save_mix(out, i, load(from, i), load(to, i), factor);
+        save_mix(out, i, fd_load_pixel(from, i), fd_load_pixel(to, i), factor);
 }
 
 VARIANTS(mix_rows, mix_rows_body,
@@ -85,7 +70,7 @@ INLINE void add_luminance_body(const uint8_t *restrict pixels, size_t count, uin
         size_t end = count - from < BLOCK ? count : from + BLOCK;
         uint32_t part = 0;
         for (size_t i = from; i < end; i++)
-            part += luminance(load(pixels, i));
+            part += luminance(fd_load_pixel(pixels, i));
         *sum += part;
     }
 }
@@ -95,7 +80,7 @@ VARIANTS(add_luminance, add_luminance_body, (const uint8_t *pixels, size_t count
 
 INLINE void saturate_body(uint8_t *restrict pixels, size_t count, float factor) {
     for (size_t i = 0; i < count; i++) {
-        uint32_t pixel = load(pixels, i);
+        uint32_t pixel = fd_load_pixel(pixels, i);
         save_mix(pixels, i, luminance(pixel) * 0x010101, pixel, factor);
     }
 }
@@ -105,8 +90,8 @@ VARIANTS(saturate, saturate_body, (uint8_t *pixels, size_t count, float factor),
 
 INLINE void make_grey_body(uint8_t *restrict pixels, size_t count) {
     for (size_t i = 0; i < count; i++) {
-        uint32_t grey = luminance(load(pixels, i));
-        save(pixels, i, grey, grey, grey);
+        uint32_t grey = luminance(fd_load_pixel(pixels, i));
+        fd_save_pixel(pixels, i, grey, grey, grey);
     }
 }
 
@@ -200,9 +185,9 @@ VARIANTS(keep_bits, keep_bits_body, (uint8_t *bytes, size_t count, uint8_t mask)
 /* Replace each value by the entry of its channel's table. */
 static void look_up(uint8_t *pixels, size_t count, uint8_t (*tables)[256]) {
     for (size_t i = 0; i < count; i++) {
-        uint32_t pixel = load(pixels, i);
-        save(pixels, i, tables[0][pixel & 255], tables[1][pixel >> 8 & 255],
-             tables[2][pixel >> 16 & 255]);
+        uint32_t pixel = fd_load_pixel(pixels, i);
+        fd_save_pixel(pixels, i, tables[0][pixel & 255], tables[1][pixel >> 8 & 255],
+                      tables[2][pixel >> 16 & 255]);
     }
 }
 
@@ -259,7 +244,7 @@ static void equalize(uint8_t *pixels, size_t count) {
 
     memset(counts, 0, sizeof counts);
     for (size_t i = 0; i < count; i++) {
-        uint32_t pixel = load(pixels, i);
+        uint32_t pixel = fd_load_pixel(pixels, i);
         counts[i % SETS][0][pixel & 255]++;
         counts[i % SETS][1][pixel >> 8 & 255]++;
         counts[i % SETS][2][pixel >> 16 & 255]++;

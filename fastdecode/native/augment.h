@@ -9,6 +9,8 @@
 #include "kernels.h"
 #include "weights.h"
 
+#include <string.h>
+
 /* A static function without a result, in both variants. */
 #define VARIANTS(name, body, parameters, arguments)                                                \
     static FD_VARIANTS(void, , name, body, parameters, arguments)
@@ -29,6 +31,21 @@ void fd_canvas_swap(fd_canvas *canvas);
 /* Make it the image, of the result's size. */
 void fd_canvas_become(fd_canvas *canvas);
 
+/* Pixels as numbers of 32 bits let the compiler vectorise. */
+INLINE uint32_t fd_load_pixel(const uint8_t *pixels, size_t i) {
+    uint32_t pixel;
+
+    memcpy(&pixel, pixels + 4 * i, sizeof pixel);
+    return FIRST_IS_LOW ? pixel : __builtin_bswap32(pixel);
+}
+
+INLINE void fd_save_pixel(uint8_t *pixels, size_t i, uint32_t red, uint32_t green, uint32_t blue) {
+    uint32_t pixel = red | green << 8 | blue << 16;
+
+    pixel = FIRST_IS_LOW ? pixel : __builtin_bswap32(pixel);
+    memcpy(pixels + 4 * i, &pixel, sizeof pixel);
+}
+
 /* ---- reshape.c ---- */
 
 void fd_crop(fd_canvas *canvas, const fd_operation *how);
@@ -42,6 +59,9 @@ int fd_scale(fd_canvas *canvas, fd_resampler *resampler, const fd_operation *how
 /* Map the image by the inverse affine `matrix`: the result's pixel (x, y) is the source's at
  * matrix[0] * (x + .5) + matrix[1] * (y + .5) + matrix[2], and so on. */
 int fd_warp(fd_canvas *canvas, const double matrix[6], const fd_operation *how, fd_room *room);
+
+/* Narrow [*from, *to) to the steps k for which 0 <= start + k * step < limit. */
+void fd_narrow(int64_t start, int64_t step, int64_t limit, int64_t *from, int64_t *to);
 
 /* Turn the image counter-clockwise about its centre, as PIL.Image.rotate does. */
 int fd_rotate(fd_canvas *canvas, double degrees, const fd_operation *how, fd_room *room);

@@ -6,26 +6,7 @@
  */
 #include "augment.h"
 
-#include <math.h>
-#include <pthread.h>
-#include <string.h>
-
 enum { BLOCK = 64 }; /* pixels at a time */
-
-/* For each hue the sixth of the circle and the place in it; for each saturation its share of 255. */
-static int32_t sixths[256];
-static float places[256], shares[256];
-static pthread_once_t tables_made = PTHREAD_ONCE_INIT;
-
-static void make_tables(void) {
-    for (int v = 0; v < 256; v++) {
-        double place = (double)(float)v * 6.0 / 255.0;
-        int32_t sixth = (int32_t)floor(place);
-        places[v] = (float)(place - (double)(float)sixth);
-        sixths[v] = sixth % 6; /* 255 ends the circle, where 0 begins it */
-        shares[v] = (float)((double)(float)v / 255.0);
-    }
-}
 
 /* The hue (0 to 255) of a pixel that is not grey. */
 INLINE int32_t hue_of(int32_t red, int32_t green, int32_t blue, int32_t most, int32_t range) {
@@ -36,8 +17,8 @@ INLINE int32_t hue_of(int32_t red, int32_t green, int32_t blue, int32_t most, in
     float p = (float)(most - before) / scale, q = (float)(most - after) / scale;
     double start = is_red ? 0.0 : is_green ? 2.0 : 4.0;
     float sixth = (float)(start + (double)p - (double)q);
-    double turn = (double)sixth / 6.0 + 1.0;
-    float hue = (float)(turn >= 1.0 ? turn - 1.0 : turn);
+    double turn = (double)sixth * (1.0 / 6.0); /* for all pixels the same hue as by a division */
+    float hue = (float)(sixth < 0.0f ? turn + 1.0 : turn);
 
     return (int32_t)((double)hue * 255.0);
 }
@@ -45,6 +26,13 @@ INLINE int32_t hue_of(int32_t red, int32_t green, int32_t blue, int32_t most, in
 /* most * (1 - share), rounded. */
 INLINE int32_t lower(int32_t most, double share) {
     return (int32_t)((double)most * (1.0 - share) + 0.5);
+}
+
+/* Without a branch, which the compiler would not vectorise. */
+INLINE int32_t one_of(int32_t number, int32_t a, int32_t b, int32_t then, int32_t otherwise) {
+    int32_t mask = -((number == a) | (number == b));
+
+    return (then & mask) | (otherwise & ~mask);
 }
 
 INLINE void shift_hue_body(uint8_t *restrict pixels, size_t count, int32_t shift) {
@@ -63,17 +51,15 @@ INLINE void shift_hue_body(uint8_t *restrict pixels, size_t count, int32_t shift
         hue[i] = (turned + shift) & 255;
     }
     for (size_t i = 0; i < count; i++) {
-        float place = places[hue[i]], part = shares[share[i]];
-        int32_t v = most[i];
-        int32_t p = lower(v, part), q = lower(v, part * place);
-        int32_t t = lower(v, (double)part * (1.0 - (double)place));
-        int32_t sixth = sixths[hue[i]];
-        int32_t red = sixth == 0 || sixth == 5 ? v : sixth == 1 ? q : sixth == 4 ? t : p;
-        int32_t green = sixth == 1 || sixth == 2 ? v : sixth == 3 ? q : sixth == 0 ? t : p;
-        int32_t blue = sixth == 3 || sixth == 4 ? v : sixth == 5 ? q : sixth == 2 ? t : p;
-        pixels[4 * i] = (uint8_t)red;
-        pixels[4 * i + 1] = (uint8_t)green;
-        pixels[4 * i + 2] = (uint8_t)blue;
+        int32_t turn = hue[i] < 255 ? 6 * hue[i] : 0, sixth = turn * 32897 >> 23; /* / 255 */
+        float place = (float)(turn - 255 * sixth) / 255.0f, part = (float)share[i] / 255.0f;
+        double falling = part * place, rising = (double)part * (1.0 - (double)place);
+        int32_t v = most[i], p = lower(v, part), odd = -(sixth & 1);
+        int32_t m = (lower(v, falling) & odd) | (lower(v, rising) & ~odd);
+        int32_t red = one_of(sixth, 0, 5, v, one_of(sixth, 1, 4, m, p));
+        int32_t green = one_of(sixth, 1, 2, v, one_of(sixth, 0, 3, m, p));
+        int32_t blue = one_of(sixth, 3, 4, v, one_of(sixth, 2, 5, m, p));
+        fd_save_pixel(pixels, i, (uint32_t)red, (uint32_t)green, (uint32_t)blue);
     }
 }
 
@@ -81,7 +67,6 @@ VARIANTS(shift_hue, shift_hue_body, (uint8_t *pixels, size_t count, int32_t shif
          (pixels, count, shift))
 
 void fd_shift_hue(uint8_t *pixels, size_t count, int32_t shift) {
-    pthread_once(&tables_made, make_tables);
     for (size_t from = 0; from < count; from += BLOCK)
         shift_hue(pixels + 4 * from, count - from < BLOCK ? count - from : BLOCK, shift);
 }

@@ -19,7 +19,8 @@ static const fd_kernels plain = {.name = "plain",
                                  .squeeze = fd_squeeze_plain,
                                  .resize_row = fd_resize_row_plain,
                                  .blend_rows = fd_blend_rows_plain,
-                                 .warp_smooth = fd_warp_smooth_plain};
+                                 .warp_smooth = fd_warp_smooth_plain,
+                                 .blend_run = fd_blend_run_plain};
 
 #ifdef FD_AVX2
 

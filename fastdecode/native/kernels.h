@@ -34,8 +34,13 @@ typedef void fd_blend_rows(uint8_t *out, const uint8_t *const *rows, size_t stri
 
 /* Write the bilinear or bicubic warp of an image to its second buffer. */
 struct fd_canvas;
+struct fd_run;
 typedef void fd_warp_smooth(const struct fd_canvas *canvas, const double *m, int is_cubic,
                             const uint8_t *fill);
+
+/* Write a run of a bilinear warp, all of whose source pixels exist; and up to one pixel more. */
+typedef void fd_blend_run(uint8_t *out, const struct fd_canvas *canvas, struct fd_run run,
+                          int32_t count);
 
 typedef struct {
     const char *name;
@@ -48,6 +53,7 @@ typedef struct {
     fd_resize_row *resize_row; /* twopass.c */
     fd_blend_rows *blend_rows; /* twopass.c */
     fd_warp_smooth *warp_smooth; /* warp.c */
+    fd_blend_run *blend_run; /* tensors.c */
 } fd_kernels;
 
 /* The set in use: the best one, or that chosen by fd_use_instructions. */

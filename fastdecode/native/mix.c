@@ -27,8 +27,8 @@ VARIANTS(add_product, add_product_body,
 INLINE void finish_body(uint8_t *restrict out, const uint8_t *restrict kept,
                         const float *restrict sums, size_t count, float share) {
     for (size_t i = 0; i < count; i++) {
-        float limited = sums[i] < 255.0f ? sums[i] : 255.0f;
-        float from = (float)kept[i], to = (float)(int32_t)limited;
+        int32_t whole = (int32_t)sums[i], limited = whole < 255 ? whole : 255;
+        float from = (float)kept[i], to = (float)limited;
         out[i] = (uint8_t)(int32_t)(from + share * (to - from));
     }
 }

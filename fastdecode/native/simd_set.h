@@ -34,4 +34,5 @@ const fd_kernels SIMD_SET(fd_kernels) = {.name = SIMD_NAME,
                                          .squeeze = squeeze,
                                          .resize_row = resize_row,
                                          .blend_rows = blend_rows,
-                                         .warp_smooth = warp_smooth};
+                                         .warp_smooth = warp_smooth,
+                                         .blend_run = blend_run};

@@ -3,9 +3,10 @@
  *
  * All arithmetic is in float32, as there; only places in a source image are computed in doubles.
  */
-#include "augment.h"
+#include "warp.h"
 
 #include <math.h>
+#include <string.h>
 
 INLINE uint8_t limited(float value) {
     value = value > 0.0f ? value : 0.0f;
@@ -115,6 +116,8 @@ typedef struct {
     double x, y;
 } place;
 
+static const place nowhere = {-1.0, -1.0};
+
 INLINE int is_inside(const fd_canvas *canvas, int32_t x, int32_t y) {
     return x >= 0 && y >= 0 && x < canvas->width && y < canvas->height;
 }
@@ -153,6 +156,14 @@ INLINE void write_bilinear(const fd_canvas *canvas, place at, const uint8_t *fil
     }
 }
 
+/* The place whose pixel the result shows at (x, y), by perspective or not. */
+INLINE place place_of(const double *m, double x, double y) {
+    double over = m[6] * (x + 0.5) + m[7] * (y + 0.5) + 1.0;
+
+    return (place){(m[0] * (x + 0.5) + m[1] * (y + 0.5) + m[2]) / over - 0.5,
+                   (m[3] * (x + 0.5) + m[4] * (y + 0.5) + m[5]) / over - 0.5};
+}
+
 INLINE void warp_body(const fd_canvas *canvas, const double *m, int is_nearest,
                       const uint8_t *fill) {
     uint8_t *out = canvas->other;
@@ -160,12 +171,9 @@ INLINE void warp_body(const fd_canvas *canvas, const double *m, int is_nearest,
 
     for (int32_t y = 0; y < canvas->height; y++)
         for (int32_t x = 0; x < canvas->width; x++, out += 4) {
-            double over = m[6] * (x + 0.5) + m[7] * (y + 0.5) + 1.0;
-            place at = {(m[0] * (x + 0.5) + m[1] * (y + 0.5) + m[2]) / over - 0.5,
-                        (m[3] * (x + 0.5) + m[4] * (y + 0.5) + m[5]) / over - 0.5};
+            place at = place_of(m, x, y);
             if (!(at.x > -1.0 && at.y > -1.0 && at.x < width && at.y < height))
-                at = (place){-1.0,
-                             -1.0}; /* nothing of it is inside; others may not fit an integer */
+                at = nowhere; /* others may not fit an integer */
             if (is_nearest)
                 write_nearest(canvas, at, fill, out);
             else
@@ -177,8 +185,63 @@ VARIANTS(warp, warp_body,
          (const fd_canvas *canvas, const double *m, int is_nearest, const uint8_t *fill),
          (canvas, m, is_nearest, fill))
 
+/* ---- affine warps, in fixed point ---- */
+
+void fd_blend_run_plain(uint8_t *restrict out, const fd_canvas *canvas, fd_run run, int32_t count) {
+    const ptrdiff_t stride = 4 * (ptrdiff_t)canvas->width;
+
+    for (int32_t i = 0; i < count; i++, run.x += run.right, run.y += run.down, out += 4) {
+        const uint8_t *above = fd_run_pixel(canvas, &run), *below = above + stride;
+        int32_t dx = fd_share(run.x), dy = fd_share(run.y);
+        for (int c = 0; c < 4; c++) {
+            int32_t upper = above[c] * (FD_WHOLE - dx) + above[4 + c] * dx;
+            int32_t lower = below[c] * (FD_WHOLE - dx) + below[4 + c] * dx;
+            int32_t sum = (upper >> FD_LESS_BITS) * (FD_WHOLE - dy) + (lower >> FD_LESS_BITS) * dy;
+            out[c] = (uint8_t)((sum + (1 << (FD_SUM_BITS - 1))) >> FD_SUM_BITS);
+        }
+    }
+}
+
+/* Each row has pixels outside, then some at the border, then those of a run, and so on. */
+static void warp_affine(const fd_canvas *canvas, const double *m, const uint8_t *fill) {
+    const int64_t one = 1 << FD_PLACE_BITS;
+    const int64_t width = canvas->width * one, height = canvas->height * one;
+    fd_blend_run *blend_run = fd_kernels_now()->blend_run;
+    uint8_t outside[4] = {0}, *out = canvas->other;
+    int64_t fixed[6];
+
+    write_bilinear(canvas, nowhere, fill, outside);
+    for (int i = 0; i < 6; i++) {
+        double value = i % 3 == 2 ? m[i] + (m[i - 2] + m[i - 1] - 1.0) * 0.5 : m[i];
+        fixed[i] = (int64_t)floor(value * (double)one + 0.5);
+    }
+    for (int32_t y = 0; y < canvas->height; y++) {
+        fd_run run = {fixed[2] + fixed[1] * y, fixed[5] + fixed[4] * y, fixed[0], fixed[3]};
+        int64_t seen = 0, unseen = canvas->width;
+        fd_narrow(run.x + one, run.right, width + one, &seen, &unseen);
+        fd_narrow(run.y + one, run.down, height + one, &seen, &unseen);
+        int64_t from = seen, to = unseen;
+        fd_narrow(run.x, run.right, width - one, &from, &to);
+        fd_narrow(run.y, run.down, height - one, &from, &to);
+        for (int32_t x = 0; x < canvas->width; x++, out += 4)
+            if (x == from && from < to) {
+                run.x += run.right * x;
+                run.y += run.down * x;
+                blend_run(out, canvas, run, (int32_t)(to - from));
+                out += 4 * (to - from - 1);
+                x = (int32_t)to - 1;
+            } else if (x >= seen && x < unseen)
+                write_bilinear(canvas, place_of(m, x, y), fill, out);
+            else
+                memcpy(out, outside, sizeof outside);
+    }
+}
+
 void fd_tensor_warp(fd_canvas *canvas, const double matrix[FD_VALUES], int is_nearest,
                     const uint8_t fill[4]) {
-    warp(canvas, matrix, is_nearest, fill);
+    if (is_nearest || matrix[6] != 0.0 || matrix[7] != 0.0)
+        warp(canvas, matrix, is_nearest, fill);
+    else
+        warp_affine(canvas, matrix, fill);
     fd_canvas_swap(canvas);
 }

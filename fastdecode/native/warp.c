@@ -24,8 +24,7 @@ static int64_t floor_divide(int64_t a, int64_t b) {
     return quotient - (a % b != 0 && (a < 0) != (b < 0));
 }
 
-/* Narrow [*from, *to) to the steps k for which 0 <= start + k * step < limit. */
-static void narrow(int64_t start, int64_t step, int64_t limit, int64_t *from, int64_t *to) {
+void fd_narrow(int64_t start, int64_t step, int64_t limit, int64_t *from, int64_t *to) {
     int64_t low = 0, high = *to;
 
     if (step == 0)
@@ -54,8 +53,8 @@ static void warp_fixed(fd_canvas *canvas, const double m[6], const uint8_t fill[
         uint8_t *out = canvas->other + 4 * (size_t)across * (size_t)y;
         int64_t x = fixed[2] + fixed[1] * y, row = fixed[5] + fixed[4] * y;
         int64_t from = 0, to = across;
-        narrow(x, fixed[0], (int64_t)width << 16, &from, &to);
-        narrow(row, fixed[3], (int64_t)height << 16, &from, &to);
+        fd_narrow(x, fixed[0], (int64_t)width << 16, &from, &to);
+        fd_narrow(row, fixed[3], (int64_t)height << 16, &from, &to);
         if (from >= to) {
             fill_pixels(out, across, fill);
             continue;
@@ -208,7 +207,7 @@ int fd_warp(fd_canvas *canvas, const double matrix[6], const fd_operation *how, 
 
     if (!is_small(canvas))
         return FD_ARGUMENT;
-    if (how->library == FD_TORCHVISION) {
+    if (how->library == FD_TORCHVISION && !moves_whole_pixels(matrix)) {
         double m[FD_VALUES] = {0.0};
         memcpy(m, matrix, 6 * sizeof *m);
         fd_tensor_warp(canvas, m, how->filter == FD_NEAREST, fill);
@@ -216,7 +215,7 @@ int fd_warp(fd_canvas *canvas, const double matrix[6], const fd_operation *how, 
     }
     if (how->filter != FD_NEAREST && (grows || !moves_whole_pixels(matrix)))
         fd_kernels_now()->warp_smooth(canvas, matrix, how->filter == FD_BICUBIC, fill);
-    else if (matrix[1] == 0.0 && matrix[3] == 0.0 && !grows)
+    else if (matrix[1] == 0.0 && matrix[3] == 0.0 && !grows && !moves_whole_pixels(matrix))
         status = warp_straight(canvas, matrix, fill, room);
     else
         warp_fixed(canvas, matrix, fill);

@@ -41,8 +41,33 @@ INLINE const uint8_t *fd_pixel(const fd_canvas *canvas, int32_t x, int32_t y) {
     return canvas->pixels + 4 * ((ptrdiff_t)y * canvas->width + x);
 }
 
-/* ---- warp.c, warp_simd.h ---- */
+/* ---- a run of pixels, in fixed point ---- */
+
+enum {
+    FD_PLACE_BITS = 24, /* fraction bits of a place */
+    FD_SHARE_BITS = 14, /* of the share of the pixel to the right, or below */
+    FD_WHOLE = 1 << FD_SHARE_BITS,
+    FD_LESS_BITS = 7, /* to drop after the first of two blends, for 16 bits */
+    FD_SUM_BITS = 2 * FD_SHARE_BITS - FD_LESS_BITS
+};
+
+/* The place of a pixel, and the way to the next one. */
+typedef struct fd_run {
+    int64_t x, y, right, down;
+} fd_run;
+
+INLINE const uint8_t *fd_run_pixel(const fd_canvas *canvas, const fd_run *run) {
+    ptrdiff_t x = (ptrdiff_t)(run->x >> FD_PLACE_BITS), y = (ptrdiff_t)(run->y >> FD_PLACE_BITS);
+    return canvas->pixels + 4 * (y * canvas->width + x);
+}
+
+INLINE int32_t fd_share(int64_t place) {
+    return (int32_t)(place >> (FD_PLACE_BITS - FD_SHARE_BITS)) & (FD_WHOLE - 1);
+}
+
+/* ---- warp.c, tensors.c, warp_simd.h ---- */
 
 fd_warp_smooth fd_warp_smooth_plain;
+fd_blend_run fd_blend_run_plain;
 
 #endif

@@ -88,3 +88,42 @@ SIMD_TARGET static void warp_smooth(const fd_canvas *canvas, const double *m, in
     else
         warp(canvas, m, 0, fill);
 }
+
+/* ---- runs of tensors.c ---- */
+
+/* Shares as 16 bits each: left, right, above, below. */
+SIMD int64_t shares(int64_t x, int64_t y) {
+    int64_t right = fd_share(x), below = fd_share(y), left = FD_WHOLE - right,
+            above = FD_WHOLE - below;
+    return FIRST_IS_LOW ? left | right << 16 | above << 32 | below << 48
+                        : below | above << 16 | right << 32 | left << 48;
+}
+
+/* A pixel in each lane. */
+SIMD_TARGET static void blend_run(uint8_t *out, const fd_canvas *canvas, fd_run run,
+                                  int32_t count) {
+    const ptrdiff_t stride = 4 * (ptrdiff_t)canvas->width;
+    for (int32_t i = 0; i < count; i += LANES) {
+        longs four, parts;
+        for (int lane = 0; lane < LANES; lane++) {
+            const uint8_t *at = fd_run_pixel(canvas, &run);
+            int64_t above, below;
+            memcpy(&above, at, sizeof above);
+            memcpy(&below, at + stride, sizeof below);
+            four[2 * lane] = above;
+            four[2 * lane + 1] = below;
+            parts[2 * lane] = parts[2 * lane + 1] = shares(run.x, run.y);
+            run.x += i + 1 < count ? run.right : 0; /* the last lane may have none */
+            run.y += i + 1 < count ? run.down : 0;
+        }
+        const ints half = all_ints(1 << (FD_SUM_BITS - 1));
+        ints upper = plus_weighted((ints){0}, low_bytes((shorts)four), (shorts)parts, 0);
+        ints lower = plus_weighted((ints){0}, high_bytes((shorts)four), (shorts)parts, 0);
+        shorts rows = narrow((wide){upper >> FD_LESS_BITS, lower >> FD_LESS_BITS}, 0);
+        ints sum = plus_weighted(half, rows, (shorts)parts, 1) >> FD_SUM_BITS;
+        shorts made = narrow((wide){sum, sum}, 0);
+        ints pixels = (ints)unsigned_bytes(made, made, 0);
+        for (int lane = 0; lane < LANES; lane++, out += 4)
+            memcpy(out, (int32_t[]){pixels[4 * lane]}, 4);
+    }
+}
