@@ -288,7 +288,7 @@ class _Job:
             parts.append(self.part)
 
     def _keep_shards(self, found: Sequence[ShardRecord]) -> list[ShardRecord]:
-        """Return the shards of an earlier run, up to the first that is not whole; discard the rest."""
+        """Return the first shards of an earlier run, while they are whole; discard the rest."""
         kept: list[ShardRecord] = []
         names: set[str] = set()
         for part in found:
