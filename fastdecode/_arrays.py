@@ -1,4 +1,4 @@
-"""Decode many images to arrays in threads: `decode_batch` without a device, and `decode_iter`.
+"""Decode many images to arrays in threads: `decode_batch` and `decode_iter`.
 
 Files for which the native backend is chosen go to the native core in chunks, and are decoded in its
 own threads.

@@ -1,4 +1,4 @@
-"""`decode_batch` and `decode_iter`: many images on all usable cores, or on a device."""
+"""`decode_batch` and `decode_iter`: many images on all usable cores."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import numpy as np
 from fastdecode._arguments import (
     check_array,
     check_disjoint,
-    check_kinds,
     check_names,
     check_options,
     check_sides,
@@ -25,11 +24,9 @@ from fastdecode._arguments import (
 from fastdecode._arrays import decode_arrays, decode_each
 from fastdecode._selection import load_named
 from fastdecode._system import usable_cores
-from fastdecode.errors import BackendUnavailable
 from fastdecode.types import BatchOptions
 
 if TYPE_CHECKING:
-    import torch
     from numpy.typing import NDArray
     from typing_extensions import Unpack
 
@@ -46,9 +43,7 @@ _AHEAD = 2
 def decode_batch(
     items: Iterable[Data | str | os.PathLike[str]],
     *,
-    device: None = None,
     size: None = None,
-    decode: str = "cpu",
     threads: int | None = None,
     on_error: Literal["raise"] = "raise",
     out: Sequence[Image | None] | Image | None = None,
@@ -60,9 +55,7 @@ def decode_batch(
 def decode_batch(
     items: Iterable[Data | str | os.PathLike[str]],
     *,
-    device: None = None,
     size: int | tuple[int, int] | None = None,
-    decode: str = "cpu",
     threads: int | None = None,
     on_error: Literal["return"],
     out: Sequence[Image | None] | Image | None = None,
@@ -74,9 +67,7 @@ def decode_batch(
 def decode_batch(
     items: Iterable[Data | str | os.PathLike[str]],
     *,
-    device: None = None,
     size: int | tuple[int, int],
-    decode: str = "cpu",
     threads: int | None = None,
     on_error: Literal["raise"] = "raise",
     out: NDArray[np.uint8] | None = None,
@@ -84,54 +75,10 @@ def decode_batch(
 ) -> NDArray[np.uint8]: ...
 
 
-@overload
 def decode_batch(
     items: Iterable[Data | str | os.PathLike[str]],
     *,
-    device: str | int | torch.device,
-    size: None = None,
-    decode: str = "cpu",
-    threads: int | None = None,
-    on_error: Literal["raise"] = "raise",
-    out: None = None,
-    **options: Unpack[BatchOptions],
-) -> list[torch.Tensor]: ...
-
-
-@overload
-def decode_batch(
-    items: Iterable[Data | str | os.PathLike[str]],
-    *,
-    device: str | int | torch.device,
-    size: int | tuple[int, int],
-    decode: str = "cpu",
-    threads: int | None = None,
-    on_error: Literal["raise"] = "raise",
-    out: None = None,
-    **options: Unpack[BatchOptions],
-) -> torch.Tensor: ...
-
-
-@overload
-def decode_batch(
-    items: Iterable[Data | str | os.PathLike[str]],
-    *,
-    device: str | int | torch.device,
     size: int | tuple[int, int] | None = None,
-    decode: str = "cpu",
-    threads: int | None = None,
-    on_error: Literal["return"],
-    out: None = None,
-    **options: Unpack[BatchOptions],
-) -> list[torch.Tensor | FastDecodeError | OSError]: ...
-
-
-def decode_batch(
-    items: Iterable[Data | str | os.PathLike[str]],
-    *,
-    device: str | int | torch.device | None = None,
-    size: int | tuple[int, int] | None = None,
-    decode: str = "cpu",
     threads: int | None = None,
     on_error: Literal["raise", "return"] = "raise",
     out: Sequence[Image | None] | Image | None = None,
@@ -139,28 +86,21 @@ def decode_batch(
 ) -> Any:
     """Decode many images in parallel, in order.
 
-    Returns a list of arrays; one array with `size`; tensors in place of arrays with a `device`.
+    Returns a list of arrays; one array with `size`. `fastdecode.torch.Loader` makes tensors, also
+    on a GPU.
 
     Parameters
     ----------
     items : iterable of encoded bytes or paths
         Encoded bytes as for `decode`, or a path as for `decode_file`.
-    device : str, int or torch.device, optional
-        Return tensors on this device, such as ``"cuda:0"`` or ``"cpu"``, instead of arrays. Needs
-        PyTorch.
     size : int or (height, width), optional
         Resize each image, or its `region`, to exactly this size (antialiased, bilinear), and return
-        one array or tensor of all images. An int stands for both sides. Each image is decoded at
+        one array of all images. An int stands for both sides. Each image is decoded at
         full size for that; pass `min_size` as well to let the CPU reduce large images inside the
         decoder. `mode` must be ``"RGB"`` or ``"L"``.
-    decode : str
-        What decodes, if there is a device. ``"cpu"`` decodes as without a device, bit-identically,
-        and copies the result. ``"gpu"`` lets a batch backend decode on the device: that of `use`,
-        or the first that works. The name of a batch backend chooses that one.
     threads : int, optional
         How many threads to use. By default one for each core that this process may use (CPU
-        affinity and container quota, not the machine's count). 1 decodes in the calling thread, if
-        there is no device. A batch backend has its own threads.
+        affinity and container quota, not the machine's count). 1 decodes in the calling thread.
     on_error : {"raise", "return"}
         ``"raise"``: raise the first error, in the order of the items. Its message begins with
         ``item 3:``, except for an OSError, which names its file. ``"return"``: put the error into
@@ -168,8 +108,7 @@ def decode_batch(
         (permission, connection, time-out, disk) are always raised.
     out : sequence of ndarray, or one ndarray (N, H, W, C), optional
         Item i is decoded into ``out[i]``, as with the `out` of `decode`. The arrays must not
-        overlap in memory. With `size`, `out` is one array for the whole result. It cannot be
-        combined with a device.
+        overlap in memory. With `size`, `out` is one array for the whole result.
     max_side : int, optional
         Shrink each image, or its `region`, to a thumbnail whose longer side has at most so many
         pixels, and keep its aspect ratio. The pixels are those of Pillow's ``Image.thumbnail``
@@ -177,7 +116,6 @@ def decode_batch(
         decoder. The CPU decodes, and `size`, `reduce` and `min_size` are left out.
     **options
         reduce, min_size, mode, region, orient, strict, max_pixels, backend: all as for `decode`.
-        `backend` is what decodes on the CPU; `decode` chooses a batch backend.
 
     Returns
     -------
@@ -185,10 +123,7 @@ def decode_batch(
         One array (H, W, C) or (H, W) per item, as from `decode`.
 
         With `size` it is one uint8 ndarray (N, height, width, C), or (N, height, width) for
-        ``mode="L"``, C-contiguous; `out` if given. With a `device` there is a tensor in place of
-        each array: (C, H, W) per item, or (N, C, height, width). These are contiguous, but
-        ``device="cpu"`` without `size` copies nothing: images that the CPU has decoded are views of
-        arrays (H, W, C).
+        ``mode="L"``, C-contiguous; `out` if given.
 
         With ``on_error="return"`` it is a list even with `size`, which may contain
         `FastDecodeError` and `OSError` objects; then its arrays are views of one array.
@@ -198,23 +133,10 @@ def decode_batch(
     FastDecodeError, OSError
         An item cannot be decoded or read, and `on_error` is ``"raise"``.
     UnknownBackend, BackendUnavailable
-        The named backend cannot be used, PyTorch is missing, or no backend decodes on the device
-        with ``decode="gpu"``. These are raised whatever `on_error` is.
-    DeviceUnavailable
-        The device cannot be used; the message says what is missing.
+        The named backend cannot be used, whatever `on_error` is.
     TypeError, ValueError
         An argument is wrong, whatever `on_error` is. Options are checked before the first item. The
         type of an item, and whether it contains the region, are checked when its turn comes.
-
-    Notes
-    -----
-    The decoder of a GPU has its own inverse DCT and upsampling, so its pixels are close to those of
-    `decode` but not equal. The CPU decodes the files that such a decoder does not read
-    (progressive, CMYK, other formats, data that visibly ends early). It also decodes every file
-    with ``strict=True`` or a reduction, and files that ``orient=True`` has to turn. The results
-    stay in order, and `stats` counts these files. Other damage inside a file may go unnoticed,
-    because GPU decoders do not report it. Tensors on CUDA are ready in the order of the current
-    stream.
 
     Examples
     --------
@@ -226,33 +148,12 @@ def decode_batch(
     (6, 120, 160, 3)
     >>> decode_batch(photos, max_side=100)[0].shape  # a thumbnail
     (67, 100, 3)
-
-    Tensors; ``device="cuda"`` would return them on a GPU:
-
-    >>> decode_batch(photos, device="cpu", size=224).shape
-    torch.Size([6, 3, 224, 224])
     """
     how: dict[str, Any] = dict(options)
     sides = _checked(decode_batch, items, size, threads, on_error, how)
-    check_kinds({"decode": decode})
     count = threads or usable_cores()
     if how.get("backend") is not None:
         load_named(how["backend"])
-    if device is not None:
-        if out is not None:
-            raise ValueError("out is for arrays: leave it out, or device")
-        decode_on = _device_decoder()
-        return decode_on(
-            device,
-            items,
-            how,
-            size=sides,
-            decode=decode,
-            threads=count,
-            on_error=on_error,
-        )
-    if decode != "cpu":
-        raise ValueError(f"decode={decode!r} needs a device, such as device='cuda'")
     work = list(items)
     if out is not None and not (is_iterable(out) and hasattr(out, "__len__")):
         raise wrong_kind("out", "a sequence of arrays, or one array", out)
@@ -343,7 +244,7 @@ def decode_iter(
 
     See Also
     --------
-    decode_batch : Decode all images at once, or on a device.
+    decode_batch : Decode all images at once.
 
     Examples
     --------
@@ -411,20 +312,6 @@ def _checked(
         _check_max_side(size, **options)
     check_options(**options)
     return _checked_size(size, options.get("mode", "RGB"))
-
-
-def _device_decoder() -> Callable[..., Any]:
-    """Return what decodes onto devices; only here is PyTorch needed."""
-    try:
-        from fastdecode.gpu._decode_batch import decode_on
-    except ModuleNotFoundError as error:
-        if error.name != "torch":
-            raise
-        raise BackendUnavailable(
-            "device= needs PyTorch, which is not installed\n"
-            "Install it with: pip install 'fastdecode[torch]'"
-        ) from error
-    return decode_on
 
 
 def _checked_size(size: object, mode: str) -> tuple[int, int] | None:

@@ -125,8 +125,10 @@ def write_bytes(path: str | os.PathLike[str], data: bytes, *, durable: bool = Fa
                 file.flush()
                 os.fsync(file.fileno())
         partial.replace(target)
-    except BaseException:  # Ctrl-C, too, must leave no partial file
+    except BaseException as error:  # Ctrl-C, too, must leave no partial file
         partial.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            error.filename = os.fspath(path)  # not the partial file
         raise
 
 

@@ -186,8 +186,8 @@ class DeviceUnavailable(FastDecodeError, RuntimeError):
 
     Examples
     --------
-    >>> from fastdecode import decode_batch
-    >>> decode_batch([data], device="cuda:99")
+    >>> from fastdecode.torch import Loader
+    >>> Loader([data], device="cuda:99")
     Traceback (most recent call last):
     ...
     fastdecode.errors.DeviceUnavailable: ...

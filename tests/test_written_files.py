@@ -57,3 +57,6 @@ def test_what_cannot_be_written_is_found_out(tmp_path: Path) -> None:
         _files.check_writable(tmp_path)
     with pytest.raises(FileNotFoundError):
         _files.check_writable(tmp_path / "nowhere" / "file")
+    with pytest.raises(FileNotFoundError) as caught:
+        _files.write_text(tmp_path / "nowhere" / "file", "text")
+    assert caught.value.filename == str(tmp_path / "nowhere" / "file")

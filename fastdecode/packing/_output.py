@@ -158,10 +158,10 @@ class OutputPaths:
     def publish(self, work: WorkFolder) -> None:
         """Rename the files to their final places, except those that an earlier run has renamed.
 
-        The store itself comes last; for shards it is the manifest, without which they do not count
-        as a store.
+        The manifest comes last: while it is in the work folder, the next run goes on here, and
+        shards without it do not count as a store.
         """
-        rank = {self.manifest.name: 1, self.path.name: 2}
+        rank = {self.path.name: 1, self.manifest.name: 2}
         for made in sorted(work.files(), key=lambda path: rank.get(path.name, 0)):
             final = self.path.with_name(made.name)
             _check_missing(final)

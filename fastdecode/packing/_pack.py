@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -18,7 +17,7 @@ import fastdecode
 from fastdecode._arguments import is_int
 from fastdecode._arrays import map_in_order
 from fastdecode._system import usable_cores
-from fastdecode.errors import StoreError
+from fastdecode.errors import FastDecodeError, StoreError
 from fastdecode.packing._check import printable
 from fastdecode.packing._output import (
     OutputPaths,
@@ -28,12 +27,12 @@ from fastdecode.packing._output import (
     file_sha256,
     write_manifest,
 )
-from fastdecode.packing._rewrite import KeyRenamer, Options, Work, size_and_time, stamp
+from fastdecode.packing._rewrite import KeyRenamer, Options, Work
 from fastdecode.packing._work import CannotResume, ShardRecord, WorkFolder
 from fastdecode.plan import DEFAULT_MAX_PIXELS
 from fastdecode.stores import create_store, kind_for, open_store
 from fastdecode.stores.locations import shard_locations
-from fastdecode.stores.tar.store import TarStore, index_tar
+from fastdecode.stores.tar.store import SUFFIX, TarStore, index_tar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -139,7 +138,7 @@ def pack(
         If something cannot be read or written.
     ValueError
         If an argument is wrong; if another process packs to the same `dst`; or if the complete
-        shards of an earlier call were made with other options or from another source.
+        shards of an earlier call were made with other options or from other files.
 
     Examples
     --------
@@ -157,9 +156,10 @@ def pack(
         raise ValueError(f"threads must be an integer of at least 1, not {threads!r}")
     place = OutputPaths(target, chosen, sharded=shard_size is not None)
     place.check_not_in_source(source)
-    with _remove_empty_parents(place.path), WorkFolder(place.partial) as work:
+    with _remove_empty_parents(place.path), WorkFolder(place.partial, place.manifest.name) as work:
         job = _Job(source, place, options, threads or usable_cores(), skip_bad, notify, work)
-        return job.finish_earlier() or job.run()
+        job.finish_earlier()
+        return job.run()
 
 
 @contextmanager
@@ -193,40 +193,34 @@ class _Job:
         self.used: set[Any] = set()  # targets, such as classes
         self.resumed = 0
 
-    def finish_earlier(self) -> Packed | None:
+    def finish_earlier(self) -> None:
         """Rename the files of an earlier run that had made all of them, if there are any left."""
-        if self.work.result is None or not self.work.files():
-            return None
-        packed = Packed(**self.work.result)
-        packed.notes, packed.bad = Counter(packed.notes), [(key, why) for key, why in packed.bad]
-        packed.resumed = packed.items + len(packed.bad)
-        self.place.publish(self.work)
-        if any(self.work.begun.get(name) != value for name, value in self._asked().items()):
+        if self.work.manifest.exists():
+            self.place.publish(self.work)
             raise self.place.complete_error()
-        return packed
 
     def run(self) -> Packed:
         """Make all files, and rename them to their final places."""
         self.place.check_free()
         with open_store(self.source) as store:
-            described = _describe_source(store, self.source)
-            self.work.begin({**self._asked(), **described})
-            parts = self._fill(store)
-            if _revision(self.source) != described[_REVISION]:
+            described = _describe_source(store)
+            described[_REVISION] = revision = self._revision(store)
+            parts = self._keep_shards(self.work.begin({**self._asked(), **described}))
+            self._fill(store, parts)
+            if self._revision(store) != revision:
                 raise CannotResume(
                     f"{self.source} has changed meanwhile: remove {self.work.path}, and begin again"
                 )
             packed = self._sum_up(parts, store.classes)
             self._check_bad(packed)
             files = self._describe_files(parts)
+            if self.place.sharded:
+                packed.shards = [str(self.place.path.with_name(file["name"])) for file in files]
+            self.place.check_free()
             write_manifest(
                 *(self.work.path, packed, self.source, self.options, store.classes, files),
                 self.content.hexdigest(),
             )
-        if self.place.sharded:
-            packed.shards = [str(self.place.path.with_name(file["name"])) for file in files]
-        self.place.check_free()
-        self.work.finish(dict(vars(packed)))
         self.place.publish(self.work)
         return packed
 
@@ -243,21 +237,32 @@ class _Job:
             asked["Pillow"] = PIL.__version__  # which encodes shrunk images
         return asked
 
-    def _fill(self, store: Store) -> list[ShardRecord]:
-        """Write all items of the source; return what each shard, or the whole store, holds."""
+    def _revision(self, store: Store) -> str:
+        """Return a checksum of the sizes and times of the local files that the source consists of.
+
+        The images of a folder are among them where a run may go on with shards of an earlier one.
+        """
+        found = hashlib.sha256()
+        for path in _local_files(self.source):
+            found.update(_size_and_time(path))
+        if self.place.sharded and store.kind in ("folder", "list") and not store.remote:
+            for index in range(len(store)):
+                with suppress(FastDecodeError, OSError, ValueError):  # reading reports the error
+                    found.update(b"%d " % index + _size_and_time(store.source(index)))
+        return found.hexdigest()
+
+    def _fill(self, store: Store, parts: list[ShardRecord]) -> None:
+        """Write the items that `parts` do not hold; add what each shard, or the store, holds."""
         several = self.options.max_side is not None  # only then can keys change
         make = Work(store, self.options, KeyRenamer(_keys(store) if several else ()))
-        parts = self._keep_shards(store)
         writer: TarShards | Writer
 
         def completed(size: int, sha256: str) -> None:
             part, self.part = self.part, ShardRecord(self.part.next)
-            if part.next < len(store):  # its size decides that it belongs to the next shard
-                part.stamps = _chain(part.stamps, stamp(store, part.next))
             part.bytes, part.sha256 = size, sha256
             parts.append(part)
             if self.place.sharded:
-                self.work.add(part)
+                self.work.add(len(parts) - 1, part)
 
         if self.place.kind == "tar":
             writer = TarShards(self.place, self.options.shard_size, store.classes, completed)
@@ -277,25 +282,22 @@ class _Job:
         except BaseException:
             writer.abort()
             raise
-        # What no shard holds: a store of another kind, or bad items after the last shard.
-        return [*parts, self.part] if self.part.items or self.part.bad else parts
+        if self.part.items or self.part.bad:
+            # What no shard holds: a store of another kind, or bad items after the last shard.
+            parts.append(self.part)
 
-    def _keep_shards(self, store: Store) -> list[ShardRecord]:
-        """Return the complete shards of an earlier run; discard the first wrong one and the rest.
-
-        A shard is wrong if its bytes, or a file that it was made from, have changed.
-        """
+    def _keep_shards(self, found: Sequence[ShardRecord]) -> list[ShardRecord]:
+        """Return the first shards of an earlier run, while they are whole; discard the rest."""
         kept: list[ShardRecord] = []
-        for part in self.work.parts:
-            path, chain = self.work.path / self.place.shard(len(kept)), ""
-            for index in range(self.part.next, min(part.next + 1, len(store))):
-                chain = _chain(chain, stamp(store, index))
-            if chain != part.stamps or not path.is_file() or file_sha256(path) != part.sha256:
+        names: set[str] = set()
+        for part in found:
+            path = self.work.path / self.place.shard(len(kept))
+            whole = path.is_file() and path.stat().st_size == part.bytes
+            if not whole or file_sha256(path) != part.sha256:
                 break
             kept.append(part)
+            names |= {path.name, f"{path.name}{SUFFIX}"}
             self.part.next = self.resumed = part.next
-        self.work.keep(len(kept))
-        names = {self.place.shard(number) for number in range(len(kept))}
         for path in self.work.files():
             if path.is_dir():
                 shutil.rmtree(path)
@@ -327,7 +329,6 @@ class _Job:
                 bad = printable(str(error).removeprefix(place))
         part = self.part  # only now, because the item may have completed a shard
         part.next = index + 1
-        part.stamps = _chain(part.stamps, outcome.stamp)
         part.bytes_in += outcome.bytes_in
         if bad:
             part.bad.append((printable(outcome.key), bad))
@@ -388,16 +389,11 @@ class _Job:
         ]
 
 
-def _chain(digest: str, stamped: str) -> str:
-    """Add the size and time of one more file to a checksum of them."""
-    return hashlib.sha256(f"{digest} {stamped}".encode()).hexdigest()
-
-
 def _keys(store: Store) -> Iterator[str]:
     return map(store.key, range(len(store)))
 
 
-def _describe_source(store: Store, location: str) -> dict[str, Any]:
+def _describe_source(store: Store) -> dict[str, Any]:
     """Return what identifies a source, without reading its images."""
     keys = hashlib.sha256()
     for key in _keys(store):
@@ -406,20 +402,19 @@ def _describe_source(store: Store, location: str) -> dict[str, Any]:
         "number of items": len(store),
         "sha256 of the keys": keys.hexdigest(),
         "classes": list(store.classes),
-        _REVISION: _revision(location),
     }
 
 
-def _revision(location: str) -> list[int] | None:
-    """Return sizes in bytes and times of the local files of a source; None if there are none.
-
-    For a folder, these are the shards or the LMDB file in it. `stamp` does the same for images.
-    """
+def _local_files(location: str) -> list[Path]:
+    """Return the local files of a source that are no images: shards, a list, an LMDB."""
     if "://" in location:
-        return None
+        return []
     path = Path(location)
     if path.is_dir():
-        files = [each for each in sorted(path.iterdir()) if each.suffix in (".tar", ".mdb")]
-    else:
-        files = [Path(each) for each in shard_locations(location)]
-    return [number for each in files for number in size_and_time(each)] or None
+        return [each for each in sorted(path.iterdir()) if each.suffix in (".tar", ".mdb")]
+    return [Path(each) for each in shard_locations(location)]
+
+
+def _size_and_time(path: Any) -> bytes:
+    found = os.stat(path)  # noqa: PTH116 - a million times
+    return b"%d %d\n" % (found.st_size, found.st_mtime_ns)

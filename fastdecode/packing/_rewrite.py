@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -30,8 +29,6 @@ from fastdecode.plan import DEFAULT_MAX_PIXELS, plan_decode
 from fastdecode.stores._items import check_target
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from fastdecode.stores import Store
     from fastdecode.types import Buffer, Header, Image, Mode
 
@@ -90,7 +87,6 @@ class Outcome(NamedTuple):
     notes: tuple[str, ...] = ()  # see `fastdecode.packing.Packed`
     bytes_in: int = 0
     bad: str = ""  # why it is bad; empty if it is good
-    stamp: str = ""  # see `stamp`; taken before the item was read
 
 
 @dataclass(frozen=True)
@@ -104,12 +100,11 @@ class Work:
     def __call__(self, index: int) -> Outcome:
         """Read and rewrite an item; raise errors of the network or disk, which may pass."""
         key = self.store.key(index)
-        stamped = stamp(self.store, index)
         try:
             given = self.store.read(index)
         except ITEM_ERRORS as error:
             if is_item_error(error):
-                return Outcome(key, bad=reason(error), stamp=stamped)
+                return Outcome(key, bad=reason(error))
             if not isinstance(error, OSError):
                 raise
             where = f"{self.store.location}, item {index} ({key})"
@@ -121,9 +116,9 @@ class Work:
         except (FastDecodeError, ValueError) as error:
             if isinstance(error, FastDecodeError) and not is_item_error(error):
                 raise
-            return Outcome(key, bytes_in=len(given), bad=reason(error), stamp=stamped)
+            return Outcome(key, bytes_in=len(given), bad=reason(error))
         digest = hashlib.sha256(data).hexdigest()
-        return Outcome(key, target, data, digest, notes, len(given), stamp=stamped)
+        return Outcome(key, target, data, digest, notes, len(given))
 
     def _rewrite(self, key: str, given: Buffer) -> tuple[str, Buffer, tuple[str, ...]]:
         """Return the key, the bytes and the notes of an item; raise if it does not decode."""
@@ -146,22 +141,6 @@ class Work:
             except FastDecodeError:  # a JPEG that the core refuses: it decodes, so it is kept
                 notes.append("no restart markers")
         return key, data, tuple(notes)
-
-
-def stamp(store: Store, index: int) -> str:
-    """Return the size and time of the local file that an item is; empty if it is not one."""
-    if store.kind not in ("folder", "list") or "://" in store.location:
-        return ""
-    try:
-        path = store.source(index)
-        return " ".join(map(str, size_and_time(path))) if isinstance(path, str) else ""
-    except (FastDecodeError, OSError, ValueError):  # reading the item reports the error
-        return ""
-
-
-def size_and_time(path: str | Path) -> tuple[int, int]:
-    found = os.stat(path)  # noqa: PTH116 - a million times
-    return found.st_size, found.st_mtime_ns
 
 
 class KeyRenamer:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -28,7 +30,7 @@ _BEST = 99.0
 
 
 class BatchBackendContract:
-    """Tests of what `decode_batch` promises for every batch backend; subclass it, set `name`.
+    """Tests of what `Loader` needs of every batch backend; subclass it, set `name`.
 
     Attributes
     ----------
@@ -160,7 +162,7 @@ class BatchBackendContract:
 
         self.near(loaded, image, self.reference(data))
 
-    # A library may refuse tiny images, so this test calls `decode_batch`.
+    # A library may refuse tiny images, so this test lets the CPU decode those.
 
     def test_every_size_decodes(self, loaded: Loaded) -> None:
         """Images with odd sizes, or smaller than a block, decode at their own size."""
@@ -168,7 +170,7 @@ class BatchBackendContract:
         encoded = [encode(drawing(*size), subsampling=at % 3) for at, size in enumerate(sizes)]
         self.need(loaded, encoded[0])
 
-        images = self._decode_batch(encoded)
+        images = decode_together(loaded, encoded)
 
         for (width, height), data, image in zip(sizes, encoded, images, strict=True):
             assert image.shape == (3, height, width)
@@ -210,10 +212,10 @@ class BatchBackendContract:
             for index in range(8)
         ]
         self.need(loaded, batches[0][0])
-        expected = [self._decode_batch(batch) for batch in batches]
+        expected = [decode_together(loaded, batch) for batch in batches]
 
         with ThreadPoolExecutor(4) as pool:
-            made = list(pool.map(self._decode_batch, batches * 3))
+            made = list(pool.map(partial(decode_together, loaded), batches * 3))
 
         for batch, right in zip(made, expected * 3, strict=True):
             assert all(bool((a == b).all()) for a, b in zip(batch, right, strict=True))
@@ -233,7 +235,7 @@ class BatchBackendContract:
             plain,
         ]
 
-        images = self._decode_batch(encoded)
+        images = decode_together(loaded, encoded)
 
         for data, image in zip(encoded, images, strict=True):
             if data is plain:
@@ -250,7 +252,7 @@ class BatchBackendContract:
         cuts = np.linspace(probe(whole).scan_offset, len(whole) * 7 // 8, 9).astype(int)
         encoded = [data for cut in cuts for data in (whole, whole[:cut] + ending)]
 
-        images = self._decode_batch(encoded, on_error="return")
+        images = decode_together(loaded, encoded)
 
         for data, image in zip(encoded, images, strict=True):
             if data is whole:
@@ -264,13 +266,42 @@ class BatchBackendContract:
         self.need(loaded, data)
         encoded = list(with_flipped_bits(data))
 
-        images = self._decode_batch(encoded, on_error="return", max_pixels=10**7)
+        images = decode_together(loaded, encoded, max_pixels=10**7)
 
         for image in images:
             assert isinstance(image, FastDecodeError) or image.ndim == 3
 
-    def _decode_batch(self, encoded: list[bytes], **options: Any) -> list[Any]:
-        from fastdecode._batch import decode_batch  # which loads the native core
 
-        made: list[Any] = decode_batch(encoded, device=self.device, decode=self.name, **options)
-        return made
+def decode_together(
+    loaded: Loaded, encoded: Sequence[bytes], layout: Literal["RGB", "L"] = "RGB", **options: Any
+) -> list[Any]:
+    """Decode as a `Loader` does: the CPU takes what the backend does not declare, or refuses.
+
+    Returns tensors (C, H, W), and the errors of damaged files; `options` are those of `decode`.
+    """
+    from fastdecode.gpu._batch import decode_requests, make_request
+
+    requests = {}
+    for at, data in enumerate(encoded):
+        with suppress(FastDecodeError):
+            how = {"mode": layout, **options}
+            requests[at] = make_request(data, probe(data), loaded.backend, how)
+    asked = {at: request for at, request in requests.items() if request is not None}
+    with decode_requests(loaded, list(asked.values()), layout, loaded.device) as made:
+        found = {
+            at: None if one is None else one.clone() for at, one in zip(asked, made, strict=True)
+        }
+    return [
+        _decode_here(data, layout, options) if found.get(at) is None else found[at]
+        for at, data in enumerate(encoded)
+    ]
+
+
+def _decode_here(data: bytes, layout: Literal["RGB", "L"], options: dict[str, Any]) -> Any:
+    import torch
+
+    try:
+        array = decode(data, **{"mode": layout, **options})
+    except FastDecodeError as error:
+        return error
+    return torch.from_numpy(array if array.ndim == 3 else array[:, :, None]).permute(2, 0, 1)

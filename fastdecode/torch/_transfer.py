@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import array
-import copy
-import dataclasses
-import operator
 from collections import deque
-from collections.abc import Callable, Iterable, MutableMapping, MutableSequence
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -15,9 +11,6 @@ import torch
 from torch.utils._pytree import tree_map
 
 from fastdecode.gpu._devices import usable
-
-_NUMBERS = (bytearray, array.array)
-"""Mutable sequences that hold no tensors, and that may be long."""
 
 _cuda: Any = torch.cuda  # its annotations are incomplete
 
@@ -245,35 +238,14 @@ def map_leaves(data: Any, method: str, change: Callable[[Any], Any]) -> Any:
     """Return a nested batch with every tensor in it replaced by the result of `change`.
 
     An object that has the `method` (``"pin_memory"`` or ``"to"``) is passed to `change` as a whole,
-    even if it is also a container, such as a PackedSequence. Containers keep their types, and the
-    loader's own stay unchanged.
+    even if it is also a container, such as a PackedSequence. The containers are PyTorch's trees;
+    they keep their types, and the loader's own stay unchanged.
     """
 
     def is_leaf(thing: Any) -> bool:
         return not isinstance(thing, type) and callable(getattr(thing, method, None))
 
-    def visit(thing: Any) -> Any:
-        if is_leaf(thing):
-            return change(thing)
-        # For PyTorch's trees, subclasses of dict and list are leaves, and so are dataclasses.
-        parts: Iterable[tuple[Any, Any]]
-        assign: Callable[[Any, Any, Any], None] = operator.setitem
-        if isinstance(thing, MutableMapping):
-            parts = thing.items()
-        elif isinstance(thing, MutableSequence) and not isinstance(thing, _NUMBERS):
-            parts = enumerate(thing)
-        elif dataclasses.is_dataclass(thing) and not isinstance(thing, type):
-            names = [field.name for field in dataclasses.fields(thing)]
-            parts = [(name, getattr(thing, name)) for name in names if hasattr(thing, name)]
-            assign = object.__setattr__  # which a frozen class does not refuse
-        else:
-            return thing
-        clone = copy.copy(thing)  # the type may hold more than its contents
-        for key, value in parts:
-            assign(clone, key, map_leaves(value, method, change))
-        return clone
-
-    return tree_map(visit, data, is_leaf=is_leaf)
+    return tree_map(lambda leaf: change(leaf) if is_leaf(leaf) else leaf, data, is_leaf=is_leaf)
 
 
 def move(thing: Any, device: torch.device, *, non_blocking: bool) -> Any:

@@ -50,10 +50,9 @@ class DevicePrefetcher(Generic[Batch]):
     loader : iterable of batches
         A `Loader`, torch's DataLoader or any other iterable. Each ``iter(prefetcher)`` requests a
         new iterator from it, and a thread then calls that iterator. A batch may be a tensor, or a
-        dict, list, tuple, named tuple or dataclass instance that holds tensors, also nested, or a
-        mutable mapping or sequence of another type. An object with its own ``to`` (and
-        ``pin_memory``) method is moved with that. Containers keep their types, and values that are
-        not tensors stay unchanged.
+        dict, list, tuple or named tuple that holds tensors, also nested; of other classes, those
+        that are registered with ``torch.utils._pytree``. An object with its own ``to`` (and
+        ``pin_memory``) method is moved with that. All other values stay unchanged.
     device : str, torch.device or int
         An int is the CUDA device of that number; ``"cuda"`` is the current one. With ``"cpu"`` each
         ``iter(prefetcher)`` is the loader's own iterator, and there is no thread.

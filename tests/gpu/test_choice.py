@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -12,8 +9,8 @@ import pytest
 import torch
 from device_doubles import NoSingle, batch_double, own_registry  # noqa: F401
 
-from fastdecode import BackendInfo, DeviceUnavailable, _info_command, decode_batch, register, use
-from fastdecode.errors import BackendUnavailable, UnknownBackend
+from fastdecode import BackendInfo, DeviceUnavailable, _info_command, register, use
+from fastdecode.errors import BackendUnavailable
 from fastdecode.gpu import _backends
 from fastdecode.gpu._backends import choose
 from fastdecode.gpu._devices import check_device
@@ -34,11 +31,10 @@ def _loader(decode: str, device: Any) -> Loader:
 @pytest.mark.parametrize(
     "ask",
     [
-        lambda device: decode_batch([PHOTO], device=device),
         lambda device: DevicePrefetcher([], device),
         *(partial(_loader, decode) for decode in ("cpu", "gpu", "nvimgcodec")),
     ],
-    ids=["decode_batch", "prefetcher", "loader", "loader, gpu", "loader, a name"],
+    ids=["prefetcher", "loader", "loader, gpu", "loader, a name"],
 )
 @pytest.mark.parametrize(
     ("device", "error"),
@@ -55,35 +51,6 @@ def test_a_device_that_cannot_be_used(ask: Any, device: Any, error: type[Excepti
         pytest.skip("there is a CUDA device")
     with pytest.raises(error, match="device"):
         ask(device)
-
-
-def unread() -> Iterator[bytes]:
-    raise AssertionError("it was asked for an item")
-    yield b""
-
-
-@pytest.mark.parametrize(
-    ("wrong", "error", "words"),
-    [
-        ({"decode": "gpu"}, ValueError, "'cpu'"),
-        ({"decode": "both"}, UnknownBackend, "'both'"),
-        ({"decode": "pillow"}, ValueError, "backend='pillow'"),
-        ({"size": 0}, ValueError, "size"),
-        ({"size": (3, 4, 5)}, ValueError, "size"),
-        ({"size": 8, "mode": "stored"}, ValueError, "size"),
-        ({"out": []}, ValueError, "out"),
-        ({"backend": "nobody"}, UnknownBackend, "nobody"),
-        ({"device": "meta"}, ValueError, "'meta'"),
-        ({"device": None, "decode": "gpu"}, ValueError, "decode"),
-    ],
-    ids=str,
-)
-def test_wrong_arguments_are_refused(
-    wrong: dict[str, Any], error: type[Exception], words: str
-) -> None:
-    """Wrong arguments are refused before a generator of items is consumed."""
-    with pytest.raises(error, match=words):
-        decode_batch(unread(), **{"device": "cpu", **wrong})
 
 
 def name(decode: str) -> str | None:
@@ -179,20 +146,6 @@ def test_what_may_pass_is_not_remembered() -> None:
         with pytest.raises(torch.cuda.OutOfMemoryError):
             _backends.load("short", CPU)
     assert len(tried) == 2
-
-
-def test_without_pytorch() -> None:
-    """device= without PyTorch raises an error that says how to install it."""
-    code = (
-        "import sys; sys.modules['torch'] = None\n"
-        "import fastdecode\n"
-        "try: fastdecode.decode_batch([], device='cuda')\n"
-        "except fastdecode.BackendUnavailable as error: print(error)"
-    )
-
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-
-    assert "pip install 'fastdecode[torch]'" in said.stdout
 
 
 @OWN

@@ -101,7 +101,6 @@ def calls(folder: Path) -> dict[str, Call]:
         Call(fastdecode.decode_file, path=paths[0]),
         Call(fastdecode.decode_batch, **several),
         Call(fastdecode.decode_batch, **several, size=8),
-        Call(fastdecode.decode_batch, **several, device="cpu"),
         Call(fastdecode.decode_iter, list, **several),
         Call(fastdecode.probe, data=JPEG),
         Call(fastdecode.reduce_for, header=header, min_size=3),

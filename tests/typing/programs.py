@@ -62,16 +62,11 @@ def one_image(data: bytes, path: Path, reduce: int) -> None:
     print(boxes.shape, fastdecode.stats().fallbacks)
 
 
-def many_images(paths: list[Path], files: list[bytes], device: str | None) -> None:
+def many_images(paths: list[Path], files: list[bytes]) -> None:
     assert_type(decode_batch(paths, reduce=4, threads=2), list[NDArray[Any]])
     assert_type(decode_batch(files, on_error="return"), list[NDArray[Any] | Failed])
     assert_type(decode_batch(files, size=224), NDArray[np.uint8])
     assert_type(decode_batch(files, size=224, on_error="return"), list[NDArray[Any] | Failed])
-    assert_type(decode_batch(files, device="cuda", decode="gpu"), list[Tensor])
-    assert_type(decode_batch(files, device="cuda", size=(224, 224)), Tensor)
-    assert_type(decode_batch(files, device=0, on_error="return"), list[Tensor | Failed])
-    for image in decode_batch(files, device=device):
-        print(image.shape)
     for found in decode_batch(paths, on_error="return"):
         if isinstance(found, Exception):
             print(found)
