@@ -32,7 +32,8 @@ def pytest_configure() -> None:
 def pytest_collection_finish() -> None:
     """Exclude the objects that exist by now from every later `gc.collect()`, for speed."""
     gc.collect()
-    gc.freeze()
+    if hasattr(gc, "freeze"):  # not in PyPy
+        gc.freeze()
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
