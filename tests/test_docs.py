@@ -206,6 +206,17 @@ def test_the_least_gain_is_that_of_the_table() -> None:
     assert int(found[2]) == len(gains)
 
 
+_SAMPLE = re.compile(r"cat\.jpg|\bphotos/|[\"' ]train[\"'/\n]")
+
+
+@pytest.mark.parametrize("page", _PROGRAMS, ids=_name)
+def test_a_page_says_where_its_files_come_from(page: Path) -> None:
+    """Whoever pastes a block that needs a sample photo reads on its page which command makes it."""
+    needs = any(_SAMPLE.search(block.code) for block in pages.blocks(page) if block.runs)
+
+    assert not needs or "fastdecode samples ." in page.read_text(encoding="utf-8")
+
+
 _FIGURE = re.compile(
     r"[\d.]+ (?:images/s|times as fast|CPU-s\b)|images/s \(|\d ms per (?:photo|image)"
 )
