@@ -42,7 +42,7 @@ RUN = ("python", "diff", "sh")
 
 _COMMANDS = ("fastdecode", "python -m fastdecode")
 
-SHOWN = ("text", "toml", "json", "bibtex")
+SHOWN = ("text", "toml", "json", "bibtex", "py", "pycon")
 """Languages of the blocks that only show something."""
 
 _BLOCK = re.compile(
