@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import torch
 
 _DEVICE_NAME = 12
+_MEASURE = "To measure it on your images: fastdecode bench FOLDER"
 _VARIABLES = ("FASTDECODE_BACKEND", "FASTDECODE_DISABLE")
 _COLUMNS = (
     Column("backend", widest=16),
@@ -98,11 +99,36 @@ def _choices(kind: Format) -> list[str]:
     return [choice.name for choice in _selection.candidates(None, header, want)]
 
 
-def _report(facts: Facts) -> Iterator[str]:
-    """Yield the report for the terminal, in paragraphs."""
+def _summary(facts: Facts) -> Iterator[str]:
+    """Yield what most want to know, in about ten lines."""
+    yield from _installation(facts)
+    yield from _circumstances(facts, "")
+    first: dict[str, list[str]] = {}
+    for kind, names in facts.choices.items():
+        first.setdefault(names[0] if names else "nothing", []).append(kind)
+    if not facts.problem:
+        chosen = "; ".join(f"{name} for {', '.join(kinds)}" for name, kinds in first.items())
+        yield paragraph(f"Chosen: {chosen}.", indent="  ", first="")
+    unusable = [info.name for info in facts.backends if not info.usable]
+    if unusable:
+        yield paragraph(f"Not usable here: {', '.join(unusable)}.", indent="  ", first="")
+    usable = facts.devices.usable if facts.devices else {}
+    places = {name: [at for at in found if at != "cpu"] for name, found in usable.items()}
+    on = [f"{name} decodes on {', '.join(found)}" for name, found in places.items() if found]
+    yield paragraph(f"Devices: {'; '.join(on) or 'nothing decodes on one here'}.")
+    yield paragraph("For versions, reasons and what installs the missing: fastdecode info --all")
+    yield paragraph(_MEASURE)
+
+
+def _installation(facts: Facts) -> Iterator[str]:
     yield f"fastdecode {facts.fastdecode}"
     where = f"{facts.python}, {facts.platform}, {facts.cores} usable core"
     yield paragraph(where + ("" if facts.cores == 1 else "s"))
+
+
+def _report(facts: Facts) -> Iterator[str]:
+    """Yield the whole report for the terminal, in paragraphs."""
+    yield from _installation(facts)
     yield ""
     yield from _table(facts.backends)
     unusable = [info for info in facts.backends if not info.usable]
@@ -116,7 +142,7 @@ def _report(facts: Facts) -> Iterator[str]:
     yield "On a device, in batches"
     yield from on_devices(facts.devices, facts.backends)
     yield ""
-    yield paragraph("To measure it on your images: fastdecode bench FOLDER")
+    yield paragraph(_MEASURE)
 
 
 def _table(infos: Sequence[BackendInfo]) -> Iterator[str]:
@@ -147,13 +173,19 @@ def _explain(info: BackendInfo) -> Iterator[str]:
         yield paragraph(info.install, indent="    ")
 
 
-def _choice_lines(facts: Facts) -> Iterator[str]:
+def _circumstances(facts: Facts, indent: str) -> Iterator[str]:
+    """Say what the choice depends on."""
     for name, value in facts.environment.items():
-        yield paragraph(f"{name}={value} is set.", indent="  ")
+        yield paragraph(f"{name}={value} is set.", indent)
     if "FASTDECODE_BACKEND" not in facts.environment:  # otherwise no ranking is used
-        yield paragraph(_ranking(facts), indent="  ")
+        yield paragraph(_ranking(facts), indent)
     if facts.problem:
-        yield paragraph(facts.problem, indent="  ")
+        yield paragraph(facts.problem, indent)
+
+
+def _choice_lines(facts: Facts) -> Iterator[str]:
+    yield from _circumstances(facts, "  ")
+    if facts.problem:
         return
     for kind, names in facts.choices.items():
         first = f"  {kind:<10}"
@@ -251,15 +283,19 @@ def _device_line(name: str, text: str) -> str:
 def add_arguments(parser: Parser) -> None:
     """Add the arguments of the command to its parser."""
     parser.description = (
-        "Show which decoding libraries work here, which of them decode() chooses\nfor each format, "
-        "and how to install what is missing."
+        "Show which decoding libraries work here, and which of them decode() chooses\n"
+        "for each format."
     )
-    parser.add_argument("--json", action="store_true", help="print the same as JSON")
+    parser.add_argument(
+        "--all", action="store_true", help="show versions, reasons, and how to install the others"
+    )
+    parser.add_argument("--json", action="store_true", help="print everything as JSON")
 
 
 def run(options: argparse.Namespace, _parser: Parser) -> int:
     """Print the report, or its JSON."""
     facts = gather()
-    lines = (line for part in _report(facts) for line in part.split("\n"))
+    report = _report(facts) if options.all else _summary(facts)
+    lines = (line for part in report for line in part.split("\n"))
     print(json.dumps(asdict(facts), indent=2) if options.json else "\n".join(map(visible, lines)))
     return 0

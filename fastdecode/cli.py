@@ -35,6 +35,7 @@ COMMANDS = {
     "check": Command("fastdecode.packing._check_command", "find damaged and oversized images"),
     "pack": Command("fastdecode.packing._pack_command", "put images into tar, LMDB or HDF5"),
     "index": Command("fastdecode.packing._index_command", "make the index of tar shards"),
+    "samples": Command("fastdecode._samples_command", "copy sample photos, to try things on"),
 }
 
 BENCH = "python -m fastdecode.bench"

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import importlib.metadata
 import pkgutil
+import re
 from collections.abc import Callable, Mapping
 from functools import cache
+from shlex import quote
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from fastdecode._process import ForkLock
@@ -60,6 +62,7 @@ BUILTIN: dict[str, Entry] = {
     "dali": _builtin("dali:Dali", "nvidia-dali-cuda130", "jpeg", "cpu cuda"),
 }
 
+_FOR_ONE_TORCH = re.compile(r"\b(torchvision|torchcodec|timm)\b")  # timm needs torchvision
 _registered: dict[str, Entry] = {}
 _loaded: dict[str, Backend] = {}
 _failed: dict[str, str] = {}
@@ -100,8 +103,25 @@ def install_line(name: str) -> str:
     """Return the command that installs the backend's library."""
     found = entry(name)
     if name in BUILTIN and name not in _registered and found.distribution != "fastdecode":
-        return f"pip install 'fastdecode[{name}]'"
-    return f"pip install {found.distribution}" if found.distribution else ""
+        return pip_install(f"fastdecode[{name}]")
+    return pip_install(found.distribution) if found.distribution else ""
+
+
+def pip_install(what: str) -> str:
+    """Return the command that installs a requirement, and leaves an installed PyTorch as it is.
+
+    A release of torchvision fits one of PyTorch. Without being told which is there, pip takes the
+    latest of both, in the build for CUDA, whatever build somebody chose before.
+    """
+    line = f"pip install {quote(what)}"
+    if not _FOR_ONE_TORCH.search(what):
+        return line
+    try:
+        torch = importlib.metadata.version("torch")
+    except importlib.metadata.PackageNotFoundError:
+        return line
+    build = "  # on torch's index" if "+" in torch else ""
+    return f"{line} torch=={torch}{build}"
 
 
 def register(

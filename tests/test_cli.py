@@ -86,7 +86,7 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["chek", "a"], "did you mean check?"),
         (["--what"], "fastdecode: error: unrecognized arguments: --what"),
-        (["photos/"], "info, bench, calibrate, check, pack, index"),
+        (["photos/"], "info, bench, calibrate, check, pack, index, samples"),
         (["pack", "a", "b", "--skipbad"], "did you mean --skip"),
         (["bench", "--hmtl=x"], "did you mean --html?"),
         (["check", "a", "--xyz"], "unrecognized arguments: --xyz\n"),
@@ -346,14 +346,18 @@ FACTS = command.Facts(
 def test_the_report_of_info(
     golden: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """``info`` prints backends, reasons, choices, devices and advice, within 80 columns."""
+    """``info`` prints backends, choices and devices, and ``--all`` reasons and advice, too."""
     preferred = {"FASTDECODE_BACKEND": "nope", "FASTDECODE_DISABLE": "opencv"}
     measured = replace(FACTS, cores=1, ranking="2026-01-02, r.json", devices=None)
     wrong = replace(measured, environment=preferred, problem="no backend is called 'nope'")
+    said = ""
     for facts in (FACTS, measured, wrong):
         monkeypatch.setattr(command, "gather", lambda facts=facts: facts)
         assert main(["info"]) == 0
-    said = capsys.readouterr().out
+        short = capsys.readouterr().out
+        assert short.count("\n") <= 10
+        assert main(["--all"]) == 0
+        said += f"{short}\n{capsys.readouterr().out}\n"
 
     assert max(map(len, said.splitlines())) <= TERMINAL
     golden("info.txt", said)
@@ -361,7 +365,8 @@ def test_the_report_of_info(
 
 def test_info_reports_backends_choices_and_ranking(info_here: Any, tmp_path: Path) -> None:
     """Every backend, its choice by format, the variables that change it, and the ranking."""
-    output, facts = info_here(), json.loads(info_here("--json"))
+    assert info_here().count("\n") <= 12  # ten, where little is missing
+    output, facts = info_here("--all"), json.loads(info_here("--json"))
     for each in fastdecode.backends():
         assert re.search(rf"^{each.name} +{'yes' if each.usable else 'no'} ", output, re.MULTILINE)
     assert [one["name"] for one in facts["backends"]] == [

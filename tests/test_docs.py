@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import configparser
 import importlib
+import importlib.util
 import os
 import re
 import subprocess
@@ -206,6 +207,17 @@ def test_the_least_gain_is_that_of_the_table() -> None:
     assert int(found[2]) == len(gains)
 
 
+_SAMPLE = re.compile(r"cat\.jpg|\bphotos/|[\"' ]train[\"'/\n]")
+
+
+@pytest.mark.parametrize("page", _PROGRAMS, ids=_name)
+def test_a_page_says_where_its_files_come_from(page: Path) -> None:
+    """Whoever pastes a block that needs a sample photo reads on its page which command makes it."""
+    needs = any(_SAMPLE.search(block.code) for block in pages.blocks(page) if block.runs)
+
+    assert not needs or "fastdecode samples ." in page.read_text(encoding="utf-8")
+
+
 _FIGURE = re.compile(
     r"[\d.]+ (?:images/s|times as fast|CPU-s\b)|images/s \(|\d ms per (?:photo|image)"
 )
@@ -258,15 +270,29 @@ def _described() -> dict[str, str]:
     """Return the text of the reference for each name, apart from its docstring."""
     found = {}
     for page in _REFERENCE:
-        module = ""
-        for part in re.split(r"^\.\. ", page.read_text(encoding="utf-8"), flags=re.MULTILINE):
-            directive, _, rest = part.partition(":: ")
-            name = rest.split("\n")[0]
-            if directive == "currentmodule":
-                module = name
-            elif directive.startswith(("auto", "py:")):
-                found[f"{module}.{name}"] = rest
+        text = page.read_text(encoding="utf-8")
+        for module, names in re.findall(r"<!-- begin ([\w.]+): (.+?) -->", text):
+            found |= {f"{module}.{name}": "" for name in names.split()}
+        found |= dict(
+            re.findall(r"<!-- here: ([\w.]+) -->\n(.*?)(?=\n#+ |\n<!--|\Z)", text, re.DOTALL)
+        )
     return found
+
+
+@pytest.mark.parametrize("page", _REFERENCE, ids=_name)
+def test_the_reference_is_that_of_the_docstrings(page: Path) -> None:
+    """Each page shows the docstrings, and the help of the commands, as they are now."""
+    for library in ("torch", "ray.data"):
+        pytest.importorskip(library)
+    if page.stem == "commands" and sys.version_info >= (3, 13):
+        pytest.skip("from Python 3.13 on, argparse lays its help out in another way")
+    spec = importlib.util.spec_from_file_location("render", _ROOT / "docs" / "render.py")
+    assert spec is not None
+    assert spec.loader is not None
+    render = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(render)
+
+    assert render.rendered(page) == page.read_text(encoding="utf-8"), "run python docs/render.py"
 
 
 @pytest.mark.parametrize("module", _NEEDED)
@@ -312,7 +338,7 @@ def test_the_examples_run(module: str, tmp_path: Path) -> None:
     pytest.importorskip(_NEEDED[module] or "fastdecode")
     if module == "fastdecode.native":
         native_core()
-    own = f".. currentmodule:: {module}\n"
+    own = f"<!-- here: {module}."
     described = [page for page in _REFERENCE if own in page.read_text(encoding="utf-8")]
 
     status, said = _run(tmp_path, _furnish(tmp_path), docstrings.__file__, module, *described)

@@ -54,7 +54,7 @@ _LAYERS = (
     ("stores",),
     ("torch", "packing", "ray"),
     ("measure",),
-    ("bench", "_info_command", "cli", "__main__"),
+    ("bench", "_info_command", "_samples_command", "cli", "__main__"),
 )
 
 

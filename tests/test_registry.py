@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import importlib.metadata
 import importlib.util
 import sys
 import threading
@@ -68,7 +69,7 @@ def test_missing_library_is_named_with_the_line_that_installs_it(
     """The error has the reason, the install command and the usable backends."""
     info = without_libraries["infos"][name]
     kind, message = without_libraries[name]
-    line = f"pip install 'fastdecode[{name}]'"
+    line = registry.pip_install(f"fastdecode[{name}]")
     # Without PyTorch itself it is PyTorch that these miss first; and NVIDIA's share a parent.
     library = {"torchvision": "torch", "torchcodec": "torch"}.get(name, LIBRARIES[name])
     library = library.partition(".")[0]
@@ -240,6 +241,33 @@ def test_name_is_also_that_of_the_file_and_the_extra(name: str) -> None:
     assert importlib.util.find_spec(module)
     assert name in setup["options.extras_require"] or name in ("native", "pillow")
     assert "pip install " in registry.install_line(name)
+
+
+@pytest.mark.parametrize(
+    ("torch", "kept"),
+    [
+        (None, ""),
+        ("2.14.1", " torch==2.14.1"),
+        ("2.13.0+cpu", " torch==2.13.0+cpu  # on torch's index"),
+    ],
+)
+def test_advice_keeps_the_torch_that_is_there(
+    monkeypatch: pytest.MonkeyPatch, torch: str | None, kept: str
+) -> None:
+    """What fits one PyTorch alone is installed for that which is there; the rest as always."""
+
+    def version(name: str) -> str:
+        if name != "torch" or torch is None:
+            raise importlib.metadata.PackageNotFoundError(name)
+        return torch
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+
+    for name in ("torchvision", "torchcodec"):
+        assert registry.install_line(name) == f"pip install 'fastdecode[{name}]'{kept}"
+    assert registry.pip_install("timm") == f"pip install timm{kept}"
+    for name in ("opencv", "dali", "tifffile"):
+        assert registry.install_line(name) == f"pip install 'fastdecode[{name}]'"
 
 
 PARTS = """

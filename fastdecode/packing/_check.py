@@ -85,7 +85,7 @@ class Limits:
     >>> from fastdecode.packing import Limits, survey
     >>> from fastdecode.stores import open_store
     >>> [finding.status for finding in survey(open_store("train"), 1, Limits(max_side=600))]
-    ['good', 'good', 'good', 'oversized', 'good', 'good']
+    ['good', 'good', 'oversized', 'good', 'good', 'good']
     """
 
     max_side: int | None = None
@@ -128,9 +128,9 @@ def survey(
     ...         print(finding.key, finding.status)
     bird/canyon-wren.jpg good
     bird/perched-osprey.jpg good
-    bird/roman-colosseum_422.jpg good
     place/casa-mila.jpg good
     place/piazza-gae-aulenti_gray.jpg good
+    place/roman-colosseum_422.jpg good
     place/tea-gardens_progressive.jpg good
     """
     look = _Checker(store, limits or Limits())

@@ -153,7 +153,7 @@ def read_images(
     >>> dataset = fastdecode.ray.read_images("train", size=224, include_paths=False)
     >>> for batch in dataset.iter_torch_batches(batch_size=6):
     ...     print(batch["image"].shape, batch["label"].tolist())
-    torch.Size([6, 224, 224, 3]) [0, 0, 0, 1, 1, 1]
+    torch.Size([6, 224, 224, 3]) [0, 0, 1, 1, 1, 1]
     """
     options = JobOptions.checked(
         size,

@@ -88,7 +88,7 @@ def open_store(
         A folder of images, a CSV file, a list of images, a ``.tar`` or several (a list,
         ``train-{000..146}.tar``, a manifest of `pack`, or a folder of them), an ``.lmdb``, ``.h5``
         or ``.rec``. All but LMDB may be URIs (``s3://bucket/train.tar``), also in lists. URIs are
-        read through fsspec (``pip install 'fastdecode[remote]'``).
+        read through fsspec, which the extra ``remote`` brings.
     kind : str, optional
         A name in `KINDS`. By default it follows from the location's suffix, or from what is there.
     **options

@@ -77,7 +77,7 @@ class Store(ABC):
     --------
     >>> from fastdecode.stores import open_store
     >>> store = open_store("train.tar")
-    >>> len(store), store.key(3), store.target(3)
+    >>> len(store), store.key(2), store.target(2)
     (6, 'place/casa-mila.jpg', 1)
     >>> len(store.read(3)) > 10_000
     True

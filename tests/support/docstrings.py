@@ -10,6 +10,7 @@ from __future__ import annotations
 import doctest
 import importlib
 import inspect
+import re
 import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -33,8 +34,11 @@ def docstrings_of(module: str) -> dict[str, str]:
 
 
 def page_text(page: Path) -> str:
-    """Return a page of the reference without its fences, which doctest would take for output."""
-    return page.read_text(encoding="utf-8").replace("```", "")
+    """Return what is not from docstrings, without fences, which doctest would take for output."""
+    text = re.sub(
+        r"<!-- begin .*?<!-- end -->", "", page.read_text(encoding="utf-8"), flags=re.DOTALL
+    )
+    return re.sub(r"^```.*$", "", text, flags=re.MULTILINE)
 
 
 def _all(module: str, *pages: str) -> Iterator[tuple[str, str]]:

@@ -3,7 +3,7 @@
     python pages.py PAGE
 
 The blocks are Python, commands, or diffs, of which the resulting lines run. They share no names,
-but run in one folder, which `prepare_folder` has filled. A comment such as
+but run in one folder, with the files of ``fastdecode samples``. A comment such as
 ``<!-- not run: needs a GPU -->`` before a block excludes it. If a library is not installed, the
 page ends early with the exit status `MISSING`.
 """
@@ -14,15 +14,15 @@ import builtins
 import importlib.util
 import os
 import re
-import shutil
 import subprocess
 import symtable
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import fastdecode
-from fastdecode.samples import photo, photos
+from fastdecode import cli
 
 MISSING = 77
 """The exit status of a page that needs a library which is not installed."""
@@ -42,7 +42,7 @@ RUN = ("python", "diff", "sh")
 
 _COMMANDS = ("fastdecode", "python -m fastdecode")
 
-SHOWN = ("text", "toml", "json", "bibtex")
+SHOWN = ("text", "toml", "json", "bibtex", "py", "pycon")
 """Languages of the blocks that only show something."""
 
 _BLOCK = re.compile(
@@ -107,12 +107,9 @@ def prepare_folder(folder: Path) -> dict[str, str]:
 
     Rankings that a page measures are saved in that folder, and no other ranking is read.
     """
-    for name in ("photos", "train/bird", "train/place", "bin"):
-        (folder / name).mkdir(parents=True)
-    for number, path in enumerate(photos):
-        shutil.copy(path, folder / "photos")
-        shutil.copy(path, folder / "train" / ("bird", "place")[number % 2])
-    shutil.copy(photo, folder / "cat.jpg")
+    (folder / "bin").mkdir(parents=True)
+    with redirect_stdout(None):
+        cli.main(["samples", str(folder)])
     (folder / "mylib.py").write_text(_MYLIB, encoding="utf-8")
     command = folder / "bin" / "fastdecode"
     command.write_text(_COMMAND.format(python=sys.executable), encoding="utf-8")

@@ -534,9 +534,9 @@ def stream_tar(
     ...     print(key, probe(image).width, target)
     bird/canyon-wren.jpg 500 0
     bird/perched-osprey.jpg 375 0
-    bird/roman-colosseum_422.jpg 500 0
     place/casa-mila.jpg 640 1
     place/piazza-gae-aulenti_gray.jpg 375 1
+    place/roman-colosseum_422.jpg 500 1
     place/tea-gardens_progressive.jpg 512 1
     """
     wanted = wanted_members(image, target)
