@@ -200,9 +200,14 @@ def random_box(scale: tuple[float, float], ratio: tuple[float, float]) -> Progra
     return Program([Step("box", operation=limits, erasure=Erasure(scale, ratio))])
 
 
-def central_crop(size: tuple[int, int], *, pads: bool = False) -> Program:
-    """Return a program that crops the centre of (height, width), padded if it is larger."""
-    crop = Operation("crop", size[::-1], "constant")
+def central_crop(
+    size: tuple[int, int], *, pads: bool = False, rounds_down: bool = False
+) -> Program:
+    """Return a program that crops the centre of (height, width), padded if it is larger.
+
+    Half of an odd margin is rounded to the even number, as torchvision does, or down.
+    """
+    crop = Operation("crop", (*size[::-1], rounds_down), "constant")
     return Program([Step("central_crop", operation=crop, picks=pads)])
 
 

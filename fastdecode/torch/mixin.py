@@ -296,7 +296,7 @@ def _resolve(transform: Any, options: DecodeOptions, *, may_fuse: bool) -> Any:
             "images"
         )
     # A Compose that begins with an EncodedTransform can only be called with bytes.
-    if encoded or (may_fuse and not asked and options.output != "array"):
+    if encoded or (may_fuse and not asked):
         views = None if options.output else views_of(transform, options)
         return fuse_for(transform, options) if views is None else views
     return as_transform(transform)
