@@ -487,6 +487,10 @@ static int run(fd_augmenter *augmenter, const fd_operation *operation) {
     case FD_FILL:
         fd_fill_box(canvas, operation);
         return FD_OK;
+    case FD_MEAN_BLUR:
+        return fd_mean_blur(canvas, value, &augmenter->scratch);
+    case FD_CLAHE:
+        return fd_clahe(canvas, value, &augmenter->scratch);
     case FD_MIX_BEGIN:
     case FD_MIX_ADD:
     case FD_MIX_END:
@@ -514,6 +518,10 @@ static int is_good(const fd_operation *operation) {
     if (operation->kind == FD_BLUR)
         return ((size >= 1 && size <= 255 && (int)size % 2) || (size == 0 && value[1] < 36)) &&
                value[1] > 0 && value[2] > 0;
+    if (operation->kind == FD_MEAN_BLUR)
+        return size >= 3 && size <= 63 && (int)size % 2;
+    if (operation->kind == FD_CLAHE)
+        return size >= 0 && fmin(value[1], value[2]) >= 1 && fmax(value[1], value[2]) <= 64;
     if (operation->kind == FD_BOX_BLUR)
         return size >= 0 && size <= 1000;
     if (operation->kind == FD_HUE)

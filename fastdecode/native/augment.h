@@ -75,6 +75,9 @@ int fd_blur(fd_canvas *canvas, int32_t size, double sigma_x, double sigma_y, fd_
 /* Blur as Pillow does. */
 int fd_box_blur(fd_canvas *canvas, double sigma, fd_room *room);
 
+/* FD_MEAN_BLUR */
+int fd_mean_blur(fd_canvas *canvas, const double *value, fd_room *room);
+
 /* ---- mix.c ---- */
 
 /* An image that was kept, and the weighted sum of its versions. */
@@ -109,6 +112,9 @@ void fd_fill_box(fd_canvas *canvas, const fd_operation *how);
 void fd_add_noise(uint8_t *pixels, size_t count, const fd_operation *how);
 
 void fd_opencv_saturate(uint8_t *pixels, size_t count, double factor);
+
+/* FD_CLAHE, in clahe.c. */
+int fd_clahe(fd_canvas *canvas, const double *value, fd_room *room);
 
 /* Map the image as fd_warp does, without interpolation or bilinearly. */
 void fd_opencv_warp(fd_canvas *canvas, const double matrix[6], const fd_operation *how);

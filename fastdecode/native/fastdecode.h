@@ -158,8 +158,12 @@ typedef enum {
                 * value[3] times the mean of the grey image; truncated */
     FD_SHIFT_COLOURS, /* value: what is added to hue (180 to the circle), saturation and value */
     FD_FILL, /* value: left, top, width, height of a box inside the image */
-    FD_NOISE /* value: the deviation and the mean of normal noise; of FD_NOISE_CHANNEL, a pixel's
-              * channels get the same */
+    FD_NOISE, /* value: the deviation and the mean of normal noise; of FD_NOISE_CHANNEL, a pixel's
+               * channels get the same */
+    FD_MEAN_BLUR, /* value: the side (odd) of a square in which a line of pixels has weights: its angle in
+                   * degrees, direction (-1 to 1), and shifts across and down (-1 to 1); or, if value[5]
+                   * is 1, the whole square */
+    FD_CLAHE /* value: the limit, and how many tiles there are across and down */
 } fd_operation_kind;
 
 /* Whose results an operation gives: Pillow's, those of torchvision's functions for tensors, or those of

@@ -40,6 +40,7 @@ from fastdecode.torch._programs import Size, Unsupported, as_range, made_by, siz
 _PACKAGE = "albumentations"
 _LEVELS = 255.0
 _LARGEST_KERNEL = 255  # of blur.c
+_LARGEST_SQUARE, _MOST_TILES = 63, 64
 _MOST_CASES = 64
 _PIPELINES = ("Compose", "Sequential")
 
@@ -58,9 +59,14 @@ class OfImage:
         return repr(self.transform)
 
 
+def is_of_albumentations(transform: Any) -> bool:
+    """Return whether a transform is from albumentations: it takes ``image=`` and returns a dict."""
+    return type(transform).__module__.partition(".")[0] == _PACKAGE
+
+
 def is_known(transform: Any) -> bool:
     """Return whether an object is albumentations' own, and does what its class does."""
-    if type(transform).__module__.partition(".")[0] != _PACKAGE:
+    if not is_of_albumentations(transform):
         return False
     own = vars(transform)
     replaced = any(callable(getattr(type(transform), name, None)) for name in own)
@@ -377,6 +383,32 @@ def _blur(transform: Any, size: Size) -> Program:
     return group("choice", [do(_operation("blur", side, low, low), draw) for side in sides])
 
 
+def _mean(transform: Any, *value: float, draws: Sequence[Draw] = ()) -> Program:
+    """Return the mean of some neighbours in squares of any odd size."""
+    low, high = (max(3, int(one) + (int(one) % 2 == 0)) for one in transform.blur_limit)
+    sides = range(low, max(low, high) + 1, 2)
+    if sides[-1] > _LARGEST_SQUARE:
+        raise Unsupported("so large a blur is not done in the core")
+    return group("choice", [do(_operation("mean_blur", side, *value), *draws) for side in sides])
+
+
+def _box_blur(transform: Any, _: Size) -> Program:
+    return _mean(transform, 0.0, 0.0, 0.0, 0.0, 1.0)
+
+
+def _motion_blur(transform: Any, _: Size) -> Program:
+    draws = [_drawn(1, transform.angle_range), _drawn(2, transform.direction_range)]
+    draws += [_drawn(at, (-1.0, 1.0)) for at in (3, 4) if transform.allow_shifted]
+    return _mean(transform, draws=draws)
+
+
+def _clahe(transform: Any, _: Size) -> Program:
+    columns, rows = transform.tile_grid_size
+    if not 1 <= min(columns, rows) <= max(columns, rows) <= _MOST_TILES:
+        raise Unsupported("so many tiles are not done in the core")
+    return do(_operation("clahe", 1.0, columns, rows), _drawn(0, transform.clip_limit))
+
+
 def _noise(transform: Any, _: Size) -> Program:
     if transform.noise_scale_factor != 1:
         raise Unsupported("coarse noise is not done in the core")
@@ -449,6 +481,8 @@ _MAKERS: Mapping[str, _Maker] = {
     **_MOVES,
     **_OF_SEVERAL,
     "Affine": _affine,
+    "Blur": _box_blur,
+    "CLAHE": _clahe,
     "ChannelShuffle": _always(
         group("choice", [do(Operation("permute", o)) for o in itertools.permutations((0.0, 1, 2))])
     ),
@@ -460,6 +494,7 @@ _MAKERS: Mapping[str, _Maker] = {
     "HueSaturationValue": _hue_saturation,
     "InvertImg": _always(do(Operation("invert"))),
     "LongestMaxSize": _max_size(covers=False),
+    "MotionBlur": _motion_blur,
     "OneOf": _one_of,
     "OneOrOther": _one_or_other,
     "Pad": _pad,

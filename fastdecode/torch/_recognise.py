@@ -24,7 +24,7 @@ import torch
 from fastdecode._resizing import Interpolation
 from fastdecode.native._augment import Program
 from fastdecode.torch import _albumentations
-from fastdecode.torch._albumentations import OfImage
+from fastdecode.torch._albumentations import OfImage, is_of_albumentations
 from fastdecode.torch._probes import Form, affine_of, does_as, does_nothing
 from fastdecode.torch._processors import PixelValues, crop_of
 from fastdecode.torch._programs import (
@@ -295,11 +295,6 @@ _DRAW_NOTHING = {
     *("Resize", "SanitizeBoundingBoxes", "SanitizeKeyPoints", "ToDtype", "ToImage", "ToPILImage"),
     *("ToPureTensor", "ToTensor"),
 }
-
-
-def is_albumentations(transform: Any) -> bool:
-    """Return whether a transform is from albumentations: it takes ``image=`` and returns a dict."""
-    return type(transform).__module__.partition(".")[0] == "albumentations"
 
 
 # ---- the steps: each takes the recipe so far, and returns the recipe after its part ----
@@ -612,12 +607,13 @@ def _reason_not_fused(part: Any, recipe: Recipe, *, known: bool) -> str:
         mode = interpolation_name(getattr(part, "interpolation", "bilinear"))
         why = "its arguments, or what comes before it, are" if mode else "its interpolation is"
         return f"{why} not among those that are done while decoding: {part!r}"
-    if any(map(is_albumentations, (part, *getattr(part, "__dict__", {}).values()))):
+    if any(map(is_of_albumentations, getattr(part, "__dict__", {}).values())):
         return (
-            f"{name} uses albumentations, whose transforms draw from generators that they keep "
-            "from image to image, and resize without antialiasing: fused, it would give other "
-            "draws and other pixels"
+            f"{name} does more than to return compose(image=image)['image'], or albumentations' "
+            "transforms that are not known begin it"
         )
+    if recipe.image is np.ndarray and not begun:
+        return f"with output='array' it gets arrays, and {name} is none of the transforms of those"
     which = name if begun else f"it begins with {name}, which"
     return f"{which} is not one of the transforms that are done while decoding"
 

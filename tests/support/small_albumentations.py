@@ -225,6 +225,27 @@ class GaussianBlur(_Double):
         return cv2.sepFilter2D(image, -1, kernel / kernel.sum(), kernel / kernel.sum())
 
 
+class Blur(_Double):
+    def apply(self, image: Any) -> Any:
+        return cv2.blur(image, (self.blur_limit[0],) * 2)
+
+
+class MotionBlur(_Double):
+    """With one line: from the left below to the right above, and its middle at the centre."""
+
+    def apply(self, image: Any) -> Any:
+        kernel = np.eye(self.blur_limit[0], dtype=np.float32)
+        return cv2.filter2D(image, -1, kernel / kernel.sum())
+
+
+class CLAHE(_Double):
+    def apply(self, image: Any) -> Any:
+        made = cv2.createCLAHE(clipLimit=self.clip_limit[0], tileGridSize=self.tile_grid_size)
+        lab = cv2.cvtColor(image, cv2.COLOR_RGB2LAB)
+        lab[..., 0] = made.apply(lab[..., 0])
+        return cv2.cvtColor(lab, cv2.COLOR_LAB2RGB)
+
+
 class Normalize(_Double):
     given = {"max_pixel_value": 255.0, "normalization": "standard"}
 

@@ -143,6 +143,17 @@ STEPS = {
     "GaussianBlur": Step(lambda: blur(5, 1.3)),
     "GaussianBlur of an even size": Step(lambda: blur(4, 0.8)),
     "GaussianBlur by sigma": Step(lambda: blur(0, 1.7)),
+    "Blur": Step(lambda: A.Blur(blur_limit=(5, 5), p=1)),
+    "MotionBlur": Step(
+        lambda: A.MotionBlur(
+            blur_limit=(3, 3),
+            angle_range=(45.0, 45.0),
+            direction_range=NO,
+            allow_shifted=False,
+            p=1,
+        )
+    ),
+    "CLAHE": Step(lambda: A.CLAHE(clip_limit=(3.0, 3.0), tile_grid_size=(4, 3), p=1), np.inf),
 }
 SCALED = {
     "Normalize": Step(lambda: A.Normalize(mean=(0.4, 0.5, 0.6), std=(0.2, 0.25, 0.5)), 1 / 51),
@@ -206,6 +217,78 @@ def test_each_step_is_that_of_albumentations(name: str) -> None:
     for result, image in zip(loaded(compose), IMAGES, strict=True):
         check(result, compose(image=image)["image"], STEPS[name].error)
     check(loaded(compose, output="array")[0], compose(image=IMAGES[0])["image"], STEPS[name].error)
+
+
+def test_a_compose_needs_no_function_and_is_called_as_written_outside_a_loader() -> None:
+    """What albumentations calls by name is called so, and draws as it does alone."""
+    compose = A.Compose([made("Resize"), A.HorizontalFlip(p=0.5), made("Normalize"), ToTensorV2()])
+    dataset = Sources(*FILES, transform=compose)
+    twin = Sources(*FILES, transform=Wrapper(compose))
+    results = []
+    for how in (dataset, twin, None):
+        compose.set_random_seed(3)
+        results.append([how[at][0] if how else compose(image=IMAGES[at])["image"] for at in (0, 1)])
+
+    assert all(map(torch.equal, results[0], results[2]))
+    assert all(map(torch.equal, results[1], results[2]))
+    assert isinstance(fuse(compose), Fused)
+    with SeededLoader(dataset, 2, threads=2) as loader:
+        assert next(iter(loader))[0].shape == (2, 3, 40, 30)
+
+
+COMPOSE = A.Compose([made("Resize"), ToTensorV2()])
+OTHER = A.Compose([made("Resize"), ToTensorV2()])
+
+
+def in_two_lines(image: Any) -> Any:
+    result = COMPOSE(image=np.asarray(image.convert("RGB")))
+    return result["image"]
+
+
+class Holds:
+    compose: Any = None
+
+    def __call__(self, image: Any) -> Any:
+        return self.compose(image=np.array(image))["image"]
+
+
+def holder() -> Any:
+    made = Holds()
+    made.compose = COMPOSE
+    return made
+
+
+HANDS_ON = {
+    "a lambda": lambda image: COMPOSE(image=np.array(image))["image"],
+    "a function": in_two_lines,
+    "a closure": (lambda compose: lambda image: compose(image=np.asarray(image))["image"])(COMPOSE),
+    "a default": lambda image, compose=COMPOSE: compose(image=np.array(image))["image"],
+    "an object": Wrapper(COMPOSE),
+    "an attribute of its own": holder(),
+}
+DOES_MORE = {
+    "floats": lambda image: COMPOSE(image=np.array(image, np.float32))["image"],
+    "turned": lambda image: COMPOSE(image=np.array(image)[:, ::-1])["image"],
+    "of another mode": lambda image: COMPOSE(image=np.array(image.convert("L")))["image"],
+    "a mask": lambda image: COMPOSE(image=np.array(image), mask=np.array(image))["image"],
+    "the dictionary": lambda image: COMPOSE(image=np.array(image)),
+    "its size": lambda image: COMPOSE(image=np.array(image))["image"].shape,
+    "another one": lambda image: (COMPOSE if image.size[0] > 60 else OTHER)(image=image)["image"],
+    "not large ones": lambda image: (
+        COMPOSE(image=np.array(image))["image"] if image.size[0] < 1200 else None
+    ),
+    "twice": lambda image: COMPOSE(image=COMPOSE(image=np.array(image))["image"])["image"],
+}
+
+
+@pytest.mark.parametrize("name", [*HANDS_ON, *DOES_MORE])
+def test_a_function_is_known_if_it_hands_on_the_image_and_does_nothing_else(name: str) -> None:
+    """It is tried with another object in the place of the compose; that one's result must return."""
+    function = {**HANDS_ON, **DOES_MORE}[name]
+    dataset = Sources(*FILES, transform=function)
+
+    assert isinstance(dataset._resolved_transform(), Fused) == (name in HANDS_ON)
+    assert dataset.isolated == (name in HANDS_ON)
 
 
 def nested(names: list[str], how: str) -> Any:

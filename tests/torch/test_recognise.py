@@ -375,13 +375,13 @@ def test_parts_for_pillow_images_are_refused_after_our_own(part: Any) -> None:
 
 
 class Wrapped:
-    """A wrapper that users write around albumentations' pipelines."""
+    """A wrapper that users write around albumentations' pipelines; this one does more."""
 
     def __init__(self, compose: Any) -> None:
         self.compose = compose
 
     def __call__(self, image: Any) -> Any:
-        return self.compose(image=image)["image"]
+        return self.compose(image=np.asarray(image))["image"] + 0
 
 
 WHY: dict[str, tuple[dict[str, Any], str]] = {
@@ -393,7 +393,7 @@ WHY: dict[str, tuple[dict[str, Any], str]] = {
     "another result": ({"transform": crop(), "output": "array"}, "output='array'"),
     "albumentations": (
         {"transform": Wrapped(double("albumentations.core.composition", "Compose"))},
-        "Wrapped uses albumentations",
+        "Wrapped does more",
     ),
 }
 
@@ -585,15 +585,6 @@ def test_wrong_options_are_refused_by_name() -> None:
             make()
     with pytest.raises(TypeError, match="callable with an image, not 5"):
         fuse(5)
-
-
-def test_albumentations_compose_is_refused_with_advice() -> None:
-    """It takes arrays by keyword; the error names what to write instead."""
-    pipeline = double("albumentations.core.composition", "Compose", transforms=[])
-
-    with pytest.raises(TypeError, match=r"compose\(image=image\)\['image'\].*output='array'"):
-        ImageList(PHOTOS, transform=pipeline)
-    assert fuse(pipeline) is pipeline
 
 
 def test_albumentations_in_a_function_gives_what_it_gives_alone() -> None:
