@@ -156,10 +156,12 @@ def _held_by(function: FunctionType, part: Any) -> list[tuple[str, Any]]:
     """Return what a function can call: by the names of its code, each with its name."""
     code = function.__code__
     cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
-    named = [(vars(part) if hasattr(part, "__dict__") else {}), function.__globals__]
-    return [(name, cell.cell_contents) for name, cell in cells if cell != CellType()] + [
-        (name, where[name]) for where in named for name in code.co_names if name in where
-    ]
+    enclosed = [(name, cell.cell_contents) for name, cell in cells if cell != CellType()]
+    arguments, defaults = code.co_varnames[: code.co_argcount], function.__defaults__ or ()
+    given = zip(reversed(arguments), reversed(defaults), strict=False)
+    named = [vars(part) if hasattr(part, "__dict__") else {}, function.__globals__]
+    others = [(name, where[name]) for where in named for name in code.co_names if name in where]
+    return [*enclosed, *given, *others]
 
 
 def _hands(part: Any, function: FunctionType, wanted: Any, probe: Any) -> bool:
@@ -176,7 +178,8 @@ def _hands(part: Any, function: FunctionType, wanted: Any, probe: Any) -> bool:
 
     closure = tuple(CellType(swapped(cell.cell_contents)) for cell in function.__closure__ or ())
     names = {name: swapped(one) for name, one in function.__globals__.items()}
-    made = FunctionType(function.__code__, names, function.__name__, function.__defaults__, closure)
+    defaults = tuple(map(swapped, function.__defaults__ or ()))
+    made = FunctionType(function.__code__, names, function.__name__, defaults, closure)
     if function is part or function is vars(part).get("lambd"):
         return made(probe) is token
     twin = copy.copy(part)

@@ -225,6 +225,22 @@ class GaussianBlur(_Double):
         return cv2.sepFilter2D(image, -1, kernel / kernel.sum(), kernel / kernel.sum())
 
 
+class RandomCrop(CenterCrop):
+    """Drawn, so only its program is tried, like those of the next three."""
+
+
+class RandomRotate90(_Double):
+    pass
+
+
+class GaussNoise(_Double):
+    pass
+
+
+class CoarseDropout(_Double):
+    given = {"fill": 0.0}
+
+
 class Blur(_Double):
     def apply(self, image: Any) -> Any:
         return cv2.blur(image, (self.blur_limit[0],) * 2)

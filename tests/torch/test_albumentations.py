@@ -22,8 +22,10 @@ from PIL import Image as PillowImage
 from random_transforms import WITHOUT_SHRINKING
 from torch_reference import PHOTOS
 
+from fastdecode.native._augment import augment, draw_operations
 from fastdecode.testing import encode
 from fastdecode.torch import Fused, fuse
+from fastdecode.torch._albumentations import program_of
 
 pytest.importorskip("cv2")
 try:
@@ -159,6 +161,13 @@ SCALED = {
     "Normalize": Step(lambda: A.Normalize(mean=(0.4, 0.5, 0.6), std=(0.2, 0.25, 0.5)), 1 / 51),
     "ToFloat": Step(lambda: A.ToFloat(max_value=255.0), 1 / 255),
 }
+
+
+class Unknown(A.Blur):
+    """A step of the user's own class."""
+
+    def __init__(self) -> None:
+        super().__init__(blur_limit=(3, 3), p=1)
 
 
 class Wrapper:
@@ -336,3 +345,151 @@ def test_steps_in_any_order_give_what_they_give_as_written(
         return
     for result, theirs in zip(loaded(compose), expected, strict=True):
         check(result, theirs, allowed)
+
+
+# ---- draws ----
+
+FLIPS = [A.HorizontalFlip(p=0.2), A.VerticalFlip(p=0.6)]
+DRAWS = 4000
+
+
+def total(kind: str, value: int | None = None) -> Callable[[list[Any]], float]:
+    """Return the function that counts an operation of a sample, or adds up a number of it."""
+
+    def count(operations: list[Any]) -> float:
+        found = [one for one in operations if one.kind == kind]
+        return len(found) if value is None else sum(one.value[value] for one in found)
+
+    return count
+
+
+def affine() -> Any:
+    return A.Affine(
+        scale={"x": (0.5, 1.5), "y": SAME},
+        shear={"x": (2.0, 6.0), "y": (-6.0, -2.0)},
+        rotate=(-20.0, 40.0),
+        translate_percent={"x": (0.0, 0.5), "y": (-0.5, 0.0)},
+        p=1,
+    )
+
+
+def affine_by_pixels() -> Any:
+    moves = {"x": (-3, 4), "y": (2, 2)}
+    same = {"scale": axes(1, 1), "shear": axes(0, 0), "rotate": NO}
+    return A.Affine(translate_px=moves, **same, p=0.5)
+
+
+def brightness() -> Any:
+    limits = {"brightness_limit": (-0.2, 0.4), "contrast_limit": (0.0, 0.5)}
+    return A.RandomBrightnessContrast(**limits, p=1)
+
+
+# The mean of an affine translation is half a pixel less, because it is truncated. A side of a crop is
+# the root of its area, whose mean over 0.1 to 0.3 is 0.44115.
+DRAWN: dict[str, tuple[Callable[[], Any], dict[Any, float]]] = {
+    "a probability": (lambda: A.HorizontalFlip(p=0.3), {total("mirror"): 0.3}),
+    "OneOf": (
+        lambda: A.OneOf(FLIPS, p=0.5),
+        {total("mirror"): 0.125, total("turn_over"): 0.375},
+    ),
+    "Sequential": (
+        lambda: A.Sequential(FLIPS, p=0.5),
+        {total("mirror"): 0.1, total("turn_over"): 0.3},
+    ),
+    "RandomCrop": (
+        lambda: A.RandomCrop(40, 60, p=1),
+        {total("crop", 0): 10.0, total("crop", 1): 20.0},
+    ),
+    "RandomRotate90": (
+        lambda: A.RandomRotate90(p=1),
+        {total("rotate"): 0.75, total("rotate", 0): 135.0},
+    ),
+    "RandomResizedCrop": (
+        lambda: A.RandomResizedCrop(size=(8, 8), scale=(0.1, 0.3), ratio=SAME, p=1),
+        {total("crop", 2): 80 * 0.44115, total("crop", 3): 80 * 0.44115},
+    ),
+    "Affine": (
+        affine,
+        {
+            total("affine", at): mean
+            for at, mean in enumerate((10.0, 19.5, -19.5, 1.0, -4.0, 4.0, 1.0))
+        },
+    ),
+    "Affine by pixels": (
+        affine_by_pixels,
+        {total("affine", 1): 0.25, total("affine", 2): 1.0},
+    ),
+    "RandomBrightnessContrast": (
+        brightness,
+        {total("levels", 0): 1.25, total("levels", 1): 25.5},
+    ),
+    "GaussianBlur": (
+        lambda: A.GaussianBlur(blur_limit=(3, 6), sigma_limit=(1.0, 2.0), p=1),
+        {total("blur", 0): 5.0, total("blur", 1): 1.5, total("blur", 2): 1.5},
+    ),
+    "PadIfNeeded": (
+        lambda: A.PadIfNeeded(min_height=90, min_width=100, position="random", p=1),
+        {total("pad", 0): 10.0, total("pad", 1): 5.0, total("pad", 2): 10.0},
+    ),
+    "LongestMaxSize": (
+        lambda: A.LongestMaxSize(max_size=[20, 40]),
+        {total("resize", 0): 30.0, total("resize", 1): 30.0},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_draws_have_the_distribution_of_albumentations(name: str) -> None:
+    """The means over many draws for an image of 80 x 80 are those of its documentation."""
+    make, expected = DRAWN[name]
+    program = program_of(make(), (80, 80))
+    drawn = [draw_operations(program, 7919 * at, 80, 80)[0] for at in range(DRAWS)]
+    for number, mean in expected.items():
+        values = np.array([number(operations) for operations in drawn])
+        assert abs(values.mean() - mean) < 4.5 * values.std() / DRAWS**0.5 + 0.02 * abs(mean) + 0.01
+
+
+def test_noise_has_the_deviation_and_the_mean_that_are_drawn() -> None:
+    """Of one number for a pixel, or one for each of its channels."""
+    grey = np.full((200, 200, 3), 128, np.uint8)
+    for per_channel in (True, False):
+        how = {"std_range": (0.1, 0.1), "mean_range": (0.05, 0.05), "noise_scale_factor": 1}
+        noise = A.GaussNoise(**how, per_channel=per_channel, p=1)
+        operations, _ = draw_operations(program_of(noise, (200, 200)), 5, 200, 200)
+        apart = augment(grey, operations).astype(float) - 128
+
+        assert abs(apart.std() - 25.5) < 0.7
+        assert abs(apart.mean() - 12.75) < 0.7
+        assert (np.ptp(apart, axis=2) == 0).all() == (not per_channel)
+
+
+def test_holes_have_the_sizes_that_are_drawn_and_lie_anywhere() -> None:
+    """Their number, their sides, in pixels or shares, and their places are all drawn."""
+    for sides, low, high in (((10, 20), 10, 20), ((0.125, 0.25), 10, 19)):
+        dropout = A.CoarseDropout(
+            num_holes_range=(2, 4), hole_height_range=sides, hole_width_range=sides, fill=9.0, p=1
+        )
+        program = program_of(dropout, (80, 80))
+        drawn = [draw_operations(program, at, 80, 80)[0] for at in range(500)]
+        boxes = np.array([one.value[:4] for some in drawn for one in some])
+
+        assert {len(some) for some in drawn} == {2, 3, 4}
+        assert set(boxes[:, 2:].ravel()) == set(range(low, high + 1))
+        assert boxes[:, :2].min() == 0
+        assert (boxes[:, :2] + boxes[:, 2:]).max() == 80
+        assert (augment(IMAGES[0], draw_operations(program, 1, 64, 48)[0]) == 9).any()
+
+
+def test_samples_do_not_depend_on_how_they_are_made() -> None:
+    """An unknown step between known ones is called in processes, and seeded for each sample."""
+    parts = [made("Resize"), A.HorizontalFlip(p=0.5), Unknown(), made("InvertImg"), ToTensorV2()]
+    dataset = Sources(*FILES, transform=Wrapper(A.Compose(parts)))
+    fused = dataset._resolved_transform()
+
+    assert not dataset.isolated
+    assert [type(stage).__name__ for stage in fused.in_loader.rest] == ["Called", "InCore"]
+    results = []
+    for processes in (1, 2):
+        with SeededLoader(dataset, 1, num_workers=processes, shuffle=False) as loader:
+            results.append([batch[0] for batch in loader])
+    assert all(map(torch.equal, *results))
