@@ -30,8 +30,8 @@ Filter: TypeAlias = Literal["nearest", "bilinear", "bicubic"]
 Resampling: TypeAlias = Literal[
     "own", "bilinear", "bicubic", "lanczos", "hamming", "box", "linear", "area", "nearest"
 ]
-"""How an image is resized: the core's own bilinear filter, one of Pillow's, or OpenCV's INTER_LINEAR
-and INTER_AREA; in the order of ``fd_resize_filter``."""
+"""How an image is resized: the core's own bilinear filter, one of Pillow's, or OpenCV's
+INTER_LINEAR and INTER_AREA; in the order of ``fd_resize_filter``."""
 Unit: TypeAlias = Literal["pixels", "width", "height"]
 Padding: TypeAlias = Literal["constant", "edge", "reflect", "symmetric"]
 Noise: TypeAlias = Literal["none", "channel", "pixel"]
@@ -61,7 +61,8 @@ class Draw(NamedTuple):
 
     The share is uniform in 0 to 1; with a `deviation`, it comes from a normal distribution about
     `mean`, limited to 0 to 1, and 0 makes it constant. `is_whole` truncates the product,
-    `is_rounded` rounds the sum, `is_cut` truncates it, and `either_sign` subtracts the product as often as it adds it.
+    `is_rounded` rounds the sum, `is_cut` truncates it, and `either_sign` subtracts the product as
+    often as it adds it.
     ``value[copied]`` becomes the same number. `of` says that `start` and `range` are in widths or
     heights of the image.
     """

@@ -51,7 +51,9 @@ static void make_tables(void) {
 
 static int32_t descaled(int32_t value, int bits) { return (value + (1 << (bits - 1))) >> bits; }
 
-static uint8_t limited(int32_t value) { return (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value); }
+static uint8_t limited(int32_t value) {
+    return (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value);
+}
 
 static void to_lab(uint8_t *pixel) {
     int32_t root[3];

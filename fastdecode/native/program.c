@@ -496,7 +496,8 @@ static int is_good(const fd_step *step) {
     if (step->kind == FD_PERSPECTIVE_CHANGE)
         return step->operation.value[0] >= 0 && step->operation.value[0] <= 1;
     for (int i = 0; step->kind >= FD_SCALE && i < FD_VALUES; i++)
-        if (!(step->operation.value[i] >= -(step->kind == FD_PAD_TO) && step->operation.value[i] < FD_LARGEST_NUMBER))
+        if (!(step->operation.value[i] >= -(step->kind == FD_PAD_TO) &&
+              step->operation.value[i] < FD_LARGEST_NUMBER))
             return 0;
     return 1;
 }

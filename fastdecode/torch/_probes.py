@@ -126,7 +126,9 @@ def examine(part: Any, form: Form, channels: int, kind: type[torch.Tensor] | Non
     before, probe = global_states(), next(_probes(form, channels))
     try:
         with preserve_generators():
-            made = copy.deepcopy(part)(probe if kind in (None, np.ndarray) else probe.as_subclass(kind))
+            made = copy.deepcopy(part)(
+                probe if kind in (None, np.ndarray) else probe.as_subclass(kind)
+            )
             drawn = not _equal(before, global_states())
     except Exception:  # of any kind: whatever the user's code raises
         return Found(None)

@@ -76,8 +76,8 @@ class Recipe:
     """The result: a Pillow image, or a tensor of bytes, of floats from 0 to 1 or 0 to 255, or
     normalised; or one in which boxes may be erased, which comes last."""
     image: Any = None
-    """torchvision's ``tv_tensors.Image`` if the tensor is one; None for a plain tensor. If the result
-    is an array (H, W, C) of such values, ``numpy.ndarray``."""
+    """torchvision's ``tv_tensors.Image`` if the tensor is one, ``numpy.ndarray`` if the values are
+    an array (H, W, C) instead; None for a plain tensor."""
     augments: bool = False
     """Whether random augmentations are done, too, with draws of the core's own."""
     idle: tuple[Any, ...] = ()
@@ -574,7 +574,9 @@ def _of_albumentations(recipe: Recipe, part: Any) -> Recipe | None:
     transform = part.transform
     if not recipe.augments or not (recipe.form == "pil" or recipe.image is np.ndarray):
         return None
-    recipe = replace(recipe, image=np.ndarray, form="uint8" if recipe.form == "pil" else recipe.form)
+    recipe = replace(
+        recipe, image=np.ndarray, form="uint8" if recipe.form == "pil" else recipe.form
+    )
     if not _albumentations.is_known(transform) or recipe.channels != 3:
         return None
     name, bytes_ = type(transform).__name__, recipe.form == "uint8"

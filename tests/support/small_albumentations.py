@@ -139,7 +139,7 @@ class Affine(_Double):
         matrix = matrix @ [[np.cos(turn), np.sin(turn)], [-np.sin(turn), np.cos(turn)]]
         matrix = matrix @ np.diag([self.scale[axis][0] for axis in "xy"])
         centre = np.array([width / 2 - 0.5, height / 2 - 0.5])
-        shift = centre + [moves["x"], moves["y"]] - matrix @ centre
+        shift = centre + np.array([moves["x"], moves["y"]]) - matrix @ centre
         how = {"flags": self.interpolation, "borderMode": self.border_mode}
         full = np.column_stack([matrix, shift])
         if np.allclose(full, np.eye(2, 3)):
@@ -278,7 +278,7 @@ class ToFloat(_Double):
 
 
 class ToTensorV2(_Double):
-    def __call__(self, *, image: Any, force_apply: bool = False) -> dict[str, Any]:  # noqa: ARG002
+    def __call__(self, *, image: Any, force_apply: bool = False) -> dict[str, Any]:
         return {"image": torch.from_numpy(np.ascontiguousarray(image.transpose(2, 0, 1)))}
 
 
@@ -286,7 +286,7 @@ class Compose(_Double):
     def __init__(self, transforms: Any, p: float = 1.0) -> None:
         super().__init__(p=p, transforms=transforms, processors={})
 
-    def __call__(self, *, image: Any, force_apply: bool = False) -> dict[str, Any]:  # noqa: ARG002
+    def __call__(self, *, image: Any, force_apply: bool = False) -> dict[str, Any]:
         for one in self.transforms:
             image = one(image=image)["image"]
         return {"image": image}
@@ -301,7 +301,7 @@ class OneOf(Compose):
         super().__init__(transforms, p=p)
         self.transforms_ps = [one.p / sum(each.p for each in transforms) for one in transforms]
 
-    def __call__(self, *, image: Any, force_apply: bool = False) -> dict[str, Any]:  # noqa: ARG002
+    def __call__(self, *, image: Any, force_apply: bool = False) -> dict[str, Any]:
         chosen = next(one for one in self.transforms if one.p)
         made: dict[str, Any] = chosen(image=image, force_apply=True)
         return made

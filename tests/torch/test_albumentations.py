@@ -267,10 +267,14 @@ def holder() -> Any:
     return made
 
 
+def enclosed(compose: Any) -> Any:
+    return lambda image: compose(image=np.asarray(image))["image"]
+
+
 HANDS_ON = {
     "a lambda": lambda image: COMPOSE(image=np.array(image))["image"],
     "a function": in_two_lines,
-    "a closure": (lambda compose: lambda image: compose(image=np.asarray(image))["image"])(COMPOSE),
+    "a closure": enclosed(COMPOSE),
     "a default": lambda image, compose=COMPOSE: compose(image=np.array(image))["image"],
     "an object": Wrapper(COMPOSE),
     "an attribute of its own": holder(),
@@ -292,7 +296,7 @@ DOES_MORE = {
 
 @pytest.mark.parametrize("name", [*HANDS_ON, *DOES_MORE])
 def test_a_function_is_known_if_it_hands_on_the_image_and_does_nothing_else(name: str) -> None:
-    """It is tried with another object in the place of the compose; that one's result must return."""
+    """It is tried with another object in the place of the compose, and must return its result."""
     function = {**HANDS_ON, **DOES_MORE}[name]
     dataset = Sources(*FILES, transform=function)
 
@@ -384,8 +388,8 @@ def brightness() -> Any:
     return A.RandomBrightnessContrast(**limits, p=1)
 
 
-# The mean of an affine translation is half a pixel less, because it is truncated. A side of a crop is
-# the root of its area, whose mean over 0.1 to 0.3 is 0.44115.
+# The mean of an affine translation is half a pixel less, because it is truncated. A side of a crop
+# is the root of its area, whose mean over 0.1 to 0.3 is 0.44115.
 DRAWN: dict[str, tuple[Callable[[], Any], dict[Any, float]]] = {
     "a probability": (lambda: A.HorizontalFlip(p=0.3), {total("mirror"): 0.3}),
     "OneOf": (
