@@ -23,25 +23,27 @@ Kind: TypeAlias = Literal[
     "brightness", "contrast", "saturation", "hue", "sharpness", "grey", "invert", "solarize",
     "solarize_add", "posterize", "equalize", "autocontrast", "blur", "box_blur", "mirror",
     "turn_over", "warp", "rotate", "affine", "permute", "mix_begin", "mix_add", "mix_end", "erase",
-    "perspective", "resize", "crop", "pad",
+    "perspective", "resize", "crop", "pad", "levels", "shift_colours", "fill", "noise",
+    "mean_blur", "clahe",
 ]  # fmt: skip
 Filter: TypeAlias = Literal["nearest", "bilinear", "bicubic"]
 Resampling: TypeAlias = Literal[
-    "own", "bilinear", "bicubic", "lanczos", "hamming", "box", "nearest"
+    "own", "bilinear", "bicubic", "lanczos", "hamming", "box", "linear", "area", "nearest"
 ]
-"""How an image is resized: the core's own bilinear filter, or one of Pillow's; in the order of
-``fd_resize_filter``."""
+"""How an image is resized: the core's own bilinear filter, one of Pillow's, or OpenCV's
+INTER_LINEAR and INTER_AREA; in the order of ``fd_resize_filter``."""
 Unit: TypeAlias = Literal["pixels", "width", "height"]
 Padding: TypeAlias = Literal["constant", "edge", "reflect", "symmetric"]
 Noise: TypeAlias = Literal["none", "channel", "pixel"]
-Library: TypeAlias = Literal["pillow", "torchvision"]
+Library: TypeAlias = Literal["pillow", "torchvision", "opencv"]
 
 
 class Operation(NamedTuple):
     """An augmentation with its numbers; ``fd_operation_kind`` says what they mean.
 
-    `library` says whose result it gives: Pillow's, or that of torchvision's function for tensors,
-    which `blends` the fill with pixels that are partly outside, or leaves them darker.
+    `library` says whose result it gives: Pillow's, that of torchvision's function for tensors,
+    which `blends` the fill with pixels that are partly outside, or leaves them darker; or that of
+    OpenCV's for bytes.
     """
 
     kind: Kind
@@ -51,6 +53,7 @@ class Operation(NamedTuple):
     fill: tuple[int, int, int] = (0, 0, 0)
     blends: bool = False
     library: Library = "pillow"
+    noise: Noise = "none"
 
 
 class Draw(NamedTuple):
@@ -58,7 +61,8 @@ class Draw(NamedTuple):
 
     The share is uniform in 0 to 1; with a `deviation`, it comes from a normal distribution about
     `mean`, limited to 0 to 1, and 0 makes it constant. `is_whole` truncates the product,
-    `is_rounded` rounds the sum, and `either_sign` subtracts the product as often as it adds it.
+    `is_rounded` rounds the sum, `is_cut` truncates it, and `either_sign` subtracts the product as
+    often as it adds it.
     ``value[copied]`` becomes the same number. `of` says that `start` and `range` are in widths or
     heights of the image.
     """
@@ -70,6 +74,7 @@ class Draw(NamedTuple):
     deviation: float | None = None
     is_whole: bool = False
     is_rounded: bool = False
+    is_cut: bool = False
     either_sign: bool = False
     copied: int = -1
     of: Unit = "pixels"
@@ -93,7 +98,8 @@ class Step(NamedTuple):
 
     kind: Literal[
         "operation", "sequence", "shuffle", "choice", "mix", "erasure",
-        "scale", "box", "random_crop", "central_crop", "perspective_change",
+        "scale", "box", "random_crop", "central_crop", "fit", "pad_to", "hole",
+        "perspective_change",
     ]  # fmt: skip
     inner: int = 0
     probability: float = 1.0
@@ -196,9 +202,14 @@ def random_box(scale: tuple[float, float], ratio: tuple[float, float]) -> Progra
     return Program([Step("box", operation=limits, erasure=Erasure(scale, ratio))])
 
 
-def central_crop(size: tuple[int, int], *, pads: bool = False) -> Program:
-    """Return a program that crops the centre of (height, width), padded if it is larger."""
-    crop = Operation("crop", size[::-1], "constant")
+def central_crop(
+    size: tuple[int, int], *, pads: bool = False, rounds_down: bool = False
+) -> Program:
+    """Return a program that crops the centre of (height, width), padded if it is larger.
+
+    Half of an odd margin is rounded to the even number, as torchvision does, or down.
+    """
+    crop = Operation("crop", (*size[::-1], rounds_down), "constant")
     return Program([Step("central_crop", operation=crop, picks=pads)])
 
 
@@ -242,6 +253,7 @@ def _operation_fields(operation: Operation) -> dict[str, Any]:
     return {
         "kind": getattr(lib, f"FD_{operation.kind.upper()}"),
         "library": getattr(lib, f"FD_{operation.library.upper()}"),
+        "noise": getattr(lib, f"FD_NOISE_{operation.noise.upper()}"),
         "filter": _filters_of(operation.kind).index(operation.filter),
         "value": list(operation.value),
         "fill": [*operation.fill, operation.blends],
@@ -312,7 +324,8 @@ def _operation(fields: Any) -> Operation:
     value = tuple(fields.value)
     kind = kinds[fields.kind]
     filter_ = cast("Filter", _filters_of(kind)[fields.filter])
-    return Operation(kind, value, filter_, fill, bool(blends), library)
+    noise = get_args(Noise)[fields.noise]
+    return Operation(kind, value, filter_, fill, bool(blends), library, noise)
 
 
 def augment(

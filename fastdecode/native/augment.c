@@ -356,6 +356,35 @@ static int run_for_tensors(uint8_t *pixels, size_t count, const fd_operation *op
     }
 }
 
+/* Do one whose result of OpenCV is another one. */
+static int run_for_opencv(uint8_t *pixels, size_t count, const fd_operation *operation) {
+    const double *value = operation->value;
+    const double contrast[4] = {value[0], 0.0, 0.0, 1.0 - value[0]};
+
+    switch (operation->kind) {
+    case FD_CONTRAST:
+        fd_levels(pixels, count, contrast);
+        return 1;
+    case FD_SATURATION:
+        fd_opencv_saturate(pixels, count, value[0]);
+        return 1;
+    case FD_GREY:
+        fd_opencv_saturate(pixels, count, 0.0);
+        return 1;
+    case FD_LEVELS:
+        fd_levels(pixels, count, value);
+        return 1;
+    case FD_SHIFT_COLOURS:
+        fd_shift_colours(pixels, count, value);
+        return 1;
+    case FD_NOISE:
+        fd_add_noise(pixels, count, operation);
+        return 1;
+    default:
+        return 0;
+    }
+}
+
 static int run(fd_augmenter *augmenter, const fd_operation *operation) {
     fd_canvas *canvas = &augmenter->canvas;
     uint8_t *pixels = canvas->pixels;
@@ -364,6 +393,8 @@ static int run(fd_augmenter *augmenter, const fd_operation *operation) {
     float factor = (float)value[0];
 
     if (operation->library == FD_TORCHVISION && run_for_tensors(pixels, count, operation))
+        return FD_OK;
+    if (operation->library == FD_OPENCV && run_for_opencv(pixels, count, operation))
         return FD_OK;
     switch (operation->kind) {
     case FD_BRIGHTNESS:
@@ -403,7 +434,8 @@ static int run(fd_augmenter *augmenter, const fd_operation *operation) {
         autocontrast(pixels, count);
         return FD_OK;
     case FD_BLUR:
-        return fd_blur(canvas, (int32_t)value[0], value[1], value[2], &augmenter->scratch);
+        return fd_blur(canvas, value[0] > 0 ? (int32_t)value[0] : (int32_t)(value[1] * 3.5) * 2 + 1,
+                       value[1], value[2], &augmenter->scratch);
     case FD_BOX_BLUR:
         return fd_box_blur(canvas, value[0], &augmenter->scratch);
     case FD_MIRROR:
@@ -437,6 +469,13 @@ static int run(fd_augmenter *augmenter, const fd_operation *operation) {
     case FD_PAD:
         fd_pad(canvas, operation);
         return FD_OK;
+    case FD_FILL:
+        fd_fill_box(canvas, operation);
+        return FD_OK;
+    case FD_MEAN_BLUR:
+        return fd_mean_blur(canvas, value, &augmenter->scratch);
+    case FD_CLAHE:
+        return fd_clahe(canvas, value, &augmenter->scratch);
     case FD_MIX_BEGIN:
     case FD_MIX_ADD:
     case FD_MIX_END:
@@ -462,7 +501,12 @@ static int is_good(const fd_operation *operation) {
         return fmin(fmin(size, value[1]), value[2]) >= 0 &&
                fmax(fmax(size, value[1]), value[2]) < 3;
     if (operation->kind == FD_BLUR)
-        return size >= 1 && size <= 255 && (int)size % 2 && value[1] > 0 && value[2] > 0;
+        return ((size >= 1 && size <= 255 && (int)size % 2) || (size == 0 && value[1] < 36)) &&
+               value[1] > 0 && value[2] > 0;
+    if (operation->kind == FD_MEAN_BLUR)
+        return size >= 3 && size <= 63 && (int)size % 2;
+    if (operation->kind == FD_CLAHE)
+        return size >= 0 && fmin(value[1], value[2]) >= 1 && fmax(value[1], value[2]) <= 64;
     if (operation->kind == FD_BOX_BLUR)
         return size >= 0 && size <= 1000;
     if (operation->kind == FD_HUE)
@@ -471,6 +515,10 @@ static int is_good(const fd_operation *operation) {
         return operation->filter >= FD_FILTER_OWN && operation->filter <= FD_FILTER_NEAREST;
     if (operation->kind == FD_PAD || operation->kind == FD_CROP)
         return operation->filter >= FD_PAD_CONSTANT && operation->filter <= FD_PAD_SYMMETRIC;
+    if (operation->kind == FD_WARP || operation->kind == FD_AFFINE)
+        if (operation->library == FD_OPENCV &&
+            !(value[7] >= FD_PAD_CONSTANT && value[7] <= FD_PAD_SYMMETRIC))
+            return 0;
     return operation->filter >= FD_NEAREST && operation->filter <= FD_BICUBIC &&
            (operation->library == FD_PILLOW || operation->filter != FD_BICUBIC);
 }

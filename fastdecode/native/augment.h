@@ -51,6 +51,9 @@ INLINE void fd_save_pixel(uint8_t *pixels, size_t i, uint32_t red, uint32_t gree
 void fd_crop(fd_canvas *canvas, const fd_operation *how);
 void fd_pad(fd_canvas *canvas, const fd_operation *how);
 
+/* The source of place `at` of an axis of `count` pixels; -1 is the fill. A mirror image is repeated. */
+int32_t fd_padded(int32_t at, int32_t count, int32_t mode);
+
 /* Resize the image; without interpolation as Pillow or torch does. */
 int fd_scale(fd_canvas *canvas, fd_resampler *resampler, const fd_operation *how, fd_room *room);
 
@@ -92,6 +95,9 @@ int fd_blur(fd_canvas *canvas, int32_t size, double sigma_x, double sigma_y, fd_
 /* Blur as Pillow does. */
 int fd_box_blur(fd_canvas *canvas, double sigma, fd_room *room);
 
+/* FD_MEAN_BLUR */
+int fd_mean_blur(fd_canvas *canvas, const double *value, fd_room *room);
+
 /* ---- mix.c ---- */
 
 /* An image that was kept, and the weighted sum of its versions. */
@@ -116,5 +122,21 @@ void fd_tensor_hue(uint8_t *pixels, size_t count, double shift);
 /* Map the image as fd_warp or fd_perspective does, without interpolation or bilinearly. */
 void fd_tensor_warp(fd_canvas *canvas, const double matrix[FD_VALUES], int is_nearest,
                     const uint8_t fill[4]);
+
+/* ---- opencv.c ---- */
+
+/* FD_LEVELS, FD_SHIFT_COLOURS, FD_FILL and FD_NOISE. */
+void fd_levels(uint8_t *pixels, size_t count, const double *value);
+void fd_shift_colours(uint8_t *pixels, size_t count, const double *value);
+void fd_fill_box(fd_canvas *canvas, const fd_operation *how);
+void fd_add_noise(uint8_t *pixels, size_t count, const fd_operation *how);
+
+void fd_opencv_saturate(uint8_t *pixels, size_t count, double factor);
+
+/* FD_CLAHE, in clahe.c. */
+int fd_clahe(fd_canvas *canvas, const double *value, fd_room *room);
+
+/* Map the image as fd_warp does, without interpolation or bilinearly. */
+void fd_opencv_warp(fd_canvas *canvas, const double matrix[6], const fd_operation *how);
 
 #endif

@@ -2,33 +2,6 @@
 #include "internal.h"
 #include "random.h"
 
-#include <math.h>
-
-/* Normal numbers, two at a time (Marsaglia's polar method). */
-typedef struct {
-    uint64_t state;
-    double spare;
-    int has_spare;
-} normal;
-
-static float next_normal(normal *numbers) {
-    double x, y, square;
-
-    if (numbers->has_spare) {
-        numbers->has_spare = 0;
-        return (float)numbers->spare;
-    }
-    do {
-        x = 2.0 * fd_draw_share(&numbers->state) - 1.0;
-        y = 2.0 * fd_draw_share(&numbers->state) - 1.0;
-        square = x * x + y * y;
-    } while (square >= 1.0 || square == 0.0);
-    double scale = sqrt(-2.0 * log(square) / square);
-    numbers->spare = y * scale;
-    numbers->has_spare = 1;
-    return (float)(x * scale);
-}
-
 void fd_erase(float *out, int32_t width, int32_t height, const fd_pixels *form,
               const fd_operation *operation) {
     int channels = form->channels;
@@ -36,11 +9,11 @@ void fd_erase(float *out, int32_t width, int32_t height, const fd_pixels *form,
     int32_t left = (int32_t)value[0], top = (int32_t)value[1];
     int32_t right = left + (int32_t)value[2], bottom = top + (int32_t)value[3];
     size_t plane = (size_t)width * (size_t)height;
-    normal numbers = {.state = operation->seed};
+    fd_normal numbers = {.state = operation->seed};
     float levels[3];
 
     for (int c = 0; c < 3; c++)
-        levels[c] = operation->noise == FD_NOISE_CHANNEL ? next_normal(&numbers)
+        levels[c] = operation->noise == FD_NOISE_CHANNEL ? fd_next_normal(&numbers)
                                                          : operation->level[c];
     for (int c = 0; c < channels; c++)
         for (int32_t y = top; y < bottom; y++) {
@@ -48,6 +21,6 @@ void fd_erase(float *out, int32_t width, int32_t height, const fd_pixels *form,
             size_t step = form->channels_first ? 1 : (size_t)channels;
             float *to = out + step * at + (size_t)c * (form->channels_first ? plane : 1);
             for (int32_t x = left; x < right; x++, to += step)
-                *to = operation->noise == FD_NOISE_PIXEL ? next_normal(&numbers) : levels[c];
+                *to = operation->noise == FD_NOISE_PIXEL ? fd_next_normal(&numbers) : levels[c];
         }
 }

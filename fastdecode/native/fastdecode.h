@@ -121,8 +121,8 @@ typedef struct {
     fd_limits limits;
 } fd_request;
 
-/* How a box is resized: with the core's own filter, a triangle whose result is rounded once; or with
- * the result of one of Pillow's filters, byte by byte. */
+/* How a box is resized: with the core's own filter, a triangle whose result is rounded once, as are
+ * OpenCV's; or with the result of one of Pillow's filters, byte by byte. */
 typedef enum {
     FD_FILTER_OWN = 0,
     FD_FILTER_TRIANGLE, /* Pillow's BILINEAR */
@@ -130,6 +130,8 @@ typedef enum {
     FD_FILTER_LANCZOS,
     FD_FILTER_HAMMING,
     FD_FILTER_BOX,
+    FD_FILTER_LINEAR, /* OpenCV's INTER_LINEAR, which is not antialiased */
+    FD_FILTER_AREA, /* its INTER_AREA */
     FD_FILTER_NEAREST /* of FD_RESIZE alone */
 } fd_resize_filter;
 
@@ -176,27 +178,43 @@ typedef enum {
     FD_POSTERIZE, /* value[0]: the bits to keep, 0 to 8 */
     FD_EQUALIZE,
     FD_AUTOCONTRAST,
-    FD_BLUR, /* value: the side of the kernel (odd), sigma across, sigma down */
+    FD_BLUR, /* value: the side of the kernel (odd; 0: albumentations' for that sigma), sigma across,
+              * sigma down */
     FD_BOX_BLUR, /* value[0]: sigma of Pillow's Gaussian blur, which is made of boxes */
     FD_MIRROR, /* left to right */
     FD_TURN_OVER, /* top to bottom */
     FD_WARP, /* value: the matrix that maps the result to the source */
     FD_ROTATE, /* value[0]: degrees, counter-clockwise about the centre; value[1]: 1 if the image
                 * grows to show all of it */
-    FD_AFFINE, /* value: degrees clockwise, pixels right and down, scale, degrees of shear in x and y */
+    FD_AFFINE, /* value: degrees clockwise, pixels right and down, scale, degrees of shear in x and y;
+                * of albumentations also another scale in y, and the fd_padding outside, as value[7] of
+                * FD_WARP */
     FD_PERMUTE, /* value: for red, green and blue, the channel (0 to 2) that is taken */
     FD_MIX_BEGIN, /* keep the image; the mix is the image times value[0] */
     FD_MIX_ADD, /* add the image times value[0] to the mix, and go back to the image that was kept */
     FD_MIX_END, /* blend the image that was kept with the mix; value[0] is the share of the mix */
     FD_ERASE, /* value: left, top, width, height. Of float32 results, after all others */
     FD_PERSPECTIVE, /* value: the eight numbers that map the result to the source */
-    FD_RESIZE, /* value: width, height */
+    FD_RESIZE, /* value: width, height; as a step draws it, value[2] is 1 if it becomes FD_FILTER_AREA
+                * where a side shrinks */
     FD_CROP, /* value: left, top, width, height, inside the image */
-    FD_PAD /* value: pixels at the left, the top, the right, the bottom */
+    FD_PAD, /* value: pixels at the left, the top, the right, the bottom */
+    /* The others have OpenCV's results. */
+    FD_LEVELS, /* levels times value[0] plus value[1], plus value[2] times the mean of all levels, plus
+                * value[3] times the mean of the grey image; truncated */
+    FD_SHIFT_COLOURS, /* value: what is added to hue (180 to the circle), saturation and value */
+    FD_FILL, /* value: left, top, width, height of a box inside the image */
+    FD_NOISE, /* value: the deviation and the mean of normal noise; of FD_NOISE_CHANNEL, a pixel's
+               * channels get the same */
+    FD_MEAN_BLUR, /* value: the side (odd) of a square in which a line of pixels has weights: its angle in
+                   * degrees, direction (-1 to 1), and shifts across and down (-1 to 1); or, if value[5]
+                   * is 1, the whole square */
+    FD_CLAHE /* value: the limit, and how many tiles there are across and down */
 } fd_operation_kind;
 
-/* Whose results an operation gives: Pillow's, or those of torchvision's functions for tensors. */
-typedef enum { FD_PILLOW = 0, FD_TORCHVISION } fd_library;
+/* Whose results an operation gives: Pillow's, those of torchvision's functions for tensors, or those of
+ * OpenCV's for bytes. */
+typedef enum { FD_PILLOW = 0, FD_TORCHVISION, FD_OPENCV } fd_library;
 
 /* What FD_ERASE writes: `level`, or normal numbers for each channel or value. */
 typedef enum { FD_NOISE_NONE = 0, FD_NOISE_CHANNEL, FD_NOISE_PIXEL } fd_noise;
@@ -238,7 +256,14 @@ typedef enum {
              * value[3] are the limits of that for the box that is taken if no drawn one fits */
     FD_RANDOM_CROP, /* first pad to that size if `picks` is 1; if it is 2, together with value[4] to
                      * value[7] pixels at the left, top, right and bottom */
-    FD_CENTRAL_CROP, /* if it is larger than the image: padded with black, or not possible if `picks` is 0 */
+    FD_CENTRAL_CROP, /* if it is larger than the image: padded with black, or not possible if `picks` is 0;
+                      * if value[2] is 1, half of an odd margin is rounded down */
+    FD_FIT, /* resize by one factor to that size, of which a side may be 0: so that the image just fits in
+             * it or, if `picks` is 1, covers it; by at most value[3], if that is not 0 */
+    FD_PAD_TO, /* pad to at least that size, or, if value[2] and value[3] are not 0, to multiples of them;
+                * value[4] and value[5] are the shares of that at the left and the top, -1: random */
+    FD_HOLE, /* FD_FILL a random box: value[0] to value[1] wide, and value[2] to value[3] high; if `picks` is
+              * 1, these are shares of the image, else whole pixels */
     FD_PERSPECTIVE_CHANGE /* move the corners by up to value[0] of half of the image */
 } fd_step_kind;
 
@@ -248,6 +273,7 @@ typedef struct {
     int32_t copied; /* which other value is the same; -1: none */
     int32_t is_whole; /* the product is truncated to an integer */
     int32_t is_rounded; /* the sum is rounded to an integer */
+    int32_t is_cut; /* it is truncated to one */
     int32_t either_sign; /* the product is subtracted as often as it is added; else it is added */
     int32_t
         of; /* start and range are in: 0: pixels or levels, 1: widths, 2: heights of the image */

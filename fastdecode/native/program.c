@@ -41,10 +41,16 @@ static double draw_share(uint64_t *state, const fd_drawn *drawn) {
 
 /* Add an operation, which may change the size of the image. */
 static int add(drawing *to, const fd_operation *operation) {
-    if (to->count == to->most || !fd_resized_by(operation, &to->width, &to->height))
+    fd_operation *added = &to->operations[to->count];
+
+    if (to->count == to->most)
         return FD_ARGUMENT;
-    to->operations[to->count++] = *operation;
-    return FD_OK;
+    *added = *operation;
+    if (added->kind == FD_RESIZE && added->value[2] == 1.0 &&
+        (added->value[0] < to->width || added->value[1] < to->height))
+        added->filter = FD_FILTER_AREA;
+    to->count++;
+    return fd_resized_by(added, &to->width, &to->height) ? FD_OK : FD_ARGUMENT;
 }
 
 static int add_operation(drawing *to, const fd_step *step) {
@@ -59,10 +65,11 @@ static int add_operation(drawing *to, const fd_step *step) {
             part = -part;
         double *value = &operation.value[drawn->at];
         *value = drawn->start * unit + part;
-        *value = drawn->is_rounded ? rint(*value) : *value;
+        *value = drawn->is_rounded ? rint(*value) : drawn->is_cut ? trunc(*value) : *value;
         if (drawn->copied >= 0)
             operation.value[drawn->copied] = *value;
     }
+    operation.seed = operation.kind == FD_NOISE ? fd_draw(to->state) : 0;
     return add(to, &operation);
 }
 
@@ -324,8 +331,64 @@ static int add_central_crop(drawing *to, const fd_step *step) {
         if (status != FD_OK)
             return status;
     }
-    return add_with(to, step, FD_CROP, margin(to->width, width), margin(to->height, height), width,
-                    height);
+    double left = margin(to->width, width), top = margin(to->height, height);
+    if (step->operation.value[2] == 1.0) {
+        left = floor((to->width - width) / 2);
+        top = floor((to->height - height) / 2);
+    }
+    return add_with(to, step, FD_CROP, left, top, width, height);
+}
+
+/* As albumentations' LongestMaxSize and SmallestMaxSize, and ultralytics' LetterBox. */
+static int add_fit(drawing *to, const fd_step *step) {
+    const double *value = step->operation.value;
+    double across = value[0] / to->width, down = value[1] / to->height;
+    double factor = step->picks ? fmax(across, down) : fmin(across, down);
+
+    factor = value[0] == 0.0 ? down : value[1] == 0.0 ? across : factor;
+    factor = value[3] > 0.0 ? fmin(factor, value[3]) : factor;
+    return add_with(to, step, FD_RESIZE, fmax(1, rint(to->width * factor)),
+                    fmax(1, rint(to->height * factor)), value[2], 0);
+}
+
+/* As albumentations' PadIfNeeded. */
+static int add_padding(drawing *to, const fd_step *step) {
+    const double *value = step->operation.value;
+    double before[2], after[2];
+
+    for (int axis = 0; axis < 2; axis++) { /* across, down */
+        double side = axis ? to->height : to->width, divisor = value[2 + axis];
+        double missing = divisor > 0.0 ? ceil(side / divisor) * divisor - side : value[axis] - side;
+        missing = fmax(0.0, missing);
+        if (missing >= FD_LARGEST_NUMBER)
+            return FD_ARGUMENT;
+        before[axis] = value[4 + axis] < 0.0 ? fd_draw_below(to->state, (int32_t)missing + 1)
+                                             : floor(missing * value[4 + axis]);
+        after[axis] = missing - before[axis];
+    }
+    if (before[0] + before[1] + after[0] + after[1] == 0.0)
+        return FD_OK;
+    return add_with(to, step, FD_PAD, before[0], before[1], after[0], after[1]);
+}
+
+/* As albumentations' CoarseDropout. */
+static int add_hole(drawing *to, const fd_step *step) {
+    const double *value = step->operation.value;
+    double sides[2];
+
+    for (int axis = 0; axis < 2; axis++) { /* across, down */
+        double low = value[2 * axis], high = value[2 * axis + 1];
+        double whole = axis ? to->height : to->width, share = fd_draw_share(to->state);
+        if (step->picks)
+            sides[axis] = trunc(whole * (low + (high - low) * share));
+        else
+            sides[axis] = low + floor((fmin(high, whole) + 1 - low) * share);
+        if (!(sides[axis] >= 0.0 && sides[axis] <= whole))
+            return FD_ARGUMENT;
+    }
+    int32_t top = fd_draw_below(to->state, to->height - (int32_t)sides[1] + 1);
+    int32_t left = fd_draw_below(to->state, to->width - (int32_t)sides[0] + 1);
+    return add_with(to, step, FD_FILL, left, top, sides[0], sides[1]);
 }
 
 /* Solve eight linear equations, which are overwritten; 0 if they have no single solution. */
@@ -401,6 +464,12 @@ static int draw_step(drawing *to, const fd_step *step) {
         return add_random_crop(to, step);
     case FD_CENTRAL_CROP:
         return add_central_crop(to, step);
+    case FD_FIT:
+        return add_fit(to, step);
+    case FD_PAD_TO:
+        return add_padding(to, step);
+    case FD_HOLE:
+        return add_hole(to, step);
     case FD_PERSPECTIVE_CHANGE:
         return add_perspective(to, step);
     default:
@@ -427,7 +496,8 @@ static int is_good(const fd_step *step) {
     if (step->kind == FD_PERSPECTIVE_CHANGE)
         return step->operation.value[0] >= 0 && step->operation.value[0] <= 1;
     for (int i = 0; step->kind >= FD_SCALE && i < FD_VALUES; i++)
-        if (!(step->operation.value[i] >= 0 && step->operation.value[i] < FD_LARGEST_NUMBER))
+        if (!(step->operation.value[i] >= -(step->kind == FD_PAD_TO) &&
+              step->operation.value[i] < FD_LARGEST_NUMBER))
             return 0;
     return 1;
 }

@@ -220,7 +220,7 @@ static int is_good(const fd_resize *resize, const fd_pixels *pixels) {
            part_is_good(resize->canvas_width, resize->x, resize->width) &&
            part_is_good(resize->canvas_height, resize->y, resize->height) &&
            (int64_t)resize->width * resize->height <= PTRDIFF_MAX / 12 &&
-           resize->filter >= FD_FILTER_OWN && resize->filter <= FD_FILTER_BOX &&
+           resize->filter >= FD_FILTER_OWN && resize->filter < FD_FILTER_NEAREST &&
            pixels->dtype >= FD_UINT8 && pixels->dtype <= FD_FLOAT32 &&
            (pixels->channels == 1 || pixels->channels == 3);
 }
@@ -230,11 +230,13 @@ static int prepare_axes(fd_resampler *resampler, const fd_resize *resize) {
     const fd_span across = {resize->left,         resize->right - resize->left,
                             resize->in_left,      resize->in_right,
                             resize->canvas_width, resize->x,
-                            resize->width,        resize->flip};
+                            resize->width,        resize->flip,
+                            resize->filter};
     const fd_span down = {resize->top,           resize->bottom - resize->top,
                           resize->in_top,        resize->in_bottom,
                           resize->canvas_height, resize->y,
-                          resize->height,        0};
+                          resize->height,        0,
+                          resize->filter};
 
     if (fd_axis_measure(&resampler->across, &across) != FD_OK ||
         fd_axis_measure(&resampler->down, &down) != FD_OK) {
@@ -277,7 +279,7 @@ static int begin(fd_resampler *resampler, const fd_resize *resize, int32_t windo
         *sink = (fd_sink){.row = copy_row, .state = resampler, .rows_kept = 1};
         return FD_OK;
     }
-    if (resize->filter != FD_FILTER_OWN)
+    if (resize->filter >= FD_FILTER_TRIANGLE && resize->filter <= FD_FILTER_BOX)
         return fd_twopass_begin(&resampler->twopass, resize, emit_row, resampler, window, sink);
     int status = prepare_axes(resampler, resize);
     if (status != FD_OK) {

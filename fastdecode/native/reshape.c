@@ -19,6 +19,12 @@ static int can_mirror(const fd_operation *pad, int32_t width, int32_t height) {
     return (width > 1 || value[0] + value[2] == 0) && (height > 1 || value[1] + value[3] == 0);
 }
 
+/* Whether a box of whole pixels lies in an image; it may be empty. */
+static int is_inside(const double *box, double width, double height) {
+    return is_whole(box[0], 0, width) && is_whole(box[1], 0, height) &&
+           is_whole(box[2], 0, width - box[0]) && is_whole(box[3], 0, height - box[1]);
+}
+
 int fd_resized_by(const fd_operation *operation, int32_t *width, int32_t *height) {
     const double *value = operation->value;
     double across = *width, down = *height;
@@ -28,11 +34,16 @@ int fd_resized_by(const fd_operation *operation, int32_t *width, int32_t *height
         across = *width;
         down = *height;
     } else if (operation->kind == FD_RESIZE) {
+        int grows = value[0] > across || value[1] > down;
+        int shrinks = value[0] < across || value[1] < down;
+        if (operation->filter == FD_FILTER_AREA && grows && shrinks)
+            return 0; /* OpenCV then interpolates in yet another way */
         across = value[0];
         down = value[1];
+    } else if (operation->kind == FD_FILL) {
+        return is_inside(value, across, down);
     } else if (operation->kind == FD_CROP) {
-        if (!is_whole(value[0], 0, across - 1) || !is_whole(value[1], 0, down - 1) ||
-            !is_whole(value[2], 1, across - value[0]) || !is_whole(value[3], 1, down - value[1]))
+        if (!is_inside(value, across, down) || value[2] < 1 || value[3] < 1)
             return 0;
         across = value[2];
         down = value[3];
@@ -65,15 +76,14 @@ void fd_crop(fd_canvas *canvas, const fd_operation *how) {
 
 /* ---- padding ---- */
 
-/* The source of place `at` of an axis of `count` pixels; -1 is the fill. NumPy repeats a mirror image. */
-static int32_t padded(int32_t at, int32_t count, int32_t mode) {
+int32_t fd_padded(int32_t at, int32_t count, int32_t mode) {
     int32_t period = mode == FD_PAD_REFLECT ? 2 * (count - 1) : 2 * count;
 
     if (at >= 0 && at < count)
         return at;
     if (mode == FD_PAD_CONSTANT)
         return -1;
-    if (mode == FD_PAD_EDGE)
+    if (mode == FD_PAD_EDGE || period == 0)
         return at < 0 ? 0 : count - 1;
     at = (at % period + period) % period;
     return at < count ? at : mode == FD_PAD_REFLECT ? period - at : period - 1 - at;
@@ -85,7 +95,7 @@ void fd_pad(fd_canvas *canvas, const fd_operation *how) {
     uint8_t *out = canvas->other;
 
     for (int32_t y = 0; y < canvas->out_height; y++, out += 4 * (size_t)across) {
-        int32_t row = padded(y - top, canvas->height, mode);
+        int32_t row = fd_padded(y - top, canvas->height, mode);
         const uint8_t *from = row < 0 ? NULL : canvas->pixels + 4 * (size_t)row * (size_t)width;
         for (int32_t x = 0; x < across; x++) {
             if (x == left && row >= 0) { /* the image itself */
@@ -93,7 +103,7 @@ void fd_pad(fd_canvas *canvas, const fd_operation *how) {
                 x += width - 1;
                 continue;
             }
-            int32_t column = row < 0 ? -1 : padded(x - left, width, mode);
+            int32_t column = row < 0 ? -1 : fd_padded(x - left, width, mode);
             memcpy(out + 4 * (size_t)x, column < 0 ? how->fill : from + 4 * (size_t)column, 4);
         }
     }
@@ -102,13 +112,14 @@ void fd_pad(fd_canvas *canvas, const fd_operation *how) {
 
 /* ---- resizing ---- */
 
-/* torch's: in float32, from the beginning of each pixel. */
-static void find_beginnings(int32_t *sources, int32_t count, int32_t limit) {
+/* torch's and OpenCV's: from the beginning of each pixel, torch's in float32. */
+static void find_beginnings(int32_t *sources, int32_t count, int32_t limit, int32_t library) {
     float step = (float)limit / (float)count;
+    double finer = 1.0 / ((double)count / limit);
 
     for (int32_t i = 0; i < count; i++) {
-        int32_t at = (int32_t)floorf((float)i * step);
-        sources[i] = at < limit ? at : limit - 1;
+        double at = library == FD_OPENCV ? floor(i * finer) : floorf((float)i * step);
+        sources[i] = at < limit ? (int32_t)at : limit - 1;
     }
 }
 
@@ -119,9 +130,9 @@ static int scale_nearest(fd_canvas *canvas, const fd_operation *how, fd_room *ro
     if (columns == NULL)
         return FD_NO_MEMORY;
     int32_t *rows = columns + width;
-    if (how->library == FD_TORCHVISION) {
-        find_beginnings(columns, width, canvas->width);
-        find_beginnings(rows, height, canvas->height);
+    if (how->library != FD_PILLOW) {
+        find_beginnings(columns, width, canvas->width, how->library);
+        find_beginnings(rows, height, canvas->height, how->library);
     } else {
         fd_find_sources(columns, width, 0.0, (double)canvas->width / width, canvas->width);
         fd_find_sources(rows, height, 0.0, (double)canvas->height / height, canvas->height);

@@ -213,6 +213,10 @@ int fd_warp(fd_canvas *canvas, const double matrix[6], const fd_operation *how, 
         fd_tensor_warp(canvas, m, how->filter == FD_NEAREST, fill);
         return FD_OK;
     }
+    if (how->library == FD_OPENCV) {
+        fd_opencv_warp(canvas, matrix, how);
+        return FD_OK;
+    }
     if (how->filter != FD_NEAREST && (grows || !moves_whole_pixels(matrix)))
         fd_kernels_now()->warp_smooth(canvas, matrix, how->filter == FD_BICUBIC, fill);
     else if (matrix[1] == 0.0 && matrix[3] == 0.0 && !grows && !moves_whole_pixels(matrix))
@@ -350,23 +354,48 @@ int fd_rotate(fd_canvas *canvas, double degrees, const fd_operation *how, fd_roo
 
 /* ---- turning, moving, scaling and shearing ---- */
 
-int fd_affine(fd_canvas *canvas, const fd_operation *how, fd_room *room) {
-    const double *value = how->value, degree = PI / 180.0;
-    double turn = value[0] * degree, shear_x = value[4] * degree, shear_y = value[5] * degree;
-    double x = canvas->width * 0.5, y = canvas->height * 0.5;
-    double right = -x - value[1], below = -y - value[2], scale = value[3];
-    double along = cos(turn - shear_y), across = sin(turn - shear_y), part = cos(shear_y);
-    /* The matrix of torchvision's documentation, inverted, in the same order of operations. */
-    double b = -along * tan(shear_x) / part - sin(turn);
-    double d = -across * tan(shear_x) / part + cos(turn);
-    double m[6] = {d / scale, -b / scale, x, -(across / part) / scale, along / part / scale, y};
+/* albumentations': about the centre, first scale, then turn counter-clockwise, shear, and move. */
+static int set_affine(double m[6], const double *value, double x, double y) {
+    const double degree = PI / 180.0;
+    double turn = value[0] * degree, c = cos(turn), s = sin(turn);
+    double shear_x = tan(value[4] * degree), shear_y = tan(value[5] * degree);
+    double a = (c - shear_x * s) * value[3], b = (s + shear_x * c) * value[6];
+    double d = (shear_y * c - s) * value[3], e = (shear_y * s + c) * value[6];
+    double whole = a * e - b * d, right = -x - value[1], below = -y - value[2];
 
-    if (!(scale > 0.0))
-        return FD_ARGUMENT;
+    m[0] = e / whole;
+    m[1] = -b / whole;
+    m[3] = -d / whole;
+    m[4] = a / whole;
     m[2] = m[0] * right + m[1] * below + x;
     m[5] = m[3] * right + m[4] * below + y;
+    return fabs(whole) > 1e-9;
+}
+
+/* torchvision's: the matrix of its documentation, inverted, in the same order of operations. */
+static int set_torchvision_affine(double m[6], const double *value, double x, double y) {
+    const double degree = PI / 180.0;
+    double turn = value[0] * degree, shear_x = value[4] * degree, shear_y = value[5] * degree;
+    double right = -x - value[1], below = -y - value[2], scale = value[3];
+    double along = cos(turn - shear_y), across = sin(turn - shear_y), part = cos(shear_y);
+    double b = -along * tan(shear_x) / part - sin(turn);
+    double d = -across * tan(shear_x) / part + cos(turn);
+
+    m[0] = d / scale;
+    m[1] = -b / scale;
+    m[3] = -(across / part) / scale;
+    m[4] = along / part / scale;
+    m[2] = m[0] * right + m[1] * below + x;
+    m[5] = m[3] * right + m[4] * below + y;
+    return scale > 0.0;
+}
+
+int fd_affine(fd_canvas *canvas, const fd_operation *how, fd_room *room) {
+    double m[6], x = canvas->width * 0.5, y = canvas->height * 0.5;
+    int is_good = how->library == FD_OPENCV ? set_affine(m, how->value, x, y)
+                                            : set_torchvision_affine(m, how->value, x, y);
+
     for (int i = 0; i < 6; i++)
-        if (!(fabs(m[i]) < FD_LARGEST_NUMBER))
-            return FD_ARGUMENT;
-    return fd_warp(canvas, m, how, room);
+        is_good &= fabs(m[i]) < FD_LARGEST_NUMBER;
+    return is_good ? fd_warp(canvas, m, how, room) : FD_ARGUMENT;
 }

@@ -1,4 +1,5 @@
-/* weights.c: the source pixels of each result of the triangle filter, and their weights. */
+/* weights.c: the source pixels of each result of an axis, and their weights: of the triangle filter, which
+ * widens where it shrinks; of OpenCV's INTER_LINEAR, which does not; and of its INTER_AREA. */
 #include "weights.h"
 
 #include <math.h>
@@ -14,17 +15,25 @@ static int32_t whole_between(double value, int32_t low, int32_t high) {
     return value <= low ? low : value >= high ? high : (int32_t)value;
 }
 
+/* The weight of a pixel whose centre lies `distance` from that of a result. */
+static double weight_of(const fd_span *span, double distance, double support) {
+    if (span->filter != FD_FILTER_AREA)
+        return 1.0 - fabs(distance * (1.0 / support));
+    double half = support - 0.5; /* of the span that the result covers */
+    return fmin(distance + 0.5, half) - fmax(distance - 0.5, -half);
+}
+
 /* Compute the pixels of one result and their weights, whose sum is 1. Returns how many pixels. */
 static int32_t taps_of(const fd_span *span, double center, double support, double *weights,
                        int32_t *first) {
     int32_t low = whole_between(center - support + 0.5, span->in_first, span->in_end - 1);
     int32_t high = whole_between(center + support + 0.5, low + 1, span->in_end);
-    double inverse = 1.0 / support, total = 0.0;
+    double total = 0.0;
     int32_t count = 0;
 
     *first = low;
     for (int32_t j = low; j < high; j++) {
-        double weight = 1.0 - fabs((j - center + 0.5) * inverse);
+        double weight = weight_of(span, j - center + 0.5, support);
         if (weight > NO_WEIGHT) {
             *first = count == 0 ? j : *first;
             weights[count++] = weight;
@@ -35,7 +44,7 @@ static int32_t taps_of(const fd_span *span, double center, double support, doubl
         weights[0] = 1.0;
         return 1;
     }
-    inverse = 1.0 / total;
+    double inverse = 1.0 / total;
     for (int32_t t = 0; t < count; t++) {
         weights[t] *= inverse;
     }
@@ -65,8 +74,15 @@ static int32_t bits_for(const fd_span *span, double scale, double support, doubl
     return bits;
 }
 
+/* How far from its centre a result reaches, in pixels. */
+static double support_of(const fd_span *span, double scale) {
+    if (span->filter == FD_FILTER_AREA)
+        return (scale + 1.0) / 2.0;
+    return scale > 1.0 && span->filter == FD_FILTER_OWN ? scale : 1.0;
+}
+
 int fd_axis_measure(fd_axis *axis, const fd_span *span) {
-    double scale = span->side / span->canvas, support = scale > 1.0 ? scale : 1.0;
+    double scale = span->side / span->canvas, support = support_of(span, scale);
     int32_t readable = span->in_end - span->in_first;
     size_t results = (size_t)span->count;
 

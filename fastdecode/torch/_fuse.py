@@ -9,6 +9,7 @@ from dataclasses import replace
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
+import numpy as np
 import torch
 from PIL import Image as PillowImage
 
@@ -17,7 +18,9 @@ from fastdecode._lazy import encoded
 from fastdecode.geometry import Geometry
 from fastdecode.native._augment import Impossible
 from fastdecode.torch import _recognise
+from fastdecode.torch._albumentations import steps_of
 from fastdecode.torch._options import DecodeOptions
+from fastdecode.torch._probes import Form
 from fastdecode.torch._processors import as_transform
 from fastdecode.torch._stages import (
     Called,
@@ -58,9 +61,10 @@ class Fused(EncodedTransform):
         Replaces the first steps of the pipeline.
     rest : sequence of callables
         The other steps. Each is called with the result of the previous one.
-    form : {"tensor", "pil"}
+    form : {"tensor", "pil", "array"}
         The form in which the first step of `rest`, or the caller, gets the result of the head:
-        ``"pil"`` is a Pillow image, made from its torch.uint8 values.
+        ``"pil"`` is a Pillow image, made from its torch.uint8 values, ``"array"`` a NumPy array
+        (H, W, C).
     image : type, optional
         The tensor class of that result, such as torchvision's ``tv_tensors.Image``.
     fused : sequence of str
@@ -79,8 +83,8 @@ class Fused(EncodedTransform):
     head : EncodedTransform
     rest : tuple of callables
     shape, dtype
-        Those of the head. The shape is None if there are other steps, or if the result is a Pillow
-        image.
+        Those of the head. The shape is None if there are other steps, or if the result is no
+        tensor.
     isolated : bool
         Whether a `Loader` can make samples in threads: there are no other steps, whose random draws
         may come from global generators, or `in_loader` does them.
@@ -104,7 +108,7 @@ class Fused(EncodedTransform):
         head: EncodedTransform,
         rest: Sequence[Callable[[Any], Any]] = (),
         *,
-        form: Literal["tensor", "pil"] = "tensor",
+        form: Literal["tensor", "pil", "array"] = "tensor",
         image: type[torch.Tensor] | None = None,
         fused: Sequence[str] = (),
         reason: str = "",
@@ -123,7 +127,7 @@ class Fused(EncodedTransform):
         self.in_loader = in_loader
         self.written = written
         made_by = head if in_loader is None else in_loader
-        as_written = in_loader is None and (self.rest or form == "pil")
+        as_written = in_loader is None and (self.rest or form != "tensor")
         self.shape = None if as_written else made_by.shape
         self.dtype = made_by.dtype
         self.idle = tuple(idle)
@@ -204,7 +208,7 @@ class Fused(EncodedTransform):
 
     def as_output(self, pixels: torch.Tensor) -> Any:
         """Return the result of the head in the form that the next step, or the caller, gets."""
-        return as_image(pixels, self.form, self.image)
+        return as_image(pixels, self.form, np.ndarray if self.form == "array" else self.image)
 
     def __repr__(self) -> str:
         lines = ["Fused("]
@@ -326,13 +330,16 @@ def fuse_for(transform: _T, options: DecodeOptions) -> Fused | _T:
 
 def _first_recipe(options: DecodeOptions, *, joint: bool = False) -> _recognise.Recipe:
     """Return the recipe before the first part, which gets a Pillow image or a tensor."""
-    form: Literal["pil", "uint8"] = "uint8" if options.output == "tensor" else "pil"
+    form: Literal["pil", "uint8"] = "uint8" if options.output in ("tensor", "array") else "pil"
+    image = np.ndarray if options.output == "array" else None
     how = {"quality": options.quality, "headroom": options.headroom}
-    return _recognise.Recipe(how, form=form, joint=joint)
+    return _recognise.Recipe(how, form=form, joint=joint, image=image)
 
 
 def _with_augmentations(fused: Fused, whole: _recognise.Recipe, parts: list[Any]) -> Fused:
     """Let the core do all of the pipeline in a Loader, from the whole image on, if it can."""
+    given: Form = "array" if whole.image is np.ndarray else "pil"
+    parts = [step for part in parts for step in steps_of(part, given)]
     if not any(map(_recognise.row_of, parts)):
         return fused
     recipe, count, _ = _recognise.read_pipeline(parts, replace(whole, augments=True))
@@ -369,13 +376,14 @@ def not_fused_reason(transform: Any, options: DecodeOptions, *, joint: bool) -> 
 def _build_fused(recipe: _recognise.Recipe, parts: list[Any], count: int, reason: str) -> Fused:
     """Return the first `count` parts as the recipe's crop, followed by the rest."""
     head = copy.copy(cast("Crop", recipe.crop))
-    head.interleaved = recipe.form == "pil"
+    in_rows: Any = {"pil": "pil"}.get(recipe.form, "array" if recipe.image is np.ndarray else "")
+    head.interleaved = bool(in_rows)
     return Fused(
         head,
         parts[count:],
-        form="pil" if recipe.form == "pil" else "tensor",
+        form=in_rows or "tensor",
         image=recipe.image,
-        fused=[type(part).__name__ for part in parts[:count] if part not in recipe.idle],
+        fused=[_recognise.name_of(part) for part in parts[:count] if part not in recipe.idle],
         reason=reason,
         idle=recipe.idle,
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import dis
 from collections.abc import Callable, Iterator
-from types import CodeType, FunctionType
+from types import CellType, CodeType, FunctionType
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -19,8 +19,8 @@ from PIL import Image as PillowImage
 
 from fastdecode.torch._user_code import global_states, may_draw, preserve_generators
 
-Form: TypeAlias = Literal["pil", "uint8", "floats"]
-"""A Pillow image, or a tensor of bytes or of floats."""
+Form: TypeAlias = Literal["pil", "array", "uint8", "floats"]
+"""A Pillow image, an array (H, W, C) of bytes, or a tensor of bytes or of floats."""
 
 _SIZES = ((48, 64), (64, 48), (1, 1), (33, 33), (700, 500), (1100, 1500))
 """(height, width) of the probes; a small image may be left as it is where a large one is not."""
@@ -59,6 +59,9 @@ def form_of(image: Any, channels: int = 3) -> Form | None:
     """Return the form of an image of three channels, or of one; None if it is of no known one."""
     if isinstance(image, PillowImage.Image):
         return "pil" if image.mode == ("RGB" if channels == 3 else "L") else None
+    if isinstance(image, np.ndarray):
+        known = image.ndim == 3 and image.shape[2] == channels and image.dtype == np.uint8
+        return "array" if known else None
     if not isinstance(image, torch.Tensor) or image.ndim != 3 or len(image) != channels:
         return None
     if image.device.type != "cpu" or not (image.dtype == torch.uint8 or image.is_floating_point()):
@@ -123,14 +126,67 @@ def examine(part: Any, form: Form, channels: int, kind: type[torch.Tensor] | Non
     before, probe = global_states(), next(_probes(form, channels))
     try:
         with preserve_generators():
-            made = copy.deepcopy(part)(probe if kind is None else probe.as_subclass(kind))
+            made = copy.deepcopy(part)(
+                probe if kind in (None, np.ndarray) else probe.as_subclass(kind)
+            )
             drawn = not _equal(before, global_states())
     except Exception:  # of any kind: whatever the user's code raises
         return Found(None)
     own = type(made) if type(made) in (kind, torch.Tensor) else None
-    known = own is not None or isinstance(made, PillowImage.Image)
+    known = own is not None or isinstance(made, (PillowImage.Image, np.ndarray))
     kept = kind if kind is not None and own is kind else None
     return Found(form_of(made, channels) if known else None, drawn or may_draw(part), kept)
+
+
+def hands_on(part: Any, is_wanted: Callable[[Any], bool], form: Form) -> Any:
+    """Return what a step hands every image to, as an array by the name ``image``.
+
+    None if the step does anything else, or does not return that one's image.
+    """
+    code = _code_of(part)
+    held = [one for one in _held_by(code[0], part) if is_wanted(one[1])] if code else []
+    if len(held) != 1 or not _only_looks(code[0], _LOOKS | {held[0][0]}):
+        return None
+    try:
+        alike = all(_hands(part, code[0], held[0][1], probe) for probe in _probes(form, 3))
+    except Exception:  # of any kind: whatever the user's code raises
+        return None
+    return held[0][1] if alike else None
+
+
+def _held_by(function: FunctionType, part: Any) -> list[tuple[str, Any]]:
+    """Return what a function can call: by the names of its code, each with its name."""
+    code = function.__code__
+    cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
+    enclosed = [(name, cell.cell_contents) for name, cell in cells if cell != CellType()]
+    arguments, defaults = code.co_varnames[: code.co_argcount], function.__defaults__ or ()
+    given = zip(reversed(arguments), reversed(defaults), strict=False)
+    named = [vars(part) if hasattr(part, "__dict__") else {}, function.__globals__]
+    others = [(name, where[name]) for where in named for name in code.co_names if name in where]
+    return [*enclosed, *given, *others]
+
+
+def _hands(part: Any, function: FunctionType, wanted: Any, probe: Any) -> bool:
+    """Return whether a step hands on a probe to another object in the place of a wanted one."""
+    pixels, token = np.asarray(probe), object()
+
+    def receive(*, image: Any) -> dict[str, Any]:
+        if not (type(image) is np.ndarray and _same(image, pixels)):
+            raise ValueError("it is another image")
+        return {"image": token}
+
+    def swapped(one: Any) -> Any:
+        return receive if one is wanted else one
+
+    closure = tuple(CellType(swapped(cell.cell_contents)) for cell in function.__closure__ or ())
+    names = {name: swapped(one) for name, one in function.__globals__.items()}
+    defaults = tuple(map(swapped, function.__defaults__ or ()))
+    made = FunctionType(function.__code__, names, function.__name__, defaults, closure)
+    if function is part or function is vars(part).get("lambd"):
+        return made(probe) is token
+    twin = copy.copy(part)
+    vars(twin).update({name: swapped(one) for name, one in vars(part).items()})
+    return made(twin, probe) is token
 
 
 def _code_of(part: Any) -> list[FunctionType]:
@@ -166,6 +222,8 @@ def _probes(form: Form, channels: int) -> Iterator[Any]:
             levels = pixels.astype(np.uint8)
             if form == "pil":
                 yield PillowImage.fromarray(levels[..., 0] if channels == 1 else levels)
+            elif form == "array":
+                yield levels
             else:
                 tensor = torch.from_numpy(levels).permute(2, 0, 1).contiguous()
                 yield tensor if form == "uint8" else tensor / 255
@@ -177,6 +235,8 @@ def _same(first: Any, second: Any) -> bool:
         return False
     if isinstance(first, PillowImage.Image):
         return bool(first.mode == second.mode and first.tobytes() == second.tobytes())
+    if isinstance(first, np.ndarray):
+        return bool(first.dtype == second.dtype and np.array_equal(first, second))
     if not isinstance(first, torch.Tensor) or first.dtype != second.dtype:
         return False
     return first.shape == second.shape and torch.equal(first, second)

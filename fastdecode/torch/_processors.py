@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from fastdecode.torch._albumentations import OfImage, is_of_albumentations
 from fastdecode.torch.transforms.base import Crop, interpolation_name
 from fastdecode.torch.transforms.crops import Resize, ResizeCenterCrop
 from fastdecode.torch.transforms.normalize import three_values
@@ -49,7 +50,12 @@ class ProcessorCrop(ResizeCenterCrop):
 
 
 def as_transform(transform: Any) -> Any:
-    """Return `PixelValues` of an image processor of transformers, and anything else as it is."""
+    """Return a processor of transformers, or what albumentations calls by name, as a function.
+
+    Anything else is returned as it is.
+    """
+    if is_of_albumentations(transform):
+        return OfImage(transform)
     names = {(kind.__module__.split(".")[0], kind.__name__) for kind in type(transform).__mro__}
     return (
         PixelValues(transform) if ("transformers", "ImageProcessingMixin") in names else transform

@@ -104,8 +104,13 @@ def _make(transform: Any, size: Size, table: Mapping[str, Maker]) -> Program:
     name = f"{type(transform).__module__}.{type(transform).__qualname__}"
     if name not in table or not is_unmodified(transform):
         raise Unsupported(f"{type(transform).__name__} is not done in the core")
+    return made_by(table[name], transform, size)
+
+
+def made_by(make: Maker, transform: Any, size: Size) -> Program:
+    """Return what a maker makes of a transform, or raise `Unsupported`."""
     try:
-        return table[name](transform, size)
+        return make(transform, size)
     except (
         ArithmeticError,
         AttributeError,
@@ -186,9 +191,13 @@ def _count(steps: tuple[Step, ...]) -> int:
 
 def size_after(steps: tuple[Step, ...], size: Size) -> Size:
     """Return the size of the result of steps; None if it depends on the image or is drawn."""
+    most: Size = None  # what a size that depends on the image does not exceed
     for step, *inner in _children(steps):
         before = size
-        if step.kind == "sequence":
+        if step.kind == "pad_to" and most is not None:
+            least = _size_of(step)
+            size = least if most[0] <= least[0] and most[1] <= least[1] else None
+        elif step.kind == "sequence":
             size = size_after(tuple(inner), before)
         elif step.kind in ("choice", "shuffle", "mix"):
             sizes = {size_after(part, before) for part in _children(tuple(inner))} or {before}
@@ -199,7 +208,32 @@ def size_after(steps: tuple[Step, ...], size: Size) -> Size:
             size = _step_size(step, before)
         if step.probability < 1 and size != before:
             size = None
+        fits = step.kind == "fit" and not step.picks and step.probability >= 1
+        most = _size_of(step) if fits else None
     return size
+
+
+def _size_of(step: Step) -> tuple[int, int]:
+    """Return the (height, width) that a step's operation is given; a side of 0 is unlimited."""
+    width, height, *_ = map(int, step.operation.value if step.operation else ())
+    return height or _LARGEST_SIDE, width or _LARGEST_SIDE
+
+
+def _fitted(step: Step, size: tuple[int, int]) -> tuple[int, int]:
+    """Return the size to which a step "fit" resizes an image."""
+    width, height, _, most, *_ = (*step.operation.value, 0.0) if step.operation else ()
+    factors = [given / side for given, side in zip((height, width), size, strict=True) if given]
+    factor = min([*factors, most] if most else factors) if not step.picks else max(factors)
+    return max(1, round(size[0] * factor)), max(1, round(size[1] * factor))
+
+
+def _padded_to(step: Step, size: tuple[int, int]) -> tuple[int, int]:
+    """Return the size to which a step "pad_to" pads an image."""
+    width, height, across, down, *_ = map(int, step.operation.value if step.operation else ())
+    multiples = (down, across)
+    least = [-(-side // by) * by if by else 0 for side, by in zip(size, multiples, strict=True)]
+    rows, columns = map(max, zip(size, least, (height, width), strict=True))
+    return rows, columns
 
 
 def _step_size(step: Step, size: Size) -> Size:
@@ -208,11 +242,15 @@ def _step_size(step: Step, size: Size) -> Size:
     if operation is None:
         return size
     kind, value = operation.kind, operation.value
+    if step.kind in ("fit", "pad_to"):
+        return size and {"fit": _fitted, "pad_to": _padded_to}[step.kind](step, size)
     if step.kind in ("random_crop", "central_crop") or kind == "resize":
         width, height, *rest = map(int, value)
         if step.kind == "scale":
             return size and resized_size(*size[::-1], width or None, rest[0] or None)
         return height, width
+    if kind == "rotate" and value[1:] == (1.0,) and not step.draws and not value[0] % 90:
+        return size and (size[::-1] if value[0] % 180 else size)
     if step.kind == "box" or (kind == "rotate" and value[1:] == (1.0,)):
         return None
     if kind == "pad":

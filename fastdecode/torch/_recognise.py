@@ -18,10 +18,13 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
+import numpy as np
 import torch
 
 from fastdecode._resizing import Interpolation
 from fastdecode.native._augment import Program
+from fastdecode.torch import _albumentations
+from fastdecode.torch._albumentations import OfImage, is_of_albumentations
 from fastdecode.torch._probes import Form, affine_of, does_as, does_nothing
 from fastdecode.torch._processors import PixelValues, crop_of
 from fastdecode.torch._programs import (
@@ -73,7 +76,8 @@ class Recipe:
     """The result: a Pillow image, or a tensor of bytes, of floats from 0 to 1 or 0 to 255, or
     normalised; or one in which boxes may be erased, which comes last."""
     image: Any = None
-    """torchvision's ``tv_tensors.Image`` if the tensor is one; None for a plain tensor."""
+    """torchvision's ``tv_tensors.Image`` if the tensor is one, ``numpy.ndarray`` if the values are
+    an array (H, W, C) instead; None for a plain tensor."""
     augments: bool = False
     """Whether random augmentations are done, too, with draws of the core's own."""
     idle: tuple[Any, ...] = ()
@@ -105,7 +109,7 @@ class Recipe:
                 _check_grey(made, of_tensors=self.form != "pil")
             crop.program = Program([*crop.program, *made])
             check_program(crop.program, before)
-            after = size_after(made, before)
+            after = size_after(made, before) or size_after(crop.program, None)
         except Unsupported:
             return None
         if type(part).__qualname__ == "Grayscale":
@@ -188,7 +192,9 @@ def read_pipeline(parts: Sequence[Any], recipe: Recipe) -> tuple[Recipe, int, st
         step = None if row is None else row.step
         if row is None and recipe.augments:
             step = _step_of_own(recipe, part)
-        if recipe.image and not {_V1, _AUTO}.isdisjoint(modules_of(part)):
+        if recipe.image is np.ndarray:
+            step = step if type(part).__name__ in _OF_ARRAYS else None
+        elif recipe.image and not {_V1, _AUTO}.isdisjoint(modules_of(part)):
             step = None  # a v1 transform of a tv_tensors.Image may or may not keep the class
         if recipe.joint and _module(part) != _V2:
             step = None  # it takes no target
@@ -246,6 +252,11 @@ def second_normalize(parts: Sequence[Any]) -> Any:
     return None
 
 
+def name_of(part: Any) -> str:
+    """Return the name of a part's class as its library has it."""
+    return type(part.transform if isinstance(part, OfImage) else part).__name__
+
+
 def wants_pillow(part: Any) -> bool:
     """Return whether a part takes Pillow images but not tensors."""
     row = row_of(part)
@@ -264,6 +275,7 @@ def draws_nothing(part: Any) -> bool:
     return known and is_unmodified(part)
 
 
+_OF_ARRAYS = ("OfImage", "ToImage", "ToPILImage", "ToTensor")
 WHILE_DECODING = frozenset(
     [
         "CenterCrop",
@@ -283,11 +295,6 @@ _DRAW_NOTHING = {
     *("Resize", "SanitizeBoundingBoxes", "SanitizeKeyPoints", "ToDtype", "ToImage", "ToPILImage"),
     *("ToPureTensor", "ToTensor"),
 }
-
-
-def is_albumentations(transform: Any) -> bool:
-    """Return whether a transform is from albumentations: it takes ``image=`` and returns a dict."""
-    return type(transform).__module__.partition(".")[0] == "albumentations"
 
 
 # ---- the steps: each takes the recipe so far, and returns the recipe after its part ----
@@ -461,9 +468,20 @@ def _erase(recipe: Recipe, part: Any) -> Recipe | None:
     return made and replace(made, form="erased")
 
 
+def _holds_image(recipe: Recipe) -> bool:
+    """Return whether a recipe makes a Pillow image, or an array of bytes."""
+    return recipe.form == "pil" or (recipe.form == "uint8" and recipe.image is np.ndarray)
+
+
 def _to_tensor(recipe: Recipe, _part: Any) -> Recipe | None:
-    known = recipe.form == "pil" and torch.get_default_dtype() == torch.float32
-    return recipe.floats() if known else None
+    known = _holds_image(recipe) and torch.get_default_dtype() == torch.float32
+    return replace(recipe, image=None).floats() if known else None
+
+
+def _to_pil(recipe: Recipe, _part: Any) -> Recipe | None:
+    """Accept ToPILImage of an array."""
+    known = _part.mode in (None, "RGB") and recipe.image is np.ndarray and recipe.form == "uint8"
+    return replace(recipe, form="pil", image=None) if known else None
 
 
 def _maybe_to_tensor(recipe: Recipe, part: Any) -> Recipe | None:
@@ -487,7 +505,8 @@ def _maybe_pil_to_tensor(recipe: Recipe, part: Any) -> Recipe | None:
 
 def _to_image(recipe: Recipe, part: Any) -> Recipe | None:
     image = getattr(sys.modules.get("torchvision.tv_tensors"), "Image", None)
-    made = _maybe_pil_to_tensor(recipe, part)
+    known = _holds_image(recipe) or recipe.image is not np.ndarray
+    made = _maybe_pil_to_tensor(recipe, part) if known else None
     return replace(made, image=image) if image and made else None
 
 
@@ -550,6 +569,26 @@ def _normalise_erased(recipe: Recipe, mean: Sequence[float], std: Sequence[float
     return replace(replace(recipe, crop=crop).floats(mean, std), form="erased")
 
 
+def _of_albumentations(recipe: Recipe, part: Any) -> Recipe | None:
+    """Accept a transform of arrays, to which a Pillow image is converted."""
+    transform = part.transform
+    if not recipe.augments or not (recipe.form == "pil" or recipe.image is np.ndarray):
+        return None
+    recipe = replace(
+        recipe, image=np.ndarray, form="uint8" if recipe.form == "pil" else recipe.form
+    )
+    if not _albumentations.is_known(transform) or recipe.channels != 3:
+        return None
+    name, bytes_ = type(transform).__name__, recipe.form == "uint8"
+    if name == "ToTensorV2":
+        return replace(recipe, image=None) if transform.p >= 1 else None
+    scaled = _albumentations.scale_of(transform) if bytes_ else None
+    if scaled is not None:
+        return recipe.floats(*scaled)
+    programs = _albumentations.program_of if bytes_ else _albumentations.float_program_of
+    return recipe.followed_by(transform, programs)
+
+
 def _fastdecode_normalize(recipe: Recipe, part: Any) -> Recipe | None:
     """Accept fastdecode's Normalize, which takes bytes, too, and returns plain tensors."""
     if recipe.form == "float" and part.mean is None:
@@ -570,12 +609,13 @@ def _reason_not_fused(part: Any, recipe: Recipe, *, known: bool) -> str:
         mode = interpolation_name(getattr(part, "interpolation", "bilinear"))
         why = "its arguments, or what comes before it, are" if mode else "its interpolation is"
         return f"{why} not among those that are done while decoding: {part!r}"
-    if any(map(is_albumentations, (part, *getattr(part, "__dict__", {}).values()))):
+    if any(map(is_of_albumentations, getattr(part, "__dict__", {}).values())):
         return (
-            f"{name} uses albumentations, whose transforms draw from generators that they keep "
-            "from image to image, and resize without antialiasing: fused, it would give other "
-            "draws and other pixels"
+            f"{name} does more than to return compose(image=image)['image'], or albumentations' "
+            "transforms that are not known begin it"
         )
+    if recipe.image is np.ndarray and not begun:
+        return f"with output='array' it gets arrays, and {name} is none of the transforms of those"
     which = name if begun else f"it begins with {name}, which"
     return f"{which} is not one of the transforms that are done while decoding"
 
@@ -649,7 +689,7 @@ TABLE: dict[tuple[str, str], Row] = {
             "ScaleJitter": Row(_scale_jitter),
             "ToDtype": Row(_to_float, in_place=True),
             "ToImage": Row(_to_image, in_place=True),
-            "ToPILImage": _VALUES,
+            "ToPILImage": Row(_to_pil, in_place=True),
             "ToPureTensor": Row(_to_pure_tensor, in_place=True),
             "ToTensor": Row(_to_tensor, in_place=True),
         },
@@ -680,6 +720,7 @@ TABLE: dict[tuple[str, str], Row] = {
     ("timm.data.auto_augment", "RandAugment"): _MOVES,
     ("timm.data.random_erasing", "RandomErasing"): Row(_erase, in_place=True),
     (PixelValues.__module__, "PixelValues"): Row(_pixel_values),
+    (OfImage.__module__, "OfImage"): Row(_of_albumentations),
     (_TIMM, "ToTensor"): Row(_unscaled_to_tensor, in_place=True, only_pillow=True),
     ("torch.nn.modules.container", "Sequential"): Row(parts="_modules"),
     ("torch.nn.modules.linear", "Identity"): Row(_accept, in_place=True),

@@ -16,6 +16,7 @@ from PIL import Image as PillowImage
 
 from fastdecode.native._augment import Impossible
 from fastdecode.torch import _recognise
+from fastdecode.torch._albumentations import OfImage
 from fastdecode.torch._probes import examine, form_of
 from fastdecode.torch._user_code import alone, is_thread_safe
 from fastdecode.torch.transforms.base import Crop, DecodedPart
@@ -40,7 +41,8 @@ class Called:
     @property
     def is_shared(self) -> bool:
         """Whether several threads may call it at once."""
-        return _recognise.row_of(self.part) is not None or _says_safe(self.part)
+        known = not isinstance(self.part, OfImage) and _recognise.row_of(self.part) is not None
+        return known or _says_safe(self.part)
 
     def lines(self) -> list[str]:
         """Return where it is called, and what would change that."""
@@ -70,17 +72,18 @@ class InCore:
 
     def lines(self) -> list[str]:
         """Return which steps these are."""
-        names = [type(part).__name__ for part in self.parts if part not in self.idle]
+        names = [_recognise.name_of(part) for part in self.parts if part not in self.idle]
         return [f"in the core: {', '.join(names)}"]
 
     def __call__(self, image: Any, generator: torch.Generator | None) -> Any:
         """Return what the parts make of an image; call them if that is of another form."""
         crop = self.recipe.crop
+        in_rows = self.form in ("pil", "array")
         alike = form_of(image) == self.form and (
-            self.form == "pil" or type(image) is (self.kind or torch.Tensor)
+            in_rows or type(image) is (self.kind or torch.Tensor)
         )
         if isinstance(crop, Crop) and alike:
-            pixels = np.asarray(image) if self.form == "pil" else image.permute(1, 2, 0).numpy()
+            pixels = np.asarray(image) if in_rows else image.permute(1, 2, 0).numpy()
             height, width = pixels.shape[:2]
             part = DecodedPart(np.ascontiguousarray(pixels), 0, 0)
             try:
@@ -105,7 +108,7 @@ def works_again(stage: Any) -> bool:
 
 
 def _says_safe(part: Any) -> bool:
-    return is_thread_safe(part, "__call__", "forward")
+    return not isinstance(part, OfImage) and is_thread_safe(part, "__call__", "forward")
 
 
 def as_form(pixels: torch.Tensor, recipe: Recipe) -> Any:
@@ -113,34 +116,47 @@ def as_form(pixels: torch.Tensor, recipe: Recipe) -> Any:
     return as_image(pixels, recipe.form, recipe.image)
 
 
-def as_image(pixels: torch.Tensor, form: str, image: type[torch.Tensor] | None) -> Any:
-    """Return pixels (C, H, W) as a Pillow image, or as a tensor of a class."""
+def as_image(pixels: torch.Tensor, form: str, image: Any) -> Any:
+    """Return pixels (C, H, W) as a Pillow image, an array (H, W, C), or a tensor of a class."""
+    if image is np.ndarray:
+        return pixels.permute(1, 2, 0).contiguous().numpy()
     if form == "pil":
         rows = pixels[0] if len(pixels) == 1 else pixels.permute(1, 2, 0)
         return PillowImage.fromarray(rows.contiguous().numpy())
     return pixels if image is None else pixels.as_subclass(image)
 
 
+def _form_after(recipe: Recipe) -> Any:
+    """Return the form of a recipe's result, for the next part."""
+    if recipe.image is np.ndarray:
+        return "array" if recipe.form == "uint8" else None
+    return recipe.form if recipe.form in ("pil", "uint8") else "floats"
+
+
 def stages_after(recipe: Recipe, parts: Sequence[Any]) -> tuple[Any, ...]:
     """Return how the parts are done that follow a recipe in a `Loader`."""
     stages: list[Any] = []
-    form: Any = recipe.form if recipe.form in ("pil", "uint8") else "floats"
+    form: Any = _form_after(recipe)
     channels, kind, left = recipe.channels, recipe.image, list(parts)
     while left:
-        if form in ("pil", "uint8") and channels == 3 and stages:
-            begin = replace(
-                recipe, crop=Unresized(**recipe.options), flip=None, form=form, image=kind, idle=()
+        if form in ("pil", "uint8", "array") and channels == 3 and stages:
+            begin = replace(recipe, crop=Unresized(**recipe.options), flip=None, idle=())
+            begin = (
+                replace(begin, form="uint8", image=np.ndarray)
+                if form == "array"
+                else replace(begin, form=form, image=kind)
             )
             made, count, _ = _recognise.read_pipeline(left, begin)
             if count:
                 stages.append(InCore(made, form, kind, tuple(left[:count])))
                 left, channels, kind = left[count:], made.channels, made.image
-                form = made.form if made.form in ("pil", "uint8") else "floats"
+                form = _form_after(made)
                 continue
         part = left.pop(0)
         found = None if form is None else examine(part, form, channels, kind)
         steady = _recognise.draws_nothing(part) or _says_safe(part)
-        steady = steady or (found is not None and not found.draws)
+        own = isinstance(part, OfImage)  # albumentations draws from generators of its own
+        steady = steady or (found is not None and not found.draws and not own)
         stages.append(Called(part, draws=not steady))
         form, kind = (None, None) if found is None else (found.form, found.kind)
     return tuple(stages)

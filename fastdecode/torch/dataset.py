@@ -573,8 +573,6 @@ class DecodeDataset(DecodeMixin, Dataset[Sample_co]):
         given = self.transform if joint is None else joint
         if given is None or not options.fuse:
             return ""
-        if options.output == "array":
-            return " (output='array' is for transforms of arrays)"
         asked = options.describe(*SIZE_OPTIONS)
         return (
             f" ({asked} was asked for)"

@@ -20,7 +20,7 @@ from fastdecode.plan import reduce_for
 from fastdecode.torch._fuse import fuse_for
 from fastdecode.torch._options import DecodeOptions
 from fastdecode.torch._processors import as_transform
-from fastdecode.torch._recognise import flatten, is_albumentations
+from fastdecode.torch._recognise import flatten
 from fastdecode.torch._threads import limit_threads
 from fastdecode.torch._views import Views, views_of
 from fastdecode.torch.transforms import EncodedTransform
@@ -276,12 +276,6 @@ def _resolve(transform: Any, options: DecodeOptions, *, may_fuse: bool) -> Any:
     if isinstance(transform, type) and issubclass(transform, EncodedTransform):
         name = transform.__name__
         raise TypeError(f"transform is the class {name}: give an instance of it, with a size")
-    if is_albumentations(transform):
-        raise TypeError(
-            f"albumentations' {type(transform).__name__} is called with image=, and gives a "
-            "dict: give transform a function that returns compose(image=image)['image'], and "
-            "the dataset output='array'"
-        )
     asked = options.describe(*SIZE_OPTIONS)
     first = next(flatten(transform), None)
     encoded = isinstance(first, EncodedTransform)
@@ -294,7 +288,7 @@ def _resolve(transform: Any, options: DecodeOptions, *, may_fuse: bool) -> Any:
             "images"
         )
     # A Compose that begins with an EncodedTransform can only be called with bytes.
-    if encoded or (may_fuse and not asked and options.output != "array"):
+    if encoded or (may_fuse and not asked):
         views = None if options.output else views_of(transform, options)
         return fuse_for(transform, options) if views is None else views
     return as_transform(transform)

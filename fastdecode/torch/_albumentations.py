@@ -1,0 +1,511 @@
+"""albumentations' transforms of an image as programs of the core; albumentations is not imported.
+
+Users hand arrays to a Compose by name, mostly in a function of their own. `steps_of` finds the
+Compose that such a function calls, by trying it with another one in its place, and yields the
+steps, each as an `OfImage`. `program_of` has the table.
+
+Notes
+-----
+Written from albumentations 2.0.8 and OpenCV 5.0. The results are at most 1 level away from
+OpenCV's (of CLAHE 99.99 % are), and the draws have albumentations' distributions.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from fastdecode.native._augment import (
+    NOTHING,
+    Draw,
+    Filter,
+    Kind,
+    Noise,
+    Operation,
+    Padding,
+    Program,
+    Resampling,
+    Step,
+    central_crop,
+    do,
+    group,
+    random_box,
+)
+from fastdecode.torch._probes import Form, hands_on
+from fastdecode.torch._programs import Size, Unsupported, as_range, made_by, size_after
+
+_PACKAGE = "albumentations"
+_LEVELS = 255.0
+_LARGEST_KERNEL = 255  # of blur.c
+_LARGEST_SQUARE, _MOST_TILES = 63, 64
+_MOST_CASES = 64
+_PIPELINES = ("Compose", "Sequential")
+
+
+class OfImage:
+    """A transform of albumentations as a function of one image."""
+
+    def __init__(self, transform: Any) -> None:
+        self.transform = transform
+
+    def __call__(self, image: Any) -> Any:
+        """Return the transformed image; from a Pillow image it makes an array."""
+        return self.transform(image=np.asarray(image))["image"]
+
+    def __repr__(self) -> str:
+        return repr(self.transform)
+
+
+def is_of_albumentations(transform: Any) -> bool:
+    """Return whether a transform is from albumentations: it takes ``image=`` and returns a dict."""
+    return type(transform).__module__.partition(".")[0] == _PACKAGE
+
+
+def is_known(transform: Any) -> bool:
+    """Return whether an object is albumentations' own, and does what its class does."""
+    if not is_of_albumentations(transform):
+        return False
+    own = vars(transform)
+    replaced = any(callable(getattr(type(transform), name, None)) for name in own)
+    # Those before 2.0 have the first one; what has the others returns more than the image's result.
+    special = ("always_apply", "processors", "replay_mode", "deterministic")
+    return not replaced and not any(own.get(name) for name in special)
+
+
+def steps_of(part: Any, form: Form) -> Iterator[Any]:
+    """Yield the steps of albumentations that a part consists of; of any other, the part itself."""
+    held = part.transform if isinstance(part, OfImage) else hands_on(part, is_known, form)
+    yield from [part] if held is None else map(OfImage, _flat(held))
+
+
+def _flat(transform: Any) -> Iterator[Any]:
+    """Yield the transforms that are always called, one after another."""
+    if type(transform).__name__ in _PIPELINES and is_known(transform) and transform.p >= 1:
+        for one in transform.transforms:
+            yield from _flat(one)
+    else:
+        yield transform
+
+
+def program_of(transform: Any, size: Size) -> Program:
+    """Return the program of a transform of bytes, or raise `Unsupported`."""
+    return _program(transform, size)
+
+
+def float_program_of(transform: Any, size: Size) -> Program:
+    """Do the same for a transform of floats that are still bytes in the core: it moves pixels.
+
+    Where it may pad, the border would be normalised afterwards.
+    """
+    pads = getattr(transform, "pad_if_needed", False)
+    if type(transform).__name__ not in _MOVES or pads:
+        raise Unsupported(f"{type(transform).__name__} is not done with floats in the core")
+    return _program(transform, size)
+
+
+def scale_of(transform: Any) -> tuple[Sequence[float], Sequence[float]] | None:
+    """Return the mean and the deviation, on a scale of 0 to 1, with which bytes become floats.
+
+    None of a transform that does not always do that, or in another way.
+    """
+    name = type(transform).__name__
+    if name not in ("Normalize", "ToFloat") or transform.p < 1:
+        return None
+    if name == "ToFloat":
+        most = _LEVELS if transform.max_value is None else float(transform.max_value)
+        return [0.0], [most / _LEVELS]
+    if transform.normalization != "standard":
+        return None
+    scale = float(transform.max_pixel_value) / _LEVELS
+    given = (transform.mean, transform.std)
+    mean, std = (list(one) if isinstance(one, (list, tuple)) else [one] for one in given)
+    mean, std = ([scale * float(value) for value in one] for one in (mean, std))
+    known = len(mean) in (1, 3) and len(std) in (1, 3) and 0 not in std
+    return (mean * (3 // len(mean)), std * (3 // len(std))) if known else None
+
+
+def _program(transform: Any, size: Size, *, certain: bool = False) -> Program:
+    name = type(transform).__name__
+    if name not in _MAKERS or not is_known(transform):
+        raise Unsupported(f"{name} is not done in the core")
+    made = made_by(_MAKERS[name], transform, size)
+    probability = 1.0 if certain and name not in _OF_SEVERAL else float(transform.p)
+    return made if probability >= 1 else group("sequence", [made], probability=probability)
+
+
+# ---- parts ----
+
+_Maker: TypeAlias = Callable[[Any, Size], Program]
+_RESIZES: Mapping[int, Resampling] = {0: "nearest", 1: "linear", 3: "area", 5: "linear"}
+_WARPS: Mapping[int, Filter] = {0: "nearest", 1: "bilinear", 3: "bilinear"}
+_BORDERS: Mapping[int, Padding] = {0: "constant", 1: "edge", 2: "symmetric", 4: "reflect"}
+"""By OpenCV's numbers, which its INTER_ and BORDER_ names have."""
+
+
+def _operation(kind: Kind, *value: float, **how: Any) -> Operation:
+    return Operation(kind, value, library="opencv", **how)
+
+
+def _fill(fill: Any) -> tuple[int, int, int]:
+    """Return the three levels of a `fill`."""
+    levels = list(fill) if isinstance(fill, (list, tuple)) else [fill] * 3
+    if len(levels) != 3 or not all(0 <= one <= _LEVELS and one == int(one) for one in levels):
+        raise Unsupported(f"fill={fill!r} is not three levels")
+    red, green, blue = map(int, levels)
+    return red, green, blue
+
+
+def _drawn(at: int, limits: Sequence[float], scale: float = 1.0, **how: Any) -> Draw:
+    low, high = (scale * float(limit) for limit in limits)
+    return Draw(at, low, high - low, **how)
+
+
+def _whole_numbers(limits: Sequence[float]) -> range:
+    low, high = limits
+    return range(int(low), int(high) + 1)
+
+
+# ---- sizes ----
+
+
+def _resizing(transform: Any) -> tuple[Resampling, float]:
+    """Return the filter, and 1 if that becomes INTER_AREA where the image shrinks."""
+    return _RESIZES[transform.interpolation], float(transform.area_for_downscale is not None)
+
+
+def _resize_to(transform: Any, height: int, width: int) -> Program:
+    filter_, area = _resizing(transform)
+    return do(_operation("resize", width, height, area, filter=filter_))
+
+
+def _resize(transform: Any, _: Size) -> Program:
+    return _resize_to(transform, transform.height, transform.width)
+
+
+def fit(
+    size: tuple[int, int],
+    filter: Resampling = "linear",
+    *,
+    covers: bool = False,
+    area: float = 0.0,
+    most: float = 0.0,
+) -> Program:
+    """Return a program that resizes by one factor, of at most `most` if that is not 0.
+
+    The result lies in (height, width), or `covers` it; a side of 0 does not count.
+    """
+    operation = _operation("resize", size[1], size[0], area, most, filter=filter)
+    return Program([Step("fit", operation=operation, picks=covers)])
+
+
+def _max_size(*, covers: bool) -> _Maker:
+    def make(transform: Any, _: Size) -> Program:
+        filter_, area = _resizing(transform)
+        sides = transform.max_size
+        if sides is None:
+            height, width = transform.max_size_hw
+            return fit((height or 0, width or 0), filter_, covers=covers, area=area)
+        several = sides if isinstance(sides, (list, tuple)) else [sides]
+        fits = [fit((one, one), filter_, covers=covers, area=area) for one in several]
+        return fits[0] if len(fits) == 1 else group("choice", fits)
+
+    return make
+
+
+def _random_resized_crop(transform: Any, _: Size) -> Program:
+    scale, ratio = as_range(transform.scale), as_range(transform.ratio)
+    if scale is None or ratio is None:
+        raise Unsupported("its scale or ratio is not known")
+    return group("sequence", [random_box(scale, ratio), _resize_to(transform, *transform.size)])
+
+
+def pad_to(
+    size: tuple[int, int],
+    mode: Padding = "constant",
+    fill: tuple[int, int, int] = (0, 0, 0),
+    *,
+    multiples: tuple[int, int] = (0, 0),
+    before: tuple[float, float] = (0.5, 0.5),
+) -> Program:
+    """Return a program that pads to at least (height, width), or to `multiples` that are not 0.
+
+    `before` are the shares of the padding above and at the left; -1 is a random one.
+    """
+    value = (*size[::-1], *multiples[::-1], *before[::-1])
+    return Program([Step("pad_to", operation=_operation("pad", *value, filter=mode, fill=fill))])
+
+
+_POSITIONS: Mapping[str, tuple[float, float]] = {
+    "center": (0.5, 0.5), "top_left": (0.0, 0.0), "top_right": (0.0, 1.0),
+    "bottom_left": (1.0, 0.0), "bottom_right": (1.0, 1.0), "random": (-1.0, -1.0),
+}  # fmt: skip
+
+
+def _pad_if_needed(transform: Any, _: Size) -> Program:
+    return pad_to(
+        (transform.min_height or 0, transform.min_width or 0),
+        _BORDERS[transform.border_mode],
+        _fill(transform.fill),
+        multiples=(transform.pad_height_divisor or 0, transform.pad_width_divisor or 0),
+        before=_POSITIONS[transform.position],
+    )
+
+
+def _pad(transform: Any, _: Size) -> Program:
+    given = transform.padding
+    sides = list(given) if isinstance(given, (list, tuple)) else [given]
+    left, top, right, bottom = (sides * 4)[:4]
+    how = {"filter": _BORDERS[transform.border_mode], "fill": _fill(transform.fill)}
+    return do(_operation("pad", left, top, right, bottom, **how))
+
+
+def _padded_crop(transform: Any, crop: Program) -> Program:
+    """Return a crop, after the padding that it may need."""
+    if not transform.pad_if_needed:
+        return crop
+    how = _BORDERS[transform.border_mode], _fill(transform.fill)
+    size, before = (transform.height, transform.width), _POSITIONS[transform.pad_position]
+    return group("sequence", [pad_to(size, *how, before=before), crop])
+
+
+def _center_crop(transform: Any, _: Size) -> Program:
+    crop = central_crop((transform.height, transform.width), rounds_down=True)
+    return _padded_crop(transform, crop)
+
+
+def _random_crop(transform: Any, _: Size) -> Program:
+    crop = Operation("crop", (transform.width, transform.height), "constant")
+    return _padded_crop(transform, Program([Step("random_crop", operation=crop, picks=0)]))
+
+
+# ---- turning and warping ----
+
+
+def _turned(quarters: int) -> Program:
+    return do(Operation("rotate", (90.0 * quarters, 1.0)))
+
+
+_TURNS = [NOTHING, *map(_turned, (1, 2, 3))]
+_TRANSPOSED = group("sequence", [_turned(1), do(Operation("turn_over"))])
+_ACROSS = group("sequence", [_turned(1), do(Operation("mirror"))])
+_FLIPS = [do(Operation("mirror")), do(Operation("turn_over"))]
+
+
+def _always(program: Program) -> _Maker:
+    return lambda _transform, _size: program
+
+
+def _warp(transform: Any, *draws: Draw) -> Program:
+    """Return an affine transformation of which some numbers are drawn."""
+    border = float(list(_PADDINGS).index(_BORDERS[transform.border_mode]))
+    how = {"filter": _WARPS[transform.interpolation], "fill": _fill(transform.fill)}
+    return do(_operation("affine", 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 1.0, border, **how), *draws)
+
+
+_PADDINGS: tuple[Padding, ...] = ("constant", "edge", "reflect", "symmetric")
+
+
+def _rotate(transform: Any, _: Size) -> Program:
+    if transform.crop_border:
+        raise Unsupported("cropping the border is not done in the core")
+    return _warp(transform, _drawn(0, transform.limit))
+
+
+def _affine(transform: Any, _: Size) -> Program:
+    scales, shears = transform.scale, transform.shear
+    if transform.fit_output or transform.balanced_scale:
+        raise Unsupported("fit_output and balanced_scale are not done in the core")
+    draws = [_drawn(0, transform.rotate)]
+    for at, axis, unit in ((1, "x", "width"), (2, "y", "height")):
+        if transform.translate_px is not None:
+            pixels = _whole_numbers(transform.translate_px[axis])
+            draws.append(Draw(at, pixels.start, len(pixels), is_whole=True))
+        elif transform.translate_percent is not None:
+            draws.append(_drawn(at, transform.translate_percent[axis], is_cut=True, of=unit))
+    if min(*scales["x"], *scales["y"]) <= 0:
+        raise Unsupported("a scale of 0 is not done in the core")
+    draws.append(_drawn(3, scales["x"], copied=6 if transform.keep_ratio else -1))
+    draws += [] if transform.keep_ratio else [_drawn(6, scales["y"])]
+    draws += [_drawn(at, shears[axis], -1.0) for at, axis in ((4, "x"), (5, "y"))]
+    return _warp(transform, *draws)
+
+
+# ---- colours ----
+
+
+def _levels(factor: Sequence[float]) -> Program:
+    return do(_operation("levels", 1.0), _drawn(0, factor))
+
+
+def _brightness_contrast(transform: Any, _: Size) -> Program:
+    if transform.ensure_safe_range:
+        raise Unsupported("ensure_safe_range is not done in the core")
+    low, high = transform.contrast_limit
+    at, scale = (1, _LEVELS) if transform.brightness_by_max else (2, 1.0)
+    draws = _drawn(0, (1 + low, 1 + high)), _drawn(at, transform.brightness_limit, scale)
+    return do(_operation("levels", 1.0), *draws)
+
+
+def _hue_saturation(transform: Any, _: Size) -> Program:
+    limits = transform.hue_shift_limit, transform.sat_shift_limit, transform.val_shift_limit
+    return do(_operation("shift_colours"), *map(_drawn, range(3), limits))
+
+
+def _jitter(transform: Any, _: Size) -> Program:
+    half_circle = 180.0
+    parts = [
+        _levels(transform.brightness),
+        do(_operation("contrast", 1.0), _drawn(0, transform.contrast)),
+        do(_operation("saturation", 1.0), _drawn(0, transform.saturation)),
+        do(_operation("shift_colours"), _drawn(0, transform.hue, half_circle)),
+    ]
+    return group("shuffle", parts)
+
+
+def _grey(transform: Any, _: Size) -> Program:
+    if transform.num_output_channels != 3 or transform.method != "weighted_average":
+        raise Unsupported("another way to grey, or number of channels, is not done in the core")
+    return do(_operation("grey"))
+
+
+def _blur(transform: Any, size: Size) -> Program:
+    low, high = transform.sigma_limit
+    sides = [side + (side > 0 and side % 2 == 0) for side in _whole_numbers(transform.blur_limit)]
+    largest = max(*sides, int(high * 3.5) * 2 + 1 if 0 in sides else 1)
+    if not low > 0 or largest > _LARGEST_KERNEL:
+        raise Unsupported("so small or large a blur is not done in the core")
+    if size is not None and largest // 2 >= min(size):
+        raise Unsupported("the kernel of the blur is larger than the image")
+    draw = _drawn(1, (low, high), copied=2)
+    return group("choice", [do(_operation("blur", side, low, low), draw) for side in sides])
+
+
+def _mean(transform: Any, *value: float, draws: Sequence[Draw] = ()) -> Program:
+    """Return the mean of some neighbours in squares of any odd size."""
+    low, high = (max(3, int(one) + (int(one) % 2 == 0)) for one in transform.blur_limit)
+    sides = range(low, max(low, high) + 1, 2)
+    if sides[-1] > _LARGEST_SQUARE:
+        raise Unsupported("so large a blur is not done in the core")
+    return group("choice", [do(_operation("mean_blur", side, *value), *draws) for side in sides])
+
+
+def _box_blur(transform: Any, _: Size) -> Program:
+    return _mean(transform, 0.0, 0.0, 0.0, 0.0, 1.0)
+
+
+def _motion_blur(transform: Any, _: Size) -> Program:
+    draws = [_drawn(1, transform.angle_range), _drawn(2, transform.direction_range)]
+    draws += [_drawn(at, (-1.0, 1.0)) for at in (3, 4) if transform.allow_shifted]
+    return _mean(transform, draws=draws)
+
+
+def _clahe(transform: Any, _: Size) -> Program:
+    columns, rows = transform.tile_grid_size
+    if not 1 <= min(columns, rows) <= max(columns, rows) <= _MOST_TILES:
+        raise Unsupported("so many tiles are not done in the core")
+    return do(_operation("clahe", 1.0, columns, rows), _drawn(0, transform.clip_limit))
+
+
+def _noise(transform: Any, _: Size) -> Program:
+    if transform.noise_scale_factor != 1:
+        raise Unsupported("coarse noise is not done in the core")
+    noise: Noise = "pixel" if transform.per_channel else "channel"
+    draws = [_drawn(0, transform.std_range, _LEVELS), _drawn(1, transform.mean_range, _LEVELS)]
+    return do(_operation("noise", noise=noise), *draws)
+
+
+def _dropout(transform: Any, _: Size) -> Program:
+    heights, widths = transform.hole_height_range, transform.hole_width_range
+    shares, counts = heights[1] < 1, _whole_numbers(transform.num_holes_range)
+    limits = [*widths, *heights] if shares else map(int, (*widths, *heights))
+    fill = _operation("fill", *map(float, limits), fill=_fill(transform.fill))
+    hole = Program([Step("hole", operation=fill, picks=shares)])
+    return group("choice", [group("sequence", [hole] * count) for count in counts])
+
+
+# ---- several ----
+
+
+def _in_turn(transform: Any, size: Size) -> Program:
+    made: list[Program] = []
+    for one in transform.transforms:
+        made.append(_program(one, size))
+        size = size_after(made[-1], size)
+    return group("sequence", made)
+
+
+def _one_of(transform: Any, size: Size) -> Program:
+    cases = [_program(one, size, certain=True) for one in transform.transforms]
+    return group("choice", cases, weights=transform.transforms_ps)
+
+
+def _one_or_other(transform: Any, size: Size) -> Program:
+    ends = transform.transforms[0], transform.transforms[-1]
+    first, other = (_program(one, size, certain=True) for one in ends)
+    p = float(transform.p)
+    return group("choice", [first, other], weights=[p, 1 - p])
+
+
+def _some_of(transform: Any, size: Size) -> Program:
+    """Return those that are drawn, in the order in which they are given."""
+    cases = [_program(one, size) for one in transform.transforms]
+    sets = itertools.combinations_with_replacement if transform.replace else itertools.combinations
+    chosen = list(itertools.islice(sets(range(len(cases)), transform.n), _MOST_CASES + 1))
+    if len(chosen) > _MOST_CASES or transform.replace:
+        raise Unsupported("so many sets of transforms are not done in the core")
+    return group("choice", [group("sequence", [cases[at] for at in some]) for some in chosen])
+
+
+def _random_order(transform: Any, size: Size) -> Program:
+    if transform.replace:
+        raise Unsupported("to draw one twice is not done in the core")
+    cases = [_program(one, size) for one in transform.transforms]
+    return group("choice", cases, picks=transform.n)
+
+
+_MOVES: Mapping[str, _Maker] = {
+    "CenterCrop": _center_crop,
+    "D4": _always(group("choice", [*_TURNS, *_FLIPS, _TRANSPOSED, _ACROSS])),
+    "HorizontalFlip": _always(_FLIPS[0]),
+    "NoOp": _always(NOTHING),
+    "RandomCrop": _random_crop,
+    "RandomRotate90": _always(group("choice", _TURNS)),
+    "Transpose": _always(_TRANSPOSED),
+    "VerticalFlip": _always(_FLIPS[1]),
+}
+_OF_SEVERAL: Mapping[str, _Maker] = {"SomeOf": _some_of, "RandomOrder": _random_order}
+_MAKERS: Mapping[str, _Maker] = {
+    **_MOVES,
+    **_OF_SEVERAL,
+    "Affine": _affine,
+    "Blur": _box_blur,
+    "CLAHE": _clahe,
+    "ChannelShuffle": _always(
+        group("choice", [do(Operation("permute", o)) for o in itertools.permutations((0.0, 1, 2))])
+    ),
+    "CoarseDropout": _dropout,
+    "ColorJitter": _jitter,
+    "Compose": _in_turn,
+    "GaussNoise": _noise,
+    "GaussianBlur": _blur,
+    "HueSaturationValue": _hue_saturation,
+    "InvertImg": _always(do(Operation("invert"))),
+    "LongestMaxSize": _max_size(covers=False),
+    "MotionBlur": _motion_blur,
+    "OneOf": _one_of,
+    "OneOrOther": _one_or_other,
+    "Pad": _pad,
+    "PadIfNeeded": _pad_if_needed,
+    "RandomBrightnessContrast": _brightness_contrast,
+    "RandomResizedCrop": _random_resized_crop,
+    "Resize": _resize,
+    "Rotate": _rotate,
+    "Sequential": _in_turn,
+    "ShiftScaleRotate": _affine,
+    "SmallestMaxSize": _max_size(covers=True),
+    "ToGray": _grey,
+}
+"""By class, how a transform becomes a program; its probability is added."""

@@ -1,0 +1,499 @@
+"""albumentations' transforms in the core, against the same transforms as written.
+
+Without albumentations its doubles take its place. FASTDECODE_SEEDS is the number of pipelines.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from corpus import native_core
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from loading import SeededLoader, Sources
+from PIL import Image as PillowImage
+from random_transforms import WITHOUT_SHRINKING
+from torch_reference import PHOTOS
+
+from fastdecode.native._augment import augment, draw_operations
+from fastdecode.testing import encode
+from fastdecode.torch import Fused, fuse
+from fastdecode.torch._albumentations import program_of
+
+pytest.importorskip("cv2")
+try:
+    import albumentations as A  # noqa: N812 - as everybody calls it
+    from albumentations.pytorch import ToTensorV2
+except ImportError:
+    import small_albumentations as A  # noqa: N812
+    from small_albumentations import ToTensorV2
+
+native_core()
+SEEDS = settings(WITHOUT_SHRINKING, max_examples=int(os.environ.get("FASTDECODE_SEEDS", "100")))
+HEIGHT, WIDTH = 48, 64
+with PillowImage.open(PHOTOS[0]) as opened:
+    _SMALL = opened.convert("RGB").resize((WIDTH, HEIGHT))
+FILES = [encode(_SMALL), encode(_SMALL.transpose(PillowImage.Transpose.ROTATE_90), "png")]
+IMAGES = [np.array(PillowImage.open(io.BytesIO(file)).convert("RGB")) for file in FILES]
+NO = (0.0, 0.0)
+SAME = (1.0, 1.0)
+JITTER = {"brightness": SAME, "contrast": SAME, "saturation": SAME, "hue": NO}
+AREA = {"area_for_downscale": "image"}
+
+
+class Step(NamedTuple):
+    """A step that draws nothing that matters, and how much a difference grows with it."""
+
+    make: Callable[[], Any]
+    gain: float = 1.0  # infinite if one level may become many
+    error: float = 1.0
+
+
+def blur(size: int, sigma: float) -> Any:
+    return A.GaussianBlur(blur_limit=(size, size), sigma_limit=(sigma, sigma), p=1)
+
+
+def axes(x: float, y: float) -> dict[str, tuple[float, float]]:
+    return {"x": (x, x), "y": (y, y)}
+
+
+def warp(**how: Any) -> Any:
+    return A.Affine(**{"scale": axes(1, 1), "shear": axes(0, 0), "rotate": NO, **how}, p=1)
+
+
+def levels(brightness: float, contrast: float, **how: Any) -> Any:
+    limits = {"brightness_limit": (brightness,) * 2, "contrast_limit": (contrast,) * 2}
+    return A.RandomBrightnessContrast(**limits, **how, p=1)
+
+
+def shift(hue: float, saturation: float, value: float) -> Any:
+    names = ("hue_shift_limit", "sat_shift_limit", "val_shift_limit")
+    limits = zip(names, ((hue,) * 2, (saturation,) * 2, (value,) * 2), strict=True)
+    return A.HueSaturationValue(**dict(limits), p=1)
+
+
+MOVES = {
+    "HorizontalFlip": Step(lambda: A.HorizontalFlip(p=1), 1, 0),
+    "VerticalFlip": Step(lambda: A.VerticalFlip(p=1), 1, 0),
+    "VerticalFlip never": Step(lambda: A.VerticalFlip(p=0), 1, 0),
+    "Transpose": Step(lambda: A.Transpose(p=1), 1, 0),
+    "NoOp": Step(lambda: A.NoOp(p=1), 1, 0),
+    "CenterCrop": Step(lambda: A.CenterCrop(27, 30), 1, 0),
+}
+STEPS = {
+    **MOVES,
+    "CenterCrop padded": Step(lambda: A.CenterCrop(71, 33, pad_if_needed=True), 1, 0),
+    "Resize": Step(lambda: A.Resize(40, 30)),
+    "Resize larger": Step(lambda: A.Resize(90, 81)),
+    "Resize nearest": Step(lambda: A.Resize(33, 47, interpolation=0), 1, 0),
+    "Resize area": Step(lambda: A.Resize(13, 11, interpolation=3)),
+    "Resize area where smaller": Step(lambda: A.Resize(15, 20, **AREA)),
+    "LongestMaxSize": Step(lambda: A.LongestMaxSize(max_size=41)),
+    "LongestMaxSize area": Step(lambda: A.LongestMaxSize(max_size=21, **AREA)),
+    "LongestMaxSize of both": Step(lambda: A.LongestMaxSize(max_size_hw=(30, 70))),
+    "SmallestMaxSize": Step(lambda: A.SmallestMaxSize(max_size=35)),
+    "SmallestMaxSize of one": Step(lambda: A.SmallestMaxSize(max_size_hw=(None, 50))),
+    "RandomResizedCrop": Step(
+        lambda: A.Compose(
+            [A.CenterCrop(24, 24), A.RandomResizedCrop(size=(28, 36), scale=SAME, ratio=SAME)]
+        )
+    ),
+    "PadIfNeeded": Step(lambda: A.PadIfNeeded(min_height=61, min_width=70, fill=114.0), 1, 0),
+    "PadIfNeeded reflect": Step(
+        lambda: A.PadIfNeeded(min_height=55, min_width=30, border_mode=4, position="top_left"), 1, 0
+    ),
+    "PadIfNeeded to multiples": Step(
+        lambda: A.PadIfNeeded(
+            min_height=None,
+            min_width=None,
+            pad_height_divisor=32,
+            pad_width_divisor=20,
+            border_mode=1,
+            position="bottom_right",
+        ),
+        *(1, 0),
+    ),
+    "Rotate": Step(lambda: A.Rotate(limit=(30.0, 30.0), p=1, fill=99.0)),
+    "Rotate reflect": Step(lambda: A.Rotate(limit=(-50.0, -50.0), p=1, border_mode=4)),
+    "Affine": Step(
+        lambda: warp(
+            rotate=(12.0, 12.0),
+            shear=axes(5, -3),
+            scale=axes(0.9, 1.2),
+            translate_percent=axes(0.11, -0.13),
+        )
+    ),
+    "Affine by pixels": Step(lambda: warp(translate_px=axes(-3, 5), border_mode=2), 1, 0),
+    "RandomBrightnessContrast": Step(lambda: levels(0.1, -0.3), 1),
+    "RandomBrightnessContrast by mean": Step(
+        lambda: levels(-0.2, 0.4, brightness_by_max=False), 1.6
+    ),
+    "brightness": Step(lambda: A.ColorJitter(**{**JITTER, "brightness": (1.5, 1.5)}, p=1), 1.5),
+    "contrast": Step(lambda: A.ColorJitter(**{**JITTER, "contrast": (0.6, 0.6)}, p=1)),
+    "saturation": Step(lambda: A.ColorJitter(**{**JITTER, "saturation": (1.4, 1.4)}, p=1), 1.8),
+    "hue": Step(lambda: A.ColorJitter(**{**JITTER, "hue": (-0.1, -0.1)}, p=1), np.inf),
+    "HueSaturationValue": Step(lambda: shift(10, -20.5, 15.5), np.inf),
+    "ToGray": Step(lambda: A.ToGray(p=1)),
+    "InvertImg": Step(lambda: A.InvertImg(p=1), 1, 0),
+    "GaussianBlur": Step(lambda: blur(5, 1.3)),
+    "GaussianBlur of an even size": Step(lambda: blur(4, 0.8)),
+    "GaussianBlur by sigma": Step(lambda: blur(0, 1.7)),
+    "Blur": Step(lambda: A.Blur(blur_limit=(5, 5), p=1)),
+    "MotionBlur": Step(
+        lambda: A.MotionBlur(
+            blur_limit=(3, 3),
+            angle_range=(45.0, 45.0),
+            direction_range=NO,
+            allow_shifted=False,
+            p=1,
+        )
+    ),
+    "CLAHE": Step(lambda: A.CLAHE(clip_limit=(3.0, 3.0), tile_grid_size=(4, 3), p=1), np.inf),
+}
+SCALED = {
+    "Normalize": Step(lambda: A.Normalize(mean=(0.4, 0.5, 0.6), std=(0.2, 0.25, 0.5)), 1 / 51),
+    "ToFloat": Step(lambda: A.ToFloat(max_value=255.0), 1 / 255),
+}
+
+
+class Unknown(A.Blur):
+    """A step of the user's own class."""
+
+    def __init__(self) -> None:
+        super().__init__(blur_limit=(3, 3), p=1)
+
+
+class Wrapper:
+    """What users write around a pipeline."""
+
+    def __init__(self, compose: Any) -> None:
+        self.compose = compose
+
+    def __call__(self, image: Any) -> Any:
+        return self.compose(image=np.array(image))["image"]
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    """Ignore what albumentations warns of."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def made(name: str) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return {**STEPS, **SCALED}[name].make()
+
+
+def loaded(compose: Any, **options: Any) -> list[Any]:
+    """Return the samples of a Loader in threads, all of which the core makes."""
+    dataset = Sources(*FILES, transform=Wrapper(compose), **options)
+    fused = dataset._resolved_transform()
+    assert isinstance(fused, Fused)
+    assert fused.in_loader is not None
+    assert not fused.in_loader.rest
+    with SeededLoader(dataset, 1, threads=2, collate_fn=list) as loader:
+        return [sample for batch in loader for sample, _ in batch]
+
+
+def check(result: Any, expected: Any, allowed: float) -> None:
+    """Check the type, the shape and the values of a result."""
+    assert type(result) is type(expected)
+    assert result.dtype == expected.dtype
+    assert result.shape == expected.shape
+    apart = np.abs(np.asarray(result, np.float64) - np.asarray(expected, np.float64))
+    if np.isfinite(allowed):
+        # A warp may take a pixel on the other side of a tie, and a hue may be on that of a jump.
+        assert (apart > allowed + 1e-4).mean() <= 2e-3
+    else:
+        assert apart.mean() <= (10 if result.dtype in (np.uint8, torch.uint8) else 0.2)
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_each_step_is_that_of_albumentations(name: str) -> None:
+    """It is within a level of albumentations' result, for arrays as for Pillow images."""
+    step = made(name)
+    compose = A.Compose([step])
+    for result, image in zip(loaded(compose), IMAGES, strict=True):
+        check(result, compose(image=image)["image"], STEPS[name].error)
+    check(loaded(compose, output="array")[0], compose(image=IMAGES[0])["image"], STEPS[name].error)
+
+
+def test_a_compose_needs_no_function_and_is_called_as_written_outside_a_loader() -> None:
+    """What albumentations calls by name is called so, and draws as it does alone."""
+    compose = A.Compose([made("Resize"), A.HorizontalFlip(p=0.5), made("Normalize"), ToTensorV2()])
+    dataset = Sources(*FILES, transform=compose)
+    twin = Sources(*FILES, transform=Wrapper(compose))
+    results = []
+    for how in (dataset, twin, None):
+        compose.set_random_seed(3)
+        results.append([how[at][0] if how else compose(image=IMAGES[at])["image"] for at in (0, 1)])
+
+    assert all(map(torch.equal, results[0], results[2]))
+    assert all(map(torch.equal, results[1], results[2]))
+    assert isinstance(fuse(compose), Fused)
+    with SeededLoader(dataset, 2, threads=2) as loader:
+        assert next(iter(loader))[0].shape == (2, 3, 40, 30)
+
+
+COMPOSE = A.Compose([made("Resize"), ToTensorV2()])
+OTHER = A.Compose([made("Resize"), ToTensorV2()])
+
+
+def in_two_lines(image: Any) -> Any:
+    result = COMPOSE(image=np.asarray(image.convert("RGB")))
+    return result["image"]
+
+
+class Holds:
+    compose: Any = None
+
+    def __call__(self, image: Any) -> Any:
+        return self.compose(image=np.array(image))["image"]
+
+
+def holder() -> Any:
+    made = Holds()
+    made.compose = COMPOSE
+    return made
+
+
+def enclosed(compose: Any) -> Any:
+    return lambda image: compose(image=np.asarray(image))["image"]
+
+
+HANDS_ON = {
+    "a lambda": lambda image: COMPOSE(image=np.array(image))["image"],
+    "a function": in_two_lines,
+    "a closure": enclosed(COMPOSE),
+    "a default": lambda image, compose=COMPOSE: compose(image=np.array(image))["image"],
+    "an object": Wrapper(COMPOSE),
+    "an attribute of its own": holder(),
+}
+DOES_MORE = {
+    "floats": lambda image: COMPOSE(image=np.array(image, np.float32))["image"],
+    "turned": lambda image: COMPOSE(image=np.array(image)[:, ::-1])["image"],
+    "of another mode": lambda image: COMPOSE(image=np.array(image.convert("L")))["image"],
+    "a mask": lambda image: COMPOSE(image=np.array(image), mask=np.array(image))["image"],
+    "the dictionary": lambda image: COMPOSE(image=np.array(image)),
+    "its size": lambda image: COMPOSE(image=np.array(image))["image"].shape,
+    "another one": lambda image: (COMPOSE if image.size[0] > 60 else OTHER)(image=image)["image"],
+    "not large ones": lambda image: (
+        COMPOSE(image=np.array(image))["image"] if image.size[0] < 1200 else None
+    ),
+    "twice": lambda image: COMPOSE(image=COMPOSE(image=np.array(image))["image"])["image"],
+}
+
+
+@pytest.mark.parametrize("name", [*HANDS_ON, *DOES_MORE])
+def test_a_function_is_known_if_it_hands_on_the_image_and_does_nothing_else(name: str) -> None:
+    """It is tried with another object in the place of the compose, and must return its result."""
+    function = {**HANDS_ON, **DOES_MORE}[name]
+    dataset = Sources(*FILES, transform=function)
+
+    assert isinstance(dataset._resolved_transform(), Fused) == (name in HANDS_ON)
+    assert dataset.isolated == (name in HANDS_ON)
+
+
+def nested(names: list[str], how: str) -> Any:
+    """Return steps as they may be nested."""
+    steps = [made(name) for name in names]
+    if how == "OneOf":
+        return A.OneOf([A.Sequential(steps, p=1), A.NoOp(p=0)], p=1)
+    return {"Sequential": A.Sequential, "Compose": A.Compose}[how](steps, p=1)
+
+
+@SEEDS
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([None, None, "OneOf", "Sequential", "Compose"]),
+            st.lists(st.sampled_from(list(STEPS)), min_size=1, max_size=3),
+        ),
+        min_size=1,
+        max_size=4,
+    ),
+    st.sampled_from([None, *SCALED]),
+    st.lists(st.sampled_from(list(MOVES)), max_size=1),
+    st.booleans(),
+)
+def test_steps_in_any_order_give_what_they_give_as_written(
+    groups: list[tuple[str | None, list[str]]], scaled: str | None, last: list[str], tensor: bool
+) -> None:
+    """The core does them all, nested or not, within the sum of what each may add and amplify."""
+    parts: list[Any] = []
+    allowed = 0.0
+    for how, names in groups:
+        parts += [made(name) for name in names] if how is None else [nested(names, how)]
+        for name in names:
+            step = STEPS[name]
+            allowed = (allowed * step.gain if allowed else 0.0) + step.error
+    parts += [made(scaled)] if scaled else []
+    parts += [made(name) for name in last]
+    parts += [ToTensorV2()] if tensor else []
+    allowed *= SCALED[scaled].gain if scaled else 1
+    compose = A.Compose(parts)
+    expected = []
+    try:
+        expected = [compose(image=image)["image"] for image in IMAGES]
+    except Exception:  # of any kind: a crop that is larger than the image
+        return
+    for result, theirs in zip(loaded(compose), expected, strict=True):
+        check(result, theirs, allowed)
+
+
+# ---- draws ----
+
+FLIPS = [A.HorizontalFlip(p=0.2), A.VerticalFlip(p=0.6)]
+DRAWS = 4000
+
+
+def total(kind: str, value: int | None = None) -> Callable[[list[Any]], float]:
+    """Return the function that counts an operation of a sample, or adds up a number of it."""
+
+    def count(operations: list[Any]) -> float:
+        found = [one for one in operations if one.kind == kind]
+        return len(found) if value is None else sum(one.value[value] for one in found)
+
+    return count
+
+
+def affine() -> Any:
+    return A.Affine(
+        scale={"x": (0.5, 1.5), "y": SAME},
+        shear={"x": (2.0, 6.0), "y": (-6.0, -2.0)},
+        rotate=(-20.0, 40.0),
+        translate_percent={"x": (0.0, 0.5), "y": (-0.5, 0.0)},
+        p=1,
+    )
+
+
+def affine_by_pixels() -> Any:
+    moves = {"x": (-3, 4), "y": (2, 2)}
+    same = {"scale": axes(1, 1), "shear": axes(0, 0), "rotate": NO}
+    return A.Affine(translate_px=moves, **same, p=0.5)
+
+
+def brightness() -> Any:
+    limits = {"brightness_limit": (-0.2, 0.4), "contrast_limit": (0.0, 0.5)}
+    return A.RandomBrightnessContrast(**limits, p=1)
+
+
+# The mean of an affine translation is half a pixel less, because it is truncated. A side of a crop
+# is the root of its area, whose mean over 0.1 to 0.3 is 0.44115.
+DRAWN: dict[str, tuple[Callable[[], Any], dict[Any, float]]] = {
+    "a probability": (lambda: A.HorizontalFlip(p=0.3), {total("mirror"): 0.3}),
+    "OneOf": (
+        lambda: A.OneOf(FLIPS, p=0.5),
+        {total("mirror"): 0.125, total("turn_over"): 0.375},
+    ),
+    "Sequential": (
+        lambda: A.Sequential(FLIPS, p=0.5),
+        {total("mirror"): 0.1, total("turn_over"): 0.3},
+    ),
+    "RandomCrop": (
+        lambda: A.RandomCrop(40, 60, p=1),
+        {total("crop", 0): 10.0, total("crop", 1): 20.0},
+    ),
+    "RandomRotate90": (
+        lambda: A.RandomRotate90(p=1),
+        {total("rotate"): 0.75, total("rotate", 0): 135.0},
+    ),
+    "RandomResizedCrop": (
+        lambda: A.RandomResizedCrop(size=(8, 8), scale=(0.1, 0.3), ratio=SAME, p=1),
+        {total("crop", 2): 80 * 0.44115, total("crop", 3): 80 * 0.44115},
+    ),
+    "Affine": (
+        affine,
+        {
+            total("affine", at): mean
+            for at, mean in enumerate((10.0, 19.5, -19.5, 1.0, -4.0, 4.0, 1.0))
+        },
+    ),
+    "Affine by pixels": (
+        affine_by_pixels,
+        {total("affine", 1): 0.25, total("affine", 2): 1.0},
+    ),
+    "RandomBrightnessContrast": (
+        brightness,
+        {total("levels", 0): 1.25, total("levels", 1): 25.5},
+    ),
+    "GaussianBlur": (
+        lambda: A.GaussianBlur(blur_limit=(3, 6), sigma_limit=(1.0, 2.0), p=1),
+        {total("blur", 0): 5.0, total("blur", 1): 1.5, total("blur", 2): 1.5},
+    ),
+    "PadIfNeeded": (
+        lambda: A.PadIfNeeded(min_height=90, min_width=100, position="random", p=1),
+        {total("pad", 0): 10.0, total("pad", 1): 5.0, total("pad", 2): 10.0},
+    ),
+    "LongestMaxSize": (
+        lambda: A.LongestMaxSize(max_size=[20, 40]),
+        {total("resize", 0): 30.0, total("resize", 1): 30.0},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_draws_have_the_distribution_of_albumentations(name: str) -> None:
+    """The means over many draws for an image of 80 x 80 are those of its documentation."""
+    make, expected = DRAWN[name]
+    program = program_of(make(), (80, 80))
+    drawn = [draw_operations(program, 7919 * at, 80, 80)[0] for at in range(DRAWS)]
+    for number, mean in expected.items():
+        values = np.array([number(operations) for operations in drawn])
+        assert abs(values.mean() - mean) < 4.5 * values.std() / DRAWS**0.5 + 0.02 * abs(mean) + 0.01
+
+
+def test_noise_has_the_deviation_and_the_mean_that_are_drawn() -> None:
+    """Of one number for a pixel, or one for each of its channels."""
+    grey = np.full((200, 200, 3), 128, np.uint8)
+    for per_channel in (True, False):
+        how = {"std_range": (0.1, 0.1), "mean_range": (0.05, 0.05), "noise_scale_factor": 1}
+        noise = A.GaussNoise(**how, per_channel=per_channel, p=1)
+        operations, _ = draw_operations(program_of(noise, (200, 200)), 5, 200, 200)
+        apart = augment(grey, operations).astype(float) - 128
+
+        assert abs(apart.std() - 25.5) < 0.7
+        assert abs(apart.mean() - 12.75) < 0.7
+        assert (np.ptp(apart, axis=2) == 0).all() == (not per_channel)
+
+
+def test_holes_have_the_sizes_that_are_drawn_and_lie_anywhere() -> None:
+    """Their number, their sides, in pixels or shares, and their places are all drawn."""
+    for sides, low, high in (((10, 20), 10, 20), ((0.125, 0.25), 10, 19)):
+        dropout = A.CoarseDropout(
+            num_holes_range=(2, 4), hole_height_range=sides, hole_width_range=sides, fill=9.0, p=1
+        )
+        program = program_of(dropout, (80, 80))
+        drawn = [draw_operations(program, at, 80, 80)[0] for at in range(500)]
+        boxes = np.array([one.value[:4] for some in drawn for one in some])
+
+        assert {len(some) for some in drawn} == {2, 3, 4}
+        assert set(boxes[:, 2:].ravel()) == set(range(low, high + 1))
+        assert boxes[:, :2].min() == 0
+        assert (boxes[:, :2] + boxes[:, 2:]).max() == 80
+        assert (augment(IMAGES[0], draw_operations(program, 1, 64, 48)[0]) == 9).any()
+
+
+def test_samples_do_not_depend_on_how_they_are_made() -> None:
+    """An unknown step between known ones is called in processes, and seeded for each sample."""
+    parts = [made("Resize"), A.HorizontalFlip(p=0.5), Unknown(), made("InvertImg"), ToTensorV2()]
+    dataset = Sources(*FILES, transform=Wrapper(A.Compose(parts)))
+    fused = dataset._resolved_transform()
+
+    assert not dataset.isolated
+    assert [type(stage).__name__ for stage in fused.in_loader.rest] == ["Called", "InCore"]
+    results = []
+    for processes in (1, 2):
+        with SeededLoader(dataset, 1, num_workers=processes, shuffle=False) as loader:
+            results.append([batch[0] for batch in loader])
+    assert all(map(torch.equal, *results))
