@@ -18,9 +18,11 @@ _PACKAGE = Path(fastdecode.__file__).parent
 _MODULES = sorted(_PACKAGE.rglob("*.py"))
 _TESTS = sorted(TESTS.rglob("test_*.py"))
 _REFERENCE = frozenset(
-    name
+    begun or said
     for page in (TESTS.parent / "docs" / "reference").glob("*.md")
-    for name in re.findall(r"currentmodule:: (\S+)", page.read_text())
+    for begun, said in re.findall(
+        r"<!-- (?:begin ([\w.]+):|here: ([\w.]+)\.\w+ -->)", page.read_text(encoding="utf-8")
+    )
 )
 """The modules that users import from."""
 
