@@ -195,9 +195,11 @@ int fd_twopass_begin(fd_twopass *twopass, const fd_resize *resize,
                      int32_t window[4], fd_sink *sink) {
     double width = resize->right - resize->left, height = resize->bottom - resize->top;
     const fd_span across = {resize->left,         width,     resize->in_left, resize->in_right,
-                            resize->canvas_width, resize->x, resize->width,   resize->flip};
+                            resize->canvas_width, resize->x, resize->width,   resize->flip,
+                            FD_FILTER_OWN};
     const fd_span down = {resize->top,           height,    resize->in_top, resize->in_bottom,
-                          resize->canvas_height, resize->y, resize->height, 0};
+                          resize->canvas_height, resize->y, resize->height, 0,
+                          FD_FILTER_OWN};
     int32_t shrunk = resize->in_bottom - resize->in_top - resize->canvas_height;
 
     if (prepare(&twopass->across, &across, resize->filter) != FD_OK ||
