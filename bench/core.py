@@ -95,7 +95,7 @@ class Work:
         ffi, lib = _library.ffi, _library.lib
         self._pool = ffi.gc(lib.fd_pool_create(threads), lib.fd_pool_destroy)
         self._items = ffi.new("fd_item[]", len(images))
-        self._pixels = core_pixel_format(normalize, channels_first=True)
+        self._pixels = core_pixel_format(normalize, channels_first=True, channels=3)
         self._kept = [ffi.from_buffer("uint8_t[]", image.data) for image in images]
         self.slots = torch.empty(0)
         if what == "resized":

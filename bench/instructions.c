@@ -92,7 +92,8 @@ static bytes decode_by_libpng(const bytes *file, int count) {
 }
 
 static bytes resize(const bytes *image, int32_t filter, int count) {
-    const fd_pixels pixels = {.dtype = FD_FLOAT32, .channels_first = 1, .scale = {1, 2, 3}};
+    const fd_pixels pixels = {
+        .dtype = FD_FLOAT32, .channels = 3, .channels_first = 1, .scale = {1, 2, 3}};
     const fd_resize how = {.left = 10.5,
                            .top = 7.25,
                            .right = 630,

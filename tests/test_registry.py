@@ -5,15 +5,17 @@ from __future__ import annotations
 import configparser
 import importlib.metadata
 import importlib.util
+import random
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 from corpus import TESTS, usable_backends
-from doubles import double, flat, own_registry  # noqa: F401
+from doubles import double, flat, own_registry, restore_registry  # noqa: F401
 from processes import answers
 
 from fastdecode import (
@@ -21,8 +23,11 @@ from fastdecode import (
     BackendUnavailable,
     backends,
     decode,
+    decode_batch,
     register,
     registry,
+    stats,
+    use,
 )
 from fastdecode.testing import drawing, encode
 
@@ -218,6 +223,31 @@ def test_one_instance_a_process() -> None:
 
     assert len(made) == 1
     assert loaded == made * 8
+
+
+def test_threads_decode_while_others_choose_and_register(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In threads that also change the preference, register and count, the pixels are right."""
+    restore_registry(monkeypatch)
+    files = [encode(drawing(61, 43), kind) for kind in ("jpeg", "png", "webp")]
+    files.append(files[0][:-2] + b"\x11" * 40 + files[0][-2:])  # which the core leaves to others
+    wanted: list[dict[str, Any]] = [{}, {"reduce": 2}, {"mode": "L"}, {"region": (3, 2, 30, 20)}]
+    whole = [[decode(data, **options).tobytes() for options in wanted] for data in files]
+
+    def work(seed: int) -> None:
+        draw = random.Random(seed)
+        for _ in range(100):
+            file, option = draw.randrange(len(files)), draw.randrange(len(wanted))
+            if draw.random() < 0.1:
+                register("mine", "fastdecode.adapters.pillow:Pillow", replace=True)
+            with use("pillow") if draw.random() < 0.1 else nullcontext():
+                image = decode(files[file], **wanted[option])
+                assert image.tobytes() == whole[file][option]
+            (many,) = {image.tobytes() for image in decode_batch([files[file]] * 3, threads=2)}
+            assert many == whole[file][0]
+            stats()
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(8)))
 
 
 @pytest.mark.parametrize("name", usable_backends())
