@@ -73,12 +73,12 @@ class Parser(argparse.ArgumentParser):
         self.print_error(problem)
         self.exit(2)
 
-    def need(self, library: str, option: str, extra: str) -> None:
-        """If `library` cannot be imported, say how to install it and exit with status 2."""
+    def need(self, library: str, option: str, install: str) -> None:
+        """If `library` cannot be imported, say what installs it and exit with status 2."""
         try:
             importlib.import_module(library)
         except ImportError as error:
-            self.error(f"{option} needs {library} ({error}): pip install '{extra}'")
+            self.error(f"{option} needs {library} ({error}): {install}")
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
         """End the command; print the message, if any, on standard error."""

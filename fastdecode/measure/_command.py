@@ -245,7 +245,7 @@ def _pipelines(options: argparse.Namespace) -> tuple[tuple[Pipeline, ...], list[
     if options.no_train:
         return (), []
     if not _has("torch"):
-        line = registry.install_line("torchvision").replace("torchvision", "torch")
+        line = registry.pip_install("fastdecode[torch]")
         return (), [f"No training batches: PyTorch is not installed: {line}"]
     asked: set[str] = {OWN, "device", *(options.backend or PIPELINES)}
     if options.recipe:
@@ -336,9 +336,9 @@ def _check_arguments(parser: Parser, options: argparse.Namespace) -> None:
     if options.recipe and options.no_train:
         parser.error("--recipe makes training batches, and --no-train forbids them")
     for library in RECIPES[options.recipe].libraries if options.recipe else ():
-        parser.need(library, f"--recipe {options.recipe}", library)
+        parser.need(library, f"--recipe {options.recipe}", registry.pip_install(library))
     if options.html:
-        parser.need("jinja2", "--html", "fastdecode[bench]")
+        parser.need("jinja2", "--html", registry.pip_install("fastdecode[bench]"))
     written = {
         flag: path for flag in _SUFFIXES if (path := getattr(options, flag)) not in (None, "-")
     }

@@ -73,7 +73,6 @@ class Headline(NamedTuple):
 
 def result_page(result: Result) -> str:
     """Return the result as one self-contained HTML file."""
-    settings = ", ".join(f"{name} {value}" for name, value in result.settings.items())
     return _ENVIRONMENT.get_template("page.html").render(
         result=result,
         lines=_lines(result),
@@ -85,8 +84,19 @@ def result_page(result: Result) -> str:
         notes=notes(result),
         listings=listings(result),
         most=_MAX_FILES,
-        facts={**facts(result), **({"Settings": settings} if settings else {})},
+        facts=facts(result) | _settings(result),
     )
+
+
+def _settings(result: Result) -> dict[str, str]:
+    """Return the options in words, without those that were left at "no value"."""
+    words = []
+    for name, value in result.settings.items():
+        parts = [str(one) for one in (value if isinstance(value, list) else [value])]
+        listed = " and ".join(filter(None, (", ".join(parts[:-1]), *parts[-1:])))
+        if value is not None:
+            words.append(f"{name} {listed}")
+    return {"Settings": "; ".join(words)} if words else {}
 
 
 def _lines(result: Result) -> tuple[str, str]:

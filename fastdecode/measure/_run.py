@@ -234,16 +234,22 @@ class _Engine:
             members.ask_in_turn(case.compared, chance, "time", dealt[0])
         least, wanted = _MIN_VISITS * len(dealt), _VISITS * len(dealt)
         within = math.inf if self._plan.within is None else self._plan.within * self._share
-        end, spent = time.monotonic() + within, 0.0
+        end, spent, sitting = time.monotonic() + within, 0.0, 0
+        visits = range(1, 1 if train or self._plan.automatic else _VISITS)
+        anew = {number * len(dealt) for number in visits}
         while case.compared and (len(case.rounds) < wanted or spent < self._plan.seconds):
             if len(case.rounds) >= least and time.monotonic() > end:
                 return
             self._progress("timing", 0.3 + 0.7 * min(1.0, len(case.rounds) / wanted))
             block = dealt[len(case.rounds) % len(dealt)]
+            if len(case.rounds) in anew:  # how far a figure moves shows only in another process
+                sitting += 1
+                members.restart(case.compared)
+                members.ask_in_turn(case.compared, chance, "time", block, *arguments)
             times = members.ask_in_turn(case.compared, chance, "time", block, *arguments)
             left = {name: times[name] for name in case.compared}  # without those that failed
             if left:
-                case.rounds.append(Round(block, left))
+                case.rounds.append(Round(block, left, sitting))
                 spent += min(timed.wall for timed in left.values())
 
 

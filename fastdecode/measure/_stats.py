@@ -28,6 +28,7 @@ class Round:
 
     block: tuple[int, ...]  # indexes into `Case.photos`
     times: dict[str, BlockTimes]  # by backend
+    sitting: int = 0  # counts how often the processes were started anew before
 
 
 @dataclass
@@ -67,13 +68,21 @@ def block_times(rounds: Rounds) -> dict[Hashable, float]:
     return {block: median(found) for block, found in times.items()}
 
 
-def around(middle: float, shares: Sequence[float]) -> Spread:
-    """Return a spread around a median, from what the rounds are as shares of it."""
-    low, high = (float(value) for value in np.quantile(shares, (0.25, 0.75)))
-    return Spread(middle, middle * min(low, 1), middle * max(high, 1))
+def around(middle: float, shares: Sequence[float], sittings: Sequence[int] = ()) -> Spread:
+    """Return a spread around a median, from what the rounds are as shares of it.
+
+    It covers the quartiles of the rounds, and the median of each sitting: where a process happens
+    to lie in memory, and what runs beside it, lasts as long as it does, so that rounds of one
+    process agree better than a figure does with that of another run.
+    """
+    apart: dict[int, list[float]] = {}
+    for share, sitting in zip(shares, sittings, strict=False):
+        apart.setdefault(sitting, []).append(share)
+    seen = [1.0, *np.quantile(shares, (0.25, 0.75)), *map(median, apart.values())]
+    return Spread(middle, middle * float(min(seen)), middle * float(max(seen)))
 
 
-def rate(rounds: Rounds, amount: float) -> Spread:
+def rate(rounds: Rounds, amount: float, sittings: Sequence[int] = ()) -> Spread:
     """Return the amount of work per second. One pass over all blocks is `amount`.
 
     The median is `amount` divided by the sum of the blocks' median times, so a single interruption
@@ -82,11 +91,13 @@ def rate(rounds: Rounds, amount: float) -> Spread:
     """
     times = block_times(rounds)
     return around(
-        amount / sum(times.values()), [times[block] / seconds for block, seconds in rounds]
+        amount / sum(times.values()),
+        [times[block] / seconds for block, seconds in rounds],
+        sittings,
     )
 
 
-def ratio(rounds: Rounds, base: Rounds) -> Spread:
+def ratio(rounds: Rounds, base: Rounds, sittings: Sequence[int] = ()) -> Spread:
     """Return how many times as fast the rounds were as those of `base`, which are paired with them.
 
     The median is the quotient of the two rates. The quartiles are those of the quotients within the
@@ -97,7 +108,7 @@ def ratio(rounds: Rounds, base: Rounds) -> Spread:
         other / seconds / (its[block] / own[block])
         for (block, seconds), (_, other) in zip(rounds, base, strict=True)
     ]
-    return around(sum(its.values()) / sum(own.values()), shares)
+    return around(sum(its.values()) / sum(own.values()), shares, sittings)
 
 
 def measurements(case: Case) -> list[Measurement]:
@@ -136,7 +147,8 @@ def _timed(one: Measurement, case: Case, rounds: Rounds, base: Rounds) -> Measur
     images = sum(len(each.block) for each in case.rounds)
     visits = [index for block in {each.block for each in case.rounds} for index in block]
     photos = [case.photos[index] for index in visits]
-    speed = rate(rounds, len(visits))
+    sittings = [each.sitting for each in case.rounds]
+    speed = rate(rounds, len(visits), sittings)
     seconds = len(visits) / speed.median
     calls = [1000 * call for timed in times for call in timed.calls]
     percentiles = np.percentile(calls, range(101)) if calls else ()
@@ -144,7 +156,7 @@ def _timed(one: Measurement, case: Case, rounds: Rounds, base: Rounds) -> Measur
         one,
         files=len(set(visits)),
         images_per_s=speed,
-        ratio=ratio(rounds, base),
+        ratio=ratio(rounds, base, sittings),
         mb_per_s=sum(photo.size for photo in photos) / _MEGA / seconds,
         megapixels_per_s=sum(photo.pixels for photo in photos) / _MEGA / seconds,
         latency_ms=tuple(round(float(value), 4) for value in percentiles),

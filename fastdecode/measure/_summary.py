@@ -133,7 +133,8 @@ def figures(group: Group) -> tuple[Figure, ...]:
         Figure(
             "±",
             _timed(lambda one: percent(half_range(one.images_per_s))),
-            "half the distance between the quartiles of the rounds, as a share of the median",
+            "how far the figure moves if it is measured again: half the distance between the "
+            "quartiles of the rounds, or between processes, as a share of the median",
         ),
         Figure(f"vs {base}", _timed(lambda one: times(one.ratio.median))),
         Figure(

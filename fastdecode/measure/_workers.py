@@ -54,10 +54,12 @@ class Processes:
         self._target = target
         self._on_loss = on_loss
         self._children: dict[str, Child] = {}
+        self._arguments: dict[str, Sequence[Any]] = {}
         self.start(arguments)
 
     def start(self, arguments: Mapping[str, Sequence[Any]]) -> None:
         """Start processes, and wait until they have imported their libraries or failed."""
+        self._arguments |= arguments
         try:
             for name, own in arguments.items():
                 self._children[name] = Child(self._target, *own)
@@ -66,6 +68,13 @@ class Processes:
         except BaseException:  # Ctrl-C must not leave processes behind
             self.close()
             raise
+
+    def restart(self, names: Sequence[str]) -> None:
+        """Start these processes anew, where they have not failed."""
+        again = {name: self._arguments[name] for name in names if name in self._children}
+        for name in again:
+            self._children.pop(name).close()
+        self.start(again)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -57,7 +57,7 @@ def label(protocol: Protocol, name: str) -> str:
 
 @dataclass(frozen=True)
 class Spread:
-    """A median and the quartiles on its two sides."""
+    """A median, and on its two sides the quartiles, or the medians of processes beyond them."""
 
     median: float
     low: float

@@ -252,6 +252,25 @@ def test_rate_is_over_median_times() -> None:
     assert apart == Spread(*[pytest.approx(2.0)] * 3)
 
 
+def test_a_spread_covers_what_differs_between_processes() -> None:
+    """Rounds that agree within a process, and not between two, say how far a figure moves."""
+    rounds, base = [("block", 1 / 482)] * 3 + [("block", 1 / 433)] * 2, [("block", 1 / 100)] * 5
+
+    alone, both = stats.rate(rounds[:3], 1), stats.rate(rounds, 1, [0, 0, 0, 1, 1])
+    times = stats.ratio(rounds, base, [0, 0, 0, 1, 1])
+
+    assert alone.low == alone.high == pytest.approx(482)
+    assert (both.low, both.median, both.high) == pytest.approx((433, 482, 482))
+    assert (times.low, times.median) == pytest.approx((4.33, 4.82))
+
+
+def test_decoders_are_timed_in_several_processes(found: Run) -> None:
+    """Each visit to the files has processes of its own, in which all take part."""
+    for one in found.cases:
+        assert {each.sitting for each in one.rounds} == {0, 1, 2}
+        assert {frozenset(each.times) for each in one.rounds} == {frozenset(one.compared)}
+
+
 def test_ratios_divide_and_are_paired() -> None:
     """The ratio is the quotient of the rates; a slower while of the machine adds nothing."""
     own = [

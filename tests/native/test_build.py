@@ -179,13 +179,30 @@ def test_the_source_archive_holds_the_c_files(source: Path) -> None:
     assert not {"_core.py", "libfastdecode.so"} & held
 
 
-def test_every_file_that_names_the_version_has_the_same() -> None:
-    """The citation, the conda recipe and the changelog have the version of the package."""
+def test_every_file_that_names_the_version_agrees() -> None:
+    """A released tree has one version everywhere; any other is a ``.dev`` before the next one.
+
+    Between releases the citation names the last one, the newest with a date in the changelog, and
+    what changed since stands in a section without a date.
+    """
+    found = {}
     for name, form in (
         ("CITATION.cff", r"^version: (.+)$"),
         ("conda/recipe.yaml", r'^  version: "(.+)"$'),
-        ("CHANGELOG.md", r"^## \[(\d.*)\]"),
+        ("CHANGELOG.md", r"^## \[(\d.*)\] - \d{4}-\d\d-\d\d$"),
     ):
-        found = re.search(form, (ROOT / name).read_text(encoding="utf-8"), re.MULTILINE)
-        assert found, name
-        assert found[1] == fastdecode.__version__, name
+        match = re.search(form, (ROOT / name).read_text(encoding="utf-8"), re.MULTILINE)
+        assert match, name
+        found[name] = match[1]
+    ours, released = fastdecode.__version__, found["CHANGELOG.md"]
+    next_one, dev, number = ours.partition(".dev")
+    unreleased = "\n## [Unreleased]\n" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+    assert found["conda/recipe.yaml"] == ours
+    assert found["CITATION.cff"] == released
+    assert unreleased == bool(dev)
+    if not dev:
+        assert ours == released
+    else:
+        assert number.isdigit()
+        assert [*map(int, next_one.split("."))] > [*map(int, released.split("."))]

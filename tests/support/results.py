@@ -88,7 +88,7 @@ def result(*measurements: Measurement, **options: Any) -> Result:
             Library(name, "1.2.3", "libjpeg-turbo 3.1") for name in SPEEDS if name != OWN
         ),
         "collection": CollectionSummary(47, 7_400_000, 42_000_000, {"jpeg": 40, "png": 7}, "d1"),
-        "settings": {"seconds": 0.5, "reduce": [1, 8]},
+        "settings": {"seconds": 0.5, "reduce": [1, 4, 8], "limit": None},
         "measurements": measurements,
     }
     return Result(**{**fields, **options})

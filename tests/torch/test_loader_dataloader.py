@@ -85,7 +85,7 @@ def test_num_workers_counts_threads_without_a_warning() -> None:
 
 
 def test_repr_says_why_processes_and_how_to_get_threads() -> None:
-    """It names the class and the hindrance; with `threads=`, or mended, it does not."""
+    """It names the class and what in it is the hindrance, unless threads were asked for."""
 
     class Own(Images):
         def __getitem__(self, index: int) -> Any:
