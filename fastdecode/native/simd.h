@@ -72,7 +72,10 @@ SIMD shorts load_blocks(const int16_t *first, const int16_t *second) {
 
 SIMD shorts repeat(const void *at) { return load(at); }
 
-SIMD ints sum_of_lanes(ints a) { return a; }
+SIMD ints sums_of_lanes(ints a, ints b) {
+    (void)b;
+    return a;
+}
 
 SIMD pair before(pair last, pair here) {
     return (pair){one_before(last.high, here.low), one_before(here.low, here.high)};
@@ -130,6 +133,7 @@ SIMD wide products(factors k, shorts a, shorts b, int i, int j) {
  *   SIMD_LOOKUP(a, places)               the bytes of `a` at these places, where there is such an
  *                                          instruction
  *   chosen(mask, a, b)                   a where the mask is -1, b where it is 0
+ *   sums_of_lanes(a, b)                  with two lanes: the sum of those of a, and of those of b
  *   low_bytes(a), high_bytes(a)          the bytes of a half, 16 bits each
  *   three_to_one(near, far)              3 * near + far of SIMD_BYTES bytes, as a `pair`
  *   before(last, here)                   here[-1], here[0] ... here[n - 2], where here[-1] is the

@@ -155,7 +155,10 @@ SIMD wide plus_two(wide sum, shorts a, shorts b, const int16_t *two) {
 
 #if SIMD_BYTES == 32
 
-SIMD ints sum_of_lanes(ints a) { return a + (ints)_mm256_permute4x64_epi64((native)a, 0x4E); }
+SIMD ints sums_of_lanes(ints a, ints b) {
+    return (ints)_mm256_permute2x128_si256((native)a, (native)b, 0x20) +
+           (ints)_mm256_permute2x128_si256((native)a, (native)b, 0x31);
+}
 
 /* See simd.h: here a lane has two of the pixels. */
 SIMD void add_four_pixels(ints *high, ints *low, const uint8_t *pixels, const int16_t *parts) {

@@ -3,28 +3,39 @@
  * A weight has 23 bits. Its two parts have 16 bits each, so that products are those of 16 bits; the sums
  * of the parts are joined at the end. */
 
-/* Join the sums of both parts, and round them to whole values. */
-SIMD ints joined(ints high, ints low) {
-    return ((high << FD_LOW_BITS) + low + (1 << (FD_WEIGHT_BITS - 1))) >> FD_WEIGHT_BITS;
+/* Join the sums of both parts. */
+SIMD ints joined(ints high, ints low) { return (high << FD_LOW_BITS) + low; }
+
+/* Round sums to whole values. */
+SIMD ints rounded(ints sum) { return (sum + (1 << (FD_WEIGHT_BITS - 1))) >> FD_WEIGHT_BITS; }
+
+/* The sums of result `x`, or of the last one; those of all lanes together count. */
+SIMD ints sums_of(const uint8_t *row, const fd_pillow_axis *axis, int32_t x, int32_t width) {
+    size_t at = (size_t)(x < width ? x : width - 1);
+    const int16_t *parts = axis->parts + 2 * at * (size_t)axis->stride;
+    const uint8_t *from = row + 4 * (size_t)axis->first[at];
+    ints high = {0}, low = {0};
+    for (int32_t k = 0; k < axis->count[at]; k += FD_TAPS)
+        add_four_pixels(&high, &low, from + 4 * k, parts + 2 * k);
+    return joined(high, low);
 }
 
 SIMD_TARGET static void resize_row(uint8_t *out, const uint8_t *row, const fd_pillow_axis *axis,
                                    int32_t width) {
-    for (int32_t x = 0; x < width; x++) {
-        const int16_t *parts = axis->parts + 2 * (size_t)x * (size_t)axis->stride;
-        const uint8_t *from = row + 4 * (size_t)axis->first[x];
-        ints high = {0}, low = {0};
-        for (int32_t k = 0; k < axis->count[x]; k += FD_TAPS)
-            add_four_pixels(&high, &low, from + 4 * k, parts + 2 * k);
-        ints sum = joined(sum_of_lanes(high), sum_of_lanes(low));
-        shorts narrowed = narrow((wide){sum, sum}, 0);
-        int32_t pixel = ((ints)unsigned_bytes(narrowed, narrowed, 0))[0];
-        memcpy(out + 4 * (ptrdiff_t)x, &pixel, sizeof pixel);
+    for (int32_t x = 0; x < width; x += 2 * LANES) {
+        ints even = sums_of_lanes(sums_of(row, axis, x, width), sums_of(row, axis, x + 2, width));
+        ints odd = sums_of_lanes(sums_of(row, axis, x + 1, width),
+                                 sums_of(row, axis, x + 3, width));
+        shorts narrowed = narrow((wide){rounded(even), rounded(odd)}, 0);
+        longs pixels = (longs)unsigned_bytes(narrowed, narrowed, 0);
+        for (int lane = 0; lane < LANES; lane++)
+            memcpy(out + 4 * (ptrdiff_t)x + 8 * lane, (int64_t[]){pixels[2 * lane]}, 8);
     }
 }
 
 SIMD shorts joined_words(wide high, wide low) {
-    return narrow((wide){joined(high.low, low.low), joined(high.high, low.high)}, 0);
+    return narrow((wide){rounded(joined(high.low, low.low)), rounded(joined(high.high, low.high))},
+                  0);
 }
 
 SIMD_TARGET static void blend_rows(uint8_t *out, const uint8_t *const *rows, size_t stride,

@@ -198,7 +198,8 @@ class BatchBuilder:
         how, last = config.collate_fn, config.channels_last
         if self._maker.makes_whole_batches:
             return collate_whole(self._whole, self._position, how, channels_last=last)
-        ready = collate(self._samples, self._images, self._position, how, channels_last=last)
+        parts = self._samples, self._images, self._position, how
+        ready = collate(*parts, channels_last=last, memory=config.memory)
         self._samples.clear()  # what was copied out of them is not kept twice
         return ready._replace(normalize=config.normalize)
 

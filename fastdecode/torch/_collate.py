@@ -10,6 +10,7 @@ from PIL.Image import Image
 from torch.utils.data import default_collate
 
 from fastdecode.torch._errors import SKIPPED
+from fastdecode.torch._memory import BatchMemory
 from fastdecode.torch.transforms.normalize import Normalize
 
 
@@ -33,11 +34,12 @@ def collate(
     collate_fn: Callable[[list[Any]], Any] | None,
     *,
     channels_last: bool,
+    memory: BatchMemory | None = None,
 ) -> ReadyBatch:
     """Make a batch of the samples that are not SKIPPED.
 
     `images` (N, C, H, W), if given, already holds the images. Otherwise `channels_last` says how to
-    lay them out.
+    lay them out, and `memory` where.
     """
     kept = [at for at, sample in enumerate(samples) if sample is not SKIPPED]
     skipped = len(samples) - len(kept)
@@ -47,14 +49,42 @@ def collate(
     batch: Any
     if collate_fn is not None:
         return ReadyBatch(collate_fn(good), position, skipped)
-    if images is None:
-        batch = _collate_all(good)
-        return ReadyBatch(_channels_last(batch) if channels_last else batch, position, skipped)
-    batch = images[kept] if skipped else images
+    if images is not None:
+        batch = images[kept] if skipped else images
+    else:
+        batch = memory and _stacked(good, memory, channels_last=channels_last)
+        if batch is None:
+            batch = _collate_all(good)
+            return ReadyBatch(_channels_last(batch) if channels_last else batch, position, skipped)
     if isinstance(good[0], tuple):  # a list, as from torch's default_collate
         rest = zip(*(sample[1:] for sample in good), strict=True)
         batch = [batch, *(_collate_values(list(values)) for values in rest)]
     return ReadyBatch(batch, position, skipped)
+
+
+def _stacked(samples: list[Any], memory: BatchMemory, *, channels_last: bool) -> Any:
+    """Stack the images of samples, or each of their views, in memory that is reused.
+
+    Return None for what is not plain images of the same form on the CPU.
+    """
+    images = [sample[0] if isinstance(sample, tuple) else sample for sample in samples]
+    has_views = all(type(image) is list for image in images)
+    rows = images if has_views else [[image] for image in images]
+    forms = {tuple(map(_form, row)) for row in rows}
+    if len(forms) > 1 or None in (form := forms.pop()) or not form:
+        return None
+    batches = []
+    for part, view in enumerate(zip(*rows, strict=True)):
+        shape = (len(view), *view[0].shape)
+        out = memory.take(shape, view[0].dtype, channels_last=channels_last, part=part)
+        batches.append(torch.stack(view, out=out))
+    return batches if has_views else batches[0]
+
+
+def _form(image: Any) -> Any:
+    """Return what images must have in common to be stacked; None if it is not a plain image."""
+    plain = type(image) is torch.Tensor and image.ndim == 3 and not image.requires_grad
+    return (image.shape, image.dtype) if plain and image.device.type == "cpu" else None
 
 
 def _collate_all(samples: list[Any]) -> Any:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections import deque
+from collections import defaultdict, deque
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -48,48 +49,53 @@ class BatchMemory:
 
     A consumer may therefore keep as many batches as it likes: none of them is overwritten.
 
-    `most` is the number of free blocks to keep. `pinned` makes page-locked memory, for copies to a
-    CUDA device. PyTorch's allocator provides it, and reuses it only after the copies that read it
-    are done. A batch of 64 images of 224 x 224 floats is 38 MB: new memory of that size is
-    9400 pages, which the system must clear first.
+    `most` is the number of free blocks to keep, for each part of a batch. `pinned` makes
+    page-locked memory, for copies to a CUDA device. PyTorch's allocator provides it, and reuses it
+    only after the copies that read it are done. A batch of 64 images of 224 x 224 floats is 38 MB:
+    new memory of that size is 9400 pages, which the system must clear first.
     """
 
     def __init__(self, most: int, *, pinned: bool = False) -> None:
-        self._free: deque[_Loan] = deque(maxlen=most)
+        self._free = defaultdict[int, deque[_Loan]](partial(deque, maxlen=most))
         self._pinned = pinned
 
-    def take(self, shape: tuple[int, ...], dtype: torch.dtype, *, channels_last: bool) -> Any:
-        """Return a tensor (N, C, H, W) whose values are not initialised."""
+    def take(
+        self, shape: tuple[int, ...], dtype: torch.dtype, *, channels_last: bool, part: int = 0
+    ) -> Any:
+        """Return a tensor (N, C, H, W) whose values are not initialised.
+
+        If a batch has several of them, such as views, each `part` has free blocks of its own.
+        """
         laid = (shape[0], *shape[2:], shape[1]) if channels_last else shape
         # In inference mode, the tensor would be one that no other thread may write to.
         if torch.is_inference_mode_enabled():
             with torch.inference_mode(mode=False):
-                return self._make_tensor(laid, dtype, channels_last=channels_last)
-        return self._make_tensor(laid, dtype, channels_last=channels_last)
+                return self._make_tensor(laid, dtype, part, channels_last=channels_last)
+        return self._make_tensor(laid, dtype, part, channels_last=channels_last)
 
     def _make_tensor(
-        self, laid: tuple[int, ...], dtype: torch.dtype, *, channels_last: bool
+        self, laid: tuple[int, ...], dtype: torch.dtype, part: int, *, channels_last: bool
     ) -> Any:
         if self._pinned:
             tensor = torch.empty(laid, dtype=dtype, device="cpu", pin_memory=True)
         else:
             size = math.prod(laid) * dtype.itemsize
-            array = np.asarray(self._make_lease(size))[:size]
+            array = np.asarray(self._make_lease(size, self._free[part]))[:size]
             tensor = _view(array, dtype, laid)
         return tensor.permute(0, 3, 1, 2) if channels_last else tensor
 
-    def _make_lease(self, size: int) -> _Lease:
-        block = self._find_block(size)
+    def _make_lease(self, size: int, free: deque[_Loan]) -> _Lease:
+        block = self._find_block(size, free)
         lease = _Lease(block)
-        lease.loan = _Loan(lease, self._free.append)
+        lease.loan = _Loan(lease, free.append)
         lease.loan.block = block
         return lease
 
-    def _find_block(self, size: int) -> NDArray[np.uint8]:
+    def _find_block(self, size: int, free: deque[_Loan]) -> NDArray[np.uint8]:
         """Return a free block that is large enough, or a new one; release smaller free blocks."""
-        while self._free:
+        while free:
             try:
-                block = self._free.popleft().block
+                block = free.popleft().block
             except IndexError:  # another thread was faster
                 break
             if block.size >= size:

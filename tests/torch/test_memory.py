@@ -11,7 +11,9 @@ import pytest
 import torch
 from loading import Images
 from loading import SeededLoader as Loader
+from torch.utils.data import default_collate
 
+from fastdecode.torch._collate import collate
 from fastdecode.torch._memory import BatchMemory
 from fastdecode.torch.transforms import RandomResizedCrop
 
@@ -83,6 +85,17 @@ def test_a_smaller_batch_takes_part_of_a_block() -> None:
         del tensor
 
 
+def test_parts_have_blocks_of_their_own() -> None:
+    """The block of a small view is not lost to, and does not take that of, a large one."""
+    memory = BatchMemory(1)
+    large, small = take(memory, LARGE), take(memory, part=1)
+    places = large.data_ptr(), small.data_ptr()
+    del small, large
+
+    small, large = take(memory, part=1), take(memory, LARGE)
+    assert (large.data_ptr(), small.data_ptr()) == places
+
+
 def test_blocks_that_are_too_small_are_let_go(traced: Any) -> None:
     """Blocks that are too small are released to the system."""
     memory = BatchMemory(3)
@@ -136,6 +149,64 @@ def test_pinned_memory_is_pinned() -> None:
 
     assert take(memory).is_pinned()
     assert take(memory, channels_last=True).is_pinned()
+
+
+def _image(number: int, *shape: int) -> torch.Tensor:
+    return torch.full(shape or (3, 5, 6), number, dtype=torch.uint8)
+
+
+class _Marked(torch.Tensor):
+    """Tensors of the user's own class."""
+
+
+@pytest.mark.parametrize(
+    ("make", "reuses"),
+    [
+        (_image, True),
+        (lambda n: (_image(n), n), True),
+        (lambda n: (_image(n).float(), {"at": n}, [n]), True),
+        (lambda n: ([_image(n), _image(n, 3, 2, 2).float()], n), True),
+        (lambda n: ([_image(n)], n), True),
+        (lambda n: [_image(n), _image(n, 3, 9, 9)], True),
+        (lambda n: ([_image(n), n], n), False),
+        (lambda n: ([], n), False),
+        (lambda n: (_image(n).float().requires_grad_(), n), False),
+        (lambda n: (_image(n).as_subclass(_Marked), n), False),
+        (lambda n: (_image(n, 4), n), False),
+        (lambda n: {"image": _image(n)}, False),
+    ],
+)
+@pytest.mark.parametrize("channels_last", [False, True])
+def test_images_are_stacked_in_memory_that_is_reused(
+    make: Any, reuses: bool, channels_last: bool
+) -> None:
+    """A batch is that of default_collate, with its images and views where earlier ones were."""
+    memory, samples = BatchMemory(1), [make(n) for n in range(4)]
+
+    def images() -> list[Any]:
+        batch = collate(samples, None, 1, None, channels_last=channels_last, memory=memory).batch
+        torch.testing.assert_close(batch, default_collate(samples), check_stride=False)
+        views = batch[0] if isinstance(samples[0], tuple) else batch
+        return views if isinstance(views, list) else [views]
+
+    places: list[set[int]] = []
+    kept: list[Any] = []
+    for _ in range(2):
+        made = images()
+        if reuses:
+            places.append({view.data_ptr() for view in made})
+            layout = torch.channels_last if channels_last else torch.contiguous_format
+            assert all(view.is_contiguous(memory_format=layout) for view in made)
+        made.clear()
+        kept.append(default_collate(samples))  # takes memory that is free
+    assert places[1:] == places[:1]
+
+
+def test_images_of_several_sizes_are_an_error() -> None:
+    """Images, or views, that cannot be stacked are refused as without memory to reuse."""
+    for samples in ([_image(1), _image(2, 3, 5, 7)], [([_image(1)], 1), ([_image(2, 3, 5, 7)], 1)]):
+        with pytest.raises(RuntimeError):
+            collate(samples, None, 1, None, channels_last=False, memory=BatchMemory(2))
 
 
 @pytest.mark.parametrize("channels_last", [False, True])
