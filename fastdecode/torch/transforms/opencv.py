@@ -22,8 +22,6 @@ from fastdecode.native._augment import (
 from fastdecode.torch.transforms.base import is_number
 from fastdecode.torch.transforms.crops import check_size, check_size_pair
 
-__all__ = ["LetterBox", "OpenCVResize"]
-
 _FILTERS = ("linear", "area", "nearest")
 _Filter = Literal["linear", "area", "nearest"]
 _Image = TypeVar("_Image", PillowImage.Image, np.ndarray, torch.Tensor)
