@@ -213,6 +213,38 @@ def central_crop(
     return Program([Step("central_crop", operation=crop, picks=pads)])
 
 
+def fitted(
+    size: tuple[int, int],
+    filter: Resampling = "linear",
+    *,
+    covers: bool = False,
+    area: float = 0.0,
+    most: float = 0.0,
+) -> Program:
+    """Return a program that resizes by one factor, of at most `most` if that is not 0.
+
+    The result lies in (height, width), or `covers` it; a side of 0 does not count.
+    """
+    operation = Operation("resize", (*size[::-1], area, most), filter, library="opencv")
+    return Program([Step("fit", operation=operation, picks=covers)])
+
+
+def padded_to(
+    size: tuple[int, int],
+    mode: Padding = "constant",
+    fill: tuple[int, int, int] = (0, 0, 0),
+    *,
+    multiples: tuple[int, int] = (0, 0),
+    before: tuple[float, float] = (0.5, 0.5),
+) -> Program:
+    """Return a program that pads to at least (height, width), or to `multiples` that are not 0.
+
+    `before` are the shares of the padding above and at the left; -1 is a random one.
+    """
+    value = (*size[::-1], *multiples[::-1], *before[::-1])
+    return Program([Step("pad_to", operation=Operation("pad", value, mode, fill))])
+
+
 def flipped(probability: float) -> Program:
     """Return a program that mirrors the image; unless that never happens, it draws a number."""
     if probability <= 0:

@@ -23,9 +23,29 @@ static double weight_of(const fd_span *span, double distance, double support) {
     return fmin(distance + 0.5, half) - fmax(distance - 0.5, -half);
 }
 
+/* OpenCV's area of a pixel that is enlarged. On an edge between two pixels its rounding decides. */
+static int32_t enlarged_taps(const fd_span *span, int32_t place, double *weights, int32_t *first) {
+    double inverse = span->canvas / span->side;
+    int32_t at = (int32_t)floor(place * (1.0 / inverse));
+    float share = (float)(place + 1 - (at + 1) * inverse);
+
+    share = share <= 0.0f ? 0.0f : share - floorf(share);
+    *first = whole_between(span->start + at, span->in_first, span->in_end - 1);
+    if (share < (float)NO_WEIGHT || *first + 1 >= span->in_end) {
+        weights[0] = 1.0;
+        return 1;
+    }
+    weights[0] = 1.0 - (double)share;
+    weights[1] = (double)share;
+    return 2;
+}
+
 /* Compute the pixels of one result and their weights, whose sum is 1. Returns how many pixels. */
-static int32_t taps_of(const fd_span *span, double center, double support, double *weights,
-                       int32_t *first) {
+static int32_t taps_of(const fd_span *span, int32_t place, double scale, double support,
+                       double *weights, int32_t *first) {
+    if (span->filter == FD_FILTER_AREA && scale < 1.0)
+        return enlarged_taps(span, place, weights, first);
+    double center = span->start + (place + 0.5) * scale;
     int32_t low = whole_between(center - support + 0.5, span->in_first, span->in_end - 1);
     int32_t high = whole_between(center + support + 0.5, low + 1, span->in_end);
     double total = 0.0;
@@ -62,8 +82,7 @@ static int32_t bits_for(const fd_span *span, double scale, double support, doubl
 
     for (size_t e = 0; e < 2; e++) {
         int32_t first;
-        int32_t count = taps_of(span, span->start + (ends[e] + 0.5) * scale, support, weights,
-                                &first);
+        int32_t count = taps_of(span, ends[e], scale, support, weights, &first);
         for (int32_t t = 0; t < count; t++) {
             peak = weights[t] > peak ? weights[t] : peak;
         }
@@ -103,7 +122,7 @@ int fd_axis_measure(fd_axis *axis, const fd_span *span) {
         int32_t place = span->from + (span->flip ? span->count - 1 - i : i);
         double *exact = axis->exact + (size_t)i * (size_t)axis->stride;
         int32_t first;
-        int32_t count = taps_of(span, span->start + (place + 0.5) * scale, support, exact, &first);
+        int32_t count = taps_of(span, place, scale, support, exact, &first);
 
         axis->first[i] = first;
         axis->count[i] = count;

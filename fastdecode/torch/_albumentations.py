@@ -31,7 +31,9 @@ from fastdecode.native._augment import (
     Step,
     central_crop,
     do,
+    fitted,
     group,
+    padded_to,
     random_box,
 )
 from fastdecode.torch._probes import Form, hands_on
@@ -185,31 +187,15 @@ def _resize(transform: Any, _: Size) -> Program:
     return _resize_to(transform, transform.height, transform.width)
 
 
-def fit(
-    size: tuple[int, int],
-    filter: Resampling = "linear",
-    *,
-    covers: bool = False,
-    area: float = 0.0,
-    most: float = 0.0,
-) -> Program:
-    """Return a program that resizes by one factor, of at most `most` if that is not 0.
-
-    The result lies in (height, width), or `covers` it; a side of 0 does not count.
-    """
-    operation = _operation("resize", size[1], size[0], area, most, filter=filter)
-    return Program([Step("fit", operation=operation, picks=covers)])
-
-
 def _max_size(*, covers: bool) -> _Maker:
     def make(transform: Any, _: Size) -> Program:
         filter_, area = _resizing(transform)
         sides = transform.max_size
         if sides is None:
             height, width = transform.max_size_hw
-            return fit((height or 0, width or 0), filter_, covers=covers, area=area)
+            return fitted((height or 0, width or 0), filter_, covers=covers, area=area)
         several = sides if isinstance(sides, (list, tuple)) else [sides]
-        fits = [fit((one, one), filter_, covers=covers, area=area) for one in several]
+        fits = [fitted((one, one), filter_, covers=covers, area=area) for one in several]
         return fits[0] if len(fits) == 1 else group("choice", fits)
 
     return make
@@ -222,22 +208,6 @@ def _random_resized_crop(transform: Any, _: Size) -> Program:
     return group("sequence", [random_box(scale, ratio), _resize_to(transform, *transform.size)])
 
 
-def pad_to(
-    size: tuple[int, int],
-    mode: Padding = "constant",
-    fill: tuple[int, int, int] = (0, 0, 0),
-    *,
-    multiples: tuple[int, int] = (0, 0),
-    before: tuple[float, float] = (0.5, 0.5),
-) -> Program:
-    """Return a program that pads to at least (height, width), or to `multiples` that are not 0.
-
-    `before` are the shares of the padding above and at the left; -1 is a random one.
-    """
-    value = (*size[::-1], *multiples[::-1], *before[::-1])
-    return Program([Step("pad_to", operation=_operation("pad", *value, filter=mode, fill=fill))])
-
-
 _POSITIONS: Mapping[str, tuple[float, float]] = {
     "center": (0.5, 0.5), "top_left": (0.0, 0.0), "top_right": (0.0, 1.0),
     "bottom_left": (1.0, 0.0), "bottom_right": (1.0, 1.0), "random": (-1.0, -1.0),
@@ -245,7 +215,7 @@ _POSITIONS: Mapping[str, tuple[float, float]] = {
 
 
 def _pad_if_needed(transform: Any, _: Size) -> Program:
-    return pad_to(
+    return padded_to(
         (transform.min_height or 0, transform.min_width or 0),
         _BORDERS[transform.border_mode],
         _fill(transform.fill),
@@ -268,7 +238,7 @@ def _padded_crop(transform: Any, crop: Program) -> Program:
         return crop
     how = _BORDERS[transform.border_mode], _fill(transform.fill)
     size, before = (transform.height, transform.width), _POSITIONS[transform.pad_position]
-    return group("sequence", [pad_to(size, *how, before=before), crop])
+    return group("sequence", [padded_to(size, *how, before=before), crop])
 
 
 def _center_crop(transform: Any, _: Size) -> Program:

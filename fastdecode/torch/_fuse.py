@@ -281,7 +281,8 @@ def fuse(transform: _T, *, quality: Quality = "exact", headroom: float = 1.0) ->
       ClassificationPresetEval, those of its references;
     - timm's RandomResizedCropAndInterpolation, MaybeToTensor, MaybePILToTensor and ToTensor;
     - RGB, v2.Identity and nn.Identity;
-    - the image processors CLIP, ViT, DeiT, SigLIP, ConvNeXT and BiT of transformers.
+    - the image processors CLIP, ViT, DeiT, BEiT, DPT, DETR, LLaVA, SigLIP, ConvNeXT and BiT of
+      transformers.
 
     From the first unrecognised step on, the pipeline runs as written. That step gets the same input
     as without `fuse`: a Pillow image, or a contiguous tensor. All draws come from torch's

@@ -16,10 +16,11 @@ from fastdecode.torch.transforms.base import Crop, interpolation_name
 from fastdecode.torch.transforms.crops import Resize, ResizeCenterCrop
 from fastdecode.torch.transforms.normalize import three_values
 
-_MODELS = ("Bit", "CLIP", "ConvNext", "DeiT", "Siglip", "ViT")
+_MODELS = ("Beit", "Bit", "CLIP", "ConvNext", "DPT", "DeiT", "Detr", "Llava", "Siglip", "ViT")
 _KNOWN = {f"{model}ImageProcessor{way}" for model in _MODELS for way in ("", "Fast", "Pil")}
 _OF_TENSORS = {"TorchvisionBackend", "BaseImageProcessorFast"}
 _STEPS = ("resize", "center_crop", "rescale", "normalize", "pad")
+_DIMENSIONS_OF_PATCHES = 2  # Qwen-VL's: (patches, values)
 _WARPED = 384  # from this side on, ConvNeXt's processor makes squares without a crop
 
 
@@ -30,9 +31,9 @@ class PixelValues:
         self.processor = processor
 
     def __call__(self, image: Any) -> torch.Tensor:
-        """Return the processed image (3, H, W)."""
-        made: torch.Tensor = self.processor(image, return_tensors="pt")["pixel_values"][0]
-        return made
+        """Return the processed image (3, H, W); of a processor that makes patches, all of them."""
+        made: torch.Tensor = self.processor(image, return_tensors="pt")["pixel_values"]
+        return made[0] if made.ndim > _DIMENSIONS_OF_PATCHES else made
 
     def __repr__(self) -> str:
         return f"{type(self.processor).__name__}(...)"
@@ -47,6 +48,24 @@ class ProcessorCrop(ResizeCenterCrop):
     def front(self) -> None:
         """Return None: the core rounds margins as torchvision does."""
         return
+
+
+class ProcessorResize(Resize):
+    """`Resize` with the sides of DETR's processors, which round the shorter one."""
+
+    def _canvas(
+        self, width: int, height: int, generator: torch.Generator | None
+    ) -> tuple[int, int]:
+        short, long = sorted((width, height))
+        if not isinstance(self.size, int) or self.max_size is None:
+            return super()._canvas(width, height, generator)
+        exact: float = self.size
+        if long / short * exact > self.max_size:
+            exact = self.max_size * short / long
+        shorter, longer = round(exact), int(exact * long / short)
+        if short == shorter:
+            return height, width
+        return (longer, shorter) if width < height else (shorter, longer)
 
 
 def as_transform(transform: Any) -> Any:
@@ -68,6 +87,10 @@ def crop_of(processor: Any, options: dict[str, Any]) -> Crop | None:
     if name not in _KNOWN or not type(processor).__module__.startswith("transformers.models."):
         return None
     steps = {one: bool(getattr(processor, f"do_{one}", False)) for one in _STEPS}
+    if name.startswith("Detr"):  # it pads the images of a batch, and here there is one
+        steps["pad"] = getattr(processor, "pad_size", None) is not None
+    if name.startswith("DPT") and not _keeps_size(processor):
+        return None
     mode = interpolation_name(processor.resample)
     sizes = _sizes(processor, crops=steps["center_crop"])
     if not (steps["resize"] and steps["rescale"]) or steps["pad"] or mode is None or sizes is None:
@@ -81,8 +104,10 @@ def crop_of(processor: Any, options: dict[str, Any]) -> Crop | None:
             return None
         values = {"mean": mean, "std": std}
     resize, size = sizes
-    if resize == size:
-        crop: Crop = Resize(size, mode, **values, **options)
+    if isinstance(size, int):
+        crop: Crop = ProcessorResize(resize, mode, size, **values, **options)
+    elif resize == size:
+        crop = Resize(size, mode, **values, **options)
     else:
         crop = ProcessorCrop(resize, size, mode, **values, **options)
     bases = {kind.__name__ for kind in type(processor).__mro__}
@@ -90,11 +115,22 @@ def crop_of(processor: Any, options: dict[str, Any]) -> Crop | None:
     return crop
 
 
+def _keeps_size(processor: Any) -> bool:
+    """Return whether a processor of DPT resizes to just the size that it is given."""
+    return processor.ensure_multiple_of == 1 and not processor.keep_aspect_ratio
+
+
 def _sizes(processor: Any, *, crops: bool) -> Any:
     """Return what a processor resizes to, as `ResizeCenterCrop`, and the size of its result.
 
-    None if the crop may exceed the resized image, or if results differ in size.
+    None if the crop may exceed the resized image, or if results differ in size; but of DETR, the
+    limits of both sides.
     """
+    if type(processor).__name__.startswith("Detr"):
+        sides = {name: value for name, value in dict(processor.size).items() if value is not None}
+        shorter, longer = sides.get("shortest_edge"), sides.get("longest_edge")
+        limited = sides.keys() == {"shortest_edge", "longest_edge"} and not crops
+        return (shorter, longer) if limited and 0 < shorter < longer else None
     resize = _size(processor.size)
     crop = _size(processor.crop_size) if crops else resize
     if type(processor).__name__.startswith("ConvNext"):

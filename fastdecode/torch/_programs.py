@@ -126,6 +126,8 @@ def made_by(make: Maker, transform: Any, size: Size) -> Program:
 def _for_tensors(program: Program) -> Program:
     """Return the program with the results of torchvision's functions for tensors."""
     for operation in (step.operation for step in program if step.operation):
+        if operation.library == "opencv":
+            continue  # it has one result for all
         different = operation.filter in ("bicubic", "reflect", "symmetric") or (
             (operation.kind == "resize" and operation.library != "torchvision")
             or (operation.kind == "rotate" and operation.value[1:] == (1.0,))
@@ -144,7 +146,7 @@ def _with_library(program: Program, library: Library) -> Program:
     """
 
     def changed(operation: Operation | None) -> Operation | None:
-        if operation is None or operation.kind == "mix_begin":
+        if operation is None or operation.kind == "mix_begin" or operation.library == "opencv":
             return operation
         if operation.kind != "resize":
             return operation if library == "pillow" else operation._replace(library=library)
@@ -528,6 +530,12 @@ def _affine(transform: Any, _: Size) -> Program:
 def _pillow_blur(blur: Any, _: Size) -> Program:
     """Return the program of this package's GaussianBlur."""
     return _softened(blur.radius_min, blur.radius_max, float(blur.p))
+
+
+def _as_it_says(transform: Any, _: Size) -> Program:
+    """Return the program that a transform of this package holds."""
+    program: Program = transform.program
+    return program
 
 
 def _softened(low: float, high: float, probability: float) -> Program:
@@ -930,6 +938,8 @@ _PROGRAMS: Mapping[str, Maker] = {
     "timm.data.auto_augment.AutoAugment": _timm_auto_augment,
     "timm.data.auto_augment.AugMixAugment": _timm_augmix,
     "fastdecode.torch.transforms.blur.GaussianBlur": _pillow_blur,
+    "fastdecode.torch.transforms.opencv.LetterBox": _as_it_says,
+    "fastdecode.torch.transforms.opencv.OpenCVResize": _as_it_says,
 }
 """By module and class, how a transform becomes a program."""
 

@@ -275,7 +275,7 @@ def draws_nothing(part: Any) -> bool:
     return known and is_unmodified(part)
 
 
-_OF_ARRAYS = ("OfImage", "ToImage", "ToPILImage", "ToTensor")
+_OF_ARRAYS = ("LetterBox", "OfImage", "OpenCVResize", "ToImage", "ToPILImage", "ToTensor")
 WHILE_DECODING = frozenset(
     [
         "CenterCrop",
@@ -715,6 +715,8 @@ TABLE: dict[tuple[str, str], Row] = {
     (_TIMM, "MaybeToTensor"): Row(_maybe_to_tensor, in_place=True),
     (_TIMM, "RandomResizedCropAndInterpolation"): Row(_timm_random_resized_crop),
     ("fastdecode.torch.transforms.blur", "GaussianBlur"): _COLOURS,
+    ("fastdecode.torch.transforms.opencv", "LetterBox"): _MOVES,
+    ("fastdecode.torch.transforms.opencv", "OpenCVResize"): _MOVES,
     ("timm.data.auto_augment", "AugMixAugment"): _MOVES,
     ("timm.data.auto_augment", "AutoAugment"): _MOVES,
     ("timm.data.auto_augment", "RandAugment"): _MOVES,

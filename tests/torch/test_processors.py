@@ -29,6 +29,18 @@ FUSED: dict[str, tuple[str, dict[str, Any]]] = {
     "ConvNeXT, large": ("ConvNext", {}),
     "DINOv2": ("Bit", {"size": {"shortest_edge": 256}}),
     "DeiT": ("DeiT", {}),
+    "BEiT": ("Beit", {}),
+    "BEiT, cropped": (
+        "Beit",
+        {"size": {"height": 256, "width": 256}, "do_center_crop": True},
+    ),
+    "DPT": ("DPT", {}),
+    "LLaVA": ("Llava", {}),
+}
+OF_ANY_SIZE: dict[str, dict[str, Any]] = {
+    "DETR": {},
+    "DETR, limited": {"size": {"shortest_edge": 301, "longest_edge": 333}},
+    "DETR, of the same size": {"size": {"shortest_edge": 480, "longest_edge": 900}},
 }
 NOT_FUSED: dict[str, tuple[str, dict[str, Any]]] = {
     "another filter": ("ViT", {"resample": 1}),
@@ -36,6 +48,10 @@ NOT_FUSED: dict[str, tuple[str, dict[str, Any]]] = {
     "a crop that exceeds the image": ("CLIP", {"crop_size": {"height": 300, "width": 300}}),
     "no crop": ("CLIP", {"do_center_crop": False}),
     "another class": ("MobileNetV2", {}),
+    "multiples": ("DPT", {"ensure_multiple_of": 14}),
+    "the aspect ratio": ("DPT", {"keep_aspect_ratio": True}),
+    "a square": ("Llava", {"do_pad": True}),
+    "a fixed size": ("Detr", {"size": {"height": 300, "width": 200}}),
 }
 
 
@@ -68,6 +84,30 @@ def test_pixels_are_the_processors(name: str, way: str) -> None:
         assert image.shape == expected.shape
         assert (255 * level * (image - expected)).abs().max() < 1.01
     assert torch.equal(dataset[0][0], batch[0])
+
+
+@pytest.mark.parametrize("way", ["", "Pil"])
+@pytest.mark.parametrize("name", OF_ANY_SIZE)
+def test_results_of_any_size_are_the_processors(name: str, way: str) -> None:
+    """DETR's sides depend on the image; it rounds them in a way of its own."""
+    processor = _processor("Detr", way, OF_ANY_SIZE[name])
+    dataset = ImageList(PHOTOS, [0] * len(PHOTOS), processor)
+    level = torch.tensor(processor.image_std).view(3, 1, 1)
+
+    assert dataset.isolated
+    for at, photo in enumerate(PHOTOS):
+        expected = _own_result(processor, photo)
+        assert dataset[at][0].shape == expected.shape
+        assert (255 * level * (dataset[at][0] - expected)).abs().max() < 1.01
+
+
+def test_all_patches_of_an_image_are_returned() -> None:
+    """Qwen2-VL's processor makes patches, of which none is left out."""
+    processor = _processor("Qwen2VL", "", {})
+    with PillowImage.open(PHOTOS[0]) as file:
+        expected = processor(file.convert("RGB"), return_tensors="pt")["pixel_values"]
+
+    assert torch.equal(ImageList(PHOTOS[:1], [0], processor)[0][0], expected)
 
 
 @pytest.mark.parametrize("name", NOT_FUSED)

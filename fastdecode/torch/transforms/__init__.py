@@ -10,13 +10,16 @@ from fastdecode.torch.transforms.crops import (
     ResizeCenterCropNormalize,
 )
 from fastdecode.torch.transforms.normalize import IMAGENET_MEAN, IMAGENET_STD, Normalize
+from fastdecode.torch.transforms.opencv import LetterBox, OpenCVResize
 
 __all__ = [
     "IMAGENET_MEAN",
     "IMAGENET_STD",
     "EncodedTransform",
     "GaussianBlur",
+    "LetterBox",
     "Normalize",
+    "OpenCVResize",
     "RandomResizedCrop",
     "RandomResizedCropFlipNormalize",
     "Resize",

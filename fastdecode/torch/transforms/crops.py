@@ -123,7 +123,7 @@ class RandomResizedCrop(Crop):
     ) -> None:
         check_names(type(self), options, CropOptions)
         super().__init__(interpolation, antialias, **options)
-        self.size = _check_size_pair("size", size)
+        self.size = check_size_pair("size", size)
         self.scale = _check_range("scale", scale)
         self.ratio = _check_range("ratio", ratio)
         self.shape = (3, *self.size)
@@ -257,8 +257,8 @@ class ResizeCenterCrop(Crop):
     ) -> None:
         check_names(type(self), options, CropOptions)
         super().__init__(interpolation, antialias, **options)
-        self.resize = _check_size("resize", resize)
-        self.size = _check_size_pair("size", size)
+        self.resize = check_size("resize", resize)
+        self.size = check_size_pair("size", size)
         self.shape = (3, *self.size)
 
     def plan(self, width: int, height: int, generator: torch.Generator | None) -> ResizePlan:
@@ -372,7 +372,7 @@ class Resize(Crop):
         super().__init__(interpolation, antialias, **options)
         self.max_size = None if max_size is None else _check_max_size(size, max_size)
         by_longest = size is None and self.max_size is not None
-        self.size = None if by_longest else _check_size("size", size)
+        self.size = None if by_longest else check_size("size", size)
         self.shape = (3, *self.size) if isinstance(self.size, tuple) else None
 
     def plan(self, width: int, height: int, generator: torch.Generator | None) -> ResizePlan:
@@ -487,7 +487,7 @@ def _whole_box(width: int, height: int) -> Box:
     return 0, 0, width, height
 
 
-def _check_size(name: str, size: _Size | None) -> int | tuple[int, int]:
+def check_size(name: str, size: _Size | None) -> int | tuple[int, int]:
     """Check a size; return an int if it is one number, alone or in a list."""
     sides: tuple[Any, ...] = tuple(size) if isinstance(size, Sequence) else (size,)
     if not 1 <= len(sides) <= 2 or not all(is_int(side) and side > 0 for side in sides):
@@ -495,19 +495,19 @@ def _check_size(name: str, size: _Size | None) -> int | tuple[int, int]:
     return int(sides[0]) if len(sides) == 1 else (int(sides[0]), int(sides[1]))
 
 
-def _check_size_pair(name: str, size: _Size) -> tuple[int, int]:
-    checked = _check_size(name, size)
+def check_size_pair(name: str, size: _Size) -> tuple[int, int]:
+    checked = check_size(name, size)
     return (checked, checked) if isinstance(checked, int) else checked
 
 
 def _check_max_size(size: _Size | None, max_size: Any) -> int:
     """Check `max_size` against `size`, and return it."""
-    longest = _check_size("max_size", max_size)
+    longest = check_size("max_size", max_size)
     if not isinstance(longest, int):
         raise ValueError(f"max_size must be one positive integer, not {max_size!r}")  # noqa: TRY004
     if size is None:
         return longest
-    shorter = _check_size("size", size)
+    shorter = check_size("size", size)
     if not isinstance(shorter, int):
         raise ValueError(f"max_size needs one integer as size, not both sides, {size!r}")  # noqa: TRY004
     if longest <= shorter:
