@@ -127,9 +127,9 @@ def _sizes(processor: Any, *, crops: bool) -> Any:
     limits of both sides.
     """
     if type(processor).__name__.startswith("Detr"):
-        sides = {name: value for name, value in dict(processor.size).items() if value is not None}
-        shorter, longer = sides.get("shortest_edge"), sides.get("longest_edge")
-        limited = sides.keys() == {"shortest_edge", "longest_edge"} and not crops
+        limits = {name: value for name, value in dict(processor.size).items() if value is not None}
+        shorter, longer = limits.get("shortest_edge", 0), limits.get("longest_edge", 0)
+        limited = limits.keys() == {"shortest_edge", "longest_edge"} and not crops
         return (shorter, longer) if limited and 0 < shorter < longer else None
     resize = _size(processor.size)
     crop = _size(processor.crop_size) if crops else resize
