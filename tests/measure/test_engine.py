@@ -254,10 +254,11 @@ def test_rate_is_over_median_times() -> None:
 
 def test_a_spread_covers_what_differs_between_processes() -> None:
     """Rounds that agree within a process, and not between two, say how far a figure moves."""
-    rounds, base = [("block", 1 / 482)] * 3 + [("block", 1 / 433)] * 2, [("block", 1 / 100)] * 5
+    rounds = [("block", 1 / 482)] * 9 + [("block", 1 / 433)] * 2
+    base, sittings = [("block", 1 / 100)] * 11, [0] * 9 + [1] * 2
 
-    alone, both = stats.rate(rounds[:3], 1), stats.rate(rounds, 1, [0, 0, 0, 1, 1])
-    times = stats.ratio(rounds, base, [0, 0, 0, 1, 1])
+    alone, both = stats.rate(rounds, 1), stats.rate(rounds, 1, sittings)
+    times = stats.ratio(rounds, base, sittings)
 
     assert alone.low == alone.high == pytest.approx(482)
     assert (both.low, both.median, both.high) == pytest.approx((433, 482, 482))
