@@ -31,7 +31,7 @@ measure limit limit_px500 "$photos/px500" --rounds 5
 measure pipeline pipeline_png "$photos/png500" --kind train --only pillow,loader --epochs 5
 measure quality quality "$photos"
 echo "=== photos"
-every=$("$PYTHON" -c 'import fastdecode; print(*(one.name for one in fastdecode.backends() if one.available), sep=",")')
+every=$("$PYTHON" -c 'import fastdecode; print(*(one.name for one in fastdecode.backends() if one.usable), sep=",")')
 "$PYTHON" -m fastdecode.bench "$photos"/{px500,hd1080,mp12plus} --backend "$every" --reduce 1,2,4,8 \
     --limit 200 --seconds 0.5 --no-train --json "$results/photos.json"
 measure default_order default_order "$photos/px500" --seconds 0.5
