@@ -119,7 +119,8 @@ def _invalidate() -> None:
 
 def preference_in_process() -> Preference:
     """Return the preference that `use` has set in this process, or None."""
-    return _levels[-1].preference
+    with _lock:  # without the GIL, the list may shrink between a look at its size and at its end
+        return _levels[-1].preference
 
 
 def preferred(backend: str | None = None) -> Preference:

@@ -88,7 +88,9 @@ def names() -> list[str]:
 
 def targets() -> dict[str, str]:
     """Return backends registered as ``"module:Class"``, which other processes can register too."""
-    return {name: it.target for name, it in _registered.items() if isinstance(it.target, str)}
+    return {
+        name: it.target for name, it in _registered.copy().items() if isinstance(it.target, str)
+    }
 
 
 def entry(name: str) -> Entry:
