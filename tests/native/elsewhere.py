@@ -8,9 +8,9 @@ judges (`check.sh`); `pool.c` reads files in threads, and compares what they mak
 wheel, which is made if it is not in the folder, the programs call its library; elsewhere the core
 is a part of them. Zig compiles them all, but for this machine, whose own compiler does.
 
-Needs the wheels `ziglang`, `pillow` and `pytest`; gcc and libjpeg-turbo's headers; and on Debian for x86-64
-qemu-user-static, wine64, musl and, after ``dpkg --add-architecture arm64``, libc6:arm64 and
-musl:arm64.
+Needs the wheels `ziglang`, `pillow` and `pytest`; gcc and libjpeg-turbo's headers; and on Debian
+for x86-64 qemu-user-static, wine64, musl and, after ``dpkg --add-architecture arm64``, libc6:arm64
+and musl:arm64.
 """
 
 from __future__ import annotations
