@@ -121,7 +121,7 @@ static void make_table(const fd_canvas *canvas, const tiling *tiles, int32_t num
             int32_t column = fd_padded(x, canvas->width, FD_PAD_REFLECT);
             counts[canvas->pixels[4 * ((size_t)row * (size_t)canvas->width + (size_t)column)]]++;
         }
-    int32_t most = (int32_t)(limit * size / LEVELS);
+    int32_t most = (int32_t)fmin(limit * size / LEVELS, size);
     clip(counts, most < 1 ? 1 : most);
     for (int v = 0; v < LEVELS; v++) {
         sum += counts[v];

@@ -94,9 +94,14 @@ INLINE void write_colour(uint8_t *pixel, int32_t hue, int32_t share, int32_t mos
     pixel[2] = truncated(blue);
 }
 
-/* `hues` and so on hold what becomes of each hue, saturation and value. */
-INLINE void change_colours_body(uint8_t *restrict pixels, size_t count, const uint8_t *hues,
-                                const uint8_t *shares, const uint8_t *values) {
+/* What becomes of each hue, saturation and value; and the rounded reciprocals by which OpenCV multiplies
+ * where others divide. */
+typedef struct {
+    uint8_t hues[256], shares[256], values[256];
+    int32_t over_range[256], over_most[256];
+} colours;
+
+INLINE void change_colours_body(uint8_t *restrict pixels, size_t count, const colours *to) {
     for (size_t i = 0; i < count; i++) {
         uint8_t *pixel = pixels + 4 * i;
         int32_t r = pixel[0], g = pixel[1], b = pixel[2], most = r > g ? r : g;
@@ -104,39 +109,35 @@ INLINE void change_colours_body(uint8_t *restrict pixels, size_t count, const ui
         most = most > b ? most : b;
         least = least < b ? least : b;
         int32_t range = most - least;
-        double sixth = most == r ? g - b : most == g ? b - r + 2 * range : r - g + 4 * range;
-        int32_t share = 0, hue = 0;
-        if (range) { /* OpenCV multiplies by the rounded reciprocals of a table */
-            int32_t over_range = (int32_t)rint((CIRCLE << SHARE_BITS) / (6.0 * range));
-            int32_t over_most = (int32_t)rint((255 << SHARE_BITS) / (double)most);
-            share = (range * over_most + (1 << (SHARE_BITS - 1))) >> SHARE_BITS;
-            hue = ((int32_t)sixth * over_range + (1 << (SHARE_BITS - 1))) >> SHARE_BITS;
-            hue += hue < 0 ? CIRCLE : 0;
-        }
-        write_colour(pixel, hues[hue], shares[share], values[most]);
+        int32_t sixth = most == r ? g - b : most == g ? b - r + 2 * range : r - g + 4 * range;
+        int32_t half = 1 << (SHARE_BITS - 1);
+        int32_t share = (range * to->over_most[most] + half) >> SHARE_BITS;
+        int32_t hue = (sixth * to->over_range[range] + half) >> SHARE_BITS;
+        hue += hue < 0 ? CIRCLE : 0;
+        write_colour(pixel, to->hues[hue], to->shares[share], to->values[most]);
     }
 }
 
-VARIANTS(change_colours, change_colours_body,
-         (uint8_t *pixels, size_t count, const uint8_t *hues, const uint8_t *shares,
-          const uint8_t *values),
-         (pixels, count, hues, shares, values))
+VARIANTS(change_colours, change_colours_body, (uint8_t *pixels, size_t count, const colours *to),
+         (pixels, count, to))
 
 /* albumentations adds whole numbers to levels, and truncates others. */
 INLINE uint8_t added(uint8_t level, float more) { return truncated((float)level + truncf(more)); }
 
 void fd_shift_colours(uint8_t *pixels, size_t count, const double *value) {
-    uint8_t hues[256], shares[256], values[256];
+    colours to;
 
     if (value[0] == 0.0 && value[1] == 0.0 && value[2] == 0.0)
         return;
     for (int32_t v = 0; v < 256; v++) {
         double turned = fmod(v + value[0], CIRCLE);
-        hues[v] = (uint8_t)(turned < 0.0 ? turned + CIRCLE : turned);
-        shares[v] = v == 0 ? 0 : added((uint8_t)v, (float)value[1]);
-        values[v] = added((uint8_t)v, (float)value[2]);
+        to.hues[v] = (uint8_t)(turned < 0.0 ? turned + CIRCLE : turned);
+        to.shares[v] = v == 0 ? 0 : added((uint8_t)v, (float)value[1]);
+        to.values[v] = added((uint8_t)v, (float)value[2]);
+        to.over_range[v] = v ? (int32_t)rint((CIRCLE << SHARE_BITS) / (6.0 * v)) : 0;
+        to.over_most[v] = v ? (int32_t)rint((255 << SHARE_BITS) / (double)v) : 0;
     }
-    change_colours(pixels, count, hues, shares, values);
+    change_colours(pixels, count, &to);
 }
 
 /* ---- filling and noise ---- */
@@ -179,9 +180,22 @@ INLINE const uint8_t *pixel_at(const fd_canvas *canvas, int32_t x, int32_t y, in
 
 INLINE void write_bilinear(const fd_canvas *canvas, double x, double y, const uint8_t *fill,
                            int32_t mode, uint8_t *out) {
-    int32_t column = (int32_t)floor(x), row = (int32_t)floor(y);
+    int32_t column = (int32_t)x, row = (int32_t)y;
+    column -= x < column;
+    row -= y < row;
     float dx = (float)(x - column), dy = (float)(y - row), sums[3] = {0};
 
+    if (column >= 0 && row >= 0 && column + 1 < canvas->width && row + 1 < canvas->height) {
+        size_t stride = 4 * (size_t)canvas->width;
+        const uint8_t *above = canvas->pixels + stride * (size_t)row + 4 * (size_t)column;
+        const uint8_t *below = above + stride;
+        for (int c = 0; c < 4; c++) {
+            float upper = (1.0f - dx) * (float)above[c] + dx * (float)above[4 + c];
+            float lower = (1.0f - dx) * (float)below[c] + dx * (float)below[4 + c];
+            out[c] = rounded((1.0f - dy) * upper + dy * lower);
+        }
+        return;
+    }
     for (int32_t k = 0; k < 4; k++) {
         const uint8_t *from = pixel_at(canvas, column + (k & 1), row + (k >> 1), mode);
         float weight = (k & 1 ? dx : 1.0f - dx) * (k >> 1 ? dy : 1.0f - dy);
@@ -202,8 +216,8 @@ INLINE void warp_body(const fd_canvas *canvas, const double *m, const fd_operati
         for (int32_t column = 0; column < canvas->out_width; column++, out += 4) {
             double x = m[0] * (column + 0.5) + m[1] * (row + 0.5) + m[2] - 0.5;
             double y = m[3] * (column + 0.5) + m[4] * (row + 0.5) + m[5] - 0.5;
-            x = fmax(-farthest, fmin(x, farthest));
-            y = fmax(-farthest, fmin(y, farthest));
+            x = x < -farthest ? -farthest : x > farthest ? farthest : x;
+            y = y < -farthest ? -farthest : y > farthest ? farthest : y;
             if (how->filter != FD_NEAREST) {
                 write_bilinear(canvas, x, y, how->fill, mode, out);
                 continue;

@@ -82,7 +82,9 @@ static const struct {
     [FD_ROTATE] = {-720, 720},    [FD_AFFINE] = {-400, 400}, [FD_MIX_BEGIN] = {0, 1},
     [FD_MIX_ADD] = {0, 1},        [FD_MIX_END] = {0, 1},     [FD_ERASE] = {0, MOST_SIDE},
     [FD_PERSPECTIVE] = {-2, 2},   [FD_RESIZE] = {0, 99},     [FD_CROP] = {0, 20},
-    [FD_PAD] = {0, 30},
+    [FD_PAD] = {0, 30},           [FD_LEVELS] = {-1, 4},     [FD_SHIFT_COLOURS] = {-400, 400},
+    [FD_FILL] = {0, 20},          [FD_NOISE] = {0, 300},     [FD_MEAN_BLUR] = {2, 12},
+    [FD_CLAHE] = {0, 50},
 };
 
 /* Numbers that the operation takes, or nearly: some are beyond what an image of this size allows. */
@@ -111,6 +113,8 @@ static void choose_values(choices *from, fd_operation *operation) {
         value[3] = between(from, 0.01, 4);
         value[4] = between(from, -95, 95);
         value[5] = between(from, -95, 95);
+        value[6] = between(from, 0.01, 4);
+        value[7] = below(from, 5);
         break;
     case FD_PERMUTE:
         for (int i = 0; i < 3; i++)
@@ -127,9 +131,25 @@ static void choose_values(choices *from, fd_operation *operation) {
         for (int i = 1; i < FD_VALUES; i++)
             value[i] = i > 5 ? between(from, -0.1, 0.1) : between(from, -30, 30);
         break;
+    case FD_LEVELS:
+    case FD_SHIFT_COLOURS:
+    case FD_NOISE:
+        for (int i = 1; i < 4; i++)
+            value[i] = between(from, -60, 60);
+        break;
+    case FD_MEAN_BLUR:
+        for (int i = 1; i < 5; i++)
+            value[i] = between(from, i == 1 ? -400 : -2, i == 1 ? 400 : 2);
+        value[5] = take(from) & 1;
+        break;
+    case FD_CLAHE:
+        value[1] = below(from, 20);
+        value[2] = below(from, 20);
+        break;
     case FD_RESIZE:
     case FD_CROP:
     case FD_PAD:
+    case FD_FILL:
         value[0] = floor(value[0]);
         for (int i = 1; i < 4; i++)
             value[i] = floor(between(from, 0, operation->kind == FD_RESIZE ? 99 : 20));
@@ -140,9 +160,9 @@ static void choose_values(choices *from, fd_operation *operation) {
 }
 
 static fd_operation choose_operation(choices *from) {
-    fd_operation operation = {.kind = 1 + below(from, FD_PAD),
-                              .library = (int32_t)(take(from) & 1),
-                              .filter = below(from, take(from) < 40 ? 7 : 3),
+    fd_operation operation = {.kind = 1 + below(from, FD_CLAHE),
+                              .library = below(from, 3),
+                              .filter = below(from, take(from) < 40 ? 9 : 3),
                               .noise = below(from, 3)};
     choose_values(from, &operation);
     for (int i = 0; i < 4; i++)
@@ -171,6 +191,7 @@ static fd_drawn choose_drawn(choices *from, const fd_operation *operation) {
                       .of = below(from, 3),
                       .is_whole = (int32_t)(take(from) & 1),
                       .is_rounded = (int32_t)(take(from) & 1),
+                      .is_cut = (int32_t)(take(from) & 1),
                       .either_sign = (int32_t)(take(from) & 1),
                       .mean = between(from, 0, 1),
                       .deviation = between(from, -1, 1)};
@@ -307,7 +328,7 @@ static fd_resize choose_resize(choices *from, int32_t width, int32_t height, int
                         .in_bottom = bottom,
                         .canvas_width = is_unchanged ? width : 1 + below(from, most),
                         .canvas_height = is_unchanged ? height : 1 + below(from, most),
-                        .filter = below(from, FD_FILTER_BOX + 1)};
+                        .filter = below(from, FD_FILTER_NEAREST)};
 
     resize.width = resize.canvas_width;
     resize.height = resize.canvas_height;

@@ -484,6 +484,17 @@ def test_holes_have_the_sizes_that_are_drawn_and_lie_anywhere() -> None:
         assert (augment(IMAGES[0], draw_operations(program, 1, 64, 48)[0]) == 9).any()
 
 
+def test_a_border_after_the_normalisation_is_not_normalised() -> None:
+    """A padded crop of floats is done as written; it fills with 0."""
+    compose = A.Compose([made("Resize"), made("Normalize"), made("CenterCrop padded")])
+    dataset = Sources(*FILES, transform=Wrapper(compose))
+    with SeededLoader(dataset, 1, num_workers=1, collate_fn=list) as loader:
+        samples = [sample for batch in loader for sample, _ in batch]
+    for sample, image in zip(samples, IMAGES, strict=True):
+        check(sample, compose(image=image)["image"], 1 / 51)
+        assert (sample[0] == 0).all()
+
+
 def test_samples_do_not_depend_on_how_they_are_made() -> None:
     """An unknown step between known ones is called in processes, and seeded for each sample."""
     parts = [made("Resize"), A.HorizontalFlip(p=0.5), Unknown(), made("InvertImg"), ToTensorV2()]

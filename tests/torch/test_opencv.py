@@ -105,6 +105,7 @@ def test_a_loader_does_them_in_the_core(step: Any) -> None:
         (batch,) = [images for images, _ in loader]
 
     assert dataset.isolated
+    assert dataset.sample_shape == (3, 90, 70)
     assert "in the core" in repr(dataset)
     for made, at in zip(batch, range(3), strict=True):
         assert (made - dataset[at][0]).abs().max() <= 1.01 / 255
