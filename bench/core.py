@@ -70,8 +70,8 @@ def images_of(loader: Any, epoch: int = 0) -> list[EpochImage]:
                 files[path] = path.read_bytes()
             data = files[path]
             header = probe(data)
-            plan = transform.plan(header.width, header.height, generator_of(seed))
-            resize = transform.core_resize(plan, header.width, header.height)
+            drawn = transform.draw(header.width, header.height, generator_of(seed))
+            resize = transform.core_resize(drawn)
             if header.format != "jpeg" or resize is None:
                 raise SystemExit(f"{path.name} cannot be made by the native core")
             found.append(EpochImage(data, (header.width, header.height), resize))

@@ -60,13 +60,13 @@ def compare(path: Path, name: str, seeds: Iterable[int]) -> Iterator[Difference]
         expected = evaluation(image) if kind == "eval" else training(image, seed)
         exact, fast = transforms(kind)
         db = decibels(fast(data, generator=seeded(seed)), expected)
-        plan = fast.plan(header.width, header.height, seeded(seed))
+        plan = fast.draw(header.width, header.height, seeded(seed)).plan
         yield Difference(
             name,
             kind,
             levels(exact(data, generator=seeded(seed)), expected),
             min(_MAX_DB, db),
-            fast.reduce_for(header, plan),
+            fast.reduction(plan),
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import ceil, floor, inf
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from PIL import Image as PillowImage
@@ -17,12 +17,10 @@ from fastdecode.plan import DEFAULT_MAX_PIXELS
 if TYPE_CHECKING:
     from fastdecode.types import Box, Image
 
-Interpolation: TypeAlias = Literal["bilinear", "bicubic"]
 FloatBox: TypeAlias = tuple[float, float, float, float]
 
-CORE_FILTERS: dict[Interpolation, int] = {"bilinear": 0, "bicubic": 2}
-"""The ``fd_resize_filter`` of each interpolation."""
-_INTERPOLATIONS: dict[int, Interpolation] = {v: name for name, v in CORE_FILTERS.items()}
+_IN_PILLOW = ("BILINEAR", "BILINEAR", "BICUBIC", "LANCZOS", "HAMMING", "BOX")
+"""What each ``fd_resize_filter`` is there."""
 _NATIVE = "native"
 THUMBNAIL_GAP = 2.0
 """How many times the final size is left to the last filter, as in Pillow's `thumbnail`."""
@@ -39,41 +37,32 @@ class ResizePlan(NamedTuple):
     left: int
     size: tuple[int, int]  # (height, width) of the result
     flip: bool
-    interpolation: Interpolation = "bilinear"
+    filter: int = 0  # an ``fd_resize_filter``
 
     @classmethod
     def from_core(cls, resize: _library.CoreResize) -> ResizePlan:
-        """Return the plan for which `for_core` returns this `Resize`."""
-        edges = (resize.left, resize.top, resize.right, resize.bottom)
-        left, top, right, bottom = (int(edge * resize.reduce) for edge in edges)
-        canvas = (resize.canvas_height, resize.canvas_width)
-        size = (resize.height, resize.width)
-        box, name = (left, top, right, bottom), _INTERPOLATIONS[resize.filter]
-        return cls(box, canvas, resize.y, resize.x, size, bool(resize.flip), name)
+        """Return the plan for which `for_core`, without a reduction, returns this."""
+        left, top, right, bottom = map(int, resize[1:5])
+        canvas, size = (resize.canvas_height, resize.canvas_width), (resize.height, resize.width)
+        placed = (left, top, right, bottom), canvas, resize.y, resize.x
+        return cls(*placed, size, bool(resize.flip), resize.filter)
 
     def for_core(self, width: int, height: int, reduce: int) -> _library.CoreResize | None:
         """Return the plan as the core's `Resize`, for an image of that full size and `reduce`.
 
-        Return None if the core cannot do it: padded, outside the image, or too large.
+        Return None if the core cannot do it: outside the image, or too large.
         """
         left, top, right, bottom = self.box
         down, across = self.canvas
         rows, columns = self.size
-        if (
-            self.top < 0
-            or self.left < 0
-            or self.top + rows > down
-            or self.left + columns > across
-            or max(self.canvas) > _library.LARGEST_SIDE
-            or not (0 <= left < right <= width and 0 <= top < bottom <= height)
-        ):
+        inside = 0 <= left < right <= width and 0 <= top < bottom <= height
+        if max(self.canvas) > _library.LARGEST_SIDE or not inside:
             return None
         # fmt: off
         return _library.CoreResize(
             reduce, left / reduce, top / reduce, right / reduce, bottom / reduce,
             int(left // reduce), int(top // reduce), ceil(right / reduce), ceil(bottom / reduce),
-            across, down, self.left, self.top, columns, rows, self.flip,
-            CORE_FILTERS[self.interpolation],
+            across, down, self.left, self.top, columns, rows, self.flip, self.filter,
         )
         # fmt: on
 
@@ -128,7 +117,7 @@ def resize_in_core(
     box: FloatBox,
     canvas: tuple[int, int],
     window: Box,
-    interpolation: Interpolation = "bilinear",
+    filter: int = 0,
 ) -> Image | None:
     """Resize a box of (H, W, 3) pixels to a canvas as the core resizes JPEGs; None if it cannot.
 
@@ -144,7 +133,7 @@ def resize_in_core(
     # fmt: off
     resize = _library.CoreResize(
         1, *box, 0, 0, width, height, canvas[1], canvas[0], left, top, right - left, bottom - top,
-        False, CORE_FILTERS[interpolation],
+        False, filter,
     )
     # fmt: on
     pixels = _library.stored(None, channels_first=False)
@@ -187,7 +176,7 @@ def resize_with_pillow(
     box: FloatBox,
     canvas: tuple[int, int],
     window: Box,
-    interpolation: Interpolation = "bilinear",
+    filter: int = 0,
 ) -> Image:
     """Resize with Pillow, only the window of the canvas; parameters as in `resize_in_core`."""
     across, down = (box[2] - box[0]) / canvas[1], (box[3] - box[1]) / canvas[0]
@@ -199,6 +188,6 @@ def resize_with_pillow(
         min(float(image.shape[0]), box[1] + bottom * down),
     )
     resized = PillowImage.fromarray(image).resize(
-        (right - left, bottom - top), PillowImage.Resampling[interpolation.upper()], box=part
+        (right - left, bottom - top), PillowImage.Resampling[_IN_PILLOW[filter]], box=part
     )
     return np.array(resized)

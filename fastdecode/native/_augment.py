@@ -7,6 +7,7 @@ plain data: it can be compared, hashed and pickled.
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast, get_args
@@ -84,7 +85,8 @@ class Erasure(NamedTuple):
     """A random box that replaces a part of the normalised result, by `level` or by normal noise.
 
     `area` is the range of its share of the image, `aspect` that of its height to its width; of a
-    step "box", which is cropped, that of its width to its height.
+    step "box", which is cropped, that of its width to its height; `area` of a step "scale_by" is
+    that of the factor.
     """
 
     area: tuple[float, float]
@@ -98,7 +100,7 @@ class Step(NamedTuple):
 
     kind: Literal[
         "operation", "sequence", "shuffle", "choice", "mix", "erasure",
-        "scale", "box", "random_crop", "central_crop", "fit", "pad_to", "hole",
+        "scale", "scale_by", "box", "random_crop", "central_crop", "fit", "pad_to", "hole",
         "perspective_change",
     ]  # fmt: skip
     inner: int = 0
@@ -125,6 +127,31 @@ class Program(tuple[Step, ...]):  # noqa: SLOT001 - it needs a dict for what it 
         return program
 
     @cached_property
+    def parts(self) -> tuple[Program, ...]:
+        """Each outermost step, with the steps inside it."""
+        parts, at = [], 0
+        while at < len(self):
+            parts.append(Program(self[at : at + 1 + self[at].inner]))
+            at += len(parts[-1])
+        return tuple(parts)
+
+    @cached_property
+    def inner(self) -> tuple[Program, ...]:
+        """The parts inside the first step."""
+        return Program(self[1:]).parts
+
+    @cached_property
+    def is_steady(self) -> bool:
+        """Whether a program of one step draws nothing."""
+        step, *inner = self
+        jitters = step.kind == "scale_by" and step.operation and step.operation.value[2]
+        known = step.kind in ("operation", "scale", "scale_by", "fit", "central_crop")
+        return known and not (inner or step.draws or jitters) and step.probability >= 1
+
+    def __repr__(self) -> str:
+        return ", ".join(map(_described, self.parts))
+
+    @cached_property
     def _hash(self) -> int:
         return hash(tuple(self))
 
@@ -133,6 +160,18 @@ class Program(tuple[Step, ...]):  # noqa: SLOT001 - it needs a dict for what it 
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Program, (tuple(self),)
+
+
+def _described(part: Program) -> str:
+    """Return a step in words, with the numbers that make it what it is."""
+    step, operation = part[0], part[0].operation
+    name: str = step.kind if step.kind != "operation" or operation is None else operation.kind
+    numbers = () if operation is None else operation.value
+    if step.erasure is not None and step.kind != "scale_by":
+        numbers = (*step.erasure.area, *step.erasure.aspect)
+    words = [f"{number:.4g}" for number in numbers]
+    words += [f"p={step.probability:g}"] if step.probability < 1 else []
+    return f"{name}({', '.join([*words, *map(_described, part.inner)])})"
 
 
 _POINTED_TO: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
@@ -158,6 +197,8 @@ def group(
     picks: int = 1,
 ) -> Program:
     """Return a program that does all of `programs`, or chooses `picks` different ones by weight."""
+    if kind != "sequence":
+        programs = [_as_one_step(program) for program in programs]
     if weights is not None:
         programs = [
             Program([first._replace(weight=float(weight)), *others])
@@ -169,7 +210,11 @@ def group(
 def mix(chains: Sequence[Program], alpha: float, library: Library) -> Program:
     """Return a program that mixes the results of `chains` as torchvision's or timm's AugMix."""
     begin = Operation("mix_begin", library=library)
-    return _around(Step("mix", operation=begin, alpha=alpha), chains)
+    return _around(Step("mix", operation=begin, alpha=alpha), map(_as_one_step, chains))
+
+
+def _as_one_step(program: Program) -> Program:
+    return program if len(program.parts) == 1 else _around(Step("sequence"), [program])
 
 
 def _around(step: Step, programs: Iterable[Program]) -> Program:
@@ -188,11 +233,16 @@ def resized_to(
     filter: Resampling,
     max_size: int | None = None,
     library: Library = "pillow",
+    *,
+    rounds: bool = False,
 ) -> Program:
-    """Return a program that resizes to (height, width), or to a shorter side, as torchvision."""
+    """Return a program that resizes to (height, width), or to a shorter side, as torchvision.
+
+    DETR's processors, which limit the longer side, round the shorter one.
+    """
     if isinstance(size, tuple):
         return do(Operation("resize", (size[1], size[0]), filter, library=library))
-    to = Operation("resize", (size or 0, 0, max_size or 0), filter, library=library)
+    to = Operation("resize", (size or 0, 0, max_size or 0, rounds), filter, library=library)
     return Program([Step("scale", operation=to)])
 
 
@@ -200,6 +250,14 @@ def random_box(scale: tuple[float, float], ratio: tuple[float, float]) -> Progra
     """Return a program that crops a random box, as torchvision's RandomResizedCrop."""
     limits = Operation("crop", (0, 0, min(ratio), max(ratio)), "constant")
     return Program([Step("box", operation=limits, erasure=Erasure(scale, ratio))])
+
+
+def scaled_by(
+    sides: tuple[float, float, float, float], factors: tuple[float, float], filter: Resampling
+) -> Program:
+    """Return a program of a step "scale_by", whose numbers ``FD_SCALE_BY`` explains."""
+    to = Operation("resize", sides, filter)
+    return Program([Step("scale_by", operation=to, erasure=Erasure(factors, (1.0, 1.0)))])
 
 
 def central_crop(
@@ -306,6 +364,14 @@ def draw_operations(
     return [_operation(each) for each in drawn.operations], drawn.state
 
 
+# cffi would look up a string in every call.
+_OPERATIONS: Any = ffi.typeof("fd_operation[]")
+_RESIZE: Any = ffi.typeof("fd_resize *")
+_STATE: Any = ffi.typeof("uint64_t *")
+_NUMBERS: Any = ffi.typeof("int32_t[]")
+_MEMBERS = struct.Struct("4d12i")  # of fd_resize
+
+
 class DrawnOperations(NamedTuple):
     """What was drawn for a sample: an ``fd_operation[]``, and what follows from it."""
 
@@ -320,33 +386,35 @@ class Impossible(ValueError):
 
 def draw_in_core(program: Program, state: int, width: int, height: int) -> DrawnOperations:
     """Draw the operations of a sample of this size; raise `Impossible` if it has none."""
-    moving, count = ffi.new("uint64_t *", state), ffi.new("int32_t *")
-    size, operations = ffi.new("int32_t[]", [width, height]), _operations(lib.FD_MOST_OPERATIONS)
+    moving, numbers = ffi.new(_STATE, state), ffi.new(_NUMBERS, [width, height, 0])
+    operations, size, count = ffi.new(_OPERATIONS, lib.FD_MOST_OPERATIONS), numbers, numbers + 2
     status = lib.fd_draw_operations(program.core, size, size + 1, moving, operations, count)
     if status != lib.FD_OK:
         raise Impossible(
             f"a step of the transform is not possible for an image of {width}x{height}"
         )
-    made = _operations(count[0])
+    return DrawnOperations(_first(operations, count[0]), int(moving[0]), (size[1], size[0]))
+
+
+def fold(operations: Any, width: int, height: int) -> tuple[CoreResize, Any]:
+    """Return a resize of an image of this size that does the first operations, and the others."""
+    resize, some = ffi.new(_RESIZE), _first(operations, len(operations))
+    left = lib.fd_fold(width, height, resize, some, len(some))
+    made = CoreResize(1, *_MEMBERS.unpack(ffi.buffer(resize)))
+    return made, _first(some, left) if left else ()
+
+
+def as_operations(operations: Iterable[Any]) -> Any:
+    """Return operations as an ``fd_operation[]``; some may have been in one before."""
+    fields = [_operation_fields(o) if isinstance(o, Operation) else o for o in operations]
+    return ffi.new(_OPERATIONS, fields)
+
+
+def _first(operations: Any, count: int) -> Any:
+    """Return a copy of the first operations."""
+    made = ffi.new(_OPERATIONS, count)
     ffi.memmove(made, operations, ffi.sizeof(made))
-    return DrawnOperations(made, int(moving[0]), (size[1], size[0]))
-
-
-def fold(resize: CoreResize, operations: Any, *, resizes: bool) -> tuple[CoreResize, Any]:
-    """Let a resize do the first operations if it can; return it, and the others.
-
-    `resizes` says that it does resize already.
-    """
-    struct, some = ffi.new("fd_resize *", resize[1:]), _operations(len(operations))
-    ffi.memmove(some, operations, ffi.sizeof(some))
-    left = _operations(lib.fd_fold(struct, resizes, some, len(some)))
-    ffi.memmove(left, some, ffi.sizeof(left))
-    members = (getattr(struct, name) for name in CoreResize._fields[1:])
-    return CoreResize(resize.reduce, *members), left
-
-
-def _operations(count: int) -> Any:
-    return ffi.new("fd_operation[]", count)
+    return made
 
 
 def _operation(fields: Any) -> Operation:
@@ -370,7 +438,7 @@ def augment(
     pixels = np.ascontiguousarray(image)
     height, width = pixels.shape[:2]
     made = np.empty((*(size or (height, width)), 3), np.uint8)
-    several = ffi.new("fd_operation[]", [_operation_fields(each) for each in operations])
+    several = as_operations(operations)
     augmenter = ffi.gc(lib.fd_augmenter_create(), lib.fd_augmenter_destroy)
     status = lib.fd_augment_rgb(
         *(augmenter, ffi.from_buffer("uint8_t[]", pixels.reshape(-1)), width, height),

@@ -45,6 +45,8 @@ _COLUMNS: dict[str, tuple[str, Any]] = {
     "part": ("request.left", (np.int32, 7)),
     "limits": ("request.limits.pixels", (np.int64, 2)),
     "scans": ("request.limits.scans", np.int32),
+    "box": ("resize.left", (np.float64, 4)),
+    "window": ("resize.in_left", (np.int32, 12)),
     "out": ("out", np.uintp),
     "stride": ("stride", np.intp),
     "status": ("status", np.int32),
@@ -69,8 +71,8 @@ class Headers(NamedTuple):
 class Items:
     """The images of one batch at a time, in memory that is reused, for one thread at a time.
 
-    Call `read`, then `resize` or `decode`, then `clear`. `crop` does `read` and most of `resize` in
-    one call. These calls release the GIL.
+    Call `read`, then `resize` or `decode`, or only `crop`; then `clear`. These calls release the
+    GIL.
     """
 
     def __init__(self) -> None:
@@ -112,8 +114,8 @@ class Items:
 
         The random draws of an item follow from its seed, an unsigned number of 64 bits. `recipe` is
         an ``fd_recipe *``; `pixels`, `out` and `stride` are as for `resize`. Return two lists of
-        items: those that were made, and those that were read and that `resize` must make. All
-        others failed.
+        items: those that were made, and those that were read and that the core leaves to others.
+        All others failed.
         """
         self._take(sources)
         count, (_, reading, decoding) = self._count, pool.running()
@@ -135,14 +137,6 @@ class Items:
                 (made if planned else left).append(at)
         return made, left
 
-    def resize_of(self, at: int) -> CoreResize:
-        """Return how an item was resized; valid until `clear`."""
-        item = self._items[at]
-        resize = item.resize
-        return CoreResize(
-            item.request.reduce, *(getattr(resize, name) for name in CoreResize._fields[1:])
-        )
-
     def resize(
         self,
         pool: Pool,
@@ -151,27 +145,20 @@ class Items:
         pixels: Any,
         out: int,
         stride: int,
-        recipe: Any = None,
-        states: Sequence[int] | None = None,
     ) -> list[bool]:
         """Decode, resize and finish the wanted items, of which there is at least one.
 
         `out` is the address of the result of item 0, even if that is not wanted. The results of the
         items are `stride` bytes apart. Return for each of `wanted` whether it was made without a
-        warning of the codec. `recipe` is an ``fd_recipe *``, whose program follows the resizes, and
-        draws with the random numbers after each of `states`.
+        warning of the codec.
         """
-        which = ffi.from_buffer("int32_t[]", np.array(wanted, np.int32))
-        drawn = [0] * len(wanted) if states is None else states
-        rows = [(*resize, state) for resize, state in zip(resizes, drawn, strict=True)]
-        plans = ffi.from_buffer("fd_plan[]", np.array(rows, _plan_layout()))
-        threads, count, place = pool.running(), self._count, ffi.cast("void *", out)
-        lib.fd_pool_resize(
-            *(threads.decoding, self._items, count, which, plans, len(wanted)),
-            *(ffi.NULL if recipe is None else recipe, pixels, place, stride),
-        )
-        status = self._rows["status"][:count].tolist()
-        return [status[at] == 0 for at in wanted]
+        rows, some = self._rows[: self._count], list(wanted)
+        rows["resized"] = 1
+        rows["part"][some] = [(0, 0, 0, 0, resize.reduce, lib.FD_RGB, 0) for resize in resizes]
+        rows["box"][some] = [resize[1:5] for resize in resizes]
+        rows["window"][some] = [resize[5:] for resize in resizes]
+        rows["out"][some] = [out + at * stride for at in some]
+        return self._decode(pool, some, pixels)
 
     def decode(
         self,
@@ -185,18 +172,20 @@ class Items:
         A part is (left, top, right, bottom, reduce, layout) of ``fd_request``. Return the same as
         `resize`.
         """
-        rows = self._rows[: self._count]
-        some = list(wanted)
-        rows["wanted"] = 0
-        rows["wanted"][some] = 1
+        rows, some = self._rows[: self._count], list(wanted)
         rows["resized"] = 0
         rows["part"][some, :6] = parts
         rows["part"][some, 6] = 1
         rows["out"][some] = [out.ctypes.data for out in outs]
         rows["stride"][some] = [out.strides[0] for out in outs]
-        threads = pool.running()
-        lib.fd_pool_decode(threads.decoding, self._items, self._count, ffi.NULL)
-        made: list[bool] = (rows["status"][some] == 0).tolist()
+        return self._decode(pool, some, ffi.NULL)
+
+    def _decode(self, pool: Pool, wanted: list[int], pixels: Any) -> list[bool]:
+        rows = self._rows[: self._count]
+        rows["wanted"] = 0
+        rows["wanted"][wanted] = 1
+        lib.fd_pool_decode(pool.running().decoding, self._items, self._count, pixels)
+        made: list[bool] = (rows["status"][wanted] == 0).tolist()
         return made
 
     def clear(self) -> None:
@@ -232,28 +221,6 @@ def _layout() -> np.dtype[Any]:
             "formats": [kind for _, kind in _COLUMNS.values()],
             "offsets": [ffi.offsetof("fd_item", *name.split(".")) for name, _ in _COLUMNS.values()],
             "itemsize": ffi.sizeof("fd_item"),
-        }
-    )
-
-
-@cache
-def _plan_layout() -> np.dtype[Any]:
-    """Return the NumPy type of ``fd_plan``: the members of `CoreResize` in order, and a state."""
-    edges = CoreResize._fields[1:5]
-    offsets = [ffi.offsetof("fd_plan", "resize", name) for name in CoreResize._fields[1:]]
-    return np.dtype(
-        {
-            "names": [*CoreResize._fields, "state"],
-            "formats": [
-                *(np.float64 if name in edges else np.int32 for name in CoreResize._fields),
-                np.uint64,
-            ],
-            "offsets": [
-                ffi.offsetof("fd_plan", "reduce"),
-                *offsets,
-                ffi.offsetof("fd_plan", "state"),
-            ],
-            "itemsize": ffi.sizeof("fd_plan"),
         }
     )
 

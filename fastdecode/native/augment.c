@@ -8,7 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { LARGEST_SIDE = 65500 };
+enum { LARGEST_SIDE = 65500, LARGEST_IMAGE = 1 << 29 /* pixels */ };
 
 struct fd_augmenter {
     fd_canvas canvas;
@@ -329,7 +329,9 @@ void fd_canvas_become(fd_canvas *canvas) {
 static int prepare(fd_canvas *canvas, const fd_operation *operation) {
     canvas->out_width = canvas->width;
     canvas->out_height = canvas->height;
-    if (!fd_resized_by(operation, &canvas->out_width, &canvas->out_height))
+    if (!fd_resized_by(operation, &canvas->out_width, &canvas->out_height) ||
+        canvas->out_width > LARGEST_SIDE || canvas->out_height > LARGEST_SIDE ||
+        (int64_t)canvas->out_width * canvas->out_height > LARGEST_IMAGE)
         return FD_ARGUMENT;
     size_t size = 4 * (size_t)canvas->out_width * (size_t)canvas->out_height + FD_PADDING;
     canvas->other = fd_room_for(&canvas->rooms[1], size);

@@ -88,20 +88,6 @@ static void open_item(fd_item *item) {
     settle(item, (fd_status)status, 0, fault ? fault : status ? "neither a JPEG nor a PNG" : "");
 }
 
-/* Decode, resize and augment an item. */
-static int decode_resized(fd_decoder *decoder, fd_item *item, const job *at,
-                          fd_operation *operations, int32_t count, const char **words) {
-    if (at->what == DECODE && at->recipe != NULL &&
-        fd_draw_after(at->recipe, &item->resize, 1, &item->state, operations, &count) != FD_OK) {
-        *words = "such a program is not possible";
-        return FD_ARGUMENT;
-    }
-    int status = fd_decode_resized(decoder, item->data, item->size, &item->request, &item->resize,
-                                   operations, count, at->pixels, item->out);
-    *words = fd_decoder_message(decoder);
-    return status;
-}
-
 /* Decode an item, and do the operations that are drawn already. */
 static void decode_item(fd_item *item, const job *at, worker *self, int32_t count) {
     if (item->data == NULL || item->out == NULL || (item->resized && at->pixels == NULL)) {
@@ -112,25 +98,21 @@ static void decode_item(fd_item *item, const job *at, worker *self, int32_t coun
         settle(item, FD_NO_MEMORY, 0, "there is no memory for a decoder");
         return;
     }
-    int status;
-    const char *words;
-    if (item->resized) {
-        status = decode_resized(self->decoder, item, at, self->operations, count, &words);
-    } else {
-        status = fd_decode(self->decoder, item->data, item->size, &item->request, item->out,
-                           item->stride);
-        words = fd_decoder_message(self->decoder);
-    }
-    settle(item, (fd_status)status, 0, status == FD_OK ? "" : words);
+    int status = item->resized ? fd_decode_resized(self->decoder, item->data, item->size,
+                                                   &item->request, &item->resize, self->operations,
+                                                   count, at->pixels, item->out)
+                               : fd_decode(self->decoder, item->data, item->size, &item->request,
+                                           item->out, item->stride);
+    settle(item, (fd_status)status, 0, status == FD_OK ? "" : fd_decoder_message(self->decoder));
 }
 
 /* Plan the sample of an opened item, just before it is decoded. */
 static void plan_sample(const job *at, size_t i, worker *self, int32_t *count) {
     fd_item *item = &at->items[i];
-    item->state = at->seeds[i];
+    uint64_t state = at->seeds[i];
     item->wanted = item->status == FD_OK &&
-                   fd_plan_sample(&item->header, &item->state, at->recipe, &item->request,
-                                  &item->resize, self->operations, count);
+                   fd_plan_sample(&item->header, &state, at->recipe, &item->request, &item->resize,
+                                  self->operations, count);
     if (item->wanted) {
         item->resized = 1;
         item->out = at->out == NULL ? NULL : at->out + (ptrdiff_t)i * at->stride;
@@ -303,24 +285,6 @@ void fd_pool_open(fd_pool *pool, fd_item *items, size_t count) {
 
 void fd_pool_decode(fd_pool *pool, fd_item *items, size_t count, const fd_pixels *pixels) {
     job at = {.what = DECODE, .items = items, .count = count, .pixels = pixels};
-    do_job(pool, &at);
-}
-
-void fd_pool_resize(fd_pool *pool, fd_item *items, size_t count, const int32_t *which,
-                    const fd_plan *plans, size_t chosen, const fd_recipe *recipe,
-                    const fd_pixels *pixels, void *out, ptrdiff_t stride) {
-    for (size_t i = 0; i < count; i++)
-        items[i].wanted = 0;
-    for (size_t i = 0; i < chosen; i++) {
-        fd_item *item = &items[which[i]];
-        fd_limits limits = item->request.limits;
-        item->wanted = item->resized = 1;
-        item->request = (fd_request){.reduce = plans[i].reduce, .layout = FD_RGB, .limits = limits};
-        item->resize = plans[i].resize;
-        item->out = (char *)out + which[i] * stride;
-        item->state = plans[i].state;
-    }
-    job at = {.what = DECODE, .items = items, .count = count, .recipe = recipe, .pixels = pixels};
     do_job(pool, &at);
 }
 

@@ -146,13 +146,6 @@ typedef struct {
     int32_t filter; /* fd_resize_filter */
 } fd_resize;
 
-/* A reduction, the resize that follows it, and the state of the random numbers after it. */
-typedef struct {
-    int32_t reduce; /* 1, 2, 4 or 8 */
-    fd_resize resize;
-    uint64_t state;
-} fd_plan;
-
 /* How a pixel value v (0 to 255) of channel c is stored: v for FD_UINT8, else v * scale[c] + bias[c],
  * multiplied and added in float32, each rounded. */
 typedef struct {
@@ -251,11 +244,15 @@ typedef enum {
     /* These depend on the size of the image so far. value[0] and value[1] of `operation` are a width and
      * a height, and become those of its FD_RESIZE, FD_CROP or FD_PERSPECTIVE. */
     FD_SCALE, /* resize to it; if the height is 0, the shorter side gets the width, and the longer
-               * side at most value[2], if that is not 0; if the width is 0, too, it becomes value[2] */
+               * side at most value[2], if that is not 0; if the width is 0, too, it becomes value[2]; if
+               * value[3] is 1, the shorter side is rounded after the longer one is limited */
     FD_BOX, /* crop a random box of the whole, of `area` and `aspect` of width to height; value[2] and
              * value[3] are the limits of that for the box that is taken if no drawn one fits */
     FD_RANDOM_CROP, /* first pad to that size if `picks` is 1; if it is 2, together with value[4] to
                      * value[7] pixels at the left, top, right and bottom */
+    FD_SCALE_BY, /* resize by the largest factor with which the shorter side is at most value[0], and the
+                  * longer one at most value[1]; if value[1] is 0, it has no limit. With value[2] and value[3]
+                  * instead, a width and a height: by the largest one that fits, times a factor of `area` */
     FD_CENTRAL_CROP, /* if it is larger than the image: padded with black, or not possible if `picks` is 0;
                       * if value[2] is 1, half of an odd margin is rounded down */
     FD_FIT, /* resize by one factor to that size, of which a side may be 0: so that the image just fits in
@@ -396,10 +393,11 @@ typedef struct fd_augmenter fd_augmenter;
 int fd_draw_operations(const fd_program *program, int32_t *width, int32_t *height, uint64_t *state,
                        fd_operation operations[FD_MOST_OPERATIONS], int32_t *count);
 
-/* Let a resize do the first of `count` operations if it can: those that crop or mirror, and one that
- * resizes if it does not resize yet. It then reads and computes only what the others need. Those are
+/* Set a resize of an image of this size to the first of `count` operations that it can do: those that
+ * crop or mirror, and one that resizes. It then reads and computes only what the others need. Those are
  * moved to the front; returns their number. */
-int32_t fd_fold(fd_resize *resize, int resizes, fd_operation *operations, int32_t count);
+int32_t fd_fold(int32_t width, int32_t height, fd_resize *resize, fd_operation *operations,
+                int32_t count);
 
 /* Replace a size by that of an operation's result. Returns 0 if it is not possible. */
 int fd_resized_by(const fd_operation *operation, int32_t *width, int32_t *height);
@@ -442,7 +440,6 @@ typedef struct {
     fd_resize resize;
     void *out;
     ptrdiff_t stride;
-    uint64_t state; /* the operations of the program are drawn with the random numbers after it */
     /* Set by both functions. */
     int32_t status; /* fd_status; an item that failed does not touch the others */
     int32_t code; /* errno of FD_IO */
@@ -465,13 +462,6 @@ void fd_pool_open(fd_pool *pool, fd_item *items, size_t count);
 
 /* Decode each item with `wanted`, in the same way; `pixels` applies to those that are resized. */
 void fd_pool_decode(fd_pool *pool, fd_item *items, size_t count, const fd_pixels *pixels);
-
-/* Decode and resize `chosen` of the items, and skip the others. Item `which[i]` is made as `plans[i]`
- * and the program (or NULL) of a recipe say, and written to `out` + `which[i]` * `stride`. The limits
- * come from its request. */
-void fd_pool_resize(fd_pool *pool, fd_item *items, size_t count, const int32_t *which,
-                    const fd_plan *plans, size_t chosen, const fd_recipe *recipe,
-                    const fd_pixels *pixels, void *out, ptrdiff_t stride);
 
 /* The result of fd_pool_crop. */
 typedef struct {

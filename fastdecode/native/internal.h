@@ -63,13 +63,6 @@ int fd_augmenter_begin(fd_augmenter *augmenter, int32_t width, int32_t height, u
 int fd_augmenter_run(fd_augmenter *augmenter, const fd_operation *operations, size_t count,
                      const uint8_t **pixels, int32_t *width, int32_t *height);
 
-/* ---- plan.c ---- */
-
-/* Draw the operations that follow a resize, and let it do the first of them. FD_ARGUMENT if they are
- * not possible, or their result has not the size of the recipe. */
-int fd_draw_after(const fd_recipe *recipe, fd_resize *resize, int resizes, uint64_t *state,
-                  fd_operation operations[FD_MOST_OPERATIONS], int32_t *count);
-
 /* ---- erase.c ---- */
 
 /* Carry out an FD_ERASE, whose box must be inside, on a result of this form. */

@@ -53,35 +53,34 @@ static void scale(fd_resize *resize, const fd_operation *operation) {
     resize->filter = operation->filter;
 }
 
-int32_t fd_fold(fd_resize *resize, int resizes, fd_operation *operations, int32_t count) {
-    int32_t done = 0;
+/* Whether a resize can be done while decoding. Of a mirror image, the core's own filter has the same result. */
+static int can_scale(const fd_resize *resize, const fd_operation *operation) {
+    int is_exact = operation->filter != FD_FILTER_OWN;
 
+    return operation->filter != FD_FILTER_NEAREST && !(is_exact && resize->flip);
+}
+
+int32_t fd_fold(int32_t width, int32_t height, fd_resize *resize, fd_operation *operations,
+                int32_t count) {
+    int32_t done = 0, resizes = 0, flip;
+
+    *resize = unchanged(width, height);
     for (; done < count; done++) {
         const fd_operation *operation = &operations[done];
         if (operation->kind == FD_CROP)
             crop(resize, operation->value);
         else if (operation->kind == FD_MIRROR)
             resize->flip = !resize->flip;
-        else if (operation->kind == FD_RESIZE && operation->filter != FD_FILTER_NEAREST &&
-                 !resizes && !resize->flip) {
+        else if (operation->kind == FD_RESIZE && !resizes && can_scale(resize, operation)) {
+            flip = resize->flip;
             scale(resize, operation);
+            resize->flip = flip;
             resizes = 1;
         } else
             break;
     }
     memmove(operations, operations + done, (size_t)(count - done) * sizeof *operations);
     return count - done;
-}
-
-int fd_draw_after(const fd_recipe *recipe, fd_resize *resize, int resizes, uint64_t *state,
-                  fd_operation operations[FD_MOST_OPERATIONS], int32_t *count) {
-    int32_t width = resize->width, height = resize->height;
-    int status = fd_draw_operations(recipe->program, &width, &height, state, operations, count);
-
-    if (status != FD_OK || width != recipe->width || height != recipe->height)
-        return FD_ARGUMENT;
-    *count = fd_fold(resize, resizes, operations, *count);
-    return FD_OK;
 }
 
 /* The largest reduction after which the box is still `headroom` times the size of the canvas; only a
@@ -110,11 +109,14 @@ static void reduce_box(fd_resize *resize, int32_t by) {
 int fd_plan_sample(const fd_header *header, uint64_t *state, const fd_recipe *recipe,
                    fd_request *request, fd_resize *resize,
                    fd_operation operations[FD_MOST_OPERATIONS], int32_t *count) {
-    fd_resize made = unchanged(header->width, header->height);
+    int32_t width = header->width, height = header->height;
+    fd_resize made;
 
     if (!is_known(header, recipe) ||
-        fd_draw_after(recipe, &made, 0, state, operations, count) != FD_OK)
+        fd_draw_operations(recipe->program, &width, &height, state, operations, count) != FD_OK ||
+        width != recipe->width || height != recipe->height)
         return 0;
+    *count = fd_fold(header->width, header->height, &made, operations, *count);
     request->reduce = reduction(header, &made, recipe->headroom);
     reduce_box(&made, request->reduce);
     *resize = made;

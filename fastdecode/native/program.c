@@ -238,7 +238,13 @@ static int add_scale(drawing *to, const fd_step *step) {
     double across = value[0], down = value[1], longest = value[2];
     int is_upright = to->width <= to->height;
 
-    if (down == 0.0) {
+    if (down == 0.0 && value[3] == 1.0) { /* as DETR's processors */
+        double shorter = fmin(to->width, to->height), longer = fmax(to->width, to->height);
+        double exact = longer / shorter * across > longest ? longest * shorter / longer : across;
+        double other = rint(exact) == shorter ? longer : floor(exact * longer / shorter);
+        across = to->width < to->height ? rint(exact) : other;
+        down = to->width < to->height ? other : rint(exact);
+    } else if (down == 0.0) {
         double shorter = is_upright ? to->width : to->height;
         double longer = is_upright ? to->height : to->width;
         double new_shorter = across == 0.0 ? shorter : across;
@@ -315,28 +321,45 @@ static int add_random_crop(drawing *to, const fd_step *step) {
     return add_with(to, step, FD_CROP, left, top, width, height);
 }
 
-/* Half of a margin, rounded half to even; of the border at the left or top, rounded down. */
-static double margin(double whole, double part) { return rint((whole - part) / 2.0); }
+/* As torchvision's RandomShortestSize, or ScaleJitter, which computes in float32. */
+static int add_scale_by(drawing *to, const fd_step *step) {
+    const double *value = step->operation.value;
+    double across = to->width, down = to->height;
+
+    if (value[2] > 0.0) {
+        float share = (float)fd_draw_share(to->state), low = (float)step->area[0];
+        float factor = low + share * (float)(step->area[1] - step->area[0]);
+        float scale = (float)fmin(value[2] / across, value[3] / down) * factor;
+        across = floorf((float)across * scale);
+        down = floorf((float)down * scale);
+    } else {
+        double scale = value[0] / fmin(across, down);
+        scale = value[1] > 0.0 ? fmin(scale, value[1] / fmax(across, down)) : scale;
+        across = floor(across * scale);
+        down = floor(down * scale);
+    }
+    return add_with(to, step, FD_RESIZE, fmax(1, across), fmax(1, down), 0, 0);
+}
+
+/* The border at the left or top, rounded down. */
 static double border(double whole, double part) { return fmax(0, floor((part - whole) / 2)); }
 
+/* Crop before padding, so that this may be done while decoding: the result is the same. */
 static int add_central_crop(drawing *to, const fd_step *step) {
     double width = step->operation.value[0], height = step->operation.value[1];
+    double x = (to->width - width) / 2, y = (to->height - height) / 2;
+    double across = fmin(width, to->width), down = fmin(height, to->height);
+    int is_down = step->operation.value[2] == 1.0;
 
-    if (width > to->width || height > to->height) {
-        if (step->picks == 0)
-            return FD_ARGUMENT;
-        double left = border(to->width, width), top = border(to->height, height);
-        double right = fmax(0, width - to->width) - left, down = fmax(0, height - to->height) - top;
-        int status = add_with(to, step, FD_PAD, left, top, right, down);
-        if (status != FD_OK)
-            return status;
-    }
-    double left = margin(to->width, width), top = margin(to->height, height);
-    if (step->operation.value[2] == 1.0) {
-        left = floor((to->width - width) / 2);
-        top = floor((to->height - height) / 2);
-    }
-    return add_with(to, step, FD_CROP, left, top, width, height);
+    if (step->picks == 0 && (across < width || down < height))
+        return FD_ARGUMENT;
+    x = x < 0 ? 0 : is_down ? floor(x) : rint(x);
+    y = y < 0 ? 0 : is_down ? floor(y) : rint(y);
+    int status = add_with(to, step, FD_CROP, x, y, across, down);
+    if (status != FD_OK || (across == width && down == height))
+        return status;
+    double left = border(across, width), top = border(down, height);
+    return add_with(to, step, FD_PAD, left, top, width - across - left, height - down - top);
 }
 
 /* As albumentations' LongestMaxSize and SmallestMaxSize, and ultralytics' LetterBox. */
@@ -460,6 +483,8 @@ static int draw_step(drawing *to, const fd_step *step) {
         return add_scale(to, step);
     case FD_BOX:
         return add_box(to, step);
+    case FD_SCALE_BY:
+        return add_scale_by(to, step);
     case FD_RANDOM_CROP:
         return add_random_crop(to, step);
     case FD_CENTRAL_CROP:

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { LARGEST_SIDE = 65500, LARGEST_IMAGE = 1 << 29 /* pixels */ };
+enum { LARGEST_SIDE = 65500, MOST = 1 << 30 /* of a size that is only a step to another one */ };
 
 static int is_whole(double number, double least, double most) {
     return number >= least && number <= most && number == rint(number);
@@ -30,6 +30,8 @@ int fd_resized_by(const fd_operation *operation, int32_t *width, int32_t *height
     double across = *width, down = *height;
 
     if (operation->kind == FD_ROTATE && value[1] != 0.0) {
+        if (*width > LARGEST_SIDE || *height > LARGEST_SIDE)
+            return 0;
         fd_turned_size(value[0], width, height);
         across = *width;
         down = *height;
@@ -56,8 +58,7 @@ int fd_resized_by(const fd_operation *operation, int32_t *width, int32_t *height
         across += value[0] + value[2];
         down += value[1] + value[3];
     }
-    if (!is_whole(across, 1, LARGEST_SIDE) || !is_whole(down, 1, LARGEST_SIDE) ||
-        across * down > LARGEST_IMAGE)
+    if (!is_whole(across, 1, MOST) || !is_whole(down, 1, MOST))
         return 0;
     *width = (int32_t)across;
     *height = (int32_t)down;

@@ -42,7 +42,6 @@ from fastdecode.torch._user_code import alone
 from fastdecode.torch.dataset import EncodedSample, map_targets
 from fastdecode.torch.prefetcher import DevicePrefetcher
 from fastdecode.torch.transforms._random_crop import generator_of
-from fastdecode.torch.transforms.base import plan_geometry
 from fastdecode.types import Buffer, Header
 
 if TYPE_CHECKING:
@@ -115,16 +114,17 @@ class EncodedBatch(BatchBuilder):
             found = self._found[at] = EncodedSample(place, dataset._read_encoded(place), target)
             data = as_buffer(found.data)
             header = _headers.probe(data)
-            plan = self._how.eligible.crop.plan(header.width, header.height, generator_of(seed))
-            request = self._request(data, header, plan)
+            crop, generator = self._how.eligible.crop, generator_of(seed)
+            drawn = crop.draw(header.width, header.height, generator)
+            plan = drawn.whole_plan()
+            request = None if plan is None else self._request(data, header, plan)
             if request is not None:
-                maps = self._how.eligible.maps
-                geometry = plan_geometry(plan, header.width, header.height) if maps else None
+                geometry = drawn.geometry() if self._how.eligible.maps else None
                 target = map_targets(dataset, target, geometry)
                 self._found[at] = found._replace(target=target, target_is_mapped=True)
         except Exception:  # raised again when the dataset makes the sample
             return None
-        return None if request is None else (request, plan)
+        return None if request is None or plan is None else (request, plan)
 
     def _request(self, data: Buffer, header: Header, plan: ResizePlan) -> Request | None:
         """Return a request for the box of a plan; None if the backend cannot decode that."""

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 import torch
@@ -27,13 +25,18 @@ from fastdecode.torch._stages import (
     InCore,
     as_image,
     stages_after,
-    works,
     works_again,
 )
 from fastdecode.torch._user_code import drawn_from
-from fastdecode.torch.transforms import EncodedTransform, Normalize, crops
+from fastdecode.torch.transforms import (
+    EncodedTransform,
+    Normalize,
+    RandomResizedCrop,
+    Resize,
+    ResizeCenterCrop,
+)
 from fastdecode.torch.transforms._random_crop import SampleGenerator
-from fastdecode.torch.transforms.base import Crop, Quality
+from fastdecode.torch.transforms.base import Quality, Recipe
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -41,13 +44,10 @@ if TYPE_CHECKING:
     from fastdecode.api import Data
     from fastdecode.torch.transforms.base import TransformOptions
 
-_C = TypeVar("_C", bound=Crop)
 _T = TypeVar("_T")
 
-# The package's own transforms, whose steps are known.
-_PACKAGE_CROPS = {
-    kind for kind in vars(crops).values() if isinstance(kind, type) and issubclass(kind, Crop)
-}
+_OWN = (RandomResizedCrop, Resize, ResizeCenterCrop)
+"""The package's own transforms, whose steps are known."""
 
 
 class Fused(EncodedTransform):
@@ -320,34 +320,32 @@ def fuse_for(transform: _T, options: DecodeOptions) -> Fused | _T:
         return _extend(parts[0], parts[1:])
     begin = _first_recipe(options)
     recipe, count, reason = _recognise.read_pipeline(parts, begin)
-    if recipe.crop is None:
-        whole = replace(begin, crop=crops.Unresized(**begin.options))
-        fused = _with_augmentations(_build_fused(whole, parts, 0, reason), whole, parts)
-        return transform if fused.in_loader is None else fused
+    recipe, count = (recipe, count) if recipe.program else (begin, 0)
     fused = _build_fused(recipe, parts, count, reason)
-    whole = replace(begin, crop=crops.Unresized(**begin.options))
-    return _with_augmentations(fused, whole, parts) if fused.rest else fused
+    if fused.rest or not recipe.program:
+        fused = _with_augmentations(fused, begin, parts)
+    return fused if recipe.program or fused.in_loader is not None else transform
 
 
-def _first_recipe(options: DecodeOptions, *, joint: bool = False) -> _recognise.Recipe:
+def _first_recipe(options: DecodeOptions, *, joint: bool = False) -> Recipe:
     """Return the recipe before the first part, which gets a Pillow image or a tensor."""
+    recipe = Recipe(quality=options.quality, headroom=options.headroom)
     form: Literal["pil", "uint8"] = "uint8" if options.output in ("tensor", "array") else "pil"
     image = np.ndarray if options.output == "array" else None
-    how = {"quality": options.quality, "headroom": options.headroom}
-    return _recognise.Recipe(how, form=form, joint=joint, image=image)
+    return recipe.but(form=form, image=image, joint=joint)
 
 
-def _with_augmentations(fused: Fused, whole: _recognise.Recipe, parts: list[Any]) -> Fused:
+def _with_augmentations(fused: Fused, begin: Recipe, parts: list[Any]) -> Fused:
     """Let the core do all of the pipeline in a Loader, from the whole image on, if it can."""
-    given: Form = "array" if whole.image is np.ndarray else "pil"
+    given: Form = "array" if begin.image is np.ndarray else "pil"
     parts = [step for part in parts for step in steps_of(part, given)]
     if not any(map(_recognise.row_of, parts)):
         return fused
-    recipe, count, _ = _recognise.read_pipeline(parts, replace(whole, augments=True))
+    recipe, count, _ = _recognise.read_pipeline(parts, begin.but(augments=True))
     stages = stages_after(recipe, parts[count:])
     in_loader = _build_fused(recipe, [*parts[:count], *stages], count, "")
     more = count > len(fused.fused) or in_loader.isolated
-    if in_loader.rest and not ((more and works(recipe)) or any(map(works_again, stages))):
+    if in_loader.rest and not ((more and recipe.program) or any(map(works_again, stages))):
         return fused
     return Fused(
         fused.head,
@@ -365,7 +363,7 @@ def read_joint(transforms: Any, options: DecodeOptions) -> Fused | None:
     parts = list(_recognise.flatten(transforms))
     begin = _first_recipe(options, joint=True)
     recipe, count, reason = _recognise.read_pipeline(parts, begin)
-    return None if recipe.crop is None else _build_fused(recipe, parts, count, reason)
+    return _build_fused(recipe, parts, count, reason) if recipe.program else None
 
 
 def not_fused_reason(transform: Any, options: DecodeOptions, *, joint: bool) -> str:
@@ -374,13 +372,11 @@ def not_fused_reason(transform: Any, options: DecodeOptions, *, joint: bool) -> 
     return _recognise.read_pipeline(list(_recognise.flatten(transform)), begin)[2]
 
 
-def _build_fused(recipe: _recognise.Recipe, parts: list[Any], count: int, reason: str) -> Fused:
-    """Return the first `count` parts as the recipe's crop, followed by the rest."""
-    head = copy.copy(cast("Crop", recipe.crop))
+def _build_fused(recipe: Recipe, parts: list[Any], count: int, reason: str) -> Fused:
+    """Return the first `count` parts as a recipe, followed by the rest."""
     in_rows: Any = {"pil": "pil"}.get(recipe.form, "array" if recipe.image is np.ndarray else "")
-    head.interleaved = bool(in_rows)
     return Fused(
-        head,
+        recipe,
         parts[count:],
         form=in_rows or "tensor",
         image=recipe.image,
@@ -413,7 +409,7 @@ def _check_normalised_once(head: EncodedTransform, rest: Sequence[Any]) -> None:
     made_by, following = head, list(rest)
     if isinstance(head, Fused):
         made_by, following = head.head, [*head.rest, *rest]
-    normalize = made_by.normalize if isinstance(made_by, Crop) else None
+    normalize = made_by.normalize if isinstance(made_by, Recipe) else None
     if normalize is None or getattr(normalize, "mean", None) is None:
         return
     second = _recognise.second_normalize(following)
@@ -424,19 +420,16 @@ def _check_normalised_once(head: EncodedTransform, rest: Sequence[Any]) -> None:
         )
 
 
-def _recipe_of(head: EncodedTransform) -> _recognise.Recipe | None:
+def _recipe_of(head: EncodedTransform) -> Recipe | None:
     """Return the recipe of a transform of the package, or None if the user modified it."""
-    if type(head) not in _PACKAGE_CROPS or not isinstance(head, Crop):
+    if type(head) not in _OWN or not isinstance(head, Recipe):
         return None
-    normalize = head.normalize
-    if type(normalize) not in (Normalize, type(None)) or any(
+    if type(head.normalize) not in (Normalize, type(None)) or any(
         callable(value) for name, value in vars(head).items() if name != "normalize"
     ):
         return None
-    form: Literal["uint8", "float", "normalised"] = "uint8"
-    if normalize is not None:
-        form = "float" if normalize.mean is None else "normalised"
-    return _recognise.Recipe({}, head, head.flip or None, form)
+    shared = ("program", "shape", "dtype", "normalize", "quality", "headroom", "form")
+    return Recipe().but(**{name: getattr(head, name) for name in shared})
 
 
 def _draws_nothing(part: Any) -> bool:
@@ -455,18 +448,6 @@ def _copy_result(result: Any, out: torch.Tensor) -> torch.Tensor:
     return out.copy_(result)
 
 
-# ---- a transform without its normalisation: uint8, which becomes float32 later ----
-
-
-def as_uint8(crop: _C) -> _C:
-    """Return the same crop, with the same draws, that returns ``torch.uint8``."""
-    if crop.normalize is None:
-        return crop
-    plain = copy.copy(crop)
-    plain.dtype, plain.normalize = torch.uint8, None
-    return plain
-
-
 def transform_for_slot(transform: EncodedTransform, out: torch.Tensor | None) -> Any:
     """Return the transform for a slot of a batch: without normalising, if the slot is uint8."""
     if out is None or out.dtype == transform.dtype or out.dtype != torch.uint8:
@@ -475,6 +456,6 @@ def transform_for_slot(transform: EncodedTransform, out: torch.Tensor | None) ->
         return transform_for_slot(transform.in_loader, out)
     if type(transform) is Fused and not transform.rest and transform.form == "tensor":
         return Fused(transform_for_slot(transform.head, out))
-    if isinstance(transform, Crop) and type(transform.normalize) is Normalize:
-        return as_uint8(transform)
+    if isinstance(transform, Recipe) and type(transform.normalize) is Normalize:
+        return transform.in_bytes()
     return transform

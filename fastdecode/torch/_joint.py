@@ -8,25 +8,24 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from PIL import Image as PillowImage
 from torch.utils._pytree import tree_map
 
+from fastdecode.native._library import lib
 from fastdecode.torch import _recognise
 from fastdecode.torch._fuse import Fused, read_joint
 from fastdecode.torch.mixin import SIZE_OPTIONS
 from fastdecode.torch.transforms import EncodedTransform
-from fastdecode.torch.transforms.crops import RandomResizedCrop, Resize
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from fastdecode.api import Data
-    from fastdecode.geometry import Geometry
     from fastdecode.torch._options import DecodeOptions
-    from fastdecode.torch.transforms.base import TransformOptions
+    from fastdecode.torch.transforms.base import DrawnSample, Recipe, TransformOptions
 
 _MOVED = ("BoundingBoxes", "KeyPoints", "Mask")
 
@@ -38,54 +37,49 @@ class FusedJoint:
     """
 
     def __init__(self, fused: Fused) -> None:
-        self._fused = fused
+        self._fused, self._head = fused, cast("Recipe", fused.head)
         self.isolated = all(map(_recognise.draws_nothing, fused.rest))
 
     def make(self, data: Data, target: Any, **options: Unpack[TransformOptions]) -> tuple[Any, Any]:
         """Decode and transform an image, and transform its target alike."""
         fused = self._fused
-        pixels, geometry = fused.head.with_geometry(data, **options)
-        sample: Any = fused.as_output(pixels), self._follow(target, geometry)
+        pixels, drawn = self._head.make(data, **options)
+        sample: Any = fused.as_output(pixels), self._follow(target, drawn)
         for part in fused.rest:
             sample = part(*sample)
         made: tuple[Any, Any] = sample
         return made
 
-    def _follow(self, target: Any, geometry: Geometry) -> Any:
-        """Crop, resize and flip the boxes, points and masks of a target."""
+    def _follow(self, target: Any, drawn: DrawnSample) -> Any:
+        """Do to the boxes, points and masks of a target what was drawn for its image."""
         functional = import_module("torchvision.transforms.v2.functional")
-        size = list(geometry.size)
-        left, top, right, bottom = map(round, geometry.box)
-        box = (top, left, bottom - top, right - left)
-        flips_first = isinstance(self._fused.head, Resize) and self._fused.head.flips_first
 
         def move(leaf: Any) -> Any:
-            if not self._is_moved(leaf, geometry):
+            if not self._is_moved(leaf, drawn.sides[::-1]):
                 return leaf
-            if geometry.flipped and flips_first:
-                leaf = functional.horizontal_flip(leaf)
-            if isinstance(self._fused.head, RandomResizedCrop):
-                leaf = functional.resized_crop(leaf, *box, size)
-            else:
-                leaf = functional.resize(leaf, size)
-            return (
-                functional.horizontal_flip(leaf) if geometry.flipped and not flips_first else leaf
-            )
+            for operation in drawn.operations:
+                a, b, c, d = map(int, operation.value[0:4])
+                if operation.kind == lib.FD_CROP:
+                    leaf = functional.crop(leaf, b, a, d, c)
+                elif operation.kind == lib.FD_RESIZE:
+                    leaf = functional.resize(leaf, [b, a])
+                else:
+                    leaf = functional.horizontal_flip(leaf)
+            return leaf
 
         return tree_map(move, target)
 
-    def _is_moved(self, leaf: Any, geometry: Geometry) -> bool:
+    def _is_moved(self, leaf: Any, full_size: tuple[int, ...]) -> bool:
         """Return whether a part of a target lies in the image; raise if its size is another."""
         known = sys.modules["torchvision.tv_tensors"]
         name = type(leaf).__name__
         if type(leaf) in (getattr(known, kind, None) for kind in _MOVED):
             size = tuple(leaf.shape[-2:] if name == "Mask" else leaf.canvas_size)
-            if size == geometry.full_size:
+            if size == full_size:
                 return True
-            height, width = geometry.full_size or (0, 0)
             raise ValueError(
                 f"the {name} of a target are for an image of (height, width) {size}, but the image "
-                f"has {(height, width)}"
+                f"has {full_size}"
             )
         converts = not {"ToImage", "ToTensor"}.isdisjoint(self._fused.fused)
         is_array = converts and isinstance(leaf, np.ndarray)

@@ -286,10 +286,10 @@ def _whole_batch_crop(
     if not source.isolated:
         why = "its transform draws random numbers that do not come from the generator it is given"
         raise _impossible(what, why, "Draw all of them from that generator", instead)
-    if crop.crop.program:
+    if crop.crop.augments_pixels:
         why = "its augmentations run in the core, on the CPU"
         raise _impossible(what, why, "Leave them out", instead)
-    if crop.crop.interpolation != "bilinear":
+    if any(one.filter != "own" for one in crop.crop.resizes):
         why = "devices only resize bilinearly"
         raise _impossible(what, why, "Use interpolation='bilinear'", instead)
     return crop
@@ -304,7 +304,7 @@ def _device_normalize(source: Source, collate_fn: Callable[..., Any] | None) -> 
     crop = source.crop
     if isinstance(crop, str):
         raise _impossible(what, crop, _TRANSFORM_REMEDY, instead)
-    if any(step.erasure is not None for step in crop.crop.program):
+    if any(step.kind == "erasure" for step in crop.crop.program):
         why = "RandomErasing fills normalised values"
         raise _impossible(what, why, "Erase on the device instead", instead)
     if crop.crop.normalize is None:

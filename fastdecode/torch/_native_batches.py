@@ -1,7 +1,6 @@
 """Batches of samples made in the native core, which reads, decodes, resizes and normalises in C.
 
-Python says where each image is. The core draws the random numbers of each sample where it can;
-otherwise Python draws them, for all samples together. The core leaves every unusual sample to
+Python says where each image is, and the core does the rest. It leaves every unusual sample to
 Python, which makes it on its own. The result is the same as if the core had not been used.
 """
 
@@ -18,19 +17,18 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from fastdecode import _headers
-from fastdecode._resizing import PNG_SOF, ResizePlan, core_can_decode, core_may_decode
+from fastdecode._resizing import core_may_decode
+from fastdecode.errors import FastDecodeError
 from fastdecode.native._batch import as_source
-from fastdecode.torch._fuse import as_uint8
 from fastdecode.torch._user_code import alone
 from fastdecode.torch.dataset import EligibleCrop, map_targets
 from fastdecode.torch.mixin import set_up_process
 from fastdecode.torch.transforms._random_crop import generator_of
-from fastdecode.torch.transforms.base import Crop, core_pixel_format, core_recipe, plan_geometry
+from fastdecode.torch.transforms.base import Recipe, core_pixel_format
 
 if TYPE_CHECKING:
     from fastdecode.geometry import Geometry
     from fastdecode.native._batch import Items, Pool
-    from fastdecode.native._library import CoreResize
     from fastdecode.torch._order import Item
     from fastdecode.torch._read_ahead import Read
 
@@ -117,7 +115,7 @@ class NativeBatchMaker:
         if isinstance(eligible, str) or not core_may_decode(self.dataset._options.backend):
             return None
         if self._as_uint8:
-            return eligible._replace(crop=as_uint8(eligible.crop), image=None)
+            return eligible._replace(crop=eligible.crop.in_bytes(), image=None)
         return eligible
 
 
@@ -141,13 +139,29 @@ class _Call:
         self.python_s = 0.0
 
     def run(self, pool: Pool, items: Items, stopped: Callable[[], bool]) -> None:
-        """Make the images: in one call where the core can draw, and the others in two calls."""
+        """Read the files, and make the images of those that the core takes."""
         sources = self._locate_images()
-        left = () if stopped() else self._crop(pool, items, sources)
-        if left and not stopped():
-            plans = self._plan(items, left)
-            if plans and not stopped():
-                self._resize(pool, items, plans)
+        orient = self._dataset._options.orient
+        recipe = self._core_recipe(orient=orient)
+        if stopped() or recipe is None:
+            return
+        seeds, how = [item.seed for item in self._items], self._output_layout()
+        made, left = items.crop(pool, sources, seeds, recipe, *how)
+        self._add_made(items, made)
+        if orient and left and not stopped():
+            again = self._upright(items, left)
+            recipe = self._core_recipe(orient=False)
+            self._add_made(items, items.crop(pool, again, seeds, recipe, *how)[0])
+        self._done.sort(key=itemgetter(0))
+
+    def _upright(self, items: Items, left: Sequence[int]) -> list[memoryview | None]:
+        """Return the bytes of those of the items left whose Exif segment turns nothing."""
+        turned, found = items.headers().may_turn.tolist(), dict.fromkeys(range(len(self._items)))
+        for at in left:
+            with suppress(FastDecodeError):
+                if turned[at] and _headers.probe(items.data(at)).orientation == 1:
+                    found[at] = items.data(at)
+        return [*found.values()]
 
     def _locate_images(self) -> list[Any]:
         """Ask the dataset where the images are: paths, bytes, or None for those left to Python."""
@@ -174,81 +188,27 @@ class _Call:
             self.python_s += time.perf_counter() - began
         return found
 
-    def _crop(self, pool: Pool, items: Items, sources: list[Any]) -> Sequence[int]:
-        """Read the files, let the core draw and make what it can, and return the places left."""
-        recipe = self._core_recipe()
-        if recipe is None:
-            items.read(pool, sources)
-            return range(len(sources))
-        seeds = [item.seed for item in self._items]
-        made, left = items.crop(pool, sources, seeds, recipe, *self._output_layout())
-        self._add_made(items, made, lambda at: ResizePlan.from_core(items.resize_of(at)))
-        return left
-
-    def _add_made(
-        self, items: Items, made: Iterable[int], plan_of: Callable[[int], ResizePlan]
-    ) -> None:
+    def _add_made(self, items: Items, made: Iterable[int]) -> None:
         """Note which samples are made, with their geometry if the dataset maps targets."""
         if not self._eligible.maps:
             self._done += [(at, None) for at in made]
             return
-        headers = items.headers()
+        headers, draw = items.headers(), self._eligible.crop.draw
         width, height = headers.width.tolist(), headers.height.tolist()
-        self._done += [(at, plan_geometry(plan_of(at), width[at], height[at])) for at in made]
+        for at in made:
+            drawn = draw(width[at], height[at], generator_of(self._items[at].seed))
+            self._done.append((at, drawn.geometry()))
 
-    def _core_recipe(self) -> Any:
-        """Return the crop as ``fd_recipe *`` for the core; None if Python must draw."""
+    def _core_recipe(self, *, orient: bool) -> Any:
+        """Return the crop as ``fd_recipe *`` for the core; None if it cannot do that."""
         crop = self._eligible.crop
         try:
-            options = self._dataset._options
-            made = crop.as_core_recipe(orient=options.orient, max_pixels=options.max_pixels)
+            max_pixels = self._dataset._options.max_pixels
+            made = crop.as_core_recipe(orient=orient, max_pixels=max_pixels)
         except Exception:  # raised again when the sample is made on its own
             return None
         sides = None if made is None else (crop.channels, made.height, made.width)
         return made if sides == crop.shape else None
-
-    def _plan(
-        self, items: Items, left: Sequence[int]
-    ) -> dict[int, tuple[ResizePlan, CoreResize, int]]:
-        """Draw and plan how each image is resized; leave out images that the core cannot make."""
-        crop, headers = self._eligible.crop, items.headers()
-        options = self._dataset._options
-        orient = options.orient
-        sides = crop.shape[1:]  # type: ignore[index]  # an eligible crop has a shape
-        columns = (
-            (headers.readable & core_can_decode(headers, options.max_pixels)).tolist(),
-            headers.width.tolist(),
-            headers.height.tolist(),
-            headers.may_turn.tolist(),
-            (headers.sof != PNG_SOF).tolist(),
-        )
-        rows = list(zip(*columns, strict=True))
-        plans: dict[int, tuple[ResizePlan, CoreResize, int]] = {}
-        for at in left:
-            fits, width, height, turns, is_jpeg = rows[at]
-            if fits and not (orient and turns and _headers.probe(items.data(at)).orientation != 1):
-                try:
-                    generator = generator_of(self._items[at].seed)
-                    plan = crop.plan(width, height, generator)
-                    resize = crop.core_resize(plan, width, height, is_jpeg=is_jpeg)
-                except Exception:  # raised again when the sample is made on its own
-                    resize = None
-                if resize is not None and (crop.program or plan.size == sides):
-                    plans[at] = plan, resize, generator.state
-        return plans
-
-    def _resize(
-        self, pool: Pool, items: Items, plans: dict[int, tuple[ResizePlan, CoreResize, int]]
-    ) -> None:
-        """Let the core make the planned images."""
-        _, resizes, states = zip(*plans.values(), strict=True)
-        crop = self._eligible.crop
-        size: Any = crop.shape and crop.shape[1:]
-        drawn = (core_recipe(crop.program, size), states) if crop.program else ()
-        done = items.resize(pool, list(plans), resizes, *self._output_layout(), *drawn)
-        made = [at for at, whole in zip(plans, done, strict=True) if whole]
-        self._add_made(items, made, lambda at: plans[at][0])
-        self._done.sort(key=itemgetter(0))
 
     def _output_layout(self) -> tuple[Any, int, int]:
         """Return the format of pixels, the address of the first image, and the stride in bytes."""
@@ -288,5 +248,5 @@ class _Call:
         return map_targets(self._dataset, self._targets[at], geometry)
 
 
-def _fits(images: torch.Tensor, crop: Crop) -> bool:
+def _fits(images: torch.Tensor, crop: Recipe) -> bool:
     return tuple(images.shape[1:]) == crop.shape and images.dtype == crop.dtype

@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 
+from fastdecode.native._augment import Library, Program, Resampling, central_crop, resized_to
 from fastdecode.torch._albumentations import OfImage, is_of_albumentations
-from fastdecode.torch.transforms.base import Crop, interpolation_name
-from fastdecode.torch.transforms.crops import Resize, ResizeCenterCrop
+from fastdecode.torch.transforms.base import Recipe, interpolation_name
 from fastdecode.torch.transforms.normalize import three_values
 
 _MODELS = ("Beit", "Bit", "CLIP", "ConvNext", "DPT", "DeiT", "Detr", "Llava", "Siglip", "ViT")
@@ -39,35 +39,6 @@ class PixelValues:
         return f"{type(self.processor).__name__}(...)"
 
 
-class ProcessorCrop(ResizeCenterCrop):
-    """`ResizeCenterCrop` with the margins of image processors, which round them down."""
-
-    def _margins(self, canvas: tuple[int, int]) -> tuple[int, int]:
-        return (canvas[0] - self.size[0]) // 2, (canvas[1] - self.size[1]) // 2
-
-    def front(self) -> None:
-        """Return None: the core rounds margins as torchvision does."""
-        return
-
-
-class ProcessorResize(Resize):
-    """`Resize` with the sides of DETR's processors, which round the shorter one."""
-
-    def _canvas(
-        self, width: int, height: int, generator: torch.Generator | None
-    ) -> tuple[int, int]:
-        short, long = sorted((width, height))
-        if not isinstance(self.size, int) or self.max_size is None:
-            return super()._canvas(width, height, generator)
-        exact: float = self.size
-        if long / short * exact > self.max_size:
-            exact = self.max_size * short / long
-        shorter, longer = round(exact), int(exact * long / short)
-        if short == shorter:
-            return height, width
-        return (longer, shorter) if width < height else (shorter, longer)
-
-
 def as_transform(transform: Any) -> Any:
     """Return a processor of transformers, or what albumentations calls by name, as a function.
 
@@ -81,8 +52,8 @@ def as_transform(transform: Any) -> Any:
     )
 
 
-def crop_of(processor: Any, options: dict[str, Any]) -> Crop | None:
-    """Return the crop that does what a processor does; None if it may do anything else."""
+def after_processor(processor: Any, recipe: Recipe) -> Recipe | None:
+    """Return the recipe after what a processor does; None if it may do anything else."""
     name = type(processor).__name__
     if name not in _KNOWN or not type(processor).__module__.startswith("transformers.models."):
         return None
@@ -97,22 +68,22 @@ def crop_of(processor: Any, options: dict[str, Any]) -> Crop | None:
         return None
     if processor.rescale_factor != 1 / 255 or getattr(processor, "device", None) is not None:
         return None
-    values: dict[str, Any] = {"dtype": torch.float32}
+    mean, std = None, None
     if steps["normalize"]:
         mean, std = three_values(processor.image_mean), three_values(processor.image_std)
         if mean is None or std is None or 0 in std:
             return None
-        values = {"mean": mean, "std": std}
     resize, size = sizes
+    of_tensors = not _OF_TENSORS.isdisjoint(kind.__name__ for kind in type(processor).__mro__)
+    library: Library = "torchvision" if of_tensors else "pillow"
+    filter_: Resampling = "own" if mode == "bilinear" else mode
     if isinstance(size, int):
-        crop: Crop = ProcessorResize(resize, mode, size, **values, **options)
-    elif resize == size:
-        crop = Resize(size, mode, **values, **options)
+        program = resized_to(resize, filter_, size, library, rounds=True)
     else:
-        crop = ProcessorCrop(resize, size, mode, **values, **options)
-    bases = {kind.__name__ for kind in type(processor).__mro__}
-    crop.of_tensors = not bases.isdisjoint(_OF_TENSORS)
-    return crop
+        program = resized_to(resize, filter_, None, library)
+        cropped = central_crop(size, rounds_down=True)
+        program = program if resize == size else Program([*program, *cropped])
+    return recipe.doing(program).floats(mean, std).but(form="normalised")
 
 
 def _keeps_size(processor: Any) -> bool:
@@ -121,7 +92,7 @@ def _keeps_size(processor: Any) -> bool:
 
 
 def _sizes(processor: Any, *, crops: bool) -> Any:
-    """Return what a processor resizes to, as `ResizeCenterCrop`, and the size of its result.
+    """Return what a processor resizes to, as for `resized_to`, and the size of its result.
 
     None if the crop may exceed the resized image, or if results differ in size; but of DETR, the
     limits of both sides.

@@ -22,6 +22,7 @@ from fastdecode.native._augment import (
     Draw,
     Erasure,
     Filter,
+    Impossible,
     Kind,
     Library,
     Noise,
@@ -33,13 +34,14 @@ from fastdecode.native._augment import (
     Unit,
     central_crop,
     do,
+    draw_in_core,
     erase,
     group,
     mix,
     random_box,
     resized_to,
+    scaled_by,
 )
-from fastdecode.torch.transforms._random_crop import resized_size
 
 Size: TypeAlias = tuple[int, int] | None
 """(height, width) of the image that the program runs on; None if that depends on the image."""
@@ -63,6 +65,31 @@ class Unsupported(Exception):
 def program_of(transform: Any, size: Size) -> Program:
     """Return the program of a transform for an image of this size, or raise `Unsupported`."""
     return _with_library(_make(transform, size, _PROGRAMS), "pillow")
+
+
+def decoded_program_of(transform: Any, size: Size, *, of_tensors: bool) -> Program:
+    """Do the same for the first resize, which is done while decoding: within one level, or bicubic.
+
+    Of tensors, only v2 resizes bytes bicubically: v1 resizes floats.
+    """
+    made = _make(transform, size, _PROGRAMS)
+    if of_tensors and type(transform).__module__.startswith("timm."):
+        raise Unsupported("timm's transforms take Pillow images")
+    steps = []
+    for step in made:
+        operation = step.operation
+        if operation is not None and operation.kind == "resize":
+            cubic = operation.filter == "bicubic"
+            v1 = not type(transform).__module__.startswith(_V2)
+            smooth = getattr(transform, "antialias", True) is True and not (cubic and v1)
+            if operation.filter not in ("bilinear", "bicubic") or (of_tensors and not smooth):
+                raise Unsupported("it does not resize so")
+            operation = operation._replace(
+                filter="bicubic" if cubic else "own",
+                library="torchvision" if of_tensors and cubic else "pillow",
+            )
+        steps.append(step._replace(operation=operation))
+    return Program(steps)
 
 
 def float_program_of(transform: Any, size: Size) -> Program:
@@ -101,7 +128,9 @@ def modules_of(transform: Any) -> Iterator[str]:
 
 
 def _make(transform: Any, size: Size, table: Mapping[str, Maker]) -> Program:
-    name = f"{type(transform).__module__}.{type(transform).__qualname__}"
+    module = type(transform).__module__
+    module = _V2 if module.startswith(f"{_V2}.") else module
+    name = f"{module}.{type(transform).__qualname__}"
     if name not in table or not is_unmodified(transform):
         raise Unsupported(f"{type(transform).__name__} is not done in the core")
     return made_by(table[name], transform, size)
@@ -175,98 +204,67 @@ def check_program(program: Program, size: Size) -> None:
             raise Unsupported("it keeps fewer than 0 or more than 8 bits")
 
 
-def _count(steps: tuple[Step, ...]) -> int:
+def _count(program: Program) -> int:
     """Return the most operations that steps can draw, or that a group holds."""
-    total, at = 0, 0
-    while at < len(steps):
-        step, inner = steps[at], steps[at + 1 : at + 1 + steps[at].inner]
-        parts = [_count(part) for part in _children(inner)]
+    total = 0
+    for part in program.parts:
+        step, counts = part[0], [_count(inner) for inner in part.inner]
         if step.kind == "choice":
-            total += sum(sorted(parts)[-step.picks :])
-        elif not step.inner and step.kind not in ("sequence", "shuffle", "mix"):
+            total += sum(sorted(counts)[-step.picks :])
+        elif not counts and step.kind not in ("sequence", "shuffle", "mix"):
             total += {"random_crop": 4, "central_crop": 2}.get(step.kind, 1)
         else:
-            total += sum(parts) + (2 + len(parts) if step.kind == "mix" else 0)
-        at += 1 + step.inner
+            total += sum(counts) + (2 + len(counts) if step.kind == "mix" else 0)
     return total
 
 
-def size_after(steps: tuple[Step, ...], size: Size) -> Size:
+def size_after(program: Program, size: Size) -> Size:
     """Return the size of the result of steps; None if it depends on the image or is drawn."""
     most: Size = None  # what a size that depends on the image does not exceed
-    for step, *inner in _children(steps):
-        before = size
+    for part in program.parts:
+        before, step = size, part[0]
         if step.kind == "pad_to" and most is not None:
-            least = _size_of(step)
+            least = _given(step)
             size = least if most[0] <= least[0] and most[1] <= least[1] else None
         elif step.kind == "sequence":
-            size = size_after(tuple(inner), before)
+            size = size_after(Program(part[1:]), before)
         elif step.kind in ("choice", "shuffle", "mix"):
-            sizes = {size_after(part, before) for part in _children(tuple(inner))} or {before}
+            sizes = {size_after(inner, before) for inner in part.inner} or {before}
             size = sizes.pop() if len(sizes) == 1 else None
             if step.kind != "choice" and size != before:
                 raise Unsupported("its parts change the size of the image")
         else:
-            size = _step_size(step, before)
+            size = _size_of(part, before)
         if step.probability < 1 and size != before:
             size = None
         fits = step.kind == "fit" and not step.picks and step.probability >= 1
-        most = _size_of(step) if fits else None
+        most = _given(step) if fits else None
     return size
 
 
-def _size_of(step: Step) -> tuple[int, int]:
+def _given(step: Step) -> tuple[int, int]:
     """Return the (height, width) that a step's operation is given; a side of 0 is unlimited."""
     width, height, *_ = map(int, step.operation.value if step.operation else ())
     return height or _LARGEST_SIDE, width or _LARGEST_SIDE
 
 
-def _fitted(step: Step, size: tuple[int, int]) -> tuple[int, int]:
-    """Return the size to which a step "fit" resizes an image."""
-    width, height, _, most, *_ = (*step.operation.value, 0.0) if step.operation else ()
-    factors = [given / side for given, side in zip((height, width), size, strict=True) if given]
-    factor = min([*factors, most] if most else factors) if not step.picks else max(factors)
-    return max(1, round(size[0] * factor)), max(1, round(size[1] * factor))
-
-
-def _padded_to(step: Step, size: tuple[int, int]) -> tuple[int, int]:
-    """Return the size to which a step "pad_to" pads an image."""
-    width, height, across, down, *_ = map(int, step.operation.value if step.operation else ())
-    multiples = (down, across)
-    least = [-(-side // by) * by if by else 0 for side, by in zip(size, multiples, strict=True)]
-    rows, columns = map(max, zip(size, least, (height, width), strict=True))
-    return rows, columns
-
-
-def _step_size(step: Step, size: Size) -> Size:
+def _size_of(part: Program, size: Size) -> Size:
     """Return the size of the result of a step without others inside it."""
-    operation = step.operation
+    step, operation = part[0], part[0].operation
     if operation is None:
         return size
     kind, value = operation.kind, operation.value
-    if step.kind in ("fit", "pad_to"):
-        return size and {"fit": _fitted, "pad_to": _padded_to}[step.kind](step, size)
-    if step.kind in ("random_crop", "central_crop") or kind == "resize":
-        width, height, *rest = map(int, value)
-        if step.kind == "scale":
-            return size and resized_size(*size[::-1], width or None, rest[0] or None)
-        return height, width
-    if kind == "rotate" and value[1:] == (1.0,) and not step.draws and not value[0] % 90:
-        return size and (size[::-1] if value[0] % 180 else size)
-    if step.kind == "box" or (kind == "rotate" and value[1:] == (1.0,)):
-        return None
-    if kind == "pad":
-        left, top, right, bottom = map(int, value)
-        return size and (size[0] + top + bottom, size[1] + left + right)
-    return size
-
-
-def _children(steps: tuple[Step, ...]) -> Iterator[tuple[Step, ...]]:
-    """Yield each outermost step, with the steps inside it."""
-    while steps:
-        end = 1 + steps[0].inner
-        yield steps[:end]
-        steps = steps[end:]
+    fixed = step.kind == "operation" and kind == "resize"
+    if fixed or step.kind in ("random_crop", "central_crop"):
+        return int(value[1]), int(value[0])
+    if size is not None and (part.is_steady or step.kind == "pad_to"):
+        try:
+            return draw_in_core(part, 0, *size[::-1]).size
+        except Impossible as error:
+            raise Unsupported(str(error)) from None
+    grows = kind == "pad" or (kind == "rotate" and value[1:] == (1.0,))
+    changes = step.kind in ("box", "fit", "scale", "scale_by", "pad_to") or grows
+    return None if changes else size
 
 
 # ---- parts ----
@@ -651,12 +649,56 @@ def _resizing(transform: Any, _: Size) -> Program:
 
 def _random_resizing(transform: Any, _: Size) -> Program:
     """Return the program of RandomResizedCrop."""
+    filter_, library = _resampling(transform)
+    scaled = resized_to(_both_sides(transform.size), filter_, None, library)
+    return Program([*_random_part(transform), *scaled])
+
+
+def _random_part(transform: Any) -> Program:
+    """Return the program of the crop in a transform that crops at random and resizes."""
     scale, ratio = as_range(transform.scale), as_ratio(transform)
     if scale is None or ratio is None:
         raise Unsupported("its scale or ratio is not known")
+    return random_box(scale, ratio)
+
+
+def _random_shortest(transform: Any, _: Size) -> Program:
+    """Return the program of RandomShortestSize."""
+    filter_, _library = _resampling(transform)
+    sides, longest = (_whole(side, 1) for side in transform.min_size), transform.max_size or 0
+    cases = [scaled_by((side, _whole(longest), 0, 0), (1.0, 1.0), filter_) for side in sides]
+    return group("choice", cases)
+
+
+def _scale_jitter(transform: Any, _: Size) -> Program:
+    """Return the program of ScaleJitter, which takes the target's height for the width."""
+    filter_, _library = _resampling(transform)
+    factors = as_range(transform.scale_range)
+    if factors is None:
+        raise Unsupported("its range is not known")
+    return scaled_by((0, 0, *_both_sides(transform.target_size)), factors, filter_)
+
+
+def _timm_resizing(transform: Any, _: Size) -> Program:
+    """Return the program of timm's random crop, which may draw the interpolation after the box."""
+    modes, size = transform.interpolation, _both_sides(transform.size)
+    several = modes if isinstance(modes, tuple) else (modes,)
+    names = [_RESAMPLING[getattr(mode, "value", mode)] for mode in several]
+    if names not in (["bilinear"], ["bicubic"], ["bilinear", "bicubic"]):
+        raise Unsupported("its interpolations are not done in the core")
+    resized = [resized_to(size, name) for name in reversed(names)]
+    scaled = resized[0] if len(names) == 1 else group("choice", resized)
+    return Program([*_random_part(transform), *scaled])
+
+
+def _preset(transform: Any, _: Size) -> Program:
+    """Return the program of the preset of torchvision's weights."""
     filter_, library = _resampling(transform)
-    scaled = resized_to(_both_sides(transform.size), filter_, None, library)
-    return group("sequence", [random_box(scale, ratio), scaled])
+    whole = as_sides(transform.resize_size)
+    if whole is None:
+        raise Unsupported(f"size={transform.resize_size!r} is not known")
+    resized = resized_to(whole, filter_, None, library)
+    return Program([*resized, *central_crop(_both_sides(transform.crop_size), pads=True)])
 
 
 def _central(transform: Any, _: Size) -> Program:
@@ -900,7 +942,9 @@ _MAKERS: Mapping[str, Maker] = {
     "Pad": _padding,
     "RandomCrop": _random_cropping,
     "RandomResizedCrop": _random_resizing,
+    "RandomShortestSize": _random_shortest,
     "Resize": _resizing,
+    "ScaleJitter": _scale_jitter,
 }
 _CONTAINERS: Mapping[str, Maker] = {
     "Compose": _compose,
@@ -914,34 +958,20 @@ _POLICIES: Mapping[str, Maker] = {
     "AutoAugment": _auto_augment,
     "AugMix": _augmix,
 }
-_V2_MODULES = {
-    "_color": ("ColorJitter", "Grayscale", "RandomGrayscale", "RandomInvert", "RandomPosterize",
-               "RandomSolarize", "RandomAdjustSharpness", "RandomAutocontrast", "RandomEqualize",
-               "RandomChannelPermutation", "RandomPhotometricDistort"),
-    "_misc": ("GaussianBlur",),
-    "_geometry": ("RandomHorizontalFlip", "RandomVerticalFlip", "RandomRotation",
-                  "RandomAffine", "RandomPerspective", "CenterCrop", "Pad", "RandomCrop",
-                  "RandomResizedCrop", "Resize"),
-    "_container": tuple(_CONTAINERS),
-}  # fmt: skip
-
 _PROGRAMS: Mapping[str, Maker] = {
     **{f"{_V1}.transforms.{name}": make for name, make in {**_MAKERS, **_CONTAINERS}.items()},
     **{f"{_V1}.autoaugment.{name}": make for name, make in _POLICIES.items()},
-    **{f"{_V2}._auto_augment.{name}": make for name, make in _POLICIES.items()},
-    **{
-        f"{_V2}.{module}.{name}": {**_MAKERS, **_CONTAINERS}[name]
-        for module, names in _V2_MODULES.items()
-        for name in names
-    },
+    **{f"{_V2}.{name}": make for name, make in {**_MAKERS, **_CONTAINERS, **_POLICIES}.items()},
     "timm.data.auto_augment.RandAugment": _timm_rand_augment,
     "timm.data.auto_augment.AutoAugment": _timm_auto_augment,
     "timm.data.auto_augment.AugMixAugment": _timm_augmix,
+    "timm.data.transforms.RandomResizedCropAndInterpolation": _timm_resizing,
+    f"{_V1}._presets.ImageClassification": _preset,
     "fastdecode.torch.transforms.blur.GaussianBlur": _pillow_blur,
     "fastdecode.torch.transforms.opencv.LetterBox": _as_it_says,
     "fastdecode.torch.transforms.opencv.OpenCVResize": _as_it_says,
 }
-"""By module and class, how a transform becomes a program."""
+"""By module and class, how a transform becomes a program; v2 has it in one module of several."""
 
 _LINEAR = (
     *("CenterCrop", "Pad", "RandomCrop", "RandomHorizontalFlip", "RandomResizedCrop"),
@@ -951,6 +981,6 @@ _OF_FLOATS = {name: make for name, make in _PROGRAMS.items() if name.rpartition(
 
 _ERASURES: Mapping[str, Maker] = {
     f"{_V1}.transforms.RandomErasing": _erasing,
-    f"{_V2}._augment.RandomErasing": _erasing,
+    f"{_V2}.RandomErasing": _erasing,
     "timm.data.random_erasing.RandomErasing": _timm_erasing,
 }

@@ -11,47 +11,34 @@ box's area, shape, top and left, and ``torch.rand(1)`` for a flip.
 
 from __future__ import annotations
 
-import copy
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 
-from fastdecode._resizing import Interpolation
-from fastdecode.native._augment import Program
+from fastdecode.native._augment import Program, flipped
 from fastdecode.torch import _albumentations
 from fastdecode.torch._albumentations import OfImage, is_of_albumentations
 from fastdecode.torch._probes import Form, affine_of, does_as, does_nothing
-from fastdecode.torch._processors import PixelValues, crop_of
+from fastdecode.torch._processors import PixelValues, after_processor
 from fastdecode.torch._programs import (
     Maker,
     Unsupported,
-    as_range,
-    as_ratio,
-    as_sides,
     check_program,
+    decoded_program_of,
     erasure_of,
     float_program_of,
     is_unmodified,
     modules_of,
     program_of,
-    size_after,
     tensor_program_of,
 )
-from fastdecode.torch.transforms.base import Crop, interpolation_name
-from fastdecode.torch.transforms.crops import (
-    RandomResizedCrop,
-    RandomResizedCropAndInterpolation,
-    RandomShortestSize,
-    Resize,
-    ResizeCenterCrop,
-    ScaleJitter,
-    Unresized,
-)
+from fastdecode.torch.transforms.base import Recipe, interpolation_name
 from fastdecode.torch.transforms.normalize import Normalize, three_values
 
 _V1 = "torchvision.transforms.transforms"
@@ -62,62 +49,6 @@ _REFERENCES = "presets"  # references/classification/presets.py, which scripts i
 _TIMM = "timm.data.transforms"
 
 
-@dataclass(frozen=True)
-class Recipe:
-    """The result of the first parts of a pipeline, applied to an RGB Pillow image."""
-
-    options: dict[str, Any] = field(default_factory=dict)
-    """Options of the equivalent crop: quality and headroom."""
-    crop: Crop | None = None
-    """The crop with the same geometry and values; None until a part crops or resizes."""
-    flip: float | None = None
-    """Probability of RandomHorizontalFlip; None without one."""
-    form: Literal["pil", "uint8", "float", "levels", "normalised", "erased"] = "pil"
-    """The result: a Pillow image, or a tensor of bytes, of floats from 0 to 1 or 0 to 255, or
-    normalised; or one in which boxes may be erased, which comes last."""
-    image: Any = None
-    """torchvision's ``tv_tensors.Image`` if the tensor is one, ``numpy.ndarray`` if the values are
-    an array (H, W, C) instead; None for a plain tensor."""
-    augments: bool = False
-    """Whether random augmentations are done, too, with draws of the core's own."""
-    idle: tuple[Any, ...] = ()
-    """The parts that were passed over, because they do nothing to an image."""
-    joint: bool = False
-    """Whether the pipeline is called with an image and its target, which must follow the crop."""
-
-    def floats(self, mean: Any = None, std: Any = None) -> Recipe:
-        """Return the recipe with values as floats from 0 to 1, or normalised."""
-        crop = copy.copy(self.crop)
-        if crop is not None:
-            crop.dtype, crop.normalize = torch.float32, Normalize(mean, std)
-        return replace(self, crop=crop, form="float" if mean is None else "normalised")
-
-    @property
-    def channels(self) -> int:
-        """Of the result: 3, or 1 if it is grey."""
-        return 3 if self.crop is None else self.crop.channels
-
-    def followed_by(self, part: Any, make: Maker) -> Recipe | None:
-        """Return the recipe with the program of a part; None if the core has none."""
-        crop = copy.copy(self.crop)
-        if not self.augments or crop is None:
-            return None
-        before = crop.shape and crop.shape[1:]
-        try:
-            made = make(part, before)
-            if crop.channels == 1:
-                _check_grey(made, of_tensors=self.form != "pil")
-            crop.program = Program([*crop.program, *made])
-            check_program(crop.program, before)
-            after = size_after(made, before) or size_after(crop.program, None)
-        except Unsupported:
-            return None
-        if type(part).__qualname__ == "Grayscale":
-            crop.channels = part.num_output_channels
-        crop.shape = None if after is None else (crop.channels, *after)
-        return replace(self, crop=crop)
-
-
 def _check_grey(made: Program, *, of_tensors: bool) -> None:
     """Raise `Unsupported` if a program does not do the same to a grey image of one channel."""
     for operation in (step.operation for step in made if step.operation):
@@ -126,7 +57,7 @@ def _check_grey(made: Program, *, of_tensors: bool) -> None:
             raise Unsupported("it is not possible for one channel")
 
 
-Step: TypeAlias = Callable[[Recipe, Any], "Recipe | None"]
+Step: TypeAlias = Callable[[Recipe, Any], Recipe | None]
 """Returns the recipe after a transform; None if it cannot be done while decoding there."""
 
 
@@ -206,7 +137,7 @@ def read_pipeline(parts: Sequence[Any], recipe: Recipe) -> tuple[Recipe, int, st
         if following is None:
             return recipe, count, _reason_not_fused(part, recipe, known=step is not None)
         recipe = following
-    return recipe, len(parts), "" if recipe.crop else "nothing in it crops or resizes"
+    return recipe, len(parts), "" if recipe.program else "nothing in it crops or resizes"
 
 
 def _step_of_own(recipe: Recipe, part: Any) -> Step | None:
@@ -229,8 +160,8 @@ def _step_of_own(recipe: Recipe, part: Any) -> Step | None:
 
 def _scaled(recipe: Recipe, _part: Any, *, by: tuple[float, float]) -> Recipe | None:
     """Accept a function such as ``x * 2 - 1``, as a part of the normalisation."""
-    normalize = recipe.crop and recipe.crop.normalize
-    if not normalize:
+    normalize = recipe.normalize
+    if normalize is None:
         return None
     factor, summand = by
     means, stds = normalize.mean or (0.0,) * 3, normalize.std or (1.0,) * 3
@@ -239,7 +170,7 @@ def _scaled(recipe: Recipe, _part: Any, *, by: tuple[float, float]) -> Recipe | 
 
 
 def _pass_over(recipe: Recipe, part: Any) -> Recipe:
-    return replace(recipe, idle=(*recipe.idle, part))
+    return recipe.but(idle=(*recipe.idle, part))
 
 
 def second_normalize(parts: Sequence[Any]) -> Any:
@@ -305,144 +236,84 @@ def _accept(recipe: Recipe, _part: Any) -> Recipe | None:
     return recipe
 
 
-def _set_crop(recipe: Recipe, kind: Callable[..., Crop], **arguments: Any) -> Recipe | None:
-    """Set the crop, if it is the first one and all of its arguments are known."""
-    before = recipe.crop
-    if before is not None and (type(before) is not Unresized or before.program):
+_DECODED = {"": r"(br|r)[cm]*", "joint": r"brm*|m*(rm*)?", "augments": r"(br|m?r)[cm]*|m"}
+"""Which steps are done while decoding, by their letters.
+
+torchvision pads an image and its boxes differently for a central crop, so targets do not follow it.
+"""
+
+
+def _letters(program: Program) -> str:
+    """Return what each step is: a box that is cropped, a resize, a central crop, a mirror."""
+    letters = ""
+    for part in program.parts:
+        kinds = {step.operation and step.operation.kind for step in part if not step.inner}
+        one = {"box": "b", "central_crop": "c"}.get(part[0].kind)
+        letters += one or ("r" if kinds == {"resize"} else "m" if kinds == {"mirror"} else "x")
+    return letters
+
+
+def _crop(recipe: Recipe, part: Any) -> Recipe | None:
+    return _while_decoding(recipe, part) or _augment(recipe, part)
+
+
+def _while_decoding(recipe: Recipe, part: Any) -> Recipe | None:
+    """Accept a crop, resize or flip that costs no pass of its own over the pixels."""
+    flips = type(part).__qualname__ == "RandomHorizontalFlip"
+    known = not flips or (isinstance(part.p, (int, float)) and 0 <= part.p <= 1)
+    before, in_bytes = recipe.program, recipe.form in ("pil", "uint8")
+    if not known or (recipe.form in ("levels", "normalised", "erased") and _fills(part)):
         return None
-    if recipe.form not in ("pil", "uint8") or not all(arguments.values()):
+    try:
+        made = (
+            flipped(float(part.p))
+            if flips
+            else decoded_program_of(part, None, of_tensors=recipe.form != "pil")
+        )
+        letters = _letters(made)
+        # A flip commutes with a random crop where the draws are the loader's.
+        after_flip = recipe.augments and _letters(before) == "m" and letters == "br"
+        following = recipe.doing(Program([*made, *before] if after_flip else [*before, *made]))
+    except Unsupported:
         return None
-    crop = kind(**arguments, **recipe.options)
-    crop.of_tensors = recipe.form != "pil"
-    if before is not None and before.flip:
-        # A flip commutes with resizing; with a random crop only where the draws are the loader's.
-        exact = recipe.augments and crop.interpolation != "bilinear"
-        if exact or not (isinstance(crop, Resize) or recipe.augments):
-            return None
-        crop.flip = before.flip
-        if isinstance(crop, Resize):
-            crop.flips_first = True
-    return replace(recipe, crop=crop)
-
-
-def _random_resized_crop(recipe: Recipe, part: Any) -> Recipe | None:
-    first = _set_crop(
-        recipe,
-        RandomResizedCrop,
-        size=as_sides(part.size),
-        scale=as_range(part.scale),
-        ratio=as_ratio(part),
-        interpolation=_interpolation(recipe, part),
-    )
-    return first or _augment(recipe, part)
-
-
-def _timm_random_resized_crop(recipe: Recipe, part: Any) -> Recipe | None:
-    """Accept timm's crop, which has one interpolation, or draws one of two for each image."""
-    size = as_sides(part.size)
-    modes = part.interpolation if isinstance(part.interpolation, tuple) else (part.interpolation,)
-    names = tuple(map(interpolation_name, modes))
-    either = names == ("bilinear", "bicubic")
-    return _set_crop(
-        recipe,
-        RandomResizedCropAndInterpolation if either else RandomResizedCrop,
-        size=isinstance(size, tuple) and recipe.form == "pil" and size,
-        scale=as_range(part.scale),
-        ratio=as_range(part.ratio),
-        interpolation=names[0] if either or len(names) == 1 else None,
-    )
-
-
-def _resize(recipe: Recipe, part: Any) -> Recipe | None:
-    size, longest = as_sides(part.size), part.max_size
-    arguments: dict[str, Any] = {"interpolation": _interpolation(recipe, part)}
-    if longest is not None:
-        one_side = part.size is None or (type(size) is int and type(longest) is int)
-        arguments["max_size"] = one_side and (size or 0) < longest and as_sides(longest)
-    if part.size is None:
-        first = _set_crop(recipe, partial(Resize, None), **arguments)
-    else:
-        first = _set_crop(recipe, Resize, size=size, **arguments)
-    return first or _augment(recipe, part)
-
-
-def _random_shortest_size(recipe: Recipe, part: Any) -> Recipe | None:
-    sides, longest = tuple(part.min_size), part.max_size
-    known = all(type(side) is int and side > 0 for side in (*sides, *filter(None, [longest])))
-    return _set_crop(
-        recipe,
-        partial(RandomShortestSize, max_size=longest),
-        min_size=known and sides,
-        interpolation=_interpolation(recipe, part),
-    )
-
-
-def _scale_jitter(recipe: Recipe, part: Any) -> Recipe | None:
-    target = as_sides(part.target_size)
-    return _set_crop(
-        recipe,
-        ScaleJitter,
-        target_size=isinstance(target, tuple) and target,
-        scale_range=as_range(part.scale_range),
-        interpolation=_interpolation(recipe, part),
-    )
-
-
-def _center_crop(recipe: Recipe, part: Any) -> Recipe | None:
-    return _center_of_resize(recipe, part) or _augment(recipe, part)
-
-
-def _center_of_resize(recipe: Recipe, part: Any) -> Recipe | None:
-    """Accept it only right after Resize: after a flip, an odd margin is on the other side.
-
-    What was done to the pixels between the two cannot be done after the crop: a blur looks beyond
-    it, and a crop larger than the image is padded with black. A target would not follow the crop.
-    """
-    size, whole = as_sides(part.size), recipe.crop
-    if type(whole) is not Resize or whole.size is None or whole.max_size is not None:
+    mode = "joint" if recipe.joint else "augments" if recipe.augments else ""
+    if not re.fullmatch(_DECODED[mode], _letters(following.program)):
         return None
-    if not size or recipe.flip is not None or recipe.form in ("normalised", "levels"):
-        return None
-    if whole.program or recipe.joint:
-        return None
-    options = {name: getattr(whole, name) for name in ("dtype", "quality", "headroom")}
-    crop = ResizeCenterCrop(whole.size, size, whole.interpolation, **options)
-    crop.of_tensors = whole.of_tensors
-    return replace(recipe, crop=crop)
+    return following if in_bytes or not {*letters} & {*"br"} else None
 
 
 def _image_classification(recipe: Recipe, part: Any) -> Recipe | None:
     """Accept the preset of torchvision's weights: resize, crop, convert to floats, normalise."""
-    std = three_values(part.std)
-    made = _set_crop(
-        recipe,
-        ResizeCenterCrop,
-        resize=as_sides(part.resize_size),
-        size=as_sides(part.crop_size),
-        interpolation=recipe.form == "pil" and _interpolation(recipe, part),
-        mean=three_values(part.mean),
-        std=std and 0 not in std and std,
-    )
-    return made and replace(made, form="normalised")
+    mean, std = three_values(part.mean), three_values(part.std)
+    if recipe.form != "pil" or mean is None or std is None or 0 in std:
+        return None
+    made = _while_decoding(recipe, part)
+    return made and made.floats(mean, std)
 
 
 def _pixel_values(recipe: Recipe, part: Any) -> Recipe | None:
     """Accept an image processor of transformers as the only part."""
-    alone = recipe.crop is None and recipe.form == "pil" and not recipe.joint
-    crop = crop_of(part.processor, recipe.options) if alone else None
-    return None if crop is None else replace(recipe, crop=crop, form="normalised")
+    alone = not recipe.program and recipe.form == "pil" and not recipe.joint
+    return after_processor(part.processor, recipe) if alone else None
 
 
-def _flip(recipe: Recipe, part: Any) -> Recipe | None:
-    """Accept one flip anywhere after the crop: it commutes with all parts but augmentations."""
-    known = isinstance(part.p, (int, float)) and 0 <= part.p <= 1
-    if recipe.flip is not None or not known or (recipe.crop is not None and recipe.crop.program):
-        return _augment(recipe, part)
-    if recipe.crop is None and not (recipe.joint and recipe.form in ("pil", "uint8")):
+def _followed(recipe: Recipe, part: Any, make: Maker) -> Recipe | None:
+    """Return the recipe with the program of a part; None if the core has none."""
+    if not recipe.augments:
         return None
-    crop = Unresized(**recipe.options) if recipe.crop is None else copy.copy(recipe.crop)
-    crop.flip = float(part.p)
-    return replace(recipe, crop=crop, flip=crop.flip)
+    before = recipe.shape and recipe.shape[1:]
+    try:
+        made = make(part, before)
+        if recipe.channels == 1:
+            _check_grey(made, of_tensors=recipe.form != "pil")
+        program = Program([*recipe.program, *made])
+        check_program(program, before)
+        following = recipe.doing(program)
+    except Unsupported:
+        return None
+    if type(part).__qualname__ != "Grayscale":
+        return following
+    return following.but(channels=part.num_output_channels).doing(program)
 
 
 def _augment(recipe: Recipe, part: Any) -> Recipe | None:
@@ -452,7 +323,7 @@ def _augment(recipe: Recipe, part: Any) -> Recipe | None:
         return None
     if recipe.form not in makers and getattr(part, "fill", None):
         return None
-    return recipe.followed_by(part, makers.get(recipe.form, float_program_of))
+    return _followed(recipe, part, makers.get(recipe.form, float_program_of))
 
 
 def _fills(part: Any) -> bool:
@@ -464,8 +335,8 @@ def _fills(part: Any) -> bool:
 def _erase(recipe: Recipe, part: Any) -> Recipe | None:
     """Accept RandomErasing as the last part, after the values are floats."""
     floats = recipe.form in ("float", "levels", "normalised")
-    made = recipe.followed_by(part, erasure_of) if floats else None
-    return made and replace(made, form="erased")
+    made = _followed(recipe, part, erasure_of) if floats else None
+    return made and made.but(form="erased")
 
 
 def _holds_image(recipe: Recipe) -> bool:
@@ -475,13 +346,13 @@ def _holds_image(recipe: Recipe) -> bool:
 
 def _to_tensor(recipe: Recipe, _part: Any) -> Recipe | None:
     known = _holds_image(recipe) and torch.get_default_dtype() == torch.float32
-    return replace(recipe, image=None).floats() if known else None
+    return recipe.but(image=None).floats() if known else None
 
 
 def _to_pil(recipe: Recipe, _part: Any) -> Recipe | None:
     """Accept ToPILImage of an array."""
     known = _part.mode in (None, "RGB") and recipe.image is np.ndarray and recipe.form == "uint8"
-    return replace(recipe, form="pil", image=None) if known else None
+    return recipe.but(form="pil", image=None) if known else None
 
 
 def _maybe_to_tensor(recipe: Recipe, part: Any) -> Recipe | None:
@@ -496,7 +367,7 @@ def _unscaled_to_tensor(recipe: Recipe, part: Any) -> Recipe | None:
 
 
 def _pil_to_tensor(recipe: Recipe, _part: Any) -> Recipe | None:
-    return replace(recipe, form="uint8") if recipe.form == "pil" else None
+    return recipe.but(form="uint8") if recipe.form == "pil" else None
 
 
 def _maybe_pil_to_tensor(recipe: Recipe, part: Any) -> Recipe | None:
@@ -507,12 +378,12 @@ def _to_image(recipe: Recipe, part: Any) -> Recipe | None:
     image = getattr(sys.modules.get("torchvision.tv_tensors"), "Image", None)
     known = _holds_image(recipe) or recipe.image is not np.ndarray
     made = _maybe_pil_to_tensor(recipe, part) if known else None
-    return replace(made, image=image) if image and made else None
+    return made.but(image=image) if image and made else None
 
 
 def _to_pure_tensor(recipe: Recipe, _part: Any) -> Recipe | None:
     """Accept ToPureTensor, unless it would change the types of a target."""
-    return None if recipe.joint else replace(recipe, image=None)
+    return None if recipe.joint else recipe.but(image=None)
 
 
 def _to_float(recipe: Recipe, part: Any) -> Recipe | None:
@@ -526,7 +397,7 @@ def _to_float(recipe: Recipe, part: Any) -> Recipe | None:
 
 def _as_levels(recipe: Recipe) -> Recipe:
     """Return the recipe with floats from 0 to 255, which this mean and std produce."""
-    return replace(recipe.floats((0.0,), (1 / 255,)), form="levels")
+    return recipe.floats((0.0,), (1 / 255,)).but(form="levels")
 
 
 def _convert_dtype(recipe: Recipe, part: Any) -> Recipe | None:
@@ -551,11 +422,10 @@ def _normalize(recipe: Recipe, part: Any) -> Recipe | None:
 
 def _normalise_erased(recipe: Recipe, mean: Sequence[float], std: Sequence[float]) -> Recipe | None:
     """Normalise the levels of erased boxes with the image, where they are constants."""
-    crop = copy.copy(recipe.crop)
-    if crop is None or crop.normalize is None or crop.normalize.mean is not None:
+    if recipe.normalize is None or recipe.normalize.mean is not None:
         return None
     steps = []
-    for step in crop.program:
+    for step in recipe.program:
         erasure = step.erasure if step.kind == "erasure" else None
         if erasure is not None:
             if erasure.noise != "none":
@@ -565,8 +435,7 @@ def _normalise_erased(recipe: Recipe, mean: Sequence[float], std: Sequence[float
             )
             step = step._replace(erasure=erasure._replace(level=(red, green, blue)))  # noqa: PLW2901
         steps.append(step)
-    crop.program = Program(steps)
-    return replace(replace(recipe, crop=crop).floats(mean, std), form="erased")
+    return recipe.doing(Program(steps)).floats(mean, std).but(form="erased")
 
 
 def _of_albumentations(recipe: Recipe, part: Any) -> Recipe | None:
@@ -574,26 +443,24 @@ def _of_albumentations(recipe: Recipe, part: Any) -> Recipe | None:
     transform = part.transform
     if not recipe.augments or not (recipe.form == "pil" or recipe.image is np.ndarray):
         return None
-    recipe = replace(
-        recipe, image=np.ndarray, form="uint8" if recipe.form == "pil" else recipe.form
-    )
+    recipe = recipe.but(image=np.ndarray, form="uint8" if recipe.form == "pil" else recipe.form)
     if not _albumentations.is_known(transform) or recipe.channels != 3:
         return None
     name, bytes_ = type(transform).__name__, recipe.form == "uint8"
     if name == "ToTensorV2":
-        return replace(recipe, image=None) if transform.p >= 1 else None
+        return recipe.but(image=None) if transform.p >= 1 else None
     scaled = _albumentations.scale_of(transform) if bytes_ else None
     if scaled is not None:
         return recipe.floats(*scaled)
     programs = _albumentations.program_of if bytes_ else _albumentations.float_program_of
-    return recipe.followed_by(transform, programs)
+    return _followed(recipe, transform, programs)
 
 
 def _fastdecode_normalize(recipe: Recipe, part: Any) -> Recipe | None:
     """Accept fastdecode's Normalize, which takes bytes, too, and returns plain tensors."""
     if recipe.form == "float" and part.mean is None:
         return recipe
-    recipe = replace(recipe, image=None)
+    recipe = recipe.but(image=None)
     if recipe.form == "uint8":
         recipe = recipe.floats()
     return recipe if recipe.form == "float" and part.mean is None else _normalize(recipe, part)
@@ -602,7 +469,7 @@ def _fastdecode_normalize(recipe: Recipe, part: Any) -> Recipe | None:
 def _reason_not_fused(part: Any, recipe: Recipe, *, known: bool) -> str:
     """Return, in words, why a part is not done while decoding."""
     name = getattr(part, "__name__", type(part).__name__)
-    begun = recipe.crop is not None
+    begun = bool(recipe.program)
     if known and begun:
         return f"{name} cannot follow what comes before it"
     if known:
@@ -620,22 +487,6 @@ def _reason_not_fused(part: Any, recipe: Recipe, *, known: bool) -> str:
     return f"{which} is not one of the transforms that are done while decoding"
 
 
-def _interpolation(recipe: Recipe, part: Any) -> Interpolation | None:
-    """Return the interpolation if the part resizes bytes with antialiasing, else None.
-
-    Pillow antialiases whatever `antialias` says. Tensors are antialiased only with True: None and
-    "warn", the default of 0.15 and 0.16, mean no.
-    """
-    mode = part.interpolation
-    if isinstance(mode, str) and _module(part) == _V1:
-        return None  # torchvision's v1 would raise an error
-    if recipe.form == "uint8" and _module(part) == _V1 and interpolation_name(mode) == "bicubic":
-        return None  # v1 resizes floats here, and v2 bytes, whose result differs by up to 20 levels
-    if recipe.form == "pil" or (recipe.form == "uint8" and part.antialias is True):
-        return interpolation_name(mode)
-    return None
-
-
 # ---- the table ----
 
 
@@ -647,12 +498,13 @@ def _rows(modules: Sequence[str], rows: dict[str, Row]) -> dict[tuple[str, str],
 _VALUES = Row(in_place=True)  # changes values only, and runs as written
 _COLOURS = Row(_augment, in_place=True)
 _MOVES = Row(_augment)
+_CROPS = Row(_crop)
 
 TABLE: dict[tuple[str, str], Row] = {
     **_rows(
         (_V1, _V2),
         {
-            "CenterCrop": Row(_center_crop),
+            "CenterCrop": _CROPS,
             "Pad": _MOVES,
             "RandomCrop": _MOVES,
             "RandomPerspective": _MOVES,
@@ -675,18 +527,18 @@ TABLE: dict[tuple[str, str], Row] = {
             "RandomChoice": _MOVES,
             "RandomErasing": Row(_erase, in_place=True),
             "RandomGrayscale": _COLOURS,
-            "RandomHorizontalFlip": Row(_flip),
+            "RandomHorizontalFlip": _CROPS,
             "RandomInvert": _COLOURS,
             "RandomOrder": _MOVES,
             "RandomPhotometricDistort": _COLOURS,
             "RandomPosterize": _COLOURS,
-            "RandomResizedCrop": Row(_random_resized_crop),
+            "RandomResizedCrop": _CROPS,
             "RandomRotation": _MOVES,
-            "RandomShortestSize": Row(_random_shortest_size),
+            "RandomShortestSize": _CROPS,
             "RandomSolarize": _COLOURS,
             "RandomVerticalFlip": _MOVES,
-            "Resize": Row(_resize),
-            "ScaleJitter": Row(_scale_jitter),
+            "Resize": _CROPS,
+            "ScaleJitter": _CROPS,
             "ToDtype": Row(_to_float, in_place=True),
             "ToImage": Row(_to_image, in_place=True),
             "ToPILImage": Row(_to_pil, in_place=True),
@@ -713,7 +565,7 @@ TABLE: dict[tuple[str, str], Row] = {
     (_REFERENCES, "SegmentationPresetEval"): Row(parts="transforms"),
     (_TIMM, "MaybePILToTensor"): Row(_maybe_pil_to_tensor, in_place=True),
     (_TIMM, "MaybeToTensor"): Row(_maybe_to_tensor, in_place=True),
-    (_TIMM, "RandomResizedCropAndInterpolation"): Row(_timm_random_resized_crop),
+    (_TIMM, "RandomResizedCropAndInterpolation"): _CROPS,
     ("fastdecode.torch.transforms.blur", "GaussianBlur"): _COLOURS,
     ("fastdecode.torch.transforms.opencv", "LetterBox"): _MOVES,
     ("fastdecode.torch.transforms.opencv", "OpenCVResize"): _MOVES,

@@ -7,23 +7,22 @@ comes after it runs there again, on the image that it returned.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from PIL import Image as PillowImage
 
-from fastdecode.native._augment import Impossible
+from fastdecode.native._augment import Impossible, Program
 from fastdecode.torch import _recognise
 from fastdecode.torch._albumentations import OfImage
 from fastdecode.torch._probes import examine, form_of
 from fastdecode.torch._user_code import alone, is_thread_safe
-from fastdecode.torch.transforms.base import Crop, DecodedPart
-from fastdecode.torch.transforms.crops import Unresized
+from fastdecode.torch.transforms.base import DecodedPart
 
 if TYPE_CHECKING:
-    from fastdecode.torch._recognise import Recipe
+    from fastdecode.torch.transforms.base import Recipe
 
 
 @dataclass(frozen=True)
@@ -77,19 +76,17 @@ class InCore:
 
     def __call__(self, image: Any, generator: torch.Generator | None) -> Any:
         """Return what the parts make of an image; call them if that is of another form."""
-        crop = self.recipe.crop
         in_rows = self.form in ("pil", "array")
         alike = form_of(image) == self.form and (
             in_rows or type(image) is (self.kind or torch.Tensor)
         )
-        if isinstance(crop, Crop) and alike:
+        if alike:
             pixels = np.asarray(image) if in_rows else image.permute(1, 2, 0).numpy()
             height, width = pixels.shape[:2]
             part = DecodedPart(np.ascontiguousarray(pixels), 0, 0)
             try:
-                plan = crop.plan(width, height, generator)
-                made = crop.make_from(part, plan, crop.draw(plan, generator))
-                return as_form(made, self.recipe)
+                made = self.recipe.make_from(part, self.recipe.draw(width, height, generator))
+                return as_image(made, self.recipe.form, self.recipe.image)
             except Impossible:  # then as written, which raises an error of its own
                 pass
         for one in self.parts:
@@ -97,23 +94,13 @@ class InCore:
         return image
 
 
-def works(recipe: Recipe) -> bool:
-    """Return whether the core does more than to decode an image and to store it."""
-    return recipe.crop is not None and (recipe.crop.resizes or bool(recipe.crop.program))
-
-
 def works_again(stage: Any) -> bool:
     """Return whether a stage is one in the core that does."""
-    return isinstance(stage, InCore) and works(stage.recipe)
+    return isinstance(stage, InCore) and bool(stage.recipe.program)
 
 
 def _says_safe(part: Any) -> bool:
     return not isinstance(part, OfImage) and is_thread_safe(part, "__call__", "forward")
-
-
-def as_form(pixels: torch.Tensor, recipe: Recipe) -> Any:
-    """Return pixels (C, H, W) as the next part, or the caller, gets them."""
-    return as_image(pixels, recipe.form, recipe.image)
 
 
 def as_image(pixels: torch.Tensor, form: str, image: Any) -> Any:
@@ -140,12 +127,8 @@ def stages_after(recipe: Recipe, parts: Sequence[Any]) -> tuple[Any, ...]:
     channels, kind, left = recipe.channels, recipe.image, list(parts)
     while left:
         if form in ("pil", "uint8", "array") and channels == 3 and stages:
-            begin = replace(recipe, crop=Unresized(**recipe.options), flip=None, idle=())
-            begin = (
-                replace(begin, form="uint8", image=np.ndarray)
-                if form == "array"
-                else replace(begin, form=form, image=kind)
-            )
+            given = ("uint8", np.ndarray) if form == "array" else (form, kind)
+            begin = recipe.doing(Program()).in_bytes().but(idle=(), form=given[0], image=given[1])
             made, count, _ = _recognise.read_pipeline(left, begin)
             if count:
                 stages.append(InCore(made, form, kind, tuple(left[:count])))

@@ -21,13 +21,12 @@ from fastdecode.torch._fuse import Fused, fuse
 from fastdecode.torch._user_code import may_draw
 from fastdecode.torch.transforms import EncodedTransform
 from fastdecode.torch.transforms._random_crop import SampleGenerator
-from fastdecode.torch.transforms.base import Crop, DecodedPart, Quality
+from fastdecode.torch.transforms.base import DecodedPart, DrawnSample, Quality, Recipe
 
 if TYPE_CHECKING:
     import torch
     from typing_extensions import Unpack
 
-    from fastdecode._resizing import ResizePlan
     from fastdecode.api import Data
     from fastdecode.torch._options import DecodeOptions
     from fastdecode.torch.transforms.base import TransformOptions
@@ -202,20 +201,20 @@ class _Making:
 
     def make(self, views: Sequence[Callable[..., Any]]) -> list[Any]:
         crops = [self._crop_of(view) for view in views]
-        draws: list[tuple[ResizePlan, Any] | None] = [None] * len(views)
+        draws: list[DrawnSample | None] = [None] * len(views)
         box: Box = (0, 0, *self._sides)
         # Draws from torch's generator are in the order of the pipelines, so their crops are not
         # known before.
         if isinstance(self._generator, SampleGenerator) and all(crops):
             draws = [self._draw(crop) for crop in crops if crop is not None]
-            box = _union([draw[0].box for draw in draws if draw is not None])
+            box = _union([draw.plan.box for draw in draws if draw is not None])
         part = self._decode(box, keep=not all(crops))
         return [
             self._view(view, crop, draw, part)
             for view, crop, draw in zip(views, crops, draws, strict=True)
         ]
 
-    def _crop_of(self, view: Callable[..., Any]) -> Crop | None:
+    def _crop_of(self, view: Callable[..., Any]) -> Recipe | None:
         """Return the crop that begins a view, or does all of it; None if it needs the whole image.
 
         A view that lets the decoder reduce the image needs the file itself.
@@ -224,11 +223,10 @@ class _Making:
         if isinstance(view, Fused):
             whole = view.in_loader if isinstance(self._generator, SampleGenerator) else None
             crop = view.head if whole is None else whole.head
-        return crop if isinstance(crop, Crop) and crop.quality == "exact" else None
+        return crop if isinstance(crop, Recipe) and crop.quality == "exact" else None
 
-    def _draw(self, crop: Crop) -> tuple[ResizePlan, Any]:
-        plan = crop.plan(*self._sides, self._generator)
-        return plan, crop.draw(plan, self._generator)
+    def _draw(self, crop: Recipe) -> DrawnSample:
+        return crop.draw(*self._sides, self._generator)
 
     def _decode(self, box: Box, *, keep: bool) -> DecodedPart:
         """Decode a box; `keep` its pixels beyond this thread's next call of a decoder."""
@@ -240,12 +238,12 @@ class _Making:
     def _view(
         self,
         view: Callable[..., Any],
-        crop: Crop | None,
-        draw: tuple[ResizePlan, Any] | None,
+        crop: Recipe | None,
+        draw: DrawnSample | None,
         part: DecodedPart,
     ) -> Any:
         if crop is not None:
-            pixels = crop.make_from(part, *(self._draw(crop) if draw is None else draw))
+            pixels = crop.make_from(part, self._draw(crop) if draw is None else draw)
             if not isinstance(view, Fused):
                 return pixels
             whole = view.in_loader

@@ -52,7 +52,7 @@ from fastdecode.torch.mixin import (
     set_up_process,
 )
 from fastdecode.torch.transforms import EncodedTransform, Normalize
-from fastdecode.torch.transforms.base import Crop
+from fastdecode.torch.transforms.base import Recipe
 
 if TYPE_CHECKING:
     from typing_extensions import Self, TypeVar, Unpack
@@ -68,13 +68,15 @@ else:
 
 # If a subclass overrides one of these, only the dataset itself can make its samples.
 _DATASET_METHODS = ("__getitem__", "fetch", "load", "_read_encoded", "_make_image", "_make_sample")
-_CROP_METHODS = (
+_RECIPE_METHODS = (
     "__call__",
     "with_geometry",
-    "reduce_for",
+    "draw",
+    "make",
     "_prepare_out",
     "_decode_and_resize",
     "core_resize",
+    "reduction",
 )
 
 
@@ -135,7 +137,7 @@ class EligibleCrop(NamedTuple):
     `image` is as for `Fused`; `maps` says that the dataset has a ``map_target``.
     """
 
-    crop: Crop
+    crop: Recipe
     image: type[torch.Tensor] | None
     maps: bool
 
@@ -608,10 +610,11 @@ class DecodeDataset(DecodeMixin, Dataset[Sample_co]):
             if transform.form != "tensor":
                 return "its transform makes Pillow images"
             image, transform = transform.image, transform.head
-        if not isinstance(transform, Crop):
+        if not isinstance(transform, Recipe):
             kind = type(transform).__name__
             return f"its transform ({kind}) is not one that is done while decoding"
-        if changed := overridden(type(transform), Crop, _CROP_METHODS):
+        own = [name for name in _RECIPE_METHODS if name in vars(transform)]
+        if changed := overridden(type(transform), Recipe, _RECIPE_METHODS) or "".join(own[:1]):
             return f"{type(transform).__name__} has its own {changed}"
         floats = transform.dtype == torch.float32
         if type(transform.normalize) is not (Normalize if floats else type(None)):

@@ -189,7 +189,7 @@ def test_a_transforms_plan_can_be_carried_out(device: str, transform: Any, seed:
     image = image_of("ramp", height, width, seed)
     data = encode(Image.fromarray(image), "png")
     want, _ = transform.with_geometry(data, generator=torch.Generator().manual_seed(seed))
-    plan = transform.plan(width, height, torch.Generator().manual_seed(seed))
+    plan = transform.draw(width, height, torch.Generator().manual_seed(seed)).whole_plan()
     left, top, right, bottom = plan.box
     part = planes(image, device)[:, top:bottom, left:right]
 

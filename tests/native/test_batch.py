@@ -165,7 +165,9 @@ def test_what_can_be_planned_is_made_in_one_call(pool: Pool, tmp_path: Path) -> 
 
     assert (list(made_of), left) == ([0, 3, 6], [2])  # without an end marker
     for at in made_of:
-        alone, resize = np.zeros((SIDE, SIDE, 3), np.uint8), items.resize_of(at)
+        alone, headers = np.zeros((SIDE, SIDE, 3), np.uint8), items.headers()
+        whole = (0, 0, int(headers.width[at]), int(headers.height[at]))
+        resize = _library.CoreResize(1, *whole, *whole, SIDE, SIDE, 0, 0, SIDE, SIDE, flip=False)
         assert _library.decode_resized(bytes(items.data(at)), resize, BYTES, alone.ctypes.data)
         np.testing.assert_array_equal(out[at], alone)
     assert not out[[1, 2, 5]].any()

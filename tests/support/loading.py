@@ -19,6 +19,7 @@ import torch
 from PIL import Image as PillowImage
 
 import fastdecode
+from fastdecode.native._augment import Erasure, draw_in_core, erase
 from fastdecode.testing import encode
 from fastdecode.torch.dataset import DecodeDataset
 from fastdecode.torch.loader import Loader
@@ -206,6 +207,24 @@ def targets_and_errors(loader: Any) -> list[Any]:
 
 def pool_threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name.startswith("fastdecode-")]
+
+
+GOLDEN = 0x9E3779B97F4A7C15
+"""How far a number moves the state of a sample's generator."""
+_NOISE = erase(Erasure((0.01, 0.02), (0.9, 1.1), "pixel"))
+
+
+def next_number(state: int) -> int:
+    """Return the 64 bits that the core draws first after a state: as the seed of an erasure."""
+    # That is the fifth number that an erasure draws.
+    before = (state - 4 * GOLDEN) % (1 << 64)
+    operations = draw_in_core(_NOISE, before, 900, 900).operations
+    return int(operations[0].seed)
+
+
+def next_share(state: int) -> float:
+    """Return that number as one from 0 to 1."""
+    return (next_number(state) >> 11) * 2.0**-53
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 30) -> None:

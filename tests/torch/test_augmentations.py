@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import random
 import sys
 from pathlib import Path
@@ -53,8 +52,7 @@ ERASED = Program([*COLOURS, *erase(NOISE, probability=0.5)])
 def _transform(program: Program, **options: Any) -> Fused:
     """Return a transform that a Loader does wholly in the core."""
     crop = RandomResizedCrop(SIDE, flip=0.5, mean=MEAN, std=STD, **options)
-    whole = copy.copy(crop)
-    whole.program = program
+    whole = crop.but(program=Program([*crop.program, *program]))
     return Fused(crop, [lambda image: image], in_loader=Fused(whole))
 
 
@@ -198,7 +196,7 @@ def test_bicubic_is_pillows() -> None:
     for path in PHOTOS:
         whole = _opened(path)
         made = crop(path.read_bytes(), generator=torch.Generator().manual_seed(1))
-        plan = crop.plan(*whole.size, torch.Generator().manual_seed(1))
+        plan = crop.draw(*whole.size, torch.Generator().manual_seed(1)).plan
         expected = np.asarray(
             whole.crop(plan.box).resize((SIDE, SIDE), PillowImage.Resampling.BICUBIC)
         )

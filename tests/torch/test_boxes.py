@@ -13,6 +13,7 @@ import pytest
 import torch
 import torch_reference as reference
 from encoded import with_orientation
+from loading import GOLDEN, next_number, next_share
 from PIL import Image
 from torch_reference import (
     PHOTOS,
@@ -26,6 +27,7 @@ from torch_reference import (
 )
 
 from fastdecode import _pixels, probe
+from fastdecode.native._augment import Operation, Program, do, flipped, random_box, resized_to
 from fastdecode.testing import encode
 from fastdecode.torch.transforms import (
     RandomResizedCrop,
@@ -35,14 +37,31 @@ from fastdecode.torch.transforms import (
 )
 from fastdecode.torch.transforms._random_crop import (
     SampleGenerator,
-    draw_box,
-    draw_flip,
+    draw_program,
     generator_of,
-    resized_size,
 )
-from fastdecode.torch.transforms._random_crop import center_crop as place
+from fastdecode.torch.transforms.base import Recipe
 
 USUAL = ((0.08, 1.0), (3 / 4, 4 / 3))
+
+
+def draw_box(width: int, height: int, scale: Any, ratio: Any, generator: Any) -> Any:
+    """Return the box (left, top, right, bottom) that is drawn for an image of this size."""
+    (crop,) = draw_program(random_box(scale, ratio), width, height, generator).operations
+    left, top, across, down = map(int, crop.value[0:4])
+    return left, top, left + across, top + down
+
+
+def draw_flip(probability: float, generator: Any) -> bool:
+    """Return whether an image is flipped."""
+    return bool(len(draw_program(flipped(probability), 5, 5, generator).operations))
+
+
+def resized_size(width: int, height: int, size: Any, max_size: int | None = None) -> Any:
+    """Return the (height, width) to which an image is resized."""
+    return draw_program(resized_to(size, "own", max_size), width, height, None).size
+
+
 PHOTO = PHOTOS[0].read_bytes()
 
 
@@ -93,9 +112,11 @@ def test_margins_are_those_of_center_crop(canvas: int) -> None:
     numbers = torch.arange(1, canvas + 1).expand(1, canvas, canvas)
     for size in range(1, 14):
         expected = center_crop(numbers, (size, size))[0].amax(0)
-        top, left = place((canvas, canvas), (size, size))
+        crop = ResizeCenterCrop((canvas, canvas), (size, size))
+        geometry = crop.draw(canvas, canvas, None).geometry()
+        left, top = geometry.box[:2]
 
-        shown = [n + 1 if 0 <= n < canvas else 0 for n in range(left, left + size)]
+        shown = [n + 1 if 0 <= n < canvas else 0 for n in range(int(left), int(left) + size)]
         assert shown == expected.tolist()
         assert top == left
 
@@ -154,7 +175,7 @@ def test_only_the_box_is_decoded(asked: list[Any]) -> None:
     fast = RandomResizedCrop(16, (0.1, 0.3), **FAST, flip=0.5)
     for seed in range(8):
         asked.clear()
-        box = exact.plan(500, 333, seeded(seed)).box
+        box = exact.draw(500, 333, seeded(seed)).plan.box
         exact(FILES[0], generator=seeded(seed))
         fast(FILES[0], generator=seeded(seed))
         (_, whole), (reduce, window) = asked
@@ -186,8 +207,8 @@ def qualities(data: bytes, headroom: float) -> list[float]:
     for side, size in ((64, 56), (41, 36), (80, 80)):
         central = ResizeCenterCrop(side, size, **options)
         if headroom == 1:
-            plan = central.plan(header.width, header.height, None)
-            assert central.reduce_for(header, plan) > 1
+            plan = central.draw(header.width, header.height, None).plan
+            assert central.reduction(plan) > 1
         expected = center_crop(resize(image, side), (size, size))
         found.append(decibels(central(data), expected))
     for seed in range(6):
@@ -258,9 +279,8 @@ def check(result: Any, geometry: Any) -> None:
     assert area == pytest.approx((right - left) * (bottom - top), rel=0.03)
 
 
-def reduction(transform: Any, data: bytes) -> int:
-    plan = transform.plan(WIDTH, HEIGHT, None)
-    return transform.reduce_for(probe(data), plan)
+def reduction(transform: Any) -> int:
+    return transform.reduction(transform.draw(WIDTH, HEIGHT, None).plan)
 
 
 WHOLE = [
@@ -289,9 +309,28 @@ def test_a_mark_is_found_where_the_geometry_says(transform: Any, value: int) -> 
 
 def test_the_marks_are_looked_for_at_all_reductions() -> None:
     """The transforms above decode at full, half, quarter and eighth size."""
-    data = drawing()
+    assert {reduction(transform) for transform in WHOLE} == {1, 2, 4, 8}
 
-    assert {reduction(transform, data) for transform in WHOLE} == {1, 2, 4, 8}
+
+WINDOW = do(Operation("crop", (20, 10, 200, 150), "constant"))
+BORDER = do(Operation("pad", (7, 20, 30, 3), "constant"))
+SMALLER = resized_to((90, 110), "bilinear")
+FLIP = flipped(1.0)
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        (WINDOW, BORDER, SMALLER, FLIP),
+        (FLIP, WINDOW, SMALLER, BORDER),
+        (BORDER, FLIP, WINDOW, SMALLER),
+        (SMALLER, FLIP, BORDER, FLIP, FLIP),
+    ],
+)
+def test_a_mark_is_found_after_steps_in_any_order(steps: Any) -> None:
+    """The geometry follows what is done to the image after it was decoded and resized."""
+    parts = (resized_to((190, 251), "own"), *steps)
+    check(*Recipe(Program(step for part in parts for step in part)).with_geometry(drawing()))
 
 
 @pytest.mark.parametrize("value", TURNED)
@@ -356,11 +395,13 @@ def test_numbers_are_those_of_splitmix64() -> None:
         4593380528125082431,
         16408922859458223821,
     ]
+    states = [1234567 + at * GOLDEN for at in range(len(expected))]
+    assert [next_number(state) for state in states] == expected
     generator = SampleGenerator("cpu")
     for _ in range(2):
         generator.manual_seed(1234567)
-
-        assert [generator.draw() for _ in range(5)] == expected
+        draw_program(flipped(0.5), 5, 5, generator)
+        assert generator.state == states[1]
 
 
 @pytest.mark.parametrize(
@@ -376,10 +417,12 @@ def test_numbers_are_those_of_splitmix64() -> None:
 def test_a_state_that_was_kept_draws_the_same_again(copied: Any) -> None:
     """A copy of the generator, or its state, draws the same numbers again."""
     generator = generator_of(5)
-    generator.draw()
+    draw_box(500, 375, *USUAL, generator)
     other = copied(generator)
 
-    assert [other.draw(), other.uniform(0, 1)] == [generator.draw(), generator.uniform(0, 1)]
+    boxes = [draw_box(500, 375, *USUAL, one) for one in (other, generator)]
+    assert boxes[0] == boxes[1]
+    assert other.state == generator.state
     assert torch.equal(torch.rand(3, generator=other), torch.rand(3, generator=generator))
 
 
@@ -417,7 +460,7 @@ def test_draws_are_evenly_spread() -> None:
 def test_a_flip_is_drawn_below_its_probability() -> None:
     """A flip is certain with 1, never with 0, and not if the number equals the probability."""
     for seed in range(50):
-        drawn = generator_of(seed).uniform(0, 1)
+        drawn = next_share(seed)
 
         assert draw_flip(1.0, generator_of(seed))
         assert not draw_flip(0.0, generator_of(seed))
@@ -435,9 +478,10 @@ def test_users_find_a_generator_of_torchs() -> None:
 def test_each_thread_has_its_own() -> None:
     """A generator in another thread does not affect this thread's."""
     generator = generator_of(5)
-    first = generator.draw()
+    draw_flip(0.5, generator)
+    after = generator.state
     thread = threading.Thread(target=generator_of, args=(5,))
     thread.start()
     thread.join()
 
-    assert generator.draw() != first
+    assert generator.state == after

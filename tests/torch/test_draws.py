@@ -397,7 +397,7 @@ def test_crops(version: str, name: str) -> None:
     image = Image.new("L", (width, height))
     for item in range(COUNT):
         generator = SampleGenerator().manual_seed(sample_seed(7, 1, item))
-        plan = crop.plan(width, height, generator)
+        plan = crop.draw(width, height, generator).plan
         left, top, right, bottom = plan.box
         ours.append([left, top, right - left, bottom - top, plan.flip])
         if version == "v2":

@@ -12,7 +12,7 @@ import torch
 from corpus import native_core
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loading import SeededLoader, Sources
+from loading import SeededLoader, Sources, next_share
 from PIL import Image, ImageOps
 
 from fastdecode.native._augment import (
@@ -29,13 +29,13 @@ from fastdecode.native._augment import (
     group,
     random_box,
     resized_to,
+    scaled_by,
 )
-from fastdecode.native._library import LARGEST_SIDE
 from fastdecode.testing import encode
 from fastdecode.torch._fuse import Fused
 from fastdecode.torch._order import sample_seed
-from fastdecode.torch.transforms._random_crop import SampleGenerator, resized_size
-from fastdecode.torch.transforms.crops import Unresized
+from fastdecode.torch.transforms._random_crop import SampleGenerator
+from fastdecode.torch.transforms.base import Recipe
 
 native_core()
 FILTERS = ("nearest", "bilinear", "bicubic", "lanczos", "hamming", "box")
@@ -173,7 +173,10 @@ STEPS = st.one_of(
     st.builds(resized_to, st.one_of(SMALL, st.integers(1, 40)), st.sampled_from(FILTERS)),
     st.builds(lambda size, f: resized_to(size, f, size + 9), st.integers(1, 40), st.just("box")),
     st.just(random_box((0.1, 1.0), (0.5, 2.0))),
-    st.builds(central_crop, SMALL, pads=st.booleans()),
+    st.builds(
+        lambda size, pads, down: central_crop(size, pads=pads, rounds_down=down),
+        *(SMALL, st.booleans(), st.booleans()),
+    ),
     st.builds(_random_crop, SMALL, st.sampled_from(MODES), st.integers(0, 2), BORDERS),
     st.builds(lambda b, m: do(Operation("pad", b, m)), BORDERS, st.sampled_from(MODES)),
     st.builds(
@@ -201,10 +204,8 @@ def programs(draw: st.DrawFn, depth: int = 0) -> Program:
     return Program([step for each in made for step in each])
 
 
-def _transform(program: Program, shape: Any = None, **options: Any) -> Unresized:
-    crop = Unresized(**options)
-    crop.program, crop.shape = program, shape
-    return crop
+def _transform(program: Program, shape: Any = None, **options: Any) -> Recipe:
+    return Recipe(**options).but(program=program, shape=shape)
 
 
 @given(programs(), IMAGES, st.integers(0, 2**63))
@@ -248,14 +249,23 @@ def test_a_batch_has_the_samples_of_single_calls(program: Any, images: Any, kind
     torch.testing.assert_close(made, torch.stack(expected), rtol=0, atol=0)
 
 
-@given(st.integers(1, 400), st.integers(1, 400), st.integers(1, 300), st.integers(0, 300))
-def test_sides_are_those_of_resize(width: int, height: int, size: int, more: int) -> None:
-    """The core rounds the sides of a resize as `resized_size` does."""
-    longest = size + more if more else None
-    if max(resized_size(width, height, size, longest)) > LARGEST_SIDE:
-        return
-    drawn = draw_in_core(resized_to(size, "bilinear", longest), 0, width, height)
-    assert drawn.size == resized_size(width, height, size, longest)
+@given(SIDES, SIDES, st.integers(1, 99), st.integers(0, 99), st.integers(0, 2**63))
+def test_sides_of_a_fit_are_torchvisions(
+    width: int, height: int, side: int, longest: int, state: int
+) -> None:
+    """RandomShortestSize truncates products of float64, ScaleJitter those of float32."""
+    scale = side / min(width, height)
+    scale = min(scale, longest / max(width, height)) if longest else scale
+    shortest = scaled_by((side, longest, 0, 0), (1.0, 1.0), "own")
+    expected = tuple(max(1, int(length * scale)) for length in (height, width))
+    assert draw_in_core(shortest, state, width, height).size == expected
+
+    low, high = np.float32(0.3), np.float32(1.7)
+    factor = low + np.float32(next_share(state)) * (high - low)
+    fits = np.float32(min(side / width, (longest + 1) / height))
+    jitter = scaled_by((0, 0, side, longest + 1), (float(low), float(high)), "own")
+    expected = tuple(max(1, int(np.float32(n) * (fits * factor))) for n in (height, width))
+    assert draw_in_core(jitter, state, width, height).size == expected
 
 
 def test_what_a_size_does_not_allow_is_done_as_written() -> None:
@@ -267,7 +277,7 @@ def test_what_a_size_does_not_allow_is_done_as_written() -> None:
         raise RuntimeError(f"as written, for {image.size}")
 
     in_loader = Fused(_transform(program, (3, 50, 50)))
-    fused = Fused(Unresized(), [refuse], form="pil", in_loader=in_loader)
+    fused = Fused(Recipe(), [refuse], form="pil", in_loader=in_loader)
     dataset = Sources(file, transform=fused)
     loader = SeededLoader(dataset, 1, threads=1)
     with loader, pytest.raises(RuntimeError, match=r"as written, for \(20, 60\)"):

@@ -286,7 +286,7 @@ def test_sources_may_be_any_buffer() -> None:
 def test_repr_has_every_argument_that_changes_the_result() -> None:
     """The class and its arguments are shown as they were given, or by default."""
     assert repr(TRANSFORMS[1]) == (
-        "RandomResizedCrop(size=(24, 40), scale=(0.5, 1.0), ratio=(1, 2), flip=0.2, "
+        "RandomResizedCrop(size=(24, 40), scale=(0.5, 1.0), ratio=(1.0, 2.0), flip=0.2, "
         "dtype=torch.uint8, quality='fast', headroom=2.0)"
     )
     assert repr(TRANSFORMS[2]) == (

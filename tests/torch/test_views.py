@@ -15,12 +15,13 @@ from torch_reference import MEAN, PHOTOS, STD
 
 from fastdecode import backends
 from fastdecode.errors import BackendUnavailable
-from fastdecode.native._augment import Operation, augment, do, draw_in_core
+from fastdecode.native._augment import Operation, Program, augment, do, draw_in_core
 from fastdecode.testing import encode
 from fastdecode.torch import Fused, ImageList, Loader, Views
 from fastdecode.torch._order import sample_seed
 from fastdecode.torch.transforms import GaussianBlur, RandomResizedCrop, Resize, ResizeCenterCrop
 from fastdecode.torch.transforms._random_crop import SampleGenerator
+from fastdecode.torch.transforms.base import Recipe
 
 native_core()
 
@@ -81,7 +82,7 @@ def test_views_decode_once(monkeypatch: pytest.MonkeyPatch) -> None:
     with PillowImage.open(PHOTOS[0]) as image:
         sides = image.size
     drawn = SampleGenerator("cpu").manual_seed(3)
-    boxes = [SMALL.plan(*sides, drawn).box for _ in range(2)]
+    boxes = [SMALL.draw(*sides, drawn).plan.box for _ in range(2)]
     Views(SMALL, 2)(data, generator=SampleGenerator("cpu").manual_seed(3))
     edges = np.array(boxes)
     assert decoded[1:] == [(*edges[:, :2].min(0), *edges[:, 2:].max(0))]
@@ -108,8 +109,10 @@ def test_a_view_does_not_change_those_after_it(backend: str, interpolation: Any)
 
 def test_tensors_of_a_view_are_cropped_before_they_are_resized() -> None:
     """As alone, bicubic of a tensor's part sees no pixel beside the part."""
-    crop = RandomResizedCrop(24, scale=(0.2, 0.2), ratio=(1, 1), interpolation="bicubic")
-    crop.of_tensors = True
+    plain = RandomResizedCrop(24, scale=(0.2, 0.2), ratio=(1, 1))
+    box, resize = plain.program
+    cubic = Operation("resize", (24, 24), "bicubic", library="torchvision")
+    crop = Recipe(Program([box, resize._replace(operation=cubic)]))
     for seed, path in enumerate(PHOTOS):
         data = path.read_bytes()
         alone, view = (
@@ -137,7 +140,7 @@ def test_a_loader_makes_a_list_of_batches(threads: int) -> None:
 def test_augmentations_of_views_differ() -> None:
     """Each view goes on drawing where the one before it ended."""
     crop = RandomResizedCrop(16, scale=(1.0, 1.0), ratio=(4 / 3, 4 / 3))
-    crop.program = do(Operation("invert"), probability=0.5)
+    crop.program = Program([*crop.program, *do(Operation("invert"), probability=0.5)])
     inverted = set()
     for seed in range(40):
         generator = SampleGenerator("cpu").manual_seed(seed)
@@ -151,13 +154,14 @@ def test_augmentations_of_views_differ() -> None:
 def test_no_draw_of_an_augmentation_is_drawn_again(count: int) -> None:
     """The numbers of a sample's views are the crop's, the augmentations', and the next crop's."""
     plain, crop = (RandomResizedCrop(16, flip=0.5) for _ in range(2))
-    crop.program = do(Operation("invert"), probability=0.5)
+    inverts = do(Operation("invert"), probability=0.5)
+    crop.program = Program([*crop.program, *inverts])
     for path in PHOTOS[:5]:
         data = path.read_bytes()
         expected = SampleGenerator("cpu").manual_seed(count)
         for _ in range(count):
             plain(data, generator=expected)
-            expected.state = draw_in_core(crop.program, expected.state, 16, 16).state
+            expected.state = draw_in_core(inverts, expected.state, 16, 16).state
         for views in (Views(crop, count), Views([crop] * count)):
             generator = SampleGenerator("cpu").manual_seed(count)
             views(data, generator=generator)

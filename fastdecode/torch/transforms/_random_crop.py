@@ -1,23 +1,30 @@
-"""The position of a crop: random boxes, rounded sides, and margins of a central crop.
+"""What is drawn for a sample: by the core in a `Loader`, or else as torchvision draws it.
 
-The rules are those of torchvision 0.29: `RandomResizedCrop.get_params`, the size that `Resize`
-computes from one side, and the margins of `CenterCrop`. Random numbers come from torch's
-generators, with the same draws as torchvision, or, in a `Loader`, from a `SampleGenerator`, which
-the native core also implements (``crop.c``).
+Outside a `Loader`, random numbers come from torch's generators, with the same draws as torchvision
+0.29. In a `Loader`, they come from a `SampleGenerator`, from which the core (``program.c``) draws.
 """
 
 from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Sequence
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from fastdecode.types import Box
+from fastdecode.native._augment import (
+    DrawnOperations,
+    Operation,
+    Program,
+    as_operations,
+    draw_in_core,
+)
+from fastdecode.native._library import lib
+
+if TYPE_CHECKING:
+    from fastdecode.types import Box
 
 _MAX_BOX_DRAWS = 10
 """How many boxes are drawn before the central one is used."""
@@ -29,8 +36,8 @@ class SampleGenerator(torch.Generator):
     """The random numbers of one sample in a `Loader`: the n-th is a function of the seed and n.
 
     They are those of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number
-    generators", 2014; the constants are those of Vigna's splitmix64.c). For a user's code this is
-    also a torch.Generator with the same seed.
+    generators", 2014), which the core computes from `state`. For a user's code this is also a
+    torch.Generator with the same seed.
     """
 
     state = 0
@@ -60,25 +67,6 @@ class SampleGenerator(torch.Generator):
     def __reduce__(self) -> tuple[Any, ...]:
         return _restore, (self.get_state(),)
 
-    def draw(self) -> int:
-        """Return the next 64 bits."""
-        mixed = self.state = (self.state + 0x9E3779B97F4A7C15) & _MASK
-        mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
-        mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & _MASK
-        return mixed ^ (mixed >> 31)
-
-    def uniform(self, low: float, high: float) -> float:
-        return low + (high - low) * ((self.draw() >> 11) * 2.0**-53)
-
-    def aspect(self, ratio: tuple[float, float]) -> float:
-        return math.exp(self.uniform(math.log(ratio[0]), math.log(ratio[1])))
-
-    def below(self, limit: int) -> int:
-        return ((self.draw() >> 32) * limit) >> 32
-
-    def flip(self, probability: float) -> bool:
-        return self.uniform(0, 1) < probability
-
 
 def _restore(state: torch.Tensor) -> SampleGenerator:
     return SampleGenerator().set_state(state)
@@ -96,11 +84,6 @@ class _TorchDraws:
     def uniform(self, low: float, high: float) -> float:
         return self._scratch_number.uniform_(low, high, generator=self._generator).item()
 
-    def aspect(self, ratio: tuple[float, float]) -> float:
-        low, high = _logarithms(ratio)
-        drawn = self._scratch_number.uniform_(low, high, generator=self._generator)
-        return torch.exp(drawn).item()
-
     def below(self, limit: int) -> int:
         drawn = torch.randint(0, limit, (1,), generator=self._generator, device=self._device)
         return int(drawn.item())
@@ -109,35 +92,87 @@ class _TorchDraws:
         # torchvision compares tensors, in their precision.
         return self.uniform(0, 1) < float(np.float32(probability))
 
+    def factor(self, low: float, high: float) -> float:
+        """Draw a factor in float32."""
+        share = np.float32(self.uniform(0, 1))
+        return float(np.float32(low) + share * np.float32(high - low))
 
-def _as_draws(source: torch.Generator | None) -> Any:
-    return source if isinstance(source, SampleGenerator) else _TorchDraws(source)
+    def state(self) -> int:
+        """Draw a state from which the core goes on to draw."""
+        return int(torch.randint(2**63 - 1, (), generator=self._generator, device="cpu"))
+
+    def box(
+        self, width: int, height: int, scale: tuple[float, float], ratio: tuple[float, float]
+    ) -> Box:
+        """Draw a box (left, top, right, bottom) of random area and aspect ratio, in pixels.
+
+        `scale` is the range of the area as a fraction of the image's area, `ratio` the range of
+        width to height. Area and then aspect ratio (uniform in its logarithm) are drawn up to ten
+        times, then top and left. If no box fits, the result is the central box with the nearest
+        ratio, of at least one pixel (torchvision's may have none, and fail).
+        """
+        area, logarithms = height * width, _logarithms(ratio)
+        for _ in range(_MAX_BOX_DRAWS):
+            target = area * self.uniform(*scale)
+            drawn = self._scratch_number.uniform_(*logarithms, generator=self._generator)
+            aspect = torch.exp(drawn).item()
+            across, down = round(math.sqrt(target * aspect)), round(math.sqrt(target / aspect))
+            if 1 <= across <= width and 1 <= down <= height:
+                top = self.below(height - down + 1)
+                left = self.below(width - across + 1)
+                return left, top, left + across, top + down
+        return _nearest_box(width, height, ratio)
 
 
-def draw_box(
-    width: int,
-    height: int,
-    scale: tuple[float, float],
-    ratio: tuple[float, float],
-    source: torch.Generator | None,
-) -> Box:
-    """Draw a box (left, top, right, bottom) of random area and aspect ratio, in pixels.
+def draw_program(
+    program: Program, width: int, height: int, source: torch.Generator | None
+) -> DrawnOperations:
+    """Draw the operations of a sample of this size; raise `Impossible` if it has none."""
+    if isinstance(source, SampleGenerator):
+        drawn = draw_in_core(program, source.state, width, height)
+        source.state = drawn.state
+        return drawn
+    draws, state = _TorchDraws(source), None
+    operations: list[Any] = []
+    kept = []  # what some of them lie in
+    for part in program.parts:
+        step, operation = part[0], part[0].operation
+        if step.kind == "box" and operation and step.erasure:
+            limits = step.erasure
+            left, top, right, bottom = draws.box(width, height, limits.area, limits.aspect)
+            width, height = right - left, bottom - top
+            operations.append({"kind": lib.FD_CROP, "value": (left, top, width, height)})
+        elif step.kind == "operation" and operation == _MIRROR and not part.is_steady:
+            operations += [{"kind": lib.FD_MIRROR}] if draws.flip(step.probability) else []
+        elif (
+            part.is_steady and step.kind == "operation" and operation and operation.kind == "resize"
+        ):
+            operations.append(part.core.steps[0].operation)
+            width, height = map(int, operation.value[:2])
+        else:
+            chosen = part if part.is_steady else _chosen(part, draws)
+            if chosen is None and state is None:  # torchvision draws otherwise
+                state = draws.state()
+            drawn = draw_in_core(part if chosen is None else chosen, state or 0, width, height)
+            kept.append(drawn)
+            operations.extend(drawn.operations)
+            height, width = drawn.size
+            state = drawn.state if chosen is None else state
+    return DrawnOperations(as_operations(operations), state or 0, (height, width))
 
-    `scale` is the range of the area as a fraction of the image's area, `ratio` the range of width
-    to height. Area and then aspect ratio (uniform in its logarithm) are drawn up to ten times, then
-    top and left. If no box fits, the result is the central box with the nearest ratio, of at least
-    one pixel (torchvision's may have none, and fail).
-    """
-    draws, area = _as_draws(source), height * width
-    for _ in range(_MAX_BOX_DRAWS):
-        target = area * draws.uniform(*scale)
-        aspect = draws.aspect(ratio)
-        box_width, box_height = round(math.sqrt(target * aspect)), round(math.sqrt(target / aspect))
-        if 1 <= box_width <= width and 1 <= box_height <= height:
-            top = draws.below(height - box_height + 1)
-            left = draws.below(width - box_width + 1)
-            return left, top, left + box_width, top + box_height
-    return _nearest_box(width, height, ratio)
+
+def _chosen(part: Program, draws: _TorchDraws) -> Program | None:
+    """Return what torchvision draws for a step, as one that draws nothing; None for others."""
+    step = part[0]
+    if step.kind == "scale_by" and step.erasure:
+        factor = draws.factor(*step.erasure.area)
+        return Program([step._replace(erasure=step.erasure._replace(area=(factor, factor)))])
+    if step.kind == "choice" and all(one.is_steady for one in part.inner):
+        return part.inner[draws.below(len(part.inner))]
+    return None
+
+
+_MIRROR = Operation("mirror")
 
 
 def _nearest_box(width: int, height: int, ratio: tuple[float, float]) -> Box:
@@ -151,23 +186,6 @@ def _nearest_box(width: int, height: int, ratio: tuple[float, float]) -> Box:
     return left, top, left + box_width, top + box_height
 
 
-def draw_flip(probability: float, generator: torch.Generator | None) -> bool:
-    """Draw whether to flip, as torchvision's RandomHorizontalFlip; at 0 nothing is drawn."""
-    return bool(probability) and _as_draws(generator).flip(probability)
-
-
-def draw_one_of(values: Sequence[int], generator: torch.Generator | None) -> int:
-    """Draw one of several numbers, as torchvision's RandomShortestSize."""
-    drawn: int = _as_draws(generator).below(len(values))
-    return values[drawn]
-
-
-def draw_factor(limits: tuple[float, float], generator: torch.Generator | None) -> Any:
-    """Draw a factor, in float32 as torchvision's ScaleJitter."""
-    share = np.float32(_as_draws(generator).uniform(0, 1))
-    return np.float32(limits[0]) + share * np.float32(limits[1] - limits[0])
-
-
 class _ThreadLocals(threading.local):
     """One generator and one tensor per device for each thread, because creating them is slow."""
 
@@ -177,13 +195,6 @@ class _ThreadLocals(threading.local):
 
 
 _thread_locals = _ThreadLocals()
-
-
-def sample_state(generator: torch.Generator | None) -> int:
-    """Return the state from which the core goes on to draw; of another generator, a drawn one."""
-    if isinstance(generator, SampleGenerator):
-        return generator.state
-    return int(torch.randint(2**63 - 1, (), generator=generator, device="cpu"))
 
 
 def generator_of(seed: int) -> SampleGenerator:
@@ -206,38 +217,3 @@ def _logarithms(ratio: tuple[float, float]) -> tuple[float, float]:
     """Return the logarithms of both ratios, computed in float32."""
     low, high = torch.log(torch.tensor(ratio, dtype=torch.float32, device="cpu")).tolist()
     return low, high
-
-
-def resized_size(
-    width: int,
-    height: int,
-    size: int | tuple[int, int] | None,
-    max_size: int | None = None,
-) -> tuple[int, int]:
-    """Return the (height, width) to which torchvision's Resize resizes an image.
-
-    An int as `size` is the shorter side; the longer side follows from it, rounded down. `max_size`
-    limits the longer side. If `size` is None, the longer side is `max_size`, and the shorter one
-    follows, of at least one pixel (torchvision's may have none, and fail).
-    """
-    if isinstance(size, tuple):
-        return size
-    short, long = sorted((width, height))
-    if size is not None:
-        short, long = size, int(size * long / short)
-    if max_size is not None and (size is None or long > max_size):
-        short, long = max(1, int(max_size * short / long)), max_size
-    return (long, short) if width <= height else (short, long)
-
-
-def center_crop(canvas: tuple[int, int], size: tuple[int, int]) -> tuple[int, int]:
-    """Return (top, left) of the central crop of a canvas; negative where the crop is padded.
-
-    Half of an odd margin is rounded to the even number. The larger half of an odd padding is at the
-    right or bottom.
-    """
-    return _margin(canvas[0], size[0]), _margin(canvas[1], size[1])
-
-
-def _margin(whole: int, part: int) -> int:
-    return round((whole - part) / 2.0) if part <= whole else -((part - whole) // 2)

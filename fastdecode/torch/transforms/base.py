@@ -1,7 +1,8 @@
-"""`EncodedTransform`, and `Crop`, the base class of the package's transforms."""
+"""`EncodedTransform`, and `Recipe`, of which the package's transforms are kinds."""
 
 from __future__ import annotations
 
+import copy
 import math
 from abc import ABC, abstractmethod
 from enum import Enum
@@ -20,7 +21,6 @@ from fastdecode._buffers import as_buffer
 from fastdecode._pixels import seen_size
 from fastdecode._resizing import (
     FloatBox,
-    Interpolation,
     ResizePlan,
     core_can_decode,
     core_may_decode,
@@ -31,21 +31,24 @@ from fastdecode._resizing import (
 from fastdecode.api import decode_part
 from fastdecode.geometry import Geometry
 from fastdecode.native import _library
-from fastdecode.native._augment import DrawnOperations, Impossible, Program, draw_in_core, fold
+from fastdecode.native._augment import Impossible, Operation, Program, fold
+from fastdecode.native._library import lib
 from fastdecode.plan import DEFAULT_MAX_PIXELS, reduce_for_resize
-from fastdecode.torch.transforms._random_crop import SampleGenerator, sample_state
+from fastdecode.torch._programs import size_after
+from fastdecode.torch.transforms._random_crop import draw_program
 from fastdecode.torch.transforms.normalize import Normalize
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    from typing_extensions import Unpack
+    from typing_extensions import Self, Unpack
 
     from fastdecode.api import Data
     from fastdecode.native._library import CoreResize
     from fastdecode.types import Box, Buffer, Header, Image, Reduce
 
 Quality = Literal["fast", "exact"]
+Interpolation: TypeAlias = Literal["bilinear", "bicubic"]
 AnyInterpolation: TypeAlias = Interpolation | int | Enum
 """An interpolation as a string, Pillow's constant or torchvision's enumeration."""
 
@@ -141,40 +144,94 @@ class DecodedPart(NamedTuple):
     top: int
 
 
-class Crop(EncodedTransform):
-    """Base class of the package's transforms: plan from the header, decode the part, resize.
+class DrawnSample(NamedTuple):
+    """What is drawn for a sample: a resize while decoding, and the operations after it."""
 
-    `RandomResizedCrop` describes the options.
+    plan: ResizePlan
+    rest: Any  # fd_operation[]
+    operations: Any  # fd_operation[]: all of them
+    sides: tuple[int, int]  # (width, height) of the image
+    size: tuple[int, int]  # (height, width) of the result
+
+    def geometry(self) -> Geometry:
+        """Return where the result lies in the image; operations that turn it are left out."""
+        plan, (width, height) = self.plan, self.sides
+        x, y, (rows, columns) = plan.left, plan.top, plan.size
+        left, top, right, bottom = plan.box
+        across, down = (right - left) / plan.canvas[1], (bottom - top) / plan.canvas[0]
+        flip = plan.flip
+        for operation in self.rest:
+            kind, value = operation.kind, operation.value
+            if kind == lib.FD_MIRROR:
+                flip = not flip
+            elif kind == lib.FD_RESIZE:
+                across, down = across * columns / value[0], down * rows / value[1]
+                x, y = x * value[0] / columns, y * value[1] / rows
+                columns, rows = int(value[0]), int(value[1])
+            elif kind in (lib.FD_CROP, lib.FD_PAD):
+                pads = kind == lib.FD_PAD
+                begin, above, third, fourth = (-v if pads else v for v in value[0:4])
+                wide = columns - begin - third if pads else third
+                high = rows - above - fourth if pads else fourth
+                x, y = x + (columns - begin - wide if flip else begin), y + above
+                columns, rows = int(wide), int(high)
+        shown = (
+            left + x * across,
+            top + y * down,
+            left + (x + columns) * across,
+            top + (y + rows) * down,
+        )
+        return Geometry(shown, (rows, columns), flip, (height, width))
+
+    def whole_plan(self) -> ResizePlan | None:
+        """Return a plan for all of it, padded with black; None if there is more to do."""
+        plan = self.plan
+        for operation in self.rest:
+            if operation.kind == lib.FD_MIRROR:
+                plan = plan._replace(flip=not plan.flip)
+            elif operation.kind == lib.FD_PAD and not (operation.filter or any(operation.fill)):
+                left, top, right, bottom = map(int, operation.value[0:4])
+                size = plan.size[0] + top + bottom, plan.size[1] + left + right
+                left = right if plan.flip else left
+                plan = plan._replace(top=plan.top - top, left=plan.left - left, size=size)
+            else:
+                return None
+        return plan
+
+
+class Recipe(EncodedTransform):
+    """How a sample is made of an encoded image: a program, and the form of its result.
+
+    What the first steps of the program leave out of the image is not decoded. `RandomResizedCrop`
+    describes the options.
     """
 
-    of_tensors = False  # bicubic as torch resizes tensors, not as Pillow resizes images
-    channels = 3  # of the result
-    interleaved = False  # in memory, as a Pillow image is made from
-    program = Program()  # what follows the resize, drawn and done by the core
-    resizes = True
+    program: Program = Program()
+    form: Literal["pil", "uint8", "float", "levels", "normalised", "erased"] = "uint8"
+    """The result: a Pillow image, or a tensor of bytes, of floats from 0 to 1 or 0 to 255, or
+    normalised; or one in which boxes may be erased, which comes last."""
+    image: Any = None
+    """torchvision's ``tv_tensors.Image`` if the tensor is one, ``numpy.ndarray`` if the values are
+    an array (H, W, C) instead; None for a plain tensor."""
+    channels = 3
+    """Of the result: 3, or 1 if it is grey."""
+    augments = False
+    """Whether a part may be done that torchvision draws otherwise, as in a `Loader`."""
+    joint = False
+    """Whether the pipeline is called with an image and its target, which must follow."""
+    idle: tuple[Any, ...] = ()
+    """The parts that were passed over, because they do nothing to an image."""
 
     def __init__(
         self,
-        interpolation: AnyInterpolation,
-        antialias: object,
+        program: Program | None = None,
         *,
-        flip: float = 0.0,
         mean: Sequence[float] | None = None,
         std: Sequence[float] | None = None,
         dtype: torch.dtype | None = None,
         quality: Quality = "exact",
         headroom: float = 1.0,
     ) -> None:
-        name = interpolation_name(interpolation)
-        if name is None:
-            raise ValueError(
-                f"interpolation must be 'bilinear' or 'bicubic', not {interpolation!r}; for others "
-                "decode first, and use torchvision's transforms"
-            )
-        if antialias is not True:
-            raise ValueError(
-                f"antialias must be True, not {antialias!r}: resizing is always antialiased here"
-            )
         if mean is None and std is not None:
             raise ValueError("std is given without a mean: give both, or neither")
         if dtype is None:
@@ -187,21 +244,54 @@ class Crop(EncodedTransform):
                 "device, or leave dtype out"
             )
         check_quality(quality, headroom)
-        # True most likely means "with flips", but as a number it would flip every image.
-        if not is_number(flip) or not 0 <= flip <= 1:
-            raise ValueError(f"flip must be a probability from 0 to 1, not {flip!r}")
-        self.interpolation: Interpolation = name
-        self.flip = float(flip)
+        if program is not None:
+            self.program = program
         self.dtype = dtype
         self.quality: Quality = quality
         self.headroom = float(headroom)
         self.normalize = Normalize(mean, std) if dtype == torch.float32 else None
+        if self.normalize is not None:
+            self.form = "float" if mean is None else "normalised"
+        self.shape = self._shape_after(self.program)
 
-    @abstractmethod
-    def plan(self, width: int, height: int, generator: torch.Generator | None) -> ResizePlan:
-        """Return the box, canvas and flip for an image of this size in pixels, with any draws."""
+    def but(self, **changes: Any) -> Self:
+        """Return a copy with other attributes."""
+        made = copy.copy(self)
+        vars(made).update(changes)
+        return made
+
+    def doing(self, program: Program) -> Self:
+        """Return a copy with another program; raise `Unsupported` if its parts do not fit."""
+        return self.but(program=program, shape=self._shape_after(program))
+
+    def _shape_after(self, program: Program) -> tuple[int, int, int] | None:
+        size = size_after(program, None)
+        return None if size is None else (self.channels, *size)
+
+    def floats(self, mean: Any = None, std: Any = None) -> Self:
+        """Return a copy with values as floats from 0 to 1, or normalised."""
+        form = "float" if mean is None else "normalised"
+        return self.but(dtype=torch.float32, normalize=Normalize(mean, std), form=form)
+
+    def in_bytes(self) -> Self:
+        """Return a copy, with the same draws, that returns ``torch.uint8``."""
+        return self.but(dtype=torch.uint8, normalize=None)
+
+    def draw(self, width: int, height: int, generator: torch.Generator | None) -> DrawnSample:
+        """Draw what is done to an image of this size; raise `Impossible` if that is not known."""
+        drawn = draw_program(self.program, width, height, generator)
+        resize, rest = fold(drawn.operations, width, height)
+        plan = ResizePlan.from_core(resize)
+        return DrawnSample(plan, rest, drawn.operations, (width, height), drawn.size)
 
     def with_geometry(
+        self, data: Data, **options: Unpack[TransformOptions]
+    ) -> tuple[torch.Tensor, Geometry]:
+        """Decode and transform an image, and return where the result lies in it."""
+        made, drawn = self.make(data, **options)
+        return made, drawn.geometry()
+
+    def make(
         self,
         data: Data,
         *,
@@ -210,97 +300,80 @@ class Crop(EncodedTransform):
         backend: str | None = None,
         orient: bool = False,
         max_pixels: int | None = DEFAULT_MAX_PIXELS,
-    ) -> tuple[torch.Tensor, Geometry]:
-        """Decode and transform an image, and return where the result lies in it."""
+    ) -> tuple[torch.Tensor, DrawnSample]:
+        """Decode and transform an image, and return what was drawn for it."""
         data = data if type(data) is bytes else as_buffer(data, function="transform")
         header = None
         sides = _core_file_size(data, backend, max_pixels, orient=orient)
         if sides is None:
             header = _headers.probe(data)
             sides = seen_size(header.width, header.height, header.orientation if orient else 1)
-        plan = self.plan(*sides, generator)
-        drawn = self.draw(plan, generator)
+        drawn = self.draw(*sides, generator)
         out = self._prepare_out(out, drawn.size)
         if header is None:
-            resize = self.core_resize(plan, *sides, is_jpeg=_is_jpeg(data))
-            if resize is not None and self._write(
-                out, partial(_library.decode_resized, data), resize, drawn
-            ):
-                return out, plan_geometry(plan, *sides)
+            resize = self.core_resize(drawn, is_jpeg=_is_jpeg(data))
+            if self._write(out, partial(_library.decode_resized, data), resize, drawn.rest):
+                return out, drawn
             header = _headers.probe(data)
         pixels = self._decode_and_resize(
-            data, header, plan, orient=orient, max_pixels=max_pixels, backend=backend
+            data, header, drawn.plan, orient=orient, max_pixels=max_pixels, backend=backend
         )
-        return self._finish(pixels, plan, drawn, out), plan_geometry(plan, *sides)
+        return self._finish(pixels, drawn, out), drawn
 
-    def make_from(
-        self, part: DecodedPart, plan: ResizePlan, drawn: DrawnOperations
-    ) -> torch.Tensor:
-        """Return the result of a plan without a reduction, from pixels that are decoded already."""
-        left, top, right, bottom = plan.box
+    def make_from(self, part: DecodedPart, drawn: DrawnSample) -> torch.Tensor:
+        """Return the result without a reduction, from pixels that are decoded already."""
+        out = self._prepare_out(None, drawn.size)
+        left, top, right, bottom = drawn.plan.box
         box = (left - part.left, top - part.top, right - part.left, bottom - part.top)
-        out, (height, width) = self._prepare_out(None, drawn.size), part.image.shape[:2]
-        resize = None
-        if part.image.strides[1:] == (3, 1):
-            resize = self.core_resize(plan._replace(box=box), width, height)
-        if resize is not None and self._write(
-            out, partial(_library.resize_pixels, part.image), resize, drawn
-        ):
-            return out
+        if part.image.strides[1:] == (3, 1) and not self.by_torch:
+            height, width = part.image.shape[:2]
+            resize = drawn.plan._replace(box=box).for_core(width, height, 1)
+            if self._write(out, partial(_library.resize_pixels, part.image), resize, drawn.rest):
+                return out
         left, top, right, bottom = map(int, box)  # whole pixels, beyond which nothing may be read
         inside, whole = part.image[top:bottom, left:right], (0, 0, right - left, bottom - top)
-        pixels = _resize_and_pad(inside, whole, plan, of_tensors=self.of_tensors)
-        return self._finish(pixels, plan, drawn, out)
+        return self._finish(self._resize(inside, whole, drawn.plan), drawn, out)
 
     def _write(
         self,
         out: torch.Tensor,
         write: Callable[..., bool],
-        resize: CoreResize,
-        drawn: DrawnOperations,
+        resize: CoreResize | None,
+        operations: Any,
     ) -> bool:
-        """Let the core write one image; return whether it did."""
-        operations = drawn.operations
-        if len(operations):
-            resize, operations = fold(resize, operations, resizes=self.resizes)
-        return _write_in_core(out, self.normalize, partial(write, resize), operations)
+        """Let the core write one image; return False if another backend must, or report errors."""
+        if out.requires_grad or resize is None:
+            return False
+        written = out
+        first = out.is_contiguous()
+        if not first and not out.permute(1, 2, 0).is_contiguous():
+            written, first = out.new_empty(out.shape), True
+        pixels = core_pixel_format(self.normalize, channels_first=first, channels=len(out))
+        if not write(resize, pixels, written.data_ptr(), operations):
+            return False
+        if written is not out:
+            out.copy_(written)
+        return True
 
-    def _finish(
-        self, pixels: torch.Tensor, plan: ResizePlan, drawn: DrawnOperations, out: torch.Tensor
-    ) -> torch.Tensor:
+    def _finish(self, pixels: torch.Tensor, drawn: DrawnSample, out: torch.Tensor) -> torch.Tensor:
         """Flip, augment and normalise resized pixels (3, H, W), and write them to `out`."""
-        if plan.flip:
+        if drawn.plan.flip:
             pixels = pixels.flip(-1)
-        if self.program:
-            self._augment_in_core(pixels, drawn, out)
+        if len(drawn.rest):
+            image = pixels.permute(1, 2, 0).contiguous().numpy()
+            whole = resize_unchanged(image.shape[1], image.shape[0])
+            if not self._write(out, partial(_library.resize_pixels, image), whole, drawn.rest):
+                size = tuple(pixels.shape)
+                raise Impossible(f"a step of the transform is not possible for {size}")
         elif self.normalize is None:
             out.copy_(pixels)
         else:
             self.normalize(pixels, out=out)
         return out
 
-    def draw(self, plan: ResizePlan, generator: torch.Generator | None) -> DrawnOperations:
-        """Draw the operations of a sample, after its plan; raise `Impossible` if it has none."""
-        if not self.program:
-            return DrawnOperations((), 0, plan.size)
-        height, width = plan.size
-        drawn = draw_in_core(self.program, sample_state(generator), width, height)
-        if isinstance(generator, SampleGenerator):
-            generator.state = drawn.state
-        return drawn
-
-    def _augment_in_core(
-        self, pixels: torch.Tensor, drawn: DrawnOperations, out: torch.Tensor
-    ) -> None:
-        """Augment and normalise pixels (3, H, W) that another backend has made."""
-        image = pixels.permute(1, 2, 0).contiguous().numpy()
-        whole = resize_unchanged(image.shape[1], image.shape[0])
-        if not self._write(out, partial(_library.resize_pixels, image), whole, drawn):
-            raise Impossible(f"a step of the transform is not possible for {tuple(pixels.shape)}")
-
     def _prepare_out(self, out: torch.Tensor | None, size: tuple[int, int]) -> torch.Tensor:
         shape = (self.channels, *size)
-        if out is None and self.interleaved:
+        if out is None and (self.form == "pil" or self.image is np.ndarray):  # interleaved
             rows = torch.empty((*size, self.channels), dtype=self.dtype, device="cpu")
             return rows.permute(2, 0, 1)
         if out is None:
@@ -318,7 +391,8 @@ class Crop(EncodedTransform):
         self, data: Any, header: Header, plan: ResizePlan, *, orient: bool, **how: Any
     ) -> torch.Tensor:
         """Decode the box at the best reduction and resize it to a uint8 tensor (3, H, W)."""
-        reduce = self.reduce_for(header, plan)
+        # Only JPEG decoders do less work for a reduction; others decode in full, and average.
+        reduce = self.reduction(plan) if header.format == "jpeg" else 1
         whole = Geometry.of_decode(header, reduce, orient=orient)
         # In pixels of the reduced image: the box, and then the window of whole pixels around it.
         above, begin = whole.offset
@@ -330,58 +404,78 @@ class Crop(EncodedTransform):
         image = decode_part(
             data, header, reduce, None if everything else window, orient=orient, **how
         )
-        box = (left - x, top - y, right - x, bottom - y)
-        return _resize_and_pad(image, box, plan, of_tensors=self.of_tensors)
+        return self._resize(image, (left - x, top - y, right - x, bottom - y), plan)
 
-    def reduce_for(self, header: Header, plan: ResizePlan) -> Reduce:
-        """Return the largest reduction that leaves the box `headroom` times the canvas."""
-        # Only JPEG decoders do less work for a reduction; others decode in full, and average.
-        return self._jpeg_reduction(plan) if header.format == "jpeg" else 1
+    def _resize(self, image: Image, box: FloatBox, plan: ResizePlan) -> torch.Tensor:
+        """Resize a box of an image to a canvas, and return the window of that.
 
-    def _jpeg_reduction(self, plan: ResizePlan) -> Reduce:
+        ``"bilinear"`` is a triangle filter whose half-width is the scale, but at least one pixel.
+        Pillow calls it BILINEAR; in torch and torchvision it is ``antialias=True``. Pillow, torch
+        and the native core agree to one level. ``"bicubic"`` is Pillow's BICUBIC, which the core
+        gives bit for bit, or for tensors that of torch. Pillow resizes what is too large for the
+        core. If there is nothing to resize, the result may share the memory of the image.
+        """
+        height, width = plan.size
+        window = (plan.left, plan.top, plan.left + width, plan.top + height)
+        unchanged = box == (0, 0, *image.shape[1::-1]) and image.shape[:2] == plan.canvas
+        left, top, right, bottom = whole = tuple(map(int, box))
+        huge = math.prod(plan.canvas) > _MAX_CANVAS_RATIO * height * width
+        if unchanged or (self.by_torch and whole == box and not huge):
+            return _resize_with_torch(image[top:bottom, left:right], plan.canvas, window)
+        arguments = image, box, plan.canvas, window, plan.filter
+        resized = None if self.by_torch else resize_in_core(*arguments)
+        if resized is None:
+            resized = resize_with_pillow(*arguments)
+        return torch.from_numpy(resized).permute(2, 0, 1)
+
+    def reduction(self, plan: ResizePlan) -> Reduce:
+        """Return the largest reduction of a JPEG that leaves `headroom` times the canvas."""
         if self.quality == "exact":
             return 1
         return reduce_for_resize(plan.box, plan.canvas, self.headroom)
 
+    def core_resize(self, drawn: DrawnSample, *, is_jpeg: bool = True) -> CoreResize | None:
+        """Return the resize of what was drawn as the core's struct; None if it cannot do it."""
+        reduce = self.reduction(drawn.plan) if is_jpeg else 1
+        return None if self.by_torch else drawn.plan.for_core(*drawn.sides, reduce)
+
     @property
-    def _min_headroom(self) -> float:
-        """The headroom that a reduction must leave; 0 forbids any reduction."""
-        return self.headroom if self.quality == "fast" and self.resizes else 0.0
+    def by_torch(self) -> bool:
+        """Whether torch resizes: bicubic as it resizes tensors, not as Pillow resizes images."""
+        return any(one.filter == "bicubic" and one.library == "torchvision" for one in self.resizes)
 
-    def core_resize(
-        self, plan: ResizePlan, width: int, height: int, *, is_jpeg: bool = True
-    ) -> CoreResize | None:
-        """Return the plan for an image of this size as the core's struct; None if it cannot do it.
+    @property
+    def resizes(self) -> Iterator[Operation]:
+        """How the program resizes."""
+        steps = (step.operation for step in self.program)
+        return (one for one in steps if one and one.kind == "resize")
 
-        Only a JPEG is reduced.
-        """
-        if self.of_tensors and plan.interpolation != "bilinear":
-            return None
-        return plan.for_core(width, height, self._jpeg_reduction(plan) if is_jpeg else 1)
-
-    def front(self) -> Program | None:
-        """Return what `plan` says as a program that the core draws; None if only Python can."""
-        return None
+    @property
+    def augments_pixels(self) -> bool:
+        """Whether the program does more than to crop, resize and flip."""
+        done = ("resize", "crop", "mirror")
+        steps = (step for step in self.program if not step.inner)
+        return any(step.operation is None or step.operation.kind not in done for step in steps)
 
     def as_core_recipe(self, *, orient: bool, max_pixels: int | None) -> Any:
-        """Return this transform as an ``fd_recipe *``; None if the core cannot draw the same.
+        """Return this transform as an ``fd_recipe *``; None if the core cannot do the same.
 
         The core leaves out images of more than `max_pixels`, and with `orient` those of which the
         Exif orientation might rotate them.
         """
-        front = self.front()
-        if front is None or self.shape is None:
+        if self.shape is None or self.by_torch:
             return None
-        steps = Program([*front, *self.program])
-        return core_recipe(steps, self.shape[1:], self._min_headroom, orient, max_pixels)
+        headroom = self.headroom if self.quality == "fast" else 0.0
+        return core_recipe(self.program, self.shape[1:], headroom, orient, max_pixels)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.program!r}; {self._describe_options()})"
 
     def _describe_options(self) -> str:
         """Return the options that all subclasses share, for `repr`."""
         parts = [f"dtype={self.dtype}", f"quality={self.quality!r}"]
         if self.normalize is not None:
             parts.insert(0, f"mean={self.normalize.mean}, std={self.normalize.std}")
-        if self.interpolation != "bilinear":
-            parts.insert(0, f"interpolation={self.interpolation!r}")
         if self.headroom != 1:
             parts.append(f"headroom={self.headroom}")
         return ", ".join(parts)
@@ -451,80 +545,7 @@ def core_recipe(
     return struct
 
 
-def _write_in_core(
-    out: torch.Tensor, normalize: Normalize | None, write: Callable[..., bool], operations: Any
-) -> bool:
-    """Let the core write one image; return False if another backend must, or report the error."""
-    if out.requires_grad:
-        return False
-    written = out
-    first = out.is_contiguous()
-    if not first and not out.permute(1, 2, 0).is_contiguous():
-        written, first = out.new_empty(out.shape), True
-    pixels = core_pixel_format(normalize, channels_first=first, channels=len(out))
-    if not write(pixels, written.data_ptr(), operations):
-        return False
-    if written is not out:
-        out.copy_(written)
-    return True
-
-
-def _resize_and_pad(
-    image: Image, box: FloatBox, plan: ResizePlan, *, of_tensors: bool
-) -> torch.Tensor:
-    """Resize an image, and pad it with black where the result exceeds the canvas."""
-    height, width = plan.size
-    top, left = max(0, plan.top), max(0, plan.left)
-    bottom = min(plan.canvas[0], plan.top + height)
-    right = min(plan.canvas[1], plan.left + width)
-    window = (left, top, right, bottom)
-    pixels = _resize_box(image, box, plan.canvas, window, plan.interpolation, of_tensors=of_tensors)
-    if pixels.shape[1:] == plan.size:
-        return pixels
-    padded = torch.zeros((3, height, width), dtype=torch.uint8, device="cpu")
-    y, x = top - plan.top, left - plan.left
-    padded[:, y : y + bottom - top, x : x + right - left] = pixels
-    return padded
-
-
-def _resize_box(
-    image: Image,
-    box: FloatBox,
-    canvas: tuple[int, int],
-    window: Box,
-    interpolation: Interpolation,
-    *,
-    of_tensors: bool,
-) -> torch.Tensor:
-    """Resize a box of an image to a canvas, and return the window of that.
-
-    ``"bilinear"`` is a triangle filter whose half-width is the scale, but at least one pixel.
-    Pillow calls it BILINEAR; in torch and torchvision it is ``antialias=True``. Pillow, torch and
-    the native core agree to one level. ``"bicubic"`` is Pillow's BICUBIC, which the core gives bit
-    for bit, or for tensors that of torch. Pillow resizes what is too large for the core. If there
-    is nothing to resize, the result may share the memory of the image.
-    """
-    unchanged = box == (0, 0, image.shape[1], image.shape[0]) and image.shape[:2] == canvas
-    by_torch = of_tensors and interpolation != "bilinear"
-    left, top, right, bottom = whole = tuple(map(int, box))
-    if unchanged or (by_torch and whole == box and not _is_huge(canvas, window)):
-        return _resize_with_torch(image[top:bottom, left:right], canvas, window, interpolation)
-    arguments = image, box, canvas, window, interpolation
-    resized = None if by_torch else resize_in_core(*arguments)
-    if resized is None:
-        resized = resize_with_pillow(*arguments)
-    return torch.from_numpy(resized).permute(2, 0, 1)
-
-
-def _is_huge(canvas: tuple[int, int], window: Box) -> bool:
-    """Return whether most of a canvas lies outside the window, as for an image one pixel wide."""
-    left, top, right, bottom = window
-    return canvas[0] * canvas[1] > _MAX_CANVAS_RATIO * (right - left) * (bottom - top)
-
-
-def _resize_with_torch(
-    image: Image, canvas: tuple[int, int], window: Box, interpolation: Interpolation
-) -> torch.Tensor:
+def _resize_with_torch(image: Image, canvas: tuple[int, int], window: Box) -> torch.Tensor:
     """Resize an image with torch, whose kernel is the fastest for uint8 but takes no box."""
     if min(image.strides) < 0:  # a view rotated by `orient`; torch takes no negative strides
         image = np.ascontiguousarray(image)
@@ -532,20 +553,6 @@ def _resize_with_torch(
     left, top, right, bottom = window
     if image.shape[:2] != canvas:
         source = torch.nn.functional.interpolate(
-            source[None], size=canvas, mode=interpolation, antialias=True
+            source[None], size=canvas, mode="bicubic", antialias=True
         )[0]
     return source[:, top:bottom, left:right]
-
-
-def plan_geometry(plan: ResizePlan, width: int, height: int) -> Geometry:
-    """Return where the result of a plan lies in an image of this size."""
-    left, top, right, bottom = plan.box
-    across, down = (right - left) / plan.canvas[1], (bottom - top) / plan.canvas[0]
-    rows, columns = plan.size
-    shown = (
-        left + plan.left * across,
-        top + plan.top * down,
-        left + (plan.left + columns) * across,
-        top + (plan.top + rows) * down,
-    )
-    return Geometry(shown, plan.size, plan.flip, (height, width))

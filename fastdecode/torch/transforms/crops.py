@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypedDict
 
-import numpy as np
 import torch
 
 from fastdecode._arguments import check_names, is_int
-from fastdecode._resizing import Interpolation, ResizePlan
 from fastdecode.native._augment import (
     Program,
     Resampling,
@@ -19,26 +19,19 @@ from fastdecode.native._augment import (
     random_box,
     resized_to,
 )
-from fastdecode.torch.transforms._random_crop import (
-    center_crop,
-    draw_box,
-    draw_factor,
-    draw_flip,
-    draw_one_of,
-    resized_size,
+from fastdecode.torch.transforms.base import (
+    AnyInterpolation,
+    Quality,
+    Recipe,
+    interpolation_name,
+    is_number,
 )
-from fastdecode.torch.transforms.base import AnyInterpolation, Crop, Quality, is_number
 from fastdecode.torch.transforms.normalize import IMAGENET_MEAN, IMAGENET_STD
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from fastdecode.types import Box
-
-_PLANNING_METHODS = ("plan", "core_resize", "_jpeg_reduction", "front")
-_CORE_NAMES: dict[Interpolation, Resampling] = {"bilinear": "own", "bicubic": "bicubic"}
 _Size = int | Sequence[int]
-_BOTH_MODES: tuple[Interpolation, Interpolation] = ("bilinear", "bicubic")
 
 
 class QualityOptions(TypedDict, total=False):
@@ -57,7 +50,59 @@ class CropOptions(QualityOptions, total=False):
     dtype: torch.dtype | None
 
 
-class RandomResizedCrop(Crop):
+class _Crop(Recipe):
+    """What the transforms below have in common: how they resize, and a flip."""
+
+    _shown: tuple[str, ...] = ()
+
+    def __init__(
+        self,
+        interpolation: AnyInterpolation,
+        antialias: object,
+        *,
+        flip: float = 0.0,
+        **options: Any,
+    ) -> None:
+        name = interpolation_name(interpolation)
+        if name is None:
+            raise ValueError(
+                f"interpolation must be 'bilinear' or 'bicubic', not {interpolation!r}; for others "
+                "decode first, and use torchvision's transforms"
+            )
+        if antialias is not True:
+            raise ValueError(
+                f"antialias must be True, not {antialias!r}: resizing is always antialiased here"
+            )
+        # True most likely means "with flips", but as a number it would flip every image.
+        if not is_number(flip) or not 0 <= flip <= 1:
+            raise ValueError(f"flip must be a probability from 0 to 1, not {flip!r}")
+        self.interpolation = name
+        self.flip = float(flip)
+        super().__init__(**options)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        super().__setattr__(name, value)
+        if name != "program":
+            vars(self).pop("program", None)  # it follows from the others
+
+    @cached_property
+    def program(self) -> Program:  # type: ignore[override]
+        """Both steps and the flip."""
+        filter_: Resampling = "own" if self.interpolation == "bilinear" else self.interpolation
+        return Program([*self._steps(filter_), *flipped(self.flip)])
+
+    @abstractmethod
+    def _steps(self, filter: Resampling) -> Program: ...
+
+    def __repr__(self) -> str:
+        shown = {name: getattr(self, name) for name in (*self._shown, "flip")}
+        if self.interpolation != "bilinear":
+            shown["interpolation"] = self.interpolation
+        words = [f"{name}={value!r}" for name, value in shown.items() if value is not None]
+        return f"{type(self).__name__}({', '.join(words)}, {self._describe_options()})"
+
+
+class RandomResizedCrop(_Crop):
     """Crop a random box and resize it, as torchvision's ``RandomResizedCrop`` does.
 
     It takes the bytes of a file, and decodes only what the box needs.
@@ -112,6 +157,8 @@ class RandomResizedCrop(Crop):
     (torch.Size([3, 224, 224]), torch.uint8)
     """
 
+    _shown = ("size", "scale", "ratio")
+
     def __init__(
         self,
         size: _Size,
@@ -122,69 +169,38 @@ class RandomResizedCrop(Crop):
         **options: Unpack[CropOptions],
     ) -> None:
         check_names(type(self), options, CropOptions)
-        super().__init__(interpolation, antialias, **options)
         self.size = check_size_pair("size", size)
         self.scale = _check_range("scale", scale)
         self.ratio = _check_range("ratio", ratio)
-        self.shape = (3, *self.size)
+        super().__init__(interpolation, antialias, **options)
 
-    def plan(self, width: int, height: int, generator: torch.Generator | None) -> ResizePlan:
-        """Draw a box, and then whether to flip."""
-        box, interpolation = self._draw_box(width, height, generator)
-        return self._plan(box, interpolation, flip=draw_flip(self.flip, generator))
-
-    def _draw_box(
-        self, width: int, height: int, generator: torch.Generator | None
-    ) -> tuple[Box, Interpolation]:
-        return draw_box(width, height, self.scale, self.ratio, generator), self.interpolation
-
-    def _plan(self, box: Box, interpolation: Interpolation, *, flip: bool) -> ResizePlan:
-        return ResizePlan(box, self.size, 0, 0, self.size, flip, interpolation)
-
-    def front(self) -> Program | None:
-        """Return the plan as a program of the core; None if the core cannot do the same."""
-        if not _plans_like(self, RandomResizedCrop):
-            return None
-        scaled = resized_to(self.size, _CORE_NAMES[self.interpolation])
-        return Program([*random_box(self.scale, self.ratio), *scaled, *flipped(self.flip)])
-
-    def __repr__(self) -> str:
-        return (
-            f"{type(self).__name__}(size={self.size}, scale={self.scale}, "
-            f"ratio={_format_ratio(self.ratio)}, flip={self.flip}, {self._describe_options()})"
-        )
+    def _steps(self, filter: Resampling) -> Program:
+        box = random_box(self.scale, self.ratio)
+        return Program([*box, *resized_to(self.size, filter)])
 
 
-class RandomResizedCropAndInterpolation(RandomResizedCrop):
-    """`RandomResizedCrop` that also draws the interpolation, after the box; `fuse` creates it.
-
-    It is timm's transform of this name, where that has two interpolations.
-    """
-
-    def _draw_box(
-        self, width: int, height: int, generator: torch.Generator | None
-    ) -> tuple[Box, Interpolation]:
-        box, _ = super()._draw_box(width, height, generator)
-        return box, _BOTH_MODES[draw_flip(0.5, generator)]
-
-    def front(self) -> None:
-        """Return None: the core has one interpolation only."""
-        return
-
-
-class RandomResizedCropFlipNormalize(RandomResizedCrop):
-    """`RandomResizedCrop` with a random flip and ImageNet's normalisation, for training.
+def RandomResizedCropFlipNormalize(  # noqa: N802 - it was a class
+    size: _Size,
+    scale: Sequence[float] = (0.08, 1.0),
+    ratio: Sequence[float] = (3 / 4, 4 / 3),
+    interpolation: AnyInterpolation = "bilinear",
+    antialias: bool = True,
+    *,
+    flip: float = 0.5,
+    mean: Sequence[float] = IMAGENET_MEAN,
+    std: Sequence[float] = IMAGENET_STD,
+    **options: Unpack[QualityOptions],
+) -> RandomResizedCrop:
+    """Return `RandomResizedCrop` with a random flip and ImageNet's normalisation, for training.
 
     Parameters
     ----------
-    size, scale, ratio, interpolation, antialias
+    size, scale, ratio, interpolation, antialias, flip, mean, std, quality, headroom
         As for `RandomResizedCrop`.
-    flip : float
-        Probability of a horizontal flip.
-    mean, std : sequence of 3 floats
-        Mean and standard deviation, on a scale of 0 to 1.
-    quality, headroom
-        As for `RandomResizedCrop`.
+
+    Returns
+    -------
+    RandomResizedCrop
 
     Examples
     --------
@@ -193,35 +209,11 @@ class RandomResizedCropFlipNormalize(RandomResizedCrop):
     >>> image.shape, image.dtype
     (torch.Size([3, 224, 224]), torch.float32)
     """
-
-    def __init__(
-        self,
-        size: _Size,
-        scale: Sequence[float] = (0.08, 1.0),
-        ratio: Sequence[float] = (3 / 4, 4 / 3),
-        interpolation: AnyInterpolation = "bilinear",
-        antialias: bool = True,
-        *,
-        flip: float = 0.5,
-        mean: Sequence[float] = IMAGENET_MEAN,
-        std: Sequence[float] = IMAGENET_STD,
-        **options: Unpack[QualityOptions],
-    ) -> None:
-        super().__init__(
-            size,
-            scale,
-            ratio,
-            interpolation,
-            antialias,
-            flip=flip,
-            mean=mean,
-            std=std,
-            dtype=torch.float32,
-            **options,
-        )
+    more: CropOptions = {"dtype": torch.float32, "flip": flip, "mean": mean, "std": std, **options}
+    return RandomResizedCrop(size, scale, ratio, interpolation, antialias, **more)
 
 
-class ResizeCenterCrop(Crop):
+class ResizeCenterCrop(_Crop):
     """Resize the image and crop its centre, as torchvision's ``Resize`` and ``CenterCrop`` do.
 
     It takes the bytes of a file.
@@ -247,6 +239,8 @@ class ResizeCenterCrop(Crop):
     torch.Size([3, 224, 224])
     """
 
+    _shown = ("resize", "size")
+
     def __init__(
         self,
         resize: _Size,
@@ -256,45 +250,35 @@ class ResizeCenterCrop(Crop):
         **options: Unpack[CropOptions],
     ) -> None:
         check_names(type(self), options, CropOptions)
-        super().__init__(interpolation, antialias, **options)
         self.resize = check_size("resize", resize)
         self.size = check_size_pair("size", size)
-        self.shape = (3, *self.size)
+        super().__init__(interpolation, antialias, **options)
 
-    def plan(self, width: int, height: int, generator: torch.Generator | None) -> ResizePlan:
-        """Resize the whole image and keep the centre."""
-        canvas = resized_size(width, height, self.resize)
-        top, left = self._margins(canvas)
-        flip = draw_flip(self.flip, generator)
-        box = _whole_box(width, height)
-        return ResizePlan(box, canvas, top, left, self.size, flip, self.interpolation)
-
-    def _margins(self, canvas: tuple[int, int]) -> tuple[int, int]:
-        return center_crop(canvas, self.size)
-
-    def front(self) -> Program | None:
-        """Return the plan as a program of the core; None if the core cannot do the same."""
-        if not _plans_like(self, ResizeCenterCrop):
-            return None
-        scaled = resized_to(self.resize, _CORE_NAMES[self.interpolation])
-        return Program([*scaled, *central_crop(self.size), *flipped(self.flip)])
-
-    def __repr__(self) -> str:
-        return (
-            f"{type(self).__name__}(resize={self.resize}, size={self.size}, flip={self.flip}, "
-            f"{self._describe_options()})"
-        )
+    def _steps(self, filter: Resampling) -> Program:
+        return Program([*resized_to(self.resize, filter), *central_crop(self.size, pads=True)])
 
 
-class ResizeCenterCropNormalize(ResizeCenterCrop):
-    """`ResizeCenterCrop` with ImageNet's normalisation, for evaluation.
+def ResizeCenterCropNormalize(  # noqa: N802 - it was a class
+    resize: _Size,
+    size: _Size,
+    interpolation: AnyInterpolation = "bilinear",
+    antialias: bool = True,
+    *,
+    flip: float = 0.0,
+    mean: Sequence[float] = IMAGENET_MEAN,
+    std: Sequence[float] = IMAGENET_STD,
+    **options: Unpack[QualityOptions],
+) -> ResizeCenterCrop:
+    """Return `ResizeCenterCrop` with ImageNet's normalisation, for evaluation.
 
     Parameters
     ----------
-    resize, size, interpolation, antialias, flip, quality, headroom
+    resize, size, interpolation, antialias, flip, mean, std, quality, headroom
         As for `ResizeCenterCrop`.
-    mean, std : sequence of 3 floats
-        Mean and standard deviation, on a scale of 0 to 1.
+
+    Returns
+    -------
+    ResizeCenterCrop
 
     Examples
     --------
@@ -302,33 +286,11 @@ class ResizeCenterCropNormalize(ResizeCenterCrop):
     >>> ResizeCenterCropNormalize(256, 224)(data).dtype
     torch.float32
     """
-
-    def __init__(
-        self,
-        resize: _Size,
-        size: _Size,
-        interpolation: AnyInterpolation = "bilinear",
-        antialias: bool = True,
-        *,
-        flip: float = 0.0,
-        mean: Sequence[float] = IMAGENET_MEAN,
-        std: Sequence[float] = IMAGENET_STD,
-        **options: Unpack[QualityOptions],
-    ) -> None:
-        super().__init__(
-            resize,
-            size,
-            interpolation,
-            antialias,
-            flip=flip,
-            mean=mean,
-            std=std,
-            dtype=torch.float32,
-            **options,
-        )
+    more: CropOptions = {"dtype": torch.float32, "flip": flip, "mean": mean, "std": std, **options}
+    return ResizeCenterCrop(resize, size, interpolation, antialias, **more)
 
 
-class Resize(Crop):
+class Resize(_Crop):
     """Resize the whole image, as torchvision's ``Resize`` does.
 
     It takes the bytes of a file.
@@ -358,7 +320,7 @@ class Resize(Crop):
     torch.Size([3, 240, 320])
     """
 
-    flips_first = False  # in the order of draws
+    _shown = ("size", "max_size")
 
     def __init__(
         self,
@@ -369,122 +331,13 @@ class Resize(Crop):
         **options: Unpack[CropOptions],
     ) -> None:
         check_names(type(self), options, CropOptions)
-        super().__init__(interpolation, antialias, **options)
         self.max_size = None if max_size is None else _check_max_size(size, max_size)
         by_longest = size is None and self.max_size is not None
         self.size = None if by_longest else check_size("size", size)
-        self.shape = (3, *self.size) if isinstance(self.size, tuple) else None
+        super().__init__(interpolation, antialias, **options)
 
-    def plan(self, width: int, height: int, generator: torch.Generator | None) -> ResizePlan:
-        """Resize the whole image."""
-        flip = self.flips_first and draw_flip(self.flip, generator)
-        canvas = self._canvas(width, height, generator)
-        flip = flip if self.flips_first else draw_flip(self.flip, generator)
-        return ResizePlan(_whole_box(width, height), canvas, 0, 0, canvas, flip, self.interpolation)
-
-    def _canvas(
-        self,
-        width: int,
-        height: int,
-        generator: torch.Generator | None,  # noqa: ARG002 - for subclasses
-    ) -> tuple[int, int]:
-        return resized_size(width, height, self.size, self.max_size)
-
-    def front(self) -> Program | None:
-        """Return the plan as a program of the core; None if the core cannot do the same."""
-        if type(self)._canvas is not Resize._canvas or not _plans_like(self, Resize):
-            return None
-        scaled = resized_to(self.size, _CORE_NAMES[self.interpolation], self.max_size)
-        return Program([*scaled, *flipped(self.flip)])
-
-    def __repr__(self) -> str:
-        longest = "" if self.max_size is None else f"max_size={self.max_size}, "
-        return (
-            f"{type(self).__name__}(size={self.size}, {longest}flip={self.flip}, "
-            f"{self._describe_options()})"
-        )
-
-
-class Unresized(Resize):
-    """The whole image in its own size; `fuse` creates it for what does not begin with a crop."""
-
-    resizes = False
-
-    def __init__(self, **options: Unpack[CropOptions]) -> None:
-        super().__init__(1, **options)
-        self.size = None
-
-    def front(self) -> Program | None:
-        """Return the plan as a program of the core."""
-        return Program(flipped(self.flip))
-
-    def _canvas(
-        self,
-        width: int,
-        height: int,
-        generator: torch.Generator | None,  # noqa: ARG002
-    ) -> tuple[int, int]:
-        return height, width
-
-
-class RandomShortestSize(Resize):
-    """Resize to a random shorter side, as torchvision's RandomShortestSize; `fuse` creates it."""
-
-    def __init__(
-        self,
-        min_size: Sequence[int],
-        max_size: int | None,
-        interpolation: AnyInterpolation,
-        **options: Unpack[CropOptions],
-    ) -> None:
-        super().__init__(1, interpolation, **options)
-        self.size, self.min_size, self.longest = None, tuple(min_size), max_size
-
-    def _canvas(
-        self, width: int, height: int, generator: torch.Generator | None
-    ) -> tuple[int, int]:
-        scale = draw_one_of(self.min_size, generator) / min(height, width)
-        if self.longest is not None:
-            scale = min(scale, self.longest / max(height, width))
-        return max(1, int(height * scale)), max(1, int(width * scale))
-
-    def __repr__(self) -> str:
-        return (
-            f"{type(self).__name__}(min_size={self.min_size}, max_size={self.longest}, "
-            f"flip={self.flip}, {self._describe_options()})"
-        )
-
-
-class ScaleJitter(Resize):
-    """Resize by a random factor, as torchvision's ScaleJitter; `fuse` creates it."""
-
-    def __init__(
-        self,
-        target_size: tuple[int, int],
-        scale_range: tuple[float, float],
-        interpolation: AnyInterpolation,
-        **options: Unpack[CropOptions],
-    ) -> None:
-        super().__init__(1, interpolation, **options)
-        self.size, self.target_size, self.scale_range = None, target_size, scale_range
-
-    def _canvas(
-        self, width: int, height: int, generator: torch.Generator | None
-    ) -> tuple[int, int]:
-        # torchvision takes the target's height for the width, and computes in float32.
-        fitted = min(self.target_size[1] / height, self.target_size[0] / width)
-        scale = np.float32(fitted) * draw_factor(self.scale_range, generator)
-        return max(1, int(np.float32(height) * scale)), max(1, int(np.float32(width) * scale))
-
-    def __repr__(self) -> str:
-        return (
-            f"{type(self).__name__}(target_size={self.target_size}, "
-            f"scale_range={self.scale_range}, flip={self.flip}, {self._describe_options()})"
-        )
-
-
-def _whole_box(width: int, height: int) -> Box:
-    return 0, 0, width, height
+    def _steps(self, filter: Resampling) -> Program:
+        return resized_to(self.size, filter, self.max_size)
 
 
 def check_size(name: str, size: _Size | None) -> int | tuple[int, int]:
@@ -524,17 +377,3 @@ def _check_range(name: str, values: Sequence[float]) -> tuple[float, float]:
     ):
         raise ValueError(f"{name} must be (low, high) with 0 < low <= high, not {values!r}")
     return float(numbers[0]), float(numbers[1])
-
-
-def _format_ratio(ratio: tuple[float, float]) -> str:
-    return f"({ratio[0]:.4g}, {ratio[1]:.4g})"
-
-
-def _plans_like(crop: Crop, kind: type[Crop]) -> bool:
-    """Return whether a transform decides as this class of the package, so the core can do it."""
-    own = type(crop)
-    if crop.of_tensors and crop.interpolation != "bilinear":  # the core has Pillow's only
-        return False
-    return crop.__dict__.keys().isdisjoint(_PLANNING_METHODS) and all(
-        getattr(own, name) is getattr(kind, name) for name in _PLANNING_METHODS
-    )
