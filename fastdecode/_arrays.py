@@ -322,16 +322,6 @@ _CHUNK, _MIN_CHUNK = 128, 16
 _core_pool = cache(Pool)
 
 
-class _Kept(threading.local):
-    """The buffers that each thread reads files into."""
-
-    def __init__(self) -> None:
-        self.items = Items()
-
-
-_kept = _Kept()
-
-
 class _CoreItem(NamedTuple):
     """One file to decode: the numbers of ``fd_request``, and the result's array."""
 
@@ -370,13 +360,10 @@ class _CoreArrays:
 
     def make(self, sources: Sequence[Any], targets: Sequence[Any]) -> list[Image | None]:
         """Decode bytes or paths, each with its `out`; return None for those left to `decode`."""
-        items = _kept.items
         made: list[Image | None] = [None] * len(sources)
-        try:
+        with self._pool.items() as items:
             headers = items.read(self._pool, [_as_source(source) for source in sources])
             self._fill(items, headers, targets, made)
-        finally:
-            items.clear()
         return made
 
     def _fill(
