@@ -246,7 +246,12 @@ def _timm() -> dict[str, Make]:
 
 HAS_TIMM = importlib.util.find_spec("timm") is not None
 PIPELINES = {**_products(), **_references(), **_weights(), **(_timm() if HAS_TIMM else {})}
-IN_LOADER = [name for name in PIPELINES if getattr(fuse(PIPELINES[name]()), "in_loader", None)]
+IN_LOADER = [
+    name
+    for name in PIPELINES
+    for fused in [getattr(fuse(PIPELINES[name]()), "in_loader", None)]
+    if fused is not None and fused.shape is not None  # else there are no batches
+]
 
 
 def _chosen(name: str) -> Iterator[tuple[int, Path]]:
