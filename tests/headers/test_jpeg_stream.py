@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-from fastdecode import DecodeError, decode, probe
+from fastdecode import FastDecodeError, decode, probe
 from fastdecode._headers import jpeg_stream
 from fastdecode.testing import drawing, encode
 
@@ -93,7 +93,7 @@ def test_scan_header_of_another_length_means_nothing(scan: int, length: int) -> 
 
     if scan or length >= 2:  # else there is no header
         assert not script(data).complete
-    with pytest.raises(DecodeError):
+    with pytest.raises(FastDecodeError):
         decode(data, strict=True)
 
 
