@@ -39,6 +39,7 @@ from fastdecode.torch.transforms import (
     Resize,
     ResizeCenterCrop,
 )
+from fastdecode.torch.transforms._random_crop import generator_of
 
 TRANSFORMS = [
     RandomResizedCropFlipNormalize(32),
@@ -279,3 +280,13 @@ def test_lists_and_shards_are_not_read_from_a_fifo(tmp_path: Path) -> None:
         pytest.raises(OSError, match="FIFO"),
     ):
         list(ShardStream([str(pipe)]))
+
+
+@pytest.mark.parametrize("max_pixels", [DEFAULT_MAX_PIXELS, None])
+@pytest.mark.parametrize("generator", [None, generator_of(3)])
+def test_sides_that_no_transform_can_hold_are_refused(generator: Any, max_pixels: Any) -> None:
+    """A header that promises sides of more than 31 bits is too large, whoever draws the crop."""
+    data = b"P6 10 2222222220 255\n" + bytes(300)
+
+    with pytest.raises(ImageTooLarge):
+        RandomResizedCrop(24)(data, generator=generator, max_pixels=max_pixels)

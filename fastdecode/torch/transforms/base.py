@@ -29,11 +29,12 @@ from fastdecode._resizing import (
     resize_with_pillow,
 )
 from fastdecode.api import decode_part
+from fastdecode.errors import ImageTooLarge
 from fastdecode.geometry import Geometry
 from fastdecode.native import _library
 from fastdecode.native._augment import Impossible, Operation, Program, fold
 from fastdecode.native._library import lib
-from fastdecode.plan import DEFAULT_MAX_PIXELS, reduce_for_resize
+from fastdecode.plan import DEFAULT_MAX_PIXELS, plan_decode, reduce_for_resize
 from fastdecode.torch._programs import size_after
 from fastdecode.torch.transforms._random_crop import draw_program
 from fastdecode.torch.transforms.normalize import Normalize
@@ -279,6 +280,10 @@ class Recipe(EncodedTransform):
 
     def draw(self, width: int, height: int, generator: torch.Generator | None) -> DrawnSample:
         """Draw what is done to an image of this size; raise `Impossible` if that is not known."""
+        if max(width, height) > _MOST_SIDE:
+            raise ImageTooLarge(
+                f"the header promises {width} x {height} pixels, which none can hold"
+            )
         drawn = draw_program(self.program, width, height, generator)
         resize, rest = fold(drawn.operations, width, height)
         plan = ResizePlan.from_core(resize)
@@ -307,6 +312,7 @@ class Recipe(EncodedTransform):
         sides = _core_file_size(data, backend, max_pixels, orient=orient)
         if sides is None:
             header = _headers.probe(data)
+            plan_decode(header, max_pixels=max_pixels)  # refuses what is too large before the draws
             sides = seen_size(header.width, header.height, header.orientation if orient else 1)
         drawn = self.draw(*sides, generator)
         out = self._prepare_out(out, drawn.size)
@@ -524,6 +530,7 @@ def core_pixel_format(normalize: Normalize | None, *, channels_first: bool, chan
 
 
 _UNLIMITED = (1 << 63) - 1  # pixels
+_MOST_SIDE = (1 << 31) - 1
 _pointed_to: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()  # the programs of these structs
 
 

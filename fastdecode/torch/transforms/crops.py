@@ -209,6 +209,7 @@ def RandomResizedCropFlipNormalize(  # noqa: N802 - it was a class
     >>> image.shape, image.dtype
     (torch.Size([3, 224, 224]), torch.float32)
     """
+    check_names(RandomResizedCropFlipNormalize, options, QualityOptions)
     more: CropOptions = {"dtype": torch.float32, "flip": flip, "mean": mean, "std": std, **options}
     return RandomResizedCrop(size, scale, ratio, interpolation, antialias, **more)
 
@@ -286,6 +287,7 @@ def ResizeCenterCropNormalize(  # noqa: N802 - it was a class
     >>> ResizeCenterCropNormalize(256, 224)(data).dtype
     torch.float32
     """
+    check_names(ResizeCenterCropNormalize, options, QualityOptions)
     more: CropOptions = {"dtype": torch.float32, "flip": flip, "mean": mean, "std": std, **options}
     return ResizeCenterCrop(resize, size, interpolation, antialias, **more)
 
