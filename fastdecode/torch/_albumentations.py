@@ -134,7 +134,8 @@ def _program(transform: Any, size: Size, *, certain: bool = False) -> Program:
     if name not in _MAKERS or not is_known(transform):
         raise Unsupported(f"{name} is not done in the core")
     made = made_by(_MAKERS[name], transform, size)
-    probability = 1.0 if certain and name not in _OF_SEVERAL else float(transform.p)
+    always = name == "OneOrOther" or (certain and name not in _OF_SEVERAL)
+    probability = 1.0 if always else float(transform.p)
     return made if probability >= 1 else group("sequence", [made], probability=probability)
 
 
@@ -413,6 +414,7 @@ def _one_of(transform: Any, size: Size) -> Program:
 
 
 def _one_or_other(transform: Any, size: Size) -> Program:
+    """Return the first one or else the other; its probability is that of the first."""
     ends = transform.transforms[0], transform.transforms[-1]
     first, other = (_program(one, size, certain=True) for one in ends)
     p = float(transform.p)

@@ -14,6 +14,7 @@ from types import CellType, CodeType, FunctionType
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
+import PIL
 import torch
 from PIL import Image as PillowImage
 
@@ -32,7 +33,11 @@ _LOOKS = frozenset(_NAMES.split())
 """Names in code that cannot change an image of three channels, or anything else."""
 _COUNTS = frozenset(["add", "div", "mul", "neg", "self", "sub", "torch", "true_divide"])
 """Names in code that can scale floats, and change nothing else."""
-_TYPES = (PillowImage, PillowImage.Image, torch, torch.Tensor, np)
+_TYPES = (PIL, PillowImage, PillowImage.Image, torch, torch.Tensor, np)
+_SMALL = frozenset([*range(-4, 5), 255])
+"""Numbers that are no side of an image that only some have, with which code could compare."""
+_ATTRIBUTES = frozenset(["LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR"])
+_GLOBALS = frozenset(["LOAD_GLOBAL", "LOAD_NAME"])
 _STORES = frozenset(
     [
         "DELETE_ATTR",
@@ -105,7 +110,7 @@ def _spread(values: torch.Tensor) -> torch.Tensor:
 
 def _agrees(part: Any, other: Callable[[Any], Any], form: Form, channels: int) -> bool:
     code = _code_of(part)
-    if not code or not all(map(_only_looks, code)) or may_draw(part):
+    if not code or not (_only_looks(code[0]) and _is_alike(code[0], part)) or may_draw(part):
         return False
     before = global_states()
     try:
@@ -146,6 +151,8 @@ def hands_on(part: Any, is_wanted: Callable[[Any], bool], form: Form) -> Any:
     code = _code_of(part)
     held = [one for one in _held_by(code[0], part) if is_wanted(one[1])] if code else []
     if len(held) != 1 or not _only_looks(code[0], _LOOKS | {held[0][0]}):
+        return None
+    if not _is_alike(code[0], part, *held[0]):
         return None
     try:
         alike = all(_hands(part, code[0], held[0][1], probe) for probe in _probes(form, 3))
@@ -202,6 +209,52 @@ def _only_looks(function: FunctionType, known: frozenset[str] = _LOOKS) -> bool:
     """Return whether a function names only these, or types and modules of images, and sets none."""
     names = _names(function.__code__) - known - {"__class__"}
     return all(any(function.__globals__.get(name) is one for one in _TYPES) for name in names)
+
+
+def _is_alike(function: FunctionType, part: Any, held: str = "", wanted: Any = None) -> bool:
+    """Return whether what a function uses cannot tell large images from the probes.
+
+    That are small numbers, and neither what the user has given one of the known names nor, but for
+    the `wanted` object of the name `held`, a default or an attribute.
+    """
+    defaults = (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
+    codes, instructions = list(_codes(function.__code__)), list[dis.Instruction]()
+    for code in codes:
+        instructions += dis.get_instructions(code)
+    constants = [*(one for code in codes for one in code.co_consts), *defaults]
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    given = {name: cell.cell_contents for name, cell in cells if name != "__class__"}
+    for name in {one.argval for one in instructions if one.opname in _GLOBALS}:
+        if name in function.__globals__:
+            given[name] = function.__globals__[name]
+    if any(not any(one is known for known in (*_TYPES, wanted)) for one in given.values()):
+        return False
+    attributes = {one.argval for one in instructions if one.opname in _ATTRIBUTES} - {held}
+    if function is part:
+        own: set[str] = set()
+    else:
+        inherited = (vars(kind) for kind in type(part).__mro__ if kind is not object)
+        own = set(vars(part)).union(*inherited) - {"__call__"}
+    return all(one is wanted or _is_small(one) for one in constants) and attributes.isdisjoint(own)
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    """Yield a piece of code, and those inside it."""
+    yield code
+    for one in code.co_consts:
+        if isinstance(one, CodeType):
+            yield from _codes(one)
+
+
+def _is_small(constant: Any) -> bool:
+    """Return whether a constant cannot be a side that only some images have."""
+    if isinstance(constant, (tuple, frozenset)):
+        return all(map(_is_small, constant))
+    if isinstance(constant, slice):
+        return all(map(_is_small, (constant.start, constant.stop, constant.step)))
+    if isinstance(constant, (int, float)):
+        return constant in _SMALL or abs(constant) < 1
+    return constant is None or isinstance(constant, (str, bytes, CodeType, type(...)))
 
 
 def _names(code: CodeType) -> set[str]:

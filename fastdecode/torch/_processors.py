@@ -57,6 +57,8 @@ def after_processor(processor: Any, recipe: Recipe) -> Recipe | None:
     name = type(processor).__name__
     if name not in _KNOWN or not type(processor).__module__.startswith("transformers.models."):
         return None
+    if any(callable(getattr(type(processor), name, None)) for name in vars(processor)):
+        return None  # a method has been replaced
     steps = {one: bool(getattr(processor, f"do_{one}", False)) for one in _STEPS}
     if name.startswith("Detr"):  # it pads the images of a batch, and here there is one
         steps["pad"] = getattr(processor, "pad_size", None) is not None

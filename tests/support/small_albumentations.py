@@ -307,6 +307,12 @@ class OneOf(Compose):
         return made
 
 
+class OneOrOther(Compose):
+    def __call__(self, *, image: Any, force_apply: bool = False) -> dict[str, Any]:
+        made: dict[str, Any] = self.transforms[0](image=image, force_apply=True)
+        return made
+
+
 for _kind in [one for one in vars().copy().values() if isinstance(one, type)]:
     if issubclass(_kind, _Double):
         _kind.__module__ = "albumentations.doubles"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import os
+import random
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -245,6 +246,39 @@ def test_a_compose_needs_no_function_and_is_called_as_written_outside_a_loader()
         assert next(iter(loader))[0].shape == (2, 3, 40, 30)
 
 
+size = 1600  # the name of an attribute of images
+
+
+def halves_by_global(image: Any) -> Any:
+    pixels = np.array(image)
+    return COMPOSE(image=pixels[::2, ::2] if pixels.shape[0] > size else pixels)["image"]
+
+
+def halves_by_default(image: Any, limit: int = 1600) -> Any:
+    pixels = np.array(image)
+    return COMPOSE(image=pixels[::2, ::2] if pixels.shape[0] > limit else pixels)["image"]
+
+
+def halves_by_number(image: Any) -> Any:
+    pixels = np.array(image)
+    return COMPOSE(image=pixels[::2, ::2] if pixels.shape == (1800, 24, 3) else pixels)["image"]
+
+
+class Halves:
+    """One that a limit of its own or of its class tells when to leave out rows."""
+
+    size = 1600
+
+    def __init__(self, compose: Any, **limit: int) -> None:
+        self.compose = compose
+        vars(self).update(limit)
+
+    def __call__(self, image: Any) -> Any:
+        pixels = np.array(image)
+        pixels = pixels[::2, ::2] if pixels.shape[0] > self.size else pixels
+        return self.compose(image=pixels)["image"]
+
+
 COMPOSE = A.Compose([made("Resize"), ToTensorV2()])
 OTHER = A.Compose([made("Resize"), ToTensorV2()])
 
@@ -259,6 +293,11 @@ class Holds:
 
     def __call__(self, image: Any) -> Any:
         return self.compose(image=np.array(image))["image"]
+
+
+def convert(image: Any) -> Any:
+    """Do what is seldom done; images have a method of this name."""
+    return 255 - np.array(image) if random.random() < 1e-6 else np.array(image)
 
 
 def holder() -> Any:
@@ -290,6 +329,12 @@ DOES_MORE = {
     "not large ones": lambda image: (
         COMPOSE(image=np.array(image))["image"] if image.size[0] < 1200 else None
     ),
+    "a global limit": halves_by_global,
+    "a limit as default": halves_by_default,
+    "images of one size": halves_by_number,
+    "a limit of its own": Halves(COMPOSE, size=1600),
+    "a limit of its class": Halves(COMPOSE),
+    "a function of the user's": lambda image: COMPOSE(image=convert(image))["image"],
     "twice": lambda image: COMPOSE(image=COMPOSE(image=np.array(image))["image"])["image"],
 }
 
@@ -395,6 +440,10 @@ DRAWN: dict[str, tuple[Callable[[], Any], dict[Any, float]]] = {
     "OneOf": (
         lambda: A.OneOf(FLIPS, p=0.5),
         {total("mirror"): 0.125, total("turn_over"): 0.375},
+    ),
+    "OneOrOther": (
+        lambda: A.OneOrOther(transforms=FLIPS, p=0.3),
+        {total("mirror"): 0.3, total("turn_over"): 0.7},
     ),
     "Sequential": (
         lambda: A.Sequential(FLIPS, p=0.5),

@@ -121,8 +121,10 @@ def test_a_loader_does_them_in_the_core(step: Any) -> None:
         lambda: OpenCVResize(64, "cubic"),
         lambda: OpenCVResize(64)(np.zeros((5, 5), np.uint8)),
         lambda: OpenCVResize(64)(np.zeros((5, 5, 3), np.float32)),
+        lambda: LetterBox(64)(torch.zeros(2, 3, 5, 5, dtype=torch.uint8)),
+        lambda: LetterBox(64)(torch.zeros(3, 5, 5, requires_grad=True)),
     ],
-    ids="1234567",
+    ids="123456789",
 )
 def test_wrong_values_are_refused(make: Any) -> None:
     """Sizes, levels and names that are none, and images that are not RGB in bytes."""

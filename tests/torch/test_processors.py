@@ -101,6 +101,16 @@ def test_results_of_any_size_are_the_processors(name: str, way: str) -> None:
         assert (255 * level * (dataset[at][0] - expected)).abs().max() < 1.01
 
 
+def test_a_replaced_method_is_called() -> None:
+    """A processor that has one of its own is called with the image."""
+    processor = _processor("CLIP", "Pil", {})
+    made = processor.normalize
+    processor.normalize = lambda *arguments, **options: -made(*arguments, **options)
+    dataset = ImageList(PHOTOS[:1], [0], processor)
+
+    assert torch.equal(dataset[0][0], _own_result(processor, PHOTOS[0]))
+
+
 def test_all_patches_of_an_image_are_returned() -> None:
     """Qwen2-VL's processor makes patches, of which none is left out."""
     processor = _processor("Qwen2VL", "", {})

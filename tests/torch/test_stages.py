@@ -157,7 +157,11 @@ def test_a_subclass_is_its_base_if_it_does_the_same() -> None:
 
 @pytest.mark.parametrize(
     "part",
-    [Counts(), CountsInside(), Sharper(), blurs, only_small, repr, lambda x: x.rotate(0.1)],
+    [
+        *(Counts(), CountsInside(), Sharper(), blurs, only_small, repr),
+        lambda x: x.rotate(0.1),
+        lambda x: x if np.array(x).shape[0] < 3000 else None,
+    ],
     ids=lambda part: getattr(part, "__name__", type(part).__name__),
 )
 def test_other_steps_are_not_passed_over(part: Any) -> None:

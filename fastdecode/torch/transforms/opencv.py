@@ -23,6 +23,7 @@ from fastdecode.torch.transforms.base import is_number
 from fastdecode.torch.transforms.crops import check_size, check_size_pair
 
 _FILTERS = ("linear", "area", "nearest")
+_DIMENSIONS = _CHANNELS = 3
 _Filter = Literal["linear", "area", "nearest"]
 _Image = TypeVar("_Image", PillowImage.Image, np.ndarray, torch.Tensor)
 
@@ -78,10 +79,14 @@ class OpenCVResize:
         The same kind of image.
         """
         if isinstance(image, torch.Tensor):
+            if image.dtype != torch.uint8 or image.ndim != _DIMENSIONS or len(image) != _CHANNELS:
+                shape = tuple(image.shape)
+                raise ValueError(f"image must be RGB in bytes, not {shape} of {image.dtype}")
             made = torch.from_numpy(self(image.permute(1, 2, 0).numpy())).permute(2, 0, 1)
             return made.contiguous().as_subclass(type(image))
         pixels = np.asarray(image)
-        if pixels.dtype != np.uint8 or pixels.ndim != 3 or pixels.shape[2] != 3:
+        shown = pixels.ndim == _DIMENSIONS and pixels.shape[2] == _CHANNELS
+        if pixels.dtype != np.uint8 or not shown:
             raise ValueError(f"image must be RGB in bytes, not {pixels.shape} of {pixels.dtype}")
         height, width = pixels.shape[:2]
         operations, _ = draw_operations(self.program, 0, width, height)
