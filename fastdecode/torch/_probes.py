@@ -23,7 +23,7 @@ from fastdecode.torch._user_code import global_states, may_draw, preserve_genera
 Form: TypeAlias = Literal["pil", "array", "uint8", "floats"]
 """A Pillow image, an array (H, W, C) of bytes, or a tensor of bytes or of floats."""
 
-_SIZES = ((48, 64), (64, 48), (1, 1), (33, 33), (700, 500), (1100, 1500))
+_SIZES = ((48, 64), (64, 48), (1, 1), (33, 33), (3, 600), (600, 3), (700, 500), (1100, 1500))
 """(height, width) of the probes; a small image may be left as it is where a large one is not."""
 _NAMES = (
     "Image PIL Tensor array asarray bool clone contiguous convert copy dim expand float32 getbands "

@@ -329,6 +329,9 @@ DOES_MORE = {
     "not large ones": lambda image: (
         COMPOSE(image=np.array(image))["image"] if image.size[0] < 1200 else None
     ),
+    "narrow images": lambda image: COMPOSE(
+        image=np.array(image)[:, :: 4 if image.size[0] > 4 * image.size[1] else 1]
+    )["image"],
     "a global limit": halves_by_global,
     "a limit as default": halves_by_default,
     "images of one size": halves_by_number,
