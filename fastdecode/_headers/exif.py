@@ -28,7 +28,11 @@ class _Order:
 
 
 _BIG, _LITTLE = _Order(">"), _Order("<")
-_ORDERS = {b"MM\0*": _BIG, b"II*\0": _LITTLE, b"MM*\0": _BIG, b"II\0*": _LITTLE}
+# As in Pillow, which takes a big-endian BigTIFF for a TIFF.
+_ORDERS = {
+    **dict.fromkeys((b"MM\0*", b"MM*\0", b"MM\0+"), _BIG),
+    **dict.fromkeys((b"II*\0", b"II\0*"), _LITTLE),
+}
 
 
 def orientation(data: Buffer, start: int, end: int, xmp: Buffer = b"") -> int:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
+from PIL import Image as PillowImage
 
 from fastdecode.native._augment import (
     NOTHING,
@@ -54,8 +55,12 @@ class OfImage:
         self.transform = transform
 
     def __call__(self, image: Any) -> Any:
-        """Return the transformed image; from a Pillow image it makes an array."""
-        return self.transform(image=np.asarray(image))["image"]
+        """Return the transformed image; from a Pillow image it makes an array.
+
+        A tensor stays one, which most transforms refuse: its rows are not where theirs are.
+        """
+        given = np.asarray(image) if isinstance(image, PillowImage.Image) else image
+        return self.transform(image=given)["image"]
 
     def __repr__(self) -> str:
         return repr(self.transform)
@@ -113,20 +118,28 @@ def scale_of(transform: Any) -> tuple[Sequence[float], Sequence[float]] | None:
 
     None of a transform that does not always do that, or in another way.
     """
+    try:
+        mean, std = _scale(transform)
+    except (AttributeError, ArithmeticError, TypeError, ValueError):
+        return None  # it holds whatever it was given; as written, it raises an error of its own
+    known = len(mean) in (1, 3) and len(std) in (1, 3) and np.isfinite([*mean, *std]).all()
+    return (mean * (3 // len(mean)), std * (3 // len(std))) if known and 0 not in std else None
+
+
+def _scale(transform: Any) -> tuple[list[float], list[float]]:
+    """Return the numbers of `scale_of` as they are given; none of another transform."""
     name = type(transform).__name__
     if name not in ("Normalize", "ToFloat") or transform.p < 1:
-        return None
+        return [], []
     if name == "ToFloat":
         most = _LEVELS if transform.max_value is None else float(transform.max_value)
         return [0.0], [most / _LEVELS]
     if transform.normalization != "standard":
-        return None
+        return [], []
     scale = float(transform.max_pixel_value) / _LEVELS
     given = (transform.mean, transform.std)
     mean, std = (list(one) if isinstance(one, (list, tuple)) else [one] for one in given)
-    mean, std = ([scale * float(value) for value in one] for one in (mean, std))
-    known = len(mean) in (1, 3) and len(std) in (1, 3) and 0 not in std
-    return (mean * (3 // len(mean)), std * (3 // len(std))) if known else None
+    return [scale * float(value) for value in mean], [scale * float(value) for value in std]
 
 
 def _program(transform: Any, size: Size, *, certain: bool = False) -> Program:

@@ -23,7 +23,7 @@ from fastdecode.torch._user_code import global_states, may_draw, preserve_genera
 Form: TypeAlias = Literal["pil", "array", "uint8", "floats"]
 """A Pillow image, an array (H, W, C) of bytes, or a tensor of bytes or of floats."""
 
-_SIZES = ((48, 64), (64, 48), (1, 1), (33, 33), (700, 500), (1100, 1500))
+_SIZES = ((48, 64), (64, 48), (1, 1), (33, 33), (3, 600), (600, 3), (700, 500), (1100, 1500))
 """(height, width) of the probes; a small image may be left as it is where a large one is not."""
 _NAMES = (
     "Image PIL Tensor array asarray bool clone contiguous convert copy dim expand float32 getbands "
@@ -214,28 +214,24 @@ def _only_looks(function: FunctionType, known: frozenset[str] = _LOOKS) -> bool:
 def _is_alike(function: FunctionType, part: Any, held: str = "", wanted: Any = None) -> bool:
     """Return whether what a function uses cannot tell large images from the probes.
 
-    That are small numbers, and neither what the user has given one of the known names nor, but for
-    the `wanted` object of the name `held`, a default or an attribute.
+    Its numbers are small ones, in the code and wherever it gets them from by one of the known
+    names; and what the user has given such a name is no function, but for the `wanted` object,
+    whose name is `held`.
     """
-    defaults = (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
-    codes, instructions = list(_codes(function.__code__)), list[dis.Instruction]()
-    for code in codes:
-        instructions += dis.get_instructions(code)
-    constants = [*(one for code in codes for one in code.co_consts), *defaults]
+    codes = list(_codes(function.__code__))
+    instructions = [one for code in codes for one in dis.get_instructions(code)]
+    used = [one for code in codes for one in code.co_consts]
+    used += [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
     cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-    given = {name: cell.cell_contents for name, cell in cells if name != "__class__"}
-    for name in {one.argval for one in instructions if one.opname in _GLOBALS}:
-        if name in function.__globals__:
-            given[name] = function.__globals__[name]
-    if any(not any(one is known for known in (*_TYPES, wanted)) for one in given.values()):
-        return False
-    attributes = {one.argval for one in instructions if one.opname in _ATTRIBUTES} - {held}
-    if function is part:
-        own: set[str] = set()
-    else:
-        inherited = (vars(kind) for kind in type(part).__mro__ if kind is not object)
-        own = set(vars(part)).union(*inherited) - {"__call__"}
-    return all(one is wanted or _is_small(one) for one in constants) and attributes.isdisjoint(own)
+    used += [cell.cell_contents for name, cell in cells if name != "__class__"]
+    names = {one.argval for one in instructions if one.opname in _GLOBALS}
+    used += [function.__globals__[name] for name in names if name in function.__globals__]
+    if function is not part:
+        attributes = {one.argval for one in instructions if one.opname in _ATTRIBUTES}
+        kinds = [vars(kind) for kind in type(part).__mro__ if kind is not object]
+        for name in attributes - {held, "__call__"}:
+            used += [where[name] for where in (vars(part), *kinds) if name in where][:1]
+    return all(any(one is known for known in (*_TYPES, wanted)) or _is_small(one) for one in used)
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:

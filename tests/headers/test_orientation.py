@@ -74,7 +74,7 @@ def blocks(draw: st.DrawFn) -> bytes:
             values += content
             content = struct.pack(order + "I", place)
         entries += struct.pack(order + "HHI", tag, kind, count) + content[:4].ljust(4, b"\0")
-    magic = {"<": (b"II*\0", b"II\0*"), ">": (b"MM\0*", b"MM*\0")}[order]
+    magic = {"<": (b"II*\0", b"II\0*"), ">": (b"MM\0*", b"MM*\0", b"MM\0+")}[order]
     head = draw(st.sampled_from(magic)) + struct.pack(order + "IH", 8, number)
     block = b"Exif\0\0" * draw(st.sampled_from([0, 1, 2])) + head + entries + bytes(4) + values
     return block[: draw(st.sampled_from([None, None, None, -1, 20]))]

@@ -329,6 +329,9 @@ DOES_MORE = {
     "not large ones": lambda image: (
         COMPOSE(image=np.array(image))["image"] if image.size[0] < 1200 else None
     ),
+    "narrow images": lambda image: COMPOSE(
+        image=np.array(image)[:, :: 4 if image.size[0] > 4 * image.size[1] else 1]
+    )["image"],
     "a global limit": halves_by_global,
     "a limit as default": halves_by_default,
     "images of one size": halves_by_number,
@@ -531,6 +534,45 @@ def test_holes_have_the_sizes_that_are_drawn_and_lie_anywhere() -> None:
         assert boxes[:, :2].min() == 0
         assert (boxes[:, :2] + boxes[:, 2:]).max() == 80
         assert (augment(IMAGES[0], draw_operations(program, 1, 64, 48)[0]) == 9).any()
+
+
+def test_what_follows_a_tensor_gets_the_tensor() -> None:
+    """It is no array of three rows, which a flip would turn into another image."""
+    idle = A.Compose([made("Resize"), ToTensorV2(), A.NoOp()])
+    dataset = Sources(*FILES, transform=Wrapper(idle))
+    with SeededLoader(dataset, 1, num_workers=0, collate_fn=list) as loader:
+        samples = [sample for batch in loader for sample, _ in batch]
+    for sample, image in zip(samples, IMAGES, strict=True):
+        check(sample, idle(image=image)["image"], 1)
+
+    flips = A.Compose([made("Resize"), ToTensorV2(), A.VerticalFlip(p=1)])
+    dataset = Sources(*FILES, transform=Wrapper(flips))
+    loader = SeededLoader(dataset, 1, num_workers=0, collate_fn=list)
+    with loader, pytest.raises(Exception, match=r"\w"):  # whatever OpenCV says of a tensor
+        next(iter(loader))
+
+
+def odd(transform: Any, **attributes: Any) -> Any:
+    vars(transform).update(attributes)
+    return transform
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: odd(made("Normalize"), mean=np.array([0.4, 0.5, 0.6], np.float32)),
+        lambda: odd(made("Normalize"), mean=(float("nan"), 0.5, 0.6)),
+        lambda: odd(made("Normalize"), std=(float("inf"), 0.5, 0.6)),
+        lambda: A.ToFloat(max_value=0),
+    ],
+    ids=["an array", "no number", "infinite", "zero"],
+)
+def test_numbers_that_the_core_does_not_take_are_left_to_albumentations(make: Any) -> None:
+    """A Normalize that holds them is not read, and raises no error when the dataset is read."""
+    dataset = Sources(*FILES, transform=Wrapper(A.Compose([made("Resize"), make()])))
+    fused = dataset._resolved_transform()
+
+    assert [type(stage).__name__ for stage in fused.in_loader.rest] == ["Called"]
 
 
 def test_a_border_after_the_normalisation_is_not_normalised() -> None:

@@ -62,6 +62,16 @@ class Threshold:
         return (image > 0.3).to(image.dtype)
 
 
+class ConvertsTo:
+    """A step that does nothing to an RGB image, with a setting of its own."""
+
+    def __init__(self, mode: str) -> None:
+        self.mode = mode
+
+    def __call__(self, image: Any) -> Any:
+        return image if image.mode == self.mode else image.convert(self.mode)
+
+
 class Counts:
     """A step that does nothing to the image, but something else."""
 
@@ -111,6 +121,7 @@ IDLE = {
     "a function": converts,
     "a lambda": lambda image: image,
     "a class": Converts(),
+    "a class with a setting": ConvertsTo("RGB"),
     "of sizes": lambda image: image if image.size else None,
 }
 
