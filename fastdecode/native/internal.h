@@ -39,6 +39,9 @@ static inline int32_t fd_most_scans(const fd_limits *limits, int64_t pixels, siz
 
 /* ---- resample.c ---- */
 
+/* Whether a resize stays within what the core can compute. */
+int fd_is_possible(const fd_resize *resize);
+
 /* Prepare the weights of all rows and columns for an image, which is augmented or not. Sets `window` (left, top, right, bottom)
  * to the reduced pixels that the caller must then feed to `sink`; it never exceeds what `resize`
  * allows to be read. `sink` writes to `out`, which is complete after the window's last row; if the

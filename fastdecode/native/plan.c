@@ -119,6 +119,8 @@ int fd_plan_sample(const fd_header *header, uint64_t *state, const fd_recipe *re
     *count = fd_fold(header->width, header->height, &made, operations, *count);
     request->reduce = reduction(header, &made, recipe->headroom);
     reduce_box(&made, request->reduce);
+    if (!fd_is_possible(&made)) /* a whole that only a crop makes small enough */
+        return 0;
     *resize = made;
     request->left = request->top = request->right = request->bottom = 0;
     request->layout = FD_RGB;

@@ -214,14 +214,17 @@ static int part_is_good(int32_t canvas, int32_t from, int32_t count) {
            count <= canvas - from;
 }
 
-static int is_good(const fd_resize *resize, const fd_pixels *pixels) {
+int fd_is_possible(const fd_resize *resize) {
     return box_is_good(resize->left, resize->right, resize->in_left, resize->in_right) &&
            box_is_good(resize->top, resize->bottom, resize->in_top, resize->in_bottom) &&
            part_is_good(resize->canvas_width, resize->x, resize->width) &&
            part_is_good(resize->canvas_height, resize->y, resize->height) &&
            (int64_t)resize->width * resize->height <= PTRDIFF_MAX / 12 &&
-           resize->filter >= FD_FILTER_OWN && resize->filter < FD_FILTER_NEAREST &&
-           pixels->dtype >= FD_UINT8 && pixels->dtype <= FD_FLOAT32 &&
+           resize->filter >= FD_FILTER_OWN && resize->filter < FD_FILTER_NEAREST;
+}
+
+static int is_good(const fd_resize *resize, const fd_pixels *pixels) {
+    return fd_is_possible(resize) && pixels->dtype >= FD_UINT8 && pixels->dtype <= FD_FLOAT32 &&
            (pixels->channels == 1 || pixels->channels == 3);
 }
 
