@@ -30,7 +30,8 @@ int fd_resized_by(const fd_operation *operation, int32_t *width, int32_t *height
     double across = *width, down = *height;
 
     if (operation->kind == FD_ROTATE && value[1] != 0.0) {
-        if (*width > LARGEST_SIDE || *height > LARGEST_SIDE)
+        if (*width > LARGEST_SIDE || *height > LARGEST_SIDE ||
+            !(fabs(value[0]) < FD_LARGEST_NUMBER)) /* NaN, too */
             return 0;
         fd_turned_size(value[0], width, height);
         across = *width;
