@@ -20,6 +20,7 @@ from fastdecode.native import _library
 from fastdecode.native._augment import (
     Draw,
     Erasure,
+    Impossible,
     Operation,
     Program,
     augment,
@@ -460,3 +461,12 @@ def test_too_many_operations_are_refused() -> None:
     """A program that draws more operations than a sample has room for is a ValueError."""
     with pytest.raises(ValueError):
         draw_operations(Program(do(Operation("grey")) * (lib.FD_MOST_OPERATIONS + 1)), 0)
+
+
+@pytest.mark.parametrize("span", [math.inf, math.nan, 1e300])
+def test_angles_that_no_rotation_takes_are_refused_when_drawn(span: float) -> None:
+    """By an angle that is no number, or too large, an image that grows with it has no size."""
+    step = do(Operation("rotate", (0.0, 1.0)), Draw(0, 0.0, span))
+
+    with pytest.raises(Impossible):
+        draw_in_core(Program([*step]), 7, 40, 30)
