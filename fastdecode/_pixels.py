@@ -197,13 +197,6 @@ def apply_orientation(image: Image, orientation: int) -> Image:
     return image[:: -1 if rows else 1, :: -1 if columns else 1]
 
 
-def undo_orientation(image: Image, orientation: int) -> Image:
-    """Turn an image as seen back into stored pixels: a view."""
-    transpose, rows, columns = _STEPS[orientation]
-    image = image[:: -1 if rows else 1, :: -1 if columns else 1]
-    return image.swapaxes(0, 1) if transpose else image
-
-
 def seen_size(width: int, height: int, orientation: int) -> tuple[int, int]:
     """Return (width, height) of the image as seen, given those of the stored image."""
     return (height, width) if _STEPS[orientation][0] else (width, height)

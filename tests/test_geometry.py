@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from encoded import with_orientation
+from encoded import INVERSE, with_orientation
 from PIL import Image
 
 from fastdecode import Geometry, _pixels, decode, decode_file, probe
@@ -243,7 +243,7 @@ def drawn(width: int, height: int, box: tuple[int, int, int, int], value: int) -
     seen = np.zeros((height, width, 3), np.uint8)
     seen[box[1] : box[3], box[0] : box[2]] = 255
     stream = io.BytesIO()
-    stored = np.ascontiguousarray(_pixels.undo_orientation(seen, value))
+    stored = np.ascontiguousarray(_pixels.apply_orientation(seen, INVERSE[value]))
     Image.fromarray(stored).save(stream, "JPEG", quality=95, exif=with_orientation(value))
     return stream.getvalue()
 

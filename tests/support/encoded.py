@@ -54,6 +54,10 @@ def saved(pillow_format: str, mode: str = "RGB", **options: Any) -> bytes:
     return stream.getvalue()
 
 
+INVERSE = {**{value: value for value in range(1, 9)}, 6: 8, 8: 6}
+"""The orientation that turns an image as seen back into stored pixels."""
+
+
 def with_orientation(value: int) -> Image.Exif:
     tags = Image.Exif()
     tags[0x0112] = value

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 import torch_reference as reference
-from encoded import with_orientation
+from encoded import INVERSE, with_orientation
 from loading import GOLDEN, next_number, next_share
 from PIL import Image
 from torch_reference import (
@@ -262,7 +262,7 @@ def mask() -> np.ndarray:
 def drawing(value: int = 1) -> bytes:
     """Draw a white mark on black at this place in the upright image."""
     seen = np.repeat(mask()[:, :, None] * np.uint8(255), 3, axis=2)
-    stored = np.ascontiguousarray(_pixels.undo_orientation(seen, value))
+    stored = np.ascontiguousarray(_pixels.apply_orientation(seen, INVERSE[value]))
     return encode(Image.fromarray(stored), quality=95, exif=with_orientation(value))
 
 
