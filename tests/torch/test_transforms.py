@@ -126,6 +126,20 @@ def test_samples_are_the_references(
     assert torch.equal(ours.get_state(), theirs.get_state())
 
 
+@pytest.mark.parametrize("value", range(1, 9))
+@pytest.mark.parametrize("sides", [(1, 1), (1, 9), (9, 1)], ids="{0[0]}x{0[1]}".format)
+def test_lines_of_pixels_are_turned_where_nothing_is_resized(
+    value: int, sides: tuple[int, int]
+) -> None:
+    """An image with a side of one pixel is turned as its Exif orientation says."""
+    photo = Image.open(PHOTOS[0]).resize(sides)
+    turned = encode(photo, "PNG", exif=with_orientation(value))
+    expected = pixels(turned, orient=True)
+    height, width = expected.shape[1:]
+
+    assert torch.equal(Resize((height, width), **EXACT)(turned, orient=True), expected)
+
+
 @pytest.mark.parametrize("disabled", ["", "native"])
 @pytest.mark.parametrize("upright", [True, False])
 def test_of_a_strip_only_what_is_shown_is_resized(

@@ -555,7 +555,7 @@ def core_recipe(
 def _resize_with_torch(image: Image, canvas: tuple[int, int], window: Box) -> torch.Tensor:
     """Resize an image with torch, whose kernel is the fastest for uint8 but takes no box."""
     if min(image.strides) < 0:  # a view rotated by `orient`; torch takes no negative strides
-        image = np.ascontiguousarray(image)
+        image = image.copy()  # NumPy calls a view of one column contiguous, turned or not
     source = torch.from_numpy(image).permute(2, 0, 1)
     left, top, right, bottom = window
     if image.shape[:2] != canvas:
