@@ -24,6 +24,7 @@ from fastdecode.torch._stages import (
     Called,
     InCore,
     as_image,
+    as_written,
     stages_after,
     works_again,
 )
@@ -187,8 +188,20 @@ class Fused(EncodedTransform):
         **decoding: Any,
     ) -> tuple[Any, Geometry]:
         if self.in_loader is not None and isinstance(generator, SampleGenerator):
-            with suppress(Impossible):  # then as written, which raises an error of its own
+            with suppress(Impossible):
                 return self.in_loader._run(data, generator=generator, out=out, **decoding)
+            with as_written(generator):
+                return self._run_here(data, generator, out, **decoding)
+        return self._run_here(data, generator, out, **decoding)
+
+    def _run_here(
+        self,
+        data: Data,
+        generator: torch.Generator | None,
+        out: torch.Tensor | None,
+        **decoding: Any,
+    ) -> tuple[Any, Geometry]:
+        """Run the head, and then the other steps."""
         direct = not self.rest and self.form == "tensor"
         result, geometry = self.head.with_geometry(
             data, generator=generator, out=out if direct else None, **decoding

@@ -19,8 +19,12 @@ from torch.utils.data import BatchSampler
 from fastdecode._arguments import is_int, is_iterable, wrong_kind
 from fastdecode.torch._errors import plain_index
 from fastdecode.torch._order import Drawn, count_occurrences, occurrence_key
-from fastdecode.torch._samples import seed_global_generators
-from fastdecode.torch._user_code import global_states, preserve_generators, set_global_states
+from fastdecode.torch._user_code import (
+    global_states,
+    preserve_generators,
+    seed_global_generators,
+    set_global_states,
+)
 
 _EPOCH_NAMES = ("epoch", "_epoch", "current_epoch", "cur_epoch")
 _GLOBAL: tuple[Any, ...] = (torch.default_generator, random, np.random)

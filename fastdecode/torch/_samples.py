@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import copy
-import random
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from torch.utils.data import ConcatDataset, IterableDataset, Subset
 
@@ -20,7 +18,14 @@ from fastdecode.errors import BackendUnavailable, UnknownBackend
 from fastdecode.native._batch import Pool
 from fastdecode.torch._errors import SKIPPED, Failure
 from fastdecode.torch._native_batches import FALLBACK, NativeBatchMaker
-from fastdecode.torch._user_code import alone, drawn_from, may_draw, seedable, users_methods
+from fastdecode.torch._user_code import (
+    alone,
+    drawn_from,
+    may_draw,
+    seed_global_generators,
+    seedable,
+    users_methods,
+)
 from fastdecode.torch.dataset import (
     DecodeDataset,
     EligibleCrop,
@@ -445,11 +450,3 @@ def _seed_generators(owners: Sequence[Any], seed: int) -> None:
     """Seed all generators that user code might draw from: the global ones, and those of owners."""
     _seed_owners(owners, seed)
     seed_global_generators(seed)
-
-
-def seed_global_generators(seed: int) -> None:
-    """Seed the global generators of torch, Python and NumPy."""
-    # `torch.manual_seed` would also seed every other device, and takes 0.1 ms.
-    torch.default_generator.manual_seed(seed)
-    random.seed(seed)
-    np.random.seed(seed % 2**32)  # noqa: NPY002 - user code may draw from the global generator

@@ -7,6 +7,7 @@ comes after it runs there again, on the image that it returned.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,8 @@ from fastdecode.native._augment import Impossible, Program
 from fastdecode.torch import _recognise
 from fastdecode.torch._albumentations import OfImage
 from fastdecode.torch._probes import examine, form_of
-from fastdecode.torch._user_code import alone, is_thread_safe
+from fastdecode.torch._user_code import alone, is_thread_safe, seeded
+from fastdecode.torch.transforms._random_crop import SampleGenerator
 from fastdecode.torch.transforms.base import DecodedPart
 
 if TYPE_CHECKING:
@@ -87,11 +89,21 @@ class InCore:
             try:
                 made = self.recipe.make_from(part, self.recipe.draw(width, height, generator))
                 return as_image(made, self.recipe.form, self.recipe.image)
-            except Impossible:  # then as written, which raises an error of its own
+            except Impossible:  # then as written
                 pass
-        for one in self.parts:
-            image = one(image)
+        with as_written(generator):
+            for one in self.parts:
+                image = one(image)
         return image
+
+
+def as_written(generator: torch.Generator | None) -> AbstractContextManager[None]:
+    """Return a context for steps that draw from global generators, in which a `Loader` seeds these.
+
+    The core may refuse what it has drawn, because an image is too small, for which the steps raise
+    an error of their own, or too large for it.
+    """
+    return seeded(generator.state) if isinstance(generator, SampleGenerator) else nullcontext()
 
 
 def works_again(stage: Any) -> bool:

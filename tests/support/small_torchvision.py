@@ -156,6 +156,22 @@ class CenterCrop(_Double):
         return center_crop(image, self.size)
 
 
+class RandomCrop(_Double):
+    """Without padding."""
+
+    def __init__(self, size: Any) -> None:
+        super().__init__(
+            size=size, padding=None, pad_if_needed=False, fill=0, padding_mode="constant"
+        )
+
+    def tensor(self, image: torch.Tensor) -> Any:
+        (height, width), (rows, columns) = self.size, image.shape[1:]
+        if rows < height or columns < width:
+            raise ValueError(f"a crop of {self.size} is larger than {(rows, columns)}")
+        top, left = (int(torch.randint(0, n + 1, (1,))) for n in (rows - height, columns - width))
+        return image[:, top : top + height, left : left + width]
+
+
 class _Random(_Double):
     def __init__(self, p: float, **attributes: Any) -> None:
         super().__init__(p=p, **attributes)
@@ -370,7 +386,8 @@ _BOTH = {
     "_color": (ColorJitter, Grayscale, RandomEqualize, RandomInvert, RandomPosterize,
                RandomSolarize),
     "_container": (Compose, RandomApply, RandomChoice, RandomOrder),
-    "_geometry": (CenterCrop, RandomHorizontalFlip, RandomResizedCrop, RandomVerticalFlip, Resize),
+    "_geometry": (CenterCrop, RandomCrop, RandomHorizontalFlip, RandomResizedCrop,
+                  RandomVerticalFlip, Resize),
     "_augment": (RandomErasing,),
     "_misc": (ConvertImageDtype, Normalize, PILToTensor, ToTensor),
 }  # fmt: skip

@@ -18,7 +18,8 @@ from PIL import Image as PillowImage
 from PIL import ImageFilter
 from torch_reference import PHOTOS
 
-from fastdecode.torch import Fused, Views, fuse
+from fastdecode.testing import drawing, encode
+from fastdecode.torch import Fused, Loader, Views, fuse
 from fastdecode.torch._probes import affine_of, does_nothing, examine
 from fastdecode.torch._user_code import global_states
 
@@ -338,3 +339,30 @@ def test_other_classes_are_called_as_they_are(make: Any) -> None:
     resolved = Sources(*FILES, transform=transform)._resolved_transform()
     assert not isinstance(resolved, Views)
     assert isinstance(resolved, Fused) or resolved is transform
+
+
+@pytest.mark.parametrize("size", [(20, 20), (5, 5)])
+def test_what_the_core_has_drawn_and_cannot_do_is_drawn_from_the_seed(size: Any) -> None:
+    """A crop larger than the image is an error, or is not chosen, as the seed says alone."""
+    perhaps = v1.RandomApply([v1.RandomCrop(size)], p=0.5)
+    pipeline = v1.Compose([v1.RandomHorizontalFlip(p=0.5), perhaps, v1.PILToTensor()])
+    photo = encode(drawing(10, 10), "png")
+    outcomes: list[Any] = []
+    for seed, threads in ((1, 0), (1, 2), (2, 0), (2, 2)):
+        torch.manual_seed(seed)
+        before = global_states()[0]
+        dataset = Sources(*[photo] * 12, transform=pipeline)
+        assert dataset.isolated
+        made = []
+        with Loader(dataset, 1, seed=5, threads=threads) as loader:
+            batches = iter(loader)
+            for _ in range(len(dataset)):
+                try:
+                    made.append(next(batches)[0].tolist())
+                except ValueError:
+                    made.append(None)
+        outcomes.append(made)
+        assert torch.equal(before, global_states()[0])
+
+    assert all(made == outcomes[0] for made in outcomes)
+    assert (None in outcomes[0]) == (size == (20, 20))
