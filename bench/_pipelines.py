@@ -23,6 +23,7 @@ import numpy as np
 import torch
 import torch_reference as reference
 from _dali import DaliLoader
+from _spdl_ffcv import FfcvLoader, SpdlLoader
 from PIL import Image
 
 from fastdecode.measure._pipelines import (
@@ -162,6 +163,8 @@ PEERS: dict[str, Callable[[Setup], Iterable[Any]]] = {
     "torchvision-v1": partial(stock, transform=torchvision_v1),
     "torchvision-v2": partial(stock, transform=torchvision_second, loader=decode_with_torchvision),
     "dali": DaliLoader,
+    "spdl": SpdlLoader,
+    "ffcv": FfcvLoader,
 }
 
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Measure everything that README.md and docs/ show, at one commit, and write the documents anew:
 #
-#     PYTHON=python bench/all.sh PHOTOS     # 45 minutes on two cores
+#     PYTHON=python bench/all.sh PHOTOS     # an hour on two cores
 #
 # PHOTOS is made by bench/photos.py: px500, png500, hd1080 and mp12plus. PYTHON needs the packages of
-# '.[all]', torchvision, timm, DALI, Ray, moto and h5py. The core must be built. It replaces the
+# '.[all]', torchvision, timm, albumentations, DALI, SPDL, FFCV, Ray, moto and h5py. The core must be built. It replaces the
 # files of bench/results, except that of accuracy.py and those that a machine with a GPU made.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -109,7 +109,6 @@ class OwnDataset:
     """A running loader; each is in its own process."""
 
     def __init__(self, name: str, recipe: str, files: list[str], batch: int, workers: int) -> None:
-        torch.set_num_threads(1)
         kind: Any = Loader if name == "loader" else torch.utils.data.DataLoader
         self._loader = kind(
             *(_dataset(name, recipe, files), batch),

@@ -4,48 +4,143 @@ PHOTOS are in class folders or in one folder. The recipes are those of `fastdeco
 "fastdecode" is this package's dataset and `Loader` with the pipeline as its authors write it (and
 `Views` where a recipe has several views); "torchvision" opens the photos with Pillow, as its
 ImageFolder does, in PyTorch's DataLoader, with as many worker processes as there are threads;
-"dali" is DALI on the CPU, for the recipes that it has. Batches are float32 tensors, for recipes
-with several views lists of them.
+"dali" is DALI on the CPU, for the recipes that it has; "spdl" and "ffcv" make the plain one.
+Batches are float32 tensors, for recipes with several views lists of them.
 
 Each loader runs in its own process. After a warm-up, their epochs take turns, in a new random order
 each round. If there are few photos, they are repeated. The files come from the system's cache.
 images/s is from the request for the first batch to the arrival of the last; views of one image
-count once.
+count once. CPU s is that of the process and its workers, for 1000 images.
 
-"simclr-view" is one of SimCLR's two. "detection" is torchvision's pipeline for images of at most
-800 x 1333 with boxes, which is made up here, because nothing but its number matters for the speed.
+Beside the recipes of the command, which are well known, there are those of `_styles`, which many
+write: "simclr-view" is one of SimCLR's two. "detection" is torchvision's pipeline for images of at
+most 800 x 1333 with boxes, which is made up here, because nothing but its number matters for the
+speed.
 
 `in_core` says whether the `Loader` makes the samples without worker processes.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import _common as bench
+import numpy as np
 import torch
 from _dali import POLICIES, DaliLoader
-from PIL import Image
+from _spdl_ffcv import FfcvLoader, SpdlLoader
+from PIL import Image, ImageOps
 
 from fastdecode._process import Child
-from fastdecode.measure._pipelines import MAKERS, recipe_setup
-from fastdecode.measure._recipes import RECIPES, TrainingRecipe
+from fastdecode.measure._pipelines import MAKERS, Decoded, recipe_setup, torch_loader
+from fastdecode.measure._recipes import MEAN, RECIPES, STD, TrainingRecipe
+from fastdecode.measure._workers import cpu_seconds
 from fastdecode.torch import ImageList, Loader
+from fastdecode.torch.transforms import LetterBox
 
 _OWN = "fastdecode"
 _DETECTION = "detection"
-_NAMES = [*RECIPES, "simclr-view", _DETECTION]
-RECIPES["simclr-view"] = TrainingRecipe(lambda: RECIPES["simclr"].make()[0])
+_BOXED = 640  # the side in pixels of a letterbox
+
+
+def _by_name(make: Callable[[str], Any], recipe: str) -> TrainingRecipe:
+    return TrainingRecipe(partial(make, recipe))
+
+
+def _as_levels(image: Image.Image) -> Image.Image:
+    """A step of one's own, which no table knows."""
+    return ImageOps.autocontrast(image, cutoff=1)
+
+
+def _styles(name: str) -> Any:
+    """Return a pipeline as many write it."""
+    from torchvision import transforms as v1
+
+    crop, flip = v1.RandomResizedCrop(224), v1.RandomHorizontalFlip()
+    steps = {
+        "padded": [v1.Resize(256), v1.RandomCrop(224, padding=16), flip],
+        "resized-twice": [v1.Resize(256), crop, flip],
+        "rotated": [flip, v1.RandomRotation(15), v1.Resize((224, 224))],
+        "lambda": [crop, v1.Lambda(_as_levels), flip],
+    }[name]
+    return v1.Compose([*steps, v1.ToTensor(), v1.Normalize(MEAN, STD)])
+
+
+def _albumentations() -> Any:
+    import albumentations as A  # noqa: N812  as everyone writes it
+    from albumentations.pytorch import ToTensorV2
+
+    steps = [
+        *(A.RandomResizedCrop((224, 224)), A.HorizontalFlip(), A.ShiftScaleRotate(p=0.5)),
+        *(A.RandomBrightnessContrast(), A.HueSaturationValue(), A.Normalize(MEAN, STD)),
+    ]
+    return A.Compose([*steps, ToTensorV2()])
+
+
+def _letterbox() -> Any:
+    from torchvision import transforms as v1
+
+    return v1.Compose([LetterBox(_BOXED), v1.ToTensor()])
+
+
+RECIPES |= {
+    "simclr-view": TrainingRecipe(lambda: RECIPES["simclr"].make()[0]),
+    **{name: _by_name(_styles, name) for name in ("padded", "resized-twice", "rotated", "lambda")},
+    "albumentations": TrainingRecipe(_albumentations, ("torchvision", "albumentations")),
+    "letterbox": TrainingRecipe(_letterbox, size=_BOXED),
+}
+_NAMES = [*RECIPES, _DETECTION]
+
+
+def _augmented(data: str) -> torch.Tensor:
+    """Make a sample of "albumentations" as its documentation does."""
+    with Image.open(data) as file:
+        image: torch.Tensor = _once(_albumentations)(image=np.array(file.convert("RGB")))["image"]
+    return image
+
+
+def _boxed(data: str) -> torch.Tensor:
+    """Make a sample of "letterbox" as ultralytics does, with OpenCV."""
+    import cv2
+
+    image = cv2.imread(data)
+    height, width = image.shape[:2]
+    ratio = min(_BOXED / height, _BOXED / width)
+    wide, high = round(width * ratio), round(height * ratio)
+    image = cv2.resize(image, (wide, high), interpolation=cv2.INTER_LINEAR)
+    left, top = (_BOXED - wide) / 2, (_BOXED - high) / 2
+    edges = [round(side + more) for side in (top, left) for more in (-0.1, 0.1)]
+    image = cv2.copyMakeBorder(image, *edges, cv2.BORDER_CONSTANT, value=(114,) * 3)
+    pixels = np.ascontiguousarray(image[..., ::-1].transpose(2, 0, 1))
+    return torch.from_numpy(pixels).float().div(255)
+
+
+_once = cache(lambda make: make())
+_AS_WRITTEN = {"albumentations": _augmented, "letterbox": _boxed}  # without torchvision
+
+
+def _stock(setup: Any) -> Any:
+    """Make PyTorch's DataLoader with the pipeline as its authors write it."""
+    if make := _AS_WRITTEN.get(setup.recipe):
+        return torch_loader(setup, Decoded(setup, make))
+    return MAKERS["torchvision"](setup)
+
+
 _LOADERS: dict[str, Any] = {
     _OWN: MAKERS["fastdecode"],
-    "torchvision": MAKERS["torchvision"],
+    "torchvision": _stock,
     "dali": DaliLoader,
+    "spdl": SpdlLoader,
+    "ffcv": FfcvLoader,
 }
+_MADE_BY = {"dali": [*POLICIES], "spdl": ["plain"], "ffcv": ["plain"]}
 
 
 def _detection() -> Any:
@@ -121,7 +216,6 @@ class Competitor:
     """A running loader; each is in its own process."""
 
     def __init__(self, name: str, *setup: Any) -> None:
-        torch.set_num_threads(1)
         recipe, photos, batch, workers = setup
         samples = [(photo, number) for number, photo in enumerate(photos)]
         self._images_are_a_list = recipe == _DETECTION
@@ -137,13 +231,15 @@ class Competitor:
         return bool(getattr(dataset, "isolated", False))
 
     def epoch(self) -> dict[str, float]:
-        """Run an epoch; return images/s."""
-        start, images = time.perf_counter(), 0
+        """Run an epoch; return images/s, and the CPU time of 1000 images."""
+        cpu, start, images = cpu_seconds(os.getpid()), time.perf_counter(), 0
         for batch, _ in self._loader:
             views = batch if isinstance(batch, list) else [batch]
             assert all(view.dtype == torch.float32 for view in views)
             images += len(views) if self._images_are_a_list else len(views[0])
-        return {"images_per_s": images / (time.perf_counter() - start)}
+        speed = images / (time.perf_counter() - start)
+        cpu = cpu_seconds(os.getpid()) - cpu
+        return {"images_per_s": speed, "cpu_s_per_1000": 1000 * cpu / images}
 
 
 def _turn(child: Child, started: set[str], name: str) -> dict[str, float]:
@@ -157,7 +253,7 @@ def _turn(child: Child, started: set[str], name: str) -> dict[str, float]:
 
 def compete(setup: Setup, rounds: int) -> dict[str, Any]:
     """Let the loaders of a recipe take turns; return the figures, and why some have none."""
-    names = [name for name in _LOADERS if name != "dali" or setup.recipe in POLICIES]
+    names = [name for name in _LOADERS if setup.recipe in _MADE_BY.get(name, _NAMES)]
     left_out: dict[str, str] = {}
     with ExitStack() as stack:
         children, started = {}, set[str]()
@@ -174,6 +270,7 @@ def compete(setup: Setup, rounds: int) -> dict[str, Any]:
     for name, one in found.items():
         ours = found.get(_OWN, one)["images_per_s"]
         one["ratio"] = bench.short(ours / one["images_per_s"]) if name != _OWN else None
+        one["cpu_ratio"] = bench.ratio(turns, name, _OWN, "cpu_s_per_1000")
     return {"loaders": found, "in_core": in_core, "left_out": left_out}
 
 
@@ -199,7 +296,9 @@ def main(options: Any) -> Any:
         made = result[recipe] = compete(
             Setup(recipe, files, options.batch, options.workers), options.rounds
         )
-        bench.show(recipe, made["loaders"], "images_per_s", "ratio")
+        bench.show(
+            *(recipe, made["loaders"], "images_per_s", "ratio", "cpu_s_per_1000", "cpu_ratio")
+        )
         if not made["in_core"]:
             print("not all of it is done in the core")
         for name, reason in made["left_out"].items():
