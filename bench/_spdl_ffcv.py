@@ -115,6 +115,7 @@ class FfcvLoader:
             num_workers=setup.workers,
             order=OrderOption.RANDOM if setup.train else OrderOption.SEQUENTIAL,
             os_cache=True,
+            drop_last=False,
             pipelines={"image": image, "label": [IntDecoder(), ToTensor(), Squeeze()]},
         )()
 
