@@ -9,6 +9,7 @@ import json
 import math
 import os
 import random
+import re
 import sys
 import tempfile
 import threading
@@ -33,8 +34,10 @@ Figures: TypeAlias = Mapping[str, float]
 Rounds: TypeAlias = dict[str, dict[int, Figures]]
 """Figures by competitor, number of the round and name of the figure."""
 
-RESULTS = Path(__file__).parent / "results"
-sys.path.append(str(RESULTS.parents[1] / "tests" / "support"))  # modules shared with the tests
+_PROCESSOR = re.sub(r"\(r\)|processor", "", machine().cpu.lower())
+RESULTS = Path(__file__).parent / "results" / "_".join(re.findall(r"[a-z0-9]+", _PROCESSOR))
+"""The results of this kind of processor."""
+sys.path.append(str(RESULTS.parents[2] / "tests" / "support"))  # modules shared with the tests
 _PHOTOS = (".bmp", ".jpeg", ".jpg", ".png", ".webp")
 _IMAGES, _AREA = 1000, 500 * 375  # images of an epoch at this area; larger photos give fewer
 _LIBRARIES = (  # recorded with each result

@@ -4,15 +4,19 @@
 #     PYTHON=python bench/all.sh PHOTOS     # an hour on two cores
 #
 # PHOTOS is made by bench/photos.py: px500, png500, hd1080 and mp12plus. PYTHON needs the packages of
-# '.[all]', torchvision, timm, albumentations, DALI, SPDL, FFCV, Ray, moto and h5py. The core must be built. It replaces the
-# files of bench/results, except that of accuracy.py and those that a machine with a GPU made.
+# '.[all]', torchvision, timm, albumentations, DALI, SPDL, FFCV, Ray, moto and h5py. The core must be
+# built. It replaces the results of this kind of processor, except those of accuracy.py,
+# instructions.py and a GPU.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-photos=$(realpath "$1") PYTHON=${PYTHON:-python} results=bench/results
+photos=$(realpath "$1") PYTHON=${PYTHON:-python}
 export PYTHONPATH=$PWD
+results=$(cd bench && "$PYTHON" -c 'import _common; print(_common.RESULTS)')
+mkdir -p "$results"
 [ -z "$(git status --porcelain --untracked-files=no)" ] || { echo "commit your changes first"; exit 1; }
 begun=$(date +%s)
-find "$results" -name '*.json' ! -name 'gpu_*' ! -name 'accuracy.json' -delete
+find "$results" -name '*.json' ! -name 'gpu_*' ! -name 'threads_*' ! -name accuracy.json \
+    ! -name instructions.json -delete
 measure() { # a script, and the name of its result if that differs, then what else it takes
     local script=$1 name=$2
     shift 2
@@ -43,4 +47,4 @@ measure ray_scaling ray_scaling "$photos/px500" --images 800 --rounds 3
 measure ray_scaling ray_scaling_hd1080 "$photos/hd1080" --images 200 --rounds 3 --workers 1
 measure ray_scaling ray_scaling_mp12plus "$photos/mp12plus" --images 60 --rounds 3 --workers 1
 echo "=== $((($(date +%s) - begun) / 60)) minutes"
-"$PYTHON" bench/readme.py --seal
+"$PYTHON" bench/readme.py --seal "$results"

@@ -19,7 +19,6 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import _common as bench
@@ -153,7 +152,7 @@ def _compete(recipe: str, files: list[str], batch: int, workers: int, rounds: in
 
 
 @bench.command(
-    json=Path(__file__).parent / "results" / "own_dataset.json",
+    json=bench.RESULTS / "own_dataset.json",
     batch=(64, "images"),
     workers=(2, "threads, or processes"),
     rounds=(3, "epochs after the warm-up"),

@@ -1,13 +1,14 @@
 """Write the generated parts of the documents: what the backends declare, and what was measured.
 
     python bench/readme.py           rewrite the marked parts of README.md and docs/, and the charts
-    python bench/readme.py --seal    note first which sources the results are of, as all.sh does
+    python bench/readme.py --seal F  note first which sources folder F's are of, as all.sh does
     python bench/readme.py --check   change nothing; exit status 1 if something is out of date
     python bench/readme.py --release  the same, also if the code has changed since it was measured
 
 The text between the marks of a name is the output of the macro of that name in `readme.jinja`.
-`results/run.json` has the version and a hash of the core's sources, without their comments. The
-documents name the commit that was measured; a release needs figures of its own.
+Each kind of processor has a folder in `results`, whose `run.json` has the version and a hash of the
+core's sources, without their comments. Tables show the newest run; what README.md claims is the
+least of all runs of its version. A release needs figures of its own.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from fastdecode.types import FORMATS
 _ROOT = Path(__file__).parent.parent
 _RESULTS = _ROOT / "bench" / "results"
 _RUN = "run"  # the result that describes the others
-_OTHER_RUNS = ("gpu_", "threads_", "accuracy")  # results that all.sh does not make begin so
+_OTHER_RUNS = ("gpu_", "threads_", "accuracy", "instructions")  # all.sh does not make these
 _COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _MARKED = re.compile(r"^<!-- (\w+) begin -->\n(.*?)^<!-- \1 end -->", re.MULTILINE | re.DOTALL)
 _VERBATIM = ("|", "<", "- ", "!")  # starts of paragraphs that are not joined into one line
@@ -114,10 +115,29 @@ def every(values: Iterable[Any], template: str = "{}", between: str = ", ") -> s
 # Figures
 
 
-def load(name: str) -> dict[str, Any]:
+def read(folder: Path, name: str) -> dict[str, Any]:
     """Read a saved result."""
-    content: dict[str, Any] = json.loads((_RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+    content: dict[str, Any] = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
     return content
+
+
+def runs() -> list[Path]:
+    """Return the folders with a run of the newest version, the newest run first."""
+    found = {path.parent: read(path.parent, _RUN) for path in _RESULTS.glob(f"*/{_RUN}.json")}
+    order = sorted(found, key=lambda one: found[one]["measured"], reverse=True)
+    version = found[order[0]]["fastdecode"]
+    return [folder for folder in order if found[folder]["fastdecode"] == version]
+
+
+def load(name: str) -> dict[str, Any]:
+    """Read a result of the newest run, or the one that another machine alone has."""
+    folders = [*runs(), *sorted(_RESULTS.iterdir())]
+    return read(next(one for one in folders if (one / f"{name}.json").exists()), name)
+
+
+def load_all(name: str) -> list[dict[str, Any]]:
+    """Read a result of every run of the newest version."""
+    return [read(folder, name) for folder in runs()]
 
 
 def pipelines(name: str, kind: str) -> dict[str, Any]:
@@ -132,8 +152,12 @@ def speeds(records: Records, key: str = "images_per_s") -> dict[str, float]:
 
 
 def times(recipe: str, loader: str) -> float | None:
-    """Return how many times as fast as torchvision a loader makes the batches of a recipe."""
-    found = speeds(load("recipes")["result"][recipe]["loaders"])
+    """Return how many times as fast as torchvision a loader makes the batches of a recipe.
+
+    Of several machines, it is the one on which fastdecode gains least.
+    """
+    every = [speeds(one["result"][recipe]["loaders"]) for one in load_all("recipes")]
+    found = min(every, key=lambda one: one["fastdecode"] / one["torchvision"])
     return found[loader] / found["torchvision"] if loader in found else None
 
 
@@ -157,12 +181,6 @@ def by_kind(found: Mapping[str, Any]) -> dict[str, float]:
 def least(figures: Iterable[float]) -> str:
     """Write the least of some figures, rounded down."""
     return f"{math.floor(10 * min(figures)) / 10:.1f}"
-
-
-def photos() -> dict[str, Any]:
-    """Read the run of ``fastdecode bench`` over the photos."""
-    result: dict[str, Any] = json.loads((_RESULTS / "photos.json").read_text(encoding="utf-8"))
-    return result
 
 
 def photo_speeds(result: Mapping[str, Any]) -> dict[str, dict[str, float]]:
@@ -189,14 +207,14 @@ def sources() -> str:
     return found.hexdigest()
 
 
-def seal() -> None:
+def seal(folder: Path) -> None:
     """Note which version and sources the results are of; refuse those of several runs."""
-    names = [path.stem for path in _RESULTS.glob("*.json") if path.stem != _RUN]
-    found = {name: load(name) for name in names if not name.startswith(_OTHER_RUNS)}
-    runs = {tuple(one["machine"][key] for key in ("cpu", "cores")) for one in found.values()}
+    names = [path.stem for path in folder.glob("*.json") if path.stem != _RUN]
+    found = {name: read(folder, name) for name in names if not name.startswith(_OTHER_RUNS)}
+    machines = {tuple(one["machine"][key] for key in ("cpu", "cores")) for one in found.values()}
     days = sorted({one["measured"][:10] for one in found.values()})
-    if len(runs) != 1 or len(days) > 2:  # it may run past midnight
-        raise SystemExit(f"the results are not of one run: {runs}, {days}")
+    if len(machines) != 1 or len(days) > 2:  # it may run past midnight
+        raise SystemExit(f"the results are not of one run: {machines}, {days}")
     commit = subprocess.run(
         ["git", "rev-parse", "HEAD"], capture_output=True, check=True, cwd=_ROOT, text=True
     )
@@ -206,7 +224,7 @@ def seal() -> None:
         "sources": sources(),
         "measured": days[0],
     }
-    (_RESULTS / f"{_RUN}.json").write_text(f"{json.dumps(content, indent=1)}\n", encoding="utf-8")
+    (folder / f"{_RUN}.json").write_text(f"{json.dumps(content, indent=1)}\n", encoding="utf-8")
 
 
 def why_stale() -> str:
@@ -281,12 +299,12 @@ _ENVIRONMENT.filters |= {"f": format, "every": every, "folded": folded, "load": 
 _ENVIRONMENT.globals |= {
     "BUILTIN": BUILTIN,
     "PITCH": (fastdecode.__doc__ or "").partition("\n")[0],
-    "machines": sorted(path.stem for path in _RESULTS.glob("gpu_*.json")),
+    "machines": sorted(path.stem for path in _RESULTS.glob("*/gpu_*.json")),
     **{
         one.__name__: one
         for one in (
-            *(bars, by_kind, compared, declared, grid, least, listing, load, measured),
-            *(photo_speeds, photos, pipelines, shown, sorted, speeds, times, zip),
+            *(bars, by_kind, compared, declared, grid, least, listing, load, load_all),
+            *(measured, photo_speeds, pipelines, shown, sorted, speeds, times, zip),
         )
     },
 }
@@ -308,10 +326,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Write the generated parts of the documents.")
     parser.add_argument("--check", action="store_true", help="only check whether they are current")
     parser.add_argument("--release", action="store_true", help="also that they are of this code")
-    parser.add_argument("--seal", action="store_true", help="note what the results are of")
+    parser.add_argument("--seal", type=Path, help="note what the results of a folder are of")
     options = parser.parse_args()
     if options.seal:
-        seal()
+        seal(options.seal)
     files, marked = {}, set()
     for path in (_ROOT / "README.md", *sorted((_ROOT / "docs").glob("*.md"))):
         text = path.read_text(encoding="utf-8")

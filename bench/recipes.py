@@ -28,7 +28,6 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import cache, partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import _common as bench
@@ -275,7 +274,7 @@ def compete(setup: Setup, rounds: int) -> dict[str, Any]:
 
 
 @bench.command(
-    json=Path(__file__).parent / "results" / "recipes.json",
+    json=bench.RESULTS / "recipes.json",
     batch=(64, "images"),
     workers=(2, "threads, or processes"),
     rounds=(5, "epochs after the warm-up"),

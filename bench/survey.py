@@ -1,9 +1,7 @@
 """How much of the world's pipelines does a `Loader` do in the core, and what is that worth?
 
-    python bench/survey.py PHOTOS PIPELINES [--samples N] [--only KEY]
-
-PIPELINES is a Python file with a list ``PIPES`` of dicts: `key`; `build`, a function that returns
-the pipeline; `sources`, at how many places it was met, or a name for one; and `kind`, where
+``--pipelines`` names a Python file with a list ``PIPES`` of dicts: `key`; `build`, a function that
+returns the pipeline; `sources`, at how many places it was met, or a name for one; and `kind`, where
 "tensor_in" and "array" say what the dataset gives it. "whole" pipelines run in the core; of
 "partly" ones Python is called for some steps; "none" are called with the decoded image. Each counts
 as often as it was met.
@@ -15,12 +13,10 @@ is left out.
 
 from __future__ import annotations
 
-import argparse
 import runpy
 import statistics
 import time
 import warnings
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -105,25 +101,29 @@ def row_of(pipe: dict[str, Any], photos: Sequence[Path], *, measures: bool) -> R
     return Row(pipe["key"], where, met, gain, why)
 
 
-def _quantiles(gains: Sequence[float]) -> str:
-    if len(gains) < 2:
-        return ""
-    tenths = statistics.quantiles(gains, n=10)
-    return f"{statistics.median(gains):.1f} ({tenths[0]:.1f}-{tenths[-1]:.1f})"
+def _summed_up(rows: Sequence[Row], where: str) -> dict[str, Any]:
+    """Return how many pipelines run there, and the quantiles of what they gain."""
+    met = [row for row in rows if row.where == where for _ in range(row.met)]
+    gains = sorted(row.gain for row in met if row.gain)
+    made: dict[str, Any] = {"pipelines": len(met)}
+    if len(gains) > 1:
+        tenths = [bench.short(one) for one in statistics.quantiles(gains, n=10)]
+        made |= {"least": bench.short(gains[0]), "low": tenths[0], "high": tenths[-1]}
+        made["median"] = bench.short(statistics.median(gains))
+    return made
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
-    parser.add_argument("photos", type=Path)
-    parser.add_argument("pipelines", type=Path)
-    parser.add_argument("--samples", type=int, default=24, help="0 measures no time")
-    parser.add_argument("--only", default="", help="a part of the key")
-    options = parser.parse_args()
+@bench.command(
+    pipelines=("pipelines.py", "the file with the pipelines"),
+    samples=(24, "photos; 0 measures no time"),
+    only=("", "a part of the key"),
+)
+def main(options: Any) -> Any:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     photos = bench.spaced(bench.photos_in(options.photos), options.samples or 1)
     rows: list[Row] = []
-    for pipe in runpy.run_path(str(options.pipelines))["PIPES"]:
+    for pipe in runpy.run_path(options.pipelines)["PIPES"]:
         if options.only not in pipe["key"]:
             continue
         try:
@@ -133,16 +133,12 @@ def main() -> None:
             continue
         key, where, met, gain, why = rows[-1]
         print(f"{where:7} {met:3} {'' if gain is None else f'{gain:5.2f}':5} {key}  {why}"[:150])
-    counts: Counter[str] = Counter()
-    for row in rows:
-        counts[row.where] += row.met
-    total = sum(counts.values())
-    for where in ("whole", "partly", "none"):
-        gains = [
-            row.gain for row in rows if row.where == where and row.gain for _ in range(row.met)
-        ]
-        share = 100 * counts[where] / max(total, 1)
-        print(f"{where}: {counts[where]} of {total} ({share:.0f} %), gain {_quantiles(gains)}")
+    print()
+    options.pipelines = Path(options.pipelines).name
+    result = {where: _summed_up(rows, where) for where in ("whole", "partly", "none")}
+    result["all"] = _summed_up([row._replace(where="all") for row in rows], "all")
+    bench.show("where", result)
+    return result
 
 
 if __name__ == "__main__":
