@@ -12,7 +12,8 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from itertools import compress
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar, cast
 
 import numpy as np
 
@@ -42,8 +43,9 @@ from fastdecode.types import Header
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fastdecode.types import Box, Buffer, Image, Reduce
+    from fastdecode.types import Buffer, Image, Reduce
 
+_Made: TypeAlias = "Iterable[tuple[int, Image]]"  # the index of each image, and the image
 _T = TypeVar("_T")
 _S = TypeVar("_S")
 _pools: dict[int, ThreadPoolExecutor] = {}
@@ -199,16 +201,12 @@ def _decode_in_core(
     exact: bool,
 ) -> list[Any]:
     """Decode in the native core where it is chosen; return None for all other items and errors."""
-    if not _core_is_candidate(options):
+    core = _InCore(options, _core_pool(count), size, exact)
+    if not core.accepts(work[0]):
         return [None] * len(work)
-    some = _CoreArrays(options, count)
-    if size is not None:
-        some = _CoreResizes(options, count, size, exact=exact)
-    if not some.accepts(work[0]):
-        return [None] * len(work)
-    chunks = [slice(at, at + some.chunk) for at in range(0, len(work), some.chunk)]
-    done = map_in_threads(count, lambda at: some.make(work[at], targets[at]), chunks)
-    return [result for chunk in done for result in chunk]
+    parts = [slice(at, at + core.pool.part) for at in range(0, len(work), core.pool.part)]
+    done = map_in_threads(count, lambda at: core.make(work[at], targets[at]), parts)
+    return [result for part in done for result in part]
 
 
 def _drop_tracebacks(error: Exception) -> Exception:
@@ -318,72 +316,61 @@ def _forget_pools() -> None:
 
 
 _NAME = "native"
-_CHUNK, _MIN_CHUNK = 128, 16
 _core_pool = cache(Pool)
 
 
-class _CoreItem(NamedTuple):
-    """One file to decode: the numbers of ``fd_request``, and the result's array."""
+class _InCore(NamedTuple):
+    """Decodes lists of files as `decode_arrays` does, where the core is chosen for them."""
 
-    numbers: tuple[int, ...]
-    out: Image
-
-
-def _core_is_candidate(options: dict[str, Any]) -> bool:
-    """Return whether the core may be chosen with these arguments of `decode`."""
-    return (
-        options.get("backend") in (None, _NAME)
-        and options.get("mode", "RGB") in ("RGB", "L")
-        and not options.get("strict")
-        and "max_side" not in options
-    )
-
-
-class _CoreArrays:
-    """Decodes lists of files as `decode` does, where the core is chosen for them.
-
-    `options` are checked arguments of `decode`; `chunk` is the number of files per call.
-    """
-
-    def __init__(self, options: dict[str, Any], threads: int) -> None:
-        self._options = options
-        self._pool = _core_pool(threads)
-        self.chunk = max(_MIN_CHUNK, _CHUNK // threads)
+    options: dict[str, Any]
+    pool: Pool
+    size: tuple[int, int] | None
+    exact: bool
 
     def accepts(self, source: Any) -> bool:
         """Return whether the core is chosen for this file, and so most likely for the others."""
+        options, mode = self.options, self.options.get("mode", "RGB")
+        if "max_side" in options or options.get("strict"):
+            return False
+        if self.size is not None:  # the core is always the fastest here
+            return mode == "RGB" and core_may_decode(options.get("backend"))
+        if options.get("backend") not in (None, _NAME) or mode not in ("RGB", "L"):
+            return False
         try:
             data = read_item(source)
         except (OSError, TypeError, ValueError):
             return False
-        return self._part(data, None) is not None
+        return self._request(data, None) is not None
 
     def make(self, sources: Sequence[Any], targets: Sequence[Any]) -> list[Image | None]:
         """Decode bytes or paths, each with its `out`; return None for those left to `decode`."""
         made: list[Image | None] = [None] * len(sources)
-        with self._pool.items() as items:
-            headers = items.read(self._pool, [_as_source(source) for source in sources])
-            self._fill(items, headers, targets, made)
+        with self.pool.items() as items:
+            headers = items.read(self.pool, [as_source(source) for source in sources])
+            ask = self._decode if self.size is None else self._resize
+            for at, image in ask(items, headers, targets):
+                made[at] = image
         return made
 
-    def _fill(
-        self, items: Items, headers: Headers, targets: Sequence[Any], made: list[Image | None]
-    ) -> None:
+    def _decode(self, items: Items, headers: Headers, targets: Sequence[Any]) -> _Made:
         """Decode the files that were read and that the core takes."""
-        parts: dict[int, _CoreItem] = {}
+        found: dict[int, tuple[tuple[int, ...], Image]] = {}
         for at in np.flatnonzero(headers.readable & (headers.ended == 1)).tolist():
-            part = self._part(items.data(at), targets[at])
-            if part is not None:
-                parts[at] = part
-        if parts:
-            numbers, outs = zip(*parts.values(), strict=True)
-            done = items.decode(self._pool, list(parts), numbers, outs)
-            for at, out, whole in zip(parts, outs, done, strict=True):
-                made[at] = out if whole else None
+            request = self._request(items.data(at), targets[at])
+            if request is not None:
+                found[at] = request
+        if not found:
+            return ()
+        numbers, outs = zip(*found.values(), strict=True)
+        done = items.decode(self.pool, list(found), numbers, outs)
+        return compress(zip(found, outs, strict=True), done)
 
-    def _part(self, data: Buffer, out: Any) -> _CoreItem | None:
-        """Plan a file as `decode` does; return None if the core does not take it, or on errors."""
-        options = self._options
+    def _request(self, data: Buffer, out: Any) -> tuple[tuple[int, ...], Image] | None:
+        """Plan a file as `decode` does; return the numbers of ``fd_request``, and the array.
+
+        Return None if the core does not take the file, or on errors.
+        """
+        options = self.options
         mode = options.get("mode", "RGB")
         try:
             header = _headers.probe(data)
@@ -407,62 +394,36 @@ class _CoreArrays:
             channels = () if mode == "L" else (3,)
             out = np.empty((*sides, *channels), np.uint8)
         window = window or (0, 0, sides[1], sides[0])
-        return _CoreItem((*window, reduce, _library.LAYOUTS[mode]), out)
+        return (*window, reduce, _library.LAYOUTS[mode]), out
 
-
-class _CoreResizes(_CoreArrays):
-    """Decodes and resizes lists of files in the core, into one array."""
-
-    def __init__(
-        self, options: dict[str, Any], threads: int, size: tuple[int, int], *, exact: bool
-    ) -> None:
-        super().__init__(options, threads)
-        self._size, self._exact = size, exact
-
-    def accepts(self, source: Any) -> bool:  # noqa: ARG002 - the core is always the fastest here
-        """Return whether the core is on, and no other backend was asked for."""
-        return self._options.get("mode", "RGB") == "RGB" and core_may_decode(
-            self._options.get("backend")
-        )
-
-    def _fill(self, items: Items, headers: Headers, targets: Any, made: list[Image | None]) -> None:
-        resizes: dict[int, _library.CoreResize] = {}
+    def _resize(self, items: Items, headers: Headers, targets: Any) -> _Made:
+        """Decode and resize the files that were read and that the core takes, into one array."""
+        found: dict[int, _library.CoreResize] = {}
         eligible = headers.readable & core_can_decode(headers, None)
-        if self._options.get("orient"):
+        if self.options.get("orient"):
             eligible &= headers.may_turn == 0
         for at in np.flatnonzero(eligible).tolist():
-            resize = self._resize(int(headers.width[at]), int(headers.height[at]))
+            resize = self._resize_of(int(headers.width[at]), int(headers.height[at]))
             if resize is not None:
-                resizes[at] = resize
-        if resizes:
-            pixels, place = _library.stored(None, channels_first=False), targets.ctypes.data
-            wanted, plans = list(resizes), list(resizes.values())
-            done = items.resize(self._pool, wanted, plans, pixels, place, targets.strides[0])
-            for at, whole in zip(wanted, done, strict=True):
-                made[at] = targets[at] if whole else None
+                found[at] = resize
+        if not found:
+            return ()
+        pixels, place = _library.stored(None, channels_first=False), targets.ctypes.data
+        wanted, plans = list(found), list(found.values())
+        done = items.resize(self.pool, wanted, plans, pixels, place, targets.strides[0])
+        return ((at, targets[at]) for at in compress(wanted, done))
 
-    def _resize(self, width: int, height: int) -> _library.CoreResize | None:
+    def _resize_of(self, width: int, height: int) -> _library.CoreResize | None:
         """Plan a JPEG of that size; return None on errors, which `decode` raises again."""
-        header = Header("jpeg", width, height)
+        header, size = Header("jpeg", width, height), cast("tuple[int, int]", self.size)
         try:
-            plan = plan_options(header, self._options)
+            plan = plan_options(header, self.options)
         except (FastDecodeError, ValueError):
             return None
-        if self._exact:
-            box = self._options.get("region") or (0, 0, width, height)
-            return self._resize_of(box).for_core(width, height, plan.reduce)
         rows, columns = plan.shape(header)
-        box = plan.window or (0, 0, columns, rows)
-        made = self._resize_of(box).for_core(box[2], box[3], 1)  # the box is in reduced pixels
+        box = plan.window or (0, 0, columns, rows)  # in reduced pixels
+        if self.exact:
+            box = self.options.get("region") or (0, 0, width, height)
+        whole = (width, height, plan.reduce) if self.exact else (box[2], box[3], 1)
+        made = ResizePlan(box, size, 0, 0, size, flip=False).for_core(*whole)
         return None if made is None else made._replace(reduce=plan.reduce)
-
-    def _resize_of(self, box: Box) -> ResizePlan:
-        return ResizePlan(box, self._size, 0, 0, self._size, flip=False)
-
-
-def _as_source(source: Any) -> Any:
-    """Return bytes, or a path as a string; None for anything else, or a released buffer."""
-    try:
-        return as_source(source)
-    except (TypeError, ValueError):
-        return None

@@ -38,7 +38,6 @@ FALLBACK: Any = object()
 _IN_PLACE = object()
 _TRIAL = 64
 _MAX_PYTHON_S = 0.0005
-_PARTS, _MIN_PART = 128, 16
 
 
 class NativeBatchMaker:
@@ -65,8 +64,7 @@ class NativeBatchMaker:
         self._as_uint8 = as_uint8
         self._asked = self._made = 0
         self._python_s = 0.0
-        self.part = max(_MIN_PART, _PARTS // pool.threads)
-        """How many samples to make in one call."""
+        self.part = pool.part
 
     @property
     def eligible(self) -> bool:
