@@ -1,27 +1,24 @@
 """Decode many images to arrays in threads: `decode_batch` and `decode_iter`.
 
-Files for which the native backend is chosen go to the native core in chunks, and are decoded in its
+Files for which the native backend is chosen go to the native core in parts, and are decoded in its
 own threads.
 """
 
 from __future__ import annotations
 
 import os
-import threading
-from collections import deque
-from collections.abc import Callable, Generator, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from collections.abc import Generator, Iterable, Sequence
 from functools import cache
 from itertools import compress
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
 from fastdecode import _headers, _selection
 from fastdecode._arguments import check_out, checked_region
 from fastdecode._error_policy import is_item_error
+from fastdecode._in_threads import map_in_order, map_in_threads
 from fastdecode._pixels import apply_orientation, deliver, seen_size, stored_box
-from fastdecode._process import after_fork
 from fastdecode._resizing import (
     THUMBNAIL_GAP,
     ResizePlan,
@@ -33,10 +30,10 @@ from fastdecode._resizing import (
 )
 from fastdecode._selection import Want
 from fastdecode.api import decode, decode_file, name_file, read_item
-from fastdecode.errors import FastDecodeError, ThreadsUnavailable
+from fastdecode.errors import FastDecodeError
 from fastdecode.geometry import Geometry
 from fastdecode.native import _library
-from fastdecode.native._batch import Headers, Items, Pool, as_source
+from fastdecode.native._pool import Headers, Items, Pool, as_source
 from fastdecode.plan import plan_options, reduce_for_resize
 from fastdecode.types import Header
 
@@ -46,12 +43,8 @@ if TYPE_CHECKING:
     from fastdecode.types import Buffer, Image, Reduce
 
 _Made: TypeAlias = "Iterable[tuple[int, Image]]"  # the index of each image, and the image
-_T = TypeVar("_T")
-_S = TypeVar("_S")
-_pools: dict[int, ThreadPoolExecutor] = {}
-_pools_lock = threading.Lock()
-_AHEAD = 4
-"""By default, so many results per thread may wait for a slow one before them."""
+_NAME = "native"
+_core_pool = cache(Pool)
 
 
 def decode_arrays(
@@ -133,55 +126,6 @@ class _ItemDecoder(NamedTuple):
             return image
         out[...] = image
         return out
-
-
-def map_in_order(
-    make: Callable[[_S], _T], things: Iterable[_S], threads: int, ahead: int | None = None
-) -> Generator[_T, None, None]:
-    """Yield `make` of each thing in order, computed in threads; take things as results are wanted.
-
-    Up to `ahead` results (by default four per thread) are pending or wait to be yielded. An error,
-    also one of `things` itself, is raised in its turn. Closing the generator waits until no call
-    runs. With one thread, the calling thread makes each result when it is wanted.
-    """
-    if threads == 1:
-        yield from map(make, things)
-        return
-    source, most = iter(things), ahead or _AHEAD * threads
-    waiting: deque[tuple[_S, Future[_T]]] = deque()
-    failed: Exception | None = None
-    process, more = os.getpid(), True
-    try:
-        while True:
-            if os.getpid() != process:  # the threads of the pool do not exist after a fork
-                process = os.getpid()
-                waiting = deque((one, _submit(threads, make, one)) for one, _ in waiting)
-            while more and len(waiting) < most:
-                try:
-                    thing = next(source)
-                except StopIteration:
-                    more = False
-                except Exception as error:
-                    failed, more = error, False
-                else:
-                    waiting.append((thing, _submit(threads, make, thing)))
-                    del thing
-            if not waiting:
-                break
-            yield waiting.popleft()[1].result()
-        if failed is not None:
-            raise failed
-    finally:
-        failed = None  # its traceback refers to this frame: a reference cycle
-        if os.getpid() == process:
-            _cancel([future for _, future in waiting])
-
-
-def map_in_threads(threads: int, make: Callable[[_S], _T], things: Iterable[_S]) -> list[_T]:
-    """Return `make` of each thing, in order, or raise the first error; 1 is the calling thread."""
-    if threads == 1:
-        return [make(thing) for thing in things]
-    return _in_threads(threads, make, things)
 
 
 def name_item(error: Exception, place: int) -> Exception:
@@ -267,56 +211,6 @@ def _resize_exactly(item: Any, options: dict[str, Any], size: tuple[int, int]) -
     shown = Geometry.of_decode(header, plan.reduce, region=region, orient=orient)
     left, top, right, bottom = shown.boxes(part).tolist()
     return resize(image, size, (left, top, right, bottom))
-
-
-def _in_threads(threads: int, make: Callable[[_S], _T], things: Iterable[_S]) -> list[_T]:
-    """Collect the results; on the first error or Ctrl-C, cancel the rest."""
-    futures: list[Future[_T]] = []
-    try:
-        futures.extend(_submit(threads, make, thing) for thing in things)
-        return [future.result() for future in futures]
-    except BaseException:
-        _cancel(futures)
-        raise
-
-
-def _cancel(futures: list[Future[_T]]) -> None:
-    """Cancel pending calls and wait for running ones: nothing may write to `out` afterwards."""
-    for future in futures:
-        future.cancel()
-    wait(futures)
-
-
-def _submit(threads: int, make: Callable[[_S], _T], thing: _S) -> Future[_T]:
-    """Begin a call in the pool of that size; raise `ThreadsUnavailable` if no thread can start."""
-    try:
-        return _pool(threads).submit(make, thing)
-    except RuntimeError as error:
-        if "start new thread" not in str(error):  # the interpreter is shutting down
-            raise
-        with _pools_lock:
-            _pools.pop(threads, None)  # it has queued the call all the same
-        raise ThreadsUnavailable(threads) from error
-
-
-def _pool(threads: int) -> ThreadPoolExecutor:
-    """Return the pool of that size. Pools persist, since starting threads is slow."""
-    with _pools_lock:
-        if threads not in _pools:
-            _pools[threads] = ThreadPoolExecutor(threads, thread_name_prefix="fastdecode")
-        return _pools[threads]
-
-
-@after_fork
-def _forget_pools() -> None:
-    """Forget the pools in a forked child, where the parent's threads do not exist."""
-    global _pools_lock
-    _pools_lock = threading.Lock()
-    _pools.clear()
-
-
-_NAME = "native"
-_core_pool = cache(Pool)
 
 
 class _InCore(NamedTuple):

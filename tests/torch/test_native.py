@@ -36,7 +36,7 @@ from random_transforms import WITHOUT_SHRINKING, transforms
 from torch_reference import PHOTOS
 
 from fastdecode import use
-from fastdecode.native._batch import Items
+from fastdecode.native._pool import Items
 from fastdecode.testing import encode
 from fastdecode.torch._fuse import Fused
 from fastdecode.torch._order import sample_seed

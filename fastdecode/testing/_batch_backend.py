@@ -279,7 +279,7 @@ def decode_together(
 
     Returns tensors (C, H, W), and the errors of damaged files; `options` are those of `decode`.
     """
-    from fastdecode.gpu._batch import decode_requests, make_request
+    from fastdecode.gpu._requests import decode_requests, make_request
 
     requests = {}
     for at, data in enumerate(encoded):
