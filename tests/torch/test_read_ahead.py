@@ -200,23 +200,6 @@ def test_each_part_of_a_batch_gets_its_own_reads(threads: int, batch_size: int) 
             assert same(copies(loader), expected)
 
 
-def test_what_cannot_be_read_ahead_is_said() -> None:
-    """Worker processes, foreign datasets, and those with their own `load` are refused."""
-
-    class Own(Images):
-        def load(self, index: int, **options: Any) -> Any:
-            return super().load(index, **options)
-
-    for dataset, options, why in [
-        (Images(), {"workers": 1}, "worker processes"),
-        ([1, 2, 3], {"threads": 1}, "list"),
-        (Own(), {"threads": 1}, "Own .*load"),
-    ]:
-        with pytest.raises(ValueError, match=f"read_threads=2 .*{why}"):
-            Loader(dataset, read_threads=2, **options)
-        assert Loader(dataset, **options).read_threads == 0
-
-
 def first_batch(loader: Any) -> Future[Any]:
     """Ask for a batch in a thread that does not keep the tests from ending if it hangs."""
     outcome: Future[Any] = Future()
