@@ -29,8 +29,8 @@ from fastdecode._resizing import (
     thumbnail_size,
 )
 from fastdecode._selection import Want
-from fastdecode.api import decode, decode_file, name_file, read_item
-from fastdecode.errors import FastDecodeError
+from fastdecode.api import decode, decode_file, read_item
+from fastdecode.errors import FastDecodeError, begin_with
 from fastdecode.geometry import Geometry
 from fastdecode.native import _library
 from fastdecode.native._pool import Headers, Items, Pool, as_source
@@ -131,7 +131,7 @@ class _ItemDecoder(NamedTuple):
 def name_item(error: Exception, place: int) -> Exception:
     """Add the item's index to an error's message; an OSError already names its file."""
     if error.args and isinstance(error.args[0], str) and not isinstance(error, OSError):
-        error.args = (f"item {place}: {error.args[0]}", *error.args[1:])
+        begin_with(error, f"item {place}")
     return error
 
 
@@ -191,7 +191,7 @@ def _decode_shrunk(item: Any, *, max_side: int, out: Image | None, **options: An
         image = decode(data, reduce, region=region, **options)
     except FastDecodeError as error:
         if isinstance(item, (str, os.PathLike)):
-            name_file(error, item)
+            begin_with(error, os.fspath(item))
         raise
     box = Geometry.of_decode(header, reduce, region=region).boxes(part).tolist()
     return deliver(apply_orientation(shrink(image, size, box), turn), out)

@@ -113,13 +113,6 @@ def test_refused_images_are_decoded_on_the_cpu(how: Any, threads: int, channels_
             assert index not in refused or torch.equal(image, other)
 
 
-def test_batches_of_refused_images_are_the_cpus() -> None:
-    """If all images are refused, the batches are bit-identical to the CPU's."""
-    register_double(refusing(lambda _: True, decode_all))
-
-    assert same(epoch(Images(), decode="double"), epoch(Images()))
-
-
 def test_odd_and_damaged_files_join_in_order() -> None:
     """Progressive, CMYK, PNG and cut files: readable ones join, others are skipped and recorded."""
     double = register_double(decode_all)
