@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from fastdecode import registry
 from fastdecode._system import usable_cores
 from fastdecode.errors import BackendUnavailable
+from fastdecode.measure._cases import Case, Round, measurements
 from fastdecode.measure._check import Check, comparable_files, reason
-from fastdecode.measure._stats import Case, Round, measurements
-from fastdecode.measure._workers import DECODER, TRAINER, Processes
+from fastdecode.measure._processes import DECODER, TRAINER, Processes
 from fastdecode.measure.result import OWN, Measurement, label
 
 if TYPE_CHECKING:

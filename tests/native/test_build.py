@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from corpus import TESTS
+from processes import python
 
 import fastdecode
 
@@ -77,14 +78,8 @@ def test_one_wheel_for_all_pythons(source: Path) -> None:
     code = (
         f"import fastdecode; print(fastdecode.decode_file({str(photo)!r}, backend='native').shape)"
     )
-    decoded = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=source / "unpacked",
-        capture_output=True,
-        check=False,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(source / "unpacked")},
-    )
+    place = source / "unpacked"
+    decoded = python("-c", code, cwd=place, PYTHONPATH=str(place))
     assert decoded.stdout.endswith("3)\n"), decoded.stderr
 
 

@@ -14,7 +14,7 @@ from fastdecode.measure.result import OWN, PILLOW, Measurement, Spread
 
 if TYPE_CHECKING:
     from fastdecode.measure._collection import Photo
-    from fastdecode.measure._workers import BlockTimes
+    from fastdecode.measure._processes import BlockTimes
 
 Rounds: TypeAlias = "Sequence[tuple[Hashable, float]]"
 """The block of each round, and the seconds that it took."""
