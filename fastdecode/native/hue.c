@@ -23,7 +23,7 @@ INLINE int32_t hue_of(int32_t red, int32_t green, int32_t blue, int32_t most, in
 /* A channel of a colour of so much saturation and value; `less` (0 to 255) is its distance from the
  * largest one. */
 INLINE uint32_t channel(int32_t less, int32_t share, int32_t most) {
-    const float whole = 255.0f * 255.0f, half = 127.0f * 256.0f;
+    const float whole = 255 * 255, half = 255 * 255 / 2; /* rounded down */
     less = less < 0 ? 0 : less > 255 ? 255 : less;
     float rest = whole - (float)(less * share);
 

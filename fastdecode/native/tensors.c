@@ -103,7 +103,6 @@ INLINE void shift_body(uint8_t *restrict pixels, size_t count, float shift) {
         int32_t v = limited(most * scale), p = limited((1.0f - share) * most * scale);
         int32_t falling = limited((1.0f - part) * most * scale);
         int32_t rising = limited((1.0f - share + part) * most * scale);
-        sixth = sixth < 6 ? sixth : 0; /* rounded to the whole circle */
         int32_t m = (falling & odd) | (rising & ~odd);
         int32_t red = one_of(sixth, 0, 5, v, one_of(sixth, 1, 4, m, p));
         int32_t green = one_of(sixth, 1, 2, v, one_of(sixth, 0, 3, m, p));
