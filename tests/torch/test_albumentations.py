@@ -123,6 +123,10 @@ STEPS = {
     ),
     "Rotate": Step(lambda: A.Rotate(limit=(30.0, 30.0), p=1, fill=99.0)),
     "Rotate reflect": Step(lambda: A.Rotate(limit=(-50.0, -50.0), p=1, border_mode=4)),
+    "Rotate to the edge": Step(lambda: A.Rotate(limit=(70.0, 70.0), p=1, border_mode=1)),
+    "Rotate symmetric": Step(lambda: A.Rotate(limit=(160.0, 160.0), p=1, border_mode=2)),
+    "Rotate nearest": Step(lambda: A.Rotate(limit=(20.0, 20.0), p=1, interpolation=0), 1, 0),
+    "Affine smaller": Step(lambda: warp(scale=axes(0.3, 0.4), rotate=(33.0, 33.0)), 1),
     "Affine": Step(
         lambda: warp(
             rotate=(12.0, 12.0),
