@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import dis
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import CellType, CodeType, FunctionType
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -18,7 +18,13 @@ import PIL
 import torch
 from PIL import Image as PillowImage
 
-from fastdecode.torch._user_code import global_states, may_draw, preserve_generators
+from fastdecode.torch._user_code import (
+    DrawingFrom,
+    draws_in_torch,
+    global_states,
+    may_draw,
+    preserve_generators,
+)
 
 Form: TypeAlias = Literal["pil", "array", "uint8", "floats"]
 """A Pillow image, an array (H, W, C) of bytes, or a tensor of bytes or of floats."""
@@ -52,12 +58,15 @@ _STORES = frozenset(
 )
 
 
-class Found(NamedTuple):
-    """What a step made of a probe: its form, None if of no known one, and the class of a tensor."""
+Draws: TypeAlias = Literal["nothing", "in torch", "globally"]
+"""What a step draws from: if only by torch's functions, it can draw from another generator."""
 
-    form: Form | None
-    draws: bool = True
-    kind: type[torch.Tensor] | None = None
+
+class Found(NamedTuple):
+    """What a step made of a probe, from which the next one can be found out, and what it draws."""
+
+    draws: Draws
+    made: Any
 
 
 def form_of(image: Any, channels: int = 3) -> Form | None:
@@ -116,31 +125,46 @@ def _agrees(part: Any, other: Callable[[Any], Any], form: Form, channels: int) -
     try:
         with preserve_generators():
             alike = all(_same(part(p), other(p)) for p in _probes(form, channels))
-            return alike and _equal(before, global_states())
+            return alike and not drawn_since(before)
     except Exception:  # of any kind: whatever the user's code raises
         return False
 
 
-def examine(part: Any, form: Form, channels: int, kind: type[torch.Tensor] | None = None) -> Found:
-    """Return what a step makes of an image, and whether it draws from global generators.
+def examine(part: Any, probes: Iterable[Any]) -> Found | None:
+    """Return what a step makes of the first probe that it takes; None if it takes none."""
+    for probe in probes:
+        before = global_states()
+        try:
+            with preserve_generators():
+                made = _tried(part, probe)
+                if not (may_draw(part) or drawn_since(before)):
+                    return Found("nothing", made)
+                with DrawingFrom(torch.Generator()):
+                    before = global_states()
+                    made = _tried(part, probe)
+                alone = draws_in_torch(part) and not drawn_since(before)
+                return Found("in torch" if alone else "globally", made)
+        except Exception:  # of any kind: whatever the user's code raises
+            continue
+    return None
 
-    `kind` is the class of the tensor that it gets, None of a plain one.
-    """
-    if not _code_of(part):
-        return Found(None)
-    before, probe = global_states(), next(_probes(form, channels))
-    try:
-        with preserve_generators():
-            made = copy.deepcopy(part)(
-                probe if kind in (None, np.ndarray) else probe.as_subclass(kind)
-            )
-            drawn = not _equal(before, global_states())
-    except Exception:  # of any kind: whatever the user's code raises
-        return Found(None)
-    own = type(made) if type(made) in (kind, torch.Tensor) else None
-    known = own is not None or isinstance(made, (PillowImage.Image, np.ndarray))
-    kept = kind if kind is not None and own is kind else None
-    return Found(form_of(made, channels) if known else None, drawn or may_draw(part), kept)
+
+def _tried(part: Any, probe: Any) -> Any:
+    return copy.deepcopy(part)(copy.deepcopy(probe))
+
+
+def drawn_since(before: Any) -> bool:
+    """Return whether something has drawn from global generators since they had these states."""
+    return not _equal(before, global_states())
+
+
+def images_for(
+    form: Form, channels: int, kind: type | None, size: tuple[int, int] | None
+) -> Iterator[Any]:
+    """Yield images such as a step may get: of this size, if it is known, or of several."""
+    for probe in _probes(form, channels, ((48, 64), (700, 500)) if size is None else (size,)):
+        plain = kind is None or not isinstance(probe, torch.Tensor)
+        yield probe if plain else probe.as_subclass(kind)
 
 
 def hands_on(part: Any, is_wanted: Callable[[Any], bool], form: Form) -> Any:
@@ -261,10 +285,12 @@ def _names(code: CodeType) -> set[str]:
     return own.union(*inner)
 
 
-def _probes(form: Form, channels: int) -> Iterator[Any]:
+def _probes(
+    form: Form, channels: int, sizes: Iterable[tuple[int, int]] = _SIZES
+) -> Iterator[Any]:
     """Yield images of several sizes: a ramp with noise, and black ones."""
     numbers = np.random.default_rng(0)
-    for height, width in _SIZES:
+    for height, width in sizes:
         ramp = np.add.outer(np.arange(height), np.arange(width))[..., None]
         noise = numbers.integers(0, 64, (height, width, channels))
         for pixels in ((ramp + noise) % 256, np.zeros_like(noise)):

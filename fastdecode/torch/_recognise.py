@@ -222,9 +222,9 @@ WHILE_DECODING = frozenset(
 """What costs no pass of its own at the beginning of a pipeline."""
 _DRAW_NOTHING = {
     *("CenterCrop", "ClampBoundingBoxes", "ClampKeyPoints", "ConvertBoundingBoxFormat"),
-    *("ConvertImageDtype", "Grayscale", "Identity", "Normalize", "PILToTensor", "Pad", "RGB"),
-    *("Resize", "SanitizeBoundingBoxes", "SanitizeKeyPoints", "ToDtype", "ToImage", "ToPILImage"),
-    *("ToPureTensor", "ToTensor"),
+    *("ConvertImageDtype", "FiveCrop", "Grayscale", "Identity", "Normalize", "PILToTensor", "Pad"),
+    *("RGB", "Resize", "SanitizeBoundingBoxes", "SanitizeKeyPoints", "TenCrop", "ToDtype"),
+    *("ToImage", "ToPILImage", "ToPureTensor", "ToTensor"),
 }
 
 
@@ -511,6 +511,8 @@ TABLE: dict[tuple[str, str], Row] = {
             "ColorJitter": _COLOURS,
             "Compose": Row(parts="transforms"),
             "ConvertImageDtype": Row(_convert_dtype, in_place=True),
+            "ElasticTransform": Row(),
+            "FiveCrop": Row(),
             "GaussianBlur": _COLOURS,
             "GaussianNoise": _VALUES,
             "Grayscale": _COLOURS,
@@ -539,6 +541,7 @@ TABLE: dict[tuple[str, str], Row] = {
             "RandomVerticalFlip": _MOVES,
             "Resize": _CROPS,
             "ScaleJitter": _CROPS,
+            "TenCrop": Row(),
             "ToDtype": Row(_to_float, in_place=True),
             "ToImage": Row(_to_image, in_place=True),
             "ToPILImage": Row(_to_pil, in_place=True),
