@@ -25,6 +25,7 @@ from fastdecode.torch._user_code import (
     may_draw,
     preserve_generators,
 )
+from fastdecode.torch.transforms.multimodal import PadToSquare
 
 Form: TypeAlias = Literal["pil", "array", "uint8", "floats"]
 """A Pillow image, an array (H, W, C) of bytes, or a tensor of bytes or of floats."""
@@ -39,6 +40,8 @@ _LOOKS = frozenset(_NAMES.split())
 """Names in code that cannot change an image of three channels, or anything else."""
 _COUNTS = frozenset(["add", "div", "mul", "neg", "self", "sub", "torch", "true_divide"])
 """Names in code that can scale floats, and change nothing else."""
+_PADS = frozenset([*_LOOKS, "format", "height", "int", "max", "new", "paste", "width"])
+"""Names in code that can pad a Pillow image as well."""
 _TYPES = (PIL, PillowImage, PillowImage.Image, torch, torch.Tensor, np)
 _SMALL = frozenset([*range(-4, 5), 255])
 """Numbers that are no side of an image that only some have, with which code could compare."""
@@ -88,6 +91,16 @@ def does_nothing(part: Any, form: Form, channels: int) -> bool:
     return _agrees(part, lambda probe: probe, form, channels)
 
 
+def pads_to_square(part: Any) -> tuple[int, int, int] | None:
+    """Return the colour with which a step pads Pillow images to squares; None of any other."""
+    try:
+        colour: Any = part(PillowImage.new("RGB", (8, 2), (1, 2, 3))).getpixel((0, 0))
+        pads = PadToSquare(colour)
+    except Exception:  # of any kind: whatever the user's code raises
+        return None
+    return colour if _agrees(part, pads, "pil", 3, _PADS, colour) else None
+
+
 def does_as(part: Any, base: type, form: Form, channels: int) -> bool:
     """Return whether a step does what an object of its base class would do."""
     plain: Any = object.__new__(base)
@@ -117,9 +130,18 @@ def _spread(values: torch.Tensor) -> torch.Tensor:
     return values * 6 - 3
 
 
-def _agrees(part: Any, other: Callable[[Any], Any], form: Form, channels: int) -> bool:
+def _agrees(
+    part: Any,
+    other: Callable[[Any], Any],
+    form: Form,
+    channels: int,
+    known: frozenset[str] = _LOOKS,
+    numbers: tuple[int, ...] = (),
+) -> bool:
     code = _code_of(part)
-    if not code or not (_only_looks(code[0]) and _is_alike(code[0], part)) or may_draw(part):
+    if not code or may_draw(part) or not _only_looks(code[0], known, part):
+        return False
+    if not _is_alike(code[0], part, numbers=numbers):
         return False
     before = global_states()
     try:
@@ -229,18 +251,45 @@ def _code_of(part: Any) -> list[FunctionType]:
     return [] if isinstance(part, type) else functions[:1]
 
 
-def _only_looks(function: FunctionType, known: frozenset[str] = _LOOKS) -> bool:
-    """Return whether a function names only these, or types and modules of images, and sets none."""
+def _only_looks(
+    function: FunctionType, known: frozenset[str] = _LOOKS, part: Any = None, depth: int = 3
+) -> bool:
+    """Return whether a function names only these, data, types of images, or functions like it.
+
+    It sets none of them.
+    """
     names = _names(function.__code__) - known - {"__class__"}
-    return all(any(function.__globals__.get(name) is one for one in _TYPES) for name in names)
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    data = {**function.__globals__, **{name: cell.cell_contents for name, cell in cells}}
+    data = {**data, **(getattr(part, "__dict__", None) or {})}
+
+    def is_known(one: Any) -> bool:
+        if isinstance(one, FunctionType) and depth:
+            return _only_looks(one, known, None, depth - 1)
+        return _is_data(one) or any(one is kind for kind in _TYPES)
+
+    return all(name in data and is_known(data[name]) for name in names)
 
 
-def _is_alike(function: FunctionType, part: Any, held: str = "", wanted: Any = None) -> bool:
+def _is_data(value: Any) -> bool:
+    """Return whether a value is a number, or some."""
+    if isinstance(value, (tuple, list)):
+        return all(map(_is_data, value))
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _is_alike(
+    function: FunctionType,
+    part: Any,
+    held: str = "",
+    wanted: Any = None,
+    numbers: tuple[int, ...] = (),
+) -> bool:
     """Return whether what a function uses cannot tell large images from the probes.
 
-    Its numbers are small ones, in the code and wherever it gets them from by one of the known
-    names; and what the user has given such a name is no function, but for the `wanted` object,
-    whose name is `held`.
+    Its numbers are small ones, or `numbers` together, in the code and wherever it gets them from by
+    a name; so are those of the functions that it calls. The user has given nothing else a known
+    name but the `wanted` object, whose name is `held`.
     """
     codes = list(_codes(function.__code__))
     instructions = [one for code in codes for one in dis.get_instructions(code)]
@@ -255,7 +304,14 @@ def _is_alike(function: FunctionType, part: Any, held: str = "", wanted: Any = N
         kinds = [vars(kind) for kind in type(part).__mro__ if kind is not object]
         for name in attributes - {held, "__call__"}:
             used += [where[name] for where in (vars(part), *kinds) if name in where][:1]
-    return all(any(one is known for known in (*_TYPES, wanted)) or _is_small(one) for one in used)
+
+
+    def is_known(one: Any) -> bool:
+        if isinstance(one, FunctionType) and one is not function:
+            return _only_looks(one, _PADS) and _is_alike(one, one, numbers=numbers)
+        return any(one is known for known in (*_TYPES, wanted)) or _is_small(one, numbers)
+
+    return all(map(is_known, used))
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:
@@ -266,12 +322,12 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
             yield from _codes(one)
 
 
-def _is_small(constant: Any) -> bool:
-    """Return whether a constant cannot be a side that only some images have."""
-    if isinstance(constant, (tuple, frozenset)):
-        return all(map(_is_small, constant))
+def _is_small(constant: Any, numbers: tuple[int, ...]) -> bool:
+    """Return whether a constant cannot be a side that only some images have, or is `numbers`."""
+    if isinstance(constant, (tuple, frozenset, list)):
+        return tuple(constant) == numbers or all(_is_small(one, numbers) for one in constant)
     if isinstance(constant, slice):
-        return all(map(_is_small, (constant.start, constant.stop, constant.step)))
+        return _is_small((constant.start, constant.stop, constant.step), numbers)
     if isinstance(constant, (int, float)):
         return constant in _SMALL or abs(constant) < 1
     return constant is None or isinstance(constant, (str, bytes, CodeType, type(...)))

@@ -24,7 +24,7 @@ import torch
 from fastdecode.native._augment import Program, flipped
 from fastdecode.torch import _albumentations
 from fastdecode.torch._albumentations import OfImage, is_of_albumentations
-from fastdecode.torch._probes import Form, affine_of, does_as, does_nothing
+from fastdecode.torch._probes import Form, affine_of, does_as, does_nothing, pads_to_square
 from fastdecode.torch._processors import PixelValues, after_processor
 from fastdecode.torch._programs import (
     Maker,
@@ -39,6 +39,7 @@ from fastdecode.torch._programs import (
     tensor_program_of,
 )
 from fastdecode.torch.transforms.base import Recipe, interpolation_name
+from fastdecode.torch.transforms.multimodal import PadToSquare
 from fastdecode.torch.transforms.normalize import Normalize, three_values
 
 _V1 = "torchvision.transforms.transforms"
@@ -148,6 +149,9 @@ def _step_of_own(recipe: Recipe, part: Any) -> Step | None:
     if recipe.form in ("float", "normalised") and recipe.image is None:
         scaled = affine_of(part)
         return None if scaled is None else partial(_scaled, by=scaled)
+    colour = pads_to_square(part) if recipe.form == "pil" and recipe.channels == 3 else None
+    if colour is not None:
+        return partial(_squared, by=PadToSquare(colour))
     known = [
         kind for kind in type(part).__mro__[1:] if (kind.__module__, kind.__qualname__) in TABLE
     ]
@@ -169,6 +173,11 @@ def _scaled(recipe: Recipe, _part: Any, *, by: tuple[float, float]) -> Recipe | 
     return recipe.floats(mean, [s / factor for s in stds])
 
 
+def _squared(recipe: Recipe, _part: Any, *, by: PadToSquare) -> Recipe | None:
+    """Accept a function such as LLaVA's expand2square."""
+    return _augment(recipe, by)
+
+
 def _pass_over(recipe: Recipe, part: Any) -> Recipe:
     return recipe.but(idle=(*recipe.idle, part))
 
@@ -184,8 +193,9 @@ def second_normalize(parts: Sequence[Any]) -> Any:
 
 
 def name_of(part: Any) -> str:
-    """Return the name of a part's class as its library has it."""
-    return type(part.transform if isinstance(part, OfImage) else part).__name__
+    """Return the name of a function, or of a part's class as its library has it."""
+    part = part.transform if isinstance(part, OfImage) else part
+    return str(getattr(part, "__name__", type(part).__name__))
 
 
 def wants_pillow(part: Any) -> bool:
@@ -206,7 +216,10 @@ def draws_nothing(part: Any) -> bool:
     return known and is_unmodified(part)
 
 
-_OF_ARRAYS = ("LetterBox", "OfImage", "OpenCVResize", "ToImage", "ToPILImage", "ToTensor")
+_OF_ARRAYS = (
+    *("LetterBox", "OfImage", "OpenCVResize", "PadToSquare", "SmartResize", "ToImage"),
+    *("ToPILImage", "ToTensor"),
+)
 WHILE_DECODING = frozenset(
     [
         "CenterCrop",
@@ -292,8 +305,8 @@ def _image_classification(recipe: Recipe, part: Any) -> Recipe | None:
 
 
 def _pixel_values(recipe: Recipe, part: Any) -> Recipe | None:
-    """Accept an image processor of transformers as the only part."""
-    alone = not recipe.program and recipe.form == "pil" and not recipe.joint
+    """Accept an image processor of transformers as the only part, or after LLaVA's padding."""
+    alone = (recipe.augments or not recipe.program) and recipe.form == "pil" and not recipe.joint
     return after_processor(part.processor, recipe) if alone else None
 
 
@@ -570,12 +583,15 @@ TABLE: dict[tuple[str, str], Row] = {
     (_TIMM, "MaybeToTensor"): Row(_maybe_to_tensor, in_place=True),
     (_TIMM, "RandomResizedCropAndInterpolation"): _CROPS,
     ("fastdecode.torch.transforms.blur", "GaussianBlur"): _COLOURS,
+    ("fastdecode.torch.transforms.multimodal", "PadToSquare"): _MOVES,
+    ("fastdecode.torch.transforms.multimodal", "SmartResize"): _MOVES,
     ("fastdecode.torch.transforms.opencv", "LetterBox"): _MOVES,
     ("fastdecode.torch.transforms.opencv", "OpenCVResize"): _MOVES,
     ("timm.data.auto_augment", "AugMixAugment"): _MOVES,
     ("timm.data.auto_augment", "AutoAugment"): _MOVES,
     ("timm.data.auto_augment", "RandAugment"): _MOVES,
     ("timm.data.random_erasing", "RandomErasing"): Row(_erase, in_place=True),
+    (PixelValues.__module__, "PaddedPixelValues"): Row(parts="parts"),
     (PixelValues.__module__, "PixelValues"): Row(_pixel_values),
     (OfImage.__module__, "OfImage"): Row(_of_albumentations),
     (_TIMM, "ToTensor"): Row(_unscaled_to_tensor, in_place=True, only_pillow=True),

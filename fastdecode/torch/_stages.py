@@ -18,6 +18,7 @@ from PIL import Image as PillowImage
 from fastdecode.native._augment import Impossible, Program
 from fastdecode.torch import _recognise
 from fastdecode.torch._albumentations import OfImage
+from fastdecode.torch._processors import Patches
 from fastdecode.torch._probes import Draws, Found, examine, form_of, images_for
 from fastdecode.torch._user_code import DrawingFrom, alone, is_thread_safe, seeded
 from fastdecode.torch.transforms._random_crop import SampleGenerator
@@ -128,6 +129,8 @@ def as_image(pixels: torch.Tensor, form: str, image: Any) -> Any:
     if form == "pil":
         rows = pixels[0] if len(pixels) == 1 else pixels.permute(1, 2, 0)
         return PillowImage.fromarray(rows.contiguous().numpy())
+    if isinstance(image, Patches):
+        return image(pixels)
     return pixels if image is None else pixels.as_subclass(image)
 
 
