@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import dis
 from collections.abc import Callable, Iterable, Iterator
-from types import CellType, CodeType, FunctionType
+from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -42,6 +42,9 @@ _COUNTS = frozenset(["add", "div", "mul", "neg", "self", "sub", "torch", "true_d
 """Names in code that can scale floats, and change nothing else."""
 _PADS = frozenset([*_LOOKS, "format", "height", "int", "max", "new", "paste", "width"])
 """Names in code that can pad a Pillow image as well."""
+_STACKS = _LOOKS | {"Normalize", "PILToTensor", "ToTensor", "cat", "stack", "normalize"}
+_STACKS |= {"pil_to_tensor", "to_tensor", "transforms"}
+"""Names in code that can convert several crops and stack them, and change nothing."""
 _TYPES = (PIL, PillowImage, PillowImage.Image, torch, torch.Tensor, np)
 _SMALL = frozenset([*range(-4, 5), 255])
 """Numbers that are no side of an image that only some have, with which code could compare."""
@@ -89,6 +92,12 @@ def form_of(image: Any, channels: int = 3) -> Form | None:
 def does_nothing(part: Any, form: Form, channels: int) -> bool:
     """Return whether a step returns every image as it is, and its code does nothing else."""
     return _agrees(part, lambda probe: probe, form, channels)
+
+
+def is_stateless(part: Any) -> bool:
+    """Return whether a step only converts, normalises and stacks what it gets."""
+    code = _code_of(part)
+    return bool(code) and _only_looks(code[0], _STACKS, part)
 
 
 def pads_to_square(part: Any) -> tuple[int, int, int] | None:
@@ -154,21 +163,23 @@ def _agrees(
 
 def examine(part: Any, probes: Iterable[Any]) -> Found | None:
     """Return what a step makes of the first probe that it takes; None if it takes none."""
-    for probe in probes:
-        before = global_states()
-        try:
-            with preserve_generators():
+    return next(filter(None, (_examined(part, probe) for probe in probes)), None)
+
+
+def _examined(part: Any, probe: Any) -> Found | None:
+    before = global_states()
+    try:
+        with preserve_generators():
+            made = _tried(part, probe)
+            if not (may_draw(part) or drawn_since(before)):
+                return Found("nothing", made)
+            before = global_states()
+            with DrawingFrom(torch.Generator()):
                 made = _tried(part, probe)
-                if not (may_draw(part) or drawn_since(before)):
-                    return Found("nothing", made)
-                with DrawingFrom(torch.Generator()):
-                    before = global_states()
-                    made = _tried(part, probe)
-                alone = draws_in_torch(part) and not drawn_since(before)
-                return Found("in torch" if alone else "globally", made)
-        except Exception:  # of any kind: whatever the user's code raises
-            continue
-    return None
+            alone = draws_in_torch(part) and not drawn_since(before)
+            return Found("in torch" if alone else "globally", made)
+    except Exception:  # of any kind: whatever the user's code raises
+        return None
 
 
 def _tried(part: Any, probe: Any) -> Any:
@@ -266,9 +277,17 @@ def _only_looks(
     def is_known(one: Any) -> bool:
         if isinstance(one, FunctionType) and depth:
             return _only_looks(one, known, None, depth - 1)
-        return _is_data(one) or any(one is kind for kind in _TYPES)
+        return _is_data(one) or _is_torchvisions(one) or any(one is kind for kind in _TYPES)
 
     return all(name in data and is_known(data[name]) for name in names)
+
+
+def _is_torchvisions(one: Any) -> bool:
+    """Return whether something is a module, a class or a transform of torchvision."""
+    named = isinstance(one, (ModuleType, type))
+    name = one.__name__ if isinstance(one, ModuleType) else (one if named else type(one)).__module__
+    lambda_ = type(one).__name__ == "Lambda"  # which calls a function of the user's
+    return name.startswith("torchvision.transforms") and not lambda_
 
 
 def _is_data(value: Any) -> bool:
@@ -305,7 +324,6 @@ def _is_alike(
         for name in attributes - {held, "__call__"}:
             used += [where[name] for where in (vars(part), *kinds) if name in where][:1]
 
-
     def is_known(one: Any) -> bool:
         if isinstance(one, FunctionType) and one is not function:
             return _only_looks(one, _PADS) and _is_alike(one, one, numbers=numbers)
@@ -341,9 +359,7 @@ def _names(code: CodeType) -> set[str]:
     return own.union(*inner)
 
 
-def _probes(
-    form: Form, channels: int, sizes: Iterable[tuple[int, int]] = _SIZES
-) -> Iterator[Any]:
+def _probes(form: Form, channels: int, sizes: Iterable[tuple[int, int]] = _SIZES) -> Iterator[Any]:
     """Yield images of several sizes: a ramp with noise, and black ones."""
     numbers = np.random.default_rng(0)
     for height, width in sizes:

@@ -22,6 +22,7 @@ import numpy as np
 import torch
 
 from fastdecode.native._augment import Program, flipped
+from fastdecode.native._augment import Step as ProgramStep
 from fastdecode.torch import _albumentations
 from fastdecode.torch._albumentations import OfImage, is_of_albumentations
 from fastdecode.torch._probes import Form, affine_of, does_as, does_nothing, pads_to_square
@@ -122,7 +123,7 @@ def read_pipeline(parts: Sequence[Any], recipe: Recipe) -> tuple[Recipe, int, st
     for count, part in enumerate(parts):
         row = row_of(part)
         step = None if row is None else row.step
-        if row is None and recipe.augments:
+        if row is None and recipe.augments and not recipe.joint:
             step = _step_of_own(recipe, part)
         if recipe.image is np.ndarray:
             step = step if type(part).__name__ in _OF_ARRAYS else None
@@ -214,6 +215,13 @@ def draws_nothing(part: Any) -> bool:
     """Return whether a transform of torchvision is known to draw no random numbers."""
     known = _module(part) in (_V1, _V2) and type(part).__qualname__ in _DRAW_NOTHING
     return known and is_unmodified(part)
+
+
+def draws_in_torch(part: Any) -> bool:
+    """Return whether a transform is v2's own, with all that it holds: these draw by torch alone."""
+    held = getattr(part, "transforms", None) or ()
+    own = _module(part) == _V2 and type(part).__qualname__ != "Lambda" and is_unmodified(part)
+    return own and all(map(draws_in_torch, held))
 
 
 _OF_ARRAYS = (
@@ -317,6 +325,8 @@ def _followed(recipe: Recipe, part: Any, make: Maker) -> Recipe | None:
     before = recipe.shape and recipe.shape[1:]
     try:
         made = make(part, before)
+        if recipe.joint and not all(map(_is_followed, made)):
+            return None
         if recipe.channels == 1:
             _check_grey(made, of_tensors=recipe.form != "pil")
         program = Program([*recipe.program, *made])
@@ -327,6 +337,23 @@ def _followed(recipe: Recipe, part: Any, make: Maker) -> Recipe | None:
     if type(part).__qualname__ != "Grayscale":
         return following
     return following.but(channels=part.num_output_channels).doing(program)
+
+
+_UNFOLLOWED = (
+    *("warp", "rotate", "affine", "perspective", "pad", "mix_begin"),
+    *("central_crop", "random_crop", "pad_to", "perspective_change"),
+)
+
+
+def _is_followed(step: ProgramStep) -> bool:
+    """Return whether boxes and masks can follow a step: it changes colours, cuts, scales or flips.
+
+    A random crop pads nothing.
+    """
+    kind, operation = step.kind, step.operation
+    if kind == "random_crop" and operation is not None:
+        return step.picks == 0 and not any(operation.value[4:])
+    return kind not in _UNFOLLOWED and (operation is None or operation.kind not in _UNFOLLOWED)
 
 
 def _augment(recipe: Recipe, part: Any) -> Recipe | None:

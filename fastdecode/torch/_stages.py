@@ -18,8 +18,15 @@ from PIL import Image as PillowImage
 from fastdecode.native._augment import Impossible, Program
 from fastdecode.torch import _recognise
 from fastdecode.torch._albumentations import OfImage
+from fastdecode.torch._probes import (
+    Draws,
+    Found,
+    examine,
+    form_of,
+    images_for,
+    is_stateless,
+)
 from fastdecode.torch._processors import Patches
-from fastdecode.torch._probes import Draws, Found, examine, form_of, images_for
 from fastdecode.torch._user_code import DrawingFrom, alone, is_thread_safe, seeded
 from fastdecode.torch.transforms._random_crop import SampleGenerator
 from fastdecode.torch.transforms.base import DecodedPart
@@ -50,6 +57,7 @@ class Called:
     def is_shared(self) -> bool:
         """Whether several threads may call it at once."""
         known = not isinstance(self.part, OfImage) and _recognise.row_of(self.part) is not None
+        known = known or _recognise.draws_in_torch(self.part) or is_stateless(self.part)
         return known or _says_safe(self.part)
 
     def lines(self) -> list[str]:

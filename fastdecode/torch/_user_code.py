@@ -38,10 +38,11 @@ _NAMES_OF_DRAWS = (
 )
 _RANDOM_NAMES = frozenset(_NAMES_OF_DRAWS.split())
 _LIKE = {"rand_like": torch.rand, "randn_like": torch.randn}
-_DRAW_IN_TORCH = frozenset(
+_NAMES_IN_TORCH = (
     "bernoulli bernoulli_ exponential_ multinomial normal normal_ rand randint randn random_ "
-    "randperm uniform_ _sample_dirichlet".split()
+    "randperm uniform_ _sample_dirichlet"
 )
+_DRAW_IN_TORCH = frozenset(_NAMES_IN_TORCH.split())
 """torch's functions that draw, all of which take a generator."""
 
 
@@ -164,7 +165,7 @@ def may_draw(*code: Any) -> bool:
 
 
 def draws_in_torch(*code: Any) -> bool:
-    """Return whether what the code seems to draw comes from torch's functions, for `DrawingFrom`."""
+    """Return whether torch's functions draw all that the code seems to draw."""
     drawing = [found for found in _reached(code) if _draws(found)]
     return all(isinstance(one, FunctionType) and _drawn_by(one) <= _IN_TORCH for one in drawing)
 

@@ -20,7 +20,13 @@ from torch_reference import PHOTOS
 
 from fastdecode.testing import drawing, encode
 from fastdecode.torch import Fused, Loader, Views, fuse
-from fastdecode.torch._probes import affine_of, does_nothing, examine, images_for
+from fastdecode.torch._probes import (
+    affine_of,
+    does_nothing,
+    examine,
+    images_for,
+    is_stateless,
+)
 from fastdecode.torch._user_code import DrawingFrom, global_states
 
 try:
@@ -374,6 +380,28 @@ def stacked(crops: Any) -> torch.Tensor:
 
 def halved(crops: Any) -> torch.Tensor:
     return crops.float() / 2
+
+
+SCALES = v1.Normalize(MEAN, MEAN)
+SAFE_ON_CROPS = {
+    "stacks": lambda crops: torch.stack([v1.ToTensor()(crop) for crop in crops]),
+    "stacks results": lambda crops: torch.stack([SCALES(v1.ToTensor()(one)) for one in crops]),
+    "normalises": lambda crops: torch.stack([SCALES(crop) for crop in crops]),
+}
+UNSAFE_ON_CROPS = {
+    "remembers": lambda crops: SEEN.append(crops) or torch.stack(crops),
+    "calls another": lambda crops: torch.stack([Counts()(crop) for crop in crops]),
+    "prints": lambda crops: print(len(crops)),  # noqa: T201
+}
+SEEN: list[Any] = []
+
+
+@pytest.mark.parametrize("name", [*SAFE_ON_CROPS, *UNSAFE_ON_CROPS])
+def test_threads_share_functions_that_only_stack(name: str) -> None:
+    """Not those that remember, call or print anything else."""
+    real = v1.ToTensor.__module__.startswith("torchvision.transforms")
+    part = {**SAFE_ON_CROPS, **UNSAFE_ON_CROPS}[name]
+    assert is_stateless(part) == (real and name in SAFE_ON_CROPS)
 
 
 def test_steps_after_several_crops_are_called_in_the_threads() -> None:
