@@ -153,7 +153,7 @@ class FusedJoint:
 
     def __repr__(self) -> str:
         alone, there = self.alone, self._in_loader.fused
-        stages = [Called(part, _draws(part)) for part in there.rest]
+        stages: list[Any] = [Called(part, _draws(part)) for part in there.rest]
         in_loader = Fused(there.head, stages, form=there.form, fused=there.fused)
         shown = Fused(
             *(alone.head, alone.rest),

@@ -378,6 +378,38 @@ def stacked(crops: Any) -> torch.Tensor:
     return torch.stack([torch.from_numpy(np.array(one)).permute(2, 0, 1) for one in crops])
 
 
+CROPS = {
+    "FiveCrop": (lambda m: m.FiveCrop((70, 90)), 5, False),
+    "TenCrop": (lambda m: m.TenCrop(64), 10, False),
+    "TenCrop after a flip": (lambda m: m.TenCrop((30, 120), vertical_flip=True), 10, True),
+}
+
+
+@pytest.mark.parametrize("name", CROPS)
+def test_torchvisions_crops_are_stacked_as_written(name: str) -> None:
+    """FiveCrop and TenCrop, after whatever the core does, are those of the image that it made."""
+    pytest.importorskip("torchvision")
+    from torchvision.transforms import v2
+
+    make, count, flips = CROPS[name]
+    first = [resize_to(120), *([v1.RandomHorizontalFlip(1.0)] if flips else [])]
+    stacks = v1.Lambda(lambda crops: torch.stack([v1.ToTensor()(crop) for crop in crops]))
+    scales = v1.Lambda(lambda crops: torch.stack([SCALES(crop) for crop in crops]))
+    for m in (v1, v2):
+        transform = v1.Compose([*first, make(m), stacks, scales])
+        dataset, made = loaded(transform)
+        assert dataset.isolated
+        assert repr(dataset).count("in Python, in the Loader's threads") == 3
+        for image, crops in zip(IMAGES, made, strict=True):
+            expected = transform(image)
+            assert crops.shape == expected.shape == (count, 3, *crops.shape[2:])
+            assert ((crops - expected) * 255 * min(MEAN)).abs().max() <= 1.01
+
+
+def resize_to(side: int) -> Any:
+    return v1.Resize(side, antialias=True)
+
+
 def halved(crops: Any) -> torch.Tensor:
     return crops.float() / 2
 
