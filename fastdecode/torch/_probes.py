@@ -148,7 +148,7 @@ def _agrees(
     numbers: tuple[int, ...] = (),
 ) -> bool:
     code = _code_of(part)
-    if not code or may_draw(part) or not _only_looks(code[0], known, part):
+    if not code or may_draw(part) or not _only_looks(code[0], known, part if numbers else None):
         return False
     if not _is_alike(code[0], part, numbers=numbers):
         return False
@@ -265,19 +265,21 @@ def _code_of(part: Any) -> list[FunctionType]:
 def _only_looks(
     function: FunctionType, known: frozenset[str] = _LOOKS, part: Any = None, depth: int = 3
 ) -> bool:
-    """Return whether a function names only these, data, types of images, or functions like it.
+    """Return whether a function names only these, types of images, or functions like it.
 
-    It sets none of them.
+    It sets none of them. With `part`, whose function it is, it may also name numbers, of the part
+    or around the function; these may change later.
     """
     names = _names(function.__code__) - known - {"__class__"}
     cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-    data = {**function.__globals__, **{name: cell.cell_contents for name, cell in cells}}
-    data = {**data, **(getattr(part, "__dict__", None) or {})}
+    held = {name: cell.cell_contents for name, cell in cells} if part is not None else {}
+    data = {**function.__globals__, **held, **(getattr(part, "__dict__", None) or {})}
 
     def is_known(one: Any) -> bool:
         if isinstance(one, FunctionType) and depth:
-            return _only_looks(one, known, None, depth - 1)
-        return _is_data(one) or _is_torchvisions(one) or any(one is kind for kind in _TYPES)
+            return _only_looks(one, known, None if part is None else one, depth - 1)
+        counts = part is not None and _is_data(one)
+        return counts or _is_torchvisions(one) or any(one is kind for kind in _TYPES)
 
     return all(name in data and is_known(data[name]) for name in names)
 

@@ -38,6 +38,7 @@ native_core()
 FILES = [photo.read_bytes() for photo in PHOTOS[:3]]
 IMAGES = [PillowImage.open(io.BytesIO(file)).convert("RGB") for file in FILES]
 MEAN = (0.5, 0.4, 0.3)
+STRENGTH = 0.5  # which its user may change at any time
 
 
 def resize() -> Any:
@@ -341,6 +342,7 @@ def test_its_author_may_say_that_a_step_is_safe() -> None:
         (lambda x: x * 2 - 1, (2, -1)),
         (lambda x: x.mul(255), (255, 0)),
         (lambda x: 1 - x, (-1, 1)),
+        (lambda x: x * STRENGTH, None),
         (lambda x: x * x, None),
         (lambda x: x.clamp(0, 1), None),
         (lambda x: x * 0, None),
