@@ -46,7 +46,10 @@ _LARGEST_KERNEL = 255  # of blur.c
 _LARGEST_SQUARE, _MOST_TILES = 63, 64
 _MOST_CASES = 64
 _PIPELINES = ("Compose", "Sequential")
-_CONVERSIONS = frozenset(["PILToTensor", "ToImage", "ToTensor", "ToTensorV2"])
+_CONVERSIONS = frozenset(
+    "ImageClassification MaybePILToTensor MaybeToTensor PILToTensor ToImage ToTensor "
+    "ToTensorV2".split()  # noqa: SIM905
+)
 
 
 class OfImage:
@@ -88,13 +91,14 @@ def steps_of(parts: Sequence[Any], form: Form) -> Iterator[Any]:
 
     What follows a conversion to a tensor makes an array of that, in its own way.
     """
-    converted = False
+    converted = form == "uint8"
     for part in parts:
         held = part.transform if isinstance(part, OfImage) else None
         held = hands_on(part, is_known, form) if held is None and not converted else held
         steps = [part] if held is None else list(map(OfImage, _flat(held)))
         yield from steps
-        names = {type(getattr(step, "transform", step)).__name__ for step in steps}
+        kinds = [type(one.transform if isinstance(one, OfImage) else one) for one in steps]
+        names = {kind.__name__ for kind in kinds}
         converted = converted or not _CONVERSIONS.isdisjoint(names)
 
 

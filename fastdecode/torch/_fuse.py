@@ -351,6 +351,7 @@ def first_recipe(options: DecodeOptions, *, joint: bool = False) -> Recipe:
 def _with_augmentations(fused: Fused, begin: Recipe, parts: list[Any]) -> Fused:
     """Let the core do all of the pipeline in a Loader, from the whole image on, if it can."""
     given: Form = "array" if begin.image is np.ndarray else "pil"
+    given = "uint8" if begin.form == "uint8" and begin.image is None else given
     parts = list(steps_of(parts, given))
     if not any(map(_recognise.row_of, parts)):
         return fused

@@ -171,6 +171,8 @@ def _examined(part: Any, probe: Any) -> Found | None:
     try:
         with preserve_generators():
             made = _tried(part, probe)
+            if not _code_of(part):  # who knows what it may do with another image
+                return Found("globally", made)
             if not (may_draw(part) or drawn_since(before)):
                 return Found("nothing", made)
             before = global_states()
