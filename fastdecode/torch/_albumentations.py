@@ -47,8 +47,10 @@ _LARGEST_SQUARE, _MOST_TILES = 63, 64
 _MOST_CASES = 64
 _PIPELINES = ("Compose", "Sequential")
 _CONVERSIONS = frozenset(
-    "ImageClassification MaybePILToTensor MaybeToTensor PILToTensor ToImage ToTensor "
-    "ToTensorV2".split()  # noqa: SIM905
+    [
+        *("ImageClassification", "MaybePILToTensor", "MaybeToTensor", "PILToTensor", "ToImage"),
+        *("ToTensor", "ToTensorV2"),
+    ]
 )
 
 
@@ -97,9 +99,16 @@ def steps_of(parts: Sequence[Any], form: Form) -> Iterator[Any]:
         held = hands_on(part, is_known, form) if held is None and not converted else held
         steps = [part] if held is None else list(map(OfImage, _flat(held)))
         yield from steps
-        kinds = [type(one.transform if isinstance(one, OfImage) else one) for one in steps]
-        names = {kind.__name__ for kind in kinds}
-        converted = converted or not _CONVERSIONS.isdisjoint(names)
+        converted = converted or any(map(_converts, steps))
+
+
+def _converts(step: Any) -> bool:
+    """Return whether a step makes a tensor, or may hold one that does."""
+    kind = type(step.transform if isinstance(step, OfImage) else step)
+    return kind.__name__ in _CONVERSIONS or any(
+        _converts(one) or hands_on(one, is_known, "pil") is not None
+        for one in getattr(step, "transforms", None) or ()
+    )
 
 
 def _flat(transform: Any) -> Iterator[Any]:

@@ -89,7 +89,8 @@ class Step(NamedTuple):
 
 CUBIC = {"interpolation": Mode.BICUBIC}
 STD = (0.2, 0.3, 0.4)
-ALWAYS = {"scale": (1.0, 1.0), "ratio": (1.0, 1.0)}
+ALWAYS = {"scale": (4.0, 4.0), "ratio": (1.0, 1.0)}
+"""No such box fits, so it is always the central one."""
 
 
 def _auto(m: Any) -> Any:
@@ -503,7 +504,7 @@ def _results(dataset: Sources, seed: int, *, collates: bool) -> Iterator[Any]:
     yield dataset[0][0]
     where = {"threads": seed % 3} if dataset.isolated else {"num_workers": 0}
     how = {} if collates else {"collate_fn": list}
-    with SeededLoader(dataset, 1, **where, **how) as loader:
+    with SeededLoader(dataset, 1, seed=seed, **where, **how) as loader:
         for batch in loader:
             yield copy.deepcopy(batch[0][0])
 

@@ -15,6 +15,8 @@ _CHANNELS = 3
 class SmartResize(OfPixels):
     """Resize an image as Qwen2-VL's ``smart_resize`` says, with Pillow's bicubic filter.
 
+    Call it with RGB in bytes: a Pillow image, an array (H, W, 3) or a tensor (3, H, W).
+
     Both sides become multiples of `factor`, with the aspect ratio and the number of pixels as near
     to the image's as the limits allow. In a `Loader` the core does so while it decodes.
 
@@ -57,6 +59,8 @@ class SmartResize(OfPixels):
 
 class PadToSquare(OfPixels):
     """Pad an image to a square, in whose middle it then is, as LLaVA's ``expand2square`` does.
+
+    Call it with RGB in bytes: a Pillow image, an array (H, W, 3) or a tensor (3, H, W).
 
     Parameters
     ----------

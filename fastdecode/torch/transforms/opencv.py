@@ -64,6 +64,8 @@ class OfPixels:
 class OpenCVResize(OfPixels):
     """Resize an image as ``cv2.resize`` does, within one level.
 
+    Call it with RGB in bytes: a Pillow image, an array (H, W, 3) or a tensor (3, H, W).
+
     In a `Loader` the core does so while it decodes, or wherever it stands in a pipeline.
 
     Parameters
