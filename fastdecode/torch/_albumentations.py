@@ -105,9 +105,10 @@ def steps_of(parts: Sequence[Any], form: Form) -> Iterator[Any]:
 def _converts(step: Any) -> bool:
     """Return whether a step makes a tensor, or may hold one that does."""
     kind = type(step.transform if isinstance(step, OfImage) else step)
+    held = getattr(step, "transforms", None)
     return kind.__name__ in _CONVERSIONS or any(
         _converts(one) or hands_on(one, is_known, "pil") is not None
-        for one in getattr(step, "transforms", None) or ()
+        for one in (held if isinstance(held, (list, tuple)) else ())
     )
 
 
