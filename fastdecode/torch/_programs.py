@@ -223,7 +223,7 @@ def size_after(program: Program, size: Size) -> Size:
     most: Size = None  # what a size that depends on the image does not exceed
     for part in program.parts:
         before, step = size, part[0]
-        if step.kind == "pad_to" and most is not None:
+        if step.kind == "pad_to" and not step.picks and most is not None:
             least = _given(step)
             size = least if most[0] <= least[0] and most[1] <= least[1] else None
         elif step.kind == "sequence":
@@ -263,7 +263,7 @@ def _size_of(part: Program, size: Size) -> Size:
         except Impossible as error:
             raise Unsupported(str(error)) from None
     grows = kind == "pad" or (kind == "rotate" and value[1:] == (1.0,))
-    changes = step.kind in ("box", "fit", "scale", "scale_by", "pad_to") or grows
+    changes = step.kind in ("box", "fit", "scale", "scale_by", "pad_to", "multiples") or grows
     return None if changes else size
 
 
@@ -968,6 +968,8 @@ _PROGRAMS: Mapping[str, Maker] = {
     "timm.data.transforms.RandomResizedCropAndInterpolation": _timm_resizing,
     f"{_V1}._presets.ImageClassification": _preset,
     "fastdecode.torch.transforms.blur.GaussianBlur": _pillow_blur,
+    "fastdecode.torch.transforms.multimodal.PadToSquare": _as_it_says,
+    "fastdecode.torch.transforms.multimodal.SmartResize": _as_it_says,
     "fastdecode.torch.transforms.opencv.LetterBox": _as_it_says,
     "fastdecode.torch.transforms.opencv.OpenCVResize": _as_it_says,
 }

@@ -9,6 +9,7 @@ from fastdecode.torch.transforms.crops import (
     ResizeCenterCrop,
     ResizeCenterCropNormalize,
 )
+from fastdecode.torch.transforms.multimodal import PadToSquare, SmartResize
 from fastdecode.torch.transforms.normalize import IMAGENET_MEAN, IMAGENET_STD, Normalize
 from fastdecode.torch.transforms.opencv import LetterBox, OpenCVResize
 
@@ -20,9 +21,11 @@ __all__ = [
     "LetterBox",
     "Normalize",
     "OpenCVResize",
+    "PadToSquare",
     "RandomResizedCrop",
     "RandomResizedCropFlipNormalize",
     "Resize",
     "ResizeCenterCrop",
     "ResizeCenterCropNormalize",
+    "SmartResize",
 ]

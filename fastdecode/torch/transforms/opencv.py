@@ -28,8 +28,43 @@ _Filter = Literal["linear", "area", "nearest"]
 _Image = TypeVar("_Image", PillowImage.Image, np.ndarray, torch.Tensor)
 
 
-class OpenCVResize:
+class OfPixels:
+    """Base class of transforms of an image in memory, whose program the core runs."""
+
+    program: Program
+
+    def __call__(self, image: _Image) -> _Image:
+        """Return the transformed image.
+
+        Parameters
+        ----------
+        image : PIL.Image.Image, ndarray (H, W, 3) or tensor (3, H, W)
+            Of RGB, as bytes.
+
+        Returns
+        -------
+        The same kind of image.
+        """
+        if isinstance(image, torch.Tensor):
+            if image.dtype != torch.uint8 or image.ndim != _DIMENSIONS or len(image) != _CHANNELS:
+                shape = tuple(image.shape)
+                raise ValueError(f"image must be RGB in bytes, not {shape} of {image.dtype}")
+            made = torch.from_numpy(self(image.permute(1, 2, 0).numpy())).permute(2, 0, 1)
+            return made.contiguous().as_subclass(type(image))
+        pixels = np.asarray(image)
+        shown = pixels.ndim == _DIMENSIONS and pixels.shape[2] == _CHANNELS
+        if pixels.dtype != np.uint8 or not shown:
+            raise ValueError(f"image must be RGB in bytes, not {pixels.shape} of {pixels.dtype}")
+        height, width = pixels.shape[:2]
+        operations, _ = draw_operations(self.program, 0, width, height)
+        changed = augment(pixels, operations, draw_in_core(self.program, 0, width, height).size)
+        return PillowImage.fromarray(changed) if isinstance(image, PillowImage.Image) else changed
+
+
+class OpenCVResize(OfPixels):
     """Resize an image as ``cv2.resize`` does, within one level.
+
+    Call it with RGB in bytes: a Pillow image, an array (H, W, 3) or a tensor (3, H, W).
 
     In a `Loader` the core does so while it decodes, or wherever it stands in a pipeline.
 
@@ -54,8 +89,6 @@ class OpenCVResize:
     (32, 48, 3)
     """
 
-    program: Program
-
     def __init__(self, size: Any, interpolation: _Filter = "linear") -> None:
         self.size = check_size("size", size)
         check_word("interpolation", interpolation, _FILTERS)
@@ -65,33 +98,6 @@ class OpenCVResize:
             self.program = do(Operation("resize", sides, interpolation, library="opencv"))
         else:
             self.program = fitted((self.size, self.size), interpolation, covers=True)
-
-    def __call__(self, image: _Image) -> _Image:
-        """Return the resized image.
-
-        Parameters
-        ----------
-        image : PIL.Image.Image, ndarray (H, W, 3) or tensor (3, H, W)
-            Of RGB, as bytes.
-
-        Returns
-        -------
-        The same kind of image.
-        """
-        if isinstance(image, torch.Tensor):
-            if image.dtype != torch.uint8 or image.ndim != _DIMENSIONS or len(image) != _CHANNELS:
-                shape = tuple(image.shape)
-                raise ValueError(f"image must be RGB in bytes, not {shape} of {image.dtype}")
-            made = torch.from_numpy(self(image.permute(1, 2, 0).numpy())).permute(2, 0, 1)
-            return made.contiguous().as_subclass(type(image))
-        pixels = np.asarray(image)
-        shown = pixels.ndim == _DIMENSIONS and pixels.shape[2] == _CHANNELS
-        if pixels.dtype != np.uint8 or not shown:
-            raise ValueError(f"image must be RGB in bytes, not {pixels.shape} of {pixels.dtype}")
-        height, width = pixels.shape[:2]
-        operations, _ = draw_operations(self.program, 0, width, height)
-        resized = augment(pixels, operations, draw_in_core(self.program, 0, width, height).size)
-        return PillowImage.fromarray(resized) if isinstance(image, PillowImage.Image) else resized
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(size={self.size}, interpolation={self.interpolation!r})"
