@@ -38,7 +38,7 @@ step "what was run, and checksums"
     printf '\n`.ci/release.sh` makes these files of commit %s with %s.\n' "$(git rev-parse HEAD)" "$tools"
 } > "$work/made/NOTES.md"
 (cd "$work/made" && sha256sum -- * > SHA256SUMS)
-rm -rf "$destination"
-mkdir -p "$(dirname "$destination")"
-mv "$work/made" "$destination"
+mkdir -p "$destination"
+rm -f "$destination"/{fastdecode-*,NOTES.md,SHA256SUMS}
+mv "$work"/made/* "$destination"
 cat "$destination/SHA256SUMS"

@@ -28,7 +28,7 @@ class Round:
 
     block: tuple[int, ...]  # indexes into `Case.photos`
     times: dict[str, BlockTimes]  # by backend
-    sitting: int = 0  # counts how often the processes were started anew before
+    sitting: int = 0  # the part of the measurement, which may have processes of its own
 
 
 @dataclass

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -177,6 +178,18 @@ def test_the_source_archive_holds_the_c_files(source: Path) -> None:
     assert ours <= held
     assert "setup.py" in held
     assert not {"_core.py", "libfastdecode.so"} & held
+
+
+def test_the_documents_say_what_was_run_of_each_wheel() -> None:
+    """The table of the platforms has each wheel once; `.ci/release.sh` makes its notes of it."""
+    if not (script := ROOT / ".ci" / "wheels.py").exists():
+        pytest.skip("the source archive has no scripts that make wheels")
+    page = (ROOT / "docs" / "installing.md").read_text(encoding="utf-8")
+    _, _, table = page.partition("\n## Platforms\n")
+    rows = re.findall(r"^\| (`.*`) \| .+ \|$", table, re.MULTILINE)
+
+    told = [wheel for row in rows for wheel in re.findall(r"`([^`]+)`", row)]
+    assert sorted(told) == sorted(runpy.run_path(str(script))["TARGETS"])
 
 
 def test_every_file_that_names_the_version_agrees() -> None:
