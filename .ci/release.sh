@@ -12,7 +12,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 python3 -m venv "$work/venv"
 python=$work/venv/bin/python
-"$python" -m pip install -q build cffi setuptools twine "$(grep -o 'ziglang==.*' setup.cfg)"
+"$python" -m pip install -q build cffi "setuptools>=70.1" twine "$(grep -o 'ziglang==.*' setup.cfg)"
 mkdir "$work/tree" "$work/source" "$work/made"
 git archive HEAD | tar -x --no-same-permissions -C "$work/tree"
 
