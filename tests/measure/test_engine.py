@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastdecode._system import usable_cores
-from fastdecode.measure import _stats as stats
+from fastdecode.measure import _cases as stats
 from fastdecode.measure._cases import measurements
 from fastdecode.measure._check import (
     Check,
@@ -350,10 +350,10 @@ def test_nothing_timed() -> None:
 
 def test_processor_time_of_a_family(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The processor time of a process includes its children; without /proc it is unknown."""
-    from fastdecode.measure import _workers
+    from fastdecode.measure import _processes
 
     if not Path("/proc/self/stat").exists():
         pytest.skip("the system has no /proc")
-    assert _workers.cpu_seconds(os.getpid()) > 0
-    monkeypatch.setattr(_workers, "_PROC", tmp_path)
-    assert _workers.cpu_seconds(1) == 0
+    assert _processes.cpu_seconds(os.getpid()) > 0
+    monkeypatch.setattr(_processes, "_PROC", tmp_path)
+    assert _processes.cpu_seconds(1) == 0
