@@ -161,8 +161,9 @@ class DecodeDataset(DecodeMixin, Dataset[Sample_co]):
     transform : callable, optional
         Called with the file's bytes if it is an `EncodedTransform`, and otherwise with the decoded
         image in the form that `output` names. The leading steps of a torchvision pipeline that
-        `fuse` recognises run while decoding. A pipeline is read when it is assigned: if you change
-        one of its steps later, assign it again, ``dataset.transform = dataset.transform``.
+        `fuse` recognises run while decoding. A pipeline is read once, at the latest at its first
+        use: if you change one of its steps later, assign it again,
+        ``dataset.transform = dataset.transform``.
     target_transform : callable, optional
         Called with the target.
     transforms : callable, optional
