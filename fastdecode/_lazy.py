@@ -538,6 +538,25 @@ def _replayed(file: _EncodedFile, steps: _Calls) -> Any:
     return image.im
 
 
+def remembered(image: object) -> list[tuple[str, Any]]:
+    """Return the calls that an image has remembered, each with what does not depend on its size.
+
+    Raises
+    ------
+    ValueError
+        It remembers none, or resizes a part of an image.
+    """
+    if type(image) is not LazyImage or image._known() is None:
+        raise ValueError("the image remembers no calls")
+    calls: list[tuple[str, Any]] = []
+    for method, arguments, size in image._steps:
+        resizes = method == "resize"
+        if resizes and arguments[2] != (0, 0, *size):
+            raise ValueError("a part of the image is resized")
+        calls.append((method, arguments[:2] if resizes else arguments))
+    return calls
+
+
 def encoded(image: object) -> bytes | None:
     """Return the file of an RGB image that has only been opened; None if it is anything else."""
     if not isinstance(image, LazyImage) or image._steps:

@@ -129,10 +129,9 @@ def program_of(transform: Any, size: Size) -> Program:
 def float_program_of(transform: Any, size: Size) -> Program:
     """Do the same for a transform of floats that are still bytes in the core: it moves pixels.
 
-    Where it may pad, the border would be normalised afterwards.
+    Its `fill` has become the level that is normalised to that.
     """
-    pads = getattr(transform, "pad_if_needed", False)
-    if type(transform).__name__ not in _MOVES or pads:
+    if type(transform).__name__ not in {*_MOVES, *_FILLING}:
         raise Unsupported(f"{type(transform).__name__} is not done with floats in the core")
     return _program(transform, size)
 
@@ -485,6 +484,7 @@ _MOVES: Mapping[str, _Maker] = {
     "Transpose": _always(_TRANSPOSED),
     "VerticalFlip": _always(_FLIPS[1]),
 }
+_FILLING = ("Affine", "CoarseDropout", "Pad", "PadIfNeeded", "Rotate", "ShiftScaleRotate")
 _OF_SEVERAL: Mapping[str, _Maker] = {"SomeOf": _some_of, "RandomOrder": _random_order}
 _MAKERS: Mapping[str, _Maker] = {
     **_MOVES,

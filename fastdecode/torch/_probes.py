@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import dis
+import io
 from collections.abc import Callable, Iterable, Iterator
 from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -17,7 +18,10 @@ import numpy as np
 import PIL
 import torch
 from PIL import Image as PillowImage
+from PIL import ImageOps
 
+from fastdecode import _lazy
+from fastdecode.native._augment import Operation, Program, do, resized_to, squared
 from fastdecode.torch._user_code import (
     DrawingFrom,
     draws_in_torch,
@@ -34,21 +38,27 @@ _SIZES = ((48, 64), (64, 48), (1, 1), (33, 33), (3, 600), (600, 3), (700, 500), 
 """(height, width) of the probes; a small image may be left as it is where a large one is not."""
 _NAMES = (
     "Image PIL Tensor array asarray bool clone contiguous convert copy dim expand float32 getbands "
-    "hasattr isinstance len mode ndim np numpy repeat self shape size super torch type __call__"
+    "device float hasattr isinstance len mode ndim np numpy repeat self shape size super to torch "
+    "type __call__"
 )
 _LOOKS = frozenset(_NAMES.split())
 """Names in code that cannot change an image of three channels, or anything else."""
 _COUNTS = frozenset(["add", "div", "mul", "neg", "self", "sub", "torch", "true_divide"])
 """Names in code that can scale floats, and change nothing else."""
-_PADS = frozenset([*_LOOKS, "format", "height", "int", "max", "new", "paste", "width"])
+_PADS = _LOOKS | {"format", "functional", "height", "int", "max", "new", "pad", "paste", "width"}
+_PADS |= {"ImageOps", "transforms", "zip"}
 """Names in code that can pad a Pillow image as well."""
+_CUTS = frozenset(["Image", "PIL", "Resampling", "crop", "functional", "resize", "self"])
+_CUTS |= {"BICUBIC", "BILINEAR", "HAMMING", "LANCZOS", "transforms"}
+"""Names in code that can cut and resize a Pillow image, and do nothing else."""
 _STACKS = _LOOKS | {"Normalize", "PILToTensor", "ToTensor", "cat", "stack", "normalize"}
 _STACKS |= {"pil_to_tensor", "to_tensor", "transforms"}
 """Names in code that can convert several crops and stack them, and change nothing."""
-_TYPES = (PIL, PillowImage, PillowImage.Image, torch, torch.Tensor, np)
+_TYPES = (PIL, ImageOps, PillowImage, PillowImage.Image, torch, torch.Tensor, np)
 _SMALL = frozenset([*range(-4, 5), 255])
 """Numbers that are no side of an image that only some have, with which code could compare."""
 _ATTRIBUTES = frozenset(["LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR"])
+_BRANCHES = frozenset(["COMPARE_OP", "CONTAINS_OP", "FOR_ITER", "IS_OP"])
 _GLOBALS = frozenset(["LOAD_GLOBAL", "LOAD_NAME"])
 _STORES = frozenset(
     [
@@ -100,14 +110,83 @@ def is_stateless(part: Any) -> bool:
     return bool(code) and _only_looks(code[0], _STACKS, part)
 
 
-def pads_to_square(part: Any) -> tuple[int, int, int] | None:
-    """Return the colour with which a step pads Pillow images to squares; None of any other."""
+def pads_to_square(part: Any) -> PadToSquare | None:
+    """Return what a step does that pads Pillow images to squares; None of any other."""
     try:
         colour: Any = part(PillowImage.new("RGB", (8, 2), (1, 2, 3))).getpixel((0, 0))
         pads = PadToSquare(colour)
     except Exception:  # of any kind: whatever the user's code raises
         return None
-    return colour if _agrees(part, pads, "pil", 3, _PADS, colour) else None
+    for evenly in (False, True):
+        pads.program = squared(pads.fill, evenly=evenly)
+        if _agrees(part, pads, "pil", 3, _PADS, colour):
+            return pads
+    return None
+
+
+class PillowCalls(NamedTuple):
+    """The crops and resizes that a step does to every Pillow image."""
+
+    program: Program
+
+
+def pillow_calls(part: Any) -> PillowCalls | None:
+    """Return what a step does that only cuts and resizes, always alike; None of any other.
+
+    Its code is one line after another, without a choice, so it does to all images what it does to
+    a few: `fastdecode.open` remembers that.
+    """
+    code = _code_of(part)
+    if not code or may_draw(part) or not _is_straight(code[0]):
+        return None
+    if not _only_looks(code[0], _CUTS, part, depth=0) or not all(
+        _is_plain(one) or _is_data(one) or _is_library(one) for one in _used(code[0], part)
+    ):
+        return None
+    try:
+        made = [_lazy.remembered(part(_unread(*size))) for size in _SIZES[-2:]]
+        program = Program(step for call in made[0] for step in _program_of(*call))
+    except Exception:  # of any kind: whatever the user's code raises
+        return None
+    return PillowCalls(program) if program and made[0] == made[1] else None
+
+
+def _is_straight(function: FunctionType) -> bool:
+    """Return whether a function neither branches nor compares, here or in a function inside it."""
+    code = function.__code__
+    return not any(
+        "JUMP" in one.opname or one.opname in _BRANCHES for one in dis.get_instructions(code)
+    ) and not any(isinstance(one, CodeType) for one in code.co_consts)
+
+
+def _is_plain(one: Any) -> bool:
+    """Return whether something is a name, or some, or nothing."""
+    return one is None or isinstance(one, str) or (type(one) is tuple and all(map(_is_plain, one)))
+
+
+def _is_library(one: Any) -> bool:
+    """Return whether something is a module, a type or a function of a library's."""
+    functional = "torchvision.transforms.functional"
+    of_torchvision = isinstance(one, ModuleType) and _is_torchvisions(one)
+    of_torchvision |= isinstance(one, FunctionType) and one.__module__ == functional
+    return of_torchvision or any(one is kind for kind in _TYPES)
+
+
+def _unread(height: int, width: int) -> PillowImage.Image:
+    """Return an image that remembers what is done to it."""
+    file = io.BytesIO()
+    PillowImage.new("RGB", (width, height)).save(file, "PNG")
+    return _lazy.open(file)
+
+
+def _program_of(method: str, arguments: Any) -> Program:
+    """Return the program of a remembered call."""
+    if method == "crop":
+        left, top, right, bottom = arguments[0]
+        return do(Operation("crop", (left, top, right - left, bottom - top), "constant"))
+    (width, height), how = arguments
+    names: Any = {2: "bilinear", 3: "bicubic", 5: "hamming", 1: "lanczos"}
+    return resized_to((height, width), names[how])
 
 
 def does_as(part: Any, base: type, form: Form, channels: int) -> bool:
@@ -117,15 +196,20 @@ def does_as(part: Any, base: type, form: Form, channels: int) -> bool:
     return _agrees(part, plain, form, channels)
 
 
-def affine_of(part: Any) -> tuple[float, float] | None:
-    """Return the factor and the summand of a step that only scales floats; None of any other."""
+def affine_of(part: Any, kind: type[torch.Tensor] = torch.Tensor) -> tuple[float, float] | None:
+    """Return the factor and the summand of a step that only scales floats; None of any other.
+
+    It gets tensors of a class, and returns plain ones.
+    """
     code = _code_of(part)
     if not code or not all(_only_looks(one, _COUNTS) for one in code) or may_draw(part):
         return None
     try:
-        summand, end = (float(part(torch.full((3, 1, 1), at))[0, 0, 0]) for at in (0.0, 1.0))
+        full = (torch.full((3, 1, 1), at).as_subclass(kind) for at in (0.0, 1.0))
+        summand, end = (float(part(one)[0, 0, 0]) for one in full)
         scaled: bool = all(
-            (one := part(probe.clone())).dtype == probe.dtype
+            type(one := part(probe.clone().as_subclass(kind))) is torch.Tensor
+            and one.dtype == probe.dtype
             and torch.allclose(one, probe * (end - summand) + summand, rtol=1e-5, atol=1e-5)
             for probe in map(_spread, _probes("floats", 3))
         )
@@ -314,6 +398,18 @@ def _is_alike(
     a name; so are those of the functions that it calls. The user has given nothing else a known
     name but the `wanted` object, whose name is `held`.
     """
+
+    def is_known(one: Any) -> bool:
+        if isinstance(one, FunctionType) and one is not function:
+            return _only_looks(one, _PADS) and _is_alike(one, one, numbers=numbers)
+        known = one is wanted or _is_library(one) or isinstance(one, torch.device)
+        return known or _is_small(one, numbers)
+
+    return all(map(is_known, _used(function, part, held)))
+
+
+def _used(function: FunctionType, part: Any, held: str = "") -> list[Any]:
+    """Return the constants of a function, and what it gets by a name from anywhere but `held`."""
     codes = list(_codes(function.__code__))
     instructions = [one for code in codes for one in dis.get_instructions(code)]
     used = [one for code in codes for one in code.co_consts]
@@ -328,12 +424,7 @@ def _is_alike(
         for name in attributes - {held, "__call__"}:
             used += [where[name] for where in (vars(part), *kinds) if name in where][:1]
 
-    def is_known(one: Any) -> bool:
-        if isinstance(one, FunctionType) and one is not function:
-            return _only_looks(one, _PADS) and _is_alike(one, one, numbers=numbers)
-        return any(one is known for known in (*_TYPES, wanted)) or _is_small(one, numbers)
-
-    return all(map(is_known, used))
+    return used
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:
@@ -357,10 +448,13 @@ def _is_small(constant: Any, numbers: tuple[int, ...]) -> bool:
 
 def _names(code: CodeType) -> set[str]:
     """Return the names in a function's code; of what it stores, one that nobody knows."""
-    stores = any(one.opname in _STORES for one in dis.get_instructions(code))
+    stores = any(
+        one.opname in _STORES and one.argval not in code.co_cellvars
+        for one in dis.get_instructions(code)
+    )
     inner = (_names(one) for one in code.co_consts if isinstance(one, CodeType))
     own = {*code.co_names, *code.co_freevars, *(["="] if stores else [])}
-    return own.union(*inner)
+    return own.union(*inner) - {*code.co_cellvars}
 
 
 def _probes(form: Form, channels: int, sizes: Iterable[tuple[int, int]] = _SIZES) -> Iterator[Any]:

@@ -257,6 +257,8 @@ def _size_of(part: Program, size: Size) -> Size:
     fixed = step.kind == "operation" and kind == "resize"
     if fixed or step.kind in ("random_crop", "central_crop"):
         return int(value[1]), int(value[0])
+    if step.kind == "operation" and kind == "crop":
+        return int(value[3]), int(value[2])
     if size is not None and (part.is_steady or step.kind == "pad_to"):
         try:
             return draw_in_core(part, 0, *size[::-1]).size
@@ -967,6 +969,7 @@ _PROGRAMS: Mapping[str, Maker] = {
     "timm.data.auto_augment.AugMixAugment": _timm_augmix,
     "timm.data.transforms.RandomResizedCropAndInterpolation": _timm_resizing,
     f"{_V1}._presets.ImageClassification": _preset,
+    "fastdecode.torch._probes.PillowCalls": _as_it_says,
     "fastdecode.torch.transforms.blur.GaussianBlur": _pillow_blur,
     "fastdecode.torch.transforms.multimodal.PadToSquare": _as_it_says,
     "fastdecode.torch.transforms.multimodal.SmartResize": _as_it_says,
@@ -976,8 +979,8 @@ _PROGRAMS: Mapping[str, Maker] = {
 """By module and class, how a transform becomes a program; v2 has it in one module of several."""
 
 _LINEAR = (
-    *("CenterCrop", "Pad", "RandomCrop", "RandomHorizontalFlip", "RandomResizedCrop"),
-    *("RandomVerticalFlip", "Resize"),
+    *("CenterCrop", "GaussianBlur", "Pad", "RandomAffine", "RandomCrop", "RandomHorizontalFlip"),
+    *("RandomPerspective", "RandomResizedCrop", "RandomRotation", "RandomVerticalFlip", "Resize"),
 )
 _OF_FLOATS = {name: make for name, make in _PROGRAMS.items() if name.rpartition(".")[2] in _LINEAR}
 

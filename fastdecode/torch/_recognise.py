@@ -11,6 +11,7 @@ box's area, shape, top and left, and ``torch.rand(1)`` for a flip.
 
 from __future__ import annotations
 
+import copy
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,7 +26,14 @@ from fastdecode.native._augment import Program, flipped
 from fastdecode.native._augment import Step as ProgramStep
 from fastdecode.torch import _albumentations
 from fastdecode.torch._albumentations import OfImage, is_of_albumentations
-from fastdecode.torch._probes import Form, affine_of, does_as, does_nothing, pads_to_square
+from fastdecode.torch._probes import (
+    Form,
+    affine_of,
+    does_as,
+    does_nothing,
+    pads_to_square,
+    pillow_calls,
+)
 from fastdecode.torch._processors import PixelValues, after_processor
 from fastdecode.torch._programs import (
     Maker,
@@ -40,7 +48,6 @@ from fastdecode.torch._programs import (
     tensor_program_of,
 )
 from fastdecode.torch.transforms.base import Recipe, interpolation_name
-from fastdecode.torch.transforms.multimodal import PadToSquare
 from fastdecode.torch.transforms.normalize import Normalize, three_values
 
 _V1 = "torchvision.transforms.transforms"
@@ -147,12 +154,13 @@ def _step_of_own(recipe: Recipe, part: Any) -> Step | None:
     form: Form = recipe.form if recipe.form in ("pil", "uint8") else "floats"
     if recipe.image is None and does_nothing(part, form, recipe.channels):
         return _pass_over
-    if recipe.form in ("float", "normalised") and recipe.image is None:
-        scaled = affine_of(part)
+    if recipe.form in ("float", "normalised"):
+        scaled = affine_of(part, recipe.image or torch.Tensor)
         return None if scaled is None else partial(_scaled, by=scaled)
-    colour = pads_to_square(part) if recipe.form == "pil" and recipe.channels == 3 else None
-    if colour is not None:
-        return partial(_squared, by=PadToSquare(colour))
+    if recipe.form == "pil" and recipe.channels == 3:
+        by = pillow_calls(part) or pads_to_square(part)
+        if by is not None:
+            return partial(_as_found, by=by)
     known = [
         kind for kind in type(part).__mro__[1:] if (kind.__module__, kind.__qualname__) in TABLE
     ]
@@ -171,12 +179,12 @@ def _scaled(recipe: Recipe, _part: Any, *, by: tuple[float, float]) -> Recipe | 
     factor, summand = by
     means, stds = normalize.mean or (0.0,) * 3, normalize.std or (1.0,) * 3
     mean = [m - summand * s / factor for m, s in zip(means, stds, strict=True)]
-    return recipe.floats(mean, [s / factor for s in stds])
+    return recipe.but(image=None).floats(mean, [s / factor for s in stds])
 
 
-def _squared(recipe: Recipe, _part: Any, *, by: PadToSquare) -> Recipe | None:
-    """Accept a function such as LLaVA's expand2square."""
-    return _augment(recipe, by)
+def _as_found(recipe: Recipe, _part: Any, *, by: Any) -> Recipe | None:
+    """Accept a function that cuts and resizes, or one such as LLaVA's expand2square."""
+    return _crop(recipe, by)
 
 
 def _pass_over(recipe: Recipe, part: Any) -> Recipe:
@@ -359,17 +367,42 @@ def _is_followed(step: ProgramStep) -> bool:
 def _augment(recipe: Recipe, part: Any) -> Recipe | None:
     """Accept a part that the core can draw and do to bytes, which may become floats later."""
     makers: Mapping[str, Maker] = {"pil": program_of, "uint8": tensor_program_of}
-    if recipe.form == "erased" or (recipe.form in ("levels", "normalised") and _fills(part)):
+    if recipe.form == "erased":
         return None
-    if recipe.form not in makers and getattr(part, "fill", None):
+    if recipe.form not in makers and (_fills(part) or getattr(part, "fill", None)):
+        part = _refilled(recipe, part)
+    return part and _followed(recipe, part, makers.get(recipe.form, float_program_of))
+
+
+def _refilled(recipe: Recipe, part: Any) -> Any:
+    """Return a part of floats that fills with the levels that will become its numbers.
+
+    They are rounded, so the border is within half a level. None if there are no such levels.
+    """
+    normalize, fill = recipe.normalize, getattr(part, "fill", None)
+    if normalize is None or not hasattr(part, "fill"):
         return None
-    return _followed(recipe, part, makers.get(recipe.form, float_program_of))
+    means, stds = normalize.mean or (0.0,) * 3, normalize.std or (1.0,) * 3
+    numbers: list[Any] = list(fill) if isinstance(fill, (list, tuple)) else [fill or 0] * 3
+    try:
+        rows = zip(numbers * (3 // len(numbers)), means, stds, strict=True)
+        levels = [round(255 * (number * std + mean)) for number, mean, std in rows]
+    except (TypeError, ValueError, ArithmeticError):
+        return None  # as written, it raises an error of its own, or draws the numbers
+    if not all(0 <= level <= 255 for level in levels):
+        return None
+    part = copy.copy(part)
+    part.fill = levels
+    return part
 
 
 def _fills(part: Any) -> bool:
     """Return whether a part may fill a border, whose value would be normalised afterwards."""
     pads = getattr(part, "padding", None) or getattr(part, "pad_if_needed", False)
-    return type(part).__qualname__ in ("CenterCrop", "Pad") or bool(pads)
+    return type(part).__qualname__ in _FILLING or bool(pads)
+
+
+_FILLING = ("CenterCrop", "Pad", "RandomAffine", "RandomPerspective", "RandomRotation")
 
 
 def _erase(recipe: Recipe, part: Any) -> Recipe | None:
@@ -492,8 +525,11 @@ def _of_albumentations(recipe: Recipe, part: Any) -> Recipe | None:
     scaled = _albumentations.scale_of(transform) if bytes_ else None
     if scaled is not None:
         return recipe.floats(*scaled)
-    programs = _albumentations.program_of if bytes_ else _albumentations.float_program_of
-    return _followed(recipe, transform, programs)
+    if bytes_:
+        return _followed(recipe, transform, _albumentations.program_of)
+    if hasattr(transform, "fill"):
+        transform = _refilled(recipe, transform)
+    return transform and _followed(recipe, transform, _albumentations.float_program_of)
 
 
 def _fastdecode_normalize(recipe: Recipe, part: Any) -> Recipe | None:

@@ -85,6 +85,8 @@ class Views(EncodedTransform):
     [torch.Size([3, 224, 224]), torch.Size([3, 224, 224])]
     """
 
+    _kind: type = list  # of the result
+
     def __init__(
         self,
         views: Sequence[Callable[..., Any]] | Callable[..., Any],
@@ -114,7 +116,8 @@ class Views(EncodedTransform):
         """Decode an image, and return the list of its views."""
         if options.get("out") is not None:
             raise ValueError("out is for one image, and there are several views")
-        return _Making(as_buffer(data, function="transform"), **options).make(self.views)
+        made = _Making(as_buffer(data, function="transform"), **options).make(self.views)
+        return self._kind(made)
 
     def with_geometry(self, data: Data, **options: Unpack[TransformOptions]) -> NoReturn:  # noqa: ARG002
         """Raise ValueError: each view lies elsewhere in the image."""
@@ -157,7 +160,7 @@ def views_of(transform: Any, options: DecodeOptions) -> Views | None:
     """Return the views that an object of the user's makes of an image; None if it does otherwise.
 
     Its pipelines are replaced while it is called, so only what it does with their results is seen:
-    it must return a list of them, and draw nothing itself.
+    it must return a list or tuple of them, and draw nothing itself.
     """
     held = getattr(transform, "__dict__", {})
     own = vars(type(transform)).get("__call__")
@@ -177,10 +180,14 @@ def views_of(transform: Any, options: DecodeOptions) -> Views | None:
         made = traced(image)
     except Exception:  # of any kind: whatever the user's code raises
         return None
-    if type(made) is not list or not made or not all(isinstance(one, _Traced) for one in made):
+    if type(made) not in (list, tuple) or not made:
+        return None
+    if not all(isinstance(one, _Traced) for one in made):
         return None
     pipelines = [one.pipeline for one in made]
-    return Views(pipelines, quality=options.quality, headroom=options.headroom)
+    views = Views(pipelines, quality=options.quality, headroom=options.headroom)
+    views._kind = type(made)
+    return views
 
 
 class _Making:

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from loading import SeededLoader, Sources
 from PIL import Image as PillowImage
+from PIL import ImageOps
 from torch_reference import PHOTOS
 
 from fastdecode.testing import encode
@@ -128,6 +129,26 @@ class Expands:
         return square
 
 
+class PadsEvenly:
+    """What is copied most: by as many pixels at both ends, so that it may be no square."""
+
+    def __call__(self, image: Any) -> Any:
+        width, height = image.size
+        most = np.max([width, height])
+        across, down = int((most - width) / 2), int((most - height) / 2)
+        return ImageOps.expand(image, (across, down, across, down), 0)
+
+
+class PadsTheRest(Expands):
+    """The same with what is left at the right and the bottom."""
+
+    def __call__(self, image: Any) -> Any:
+        most = max(image.size)
+        left, top = [(most - side) // 2 for side in image.size]
+        right, bottom = [most - (side + pad) for side, pad in zip(image.size, [left, top])]  # noqa: B905
+        return ImageOps.expand(image, (left, top, right, bottom), self.colour)
+
+
 def enclosed(colour: Any) -> Any:
     return lambda image: expand2square(image, colour)
 
@@ -159,6 +180,7 @@ SQUARES = {
     "of one level": (lambda image: expand2square(image, 0), (0, 0, 0)),
     "by its name": (lambda image: expand2square(image, "white"), (255, 255, 255)),
     "a class": (Expands(COLOUR), COLOUR),
+    "all sides": (PadsTheRest(COLOUR), COLOUR),
 }
 if hasattr(v1, "Lambda"):
     SQUARES["a Lambda"] = v1.Lambda(lambda image: expand2square(image, COLOUR)), COLOUR
@@ -183,6 +205,22 @@ def test_functions_that_pad_to_squares_are_done_in_the_core(name: str) -> None:
         square = expand2square(image, colour)
         expected = np.array(square.resize((48, 48), PillowImage.Resampling.BICUBIC))
         assert (sample.permute(1, 2, 0).numpy() == expected).all()
+
+
+def test_a_function_that_pads_evenly_is_done_in_the_core() -> None:
+    """Its result may be a pixel short of a square, as written."""
+    files = [encode(image.crop((0, 0, *size))) for image in IMAGES for size in ODD]
+    parts = [PadsEvenly(), v1.ToTensor()]
+    dataset = Sources(*files, transform=v1.Compose(parts))
+    assert not dataset._resolved_transform().in_loader.rest
+    with SeededLoader(dataset, 1, num_workers=0, collate_fn=list) as loader:
+        samples = [sample for batch in loader for sample, _ in batch]
+    for file, sample in zip(files, samples, strict=True):
+        image = PillowImage.open(io.BytesIO(file)).convert("RGB")
+        assert (sample - v1.ToTensor()(PadsEvenly()(image))).abs().max() <= 1e-6
+
+
+ODD = ((40, 31), (31, 40), (30, 40), (7, 7), (1, 2))
 
 
 @pytest.mark.parametrize("name", OTHERS)

@@ -27,6 +27,7 @@ from fastdecode.torch._probes import (
     examine,
     images_for,
     is_stateless,
+    pillow_calls,
 )
 from fastdecode.torch._user_code import DrawingFrom, global_states
 
@@ -133,6 +134,20 @@ IDLE = {
     "a class with a setting": ConvertsTo("RGB"),
     "of sizes": lambda image: image if image.size else None,
 }
+IDLE_ON_FLOATS = {
+    "to a device": lambda x: x.to("cpu"),
+    "floats": lambda x: x.float(),
+    "of grey": lambda x: x.repeat(3, 1, 1) if x.shape[0] == 1 else x,
+}
+
+
+@pytest.mark.parametrize("name", IDLE_ON_FLOATS)
+def test_a_step_that_does_nothing_to_floats_is_passed_over(name: str) -> None:
+    """So is a conversion to the type and the device that they have."""
+    dataset, made = loaded(v1.Compose([resize(), v1.ToTensor(), IDLE_ON_FLOATS[name]]))
+    expected = loaded(v1.Compose([resize(), v1.ToTensor()]))[1]
+    assert not dataset._resolved_transform().in_loader.rest
+    assert all(map(torch.equal, made, expected))
 
 
 @pytest.mark.parametrize("name", IDLE)
@@ -341,6 +356,7 @@ def test_its_author_may_say_that_a_step_is_safe() -> None:
     ("scale", "expected"),
     [
         (lambda x: x * 2 - 1, (2, -1)),
+        (lambda x: (x * 2 - 1).as_subclass(Marked), None),
         (lambda x: x.mul(255), (255, 0)),
         (lambda x: 1 - x, (-1, 1)),
         (lambda x: x * STRENGTH, None),
@@ -364,7 +380,80 @@ def test_scaled_floats_are_part_of_the_normalisation(scale: Any, expected: Any) 
             assert np.abs(numbers(v1.Compose(parts)(image)) - numbers(sample)).max() <= allowed
 
 
+# ---- functions that cut and resize ----
+
+
+class ResizesAndCuts:
+    """What papers on domain adaptation write."""
+
+    def __init__(self, size: Any, box: Any) -> None:
+        self.size, self.box = size, box
+
+    def __call__(self, image: Any) -> Any:
+        width, height = self.size
+        return image.resize((width, height)).crop(self.box)
+
+
+class CutsByAttribute:
+    """A class whose own method has the name of one of Pillow's."""
+
+    def crop(self, image: Any) -> Any:
+        return image if image.size[0] > 3000 else image.crop((0, 0, 20, 20))
+
+    def __call__(self, image: Any) -> Any:
+        return self.crop(image)
+
+
+LEAST = 1e-6  # of floats that are the same bytes
+LANCZOS = PillowImage.Resampling.LANCZOS
+CUTS = {
+    "a class": ResizesAndCuts((60, 50), (5, 4, 45, 34)),
+    "a crop": lambda image: image.crop((7, 8, 207, 158)),
+    "a filter": lambda image: image.resize((40, 30), LANCZOS),
+    "one after another": lambda image: image.crop((9, 8, 99, 88)).resize((31, 30), resample=1),
+}
+NOT_CUTS = {
+    "of a size": lambda image: image.resize((image.width // 2, 30)),
+    "of any size": lambda image: image.resize((min(image.size), 30)),
+    "with a choice": lambda image: image.crop((0, 0, 9, 9)) if image.size[0] > 3 else image,
+    "a comparison": lambda image: image.resize((40 + (image.height > 5000), 30)),
+    "a box": lambda image: image.resize((40, 30), box=(0, 0, 9, 9)),
+    "its own method": CutsByAttribute(),
+    "something else": lambda image: image.resize((40, 30)).filter(ImageFilter.DETAIL),
+    "a loop": lambda image: [image.crop((0, 0, side, side)) for side in (8, 9)][-1],
+}
+
+
+@pytest.mark.parametrize("name", CUTS)
+def test_a_function_that_cuts_and_resizes_runs_in_the_core(name: str) -> None:
+    """It does the same to all images, so the core does that, with Pillow's pixels.
+
+    An image that is too small for a crop is cut as written.
+    """
+    assert pillow_calls(CUTS[name]) is not None
+    dataset, made = loaded(v1.Compose([CUTS[name], v1.ToTensor()]))
+    assert not dataset._resolved_transform().in_loader.rest
+    for image, sample in zip(IMAGES, made, strict=True):
+        assert (sample - v1.ToTensor()(CUTS[name](image))).abs().max() <= LEAST
+
+    small = Sources(encode(drawing(90, 80)), transform=v1.Compose([CUTS[name], v1.ToTensor()]))
+    with SeededLoader(small, 1, threads=1, collate_fn=list) as loader:
+        ((sample, _),) = next(iter(loader))
+    image = PillowImage.open(io.BytesIO(encode(drawing(90, 80)))).convert("RGB")
+    assert (sample - v1.ToTensor()(CUTS[name](image))).abs().max() <= LEAST
+
+
+@pytest.mark.parametrize("name", NOT_CUTS)
+def test_functions_that_may_do_otherwise_to_other_images_are_called(name: str) -> None:
+    """Not those that look at the image, choose, or do anything besides."""
+    assert pillow_calls(NOT_CUTS[name]) is None
+
+
 # ---- several crops of an image ----
+
+
+class Marked(torch.Tensor):
+    """A class of tensors."""
 
 
 class Corners:
@@ -414,7 +503,7 @@ def resize_to(side: int) -> Any:
 
 
 def halved(crops: Any) -> torch.Tensor:
-    return crops.float() / 2
+    return crops.mul(0.5)
 
 
 SCALES = v1.Normalize(MEAN, MEAN)
@@ -478,6 +567,13 @@ class MultiCrop:
         return crops
 
 
+class Pair(TwoCrops):
+    """What SimCLR's followers write."""
+
+    def __call__(self, image: Any) -> Any:
+        return self.base(image), self.other(image)
+
+
 class Pasted(TwoCrops):
     """It looks at the results of its pipelines."""
 
@@ -490,15 +586,17 @@ def pipeline(size: int) -> Any:
 
 
 def test_a_class_that_returns_views_is_seen_through() -> None:
-    """Its pipelines run from one decode, in the core; the result is the same list."""
+    """Its pipelines run from one decode, in the core; the result is the same list or tuple."""
     for made, sizes in (
         (TwoCrops(pipeline(20)), [20, 20]),
+        (Pair(pipeline(20), pipeline(12)), [20, 12]),
         (MultiCrop(pipeline(20), pipeline(12), 3), [20, 12, 12, 12]),
     ):
         dataset, samples = loaded(made)
         assert isinstance(dataset._resolved_transform(), Views)
         assert dataset.isolated
         for image, views in zip(IMAGES, samples, strict=True):
+            assert type(views) is type(made(image))
             assert [view.shape[1] for view in views] == sizes
             for view, expected in zip(views, made(image), strict=True):
                 assert (view - expected).abs().max() <= 1.01 / 255
