@@ -369,7 +369,8 @@ def _augment(recipe: Recipe, part: Any) -> Recipe | None:
     makers: Mapping[str, Maker] = {"pil": program_of, "uint8": tensor_program_of}
     if recipe.form == "erased":
         return None
-    if recipe.form not in makers and (_fills(part) or getattr(part, "fill", None)):
+    black = recipe.form == "float"  # is 0, as in bytes
+    if recipe.form not in makers and (getattr(part, "fill", None) or (_fills(part) and not black)):
         part = _refilled(recipe, part)
     return part and _followed(recipe, part, makers.get(recipe.form, float_program_of))
 

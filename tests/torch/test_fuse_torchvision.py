@@ -21,6 +21,7 @@ from torchvision.transforms import transforms as v1
 
 from fastdecode.torch._fuse import Fused, fuse
 from fastdecode.torch._recognise import flatten
+from fastdecode.torch.transforms._random_crop import SampleGenerator
 
 PHOTOS = sorted((Path(fastdecode.__file__).parent / "samples").glob("*.jpg"))
 PHOTO = PHOTOS[0].read_bytes()
@@ -380,3 +381,37 @@ def test_it_is_pickled_with_the_class_of_its_tensors() -> None:
     assert torch.equal(first, second)
     (batch,) = torch.utils.data.DataLoader([first, second], batch_size=2)
     assert batch.shape == (2, 3, 112, 112)
+
+
+WARPS_OF_FLOATS = {
+    "turned": lambda: [v1.RandomRotation((7.0, 7.0))],
+    "turned with a level": lambda: [v2.RandomRotation((7.0, 7.0), v2.InterpolationMode.BILINEAR)],
+    "moved": lambda: [v1.RandomAffine((9.0, 9.0), fill=0.25)],
+    "normalised": lambda: [v1.Normalize(MEAN, STD), v1.RandomAffine((9.0, 9.0))],
+    "normalised, with colours": lambda: [
+        v2.Normalize(MEAN, STD),
+        v2.RandomAffine((9.0, 9.0), fill=[0.5, -0.25, 1.0]),
+    ],
+    "padded": lambda: [v1.Pad((3, 4, 5, 6), fill=0.5)],
+    "larger": lambda: [v1.RandomRotation((9.0, 9.0)), v1.CenterCrop(90)],
+    "softened": lambda: [v1.Normalize(MEAN, STD), v1.GaussianBlur(5, (1.0, 1.0))],
+}
+
+
+@pytest.mark.parametrize("name", WARPS_OF_FLOATS)
+def test_floats_are_warped_in_the_core(name: str) -> None:
+    """What moves or blends pixels does so in bytes; a border becomes the nearest level.
+
+    A few pixels lie on the other side of a tie.
+    """
+    transform = v1.Compose([v1.Resize((64, 64)), v1.ToTensor(), *WARPS_OF_FLOATS[name]()])
+    fused = fuse(transform)
+    assert not fused.in_loader.rest
+    for photo in PHOTOS[:2]:
+        data = photo.read_bytes()
+        expected = transform(PillowImage.open(io.BytesIO(data)).convert("RGB"))
+        result = fused(data, generator=SampleGenerator().manual_seed(1))
+        assert result.shape == expected.shape
+        scale = 255 * torch.tensor(STD if "Normalize" in repr(transform) else (1.0,) * 3)
+        levels = (result - expected).abs() * scale.view(-1, 1, 1)
+        assert (levels > 1.01).double().mean() <= 1e-2
