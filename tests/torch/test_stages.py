@@ -416,6 +416,7 @@ NOT_CUTS = {
     "of a size": lambda image: image.resize((image.width // 2, 30)),
     "of any size": lambda image: image.resize((min(image.size), 30)),
     "with a choice": lambda image: image.crop((0, 0, 9, 9)) if image.size[0] > 3 else image,
+    "a setting": lambda image: image.resize((40, 30)) if STRENGTH else image.crop((0, 0, 9, 9)),
     "a comparison": lambda image: image.resize((40 + (image.height > 5000), 30)),
     "a box": lambda image: image.resize((40, 30), box=(0, 0, 9, 9)),
     "its own method": CutsByAttribute(),
