@@ -1,10 +1,10 @@
 """The programs of random augmentations that transforms of torchvision and timm stand for.
 
-`program_of` recognises a transform by its module and class, as `_recognise` does, and returns the
-program that the core draws and runs instead. It covers transforms of RGB images: of Pillow's, and
-of tensors of bytes. The programs draw from the same distributions. Each drawn operation has
-Pillow's own result; for tensors, and in torchvision's Gaussian blur and AugMix, it is at most 1
-level away from torchvision's.
+A maker returns what the core draws and runs instead of a transform; the table of `_recognise` says
+of which class. The makers cover transforms of RGB images: of Pillow's, and of tensors of bytes. The
+programs draw from the same distributions. Each drawn operation has Pillow's own result; for
+tensors, and in torchvision's Gaussian blur and AugMix, it is at most 1 level away from
+torchvision's.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import math
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias, cast, get_args
 
 import torch
@@ -62,56 +62,6 @@ class Unsupported(Exception):
     """The core cannot do what a transform does; the message says why."""
 
 
-def program_of(transform: Any, size: Size) -> Program:
-    """Return the program of a transform for an image of this size, or raise `Unsupported`."""
-    return _with_library(_make(transform, size, _PROGRAMS), "pillow")
-
-
-def decoded_program_of(transform: Any, size: Size, *, of_tensors: bool) -> Program:
-    """Do the same for the first resize, which is done while decoding: within one level, or bicubic.
-
-    Of tensors, only v2 resizes bytes bicubically: v1 resizes floats.
-    """
-    made = _make(transform, size, _PROGRAMS)
-    if of_tensors and type(transform).__module__.startswith("timm."):
-        raise Unsupported("timm's transforms take Pillow images")
-    steps = []
-    for step in made:
-        operation = step.operation
-        if operation is not None and operation.kind == "resize":
-            cubic = operation.filter == "bicubic"
-            v1 = not type(transform).__module__.startswith(_V2)
-            smooth = getattr(transform, "antialias", True) is True and not (cubic and v1)
-            if operation.filter not in ("bilinear", "bicubic") or (of_tensors and not smooth):
-                raise Unsupported("it does not resize so")
-            operation = operation._replace(
-                filter="bicubic" if cubic else "own",
-                library="torchvision" if of_tensors and cubic else "pillow",
-            )
-        steps.append(step._replace(operation=operation))
-    return Program(steps)
-
-
-def float_program_of(transform: Any, size: Size) -> Program:
-    """Do the same for a transform of floats that are still bytes in the core.
-
-    It moves pixels or blends them linearly, so the difference is that of one rounding.
-    """
-    return _for_tensors(_make(transform, size, _OF_FLOATS))
-
-
-def tensor_program_of(transform: Any, size: Size) -> Program:
-    """Do the same for a transform of tensors of bytes."""
-    if any(module.startswith("timm.") for module in modules_of(transform)):
-        raise Unsupported("timm's augmentations take Pillow images")
-    return _for_tensors(_make(transform, size, _PROGRAMS))
-
-
-def erasure_of(transform: Any, size: Size) -> Program:
-    """Do the same for a transform that erases boxes of a finished tensor."""
-    return _make(transform, size, _ERASURES)
-
-
 def is_unmodified(transform: Any) -> bool:
     """Return whether an object has no hooks, and nothing in place of its class's own attributes."""
     own = getattr(transform, "__dict__", {})
@@ -125,15 +75,6 @@ def modules_of(transform: Any) -> Iterator[str]:
     yield type(transform).__module__
     for part in getattr(transform, "transforms", None) or ():
         yield from modules_of(part)
-
-
-def _make(transform: Any, size: Size, table: Mapping[str, Maker]) -> Program:
-    module = type(transform).__module__
-    module = _V2 if module.startswith(f"{_V2}.") else module
-    name = f"{module}.{type(transform).__qualname__}"
-    if name not in table or not is_unmodified(transform):
-        raise Unsupported(f"{type(transform).__name__} is not done in the core")
-    return made_by(table[name], transform, size)
 
 
 def made_by(make: Maker, transform: Any, size: Size) -> Program:
@@ -152,7 +93,7 @@ def made_by(make: Maker, transform: Any, size: Size) -> Program:
         raise Unsupported(f"{type(transform).__name__} has arguments that are not known") from error
 
 
-def _for_tensors(program: Program) -> Program:
+def for_tensors(program: Program) -> Program:
     """Return the program with the results of torchvision's functions for tensors."""
     for operation in (step.operation for step in program if step.operation):
         if operation.library == "opencv":
@@ -164,10 +105,10 @@ def _for_tensors(program: Program) -> Program:
         )
         if different or operation.kind in ("box_blur", "solarize_add"):
             raise Unsupported("it is not possible for tensors")
-    return _with_library(program, "torchvision")
+    return with_library(program, "torchvision")
 
 
-def _with_library(program: Program, library: Library) -> Program:
+def with_library(program: Program, library: Library) -> Program:
     """Return the program with the results of a library.
 
     Of Pillow's programs only a resize changes, whose library says whether tensors have its result;
@@ -392,20 +333,20 @@ class _Policy:
         return group("choice", cases, probability=probability)
 
 
-def _trivial_augment(policy: Any, size: Size) -> Program:
+def trivial_augment(policy: Any, size: Size) -> Program:
     if policy.num_magnitude_bins < 2:
         raise Unsupported("a policy without magnitudes is not done in the core")
     table = _Policy(policy, size, policy.num_magnitude_bins)
     return group("choice", [table.operation(name) for name in table.names])
 
 
-def _rand_augment(policy: Any, size: Size) -> Program:
+def rand_augment(policy: Any, size: Size) -> Program:
     table = _Policy(policy, size, policy.num_magnitude_bins, size)
     cases = [table.operation(name, policy.magnitude) for name in table.names]
     return group("sequence", [group("choice", cases)] * policy.num_ops)
 
 
-def _auto_augment(policy: Any, size: Size) -> Program:
+def auto_augment(policy: Any, size: Size) -> Program:
     table = _Policy(policy, size, 10, size)
     in_v2 = hasattr(policy, "_AUGMENTATION_SPACE")
     policies = policy._policies if in_v2 else policy.policies
@@ -430,13 +371,13 @@ def _mix(choice: Program, width: int, depth: int, alpha: float, library: Library
     return mix([chain] * width, float(alpha), library)
 
 
-def _augmix(policy: Any, size: Size) -> Program:
+def augmix(policy: Any, size: Size) -> Program:
     bins = policy._PARAMETER_MAX
     table = _Policy(policy, size, bins, size, partial=not policy.all_ops)
     choice = group("choice", [table.operation(n, most=policy.severity) for n in table.names])
     # torchvision makes a tensor of an image.
     chain_options = policy.mixture_width, policy.chain_depth, policy.alpha
-    return _mix(_for_tensors(choice), *chain_options, "torchvision")
+    return _mix(for_tensors(choice), *chain_options, "torchvision")
 
 
 # ---- single transforms ----
@@ -449,7 +390,7 @@ def _uniform(kind: Kind, limits: tuple[float, float] | None) -> list[Program]:
     return [do(Operation(kind, (low,)), Draw(0, low, high - low))]
 
 
-def _color_jitter(jitter: Any, _: Size) -> Program:
+def color_jitter(jitter: Any, _: Size) -> Program:
     parts = (
         *_uniform("brightness", jitter.brightness),
         *_uniform("contrast", jitter.contrast),
@@ -459,7 +400,7 @@ def _color_jitter(jitter: Any, _: Size) -> Program:
     return group("shuffle", parts)
 
 
-def _photometric_distort(distort: Any, _: Size) -> Program:
+def photometric_distort(distort: Any, _: Size) -> Program:
     """Return SSD's distortion, with the contrast either second or after the hue."""
 
     def maybe(kind: Kind, limits: tuple[float, float]) -> Program:
@@ -483,14 +424,14 @@ _PERMUTED = group(
 )
 
 
-def _permutation(_: Any, __: Size) -> Program:
+def permutation(_: Any, __: Size) -> Program:
     return _PERMUTED
 
 
 _LARGEST_KERNEL = 255  # of blur.c
 
 
-def _gaussian_blur(blur: Any, size: Size) -> Program:
+def gaussian_blur(blur: Any, size: Size) -> Program:
     across, down = blur.kernel_size
     if across > _LARGEST_KERNEL:
         raise Unsupported(f"a kernel of more than {_LARGEST_KERNEL} pixels is not done in the core")
@@ -502,7 +443,7 @@ def _gaussian_blur(blur: Any, size: Size) -> Program:
     return do(Operation("blur", (across, low, low)), Draw(1, low, high - low, copied=2))
 
 
-def _rotation(rotation: Any, _: Size) -> Program:
+def rotation(rotation: Any, _: Size) -> Program:
     if rotation.center is not None:
         raise Unsupported("a rotation about another centre is not done in the core")
     low, high = rotation.degrees
@@ -511,7 +452,7 @@ def _rotation(rotation: Any, _: Size) -> Program:
     return do(turn, Draw(0, low, high - low))
 
 
-def _affine(transform: Any, _: Size) -> Program:
+def affine(transform: Any, _: Size) -> Program:
     if transform.center is not None:
         raise Unsupported("an affine transformation about another centre is not done in the core")
     (low, high), shear = transform.degrees, transform.shear or ()
@@ -525,12 +466,12 @@ def _affine(transform: Any, _: Size) -> Program:
     return do(Operation("affine", (0.0, 0.0, 0.0, 1.0, 0.0, 0.0), *look), *draws)
 
 
-def _pillow_blur(blur: Any, _: Size) -> Program:
+def pillow_blur(blur: Any, _: Size) -> Program:
     """Return the program of this package's GaussianBlur."""
     return _softened(blur.radius_min, blur.radius_max, float(blur.p))
 
 
-def _as_it_says(transform: Any, _: Size) -> Program:
+def as_it_says(transform: Any, _: Size) -> Program:
     """Return the program that a transform of this package holds."""
     program: Program = transform.program
     return program
@@ -541,7 +482,7 @@ def _softened(low: float, high: float, probability: float) -> Program:
     return do(Operation("box_blur", (float(low),)), draw, probability=probability)
 
 
-def _with_probability(kind: Kind, number: str = "") -> Callable[[Any, Size], Program]:
+def with_probability(kind: Kind, number: str = "") -> Callable[[Any, Size], Program]:
     """Return the maker of a transform with a probability `p`, and one number by that name."""
 
     def make(transform: Any, _: Size) -> Program:
@@ -551,7 +492,7 @@ def _with_probability(kind: Kind, number: str = "") -> Callable[[Any, Size], Pro
     return make
 
 
-def _erasing(transform: Any, _: Size) -> Program:
+def erasing(transform: Any, _: Size) -> Program:
     """Return the program of torchvision's RandomErasing."""
     value = transform.value
     is_random = value is None or value == "random"  # in transforms.v2 and v1
@@ -570,7 +511,7 @@ def _erasing(transform: Any, _: Size) -> Program:
     return erase(erasure, probability=float(transform.p))
 
 
-def _grey(transform: Any, _: Size) -> Program:
+def grey(transform: Any, _: Size) -> Program:
     if transform.num_output_channels not in (1, 3):
         raise Unsupported("such a number of channels is not made in the core")
     return do(Operation("grey"))
@@ -637,7 +578,7 @@ def _both_sides(size: Any) -> tuple[int, int]:
     return sides if isinstance(sides, tuple) else (sides, sides)
 
 
-def _resizing(transform: Any, _: Size) -> Program:
+def resizing(transform: Any, _: Size) -> Program:
     size, longest = as_sides(transform.size), transform.max_size
     if size is None and (transform.size is not None or longest is None):
         raise Unsupported(f"size={transform.size!r} is not known")
@@ -647,7 +588,7 @@ def _resizing(transform: Any, _: Size) -> Program:
     return resized_to(size, filter_, longest and _whole(longest, 1), library)
 
 
-def _random_resizing(transform: Any, _: Size) -> Program:
+def random_resizing(transform: Any, _: Size) -> Program:
     """Return the program of RandomResizedCrop."""
     filter_, library = _resampling(transform)
     scaled = resized_to(_both_sides(transform.size), filter_, None, library)
@@ -662,7 +603,7 @@ def _random_part(transform: Any) -> Program:
     return random_box(scale, ratio)
 
 
-def _random_shortest(transform: Any, _: Size) -> Program:
+def random_shortest(transform: Any, _: Size) -> Program:
     """Return the program of RandomShortestSize."""
     filter_, _library = _resampling(transform)
     sides, longest = (_whole(side, 1) for side in transform.min_size), transform.max_size or 0
@@ -670,7 +611,7 @@ def _random_shortest(transform: Any, _: Size) -> Program:
     return group("choice", cases)
 
 
-def _scale_jitter(transform: Any, _: Size) -> Program:
+def scale_jitter(transform: Any, _: Size) -> Program:
     """Return the program of ScaleJitter, which takes the target's height for the width."""
     filter_, _library = _resampling(transform)
     factors = as_range(transform.scale_range)
@@ -679,7 +620,7 @@ def _scale_jitter(transform: Any, _: Size) -> Program:
     return scaled_by((0, 0, *_both_sides(transform.target_size)), factors, filter_)
 
 
-def _timm_resizing(transform: Any, _: Size) -> Program:
+def timm_resizing(transform: Any, _: Size) -> Program:
     """Return the program of timm's random crop, which may draw the interpolation after the box."""
     modes, size = transform.interpolation, _both_sides(transform.size)
     several = modes if isinstance(modes, tuple) else (modes,)
@@ -691,7 +632,7 @@ def _timm_resizing(transform: Any, _: Size) -> Program:
     return Program([*_random_part(transform), *scaled])
 
 
-def _preset(transform: Any, _: Size) -> Program:
+def preset(transform: Any, _: Size) -> Program:
     """Return the program of the preset of torchvision's weights."""
     filter_, library = _resampling(transform)
     whole = as_sides(transform.resize_size)
@@ -701,7 +642,7 @@ def _preset(transform: Any, _: Size) -> Program:
     return Program([*resized, *central_crop(_both_sides(transform.crop_size), pads=True)])
 
 
-def _central(transform: Any, _: Size) -> Program:
+def central(transform: Any, _: Size) -> Program:
     return central_crop(_both_sides(transform.size), pads=True)
 
 
@@ -727,11 +668,11 @@ def _padded(value: tuple[float, ...], transform: Any, kind: Kind = "pad") -> Ope
     return Operation(kind, value, mode, _fill(transform.fill))
 
 
-def _padding(transform: Any, _: Size) -> Program:
+def padding(transform: Any, _: Size) -> Program:
     return do(_padded(_borders(transform.padding), transform))
 
 
-def _random_cropping(transform: Any, _: Size) -> Program:
+def random_cropping(transform: Any, _: Size) -> Program:
     """Return the program of RandomCrop: v1 pads in up to three steps, v2 in one."""
     height, width = _both_sides(transform.size)
     in_v2 = type(transform).__module__.startswith(_V2)
@@ -747,50 +688,13 @@ def _random_cropping(transform: Any, _: Size) -> Program:
     return Program([*before, Step("random_crop", operation=crop, picks=how)])
 
 
-def _perspective(transform: Any, _: Size) -> Program:
+def perspective(transform: Any, _: Size) -> Program:
     share = float(transform.distortion_scale)
     if not 0 <= share <= 1:
         raise Unsupported(f"distortion_scale={share} is not known")
     look = _Look.of(transform.interpolation, transform.fill)
     change = Step("perspective_change", operation=Operation("perspective", (share,), *look))
     return Program([change._replace(probability=float(transform.p))])
-
-
-def _parts(transforms: Iterable[Any], size: Size) -> list[Program]:
-    made: list[Program] = []
-    for part in transforms:
-        if getattr(part, "num_output_channels", 3) != 3:
-            raise Unsupported("it is not certain how many channels the result has")
-        made.append(_make(part, size, _PROGRAMS))
-    return made
-
-
-def _in_turn(transforms: Iterable[Any], size: Size) -> list[Program]:
-    """Return the programs of parts of which each gets the result of the one before."""
-    made: list[Program] = []
-    for part in transforms:
-        made += _parts([part], size)
-        size = size_after(made[-1], size)
-    return made
-
-
-def _apply(transform: Any, size: Size) -> Program:
-    return group("sequence", _in_turn(transform.transforms, size), probability=float(transform.p))
-
-
-def _compose(transform: Any, size: Size) -> Program:
-    return group("sequence", _in_turn(transform.transforms, size))
-
-
-def _random_choice(transform: Any, size: Size) -> Program:
-    weights = getattr(transform, "p", None)
-    if not transform.transforms or (weights is not None and not sum(weights) > 0):
-        raise Unsupported("a choice of nothing is not done in the core")
-    return group("choice", _parts(transform.transforms, size), weights=weights)
-
-
-def _random_order(transform: Any, size: Size) -> Program:
-    return group("shuffle", _parts(transform.transforms, size))
 
 
 # ---- timm ----
@@ -882,7 +786,7 @@ def _timm_warp(op: Any, size: Size, drawn: Callable[..., Program]) -> Program:
     return group("choice", cases)
 
 
-def _timm_erasing(transform: Any, _: Size) -> Program:
+def timm_erasing(transform: Any, _: Size) -> Program:
     """Return the program of timm's RandomErasing: several boxes, which share the area."""
     if transform.num_splits > 1:
         raise Unsupported("erasing in a part of a batch is not done in the core")
@@ -897,7 +801,7 @@ def _timm_erasing(transform: Any, _: Size) -> Program:
     return group("choice", cases, probability=float(transform.probability))
 
 
-def _timm_rand_augment(policy: Any, size: Size) -> Program:
+def timm_rand_augment(policy: Any, size: Size) -> Program:
     cases, weights = [_timm_operation(op, size) for op in policy.ops], policy.choice_weights
     if weights is None:
         return group("sequence", [group("choice", cases)] * policy.num_layers)
@@ -906,81 +810,15 @@ def _timm_rand_augment(policy: Any, size: Size) -> Program:
     return group("choice", cases, weights=weights, picks=policy.num_layers)
 
 
-def _timm_augmix(policy: Any, size: Size) -> Program:
+def timm_augmix(policy: Any, size: Size) -> Program:
     if policy.blended:
         raise Unsupported("timm's blended AugMix is not done in the core")
     choice = group("choice", [_timm_operation(op, size) for op in policy.ops])
     return _mix(choice, policy.width, policy.depth, policy.alpha, "pillow")
 
 
-def _timm_auto_augment(policy: Any, size: Size) -> Program:
+def timm_auto_augment(policy: Any, size: Size) -> Program:
     return group(
         "choice",
         [group("sequence", [_timm_operation(op, size) for op in one]) for one in policy.policy],
     )
-
-
-_MAKERS: Mapping[str, Maker] = {
-    "ColorJitter": _color_jitter,
-    "GaussianBlur": _gaussian_blur,
-    "RandomChannelPermutation": _permutation,
-    "RandomPhotometricDistort": _photometric_distort,
-    "Grayscale": _grey,
-    "RandomGrayscale": _with_probability("grey"),
-    "RandomInvert": _with_probability("invert"),
-    "RandomPosterize": _with_probability("posterize", "bits"),
-    "RandomSolarize": _with_probability("solarize", "threshold"),
-    "RandomAdjustSharpness": _with_probability("sharpness", "sharpness_factor"),
-    "RandomAutocontrast": _with_probability("autocontrast"),
-    "RandomEqualize": _with_probability("equalize"),
-    "RandomHorizontalFlip": _with_probability("mirror"),
-    "RandomVerticalFlip": _with_probability("turn_over"),
-    "RandomRotation": _rotation,
-    "RandomAffine": _affine,
-    "RandomPerspective": _perspective,
-    "CenterCrop": _central,
-    "Pad": _padding,
-    "RandomCrop": _random_cropping,
-    "RandomResizedCrop": _random_resizing,
-    "RandomShortestSize": _random_shortest,
-    "Resize": _resizing,
-    "ScaleJitter": _scale_jitter,
-}
-_CONTAINERS: Mapping[str, Maker] = {
-    "Compose": _compose,
-    "RandomApply": _apply,
-    "RandomChoice": _random_choice,
-    "RandomOrder": _random_order,
-}
-_POLICIES: Mapping[str, Maker] = {
-    "TrivialAugmentWide": _trivial_augment,
-    "RandAugment": _rand_augment,
-    "AutoAugment": _auto_augment,
-    "AugMix": _augmix,
-}
-_PROGRAMS: Mapping[str, Maker] = {
-    **{f"{_V1}.transforms.{name}": make for name, make in {**_MAKERS, **_CONTAINERS}.items()},
-    **{f"{_V1}.autoaugment.{name}": make for name, make in _POLICIES.items()},
-    **{f"{_V2}.{name}": make for name, make in {**_MAKERS, **_CONTAINERS, **_POLICIES}.items()},
-    "timm.data.auto_augment.RandAugment": _timm_rand_augment,
-    "timm.data.auto_augment.AutoAugment": _timm_auto_augment,
-    "timm.data.auto_augment.AugMixAugment": _timm_augmix,
-    "timm.data.transforms.RandomResizedCropAndInterpolation": _timm_resizing,
-    f"{_V1}._presets.ImageClassification": _preset,
-    "fastdecode.torch.transforms.blur.GaussianBlur": _pillow_blur,
-    "fastdecode.torch.transforms.opencv.LetterBox": _as_it_says,
-    "fastdecode.torch.transforms.opencv.OpenCVResize": _as_it_says,
-}
-"""By module and class, how a transform becomes a program; v2 has it in one module of several."""
-
-_LINEAR = (
-    *("CenterCrop", "Pad", "RandomCrop", "RandomHorizontalFlip", "RandomResizedCrop"),
-    *("RandomVerticalFlip", "Resize"),
-)
-_OF_FLOATS = {name: make for name, make in _PROGRAMS.items() if name.rpartition(".")[2] in _LINEAR}
-
-_ERASURES: Mapping[str, Maker] = {
-    f"{_V1}.transforms.RandomErasing": _erasing,
-    f"{_V2}.RandomErasing": _erasing,
-    "timm.data.random_erasing.RandomErasing": _timm_erasing,
-}

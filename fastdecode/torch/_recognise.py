@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
@@ -21,22 +21,23 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 
-from fastdecode.native._augment import Program, flipped
+from fastdecode.native._augment import Program, flipped, group
 from fastdecode.torch import _albumentations
+from fastdecode.torch import _programs as programs
 from fastdecode.torch._albumentations import OfImage, is_of_albumentations
 from fastdecode.torch._probes import Form, affine_of, does_as, does_nothing
 from fastdecode.torch._processors import PixelValues, after_processor
 from fastdecode.torch._programs import (
     Maker,
+    Size,
     Unsupported,
     check_program,
-    decoded_program_of,
-    erasure_of,
-    float_program_of,
+    for_tensors,
     is_unmodified,
+    made_by,
     modules_of,
-    program_of,
-    tensor_program_of,
+    size_after,
+    with_library,
 )
 from fastdecode.torch.transforms.base import Recipe, interpolation_name
 from fastdecode.torch.transforms.normalize import Normalize, three_values
@@ -67,10 +68,14 @@ class Row:
 
     step: Step | None = None
     """How it is done while decoding; None if it never is. Augmentations are only in a `Loader`."""
+    make: Maker | None = None
+    """Returns the program of its operations; None if it has none."""
     parts: str = ""
     """The attribute with the transforms that it calls in turn; empty if it is no pipeline."""
     in_place: bool = False
     """Whether every pixel stays where it is."""
+    linear: bool = False
+    """Whether it only moves or blends pixels, so that floats may still be bytes in the core."""
     only_pillow: bool = False
     """Whether it takes Pillow images but no tensors."""
 
@@ -207,25 +212,108 @@ def draws_nothing(part: Any) -> bool:
 
 
 _OF_ARRAYS = ("LetterBox", "OfImage", "OpenCVResize", "ToImage", "ToPILImage", "ToTensor")
-WHILE_DECODING = frozenset(
-    [
-        "CenterCrop",
-        "RandomCrop",
-        "RandomHorizontalFlip",
-        "RandomResizedCrop",
-        "Resize",
-        "RandomResizedCropAndInterpolation",
-        "RandomShortestSize",
-        "ScaleJitter",
-    ]
-)
-"""What costs no pass of its own at the beginning of a pipeline."""
 _DRAW_NOTHING = {
     *("CenterCrop", "ClampBoundingBoxes", "ClampKeyPoints", "ConvertBoundingBoxFormat"),
     *("ConvertImageDtype", "Grayscale", "Identity", "Normalize", "PILToTensor", "Pad", "RGB"),
     *("Resize", "SanitizeBoundingBoxes", "SanitizeKeyPoints", "ToDtype", "ToImage", "ToPILImage"),
     *("ToPureTensor", "ToTensor"),
 }
+
+
+# ---- the program of one transform ----
+
+
+def program_of(transform: Any, size: Size) -> Program:
+    """Return the program of a transform for an image of this size, or raise `Unsupported`."""
+    return with_library(_make(transform, size), "pillow")
+
+
+def tensor_program_of(transform: Any, size: Size) -> Program:
+    """Do the same for a transform of tensors of bytes."""
+    if any(module.startswith("timm.") for module in modules_of(transform)):
+        raise Unsupported("timm's augmentations take Pillow images")
+    return for_tensors(_make(transform, size))
+
+
+def float_program_of(transform: Any, size: Size) -> Program:
+    """Do the same for a transform of floats that are still bytes in the core.
+
+    It moves pixels or blends them linearly, so the difference is that of one rounding.
+    """
+    row = row_of(transform)
+    if row is None or not row.linear:
+        raise Unsupported(f"{type(transform).__name__} is not done with floats in the core")
+    return for_tensors(_make(transform, size))
+
+
+def decoded_program_of(transform: Any, size: Size, *, of_tensors: bool) -> Program:
+    """Do the same for the first resize, which is done while decoding: within one level, or bicubic.
+
+    Of tensors, only v2 resizes bytes bicubically: v1 resizes floats.
+    """
+    made = _make(transform, size)
+    if of_tensors and type(transform).__module__.startswith("timm."):
+        raise Unsupported("timm's transforms take Pillow images")
+    steps = []
+    for step in made:
+        operation = step.operation
+        if operation is not None and operation.kind == "resize":
+            cubic = operation.filter == "bicubic"
+            smooth = getattr(transform, "antialias", True) is True
+            smooth = smooth and not (cubic and _module(transform) != _V2)
+            if operation.filter not in ("bilinear", "bicubic") or (of_tensors and not smooth):
+                raise Unsupported("it does not resize so")
+            operation = operation._replace(
+                filter="bicubic" if cubic else "own",
+                library="torchvision" if of_tensors and cubic else "pillow",
+            )
+        steps.append(step._replace(operation=operation))
+    return Program(steps)
+
+
+def _make(transform: Any, size: Size) -> Program:
+    row = row_of(transform)
+    if row is None or row.make is None:
+        raise Unsupported(f"{type(transform).__name__} is not done in the core")
+    return made_by(row.make, transform, size)
+
+
+def _parts(transforms: Iterable[Any], size: Size) -> list[Program]:
+    made: list[Program] = []
+    for part in transforms:
+        row = row_of(part)
+        if getattr(part, "num_output_channels", 3) != 3 or (row and row.step is _erase):
+            raise Unsupported("it makes another kind of image, or takes one")
+        made.append(_make(part, size))
+    return made
+
+
+def _in_turn(transforms: Iterable[Any], size: Size) -> list[Program]:
+    """Return the programs of parts of which each gets the result of the one before."""
+    made: list[Program] = []
+    for part in transforms:
+        made += _parts([part], size)
+        size = size_after(made[-1], size)
+    return made
+
+
+def _apply(transform: Any, size: Size) -> Program:
+    return group("sequence", _in_turn(transform.transforms, size), probability=float(transform.p))
+
+
+def _compose(transform: Any, size: Size) -> Program:
+    return group("sequence", _in_turn(transform.transforms, size))
+
+
+def _random_choice(transform: Any, size: Size) -> Program:
+    weights = getattr(transform, "p", None)
+    if not transform.transforms or (weights is not None and not sum(weights) > 0):
+        raise Unsupported("a choice of nothing is not done in the core")
+    return group("choice", _parts(transform.transforms, size), weights=weights)
+
+
+def _random_order(transform: Any, size: Size) -> Program:
+    return group("shuffle", _parts(transform.transforms, size))
 
 
 # ---- the steps: each takes the recipe so far, and returns the recipe after its part ----
@@ -335,7 +423,7 @@ def _fills(part: Any) -> bool:
 def _erase(recipe: Recipe, part: Any) -> Recipe | None:
     """Accept RandomErasing as the last part, after the values are floats."""
     floats = recipe.form in ("float", "levels", "normalised")
-    made = _followed(recipe, part, erasure_of) if floats else None
+    made = _followed(recipe, part, program_of) if floats else None
     return made and made.but(form="erased")
 
 
@@ -495,89 +583,109 @@ def _rows(modules: Sequence[str], rows: dict[str, Row]) -> dict[tuple[str, str],
     return {(module, name): row for module in modules for name, row in rows.items()}
 
 
-_VALUES = Row(in_place=True)  # changes values only, and runs as written
-_COLOURS = Row(_augment, in_place=True)
-_MOVES = Row(_augment)
-_CROPS = Row(_crop)
+def _crops(make: Maker) -> Row:
+    return Row(_crop, make, linear=True)
+
+
+def _shifts(make: Maker) -> Row:
+    return Row(_augment, make, linear=True)
+
+
+def _moves(make: Maker) -> Row:
+    return Row(_augment, make)
+
+
+def _colours(make: Maker) -> Row:
+    return Row(_augment, make, in_place=True)
+
+
+def _erases(make: Maker) -> Row:
+    return Row(_erase, make, in_place=True)
+
+
+def _converts(step: Step, *, only_pillow: bool = False) -> Row:
+    return Row(step, in_place=True, only_pillow=only_pillow)
+
+
+_PRESET = Row(parts="transforms")
+_OF_EITHER_VERSION = {
+    "CenterCrop": _crops(programs.central),
+    "ColorJitter": _colours(programs.color_jitter),
+    "Compose": Row(make=_compose, parts="transforms"),
+    "ConvertImageDtype": _converts(_convert_dtype),
+    "GaussianBlur": _colours(programs.gaussian_blur),
+    "GaussianNoise": Row(in_place=True),  # runs as written
+    "Grayscale": _colours(programs.grey),
+    "Identity": _converts(_accept),
+    "Normalize": _converts(_normalize),
+    "PILToTensor": _converts(_pil_to_tensor, only_pillow=True),
+    "Pad": _shifts(programs.padding),
+    "RGB": _converts(_accept),
+    "RandomAdjustSharpness": _colours(programs.with_probability("sharpness", "sharpness_factor")),
+    "RandomAffine": _moves(programs.affine),
+    "RandomApply": _moves(_apply),
+    "RandomAutocontrast": _colours(programs.with_probability("autocontrast")),
+    "RandomChannelPermutation": _colours(programs.permutation),
+    "RandomChoice": _moves(_random_choice),
+    "RandomCrop": _shifts(programs.random_cropping),
+    "RandomEqualize": _colours(programs.with_probability("equalize")),
+    "RandomErasing": _erases(programs.erasing),
+    "RandomGrayscale": _colours(programs.with_probability("grey")),
+    "RandomHorizontalFlip": _crops(programs.with_probability("mirror")),
+    "RandomInvert": _colours(programs.with_probability("invert")),
+    "RandomOrder": _moves(_random_order),
+    "RandomPerspective": _moves(programs.perspective),
+    "RandomPhotometricDistort": _colours(programs.photometric_distort),
+    "RandomPosterize": _colours(programs.with_probability("posterize", "bits")),
+    "RandomResizedCrop": _crops(programs.random_resizing),
+    "RandomRotation": _moves(programs.rotation),
+    "RandomShortestSize": _crops(programs.random_shortest),
+    "RandomSolarize": _colours(programs.with_probability("solarize", "threshold")),
+    "RandomVerticalFlip": _shifts(programs.with_probability("turn_over")),
+    "Resize": _crops(programs.resizing),
+    "ScaleJitter": _crops(programs.scale_jitter),
+    "ToDtype": _converts(_to_float),
+    "ToImage": _converts(_to_image),
+    "ToPILImage": _converts(_to_pil),
+    "ToPureTensor": _converts(_to_pure_tensor),
+    "ToTensor": _converts(_to_tensor),
+}
+_POLICIES = {
+    "AugMix": _moves(programs.augmix),
+    "AutoAugment": _moves(programs.auto_augment),
+    "RandAugment": _moves(programs.rand_augment),
+    "TrivialAugmentWide": _moves(programs.trivial_augment),
+}
 
 TABLE: dict[tuple[str, str], Row] = {
-    **_rows(
-        (_V1, _V2),
-        {
-            "CenterCrop": _CROPS,
-            "Pad": _MOVES,
-            "RandomCrop": _MOVES,
-            "RandomPerspective": _MOVES,
-            "ColorJitter": _COLOURS,
-            "Compose": Row(parts="transforms"),
-            "ConvertImageDtype": Row(_convert_dtype, in_place=True),
-            "GaussianBlur": _COLOURS,
-            "GaussianNoise": _VALUES,
-            "Grayscale": _COLOURS,
-            "Identity": Row(_accept, in_place=True),
-            "Normalize": Row(_normalize, in_place=True),
-            "PILToTensor": Row(_pil_to_tensor, in_place=True, only_pillow=True),
-            "RGB": Row(_accept, in_place=True),
-            "RandomAdjustSharpness": _COLOURS,
-            "RandomAutocontrast": _COLOURS,
-            "RandomChannelPermutation": _COLOURS,
-            "RandomEqualize": _COLOURS,
-            "RandomAffine": _MOVES,
-            "RandomApply": _MOVES,
-            "RandomChoice": _MOVES,
-            "RandomErasing": Row(_erase, in_place=True),
-            "RandomGrayscale": _COLOURS,
-            "RandomHorizontalFlip": _CROPS,
-            "RandomInvert": _COLOURS,
-            "RandomOrder": _MOVES,
-            "RandomPhotometricDistort": _COLOURS,
-            "RandomPosterize": _COLOURS,
-            "RandomResizedCrop": _CROPS,
-            "RandomRotation": _MOVES,
-            "RandomShortestSize": _CROPS,
-            "RandomSolarize": _COLOURS,
-            "RandomVerticalFlip": _MOVES,
-            "Resize": _CROPS,
-            "ScaleJitter": _CROPS,
-            "ToDtype": Row(_to_float, in_place=True),
-            "ToImage": Row(_to_image, in_place=True),
-            "ToPILImage": Row(_to_pil, in_place=True),
-            "ToPureTensor": Row(_to_pure_tensor, in_place=True),
-            "ToTensor": Row(_to_tensor, in_place=True),
-        },
-    ),
-    **_rows(
-        (_AUTO, _V2),
-        {
-            "AugMix": _MOVES,
-            "AutoAugment": _MOVES,
-            "RandAugment": _MOVES,
-            "TrivialAugmentWide": _MOVES,
-        },
-    ),
-    (_V1, "ToTensor"): Row(_to_tensor, in_place=True, only_pillow=True),
-    (_WEIGHTS, "ImageClassification"): Row(_image_classification),
-    (_REFERENCES, "ClassificationPresetTrain"): Row(parts="transforms"),
-    (_REFERENCES, "ClassificationPresetEval"): Row(parts="transforms"),
-    (_REFERENCES, "DetectionPresetTrain"): Row(parts="transforms"),
-    (_REFERENCES, "DetectionPresetEval"): Row(parts="transforms"),
-    (_REFERENCES, "SegmentationPresetTrain"): Row(parts="transforms"),
-    (_REFERENCES, "SegmentationPresetEval"): Row(parts="transforms"),
-    (_TIMM, "MaybePILToTensor"): Row(_maybe_pil_to_tensor, in_place=True),
-    (_TIMM, "MaybeToTensor"): Row(_maybe_to_tensor, in_place=True),
-    (_TIMM, "RandomResizedCropAndInterpolation"): _CROPS,
-    ("fastdecode.torch.transforms.blur", "GaussianBlur"): _COLOURS,
-    ("fastdecode.torch.transforms.opencv", "LetterBox"): _MOVES,
-    ("fastdecode.torch.transforms.opencv", "OpenCVResize"): _MOVES,
-    ("timm.data.auto_augment", "AugMixAugment"): _MOVES,
-    ("timm.data.auto_augment", "AutoAugment"): _MOVES,
-    ("timm.data.auto_augment", "RandAugment"): _MOVES,
-    ("timm.data.random_erasing", "RandomErasing"): Row(_erase, in_place=True),
+    **_rows((_V1, _V2), _OF_EITHER_VERSION),
+    **_rows((_AUTO, _V2), _POLICIES),
+    (_V1, "ToTensor"): _converts(_to_tensor, only_pillow=True),
+    (_WEIGHTS, "ImageClassification"): Row(_image_classification, programs.preset),
+    (_REFERENCES, "ClassificationPresetTrain"): _PRESET,
+    (_REFERENCES, "ClassificationPresetEval"): _PRESET,
+    (_REFERENCES, "DetectionPresetTrain"): _PRESET,
+    (_REFERENCES, "DetectionPresetEval"): _PRESET,
+    (_REFERENCES, "SegmentationPresetTrain"): _PRESET,
+    (_REFERENCES, "SegmentationPresetEval"): _PRESET,
+    (_TIMM, "MaybePILToTensor"): _converts(_maybe_pil_to_tensor),
+    (_TIMM, "MaybeToTensor"): _converts(_maybe_to_tensor),
+    (_TIMM, "RandomResizedCropAndInterpolation"): _crops(programs.timm_resizing),
+    (_TIMM, "ToTensor"): _converts(_unscaled_to_tensor, only_pillow=True),
+    ("timm.data.auto_augment", "AugMixAugment"): _moves(programs.timm_augmix),
+    ("timm.data.auto_augment", "AutoAugment"): _moves(programs.timm_auto_augment),
+    ("timm.data.auto_augment", "RandAugment"): _moves(programs.timm_rand_augment),
+    ("timm.data.random_erasing", "RandomErasing"): _erases(programs.timm_erasing),
+    ("fastdecode.torch.transforms.blur", "GaussianBlur"): _colours(programs.pillow_blur),
+    ("fastdecode.torch.transforms.opencv", "LetterBox"): _moves(programs.as_it_says),
+    ("fastdecode.torch.transforms.opencv", "OpenCVResize"): _moves(programs.as_it_says),
+    (Normalize.__module__, "Normalize"): _converts(_fastdecode_normalize),
     (PixelValues.__module__, "PixelValues"): Row(_pixel_values),
     (OfImage.__module__, "OfImage"): Row(_of_albumentations),
-    (_TIMM, "ToTensor"): Row(_unscaled_to_tensor, in_place=True, only_pillow=True),
     ("torch.nn.modules.container", "Sequential"): Row(parts="_modules"),
-    ("torch.nn.modules.linear", "Identity"): Row(_accept, in_place=True),
-    (Normalize.__module__, "Normalize"): Row(_fastdecode_normalize, in_place=True),
+    ("torch.nn.modules.linear", "Identity"): _converts(_accept),
 }
 """What is known, by the module and the name of a class."""
+
+WHILE_DECODING = {name for (_, name), row in TABLE.items() if row.step is _crop} | {"RandomCrop"}
+"""What costs no pass of its own at the beginning of a pipeline."""

@@ -25,7 +25,8 @@ from torchvision.transforms import transforms as v1
 
 from fastdecode.native._augment import Operation, augment, draw_operations
 from fastdecode.torch import _programs, fuse
-from fastdecode.torch._programs import Unsupported, program_of
+from fastdecode.torch._programs import Unsupported
+from fastdecode.torch._recognise import program_of, tensor_program_of
 
 SIZE = (96, 128)
 PHOTO = Image.open(PHOTOS[0]).convert("RGB").resize(SIZE[::-1])
@@ -197,7 +198,7 @@ def test_augmix_is_torchvisions(module: Any, tensor: bool, monkeypatch: pytest.M
             for name, level in record[start + 1 : start + 1 + int(record[start][1])]:
                 look = _programs._Look.of(policy.interpolation, policy.fill)
                 made = _programs._torchvision_operation(name, level, look)
-                one = _programs._for_tensors(made)[0].operation
+                one = _programs.for_tensors(made)[0].operation
                 assert one in possible or one is None
                 operations += [one] if one else []
             operations.append(Operation("mix_add", (float(np.float32(share) * both[1]),)))
@@ -319,7 +320,7 @@ def test_photometric_distort_is_torchvisions(of_tensors: bool) -> None:
     """Each drawn program has torchvision's result for the same numbers; all orders are drawn."""
     transform, kinds = v2.RandomPhotometricDistort(), Counter[str]()
     colours = ("brightness", "contrast", "saturation", "hue")
-    make = _programs.tensor_program_of if of_tensors else program_of
+    make = tensor_program_of if of_tensors else program_of
     image = v2.functional.to_image(PHOTO) if of_tensors else PHOTO
     orders, permutations = set(), set()
     for seed in range(1500):
@@ -462,7 +463,7 @@ def test_timms_erasing_draws_its_boxes(mode: str, count: int) -> None:
     """The number of boxes, their area and what fills them are those of timm."""
     timm = pytest.importorskip("timm.data.random_erasing")
     erasing = timm.RandomErasing(0.75, 0.1, 0.2, mode=mode, max_count=count, device="cpu")
-    program = _programs.erasure_of(erasing, SIZE)
+    program = program_of(erasing, SIZE)
     assert {step.erasure.noise for step in program if step.erasure} == {
         {"const": "none", "rand": "channel", "pixel": "pixel"}[mode]
     }
