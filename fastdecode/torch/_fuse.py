@@ -20,6 +20,7 @@ from fastdecode.torch._albumentations import steps_of
 from fastdecode.torch._options import DecodeOptions
 from fastdecode.torch._probes import Form
 from fastdecode.torch._processors import as_transform
+from fastdecode.torch._programs import is_unmodified
 from fastdecode.torch._stages import (
     Called,
     InCore,
@@ -315,8 +316,7 @@ def fuse(transform: _T, *, quality: Quality = "exact", headroom: float = 1.0) ->
     )
     """
     fused = fuse_for(transform, DecodeOptions(quality=quality, headroom=headroom))
-    first = next(_recognise.flatten(transform), None)
-    if type(fused) is Fused and not isinstance(first, EncodedTransform):
+    if type(fused) is Fused and _recognise.encoded_head(transform) is None:
         fused.written = as_transform(transform)
     return fused
 
@@ -329,8 +329,9 @@ def fuse_for(transform: _T, options: DecodeOptions) -> Fused | _T:
     if not callable(transform):
         raise TypeError(f"transform must be callable with an image, not {transform!r}")
     parts = list(_recognise.flatten(transform))
-    if parts and isinstance(parts[0], EncodedTransform):
-        return _extend(parts[0], parts[1:])
+    head = _recognise.encoded_head(transform)
+    if head is not None:
+        return _extend(head, parts[1:])
     begin = _first_recipe(options)
     recipe, count, reason = _recognise.read_pipeline(parts, begin)
     recipe, count = (recipe, count) if recipe.program else (begin, 0)
@@ -435,11 +436,9 @@ def _check_normalised_once(head: EncodedTransform, rest: Sequence[Any]) -> None:
 
 def _recipe_of(head: EncodedTransform) -> Recipe | None:
     """Return the recipe of a transform of the package, or None if the user modified it."""
-    if type(head) not in _OWN or not isinstance(head, Recipe):
+    if type(head) not in _OWN or not isinstance(head, Recipe) or not is_unmodified(head):
         return None
-    if type(head.normalize) not in (Normalize, type(None)) or any(
-        callable(value) for name, value in vars(head).items() if name != "normalize"
-    ):
+    if type(head.normalize) not in (Normalize, type(None)):
         return None
     shared = ("program", "shape", "dtype", "normalize", "quality", "headroom", "form")
     return Recipe().but(**{name: getattr(head, name) for name in shared})

@@ -13,7 +13,7 @@ import itertools
 import math
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple, TypeAlias, cast, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast, get_args
 
 import torch
 
@@ -43,11 +43,16 @@ from fastdecode.native._augment import (
     scaled_by,
 )
 
+if TYPE_CHECKING:
+    from fastdecode.torch.transforms._random_crop import TorchDraws
+
 Size: TypeAlias = tuple[int, int] | None
 """(height, width) of the image that the program runs on; None if that depends on the image."""
 Maker: TypeAlias = Callable[[Any, Size], Program]
 
 _V1, _V2 = "torchvision.transforms", "torchvision.transforms.v2"
+OWN = "fastdecode.torch.transforms."
+"""What the modules of this package's transforms begin with."""
 _FILTERS: Mapping[Any, Filter] = {
     "nearest": "nearest", "bilinear": "bilinear", "bicubic": "bicubic",
     0: "nearest", 2: "bilinear", 3: "bicubic",  # Pillow's numbers
@@ -58,7 +63,7 @@ _MOST_OPERATIONS, _LARGEST_SIDE, _LARGEST_NUMBER = 32, 16384, 1e6
 """The limits of the core: FD_MOST_OPERATIONS, and those of augment.c."""
 
 
-class Unsupported(Exception):
+class Unsupported(ValueError):
     """The core cannot do what a transform does; the message says why."""
 
 
@@ -66,7 +71,12 @@ def is_unmodified(transform: Any) -> bool:
     """Return whether an object has no hooks, and nothing in place of its class's own attributes."""
     own = getattr(transform, "__dict__", {})
     hooked = own.get("_forward_hooks") or own.get("_forward_pre_hooks")
-    replaced = any(name == "forward" or hasattr(type(transform), name) for name in own)
+    # This package's classes have defaults, which are no methods.
+    ours = type(transform).__module__.startswith(OWN)
+    replaced = any(
+        name == "forward" or (hasattr(type(transform), name) and (callable(value) or not ours))
+        for name, value in own.items()
+    )
     return not (hooked or replaced)
 
 
@@ -81,6 +91,8 @@ def made_by(make: Maker, transform: Any, size: Size) -> Program:
     """Return what a maker makes of a transform, or raise `Unsupported`."""
     try:
         return make(transform, size)
+    except Unsupported:
+        raise
     except (
         ArithmeticError,
         AttributeError,
@@ -229,7 +241,7 @@ def _fill(fill: Any) -> tuple[int, int, int]:
     return red, green, blue
 
 
-class _Look(NamedTuple):
+class Look(NamedTuple):
     """How a warp interpolates and fills."""
 
     filter: Filter
@@ -237,7 +249,7 @@ class _Look(NamedTuple):
     blends: bool
 
     @classmethod
-    def of(cls, interpolation: Any, fill: Any) -> _Look:
+    def of(cls, interpolation: Any, fill: Any) -> Look:
         return cls(_filter(interpolation), _fill(fill), fill is not None)
 
 
@@ -277,7 +289,7 @@ _CONSTANTS: Mapping[str, Kind] = {
 }  # fmt: skip
 
 
-def _torchvision_operation(name: str, magnitude: float, look: _Look) -> Program:
+def torchvision_operation(name: str, magnitude: float, look: Look) -> Program:
     """Return what torchvision's policies do for the name of an operation and its magnitude."""
     if name == "Identity":
         return NOTHING
@@ -296,15 +308,15 @@ def _torchvision_operation(name: str, magnitude: float, look: _Look) -> Program:
     raise Unsupported(f"the operation {name} is not done in the core")
 
 
-class _Policy:
+class Policy:
     """What torchvision's policies have in common: a table of operations and magnitudes."""
 
     def __init__(self, policy: Any, size: Size, *arguments: Any, partial: bool = False) -> None:
-        self._look = _Look.of(policy.interpolation, policy.fill)
+        self.look = Look.of(policy.interpolation, policy.fill)
         if size is None:
             raise Unsupported("its translations depend on the size of the image")
         self.names: list[str] = []
-        self._levels: dict[str, tuple[list[float], bool]] = {}
+        self.levels: dict[str, tuple[list[float], bool]] = {}
         # These tables are torchvision's own, in the version that is installed.
         if hasattr(policy, "_AUGMENTATION_SPACE"):  # transforms.v2
             bins = arguments[0]
@@ -318,36 +330,47 @@ class _Policy:
     def _add(self, name: str, levels: Any, signed: bool, scale: float) -> None:
         several = levels is not None and getattr(levels, "ndim", 0) > 0
         self.names.append(name)
-        self._levels[name] = ([scale * float(v) for v in levels] if several else [0.0]), signed
+        self.levels[name] = ([scale * float(v) for v in levels] if several else [0.0]), signed
 
     def operation(
         self, name: str, level: int | None = None, probability: float = 1.0, most: int | None = None
     ) -> Program:
         """Return an operation with a random sign and a magnitude: one, or any of the first."""
-        levels, signed = self._levels[name]
+        levels, signed = self.levels[name]
         if level is not None and len(levels) > 1 and not 0 <= level < len(levels):
             raise Unsupported(f"{name} has no magnitude {level}")
         chosen = levels[:most] if level is None or len(levels) == 1 else [levels[level]]
         magnitudes = [sign * v for v in chosen for sign in ((1.0, -1.0) if signed else (1.0,))]
-        cases = [_torchvision_operation(name, magnitude, self._look) for magnitude in magnitudes]
+        cases = [torchvision_operation(name, magnitude, self.look) for magnitude in magnitudes]
         return group("choice", cases, probability=probability)
+
+    def drawn(
+        self, name: str, draws: TorchDraws, level: int | None = None, most: int = 0
+    ) -> Program:
+        """Return an operation after v2's draws: of a magnitude, without a `level`, and its sign."""
+        levels, signed = self.levels[name]
+        if level is None and len(levels) > 1:
+            level = draws.below(most or len(levels))
+        magnitude = levels[(level or 0) if len(levels) > 1 else 0]
+        sign = -1 if signed and draws.uniform(0, 1) <= 0.5 else 1
+        return torchvision_operation(name, sign * magnitude, self.look)
 
 
 def trivial_augment(policy: Any, size: Size) -> Program:
     if policy.num_magnitude_bins < 2:
         raise Unsupported("a policy without magnitudes is not done in the core")
-    table = _Policy(policy, size, policy.num_magnitude_bins)
+    table = Policy(policy, size, policy.num_magnitude_bins)
     return group("choice", [table.operation(name) for name in table.names])
 
 
 def rand_augment(policy: Any, size: Size) -> Program:
-    table = _Policy(policy, size, policy.num_magnitude_bins, size)
+    table = Policy(policy, size, policy.num_magnitude_bins, size)
     cases = [table.operation(name, policy.magnitude) for name in table.names]
     return group("sequence", [group("choice", cases)] * policy.num_ops)
 
 
 def auto_augment(policy: Any, size: Size) -> Program:
-    table = _Policy(policy, size, 10, size)
+    table = Policy(policy, size, 10, size)
     in_v2 = hasattr(policy, "_AUGMENTATION_SPACE")
     policies = policy._policies if in_v2 else policy.policies
     return group(
@@ -373,7 +396,7 @@ def _mix(choice: Program, width: int, depth: int, alpha: float, library: Library
 
 def augmix(policy: Any, size: Size) -> Program:
     bins = policy._PARAMETER_MAX
-    table = _Policy(policy, size, bins, size, partial=not policy.all_ops)
+    table = Policy(policy, size, bins, size, partial=not policy.all_ops)
     choice = group("choice", [table.operation(n, most=policy.severity) for n in table.names])
     # torchvision makes a tensor of an image.
     chain_options = policy.mixture_width, policy.chain_depth, policy.alpha
@@ -432,6 +455,9 @@ _LARGEST_KERNEL = 255  # of blur.c
 
 
 def gaussian_blur(blur: Any, size: Size) -> Program:
+    """Return the program of torchvision's blur, or of DINO's, which only this package's can be."""
+    if blur.kernel_size is None:
+        return _softened(blur.radius_min, blur.radius_max, float(blur.p))
     across, down = blur.kernel_size
     if across > _LARGEST_KERNEL:
         raise Unsupported(f"a kernel of more than {_LARGEST_KERNEL} pixels is not done in the core")
@@ -448,7 +474,7 @@ def rotation(rotation: Any, _: Size) -> Program:
         raise Unsupported("a rotation about another centre is not done in the core")
     low, high = rotation.degrees
     grows = (1.0,) if rotation.expand else ()
-    turn = Operation("rotate", (0.0, *grows), *_Look.of(rotation.interpolation, rotation.fill))
+    turn = Operation("rotate", (0.0, *grows), *Look.of(rotation.interpolation, rotation.fill))
     return do(turn, Draw(0, low, high - low))
 
 
@@ -460,21 +486,23 @@ def affine(transform: Any, _: Size) -> Program:
     sides: tuple[Unit, Unit] = ("width", "height")
     for index, share, side in zip((1, 2), transform.translate or (), sides, strict=False):
         draws.append(Draw(index, -share, 2 * share, is_rounded=True, of=side))
-    limits = [(3, transform.scale or (1.0, 1.0)), (4, shear[:2]), (5, shear[2:])]
+    limits = [(3, transform.scale or ()), (4, shear[:2]), (5, shear[2:])]
     draws += [Draw(at, float(ends[0]), float(ends[1] - ends[0])) for at, ends in limits if ends]
-    look = _Look.of(transform.interpolation, transform.fill)
+    look = Look.of(transform.interpolation, transform.fill)
     return do(Operation("affine", (0.0, 0.0, 0.0, 1.0, 0.0, 0.0), *look), *draws)
 
 
-def pillow_blur(blur: Any, _: Size) -> Program:
-    """Return the program of this package's GaussianBlur."""
-    return _softened(blur.radius_min, blur.radius_max, float(blur.p))
-
-
 def as_it_says(transform: Any, _: Size) -> Program:
-    """Return the program that a transform of this package holds."""
-    program: Program = transform.program
-    return program
+    """Return the program that a transform of this package holds, with the filters of libraries."""
+
+    def changed(operation: Operation | None) -> Operation | None:
+        if operation is None or operation.kind != "resize" or operation.library == "opencv":
+            return operation
+        filter_ = "bilinear" if operation.filter == "own" else operation.filter
+        alike = transform.interpolation in ("bilinear", "nearest")
+        return operation._replace(filter=filter_, library="torchvision" if alike else "pillow")
+
+    return Program(step._replace(operation=changed(step.operation)) for step in transform.program)
 
 
 def _softened(low: float, high: float, probability: float) -> Program:
@@ -526,6 +554,15 @@ _RESAMPLING: Mapping[Any, Resampling] = {
 }  # fmt: skip
 
 
+def resampling(interpolation: Any) -> Resampling:
+    """Return the filter of an interpolation, in any of its forms."""
+    number = getattr(interpolation, "value", interpolation)
+    known = isinstance(number, (str, int)) and not isinstance(number, bool)
+    if not known or number not in _RESAMPLING:
+        raise Unsupported(f"interpolation {interpolation} is not done in the core")
+    return _RESAMPLING[number]
+
+
 def _resampling(transform: Any) -> tuple[Resampling, Library]:
     """Return how a transform resizes Pillow images, and whether also tensors have that result.
 
@@ -534,12 +571,10 @@ def _resampling(transform: Any) -> tuple[Resampling, Library]:
     mode = transform.interpolation
     if isinstance(mode, str) and type(transform).__module__.startswith(f"{_V1}.transforms"):
         raise Unsupported("torchvision's v1 takes no string as interpolation")
-    number = getattr(mode, "value", mode)
-    if isinstance(number, (list, tuple)) or number not in _RESAMPLING:
-        raise Unsupported(f"interpolation {mode} is not done in the core")
-    smooth = number in ("bilinear", 2) and getattr(transform, "antialias", True) is True
-    alike = smooth or number in ("nearest", 0)
-    return _RESAMPLING[number], "torchvision" if alike else "pillow"
+    filter_ = resampling(mode)
+    smooth = filter_ == "bilinear" and getattr(transform, "antialias", True) is True
+    alike = smooth or getattr(mode, "value", mode) in ("nearest", 0)
+    return filter_, "torchvision" if alike else "pillow"
 
 
 def as_sides(size: Any) -> int | tuple[int, int] | None:
@@ -652,7 +687,7 @@ def _whole(number: Any, least: int = 0) -> int:
     return int(number)
 
 
-def _borders(padding: Any) -> tuple[int, int, int, int]:
+def borders(padding: Any) -> tuple[int, int, int, int]:
     """Return pixels at the left, top, right and bottom."""
     sides = [*padding] if isinstance(padding, (list, tuple)) else [padding]
     if len(sides) not in (1, 2, 4):
@@ -661,7 +696,7 @@ def _borders(padding: Any) -> tuple[int, int, int, int]:
     return left, top, right, bottom
 
 
-def _padded(value: tuple[float, ...], transform: Any, kind: Kind = "pad") -> Operation:
+def padded(value: tuple[float, ...], transform: Any, kind: Kind = "pad") -> Operation:
     mode = transform.padding_mode
     if mode not in get_args(Padding):
         raise Unsupported(f"padding_mode={mode!r} is not known")
@@ -669,22 +704,23 @@ def _padded(value: tuple[float, ...], transform: Any, kind: Kind = "pad") -> Ope
 
 
 def padding(transform: Any, _: Size) -> Program:
-    return do(_padded(_borders(transform.padding), transform))
+    return do(padded(borders(transform.padding), transform))
 
 
 def random_cropping(transform: Any, _: Size) -> Program:
     """Return the program of RandomCrop: v1 pads in up to three steps, v2 in one."""
     height, width = _both_sides(transform.size)
-    in_v2 = type(transform).__module__.startswith(_V2)
-    borders = _borders(transform.padding or 0)
-    if in_v2 and transform.padding:  # it keeps left, right, top, bottom
-        left, right, top, bottom = borders
-        borders = left, top, right, bottom
-    how = (2 if in_v2 else 1) if transform.pad_if_needed else 0
-    inner = borders if in_v2 else (0, 0, 0, 0)
+    module = type(transform).__module__
+    in_v1 = module == f"{_V1}.transforms"
+    sides = borders(transform.padding or 0)
+    if module.startswith(_V2) and transform.padding:  # it keeps left, right, top, bottom
+        left, right, top, bottom = sides
+        sides = left, top, right, bottom
+    how = (1 if in_v1 else 2) if transform.pad_if_needed else 0
+    inner = (0, 0, 0, 0) if in_v1 else sides
     # Its filter is that of the padding.
-    crop = _padded((width, height, 0, 0, *inner), transform, "crop")
-    before = [] if in_v2 or not any(borders) else do(_padded(borders, transform))
+    crop = padded((width, height, 0, 0, *inner), transform, "crop")
+    before = do(padded(sides, transform)) if in_v1 and any(sides) else []
     return Program([*before, Step("random_crop", operation=crop, picks=how)])
 
 
@@ -692,7 +728,7 @@ def perspective(transform: Any, _: Size) -> Program:
     share = float(transform.distortion_scale)
     if not 0 <= share <= 1:
         raise Unsupported(f"distortion_scale={share} is not known")
-    look = _Look.of(transform.interpolation, transform.fill)
+    look = Look.of(transform.interpolation, transform.fill)
     change = Step("perspective_change", operation=Operation("perspective", (share,), *look))
     return Program([change._replace(probability=float(transform.p))])
 

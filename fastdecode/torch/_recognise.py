@@ -28,6 +28,7 @@ from fastdecode.torch._albumentations import OfImage, is_of_albumentations
 from fastdecode.torch._probes import Form, affine_of, does_as, does_nothing
 from fastdecode.torch._processors import PixelValues, after_processor
 from fastdecode.torch._programs import (
+    OWN,
     Maker,
     Size,
     Unsupported,
@@ -39,7 +40,8 @@ from fastdecode.torch._programs import (
     size_after,
     with_library,
 )
-from fastdecode.torch.transforms.base import Recipe, interpolation_name
+from fastdecode.torch.transforms.base import EncodedTransform, Recipe, interpolation_name
+from fastdecode.torch.transforms.containers import Compose
 from fastdecode.torch.transforms.normalize import Normalize, three_values
 
 _V1 = "torchvision.transforms.transforms"
@@ -87,8 +89,10 @@ def row_of(part: Any) -> Row | None:
 
 
 def _module(part: Any) -> str:
-    module = type(part).__module__
-    return _V2 if module.startswith(_V2) else module
+    """Return the module of a part's class; v2's for those of this package that are alike."""
+    module, name = type(part).__module__, type(part).__qualname__
+    alike = module.startswith(OWN) and (module, name) not in TABLE
+    return _V2 if alike or module.startswith(_V2) else module
 
 
 def _is_unmodified(part: Any, row: Row) -> bool:
@@ -117,6 +121,16 @@ def flatten(transform: Any) -> Iterator[Any]:
         yield from flatten(part)
 
 
+def encoded_head(transform: Any) -> EncodedTransform | None:
+    """Return the transform of encoded bytes that a pipeline consists of, or that begins it.
+
+    In a Compose of this package it is one of images, as torchvision's.
+    """
+    first = next(flatten(transform), None)
+    own = isinstance(transform, Compose)
+    return first if isinstance(first, EncodedTransform) and not own else None
+
+
 def read_pipeline(parts: Sequence[Any], recipe: Recipe) -> tuple[Recipe, int, str]:
     """Follow a pipeline as long as every part is known for certain.
 
@@ -132,7 +146,7 @@ def read_pipeline(parts: Sequence[Any], recipe: Recipe) -> tuple[Recipe, int, st
             step = step if type(part).__name__ in _OF_ARRAYS else None
         elif recipe.image and not {_V1, _AUTO}.isdisjoint(modules_of(part)):
             step = None  # a v1 transform of a tv_tensors.Image may or may not keep the class
-        if recipe.joint and _module(part) != _V2:
+        if recipe.joint and not type(part).__module__.startswith(_V2):
             step = None  # it takes no target
         following = step(recipe, part) if step else None
         if following is None and step in (_augment, _erase):
@@ -271,6 +285,14 @@ def decoded_program_of(transform: Any, size: Size, *, of_tensors: bool) -> Progr
     return Program(steps)
 
 
+def own_program_of(transform: Any, size: Size) -> Program:
+    """Return the program of a transform of this package, or of a subclass of the user's."""
+    kinds = (kind for kind in type(transform).__mro__ if kind.__module__.startswith(OWN))
+    names = [(module, kind.__qualname__) for kind in kinds for module in (kind.__module__, _V2)]
+    makers = (row.make for name in names if (row := TABLE.get(name)) is not None)
+    return next(make(transform, size) for make in makers if make is not None)
+
+
 def _make(transform: Any, size: Size) -> Program:
     row = row_of(transform)
     if row is None or row.make is None:
@@ -368,6 +390,15 @@ def _while_decoding(recipe: Recipe, part: Any) -> Recipe | None:
     if not re.fullmatch(_DECODED[mode], _letters(following.program)):
         return None
     return following if in_bytes or not {*letters} & {*"br"} else None
+
+
+def _own_crop(recipe: Recipe, part: Any) -> Recipe | None:
+    """Accept a crop of this package, which can also normalise, among others of images."""
+    made, normalize = _crop(recipe, part), part.normalize
+    if made is None or normalize is None:
+        return made
+    in_bytes = recipe.form in ("pil", "uint8")
+    return made.but(image=None).floats(normalize.mean, normalize.std) if in_bytes else None
 
 
 def _image_classification(recipe: Recipe, part: Any) -> Recipe | None:
@@ -608,6 +639,7 @@ def _converts(step: Step, *, only_pillow: bool = False) -> Row:
 
 
 _PRESET = Row(parts="transforms")
+_OF_BYTES = Row(_own_crop, programs.as_it_says, linear=True)
 _OF_EITHER_VERSION = {
     "CenterCrop": _crops(programs.central),
     "ColorJitter": _colours(programs.color_jitter),
@@ -676,9 +708,14 @@ TABLE: dict[tuple[str, str], Row] = {
     ("timm.data.auto_augment", "AutoAugment"): _moves(programs.timm_auto_augment),
     ("timm.data.auto_augment", "RandAugment"): _moves(programs.timm_rand_augment),
     ("timm.data.random_erasing", "RandomErasing"): _erases(programs.timm_erasing),
-    ("fastdecode.torch.transforms.blur", "GaussianBlur"): _colours(programs.pillow_blur),
-    ("fastdecode.torch.transforms.opencv", "LetterBox"): _moves(programs.as_it_says),
-    ("fastdecode.torch.transforms.opencv", "OpenCVResize"): _moves(programs.as_it_says),
+    **_rows(
+        (f"{OWN}crops",),
+        dict.fromkeys(("RandomResizedCrop", "Resize", "ResizeCenterCrop"), _OF_BYTES),
+    ),
+    **_rows(
+        (f"{OWN}opencv",),
+        dict.fromkeys(("LetterBox", "OpenCVResize"), _moves(programs.as_it_says)),
+    ),
     (Normalize.__module__, "Normalize"): _converts(_fastdecode_normalize),
     (PixelValues.__module__, "PixelValues"): Row(_pixel_values),
     (OfImage.__module__, "OfImage"): Row(_of_albumentations),

@@ -78,12 +78,12 @@ def test_policies_give_torchvisions_pixels(policy: Any, monkeypatch: pytest.Monk
     possible = {step.operation for step in program_of(policy, SIZE)}
     record = _recorded(policy, monkeypatch)
     fill = policy.fill if isinstance(policy.fill, (list, int, float)) else None
-    how = (_programs._Look.of(policy.interpolation, fill),)
+    how = (_programs.Look.of(policy.interpolation, fill),)
     for seed in range(int(os.environ.get("FASTDECODE_SEEDS", "40"))):
         record.clear()
         torch.manual_seed(seed)
         expected = np.asarray(policy(PHOTO))
-        programs = [_programs._torchvision_operation(*drawn, *how) for drawn in record]
+        programs = [_programs.torchvision_operation(*drawn, *how) for drawn in record]
         operations = [step.operation for program in programs for step in program if step.operation]
         assert set(operations) <= possible
         np.testing.assert_array_equal(augment(PIXELS, operations), expected)
@@ -145,7 +145,7 @@ def test_tensors_get_torchvisions_results(library: Any, seed: int, height: int, 
         Operation("posterize", (3.0,)): library.posterize(image, 3),
     }
     for mode, fill in product((Mode.NEAREST, Mode.BILINEAR), (None, [9.0, 128.0, 200.0])):
-        look = _programs._Look.of(mode, fill)
+        look = _programs.Look.of(mode, fill)
         expected[Operation("rotate", (turn,), *look)] = library.rotate(image, turn, mode, fill=fill)
         expected[Operation("affine", (turn, *moved, scale, *shear), *look)] = library.affine(
             image, turn, moved, scale, shear, mode, fill
@@ -196,8 +196,8 @@ def test_augmix_is_torchvisions(module: Any, tensor: bool, monkeypatch: pytest.M
         starts = [at for at, (name, _) in enumerate(record) if name == "chain"]
         for start, share in zip(starts, chains, strict=True):
             for name, level in record[start + 1 : start + 1 + int(record[start][1])]:
-                look = _programs._Look.of(policy.interpolation, policy.fill)
-                made = _programs._torchvision_operation(name, level, look)
+                look = _programs.Look.of(policy.interpolation, policy.fill)
+                made = _programs.torchvision_operation(name, level, look)
                 one = _programs.for_tensors(made)[0].operation
                 assert one in possible or one is None
                 operations += [one] if one else []
@@ -245,7 +245,7 @@ def test_affine_has_the_pixels_of_pillow_images(mode: Mode, data: Any) -> None:
     expected = v1_functional.affine(
         Image.fromarray(pixels), turn, moves, scale, shear, mode, fill=list(fill)
     )
-    look = _programs._Look.of(mode, fill)
+    look = _programs.Look.of(mode, fill)
     made = augment(pixels, [Operation("affine", (turn, *moves, scale, *shear), *look)])
     np.testing.assert_array_equal(made, np.asarray(expected))
 

@@ -98,7 +98,9 @@ class Normalize:
             `pixels` has another shape or dtype, or `out` does not fit.
         """
         floats = pixels.is_floating_point()
-        if not (floats or pixels.dtype == torch.uint8) or pixels.shape[-3:-2] != (3,):
+        channels = (1, 3) if len({*zip(*self.affine, strict=True)}) == 1 else (3,)
+        known = floats or pixels.dtype == torch.uint8
+        if not known or pixels.ndim < 3 or pixels.shape[-3] not in channels:
             raise ValueError(
                 "Normalize takes uint8 pixels or floats of shape (..., 3, H, W), not "
                 f"{tuple(pixels.shape)} of {pixels.dtype}"
