@@ -530,7 +530,9 @@ def _normalize(recipe: Recipe, part: Any) -> Recipe | None:
     mean, std = (three_values(one) for one in given)
     if mean is None or std is None or 0 in std:
         return None
-    if recipe.channels == 1 and any(len(one) != 1 for one in given):
+    if recipe.channels == 1 and any(
+        len({*one} if isinstance(part, Normalize) else one) != 1 for one in given
+    ):
         return None  # torchvision raises an error
     if recipe.form == "erased":
         return _normalise_erased(recipe, mean, std)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any, TypeAlias
 
 import torch
 
@@ -20,8 +20,7 @@ from fastdecode.torch.transforms.images import (
     check_probability,
 )
 
-if TYPE_CHECKING:
-    Limits = float | Sequence[float] | None
+Limits: TypeAlias = "float | Sequence[float] | None"
 
 _FACTORS: tuple[Kind, ...] = ("brightness", "contrast", "saturation", "hue")
 
@@ -69,7 +68,7 @@ class ColorJitter(ImageTransform):
 
 
 def _limits(
-    name: str, value: Limits, centre: float, low: float, high: float
+    name: str, value: Any, centre: float, low: float, high: float
 ) -> tuple[float, float] | None:
     """Return the range of a factor; None if it always is the one that changes nothing."""
     if value is None:

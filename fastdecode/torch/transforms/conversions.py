@@ -89,11 +89,12 @@ class ToDtype:
         """Return the tensor with another dtype."""
         if not isinstance(image, torch.Tensor):
             raise TypeError(f"image must be a tensor, not {type(image).__name__}")
-        if image.is_floating_point() == self.dtype.is_floating_point or not self.scale:
-            return image.to(self.dtype)
-        if image.dtype == torch.uint8:
-            return image.to(self.dtype).mul_(1 / 255)
-        return image.mul(255 + 1 - 1e-3).to(self.dtype)  # so each level has an equal share
+        made = image.as_subclass(torch.Tensor)
+        if self.scale and made.is_floating_point() and not self.dtype.is_floating_point:
+            made = made.mul(255 + 1 - 1e-3)  # so each level has an equal share
+        elif self.scale and self.dtype.is_floating_point and not made.is_floating_point():
+            made = made.to(self.dtype).mul_(1 / 255)
+        return made.to(self.dtype).as_subclass(type(image))
 
 
 class ConvertImageDtype(ToDtype):
@@ -171,6 +172,6 @@ class RandomErasing:
         else:
             colour = torch.tensor(levels)[:, None, None]
         top, left = draws.below(height - down + 1), draws.below(width - across + 1)
-        image = image if self.inplace else image.clone()
-        image[..., top : top + down, left : left + across] = colour
-        return image
+        made = image if self.inplace else image.clone().as_subclass(type(image))
+        made[..., top : top + down, left : left + across] = colour
+        return made

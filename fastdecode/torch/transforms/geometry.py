@@ -14,6 +14,8 @@ from fastdecode.torch._programs import Look, borders, padded
 from fastdecode.torch.transforms._random_crop import TorchDraws
 from fastdecode.torch.transforms.base import check_size_pair, is_number
 from fastdecode.torch.transforms.images import (
+    AnyMode,
+    Fill,
     ImageTransform,
     check_angles,
     check_fill,
@@ -23,9 +25,6 @@ from fastdecode.torch.transforms.images import (
 )
 
 if TYPE_CHECKING:
-    from fastdecode.torch.transforms.base import AnyInterpolation
-
-    Fill = float | Sequence[float] | None
     Mode = Literal["constant", "edge", "reflect", "symmetric"]
 
 
@@ -168,7 +167,7 @@ class RandomRotation(ImageTransform):
     """
 
     degrees: Any
-    interpolation: AnyInterpolation = "nearest"
+    interpolation: AnyMode = "nearest"
     expand: bool = False
     center: None = None
     fill: Fill = 0
@@ -200,7 +199,7 @@ class RandomAffine(ImageTransform):
     translate: Sequence[float] | None = None
     scale: Sequence[float] | None = None
     shear: Any = None
-    interpolation: AnyInterpolation = "nearest"
+    interpolation: AnyMode = "nearest"
     fill: Fill = 0
     center: None = None
 
@@ -235,7 +234,7 @@ class RandomPerspective(ImageTransform):
 
     distortion_scale: float = 0.5
     p: float = 0.5
-    interpolation: AnyInterpolation = "bilinear"
+    interpolation: AnyMode = "bilinear"
     fill: Fill = 0
 
     def __post_init__(self) -> None:

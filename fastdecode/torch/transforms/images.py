@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import torch
@@ -16,7 +16,11 @@ from fastdecode.torch._programs import for_tensors, with_library
 from fastdecode.torch.transforms._random_crop import TorchDraws, draw_program
 from fastdecode.torch.transforms.base import is_number
 
-_Image = TypeVar("_Image", PillowImage.Image, np.ndarray, torch.Tensor)
+Fill: TypeAlias = float | Sequence[float] | None
+AnyMode: TypeAlias = str | int | Enum
+"""An interpolation as a string, Pillow's constant or an enumeration."""
+
+AnyImage = TypeVar("AnyImage", PillowImage.Image, np.ndarray, torch.Tensor)
 _DIMENSIONS, _GREY, _RGB = 3, 1, 3
 _MOVES = ("crop", "mirror", "pad", "resize", "turn_over")
 
@@ -41,7 +45,7 @@ class ImageTransform:
     torchvision's for tensors, within a level. In a `Loader` the core does it.
     """
 
-    def __call__(self, image: _Image) -> _Image:
+    def __call__(self, image: AnyImage) -> AnyImage:
         """Return the transformed image.
 
         Parameters
@@ -73,20 +77,24 @@ class ImageTransform:
 
 
 def transformed(
-    image: _Image, draw: Callable[[tuple[int, int]], Program], channels: int = 0
-) -> _Image:
+    image: AnyImage, draw: Callable[[tuple[int, int]], Program], channels: int = 0
+) -> AnyImage:
     """Return an image after a program for its size; 0 `channels` are as many as it has."""
     pixels = pixels_of(image)
     height, width = pixels.shape[:2]
     program = draw((height, width))
-    operations = [step.operation for step in program if step.operation]
-    if pixels.shape[2] == _GREY and any(len({*one.fill}) > 1 for one in operations):
+    operations: list[Operation] = [step.operation for step in program if step.operation]
+    if pixels.shape[2] == _GREY and any(len(set(one.fill)) > 1 for one in operations):
         raise ValueError("an image of one channel cannot be filled with three levels")
     if isinstance(image, torch.Tensor):
         if all(one.kind in _MOVES and one.library != "opencv" for one in operations):
-            return _moved(image, draw_program(program, width, height, None).operations)
+            drawn = draw_program(program, width, height, None)
+            moved: torch.Tensor = _moved(image.as_subclass(torch.Tensor), drawn.operations)
+            return moved.as_subclass(type(image))
         if image.is_floating_point():
-            raise ValueError("image must hold bytes where pixels are not only moved")
+            raise ValueError(
+                "image must hold bytes, unless pixels only move: put ToTensor after it"
+            )
         program = for_tensors(program)
     else:
         program = with_library(program, "pillow")

@@ -5,26 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from PIL import Image as PillowImage
 
 from fastdecode._arguments import is_int
-from fastdecode.native._augment import Program
+from fastdecode.native._augment import Program, Step
 from fastdecode.torch._programs import Look, Policy
 from fastdecode.torch.transforms._random_crop import TorchDraws
 from fastdecode.torch.transforms.base import is_number
-from fastdecode.torch.transforms.images import ImageTransform, check_fill, transformed
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from fastdecode.torch.transforms.base import AnyInterpolation
-    from fastdecode.torch.transforms.images import _Image
-
-    Fill = float | Sequence[float] | None
+from fastdecode.torch.transforms.images import (
+    AnyImage,
+    AnyMode,
+    Fill,
+    ImageTransform,
+    check_fill,
+    transformed,
+)
 
 _Levels = Callable[[int, int, int], torch.Tensor | None]
 _Space = Mapping[str, tuple[_Levels, bool]]
@@ -83,8 +82,11 @@ class _Policy(ImageTransform):
 
 
 _LEAST = {
-    "num_ops": 0, "magnitude": 0, "num_magnitude_bins": 2,
-    "severity": 1, "mixture_width": 1,
+    "num_ops": 0,
+    "magnitude": 0,
+    "num_magnitude_bins": 2,
+    "severity": 1,
+    "mixture_width": 1,
 }
 
 
@@ -106,7 +108,7 @@ class TrivialAugmentWide(_Policy):
     """
 
     num_magnitude_bins: int = 31
-    interpolation: AnyInterpolation = "nearest"
+    interpolation: AnyMode = "nearest"
     fill: Fill = None
 
     _AUGMENTATION_SPACE = _WIDE
@@ -132,7 +134,7 @@ class RandAugment(_Policy):
     num_ops: int = 2
     magnitude: int = 9
     num_magnitude_bins: int = 31
-    interpolation: AnyInterpolation = "nearest"
+    interpolation: AnyMode = "nearest"
     fill: Fill = None
 
     def __post_init__(self) -> None:
@@ -167,7 +169,7 @@ class AutoAugment(_Policy):
     """
 
     policy: Any = AutoAugmentPolicy.IMAGENET
-    interpolation: AnyInterpolation = "nearest"
+    interpolation: AnyMode = "nearest"
     fill: Fill = None
 
     _AUGMENTATION_SPACE = {
@@ -178,19 +180,16 @@ class AutoAugment(_Policy):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.policy = AutoAugmentPolicy(getattr(self.policy, "value", self.policy))
-
-    @property
-    def _policies(self) -> list[list[tuple[str, float, int | None]]]:
-        lines = _PAIRS[self.policy].split(", ")
-        return [
-            [(name, int(p) / 10, None if at == "-" else int(at)) for name, p, at in one]
-            for one in ([words[:3], words[3:]] for words in map(str.split, lines))
+        lines = map(str.split, _PAIRS[self.policy].split(", "))
+        self._policies = [
+            [(name, int(p) / 10, None if at == "-" else int(at)) for name, p, at in pair]
+            for pair in ((words[:3], words[3:]) for words in lines)
         ]
 
     def _draw(self, size: tuple[int, int]) -> Program:
         table, draws = Policy(self, size, 10), TorchDraws()
-        policies, steps = self._policies, []
-        for name, probability, level in policies[draws.below(len(policies))]:
+        steps: list[Step] = []
+        for name, probability, level in self._policies[draws.below(len(self._policies))]:
             if draws.uniform(0, 1) <= probability:
                 steps += table.drawn(name, draws, level or 0)
         return Program(steps)
@@ -221,7 +220,7 @@ class AugMix(_Policy):
     chain_depth: int = -1
     alpha: float = 1.0
     all_ops: bool = True
-    interpolation: AnyInterpolation = "bilinear"
+    interpolation: AnyMode = "bilinear"
     fill: Fill = None
 
     _PARAMETER_MAX: ClassVar[int] = 10
@@ -240,22 +239,23 @@ class AugMix(_Policy):
         if not is_number(self.alpha) or not self.alpha > 0:
             raise ValueError(f"alpha must be a positive number, not {self.alpha!r}")
 
-    def __call__(self, image: _Image) -> _Image:
+    def __call__(self, image: AnyImage) -> AnyImage:
         """Return the mixture; the parameters are those of a call of any `ImageTransform`."""
-        if not isinstance(image, torch.Tensor):
-            rows = np.array(image)
-            rows = rows[..., None] if rows.ndim == 2 else rows
-            mixed = self(torch.from_numpy(rows).permute(2, 0, 1)).permute(1, 2, 0).numpy()
-            if isinstance(image, np.ndarray):
-                return mixed
-            return PillowImage.fromarray(mixed[..., 0] if mixed.shape[2] == 1 else mixed)
+        if isinstance(image, torch.Tensor):
+            return self._mixed(image)
+        rows = np.array(image)
+        tensor = torch.from_numpy(rows if rows.ndim == 3 else rows[..., None]).permute(2, 0, 1)
+        mixed = self._mixed(tensor).permute(1, 2, 0).reshape(rows.shape).numpy()
+        return PillowImage.fromarray(mixed) if isinstance(image, PillowImage.Image) else mixed
+
+    def _mixed(self, image: torch.Tensor) -> torch.Tensor:
         alphas = torch.full((2 + self.mixture_width,), self.alpha, device="cpu")
         kept, rest = torch._sample_dirichlet(alphas[None, :2])[0]
         weights = torch._sample_dirichlet(alphas[None, 2:])[0] * rest
-        mixed = kept * image
+        mixed: torch.Tensor = kept * image
         for weight in weights:
             mixed += weight * transformed(image, self._draw)
-        return mixed.to(image.dtype)
+        return mixed.to(image.dtype).as_subclass(type(image))
 
     def _draw(self, size: tuple[int, int]) -> Program:
         """Return what is done for one of the augmented images."""
