@@ -66,6 +66,7 @@ CALLS: list[tuple[str, dict[str, Any], int]] = [
     ("RandomCrop", {"size": (70, 90), "padding": (1, 2, 3, 4), "pad_if_needed": True}, 806500411),
     ("RandomEqualize", {}, 4187324731),
     ("RandomGrayscale", {"p": 0.5}, 1405774410),
+    ("RandomHorizontalFlip", {"p": 1.0}, 4014871767),
     ("RandomHorizontalFlip", {}, 2918100340),
     ("RandomInvert", {}, 2858845009),
     ("RandomPerspective", {}, 2293739461),
@@ -265,6 +266,18 @@ def test_printing_a_dataset_shows_the_steps_by_their_names() -> None:
     )
 
 
+def test_a_crop_with_a_mean_is_one_in_a_pipeline() -> None:
+    """It makes floats in a Loader and of an image as it does of a file."""
+    crop = own.Resize((36, 44), mean=(0.4, 0.5, 0.6), std=(0.2, 0.3, 0.4), flip=1.0)
+    file = PHOTOS[0].read_bytes()
+    dataset = Sources(file, transform=own.Compose([crop]))
+    with SeededLoader(dataset, 1, threads=0) as loader:
+        (batch,) = [images for images, _ in loader]
+
+    assert torch.equal(batch[0], crop(file))
+    assert torch.allclose(own.Compose([crop])(file), crop(file), atol=1.01 / 255 / 0.2)
+
+
 def test_one_channel_is_normalised_as_three() -> None:
     """With one mean for all; with three of them it is refused."""
     image = PHOTOS[0].read_bytes()
@@ -399,16 +412,18 @@ def test_containers_draw_as_torchvisions(make: str) -> None:
 def test_conversions_are_those_of_torchvision() -> None:
     """Of bytes and floats, there and back."""
     v2 = pytest.importorskip("torchvision.transforms.v2")
+    v1 = pytest.importorskip("torchvision.transforms")
     levels = torch.arange(256, dtype=torch.uint8).view(1, 16, 16)
     for dtype in (torch.uint8, torch.float32, torch.float16, torch.float64):
         for scale in (False, True):
             ours, theirs = own.ToDtype(dtype, scale), v2.ToDtype(dtype, scale)
             for image in (levels, levels / 255, levels.double() / 255):
                 assert torch.equal(ours(image), theirs(image))
-    for image in (IMAGES[0], IMAGES[0].convert("L"), IMAGES[0].convert("1")):
-        tensor = own.PILToTensor()(image)
-        assert torch.equal(own.ConvertImageDtype()(tensor), own.ToTensor()(image))
-    assert torch.equal(own.PILToTensor()(IMAGES[0]), v2.PILToTensor()(IMAGES[0]))
+    assert torch.equal(own.ConvertImageDtype()(levels), v2.ConvertImageDtype()(levels))
+    for mode in ("RGB", "L", "1", "I;16"):
+        image = IMAGES[0].convert("I").convert(mode) if mode == "I;16" else IMAGES[0].convert(mode)
+        assert torch.equal(own.PILToTensor()(image), v2.PILToTensor()(image)), mode
+        assert torch.equal(own.ToTensor()(image), v1.ToTensor()(image)), mode
 
 
 if __name__ == "__main__":

@@ -74,7 +74,7 @@ class GaussianBlur(ImageTransform):
 
     def _with_radius(self, p: Any = 0.5, radius_min: Any = 0.1, radius_max: Any = 2.0) -> None:
         check_probability(p)
-        check_pair("radius", (radius_min, radius_max), 0, _LARGEST_RADIUS)
+        check_pair("radius_min and radius_max", (radius_min, radius_max), 0, _LARGEST_RADIUS)
         self.p, self.radius_min, self.radius_max = p, radius_min, radius_max
 
     def __call__(self, image: Any) -> Any:

@@ -92,8 +92,8 @@ class Grayscale(ImageTransform):
     num_output_channels: int = 1
 
     def __post_init__(self) -> None:
-        if self.num_output_channels not in (1, 3):
-            given = self.num_output_channels
+        given = self.num_output_channels
+        if not is_int(given) or given not in (1, 3):
             raise ValueError(f"num_output_channels must be 1 or 3, not {given!r}")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from textwrap import indent
@@ -11,6 +12,7 @@ import torch
 
 from fastdecode import _lazy
 from fastdecode.torch.transforms._random_crop import TorchDraws
+from fastdecode.torch.transforms.base import is_number
 from fastdecode.torch.transforms.images import check_probability
 
 
@@ -43,7 +45,7 @@ class Compose(_Several):
     Parameters
     ----------
     transforms : sequence of callables
-        Of this package, torchvision, timm, albumentations or your own.
+        Of this package, torchvision, timm or your own.
 
     Raises
     ------
@@ -113,11 +115,11 @@ class RandomChoice(_Several):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        weights = [1.0] * len(self.transforms) if self.p is None else list(self.p)
-        if len(weights) != len(self.transforms) or not all(weight >= 0 for weight in weights):
-            raise ValueError(f"p must have a weight for each transform, not {self.p!r}")
-        if not sum(weights) > 0:
-            raise ValueError(f"one of the weights must not be 0: {self.p!r}")
+        given = [1.0] * len(self.transforms) if self.p is None else self.p
+        weights = list(given) if isinstance(given, (list, tuple)) else []
+        known = all(is_number(one) and 0 <= one < math.inf for one in weights)
+        if len(weights) != len(self.transforms) or not known or not any(weights):
+            raise ValueError(f"p must be weights of the transforms, not all 0, not {self.p!r}")
         self.p = [weight / sum(weights) for weight in weights]
 
     def __call__(self, image: Any) -> Any:

@@ -26,7 +26,10 @@ _MOVES = ("crop", "mirror", "pad", "resize", "turn_over")
 
 
 class InterpolationMode(Enum):
-    """How pixels are interpolated, by torchvision's names; their strings are taken everywhere."""
+    """How pixels are interpolated; the strings are taken, too, also where this is torchvision's.
+
+    ``NEAREST``, ``NEAREST_EXACT``, ``BILINEAR``, ``BICUBIC``, ``BOX``, ``HAMMING`` or ``LANCZOS``.
+    """
 
     NEAREST = "nearest"
     NEAREST_EXACT = "nearest-exact"
@@ -204,7 +207,7 @@ def check_angles(name: str, value: Any) -> tuple[float, float]:
 
 
 def check_fill(fill: Any) -> None:
-    levels = fill if isinstance(fill, (list, tuple)) else [fill or 0]
+    levels = fill if isinstance(fill, (list, tuple)) else [0 if fill is None else fill]
     if len(levels) not in (_GREY, _RGB) or not all(
         is_number(level) and 0 <= level <= 255 and level == int(level) for level in levels
     ):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from fastdecode._arguments import check_word
+from fastdecode._arguments import FLAG, check_kinds, check_word
 from fastdecode.native._augment import Operation, Program, do, fitted, padded_to
 from fastdecode.torch.transforms.base import check_size, check_size_pair, is_number
 from fastdecode.torch.transforms.images import ImageTransform
@@ -87,6 +87,8 @@ class LetterBox(OpenCVResize):
         self, size: Any = 640, fill: int = 114, *, enlarges: bool = True, center: bool = True
     ) -> None:
         self.size = height, width = check_size_pair("size", size)
+        flags = {"enlarges": enlarges, "center": center}
+        check_kinds(flags, dict.fromkeys(flags, FLAG))
         if not is_number(fill) or not 0 <= fill <= 255 or fill != int(fill):
             raise ValueError(f"fill must be a level from 0 to 255, not {fill!r}")
         self.fill, self.enlarges, self.center = int(fill), enlarges, center

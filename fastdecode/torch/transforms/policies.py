@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from PIL import Image as PillowImage
 
-from fastdecode._arguments import is_int
+from fastdecode._arguments import check_word, is_int
 from fastdecode.native._augment import Program, Step
 from fastdecode.torch._programs import Look, Policy
 from fastdecode.torch.transforms._random_crop import TorchDraws
@@ -140,7 +140,8 @@ class RandAugment(_Policy):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.magnitude >= self.num_magnitude_bins:
-            raise ValueError(f"magnitude={self.magnitude} is none of {self.num_magnitude_bins}")
+            bins = self.num_magnitude_bins
+            raise ValueError(f"magnitude={self.magnitude} is none of num_magnitude_bins={bins}")
 
     def _draw(self, size: tuple[int, int]) -> Program:
         table, draws = Policy(self, size, self.num_magnitude_bins), TorchDraws()
@@ -149,7 +150,10 @@ class RandAugment(_Policy):
 
 
 class AutoAugmentPolicy(Enum):
-    """For which images the operations of `AutoAugment` were found."""
+    """For which images the operations of `AutoAugment` were found.
+
+    ``IMAGENET``, ``CIFAR10`` or ``SVHN``.
+    """
 
     IMAGENET = "imagenet"
     CIFAR10 = "cifar10"
@@ -179,7 +183,9 @@ class AutoAugment(_Policy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.policy = AutoAugmentPolicy(getattr(self.policy, "value", self.policy))
+        name = getattr(self.policy, "value", self.policy)
+        check_word("policy", name, [one.value for one in AutoAugmentPolicy])
+        self.policy = AutoAugmentPolicy(name)
         lines = map(str.split, _PAIRS[self.policy].split(", "))
         self._policies = [
             [(name, int(p) / 10, None if at == "-" else int(at)) for name, p, at in pair]
