@@ -20,7 +20,6 @@ from fastdecode.torch._albumentations import steps_of
 from fastdecode.torch._options import DecodeOptions
 from fastdecode.torch._probes import Form
 from fastdecode.torch._processors import as_transform
-from fastdecode.torch._programs import is_unmodified
 from fastdecode.torch._stages import (
     Called,
     InCore,
@@ -436,9 +435,11 @@ def _check_normalised_once(head: EncodedTransform, rest: Sequence[Any]) -> None:
 
 def _recipe_of(head: EncodedTransform) -> Recipe | None:
     """Return the recipe of a transform of the package, or None if the user modified it."""
-    if type(head) not in _OWN or not isinstance(head, Recipe) or not is_unmodified(head):
+    if type(head) not in _OWN or not isinstance(head, Recipe):
         return None
-    if type(head.normalize) not in (Normalize, type(None)):
+    if type(head.normalize) not in (Normalize, type(None)) or any(
+        callable(value) for name, value in vars(head).items() if name != "normalize"
+    ):
         return None
     shared = ("program", "shape", "dtype", "normalize", "quality", "headroom", "form")
     return Recipe().but(**{name: getattr(head, name) for name in shared})

@@ -858,3 +858,56 @@ def timm_auto_augment(policy: Any, size: Size) -> Program:
         "choice",
         [group("sequence", [_timm_operation(op, size) for op in one]) for one in policy.policy],
     )
+
+
+# ---- torchvision's classes, by what their operations do to an image ----
+
+CROPS: Mapping[str, Maker] = {
+    "CenterCrop": central,
+    "RandomHorizontalFlip": with_probability("mirror"),
+    "RandomResizedCrop": random_resizing,
+    "RandomShortestSize": random_shortest,
+    "Resize": resizing,
+    "ScaleJitter": scale_jitter,
+}
+"""They crop, resize or mirror, mostly while decoding."""
+
+SHIFTS: Mapping[str, Maker] = {
+    "Pad": padding,
+    "RandomCrop": random_cropping,
+    "RandomVerticalFlip": with_probability("turn_over"),
+}
+"""They move pixels as well, and change no values."""
+
+MOVES: Mapping[str, Maker] = {
+    "RandomAffine": affine,
+    "RandomPerspective": perspective,
+    "RandomRotation": rotation,
+}
+"""They move pixels."""
+
+COLOURS: Mapping[str, Maker] = {
+    "ColorJitter": color_jitter,
+    "GaussianBlur": gaussian_blur,
+    "Grayscale": grey,
+    "RandomAdjustSharpness": with_probability("sharpness", "sharpness_factor"),
+    "RandomAutocontrast": with_probability("autocontrast"),
+    "RandomChannelPermutation": permutation,
+    "RandomEqualize": with_probability("equalize"),
+    "RandomGrayscale": with_probability("grey"),
+    "RandomInvert": with_probability("invert"),
+    "RandomPhotometricDistort": photometric_distort,
+    "RandomPosterize": with_probability("posterize", "bits"),
+    "RandomSolarize": with_probability("solarize", "threshold"),
+}
+"""They leave each pixel in its place."""
+
+POLICIES: Mapping[str, Maker] = {
+    "AugMix": augmix,
+    "AutoAugment": auto_augment,
+    "RandAugment": rand_augment,
+    "TrivialAugmentWide": trivial_augment,
+}
+"""They do some of both."""
+
+OPERATIONS: Mapping[str, Maker] = {**CROPS, **SHIFTS, **MOVES, **COLOURS, **POLICIES}

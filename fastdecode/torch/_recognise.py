@@ -285,14 +285,6 @@ def decoded_program_of(transform: Any, size: Size, *, of_tensors: bool) -> Progr
     return Program(steps)
 
 
-def own_program_of(transform: Any, size: Size) -> Program:
-    """Return the program of a transform of this package, or of a subclass of the user's."""
-    kinds = (kind for kind in type(transform).__mro__ if kind.__module__.startswith(OWN))
-    names = [(module, kind.__qualname__) for kind in kinds for module in (kind.__module__, _V2)]
-    makers = (row.make for name in names if (row := TABLE.get(name)) is not None)
-    return next(make(transform, size) for make in makers if make is not None)
-
-
 def _make(transform: Any, size: Size) -> Program:
     row = row_of(transform)
     if row is None or row.make is None:
@@ -620,16 +612,8 @@ def _crops(make: Maker) -> Row:
     return Row(_crop, make, linear=True)
 
 
-def _shifts(make: Maker) -> Row:
-    return Row(_augment, make, linear=True)
-
-
 def _moves(make: Maker) -> Row:
     return Row(_augment, make)
-
-
-def _colours(make: Maker) -> Row:
-    return Row(_augment, make, in_place=True)
 
 
 def _erases(make: Maker) -> Row:
@@ -643,53 +627,28 @@ def _converts(step: Step, *, only_pillow: bool = False) -> Row:
 _PRESET = Row(parts="transforms")
 _OF_BYTES = Row(_own_crop, programs.as_it_says, linear=True)
 _OF_EITHER_VERSION = {
-    "CenterCrop": _crops(programs.central),
-    "ColorJitter": _colours(programs.color_jitter),
+    **{name: Row(_crop, make, linear=True) for name, make in programs.CROPS.items()},
+    **{name: Row(_augment, make, linear=True) for name, make in programs.SHIFTS.items()},
+    **{name: Row(_augment, make) for name, make in programs.MOVES.items()},
+    **{name: Row(_augment, make, in_place=True) for name, make in programs.COLOURS.items()},
+    "RandomErasing": _erases(programs.erasing),
     "Compose": Row(make=_compose, parts="transforms"),
     "ConvertImageDtype": _converts(_convert_dtype),
-    "GaussianBlur": _colours(programs.gaussian_blur),
     "GaussianNoise": Row(in_place=True),  # runs as written
-    "Grayscale": _colours(programs.grey),
     "Identity": _converts(_accept),
     "Normalize": _converts(_normalize),
     "PILToTensor": _converts(_pil_to_tensor, only_pillow=True),
-    "Pad": _shifts(programs.padding),
     "RGB": _converts(_accept),
-    "RandomAdjustSharpness": _colours(programs.with_probability("sharpness", "sharpness_factor")),
-    "RandomAffine": _moves(programs.affine),
     "RandomApply": _moves(_apply),
-    "RandomAutocontrast": _colours(programs.with_probability("autocontrast")),
-    "RandomChannelPermutation": _colours(programs.permutation),
     "RandomChoice": _moves(_random_choice),
-    "RandomCrop": _shifts(programs.random_cropping),
-    "RandomEqualize": _colours(programs.with_probability("equalize")),
-    "RandomErasing": _erases(programs.erasing),
-    "RandomGrayscale": _colours(programs.with_probability("grey")),
-    "RandomHorizontalFlip": _crops(programs.with_probability("mirror")),
-    "RandomInvert": _colours(programs.with_probability("invert")),
     "RandomOrder": _moves(_random_order),
-    "RandomPerspective": _moves(programs.perspective),
-    "RandomPhotometricDistort": _colours(programs.photometric_distort),
-    "RandomPosterize": _colours(programs.with_probability("posterize", "bits")),
-    "RandomResizedCrop": _crops(programs.random_resizing),
-    "RandomRotation": _moves(programs.rotation),
-    "RandomShortestSize": _crops(programs.random_shortest),
-    "RandomSolarize": _colours(programs.with_probability("solarize", "threshold")),
-    "RandomVerticalFlip": _shifts(programs.with_probability("turn_over")),
-    "Resize": _crops(programs.resizing),
-    "ScaleJitter": _crops(programs.scale_jitter),
     "ToDtype": _converts(_to_float),
     "ToImage": _converts(_to_image),
     "ToPILImage": _converts(_to_pil),
     "ToPureTensor": _converts(_to_pure_tensor),
     "ToTensor": _converts(_to_tensor),
 }
-_POLICIES = {
-    "AugMix": _moves(programs.augmix),
-    "AutoAugment": _moves(programs.auto_augment),
-    "RandAugment": _moves(programs.rand_augment),
-    "TrivialAugmentWide": _moves(programs.trivial_augment),
-}
+_POLICIES = {name: Row(_augment, make) for name, make in programs.POLICIES.items()}
 
 TABLE: dict[tuple[str, str], Row] = {
     **_rows((_V1, _V2), _OF_EITHER_VERSION),

@@ -49,8 +49,14 @@ CALLED = {
 }
 """What an error calls an argument instead of its name."""
 GIVEN: dict[str, Any] = {
-    **{"size": 8, "resize": 9, "padding": 1, "bits": 3, "threshold": 9, "degrees": 9},
-    **{"sharpness_factor": 2, "transforms": [transforms.RandomInvert()]},
+    "size": 8,
+    "resize": 9,
+    "padding": 1,
+    "bits": 3,
+    "threshold": 9,
+    "degrees": 9,
+    "sharpness_factor": 2,
+    "transforms": [transforms.RandomInvert()],
 }
 """Valid values of what the transforms need."""
 

@@ -87,6 +87,12 @@ class Grayscale(ImageTransform):
     ----------
     num_output_channels : {1, 3}
         Of one channel, a Pillow image has the mode L.
+
+    Examples
+    --------
+    >>> from fastdecode.torch.transforms import Grayscale
+    >>> Grayscale()
+    Grayscale(num_output_channels=1)
     """
 
     num_output_channels: int = 1
@@ -113,6 +119,12 @@ class RandomGrayscale(_Sometimes):
     ----------
     p : float
         Probability.
+
+    Examples
+    --------
+    >>> from fastdecode.torch.transforms import RandomGrayscale
+    >>> RandomGrayscale()
+    RandomGrayscale(p=0.1)
     """
 
     p: float = 0.1
@@ -125,6 +137,12 @@ class RandomInvert(_Sometimes):
     ----------
     p : float
         Probability.
+
+    Examples
+    --------
+    >>> from fastdecode.torch.transforms import RandomInvert
+    >>> RandomInvert()
+    RandomInvert(p=0.5)
     """
 
 
@@ -135,6 +153,12 @@ class RandomAutocontrast(_Sometimes):
     ----------
     p : float
         Probability.
+
+    Examples
+    --------
+    >>> from fastdecode.torch.transforms import RandomAutocontrast
+    >>> RandomAutocontrast()
+    RandomAutocontrast(p=0.5)
     """
 
 
@@ -145,6 +169,12 @@ class RandomEqualize(_Sometimes):
     ----------
     p : float
         Probability.
+
+    Examples
+    --------
+    >>> from fastdecode.torch.transforms import RandomEqualize
+    >>> RandomEqualize()
+    RandomEqualize(p=0.5)
     """
 
 
@@ -158,6 +188,12 @@ class RandomPosterize(ImageTransform):
         How many, from 0 to 8.
     p : float
         Probability.
+
+    Examples
+    --------
+    >>> from fastdecode.torch.transforms import RandomPosterize
+    >>> RandomPosterize(3)
+    RandomPosterize(bits=3, p=0.5)
     """
 
     bits: int
@@ -179,6 +215,12 @@ class RandomSolarize(ImageTransform):
         The lowest level that is inverted.
     p : float
         Probability.
+
+    Examples
+    --------
+    >>> from fastdecode.torch.transforms import RandomSolarize
+    >>> RandomSolarize(128)
+    RandomSolarize(threshold=128, p=0.5)
     """
 
     threshold: float
@@ -199,6 +241,12 @@ class RandomAdjustSharpness(ImageTransform):
         0 blurs, 1 changes nothing, 2 sharpens.
     p : float
         Probability.
+
+    Examples
+    --------
+    >>> from fastdecode.torch.transforms import RandomAdjustSharpness
+    >>> RandomAdjustSharpness(2)
+    RandomAdjustSharpness(sharpness_factor=2, p=0.5)
     """
 
     sharpness_factor: float

@@ -84,6 +84,16 @@ class RandomApply(_Several):
     transforms : sequence of callables
     p : float
         Probability.
+
+    Examples
+    --------
+    >>> from fastdecode.torch.transforms import RandomApply, RandomInvert, RandomVerticalFlip
+    >>> RandomApply([RandomInvert(), RandomVerticalFlip()])
+    RandomApply(
+        RandomInvert(p=0.5)
+        RandomVerticalFlip(p=0.5)
+        p=0.5
+    )
     """
 
     p: float = 0.5
@@ -109,6 +119,16 @@ class RandomChoice(_Several):
     transforms : sequence of callables
     p : sequence of floats, optional
         A weight for each; by default all are alike.
+
+    Examples
+    --------
+    >>> from fastdecode.torch.transforms import RandomChoice, RandomInvert, RandomVerticalFlip
+    >>> RandomChoice([RandomInvert(), RandomVerticalFlip()])
+    RandomChoice(
+        RandomInvert(p=0.5)
+        RandomVerticalFlip(p=0.5)
+        p=[0.5, 0.5]
+    )
     """
 
     p: Sequence[float] | None = None
@@ -134,6 +154,15 @@ class RandomOrder(_Several):
     Parameters
     ----------
     transforms : sequence of callables
+
+    Examples
+    --------
+    >>> from fastdecode.torch.transforms import RandomInvert, RandomOrder, RandomVerticalFlip
+    >>> RandomOrder([RandomInvert(), RandomVerticalFlip()])
+    RandomOrder(
+        RandomInvert(p=0.5)
+        RandomVerticalFlip(p=0.5)
+    )
     """
 
     def __call__(self, image: Any) -> Any:

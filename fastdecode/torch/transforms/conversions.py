@@ -41,7 +41,14 @@ class ToTensor:
 
 
 class PILToTensor:
-    """Make a tensor of bytes of a Pillow image, as torchvision's ``PILToTensor`` does."""
+    """Make a tensor of bytes of a Pillow image, as torchvision's ``PILToTensor`` does.
+
+    Examples
+    --------
+    >>> from fastdecode.torch.transforms import PILToTensor
+    >>> PILToTensor()
+    PILToTensor()
+    """
 
     def __call__(self, image: PillowImage.Image) -> torch.Tensor:
         """Return the pixels (C, H, W)."""
@@ -75,6 +82,12 @@ class ToDtype:
         torch.uint8, or of floats.
     scale : bool
         Whether 0 to 255 in bytes becomes 0 to 1 in floats, and back.
+
+    Examples
+    --------
+    >>> from fastdecode.torch.transforms import ToDtype
+    >>> ToDtype()
+    ToDtype(dtype=torch.float32, scale=False)
     """
 
     dtype: torch.dtype = torch.float32
@@ -104,6 +117,12 @@ class ConvertImageDtype(ToDtype):
     ----------
     dtype : torch.dtype
         torch.uint8, or of floats.
+
+    Examples
+    --------
+    >>> from fastdecode.torch.transforms import ConvertImageDtype
+    >>> ConvertImageDtype()
+    ConvertImageDtype(dtype=torch.float32)
     """
 
     def __init__(self, dtype: torch.dtype = torch.float32) -> None:
@@ -134,6 +153,12 @@ class RandomErasing:
     ------
     ValueError
         An argument is invalid.
+
+    Examples
+    --------
+    >>> from fastdecode.torch.transforms import RandomErasing
+    >>> RandomErasing()
+    RandomErasing(p=0.5, scale=(0.02, 0.33), ratio=(0.3, 3.3), value=0.0, inplace=False)
     """
 
     p: float = 0.5

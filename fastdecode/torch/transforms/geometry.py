@@ -36,6 +36,12 @@ class CenterCrop(ImageTransform):
     ----------
     size : int or (height, width)
         Of the result, in pixels; an int is used for both sides.
+
+    Examples
+    --------
+    >>> from fastdecode.torch.transforms import CenterCrop
+    >>> CenterCrop(32)
+    CenterCrop(size=(32, 32))
     """
 
     size: Any
@@ -61,6 +67,12 @@ class Pad(ImageTransform):
     ------
     ValueError
         An argument is invalid; or, when called, the image is too small to be reflected.
+
+    Examples
+    --------
+    >>> from fastdecode.torch.transforms import Pad
+    >>> Pad(4)
+    Pad(padding=4, fill=0, padding_mode='constant')
     """
 
     padding: Any
@@ -90,6 +102,12 @@ class RandomCrop(ImageTransform):
     ------
     ValueError
         An argument is invalid; or, when called, the image is too small.
+
+    Examples
+    --------
+    >>> from fastdecode.torch.transforms import RandomCrop
+    >>> RandomCrop(32, 4)
+    RandomCrop(size=(32, 32), padding=4, pad_if_needed=False, fill=0, ...)
     """
 
     size: Any
@@ -130,6 +148,12 @@ class RandomHorizontalFlip(ImageTransform):
     ----------
     p : float
         Probability.
+
+    Examples
+    --------
+    >>> from fastdecode.torch.transforms import RandomHorizontalFlip
+    >>> RandomHorizontalFlip()
+    RandomHorizontalFlip(p=0.5)
     """
 
     p: float = 0.5
@@ -145,6 +169,12 @@ class RandomVerticalFlip(RandomHorizontalFlip):
     ----------
     p : float
         Probability.
+
+    Examples
+    --------
+    >>> from fastdecode.torch.transforms import RandomVerticalFlip
+    >>> RandomVerticalFlip()
+    RandomVerticalFlip(p=0.5)
     """
 
 
@@ -164,6 +194,12 @@ class RandomRotation(ImageTransform):
         Other centres are not supported.
     fill : level, or three levels
         Of the pixels outside of the image.
+
+    Examples
+    --------
+    >>> from fastdecode.torch.transforms import RandomRotation
+    >>> RandomRotation(30)
+    RandomRotation(degrees=(-30.0, 30.0), interpolation='nearest', expand=False, ...)
     """
 
     degrees: Any
@@ -193,6 +229,12 @@ class RandomAffine(ImageTransform):
         Range of the angle along the width; and of that along the height.
     interpolation, fill, center
         As for `RandomRotation`.
+
+    Examples
+    --------
+    >>> from fastdecode.torch.transforms import RandomAffine
+    >>> RandomAffine(30)
+    RandomAffine(degrees=(-30.0, 30.0), translate=None, scale=None, shear=None, ...)
     """
 
     degrees: Any
@@ -230,6 +272,12 @@ class RandomPerspective(ImageTransform):
         Probability.
     interpolation, fill
         As for `RandomRotation`.
+
+    Examples
+    --------
+    >>> from fastdecode.torch.transforms import RandomPerspective
+    >>> RandomPerspective()
+    RandomPerspective(distortion_scale=0.5, p=0.5, interpolation='bilinear', fill=0)
     """
 
     distortion_scale: float = 0.5

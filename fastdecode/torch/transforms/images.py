@@ -12,7 +12,7 @@ from PIL import Image as PillowImage
 
 from fastdecode._arguments import is_int
 from fastdecode.native._augment import Operation, Program, as_operation, augment
-from fastdecode.torch._programs import for_tensors, with_library
+from fastdecode.torch._programs import OPERATIONS, for_tensors, with_library
 from fastdecode.torch.transforms._random_crop import TorchDraws, draw_program
 from fastdecode.torch.transforms.base import is_number
 
@@ -29,6 +29,12 @@ class InterpolationMode(Enum):
     """How pixels are interpolated; the strings are taken, too, also where this is torchvision's.
 
     ``NEAREST``, ``NEAREST_EXACT``, ``BILINEAR``, ``BICUBIC``, ``BOX``, ``HAMMING`` or ``LANCZOS``.
+
+    Examples
+    --------
+    >>> from fastdecode.torch.transforms import InterpolationMode
+    >>> InterpolationMode.LANCZOS.value
+    'lanczos'
     """
 
     NEAREST = "nearest"
@@ -46,6 +52,12 @@ class ImageTransform:
     Called with a Pillow image, it gives Pillow's own pixels, and draws the same numbers from
     torch's global generator as ``torchvision.transforms.v2``. With a tensor, the result is that of
     torchvision's for tensors, within a level. In a `Loader` the core does it.
+
+    Examples
+    --------
+    >>> from fastdecode.torch.transforms import ImageTransform, RandomInvert
+    >>> isinstance(RandomInvert(), ImageTransform)
+    True
     """
 
     def __call__(self, image: AnyImage) -> AnyImage:
@@ -72,9 +84,9 @@ class ImageTransform:
 
     def _draw(self, size: tuple[int, int]) -> Program:
         """Return what is done to an image of this (height, width), after the draw for `p`."""
-        from fastdecode.torch._recognise import own_program_of  # which imports this package
-
-        first, *others = own_program_of(self, size)
+        kinds = (kind.__qualname__ for kind in type(self).__mro__)
+        make = next(OPERATIONS[name] for name in kinds if name in OPERATIONS)
+        first, *others = make(self, size)
         certain = 1.0 if hasattr(self, "p") else first.probability
         return Program([first._replace(probability=certain), *others])
 

@@ -105,6 +105,12 @@ class TrivialAugmentWide(_Policy):
         How many strengths there are, at least 2.
     interpolation, fill
         As for `RandomRotation`; where pixels are blended, None leaves the fill out.
+
+    Examples
+    --------
+    >>> from fastdecode.torch.transforms import TrivialAugmentWide
+    >>> TrivialAugmentWide()
+    TrivialAugmentWide(num_magnitude_bins=31, interpolation='nearest', fill=None)
     """
 
     num_magnitude_bins: int = 31
@@ -129,6 +135,12 @@ class RandAugment(_Policy):
         The strength, less than `num_magnitude_bins`.
     num_magnitude_bins, interpolation, fill
         As for `TrivialAugmentWide`.
+
+    Examples
+    --------
+    >>> from fastdecode.torch.transforms import RandAugment
+    >>> RandAugment()
+    RandAugment(num_ops=2, magnitude=9, num_magnitude_bins=31, ...)
     """
 
     num_ops: int = 2
@@ -153,6 +165,12 @@ class AutoAugmentPolicy(Enum):
     """For which images the operations of `AutoAugment` were found.
 
     ``IMAGENET``, ``CIFAR10`` or ``SVHN``.
+
+    Examples
+    --------
+    >>> from fastdecode.torch.transforms import AutoAugmentPolicy
+    >>> AutoAugmentPolicy.SVHN.value
+    'svhn'
     """
 
     IMAGENET = "imagenet"
@@ -170,6 +188,12 @@ class AutoAugment(_Policy):
         For which images.
     interpolation, fill
         As for `TrivialAugmentWide`.
+
+    Examples
+    --------
+    >>> from fastdecode.torch.transforms import AutoAugment
+    >>> AutoAugment()
+    AutoAugment(policy=<AutoAugmentPolicy.IMAGENET: 'imagenet'>, ...)
     """
 
     policy: Any = AutoAugmentPolicy.IMAGENET
@@ -219,6 +243,12 @@ class AugMix(_Policy):
         Whether brightness, colour, contrast and sharpness are among the operations.
     interpolation, fill
         As for `TrivialAugmentWide`.
+
+    Examples
+    --------
+    >>> from fastdecode.torch.transforms import AugMix
+    >>> AugMix()
+    AugMix(severity=3, mixture_width=3, chain_depth=-1, alpha=1.0, all_ops=True, ...)
     """
 
     severity: int = 3
