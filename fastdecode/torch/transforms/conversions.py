@@ -34,6 +34,8 @@ class ToTensor:
         Other arrays and modes keep their values.
         """
         tensor = as_tensor(image)
+        if tensor.dtype == torch.bool:  # of mode 1
+            return tensor.float()
         return tensor.div(255) if tensor.dtype == torch.uint8 else tensor
 
     def __repr__(self) -> str:
@@ -66,8 +68,6 @@ def as_tensor(image: Any) -> torch.Tensor:
     pixels = np.array(image)
     if pixels.ndim not in (2, 3):
         raise ValueError(f"image must be of shape (H, W, C) or (H, W), not {pixels.shape}")
-    if pixels.dtype == np.bool_:  # of mode 1
-        pixels = pixels.astype(np.uint8) * 255
     rows = pixels if pixels.ndim == 3 else pixels[..., None]
     return torch.from_numpy(rows.transpose(2, 0, 1).copy())
 
