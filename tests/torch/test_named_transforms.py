@@ -420,8 +420,8 @@ def test_conversions_are_those_of_torchvision() -> None:
             for image in (levels, levels / 255, levels.double() / 255):
                 assert torch.equal(ours(image), theirs(image))
     assert torch.equal(own.ConvertImageDtype()(levels), v2.ConvertImageDtype()(levels))
-    for mode in ("RGB", "L", "1", "I;16"):
-        image = IMAGES[0].convert("I").convert(mode) if mode == "I;16" else IMAGES[0].convert(mode)
+    for mode in ("RGB", "L", "1", "I", "F"):
+        image = IMAGES[0].convert("L").convert(mode)
         assert torch.equal(own.PILToTensor()(image), v2.PILToTensor()(image)), mode
         assert torch.equal(own.ToTensor()(image), v1.ToTensor()(image)), mode
 
