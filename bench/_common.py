@@ -25,7 +25,7 @@ from PIL import Image
 
 import fastdecode
 from fastdecode import _files
-from fastdecode.measure._workers import family, no_garbage_collection
+from fastdecode.measure._processes import family, no_garbage_collection
 from fastdecode.measure.result import machine, now
 from fastdecode.testing import encode
 

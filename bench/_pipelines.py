@@ -37,7 +37,7 @@ from fastdecode.measure._pipelines import (
     torch_loader,
     torchvision_v2,
 )
-from fastdecode.measure._workers import cpu_seconds
+from fastdecode.measure._processes import cpu_seconds
 
 RESIZE, SIZE = 256, 224
 

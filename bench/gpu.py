@@ -35,7 +35,7 @@ from torch import Tensor, nn
 
 from fastdecode._system import usable_cores
 from fastdecode.gpu._devices import check_device
-from fastdecode.measure._workers import cpu_seconds
+from fastdecode.measure._processes import cpu_seconds
 
 _BASE, _LOADER = "random", "loader-"
 _CLASSES = 1000

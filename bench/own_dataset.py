@@ -27,7 +27,7 @@ from PIL import Image
 
 import fastdecode
 from fastdecode._process import Child
-from fastdecode.measure._workers import cpu_seconds
+from fastdecode.measure._processes import cpu_seconds
 from fastdecode.torch import Loader, fuse
 
 _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)

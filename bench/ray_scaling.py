@@ -29,7 +29,7 @@ from typing import Any
 
 import _common as bench
 
-from fastdecode.measure._workers import cpu_seconds
+from fastdecode.measure._processes import cpu_seconds
 
 os.environ.update(  # before ray is imported; its workers inherit it
     RAY_AUTH_MODE="disabled",

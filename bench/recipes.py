@@ -39,8 +39,8 @@ from PIL import Image, ImageOps
 
 from fastdecode._process import Child
 from fastdecode.measure._pipelines import MAKERS, Decoded, recipe_setup, torch_loader
+from fastdecode.measure._processes import cpu_seconds
 from fastdecode.measure._recipes import MEAN, RECIPES, STD, TrainingRecipe
-from fastdecode.measure._workers import cpu_seconds
 from fastdecode.torch import ImageList, Loader
 from fastdecode.torch.transforms import LetterBox
 

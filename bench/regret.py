@@ -21,9 +21,9 @@ import _common as bench
 from PIL import Image
 
 from fastdecode import calibrate
+from fastdecode.measure._cases import measurements
 from fastdecode.measure._collection import Photo
 from fastdecode.measure._run import Run, RunPlan, measure
-from fastdecode.measure._stats import measurements
 from fastdecode.measure.result import OWN
 from fastdecode.ranking import sort_by_default
 from fastdecode.registry import BUILTIN

@@ -1,26 +1,24 @@
 """Decode many images to arrays in threads: `decode_batch` and `decode_iter`.
 
-Files for which the native backend is chosen go to the native core in chunks, and are decoded in its
+Files for which the native backend is chosen go to the native core in parts, and are decoded in its
 own threads.
 """
 
 from __future__ import annotations
 
 import os
-import threading
-from collections import deque
-from collections.abc import Callable, Generator, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from collections.abc import Generator, Iterable, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from itertools import compress
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
 from fastdecode import _headers, _selection
 from fastdecode._arguments import check_out, checked_region
 from fastdecode._error_policy import is_item_error
+from fastdecode._in_threads import map_in_order, map_in_threads
 from fastdecode._pixels import apply_orientation, deliver, seen_size, stored_box
-from fastdecode._process import after_fork
 from fastdecode._resizing import (
     THUMBNAIL_GAP,
     ResizePlan,
@@ -31,25 +29,22 @@ from fastdecode._resizing import (
     thumbnail_size,
 )
 from fastdecode._selection import Want
-from fastdecode.api import decode, decode_file, name_file, read_item
-from fastdecode.errors import FastDecodeError, ThreadsUnavailable
+from fastdecode.api import decode, decode_file, read_item
+from fastdecode.errors import FastDecodeError, begin_with
 from fastdecode.geometry import Geometry
 from fastdecode.native import _library
-from fastdecode.native._batch import Headers, Items, Pool, as_source
+from fastdecode.native._pool import Headers, Items, Pool, as_source
 from fastdecode.plan import plan_options, reduce_for_resize
 from fastdecode.types import Header
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fastdecode.types import Box, Buffer, Image, Reduce
+    from fastdecode.types import Buffer, Image, Reduce
 
-_T = TypeVar("_T")
-_S = TypeVar("_S")
-_pools: dict[int, ThreadPoolExecutor] = {}
-_pools_lock = threading.Lock()
-_AHEAD = 4
-"""By default, so many results per thread may wait for a slow one before them."""
+_Made: TypeAlias = "Iterable[tuple[int, Image]]"  # the index of each image, and the image
+_NAME = "native"
+_core_pool = cache(Pool)
 
 
 def decode_arrays(
@@ -133,59 +128,10 @@ class _ItemDecoder(NamedTuple):
         return out
 
 
-def map_in_order(
-    make: Callable[[_S], _T], things: Iterable[_S], threads: int, ahead: int | None = None
-) -> Generator[_T, None, None]:
-    """Yield `make` of each thing in order, computed in threads; take things as results are wanted.
-
-    Up to `ahead` results (by default four per thread) are pending or wait to be yielded. An error,
-    also one of `things` itself, is raised in its turn. Closing the generator waits until no call
-    runs. With one thread, the calling thread makes each result when it is wanted.
-    """
-    if threads == 1:
-        yield from map(make, things)
-        return
-    source, most = iter(things), ahead or _AHEAD * threads
-    waiting: deque[tuple[_S, Future[_T]]] = deque()
-    failed: Exception | None = None
-    process, more = os.getpid(), True
-    try:
-        while True:
-            if os.getpid() != process:  # the threads of the pool do not exist after a fork
-                process = os.getpid()
-                waiting = deque((one, _submit(threads, make, one)) for one, _ in waiting)
-            while more and len(waiting) < most:
-                try:
-                    thing = next(source)
-                except StopIteration:
-                    more = False
-                except Exception as error:
-                    failed, more = error, False
-                else:
-                    waiting.append((thing, _submit(threads, make, thing)))
-                    del thing
-            if not waiting:
-                break
-            yield waiting.popleft()[1].result()
-        if failed is not None:
-            raise failed
-    finally:
-        failed = None  # its traceback refers to this frame: a reference cycle
-        if os.getpid() == process:
-            _cancel([future for _, future in waiting])
-
-
-def map_in_threads(threads: int, make: Callable[[_S], _T], things: Iterable[_S]) -> list[_T]:
-    """Return `make` of each thing, in order, or raise the first error; 1 is the calling thread."""
-    if threads == 1:
-        return [make(thing) for thing in things]
-    return _in_threads(threads, make, things)
-
-
 def name_item(error: Exception, place: int) -> Exception:
     """Add the item's index to an error's message; an OSError already names its file."""
     if error.args and isinstance(error.args[0], str) and not isinstance(error, OSError):
-        error.args = (f"item {place}: {error.args[0]}", *error.args[1:])
+        begin_with(error, f"item {place}")
     return error
 
 
@@ -199,16 +145,12 @@ def _decode_in_core(
     exact: bool,
 ) -> list[Any]:
     """Decode in the native core where it is chosen; return None for all other items and errors."""
-    if not _core_is_candidate(options):
+    core = _InCore(options, _core_pool(count), size, exact)
+    if not core.accepts(work[0]):
         return [None] * len(work)
-    some = _CoreArrays(options, count)
-    if size is not None:
-        some = _CoreResizes(options, count, size, exact=exact)
-    if not some.accepts(work[0]):
-        return [None] * len(work)
-    chunks = [slice(at, at + some.chunk) for at in range(0, len(work), some.chunk)]
-    done = map_in_threads(count, lambda at: some.make(work[at], targets[at]), chunks)
-    return [result for chunk in done for result in chunk]
+    parts = [slice(at, at + core.pool.part) for at in range(0, len(work), core.pool.part)]
+    done = map_in_threads(count, lambda at: core.make(work[at], targets[at]), parts)
+    return [result for part in done for result in part]
 
 
 def _drop_tracebacks(error: Exception) -> Exception:
@@ -249,7 +191,7 @@ def _decode_shrunk(item: Any, *, max_side: int, out: Image | None, **options: An
         image = decode(data, reduce, region=region, **options)
     except FastDecodeError as error:
         if isinstance(item, (str, os.PathLike)):
-            name_file(error, item)
+            begin_with(error, os.fspath(item))
         raise
     box = Geometry.of_decode(header, reduce, region=region).boxes(part).tolist()
     return deliver(apply_orientation(shrink(image, size, box), turn), out)
@@ -271,119 +213,58 @@ def _resize_exactly(item: Any, options: dict[str, Any], size: tuple[int, int]) -
     return resize(image, size, (left, top, right, bottom))
 
 
-def _in_threads(threads: int, make: Callable[[_S], _T], things: Iterable[_S]) -> list[_T]:
-    """Collect the results; on the first error or Ctrl-C, cancel the rest."""
-    futures: list[Future[_T]] = []
-    try:
-        futures.extend(_submit(threads, make, thing) for thing in things)
-        return [future.result() for future in futures]
-    except BaseException:
-        _cancel(futures)
-        raise
+class _InCore(NamedTuple):
+    """Decodes lists of files as `decode_arrays` does, where the core is chosen for them."""
 
-
-def _cancel(futures: list[Future[_T]]) -> None:
-    """Cancel pending calls and wait for running ones: nothing may write to `out` afterwards."""
-    for future in futures:
-        future.cancel()
-    wait(futures)
-
-
-def _submit(threads: int, make: Callable[[_S], _T], thing: _S) -> Future[_T]:
-    """Begin a call in the pool of that size; raise `ThreadsUnavailable` if no thread can start."""
-    try:
-        return _pool(threads).submit(make, thing)
-    except RuntimeError as error:
-        if "start new thread" not in str(error):  # the interpreter is shutting down
-            raise
-        with _pools_lock:
-            _pools.pop(threads, None)  # it has queued the call all the same
-        raise ThreadsUnavailable(threads) from error
-
-
-def _pool(threads: int) -> ThreadPoolExecutor:
-    """Return the pool of that size. Pools persist, since starting threads is slow."""
-    with _pools_lock:
-        if threads not in _pools:
-            _pools[threads] = ThreadPoolExecutor(threads, thread_name_prefix="fastdecode")
-        return _pools[threads]
-
-
-@after_fork
-def _forget_pools() -> None:
-    """Forget the pools in a forked child, where the parent's threads do not exist."""
-    global _pools_lock
-    _pools_lock = threading.Lock()
-    _pools.clear()
-
-
-_NAME = "native"
-_CHUNK, _MIN_CHUNK = 128, 16
-_core_pool = cache(Pool)
-
-
-class _CoreItem(NamedTuple):
-    """One file to decode: the numbers of ``fd_request``, and the result's array."""
-
-    numbers: tuple[int, ...]
-    out: Image
-
-
-def _core_is_candidate(options: dict[str, Any]) -> bool:
-    """Return whether the core may be chosen with these arguments of `decode`."""
-    return (
-        options.get("backend") in (None, _NAME)
-        and options.get("mode", "RGB") in ("RGB", "L")
-        and not options.get("strict")
-        and "max_side" not in options
-    )
-
-
-class _CoreArrays:
-    """Decodes lists of files as `decode` does, where the core is chosen for them.
-
-    `options` are checked arguments of `decode`; `chunk` is the number of files per call.
-    """
-
-    def __init__(self, options: dict[str, Any], threads: int) -> None:
-        self._options = options
-        self._pool = _core_pool(threads)
-        self.chunk = max(_MIN_CHUNK, _CHUNK // threads)
+    options: dict[str, Any]
+    pool: Pool
+    size: tuple[int, int] | None
+    exact: bool
 
     def accepts(self, source: Any) -> bool:
         """Return whether the core is chosen for this file, and so most likely for the others."""
+        options, mode = self.options, self.options.get("mode", "RGB")
+        if "max_side" in options or options.get("strict"):
+            return False
+        if self.size is not None:  # the core is always the fastest here
+            return mode == "RGB" and core_may_decode(options.get("backend"))
+        if options.get("backend") not in (None, _NAME) or mode not in ("RGB", "L"):
+            return False
         try:
             data = read_item(source)
         except (OSError, TypeError, ValueError):
             return False
-        return self._part(data, None) is not None
+        return self._request(data, None) is not None
 
     def make(self, sources: Sequence[Any], targets: Sequence[Any]) -> list[Image | None]:
         """Decode bytes or paths, each with its `out`; return None for those left to `decode`."""
         made: list[Image | None] = [None] * len(sources)
-        with self._pool.items() as items:
-            headers = items.read(self._pool, [_as_source(source) for source in sources])
-            self._fill(items, headers, targets, made)
+        with self.pool.items() as items:
+            headers = items.read(self.pool, [as_source(source) for source in sources])
+            ask = self._decode if self.size is None else self._resize
+            for at, image in ask(items, headers, targets):
+                made[at] = image
         return made
 
-    def _fill(
-        self, items: Items, headers: Headers, targets: Sequence[Any], made: list[Image | None]
-    ) -> None:
+    def _decode(self, items: Items, headers: Headers, targets: Sequence[Any]) -> _Made:
         """Decode the files that were read and that the core takes."""
-        parts: dict[int, _CoreItem] = {}
+        found: dict[int, tuple[tuple[int, ...], Image]] = {}
         for at in np.flatnonzero(headers.readable & (headers.ended == 1)).tolist():
-            part = self._part(items.data(at), targets[at])
-            if part is not None:
-                parts[at] = part
-        if parts:
-            numbers, outs = zip(*parts.values(), strict=True)
-            done = items.decode(self._pool, list(parts), numbers, outs)
-            for at, out, whole in zip(parts, outs, done, strict=True):
-                made[at] = out if whole else None
+            request = self._request(items.data(at), targets[at])
+            if request is not None:
+                found[at] = request
+        if not found:
+            return ()
+        numbers, outs = zip(*found.values(), strict=True)
+        done = items.decode(self.pool, list(found), numbers, outs)
+        return compress(zip(found, outs, strict=True), done)
 
-    def _part(self, data: Buffer, out: Any) -> _CoreItem | None:
-        """Plan a file as `decode` does; return None if the core does not take it, or on errors."""
-        options = self._options
+    def _request(self, data: Buffer, out: Any) -> tuple[tuple[int, ...], Image] | None:
+        """Plan a file as `decode` does; return the numbers of ``fd_request``, and the array.
+
+        Return None if the core does not take the file, or on errors.
+        """
+        options = self.options
         mode = options.get("mode", "RGB")
         try:
             header = _headers.probe(data)
@@ -407,62 +288,36 @@ class _CoreArrays:
             channels = () if mode == "L" else (3,)
             out = np.empty((*sides, *channels), np.uint8)
         window = window or (0, 0, sides[1], sides[0])
-        return _CoreItem((*window, reduce, _library.LAYOUTS[mode]), out)
+        return (*window, reduce, _library.LAYOUTS[mode]), out
 
-
-class _CoreResizes(_CoreArrays):
-    """Decodes and resizes lists of files in the core, into one array."""
-
-    def __init__(
-        self, options: dict[str, Any], threads: int, size: tuple[int, int], *, exact: bool
-    ) -> None:
-        super().__init__(options, threads)
-        self._size, self._exact = size, exact
-
-    def accepts(self, source: Any) -> bool:  # noqa: ARG002 - the core is always the fastest here
-        """Return whether the core is on, and no other backend was asked for."""
-        return self._options.get("mode", "RGB") == "RGB" and core_may_decode(
-            self._options.get("backend")
-        )
-
-    def _fill(self, items: Items, headers: Headers, targets: Any, made: list[Image | None]) -> None:
-        resizes: dict[int, _library.CoreResize] = {}
+    def _resize(self, items: Items, headers: Headers, targets: Any) -> _Made:
+        """Decode and resize the files that were read and that the core takes, into one array."""
+        found: dict[int, _library.CoreResize] = {}
         eligible = headers.readable & core_can_decode(headers, None)
-        if self._options.get("orient"):
+        if self.options.get("orient"):
             eligible &= headers.may_turn == 0
         for at in np.flatnonzero(eligible).tolist():
-            resize = self._resize(int(headers.width[at]), int(headers.height[at]))
+            resize = self._resize_of(int(headers.width[at]), int(headers.height[at]))
             if resize is not None:
-                resizes[at] = resize
-        if resizes:
-            pixels, place = _library.stored(None, channels_first=False), targets.ctypes.data
-            wanted, plans = list(resizes), list(resizes.values())
-            done = items.resize(self._pool, wanted, plans, pixels, place, targets.strides[0])
-            for at, whole in zip(wanted, done, strict=True):
-                made[at] = targets[at] if whole else None
+                found[at] = resize
+        if not found:
+            return ()
+        pixels, place = _library.stored(None, channels_first=False), targets.ctypes.data
+        wanted, plans = list(found), list(found.values())
+        done = items.resize(self.pool, wanted, plans, pixels, place, targets.strides[0])
+        return ((at, targets[at]) for at in compress(wanted, done))
 
-    def _resize(self, width: int, height: int) -> _library.CoreResize | None:
+    def _resize_of(self, width: int, height: int) -> _library.CoreResize | None:
         """Plan a JPEG of that size; return None on errors, which `decode` raises again."""
-        header = Header("jpeg", width, height)
+        header, size = Header("jpeg", width, height), cast("tuple[int, int]", self.size)
         try:
-            plan = plan_options(header, self._options)
+            plan = plan_options(header, self.options)
         except (FastDecodeError, ValueError):
             return None
-        if self._exact:
-            box = self._options.get("region") or (0, 0, width, height)
-            return self._resize_of(box).for_core(width, height, plan.reduce)
         rows, columns = plan.shape(header)
-        box = plan.window or (0, 0, columns, rows)
-        made = self._resize_of(box).for_core(box[2], box[3], 1)  # the box is in reduced pixels
+        box = plan.window or (0, 0, columns, rows)  # in reduced pixels
+        if self.exact:
+            box = self.options.get("region") or (0, 0, width, height)
+        whole = (width, height, plan.reduce) if self.exact else (box[2], box[3], 1)
+        made = ResizePlan(box, size, 0, 0, size, flip=False).for_core(*whole)
         return None if made is None else made._replace(reduce=plan.reduce)
-
-    def _resize_of(self, box: Box) -> ResizePlan:
-        return ResizePlan(box, self._size, 0, 0, self._size, flip=False)
-
-
-def _as_source(source: Any) -> Any:
-    """Return bytes, or a path as a string; None for anything else, or a released buffer."""
-    try:
-        return as_source(source)
-    except (TypeError, ValueError):
-        return None

@@ -13,7 +13,7 @@ from fastdecode import _headers
 from fastdecode._buffers import as_path
 from fastdecode._error_policy import is_item_error
 from fastdecode.api import decode, read_file
-from fastdecode.errors import DecodeError, FastDecodeError
+from fastdecode.errors import DecodeError, FastDecodeError, begin_with
 
 if TYPE_CHECKING:
     from fastdecode.types import Header, Image, Mode, Reduce
@@ -90,7 +90,7 @@ def imread(
         try:
             return _read(data, name, flags)
         except FastDecodeError as error:
-            error.args = (f"{name}: {error.args[0]}", *error.args[1:])
+            begin_with(error, name)
             raise
     except (OSError, FastDecodeError) as error:
         if on_error == "none" and is_item_error(error):

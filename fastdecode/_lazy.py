@@ -25,6 +25,7 @@ from fastdecode import _pixels
 from fastdecode._buffers import as_buffer, without_row
 from fastdecode._headers.jpeg_stream import EOI
 from fastdecode._resizing import HUFFMAN_SOFS, PNG_SOF, FloatBox, core_may_decode
+from fastdecode.errors import begin_with
 from fastdecode.native import _library
 
 if TYPE_CHECKING:
@@ -532,7 +533,7 @@ def _replayed(file: _EncodedFile, steps: _Calls) -> Any:
         image.load()
     except OSError as error:
         if file.name and error.args and error.errno is None:
-            error.args = (f"{file.name}: {error.args[0]}", *error.args[1:])
+            begin_with(error, file.name)
         raise
     return image.im
 

@@ -12,7 +12,7 @@ from fastdecode._engine import DecodeRequest, run
 from fastdecode._error_policy import with_retry
 from fastdecode._files import read_regular
 from fastdecode._selection import Want
-from fastdecode.errors import FastDecodeError
+from fastdecode.errors import FastDecodeError, begin_with
 from fastdecode.native import _library  # noqa: F401 - without the core, importing it is an error
 from fastdecode.plan import DEFAULT_MAX_PIXELS, plan_decode
 from fastdecode.types import MODES, REDUCES, DecodeKeywords
@@ -214,13 +214,8 @@ def decode_file(
     try:
         return decode(data, reduce, out=out, **options)
     except FastDecodeError as error:
-        name_file(error, path)
+        begin_with(error, os.fspath(path))
         raise
-
-
-def name_file(error: FastDecodeError, path: str | os.PathLike[str]) -> None:
-    """Begin the message of an error with the path of the file that was decoded."""
-    error.args = (f"{os.fspath(path)}: {error.args[0]}", *error.args[1:])
 
 
 def read_item(item: Any) -> Buffer:

@@ -29,6 +29,12 @@ def visible(text: str) -> str:
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
 
 
+def begin_with(error: _Error, name: object) -> _Error:
+    """Begin the message of an error with what it is about."""
+    error.args = (f"{name}: {error.args[0]}", *error.args[1:])
+    return error
+
+
 def with_advice(error: _Error, advice: str) -> _Error:
     """Add advice about keyword arguments to a message; `without_advice` drops it for commands."""
     error.args = (f"{error.args[0]}{advice}", *error.args[1:])

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from PIL import Image as PillowImage
 from PIL import ImageOps
-from processes import answers
 
 from fastdecode import (
     BackendUnavailable,
@@ -50,14 +50,19 @@ BOTH = pytest.mark.parametrize("function", [decode_batch, decode_iter])
 
 
 @THREADS
-@pytest.mark.parametrize("options", [{}, {"reduce": 2, "mode": "L", "region": (3, 1, 17, 12)}])
-def test_results_are_in_order(threads: int | None, options: dict[str, Any]) -> None:
+@BOTH
+@pytest.mark.parametrize(
+    "options", [{}, {"reduce": 2, "mode": "L", "region": (3, 1, 17, 12)}, {"size": (9, 7)}], ids=str
+)
+def test_results_are_in_order(function: Any, threads: int | None, options: dict[str, Any]) -> None:
     """Result i is the image of item i with all options, for any number of threads."""
-    images = decode_batch(ITEMS, threads=threads, **options)
+    images = list(function(iter(ITEMS), threads=threads, **options))
 
     assert options or [image.shape for image in images] == [(h, w, 3) for w, h in SIZES]
-    for image, item in zip(images, ITEMS, strict=True):
-        np.testing.assert_array_equal(image, decode(item, **options))
+    alone = [decode(item, **options) for item in ITEMS] if "size" not in options else None
+    expected = decode_batch(ITEMS, threads=1, **options) if alone is None else alone
+    for image, other in zip(images, expected, strict=True):
+        np.testing.assert_array_equal(image, other)
 
 
 @THREADS
@@ -79,16 +84,42 @@ def test_items_may_be_any_iterable(kind) -> None:
     assert len(images) == len(ALIKE)
 
 
-@THREADS
-def test_first_error_is_raised_with_its_number(threads: int | None, tmp_path: Path) -> None:
-    """By default the first error in the order of the items is raised, with the item's index."""
-    path = tmp_path / "cut.jpg"
-    path.write_bytes(CUT)
+WRONG_ITEMS: dict[str, tuple[list[Any], dict[str, Any], type[Exception], str]] = {
+    "damaged": ([*ITEMS[:2], CUT, b"", *ITEMS[2:]], {}, DecodeError, "item 2: "),
+    "of a size": ([photo, CUT, b""], {"size": 16}, DecodeError, "item 1: "),
+    "too large": (ITEMS, {"max_side": 9, "max_pixels": 10}, ImageTooLarge, "item 0: "),
+    "outside": ([JPEG, ITEMS[0]], {"region": (0, 0, 24, 16)}, ValueError, "item 1: region"),
+    **{
+        f"outside, {name}": (
+            [photo, ITEMS[0]],
+            {name: 16, "region": (0, 0, 200, 100)},
+            ValueError,
+            "item 1: region",
+        )
+        for name in ("size", "max_side")
+    },
+    **{
+        type(item).__name__: ([JPEG, JPEG, JPEG, item, JPEG], {}, TypeError, "item 3: data")
+        for item in (None, 5, np.zeros(SHAPE, np.uint8))
+    },
+}
+"""Items and options, and the error that decoding them raises."""
 
-    with pytest.raises(DecodeError, match=r"^item 2: "):
-        decode_batch([*ITEMS[:2], CUT, b"", *ITEMS[2:]], threads=threads)
-    with pytest.raises(DecodeError, match=r"^item 1: .*cut\.jpg: "):
-        decode_batch([ITEMS[0], path], threads=threads)
+
+@THREADS
+@BOTH
+@pytest.mark.parametrize("on_error", ["raise", "return"])
+@pytest.mark.parametrize("wrong", WRONG_ITEMS)
+def test_first_error_is_raised_with_its_number(
+    wrong: str, on_error: str, function: Any, threads: int | None
+) -> None:
+    """The first error has the item's index; one of the caller's is raised for any on_error."""
+    items, options, kind, words = WRONG_ITEMS[wrong]
+    if on_error == "return" and issubclass(kind, FastDecodeError):
+        return
+
+    with pytest.raises(kind, match=f"^{words}"):
+        list(function(items, threads=threads, on_error=on_error, **options))
 
 
 @THREADS
@@ -242,20 +273,12 @@ def test_no_error_prefix_grows() -> None:
 
 def test_many_batches_at_once() -> None:
     """Several threads may decode batches at once; each gets its own images in order."""
-    results: dict[int, list[Any]] = {}
+    turned = [ITEMS[shift:] + ITEMS[:shift] for shift in range(6)]
+    with ThreadPoolExecutor(6) as threads:
+        batches = list(threads.map(lambda items: decode_batch(items, threads=3), turned))
 
-    def work(shift: int) -> None:
-        results[shift] = decode_batch(ITEMS[shift:] + ITEMS[:shift], threads=3)
-
-    threads = [threading.Thread(target=work, args=(shift,)) for shift in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-    assert sorted(results) == list(range(6))
-    for shift, images in results.items():
-        for image, item in zip(images, ITEMS[shift:] + ITEMS[:shift], strict=True):
+    for images, items in zip(batches, turned, strict=True):
+        for image, item in zip(images, items, strict=True):
             np.testing.assert_array_equal(image, decode(item))
 
 
@@ -322,27 +345,6 @@ def test_size_gives_one_array(threads: int | None, size: Any, options: dict[str,
         whole = PillowImage.fromarray(one)
         expected = np.asarray(whole.resize((width, height), PillowImage.Resampling.BILINEAR))
         assert np.abs(image.astype(int) - expected).max() <= 1
-
-
-def test_size_needs_no_torch() -> None:
-    """`size` does not import PyTorch."""
-    given = answers(
-        f"""
-from fastdecode import decode_batch
-answers["shape"] = decode_batch([{str(photo)!r}] * 3, size=8).shape
-answers["torch"] = "torch" in sys.modules
-"""
-    )
-
-    assert given == {"shape": [3, 8, 8, 3], "torch": False}
-
-
-def test_size_raises_the_first_error_with_its_number() -> None:
-    """With `size`, too, the first error has the item's index."""
-    with pytest.raises(DecodeError, match=r"^item 1: "):
-        decode_batch([photo, CUT, b""], size=16)
-    with pytest.raises(ValueError, match=r"^item 1: region"):
-        decode_batch([photo, ITEMS[0]], size=16, region=(0, 0, 200, 100))
 
 
 def test_no_items_of_a_size_are_an_empty_array() -> None:
@@ -475,10 +477,6 @@ def test_thumbnails_tell_damaged_files_from_unsupported_ones(
     assert all(path.name in str(error) for path, error in zip(paths, found[:3], strict=False))
     with pytest.raises(DecodeError, match=r"^item 0: .*cut\.jpg: "):
         decode_batch(paths, max_side=9, threads=threads)
-    with pytest.raises(ImageTooLarge, match=r"^item 0: "):
-        decode_batch(ITEMS, max_side=9, threads=threads, max_pixels=10)
-    with pytest.raises(ValueError, match=r"^item 0: region"):
-        decode_batch(ITEMS, max_side=9, threads=threads, region=(0, 0, 200, 100))
 
 
 def test_thumbnails_go_where_they_are_wanted() -> None:
@@ -533,15 +531,6 @@ def test_nothing_is_written_once_the_batch_has_failed() -> None:
 
 
 @THREADS
-@pytest.mark.parametrize("item", [None, 5, np.zeros(SHAPE, np.uint8)], ids=["None", "int", "array"])
-@pytest.mark.parametrize("on_error", ["raise", "return"])
-def test_item_of_a_wrong_type_is_raised(threads: int | None, item, on_error: str) -> None:
-    """A wrong type raises a TypeError that names the item, for any on_error."""
-    with pytest.raises(TypeError, match=r"^item 3: data"):
-        decode_batch([JPEG, JPEG, JPEG, item, JPEG], threads=threads, on_error=on_error)
-
-
-@THREADS
 def test_path_that_no_file_can_have_is_the_items_error(threads: int | None) -> None:
     """A NUL byte in one path does not affect other images."""
     items = [JPEG, "no\0file.jpg", Path("no\0file.jpg"), JPEG]
@@ -550,12 +539,6 @@ def test_path_that_no_file_can_have_is_the_items_error(threads: int | None) -> N
 
     assert [isinstance(result, OSError) for result in results] == [False, True, True, False]
     np.testing.assert_array_equal(results[3], decode(JPEG))
-
-
-def test_region_outside_of_an_item_is_raised_with_its_number() -> None:
-    """A region outside one image raises a ValueError that names the item."""
-    with pytest.raises(ValueError, match=r"^item 1: region"):
-        decode_batch([JPEG, encode(drawing(8, 8))], region=(0, 0, 20, 10), on_error="return")
 
 
 @pytest.mark.usefixtures("own_registry")
@@ -609,19 +592,6 @@ class Counted:
         while True:
             self.asked += 1
             yield self.item
-
-
-@THREADS
-@pytest.mark.parametrize("options", [{}, {"reduce": 2, "mode": "L"}, {"size": (9, 7)}], ids=str)
-def test_images_come_in_order(threads: int | None, options: dict[str, Any]) -> None:
-    """Image i is that of item i, bit-identical with that of `decode_batch`, for every option."""
-    expected = decode_batch(ITEMS, threads=1, **options)
-
-    found = list(decode_iter(iter(ITEMS), threads=threads, **options))
-
-    assert len(found) == len(ITEMS)
-    for image, other in zip(found, expected, strict=True):
-        np.testing.assert_array_equal(image, other)
 
 
 @THREADS
@@ -682,12 +652,15 @@ def test_an_error_comes_in_its_turn(threads: int | None, tmp_path: Path) -> None
     """An error comes after the images before it, and names its item, as in `decode_batch`."""
     path = tmp_path / "cut.jpg"
     path.write_bytes(CUT)
-    images = decode_iter([*ITEMS[:3], path, b"", *ITEMS], threads=threads)
+    items = [*ITEMS[:3], path, b"", *ITEMS]
+    images = decode_iter(items, threads=threads)
 
     assert [next(images).shape for _ in range(3)] == [(h, w, 3) for w, h in SIZES[:3]]
     with pytest.raises(DecodeError, match=r"^item 3: .*cut\.jpg: "):
         next(images)
     assert list(images) == []
+    with pytest.raises(DecodeError, match=r"^item 3: .*cut\.jpg: "):
+        decode_batch(items, threads=threads)
 
 
 @THREADS

@@ -258,30 +258,6 @@ def test_how_it_was_called(capsys: pytest.CaptureFixture[str]) -> None:
         assert f"\n{said}" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("words", "kept_out"),
-    [
-        (["--version"], ("numpy", "fastdecode.registry")),
-        (["--help"], ("numpy", "PIL", "torch", "fastdecode.measure", "fastdecode.packing")),
-        (["check", "nothing-here"], ("torch", "fastdecode.measure")),
-        (["index", "nothing-here.tar"], ("torch", "fastdecode.measure")),
-    ],
-    ids=str,
-)
-def test_only_what_runs_is_imported(words: list[str], kept_out: tuple[str, ...]) -> None:
-    """A subcommand imports neither the others nor PyTorch without need."""
-    code = (
-        "import contextlib, sys\n"
-        "from fastdecode.cli import main\n"
-        "with contextlib.suppress(SystemExit):\n"
-        f"    main({words!r})\n"
-        f"print([name for name in {kept_out!r} if name in sys.modules], file=sys.stderr)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-
-    assert done.stderr.splitlines()[-1] == "[]"
-
-
 def info(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run the command in a child process, 80 columns wide."""
     kept = {name: value for name, value in os.environ.items() if "FASTDECODE" not in name}

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from processes import python
 
 from fastdecode import _system
 
@@ -31,9 +30,7 @@ def test_affinity_is_respected() -> None:
         "from fastdecode._system import usable_cores; print(usable_cores())"
     )
 
-    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout
-
-    assert printed.strip() == b"1"
+    assert python("-c", code).stdout.strip() == "1"
 
 
 def test_this_machine_has_some() -> None:

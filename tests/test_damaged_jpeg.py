@@ -17,7 +17,7 @@ from PIL import Image
 from scans import segment
 
 from fastdecode import DecodeError, FastDecodeError, backends, decode, decode_batch, probe
-from fastdecode.packing._check import verify
+from fastdecode.packing._survey import verify
 from fastdecode.ranking import DEFAULT
 from fastdecode.testing import drawing, encode, photo
 from fastdecode.types import Box, Reduce

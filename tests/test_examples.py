@@ -6,12 +6,11 @@ import ast
 import json
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from PIL import Image
+from processes import python
 
 from fastdecode.samples import photos
 from fastdecode.testing import drawing, encode
@@ -47,14 +46,7 @@ def output(program: str, *arguments: object, cwd: Path) -> tuple[str, str]:
     """Return the output of a copied program, which must succeed."""
     needs_libraries_of(program)
     copy = shutil.copy(EXAMPLES / f"{program}.py", cwd)
-    ended = subprocess.run(
-        [sys.executable, copy, *map(str, arguments)],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        timeout=ENDS_S,
-        check=False,
-    )
+    ended = python(copy, *arguments, cwd=cwd, timeout=ENDS_S)
     assert ended.returncode == 0, ended.stderr
     return ended.stdout, ended.stderr
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import pickle
 import socket
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from fifos import readable_fifo
+from processes import python
 from store_cases import make
 
 from fastdecode import (
@@ -135,13 +134,16 @@ def test_a_fifo_in_a_folder_is_none_of_its_images(scheme: str, tmp_path: Path) -
             store.read(1)
 
 
-@pytest.mark.parametrize("scheme", ["", "file://", "local://"])
-def test_a_fifo_in_a_list_is_its_items_error(scheme: str, tmp_path: Path, pipe: Path) -> None:
-    """A FIFO that a CSV file names is that item's error."""
+@pytest.mark.parametrize("scheme", ["", "file://", "local://", None])
+def test_a_fifo_in_a_list_is_its_items_error(
+    scheme: str | None, tmp_path: Path, pipe: Path
+) -> None:
+    """A FIFO that a CSV file names, or a list of paths, is that item's error."""
     (tmp_path / "a.jpg").write_bytes(JPEG)
     (tmp_path / "list.csv").write_text(f"{scheme}{tmp_path / 'a.jpg'},0\n{scheme}{pipe},1\n")
+    named = [tmp_path / "a.jpg", pipe] if scheme is None else f"{scheme}{tmp_path / 'list.csv'}"
 
-    store = open_store(f"{scheme}{tmp_path / 'list.csv'}")
+    store = open_store(named)
 
     assert bytes(store.read(0)) == JPEG
     with pytest.raises(StoreError, match=r"item 1 .*FIFO"):
@@ -208,9 +210,7 @@ def test_no_command_waits_for_a_fifo(command: tuple[str, ...], tmp_path: Path) -
     with readable_fifo(tmp_path / "list.csv", b"a.jpg,1\n") as pipe:
         words = [word.format(pipe=pipe, folder=tmp_path) for word in command]
         module = ["fastdecode.bench", *words[1:]] if words[0] == "bench" else ["fastdecode", *words]
-        done = subprocess.run(
-            [sys.executable, "-m", *module], capture_output=True, text=True, check=False
-        )
+        done = python("-m", *module)
 
     assert done.returncode in (1, 2)
     assert "FIFO" in done.stderr

@@ -5,14 +5,14 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from corpus import TESTS
+from processes import python
 
 import fastdecode
+from fastdecode.samples import photo
 
 _PACKAGE = Path(fastdecode.__file__).parent
 _MODULES = sorted(_PACKAGE.rglob("*.py"))
@@ -49,6 +49,7 @@ _LAYERS = (
     ("plan", "geometry"),
     ("_resizing",),
     ("api", "_lazy", "_imread"),
+    ("_in_threads",),
     ("_arrays",),
     ("gpu",),
     ("_batch",),
@@ -198,18 +199,48 @@ def test_every_test_says_what_it_shows(path: Path) -> None:
             assert ast.get_docstring(node), f"{path.name}: {node.name}"
 
 
-def test_importing_the_package_loads_nothing_heavy() -> None:
-    """`import fastdecode` loads no NumPy, Pillow, OpenCV or PyTorch, and no submodule."""
-    script = (
-        "import sys, fastdecode; fastdecode.FastDecodeError; "
-        "print([n for n in sys.modules if n.split('.')[0] in ('numpy', 'PIL', 'cv2', 'torch')])"
+def _run(*words: str) -> str:
+    """Return code that runs the command."""
+    return (
+        "import contextlib; from fastdecode.cli import main\n"
+        f"with contextlib.suppress(SystemExit): main({words!r})"
     )
 
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
 
-    assert done.stdout.strip() == "[]"
+@pytest.mark.parametrize(
+    ("code", "kept_out"),
+    [
+        ("import fastdecode; fastdecode.FastDecodeError", "numpy PIL cv2 torch"),
+        ("import fastdecode.native", "fastdecode.native._library"),
+        (f"import fastdecode; fastdecode.decode_batch([{str(photo)!r}] * 3, size=8)", "torch"),
+        (
+            """import fastdecode.torch, sys
+assert sum(name.startswith("fastdecode") for name in sys.modules) == 3
+fastdecode.torch.transforms.Resize, fastdecode.torch.ImageFolder
+assert "Loader" in dir(fastdecode.torch)""",
+            "fastdecode.torch.loader fastdecode.gpu",
+        ),
+        (
+            "from fastdecode.torch import limit_threads; limit_threads()",
+            "cv2 fastdecode.torch.loader",
+        ),
+        (_run("--version"), "numpy fastdecode.registry"),
+        (_run("--help"), "numpy PIL torch fastdecode.measure fastdecode.packing"),
+        (_run("check", "nothing-here"), "torch fastdecode.measure"),
+        (_run("index", "nothing-here.tar"), "torch fastdecode.measure"),
+    ],
+    ids=str,
+)
+def test_nothing_is_loaded_that_is_not_used(code: str, kept_out: str) -> None:
+    """The package, its modules and its commands import no library, and no module, without need."""
+    if "fastdecode.torch" in code:
+        pytest.importorskip("torch")
+    told = f"import sys; print([n for n in {kept_out.split()!r} if n in sys.modules])"
+
+    done = python("-c", f"{code}\n{told}")
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "[]"
 
 
 def test_types_are_shipped() -> None:

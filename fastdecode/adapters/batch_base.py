@@ -53,6 +53,14 @@ class BatchItem(NamedTuple):
         return 1 if layout == "L" else 3, self.header.height, self.header.width
 
 
+def declares(backend: BatchBackend, header: Header, layout: str) -> bool:
+    """Return whether a batch backend declares the kind of a file, and pixels of that layout."""
+    return any(
+        layout in support.layouts and not support.refusal(header)
+        for support in backend.supports.get(header.format, ())
+    )
+
+
 class BatchBackend(ABC):
     """Base class of an adapter for a library that decodes many images in one call.
 

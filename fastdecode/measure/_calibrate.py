@@ -14,7 +14,7 @@ from PIL import Image as PillowImage
 from fastdecode import _selection, registry
 from fastdecode._system import cpu_model, libraries
 from fastdecode.api import read_item
-from fastdecode.errors import FastDecodeError
+from fastdecode.errors import FastDecodeError, begin_with
 from fastdecode.measure._collection import Photo
 from fastdecode.measure._run import Run, RunPlan, measure
 from fastdecode.measure.result import OWN, now
@@ -183,6 +183,6 @@ def _photos_of(samples: Iterable[Any]) -> list[Photo]:
         except FastDecodeError as error:
             is_path = isinstance(sample, (str, os.PathLike))
             name = os.fspath(sample) if is_path else f"sample {index}"
-            error.args = (f"{name}: {error.args[0]}", *error.args[1:])
+            begin_with(error, name)
             raise
     return found

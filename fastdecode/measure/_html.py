@@ -51,7 +51,7 @@ class Bar(NamedTuple):
     speed: str
     times: str  # the speed compared with Pillow's
     share: float
-    low: float  # the quartiles
+    low: float  # the spread
     high: float
 
 

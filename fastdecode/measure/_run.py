@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from fastdecode import registry
 from fastdecode._system import usable_cores
 from fastdecode.errors import BackendUnavailable
+from fastdecode.measure._cases import Case, Round, measurements
 from fastdecode.measure._check import Check, comparable_files, reason
-from fastdecode.measure._stats import Case, Round, measurements
-from fastdecode.measure._workers import DECODER, TRAINER, Processes
+from fastdecode.measure._processes import DECODER, TRAINER, Processes
 from fastdecode.measure.result import OWN, Measurement, label
 
 if TYPE_CHECKING:
@@ -30,6 +30,9 @@ _BLOCK_BYTES = 1 << 20  # a block takes about 10 ms to 100 ms for each backend
 _FEW = 8  # files: a smaller block ends before the processor's caches are warm
 _VISITS = 3  # times that each file is decoded, and epochs: the median ignores an interruption
 _MIN_VISITS = 2  # even if the time is over
+# Equal parts of a measurement: how far a figure moves shows between them, and for decoders only in
+# another process, which each part has.
+_SITTINGS = 3
 
 _BATCH = 64  # images of 500 x 375 pixels; fewer if they are larger
 _MIN_BATCH = 4
@@ -234,18 +237,20 @@ class _Engine:
             members.ask_in_turn(case.compared, chance, "time", dealt[0])
         least, wanted = _MIN_VISITS * len(dealt), _VISITS * len(dealt)
         within = math.inf if self._plan.within is None else self._plan.within * self._share
-        end, spent, sitting = time.monotonic() + within, 0.0, 0
-        visits = range(1, 1 if train or self._plan.automatic else _VISITS)
-        anew = {number * len(dealt) for number in visits}
-        while case.compared and (len(case.rounds) < wanted or spent < self._plan.seconds):
-            if len(case.rounds) >= least and time.monotonic() > end:
+        began, spent, sitting = time.monotonic(), 0.0, 0
+        while case.compared:
+            rounds, over = len(case.rounds), (time.monotonic() - began) / within
+            enough = spent / self._plan.seconds if self._plan.seconds else 1.0
+            done = max(min(rounds / wanted, enough), min(rounds / least, over))
+            if done >= 1:
                 return
-            self._progress("timing", 0.3 + 0.7 * min(1.0, len(case.rounds) / wanted))
-            block = dealt[len(case.rounds) % len(dealt)]
-            if len(case.rounds) in anew:  # how far a figure moves shows only in another process
-                sitting += 1
-                members.restart(case.compared)
-                members.ask_in_turn(case.compared, chance, "time", block, *arguments)
+            self._progress("timing", 0.3 + 0.7 * done)
+            block = dealt[rounds % len(dealt)]
+            if rounds % len(dealt) == 0 and (part := int(done * _SITTINGS)) > sitting:
+                sitting = part
+                if not (train or self._plan.automatic):
+                    members.restart(case.compared)
+                    members.ask_in_turn(case.compared, chance, "time", block, *arguments)
             times = members.ask_in_turn(case.compared, chance, "time", block, *arguments)
             left = {name: times[name] for name in case.compared}  # without those that failed
             if left:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from fastdecode.measure.result import Machine, Measurement, Result, Spread
 
 _NEAR = 0.97  # of the best speed; repeated runs differ by more
-_WIDE = 0.1  # half the distance between the quartiles, as a share of the median
+_WIDE = 0.2  # of a figure: if it moves further, it is shown as a range
 _MANY = 20  # images; fewer say little about other images
 STEP = "Whether decoding is your bottleneck: compare its images/s with those of your training step."
 
@@ -37,9 +37,13 @@ def times(quotient: float) -> str:
     return f"{quotient:.{2 if quotient < 1.2 else 1 if quotient < 9.95 else 0}f}x"
 
 
-def half_range(spread: Spread) -> float:
-    """Return half the distance between the quartiles, as a share of the median."""
-    return (spread.high - spread.low) / 2 / spread.median if spread.median else 0.0
+def movement(spread: Spread) -> float:
+    """Return how far a figure moves if it is measured again, as a share of it.
+
+    It is as far as the sittings lie apart, not half of that: another run then gives a figure beyond
+    it about one time in seven, where half would be one in three.
+    """
+    return (spread.high - spread.low) / spread.median if spread.median else 0.0
 
 
 @dataclass(frozen=True)
@@ -132,9 +136,9 @@ def figures(group: Group) -> tuple[Figure, ...]:
         Figure("images/s", _timed(lambda one: number(one.images_per_s.median))),
         Figure(
             "±",
-            _timed(lambda one: percent(half_range(one.images_per_s))),
-            "how far the figure moves if it is measured again: half the distance between the "
-            "quartiles of the rounds, or between processes, as a share of the median",
+            _timed(lambda one: percent(movement(one.images_per_s))),
+            "how far the figure moves if it is measured again: as far as the figures of three "
+            "thirds of the time lie apart",
         ),
         Figure(f"vs {base}", _timed(lambda one: times(one.ratio.median))),
         Figure(
@@ -200,8 +204,8 @@ def _pixels(result: Result) -> str:
 
 
 def _compared(one: Measurement) -> str:
-    """Format a ratio, with its quartiles if they are far apart."""
-    if half_range(one.ratio) <= _WIDE:
+    """Format a ratio, with its spread if that is wide."""
+    if movement(one.ratio) <= _WIDE:
         return times(one.ratio.median)
     return f"{times(one.ratio.median)} ({times(one.ratio.low)} to {times(one.ratio.high)})"
 

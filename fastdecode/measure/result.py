@@ -57,7 +57,7 @@ def label(protocol: Protocol, name: str) -> str:
 
 @dataclass(frozen=True)
 class Spread:
-    """A median, and on its two sides the quartiles, or the medians of processes beyond them."""
+    """A median, and the least and the largest of those of three thirds of the time."""
 
     median: float
     low: float
@@ -122,7 +122,7 @@ class Measurement:
     # over the rounds, which are epochs in "train"; 0 if only the pixels were checked
     images_per_s: Spread = NOTHING
     # `images_per_s` divided by Pillow's, or by that of the fastest if Pillow was not timed; the
-    # quartiles are those of the quotients within the rounds
+    # spread is that of the quotients within the rounds
     ratio: Spread = NOTHING
     mb_per_s: float = 0.0  # encoded
     megapixels_per_s: float = 0.0  # decoded, full-size

@@ -86,7 +86,7 @@ class Erasure(NamedTuple):
 
     `area` is the range of its share of the image, `aspect` that of its height to its width; of a
     step "box", which is cropped, that of its width to its height; `area` of a step "scale_by" is
-    that of the factor.
+    that of the factor, and of a step "multiples" that of the number of pixels.
     """
 
     area: tuple[float, float]
@@ -101,7 +101,7 @@ class Step(NamedTuple):
     kind: Literal[
         "operation", "sequence", "shuffle", "choice", "mix", "erasure",
         "scale", "scale_by", "box", "random_crop", "central_crop", "fit", "pad_to", "hole",
-        "perspective_change",
+        "multiples", "perspective_change",
     ]  # fmt: skip
     inner: int = 0
     probability: float = 1.0
@@ -146,8 +146,9 @@ class Program(tuple[Step, ...]):  # noqa: SLOT001 - it needs a dict for what it 
         step, *inner = self
         jitters = step.kind == "scale_by" and step.operation and step.operation.value[2]
         places = step.operation.value[4:] if step.kind == "pad_to" and step.operation else (-1,)
-        known = step.kind in ("operation", "sequence", "scale", "scale_by", "fit", "central_crop")
-        known = known or min(places) >= 0
+        known = min(places) >= 0 or step.kind in (
+            *("operation", "sequence", "scale", "scale_by", "fit", "central_crop", "multiples"),
+        )
         return known and not (inner or step.draws or jitters) and step.probability >= 1
 
     def __repr__(self) -> str:
@@ -169,7 +170,7 @@ def _described(part: Program) -> str:
     step, operation = part[0], part[0].operation
     name: str = step.kind if step.kind != "operation" or operation is None else operation.kind
     numbers = () if operation is None else operation.value
-    if step.erasure is not None and step.kind != "scale_by":
+    if step.erasure is not None and step.kind not in ("scale_by", "multiples"):
         numbers = (*step.erasure.area, *step.erasure.aspect)
     words = [f"{number:.4g}" for number in numbers]
     words += [f"p={step.probability:g}"] if step.probability < 1 else []
@@ -302,7 +303,21 @@ def padded_to(
     `before` are the shares of the padding above and at the left; -1 is a random one.
     """
     value = (*size[::-1], *multiples[::-1], *before[::-1])
-    return Program([Step("pad_to", operation=Operation("pad", value, mode, fill))])
+    return Program([Step("pad_to", operation=Operation("pad", value, mode, fill), picks=0)])
+
+
+def squared(fill: tuple[int, int, int]) -> Program:
+    """Return a program that pads an image to a square, in whose middle it then is."""
+    value = (0, 0, 0, 0, 0.5, 0.5)
+    return Program([Step("pad_to", operation=Operation("pad", value, "constant", fill))])
+
+
+def in_multiples(
+    unit: int, pixels: tuple[float, float], filter: Resampling, library: Library = "pillow"
+) -> Program:
+    """Return a program that resizes to multiples of `unit`, with `pixels` as smart_resize has."""
+    to = Operation("resize", (unit,), filter, library=library)
+    return Program([Step("multiples", operation=to, erasure=Erasure(pixels, (1.0, 1.0)))])
 
 
 def flipped(probability: float) -> Program:

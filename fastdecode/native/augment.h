@@ -120,8 +120,7 @@ void fd_tensor_grey(uint8_t *pixels, size_t count);
 void fd_tensor_hue(uint8_t *pixels, size_t count, double shift);
 
 /* Map the image as fd_warp or fd_perspective does, without interpolation or bilinearly. */
-void fd_tensor_warp(fd_canvas *canvas, const double matrix[FD_VALUES], int is_nearest,
-                    const uint8_t fill[4]);
+void fd_tensor_warp(fd_canvas *canvas, const double matrix[FD_VALUES], const fd_operation *how);
 
 /* ---- opencv.c ---- */
 

@@ -53,7 +53,7 @@ typedef struct {
     fd_resize_row *resize_row; /* twopass.c */
     fd_blend_rows *blend_rows; /* twopass.c */
     fd_warp_smooth *warp_smooth; /* warp.c */
-    fd_blend_run *blend_run; /* tensors.c */
+    fd_blend_run *blend_run; /* warp.c */
 } fd_kernels;
 
 /* The set in use: the best one, or that chosen by fd_use_instructions. */

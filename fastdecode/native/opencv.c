@@ -2,8 +2,8 @@
  *
  * Rounding is OpenCV's, to the nearest integer, where its arithmetic is in floats.
  */
-#include "augment.h"
 #include "random.h"
+#include "warp.h"
 
 #include <math.h>
 #include <string.h>
@@ -78,66 +78,73 @@ void fd_opencv_saturate(uint8_t *pixels, size_t count, double factor) {
 
 enum { CIRCLE = 180, SHARE_BITS = 12 };
 
-/* COLOR_HSV2RGB: hue in 180ths of the circle, saturation and value up to 255. OpenCV rounds the pixels at the
- * end of a row that do not fill a vector, and truncates the others, as this does. */
-INLINE void write_colour(uint8_t *pixel, int32_t hue, int32_t share, int32_t most) {
-    float place = (float)hue * (6.0f / CIRCLE), part = (float)share * (1.0f / 255.0f);
-    int32_t sixth = (int32_t)place;
-    float v = (float)most, f = place - (float)sixth;
-    float p = v * (1.0f - part), q = v * (1.0f - part * f), t = v * (1.0f - part * (1.0f - f));
-    float red = sixth == 0 || sixth >= 5 ? v : sixth == 1 ? q : sixth == 4 ? t : p;
-    float green = sixth == 1 || sixth == 2 ? v : sixth == 3 ? q : sixth == 0 ? t : p;
-    float blue = sixth == 3 || sixth == 4 ? v : sixth >= 5 ? q : sixth == 2 ? t : p;
-
-    pixel[0] = truncated(red);
-    pixel[1] = truncated(green);
-    pixel[2] = truncated(blue);
-}
-
-/* What becomes of each hue, saturation and value; and the rounded reciprocals by which OpenCV multiplies
- * where others divide. */
+/* What to add to the hue (from 0 up to the circle), saturation and value. */
 typedef struct {
-    uint8_t hues[256], shares[256], values[256];
-    int32_t over_range[256], over_most[256];
+    int32_t hue, share, most;
 } colours;
 
-INLINE void change_colours_body(uint8_t *restrict pixels, size_t count, const colours *to) {
+/* The rounded reciprocal by which OpenCV multiplies where others divide. No quotient is near a tie. */
+INLINE int32_t over(float whole, int32_t by) {
+    return (int32_t)(whole / (float)(by > 0 ? by : 1) + 0.5f);
+}
+
+INLINE int32_t as_level(int32_t level) { return level < 0 ? 0 : level > 255 ? 255 : level; }
+
+/* COLOR_RGB2HSV. `sixths` is the hue in sixths of the circle times the range of the levels. */
+INLINE int32_t hue_of(int32_t sixths, int32_t range) {
+    int32_t product = sixths * over(CIRCLE / 6 << SHARE_BITS, range);
+    int32_t hue = (product + (1 << (SHARE_BITS - 1))) >> SHARE_BITS;
+
+    return hue + (hue < 0 ? CIRCLE : 0);
+}
+
+INLINE int32_t share_of(int32_t range, int32_t most) {
+    return (range * over(255 << SHARE_BITS, most) + (1 << (SHARE_BITS - 1))) >> SHARE_BITS;
+}
+
+/* COLOR_HSV2RGB: a channel; `less` (0 to 1) is its distance from the largest one. OpenCV rounds the pixels at
+ * the end of a row that do not fill a vector, and truncates the others, as this does. */
+INLINE uint32_t channel(float less, float part, float most) {
+    less = less < 0.0f ? 0.0f : less > 1.0f ? 1.0f : less;
+
+    return (uint32_t)(int32_t)(most * (1.0f - part * less));
+}
+
+/* Hue in 180ths of the circle, saturation and value up to 255. */
+INLINE void change_colours_body(uint8_t *restrict pixels, size_t count, const colours *by) {
     for (size_t i = 0; i < count; i++) {
-        uint8_t *pixel = pixels + 4 * i;
-        int32_t r = pixel[0], g = pixel[1], b = pixel[2], most = r > g ? r : g;
-        int32_t least = r < g ? r : g;
+        uint32_t pixel = fd_load_pixel(pixels, i);
+        int32_t r = pixel & 255, g = pixel >> 8 & 255, b = pixel >> 16 & 255;
+        int32_t most = r > g ? r : g, least = r < g ? r : g;
         most = most > b ? most : b;
         least = least < b ? least : b;
-        int32_t range = most - least;
-        int32_t sixth = most == r ? g - b : most == g ? b - r + 2 * range : r - g + 4 * range;
-        int32_t half = 1 << (SHARE_BITS - 1);
-        int32_t share = (range * to->over_most[most] + half) >> SHARE_BITS;
-        int32_t hue = (sixth * to->over_range[range] + half) >> SHARE_BITS;
-        hue += hue < 0 ? CIRCLE : 0;
-        write_colour(pixel, to->hues[hue], to->shares[share], to->values[most]);
+        int32_t range = most - least, is_red = -(r == most), is_green = ~is_red & -(g == most);
+        int32_t is_blue = ~(is_red | is_green);
+        int32_t sixths = ((g - b) & is_red) + ((b - r + 2 * range) & is_green) +
+                         ((r - g + 4 * range) & is_blue);
+        int32_t hue = hue_of(sixths, range) + by->hue, share = share_of(range, most);
+        hue -= hue < CIRCLE ? 0 : CIRCLE;
+        share = as_level(share + by->share) & -(share > 0);
+
+        float place = (float)hue * (6.0f / CIRCLE), part = (float)share * (1.0f / 255.0f);
+        float value = (float)as_level(most + by->most);
+        fd_save_pixel(pixels, i, channel(2.0f - fabsf(place - 3.0f), part, value),
+                      channel(fabsf(place - 2.0f) - 1.0f, part, value),
+                      channel(fabsf(place - 4.0f) - 1.0f, part, value));
     }
 }
 
-VARIANTS(change_colours, change_colours_body, (uint8_t *pixels, size_t count, const colours *to),
-         (pixels, count, to))
-
-/* albumentations adds whole numbers to levels, and truncates others. */
-INLINE uint8_t added(uint8_t level, float more) { return truncated((float)level + truncf(more)); }
+VARIANTS(change_colours, change_colours_body, (uint8_t *pixels, size_t count, const colours *by),
+         (pixels, count, by))
 
 void fd_shift_colours(uint8_t *pixels, size_t count, const double *value) {
-    colours to;
+    double turn = fmod(floor(value[0]), CIRCLE);
+    const colours by = {(int32_t)(turn < 0.0 ? turn + CIRCLE : turn), (int32_t)value[1],
+                        (int32_t)value[2]};
 
     if (value[0] == 0.0 && value[1] == 0.0 && value[2] == 0.0)
         return;
-    for (int32_t v = 0; v < 256; v++) {
-        double turned = fmod(v + value[0], CIRCLE);
-        to.hues[v] = (uint8_t)(turned < 0.0 ? turned + CIRCLE : turned);
-        to.shares[v] = v == 0 ? 0 : added((uint8_t)v, (float)value[1]);
-        to.values[v] = added((uint8_t)v, (float)value[2]);
-        to.over_range[v] = v ? (int32_t)rint((CIRCLE << SHARE_BITS) / (6.0 * v)) : 0;
-        to.over_most[v] = v ? (int32_t)rint((255 << SHARE_BITS) / (double)v) : 0;
-    }
-    change_colours(pixels, count, &to);
+    change_colours(pixels, count, &by);
 }
 
 /* ---- filling and noise ---- */
@@ -150,6 +157,9 @@ void fd_fill_box(fd_canvas *canvas, const fd_operation *how) {
         for (size_t x = left; x < left + width; x++)
             memcpy(canvas->pixels + 4 * (y * (size_t)canvas->width + x), how->fill, 3);
 }
+
+/* albumentations adds whole numbers to levels, and truncates others. */
+INLINE uint8_t added(uint8_t level, float more) { return truncated((float)level + truncf(more)); }
 
 void fd_add_noise(uint8_t *pixels, size_t count, const fd_operation *how) {
     fd_normal numbers = {.state = how->seed};
@@ -178,28 +188,27 @@ INLINE const uint8_t *pixel_at(const fd_canvas *canvas, int32_t x, int32_t y, in
     return canvas->pixels + 4 * ((ptrdiff_t)y * canvas->width + x);
 }
 
-INLINE void write_bilinear(const fd_canvas *canvas, double x, double y, const uint8_t *fill,
-                           int32_t mode, uint8_t *out) {
-    int32_t column = (int32_t)x, row = (int32_t)y;
-    column -= x < column;
-    row -= y < row;
-    float dx = (float)(x - column), dy = (float)(y - row), sums[3] = {0};
+/* The place in the source that pixel (x, y) of the result shows, in pixels from the centre of the first one.
+ * It fits an integer. */
+INLINE double place_of(const double *m, int32_t x, int32_t y) {
+    const double farthest = 1e8;
+    double place = m[0] * (x + 0.5) + m[1] * (y + 0.5) + m[2] - 0.5;
 
-    if (column >= 0 && row >= 0 && column + 1 < canvas->width && row + 1 < canvas->height) {
-        size_t stride = 4 * (size_t)canvas->width;
-        const uint8_t *above = canvas->pixels + stride * (size_t)row + 4 * (size_t)column;
-        const uint8_t *below = above + stride;
-        for (int c = 0; c < 4; c++) {
-            float upper = (1.0f - dx) * (float)above[c] + dx * (float)above[4 + c];
-            float lower = (1.0f - dx) * (float)below[c] + dx * (float)below[4 + c];
-            out[c] = rounded((1.0f - dy) * upper + dy * lower);
-        }
-        return;
-    }
+    return place < -farthest ? -farthest : place > farthest ? farthest : place;
+}
+
+/* A pixel whose neighbours are not all in the image. */
+static void write_bilinear(uint8_t *out, const fd_canvas *canvas, const double *m, int32_t x,
+                           int32_t y, const fd_operation *how) {
+    double across = place_of(m, x, y), down = place_of(m + 3, x, y);
+    int32_t column = (int32_t)floor(across), row = (int32_t)floor(down);
+    float dx = (float)(across - column), dy = (float)(down - row), sums[3] = {0};
+
     for (int32_t k = 0; k < 4; k++) {
-        const uint8_t *from = pixel_at(canvas, column + (k & 1), row + (k >> 1), mode);
+        const uint8_t *from = pixel_at(canvas, column + (k & 1), row + (k >> 1),
+                                       (int32_t)how->value[7]);
         float weight = (k & 1 ? dx : 1.0f - dx) * (k >> 1 ? dy : 1.0f - dy);
-        from = from == NULL ? fill : from;
+        from = from == NULL ? how->fill : from;
         for (int c = 0; c < 3; c++)
             sums[c] += weight * (float)from[c];
     }
@@ -207,30 +216,23 @@ INLINE void write_bilinear(const fd_canvas *canvas, double x, double y, const ui
         out[c] = rounded(sums[c]);
 }
 
-INLINE void warp_body(const fd_canvas *canvas, const double *m, const fd_operation *how) {
-    const double farthest = 1e8; /* such places fit an integer */
+static void warp_nearest(const fd_canvas *canvas, const double *m, const fd_operation *how) {
     uint8_t *out = canvas->other;
-    int32_t mode = (int32_t)how->value[7];
 
-    for (int32_t row = 0; row < canvas->out_height; row++)
-        for (int32_t column = 0; column < canvas->out_width; column++, out += 4) {
-            double x = m[0] * (column + 0.5) + m[1] * (row + 0.5) + m[2] - 0.5;
-            double y = m[3] * (column + 0.5) + m[4] * (row + 0.5) + m[5] - 0.5;
-            x = x < -farthest ? -farthest : x > farthest ? farthest : x;
-            y = y < -farthest ? -farthest : y > farthest ? farthest : y;
-            if (how->filter != FD_NEAREST) {
-                write_bilinear(canvas, x, y, how->fill, mode, out);
-                continue;
-            }
-            const uint8_t *from = pixel_at(canvas, (int32_t)rint(x), (int32_t)rint(y), mode);
+    for (int32_t y = 0; y < canvas->out_height; y++)
+        for (int32_t x = 0; x < canvas->out_width; x++, out += 4) {
+            double across = place_of(m, x, y), down = place_of(m + 3, x, y);
+            const uint8_t *from = pixel_at(canvas, (int32_t)rint(across), (int32_t)rint(down),
+                                           (int32_t)how->value[7]);
             memcpy(out, from == NULL ? how->fill : from, 3);
         }
 }
 
-VARIANTS(warp, warp_body, (const fd_canvas *canvas, const double *m, const fd_operation *how),
-         (canvas, m, how))
-
 void fd_opencv_warp(fd_canvas *canvas, const double matrix[6], const fd_operation *how) {
-    warp(canvas, matrix, how);
+    if (how->filter == FD_NEAREST)
+        warp_nearest(canvas, matrix, how);
+    else
+        fd_warp_in_runs(canvas, matrix, how->value[7] == FD_PAD_CONSTANT ? how->fill : NULL,
+                        write_bilinear, how);
     fd_canvas_become(canvas);
 }

@@ -374,14 +374,35 @@ static int add_fit(drawing *to, const fd_step *step) {
                     fmax(1, rint(to->height * factor)), value[2], 0);
 }
 
-/* As albumentations' PadIfNeeded. */
+/* As Qwen2-VL's smart_resize. */
+static int add_multiples(drawing *to, const fd_step *step) {
+    double unit = step->operation.value[0], whole = (double)to->width * to->height, sides[2];
+    const double own[2] = {to->width, to->height}, *limits = step->area;
+
+    if (fmax(own[0], own[1]) / fmin(own[0], own[1]) > 200 || unit < 1.0)
+        return FD_ARGUMENT;
+    for (int axis = 0; axis < 2; axis++)
+        sides[axis] = rint(own[axis] / unit) * unit;
+    double area = sides[0] * sides[1], by = sqrt(whole / limits[1]);
+    if (area > limits[1])
+        for (int axis = 0; axis < 2; axis++)
+            sides[axis] = fmax(unit, floor(own[axis] / by / unit) * unit);
+    by = sqrt(limits[0] / whole);
+    if (area <= limits[1] && area < limits[0])
+        for (int axis = 0; axis < 2; axis++)
+            sides[axis] = ceil(own[axis] * by / unit) * unit;
+    return add_with(to, step, FD_RESIZE, sides[0], sides[1], 0, 0);
+}
+
+/* As albumentations' PadIfNeeded, and LLaVA's expand2square. */
 static int add_padding(drawing *to, const fd_step *step) {
     const double *value = step->operation.value;
     double before[2], after[2];
 
     for (int axis = 0; axis < 2; axis++) { /* across, down */
         double side = axis ? to->height : to->width, divisor = value[2 + axis];
-        double missing = divisor > 0.0 ? ceil(side / divisor) * divisor - side : value[axis] - side;
+        double least = step->picks ? fmax(to->width, to->height) : value[axis];
+        double missing = divisor > 0.0 ? ceil(side / divisor) * divisor - side : least - side;
         missing = fmax(0.0, missing);
         if (missing >= FD_LARGEST_NUMBER)
             return FD_ARGUMENT;
@@ -493,6 +514,8 @@ static int draw_step(drawing *to, const fd_step *step) {
         return add_fit(to, step);
     case FD_PAD_TO:
         return add_padding(to, step);
+    case FD_MULTIPLES:
+        return add_multiples(to, step);
     case FD_HOLE:
         return add_hole(to, step);
     case FD_PERSPECTIVE_CHANGE:

@@ -160,15 +160,22 @@ SIMD ints sums_of_lanes(ints a, ints b) {
            (ints)_mm256_permute2x128_si256((native)a, (native)b, 0x31);
 }
 
-/* See simd.h: here a lane has two of the pixels. */
+SIMD shorts repeat(const void *at) {
+    return (shorts)_mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)at));
+}
+
+/* See simd.h: here a lane has two of the pixels. One of these shuffles is faster than those that cross lanes. */
 SIMD void add_four_pixels(ints *high, ints *low, const uint8_t *pixels, const int16_t *parts) {
-    const native upper = _mm256_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1);
-    const native lower = _mm256_setr_epi32(2, 2, 2, 2, 3, 3, 3, 3);
-    __m128i four = _mm_loadu_si128((const __m128i *)(const void *)pixels);
-    native weights = _mm256_castsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)parts));
-    native two = (native)pixels_in_turn((shorts)_mm256_cvtepu8_epi16(four));
-    *high += (ints)_mm256_madd_epi16(two, _mm256_permutevar8x32_epi32(weights, upper));
-    *low += (ints)_mm256_madd_epi16(two, _mm256_permutevar8x32_epi32(weights, lower));
+    const native in_turn = _mm256_setr_epi8(0, -1, 4, -1, 1, -1, 5, -1, 2, -1, 6, -1, 3, -1, 7, -1,
+                                            8, -1, 12, -1, 9, -1, 13, -1, 10, -1, 14, -1, 11, -1,
+                                            15, -1);
+    const native upper = _mm256_setr_epi32(0x03020100, 0x03020100, 0x03020100, 0x03020100,
+                                           0x07060504, 0x07060504, 0x07060504, 0x07060504);
+    const native lower = MM(add_epi8)(upper, MM(set1_epi8)(8));
+    native two = MM(shuffle_epi8)((native)repeat(pixels), in_turn);
+    native weights = (native)repeat(parts);
+    *high += (ints)MM(madd_epi16)(two, MM(shuffle_epi8)(weights, upper));
+    *low += (ints)MM(madd_epi16)(two, MM(shuffle_epi8)(weights, lower));
 }
 
 SIMD void read_channels(doubles *out, const uint8_t *pixel) {
@@ -215,10 +222,6 @@ SIMD shorts load_blocks(const int16_t *first, const int16_t *second) {
     __m128i low = _mm_loadu_si128((const __m128i *)(const void *)first);
     __m128i high = _mm_loadu_si128((const __m128i *)(const void *)second);
     return (shorts)_mm256_inserti128_si256(_mm256_castsi128_si256(low), high, 1);
-}
-
-SIMD shorts repeat(const void *at) {
-    return (shorts)_mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)at));
 }
 
 SIMD shorts by_rows_4x4(shorts a) {

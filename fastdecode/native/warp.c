@@ -185,6 +185,62 @@ void fd_warp_smooth_plain(const fd_canvas *canvas, const double *m, int is_cubic
         }
 }
 
+/* ---- bilinear, in fixed point ---- */
+
+void fd_blend_run_plain(uint8_t *restrict out, const fd_canvas *canvas, fd_run run, int32_t count) {
+    const ptrdiff_t stride = 4 * (ptrdiff_t)canvas->width;
+
+    for (int32_t i = 0; i < count; i++, run.x += run.right, run.y += run.down, out += 4) {
+        const uint8_t *above = fd_run_pixel(canvas, &run), *below = above + stride;
+        int32_t dx = fd_share(run.x), dy = fd_share(run.y);
+        for (int c = 0; c < 4; c++) {
+            int32_t upper = above[c] * (FD_WHOLE - dx) + above[4 + c] * dx;
+            int32_t lower = below[c] * (FD_WHOLE - dx) + below[4 + c] * dx;
+            int32_t sum = (upper >> FD_LESS_BITS) * (FD_WHOLE - dy) + (lower >> FD_LESS_BITS) * dy;
+            out[c] = (uint8_t)((sum + (1 << (FD_SUM_BITS - 1))) >> FD_SUM_BITS);
+        }
+    }
+}
+
+/* Each row has pixels outside, then some at the border, then those of a run, and so on. */
+void fd_warp_in_runs(const fd_canvas *canvas, const double *m, const uint8_t *outside,
+                     fd_write_pixel *write_pixel, const fd_operation *how) {
+    const int64_t one = 1 << FD_PLACE_BITS, across = canvas->out_width;
+    const int64_t width = canvas->width * one, height = canvas->height * one;
+    fd_blend_run *blend_run = fd_kernels_now()->blend_run;
+    uint8_t *out = canvas->other;
+    int64_t fixed[6];
+
+    for (int i = 0; i < 6; i++) {
+        double value = i % 3 == 2 ? m[i] + (m[i - 2] + m[i - 1] - 1.0) * 0.5 : m[i];
+        fixed[i] = (int64_t)floor(value * (double)one + 0.5);
+    }
+    for (int32_t y = 0; y < canvas->out_height; y++, out += 4 * across) {
+        fd_run run = {fixed[2] + fixed[1] * y, fixed[5] + fixed[4] * y, fixed[0], fixed[3]};
+        int64_t seen = 0, unseen = across;
+        if (outside != NULL) {
+            fd_narrow(run.x + one, run.right, width + one, &seen, &unseen);
+            fd_narrow(run.y + one, run.down, height + one, &seen, &unseen);
+        }
+        int64_t from = seen, to = unseen;
+        fd_narrow(run.x, run.right, width - one, &from, &to);
+        fd_narrow(run.y, run.down, height - one, &from, &to);
+        if (seen >= unseen)
+            seen = unseen = across;
+        if (from >= to)
+            from = to = unseen;
+        fill_pixels(out, (int32_t)seen, outside);
+        for (int64_t x = seen; x < from; x++)
+            write_pixel(out + 4 * x, canvas, m, (int32_t)x, y, how);
+        run.x += run.right * from;
+        run.y += run.down * from;
+        blend_run(out + 4 * from, canvas, run, (int32_t)(to - from));
+        for (int64_t x = to; x < unseen; x++)
+            write_pixel(out + 4 * x, canvas, m, (int32_t)x, y, how);
+        fill_pixels(out + 4 * unseen, (int32_t)(across - unseen), outside);
+    }
+}
+
 /* ---- the choice ---- */
 
 /* Whether each pixel of the result is one of the source, so that interpolation changes nothing. */
@@ -210,7 +266,7 @@ int fd_warp(fd_canvas *canvas, const double matrix[6], const fd_operation *how, 
     if (how->library == FD_TORCHVISION && !moves_whole_pixels(matrix)) {
         double m[FD_VALUES] = {0.0};
         memcpy(m, matrix, 6 * sizeof *m);
-        fd_tensor_warp(canvas, m, how->filter == FD_NEAREST, fill);
+        fd_tensor_warp(canvas, m, how);
         return FD_OK;
     }
     if (how->library == FD_OPENCV) {
@@ -251,7 +307,7 @@ int fd_perspective(fd_canvas *canvas, const fd_operation *how) {
     if (!is_small(canvas))
         return FD_ARGUMENT;
     if (how->library == FD_TORCHVISION) {
-        fd_tensor_warp(canvas, m, how->filter == FD_NEAREST, how->fill);
+        fd_tensor_warp(canvas, m, how);
         return FD_OK;
     }
     for (int32_t row = 0; row < canvas->height; row++)

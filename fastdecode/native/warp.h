@@ -65,7 +65,16 @@ INLINE int32_t fd_share(int64_t place) {
     return (int32_t)(place >> (FD_PLACE_BITS - FD_SHARE_BITS)) & (FD_WHOLE - 1);
 }
 
-/* ---- warp.c, tensors.c, warp_simd.h ---- */
+/* ---- warp.c, warp_simd.h ---- */
+
+/* Write pixel (x, y) of a warp by the matrix `m`. */
+typedef void fd_write_pixel(uint8_t *out, const fd_canvas *canvas, const double *m, int32_t x,
+                            int32_t y, const fd_operation *how);
+
+/* Write a bilinear warp to the second buffer: pixels whose four neighbours exist within a 50th of a level,
+ * those without one as `outside`, and the others by `write_pixel`; without `outside`, these, too. */
+void fd_warp_in_runs(const fd_canvas *canvas, const double *m, const uint8_t *outside,
+                     fd_write_pixel *write_pixel, const fd_operation *how);
 
 fd_warp_smooth fd_warp_smooth_plain;
 fd_blend_run fd_blend_run_plain;

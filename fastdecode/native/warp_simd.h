@@ -89,7 +89,7 @@ SIMD_TARGET static void warp_smooth(const fd_canvas *canvas, const double *m, in
         warp(canvas, m, 0, fill);
 }
 
-/* ---- runs of tensors.c ---- */
+/* ---- runs of fd_warp_in_runs ---- */
 
 /* Shares as 16 bits each: left, right, above, below. */
 SIMD int64_t shares(int64_t x, int64_t y) {

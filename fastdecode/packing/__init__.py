@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from fastdecode.packing._check import Finding, Limits, survey
 from fastdecode.packing._output import Packed
 from fastdecode.packing._pack import BadItems, pack
+from fastdecode.packing._survey import Finding, Limits, survey
 
 __all__ = ["BadItems", "Finding", "Limits", "Packed", "pack", "survey"]

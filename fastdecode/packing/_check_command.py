@@ -15,7 +15,7 @@ from fastdecode import _files
 from fastdecode._error_policy import ITEM_ERRORS
 from fastdecode._system import usable_cores
 from fastdecode.errors import FastDecodeError, StoreError, visible
-from fastdecode.packing._check import FAILING, Finding, Limits, Status, reason, survey
+from fastdecode.packing._survey import FAILING, Finding, Limits, Status, reason, survey
 from fastdecode.plan import DEFAULT_MAX_PIXELS
 from fastdecode.stores import Store, open_store
 from fastdecode.stores.folder import LooseImages

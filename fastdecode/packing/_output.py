@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import fastdecode
 from fastdecode._files import sync_folder, write_bytes, write_text
-from fastdecode.packing._check import printable
+from fastdecode.packing._survey import printable
 from fastdecode.stores import kind_by_suffix
 from fastdecode.stores._index import dump_json
 from fastdecode.stores._items import Keys

@@ -15,10 +15,9 @@ import PIL
 
 import fastdecode
 from fastdecode._arguments import is_int
-from fastdecode._arrays import map_in_order
+from fastdecode._in_threads import map_in_order
 from fastdecode._system import usable_cores
 from fastdecode.errors import FastDecodeError, StoreError
-from fastdecode.packing._check import printable
 from fastdecode.packing._output import (
     OutputPaths,
     Packed,
@@ -28,6 +27,7 @@ from fastdecode.packing._output import (
     write_manifest,
 )
 from fastdecode.packing._rewrite import KeyRenamer, Options, Work
+from fastdecode.packing._survey import printable
 from fastdecode.packing._work import CannotResume, ShardRecord, WorkFolder
 from fastdecode.plan import DEFAULT_MAX_PIXELS
 from fastdecode.stores import create_store, kind_for, open_store

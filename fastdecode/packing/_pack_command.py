@@ -8,9 +8,9 @@ import time
 import warnings
 
 from fastdecode.errors import FastDecodeError
-from fastdecode.packing._check import reason
 from fastdecode.packing._output import Packed
 from fastdecode.packing._pack import BadItems, pack
+from fastdecode.packing._survey import reason
 from fastdecode.plan import DEFAULT_MAX_PIXELS
 from fastdecode.stores import KINDS, kind_for
 from fastdecode.terminal import (

@@ -24,7 +24,7 @@ from fastdecode._selection import disabled
 from fastdecode.api import decode, probe
 from fastdecode.errors import BackendUnavailable, FastDecodeError
 from fastdecode.native import add_restart_markers
-from fastdecode.packing._check import reason, verify
+from fastdecode.packing._survey import reason, verify
 from fastdecode.plan import DEFAULT_MAX_PIXELS, plan_decode
 from fastdecode.stores._items import check_target
 

@@ -26,7 +26,7 @@ from fastdecode._arrays import decode_arrays
 from fastdecode._batch import decode_batch
 from fastdecode._error_policy import ITEM_ERRORS, is_item_error
 from fastdecode.api import read_item
-from fastdecode.errors import FastDecodeError
+from fastdecode.errors import FastDecodeError, begin_with
 from fastdecode.plan import DEFAULT_MAX_PIXELS, plan_options
 
 if TYPE_CHECKING:
@@ -252,9 +252,8 @@ def _image_column(images: Any, options: JobOptions) -> Any:
 
 def _name_image(error: Exception, name: str) -> Exception:
     """Add the name of the image to an error, unless the message has it already."""
-    named = name and name not in str(error)
-    if named and not isinstance(error, OSError) and error.args:
-        error.args = (f"{name}: {error.args[0]}", *error.args[1:])
+    if name and name not in str(error) and not isinstance(error, OSError) and error.args:
+        begin_with(error, name)
     return error
 
 

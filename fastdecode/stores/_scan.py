@@ -38,7 +38,7 @@ SUFFIXES: Mapping[str, tuple[str, ...]] = {
     "jxl": (".jxl",),
     "pnm": (".pnm", ".pbm", ".pgm", ".ppm"),
 }
-"""The suffixes of each format's files, in lower case."""
+"""The suffixes of the files of each format in `FORMATS`, in lower case."""
 
 EXTENSIONS = tuple(chain.from_iterable(SUFFIXES.values()))
 """The suffixes of images, in lower case: those of torchvision, and others that `decode` reads."""

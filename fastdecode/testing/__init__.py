@@ -27,7 +27,7 @@ does not declare are skipped, with the reason.
 from __future__ import annotations
 
 from fastdecode.testing._backend import BackendContract
-from fastdecode.testing._batch import BatchBackendContract
+from fastdecode.testing._batch_backend import BatchBackendContract
 from fastdecode.testing._images import drawing, encode, photo
 
 __all__ = ["BackendContract", "BatchBackendContract", "drawing", "encode", "photo"]

@@ -46,6 +46,12 @@ _LARGEST_KERNEL = 255  # of blur.c
 _LARGEST_SQUARE, _MOST_TILES = 63, 64
 _MOST_CASES = 64
 _PIPELINES = ("Compose", "Sequential")
+_CONVERSIONS = frozenset(
+    [
+        *("ImageClassification", "MaybePILToTensor", "MaybeToTensor", "PILToTensor", "ToImage"),
+        *("ToTensor", "ToTensorV2"),
+    ]
+)
 
 
 class OfImage:
@@ -82,10 +88,28 @@ def is_known(transform: Any) -> bool:
     return not replaced and not any(own.get(name) for name in special)
 
 
-def steps_of(part: Any, form: Form) -> Iterator[Any]:
-    """Yield the steps of albumentations that a part consists of; of any other, the part itself."""
-    held = part.transform if isinstance(part, OfImage) else hands_on(part, is_known, form)
-    yield from [part] if held is None else map(OfImage, _flat(held))
+def steps_of(parts: Sequence[Any], form: Form) -> Iterator[Any]:
+    """Yield the parts of a pipeline, and of those that call albumentations its steps.
+
+    What follows a conversion to a tensor makes an array of that, in its own way.
+    """
+    converted = form == "uint8"
+    for part in parts:
+        held = part.transform if isinstance(part, OfImage) else None
+        held = hands_on(part, is_known, form) if held is None and not converted else held
+        steps = [part] if held is None else list(map(OfImage, _flat(held)))
+        yield from steps
+        converted = converted or any(map(_converts, steps))
+
+
+def _converts(step: Any) -> bool:
+    """Return whether a step makes a tensor, or may hold one that does."""
+    kind = type(step.transform if isinstance(step, OfImage) else step)
+    held = getattr(step, "transforms", None)
+    return kind.__name__ in _CONVERSIONS or any(
+        _converts(one) or hands_on(one, is_known, "pil") is not None
+        for one in (held if isinstance(held, (list, tuple)) else ())
+    )
 
 
 def _flat(transform: Any) -> Iterator[Any]:

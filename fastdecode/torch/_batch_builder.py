@@ -14,7 +14,7 @@ from fastdecode.torch._errors import SKIPPED
 from fastdecode.torch._memory import BatchMemory
 from fastdecode.torch._native_batches import FALLBACK
 from fastdecode.torch._order import Item
-from fastdecode.torch._samples import SampleMaker, Source
+from fastdecode.torch._samples import SampleMaker, SampleSource
 from fastdecode.torch.dataset import EncodedSample, check_pair
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class DeviceDecoding(NamedTuple):
 class EpochConfig:
     """The settings that all batches of an epoch share."""
 
-    source: Source
+    source: SampleSource
     collate_fn: Callable[[list[Any]], Any] | None
     """With None, images of known shape are written straight into the batch."""
     memory: BatchMemory

@@ -18,8 +18,8 @@ from fastdecode._buffers import as_buffer
 from fastdecode._process import ForkLock
 from fastdecode._resizing import ResizePlan
 from fastdecode.gpu import _backends
-from fastdecode.gpu._batch import Request, decode_requests, make_request
 from fastdecode.gpu._devices import check_device
+from fastdecode.gpu._requests import Request, decode_requests, make_request
 from fastdecode.gpu._resize import resize_into
 from fastdecode.torch._batch_builder import (
     BatchBuilder,

@@ -294,8 +294,8 @@ def fuse(transform: _T, *, quality: Quality = "exact", headroom: float = 1.0) ->
       ClassificationPresetEval, those of its references;
     - timm's RandomResizedCropAndInterpolation, MaybeToTensor, MaybePILToTensor and ToTensor;
     - RGB, v2.Identity and nn.Identity;
-    - the image processors CLIP, ViT, DeiT, BEiT, DPT, DETR, LLaVA, SigLIP, ConvNeXT and BiT of
-      transformers.
+    - the image processors CLIP, ViT, DeiT, BEiT, DPT, DETR, LLaVA, Qwen2-VL, SigLIP, ConvNeXT and
+      BiT of transformers.
 
     From the first unrecognised step on, the pipeline runs as written. That step gets the same input
     as without `fuse`: a Pillow image, or a contiguous tensor. All draws come from torch's
@@ -331,16 +331,16 @@ def fuse_for(transform: _T, options: DecodeOptions) -> Fused | _T:
     head = _recognise.encoded_head(transform)
     if head is not None:
         return _extend(head, parts[1:])
-    begin = _first_recipe(options)
+    begin = first_recipe(options)
     recipe, count, reason = _recognise.read_pipeline(parts, begin)
     recipe, count = (recipe, count) if recipe.program else (begin, 0)
-    fused = _build_fused(recipe, parts, count, reason)
+    fused = build_fused(recipe, parts, count, reason)
     if fused.rest or not recipe.program:
         fused = _with_augmentations(fused, begin, parts)
     return fused if recipe.program or fused.in_loader is not None else transform
 
 
-def _first_recipe(options: DecodeOptions, *, joint: bool = False) -> Recipe:
+def first_recipe(options: DecodeOptions, *, joint: bool = False) -> Recipe:
     """Return the recipe before the first part, which gets a Pillow image or a tensor."""
     recipe = Recipe(quality=options.quality, headroom=options.headroom)
     form: Literal["pil", "uint8"] = "uint8" if options.output in ("tensor", "array") else "pil"
@@ -351,12 +351,13 @@ def _first_recipe(options: DecodeOptions, *, joint: bool = False) -> Recipe:
 def _with_augmentations(fused: Fused, begin: Recipe, parts: list[Any]) -> Fused:
     """Let the core do all of the pipeline in a Loader, from the whole image on, if it can."""
     given: Form = "array" if begin.image is np.ndarray else "pil"
-    parts = [step for part in parts for step in steps_of(part, given)]
+    given = "uint8" if begin.form == "uint8" and begin.image is None else given
+    parts = list(steps_of(parts, given))
     if not any(map(_recognise.row_of, parts)):
         return fused
     recipe, count, _ = _recognise.read_pipeline(parts, begin.but(augments=True))
     stages = stages_after(recipe, parts[count:])
-    in_loader = _build_fused(recipe, [*parts[:count], *stages], count, "")
+    in_loader = build_fused(recipe, [*parts[:count], *stages], count, "")
     more = count > len(fused.fused) or in_loader.isolated
     if in_loader.rest and not ((more and recipe.program) or any(map(works_again, stages))):
         return fused
@@ -371,21 +372,13 @@ def _with_augmentations(fused: Fused, begin: Recipe, parts: list[Any]) -> Fused:
     )
 
 
-def read_joint(transforms: Any, options: DecodeOptions) -> Fused | None:
-    """Return a pipeline of images and targets as the crop that begins it, and the other steps."""
-    parts = list(_recognise.flatten(transforms))
-    begin = _first_recipe(options, joint=True)
-    recipe, count, reason = _recognise.read_pipeline(parts, begin)
-    return _build_fused(recipe, parts, count, reason) if recipe.program else None
-
-
 def not_fused_reason(transform: Any, options: DecodeOptions, *, joint: bool) -> str:
     """Explain in words why `fuse_for` returns a transform unchanged."""
-    begin = _first_recipe(options, joint=joint)
+    begin = first_recipe(options, joint=joint)
     return _recognise.read_pipeline(list(_recognise.flatten(transform)), begin)[2]
 
 
-def _build_fused(recipe: Recipe, parts: list[Any], count: int, reason: str) -> Fused:
+def build_fused(recipe: Recipe, parts: Sequence[Any], count: int, reason: str) -> Fused:
     """Return the first `count` parts as a recipe, followed by the rest."""
     in_rows: Any = {"pil": "pil"}.get(recipe.form, "array" if recipe.image is np.ndarray else "")
     return Fused(
@@ -414,7 +407,7 @@ def _extend(head: EncodedTransform, rest: list[Any]) -> Fused:
     recipe, count, reason = _recognise.read_pipeline(rest, recipe)
     if not count:
         return Fused(head, rest, reason=reason)
-    return _build_fused(recipe, [head, *rest], 1 + count, reason)
+    return build_fused(recipe, [head, *rest], 1 + count, reason)
 
 
 def _check_normalised_once(head: EncodedTransform, rest: Sequence[Any]) -> None:

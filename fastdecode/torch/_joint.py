@@ -7,27 +7,84 @@ target is what it would be as written.
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+import torch
 from PIL import Image as PillowImage
 from torch.utils._pytree import tree_map
 
+from fastdecode.native._augment import Impossible, Operation, Program, as_operations
 from fastdecode.native._library import lib
 from fastdecode.torch import _recognise
-from fastdecode.torch._fuse import Fused, read_joint
+from fastdecode.torch._fuse import Fused, build_fused, first_recipe
+from fastdecode.torch._stages import Called, as_written
+from fastdecode.torch._user_code import DrawingFrom
 from fastdecode.torch.mixin import SIZE_OPTIONS
 from fastdecode.torch.transforms import EncodedTransform
+from fastdecode.torch.transforms._random_crop import SampleGenerator, draw_program
+from fastdecode.torch.transforms.base import DrawnSample
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from fastdecode.api import Data
     from fastdecode.torch._options import DecodeOptions
-    from fastdecode.torch.transforms.base import DrawnSample, Recipe, TransformOptions
+    from fastdecode.torch._probes import Draws
+    from fastdecode.torch.transforms.base import Recipe, TransformOptions
 
 _MOVED = ("BoundingBoxes", "KeyPoints", "Mask")
+
+
+@dataclass(frozen=True)
+class _Way:
+    """How samples are made: what is drawn, and then the parts that are called.
+
+    What is drawn in turn is a program, or a transform for which the boxes matter.
+    """
+
+    fused: Fused
+    drawn: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, parts: Sequence[Any], begin: Recipe) -> _Way:
+        """Follow a pipeline as long as its parts are known, in one program after another."""
+        recipe, drawn, count = begin, list[Any](), 0
+        while True:
+            made, more, reason = _recognise.read_pipeline(parts[count:], recipe)
+            if drawn and made.by_torch:  # which resizes only what is decoded
+                break
+            count, recipe = count + more, made.but(program=Program())
+            drawn += [made.program] if made.program else []
+            if count == len(parts) or not _is_placed(parts[count], recipe):
+                break
+            drawn.append(parts[count])
+            count += 1
+        steps = [step for one in drawn if isinstance(one, Program) for step in one]
+        whole = recipe.but(program=Program(steps), shape=None)
+        return cls(build_fused(whole, parts, count, reason), tuple(drawn))
+
+    def draw(
+        self, target: Any, width: int, height: int, generator: torch.Generator | None
+    ) -> tuple[DrawnSample, Any]:
+        """Draw what is done to an image of this size, and do it to its target."""
+        sides, operations = (width, height), list[Any]()
+        kept: list[Any] = []  # what some of them lie in
+        for one in self.drawn:
+            if isinstance(one, Program):
+                made = draw_program(one, width, height, generator)
+                (height, width), target = made.size, _follow(target, made.operations)
+                kept.append(made)
+                operations.extend(made.operations)
+            else:
+                operation, (height, width), target = _place(one, target, width, height)
+                operations.append(operation)
+        return DrawnSample.of(as_operations(operations), sides, (height, width)), target
 
 
 class FusedJoint:
@@ -36,62 +93,154 @@ class FusedJoint:
     `isolated` says whether all draws of a sample come from its generator.
     """
 
-    def __init__(self, fused: Fused) -> None:
-        self._fused, self._head = fused, cast("Recipe", fused.head)
-        self.isolated = all(map(_recognise.draws_nothing, fused.rest))
+    def __init__(self, parts: Sequence[Any], begin: Recipe) -> None:
+        self._alone = _Way.of(parts, begin)
+        self._in_loader = _Way.of(parts, begin.but(augments=True))
+        self.does_something = bool(self._alone.drawn or self._in_loader.drawn)
+        self.isolated = "globally" not in map(_draws, self._in_loader.fused.rest)
 
     def make(self, data: Data, target: Any, **options: Unpack[TransformOptions]) -> tuple[Any, Any]:
         """Decode and transform an image, and transform its target alike."""
-        fused = self._fused
-        pixels, drawn = self._head.make(data, **options)
-        sample: Any = fused.as_output(pixels), self._follow(target, drawn)
-        for part in fused.rest:
+        generator = options.get("generator")
+        if not isinstance(generator, SampleGenerator):
+            return self._make(self._alone, data, target, **options)
+        with suppress(Impossible), DrawingFrom(generator):
+            return self._make(self._in_loader, data, target, **options)
+        with as_written(generator):
+            return self._make(self._alone, data, target, **options)
+
+    @property
+    def alone(self) -> Fused:
+        """What is done outside of a `Loader`."""
+        return self._alone.fused
+
+    def _make(self, way: _Way, data: Data, target: Any, **options: Any) -> tuple[Any, Any]:
+        followed = []
+
+        def draw(width: int, height: int, generator: torch.Generator | None) -> DrawnSample:
+            tree_map(partial(self._check, full_size=(height, width)), target)
+            drawn, moved = way.draw(target, width, height, generator)
+            followed.append(moved)
+            return drawn
+
+        recipe = cast("Recipe", way.fused.head).but(draw=draw)
+        pixels, _ = recipe.make(data, **options)
+        sample: Any = way.fused.as_output(pixels), followed[-1]
+        for part in way.fused.rest:
             sample = part(*sample)
         made: tuple[Any, Any] = sample
         return made
 
-    def _follow(self, target: Any, drawn: DrawnSample) -> Any:
-        """Do to the boxes, points and masks of a target what was drawn for its image."""
-        functional = import_module("torchvision.transforms.v2.functional")
-
-        def move(leaf: Any) -> Any:
-            if not self._is_moved(leaf, drawn.sides[::-1]):
-                return leaf
-            for operation in drawn.operations:
-                a, b, c, d = map(int, operation.value[0:4])
-                if operation.kind == lib.FD_CROP:
-                    leaf = functional.crop(leaf, b, a, d, c)
-                elif operation.kind == lib.FD_RESIZE:
-                    leaf = functional.resize(leaf, [b, a])
-                else:
-                    leaf = functional.horizontal_flip(leaf)
-            return leaf
-
-        return tree_map(move, target)
-
-    def _is_moved(self, leaf: Any, full_size: tuple[int, ...]) -> bool:
-        """Return whether a part of a target lies in the image; raise if its size is another."""
-        known = sys.modules["torchvision.tv_tensors"]
-        name = type(leaf).__name__
-        if type(leaf) in (getattr(known, kind, None) for kind in _MOVED):
-            size = tuple(leaf.shape[-2:] if name == "Mask" else leaf.canvas_size)
-            if size == full_size:
-                return True
-            raise ValueError(
-                f"the {name} of a target are for an image of (height, width) {size}, but the image "
-                f"has {full_size}"
-            )
-        converts = not {"ToImage", "ToTensor"}.isdisjoint(self._fused.fused)
+    def _check(self, leaf: Any, full_size: tuple[int, ...]) -> None:
+        """Raise if a part of a target lies in an image of another size, or is an image itself."""
+        if _is_moved(leaf):
+            size = tuple(leaf.shape[-2:] if type(leaf).__name__ == "Mask" else leaf.canvas_size)
+            if size != full_size:
+                raise ValueError(
+                    f"the {type(leaf).__name__} of a target are for an image of (height, width) "
+                    f"{size}, but the image has {full_size}"
+                )
+            return
+        converts = not {"ToImage", "ToTensor"}.isdisjoint(self._in_loader.fused.fused)
         is_array = converts and isinstance(leaf, np.ndarray)
+        known = sys.modules["torchvision.tv_tensors"]
         if is_array or isinstance(leaf, (PillowImage.Image, known.TVTensor)):
             raise TypeError(
-                f"a target holds a {name}, which torchvision transforms as another image: for a "
-                "mask, make it a tv_tensors.Mask; for an image, give the dataset fuse=False"
+                f"a target holds a {type(leaf).__name__}, which torchvision transforms as another "
+                "image: for a mask, make it a tv_tensors.Mask; for an image, give the dataset "
+                "fuse=False"
             )
-        return False
 
     def __repr__(self) -> str:
-        return repr(self._fused)
+        alone, there = self.alone, self._in_loader.fused
+        stages: list[Any] = [Called(part, _draws(part)) for part in there.rest]
+        in_loader = Fused(there.head, stages, form=there.form, fused=there.fused)
+        shown = Fused(
+            *(alone.head, alone.rest),
+            form=alone.form,
+            fused=alone.fused,
+            reason=alone.reason,
+            in_loader=in_loader,
+        )
+        return repr(shown)
+
+
+def _draws(part: Any) -> Draws:
+    if _recognise.draws_nothing(part):
+        return "nothing"
+    return "in torch" if _recognise.draws_in_torch(part) else "globally"
+
+
+def _is_moved(leaf: Any) -> bool:
+    """Return whether a part of a target lies in the image."""
+    known = sys.modules["torchvision.tv_tensors"]
+    return type(leaf) in (getattr(known, kind, None) for kind in _MOVED)
+
+
+def _follow(target: Any, operations: Any) -> Any:
+    """Do to the boxes, points and masks of a target what was drawn for its image."""
+    functional = import_module("torchvision.transforms.v2.functional")
+
+    def move(leaf: Any) -> Any:
+        if not _is_moved(leaf):
+            return leaf
+        for operation in operations:
+            a, b, c, d = map(int, operation.value[0:4])
+            if operation.kind == lib.FD_CROP:
+                leaf = functional.crop(leaf, b, a, d, c)
+            elif operation.kind == lib.FD_RESIZE:
+                leaf = functional.resize(leaf, [b, a])
+            elif operation.kind == lib.FD_MIRROR:
+                leaf = functional.horizontal_flip(leaf)
+            elif operation.kind == lib.FD_TURN_OVER:
+                leaf = functional.vertical_flip(leaf)
+        return leaf
+
+    return tree_map(move, target)
+
+
+# ---- transforms for which the boxes matter ----
+
+
+def _is_placed(part: Any, recipe: Recipe) -> bool:
+    """Return whether a part is RandomIoUCrop, or RandomZoomOut with a known fill."""
+    name = type(part).__qualname__
+    if name not in ("RandomIoUCrop", "RandomZoomOut") or not _recognise.draws_in_torch(part):
+        return False
+    in_bytes = recipe.form in ("pil", "uint8") and recipe.image is not np.ndarray
+    return in_bytes and (name == "RandomIoUCrop" or _fill_of(part) is not None)
+
+
+def _fill_of(part: Any) -> tuple[int, int, int] | None:
+    """Return the levels that RandomZoomOut gives the border of an image."""
+    given = getattr(part, "fill", 0)
+    levels = tuple(given) if isinstance(given, (list, tuple)) else (given,) * 3
+    known = len(levels) == 3 and all(type(one) is int and 0 <= one <= 255 for one in levels)
+    return levels if known else None
+
+
+def _place(
+    part: Any, target: Any, width: int, height: int
+) -> tuple[Operation, tuple[int, int], Any]:
+    """Let a transform draw where the result lies in an image of this size, without its pixels.
+
+    Return that as an operation, the size of the result, and the target moved.
+    """
+    tensors = sys.modules["torchvision.tv_tensors"]
+    canvas = torch.empty((3, height, width), dtype=torch.uint8, device="meta")
+    size = {"format": "XYXY", "canvas_size": (height, width)}
+    fill = _fill_of(part)
+    if type(part).__qualname__ == "RandomIoUCrop":
+        made, target = part(tensors.Image(canvas), target)
+        rows, columns = made.shape[-2:]
+        top, left = divmod(made.as_subclass(torch.Tensor).storage_offset(), width)
+        return Operation("crop", (left, top, columns, rows), "constant"), (rows, columns), target
+    corner = tensors.BoundingBoxes([[0, 0, 1, 1]], **size)
+    made, (target, corner) = part(tensors.Image(canvas), (target, corner))
+    rows, columns = made.shape[-2:]
+    left, top = map(int, corner[0, :2].tolist())
+    border = (left, top, columns - width - left, rows - height - top)
+    return Operation("pad", border, "constant", fill or (0, 0, 0)), (rows, columns), target
 
 
 def resolve_joint(transforms: Any, options: DecodeOptions, *, may_fuse: bool) -> Any:
@@ -106,5 +255,6 @@ def resolve_joint(transforms: Any, options: DecodeOptions, *, may_fuse: bool) ->
         )
     if not may_fuse or options.describe(*SIZE_OPTIONS) or options.output == "array":
         return transforms
-    fused = read_joint(transforms, options)
-    return transforms if fused is None else FusedJoint(fused)
+    begin = first_recipe(options, joint=True)
+    fused = FusedJoint(list(_recognise.flatten(transforms)), begin)
+    return fused if fused.does_something else transforms

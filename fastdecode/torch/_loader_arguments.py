@@ -26,7 +26,7 @@ from fastdecode._arguments import (
 from fastdecode._system import usable_cores
 from fastdecode.stores import Store
 from fastdecode.torch._read_ahead import READ_THREADS
-from fastdecode.torch._samples import Source
+from fastdecode.torch._samples import SampleSource
 from fastdecode.torch.dataset import EligibleCrop
 from fastdecode.torch.transforms import Normalize
 from fastdecode.torch.transforms.base import is_number
@@ -198,7 +198,7 @@ def _check_together(options: DataLoaderOptions, own: Mapping[str, Any]) -> None:
 
 
 def resolve_workers(
-    source: Source,
+    source: SampleSource,
     threads: Threads,
     workers: int,
     num_workers: int | None = None,
@@ -220,7 +220,7 @@ def resolve_workers(
     return 0, count
 
 
-def resolve_read_threads(source: Source, asked: int | None, workers: int) -> int:
+def resolve_read_threads(source: SampleSource, asked: int | None, workers: int) -> int:
     """Decide how many threads read ahead."""
     if asked is not None:
         _check_integer("read_threads", asked, 0)
@@ -255,7 +255,7 @@ class BatchPlan(NamedTuple):
     images are cropped if a device decodes whole batches; else it is None.
     """
 
-    source: Source
+    source: SampleSource
     normalize: Normalize | None
     eligible: EligibleCrop | None = None
 
@@ -270,7 +270,7 @@ def load_decoder(decode: str, device: torch.device) -> str:
 
 
 def _whole_batch_crop(
-    source: Source, collate_fn: Callable[..., Any] | None, decoder: str, workers: int
+    source: SampleSource, collate_fn: Callable[..., Any] | None, decoder: str, workers: int
 ) -> EligibleCrop:
     """Return how a device decodes the dataset's batches; raise if it cannot."""
     what, instead = f"decoding with {decoder}", "decode='cpu'"
@@ -295,7 +295,7 @@ def _whole_batch_crop(
     return crop
 
 
-def _device_normalize(source: Source, collate_fn: Callable[..., Any] | None) -> Normalize:
+def _device_normalize(source: SampleSource, collate_fn: Callable[..., Any] | None) -> Normalize:
     """Return the transform that makes the dataset's floats later; raise if none can."""
     what, instead = "normalize_on='device'", "normalize_on='host'"
     if collate_fn is not None:
@@ -314,7 +314,7 @@ def _device_normalize(source: Source, collate_fn: Callable[..., Any] | None) -> 
 
 
 def plan_batches(
-    source: Source,
+    source: SampleSource,
     collate_fn: Callable[..., Any] | None,
     normalize_on: NormalizeOn,
     device: torch.device,

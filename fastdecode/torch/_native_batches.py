@@ -19,7 +19,7 @@ import torch
 from fastdecode import _headers
 from fastdecode._resizing import core_may_decode
 from fastdecode.errors import FastDecodeError
-from fastdecode.native._batch import as_source
+from fastdecode.native._pool import as_source
 from fastdecode.torch._user_code import alone
 from fastdecode.torch.dataset import EligibleCrop, map_targets
 from fastdecode.torch.mixin import set_up_process
@@ -28,7 +28,7 @@ from fastdecode.torch.transforms.base import Recipe, core_pixel_format
 
 if TYPE_CHECKING:
     from fastdecode.geometry import Geometry
-    from fastdecode.native._batch import Items, Pool
+    from fastdecode.native._pool import Items, Pool
     from fastdecode.torch._order import Item
     from fastdecode.torch._read_ahead import Read
 
@@ -38,7 +38,6 @@ FALLBACK: Any = object()
 _IN_PLACE = object()
 _TRIAL = 64
 _MAX_PYTHON_S = 0.0005
-_PARTS, _MIN_PART = 128, 16
 
 
 class NativeBatchMaker:
@@ -65,8 +64,7 @@ class NativeBatchMaker:
         self._as_uint8 = as_uint8
         self._asked = self._made = 0
         self._python_s = 0.0
-        self.part = max(_MIN_PART, _PARTS // pool.threads)
-        """How many samples to make in one call."""
+        self.part = pool.part
 
     @property
     def eligible(self) -> bool:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import copy
 import dis
-from collections.abc import Callable, Iterator
-from types import CellType, CodeType, FunctionType
+from collections.abc import Callable, Iterable, Iterator
+from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -18,7 +18,14 @@ import PIL
 import torch
 from PIL import Image as PillowImage
 
-from fastdecode.torch._user_code import global_states, may_draw, preserve_generators
+from fastdecode.torch._user_code import (
+    DrawingFrom,
+    draws_in_torch,
+    global_states,
+    may_draw,
+    preserve_generators,
+)
+from fastdecode.torch.transforms.multimodal import PadToSquare
 
 Form: TypeAlias = Literal["pil", "array", "uint8", "floats"]
 """A Pillow image, an array (H, W, C) of bytes, or a tensor of bytes or of floats."""
@@ -33,6 +40,11 @@ _LOOKS = frozenset(_NAMES.split())
 """Names in code that cannot change an image of three channels, or anything else."""
 _COUNTS = frozenset(["add", "div", "mul", "neg", "self", "sub", "torch", "true_divide"])
 """Names in code that can scale floats, and change nothing else."""
+_PADS = frozenset([*_LOOKS, "format", "height", "int", "max", "new", "paste", "width"])
+"""Names in code that can pad a Pillow image as well."""
+_STACKS = _LOOKS | {"Normalize", "PILToTensor", "ToTensor", "cat", "stack", "normalize"}
+_STACKS |= {"pil_to_tensor", "to_tensor", "transforms"}
+"""Names in code that can convert several crops and stack them, and change nothing."""
 _TYPES = (PIL, PillowImage, PillowImage.Image, torch, torch.Tensor, np)
 _SMALL = frozenset([*range(-4, 5), 255])
 """Numbers that are no side of an image that only some have, with which code could compare."""
@@ -52,12 +64,15 @@ _STORES = frozenset(
 )
 
 
-class Found(NamedTuple):
-    """What a step made of a probe: its form, None if of no known one, and the class of a tensor."""
+Draws: TypeAlias = Literal["nothing", "in torch", "globally"]
+"""What a step draws from: if only by torch's functions, it can draw from another generator."""
 
-    form: Form | None
-    draws: bool = True
-    kind: type[torch.Tensor] | None = None
+
+class Found(NamedTuple):
+    """What a step made of a probe, from which the next one can be found out, and what it draws."""
+
+    draws: Draws
+    made: Any
 
 
 def form_of(image: Any, channels: int = 3) -> Form | None:
@@ -77,6 +92,22 @@ def form_of(image: Any, channels: int = 3) -> Form | None:
 def does_nothing(part: Any, form: Form, channels: int) -> bool:
     """Return whether a step returns every image as it is, and its code does nothing else."""
     return _agrees(part, lambda probe: probe, form, channels)
+
+
+def is_stateless(part: Any) -> bool:
+    """Return whether a step only converts, normalises and stacks what it gets."""
+    code = _code_of(part)
+    return bool(code) and _only_looks(code[0], _STACKS, part)
+
+
+def pads_to_square(part: Any) -> tuple[int, int, int] | None:
+    """Return the colour with which a step pads Pillow images to squares; None of any other."""
+    try:
+        colour: Any = part(PillowImage.new("RGB", (8, 2), (1, 2, 3))).getpixel((0, 0))
+        pads = PadToSquare(colour)
+    except Exception:  # of any kind: whatever the user's code raises
+        return None
+    return colour if _agrees(part, pads, "pil", 3, _PADS, colour) else None
 
 
 def does_as(part: Any, base: type, form: Form, channels: int) -> bool:
@@ -108,39 +139,67 @@ def _spread(values: torch.Tensor) -> torch.Tensor:
     return values * 6 - 3
 
 
-def _agrees(part: Any, other: Callable[[Any], Any], form: Form, channels: int) -> bool:
+def _agrees(
+    part: Any,
+    other: Callable[[Any], Any],
+    form: Form,
+    channels: int,
+    known: frozenset[str] = _LOOKS,
+    numbers: tuple[int, ...] = (),
+) -> bool:
     code = _code_of(part)
-    if not code or not (_only_looks(code[0]) and _is_alike(code[0], part)) or may_draw(part):
+    if not code or may_draw(part) or not _only_looks(code[0], known, part if numbers else None):
+        return False
+    if not _is_alike(code[0], part, numbers=numbers):
         return False
     before = global_states()
     try:
         with preserve_generators():
             alike = all(_same(part(p), other(p)) for p in _probes(form, channels))
-            return alike and _equal(before, global_states())
+            return alike and not drawn_since(before)
     except Exception:  # of any kind: whatever the user's code raises
         return False
 
 
-def examine(part: Any, form: Form, channels: int, kind: type[torch.Tensor] | None = None) -> Found:
-    """Return what a step makes of an image, and whether it draws from global generators.
+def examine(part: Any, probes: Iterable[Any]) -> Found | None:
+    """Return what a step makes of the first probe that it takes; None if it takes none."""
+    return next(filter(None, (_examined(part, probe) for probe in probes)), None)
 
-    `kind` is the class of the tensor that it gets, None of a plain one.
-    """
-    if not _code_of(part):
-        return Found(None)
-    before, probe = global_states(), next(_probes(form, channels))
+
+def _examined(part: Any, probe: Any) -> Found | None:
+    before = global_states()
     try:
         with preserve_generators():
-            made = copy.deepcopy(part)(
-                probe if kind in (None, np.ndarray) else probe.as_subclass(kind)
-            )
-            drawn = not _equal(before, global_states())
+            made = _tried(part, probe)
+            if not _code_of(part):  # who knows what it may do with another image
+                return Found("globally", made)
+            if not (may_draw(part) or drawn_since(before)):
+                return Found("nothing", made)
+            before = global_states()
+            with DrawingFrom(torch.Generator()):
+                made = _tried(part, probe)
+            alone = draws_in_torch(part) and not drawn_since(before)
+            return Found("in torch" if alone else "globally", made)
     except Exception:  # of any kind: whatever the user's code raises
-        return Found(None)
-    own = type(made) if type(made) in (kind, torch.Tensor) else None
-    known = own is not None or isinstance(made, (PillowImage.Image, np.ndarray))
-    kept = kind if kind is not None and own is kind else None
-    return Found(form_of(made, channels) if known else None, drawn or may_draw(part), kept)
+        return None
+
+
+def _tried(part: Any, probe: Any) -> Any:
+    return copy.deepcopy(part)(copy.deepcopy(probe))
+
+
+def drawn_since(before: Any) -> bool:
+    """Return whether something has drawn from global generators since they had these states."""
+    return not _equal(before, global_states())
+
+
+def images_for(
+    form: Form, channels: int, kind: type | None, size: tuple[int, int] | None
+) -> Iterator[Any]:
+    """Yield images such as a step may get: of this size, if it is known, or of several."""
+    for probe in _probes(form, channels, ((48, 64), (700, 500)) if size is None else (size,)):
+        plain = kind is None or not isinstance(probe, torch.Tensor)
+        yield probe if plain else probe.as_subclass(kind)
 
 
 def hands_on(part: Any, is_wanted: Callable[[Any], bool], form: Form) -> Any:
@@ -205,18 +264,55 @@ def _code_of(part: Any) -> list[FunctionType]:
     return [] if isinstance(part, type) else functions[:1]
 
 
-def _only_looks(function: FunctionType, known: frozenset[str] = _LOOKS) -> bool:
-    """Return whether a function names only these, or types and modules of images, and sets none."""
+def _only_looks(
+    function: FunctionType, known: frozenset[str] = _LOOKS, part: Any = None, depth: int = 3
+) -> bool:
+    """Return whether a function names only these, types of images, or functions like it.
+
+    It sets none of them. With `part`, whose function it is, it may also name numbers, of the part
+    or around the function; these may change later.
+    """
     names = _names(function.__code__) - known - {"__class__"}
-    return all(any(function.__globals__.get(name) is one for one in _TYPES) for name in names)
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    held = {name: cell.cell_contents for name, cell in cells} if part is not None else {}
+    data = {**function.__globals__, **held, **(getattr(part, "__dict__", None) or {})}
+
+    def is_known(one: Any) -> bool:
+        if isinstance(one, FunctionType) and depth:
+            return _only_looks(one, known, None if part is None else one, depth - 1)
+        counts = part is not None and _is_data(one)
+        return counts or _is_torchvisions(one) or any(one is kind for kind in _TYPES)
+
+    return all(name in data and is_known(data[name]) for name in names)
 
 
-def _is_alike(function: FunctionType, part: Any, held: str = "", wanted: Any = None) -> bool:
+def _is_torchvisions(one: Any) -> bool:
+    """Return whether something is a module, a class or a transform of torchvision."""
+    named = isinstance(one, (ModuleType, type))
+    name = one.__name__ if isinstance(one, ModuleType) else (one if named else type(one)).__module__
+    lambda_ = type(one).__name__ == "Lambda"  # which calls a function of the user's
+    return name.startswith("torchvision.transforms") and not lambda_
+
+
+def _is_data(value: Any) -> bool:
+    """Return whether a value is a number, or some."""
+    if isinstance(value, (tuple, list)):
+        return all(map(_is_data, value))
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _is_alike(
+    function: FunctionType,
+    part: Any,
+    held: str = "",
+    wanted: Any = None,
+    numbers: tuple[int, ...] = (),
+) -> bool:
     """Return whether what a function uses cannot tell large images from the probes.
 
-    Its numbers are small ones, in the code and wherever it gets them from by one of the known
-    names; and what the user has given such a name is no function, but for the `wanted` object,
-    whose name is `held`.
+    Its numbers are small ones, or `numbers` together, in the code and wherever it gets them from by
+    a name; so are those of the functions that it calls. The user has given nothing else a known
+    name but the `wanted` object, whose name is `held`.
     """
     codes = list(_codes(function.__code__))
     instructions = [one for code in codes for one in dis.get_instructions(code)]
@@ -231,7 +327,13 @@ def _is_alike(function: FunctionType, part: Any, held: str = "", wanted: Any = N
         kinds = [vars(kind) for kind in type(part).__mro__ if kind is not object]
         for name in attributes - {held, "__call__"}:
             used += [where[name] for where in (vars(part), *kinds) if name in where][:1]
-    return all(any(one is known for known in (*_TYPES, wanted)) or _is_small(one) for one in used)
+
+    def is_known(one: Any) -> bool:
+        if isinstance(one, FunctionType) and one is not function:
+            return _only_looks(one, _PADS) and _is_alike(one, one, numbers=numbers)
+        return any(one is known for known in (*_TYPES, wanted)) or _is_small(one, numbers)
+
+    return all(map(is_known, used))
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:
@@ -242,12 +344,12 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
             yield from _codes(one)
 
 
-def _is_small(constant: Any) -> bool:
-    """Return whether a constant cannot be a side that only some images have."""
-    if isinstance(constant, (tuple, frozenset)):
-        return all(map(_is_small, constant))
+def _is_small(constant: Any, numbers: tuple[int, ...]) -> bool:
+    """Return whether a constant cannot be a side that only some images have, or is `numbers`."""
+    if isinstance(constant, (tuple, frozenset, list)):
+        return tuple(constant) == numbers or all(_is_small(one, numbers) for one in constant)
     if isinstance(constant, slice):
-        return all(map(_is_small, (constant.start, constant.stop, constant.step)))
+        return _is_small((constant.start, constant.stop, constant.step), numbers)
     if isinstance(constant, (int, float)):
         return constant in _SMALL or abs(constant) < 1
     return constant is None or isinstance(constant, (str, bytes, CodeType, type(...)))
@@ -261,10 +363,10 @@ def _names(code: CodeType) -> set[str]:
     return own.union(*inner)
 
 
-def _probes(form: Form, channels: int) -> Iterator[Any]:
+def _probes(form: Form, channels: int, sizes: Iterable[tuple[int, int]] = _SIZES) -> Iterator[Any]:
     """Yield images of several sizes: a ramp with noise, and black ones."""
     numbers = np.random.default_rng(0)
-    for height, width in _SIZES:
+    for height, width in sizes:
         ramp = np.add.outer(np.arange(height), np.arange(width))[..., None]
         noise = numbers.integers(0, 64, (height, width, channels))
         for pixels in ((ramp + noise) % 256, np.zeros_like(noise)):

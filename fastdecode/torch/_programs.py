@@ -176,7 +176,7 @@ def size_after(program: Program, size: Size) -> Size:
     most: Size = None  # what a size that depends on the image does not exceed
     for part in program.parts:
         before, step = size, part[0]
-        if step.kind == "pad_to" and most is not None:
+        if step.kind == "pad_to" and not step.picks and most is not None:
             least = _given(step)
             size = least if most[0] <= least[0] and most[1] <= least[1] else None
         elif step.kind == "sequence":
@@ -216,7 +216,7 @@ def _size_of(part: Program, size: Size) -> Size:
         except Impossible as error:
             raise Unsupported(str(error)) from None
     grows = kind == "pad" or (kind == "rotate" and value[1:] == (1.0,))
-    changes = step.kind in ("box", "fit", "scale", "scale_by", "pad_to") or grows
+    changes = step.kind in ("box", "fit", "scale", "scale_by", "pad_to", "multiples") or grows
     return None if changes else size
 
 
@@ -499,7 +499,7 @@ def as_it_says(transform: Any, _: Size) -> Program:
         if operation is None or operation.kind != "resize" or operation.library == "opencv":
             return operation
         filter_ = "bilinear" if operation.filter == "own" else operation.filter
-        alike = transform.interpolation in ("bilinear", "nearest")
+        alike = getattr(transform, "interpolation", "") in ("bilinear", "nearest")
         return operation._replace(filter=filter_, library="torchvision" if alike else "pillow")
 
     return Program(step._replace(operation=changed(step.operation)) for step in transform.program)

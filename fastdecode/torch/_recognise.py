@@ -22,10 +22,11 @@ import numpy as np
 import torch
 
 from fastdecode.native._augment import Program, flipped, group
+from fastdecode.native._augment import Step as ProgramStep
 from fastdecode.torch import _albumentations
 from fastdecode.torch import _programs as programs
 from fastdecode.torch._albumentations import OfImage, is_of_albumentations
-from fastdecode.torch._probes import Form, affine_of, does_as, does_nothing
+from fastdecode.torch._probes import Form, affine_of, does_as, does_nothing, pads_to_square
 from fastdecode.torch._processors import PixelValues, after_processor
 from fastdecode.torch._programs import (
     OWN,
@@ -42,6 +43,7 @@ from fastdecode.torch._programs import (
 )
 from fastdecode.torch.transforms.base import EncodedTransform, Recipe, interpolation_name
 from fastdecode.torch.transforms.containers import Compose
+from fastdecode.torch.transforms.multimodal import PadToSquare
 from fastdecode.torch.transforms.normalize import Normalize, three_values
 
 _V1 = "torchvision.transforms.transforms"
@@ -140,7 +142,7 @@ def read_pipeline(parts: Sequence[Any], recipe: Recipe) -> tuple[Recipe, int, st
     for count, part in enumerate(parts):
         row = row_of(part)
         step = None if row is None else row.step
-        if row is None and recipe.augments:
+        if row is None and recipe.augments and not recipe.joint:
             step = _step_of_own(recipe, part)
         if recipe.image is np.ndarray:
             step = step if type(part).__name__ in _OF_ARRAYS else None
@@ -167,6 +169,9 @@ def _step_of_own(recipe: Recipe, part: Any) -> Step | None:
     if recipe.form in ("float", "normalised") and recipe.image is None:
         scaled = affine_of(part)
         return None if scaled is None else partial(_scaled, by=scaled)
+    colour = pads_to_square(part) if recipe.form == "pil" and recipe.channels == 3 else None
+    if colour is not None:
+        return partial(_squared, by=PadToSquare(colour))
     known = [
         kind for kind in type(part).__mro__[1:] if (kind.__module__, kind.__qualname__) in TABLE
     ]
@@ -188,6 +193,11 @@ def _scaled(recipe: Recipe, _part: Any, *, by: tuple[float, float]) -> Recipe | 
     return recipe.floats(mean, [s / factor for s in stds])
 
 
+def _squared(recipe: Recipe, _part: Any, *, by: PadToSquare) -> Recipe | None:
+    """Accept a function such as LLaVA's expand2square."""
+    return _augment(recipe, by)
+
+
 def _pass_over(recipe: Recipe, part: Any) -> Recipe:
     return recipe.but(idle=(*recipe.idle, part))
 
@@ -203,8 +213,9 @@ def second_normalize(parts: Sequence[Any]) -> Any:
 
 
 def name_of(part: Any) -> str:
-    """Return the name of a part's class as its library has it."""
-    return type(part.transform if isinstance(part, OfImage) else part).__name__
+    """Return the name of a function, or of a part's class as its library has it."""
+    part = part.transform if isinstance(part, OfImage) else part
+    return str(getattr(part, "__name__", type(part).__name__))
 
 
 def wants_pillow(part: Any) -> bool:
@@ -225,12 +236,22 @@ def draws_nothing(part: Any) -> bool:
     return known and is_unmodified(part)
 
 
-_OF_ARRAYS = ("LetterBox", "OfImage", "OpenCVResize", "ToImage", "ToPILImage", "ToTensor")
+def draws_in_torch(part: Any) -> bool:
+    """Return whether a transform is v2's own, with all that it holds: these draw by torch alone."""
+    held = getattr(part, "transforms", None) or ()
+    own = type(part).__module__.startswith(_V2) and type(part).__qualname__ != "Lambda"
+    return own and is_unmodified(part) and all(map(draws_in_torch, held))
+
+
+_OF_ARRAYS = (
+    *("LetterBox", "OfImage", "OpenCVResize", "PadToSquare", "SmartResize", "ToImage"),
+    *("ToPILImage", "ToTensor"),
+)
 _DRAW_NOTHING = {
     *("CenterCrop", "ClampBoundingBoxes", "ClampKeyPoints", "ConvertBoundingBoxFormat"),
-    *("ConvertImageDtype", "Grayscale", "Identity", "Normalize", "PILToTensor", "Pad", "RGB"),
-    *("Resize", "SanitizeBoundingBoxes", "SanitizeKeyPoints", "ToDtype", "ToImage", "ToPILImage"),
-    *("ToPureTensor", "ToTensor"),
+    *("ConvertImageDtype", "FiveCrop", "Grayscale", "Identity", "Normalize", "PILToTensor", "Pad"),
+    *("RGB", "Resize", "SanitizeBoundingBoxes", "SanitizeKeyPoints", "TenCrop", "ToDtype"),
+    *("ToImage", "ToPILImage", "ToPureTensor", "ToTensor"),
 }
 
 
@@ -403,8 +424,8 @@ def _image_classification(recipe: Recipe, part: Any) -> Recipe | None:
 
 
 def _pixel_values(recipe: Recipe, part: Any) -> Recipe | None:
-    """Accept an image processor of transformers as the only part."""
-    alone = not recipe.program and recipe.form == "pil" and not recipe.joint
+    """Accept an image processor of transformers as the only part, or after LLaVA's padding."""
+    alone = (recipe.augments or not recipe.program) and recipe.form == "pil" and not recipe.joint
     return after_processor(part.processor, recipe) if alone else None
 
 
@@ -415,6 +436,8 @@ def _followed(recipe: Recipe, part: Any, make: Maker) -> Recipe | None:
     before = recipe.shape and recipe.shape[1:]
     try:
         made = make(part, before)
+        if recipe.joint and not all(map(_is_followed, made)):
+            return None
         if recipe.channels == 1:
             _check_grey(made, of_tensors=recipe.form != "pil")
         program = Program([*recipe.program, *made])
@@ -425,6 +448,23 @@ def _followed(recipe: Recipe, part: Any, make: Maker) -> Recipe | None:
     if type(part).__qualname__ != "Grayscale":
         return following
     return following.but(channels=part.num_output_channels).doing(program)
+
+
+_UNFOLLOWED = (
+    *("warp", "rotate", "affine", "perspective", "pad", "mix_begin"),
+    *("central_crop", "random_crop", "pad_to", "perspective_change"),
+)
+
+
+def _is_followed(step: ProgramStep) -> bool:
+    """Return whether boxes and masks can follow a step: it changes colours, cuts, scales or flips.
+
+    A random crop pads nothing.
+    """
+    kind, operation = step.kind, step.operation
+    if kind == "random_crop" and operation is not None:
+        return step.picks == 0 and not any(operation.value[4:])
+    return kind not in _UNFOLLOWED and (operation is None or operation.kind not in _UNFOLLOWED)
 
 
 def _augment(recipe: Recipe, part: Any) -> Recipe | None:
@@ -634,7 +674,9 @@ _OF_EITHER_VERSION = {
     "RandomErasing": _erases(programs.erasing),
     "Compose": Row(make=_compose, parts="transforms"),
     "ConvertImageDtype": _converts(_convert_dtype),
-    "GaussianNoise": Row(in_place=True),  # runs as written
+    "ElasticTransform": Row(),  # these run as written
+    "FiveCrop": Row(),
+    "GaussianNoise": Row(in_place=True),
     "Identity": _converts(_accept),
     "Normalize": _converts(_normalize),
     "PILToTensor": _converts(_pil_to_tensor, only_pillow=True),
@@ -642,6 +684,7 @@ _OF_EITHER_VERSION = {
     "RandomApply": _moves(_apply),
     "RandomChoice": _moves(_random_choice),
     "RandomOrder": _moves(_random_order),
+    "TenCrop": Row(),
     "ToDtype": _converts(_to_float),
     "ToImage": _converts(_to_image),
     "ToPILImage": _converts(_to_pil),
@@ -674,10 +717,15 @@ TABLE: dict[tuple[str, str], Row] = {
         dict.fromkeys(("RandomResizedCrop", "Resize", "ResizeCenterCrop"), _OF_BYTES),
     ),
     **_rows(
+        (f"{OWN}multimodal",),
+        dict.fromkeys(("PadToSquare", "SmartResize"), _moves(programs.as_it_says)),
+    ),
+    **_rows(
         (f"{OWN}opencv",),
         dict.fromkeys(("LetterBox", "OpenCVResize"), _moves(programs.as_it_says)),
     ),
     (Normalize.__module__, "Normalize"): _converts(_fastdecode_normalize),
+    (PixelValues.__module__, "PaddedPixelValues"): Row(parts="parts"),
     (PixelValues.__module__, "PixelValues"): Row(_pixel_values),
     (OfImage.__module__, "OfImage"): Row(_of_albumentations),
     ("torch.nn.modules.container", "Sequential"): Row(parts="_modules"),

@@ -15,7 +15,7 @@ from torch.utils.data import ConcatDataset, IterableDataset, Subset
 from fastdecode._arguments import is_int, shown
 from fastdecode._selection import load_named, preferred
 from fastdecode.errors import BackendUnavailable, UnknownBackend
-from fastdecode.native._batch import Pool
+from fastdecode.native._pool import Pool
 from fastdecode.torch._errors import SKIPPED, Failure
 from fastdecode.torch._native_batches import FALLBACK, NativeBatchMaker
 from fastdecode.torch._user_code import (
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 _ITEM_METHODS = frozenset(("__getitem__", "__getitems__"))
 
 
-class Source:
+class SampleSource:
     """A dataset with torch's wrappers looked through, and what a loader must know about it.
 
     The wrappers are Subset and ConcatDataset, in each other as well.
@@ -103,13 +103,13 @@ class Source:
         parts = (part for settings in self.settings.values() for part in settings)
         return [self.length(needed=False), *parts]
 
-    def as_uint8_source(self) -> Source:
+    def as_uint8_source(self) -> SampleSource:
         """Return this source with images of ``torch.uint8``; only where there is a `crop`."""
         source = copy.copy(self)
         source.as_uint8 = True
         return source
 
-    def hold(self) -> Source:
+    def hold(self) -> SampleSource:
         """Return this source for one epoch: the datasets keep their present settings."""
         source = copy.copy(self)
         source.settings = {id(one): one._settings(**self._options) for one in self.datasets}
@@ -367,7 +367,7 @@ class SampleMaker:
     the global generators are seeded for each sample, too, for user code that draws from them.
     """
 
-    def __init__(self, source: Source, pool: Pool | None, *, alone: bool = False) -> None:
+    def __init__(self, source: SampleSource, pool: Pool | None, *, alone: bool = False) -> None:
         self.source = source
         self._owned = source.seedable()
         self._seed_all = partial(_seed_generators, self._owned) if alone else None
@@ -408,7 +408,7 @@ class SampleMaker:
     def make_one(
         self, item: Item, out: torch.Tensor | None = None, encoded: EncodedSample | None = None
     ) -> Any:
-        """Make one sample, or SKIPPED; `out` and `encoded` are as for `Source.fetch`."""
+        """Make one sample, or SKIPPED; `out` and `encoded` are as for `SampleSource.fetch`."""
         with self._alone:
             self._seed(item.seed)
             # The core reads all samples before it makes their targets, each from the seed on.

@@ -18,8 +18,16 @@ from PIL import Image as PillowImage
 from fastdecode.native._augment import Impossible, Program
 from fastdecode.torch import _recognise
 from fastdecode.torch._albumentations import OfImage
-from fastdecode.torch._probes import examine, form_of
-from fastdecode.torch._user_code import alone, is_thread_safe, seeded
+from fastdecode.torch._probes import (
+    Draws,
+    Found,
+    examine,
+    form_of,
+    images_for,
+    is_stateless,
+)
+from fastdecode.torch._processors import Patches
+from fastdecode.torch._user_code import DrawingFrom, alone, is_thread_safe, seeded
 from fastdecode.torch.transforms._random_crop import SampleGenerator
 from fastdecode.torch.transforms.base import DecodedPart
 
@@ -29,20 +37,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Called:
-    """A part that is called in Python; `draws` says that it may draw from global generators."""
+    """A part that is called in Python; `draws_from` says what it may draw from."""
 
     part: Any
-    draws: bool
+    draws_from: Draws
 
-    def __call__(self, image: Any, _: torch.Generator | None) -> Any:
+    def __call__(self, image: Any, generator: torch.Generator | None) -> Any:
         """Return what the part makes of an image."""
-        with alone(thread_safe=self.is_shared):
+        own = generator if self.draws_from == "in torch" else None
+        with alone(thread_safe=self.is_shared), nullcontext() if own is None else DrawingFrom(own):
             return self.part(image)
+
+    @property
+    def draws(self) -> bool:
+        """Whether it may draw from global generators, which threads share."""
+        return self.draws_from == "globally"
 
     @property
     def is_shared(self) -> bool:
         """Whether several threads may call it at once."""
         known = not isinstance(self.part, OfImage) and _recognise.row_of(self.part) is not None
+        known = known or _recognise.draws_in_torch(self.part) or is_stateless(self.part)
         return known or _says_safe(self.part)
 
     def lines(self) -> list[str]:
@@ -122,6 +137,8 @@ def as_image(pixels: torch.Tensor, form: str, image: Any) -> Any:
     if form == "pil":
         rows = pixels[0] if len(pixels) == 1 else pixels.permute(1, 2, 0)
         return PillowImage.fromarray(rows.contiguous().numpy())
+    if isinstance(image, Patches):
+        return image(pixels)
     return pixels if image is None else pixels.as_subclass(image)
 
 
@@ -135,8 +152,10 @@ def _form_after(recipe: Recipe) -> Any:
 def stages_after(recipe: Recipe, parts: Sequence[Any]) -> tuple[Any, ...]:
     """Return how the parts are done that follow a recipe in a `Loader`."""
     stages: list[Any] = []
-    form: Any = _form_after(recipe)
-    channels, kind, left = recipe.channels, recipe.image, list(parts)
+    form, channels, kind = _form_after(recipe), recipe.channels, recipe.image
+    found: Found | None = None
+    size = recipe.shape and recipe.shape[1:]
+    left = list(parts)
     while left:
         if form in ("pil", "uint8", "array") and channels == 3 and stages:
             given = ("uint8", np.ndarray) if form == "array" else (form, kind)
@@ -145,13 +164,25 @@ def stages_after(recipe: Recipe, parts: Sequence[Any]) -> tuple[Any, ...]:
             if count:
                 stages.append(InCore(made, form, kind, tuple(left[:count])))
                 left, channels, kind = left[count:], made.channels, made.image
-                form = _form_after(made)
+                form, found, size = _form_after(made), None, made.shape and made.shape[1:]
                 continue
         part = left.pop(0)
-        found = None if form is None else examine(part, form, channels, kind)
-        steady = _recognise.draws_nothing(part) or _says_safe(part)
-        own = isinstance(part, OfImage)  # albumentations draws from generators of its own
-        steady = steady or (found is not None and not found.draws and not own)
-        stages.append(Called(part, draws=not steady))
-        form, kind = (None, None) if found is None else (found.form, found.kind)
+        probes = [found.made] if found else images_for(form, channels, kind, size) if form else ()
+        found = examine(part, probes)
+        stages.append(Called(part, _draws_from(part, found)))
+        form, kind = (None, None) if found is None else _form_of(found.made, channels, kind)
     return tuple(stages)
+
+
+def _draws_from(part: Any, found: Found | None) -> Draws:
+    if _recognise.draws_nothing(part) or _says_safe(part):
+        return "nothing"
+    # albumentations draws from generators of its own
+    return "globally" if found is None or isinstance(part, OfImage) else found.draws
+
+
+def _form_of(made: Any, channels: int, kind: Any) -> Any:
+    """Return the form of what a step made of a probe, and the class of a tensor, if known."""
+    own = type(made) if type(made) in (kind, torch.Tensor) else None
+    known = own is not None or isinstance(made, (PillowImage.Image, np.ndarray))
+    return form_of(made, channels) if known else None, own if own is not torch.Tensor else None

@@ -14,7 +14,7 @@ from typing import TypeAlias
 import torch
 
 from fastdecode.errors import ThreadsUnavailable
-from fastdecode.native._batch import Pool
+from fastdecode.native._pool import Pool
 
 _Task: TypeAlias = "Callable[[], None]"
 _PATIENCE_S = 1.0

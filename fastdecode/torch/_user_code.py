@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.overrides import TorchFunctionMode
 
 from fastdecode._process import ForkLock
 
@@ -36,6 +37,13 @@ _NAMES_OF_DRAWS = (
     "randn randn_like random random_ randperm randrange shuffle standard_normal uniform_"
 )
 _RANDOM_NAMES = frozenset(_NAMES_OF_DRAWS.split())
+_LIKE = {"rand_like": torch.rand, "randn_like": torch.randn}
+_NAMES_IN_TORCH = (
+    "bernoulli bernoulli_ exponential_ multinomial normal normal_ rand randint randn random_ "
+    "randperm uniform_ _sample_dirichlet"
+)
+_DRAW_IN_TORCH = frozenset(_NAMES_IN_TORCH.split())
+"""torch's functions that draw, all of which take a generator."""
 
 
 class _DrawnFrom(threading.local):
@@ -44,6 +52,29 @@ class _DrawnFrom(threading.local):
 
 drawn_from = _DrawnFrom()
 """What the transform of a dataset that is not ours draws from in this thread, in a `Loader`."""
+
+
+class DrawingFrom(TorchFunctionMode):
+    """Lets torch's functions, called in this thread, draw from a generator and not the global one.
+
+    So torchvision's steps may run in several threads, and a sample's draws depend on its seed.
+    """
+
+    def __init__(self, generator: torch.Generator) -> None:
+        super().__init__()
+        self._generator = generator
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Call a function; give it the generator if it draws, and has none."""
+        name, named = getattr(func, "__name__", ""), dict(kwargs or {})
+        if name in _LIKE:
+            like, func, args = args[0], _LIKE[name], (args[0].shape, *args[1:])
+            given = {key: value for key, value in named.items() if value is not None}
+            named = {"dtype": like.dtype, "device": like.device, **given}
+            name = func.__name__
+        if name in _DRAW_IN_TORCH and named.get("generator") is None:
+            named["generator"] = self._generator
+        return func(*args, **named)
 
 
 def alone(*, thread_safe: bool) -> AbstractContextManager[Any]:
@@ -133,6 +164,15 @@ def may_draw(*code: Any) -> bool:
     return any(map(_draws, _reached(code)))
 
 
+def draws_in_torch(*code: Any) -> bool:
+    """Return whether torch's functions draw all that the code seems to draw."""
+    drawing = [found for found in _reached(code) if _draws(found)]
+    return all(isinstance(one, FunctionType) and _drawn_by(one) <= _IN_TORCH for one in drawing)
+
+
+_IN_TORCH = _DRAW_IN_TORCH | _LIKE.keys()
+
+
 def seedable(*code: Any) -> list[Any]:
     """Return what the user's code uses that owns generators and can be seeded (albumentations)."""
     return [one for one in _reached(code) if _is_seedable(one)]
@@ -146,11 +186,16 @@ def _draws(found: Any) -> bool:
     if isinstance(found, ModuleType):
         return found.__name__ in _RANDOM_MODULES
     if isinstance(found, FunctionType):
-        names = {found.__name__} if _root(found) in _LIBRARIES else _names(found.__code__)
-        return not _RANDOM_NAMES.isdisjoint(names)
+        return bool(_drawn_by(found))
     if isinstance(found, BuiltinMethodType):
         return found.__name__ in _RANDOM_NAMES or isinstance(found.__self__, _GENERATORS)
     return isinstance(found, _GENERATORS) or _is_seedable(found)
+
+
+def _drawn_by(function: FunctionType) -> frozenset[str]:
+    """Return the names in a function that are those of draws."""
+    known = _root(function) in _LIBRARIES
+    return _RANDOM_NAMES & ({function.__name__} if known else _names(function.__code__))
 
 
 def _reached(roots: Any) -> Iterator[Any]:

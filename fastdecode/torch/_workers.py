@@ -21,7 +21,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from fastdecode._process import late_interrupt
-from fastdecode.native._batch import Pool
+from fastdecode.native._pool import Pool
 from fastdecode.torch._batch_builder import (
     BatchBuilder,
     EpochConfig,

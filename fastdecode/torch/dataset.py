@@ -114,7 +114,7 @@ _HELD = ("transform", "transforms", "target_transform", "decode_options", "_load
 under_way: weakref.WeakSet[Any] = weakref.WeakSet()
 """The epochs that have begun and not ended; each has the `settings` that it holds."""
 held = _Held()
-"""What this thread makes samples with, by the `id` of the dataset: see `Source.hold`.
+"""What this thread makes samples with, by the `id` of the dataset: see `SampleSource.hold`.
 
 An epoch of a `Loader` keeps the settings with which it began, for whatever thread makes its
 samples. Other datasets, and all code elsewhere, use what is assigned.

@@ -33,9 +33,9 @@ from fastdecode.torch._loader_arguments import (
 )
 from fastdecode.torch._memory import BatchMemory
 from fastdecode.torch._order import Order, Seed, Sharding, sample_seed, world
+from fastdecode.torch._position import Position
 from fastdecode.torch._sampler import CallersSampler
-from fastdecode.torch._samples import Source
-from fastdecode.torch._state import Position
+from fastdecode.torch._samples import SampleSource
 from fastdecode.torch._workers import ProcessWorkers, ThreadWorkers
 from fastdecode.torch.dataset import under_way
 
@@ -241,7 +241,7 @@ class Loader:
         self.normalize_on: NormalizeOn = normalize_on
         self.skipped = 0
         self._ranks = rank, world_size
-        self._source = Source(dataset, _decode_options(dataloader))
+        self._source = SampleSource(dataset, _decode_options(dataloader))
         self._shuffle = bool(shuffle)
         self._position = Position()
         self._begun = False  # as long as it is, the next iterator begins at that position
@@ -390,7 +390,7 @@ class Loader:
         """Start the next epoch, or start where `set_epoch` or `load_state_dict` said."""
         return _LoaderEpoch(self)
 
-    def _begin_epoch(self, ahead: int) -> tuple[Order, Source, Iterator[Any]]:
+    def _begin_epoch(self, ahead: int) -> tuple[Order, SampleSource, Iterator[Any]]:
         """Begin the epoch of an iterator that is up to `ahead` batches behind those it asks for.
 
         Return its order, the source of its samples, and its batches.

@@ -15,7 +15,7 @@ from encoded import box
 from fastdecode import UnsupportedFormat, decode, decode_batch, probe
 from fastdecode.errors import DecodeError, FastDecodeError
 from fastdecode.packing import pack
-from fastdecode.packing._check import survey
+from fastdecode.packing._survey import survey
 from fastdecode.stores import open_store
 
 imagecodecs = pytest.importorskip("imagecodecs")

@@ -17,6 +17,7 @@ from benches import TERMINAL, make_photos
 from corpus import TESTS, usable_backends
 from doubles import restore_registry
 from PIL import Image
+from processes import python
 from results import measurement
 
 from fastdecode import DecodeError, Ranking, calibrate, register, registry
@@ -48,18 +49,11 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 def command(*arguments: object, place: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run ``python -m fastdecode calibrate``."""
     variables |= {"FASTDECODE_RANKING": str(place), "COLUMNS": str(TERMINAL)}
-    return subprocess.run(
-        [sys.executable, "-m", "fastdecode", "calibrate", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=BROKEN_S,
-        env={**os.environ, **variables},
-    )
+    return python("-m", "fastdecode", "calibrate", *arguments, timeout=BROKEN_S, **variables)
 
 
 def test_a_lead_that_may_be_chance_is_not_kept() -> None:
-    """The default order stays where quartiles overlap, and changes where they do not."""
+    """The default order stays where spreads overlap, and changes where they do not."""
     default = measurement("native", ratio=Spread(1.0, 1.0, 1.0))
     near = measurement("simplejpeg", ratio=Spread(1.04, 0.98, 1.1))
     ahead = measurement("pillow", ratio=Spread(1.3, 1.2, 1.4))

@@ -6,7 +6,10 @@ import importlib.util
 import os
 import random
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 from benches import make_photos, photo
@@ -15,7 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastdecode._system import usable_cores
-from fastdecode.measure import _stats as stats
+from fastdecode.measure import _cases as stats
+from fastdecode.measure._cases import measurements
 from fastdecode.measure._check import (
     Check,
     Examination,
@@ -24,10 +28,10 @@ from fastdecode.measure._check import (
     reference_digest,
 )
 from fastdecode.measure._collection import Photo, collect
-from fastdecode.measure._run import Case, Round, Run, RunPlan, blocks, measure
-from fastdecode.measure._stats import measurements
-from fastdecode.measure._workers import BlockTimes
-from fastdecode.measure.result import NOTHING, OWN, PILLOW, Measurement, Spread
+from fastdecode.measure._processes import BlockTimes, Processes
+from fastdecode.measure._run import Case, Round, Run, RunPlan, _Engine, blocks, measure
+from fastdecode.measure._summary import movement
+from fastdecode.measure.result import NOTHING, OWN, PILLOW, Measurement, Protocol, Spread
 from fastdecode.types import Header
 
 JPEG = tuple(name for name in ("pillow", "native", "simplejpeg") if name in usable_backends())
@@ -213,7 +217,7 @@ def test_blocks_deal_out_all_files(protocol: str, sizes: list[int]) -> None:
 
 def case(rounds: list[dict[str, BlockTimes]], **checks: Check) -> Case:
     """Return a case of two files of 2 MB and half a megapixel, with these rounds."""
-    names = tuple(rounds[0])
+    names = tuple(rounds[0]) if rounds else (PILLOW,)
     checked = {name: checks.get(name, Check(read={0, 1})) for name in names}
     done = [Round((0, 1), one) for one in rounds]
     task = Measurement("decode", "jpeg", 1)
@@ -257,12 +261,52 @@ def test_a_spread_covers_what_differs_between_processes() -> None:
     rounds = [("block", 1 / 482)] * 9 + [("block", 1 / 433)] * 2
     base, sittings = [("block", 1 / 100)] * 11, [0] * 9 + [1] * 2
 
-    alone, both = stats.rate(rounds, 1), stats.rate(rounds, 1, sittings)
+    both = stats.rate(rounds, 1, sittings)
     times = stats.ratio(rounds, base, sittings)
 
-    assert alone.low == alone.high == pytest.approx(482)
     assert (both.low, both.median, both.high) == pytest.approx((433, 482, 482))
     assert (times.low, times.median) == pytest.approx((4.33, 4.82))
+
+
+class Steady:
+    """In place of processes: each block takes a second, and fresh processes are counted."""
+
+    def __init__(self) -> None:
+        self.restarts = 0
+
+    def restart(self, names: Sequence[str]) -> None:
+        """Count."""
+        self.restarts += 1
+
+    def ask_in_turn(self, names: Sequence[str], *_arguments: object) -> dict[str, BlockTimes]:
+        """Give every backend the same time."""
+        return dict.fromkeys(names, calls(1.0))
+
+
+@pytest.mark.parametrize(
+    ("settings", "protocol", "restarts"),
+    [({}, "decode", 2), ({"automatic": True}, "decode", 0), ({}, "train", 0)],
+)
+def test_each_third_of_the_time_has_as_many_rounds(
+    settings: dict[str, bool], protocol: Protocol, restarts: int
+) -> None:
+    """However often a block comes, ± compares equal parts; only decoders get new processes."""
+    members, run = Steady(), Run()
+    one = replace(case([]), task=Measurement(protocol, "jpeg", 1, workers=1, batch=2))
+    engine = _Engine(PHOTOS, RunPlan(seconds=12, **settings), run, lambda *_: None)
+    engine._time(one, cast("Processes", members))
+
+    assert [each.sitting for each in one.rounds] == [0] * 4 + [1] * 4 + [2] * 4
+    assert members.restarts == restarts
+
+
+def test_rounds_that_differ_alike_everywhere_move_nothing() -> None:
+    """Only what lies apart between the thirds counts; where there is one, each round does."""
+    rounds = [("block", seconds) for seconds in (1.0, 1.0, 1.3)] * 3
+
+    assert stats.rate(rounds, 1, [0, 0, 0, 1, 1, 1, 2, 2, 2]) == Spread(1, 1, 1)
+    assert movement(stats.rate(rounds, 1)) == pytest.approx(1 - 1 / 1.3)
+    assert stats.rate(rounds, 1, [0] * 9) == stats.rate(rounds, 1)
 
 
 def test_decoders_are_timed_in_several_processes(found: Run) -> None:
@@ -288,7 +332,7 @@ def test_ratios_divide_and_are_paired() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.floats(1e-6, 10)), min_size=1, max_size=9))
 def test_spread_surrounds_the_median(rounds: list[tuple[str, float]]) -> None:
-    """The median always lies between the quartiles."""
+    """The median always lies within the spread."""
     reversed_times = [
         (part, took) for (part, _), (_, took) in zip(rounds, rounds[::-1], strict=True)
     ]
@@ -316,10 +360,10 @@ def test_nothing_timed() -> None:
 
 def test_processor_time_of_a_family(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The processor time of a process includes its children; without /proc it is unknown."""
-    from fastdecode.measure import _workers
+    from fastdecode.measure import _processes
 
     if not Path("/proc/self/stat").exists():
         pytest.skip("the system has no /proc")
-    assert _workers.cpu_seconds(os.getpid()) > 0
-    monkeypatch.setattr(_workers, "_PROC", tmp_path)
-    assert _workers.cpu_seconds(1) == 0
+    assert _processes.cpu_seconds(os.getpid()) > 0
+    monkeypatch.setattr(_processes, "_PROC", tmp_path)
+    assert _processes.cpu_seconds(1) == 0

@@ -25,7 +25,7 @@ from doubles import restore_registry
 
 import fastdecode
 from fastdecode import cli, registry
-from fastdecode.measure import _collection, _run, _workers
+from fastdecode.measure import _collection, _processes, _run
 from fastdecode.measure._run import Run, RunPlan, measure
 from fastdecode.measure.result import OWN, PILLOW, Measurement, to_json
 
@@ -92,7 +92,7 @@ def test_a_crash_ends_nothing(folder: Path) -> None:
 
 def test_a_hang_ends_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A backend that does not answer is killed after a while, and the others are timed."""
-    monkeypatch.setattr(_workers, "PATIENCE_S", 5.0)
+    monkeypatch.setattr(_processes, "PATIENCE_S", 5.0)
     begun = time.monotonic()
     found, run = measured(folder, "hanging", PILLOW)
 

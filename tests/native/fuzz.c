@@ -20,6 +20,7 @@
 #include "judge.h"
 #include "png_decoder.h"
 
+#include "must.h"
 #include "sets.h"
 
 #include <stdio.h>
@@ -71,17 +72,6 @@ typedef struct {
 
 static fd_decoder *old; /* has seen everything before */
 static fd_resampler *resampler;
-
-static _Noreturn void fail(const char *words) {
-    fprintf(stderr, "fuzz.c: %s\n", words);
-    abort();
-}
-
-static void *must(void *memory) {
-    if (memory == NULL)
-        fail("no memory for the test itself");
-    return memory;
-}
 
 /* ---- the numbers ---- */
 

@@ -1,6 +1,7 @@
 /* fuzz_crop.c: fuzz.c's last operation: what fd_plan_sample plans for any file can be carried out, and
  * fd_pool_crop makes just that. */
 #include "fuzz.h"
+#include "must.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -11,17 +12,6 @@ enum { MOST_SIDE = 300, UNTOUCHED = 0xA5 };
 
 static fd_decoder *decoder;
 static fd_pool *reading, *decoding;
-
-static _Noreturn void fail(const char *words) {
-    fprintf(stderr, "fuzz_crop.c: %s\n", words);
-    abort();
-}
-
-static void *must(void *memory) {
-    if (memory == NULL)
-        fail("no memory for the test itself");
-    return memory;
-}
 
 static int32_t side(const uint8_t *at, int32_t most) { return 1 + (at[0] | at[1] << 8) % most; }
 

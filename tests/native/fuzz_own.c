@@ -11,6 +11,7 @@
 #include "fuzz.h"
 #include "judge.h"
 
+#include "must.h"
 #include "sets.h"
 
 #include <stdio.h>
@@ -18,17 +19,6 @@
 #include <string.h>
 
 enum { MOST_PIXELS = 1 << 14 };
-
-static _Noreturn void fail(const char *words) {
-    fprintf(stderr, "fuzz_own.c: %s\n", words);
-    abort();
-}
-
-static void *must(void *memory) {
-    if (memory == NULL)
-        fail("no memory for the test itself");
-    return memory;
-}
 
 static int32_t reduced(int32_t side, int32_t reduce) { return (side + reduce - 1) / reduce; }
 

@@ -14,6 +14,7 @@
  * check.sh builds it with libFuzzer, and runs it. With -DFILES it takes files as arguments instead. */
 #include "png_decoder.h"
 
+#include "must.h"
 #include "sets.h"
 
 #include <stdio.h>
@@ -28,17 +29,6 @@ enum { KIND = 6, MOST_PIXELS = 1 << 20, REGIONS = 4 };
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size);
 
 static fd_decoder *decoder;
-
-static _Noreturn void fail(const char *words) {
-    fprintf(stderr, "fuzz_png.c: %s\n", words);
-    abort();
-}
-
-static void *must(void *memory) {
-    if (memory == NULL)
-        fail("no memory for the test itself");
-    return memory;
-}
 
 /* ---- making files ---- */
 

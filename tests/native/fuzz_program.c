@@ -9,6 +9,7 @@
  */
 #include "fastdecode.h"
 
+#include "must.h"
 #include "sets.h"
 
 #include <math.h>
@@ -27,17 +28,6 @@ typedef struct {
 
 static fd_augmenter *augmenter; /* used again, as the threads of a pool do */
 static fd_resampler *resampler;
-
-static _Noreturn void fail(const char *words) {
-    fprintf(stderr, "fuzz_program.c: %s\n", words);
-    abort();
-}
-
-static void *must(void *memory) {
-    if (memory == NULL)
-        fail("no memory for the test itself");
-    return memory;
-}
 
 static uint32_t take(choices *from) {
     uint32_t next = from->at < from->end ? *from->at++ : from->state >> 24;

@@ -10,6 +10,7 @@
  * stays there, for same.c on other processors. */
 #include "judge.h"
 
+#include "must.h"
 #include "sets.h"
 
 #include <stdio.h>
@@ -33,17 +34,6 @@ static int64_t calls, own_calls, own_files, files;
 static int counts; /* only with the first set: the others do the same */
 static uint64_t state = UINT64_C(88172645463325252);
 
-static _Noreturn void fail(const char *name, const char *words) {
-    fprintf(stderr, "own.c: %s: %s\n", name, words);
-    exit(1);
-}
-
-static void *must(void *memory) {
-    if (memory == NULL)
-        fail("memory", "there is none");
-    return memory;
-}
-
 /* A whole number below `end`: xorshift, the same in every run. */
 static int32_t draw(int32_t end) {
     state ^= state << 13;
@@ -62,7 +52,7 @@ static void must_be_left_out(const char *name, const uint8_t *data, size_t size,
     fd_request request = *asked;
     request.thorough = 1;
     if (asked->thorough || fd_decode(own, data, size, &request, out, stride) == FD_OK)
-        fail(name, "decoded what libjpeg complains of");
+        fail_for(name, "decoded what libjpeg complains of");
 }
 
 /* Both decoders on one request. Returns whether the core did it. */
@@ -75,13 +65,13 @@ static int compare(const char *name, const uint8_t *data, size_t size, const fd_
     uint8_t *made = must(malloc(bytes)), *expected = must(malloc(bytes));
     int status = fd_decode(own, data, size, request, made, (ptrdiff_t)row);
     if (status != FD_OK && status != FD_UNSUPPORTED)
-        fail(name, "neither decoded nor left to others");
+        fail_for(name, "neither decoded nor left to others");
     int is_own = status == FD_OK;
     int is_fine = judge(data, size, request, expected, (ptrdiff_t)row);
     if (is_own && !is_fine)
         must_be_left_out(name, data, size, request, made, (ptrdiff_t)row);
     else if (is_own && memcmp(made, expected, bytes) != 0)
-        fail(name, "other pixels than libjpeg's");
+        fail_for(name, "other pixels than libjpeg's");
     free(made);
     free(expected);
     calls += counts;
@@ -114,7 +104,7 @@ static void compare_resized(const char *name, const uint8_t *data, size_t size, 
     if (judge(data, size, &request, whole, row)) { /* compare() looks at what was left out */
         fd_resize_rgb(resampler, whole, width, height, row, &resize, NULL, 0, &PIXELS, expected);
         if (memcmp(made, expected, sizeof made) != 0)
-            fail(name, "another tensor than that of libjpeg's pixels");
+            fail_for(name, "another tensor than that of libjpeg's pixels");
     }
     free(whole);
 }
@@ -236,7 +226,7 @@ static void keep(const encoder *made, const char *folder) {
     snprintf(path, sizeof path, "%s/%04d.jpg", folder, number++);
     FILE *file = must(fopen(path, "wb"));
     if (fwrite(made->data, 1, made->size, file) != made->size || fclose(file) != 0)
-        fail(path, "cannot be written");
+        fail_for(path, "cannot be written");
 }
 
 static void finish(encoder *made) {
@@ -299,12 +289,12 @@ static void make_coefficients(void) {
 static uint8_t *read_file(const char *path, size_t *size) {
     FILE *file = fopen(path, "rb");
     if (file == NULL || fseek(file, 0, SEEK_END) != 0)
-        fail(path, "cannot be read");
+        fail_for(path, "cannot be read");
     *size = (size_t)ftell(file);
     rewind(file);
     uint8_t *data = must(malloc(*size)); /* exactly, for ASan */
     if (fread(data, 1, *size, file) != *size)
-        fail(path, "cannot be read");
+        fail_for(path, "cannot be read");
     fclose(file);
     return data;
 }
@@ -325,13 +315,13 @@ int main(int argc, char **argv) {
     for (int i = 0; i < count; i++)
         make_image();
     if (own_files != files)
-        fail("made images", "some were left to others");
+        fail_for("made images", "some were left to others");
     printf("%lld images made here, all by the core itself\n", (long long)files);
     own_files = files = own_calls = calls = 0;
     for (int i = 0; i < count; i++)
         make_coefficients();
     if (count > 0 && (own_calls == 0 || own_calls == calls))
-        fail("random coefficients", "all of them, or none, were left to others");
+        fail_for("random coefficients", "all of them, or none, were left to others");
     printf("%lld of random coefficients, %lld of %lld ways by the core itself\n", (long long)files,
            (long long)own_calls, (long long)calls);
     fd_decoder_destroy(own);

@@ -12,6 +12,7 @@
 #define _POSIX_C_SOURCE 200809L
 
 #include "fastdecode.h"
+#include "must.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -78,14 +79,6 @@ static const fd_recipe RECIPE = {
     .headroom = 1,
     .pixels = MOST_PIXELS,
 };
-
-static void *must(void *memory) {
-    if (memory == NULL) {
-        fprintf(stderr, "no memory\n");
-        exit(2);
-    }
-    return memory;
-}
 
 static uint64_t sum_of(const uint8_t *bytes, size_t size) {
     uint64_t sum = 14695981039346656037U;

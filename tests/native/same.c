@@ -6,6 +6,7 @@
  * both resized to tensors. It is that of the best set of instructions; the others must give the same, though
  * what no real image has, one may refuse and another not. elsewhere.py compares the line with that of this
  * machine, where own.c and fuzz_png.c have other libraries for judges. */
+#include "must.h"
 #include "sets.h"
 
 #include <stdio.h>
@@ -26,17 +27,6 @@ typedef struct {
 
 static fd_decoder *decoder;
 static results found;
-
-static _Noreturn void fail(const char *name, const char *words) {
-    fprintf(stderr, "same.c: %s: %s\n", name, words);
-    exit(1);
-}
-
-static void *must(void *memory) {
-    if (memory == NULL)
-        fail("memory", "there is none");
-    return memory;
-}
 
 /* Add a result: of values, not of bytes, as these have an order. */
 static void add(int status, const void *values, size_t size, size_t each) {
@@ -136,7 +126,7 @@ static void make_with_all(const char *name, const uint8_t *data, size_t size) {
         make_all(data, size);
         for (int i = 0; i < best.count; i++)
             if (found.sums[i] != best.sums[i] && found.sums[i] && best.sums[i])
-                fail(name, "the sets of instructions differ");
+                fail_for(name, "the sets of instructions differ");
         if (best.count == 0)
             best = found;
     }
@@ -151,7 +141,7 @@ int main(int count, char **names) {
         uint8_t *data = must(malloc(MOST_PIXELS));
         FILE *file = fopen(names[i], "rb");
         if (file == NULL)
-            fail(names[i], "cannot be read");
+            fail_for(names[i], "cannot be read");
         size_t size = fread(data, 1, MOST_PIXELS, file);
         fclose(file);
         data = must(realloc(data, size)); /* exactly, as ever */

@@ -15,7 +15,7 @@ from PIL import Image
 
 import fastdecode
 from fastdecode import DecodeError, FastDecodeError, Ranking, decode_batch, use
-from fastdecode.native._batch import Items
+from fastdecode.native._pool import Items
 from fastdecode.testing import drawing, encode
 
 native_core()

@@ -115,6 +115,17 @@ def test_colours_are_those_of_pillow(kind: Any, data: Any) -> None:
     np.testing.assert_array_equal(augment(pixels, [operation]), np.asarray(expected))
 
 
+ALL_COLOURS = np.arange(2**24, dtype="<u4").view(np.uint8).reshape(4096, 4096, 4)[..., :3]
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.37])
+def test_the_hue_of_every_colour_is_that_of_pillow(shift: float) -> None:
+    """The steps that Pillow computes in doubles round no colour elsewhere."""
+    expected = _shift_hue(Image.fromarray(np.ascontiguousarray(ALL_COLOURS)), shift)
+    made = augment(ALL_COLOURS, [Operation("hue", (shift,))])
+    assert np.array_equal(made, np.asarray(expected))
+
+
 ANGLES = st.one_of(st.sampled_from((0.0, 90.0, 180.0, 270.0, -90.0)), st.floats(-400, 400))
 MATRICES = st.one_of(
     st.tuples(*[st.floats(-1.5, 1.5), st.floats(-1.5, 1.5), st.floats(-100, 200)] * 2),

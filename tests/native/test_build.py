@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from corpus import TESTS
+from processes import python
 
 import fastdecode
 
@@ -76,14 +78,8 @@ def test_one_wheel_for_all_pythons(source: Path) -> None:
     code = (
         f"import fastdecode; print(fastdecode.decode_file({str(photo)!r}, backend='native').shape)"
     )
-    decoded = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=source / "unpacked",
-        capture_output=True,
-        check=False,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(source / "unpacked")},
-    )
+    place = source / "unpacked"
+    decoded = python("-c", code, cwd=place, PYTHONPATH=str(place))
     assert decoded.stdout.endswith("3)\n"), decoded.stderr
 
 
@@ -177,6 +173,18 @@ def test_the_source_archive_holds_the_c_files(source: Path) -> None:
     assert ours <= held
     assert "setup.py" in held
     assert not {"_core.py", "libfastdecode.so"} & held
+
+
+def test_the_documents_say_what_was_run_of_each_wheel() -> None:
+    """The table of the platforms has each wheel once; `.ci/release.sh` makes its notes of it."""
+    if not (script := ROOT / ".ci" / "wheels.py").exists():
+        pytest.skip("the source archive has no scripts that make wheels")
+    page = (ROOT / "docs" / "installing.md").read_text(encoding="utf-8")
+    _, _, table = page.partition("\n## Platforms\n")
+    rows = re.findall(r"^\| (`.*`) \| .+ \|$", table, re.MULTILINE)
+
+    told = [wheel for row in rows for wheel in re.findall(r"`([^`]+)`", row)]
+    assert sorted(told) == sorted(runpy.run_path(str(script))["TARGETS"])
 
 
 def test_every_file_that_names_the_version_agrees() -> None:

@@ -14,7 +14,7 @@ from packed import make_large_source, make_source
 
 from fastdecode import stores, terminal
 from fastdecode.cli import main
-from fastdecode.packing import Finding, Limits, _check, pack, survey
+from fastdecode.packing import Finding, Limits, _survey, pack, survey
 from fastdecode.packing._rewrite import Work
 from fastdecode.stores import create_store, open_store
 from fastdecode.testing import drawing, encode
@@ -166,7 +166,7 @@ def test_image_beyond_the_memory_is_oversized(
     def no_memory(*_arguments: object, **_options: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(_check, "verify", no_memory)
+    monkeypatch.setattr(_survey, "verify", no_memory)
     with open_store(make_source(tmp_path / "source")) as store:
         assert {one.status for one in survey(store, 1)} == {"oversized"}
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from packed import KINDS, checksums, make_source, name_of
+from processes import python
 
 import fastdecode
 from fastdecode.packing import pack
@@ -63,15 +63,7 @@ def check():
 
 
 def _run(code: str, *arguments: object) -> subprocess.CompletedProcess[str]:
-    root = str(Path(fastdecode.__file__).parents[1])
-    return subprocess.run(
-        [sys.executable, "-c", code, *map(str, arguments)],
-        env={**os.environ, "PYTHONPATH": root},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    return python("-c", code, *arguments, PYTHONPATH=str(Path(fastdecode.__file__).parents[1]))
 
 
 def _fork(code: str, folder: Path, place: str) -> str:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
+
+from processes import python
 
 
 def test_every_slip_is_found() -> None:
     """Each slip's snippet occurs once in the package, and the tests that it names exist."""
     script = Path(__file__).with_name("run.py")
 
-    done = subprocess.run(
-        [sys.executable, script, "--find"], capture_output=True, text=True, check=False
-    )
+    done = python(script, "--find")
 
     assert done.returncode == 0, done.stdout + done.stderr

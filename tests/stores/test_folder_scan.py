@@ -9,6 +9,8 @@ import pytest
 from tars import numbered, write_tar
 
 from fastdecode.stores import open_store
+from fastdecode.stores._scan import SUFFIXES
+from fastdecode.types import FORMATS
 
 
 def _tree(root: Path, *names: str) -> Path:
@@ -17,6 +19,11 @@ def _tree(root: Path, *names: str) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(name.encode())
     return root
+
+
+def test_a_folder_lists_every_format_that_decodes() -> None:
+    """Whatever `decode` reads has suffixes: a folder would pass over its files otherwise."""
+    assert SUFFIXES.keys() == {*FORMATS}
 
 
 def test_an_empty_folder_is_a_class(tmp_path: Path) -> None:

@@ -163,16 +163,6 @@ def test_folder_index_cannot_name_files_outside(tmp_path: Path, name: str) -> No
         assert store.source(1) == str(folder / "a..b.jpg")
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with names")
-def test_a_list_does_not_wait_for_a_pipe(tmp_path: Path) -> None:
-    """Reading a pipe from a list is an error instead of waiting for a writer forever."""
-    os.mkfifo(tmp_path / "a.jpg")
-
-    store = open_store([tmp_path / "a.jpg"])
-    with pytest.raises(StoreError, match="not a regular file"):
-        store.read(0)
-
-
 def test_relabelled_shard_is_an_error(tmp_path: Path) -> None:
     """A target that differs from the index is an error; the other items are still read."""
     shard = write_tar(tmp_path / "t.tar", numbered(3))

@@ -6,8 +6,8 @@ import multiprocessing
 import os
 import pickle
 import random
-import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -154,18 +154,13 @@ def test_store_works_in_other_processes_and_threads(place: Path, kind: Kind) -> 
                 child.start()
                 child.join()
                 assert child.exitcode == 0
-        wrong: list[int] = []
 
-        def read(seed: int) -> None:
+        def read(seed: int) -> list[int]:
             order = random.Random(seed).choices(range(len(wanted)), k=200)
-            wrong.extend(at for at in order if bytes(store.read(at)) != wanted[at][1])
+            return [at for at in order if bytes(store.read(at)) != wanted[at][1]]
 
-        threads = [threading.Thread(target=read, args=(seed,)) for seed in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert not wrong
+        with ThreadPoolExecutor(4) as threads:
+            assert list(threads.map(read, range(4))) == [[]] * 4
         before.close()
         after.close()
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import pickle
 import random
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import store_cases
+from processes import python
 
 from fastdecode.stores import StoreError, create_store, open_store
 
@@ -94,9 +93,7 @@ def test_full_disk_is_an_error_when_creating(tmp_path: Path) -> None:
             print(error)
     """
     place = tmp_path / "out.lmdb"
-    done = subprocess.run(
-        [sys.executable, "-c", program, place], capture_output=True, text=True, check=False
-    )
+    done = python("-c", program, place)
 
     assert f"{place} cannot be written" in done.stdout, done.stderr
 
@@ -148,4 +145,4 @@ def test_forked_process_can_close_reopen_and_exit(tmp_path: Path) -> None:
         "assert store.read(0) == first\n"
     )
 
-    subprocess.run([sys.executable, "-c", script, str(tmp_path / "a.lmdb")], check=True, timeout=60)
+    assert python("-c", script, tmp_path / "a.lmdb", timeout=60).returncode == 0

@@ -6,14 +6,13 @@ import io
 import multiprocessing
 import pickle
 import random
-import subprocess
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import python
 from s3_server import BUCKET, s3_server
 from tars import image, numbered, write_tar
 
@@ -261,9 +260,7 @@ def test_interrupted_import_can_be_repeated() -> None:
             print("interrupted")
         print(Remote("s3://bucket/photos").path)
     """
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=100
-    )
+    done = python("-c", program)
 
     assert done.stdout.split() == ["interrupted", "bucket/photos"], done.stderr
 

@@ -67,6 +67,21 @@ def few_files(count: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
+def python(
+    *words: object, cwd: Path | None = None, timeout: float = 300, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Run Python to its end, with these variables of the environment besides those that are."""
+    return subprocess.run(
+        [sys.executable, *map(str, words)],
+        cwd=cwd,
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+
+
 def answers(code: str, *folders: Path, **variables: str) -> dict[str, Any]:
     """Run code in a new process and return what it put into its dict `answers`.
 

@@ -41,7 +41,7 @@ from fastdecode import (
 )
 from fastdecode._process import Child, ChildDied
 from fastdecode.packing import pack
-from fastdecode.packing._check import survey
+from fastdecode.packing._survey import survey
 from fastdecode.stores import open_store
 from fastdecode.stores._scan import EXTENSIONS
 from fastdecode.testing import drawing

@@ -10,7 +10,7 @@ import os
 import random
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,12 +29,17 @@ from fastdecode.torch import Fused, fuse
 from fastdecode.torch._albumentations import program_of
 
 pytest.importorskip("cv2")
-try:
-    import albumentations as A  # noqa: N812 - as everybody calls it
-    from albumentations.pytorch import ToTensorV2
-except ImportError:
-    import small_albumentations as A  # noqa: N812
-    from small_albumentations import ToTensorV2
+from albumentations_steps import (
+    MOVES,
+    NO,
+    SAME,
+    SCALED,
+    STEPS,
+    A,
+    ToTensorV2,
+    Wrapper,
+    axes,
+)
 
 native_core()
 SEEDS = settings(WITHOUT_SHRINKING, max_examples=int(os.environ.get("FASTDECODE_SEEDS", "100")))
@@ -43,125 +48,6 @@ with PillowImage.open(PHOTOS[0]) as opened:
     _SMALL = opened.convert("RGB").resize((WIDTH, HEIGHT))
 FILES = [encode(_SMALL), encode(_SMALL.transpose(PillowImage.Transpose.ROTATE_90), "png")]
 IMAGES = [np.array(PillowImage.open(io.BytesIO(file)).convert("RGB")) for file in FILES]
-NO = (0.0, 0.0)
-SAME = (1.0, 1.0)
-JITTER = {"brightness": SAME, "contrast": SAME, "saturation": SAME, "hue": NO}
-AREA = {"area_for_downscale": "image"}
-
-
-class Step(NamedTuple):
-    """A step that draws nothing that matters, and how much a difference grows with it."""
-
-    make: Callable[[], Any]
-    gain: float = 1.0  # infinite if one level may become many
-    error: float = 1.0
-
-
-def blur(size: int, sigma: float) -> Any:
-    return A.GaussianBlur(blur_limit=(size, size), sigma_limit=(sigma, sigma), p=1)
-
-
-def axes(x: float, y: float) -> dict[str, tuple[float, float]]:
-    return {"x": (x, x), "y": (y, y)}
-
-
-def warp(**how: Any) -> Any:
-    return A.Affine(**{"scale": axes(1, 1), "shear": axes(0, 0), "rotate": NO, **how}, p=1)
-
-
-def levels(brightness: float, contrast: float, **how: Any) -> Any:
-    limits = {"brightness_limit": (brightness,) * 2, "contrast_limit": (contrast,) * 2}
-    return A.RandomBrightnessContrast(**limits, **how, p=1)
-
-
-def shift(hue: float, saturation: float, value: float) -> Any:
-    names = ("hue_shift_limit", "sat_shift_limit", "val_shift_limit")
-    limits = zip(names, ((hue,) * 2, (saturation,) * 2, (value,) * 2), strict=True)
-    return A.HueSaturationValue(**dict(limits), p=1)
-
-
-MOVES = {
-    "HorizontalFlip": Step(lambda: A.HorizontalFlip(p=1), 1, 0),
-    "VerticalFlip": Step(lambda: A.VerticalFlip(p=1), 1, 0),
-    "VerticalFlip never": Step(lambda: A.VerticalFlip(p=0), 1, 0),
-    "Transpose": Step(lambda: A.Transpose(p=1), 1, 0),
-    "NoOp": Step(lambda: A.NoOp(p=1), 1, 0),
-    "CenterCrop": Step(lambda: A.CenterCrop(27, 30), 1, 0),
-}
-STEPS = {
-    **MOVES,
-    "CenterCrop padded": Step(lambda: A.CenterCrop(71, 33, pad_if_needed=True), 1, 0),
-    "Resize": Step(lambda: A.Resize(40, 30)),
-    "Resize larger": Step(lambda: A.Resize(90, 81)),
-    "Resize nearest": Step(lambda: A.Resize(33, 47, interpolation=0), 1, 0),
-    "Resize area": Step(lambda: A.Resize(13, 11, interpolation=3)),
-    "Resize area where smaller": Step(lambda: A.Resize(15, 20, **AREA)),
-    "LongestMaxSize": Step(lambda: A.LongestMaxSize(max_size=41)),
-    "LongestMaxSize area": Step(lambda: A.LongestMaxSize(max_size=21, **AREA)),
-    "LongestMaxSize of both": Step(lambda: A.LongestMaxSize(max_size_hw=(30, 70))),
-    "SmallestMaxSize": Step(lambda: A.SmallestMaxSize(max_size=35)),
-    "SmallestMaxSize of one": Step(lambda: A.SmallestMaxSize(max_size_hw=(None, 50))),
-    "RandomResizedCrop": Step(
-        lambda: A.Compose(
-            [A.CenterCrop(24, 24), A.RandomResizedCrop(size=(28, 36), scale=SAME, ratio=SAME)]
-        )
-    ),
-    "PadIfNeeded": Step(lambda: A.PadIfNeeded(min_height=61, min_width=70, fill=114.0), 1, 0),
-    "PadIfNeeded reflect": Step(
-        lambda: A.PadIfNeeded(min_height=55, min_width=30, border_mode=4, position="top_left"), 1, 0
-    ),
-    "PadIfNeeded to multiples": Step(
-        lambda: A.PadIfNeeded(
-            min_height=None,
-            min_width=None,
-            pad_height_divisor=32,
-            pad_width_divisor=20,
-            border_mode=1,
-            position="bottom_right",
-        ),
-        *(1, 0),
-    ),
-    "Rotate": Step(lambda: A.Rotate(limit=(30.0, 30.0), p=1, fill=99.0)),
-    "Rotate reflect": Step(lambda: A.Rotate(limit=(-50.0, -50.0), p=1, border_mode=4)),
-    "Affine": Step(
-        lambda: warp(
-            rotate=(12.0, 12.0),
-            shear=axes(5, -3),
-            scale=axes(0.9, 1.2),
-            translate_percent=axes(0.11, -0.13),
-        )
-    ),
-    "Affine by pixels": Step(lambda: warp(translate_px=axes(-3, 5), border_mode=2), 1, 0),
-    "RandomBrightnessContrast": Step(lambda: levels(0.1, -0.3), 1),
-    "RandomBrightnessContrast by mean": Step(
-        lambda: levels(-0.2, 0.4, brightness_by_max=False), 1.6
-    ),
-    "brightness": Step(lambda: A.ColorJitter(**{**JITTER, "brightness": (1.5, 1.5)}, p=1), 1.5),
-    "contrast": Step(lambda: A.ColorJitter(**{**JITTER, "contrast": (0.6, 0.6)}, p=1)),
-    "saturation": Step(lambda: A.ColorJitter(**{**JITTER, "saturation": (1.4, 1.4)}, p=1), 1.8),
-    "hue": Step(lambda: A.ColorJitter(**{**JITTER, "hue": (-0.1, -0.1)}, p=1), np.inf),
-    "HueSaturationValue": Step(lambda: shift(10, -20.5, 15.5), np.inf),
-    "ToGray": Step(lambda: A.ToGray(p=1)),
-    "InvertImg": Step(lambda: A.InvertImg(p=1), 1, 0),
-    "GaussianBlur": Step(lambda: blur(5, 1.3)),
-    "GaussianBlur of an even size": Step(lambda: blur(4, 0.8)),
-    "GaussianBlur by sigma": Step(lambda: blur(0, 1.7)),
-    "Blur": Step(lambda: A.Blur(blur_limit=(5, 5), p=1)),
-    "MotionBlur": Step(
-        lambda: A.MotionBlur(
-            blur_limit=(3, 3),
-            angle_range=(45.0, 45.0),
-            direction_range=NO,
-            allow_shifted=False,
-            p=1,
-        )
-    ),
-    "CLAHE": Step(lambda: A.CLAHE(clip_limit=(3.0, 3.0), tile_grid_size=(4, 3), p=1), np.inf),
-}
-SCALED = {
-    "Normalize": Step(lambda: A.Normalize(mean=(0.4, 0.5, 0.6), std=(0.2, 0.25, 0.5)), 1 / 51),
-    "ToFloat": Step(lambda: A.ToFloat(max_value=255.0), 1 / 255),
-}
 
 
 class Unknown(A.Blur):
@@ -169,16 +55,6 @@ class Unknown(A.Blur):
 
     def __init__(self) -> None:
         super().__init__(blur_limit=(3, 3), p=1)
-
-
-class Wrapper:
-    """What users write around a pipeline."""
-
-    def __init__(self, compose: Any) -> None:
-        self.compose = compose
-
-    def __call__(self, image: Any) -> Any:
-        return self.compose(image=np.array(image))["image"]
 
 
 @pytest.fixture(autouse=True)

@@ -8,6 +8,7 @@ import pickle
 import re
 import threading
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -300,11 +301,8 @@ def test_several_threads_fail_at_once() -> None:
         for index in range(40):
             assert dataset.fetch(index) is SKIPPED
 
-    threads = [threading.Thread(target=fetch_all) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(lambda _: fetch_all(), range(8)))
 
     assert sorted(failure.index for failure in dataset.errors) == list(range(40))
 

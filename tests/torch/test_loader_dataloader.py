@@ -64,26 +64,6 @@ def shuffled(epoch: int, count: int = 23) -> list[int]:
 # Arguments
 
 
-def test_usual_arguments_of_dataloader_are_taken() -> None:
-    """With DataLoader's arguments, `Loader` has as many threads, and its own batches."""
-    with Loader(Images(), 4, shuffle=True, num_workers=3, pin_memory=True) as loader:
-        assert (loader.threads, loader.workers) == (3, 0)
-        found = copies(loader)
-    with Loader(Images(), 4, shuffle=True, threads=1) as loader:
-        assert same(found, copies(loader))
-
-
-def test_num_workers_counts_threads_without_a_warning() -> None:
-    """`num_workers` gives no warning where it counts threads; `repr` counts them in words."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        eight, one = Loader(Images(), 4, num_workers=8), Loader(Images(), 4, num_workers=1)
-
-    assert ", 8 threads," in repr(eight)
-    assert ", 1 thread," in repr(one)
-    assert ", 1 process," in repr(Loader(Images(), 4, workers=1))
-
-
 def test_repr_says_why_processes_and_how_to_get_threads() -> None:
     """It names the class and what in it is the hindrance, unless threads were asked for."""
 
@@ -205,24 +185,37 @@ def test_default_collate_changes_nothing() -> None:
         assert same(found, copies(loader))
 
 
-def test_other_arguments_of_dataloader_are_taken() -> None:
-    """`prefetch_factor` is `prefetch`, `timeout=0` is no limit, and threads always persist."""
-    with Loader(
-        Images(count=6),
-        3,
-        num_workers=2,
-        prefetch_factor=5,
-        timeout=0,
-        persistent_workers=True,
-        worker_init_fn=None,
-        multiprocessing_context=None,
-        in_order=True,
-        pin_memory_device="",
-        shuffle=None,
-    ) as loader:
-        assert loader.prefetch == loader.prefetch_factor == 5
-        assert loader.timeout == 0
-        assert indices(loader) == list(range(6))
+def test_arguments_of_dataloader_are_taken() -> None:
+    """With DataLoader's arguments, `Loader` has as many threads, and its own batches.
+
+    `prefetch_factor` is `prefetch`, `timeout=0` is no limit, and threads always persist; `repr`
+    counts them in words.
+    """
+    usual: dict[str, Any] = {"shuffle": True, "num_workers": 8, "pin_memory": True}
+    others: dict[str, Any] = {
+        "num_workers": 1,
+        "prefetch_factor": 5,
+        "timeout": 0,
+        "persistent_workers": True,
+        "worker_init_fn": None,
+        "multiprocessing_context": None,
+        "in_order": True,
+        "pin_memory_device": "",
+        "shuffle": None,
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        loaders = [Loader(Images(), 4, **options) for options in (usual, others)]
+
+    for loader, options in zip(loaders, (usual, others), strict=True):
+        assert (loader.threads, loader.workers) == (options["num_workers"], 0)
+        with loader, Loader(Images(), 4, shuffle=options["shuffle"], threads=1) as plain:
+            assert same(copies(loader), copies(plain))
+    assert loaders[1].prefetch == loaders[1].prefetch_factor == 5
+    assert loaders[1].timeout == 0
+    assert ", 8 threads," in repr(loaders[0])
+    assert ", 1 thread," in repr(loaders[1])
+    assert ", 1 process," in repr(Loader(Images(), 4, workers=1))
 
 
 _begun: list[int] = []
@@ -467,18 +460,6 @@ def test_a_samplers_epoch_is_the_callers_from_the_beginning() -> None:
     assert type(copy.deepcopy(sampler).epoch) is int
     with Loader(Images(), batch_sampler=BatchSampler(range(23), 4, False), threads=1) as loader:
         assert indices(loader) == list(range(23))
-
-
-def test_random_draws_are_those_of_the_callers_epoch() -> None:
-    """Resumed at epoch 5, crops are those of epoch 5 in an uninterrupted run."""
-    sampler = DistributedSampler(range(23), 1, 0, shuffle=False)
-    with Loader(Images(), 4, sampler=sampler, threads=1) as loader:
-        sampler.set_epoch(5)
-        found = copies(loader)
-        loader.set_epoch(5)
-
-        assert same(found, copies(loader))
-        assert not same(found, copies(loader))
 
 
 def test_unused_iterator_does_not_count_as_an_epoch() -> None:

@@ -26,15 +26,18 @@ from device_doubles import (  # noqa: F401
 from loading import (
     EXACT,
     Images,
+    Plain,
     Sources,
     add_random,
     copies,
+    device_loader,
     epoch,
     epochs,
     indices,
     near,
     pool_threads,
     same,
+    targets,
     wait_until,
 )
 from loading import (
@@ -42,6 +45,8 @@ from loading import (
 )
 
 from fastdecode import DecodeError, UnknownBackend, stats
+from fastdecode.native._augment import Operation, Program, do
+from fastdecode.torch import Fused
 from fastdecode.torch.transforms import (
     RandomResizedCrop,
     RandomResizedCropFlipNormalize,
@@ -106,13 +111,6 @@ def test_refused_images_are_decoded_on_the_cpu(how: Any, threads: int, channels_
     for (images, numbers), (expected, _) in zip(ours, theirs, strict=True):
         for image, other, index in zip(images, expected, numbers.tolist(), strict=True):
             assert index not in refused or torch.equal(image, other)
-
-
-def test_batches_of_refused_images_are_the_cpus() -> None:
-    """If all images are refused, the batches are bit-identical to the CPU's."""
-    register_double(refusing(lambda _: True, decode_all))
-
-    assert same(epoch(Images(), decode="double"), epoch(Images()))
 
 
 def test_odd_and_damaged_files_join_in_order() -> None:
@@ -236,39 +234,79 @@ def test_repr_and_decoding_name_the_backend() -> None:
     assert "decode" not in repr(plain)
 
 
-@pytest.mark.parametrize(
-    ("dataset", "options", "named"),
-    [
-        (Images(), {"decode": "gpu"}, "'cpu'"),
-        (Images(), {"workers": 2}, "workers"),
-        (Images(), {"collate_fn": list}, "collate_fn"),
-        (Images(Resize(24)), {}, "size.*decode='cpu'"),
-        (Images(Shared(24)), {}, "random numbers"),
-        (Images(), {"decode": "pillow"}, "backend='pillow'"),
-    ],
-)
-def test_what_no_backend_can_do_is_refused_with_the_reason(
-    dataset: Any, options: Any, named: str
+class Own(Images):
+    """A dataset with its own `load`."""
+
+    def load(self, index: int, **options: Any) -> Any:
+        return super().load(index, **options)
+
+
+CROP = RandomResizedCropFlipNormalize(24)
+LATER = {"normalize_on": "device"}
+DECODE = {"decode": "double"}
+AHEAD = {"read_threads": 2}
+GREY = CROP.but(program=Program([*CROP.program, *do(Operation("grey"))]))
+REFUSED: list[tuple[Any, dict[str, Any], str]] = [
+    (Plain(lambda index: index), LATER, "Plain"),
+    (Images(add_random), LATER, "transform"),
+    (Images(Fused(CROP, [add_random])), LATER, "function"),
+    (Images(RandomResizedCrop(24, dtype=torch.uint8, flip=0.5)), LATER, "float32"),
+    (Images(Resize(24)), LATER, "size"),
+    (Own(), LATER, "Own has its own load"),
+    (Images(), LATER | {"collate_fn": list}, "collate_fn"),
+    (Images(), DECODE | {"workers": 2}, "workers"),
+    (Images(), DECODE | {"collate_fn": list}, "collate_fn"),
+    (Images(Resize(24)), DECODE, "size"),
+    (Images(Shared(24)), DECODE, "random numbers"),
+    (Images(Fused(CROP, [add_random], in_loader=Fused(GREY))), DECODE, "augmentations"),
+    (Images(RandomResizedCrop(24, interpolation="bicubic")), DECODE, "bilinear"),
+    (Images(), AHEAD | {"workers": 1}, "worker processes"),
+    ([1, 2, 3], AHEAD, "list"),
+    (Own(), AHEAD, "Own .*load"),
+]
+INSTEAD = {"normalize_on": "normalize_on='host'", "decode": "decode='cpu'", "read_threads": "=2"}
+
+
+@pytest.mark.parametrize(("dataset", "options", "why"), REFUSED)
+def test_what_is_not_possible_is_refused_with_the_reason(
+    dataset: Any, options: Any, why: str
 ) -> None:
-    """The error names the option or the transform, and what to do instead."""
+    """The error names the option, what does not allow it, and what to do instead."""
     register_double(decode_all)
 
-    with pytest.raises(ValueError, match=named):
-        Loader(dataset, **{"decode": "double", **options})
+    with pytest.raises(ValueError, match=why) as caught:
+        Loader(dataset, **({"threads": 1} if "workers" not in options else {}), **options)
+
+    assert INSTEAD[next(iter(options))] in str(caught.value)
+    if options == AHEAD:
+        assert Loader(dataset, threads=1).read_threads == 0
 
 
-@pytest.mark.parametrize(("word", "error"), [("GPU", UnknownBackend), (1, TypeError)])
-def test_an_unknown_way_to_decode_is_refused(word: Any, error: Any) -> None:
-    """An unknown word, or one of the wrong type, is an error that names it."""
-    with pytest.raises(error, match=f"decode .*{word!r}"):
+@pytest.mark.parametrize(
+    ("word", "error", "named"),
+    [
+        ("gpu", ValueError, "'cpu'"),
+        ("pillow", ValueError, "backend='pillow'"),
+        ("GPU", UnknownBackend, "decode .*'GPU'"),
+        (1, TypeError, "decode .*1"),
+    ],
+)
+def test_other_ways_to_decode_are_refused(word: Any, error: Any, named: str) -> None:
+    """A device that is not there, a backend of single images, and what is no backend."""
+    register_double(decode_all)
+
+    with pytest.raises(error, match=named):
         Loader(Images(), decode=word)
 
 
-def test_collate_fn_and_transform_set_later_are_checked_at_their_epoch() -> None:
-    """A collate_fn or a transform that no batch backend can follow is an error of the epoch."""
+@pytest.mark.parametrize("options", [LATER, DECODE], ids=str)
+def test_what_is_assigned_later_is_refused_at_its_epoch(options: Any) -> None:
+    """A collate_fn or a transform that does not allow it is an error when an epoch begins."""
     register_double(decode_all)
     dataset = Images()
-    with Loader(dataset, 4, decode="double") as loader:
+    kind = device_loader if options is LATER else Loader
+    with kind(dataset, 4, threads=2, **options) as loader:
+        first = copies(loader)
         loader.collate_fn = list
         with pytest.raises(ValueError, match="collate_fn"):
             next(iter(loader))
@@ -277,4 +315,5 @@ def test_collate_fn_and_transform_set_later_are_checked_at_their_epoch() -> None
         with pytest.raises(ValueError, match="transform"):
             next(iter(loader))
         dataset.transform = RandomResizedCropFlipNormalize(24)
-        next(iter(loader))
+        assert loader.epoch == 1
+        assert targets(loader) == targets(first)

@@ -9,13 +9,10 @@ import torch
 from loading import (
     PROCESS_WARNINGS,
     Images,
-    Plain,
-    add_random,
     copies,
     device_loader,
     epoch,
     same,
-    targets,
 )
 from loading import (
     SeededLoader as Loader,
@@ -100,45 +97,3 @@ def test_without_a_device_it_is_as_on_the_host() -> None:
     with Loader(Images(), 4, threads=2, normalize_on="device") as loader:
         assert loader._plan().normalize is None
         assert same(copies(loader), epoch(Images(), threads=2))
-
-
-class Own(Images):
-    """A dataset with its own `load`."""
-
-    def load(self, index: int, **options: Any) -> Any:
-        return super().load(index, **options)
-
-
-@pytest.mark.parametrize(
-    ("dataset", "options", "why"),
-    [
-        (Plain(lambda index: index), {}, "Plain"),
-        (Images(add_random), {}, "transform"),
-        (Images(Fused(RandomResizedCropFlipNormalize(24), [add_random])), {}, "function"),
-        (Images(RandomResizedCrop(24, dtype=torch.uint8, flip=0.5)), {}, "float32"),
-        (Images(Resize(24)), {}, "size"),
-        (Own(), {}, "Own has its own load"),
-        (Images(), {"collate_fn": list}, "collate_fn"),
-    ],
-)
-def test_what_cannot_be_normalised_later_is_refused_with_the_reason(
-    dataset: Any, options: Any, why: str
-) -> None:
-    """The error names what does not allow it, and what to do instead."""
-    with pytest.raises(ValueError, match=f"normalize_on='device'.*{why}") as caught:
-        Loader(dataset, threads=1, normalize_on="device", **options)
-
-    assert "normalize_on='host'" in str(caught.value)
-
-
-def test_a_transform_that_cannot_be_normalised_later_is_an_error_of_its_epoch() -> None:
-    """A transform that does not allow it is an error when an epoch begins."""
-    dataset = Images()
-    with device_loader(dataset, 4, threads=2) as loader:
-        first = copies(loader)
-        dataset.transform = add_random
-        with pytest.raises(ValueError, match="normalize_on"):
-            next(iter(loader))
-        dataset.transform = RandomResizedCropFlipNormalize(24)
-        assert loader.epoch == 1
-        assert targets(loader) == targets(first)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import mmap
 import random
-import subprocess
-import sys
 import threading
 from functools import cache
 from pathlib import Path
@@ -36,7 +34,7 @@ from random_transforms import WITHOUT_SHRINKING, transforms
 from torch_reference import PHOTOS
 
 from fastdecode import use
-from fastdecode.native._batch import Items
+from fastdecode.native._pool import Items
 from fastdecode.testing import encode
 from fastdecode.torch._fuse import Fused
 from fastdecode.torch._order import sample_seed
@@ -518,27 +516,3 @@ def test_changed_attributes_of_a_transform_are_used() -> None:
     for threads in (0, 2):
         with pytest.raises(ValueError, match=r"\bout\b"):
             epoch(dataset, 4, threads=threads)
-
-
-_LEFT_OPEN = """
-import os, sys
-from fastdecode.torch import ImageList, Loader
-from fastdecode.torch.transforms import RandomResizedCropFlipNormalize
-
-paths = sys.argv[2:]
-loader = Loader(ImageList(paths, transform=RandomResizedCropFlipNormalize(64)), 2, shuffle=True)
-batches = iter(loader)
-next(batches)
-if sys.argv[1] == "late":
-    os.batches = batches
-"""
-
-
-@pytest.mark.parametrize("when", ["main", "late"])
-def test_iterator_left_open_at_exit_is_silent(when: str) -> None:
-    """An epoch left open ends without a message, even if it outlives the package's modules."""
-    command = [sys.executable, "-W", "ignore", "-c", _LEFT_OPEN, when, *map(str, PHOTOS)]
-
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-
-    assert (done.returncode, done.stderr) == (0, "")

@@ -81,17 +81,16 @@ def test_shuffling_follows_from_seed_and_epoch() -> None:
 
 
 def test_seeds_of_samples_are_apart() -> None:
-    """Neighbouring seeds, epochs and indices share no random numbers, and these never change."""
+    """Neighbours in any number share no draws; those of seed, epoch and index never change."""
+    some, many = range(5), range(50)
     seeds = {
-        sample_seed(seed, epoch, index)
-        for seed in range(5)
-        for epoch in range(5)
-        for index in range(50)
+        *(sample_seed(seed, epoch, index) for seed in some for epoch in some for index in many),
+        *(sample_seed(s, 0, 55, t, r) for s in some for t in some for r in some),
     }
 
-    assert len(seeds) == 5 * 5 * 50
+    assert len(seeds) == 5 * 5 * 50 + 5 * 5 * 5
     assert all(0 <= seed < 2**63 for seed in seeds)
-    assert sample_seed(0, 0, 0) == 3150921512212191848
+    assert sample_seed(0, 0, 0) == sample_seed(0, 0, 0, 0, 0) == 3150921512212191848
     assert sample_seed(1, 2, "key") != sample_seed(1, 2, "other")
 
 
@@ -164,22 +163,6 @@ def test_draws_do_not_depend_on_the_rank() -> None:
 # Positions, and resuming from them
 
 
-class Turned:
-    """A sampler with another start in each epoch, which records its epochs."""
-
-    def __init__(self) -> None:
-        self.told: list[int] = []
-
-    def __len__(self) -> int:
-        return 10
-
-    def __iter__(self) -> Any:
-        return iter(torch.arange(10).roll(-3 * self.told[-1]))
-
-    def set_epoch(self, epoch: int) -> None:
-        self.told.append(epoch)
-
-
 def loader(**options: Any) -> Any:
     usual = {"dataset": Images(), "batch_size": 4, "threads": 2, "seed": 5}
     return Loader(**{**usual, "shuffle": options.get("sampler") is None, **options})
@@ -210,100 +193,12 @@ def test_the_usual_loop_goes_on_where_it_was(done: int) -> None:
     assert same(part + rest, whole)
 
 
-def test_state_after_an_epoch_is_the_next_ones_beginning() -> None:
-    """A state after the loop is the start of the next epoch, also if the iterator goes on."""
-    with loader() as batches:
-        epoch = iter(batches)
-        while next(epoch, None) is not None:
-            pass
-        next(epoch, None)
-        next(epoch, None)
-
-        assert batches.epoch == 1
-        assert batches.state_dict()["batch"] == 0
-
-
-def test_leaving_early_makes_the_next_epoch_another() -> None:
-    """After a break, the next loop is the next epoch, and `set_epoch` can go back."""
-    with loader() as batches:
-        whole = [copies(batches), copies(batches)]
-    with loader() as batches:
-        first = next(iter(batches))
-        second = copies(batches)
-        batches.set_epoch(0)
-
-        assert same([first], whole[0][:1])
-        assert same(second, whole[1])
-        assert same(copies(batches), whole[0])
-
-
-def test_sampler_is_resumed_in_its_own_order() -> None:
-    """The sampler gives the epoch of the state again, and then the next one."""
-    with loader(sampler=Turned()) as batches:
-        first = copies(batches)
-        second = iter(batches)
-        next(second)
-        state = json.loads(json.dumps(batches.state_dict()))
-        rest = copies(second)
-        third = copies(batches)
-
-        assert batches.sampler.told == [0, 1, 2]
-        assert len(batches) == 3
-    assert indices(first) == list(range(10))
-    assert indices(rest) == [7, 8, 9, 0, 1, 2]
-    with loader(sampler=Turned()) as again:
-        again.load_state_dict(state)
-        again.set_epoch(1)
-
-        assert same(copies(again), rest)
-        assert same(copies(again), third)
-        assert again.sampler.told == [1, 2]
-
-
-@pytest.mark.parametrize("batched", [False, True])
-def test_sampler_that_draws_from_torch_can_be_resumed(batched: bool) -> None:
-    """The state holds the draws of torch's random samplers, which do not remember them."""
-
-    def drawn() -> Any:
-        sampler = RandomSampler(Images())
-        if not batched:
-            return loader(sampler=sampler)
-        return Loader(Images(), batch_sampler=BatchSampler(sampler, 4, drop_last=False), threads=1)
-
-    with drawn() as batches:
-        epoch = iter(batches)
-        given = copies([next(epoch), next(epoch)])
-        state = batches.state_dict()
-        rest = copies(epoch)
-    with drawn() as again:
-        again.load_state_dict(state)
-
-        assert same(copies(again), rest)
-    assert sorted(indices(given + rest)) == list(range(23))
-    if batched:
-        with pytest.raises(ValueError, match="sampler"):
-            Loader(Images(), 4, sampler=range(23), threads=1).load_state_dict(state)
-
-
 def test_samplers_own_type_of_index_does_not_matter() -> None:
     """Tensors and NumPy numbers as indices have the same random draws as plain ones."""
     plain = copies(loader(sampler=[3, 1, 4, 1, 5]))
 
     assert same(copies(loader(sampler=torch.tensor([3, 1, 4, 1, 5]))), plain)
     assert same(copies(loader(sampler=torch.tensor([3, 1, 4, 1, 5]).numpy())), plain)
-
-
-def test_torchs_distributed_sampler_is_told_the_epoch() -> None:
-    """Its shuffling changes with each epoch without a call, and it does the sharding."""
-    shares = []
-    for rank in (0, 1):
-        sampler = DistributedSampler(Images(), 2, rank, drop_last=True)
-        with loader(sampler=sampler) as batches:
-            shares.append([indices(batches), indices(batches)])
-
-    for epoch in (0, 1):
-        assert len({*shares[0][epoch], *shares[1][epoch]}) == 22
-    assert shares[0][0] != shares[0][1]
 
 
 def test_a_fresh_process_takes_over_the_seed_of_a_state() -> None:
@@ -344,7 +239,7 @@ def test_state_of_other_batches_is_refused(options: dict[str, Any], named: str) 
 
 
 def test_state_of_another_rank_is_refused_where_a_sampler_deals() -> None:
-    """With a sampler, the state has one rank's items, and other ranks refuse it."""
+    """With a sampler, the state has one rank's items, which other ranks and samplers refuse."""
 
     def ranked(rank: int, sampler: Any) -> Any:
         return loader(sampler=sampler, shuffle=sampler is None, rank=rank, world_size=2)
@@ -354,35 +249,34 @@ def test_state_of_another_rank_is_refused_where_a_sampler_deals() -> None:
 
     with pytest.raises(ValueError, match="rank=0"):
         ranked(1, [4, 5, 6]).load_state_dict(state)
+    of_batches = Loader(Images(), batch_sampler=[[1], [2]], threads=1).state_dict()
+    with pytest.raises(ValueError, match="sampler="):
+        loader(sampler=range(23), batch_size=1).load_state_dict(of_batches)
 
 
-DAMAGED: list[tuple[str, Any]] = [
-    ("batch", -1),
-    ("batch", 99),
+OF_A_SAMPLER = [("items", 5), ("sampler", None), ("sampler", [1])]
+DAMAGED = [
+    *(("batch", wrong) for wrong in (-1, 99)),
     ("epoch", "x"),
-    ("settings", None),
-    ("settings", {"seed": "x"}),
+    *(("settings", wrong) for wrong in (None, {"seed": "x"})),
     ("version", 99),
+    *OF_A_SAMPLER,
 ]
 
 
-@pytest.mark.parametrize(("field", "wrong"), DAMAGED, ids=str)
-def test_damaged_state_is_refused(field: str, wrong: Any) -> None:
-    """A state with a damaged field is a ValueError, and the loader goes on as it was."""
-    with Loader(Images(count=6), 2, threads=1) as batches:
+@pytest.mark.parametrize("damage", [*DAMAGED, None, {}, {"version": 1}], ids=str)
+def test_damaged_state_is_refused(damage: Any) -> None:
+    """A state with a damaged field, or none, is a ValueError, and the loader goes on as it was."""
+    sampler = range(6) if damage in OF_A_SAMPLER else None
+    with Loader(Images(count=6), 2, sampler=sampler, threads=1) as batches:
         next(iter(batches))
         before = batches.state_dict()
 
         with pytest.raises(ValueError, match="state"):
-            batches.load_state_dict({**before, field: wrong})
+            batches.load_state_dict(
+                {**before, damage[0]: damage[1]} if damage in DAMAGED else damage
+            )
         assert batches.state_dict() == before
-
-
-@pytest.mark.parametrize("state", [None, {}, {"version": 1}])
-def test_what_is_no_state_is_refused(state: Any) -> None:
-    """Anything but a state of a loader is a ValueError."""
-    with pytest.raises(ValueError, match="state"):
-        loader().load_state_dict(state)
 
 
 @pytest.mark.parametrize("epoch", [-1, 1.0, True])

@@ -9,8 +9,6 @@ import contextlib
 import gc
 import multiprocessing
 import os
-import subprocess
-import sys
 import threading
 import time
 import traceback
@@ -20,8 +18,9 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from loading import Plain, script, wait_until
+from loading import Plain, wait_until
 from loading import SeededLoader as Loader
+from processes import python
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 import fastdecode
@@ -155,16 +154,6 @@ def test_every_tensor_of_a_nested_batch_is_moved() -> None:
     assert (moved["pairs"][0].labels[1], moved["n"]) == ("name", 5)
     assert batch["pairs"][0].images is images
     assert [batch.device.type for batch in DevicePrefetcher(Numbers(3), "meta")] == ["meta"] * 3
-
-
-def test_batches_are_made_ahead() -> None:
-    """While the consumer works on a batch, `depth` more are made."""
-    loader = Numbers(10)
-    batches = iter(threaded(loader, depth=3))
-
-    next(batches)
-
-    wait_until(lambda: len(loader.drawn_in) == 4)
 
 
 @pytest.mark.parametrize("depth", [1, 2, 5])
@@ -344,23 +333,8 @@ class Stuck:
         yield torch.ones(2)
 
 
-def test_close_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A loader that hangs is left behind with a warning, and its thread ends later."""
-    monkeypatch.setattr(prefetcher, "_PATIENCE_S", 0.01)
-    loader = Stuck()
-    batches = threaded(loader)
-    epoch = iter(batches)
-    next(epoch)
-
-    with pytest.warns(RuntimeWarning, match="still busy"):
-        batches.close()
-    loader.go_on.set()
-
-    wait_until(lambda: threads() == 0)
-
-
 def test_close_wakes_a_consumer_that_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A consumer in another thread gets an error, although the loader hangs."""
+    """It gets an error; a loader that hangs is left behind with a warning, and ends later."""
     monkeypatch.setattr(prefetcher, "_PATIENCE_S", 0.01)
     loader = Stuck()
     batches = threaded(loader)
@@ -384,6 +358,7 @@ def test_close_wakes_a_consumer_that_waits(monkeypatch: pytest.MonkeyPatch) -> N
 
     assert errors
     assert "close()" in errors[0]
+    wait_until(lambda: threads() == 0)
 
 
 SCRIPT = """
@@ -409,41 +384,24 @@ next(batches)
 
 
 def run(**parts: Any) -> tuple[int, str, str]:
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT.format(**parts)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = python("-c", SCRIPT.format(**parts))
     return done.returncode, done.stdout, done.stderr
 
 
-@pytest.mark.parametrize(("last", "code"), [("", 0), ("raise SystemExit(3)", 3)])
-def test_the_interpreter_exits_in_the_middle_of_an_epoch(last: str, code: int) -> None:
-    """The thread ends before the interpreter does, without any output."""
-    assert run(then="", patience=60, last=last) == (code, "closed\n", "")
-
-
 @pytest.mark.parametrize(
-    ("wrap", "options"),
-    [("DevicePrefetcher", "threads=2"), ("", "read_threads=1"), ("", "device='meta'")],
+    ("then", "patience", "last", "expected"),
+    [
+        ("", 60, "", (0, "closed\n", "")),
+        ("", 60, "raise SystemExit(3)", (3, "closed\n", "")),
+        ("time.sleep(1000)", 0.1, "", (0, "", "")),
+    ],
+    ids=["at the end", "with a status", "although the loader hangs"],
 )
-def test_the_interpreter_exits_with_iterators_of_a_loader(wrap: str, options: str) -> None:
-    """Iterators that are left, one replaced and one held, print nothing."""
-    process = script(f"""
-from fastdecode.torch.prefetcher import DevicePrefetcher
-for _ in range(2):
-    loader = Loader(loading.Images(), 1, {options})
-    held = iter({(wrap and "DevicePrefetcher(loader, 'meta')") or "loader"})
-    next(held)
-""")
-    assert (*process.communicate(timeout=100), process.returncode) == ("", "", 0)
-
-
-def test_the_interpreter_exits_although_the_loader_hangs() -> None:
-    """A thread that is stuck in the loader does not keep the process from ending."""
-    assert run(then="time.sleep(1000)", patience=0.1, last="") == (0, "", "")
+def test_the_interpreter_exits_in_the_middle_of_an_epoch(
+    then: str, patience: float, last: str, expected: tuple[int, str, str]
+) -> None:
+    """The thread ends before the interpreter does, without any output, if it is not stuck."""
+    assert run(then=then, patience=patience, last=last) == expected
 
 
 def test_an_epoch_begins_when_it_is_asked_for() -> None:
@@ -506,14 +464,6 @@ def test_an_empty_loader_gives_nothing(make) -> None:
     """An epoch without batches is not an error."""
     assert list(make([])) == []
     assert list(make(Numbers(0))) == []
-
-
-def test_the_thread_does_not_keep_the_process() -> None:
-    """The thread is a daemon by its constructor; `setDaemon` is deprecated."""
-    batches = iter(threaded(Numbers(50)))
-    next(batches)
-
-    assert [t.daemon for t in threading.enumerate() if t.name == "fastdecode-prefetch"] == [True]
 
 
 # ---- states, epochs, wrong arguments ----
@@ -600,23 +550,11 @@ def test_the_state_after_an_epoch_of_a_loader_is_the_beginning_of_the_next(make)
         assert [batch.tolist() for batch in resumed] == [batch.tolist() for batch in batches]
 
 
-def test_loading_a_state_ends_the_epoch_under_way() -> None:
-    """After loading a state, the thread no longer uses the loader; the old iterator says so."""
-    batches = threaded(Resumable())
-    epoch = iter(batches)
-    next(epoch)
-
-    batches.load_state_dict({"position": 4, "epoch": 0})
-
-    assert threads() == 0
-    assert batches.state_dict()["position"] == 4
-    with pytest.raises(RuntimeError, match="closed"):
-        next(epoch)
-    assert values(batches) == [4, 5]
-
-
 def test_a_state_is_loaded_when_the_thread_has_left_the_loader() -> None:
-    """A loader that is making a batch would go on from its old state, or lose the new one."""
+    """A loader that is making a batch would go on from its old state, or lose the new one.
+
+    The thread no longer uses the loader, and the old iterator says so.
+    """
     busy, go_on, loaded = threading.Event(), threading.Event(), []
 
     class Slow(Resumable):
@@ -633,7 +571,8 @@ def test_a_state_is_loaded_when_the_thread_has_left_the_loader() -> None:
             super().load_state_dict(state)
 
     batches = threaded(Slow())
-    next(iter(batches))
+    epoch = iter(batches)
+    next(epoch)
     assert busy.wait(30)
     timer = threading.Timer(0.2, go_on.set)
     timer.start()
@@ -641,6 +580,10 @@ def test_a_state_is_loaded_when_the_thread_has_left_the_loader() -> None:
     timer.join()
 
     assert loaded == [False]
+    assert threads() == 0
+    assert batches.state_dict()["position"] == 4
+    with pytest.raises(RuntimeError, match="closed"):
+        next(epoch)
     assert values(batches) == [4, 5]
 
 

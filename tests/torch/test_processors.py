@@ -42,6 +42,20 @@ OF_ANY_SIZE: dict[str, dict[str, Any]] = {
     "DETR, limited": {"size": {"shortest_edge": 301, "longest_edge": 333}},
     "DETR, of the same size": {"size": {"shortest_edge": 480, "longest_edge": 900}},
 }
+OF_PATCHES: dict[str, dict[str, Any]] = {
+    "Qwen2-VL": {},
+    "Qwen2-VL, small": {"size": {"shortest_edge": 28 * 28, "longest_edge": 100 * 28 * 28}},
+    "Qwen2-VL, large": {"size": {"shortest_edge": 3000 * 784, "longest_edge": 9000 * 784}},
+    "Qwen2-VL, bilinear": {"resample": 2, "do_normalize": False},
+    "Qwen3-VL": {"patch_size": 16, "image_mean": [0.5] * 3, "image_std": [0.5] * 3},
+    "other patches": {"patch_size": 10, "merge_size": 3, "temporal_patch_size": 1},
+}
+PADDED: dict[str, dict[str, Any]] = {
+    "LLaVA": {},
+    "LLaVA, 336": {"size": {"shortest_edge": 336}, "crop_size": {"height": 336, "width": 336}},
+    "LLaVA, not cropped": {"size": {"height": 300, "width": 200}, "do_center_crop": False},
+    "LLaVA, bilinear": {"resample": 2, "image_mean": [0.1, 0.5, 0.9]},
+}
 NOT_FUSED: dict[str, tuple[str, dict[str, Any]]] = {
     "another filter": ("ViT", {"resample": 1}),
     "another scale": ("ViT", {"rescale_factor": 1 / 127.5}),
@@ -50,7 +64,6 @@ NOT_FUSED: dict[str, tuple[str, dict[str, Any]]] = {
     "another class": ("MobileNetV2", {}),
     "multiples": ("DPT", {"ensure_multiple_of": 14}),
     "the aspect ratio": ("DPT", {"keep_aspect_ratio": True}),
-    "a square": ("Llava", {"do_pad": True}),
     "a fixed size": ("Detr", {"size": {"height": 300, "width": 200}}),
 }
 
@@ -111,13 +124,50 @@ def test_a_replaced_method_is_called() -> None:
     assert torch.equal(dataset[0][0], _own_result(processor, PHOTOS[0]))
 
 
-def test_all_patches_of_an_image_are_returned() -> None:
-    """Qwen2-VL's processor makes patches, of which none is left out."""
-    processor = _processor("Qwen2VL", "", {})
-    with PillowImage.open(PHOTOS[0]) as file:
-        expected = processor(file.convert("RGB"), return_tensors="pt")["pixel_values"]
+@pytest.mark.parametrize("way", ["", "Pil"])
+@pytest.mark.parametrize("name", OF_PATCHES)
+def test_patches_are_the_processors(name: str, way: str) -> None:
+    """Qwen2-VL's processor makes patches of images of any size, of which none is left out."""
+    processor = _processor("Qwen2VL", way, OF_PATCHES[name])
+    dataset = pickle.loads(pickle.dumps(ImageList(PHOTOS, [0] * len(PHOTOS), processor)))
 
-    assert torch.equal(ImageList(PHOTOS[:1], [0], processor)[0][0], expected)
+    assert "fused: PixelValues" in repr(dataset)
+    assert dataset.isolated
+    made = [batch[0] for batch in Loader(dataset, 1, threads=2)]
+    for at, photo in enumerate(PHOTOS):
+        with PillowImage.open(photo) as file:
+            expected = processor(file.convert("RGB"), return_tensors="pt")["pixel_values"]
+        assert made[at].shape[1:] == expected.shape == dataset[at][0].shape
+        assert torch.equal(made[at][0], dataset[at][0])
+        level = min(processor.image_std) if processor.do_normalize else 1
+        assert (255 * level * (made[at][0] - expected)).abs().max() < 1.01
+
+
+def test_an_image_that_is_too_narrow_is_an_error_as_written(tmp_path: Path) -> None:
+    """Qwen2-VL refuses a side of more than 200 times the other one."""
+    PillowImage.new("RGB", (2010, 10)).save(tmp_path / "narrow.png")
+    dataset = ImageList([tmp_path / "narrow.png"], [0], _processor("Qwen2VL", "Pil", {}))
+    for read in (lambda: dataset[0], lambda: next(iter(Loader(dataset, 1)))):
+        with pytest.raises(ValueError, match=r"narrow\.png|2010"):
+            read()
+
+
+@pytest.mark.parametrize("way", ["", "Pil"])
+@pytest.mark.parametrize("name", PADDED)
+def test_padded_squares_are_the_processors(name: str, way: str) -> None:
+    """LLaVA's processor pads an image with its mean to a square, which the core does, too."""
+    processor = _processor("Llava", way, {**PADDED[name], "do_pad": True})
+    dataset = pickle.loads(pickle.dumps(ImageList(PHOTOS, [0] * len(PHOTOS), processor)))
+
+    assert "PadToSquare" in repr(dataset)
+    assert dataset.isolated
+    [(batch, _)] = Loader(dataset, len(PHOTOS), threads=2)
+    level = torch.tensor(processor.image_std).view(3, 1, 1)
+    for at, photo in enumerate(PHOTOS):
+        expected = _own_result(processor, photo)
+        assert batch[at].shape == expected.shape
+        for image in (batch[at], dataset[at][0]):
+            assert (255 * level * (image - expected)).abs().max() < 1.01
 
 
 @pytest.mark.parametrize("name", NOT_FUSED)

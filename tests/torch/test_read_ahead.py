@@ -22,6 +22,7 @@ from torch.utils.data import DataLoader  # noqa: E402
 
 from fastdecode.errors import StoreError  # noqa: E402
 from fastdecode.torch import DecodeDataset, Fused, StoreDataset  # noqa: E402
+from fastdecode.torch._read_ahead import ReadAhead  # noqa: E402
 from fastdecode.torch.transforms import RandomResizedCropFlipNormalize, ResizeCenterCropNormalize  # noqa: E402
 
 BATCH = 4
@@ -200,23 +201,6 @@ def test_each_part_of_a_batch_gets_its_own_reads(threads: int, batch_size: int) 
             assert same(copies(loader), expected)
 
 
-def test_what_cannot_be_read_ahead_is_said() -> None:
-    """Worker processes, foreign datasets, and those with their own `load` are refused."""
-
-    class Own(Images):
-        def load(self, index: int, **options: Any) -> Any:
-            return super().load(index, **options)
-
-    for dataset, options, why in [
-        (Images(), {"workers": 1}, "worker processes"),
-        ([1, 2, 3], {"threads": 1}, "list"),
-        (Own(), {"threads": 1}, "Own .*load"),
-    ]:
-        with pytest.raises(ValueError, match=f"read_threads=2 .*{why}"):
-            Loader(dataset, read_threads=2, **options)
-        assert Loader(dataset, **options).read_threads == 0
-
-
 def first_batch(loader: Any) -> Future[Any]:
     """Ask for a batch in a thread that does not keep the tests from ending if it hangs."""
     outcome: Future[Any] = Future()
@@ -254,18 +238,21 @@ def test_closing_frees_who_waits_for_a_read() -> None:
     loader.close()
 
 
-def test_closing_while_an_epoch_begins_ends_it() -> None:
+@pytest.mark.parametrize("where", ["_group_reads", "batch"], ids=["a reader", "who asks"])
+def test_closing_while_an_epoch_begins_ends_it(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever asks for a batch gets an error, even if no thread is left that could make it."""
-
-    class Closing(Images):
-        def _group_reads(self, indices: Any) -> list[list[int]]:
-            if not closed.is_set():
-                closed.set()
-                loader.close()
-            return super()._group_reads(indices)
-
     closed = threading.Event()
-    loader = Loader(Closing(SMALL), BATCH, threads=2, read_threads=2)
+    kind: Any = ReadAhead if where == "batch" else Images
+    asked = getattr(kind, where)
+
+    def closing(*arguments: Any) -> Any:
+        if not closed.is_set():
+            closed.set()
+            loader.close()
+        return asked(*arguments)
+
+    monkeypatch.setattr(kind, where, closing)
+    loader = Loader(Images(SMALL), BATCH, threads=2, read_threads=2)
     assert isinstance(first_batch(loader).exception(30), RuntimeError)
     assert len(copies(loader)) == -(-COUNT // BATCH)
     loader.close()

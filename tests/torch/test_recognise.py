@@ -37,7 +37,8 @@ from torchvision_doubles import (
 import fastdecode
 from fastdecode.native._augment import Program, group, random_box, resized_to
 from fastdecode.torch import DecodeOptions, Fused, ImageList, Views, fuse
-from fastdecode.torch._fuse import read_joint
+from fastdecode.torch._fuse import first_recipe
+from fastdecode.torch._joint import FusedJoint
 from fastdecode.torch._recognise import flatten
 from fastdecode.torch.transforms import (
     Normalize,
@@ -314,9 +315,9 @@ JOINT = {
 def test_targets_stop_fusing_where_they_would_not_follow(name: str) -> None:
     """With targets, a part is fused only if it leaves them alone, or they follow the crop."""
     parts, count = JOINT[name]
-    fused = read_joint(compose(*parts), DecodeOptions())
+    fused = FusedJoint(parts, first_recipe(DecodeOptions(), joint=True))
 
-    assert (0 if fused is None else len(parts) - len(fused.rest)) == count
+    assert len(fused.alone.fused) == count
 
 
 @pytest.mark.parametrize("transform", [Resize(9), compose(Resize(9), flip()), Views(Resize(9), 2)])

@@ -142,43 +142,26 @@ def test_the_number_of_workers_must_be_the_same(shards: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "named"),
+    ("options", "change", "named"),
     [
-        ({"seed": 6}, "seed=5, but this stream has 6"),
-        ({"buffer": 9}, "buffer=8, but this stream has 9"),
-        ({"shuffle": False}, "shuffle=True, but"),
-        ({"even": "drop"}, "samples=None, but this stream has 80"),
-        ({"rank": 1, "world_size": 2}, "rank=0, but"),
+        ({"seed": 6}, {}, "seed=5, but this stream has 6"),
+        ({"buffer": 9}, {}, "buffer=8, but this stream has 9"),
+        ({"shuffle": False}, {}, "shuffle=True, but"),
+        ({"even": "drop"}, {}, "samples=None, but this stream has 80"),
+        ({"rank": 1, "world_size": 2}, {}, "rank=0, but"),
+        *(({}, {"given": given}, "damaged") for given in (-1, "1")),
+        *(({}, {name: None}, "damaged") for name in ("workers", "settings")),
+        ({}, {"epoch": -1}, "damaged"),
+        ({}, {"version": 0}, "not a state of a fastdecode ShardStream"),
+        ({}, None, "not a state of a fastdecode ShardStream"),
     ],
 )
-def test_states_of_other_streams_are_refused(shards: Path, options: Any, named: str) -> None:
-    """The error names the setting that differs."""
-    state = stream(shards).state_dict()
+def test_other_states_are_refused(shards: Path, options: Any, change: Any, named: str) -> None:
+    """The error names the setting that differs, or says that the state is damaged or none."""
+    state = {} if change is None else {**stream(shards).state_dict(), **change}
 
     with pytest.raises(ValueError, match=named):
         stream(shards, **options).load_state_dict(state)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"given": -1},
-        {"given": "1"},
-        {"epoch": -1},
-        {"workers": None},
-        {"settings": None},
-    ],
-)
-def test_damaged_states_are_refused(shards: Path, change: Any) -> None:
-    """A damaged state, and one of another version, are errors."""
-    state = stream(shards).state_dict()
-
-    with pytest.raises(ValueError, match="damaged"):
-        stream(shards).load_state_dict({**state, **change})
-    with pytest.raises(ValueError, match="not a state of a fastdecode ShardStream"):
-        stream(shards).load_state_dict({**state, "version": 0})
-    with pytest.raises(ValueError, match="not a state of a fastdecode ShardStream"):
-        stream(shards).load_state_dict({})
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # it calls what torch has deprecated

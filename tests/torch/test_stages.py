@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import random
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -20,8 +21,14 @@ from torch_reference import PHOTOS
 
 from fastdecode.testing import drawing, encode
 from fastdecode.torch import Fused, Loader, Views, fuse
-from fastdecode.torch._probes import affine_of, does_nothing, examine
-from fastdecode.torch._user_code import global_states
+from fastdecode.torch._probes import (
+    affine_of,
+    does_nothing,
+    examine,
+    images_for,
+    is_stateless,
+)
+from fastdecode.torch._user_code import DrawingFrom, global_states
 
 try:
     from torchvision.transforms import transforms as v1
@@ -32,6 +39,7 @@ native_core()
 FILES = [photo.read_bytes() for photo in PHOTOS[:3]]
 IMAGES = [PillowImage.open(io.BytesIO(file)).convert("RGB") for file in FILES]
 MEAN = (0.5, 0.4, 0.3)
+STRENGTH = 0.5  # which its user may change at any time
 
 
 def resize() -> Any:
@@ -190,7 +198,7 @@ def test_probes_leave_no_trace() -> None:
     states = global_states()
     for part in (blurs, adds_noise, Counts()):
         for form in ("pil", "floats"):
-            examine(part, form, 3)
+            examine(part, images_for(form, 3, None, None))
     after = global_states()
     assert torch.equal(states[0], after[0])
     assert states[1] == after[1]
@@ -222,13 +230,95 @@ def test_a_step_on_floats_is_called_in_the_threads() -> None:
         assert (numbers(v1.Compose(parts)(image)) != numbers(sample)).mean() < 0.01
 
 
-@pytest.mark.parametrize("part", [blurs, adds_noise])
+class AddsNoise:
+    """What many write; it draws by torch's functions alone."""
+
+    def __call__(self, image: Any) -> Any:
+        return image + torch.randn(image.size()) * 0.05 + torch.empty(1).uniform_(2, 3)
+
+
+def adds_noise_alike(image: Any) -> Any:
+    return image + torch.randn_like(image) if torch.rand(1) < 2 else image
+
+
+def adds_noise_of_numpy(image: Any) -> Any:
+    return image + torch.from_numpy(np.random.randn(*image.shape)).float()  # noqa: NPY002
+
+
+def drops(image: Any) -> Any:
+    return torch.nn.functional.dropout(image)
+
+
+GENERATOR = torch.Generator()
+
+
+def adds_own_noise(image: Any) -> Any:
+    return image + torch.randn(image.size(), generator=GENERATOR)
+
+
+@pytest.mark.parametrize("part", [blurs, adds_noise_of_numpy, drops, adds_own_noise])
 def test_a_step_that_draws_is_left_to_processes(part: Any) -> None:
     """There its global generators are seeded for each sample; `repr` says so."""
-    parts = [resize(), *([v1.ToTensor()] if part is adds_noise else []), part]
+    parts = [resize(), *([] if part is blurs else [v1.ToTensor()]), part]
     dataset = Sources(*FILES, transform=v1.Compose(parts))
 
     assert not dataset.isolated
+
+
+@pytest.mark.parametrize("part", [adds_noise, AddsNoise(), adds_noise_alike])
+def test_a_step_that_draws_in_torch_draws_from_the_seed_in_threads(part: Any) -> None:
+    """In threads, processes and the main thread alike, and nothing from the global generator."""
+    transform = v1.Compose([resize(), v1.ToTensor(), part, Threshold()])
+    before = global_states()[0]
+    made = [loaded(transform)[1], loaded(transform)[1]]
+    dataset = Sources(*FILES, transform=transform)
+    with SeededLoader(dataset, 1, num_workers=0, collate_fn=list) as loader:
+        made.append([sample for batch in loader for sample, _ in batch])
+    with SeededLoader(dataset, 1, seed=8, threads=2, collate_fn=list) as loader:
+        other = [sample for batch in loader for sample, _ in batch]
+
+    assert dataset.isolated
+    assert torch.equal(before, global_states()[0])
+    assert all(map(torch.equal, made[0], made[1]))
+    assert all(map(torch.equal, made[0], made[2]))
+    plain = loaded(v1.Compose([resize(), v1.ToTensor(), Threshold()]))[1]
+    for one, two, without in zip(made[0], other, plain, strict=True):
+        assert not torch.equal(one, without)
+        assert isinstance(part, AddsNoise) or not torch.equal(one, two)
+
+
+def test_all_functions_of_torch_draw_from_the_generator_that_is_given() -> None:
+    """They draw what they draw with `generator=`; one that is given another keeps that."""
+    like = torch.zeros(2, 3, dtype=torch.float64)
+    draws = [
+        lambda: torch.rand(3),
+        lambda: torch.randn(3, dtype=torch.float64),
+        lambda: torch.rand_like(like),
+        lambda: torch.randn_like(like, dtype=torch.float32),
+        lambda: torch.randint(0, 9, (3,)),
+        lambda: torch.randperm(9),
+        lambda: torch.normal(0.0, 1.0, (3,)),
+        lambda: torch.multinomial(torch.ones(9), 3),
+        lambda: torch.bernoulli(torch.full((9,), 0.5)),
+        lambda: torch.empty(3).uniform_(1, 2),
+        lambda: torch.empty(3).normal_(),
+        lambda: torch.empty(3).exponential_(),
+        lambda: torch.empty(9).bernoulli_(0.5),
+        lambda: torch.empty(3, dtype=torch.int64).random_(99),
+    ]
+    for draw in draws:
+        before = global_states()[0]
+        with DrawingFrom(torch.Generator().manual_seed(3)):
+            first, second = draw(), draw()
+        assert torch.equal(before, global_states()[0])
+        torch.manual_seed(3)
+        for made, expected in ((first, draw()), (second, draw())):
+            assert made.dtype == expected.dtype
+            assert torch.equal(made, expected)
+    own = torch.Generator().manual_seed(5)
+    with DrawingFrom(torch.Generator().manual_seed(3)):
+        made = torch.rand(3, generator=own)
+    assert torch.equal(made, torch.rand(3, generator=own.manual_seed(5)))
 
 
 class Safe(Counts):
@@ -253,6 +343,7 @@ def test_its_author_may_say_that_a_step_is_safe() -> None:
         (lambda x: x * 2 - 1, (2, -1)),
         (lambda x: x.mul(255), (255, 0)),
         (lambda x: 1 - x, (-1, 1)),
+        (lambda x: x * STRENGTH, None),
         (lambda x: x * x, None),
         (lambda x: x.clamp(0, 1), None),
         (lambda x: x * 0, None),
@@ -271,6 +362,95 @@ def test_scaled_floats_are_part_of_the_normalisation(scale: Any, expected: Any) 
         for image, sample in zip(IMAGES, made, strict=True):
             allowed = 1.01 / 255 * abs(expected[0]) + 1e-4
             assert np.abs(numbers(v1.Compose(parts)(image)) - numbers(sample)).max() <= allowed
+
+
+# ---- several crops of an image ----
+
+
+class Corners:
+    """What returns several images, for which a small one is an error."""
+
+    def __call__(self, image: Any) -> Any:
+        width, height = image.size
+        if min(width, height) < 100:
+            raise ValueError("it is too small")
+        return image.crop((0, 0, 90, 80)), image.crop((width - 90, height - 80, width, height))
+
+
+def stacked(crops: Any) -> torch.Tensor:
+    return torch.stack([torch.from_numpy(np.array(one)).permute(2, 0, 1) for one in crops])
+
+
+CROPS = {
+    "FiveCrop": (lambda m: m.FiveCrop((70, 90)), 5, False),
+    "TenCrop": (lambda m: m.TenCrop(64), 10, False),
+    "TenCrop after a flip": (lambda m: m.TenCrop((30, 120), vertical_flip=True), 10, True),
+}
+
+
+@pytest.mark.parametrize("name", CROPS)
+def test_torchvisions_crops_are_stacked_as_written(name: str) -> None:
+    """FiveCrop and TenCrop, after whatever the core does, are those of the image that it made."""
+    pytest.importorskip("torchvision")
+    from torchvision.transforms import v2
+
+    make, count, flips = CROPS[name]
+    first = [resize_to(120), *([v1.RandomHorizontalFlip(1.0)] if flips else [])]
+    stacks = v1.Lambda(lambda crops: torch.stack([v1.ToTensor()(crop) for crop in crops]))
+    scales = v1.Lambda(lambda crops: torch.stack([SCALES(crop) for crop in crops]))
+    for m in (v1, v2):
+        transform = v1.Compose([*first, make(m), stacks, scales])
+        dataset, made = loaded(transform)
+        assert dataset.isolated
+        assert repr(dataset).count("in Python, in the Loader's threads") == 3
+        for image, crops in zip(IMAGES, made, strict=True):
+            expected = transform(image)
+            assert crops.shape == expected.shape == (count, 3, *crops.shape[2:])
+            assert ((crops - expected) * 255 * min(MEAN)).abs().max() <= 1.01
+
+
+def resize_to(side: int) -> Any:
+    return v1.Resize(side, antialias=True)
+
+
+def halved(crops: Any) -> torch.Tensor:
+    return crops.float() / 2
+
+
+SCALES = v1.Normalize(MEAN, MEAN)
+SAFE_ON_CROPS = {
+    "stacks": lambda crops: torch.stack([v1.ToTensor()(crop) for crop in crops]),
+    "stacks results": lambda crops: torch.stack([SCALES(v1.ToTensor()(one)) for one in crops]),
+    "normalises": lambda crops: torch.stack([SCALES(crop) for crop in crops]),
+}
+UNSAFE_ON_CROPS = {
+    "remembers": lambda crops: SEEN.append(crops) or torch.stack(crops),
+    "calls another": lambda crops: torch.stack([Counts()(crop) for crop in crops]),
+    "prints": lambda crops: print(len(crops)),  # noqa: T201
+}
+SEEN: list[Any] = []
+
+
+@pytest.mark.parametrize("name", [*SAFE_ON_CROPS, *UNSAFE_ON_CROPS])
+def test_threads_share_functions_that_only_stack(name: str) -> None:
+    """Not those that remember, call or print anything else."""
+    real = isinstance(v1, ModuleType)
+    part = {**SAFE_ON_CROPS, **UNSAFE_ON_CROPS}[name]
+    assert is_stateless(part) == (name in SAFE_ON_CROPS and (real or name == "normalises"))
+
+
+def test_steps_after_several_crops_are_called_in_the_threads() -> None:
+    """What one step makes of a probe is tried on the next, of whatever type it is."""
+    parts = [v1.Resize((120, 160), antialias=True), Corners(), stacked, halved]
+    dataset, made = loaded(v1.Compose(parts))
+
+    assert dataset.isolated
+    assert repr(dataset).count("in one thread at a time") == 3
+    for image, crops in zip(IMAGES, made, strict=True):
+        assert crops.shape == (2, 3, 80, 90)
+        pixels = np.array(image.resize((160, 120), PillowImage.Resampling.BILINEAR))
+        for crop, expected in zip(crops, (pixels[:80, :90], pixels[-80:, -90:]), strict=True):
+            assert np.abs(numbers(crop.permute(1, 2, 0)) * 2 - expected).max() <= 1.01
 
 
 # ---- classes that return views ----

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import copy
 import pickle
-import subprocess
-import sys
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,7 +13,7 @@ import pytest
 import store_cases
 import torch
 from loading import COUNT, PROCESS_WARNINGS, copies, encoded, epoch, same
-from processes import few_files
+from processes import few_files, python
 from shards import write_shards
 from torch.utils.data import ConcatDataset, DataLoader
 
@@ -174,32 +172,26 @@ def test_more_shards_than_files_may_be_open(
     assert all(torch.equal(image, wanted[int(label) % COUNT]) for image, label in found)
 
 
-@pytest.mark.parametrize("kind", ["tar", "lmdb", "hdf5", "recordio"])
+@pytest.mark.parametrize("kind", ["tar", "lmdb", "hdf5", "recordio", "folder"])
 def test_damaged_images_are_named_by_their_key(tmp_path: Path, kind: str) -> None:
-    """An error has the store's location, the item's key and its index, and so has `errors`."""
+    """An error has the store's location, the item's key, or its file's path, and its index.
+
+    So has `errors`.
+    """
     location = stored(tmp_path, kind, damaged=True)
     dataset = StoreDataset(location, RandomResizedCropFlipNormalize(24))
+    name = str(location / key(DAMAGED)) if kind == "folder" else f"{location}, {key(DAMAGED)}"
 
     with pytest.raises(DecodeError) as caught:
         dataset[DAMAGED]
-    assert str(caught.value).startswith(f"{location}, {key(DAMAGED)} (item {DAMAGED}): ")
+    assert str(caught.value).startswith(f"{name} (item {DAMAGED}): ")
 
     dataset.decode_options = DecodeOptions(on_error="skip")
     with Loader(dataset, COUNT, threads=2) as loader:
         [[images, _]] = copies(loader)
         assert (len(images), loader.skipped) == (COUNT - 1, 1)
     [failure] = dataset.errors
-    assert failure[:2] == (DAMAGED, f"{location}, {key(DAMAGED)}")
-
-
-def test_files_are_named_by_their_path(tmp_path: Path) -> None:
-    """If an image is a file, errors name its path."""
-    location = stored(tmp_path, "folder", damaged=True)
-    dataset = StoreDataset(location, RandomResizedCropFlipNormalize(24))
-
-    with pytest.raises(DecodeError) as caught:
-        dataset[DAMAGED]
-    assert str(caught.value).startswith(f"{location / key(DAMAGED)} (item {DAMAGED}): ")
+    assert failure[:2] == (DAMAGED, name)
 
 
 def test_damage_of_the_store_is_named_once() -> None:
@@ -316,13 +308,7 @@ def test_store_truncated_within_an_epoch_is_an_error(tmp_path: Path, kind: str) 
     """A local file that is cut while its images are decoded is an error, and no signal."""
     place = stored(tmp_path, kind)
 
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", _TRUNCATED, str(place)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = python("-W", "ignore", "-c", _TRUNCATED, place)
 
     assert (done.returncode, done.stderr) == (0, "")
     assert "cut to 4096 bytes" in done.stdout

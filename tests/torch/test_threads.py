@@ -165,18 +165,27 @@ def test_loader_works_on_in_a_forked_child() -> None:
         assert same(given + copies(batches), expected[0])
 
 
-def test_an_exit_in_the_middle_of_an_epoch_is_clean() -> None:
-    """A program that ends while batches are made ahead prints nothing and returns 0.
+LEFT_OPEN = {
+    "batches ahead": "held = iter(Loader(loading.Images(count=500), 4, threads=3, prefetch=8))",
+    "a prefetcher": """
+from fastdecode.torch.prefetcher import DevicePrefetcher
+held = iter(DevicePrefetcher(Loader(loading.Images(), 1, threads=2), "meta"))""",
+    "reads ahead": "held = iter(Loader(loading.Images(), 1, read_threads=1))",
+    "a device": "held = iter(Loader(loading.Images(), 1, device='meta'))",
+    "the core": """
+from fastdecode.samples import photos
+from fastdecode.torch import ImageList
+from fastdecode.torch.transforms import RandomResizedCropFlipNormalize
+held = iter(Loader(ImageList(photos, transform=RandomResizedCropFlipNormalize(64)), 2))""",
+}
 
-    To have limited its threads has loaded no OpenCV.
-    """
-    process = script("""
-from fastdecode.torch._threads import limit_threads
-limit_threads()
-assert "cv2" not in sys.modules
-batches = iter(Loader(loading.Images(count=500), 4, threads=3, prefetch=8))
-next(batches)
-""")
+
+@pytest.mark.parametrize("late", [False, True], ids=["", "outlives the package"])
+@pytest.mark.parametrize("opened", LEFT_OPEN.values(), ids=LEFT_OPEN)
+def test_an_exit_in_the_middle_of_an_epoch_is_clean(opened: str, late: bool) -> None:
+    """A program that leaves iterators, one replaced and one held, prints nothing and returns 0."""
+    again = "\n".join(f"    {line}" for line in f"{opened}\nnext(held)".splitlines())
+    process = script(f"import os\nfor _ in range(2):\n{again}\n{'os.held = held' * late}")
     out, error = process.communicate(timeout=60)
 
     assert (process.returncode, out, error) == (0, "", "")

@@ -18,6 +18,7 @@ import torchvision_suite
 from class_tree import make_tree
 from loading import SeededLoader as Loader
 from PIL import Image as PillowImage
+from processes import python
 
 torchvision = pytest.importorskip("torchvision", exc_type=ImportError)
 
@@ -175,15 +176,8 @@ def test_torchvisions_own_tests_pass(tmp_path: Path) -> None:
         pytest.skip("FASTDECODE_TORCHVISION names no checkout of pytorch/vision")
     (tmp_path / "test_ours.py").write_text(_THEIR_TESTS)
     paths = [str(Path(checkout) / "test"), *sys.path]
-    told = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-W", "ignore", "-p", "no:cacheprovider", "."],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    words = ("-m", "pytest", "-q", "-W", "ignore", "-p", "no:cacheprovider", ".")
+    told = python(*words, cwd=tmp_path, PYTHONPATH=os.pathsep.join(filter(None, paths)))
 
     assert told.returncode == 0, told.stdout
     assert " passed" in told.stdout

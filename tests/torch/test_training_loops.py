@@ -12,14 +12,13 @@ import json
 import math
 import os
 import socket
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from loading import NEEDS_GLOO, Images, copies, encoded, indices, same, script
+from processes import python
 from torch import nn
 
 import fastdecode
@@ -291,20 +290,9 @@ for loader in made:
 def ran(replace: str, script: Path, *arguments: str, folder: Path) -> list[list[str]]:
     """Run a script with its DataLoader replaced; return what its loaders report."""
     code = _SUBSTITUTED.replace("# REPLACE", replace)
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", code, str(script), *arguments],
-        cwd=folder,
-        env={
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(
-                [str(script.parent), str(Path(fastdecode.__file__).parents[1])]
-            ),
-        },
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
+    path = os.pathsep.join([str(script.parent), str(Path(fastdecode.__file__).parents[1])])
+    words = ("-W", "ignore", "-c", code, script, *arguments)
+    done = python(*words, cwd=folder, timeout=600, PYTHONPATH=path)
 
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
     return [line.split()[1:] for line in done.stdout.splitlines() if line.startswith("LOADER ")]

@@ -24,8 +24,11 @@ from torch_reference import PHOTOS, center_crop, levels, pixels, resize, seeded
 
 from fastdecode import DecodeError, UnknownBackend, UnsupportedFormat, probe
 from fastdecode.testing import encode
+from fastdecode.torch import Views
 from fastdecode.torch.transforms import (
     EncodedTransform,
+    GaussianBlur,
+    Normalize,
     RandomResizedCrop,
     RandomResizedCropFlipNormalize,
     Resize,
@@ -439,6 +442,16 @@ REFUSED: list[tuple[Any, str, dict[str, Any]]] = [
     *((RandomResizedCrop, name, {"size": 8, **options}) for name, options in OF_ALL),
     *((Resize, name, {"size": 8, **options}) for name, options in OF_ALL),
     *((ResizeCenterCrop, name, {"resize": 8, "size": 8, **options}) for name, options in OF_ALL),
+    *((Normalize, "std", {"std": wrong}) for wrong in (None, (0.2, 0, 0.2), (0.5, 0.5, math.inf))),
+    *((Normalize, "mean", {"mean": wrong}) for wrong in (0.5, (0.5, 0.5), (0.5, 0.5, NAN))),
+    *((GaussianBlur, "p", {"p": wrong}) for wrong in (-0.1, 1.5, NAN)),
+    (GaussianBlur, "radius_min", {"p": 0.5, "radius_min": -1}),
+    (GaussianBlur, "radius_min", {"p": 0.5, "radius_min": 2, "radius_max": 1}),
+    (GaussianBlur, "radius_max", {"p": 0.5, "radius_min": 0.1, "radius_max": 2000}),
+    *((Views, "views", {"views": wrong}) for wrong in ([], [Resize(8), 3])),
+    (Views, "count", {"views": Resize(8)}),
+    *((Views, "count", {"views": Resize(8), "count": wrong}) for wrong in (0, Resize(8), True)),
+    (Views, "count", {"views": [Resize(8)], "count": 2}),
 ]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import random
-import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -168,21 +167,6 @@ def test_which_methods_may_run_in_several_threads() -> None:
     one = ImageList([])
     one.read = lambda _: (b"", 0)  # type: ignore[method-assign]
     assert not is_thread_safe(one, "read")
-
-
-def test_code_that_says_so_runs_in_several_threads_at_once() -> None:
-    """With `thread_safe`, two calls of `read` may wait for each other."""
-    both = threading.Barrier(2, timeout=20)
-
-    class Together(Declared):
-        thread_safe = True
-
-        def read(self, index: int) -> tuple[Any, Any]:
-            both.wait()
-            return super().read(index)
-
-    with Loader(Together(EXACT, count=4), 2, threads=2, read_threads=2) as loader:
-        assert len(copies(loader)) == 2
 
 
 # ---- draws ----

@@ -13,7 +13,7 @@ from torch.utils.data import IterableDataset, get_worker_info
 from fastdecode._arguments import check_kinds, check_names, check_threads, is_int
 from fastdecode._system import usable_cores
 from fastdecode.errors import FastDecodeError
-from fastdecode.native._batch import Pool
+from fastdecode.native._pool import Pool
 from fastdecode.torch._errors import (
     SKIPPED,
     Failure,
@@ -26,8 +26,8 @@ from fastdecode.torch._loader_arguments import Threads
 from fastdecode.torch._native_batches import FALLBACK
 from fastdecode.torch._options import DatasetOptions
 from fastdecode.torch._order import Item, Seed, world
-from fastdecode.torch._samples import SampleMaker, Source
-from fastdecode.torch._state import check_state, refuse_other
+from fastdecode.torch._position import check_state, refuse_other
+from fastdecode.torch._samples import SampleMaker, SampleSource
 from fastdecode.torch.dataset import DecodeDataset
 from fastdecode.torch.shards._assignment import (
     Assignment,
@@ -307,7 +307,7 @@ class ShardStream(IterableDataset[Any]):
         given = place.given
         skip = given % _CHUNK_SAMPLES  # chunks hold the same samples as in an uninterrupted epoch
         images = copy.copy(self._images)  # each iterator has its own
-        maker = SampleMaker(Source(images), Pool(self._thread_count()))
+        maker = SampleMaker(SampleSource(images), Pool(self._thread_count()))
         for images.samples in _group_chunks(share.samples(given - skip)):
             seeds = [self._assignment.sample_seed(one, place.epoch) for one in images.samples]
             items = list(map(Item, range(len(seeds)), seeds))[skip:]

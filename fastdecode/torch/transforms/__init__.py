@@ -39,6 +39,7 @@ from fastdecode.torch.transforms.geometry import (
     RandomVerticalFlip,
 )
 from fastdecode.torch.transforms.images import ImageTransform, InterpolationMode
+from fastdecode.torch.transforms.multimodal import PadToSquare, SmartResize
 from fastdecode.torch.transforms.normalize import IMAGENET_MEAN, IMAGENET_STD, Normalize
 from fastdecode.torch.transforms.opencv import LetterBox, OpenCVResize
 from fastdecode.torch.transforms.policies import (
@@ -69,6 +70,7 @@ __all__ = [
     "OpenCVResize",
     "PILToTensor",
     "Pad",
+    "PadToSquare",
     "RandAugment",
     "RandomAdjustSharpness",
     "RandomAffine",
@@ -92,6 +94,7 @@ __all__ = [
     "Resize",
     "ResizeCenterCrop",
     "ResizeCenterCropNormalize",
+    "SmartResize",
     "ToDtype",
     "ToTensor",
     "TrivialAugmentWide",

@@ -158,6 +158,12 @@ class DrawnSample(NamedTuple):
     sides: tuple[int, int]  # (width, height) of the image
     size: tuple[int, int]  # (height, width) of the result
 
+    @classmethod
+    def of(cls, operations: Any, sides: tuple[int, int], size: tuple[int, int]) -> DrawnSample:
+        """Return a sample of operations; the first ones become the resize, if they can."""
+        resize, rest = fold(operations, *sides)
+        return cls(ResizePlan.from_core(resize), rest, operations, sides, size)
+
     def geometry(self) -> Geometry:
         """Return where the result lies in the image; operations that turn it are left out."""
         plan, (width, height) = self.plan, self.sides
@@ -289,9 +295,7 @@ class Recipe(EncodedTransform):
                 f"the header promises {width} x {height} pixels, which none can hold"
             )
         drawn = draw_program(self.program, width, height, generator)
-        resize, rest = fold(drawn.operations, width, height)
-        plan = ResizePlan.from_core(resize)
-        return DrawnSample(plan, rest, drawn.operations, (width, height), drawn.size)
+        return DrawnSample.of(drawn.operations, (width, height), drawn.size)
 
     def with_geometry(
         self, data: Data, **options: Unpack[TransformOptions]

@@ -39,8 +39,6 @@ class OpenCVResize(ImageTransform):
     (32, 48, 3)
     """
 
-    program: Program
-
     def __init__(self, size: Any, interpolation: _Filter = "linear") -> None:
         self.size = check_size("size", size)
         check_word("interpolation", interpolation, _FILTERS)

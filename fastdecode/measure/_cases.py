@@ -1,4 +1,4 @@
-"""The cases that are measured, and their figures: rates, ratios, quartiles and percentiles."""
+"""The cases that are measured, and their figures: rates, ratios, spreads and percentiles."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fastdecode.measure.result import OWN, PILLOW, Measurement, Spread
 
 if TYPE_CHECKING:
     from fastdecode.measure._collection import Photo
-    from fastdecode.measure._workers import BlockTimes
+    from fastdecode.measure._processes import BlockTimes
 
 Rounds: TypeAlias = "Sequence[tuple[Hashable, float]]"
 """The block of each round, and the seconds that it took."""
@@ -28,7 +28,7 @@ class Round:
 
     block: tuple[int, ...]  # indexes into `Case.photos`
     times: dict[str, BlockTimes]  # by backend
-    sitting: int = 0  # counts how often the processes were started anew before
+    sitting: int = 0  # the part of the measurement, which may have processes of its own
 
 
 @dataclass
@@ -71,15 +71,16 @@ def block_times(rounds: Rounds) -> dict[Hashable, float]:
 def around(middle: float, shares: Sequence[float], sittings: Sequence[int] = ()) -> Spread:
     """Return a spread around a median, from what the rounds are as shares of it.
 
-    It covers the quartiles of the rounds, and the median of each sitting: where a process happens
-    to lie in memory, and what runs beside it, lasts as long as it does, so that rounds of one
-    process agree better than a figure does with that of another run.
+    It covers the median of each sitting: where a process happens to lie in memory, and what runs
+    beside it, lasts longer than a round, so that the rounds of one sitting agree better than a
+    figure does with that of another run. Without several sittings, each round counts for one.
     """
     apart: dict[int, list[float]] = {}
-    for share, sitting in zip(shares, sittings, strict=False):
-        apart.setdefault(sitting, []).append(share)
-    seen = [1.0, *np.quantile(shares, (0.25, 0.75)), *map(median, apart.values())]
-    return Spread(middle, middle * float(min(seen)), middle * float(max(seen)))
+    several = len(set(sittings)) > 1
+    for share, part in zip(shares, sittings if several else range(len(shares)), strict=True):
+        apart.setdefault(part, []).append(share)
+    seen = [1.0, *map(median, apart.values())]
+    return Spread(middle, middle * min(seen), middle * max(seen))
 
 
 def rate(rounds: Rounds, amount: float, sittings: Sequence[int] = ()) -> Spread:
@@ -100,7 +101,7 @@ def rate(rounds: Rounds, amount: float, sittings: Sequence[int] = ()) -> Spread:
 def ratio(rounds: Rounds, base: Rounds, sittings: Sequence[int] = ()) -> Spread:
     """Return how many times as fast the rounds were as those of `base`, which are paired with them.
 
-    The median is the quotient of the two rates. The quartiles are those of the quotients within the
+    The median is the quotient of the two rates. Its spread is that of the quotients within the
     rounds: if the speed of the machine drifts, both drift alike.
     """
     own, its = block_times(rounds), block_times(base)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from fastdecode._arrays import map_in_order
 from fastdecode._error_policy import ITEM_ERRORS, is_item_error
+from fastdecode._in_threads import map_in_order
 from fastdecode.api import decode, decode_part, probe
 from fastdecode.errors import FastDecodeError, ImageTooLarge, UnsupportedFormat, without_advice
 from fastdecode.plan import DEFAULT_MAX_PIXELS

@@ -16,7 +16,7 @@ import torch
 from fastdecode._headers import jpeg_stream
 from fastdecode._stats import count_fallback
 from fastdecode._truncation import is_filling
-from fastdecode.adapters.batch_base import BatchBackend, BatchItem, is_of_the_device
+from fastdecode.adapters.batch_base import BatchBackend, BatchItem, declares, is_of_the_device
 from fastdecode.errors import FastDecodeError
 from fastdecode.plan import plan_options
 
@@ -50,21 +50,13 @@ def make_request(
         return None
     try:
         reduce, window, orientation = plan_options(header, options)
-        if (reduce, orientation) != (1, 1) or not _is_declared(backend, data, header, mode):
+        if (reduce, orientation) != (1, 1) or not declares(backend, header, mode):
+            return None
+        if header.format == "jpeg" and not _is_whole(data, header):
             return None
     except (FastDecodeError, TypeError, ValueError):
         return None
     return Request(BatchItem(data, header), window)
-
-
-def _is_declared(backend: BatchBackend, data: Buffer, header: Header, layout: str) -> bool:
-    """Return whether the backend declares this file, and the file is complete."""
-    if header.format == "jpeg" and not _is_whole(data, header):
-        return False
-    return any(
-        layout in support.layouts and not support.refusal(header)
-        for support in backend.supports.get(header.format, ())
-    )
 
 
 def _is_whole(data: Buffer, header: Header) -> bool:

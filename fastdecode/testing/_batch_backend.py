@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from fastdecode import registry
-from fastdecode.adapters.batch_base import BatchItem
+from fastdecode.adapters.batch_base import BatchItem, declares
 from fastdecode.api import decode, probe
 from fastdecode.errors import BackendUnavailable, DecodeError, FastDecodeError
 from fastdecode.gpu import _backends
@@ -68,11 +68,7 @@ class BatchBackendContract:
 
     def need(self, loaded: Loaded, data: bytes, layout: str = "RGB") -> None:
         """Skip if the backend does not declare a file."""
-        header = probe(data)
-        if not any(
-            layout in support.layouts and not support.refusal(header)
-            for support in loaded.backend.supports.get(header.format, ())
-        ):
+        if not declares(loaded.backend, probe(data), layout):
             pytest.skip(f"{self.name} does not declare that on {self.device}")
 
     def ask(
@@ -279,7 +275,7 @@ def decode_together(
 
     Returns tensors (C, H, W), and the errors of damaged files; `options` are those of `decode`.
     """
-    from fastdecode.gpu._batch import decode_requests, make_request
+    from fastdecode.gpu._requests import decode_requests, make_request
 
     requests = {}
     for at, data in enumerate(encoded):

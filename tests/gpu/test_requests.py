@@ -30,7 +30,7 @@ from PIL import Image as PillowImage
 from fastdecode import DecodeError, FastDecodeError, decode, stats
 from fastdecode.gpu import _backends
 from fastdecode.testing import drawing, encode
-from fastdecode.testing._batch import decode_together
+from fastdecode.testing._batch_backend import decode_together
 
 pytestmark = pytest.mark.usefixtures("registry_with_cpu_backends")
 

@@ -20,7 +20,7 @@ from processes import answers, resident
 import fastdecode
 from fastdecode.native import _library
 from fastdecode.native._augment import resized_to
-from fastdecode.native._batch import Items, Pool
+from fastdecode.native._pool import Items, Pool
 from fastdecode.stores._ranges import Ranges
 from fastdecode.testing import drawing, encode
 
@@ -243,7 +243,7 @@ def test_much_memory_is_not_kept(tmp_path: Path) -> None:
     code = """
 import gc
 from processes import resident
-from fastdecode.native._batch import Items, Pool
+from fastdecode.native._pool import Items, Pool
 pool = Pool(2)
 for size in (40 << 20, 65 << 20):
     items = Items()
@@ -353,7 +353,7 @@ def test_threads_are_started_late_and_end() -> None:
     """No thread runs before the first call, or after `close`."""
     code = """
 import os, time
-from fastdecode.native._batch import Items, Pool
+from fastdecode.native._pool import Items, Pool
 count = lambda: len(os.listdir("/proc/self/task"))
 pool, before = Pool(3), count()
 Items().read(pool, [None])

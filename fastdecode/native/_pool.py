@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 _Columns: TypeAlias = "Sequence[list[int] | int]"
 
 _MAX_KEPT = 64 << 20
+_PARTS, _MIN_PART = 128, 16
 
 # Each column by its first member. The numbers of a column with several lie next to each other.
 _COLUMNS: dict[str, tuple[str, Any]] = {
@@ -237,11 +238,12 @@ class Pool:
     """Threads of the core, started on first use, and again in a forked child.
 
     Any number of Python threads may use a pool at once. `threads` is the number of threads that
-    decode, and also of those that read.
+    decode, and also of those that read; `part` is how many images to make in one call.
     """
 
     def __init__(self, threads: int) -> None:
         self.threads = threads
+        self.part = max(_MIN_PART, _PARTS // threads)
         self._threads: _Threads | None = None
         self._spare: deque[Items] = deque()
 
@@ -290,13 +292,16 @@ def _end(process: int, current: Any, lib: Any, made: Any) -> None:
 
 
 def as_source(source: Any) -> Any:
-    """Return the bytes of a source, or its path as a string."""
+    """Return bytes, or a path as a string; None for anything else, or a released buffer."""
     if type(source) is bytes or type(source) is str:
         return source
-    if isinstance(source, (str, os.PathLike)):
-        return os.fsdecode(source)
-    inside = without_row(source)
-    return as_buffer(source) if inside is source else as_source(inside)
+    try:
+        if isinstance(source, (str, os.PathLike)):
+            return os.fsdecode(source)
+        inside = without_row(source)
+        return as_buffer(source) if inside is source else as_source(inside)
+    except (TypeError, ValueError):
+        return None
 
 
 def _addresses(sources: Sequence[Any]) -> tuple[_Columns, tuple[Any, ...]]:
