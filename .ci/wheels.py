@@ -127,10 +127,14 @@ def macho_complaints(library: bytes, *, is_arm: bool) -> Iterator[str]:
     if (magic, processor, kind) != (0xFEEDFACF, 0x0100000C if is_arm else 0x01000007, 6):
         yield "no library for this processor"
         return
-    commands, at = {}, 32
+    commands, at, name = {}, 32, b""
     for _ in range(count):
         command, size, *words = unpack_from("<5I", library, at)
+        if command == 0xD:  # LC_ID_DYLIB
+            name = library[at + words[0] : at + size].rstrip(b"\0")
         commands[command], at = words, at + size
+    if name != b"@rpath/libfastdecode.dylib":
+        yield f"calls itself {name.decode()}"
     if commands[0x32][:2] != [1, 11 << 16]:  # LC_BUILD_VERSION
         yield "not for macOS 11.0"
     signature = commands.get(0x1D)  # LC_CODE_SIGNATURE: where it is, and its length

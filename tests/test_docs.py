@@ -165,7 +165,9 @@ def _recipes() -> dict[str, dict[str, str]]:
     head, _, *rows = next(each for each in _tables("benchmarks.md") if "fastdecode" in each[0])
     return {
         name: {
-            loader: cell.split()[0] for loader, cell in zip(head[1:], cells, strict=True) if cell
+            loader: cell.split()[0]
+            for loader, cell in zip(head[1:], cells, strict=True)
+            if cell and loader != "CPU s"
         }
         for name, *cells in rows
     }

@@ -20,6 +20,7 @@ Rounds: TypeAlias = "Sequence[tuple[Hashable, float]]"
 """The block of each round, and the seconds that it took."""
 
 _MEGA = 1_000_000
+_PARTS = 9  # of a measurement: fewer often agree by chance
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,6 @@ class Round:
 
     block: tuple[int, ...]  # indexes into `Case.photos`
     times: dict[str, BlockTimes]  # by backend
-    sitting: int = 0  # the part of the measurement, which may have processes of its own
 
 
 @dataclass
@@ -68,22 +68,19 @@ def block_times(rounds: Rounds) -> dict[Hashable, float]:
     return {block: median(found) for block, found in times.items()}
 
 
-def around(middle: float, shares: Sequence[float], sittings: Sequence[int] = ()) -> Spread:
-    """Return a spread around a median, from what the rounds are as shares of it.
+def around(middle: float, shares: Sequence[float]) -> Spread:
+    """Return a spread around a median, from what the rounds are as shares of it, in their order.
 
-    It covers the median of each sitting: where a process happens to lie in memory, and what runs
-    beside it, lasts longer than a round, so that the rounds of one sitting agree better than a
-    figure does with that of another run. Without several sittings, each round counts for one.
+    It covers the medians of consecutive parts: where a process happens to lie in memory, and what
+    runs beside it, lasts longer than a round, so that neighbouring rounds agree better than a
+    figure does with that of another run.
     """
-    apart: dict[int, list[float]] = {}
-    several = len(set(sittings)) > 1
-    for share, part in zip(shares, sittings if several else range(len(shares)), strict=True):
-        apart.setdefault(part, []).append(share)
-    seen = [1.0, *map(median, apart.values())]
+    parts = np.array_split(shares, min(_PARTS, len(shares)))
+    seen = [1.0, *(float(np.median(part)) for part in parts)]
     return Spread(middle, middle * min(seen), middle * max(seen))
 
 
-def rate(rounds: Rounds, amount: float, sittings: Sequence[int] = ()) -> Spread:
+def rate(rounds: Rounds, amount: float) -> Spread:
     """Return the amount of work per second. One pass over all blocks is `amount`.
 
     The median is `amount` divided by the sum of the blocks' median times, so a single interruption
@@ -91,14 +88,11 @@ def rate(rounds: Rounds, amount: float, sittings: Sequence[int] = ()) -> Spread:
     files do not add to the spread.
     """
     times = block_times(rounds)
-    return around(
-        amount / sum(times.values()),
-        [times[block] / seconds for block, seconds in rounds],
-        sittings,
-    )
+    shares = [times[block] / seconds for block, seconds in rounds]
+    return around(amount / sum(times.values()), shares)
 
 
-def ratio(rounds: Rounds, base: Rounds, sittings: Sequence[int] = ()) -> Spread:
+def ratio(rounds: Rounds, base: Rounds) -> Spread:
     """Return how many times as fast the rounds were as those of `base`, which are paired with them.
 
     The median is the quotient of the two rates. Its spread is that of the quotients within the
@@ -109,7 +103,7 @@ def ratio(rounds: Rounds, base: Rounds, sittings: Sequence[int] = ()) -> Spread:
         other / seconds / (its[block] / own[block])
         for (block, seconds), (_, other) in zip(rounds, base, strict=True)
     ]
-    return around(sum(its.values()) / sum(own.values()), shares, sittings)
+    return around(sum(its.values()) / sum(own.values()), shares)
 
 
 def measurements(case: Case) -> list[Measurement]:
@@ -148,8 +142,7 @@ def _timed(one: Measurement, case: Case, rounds: Rounds, base: Rounds) -> Measur
     images = sum(len(each.block) for each in case.rounds)
     visits = [index for block in {each.block for each in case.rounds} for index in block]
     photos = [case.photos[index] for index in visits]
-    sittings = [each.sitting for each in case.rounds]
-    speed = rate(rounds, len(visits), sittings)
+    speed = rate(rounds, len(visits))
     seconds = len(visits) / speed.median
     calls = [1000 * call for timed in times for call in timed.calls]
     percentiles = np.percentile(calls, range(101)) if calls else ()
@@ -157,7 +150,7 @@ def _timed(one: Measurement, case: Case, rounds: Rounds, base: Rounds) -> Measur
         one,
         files=len(set(visits)),
         images_per_s=speed,
-        ratio=ratio(rounds, base, sittings),
+        ratio=ratio(rounds, base),
         mb_per_s=sum(photo.size for photo in photos) / _MEGA / seconds,
         megapixels_per_s=sum(photo.pixels for photo in photos) / _MEGA / seconds,
         latency_ms=tuple(round(float(value), 4) for value in percentiles),

@@ -30,9 +30,9 @@ _BLOCK_BYTES = 1 << 20  # a block takes about 10 ms to 100 ms for each backend
 _FEW = 8  # files: a smaller block ends before the processor's caches are warm
 _VISITS = 3  # times that each file is decoded, and epochs: the median ignores an interruption
 _MIN_VISITS = 2  # even if the time is over
-# Equal parts of a measurement: how far a figure moves shows between them, and for decoders only in
-# another process, which each part has.
-_SITTINGS = 3
+_SITTINGS = (
+    3  # equal parts with processes of their own: between these, too, a decoder's figure moves
+)
 
 _BATCH = 64  # images of 500 x 375 pixels; fewer if they are larger
 _MIN_BATCH = 4
@@ -238,6 +238,7 @@ class _Engine:
         least, wanted = _MIN_VISITS * len(dealt), _VISITS * len(dealt)
         within = math.inf if self._plan.within is None else self._plan.within * self._share
         began, spent, sitting = time.monotonic(), 0.0, 0
+        sittings = 1 if train or self._plan.automatic else _SITTINGS
         while case.compared:
             rounds, over = len(case.rounds), (time.monotonic() - began) / within
             enough = spent / self._plan.seconds if self._plan.seconds else 1.0
@@ -246,15 +247,14 @@ class _Engine:
                 return
             self._progress("timing", 0.3 + 0.7 * done)
             block = dealt[rounds % len(dealt)]
-            if rounds % len(dealt) == 0 and (part := int(done * _SITTINGS)) > sitting:
+            if rounds % len(dealt) == 0 and (part := int(done * sittings)) > sitting:
                 sitting = part
-                if not (train or self._plan.automatic):
-                    members.restart(case.compared)
-                    members.ask_in_turn(case.compared, chance, "time", block, *arguments)
+                members.restart(case.compared)
+                members.ask_in_turn(case.compared, chance, "time", block, *arguments)
             times = members.ask_in_turn(case.compared, chance, "time", block, *arguments)
             left = {name: times[name] for name in case.compared}  # without those that failed
             if left:
-                case.rounds.append(Round(block, left, sitting))
+                case.rounds.append(Round(block, left))
                 spent += min(timed.wall for timed in left.values())
 
 

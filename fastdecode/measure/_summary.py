@@ -40,8 +40,8 @@ def times(quotient: float) -> str:
 def movement(spread: Spread) -> float:
     """Return how far a figure moves if it is measured again, as a share of it.
 
-    It is as far as the sittings lie apart, not half of that: another run then gives a figure beyond
-    it about one time in seven, where half would be one in three.
+    It is as far as the parts of a run lie apart, not half of that: in five runs on a quiet machine,
+    16 % of the figures lay further from each other, and half of them with half of it.
     """
     return (spread.high - spread.low) / spread.median if spread.median else 0.0
 
@@ -137,8 +137,8 @@ def figures(group: Group) -> tuple[Figure, ...]:
         Figure(
             "±",
             _timed(lambda one: percent(movement(one.images_per_s))),
-            "how far the figure moves if it is measured again: as far as the figures of three "
-            "thirds of the time lie apart",
+            "how far the figure moves if it is measured again: as far as the figures of nine parts "
+            "of the run lie apart",
         ),
         Figure(f"vs {base}", _timed(lambda one: times(one.ratio.median))),
         Figure(

@@ -57,7 +57,7 @@ def label(protocol: Protocol, name: str) -> str:
 
 @dataclass(frozen=True)
 class Spread:
-    """A median, and the least and the largest of those of three thirds of the time."""
+    """A median, and the least and the largest of those of nine parts of the run."""
 
     median: float
     low: float

@@ -124,6 +124,8 @@ def build(folder: Path) -> list[Path]:
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             objects = list(pool.map(compiled, sorted(FOLDER.glob("*.c"))))
         linked, declared = Path(work, _file_name(command, Path(work))), Path(work, DECLARATIONS)
+        if linked.suffix == ".dylib":  # says of itself where it lies: not in this folder
+            ending.append(f"-Wl,-install_name,@rpath/{linked.name}")
         ending += _words("LDFLAGS")
         _run([*command, *_LINKING, *objects, "-o", str(linked), "-lm", *ending])
         _declare(declared)

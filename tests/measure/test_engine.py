@@ -259,24 +259,30 @@ def test_rate_is_over_median_times() -> None:
 def test_a_spread_covers_what_differs_between_processes() -> None:
     """Rounds that agree within a process, and not between two, say how far a figure moves."""
     rounds = [("block", 1 / 482)] * 9 + [("block", 1 / 433)] * 2
-    base, sittings = [("block", 1 / 100)] * 11, [0] * 9 + [1] * 2
+    found, times = stats.rate(rounds, 1), stats.ratio(rounds, [("block", 1 / 100)] * 11)
 
-    both = stats.rate(rounds, 1, sittings)
-    times = stats.ratio(rounds, base, sittings)
-
-    assert (both.low, both.median, both.high) == pytest.approx((433, 482, 482))
+    assert (found.low, found.median, found.high) == pytest.approx((433, 482, 482))
     assert (times.low, times.median) == pytest.approx((4.33, 4.82))
 
 
+def test_rounds_that_differ_alike_everywhere_move_nothing() -> None:
+    """Only what lies apart between nine parts counts; if there are few rounds, each is a part."""
+    rounds = [("block", seconds) for seconds in (1.0, 1.0, 1.3)]
+
+    assert stats.rate(rounds * 9, 1) == Spread(1, 1, 1)
+    assert movement(stats.rate(rounds, 1)) == pytest.approx(1 - 1 / 1.3)
+
+
 class Steady:
-    """In place of processes: each block takes a second, and fresh processes are counted."""
+    """In place of processes: a block takes a second. Notes after how many rounds they are new."""
 
-    def __init__(self) -> None:
-        self.restarts = 0
+    def __init__(self, own: Case) -> None:
+        self.own = own
+        self.new: list[int] = []
 
-    def restart(self, names: Sequence[str]) -> None:
-        """Count."""
-        self.restarts += 1
+    def restart(self, _names: Sequence[str]) -> None:
+        """Note the round."""
+        self.new.append(len(self.own.rounds))
 
     def ask_in_turn(self, names: Sequence[str], *_arguments: object) -> dict[str, BlockTimes]:
         """Give every backend the same time."""
@@ -284,36 +290,20 @@ class Steady:
 
 
 @pytest.mark.parametrize(
-    ("settings", "protocol", "restarts"),
-    [({}, "decode", 2), ({"automatic": True}, "decode", 0), ({}, "train", 0)],
+    ("settings", "protocol", "new"),
+    [({}, "decode", [4, 8]), ({"automatic": True}, "decode", []), ({}, "train", [])],
 )
-def test_each_third_of_the_time_has_as_many_rounds(
-    settings: dict[str, bool], protocol: Protocol, restarts: int
+def test_decoders_are_timed_in_three_processes_for_as_long_each(
+    settings: dict[str, bool], protocol: Protocol, new: list[int]
 ) -> None:
-    """However often a block comes, ± compares equal parts; only decoders get new processes."""
-    members, run = Steady(), Run()
+    """However often a block comes, each process has as many rounds."""
     one = replace(case([]), task=Measurement(protocol, "jpeg", 1, workers=1, batch=2))
-    engine = _Engine(PHOTOS, RunPlan(seconds=12, **settings), run, lambda *_: None)
+    members = Steady(one)
+    engine = _Engine(PHOTOS, RunPlan(seconds=12, **settings), Run(), lambda *_: None)
     engine._time(one, cast("Processes", members))
 
-    assert [each.sitting for each in one.rounds] == [0] * 4 + [1] * 4 + [2] * 4
-    assert members.restarts == restarts
-
-
-def test_rounds_that_differ_alike_everywhere_move_nothing() -> None:
-    """Only what lies apart between the thirds counts; where there is one, each round does."""
-    rounds = [("block", seconds) for seconds in (1.0, 1.0, 1.3)] * 3
-
-    assert stats.rate(rounds, 1, [0, 0, 0, 1, 1, 1, 2, 2, 2]) == Spread(1, 1, 1)
-    assert movement(stats.rate(rounds, 1)) == pytest.approx(1 - 1 / 1.3)
-    assert stats.rate(rounds, 1, [0] * 9) == stats.rate(rounds, 1)
-
-
-def test_decoders_are_timed_in_several_processes(found: Run) -> None:
-    """Each visit to the files has processes of its own, in which all take part."""
-    for one in found.cases:
-        assert {each.sitting for each in one.rounds} == {0, 1, 2}
-        assert {frozenset(each.times) for each in one.rounds} == {frozenset(one.compared)}
+    assert members.new == new
+    assert len(one.rounds) == 12
 
 
 def test_ratios_divide_and_are_paired() -> None:
