@@ -20,7 +20,7 @@ from fastdecode.plan import reduce_for
 from fastdecode.torch._fuse import fuse_for
 from fastdecode.torch._options import DecodeOptions
 from fastdecode.torch._processors import as_transform
-from fastdecode.torch._recognise import flatten
+from fastdecode.torch._recognise import encoded_head
 from fastdecode.torch._threads import limit_threads
 from fastdecode.torch._views import Views, views_of
 from fastdecode.torch.transforms import EncodedTransform
@@ -277,8 +277,8 @@ def _resolve(transform: Any, options: DecodeOptions, *, may_fuse: bool) -> Any:
         name = transform.__name__
         raise TypeError(f"transform is the class {name}: give an instance of it, with a size")
     asked = options.describe(*SIZE_OPTIONS)
-    first = next(flatten(transform), None)
-    encoded = isinstance(first, EncodedTransform)
+    first = encoded_head(transform)
+    encoded = first is not None
     made = "pil" if isinstance(first, Views) else "tensor"
     ignored = asked or ("" if options.output == made else options.describe("output"))
     if encoded and ignored:
