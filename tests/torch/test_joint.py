@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 from encoded import with_orientation
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from PIL import Image as PillowImage
 from random_transforms import WITHOUT_SHRINKING
@@ -308,6 +308,7 @@ def test_targets_follow_steps_in_any_order(steps: list[Any], seed: int, output: 
 @settings(WITHOUT_SHRINKING, max_examples=int(os.environ.get("FASTDECODE_SEEDS", "100")))
 def test_targets_follow_in_a_loader(steps: list[Any], threads: int) -> None:
     """Also colours and nested steps run in the core there, or whatever it cannot do as written."""
+    assume(not {v2.Pad, v2.RandomCrop} <= {*map(type, steps)})  # of a larger image, a crop is drawn
     pipeline = v2.Compose(steps)
     try:
         expected, target = Small(transforms=pipeline, fuse=False)[0]
