@@ -426,12 +426,16 @@ def _after(part: Part, now: Expected) -> Expected:
     if part.name in ("ImageClassification", "A.Normalize", "A.ToFloat"):
         allowed = step.gain * (now.allowed + error) / (255 if part.name[1] == "m" else 1)
         allowed = allowed if _is_bytes(before) else 255 * allowed
+    elif part.name == "function that scales":  # of bytes, it makes floats up to 127
+        allowed *= 0.5
     elif _is_bytes(before):
         allowed = (allowed + error) * (1 if _is_bytes(result) else 1 / 255)
     else:
         allowed = (allowed + error * now.level) * (255 if _is_bytes(result) else 1)
         allowed += _is_bytes(result)
     level = 1.0 if _is_bytes(result) else now.level * (1 / 255 if _is_bytes(before) else 1)
+    if part.name == "function that scales":
+        level = 0.5 * now.level
     if part.name in VALUES and not _is_bytes(result):
         level *= step.gain
     unknown = now.unknown or (now.erased and part.name in ("FiveCrop", "TenCrop", *OF_ARRAYS))
