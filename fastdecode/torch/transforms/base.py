@@ -96,14 +96,17 @@ class EncodedTransform(ABC):
     dtype: torch.dtype = torch.float32
     isolated: bool = True
 
-    def __call__(self, data: Data, **options: Unpack[TransformOptions]) -> torch.Tensor:
-        """Decode and transform an image.
+    def __call__(self, data: Any, **options: Unpack[TransformOptions]) -> Any:
+        """Decode and transform an image; of a decoded one, those of this package make another.
 
         Parameters
         ----------
-        data : bytes-like
-            The whole file, as for `fastdecode.decode`.
+        data : bytes-like, PIL.Image.Image, ndarray (H, W, C) or tensor (C, H, W)
+            The whole file, as for `fastdecode.decode`; or an image, as for `ImageTransform`, which
+            becomes a tensor only if it is to become floats.
         **options
+            With a file:
+
             - `generator`, a torch.Generator for the random draws; by default torch's global one.
             - `out`, where to write the result, such as one image of a batch: a tensor of `shape`
               and `dtype`, with any strides. It is also returned.
@@ -111,8 +114,12 @@ class EncodedTransform(ABC):
 
         Returns
         -------
-        tensor, (3, H, W)
+        tensor (3, H, W), or an image
         """
+        return self._transformed(data, **options)
+
+    def _transformed(self, data: Any, **options: Unpack[TransformOptions]) -> Any:
+        """Return the result of a call. `__call__` itself is overridden by users' classes only."""
         return self.with_geometry(data, **options)[0]
 
     @abstractmethod

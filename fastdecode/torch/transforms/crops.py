@@ -91,23 +91,9 @@ class _Crop(Recipe):
         filter_: Resampling = "own" if self._filter == "bilinear" else self._filter
         return Program([*self._steps(filter_), *flipped(self.flip)])
 
-    def __call__(self, data: Any, **options: Unpack[TransformOptions]) -> Any:
-        """Transform an image: of encoded bytes a tensor, or of a decoded one the same kind.
-
-        Parameters
-        ----------
-        data : bytes-like, PIL.Image.Image, ndarray (H, W, C) or tensor (C, H, W)
-            The whole file, as for `fastdecode.decode`; or an image, as for `ImageTransform`, which
-            becomes a tensor only if it is to become floats.
-        **options
-            With a file, those of an `EncodedTransform`.
-
-        Returns
-        -------
-        tensor (3, H, W), or an image
-        """
+    def _transformed(self, data: Any, **options: Unpack[TransformOptions]) -> Any:
         if not is_image(data):
-            return super().__call__(data, **options)
+            return super()._transformed(data, **options)
         made = transformed(data, lambda _: as_it_says(self, None))
         if self.normalize is None:
             return made
