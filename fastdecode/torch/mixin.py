@@ -17,6 +17,7 @@ from fastdecode._selection import Preference, load_named
 from fastdecode.errors import BackendUnavailable, UnknownBackend
 from fastdecode.geometry import Geometry
 from fastdecode.plan import reduce_for
+from fastdecode.stores._ranges import FileMap
 from fastdecode.torch._fuse import fuse_for
 from fastdecode.torch._options import DecodeOptions
 from fastdecode.torch._processors import as_transform
@@ -246,8 +247,15 @@ class DecodeMixin:
 
 
 def read_encoded(source: Any) -> Any:
-    """Return the bytes of a file, given as a path, as bytes or as a row of `datasets`."""
+    """Return the bytes of a file, given as a path, as bytes or as a row of `datasets`.
+
+    Those of a local store are copied, so that a file that is cut meanwhile is an error, and no end
+    of the process.
+    """
     source = without_row(source)
+    mapping = getattr(source, "obj", None)
+    if isinstance(mapping, FileMap):
+        return mapping.copy(source)
     named = isinstance(source, (str, os.PathLike))
     return api.read_file(os.fspath(source)) if named else source
 
