@@ -459,28 +459,34 @@ def gaussian_blur(blur: Any, size: Size) -> Program:
     if blur.kernel_size is None:
         return _softened(blur.radius_min, blur.radius_max, float(blur.p))
     across, down = blur.kernel_size
-    if across > _LARGEST_KERNEL:
+    if max(across, down) > _LARGEST_KERNEL:
         raise Unsupported(f"a kernel of more than {_LARGEST_KERNEL} pixels is not done in the core")
-    if across != down:
-        raise Unsupported("a blur whose kernel is no square is not done in the core")
-    if size is not None and across // 2 >= min(size):
+    if size is not None and (across // 2 >= size[1] or down // 2 >= size[0]):
         raise Unsupported("the kernel of the blur is larger than the image")
     low, high = blur.sigma
-    return do(Operation("blur", (across, low, low)), Draw(1, low, high - low, copied=2))
+    return do(Operation("blur", (across, low, low, down)), Draw(1, low, high - low, copied=2))
 
 
-def rotation(rotation: Any, _: Size) -> Program:
-    if rotation.center is not None:
-        raise Unsupported("a rotation about another centre is not done in the core")
+def _from_middle(center: Any, size: Size) -> tuple[float, ...]:
+    """Return how far a centre is from that of an image; nothing for None."""
+    if center is None:
+        return ()
+    if size is None:
+        raise Unsupported("where its centre is in the image depends on the size of that")
+    x, y = center
+    return float(x) - size[1] / 2, float(y) - size[0] / 2
+
+
+def rotation(rotation: Any, size: Size) -> Program:
     low, high = rotation.degrees
-    grows = (1.0,) if rotation.expand else ()
+    if rotation.expand and rotation.center is not None:
+        raise Unsupported("an image that grows turns about another centre")
+    grows = (1.0,) if rotation.expand else (0.0, *_from_middle(rotation.center, size))
     turn = Operation("rotate", (0.0, *grows), *Look.of(rotation.interpolation, rotation.fill))
     return do(turn, Draw(0, low, high - low))
 
 
-def affine(transform: Any, _: Size) -> Program:
-    if transform.center is not None:
-        raise Unsupported("an affine transformation about another centre is not done in the core")
+def affine(transform: Any, size: Size) -> Program:
     (low, high), shear = transform.degrees, transform.shear or ()
     draws = [Draw(0, low, high - low)]
     sides: tuple[Unit, Unit] = ("width", "height")
@@ -489,7 +495,8 @@ def affine(transform: Any, _: Size) -> Program:
     limits = [(3, transform.scale or ()), (4, shear[:2]), (5, shear[2:])]
     draws += [Draw(at, float(ends[0]), float(ends[1] - ends[0])) for at, ends in limits if ends]
     look = Look.of(transform.interpolation, transform.fill)
-    return do(Operation("affine", (0.0, 0.0, 0.0, 1.0, 0.0, 0.0), *look), *draws)
+    value = (0.0, 0.0, 0.0, 1.0, 0.0, 0.0, *_from_middle(transform.center, size))
+    return do(Operation("affine", value, *look), *draws)
 
 
 def as_it_says(transform: Any, _: Size) -> Program:

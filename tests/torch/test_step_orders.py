@@ -184,6 +184,12 @@ MOVES = {
     "RandomRotation expanded": Step(
         lambda m: m.RandomRotation((35, 35), expand=True, interpolation=Mode.BICUBIC), 2.2
     ),
+    "RandomRotation about a point": Step(
+        lambda m: m.RandomRotation((90, 90), interpolation=Mode.BILINEAR, center=(9, 20.5)), 1, 0, 1
+    ),
+    "RandomAffine about a point": Step(
+        lambda m: m.RandomAffine((-60, -60), interpolation=Mode.BILINEAR, center=(-7, 12)), 1, 0, 1
+    ),
     "RandomPerspective": Step(lambda m: m.RandomPerspective(0.0, 1.0), 1, 1, 1),
     "ElasticTransform": Step(lambda m: m.ElasticTransform(0.0)),
     "RandomAffine": Step(
@@ -206,6 +212,7 @@ COLOURS = {
     "RandomAutocontrast": Step(lambda m: m.RandomAutocontrast(1.0), math.inf, 0, 1),
     "RandomEqualize": Step(lambda m: m.RandomEqualize(1.0), math.inf, 0, 1),
     "GaussianBlur": Step(lambda m: m.GaussianBlur(5, (1.5, 1.5)), 1, 1, 1),
+    "GaussianBlur across": Step(lambda m: m.GaussianBlur((7, 3), (1.5, 1.5)), 1, 1, 1),
     "RandomPhotometricDistort": Step(lambda _: v2.RandomPhotometricDistort(p=0.0)),
     "AutoAugment": Step(_policy, math.inf, 0, 1),
     "timm AutoAugment": Step(lambda _: _timm("AutoAugment", "Posterize"), math.inf),

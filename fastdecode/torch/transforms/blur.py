@@ -19,7 +19,7 @@ class GaussianBlur(ImageTransform):
 
     Parameters
     ----------
-    kernel_size : odd int, at most 255, or two equal ones
+    kernel_size : odd int, at most 255, or (across, down)
         Of the kernel, in pixels; with it, this is torchvision's blur.
     sigma : float or (low, high)
         Range of the standard deviation, in pixels; 0.1 to 2 by default.
@@ -67,9 +67,8 @@ class GaussianBlur(ImageTransform):
 
     def _with_kernel(self, kernel_size: Any, sigma: Any = (0.1, 2.0)) -> None:
         self.kernel_size = check_size_pair("kernel_size", kernel_size)
-        across, down = self.kernel_size
-        if across != down or across % 2 == 0 or across > _LARGEST_KERNEL:
-            raise ValueError(f"kernel_size must be odd, at most 255 and square, not {kernel_size}")
+        if any(side % 2 == 0 or side > _LARGEST_KERNEL for side in self.kernel_size):
+            raise ValueError(f"kernel_size must be odd, and at most 255, not {kernel_size}")
         self.sigma = check_pair("sigma", (sigma, sigma) if is_number(sigma) else sigma, 1e-5, 1e5)
 
     def _with_radius(self, p: Any = 0.5, radius_min: Any = 0.1, radius_max: Any = 2.0) -> None:

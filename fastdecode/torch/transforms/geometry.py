@@ -180,7 +180,7 @@ class RandomVerticalFlip(RandomHorizontalFlip):
 
 @dataclass(eq=False)
 class RandomRotation(ImageTransform):
-    """Rotate an image about its centre, as torchvision's ``RandomRotation`` does.
+    """Rotate an image about its centre or another point, as torchvision's ``RandomRotation`` does.
 
     Parameters
     ----------
@@ -190,8 +190,8 @@ class RandomRotation(ImageTransform):
         As a string, torchvision's enumeration or Pillow's constant.
     expand : bool
         Whether the result becomes large enough for the whole image.
-    center : None
-        Other centres are not supported.
+    center : (x, y), optional
+        About which it turns, in pixels; by default the middle. Not with `expand`.
     fill : level, or three levels
         Of the pixels outside of the image.
 
@@ -205,7 +205,7 @@ class RandomRotation(ImageTransform):
     degrees: Any
     interpolation: AnyMode = "nearest"
     expand: bool = False
-    center: None = None
+    center: Sequence[float] | None = None
     fill: Fill = 0
 
     def __post_init__(self) -> None:
@@ -243,7 +243,7 @@ class RandomAffine(ImageTransform):
     shear: Any = None
     interpolation: AnyMode = "nearest"
     fill: Fill = 0
-    center: None = None
+    center: Sequence[float] | None = None
 
     def __post_init__(self) -> None:
         self.degrees = check_angles("degrees", self.degrees)
@@ -316,4 +316,8 @@ def _check_warp(transform: Any) -> None:
     Look.of(transform.interpolation, transform.fill)
     center = getattr(transform, "center", None)
     if center is not None:
-        raise ValueError(f"center={center!r} is not supported: only the middle is")
+        place = tuple(center) if isinstance(center, (list, tuple)) else ()
+        if len(place) != 2 or not all(is_number(one) and abs(one) <= 1e5 for one in place):
+            raise ValueError(f"center must be (x, y), in pixels, not {center!r}")
+        if getattr(transform, "expand", False):
+            raise ValueError(f"center={center!r} has no effect that is known with expand")
