@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -133,15 +133,10 @@ def looks_filled_in(image: Image) -> bool:
 
     Only luma counts: interpolated chroma may reach in from neighbouring blocks.
     """
-    last = image[-1, -1]
-    return is_filling([last] if not last.ndim else last)
-
-
-def is_filling(pixel: Sequence[int]) -> bool:
-    """Return whether a pixel, RGB or with luma first, has the value of missing data."""
-    if len(pixel) < 3:
-        return int(pixel[0]) in _FILLED_IN
-    return (299 * int(pixel[0]) + 587 * int(pixel[1]) + 114 * int(pixel[2])) // 1000 in _FILLED_IN
+    last = [int(value) for value in np.atleast_1d(image[-1, -1])]
+    if len(last) < 3:
+        return last[0] in _FILLED_IN
+    return (299 * last[0] + 587 * last[1] + 114 * last[2]) // 1000 in _FILLED_IN
 
 
 def verify(

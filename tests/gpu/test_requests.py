@@ -27,9 +27,10 @@ from device_doubles import (  # noqa: F401
 )
 from PIL import Image as PillowImage
 
-from fastdecode import DecodeError, FastDecodeError, decode, stats
+from fastdecode import DecodeError, FastDecodeError, decode, probe, stats
+from fastdecode.adapters.batch_base import BatchItem
 from fastdecode.gpu import _backends
-from fastdecode.testing import drawing, encode
+from fastdecode.testing import drawing, encode, photo
 from fastdecode.testing._batch_backend import decode_together
 
 pytestmark = pytest.mark.usefixtures("registry_with_cpu_backends")
@@ -156,27 +157,32 @@ def test_a_device_that_failed_is_no_refusal(error: Exception) -> None:
     assert stats().fallbacks == {}
 
 
-@pytest.mark.parametrize("fill", [(128, 128, 128), (0, 135, 0), (0, 0, 0), (0,)], ids=str)
-def test_what_looks_filled_in_is_looked_at_again(fill: tuple[int, ...]) -> None:
-    """An image whose last block a decoder has filled in is decoded again on the CPU."""
-    whole = encode(drawing(64, 64), quality=95)
-    forged = whole[: len(whole) * 2 // 3] + whole[-2:]
+@pytest.mark.parametrize("shown", [None, (128, 128, 128), (0, 135, 0)], ids=str)
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.9, 0.999])
+def test_missing_data_is_found_before_a_device_shows_other_pixels(
+    shown: tuple[int, ...] | None, share: float
+) -> None:
+    """Whatever a device shows for a JPEG that lacks data, such as another photo, it is an error."""
+    whole = encode(photo(101, 67))
+    begin = probe(whole).scan_offset
+    forged = whole[: begin + int(share * (len(whole) - 2 - begin))] + whole[-2:]
     with pytest.raises(DecodeError):
         decode(forged)
 
-    def filled(items: Any, layout: str) -> list[Any]:
-        blank = torch.tensor(fill, dtype=torch.uint8)[:, None, None].expand(-1, 64, 64)
-        return [blank if item.data == forged else tensor_of(item, layout) for item in items]
+    def other(items: Any, layout: str) -> list[Any]:
+        blank = torch.tensor(shown or 0, dtype=torch.uint8).reshape(-1, 1, 1).expand(3, 67, 101)
+        stale = tensor_of(BatchItem(whole, probe(whole)), layout) if shown is None else blank
+        return [stale if item.data == forged else tensor_of(item, layout) for item in items]
 
-    register_double(filled)
-    images = together([PHOTOS[0], forged, PHOTOS[1]], layout="RGB" if len(fill) == 3 else "L")
+    register_double(other)
+    images = together([PHOTOS[0], forged, PHOTOS[1]])
 
     assert [type(image) for image in images] == [torch.Tensor, DecodeError, torch.Tensor]
 
 
 @pytest.mark.parametrize("size", [(1, 1), (8, 8), (9, 9), (17, 31)], ids=str)
-def test_an_honest_grey_image_is_shown(size: tuple[int, int]) -> None:
-    """An image that is really grey is decoded on the CPU with the right pixels."""
+def test_a_grey_image_is_not_taken_for_missing_data(size: tuple[int, int]) -> None:
+    """An image that is really grey is decoded on the device: the CPU has seen all its codes."""
     grey = encode(PillowImage.new("RGB", size, (128, 128, 128)))
     double = register_double(decode_all)
 
@@ -184,7 +190,7 @@ def test_an_honest_grey_image_is_shown(size: tuple[int, int]) -> None:
 
     assert double.asked == [1]
     np.testing.assert_array_equal(array_of(image), decode(grey))
-    assert stats().fallbacks == {("double", "cpu"): 1}
+    assert stats().fallbacks == {}
 
 
 def test_every_file_of_the_collection() -> None:
