@@ -169,10 +169,11 @@ def raster_headers() -> Iterator[tuple[str, bytes, dict[str, Any]]]:
         told = bmp(struct.pack(form, WIDTH, height, *values).ljust(room, b"\0"))
         fields = dict(zip(("channels", "bits", "color"), found, strict=True))
         yield f"bmp {name}", told, {**SIDES, **fields}
-    for compression, channels in ((0, 3), (3, 4)):  # only BITFIELDS have an alpha mask
+    # Only BITFIELDS (3) have an alpha mask, in a header that holds one; ALPHABITFIELDS (6) in any.
+    for size, compression, channels in ((104, 0, 3), (104, 3, 4), (36, 3, 3), (36, 6, 4)):
         told = struct.pack("<IiHHI", WIDTH, HEIGHT, 1, 32, compression).ljust(104, b"\xff")
         fields = {**SIDES, "channels": channels, "bits": 8, "color": "rgb"}
-        yield f"bmp v4, {compression}", bmp(told), fields
+        yield f"bmp of {size}, {compression}", bmp(told[:size]) + told[size:], fields
     yield "webp, lossy", saved("WEBP"), {"color": "ycc"}
     yield "webp, lossless", saved("WEBP", lossless=True), {"color": "rgb"}
     extended = saved("WEBP", lossless=True, exif=with_orientation(1).tobytes())

@@ -112,6 +112,16 @@ def _call(name: str, *arguments: Any) -> _Step:
     return lambda image: getattr(image, name)(*arguments)
 
 
+def _aside(name: str, *arguments: Any) -> _Step:
+    """Return a step whose result is another image: what is done to that changes nothing here."""
+
+    def step(image: Image.Image) -> Image.Image:
+        getattr(image, name)(*arguments).info["aside"] = name
+        return image
+
+    return step
+
+
 def _crop(box: tuple[float, float, float, float]) -> _Step:
     """Return a crop whose edges are fractions of the image's sides."""
     return lambda image: image.crop(
@@ -147,6 +157,7 @@ _STEPS: st.SearchStrategy[_Step] = st.one_of(
     ),
     st.builds(_call, st.just("transpose"), st.integers(0, 6)),
     st.builds(_call, st.just("copy")),
+    st.sampled_from([_aside("copy"), _aside("convert", "RGB"), _aside("resize", (9, 7))]),
     st.builds(_in_place, st.just("thumbnail"), st.tuples(_SIDES, _SIDES)),
     st.builds(
         _in_place,
@@ -169,6 +180,7 @@ _HALF = (0.25, 0.0, 0.75, 1.0)
 @example("jpeg", [_resize((14, 1), None, _HALF, None)])  # the order of passes
 @example("png-RGB", [_resize((103, 11), None, (0.22156178581353086, *_HALF[1:]), None)])  # floats
 @example("jpeg", [_in_place("draft", "L", (1, 1)), _call("convert", "RGB")])
+@example("jpeg", [_aside("resize", (9, 7))])
 def test_any_steps_give_pillows_image(kind: str, steps: list[_Step]) -> None:
     """Any steps give the mode, size, class, palette, info and bytes that they give on Pillow's."""
     data = _encoded(kind)

@@ -54,8 +54,8 @@ def command(*arguments: object, place: Path, **variables: str) -> subprocess.Com
 
 def test_a_lead_that_may_be_chance_is_not_kept() -> None:
     """The default order stays where spreads overlap, and changes where they do not."""
-    default = measurement("native", ratio=Spread(1.0, 1.0, 1.0))
-    near = measurement("simplejpeg", ratio=Spread(1.04, 0.98, 1.1))
+    default = measurement("native", ratio=Spread(1.0, 0.97, 1.05))
+    near = measurement("simplejpeg", ratio=Spread(1.06, 1.02, 1.1))
     ahead = measurement("pillow", ratio=Spread(1.3, 1.2, 1.4))
     own = measurement(OWN, ratio=Spread(9.0, 9.0, 9.0))
 

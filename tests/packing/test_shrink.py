@@ -92,7 +92,10 @@ def test_the_decoder_reduces_first() -> None:
     ],
 )
 def test_formats(mode: str, format: str, suffix: str, becomes: str) -> None:
-    """Opaque 8-bit images become JPEG; transparency, palettes and 16-bit grey become PNG."""
+    """Opaque 8-bit images become JPEG; transparency, palettes and 16-bit grey become PNG.
+
+    They keep their profile of colours.
+    """
     if mode == "I;16":
         image = Image.fromarray((np.arange(120 * 80, dtype=np.uint16) * 6).reshape(80, 120))
     elif mode in ("RGBA", "LA"):
@@ -101,9 +104,11 @@ def test_formats(mode: str, format: str, suffix: str, becomes: str) -> None:
     else:
         image = PHOTO.convert(mode)
 
-    made, small = _shrunk(encode(image, format))
+    made, small = _shrunk(encode(image, format, icc_profile=PROFILE))
 
     assert (made.suffix, small.mode) == (suffix, becomes)
+    kept = format in ("jpeg", "png", "webp") and mode != "CMYK"  # that of inks is of no use
+    assert small.info.get("icc_profile") == (PROFILE if kept else None)
     if mode == "I;16":
         assert np.asarray(small).max() > 255 * 200
 

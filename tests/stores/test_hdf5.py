@@ -60,6 +60,17 @@ def test_mixed_targets_are_stored_as_json(tmp_path: Path) -> None:
         assert "labels" not in file
 
 
+@pytest.mark.parametrize("name", ["a\0b", "\udce9"], ids=["NUL", "not UTF-8"])
+def test_classes_that_are_no_text_are_stored_as_json(tmp_path: Path, name: str) -> None:
+    """If HDF5 cannot hold one name, all are JSON texts, marked by an attribute."""
+    with create_store(tmp_path / "a.h5", classes=["ant", name]) as writer:
+        writer.add("0.jpg", b"0", 1)
+
+    with h5py.File(tmp_path / "a.h5", "r") as file:
+        assert file["classes"].attrs["encoding"] == "json"
+        assert [json.loads(text) for text in file["classes"]] == ["ant", name]
+
+
 def test_images_of_equal_size_are_read_back(tmp_path: Path) -> None:
     """Images of equal size are read back, not mistaken for a two-dimensional dataset."""
     with create_store(tmp_path / "a.h5") as writer:

@@ -50,6 +50,7 @@ def test_plain_lmdb_reads_our_files(tmp_path: Path) -> None:
 def test_a_foreign_lmdb_is_read(tmp_path: Path, subdir: bool) -> None:
     """A foreign LMDB gives its values in key order, without targets or bookkeeping entries."""
     items = {b"img-%03d" % place: data for place, (_, data) in enumerate(store_cases.images())}
+    items = {b"__begins": b"first", **items, b"z_ends__": b"last"}  # which are no bookkeeping
     where = tmp_path / "a.lmdb"
     _foreign(where, {**items, b"__len__": b"16", b"__keys__": b"..."}, subdir)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import store_cases
-from records import part, record
+from records import part, record, write_records
 
 from fastdecode.stores import StoreError, open_store
 
@@ -67,14 +67,19 @@ def test_the_order_is_that_of_the_index(tmp_path: Path) -> None:
 
 
 def test_an_index_elsewhere_may_name_some_records(tmp_path: Path) -> None:
-    """``index=`` may name some of the records; a default index that does is an error."""
-    made = [record(b"%d" % place, place, place) for place in range(4)]
-    _write(tmp_path / "a.rec", made, range(4))
+    """``index=`` may name some records, also beside the index of 0.2.0, which then is not read.
+
+    A default index that names some is an error.
+    """
+    items = [(f"{place}.jpg", b"%d" % place, place) for place in range(4)]
+    write_records(tmp_path / "a.rec", items)
     lines = (tmp_path / "a.idx").read_text().splitlines()
     (tmp_path / "some.idx").write_text("\n".join(lines[1:3]))
 
     with open_store(tmp_path / "a.rec", index=tmp_path / "some.idx") as store:
         assert [bytes(store.read(place)) for place in range(len(store))] == [b"1", b"2"]
+        assert [store.key(place) for place in range(len(store))] == ["1", "2"]
+    (tmp_path / "a.rec.fdx").unlink()
     (tmp_path / "a.idx").write_text("\n".join(lines[1:3]))
     with pytest.raises(StoreError, match="belongs to another file"):
         open_store(tmp_path / "a.rec")

@@ -98,13 +98,14 @@ def test_false_size_allocates_no_memory(tmp_path: Path) -> None:
         list(stream_tar(path))
 
 
-_KEYS = st.lists(
-    st.text(st.sampled_from("aB.%~-_/2é "), min_size=1, max_size=12)
-    .map(lambda text: "/".join(part for part in text.split("/") if part.strip(".")))
+_STEMS = (
+    st.lists(st.sampled_from([*"aB.%~-_/2é ", "%2E", "%~2"]), min_size=1, max_size=9)
+    .map(lambda parts: "/".join(part for part in "".join(parts).split("/") if part.strip(".")))
     .filter(bool)
-    .flatmap(lambda text: st.sampled_from([text, text + ".jpg", text + ".PNG", text + ".x"])),
-    max_size=30,
-    unique=True,
+)
+_SUFFIXES = st.lists(st.sampled_from(["", ".jpg", ".PNG", ".x"]), min_size=1, unique=True)
+_KEYS = st.lists(st.tuples(_STEMS, _SUFFIXES), max_size=15).map(
+    lambda found: list(dict.fromkeys(stem + suffix for stem, some in found for suffix in some))
 )
 
 

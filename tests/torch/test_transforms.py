@@ -323,6 +323,27 @@ def test_defaults_of_the_transforms() -> None:
         assert "mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225)" in repr(transform)
 
 
+@pytest.mark.parametrize(
+    ("named_so", "kind", "sizes"),
+    [
+        (RandomResizedCropFlipNormalize, RandomResizedCrop, (9,)),
+        (ResizeCenterCropNormalize, ResizeCenterCrop, (9, 8)),
+    ],
+)
+def test_those_with_names_of_what_they_do_pass_every_option_on(
+    named_so: Any, kind: Any, sizes: tuple[int, ...]
+) -> None:
+    """They are the transform with the same options, none of which has its default here."""
+    options: dict[str, Any] = {
+        "interpolation": "bicubic", "flip": 0.3, "mean": (0.1, 0.2, 0.3), "std": (0.4, 0.5, 0.6),
+        "quality": "fast", "headroom": 3.0,
+    }  # fmt: skip
+    if kind is RandomResizedCrop:
+        options |= {"scale": (0.2, 0.9), "ratio": (0.5, 1.5)}
+
+    assert repr(named_so(*sizes, **options)) == repr(kind(*sizes, dtype=torch.float32, **options))
+
+
 def test_the_shape_is_told_where_it_is_known() -> None:
     """Only Resize of one side gives results of different shapes."""
     assert RandomResizedCropFlipNormalize(5).shape == (3, 5, 5)
