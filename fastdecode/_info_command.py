@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import fastdecode
 from fastdecode import _selection, registry
-from fastdecode._system import cpu_model, ranking_path, usable_cores
+from fastdecode._system import cpu_model, usable_cores
 from fastdecode.errors import BackendUnavailable, DeviceUnavailable, FastDecodeError, visible
 from fastdecode.gpu import _backends
+from fastdecode.ranking import ranking_path
 from fastdecode.terminal import Column, Parser, paragraph, table
 from fastdecode.types import FORMATS, BackendInfo, Format, Header
 

@@ -1,18 +1,12 @@
-"""The usable cores, the versions of the decoding libraries, and where rankings are saved."""
+"""The processor: its model, and how many cores this process may use."""
 
 from __future__ import annotations
 
-import hashlib
-import importlib.metadata
 import math
 import os
 import platform
 import subprocess
-import sys
 from pathlib import Path
-
-import fastdecode
-from fastdecode.registry import BUILTIN
 
 _CGROUP_V2 = "/sys/fs/cgroup/cpu.max"
 _CGROUP_V1 = ("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "/sys/fs/cgroup/cpu/cpu.cfs_period_us")
@@ -64,43 +58,3 @@ def cpu_model() -> str:
         lines = []
     models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return next(iter(models), "") or platform.processor() or platform.machine()
-
-
-_OTHER_OPENCV = ("opencv-python", "opencv-contrib-python", "opencv-contrib-python-headless")
-
-
-def libraries() -> dict[str, str]:
-    """Return the version of every installed decoding library, and of fastdecode, by PyPI name.
-
-    Nothing is imported.
-    """
-    return {
-        "fastdecode": fastdecode.__version__,
-        **_versions(*(entry.distribution for entry in BUILTIN.values()), *_OTHER_OPENCV),
-    }
-
-
-def _versions(*names: str) -> dict[str, str]:
-    found = {}
-    for name in names:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:  # not installed
-            continue
-    return found
-
-
-def ranking_path() -> Path:
-    """Return the file of this machine's ranking.
-
-    ``FASTDECODE_RANKING`` may name it. Otherwise it is in the user's cache directory. There is one
-    file per processor model, because the machines of a cluster often share a home directory, and
-    per Python installation, because their libraries differ.
-    """
-    named = os.environ.get("FASTDECODE_RANKING")
-    if named:
-        return Path(named)
-    import platformdirs  # only here: it is needed once a process
-
-    key = hashlib.sha256(f"{cpu_model()}\n{sys.prefix}".encode()).hexdigest()[:12]
-    return platformdirs.user_cache_path("fastdecode", appauthor=False) / f"ranking-{key}.json"

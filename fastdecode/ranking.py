@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
+import importlib.metadata
 import json
 import os
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import fastdecode
 from fastdecode import _files
-from fastdecode._system import cpu_model, libraries, ranking_path
+from fastdecode._system import cpu_model
+from fastdecode.registry import BUILTIN
 from fastdecode.types import FORMATS, REDUCES, Format, Reduce
 
 if TYPE_CHECKING:
@@ -221,3 +226,43 @@ DEFAULT = Ranking(
         ("jpeg2000", 1): ("pillow", "imagecodecs"),
     }
 )
+
+
+_OTHER_OPENCV = ("opencv-python", "opencv-contrib-python", "opencv-contrib-python-headless")
+
+
+def libraries() -> dict[str, str]:
+    """Return the version of every installed decoding library, and of fastdecode, by PyPI name.
+
+    Nothing is imported.
+    """
+    return {
+        "fastdecode": fastdecode.__version__,
+        **_versions(*(entry.distribution for entry in BUILTIN.values()), *_OTHER_OPENCV),
+    }
+
+
+def _versions(*names: str) -> dict[str, str]:
+    found = {}
+    for name in names:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:  # not installed
+            continue
+    return found
+
+
+def ranking_path() -> Path:
+    """Return the file of this machine's ranking.
+
+    ``FASTDECODE_RANKING`` may name it. Otherwise it is in the user's cache directory. There is one
+    file per processor model, because the machines of a cluster often share a home directory, and
+    per Python installation, because their libraries differ.
+    """
+    named = os.environ.get("FASTDECODE_RANKING")
+    if named:
+        return Path(named)
+    import platformdirs  # only here: it is needed once a process
+
+    key = hashlib.sha256(f"{cpu_model()}\n{sys.prefix}".encode()).hexdigest()[:12]
+    return platformdirs.user_cache_path("fastdecode", appauthor=False) / f"ranking-{key}.json"

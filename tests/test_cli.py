@@ -349,7 +349,7 @@ def test_info_reports_backends_choices_and_ranking(info_here: Any, tmp_path: Pat
         each.name for each in fastdecode.backends()
     ]
     assert facts["choices"]["jpeg"] == command.gather().choices["jpeg"]
-    assert set(facts["choices"]) == {*FORMATS} - {"other"}
+    assert set(facts["choices"]) == {*FORMATS}
     assert max(map(len, output.splitlines())) <= TERMINAL
 
     facts = json.loads(info_here("--json", FASTDECODE_BACKEND="pillow"))

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from fastdecode import Ranking
-from fastdecode._system import cpu_model, libraries, ranking_path
+from fastdecode._system import cpu_model
+from fastdecode.ranking import libraries, ranking_path
 
 FULL = Ranking(
     {("jpeg", 1): ("simplejpeg", "pillow"), ("jpeg", 8): ("opencv",)},
@@ -40,7 +41,7 @@ def test_the_usual_place_is_the_users_cache(monkeypatch: pytest.MonkeyPatch) -> 
     """Without a variable, rankings lie in the user's cache folder, one file per processor."""
     monkeypatch.delenv("FASTDECODE_RANKING")
     here = ranking_path()
-    monkeypatch.setattr("fastdecode._system.cpu_model", lambda: "another")
+    monkeypatch.setattr("fastdecode.ranking.cpu_model", lambda: "another")
 
     assert "fastdecode" in here.parts
     assert ranking_path().parent == here.parent

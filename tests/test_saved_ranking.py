@@ -13,7 +13,8 @@ from processes import answers
 
 from fastdecode import Ranking, _selection, decode, use
 from fastdecode._selection import Want, first
-from fastdecode._system import cpu_model, libraries
+from fastdecode._system import cpu_model
+from fastdecode.ranking import libraries
 from fastdecode.testing import drawing, encode
 from fastdecode.types import Header
 

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, cast
 from PIL import Image as PillowImage
 
 from fastdecode import _selection, registry
-from fastdecode._system import cpu_model, libraries
+from fastdecode._system import cpu_model
 from fastdecode.api import read_item
 from fastdecode.errors import FastDecodeError, begin_with
 from fastdecode.measure._collection import Photo
 from fastdecode.measure._run import Run, RunPlan, measure
 from fastdecode.measure.result import OWN, now
-from fastdecode.ranking import Ranking, sort_by_default
+from fastdecode.ranking import Ranking, libraries, sort_by_default
 from fastdecode.samples import photos
 from fastdecode.types import REDUCES
 

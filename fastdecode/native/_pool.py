@@ -72,7 +72,7 @@ class Headers(NamedTuple):
 class Items:
     """The images of one batch at a time, in memory that is reused, for one thread at a time.
 
-    Call `read`, then `resize` or `decode`, or only `crop`; then `clear`. These calls release the
+    Call `read`, then `resize` or `decode`, or only `make`; then `clear`. These calls release the
     GIL.
     """
 
@@ -101,7 +101,7 @@ class Items:
         item = self._items[at]
         return memoryview(ffi.buffer(item.data, item.size))
 
-    def crop(
+    def make(
         self,
         pool: Pool,
         sources: Sequence[str | bytes | Buffer | None],
@@ -121,7 +121,7 @@ class Items:
         self._take(sources)
         count, (_, reading, decoding) = self._count, pool.running()
         drawn, place = ffi.from_buffer("uint64_t[]", array("Q", seeds)), ffi.cast("void *", out)
-        done = lib.fd_pool_crop(
+        done = lib.fd_pool_make(
             reading, decoding, self._items, count, drawn, recipe, pixels, place, stride
         )
         if count == len(self._rows):  # else other items may still hold buffers of a larger batch

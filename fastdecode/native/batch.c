@@ -23,12 +23,12 @@
 /* The items of one call, and the work to do on them. */
 typedef struct job {
     struct job *next;
-    enum { OPEN, DECODE, CROP } what;
+    enum { OPEN, DECODE, MAKE } what;
     fd_item *items;
     size_t count;
     const fd_pixels *pixels;
-    const fd_recipe *recipe; /* of OPEN: if given, it leaves ranges of files to CROP */
-    const uint64_t *seeds; /* this and the next two are used only by CROP */
+    const fd_recipe *recipe; /* of OPEN: if given, it leaves ranges of files to MAKE */
+    const uint64_t *seeds; /* this and the next two are used only by MAKE */
     char *out;
     ptrdiff_t stride;
     atomic_size_t taken; /* items handed to threads; exceeds `count` at the end */
@@ -130,7 +130,7 @@ static void exchange_buffers(fd_item *item, worker *self) {
 
 /* Plan and decode an item. A range of a file, which was not opened before, goes through the buffer
  * of this thread: from there, unlike from one buffer of many, it is decoded out of the cache. */
-static void crop_item(const job *at, size_t i, worker *self) {
+static void make_item(const job *at, size_t i, worker *self) {
     fd_item *item = &at->items[i];
     int lent = is_range(item);
     if (lent) {
@@ -151,8 +151,8 @@ static void work_on(job *at, worker *self) {
     size_t i;
     while ((i = atomic_fetch_add_explicit(&at->taken, 1, memory_order_relaxed)) < at->count) {
         fd_item *item = &at->items[i];
-        if (at->what == CROP)
-            crop_item(at, i, self);
+        if (at->what == MAKE)
+            make_item(at, i, self);
         else if (at->what == DECODE && item->wanted)
             decode_item(item, at, self, 0);
         else if (at->what == OPEN && !(at->recipe != NULL && is_range(item)))
@@ -288,10 +288,10 @@ void fd_pool_decode(fd_pool *pool, fd_item *items, size_t count, const fd_pixels
     do_job(pool, &at);
 }
 
-fd_cropped fd_pool_crop(fd_pool *reading, fd_pool *decoding, fd_item *items, size_t count,
-                        const uint64_t *seeds, const fd_recipe *recipe, const fd_pixels *pixels,
-                        void *out, ptrdiff_t stride) {
-    job at = {.what = CROP,
+fd_made fd_pool_make(fd_pool *reading, fd_pool *decoding, fd_item *items, size_t count,
+                     const uint64_t *seeds, const fd_recipe *recipe, const fd_pixels *pixels,
+                     void *out, ptrdiff_t stride) {
+    job at = {.what = MAKE,
               .items = items,
               .count = count,
               .pixels = pixels,
@@ -299,7 +299,7 @@ fd_cropped fd_pool_crop(fd_pool *reading, fd_pool *decoding, fd_item *items, siz
               .seeds = seeds,
               .out = out,
               .stride = stride};
-    fd_cropped done = {.made = 0};
+    fd_made done = {.made = 0};
     job opening = {.what = OPEN, .items = items, .count = count, .recipe = recipe};
     for (size_t i = 0; i < count; i++) {
         if (!is_range(&items[i])) { /* else there is nothing to open yet */

@@ -466,19 +466,19 @@ void fd_pool_open(fd_pool *pool, fd_item *items, size_t count);
 /* Decode each item with `wanted`, in the same way; `pixels` applies to those that are resized. */
 void fd_pool_decode(fd_pool *pool, fd_item *items, size_t count, const fd_pixels *pixels);
 
-/* The result of fd_pool_crop. */
+/* The result of fd_pool_make. */
 typedef struct {
     size_t made; /* items that were made */
     size_t held; /* total capacity of their buffers, in bytes */
-} fd_cropped;
+} fd_made;
 
 /* Open the items in the threads of `reading`. Then make, in the threads of `decoding`, the sample that
  * fd_plan_sample plans for the seed of each item, at `out` + its number * `stride`. An item with a plan
  * has `wanted` set, and its plan in `request` and `resize`; other items stay as fd_pool_open left
  * them. */
-fd_cropped fd_pool_crop(fd_pool *reading, fd_pool *decoding, fd_item *items, size_t count,
-                        const uint64_t *seeds, const fd_recipe *recipe, const fd_pixels *pixels,
-                        void *out, ptrdiff_t stride);
+fd_made fd_pool_make(fd_pool *reading, fd_pool *decoding, fd_item *items, size_t count,
+                     const uint64_t *seeds, const fd_recipe *recipe, const fd_pixels *pixels,
+                     void *out, ptrdiff_t stride);
 
 /* Free the buffers of the items. The caller owns the items themselves. */
 void fd_items_free(fd_item *items, size_t count);

@@ -541,9 +541,20 @@ static int is_good(const fd_step *step) {
         if (step->drawn[i].at < 0 || step->drawn[i].at >= FD_VALUES ||
             step->drawn[i].copied >= FD_VALUES)
             return 0;
-    if (step->kind == FD_PERSPECTIVE_CHANGE)
+    switch (step->kind) {
+    case FD_OPERATION:
+    case FD_SEQUENCE:
+    case FD_SHUFFLE:
+    case FD_CHOICE:
+    case FD_MIX:
+    case FD_ERASURE:
+        return 1; /* without sizes */
+    case FD_PERSPECTIVE_CHANGE:
         return step->operation.value[0] >= 0 && step->operation.value[0] <= 1;
-    for (int i = 0; step->kind >= FD_SCALE && i < FD_VALUES; i++)
+    default:
+        break;
+    }
+    for (int i = 0; i < FD_VALUES; i++)
         if (!(step->operation.value[i] >= -(step->kind == FD_PAD_TO) &&
               step->operation.value[i] < FD_LARGEST_NUMBER))
             return 0;

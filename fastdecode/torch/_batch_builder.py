@@ -20,17 +20,17 @@ from fastdecode.torch.dataset import EncodedSample, check_pair
 if TYPE_CHECKING:
     from fastdecode.gpu._backends import Loaded
     from fastdecode.torch._read_ahead import Read
-    from fastdecode.torch.dataset import EligibleCrop
+    from fastdecode.torch.dataset import EligibleRecipe
     from fastdecode.torch.transforms import Normalize
 
 _POLL_S = 0.5
 
 
 class DeviceDecoding(NamedTuple):
-    """How whole batches are decoded on a device: the backend, and how images are cropped."""
+    """How whole batches are decoded on a device: the backend, and the recipe."""
 
     loaded: Loaded
-    eligible: EligibleCrop
+    eligible: EligibleRecipe
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ from fastdecode.types import Buffer, Header
 
 if TYPE_CHECKING:
     from fastdecode.torch._read_ahead import Read
-    from fastdecode.torch.dataset import EligibleCrop
+    from fastdecode.torch.dataset import EligibleRecipe
 
 _DEPTH = 2
 """How many batches are made ahead for a device."""
@@ -114,8 +114,8 @@ class EncodedBatch(BatchBuilder):
             found = self._found[at] = EncodedSample(place, dataset._read_encoded(place), target)
             data = as_buffer(found.data)
             header = _headers.probe(data)
-            crop, generator = self._how.eligible.crop, generator_of(seed)
-            drawn = crop.draw(header.width, header.height, generator)
+            recipe, generator = self._how.eligible.recipe, generator_of(seed)
+            drawn = recipe.draw(header.width, header.height, generator)
             plan = drawn.whole_plan()
             request = None if plan is None else self._request(data, header, plan)
             if request is not None:
@@ -143,7 +143,7 @@ class EncodedBatch(BatchBuilder):
         return self._found.pop(at, None) or super()._take_read(at)
 
     def _image_slot(self, at: int) -> torch.Tensor:
-        shape = self._how.eligible.crop.shape or ()
+        shape = self._how.eligible.recipe.shape or ()
         slot = self._slots[at] = torch.empty(shape, dtype=torch.uint8, device="cpu")
         return slot
 
@@ -198,7 +198,7 @@ class EncodedBatch(BatchBuilder):
 
     @property
     def _size(self) -> tuple[int, int]:
-        _, height, width = self._how.eligible.crop.shape or (0, 0, 0)
+        _, height, width = self._how.eligible.recipe.shape or (0, 0, 0)
         return height, width
 
     def _make_refused(self, places: list[int]) -> None:
@@ -366,7 +366,7 @@ class Delivery:
         else:
             self._prefetcher = _OwnPrefetcher(_Relay(), PinningTransfer())
 
-    def device_decoding(self, eligible: EligibleCrop | None) -> DeviceDecoding | None:
+    def device_decoding(self, eligible: EligibleRecipe | None) -> DeviceDecoding | None:
         """Return how the device decodes the batches of an epoch; None if it does not."""
         if eligible is None or self._decoder is None:
             return None

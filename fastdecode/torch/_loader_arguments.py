@@ -27,7 +27,7 @@ from fastdecode._system import usable_cores
 from fastdecode.stores import Store
 from fastdecode.torch._read_ahead import READ_THREADS
 from fastdecode.torch._samples import SampleSource
-from fastdecode.torch.dataset import EligibleCrop
+from fastdecode.torch.dataset import EligibleRecipe
 from fastdecode.torch.transforms import Normalize
 from fastdecode.torch.transforms.base import is_number
 
@@ -248,16 +248,16 @@ _TRANSFORM_REMEDY = (
 )
 
 
-class BatchPlan(NamedTuple):
-    """How the batches of an epoch are made.
+class BatchWay(NamedTuple):
+    """The way in which the batches of an epoch are made.
 
-    If `normalize` makes the floats later, `source` makes uint8 images. `eligible` says how the
-    images are cropped if a device decodes whole batches; else it is None.
+    If `normalize` makes the floats later, `source` makes uint8 images. `eligible` says how a
+    device makes the samples if it decodes whole batches; else it is None.
     """
 
     source: SampleSource
     normalize: Normalize | None
-    eligible: EligibleCrop | None = None
+    eligible: EligibleRecipe | None = None
 
 
 def load_decoder(decode: str, device: torch.device) -> str:
@@ -269,9 +269,9 @@ def load_decoder(decode: str, device: torch.device) -> str:
     return "cpu" if loaded is None else loaded.name
 
 
-def _whole_batch_crop(
+def _whole_batch_recipe(
     source: SampleSource, collate_fn: Callable[..., Any] | None, decoder: str, workers: int
-) -> EligibleCrop:
+) -> EligibleRecipe:
     """Return how a device decodes the dataset's batches; raise if it cannot."""
     what, instead = f"decoding with {decoder}", "decode='cpu'"
     if workers:
@@ -280,19 +280,19 @@ def _whole_batch_crop(
     if collate_fn is not None:
         why = "collate_fn wants samples one by one"
         raise _impossible(what, why, "Leave out collate_fn", instead)
-    crop = source.crop
-    if isinstance(crop, str):
-        raise _impossible(what, crop, _TRANSFORM_REMEDY, instead)
+    eligible = source.eligible
+    if isinstance(eligible, str):
+        raise _impossible(what, eligible, _TRANSFORM_REMEDY, instead)
     if not source.isolated:
         why = "its transform draws random numbers that do not come from the generator it is given"
         raise _impossible(what, why, "Draw all of them from that generator", instead)
-    if crop.crop.augments_pixels:
+    if eligible.recipe.augments_pixels:
         why = "its augmentations run in the core, on the CPU"
         raise _impossible(what, why, "Leave them out", instead)
-    if any(one.filter != "own" for one in crop.crop.resizes):
+    if any(one.filter != "own" for one in eligible.recipe.resizes):
         why = "devices only resize bilinearly"
         raise _impossible(what, why, "Use interpolation='bilinear'", instead)
-    return crop
+    return eligible
 
 
 def _device_normalize(source: SampleSource, collate_fn: Callable[..., Any] | None) -> Normalize:
@@ -301,38 +301,38 @@ def _device_normalize(source: SampleSource, collate_fn: Callable[..., Any] | Non
     if collate_fn is not None:
         why = "collate_fn gets samples, and only it knows where their images go"
         raise _impossible(what, why, "Leave out collate_fn", instead)
-    crop = source.crop
-    if isinstance(crop, str):
-        raise _impossible(what, crop, _TRANSFORM_REMEDY, instead)
-    if any(step.kind == "erasure" for step in crop.crop.program):
+    eligible = source.eligible
+    if isinstance(eligible, str):
+        raise _impossible(what, eligible, _TRANSFORM_REMEDY, instead)
+    if any(step.kind == "erasure" for step in eligible.recipe.program):
         why = "RandomErasing fills normalised values"
         raise _impossible(what, why, "Erase on the device instead", instead)
-    if crop.crop.normalize is None:
+    if eligible.recipe.normalize is None:
         why = "its transform makes bytes and normalises nothing"
         raise _impossible(what, why, "Let it make torch.float32", instead)
-    return crop.crop.normalize
+    return eligible.recipe.normalize
 
 
-def plan_batches(
+def choose_way(
     source: SampleSource,
     collate_fn: Callable[..., Any] | None,
     normalize_on: NormalizeOn,
     device: torch.device,
     decoder: str,
     workers: int,
-) -> BatchPlan:
+) -> BatchWay:
     """Decide how batches are made from the dataset in its present state.
 
     `decoder` is a batch backend, or ``"cpu"``. Raises ValueError if the dataset does not allow it.
     """
     if decoder != "cpu":
-        crop = _whole_batch_crop(source, collate_fn, decoder, workers)
-        return BatchPlan(source.as_uint8_source(), crop.crop.normalize, crop)
+        eligible = _whole_batch_recipe(source, collate_fn, decoder, workers)
+        return BatchWay(source.as_uint8_source(), eligible.recipe.normalize, eligible)
     normalize = None if normalize_on == "host" else _device_normalize(source, collate_fn)
     # On the host the floats are the same, and are made faster along with the pixels.
     if normalize is None or device.type == "cpu":
-        return BatchPlan(source, None)
-    return BatchPlan(source.as_uint8_source(), normalize)
+        return BatchWay(source, None)
+    return BatchWay(source.as_uint8_source(), normalize)
 
 
 def _impossible(what: str, why: str, remedy: str, instead: str) -> ValueError:

@@ -21,7 +21,7 @@ from fastdecode._resizing import core_may_decode
 from fastdecode.errors import FastDecodeError
 from fastdecode.native._pool import as_source
 from fastdecode.torch._user_code import alone
-from fastdecode.torch.dataset import EligibleCrop, map_targets
+from fastdecode.torch.dataset import EligibleRecipe, map_targets
 from fastdecode.torch.mixin import set_up_process
 from fastdecode.torch.transforms._random_crop import generator_of
 from fastdecode.torch.transforms.base import Recipe, core_pixel_format
@@ -94,8 +94,8 @@ class NativeBatchMaker:
         samples are not wanted any more. `reads` holds what other threads have read for each item
         instead of the dataset.
         """
-        eligible = self._eligible_crop()
-        if eligible is None or not (images is None or _fits(images, eligible.crop)):
+        eligible = self._eligible_recipe()
+        if eligible is None or not (images is None or _fits(images, eligible.recipe)):
             return [FALLBACK] * len(items)
         set_up_process(self.dataset)
         call = _Call(self, eligible, items, images, reads)
@@ -107,13 +107,13 @@ class NativeBatchMaker:
         self._python_s += call.python_s
         return call.samples
 
-    def _eligible_crop(self) -> EligibleCrop | None:
+    def _eligible_recipe(self) -> EligibleRecipe | None:
         """Return how the core makes samples; None if the dataset or the backend forbids it."""
-        eligible: EligibleCrop | str = self.dataset._eligible_crop()
+        eligible: EligibleRecipe | str = self.dataset._eligible_recipe()
         if isinstance(eligible, str) or not core_may_decode(self.dataset._options.backend):
             return None
         if self._as_uint8:
-            return eligible._replace(crop=eligible.crop.in_bytes(), image=None)
+            return eligible._replace(recipe=eligible.recipe.in_bytes(), image=None)
         return eligible
 
 
@@ -122,7 +122,7 @@ class _Call:
     """One call of `NativeBatchMaker.make`, step by step."""
 
     _maker: NativeBatchMaker
-    _eligible: EligibleCrop
+    _eligible: EligibleRecipe
     _items: Sequence[Item]
     _images: torch.Tensor | None
     _reads: Sequence[Read] | None
@@ -144,12 +144,12 @@ class _Call:
         if stopped() or recipe is None:
             return
         seeds, how = [item.seed for item in self._items], self._output_layout()
-        made, left = items.crop(pool, sources, seeds, recipe, *how)
+        made, left = items.make(pool, sources, seeds, recipe, *how)
         self._add_made(items, made)
         if orient and left and not stopped():
             again = self._upright(items, left)
             recipe = self._core_recipe(orient=False)
-            self._add_made(items, items.crop(pool, again, seeds, recipe, *how)[0])
+            self._add_made(items, items.make(pool, again, seeds, recipe, *how)[0])
         self._done.sort(key=itemgetter(0))
 
     def _upright(self, items: Items, left: Sequence[int]) -> list[memoryview | None]:
@@ -191,37 +191,37 @@ class _Call:
         if not self._eligible.maps:
             self._done += [(at, None) for at in made]
             return
-        headers, draw = items.headers(), self._eligible.crop.draw
+        headers, draw = items.headers(), self._eligible.recipe.draw
         width, height = headers.width.tolist(), headers.height.tolist()
         for at in made:
             drawn = draw(width[at], height[at], generator_of(self._items[at].seed))
             self._done.append((at, drawn.geometry()))
 
     def _core_recipe(self, *, orient: bool) -> Any:
-        """Return the crop as ``fd_recipe *`` for the core; None if it cannot do that."""
-        crop = self._eligible.crop
+        """Return the recipe as ``fd_recipe *`` for the core; None if it cannot do that."""
+        recipe = self._eligible.recipe
         try:
             max_pixels = self._dataset._options.max_pixels
-            made = crop.as_core_recipe(orient=orient, max_pixels=max_pixels)
+            made = recipe.as_core_recipe(orient=orient, max_pixels=max_pixels)
         except Exception:  # raised again when the sample is made on its own
             return None
-        sides = None if made is None else (crop.channels, made.height, made.width)
-        return made if sides == crop.shape else None
+        sides = None if made is None else (recipe.channels, made.height, made.width)
+        return made if sides == recipe.shape else None
 
     def _output_layout(self) -> tuple[Any, int, int]:
         """Return the format of pixels, the address of the first image, and the stride in bytes."""
-        crop, images = self._eligible.crop, self._images
+        recipe, images = self._eligible.recipe, self._images
         if images is None:
             images = self._images = torch.empty(
-                (len(self._items), *crop.shape),  # type: ignore[misc]  # it has a shape
-                dtype=crop.dtype,
+                (len(self._items), *recipe.shape),  # type: ignore[misc]  # it has a shape
+                dtype=recipe.dtype,
                 device="cpu",
             )
             rows: Sequence[torch.Tensor] = images.unbind(0)
             image = self._eligible.image
             self._rows = rows if image is None else [row.as_subclass(image) for row in rows]
         first, channels = images.is_contiguous(), images.shape[1]
-        pixels = core_pixel_format(crop.normalize, channels_first=first, channels=channels)
+        pixels = core_pixel_format(recipe.normalize, channels_first=first, channels=channels)
         return pixels, images.data_ptr(), images.stride(0) * images.element_size()
 
     def finish(self) -> None:
@@ -246,5 +246,5 @@ class _Call:
         return map_targets(self._dataset, self._targets[at], geometry)
 
 
-def _fits(images: torch.Tensor, crop: Recipe) -> bool:
-    return tuple(images.shape[1:]) == crop.shape and images.dtype == crop.dtype
+def _fits(images: torch.Tensor, recipe: Recipe) -> bool:
+    return tuple(images.shape[1:]) == recipe.shape and images.dtype == recipe.dtype

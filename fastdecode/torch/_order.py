@@ -110,7 +110,7 @@ def _draw(generator: torch.Generator | None) -> int:
     return int(torch.randint(2**62, (), generator=generator, device=device))
 
 
-class Drawn:
+class DrawnBatch:
     """A batch of an order, or the place before the first one, and the batch that `follows`, if any.
 
     `number` batches of the epoch end with it.
@@ -123,7 +123,7 @@ class Drawn:
         self.indices = indices
         self.times = times
         """How often each index has occurred before; None if every index occurs once."""
-        self.follows: Drawn | None = None
+        self.follows: DrawnBatch | None = None
 
 
 class Order:
@@ -152,7 +152,7 @@ class Order:
         self.epoch = epoch
         self.counts = counts
         self.rank = rank
-        self.last = Drawn(number, [])
+        self.last = DrawnBatch(number, [])
         self.ended = False
         self._error: BaseException | None = None
 
@@ -172,7 +172,7 @@ class Order:
                     raise
                 return
             times = None if self.counts is None else count_occurrences(self.counts, indices)
-            self.last.follows = self.last = Drawn(self.last.number + 1, indices, times)
+            self.last.follows = self.last = DrawnBatch(self.last.number + 1, indices, times)
 
     def raise_error(self) -> None:
         """Raise the error with which the sampler ended, if any: in place of the next batch."""
@@ -184,11 +184,11 @@ class Order:
         while self.last.number < number and not self.ended:
             self.draw()
 
-    def is_at_end(self, place: Drawn) -> bool:
+    def is_at_end(self, place: DrawnBatch) -> bool:
         """Return whether there is nothing after a place in the chain, and will not be."""
         return self.ended and place.follows is None
 
-    def items(self, batch: Drawn) -> list[Item]:
+    def items(self, batch: DrawnBatch) -> list[Item]:
         """Return the items of a batch, with their seeds."""
         return [
             Item(index, sample_seed(self.seed, self.epoch, index, time, self.rank))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fastdecode._arguments import is_int
-from fastdecode.torch._order import Drawn, Order, Sharding
+from fastdecode.torch._order import DrawnBatch, Order, Sharding
 from fastdecode.torch._sampler import CallersSampler, SampledEpoch, all_saved
 
 _VERSION = 2
@@ -24,9 +24,9 @@ class Position:
     """What resumes the caller's sampler there; None if it begins the epoch."""
     order: Order | None = None
     """The order that has begun, and `place` in it, from which `sampled` follows."""
-    place: Drawn | None = None
+    place: DrawnBatch | None = None
 
-    def begin(self, sharding: Sharding, given: CallersSampler) -> tuple[Order, Drawn]:
+    def begin(self, sharding: Sharding, given: CallersSampler) -> tuple[Order, DrawnBatch]:
         """Begin the epoch here; return its order, and the place in it."""
         if given.sampler is None:
             order = sharding.order(self.epoch, self.batch)
@@ -39,7 +39,7 @@ class Position:
         order.skip(self.batch)
         return order, order.last
 
-    def at(self, order: Order, place: Drawn) -> Position:
+    def at(self, order: Order, place: DrawnBatch) -> Position:
         """Return the position at a place in an order."""
         return Position(order.epoch, place.number, None, order, place)
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from fastdecode.torch._user_code import alone
 
 if TYPE_CHECKING:
-    from fastdecode.torch._order import Drawn
+    from fastdecode.torch._order import DrawnBatch
     from fastdecode.torch._threads import ThreadPool
 
 READ_THREADS = 32
@@ -42,7 +42,7 @@ class ReadAhead:
         self,
         datasets: Sequence[Any],
         locate: Callable[[Any], tuple[Any, Any]],
-        place: Drawn,
+        place: DrawnBatch,
         pool: ThreadPool,
     ) -> None:
         self._datasets = datasets

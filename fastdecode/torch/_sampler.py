@@ -18,7 +18,7 @@ from torch.utils.data import BatchSampler
 
 from fastdecode._arguments import is_int, is_iterable, wrong_kind
 from fastdecode.torch._errors import plain_index
-from fastdecode.torch._order import Drawn, count_occurrences, occurrence_key
+from fastdecode.torch._order import DrawnBatch, count_occurrences, occurrence_key
 from fastdecode.torch._user_code import (
     global_states,
     preserve_generators,
@@ -196,7 +196,7 @@ class SampledEpoch(Iterator[list[Any]]):
             self._items, self._batches = None, self._draw()
         self._batches = chain(pending, self._batches)
 
-    def save(self, place: Drawn) -> dict[str, Any]:
+    def save(self, place: DrawnBatch) -> dict[str, Any]:
         """Return plain values that resume the epoch after a place in its order."""
         how: dict[str, Any]
         items, behind = [place.indices], place

@@ -28,7 +28,7 @@ from fastdecode.torch._user_code import (
 )
 from fastdecode.torch.dataset import (
     DecodeDataset,
-    EligibleCrop,
+    EligibleRecipe,
     EncodedSample,
     Settings,
     held,
@@ -104,7 +104,7 @@ class SampleSource:
         return [self.length(needed=False), *parts]
 
     def as_uint8_source(self) -> SampleSource:
-        """Return this source with images of ``torch.uint8``; only where there is a `crop`."""
+        """Return this source with images of ``torch.uint8``; only where a recipe is `eligible`."""
         source = copy.copy(self)
         source.as_uint8 = True
         return source
@@ -208,11 +208,11 @@ class SampleSource:
         return dtype
 
     @property
-    def crop(self) -> EligibleCrop | str:
+    def eligible(self) -> EligibleRecipe | str:
         """How the core or a device makes the samples; if they cannot, the reason in words."""
         if len(self.datasets) > 1:
             return f"{type(self.dataset).__name__} has several datasets, each with its transform"
-        return self._foreign_dataset_reason() if self.ours is None else self.ours._eligible_crop()
+        return self._foreign_dataset_reason() if self.ours is None else self.ours._eligible_recipe()
 
     def _foreign_dataset_reason(self) -> str:
         return f"{type(self.dataset).__name__} is not one of this package's datasets"
@@ -284,7 +284,7 @@ class SampleSource:
         """Return a sample, or SKIPPED.
 
         All random draws come from `generator`. `out` is the image's slot in a batch. `encoded` is
-        the sample if it has already been read, only where there is a `crop`.
+        the sample if it has already been read, only where a recipe is `eligible`.
         """
         if not self.datasets:
             return self.dataset[index]

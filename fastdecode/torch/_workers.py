@@ -32,7 +32,7 @@ from fastdecode.torch._batch_builder import (
 from fastdecode.torch._collate import ReadyBatch, collate, collate_whole
 from fastdecode.torch._errors import suppress_worker_warnings
 from fastdecode.torch._options import DecodeOptions
-from fastdecode.torch._order import Drawn, Item, Order
+from fastdecode.torch._order import DrawnBatch, Item, Order
 from fastdecode.torch._read_ahead import ReadAhead, batches_ahead
 from fastdecode.torch._samples import SampleMaker
 from fastdecode.torch._threads import ThreadPool, limit_threads
@@ -69,7 +69,7 @@ class ThreadWorkers:
             return 0
         return self._prefetch + (batches_ahead(self._read_threads, batch_size) if batch_size else 0)
 
-    def epoch(self, config: EpochConfig, order: Order, place: Drawn) -> _ThreadEpoch:
+    def epoch(self, config: EpochConfig, order: Order, place: DrawnBatch) -> _ThreadEpoch:
         """Begin an epoch at a place in its order; a device may still have to decode the batches."""
         with self._lock:
             if self._threads and self._pool is None:
@@ -109,7 +109,7 @@ class _ThreadEpoch:
         self,
         config: EpochConfig,
         order: Order,
-        place: Drawn,
+        place: DrawnBatch,
         prefetch: int,
         timeout: float | None,
         pool: ThreadPool | None,
@@ -256,13 +256,13 @@ class _Batches:
     """The items of each batch of the epoch that is set: what torch calls a batch sampler."""
 
     order: Order
-    place: Drawn
+    place: DrawnBatch
 
     def __iter__(self) -> Iterator[list[Item]]:
         place = self.place
         del self.place  # else all batches of the epoch would be kept
         while not self.order.is_at_end(place):
-            place = cast(Drawn, place.follows)
+            place = cast(DrawnBatch, place.follows)
             yield self.order.items(place)
 
 
@@ -289,7 +289,7 @@ class ProcessWorkers:
         ahead: int = self._options["prefetch_factor"] * self._options["num_workers"]
         return ahead
 
-    def epoch(self, config: EpochConfig, order: Order, place: Drawn) -> _ProcessEpoch:
+    def epoch(self, config: EpochConfig, order: Order, place: DrawnBatch) -> _ProcessEpoch:
         """Begin an epoch at a place in its order; one that is still running ends."""
         made_of = [config.collate_fn, config.channels_last, *config.source.made_of()]
         stays = self._are_alive() and _are_same(made_of, self._made_of)
@@ -364,7 +364,7 @@ class _ProcessEpoch:
     """The batches that torch's iterator gets from worker processes."""
 
     def __init__(
-        self, config: EpochConfig, place: Drawn, timeout: float, batches: Iterator[Any]
+        self, config: EpochConfig, place: DrawnBatch, timeout: float, batches: Iterator[Any]
     ) -> None:
         self._config = config
         self._place = place
@@ -395,13 +395,13 @@ class _ProcessEpoch:
             self._ended, self._batches = True, None
             raise
         except Exception as error:
-            batch = cast(Drawn, self._place.follows)
+            batch = cast(DrawnBatch, self._place.follows)
             if str(error).startswith("DataLoader timed out"):
                 # torch asks for this batch again next, so the place stays.
                 raise timeout_error(batch.number, self._timeout, batch.indices) from error
             self._place = batch
             raise
-        self._place = cast(Drawn, self._place.follows)
+        self._place = cast(DrawnBatch, self._place.follows)
         self._config.source.add_errors(failures)
         return ready._replace(position=self._place.number, normalize=self._config.normalize)
 

@@ -131,13 +131,13 @@ class EncodedSample(NamedTuple):
     error: Exception | None = None  # what ``read`` raised
 
 
-class EligibleCrop(NamedTuple):
+class EligibleRecipe(NamedTuple):
     """How the core or a device makes the samples of a dataset.
 
     `image` is as for `Fused`; `maps` says that the dataset has a ``map_target``.
     """
 
-    crop: Recipe
+    recipe: Recipe
     image: type[torch.Tensor] | None
     maps: bool
 
@@ -161,8 +161,9 @@ class DecodeDataset(DecodeMixin, Dataset[Sample_co]):
     transform : callable, optional
         Called with the file's bytes if it is an `EncodedTransform`, and otherwise with the decoded
         image in the form that `output` names. The leading steps of a torchvision pipeline that
-        `fuse` recognises run while decoding. A pipeline is read when it is assigned: if you change
-        one of its steps later, assign it again, ``dataset.transform = dataset.transform``.
+        `fuse` recognises run while decoding. A pipeline is read once, at the latest at its first
+        use: if you change one of its steps later, assign it again,
+        ``dataset.transform = dataset.transform``.
     target_transform : callable, optional
         Called with the target.
     transforms : callable, optional
@@ -590,8 +591,8 @@ class DecodeDataset(DecodeMixin, Dataset[Sample_co]):
         """Whether several threads may call `read` at once."""
         return is_thread_safe(self, "read")
 
-    def _eligible_crop(self) -> EligibleCrop | str:
-        """Return the crop that the core or a device may perform, or the reason why it may not."""
+    def _eligible_recipe(self) -> EligibleRecipe | str:
+        """Return the recipe that the core or a device may follow, or the reason why it may not."""
         if self._own_loader is not None:
             return "the dataset has a loader of its own"
         if changed := overridden(type(self), DecodeDataset, _DATASET_METHODS):
@@ -621,7 +622,7 @@ class DecodeDataset(DecodeMixin, Dataset[Sample_co]):
             return f"{type(transform.normalize).__name__} is not the package's Normalize"
         if transform.shape is None:
             return "its images differ in size"
-        return EligibleCrop(transform, image, self._maps_targets())
+        return EligibleRecipe(transform, image, self._maps_targets())
 
     def _maps_targets(self) -> bool:
         return type(self).map_target is not DecodeDataset.map_target

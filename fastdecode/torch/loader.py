@@ -21,13 +21,13 @@ from fastdecode.torch import _accelerate
 from fastdecode.torch._batch_builder import EpochConfig
 from fastdecode.torch._collate import ReadyBatch, finish_batch
 from fastdecode.torch._loader_arguments import (
-    BatchPlan,
+    BatchWay,
     DataLoaderOptions,
     NormalizeOn,
     Threads,
     check_options,
+    choose_way,
     load_decoder,
-    plan_batches,
     resolve_read_threads,
     resolve_workers,
 )
@@ -252,7 +252,7 @@ class Loader:
             self._source, threads, workers, dataloader.get("num_workers"), apart=apart
         )
         self.read_threads = resolve_read_threads(self._source, read_threads, self.workers)
-        self._plan()  # raises if arguments and dataset contradict
+        self._way()  # raises if arguments and dataset contradict
         self._share_seed()
         self._set_up()
         read = {name for name, kind in vars(Loader).items() if isinstance(kind, property)}
@@ -396,7 +396,7 @@ class Loader:
         Return its order, the source of its samples, and its batches.
         """
         self._share_seed()  # torch.distributed may have begun since the loader was made
-        plan = self._plan()
+        way = self._way()
         position = Position(self._position.epoch + 1) if self._begun else self._position
         position = self._at_callers_epoch(position)
         position = replace(position, batch=max(position.batch, self._skipped_batches))
@@ -408,24 +408,24 @@ class Loader:
         ahead += self._workers.ahead(sharding.batch_size if self._given.sampler is None else 0)
         order.draw(ahead if delivery is None else ahead + delivery.depth)
         config = EpochConfig(
-            source=plan.source.hold(),
+            source=way.source.hold(),
             collate_fn=self._collate_fn,
             memory=self._memory,
             channels_last=self.channels_last,
-            normalize=plan.normalize,
-            device_decoding=None if delivery is None else delivery.device_decoding(plan.eligible),
+            normalize=way.normalize,
+            device_decoding=None if delivery is None else delivery.device_decoding(way.eligible),
             # Seeding the global generators in a background thread would disturb training.
-            seed_all=delivery is None and not plan.source.isolated,
+            seed_all=delivery is None and not way.source.isolated,
             worker_seed=sample_seed(self.seed, position.epoch, "workers", rank=sharding.rank),
             worker_init_fn=self.worker_init_fn,
         )
         made = self._workers.epoch(config, order, place)
         return order, config.source, made if delivery is None else delivery.begin(made)
 
-    def _plan(self) -> BatchPlan:
+    def _way(self) -> BatchWay:
         """Decide how batches of the dataset, as it is at this moment, are made."""
         how = self._collate_fn, self.normalize_on, self.device, self.decoding, self.workers
-        return plan_batches(self._source, *how)
+        return choose_way(self._source, *how)
 
     def _record_handed_out(self, order: Order, ready: ReadyBatch) -> None:
         """Record that the consumer received a batch."""

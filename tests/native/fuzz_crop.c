@@ -1,5 +1,5 @@
 /* fuzz_crop.c: fuzz.c's last operation: what fd_plan_sample plans for any file can be carried out, and
- * fd_pool_crop makes just that. */
+ * fd_pool_make makes just that. */
 #include "fuzz.h"
 #include "must.h"
 
@@ -76,7 +76,7 @@ static void check_pool(const uint8_t *data, size_t size, uint64_t seed, const fd
                        const fd_pixels *pixels, int status, const uint8_t *expected, size_t bytes) {
     uint8_t *out = must(malloc(bytes));
     fd_item item = {.data = data, .size = size, .request = {.limits = fuzz_limits}};
-    fd_cropped done = fd_pool_crop(reading, decoding, &item, 1, &seed, recipe, pixels, out, 0);
+    fd_made done = fd_pool_make(reading, decoding, &item, 1, &seed, recipe, pixels, out, 0);
     if (item.wanted != (status >= 0))
         fail("the pool takes what is not planned, or the other way round");
     if (status >= 0 && (item.status != status || done.made != (status == FD_OK)))

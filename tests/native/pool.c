@@ -207,8 +207,8 @@ static void crop(unsigned salt) {
     for (size_t i = 0; i < count; i++)
         seeds[i] = (i + salt) % SEEDS;
     take(items, salt, 0);
-    fd_cropped done = fd_pool_crop(reading, pool, items, count + 2, seeds, &RECIPE, &PIXELS, out,
-                                   (ptrdiff_t)(each * sizeof *out));
+    fd_made done = fd_pool_make(reading, pool, items, count + 2, seeds, &RECIPE, &PIXELS, out,
+                                (ptrdiff_t)(each * sizeof *out));
     for (size_t i = 0; i < count; i++) {
         const image *of = &images[i];
         int planned = of->planned[seeds[i]], good = planned && of->made[seeds[i]] == FD_OK;

@@ -161,7 +161,7 @@ def test_what_can_be_planned_is_made_in_one_call(pool: Pool, tmp_path: Path) -> 
     items, out = Items(), np.zeros((len(sources), SIDE, SIDE, 3), np.uint8)
     place = out.ctypes.data, out.strides[0]
 
-    made_of, left = items.crop(pool, sources, range(len(sources)), crop, BYTES, *place)
+    made_of, left = items.make(pool, sources, range(len(sources)), crop, BYTES, *place)
 
     assert (list(made_of), left) == ([0, 3, 6], [2])  # without an end marker
     for at in made_of:
@@ -174,7 +174,7 @@ def test_what_can_be_planned_is_made_in_one_call(pool: Pool, tmp_path: Path) -> 
     before = resident()
     items.clear()
     assert before is None or before - resident() > 60e6  # the large one was there
-    assert list(items.crop(pool, [data] * 3, [1, 2, 3], crop, BYTES, *place)[0]) == [0, 1, 2]
+    assert list(items.make(pool, [data] * 3, [1, 2, 3], crop, BYTES, *place)[0]) == [0, 1, 2]
 
 
 def test_ranges_of_a_file_are_as_good_as_bytes(pool: Pool, tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ def test_ranges_of_a_file_are_as_good_as_bytes(pool: Pool, tmp_path: Path) -> No
         with pool.items() as items:
             out = np.zeros((len(sources), SIDE, SIDE, 3), np.uint8)
             place = out.ctypes.data, out.strides[0]
-            made_of, left = items.crop(pool, sources, range(len(sources)), crop, BYTES, *place)
+            made_of, left = items.make(pool, sources, range(len(sources)), crop, BYTES, *place)
             assert list(made_of) == [0, 3, 4, 5, 6, *([7] if _WINDOWS else [])]
             assert list(left) == [1]
             assert bytes(items.data(1)) == parts[1]

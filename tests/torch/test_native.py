@@ -68,10 +68,10 @@ class Made(list[tuple[int, int]]):
 def _made(monkeypatch: pytest.MonkeyPatch) -> Made:
     """Record the batches that the core makes in this process."""
     noted = Made()
-    crop, resize = Items.crop, Items.resize
+    make, resize = Items.make, Items.resize
 
-    def cropped(self: Items, *rest: Any) -> Any:
-        done, left = crop(self, *rest)
+    def made(self: Items, *rest: Any) -> Any:
+        done, left = make(self, *rest)
         noted.append((int(self._rows["wanted"][: self._count].sum()), len(done)))
         return done, left
 
@@ -80,7 +80,7 @@ def _made(monkeypatch: pytest.MonkeyPatch) -> Made:
         noted.append((len(wanted), sum(done)))
         return done
 
-    monkeypatch.setattr(Items, "crop", cropped)
+    monkeypatch.setattr(Items, "make", made)
     monkeypatch.setattr(Items, "resize", resized)
     return noted
 

@@ -28,7 +28,7 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 
-from fastdecode.torch._order import Drawn
+from fastdecode.torch._order import DrawnBatch
 from fastdecode.torch._transfer import Transfer
 from fastdecode.torch.prefetcher import DevicePrefetcher
 
@@ -125,7 +125,7 @@ def test_an_endless_sampler(way: str, batches: bool) -> None:
             len(loader)
         some = [batch.tolist() for batch in itertools.islice(loader, 40)]
         gc.collect()
-        kept = sum(isinstance(one, Drawn) for one in gc.get_objects())
+        kept = sum(isinstance(one, DrawnBatch) for one in gc.get_objects())
     found = [index for batch in some for index in batch]
 
     assert found == ([1, 2] * 40 if batches else list(itertools.islice(endless(), 160)))
