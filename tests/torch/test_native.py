@@ -398,13 +398,13 @@ def test_only_methods_of_the_users_keep_the_core_out(kind: Any, sizes: Any, name
         return getattr(kind, name)(*arguments, **options)
 
     def reason(transform: Any) -> Any:
-        return Sources(*SOURCES, transform=transform)._eligible_crop()
+        return Sources(*SOURCES, transform=transform)._eligible_recipe()
 
     crop, mixed = kind(*sizes), type("Mixed", (), {name: own})
     replaced = kind(*sizes)
     vars(replaced)[name] = own
 
-    assert reason(crop).crop is crop
+    assert reason(crop).recipe is crop
     assert not isinstance(reason(type("Own", (kind,), {})(*sizes)), str)
     assert name in reason(type("Own", (kind,), {name: own})(*sizes))
     assert name in reason(type("Own", (mixed, kind), {})(*sizes))
