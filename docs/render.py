@@ -21,6 +21,7 @@ import textwrap
 from abc import ABC
 from collections.abc import Iterator
 from contextlib import redirect_stdout, suppress
+from enum import Enum
 from functools import cache
 from pathlib import Path
 from typing import Any, Generic, NamedTuple
@@ -116,7 +117,7 @@ class Writer:
     def parts(self) -> Iterator[str]:
         """Yield the object and its members."""
         yield f"{'#' * self.level} {self.name}"
-        if not (inspect.isclass(self.thing) and issubclass(self.thing, BaseException)):
+        if not (inspect.isclass(self.thing) and issubclass(self.thing, (BaseException, Enum))):
             yield from self.signature(self.name, self.thing)
         bases = self.bases()
         if bases:

@@ -145,7 +145,10 @@ class Program(tuple[Step, ...]):  # noqa: SLOT001 - it needs a dict for what it 
         """Whether a program of one step draws nothing."""
         step, *inner = self
         jitters = step.kind == "scale_by" and step.operation and step.operation.value[2]
-        known = step.kind in ("operation", "scale", "scale_by", "fit", "central_crop", "multiples")
+        places = step.operation.value[4:] if step.kind == "pad_to" and step.operation else (-1,)
+        known = min(places) >= 0 or step.kind in (
+            *("operation", "sequence", "scale", "scale_by", "fit", "central_crop", "multiples"),
+        )
         return known and not (inner or step.draws or jitters) and step.probability >= 1
 
     def __repr__(self) -> str:
@@ -378,7 +381,7 @@ def draw_operations(
 ) -> tuple[list[Operation], int]:
     """Draw the operations of a sample of this size; return the state after the draws as well."""
     drawn = draw_in_core(program, state, width, height)
-    return [_operation(each) for each in drawn.operations], drawn.state
+    return [as_operation(each) for each in drawn.operations], drawn.state
 
 
 # cffi would look up a string in every call.
@@ -434,7 +437,8 @@ def _first(operations: Any, count: int) -> Any:
     return made
 
 
-def _operation(fields: Any) -> Operation:
+def as_operation(fields: Any) -> Operation:
+    """Return an ``fd_operation``."""
     kinds: dict[int, Kind] = {getattr(lib, f"FD_{kind.upper()}"): kind for kind in get_args(Kind)}
     red, green, blue, blends = fields.fill
     fill, library = (red, green, blue), get_args(Library)[fields.library]

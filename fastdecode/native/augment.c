@@ -435,9 +435,11 @@ static int run(fd_augmenter *augmenter, const fd_operation *operation) {
     case FD_AUTOCONTRAST:
         autocontrast(pixels, count);
         return FD_OK;
-    case FD_BLUR:
-        return fd_blur(canvas, value[0] > 0 ? (int32_t)value[0] : (int32_t)(value[1] * 3.5) * 2 + 1,
-                       value[1], value[2], &augmenter->scratch);
+    case FD_BLUR: {
+        int32_t across = value[0] > 0 ? (int32_t)value[0] : (int32_t)(value[1] * 3.5) * 2 + 1;
+        int32_t sides[2] = {across, value[3] > 0 ? (int32_t)value[3] : across};
+        return fd_blur(canvas, sides, value[1], value[2], &augmenter->scratch);
+    }
     case FD_BOX_BLUR:
         return fd_box_blur(canvas, value[0], &augmenter->scratch);
     case FD_MIRROR:
@@ -504,6 +506,7 @@ static int is_good(const fd_operation *operation) {
                fmax(fmax(size, value[1]), value[2]) < 3;
     if (operation->kind == FD_BLUR)
         return ((size >= 1 && size <= 255 && (int)size % 2) || (size == 0 && value[1] < 36)) &&
+               (value[3] == 0 || (value[3] >= 1 && value[3] <= 255 && (int)value[3] % 2)) &&
                value[1] > 0 && value[2] > 0;
     if (operation->kind == FD_MEAN_BLUR)
         return size >= 3 && size <= 63 && (int)size % 2;

@@ -90,7 +90,8 @@ void fd_shift_hue(uint8_t *pixels, size_t count, int32_t shift);
 /* ---- blur.c ---- */
 
 /* Blur as torchvision does: a kernel of `size` (odd) by `size` weights of a Gaussian. */
-int fd_blur(fd_canvas *canvas, int32_t size, double sigma_x, double sigma_y, fd_room *room);
+int fd_blur(fd_canvas *canvas, const int32_t sides[2], double sigma_x, double sigma_y,
+            fd_room *room);
 
 /* Blur as Pillow does. */
 int fd_box_blur(fd_canvas *canvas, double sigma, fd_room *room);

@@ -1,7 +1,7 @@
 /* blur.c: Gaussian blurs: that of torchvision, as two passes of a one-dimensional kernel, and Pillow's; and
  * the mean of some neighbours, as albumentations' Blur and MotionBlur.
  *
- * torchvision adds the products of the square kernel in another order; its result differs by at most 1
+ * torchvision adds the products of the whole kernel in another order; its result differs by at most 1
  * in about 2 of 100 000 values. Edges are mirrored without repeating the outermost pixel.
  */
 #include "augment.h"
@@ -70,13 +70,14 @@ VARIANTS(finish_row, finish_row_body,
          (uint8_t *out, const float *sums, const kernel *across, size_t count),
          (out, sums, across, count))
 
-int fd_blur(fd_canvas *canvas, int32_t size, double sigma_x, double sigma_y, fd_room *room) {
+int fd_blur(fd_canvas *canvas, const int32_t sides[2], double sigma_x, double sigma_y,
+            fd_room *room) {
     int32_t width = canvas->width, height = canvas->height;
 
-    if (size / 2 >= width ||
-        size / 2 >= height) /* it could not be mirrored; torch refuses it, too */
+    if (sides[0] / 2 >= width ||
+        sides[1] / 2 >= height) /* it could not be mirrored; torch refuses it, too */
         return FD_ARGUMENT;
-    kernel across = make_kernel(size, sigma_x), down = make_kernel(size, sigma_y);
+    kernel across = make_kernel(sides[0], sigma_x), down = make_kernel(sides[1], sigma_y);
     size_t count = 4 * (size_t)width, margin = 4 * (size_t)across.reach;
     float *padded = fd_room_for(room, (count + 2 * margin + FD_PADDING) * sizeof *padded);
     if (padded == NULL)

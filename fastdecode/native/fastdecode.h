@@ -172,16 +172,17 @@ typedef enum {
     FD_EQUALIZE,
     FD_AUTOCONTRAST,
     FD_BLUR, /* value: the side of the kernel (odd; 0: albumentations' for that sigma), sigma across,
-              * sigma down */
+              * sigma down, and the kernel's other side, which is down (0: the same) */
     FD_BOX_BLUR, /* value[0]: sigma of Pillow's Gaussian blur, which is made of boxes */
     FD_MIRROR, /* left to right */
     FD_TURN_OVER, /* top to bottom */
     FD_WARP, /* value: the matrix that maps the result to the source */
-    FD_ROTATE, /* value[0]: degrees, counter-clockwise about the centre; value[1]: 1 if the image
-                * grows to show all of it */
-    FD_AFFINE, /* value: degrees clockwise, pixels right and down, scale, degrees of shear in x and y;
-                * of albumentations also another scale in y, and the fd_padding outside, as value[7] of
-                * FD_WARP */
+    FD_ROTATE, /* value[0]: degrees, counter-clockwise about a centre; value[1]: 1 if the image grows to
+                * show all of it; value[2] and [3]: how far the centre is from the image's, which it
+                * is in an image that grows */
+    FD_AFFINE, /* value: degrees clockwise, pixels right and down, scale, degrees of shear in x and y,
+                * how far the centre is from the image's; of albumentations instead of that another
+                * scale in y, and the fd_padding outside, as value[7] of FD_WARP */
     FD_PERMUTE, /* value: for red, green and blue, the channel (0 to 2) that is taken */
     FD_MIX_BEGIN, /* keep the image; the mix is the image times value[0] */
     FD_MIX_ADD, /* add the image times value[0] to the mix, and go back to the image that was kept */

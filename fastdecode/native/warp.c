@@ -356,9 +356,9 @@ static double angle_of(double degrees) {
     return angle < 0.0 ? angle + 360.0 : angle;
 }
 
-/* Set the matrix that turns an image of this size about its centre. */
-static void set_rotation(double m[6], double angle, double width, double height) {
-    double radians = -(angle * (PI / 180.0)), x = width / 2.0, y = height / 2.0;
+/* Set the matrix that turns an image about a point. */
+static void set_rotation(double m[6], double angle, double x, double y) {
+    double radians = -(angle * (PI / 180.0));
 
     m[0] = m[4] = rounded(cos(radians));
     m[1] = rounded(sin(radians));
@@ -377,7 +377,7 @@ void fd_turned_size(double degrees, int32_t *width, int32_t *height) {
         *height = (int32_t)(fmod(angle, 180.0) == 0.0 ? h : w);
         return;
     }
-    set_rotation(m, angle, w, h);
+    set_rotation(m, angle, w / 2.0, h / 2.0);
     for (int i = 0; i < 4; i++) {
         double x = m[0] * corners[i][0] + m[1] * corners[i][1] + m[2];
         double y = m[3] * corners[i][0] + m[4] * corners[i][1] + m[5];
@@ -393,14 +393,16 @@ void fd_turned_size(double degrees, int32_t *width, int32_t *height) {
 int fd_rotate(fd_canvas *canvas, double degrees, const fd_operation *how, fd_room *room) {
     int turns = canvas->width == canvas->height || how->value[1] != 0.0;
     double angle = angle_of(degrees), m[6];
+    double right_by = how->value[2], down_by = how->value[3];
 
     if (angle == 0.0)
         return FD_OK;
-    if (angle == 180.0 || (turns && (angle == 90.0 || angle == 270.0))) {
+    if (right_by == 0.0 && down_by == 0.0 &&
+        (angle == 180.0 || (turns && (angle == 90.0 || angle == 270.0)))) {
         turn(canvas, (int)(angle / 90.0));
         return FD_OK;
     }
-    set_rotation(m, angle, canvas->width, canvas->height);
+    set_rotation(m, angle, canvas->width / 2.0 + right_by, canvas->height / 2.0 + down_by);
     double x = -(canvas->out_width - canvas->width) / 2.0;
     double y = -(canvas->out_height - canvas->height) / 2.0, right = m[2], below = m[5];
     m[2] = m[0] * x + m[1] * y + right;
@@ -448,8 +450,10 @@ static int set_torchvision_affine(double m[6], const double *value, double x, do
 
 int fd_affine(fd_canvas *canvas, const fd_operation *how, fd_room *room) {
     double m[6], x = canvas->width * 0.5, y = canvas->height * 0.5;
-    int is_good = how->library == FD_OPENCV ? set_affine(m, how->value, x, y)
-                                            : set_torchvision_affine(m, how->value, x, y);
+    const double *value = how->value;
+    int is_good = how->library == FD_OPENCV
+                      ? set_affine(m, value, x, y)
+                      : set_torchvision_affine(m, value, x + value[6], y + value[7]);
 
     for (int i = 0; i < 6; i++)
         is_good &= fabs(m[i]) < FD_LARGEST_NUMBER;

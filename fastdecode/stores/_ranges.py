@@ -33,6 +33,9 @@ _LOCAL = ("file://", "local://")  # as fsspec has them
 _BUFFER = 1 << 20
 """Buffer of a stream: one read includes the next headers and small files of a tar."""
 
+_MOST_COPIED = 1 << 30
+"""An item of more bytes is not copied, which one call might not do."""
+
 _WILL_NEED = getattr(mmap, "MADV_WILLNEED", None)
 
 _WINDOWS_LIMIT = 8192
@@ -44,20 +47,34 @@ class FileMap(mmap.mmap):
 
     Accessing a mapping past the end of a file that has been cut kills the process (SIGBUS, see
     mmap(2)). So the core, whose batches are decoded long after their ranges were looked up, reads
-    from `descriptor`, in its own threads. `address` is where the mapping begins in memory.
+    from `descriptor`, in its own threads; others call `copy`. `address` is where the mapping begins
+    in memory.
     """
 
     descriptor = 0
     address = 0
+    location = ""
 
     @classmethod
-    def of(cls, file: io.FileIO, size: int, *, descriptor: bool) -> FileMap:
+    def of(cls, file: io.FileIO, size: int, location: str, *, descriptor: bool) -> FileMap:
         mapped = cls(file.fileno(), size, access=mmap.ACCESS_READ)
+        mapped.location = location
         if descriptor:
             mapped.address = np.frombuffer(mapped, np.uint8).ctypes.data
             mapped.descriptor = os.dup(file.fileno())
         _maps.add(mapped)
         return mapped
+
+    def copy(self, view: memoryview) -> Buffer:
+        """Return the bytes of a view, read from the file; raise a StoreError if it has been cut."""
+        # Where `pread` is missing, a mapped file cannot be cut.
+        if not self.descriptor or not hasattr(os, "pread") or len(view) > _MOST_COPIED:
+            return view
+        place = np.frombuffer(view, np.uint8).ctypes.data - self.address
+        data = os.pread(self.descriptor, len(view), place)
+        if len(data) < len(view):
+            raise _cut_error(self.location, self.size(), len(self))
+        return data
 
     def __del__(self, close: Callable[[int], None] = os.close) -> None:
         if self.descriptor:
@@ -116,7 +133,7 @@ class Ranges:
             status = os.fstat(file.fileno())
             self.size, self._identity = status.st_size, (status.st_dev, status.st_ino)
             if self.size and len(_maps) < max_maps():  # an empty file cannot be mapped
-                self._map = FileMap.of(file, self.size, descriptor=descriptor)
+                self._map = FileMap.of(file, self.size, location, descriptor=descriptor)
 
     @property
     def is_local(self) -> bool:
@@ -142,7 +159,7 @@ class Ranges:
             return self._read_again(offset, size) if self.size else b""
         now = mapping.size()
         if now < offset + size:
-            raise self._cut_error(now)
+            raise _cut_error(self.location, now, self.size)
         return memoryview(mapping)[offset : offset + size]
 
     def _read_again(self, offset: int, size: int) -> bytes:
@@ -160,7 +177,7 @@ class Ranges:
         if (now.st_dev, now.st_ino) != self._identity:
             raise mark_fatal(StoreError(f"{self.location}: it has been replaced: open it again"))
         if now.st_size < offset + size or len(data) < size:
-            raise self._cut_error(now.st_size)
+            raise _cut_error(self.location, now.st_size, self.size)
         return data
 
     def _fetch(self, remote: Remote, offset: int, size: int) -> bytes:
@@ -169,7 +186,7 @@ class Ranges:
         except FileNotFoundError as error:
             raise mark_fatal(error)  # noqa: B904 - it returns the same error
         if len(data) != size:
-            raise self._cut_error(offset + len(data))
+            raise _cut_error(self.location, offset + len(data), self.size)
         return data
 
     def check(self) -> None:
@@ -194,12 +211,12 @@ class Ranges:
         self._closed = True
         self._map = None
 
-    def _cut_error(self, now: int) -> StoreError:
-        error = StoreError(
-            f"{self.location}: the file has been cut to {now} bytes since it was opened, when it "
-            f"had {self.size}"
-        )
-        return mark_fatal(error)  # the cut affects all later items, not only this one
+
+def _cut_error(location: str, now: int, size: int) -> StoreError:
+    error = StoreError(
+        f"{location}: the file has been cut to {now} bytes since it was opened, when it had {size}"
+    )
+    return mark_fatal(error)  # the cut affects all later items, not only this one
 
 
 def is_uri(location: str) -> bool:

@@ -315,8 +315,7 @@ def fuse(transform: _T, *, quality: Quality = "exact", headroom: float = 1.0) ->
     )
     """
     fused = fuse_for(transform, DecodeOptions(quality=quality, headroom=headroom))
-    first = next(_recognise.flatten(transform), None)
-    if type(fused) is Fused and not isinstance(first, EncodedTransform):
+    if type(fused) is Fused and _recognise.encoded_head(transform) is None:
         fused.written = as_transform(transform)
     return fused
 
@@ -329,8 +328,9 @@ def fuse_for(transform: _T, options: DecodeOptions) -> Fused | _T:
     if not callable(transform):
         raise TypeError(f"transform must be callable with an image, not {transform!r}")
     parts = list(_recognise.flatten(transform))
-    if parts and isinstance(parts[0], EncodedTransform):
-        return _extend(parts[0], parts[1:])
+    head = _recognise.encoded_head(transform)
+    if head is not None:
+        return _extend(head, parts[1:])
     begin = first_recipe(options)
     recipe, count, reason = _recognise.read_pipeline(parts, begin)
     recipe, count = (recipe, count) if recipe.program else (begin, 0)

@@ -1,10 +1,10 @@
 """The programs of random augmentations that transforms of torchvision and timm stand for.
 
-`program_of` recognises a transform by its module and class, as `_recognise` does, and returns the
-program that the core draws and runs instead. It covers transforms of RGB images: of Pillow's, and
-of tensors of bytes. The programs draw from the same distributions. Each drawn operation has
-Pillow's own result; for tensors, and in torchvision's Gaussian blur and AugMix, it is at most 1
-level away from torchvision's.
+A maker returns what the core draws and runs instead of a transform; the table of `_recognise` says
+of which class. The makers cover transforms of RGB images: of Pillow's, and of tensors of bytes. The
+programs draw from the same distributions. Each drawn operation has Pillow's own result; for
+tensors, and in torchvision's Gaussian blur and AugMix, it is at most 1 level away from
+torchvision's.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from __future__ import annotations
 import itertools
 import math
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple, TypeAlias, cast, get_args
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast, get_args
 
 import torch
 
@@ -43,11 +43,16 @@ from fastdecode.native._augment import (
     scaled_by,
 )
 
+if TYPE_CHECKING:
+    from fastdecode.torch.transforms._random_crop import TorchDraws
+
 Size: TypeAlias = tuple[int, int] | None
 """(height, width) of the image that the program runs on; None if that depends on the image."""
 Maker: TypeAlias = Callable[[Any, Size], Program]
 
 _V1, _V2 = "torchvision.transforms", "torchvision.transforms.v2"
+OWN = "fastdecode.torch.transforms."
+"""What the modules of this package's transforms begin with."""
 _FILTERS: Mapping[Any, Filter] = {
     "nearest": "nearest", "bilinear": "bilinear", "bicubic": "bicubic",
     0: "nearest", 2: "bilinear", 3: "bicubic",  # Pillow's numbers
@@ -58,65 +63,20 @@ _MOST_OPERATIONS, _LARGEST_SIDE, _LARGEST_NUMBER = 32, 16384, 1e6
 """The limits of the core: FD_MOST_OPERATIONS, and those of augment.c."""
 
 
-class Unsupported(Exception):
+class Unsupported(ValueError):
     """The core cannot do what a transform does; the message says why."""
-
-
-def program_of(transform: Any, size: Size) -> Program:
-    """Return the program of a transform for an image of this size, or raise `Unsupported`."""
-    return _with_library(_make(transform, size, _PROGRAMS), "pillow")
-
-
-def decoded_program_of(transform: Any, size: Size, *, of_tensors: bool) -> Program:
-    """Do the same for the first resize, which is done while decoding: within one level, or bicubic.
-
-    Of tensors, only v2 resizes bytes bicubically: v1 resizes floats.
-    """
-    made = _make(transform, size, _PROGRAMS)
-    if of_tensors and type(transform).__module__.startswith("timm."):
-        raise Unsupported("timm's transforms take Pillow images")
-    steps = []
-    for step in made:
-        operation = step.operation
-        if operation is not None and operation.kind == "resize":
-            cubic = operation.filter == "bicubic"
-            v1 = not type(transform).__module__.startswith(_V2)
-            smooth = getattr(transform, "antialias", True) is True and not (cubic and v1)
-            if operation.filter not in ("bilinear", "bicubic") or (of_tensors and not smooth):
-                raise Unsupported("it does not resize so")
-            operation = operation._replace(
-                filter="bicubic" if cubic else "own",
-                library="torchvision" if of_tensors and cubic else "pillow",
-            )
-        steps.append(step._replace(operation=operation))
-    return Program(steps)
-
-
-def float_program_of(transform: Any, size: Size) -> Program:
-    """Do the same for a transform of floats that are still bytes in the core.
-
-    It moves pixels or blends them linearly, so the difference is that of one rounding.
-    """
-    return _for_tensors(_make(transform, size, _OF_FLOATS))
-
-
-def tensor_program_of(transform: Any, size: Size) -> Program:
-    """Do the same for a transform of tensors of bytes."""
-    if any(module.startswith("timm.") for module in modules_of(transform)):
-        raise Unsupported("timm's augmentations take Pillow images")
-    return _for_tensors(_make(transform, size, _PROGRAMS))
-
-
-def erasure_of(transform: Any, size: Size) -> Program:
-    """Do the same for a transform that erases boxes of a finished tensor."""
-    return _make(transform, size, _ERASURES)
 
 
 def is_unmodified(transform: Any) -> bool:
     """Return whether an object has no hooks, and nothing in place of its class's own attributes."""
     own = getattr(transform, "__dict__", {})
     hooked = own.get("_forward_hooks") or own.get("_forward_pre_hooks")
-    replaced = any(name == "forward" or hasattr(type(transform), name) for name in own)
+    # This package's classes have defaults, which are no methods.
+    ours = type(transform).__module__.startswith(OWN)
+    replaced = any(
+        name == "forward" or (hasattr(type(transform), name) and (callable(value) or not ours))
+        for name, value in own.items()
+    )
     return not (hooked or replaced)
 
 
@@ -127,19 +87,12 @@ def modules_of(transform: Any) -> Iterator[str]:
         yield from modules_of(part)
 
 
-def _make(transform: Any, size: Size, table: Mapping[str, Maker]) -> Program:
-    module = type(transform).__module__
-    module = _V2 if module.startswith(f"{_V2}.") else module
-    name = f"{module}.{type(transform).__qualname__}"
-    if name not in table or not is_unmodified(transform):
-        raise Unsupported(f"{type(transform).__name__} is not done in the core")
-    return made_by(table[name], transform, size)
-
-
 def made_by(make: Maker, transform: Any, size: Size) -> Program:
     """Return what a maker makes of a transform, or raise `Unsupported`."""
     try:
         return make(transform, size)
+    except Unsupported:
+        raise
     except (
         ArithmeticError,
         AttributeError,
@@ -152,7 +105,7 @@ def made_by(make: Maker, transform: Any, size: Size) -> Program:
         raise Unsupported(f"{type(transform).__name__} has arguments that are not known") from error
 
 
-def _for_tensors(program: Program) -> Program:
+def for_tensors(program: Program) -> Program:
     """Return the program with the results of torchvision's functions for tensors."""
     for operation in (step.operation for step in program if step.operation):
         if operation.library == "opencv":
@@ -164,10 +117,10 @@ def _for_tensors(program: Program) -> Program:
         )
         if different or operation.kind in ("box_blur", "solarize_add"):
             raise Unsupported("it is not possible for tensors")
-    return _with_library(program, "torchvision")
+    return with_library(program, "torchvision")
 
 
-def _with_library(program: Program, library: Library) -> Program:
+def with_library(program: Program, library: Library) -> Program:
     """Return the program with the results of a library.
 
     Of Pillow's programs only a resize changes, whose library says whether tensors have its result;
@@ -290,7 +243,7 @@ def _fill(fill: Any) -> tuple[int, int, int]:
     return red, green, blue
 
 
-class _Look(NamedTuple):
+class Look(NamedTuple):
     """How a warp interpolates and fills."""
 
     filter: Filter
@@ -298,7 +251,7 @@ class _Look(NamedTuple):
     blends: bool
 
     @classmethod
-    def of(cls, interpolation: Any, fill: Any) -> _Look:
+    def of(cls, interpolation: Any, fill: Any) -> Look:
         return cls(_filter(interpolation), _fill(fill), fill is not None)
 
 
@@ -338,7 +291,7 @@ _CONSTANTS: Mapping[str, Kind] = {
 }  # fmt: skip
 
 
-def _torchvision_operation(name: str, magnitude: float, look: _Look) -> Program:
+def torchvision_operation(name: str, magnitude: float, look: Look) -> Program:
     """Return what torchvision's policies do for the name of an operation and its magnitude."""
     if name == "Identity":
         return NOTHING
@@ -357,15 +310,15 @@ def _torchvision_operation(name: str, magnitude: float, look: _Look) -> Program:
     raise Unsupported(f"the operation {name} is not done in the core")
 
 
-class _Policy:
+class Policy:
     """What torchvision's policies have in common: a table of operations and magnitudes."""
 
     def __init__(self, policy: Any, size: Size, *arguments: Any, partial: bool = False) -> None:
-        self._look = _Look.of(policy.interpolation, policy.fill)
+        self.look = Look.of(policy.interpolation, policy.fill)
         if size is None:
             raise Unsupported("its translations depend on the size of the image")
         self.names: list[str] = []
-        self._levels: dict[str, tuple[list[float], bool]] = {}
+        self.levels: dict[str, tuple[list[float], bool]] = {}
         # These tables are torchvision's own, in the version that is installed.
         if hasattr(policy, "_AUGMENTATION_SPACE"):  # transforms.v2
             bins = arguments[0]
@@ -379,36 +332,47 @@ class _Policy:
     def _add(self, name: str, levels: Any, signed: bool, scale: float) -> None:
         several = levels is not None and getattr(levels, "ndim", 0) > 0
         self.names.append(name)
-        self._levels[name] = ([scale * float(v) for v in levels] if several else [0.0]), signed
+        self.levels[name] = ([scale * float(v) for v in levels] if several else [0.0]), signed
 
     def operation(
         self, name: str, level: int | None = None, probability: float = 1.0, most: int | None = None
     ) -> Program:
         """Return an operation with a random sign and a magnitude: one, or any of the first."""
-        levels, signed = self._levels[name]
+        levels, signed = self.levels[name]
         if level is not None and len(levels) > 1 and not 0 <= level < len(levels):
             raise Unsupported(f"{name} has no magnitude {level}")
         chosen = levels[:most] if level is None or len(levels) == 1 else [levels[level]]
         magnitudes = [sign * v for v in chosen for sign in ((1.0, -1.0) if signed else (1.0,))]
-        cases = [_torchvision_operation(name, magnitude, self._look) for magnitude in magnitudes]
+        cases = [torchvision_operation(name, magnitude, self.look) for magnitude in magnitudes]
         return group("choice", cases, probability=probability)
 
+    def drawn(
+        self, name: str, draws: TorchDraws, level: int | None = None, most: int = 0
+    ) -> Program:
+        """Return an operation after v2's draws: of a magnitude, without a `level`, and its sign."""
+        levels, signed = self.levels[name]
+        if level is None and len(levels) > 1:
+            level = draws.below(most or len(levels))
+        magnitude = levels[(level or 0) if len(levels) > 1 else 0]
+        sign = -1 if signed and draws.uniform(0, 1) <= 0.5 else 1
+        return torchvision_operation(name, sign * magnitude, self.look)
 
-def _trivial_augment(policy: Any, size: Size) -> Program:
+
+def trivial_augment(policy: Any, size: Size) -> Program:
     if policy.num_magnitude_bins < 2:
         raise Unsupported("a policy without magnitudes is not done in the core")
-    table = _Policy(policy, size, policy.num_magnitude_bins)
+    table = Policy(policy, size, policy.num_magnitude_bins)
     return group("choice", [table.operation(name) for name in table.names])
 
 
-def _rand_augment(policy: Any, size: Size) -> Program:
-    table = _Policy(policy, size, policy.num_magnitude_bins, size)
+def rand_augment(policy: Any, size: Size) -> Program:
+    table = Policy(policy, size, policy.num_magnitude_bins, size)
     cases = [table.operation(name, policy.magnitude) for name in table.names]
     return group("sequence", [group("choice", cases)] * policy.num_ops)
 
 
-def _auto_augment(policy: Any, size: Size) -> Program:
-    table = _Policy(policy, size, 10, size)
+def auto_augment(policy: Any, size: Size) -> Program:
+    table = Policy(policy, size, 10, size)
     in_v2 = hasattr(policy, "_AUGMENTATION_SPACE")
     policies = policy._policies if in_v2 else policy.policies
     return group(
@@ -432,13 +396,13 @@ def _mix(choice: Program, width: int, depth: int, alpha: float, library: Library
     return mix([chain] * width, float(alpha), library)
 
 
-def _augmix(policy: Any, size: Size) -> Program:
+def augmix(policy: Any, size: Size) -> Program:
     bins = policy._PARAMETER_MAX
-    table = _Policy(policy, size, bins, size, partial=not policy.all_ops)
+    table = Policy(policy, size, bins, size, partial=not policy.all_ops)
     choice = group("choice", [table.operation(n, most=policy.severity) for n in table.names])
     # torchvision makes a tensor of an image.
     chain_options = policy.mixture_width, policy.chain_depth, policy.alpha
-    return _mix(_for_tensors(choice), *chain_options, "torchvision")
+    return _mix(for_tensors(choice), *chain_options, "torchvision")
 
 
 # ---- single transforms ----
@@ -451,7 +415,7 @@ def _uniform(kind: Kind, limits: tuple[float, float] | None) -> list[Program]:
     return [do(Operation(kind, (low,)), Draw(0, low, high - low))]
 
 
-def _color_jitter(jitter: Any, _: Size) -> Program:
+def color_jitter(jitter: Any, _: Size) -> Program:
     parts = (
         *_uniform("brightness", jitter.brightness),
         *_uniform("contrast", jitter.contrast),
@@ -461,7 +425,7 @@ def _color_jitter(jitter: Any, _: Size) -> Program:
     return group("shuffle", parts)
 
 
-def _photometric_distort(distort: Any, _: Size) -> Program:
+def photometric_distort(distort: Any, _: Size) -> Program:
     """Return SSD's distortion, with the contrast either second or after the hue."""
 
     def maybe(kind: Kind, limits: tuple[float, float]) -> Program:
@@ -485,57 +449,69 @@ _PERMUTED = group(
 )
 
 
-def _permutation(_: Any, __: Size) -> Program:
+def permutation(_: Any, __: Size) -> Program:
     return _PERMUTED
 
 
 _LARGEST_KERNEL = 255  # of blur.c
 
 
-def _gaussian_blur(blur: Any, size: Size) -> Program:
+def gaussian_blur(blur: Any, size: Size) -> Program:
+    """Return the program of torchvision's blur, or of DINO's, which only this package's can be."""
+    if blur.kernel_size is None:
+        return _softened(blur.radius_min, blur.radius_max, float(blur.p))
     across, down = blur.kernel_size
-    if across > _LARGEST_KERNEL:
+    if max(across, down) > _LARGEST_KERNEL:
         raise Unsupported(f"a kernel of more than {_LARGEST_KERNEL} pixels is not done in the core")
-    if across != down:
-        raise Unsupported("a blur whose kernel is no square is not done in the core")
-    if size is not None and across // 2 >= min(size):
+    if size is not None and (across // 2 >= size[1] or down // 2 >= size[0]):
         raise Unsupported("the kernel of the blur is larger than the image")
     low, high = blur.sigma
-    return do(Operation("blur", (across, low, low)), Draw(1, low, high - low, copied=2))
+    return do(Operation("blur", (across, low, low, down)), Draw(1, low, high - low, copied=2))
 
 
-def _rotation(rotation: Any, _: Size) -> Program:
-    if rotation.center is not None:
-        raise Unsupported("a rotation about another centre is not done in the core")
+def _from_middle(center: Any, size: Size) -> tuple[float, ...]:
+    """Return how far a centre is from that of an image; nothing for None."""
+    if center is None:
+        return ()
+    if size is None:
+        raise Unsupported("where its centre is in the image depends on the size of that")
+    x, y = center
+    return float(x) - size[1] / 2, float(y) - size[0] / 2
+
+
+def rotation(rotation: Any, size: Size) -> Program:
     low, high = rotation.degrees
-    grows = (1.0,) if rotation.expand else ()
-    turn = Operation("rotate", (0.0, *grows), *_Look.of(rotation.interpolation, rotation.fill))
+    if rotation.expand and rotation.center is not None:
+        raise Unsupported("an image that grows turns about another centre")
+    grows = (1.0,) if rotation.expand else (0.0, *_from_middle(rotation.center, size))
+    turn = Operation("rotate", (0.0, *grows), *Look.of(rotation.interpolation, rotation.fill))
     return do(turn, Draw(0, low, high - low))
 
 
-def _affine(transform: Any, _: Size) -> Program:
-    if transform.center is not None:
-        raise Unsupported("an affine transformation about another centre is not done in the core")
+def affine(transform: Any, size: Size) -> Program:
     (low, high), shear = transform.degrees, transform.shear or ()
     draws = [Draw(0, low, high - low)]
     sides: tuple[Unit, Unit] = ("width", "height")
     for index, share, side in zip((1, 2), transform.translate or (), sides, strict=False):
         draws.append(Draw(index, -share, 2 * share, is_rounded=True, of=side))
-    limits = [(3, transform.scale or (1.0, 1.0)), (4, shear[:2]), (5, shear[2:])]
+    limits = [(3, transform.scale or ()), (4, shear[:2]), (5, shear[2:])]
     draws += [Draw(at, float(ends[0]), float(ends[1] - ends[0])) for at, ends in limits if ends]
-    look = _Look.of(transform.interpolation, transform.fill)
-    return do(Operation("affine", (0.0, 0.0, 0.0, 1.0, 0.0, 0.0), *look), *draws)
+    look = Look.of(transform.interpolation, transform.fill)
+    value = (0.0, 0.0, 0.0, 1.0, 0.0, 0.0, *_from_middle(transform.center, size))
+    return do(Operation("affine", value, *look), *draws)
 
 
-def _pillow_blur(blur: Any, _: Size) -> Program:
-    """Return the program of this package's GaussianBlur."""
-    return _softened(blur.radius_min, blur.radius_max, float(blur.p))
+def as_it_says(transform: Any, _: Size) -> Program:
+    """Return the program that a transform of this package holds, with the filters of libraries."""
 
+    def changed(operation: Operation | None) -> Operation | None:
+        if operation is None or operation.kind != "resize" or operation.library == "opencv":
+            return operation
+        filter_ = "bilinear" if operation.filter == "own" else operation.filter
+        alike = getattr(transform, "interpolation", "") in ("bilinear", "nearest")
+        return operation._replace(filter=filter_, library="torchvision" if alike else "pillow")
 
-def _as_it_says(transform: Any, _: Size) -> Program:
-    """Return the program that a transform of this package holds."""
-    program: Program = transform.program
-    return program
+    return Program(step._replace(operation=changed(step.operation)) for step in transform.program)
 
 
 def _softened(low: float, high: float, probability: float) -> Program:
@@ -543,7 +519,7 @@ def _softened(low: float, high: float, probability: float) -> Program:
     return do(Operation("box_blur", (float(low),)), draw, probability=probability)
 
 
-def _with_probability(kind: Kind, number: str = "") -> Callable[[Any, Size], Program]:
+def with_probability(kind: Kind, number: str = "") -> Callable[[Any, Size], Program]:
     """Return the maker of a transform with a probability `p`, and one number by that name."""
 
     def make(transform: Any, _: Size) -> Program:
@@ -553,7 +529,7 @@ def _with_probability(kind: Kind, number: str = "") -> Callable[[Any, Size], Pro
     return make
 
 
-def _erasing(transform: Any, _: Size) -> Program:
+def erasing(transform: Any, _: Size) -> Program:
     """Return the program of torchvision's RandomErasing."""
     value = transform.value
     is_random = value is None or value == "random"  # in transforms.v2 and v1
@@ -572,7 +548,7 @@ def _erasing(transform: Any, _: Size) -> Program:
     return erase(erasure, probability=float(transform.p))
 
 
-def _grey(transform: Any, _: Size) -> Program:
+def grey(transform: Any, _: Size) -> Program:
     if transform.num_output_channels not in (1, 3):
         raise Unsupported("such a number of channels is not made in the core")
     return do(Operation("grey"))
@@ -587,6 +563,15 @@ _RESAMPLING: Mapping[Any, Resampling] = {
 }  # fmt: skip
 
 
+def resampling(interpolation: Any) -> Resampling:
+    """Return the filter of an interpolation, in any of its forms."""
+    number = getattr(interpolation, "value", interpolation)
+    known = isinstance(number, (str, int)) and not isinstance(number, bool)
+    if not known or number not in _RESAMPLING:
+        raise Unsupported(f"interpolation {interpolation} is not done in the core")
+    return _RESAMPLING[number]
+
+
 def _resampling(transform: Any) -> tuple[Resampling, Library]:
     """Return how a transform resizes Pillow images, and whether also tensors have that result.
 
@@ -595,12 +580,10 @@ def _resampling(transform: Any) -> tuple[Resampling, Library]:
     mode = transform.interpolation
     if isinstance(mode, str) and type(transform).__module__.startswith(f"{_V1}.transforms"):
         raise Unsupported("torchvision's v1 takes no string as interpolation")
-    number = getattr(mode, "value", mode)
-    if isinstance(number, (list, tuple)) or number not in _RESAMPLING:
-        raise Unsupported(f"interpolation {mode} is not done in the core")
-    smooth = number in ("bilinear", 2) and getattr(transform, "antialias", True) is True
-    alike = smooth or number in ("nearest", 0)
-    return _RESAMPLING[number], "torchvision" if alike else "pillow"
+    filter_ = resampling(mode)
+    smooth = filter_ == "bilinear" and getattr(transform, "antialias", True) is True
+    alike = smooth or getattr(mode, "value", mode) in ("nearest", 0)
+    return filter_, "torchvision" if alike else "pillow"
 
 
 def as_sides(size: Any) -> int | tuple[int, int] | None:
@@ -639,7 +622,7 @@ def _both_sides(size: Any) -> tuple[int, int]:
     return sides if isinstance(sides, tuple) else (sides, sides)
 
 
-def _resizing(transform: Any, _: Size) -> Program:
+def resizing(transform: Any, _: Size) -> Program:
     size, longest = as_sides(transform.size), transform.max_size
     if size is None and (transform.size is not None or longest is None):
         raise Unsupported(f"size={transform.size!r} is not known")
@@ -649,7 +632,7 @@ def _resizing(transform: Any, _: Size) -> Program:
     return resized_to(size, filter_, longest and _whole(longest, 1), library)
 
 
-def _random_resizing(transform: Any, _: Size) -> Program:
+def random_resizing(transform: Any, _: Size) -> Program:
     """Return the program of RandomResizedCrop."""
     filter_, library = _resampling(transform)
     scaled = resized_to(_both_sides(transform.size), filter_, None, library)
@@ -664,7 +647,7 @@ def _random_part(transform: Any) -> Program:
     return random_box(scale, ratio)
 
 
-def _random_shortest(transform: Any, _: Size) -> Program:
+def random_shortest(transform: Any, _: Size) -> Program:
     """Return the program of RandomShortestSize."""
     filter_, _library = _resampling(transform)
     sides, longest = (_whole(side, 1) for side in transform.min_size), transform.max_size or 0
@@ -672,7 +655,7 @@ def _random_shortest(transform: Any, _: Size) -> Program:
     return group("choice", cases)
 
 
-def _scale_jitter(transform: Any, _: Size) -> Program:
+def scale_jitter(transform: Any, _: Size) -> Program:
     """Return the program of ScaleJitter, which takes the target's height for the width."""
     filter_, _library = _resampling(transform)
     factors = as_range(transform.scale_range)
@@ -681,7 +664,7 @@ def _scale_jitter(transform: Any, _: Size) -> Program:
     return scaled_by((0, 0, *_both_sides(transform.target_size)), factors, filter_)
 
 
-def _timm_resizing(transform: Any, _: Size) -> Program:
+def timm_resizing(transform: Any, _: Size) -> Program:
     """Return the program of timm's random crop, which may draw the interpolation after the box."""
     modes, size = transform.interpolation, _both_sides(transform.size)
     several = modes if isinstance(modes, tuple) else (modes,)
@@ -693,7 +676,7 @@ def _timm_resizing(transform: Any, _: Size) -> Program:
     return Program([*_random_part(transform), *scaled])
 
 
-def _preset(transform: Any, _: Size) -> Program:
+def preset(transform: Any, _: Size) -> Program:
     """Return the program of the preset of torchvision's weights."""
     filter_, library = _resampling(transform)
     whole = as_sides(transform.resize_size)
@@ -703,7 +686,7 @@ def _preset(transform: Any, _: Size) -> Program:
     return Program([*resized, *central_crop(_both_sides(transform.crop_size), pads=True)])
 
 
-def _central(transform: Any, _: Size) -> Program:
+def central(transform: Any, _: Size) -> Program:
     return central_crop(_both_sides(transform.size), pads=True)
 
 
@@ -713,7 +696,7 @@ def _whole(number: Any, least: int = 0) -> int:
     return int(number)
 
 
-def _borders(padding: Any) -> tuple[int, int, int, int]:
+def borders(padding: Any) -> tuple[int, int, int, int]:
     """Return pixels at the left, top, right and bottom."""
     sides = [*padding] if isinstance(padding, (list, tuple)) else [padding]
     if len(sides) not in (1, 2, 4):
@@ -722,77 +705,41 @@ def _borders(padding: Any) -> tuple[int, int, int, int]:
     return left, top, right, bottom
 
 
-def _padded(value: tuple[float, ...], transform: Any, kind: Kind = "pad") -> Operation:
+def padded(value: tuple[float, ...], transform: Any, kind: Kind = "pad") -> Operation:
     mode = transform.padding_mode
     if mode not in get_args(Padding):
         raise Unsupported(f"padding_mode={mode!r} is not known")
     return Operation(kind, value, mode, _fill(transform.fill))
 
 
-def _padding(transform: Any, _: Size) -> Program:
-    return do(_padded(_borders(transform.padding), transform))
+def padding(transform: Any, _: Size) -> Program:
+    return do(padded(borders(transform.padding), transform))
 
 
-def _random_cropping(transform: Any, _: Size) -> Program:
+def random_cropping(transform: Any, _: Size) -> Program:
     """Return the program of RandomCrop: v1 pads in up to three steps, v2 in one."""
     height, width = _both_sides(transform.size)
-    in_v2 = type(transform).__module__.startswith(_V2)
-    borders = _borders(transform.padding or 0)
-    if in_v2 and transform.padding:  # it keeps left, right, top, bottom
-        left, right, top, bottom = borders
-        borders = left, top, right, bottom
-    how = (2 if in_v2 else 1) if transform.pad_if_needed else 0
-    inner = borders if in_v2 else (0, 0, 0, 0)
+    module = type(transform).__module__
+    in_v1 = module == f"{_V1}.transforms"
+    sides = borders(transform.padding or 0)
+    if module.startswith(_V2) and transform.padding:  # it keeps left, right, top, bottom
+        left, right, top, bottom = sides
+        sides = left, top, right, bottom
+    how = (1 if in_v1 else 2) if transform.pad_if_needed else 0
+    inner = (0, 0, 0, 0) if in_v1 else sides
     # Its filter is that of the padding.
-    crop = _padded((width, height, 0, 0, *inner), transform, "crop")
-    before = [] if in_v2 or not any(borders) else do(_padded(borders, transform))
+    crop = padded((width, height, 0, 0, *inner), transform, "crop")
+    before = do(padded(sides, transform)) if in_v1 and any(sides) else []
     return Program([*before, Step("random_crop", operation=crop, picks=how)])
 
 
-def _perspective(transform: Any, _: Size) -> Program:
+def perspective(transform: Any, _: Size) -> Program:
     share = float(transform.distortion_scale)
     if not 0 <= share <= 1:
         raise Unsupported(f"distortion_scale={share} is not known")
-    look = _Look.of(transform.interpolation, transform.fill)
+    look = Look.of(transform.interpolation, transform.fill)
     change = Step("perspective_change", operation=Operation("perspective", (share,), *look))
     return Program([change._replace(probability=float(transform.p))])
-
-
-def _parts(transforms: Iterable[Any], size: Size) -> list[Program]:
-    made: list[Program] = []
-    for part in transforms:
-        if getattr(part, "num_output_channels", 3) != 3:
-            raise Unsupported("it is not certain how many channels the result has")
-        made.append(_make(part, size, _PROGRAMS))
-    return made
-
-
-def _in_turn(transforms: Iterable[Any], size: Size) -> list[Program]:
-    """Return the programs of parts of which each gets the result of the one before."""
-    made: list[Program] = []
-    for part in transforms:
-        made += _parts([part], size)
-        size = size_after(made[-1], size)
-    return made
-
-
-def _apply(transform: Any, size: Size) -> Program:
-    return group("sequence", _in_turn(transform.transforms, size), probability=float(transform.p))
-
-
-def _compose(transform: Any, size: Size) -> Program:
-    return group("sequence", _in_turn(transform.transforms, size))
-
-
-def _random_choice(transform: Any, size: Size) -> Program:
-    weights = getattr(transform, "p", None)
-    if not transform.transforms or (weights is not None and not sum(weights) > 0):
-        raise Unsupported("a choice of nothing is not done in the core")
-    return group("choice", _parts(transform.transforms, size), weights=weights)
-
-
-def _random_order(transform: Any, size: Size) -> Program:
-    return group("shuffle", _parts(transform.transforms, size))
 
 
 # ---- timm ----
@@ -884,7 +831,7 @@ def _timm_warp(op: Any, size: Size, drawn: Callable[..., Program]) -> Program:
     return group("choice", cases)
 
 
-def _timm_erasing(transform: Any, _: Size) -> Program:
+def timm_erasing(transform: Any, _: Size) -> Program:
     """Return the program of timm's RandomErasing: several boxes, which share the area."""
     if transform.num_splits > 1:
         raise Unsupported("erasing in a part of a batch is not done in the core")
@@ -899,7 +846,7 @@ def _timm_erasing(transform: Any, _: Size) -> Program:
     return group("choice", cases, probability=float(transform.probability))
 
 
-def _timm_rand_augment(policy: Any, size: Size) -> Program:
+def timm_rand_augment(policy: Any, size: Size) -> Program:
     cases, weights = [_timm_operation(op, size) for op in policy.ops], policy.choice_weights
     if weights is None:
         return group("sequence", [group("choice", cases)] * policy.num_layers)
@@ -908,84 +855,68 @@ def _timm_rand_augment(policy: Any, size: Size) -> Program:
     return group("choice", cases, weights=weights, picks=policy.num_layers)
 
 
-def _timm_augmix(policy: Any, size: Size) -> Program:
+def timm_augmix(policy: Any, size: Size) -> Program:
     if policy.blended:
         raise Unsupported("timm's blended AugMix is not done in the core")
     choice = group("choice", [_timm_operation(op, size) for op in policy.ops])
     return _mix(choice, policy.width, policy.depth, policy.alpha, "pillow")
 
 
-def _timm_auto_augment(policy: Any, size: Size) -> Program:
+def timm_auto_augment(policy: Any, size: Size) -> Program:
     return group(
         "choice",
         [group("sequence", [_timm_operation(op, size) for op in one]) for one in policy.policy],
     )
 
 
-_MAKERS: Mapping[str, Maker] = {
-    "ColorJitter": _color_jitter,
-    "GaussianBlur": _gaussian_blur,
-    "RandomChannelPermutation": _permutation,
-    "RandomPhotometricDistort": _photometric_distort,
-    "Grayscale": _grey,
-    "RandomGrayscale": _with_probability("grey"),
-    "RandomInvert": _with_probability("invert"),
-    "RandomPosterize": _with_probability("posterize", "bits"),
-    "RandomSolarize": _with_probability("solarize", "threshold"),
-    "RandomAdjustSharpness": _with_probability("sharpness", "sharpness_factor"),
-    "RandomAutocontrast": _with_probability("autocontrast"),
-    "RandomEqualize": _with_probability("equalize"),
-    "RandomHorizontalFlip": _with_probability("mirror"),
-    "RandomVerticalFlip": _with_probability("turn_over"),
-    "RandomRotation": _rotation,
-    "RandomAffine": _affine,
-    "RandomPerspective": _perspective,
-    "CenterCrop": _central,
-    "Pad": _padding,
-    "RandomCrop": _random_cropping,
-    "RandomResizedCrop": _random_resizing,
-    "RandomShortestSize": _random_shortest,
-    "Resize": _resizing,
-    "ScaleJitter": _scale_jitter,
-}
-_CONTAINERS: Mapping[str, Maker] = {
-    "Compose": _compose,
-    "RandomApply": _apply,
-    "RandomChoice": _random_choice,
-    "RandomOrder": _random_order,
-}
-_POLICIES: Mapping[str, Maker] = {
-    "TrivialAugmentWide": _trivial_augment,
-    "RandAugment": _rand_augment,
-    "AutoAugment": _auto_augment,
-    "AugMix": _augmix,
-}
-_PROGRAMS: Mapping[str, Maker] = {
-    **{f"{_V1}.transforms.{name}": make for name, make in {**_MAKERS, **_CONTAINERS}.items()},
-    **{f"{_V1}.autoaugment.{name}": make for name, make in _POLICIES.items()},
-    **{f"{_V2}.{name}": make for name, make in {**_MAKERS, **_CONTAINERS, **_POLICIES}.items()},
-    "timm.data.auto_augment.RandAugment": _timm_rand_augment,
-    "timm.data.auto_augment.AutoAugment": _timm_auto_augment,
-    "timm.data.auto_augment.AugMixAugment": _timm_augmix,
-    "timm.data.transforms.RandomResizedCropAndInterpolation": _timm_resizing,
-    f"{_V1}._presets.ImageClassification": _preset,
-    "fastdecode.torch._probes.PillowCalls": _as_it_says,
-    "fastdecode.torch.transforms.blur.GaussianBlur": _pillow_blur,
-    "fastdecode.torch.transforms.multimodal.PadToSquare": _as_it_says,
-    "fastdecode.torch.transforms.multimodal.SmartResize": _as_it_says,
-    "fastdecode.torch.transforms.opencv.LetterBox": _as_it_says,
-    "fastdecode.torch.transforms.opencv.OpenCVResize": _as_it_says,
-}
-"""By module and class, how a transform becomes a program; v2 has it in one module of several."""
+# ---- torchvision's classes, by what their operations do to an image ----
 
-_LINEAR = (
-    *("CenterCrop", "GaussianBlur", "Pad", "RandomAffine", "RandomCrop", "RandomHorizontalFlip"),
-    *("RandomPerspective", "RandomResizedCrop", "RandomRotation", "RandomVerticalFlip", "Resize"),
-)
-_OF_FLOATS = {name: make for name, make in _PROGRAMS.items() if name.rpartition(".")[2] in _LINEAR}
-
-_ERASURES: Mapping[str, Maker] = {
-    f"{_V1}.transforms.RandomErasing": _erasing,
-    f"{_V2}.RandomErasing": _erasing,
-    "timm.data.random_erasing.RandomErasing": _timm_erasing,
+CROPS: Mapping[str, Maker] = {
+    "CenterCrop": central,
+    "RandomHorizontalFlip": with_probability("mirror"),
+    "RandomResizedCrop": random_resizing,
+    "RandomShortestSize": random_shortest,
+    "Resize": resizing,
+    "ScaleJitter": scale_jitter,
 }
+"""They crop, resize or mirror, mostly while decoding."""
+
+SHIFTS: Mapping[str, Maker] = {
+    "Pad": padding,
+    "RandomCrop": random_cropping,
+    "RandomVerticalFlip": with_probability("turn_over"),
+}
+"""They move pixels as well, and change no values."""
+
+MOVES: Mapping[str, Maker] = {
+    "RandomAffine": affine,
+    "RandomPerspective": perspective,
+    "RandomRotation": rotation,
+}
+"""They move pixels."""
+
+COLOURS: Mapping[str, Maker] = {
+    "ColorJitter": color_jitter,
+    "GaussianBlur": gaussian_blur,
+    "Grayscale": grey,
+    "RandomAdjustSharpness": with_probability("sharpness", "sharpness_factor"),
+    "RandomAutocontrast": with_probability("autocontrast"),
+    "RandomChannelPermutation": permutation,
+    "RandomEqualize": with_probability("equalize"),
+    "RandomGrayscale": with_probability("grey"),
+    "RandomInvert": with_probability("invert"),
+    "RandomPhotometricDistort": photometric_distort,
+    "RandomPosterize": with_probability("posterize", "bits"),
+    "RandomSolarize": with_probability("solarize", "threshold"),
+}
+"""They leave each pixel in its place."""
+
+POLICIES: Mapping[str, Maker] = {
+    "AugMix": augmix,
+    "AutoAugment": auto_augment,
+    "RandAugment": rand_augment,
+    "TrivialAugmentWide": trivial_augment,
+}
+"""They do some of both."""
+
+OPERATIONS: Mapping[str, Maker] = {**CROPS, **SHIFTS, **MOVES, **COLOURS, **POLICIES}

@@ -14,7 +14,7 @@ from __future__ import annotations
 import copy
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
@@ -22,12 +22,14 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 
-from fastdecode.native._augment import Program, flipped
+from fastdecode.native._augment import Program, flipped, group
 from fastdecode.native._augment import Step as ProgramStep
 from fastdecode.torch import _albumentations
+from fastdecode.torch import _programs as programs
 from fastdecode.torch._albumentations import OfImage, is_of_albumentations
 from fastdecode.torch._probes import (
     Form,
+    PillowCalls,
     affine_of,
     does_as,
     does_nothing,
@@ -36,18 +38,20 @@ from fastdecode.torch._probes import (
 )
 from fastdecode.torch._processors import PixelValues, after_processor
 from fastdecode.torch._programs import (
+    OWN,
     Maker,
+    Size,
     Unsupported,
     check_program,
-    decoded_program_of,
-    erasure_of,
-    float_program_of,
+    for_tensors,
     is_unmodified,
+    made_by,
     modules_of,
-    program_of,
-    tensor_program_of,
+    size_after,
+    with_library,
 )
-from fastdecode.torch.transforms.base import Recipe, interpolation_name
+from fastdecode.torch.transforms.base import EncodedTransform, Recipe, interpolation_name
+from fastdecode.torch.transforms.containers import Compose
 from fastdecode.torch.transforms.normalize import Normalize, three_values
 
 _V1 = "torchvision.transforms.transforms"
@@ -76,10 +80,14 @@ class Row:
 
     step: Step | None = None
     """How it is done while decoding; None if it never is. Augmentations are only in a `Loader`."""
+    make: Maker | None = None
+    """Returns the program of its operations; None if it has none."""
     parts: str = ""
     """The attribute with the transforms that it calls in turn; empty if it is no pipeline."""
     in_place: bool = False
     """Whether every pixel stays where it is."""
+    linear: bool = False
+    """Whether it only moves or blends pixels, so that floats may still be bytes in the core."""
     only_pillow: bool = False
     """Whether it takes Pillow images but no tensors."""
 
@@ -91,8 +99,10 @@ def row_of(part: Any) -> Row | None:
 
 
 def _module(part: Any) -> str:
-    module = type(part).__module__
-    return _V2 if module.startswith(_V2) else module
+    """Return the module of a part's class; v2's for those of this package that are alike."""
+    module, name = type(part).__module__, type(part).__qualname__
+    alike = module.startswith(OWN) and (module, name) not in TABLE
+    return _V2 if alike or module.startswith(_V2) else module
 
 
 def _is_unmodified(part: Any, row: Row) -> bool:
@@ -121,6 +131,16 @@ def flatten(transform: Any) -> Iterator[Any]:
         yield from flatten(part)
 
 
+def encoded_head(transform: Any) -> EncodedTransform | None:
+    """Return the transform of encoded bytes that a pipeline consists of, or that begins it.
+
+    In a Compose of this package it is one of images, as torchvision's.
+    """
+    first = next(flatten(transform), None)
+    own = isinstance(transform, Compose)
+    return first if isinstance(first, EncodedTransform) and not own else None
+
+
 def read_pipeline(parts: Sequence[Any], recipe: Recipe) -> tuple[Recipe, int, str]:
     """Follow a pipeline as long as every part is known for certain.
 
@@ -136,7 +156,7 @@ def read_pipeline(parts: Sequence[Any], recipe: Recipe) -> tuple[Recipe, int, st
             step = step if type(part).__name__ in _OF_ARRAYS else None
         elif recipe.image and not {_V1, _AUTO}.isdisjoint(modules_of(part)):
             step = None  # a v1 transform of a tv_tensors.Image may or may not keep the class
-        if recipe.joint and _module(part) != _V2:
+        if recipe.joint and not type(part).__module__.startswith(_V2):
             step = None  # it takes no target
         following = step(recipe, part) if step else None
         if following is None and step in (_augment, _erase):
@@ -228,33 +248,116 @@ def draws_nothing(part: Any) -> bool:
 def draws_in_torch(part: Any) -> bool:
     """Return whether a transform is v2's own, with all that it holds: these draw by torch alone."""
     held = getattr(part, "transforms", None) or ()
-    own = _module(part) == _V2 and type(part).__qualname__ != "Lambda" and is_unmodified(part)
-    return own and all(map(draws_in_torch, held))
+    own = type(part).__module__.startswith(_V2) and type(part).__qualname__ != "Lambda"
+    return own and is_unmodified(part) and all(map(draws_in_torch, held))
 
 
 _OF_ARRAYS = (
     *("LetterBox", "OfImage", "OpenCVResize", "PadToSquare", "SmartResize", "ToImage"),
     *("ToPILImage", "ToTensor"),
 )
-WHILE_DECODING = frozenset(
-    [
-        "CenterCrop",
-        "RandomCrop",
-        "RandomHorizontalFlip",
-        "RandomResizedCrop",
-        "Resize",
-        "RandomResizedCropAndInterpolation",
-        "RandomShortestSize",
-        "ScaleJitter",
-    ]
-)
-"""What costs no pass of its own at the beginning of a pipeline."""
 _DRAW_NOTHING = {
     *("CenterCrop", "ClampBoundingBoxes", "ClampKeyPoints", "ConvertBoundingBoxFormat"),
     *("ConvertImageDtype", "FiveCrop", "Grayscale", "Identity", "Normalize", "PILToTensor", "Pad"),
     *("RGB", "Resize", "SanitizeBoundingBoxes", "SanitizeKeyPoints", "TenCrop", "ToDtype"),
     *("ToImage", "ToPILImage", "ToPureTensor", "ToTensor"),
 }
+
+
+# ---- the program of one transform ----
+
+
+def program_of(transform: Any, size: Size) -> Program:
+    """Return the program of a transform for an image of this size, or raise `Unsupported`."""
+    return with_library(_make(transform, size), "pillow")
+
+
+def tensor_program_of(transform: Any, size: Size) -> Program:
+    """Do the same for a transform of tensors of bytes."""
+    if any(module.startswith("timm.") for module in modules_of(transform)):
+        raise Unsupported("timm's augmentations take Pillow images")
+    return for_tensors(_make(transform, size))
+
+
+def float_program_of(transform: Any, size: Size) -> Program:
+    """Do the same for a transform of floats that are still bytes in the core.
+
+    It moves pixels or blends them linearly, so the difference is that of one rounding.
+    """
+    row = row_of(transform)
+    if row is None or not row.linear:
+        raise Unsupported(f"{type(transform).__name__} is not done with floats in the core")
+    return for_tensors(_make(transform, size))
+
+
+def decoded_program_of(transform: Any, size: Size, *, of_tensors: bool) -> Program:
+    """Do the same for the first resize, which is done while decoding: within one level, or bicubic.
+
+    Of tensors, only v2 resizes bytes bicubically: v1 resizes floats.
+    """
+    made = _make(transform, size)
+    if of_tensors and type(transform).__module__.startswith("timm."):
+        raise Unsupported("timm's transforms take Pillow images")
+    steps = []
+    for step in made:
+        operation = step.operation
+        if operation is not None and operation.kind == "resize":
+            cubic = operation.filter == "bicubic"
+            smooth = getattr(transform, "antialias", True) is True
+            smooth = smooth and not (cubic and _module(transform) != _V2)
+            if operation.filter not in ("bilinear", "bicubic") or (of_tensors and not smooth):
+                raise Unsupported("it does not resize so")
+            operation = operation._replace(
+                filter="bicubic" if cubic else "own",
+                library="torchvision" if of_tensors and cubic else "pillow",
+            )
+        steps.append(step._replace(operation=operation))
+    return Program(steps)
+
+
+def _make(transform: Any, size: Size) -> Program:
+    row = row_of(transform)
+    if row is None or row.make is None:
+        raise Unsupported(f"{type(transform).__name__} is not done in the core")
+    return made_by(row.make, transform, size)
+
+
+def _parts(transforms: Iterable[Any], size: Size) -> list[Program]:
+    made: list[Program] = []
+    for part in transforms:
+        row = row_of(part)
+        if getattr(part, "num_output_channels", 3) != 3 or (row and row.step is _erase):
+            raise Unsupported("it makes another kind of image, or takes one")
+        made.append(_make(part, size))
+    return made
+
+
+def _in_turn(transforms: Iterable[Any], size: Size) -> list[Program]:
+    """Return the programs of parts of which each gets the result of the one before."""
+    made: list[Program] = []
+    for part in transforms:
+        made += _parts([part], size)
+        size = size_after(made[-1], size)
+    return made
+
+
+def _apply(transform: Any, size: Size) -> Program:
+    return group("sequence", _in_turn(transform.transforms, size), probability=float(transform.p))
+
+
+def _compose(transform: Any, size: Size) -> Program:
+    return group("sequence", _in_turn(transform.transforms, size))
+
+
+def _random_choice(transform: Any, size: Size) -> Program:
+    weights = getattr(transform, "p", None)
+    if not transform.transforms or (weights is not None and not sum(weights) > 0):
+        raise Unsupported("a choice of nothing is not done in the core")
+    return group("choice", _parts(transform.transforms, size), weights=weights)
+
+
+def _random_order(transform: Any, size: Size) -> Program:
+    return group("shuffle", _parts(transform.transforms, size))
 
 
 # ---- the steps: each takes the recipe so far, and returns the recipe after its part ----
@@ -309,6 +412,15 @@ def _while_decoding(recipe: Recipe, part: Any) -> Recipe | None:
     if not re.fullmatch(_DECODED[mode], _letters(following.program)):
         return None
     return following if in_bytes or not {*letters} & {*"br"} else None
+
+
+def _own_crop(recipe: Recipe, part: Any) -> Recipe | None:
+    """Accept a crop of this package, which can also normalise, among others of images."""
+    made, normalize = _crop(recipe, part), part.normalize
+    if made is None or normalize is None:
+        return made
+    in_bytes = recipe.form in ("pil", "uint8")
+    return made.but(image=None).floats(normalize.mean, normalize.std) if in_bytes else None
 
 
 def _image_classification(recipe: Recipe, part: Any) -> Recipe | None:
@@ -409,7 +521,7 @@ _FILLING = ("CenterCrop", "Pad", "RandomAffine", "RandomPerspective", "RandomRot
 def _erase(recipe: Recipe, part: Any) -> Recipe | None:
     """Accept RandomErasing as the last part, after the values are floats."""
     floats = recipe.form in ("float", "levels", "normalised")
-    made = _followed(recipe, part, erasure_of) if floats else None
+    made = _followed(recipe, part, program_of) if floats else None
     return made and made.but(form="erased")
 
 
@@ -485,7 +597,9 @@ def _normalize(recipe: Recipe, part: Any) -> Recipe | None:
     mean, std = (three_values(one) for one in given)
     if mean is None or std is None or 0 in std:
         return None
-    if recipe.channels == 1 and any(len(one) != 1 for one in given):
+    if recipe.channels == 1 and any(
+        len({*one} if isinstance(part, Normalize) else one) != 1 for one in given
+    ):
         return None  # torchvision raises an error
     if recipe.form == "erased":
         return _normalise_erased(recipe, mean, std)
@@ -572,95 +686,92 @@ def _rows(modules: Sequence[str], rows: dict[str, Row]) -> dict[tuple[str, str],
     return {(module, name): row for module in modules for name, row in rows.items()}
 
 
-_VALUES = Row(in_place=True)  # changes values only, and runs as written
-_COLOURS = Row(_augment, in_place=True)
-_MOVES = Row(_augment)
-_CROPS = Row(_crop)
+def _crops(make: Maker) -> Row:
+    return Row(_crop, make, linear=True)
+
+
+def _moves(make: Maker) -> Row:
+    return Row(_augment, make)
+
+
+def _erases(make: Maker) -> Row:
+    return Row(_erase, make, in_place=True)
+
+
+def _converts(step: Step, *, only_pillow: bool = False) -> Row:
+    return Row(step, in_place=True, only_pillow=only_pillow)
+
+
+_PRESET = Row(parts="transforms")
+_OF_BYTES = Row(_own_crop, programs.as_it_says, linear=True)
+_OF_EITHER_VERSION = {
+    **{name: Row(_crop, make, linear=True) for name, make in programs.CROPS.items()},
+    **{name: Row(_augment, make, linear=True) for name, make in programs.SHIFTS.items()},
+    **{name: Row(_augment, make, linear=True) for name, make in programs.MOVES.items()},
+    **{name: Row(_augment, make, in_place=True) for name, make in programs.COLOURS.items()},
+    "GaussianBlur": Row(_augment, programs.gaussian_blur, in_place=True, linear=True),
+    "RandomErasing": _erases(programs.erasing),
+    "Compose": Row(make=_compose, parts="transforms"),
+    "ConvertImageDtype": _converts(_convert_dtype),
+    "ElasticTransform": Row(),  # these run as written
+    "FiveCrop": Row(),
+    "GaussianNoise": Row(in_place=True),
+    "Identity": _converts(_accept),
+    "Normalize": _converts(_normalize),
+    "PILToTensor": _converts(_pil_to_tensor, only_pillow=True),
+    "RGB": _converts(_accept),
+    "RandomApply": _moves(_apply),
+    "RandomChoice": _moves(_random_choice),
+    "RandomOrder": _moves(_random_order),
+    "TenCrop": Row(),
+    "ToDtype": _converts(_to_float),
+    "ToImage": _converts(_to_image),
+    "ToPILImage": _converts(_to_pil),
+    "ToPureTensor": _converts(_to_pure_tensor),
+    "ToTensor": _converts(_to_tensor),
+}
+_POLICIES = {name: Row(_augment, make) for name, make in programs.POLICIES.items()}
 
 TABLE: dict[tuple[str, str], Row] = {
+    **_rows((_V1, _V2), _OF_EITHER_VERSION),
+    **_rows((_AUTO, _V2), _POLICIES),
+    (_V1, "ToTensor"): _converts(_to_tensor, only_pillow=True),
+    (_WEIGHTS, "ImageClassification"): Row(_image_classification, programs.preset),
+    (_REFERENCES, "ClassificationPresetTrain"): _PRESET,
+    (_REFERENCES, "ClassificationPresetEval"): _PRESET,
+    (_REFERENCES, "DetectionPresetTrain"): _PRESET,
+    (_REFERENCES, "DetectionPresetEval"): _PRESET,
+    (_REFERENCES, "SegmentationPresetTrain"): _PRESET,
+    (_REFERENCES, "SegmentationPresetEval"): _PRESET,
+    (_TIMM, "MaybePILToTensor"): _converts(_maybe_pil_to_tensor),
+    (_TIMM, "MaybeToTensor"): _converts(_maybe_to_tensor),
+    (_TIMM, "RandomResizedCropAndInterpolation"): _crops(programs.timm_resizing),
+    (_TIMM, "ToTensor"): _converts(_unscaled_to_tensor, only_pillow=True),
+    ("timm.data.auto_augment", "AugMixAugment"): _moves(programs.timm_augmix),
+    ("timm.data.auto_augment", "AutoAugment"): _moves(programs.timm_auto_augment),
+    ("timm.data.auto_augment", "RandAugment"): _moves(programs.timm_rand_augment),
+    ("timm.data.random_erasing", "RandomErasing"): _erases(programs.timm_erasing),
     **_rows(
-        (_V1, _V2),
-        {
-            "CenterCrop": _CROPS,
-            "Pad": _MOVES,
-            "RandomCrop": _MOVES,
-            "RandomPerspective": _MOVES,
-            "ColorJitter": _COLOURS,
-            "Compose": Row(parts="transforms"),
-            "ConvertImageDtype": Row(_convert_dtype, in_place=True),
-            "ElasticTransform": Row(),
-            "FiveCrop": Row(),
-            "GaussianBlur": _COLOURS,
-            "GaussianNoise": _VALUES,
-            "Grayscale": _COLOURS,
-            "Identity": Row(_accept, in_place=True),
-            "Normalize": Row(_normalize, in_place=True),
-            "PILToTensor": Row(_pil_to_tensor, in_place=True, only_pillow=True),
-            "RGB": Row(_accept, in_place=True),
-            "RandomAdjustSharpness": _COLOURS,
-            "RandomAutocontrast": _COLOURS,
-            "RandomChannelPermutation": _COLOURS,
-            "RandomEqualize": _COLOURS,
-            "RandomAffine": _MOVES,
-            "RandomApply": _MOVES,
-            "RandomChoice": _MOVES,
-            "RandomErasing": Row(_erase, in_place=True),
-            "RandomGrayscale": _COLOURS,
-            "RandomHorizontalFlip": _CROPS,
-            "RandomInvert": _COLOURS,
-            "RandomOrder": _MOVES,
-            "RandomPhotometricDistort": _COLOURS,
-            "RandomPosterize": _COLOURS,
-            "RandomResizedCrop": _CROPS,
-            "RandomRotation": _MOVES,
-            "RandomShortestSize": _CROPS,
-            "RandomSolarize": _COLOURS,
-            "RandomVerticalFlip": _MOVES,
-            "Resize": _CROPS,
-            "ScaleJitter": _CROPS,
-            "TenCrop": Row(),
-            "ToDtype": Row(_to_float, in_place=True),
-            "ToImage": Row(_to_image, in_place=True),
-            "ToPILImage": Row(_to_pil, in_place=True),
-            "ToPureTensor": Row(_to_pure_tensor, in_place=True),
-            "ToTensor": Row(_to_tensor, in_place=True),
-        },
+        (f"{OWN}crops",),
+        dict.fromkeys(("RandomResizedCrop", "Resize", "ResizeCenterCrop"), _OF_BYTES),
     ),
     **_rows(
-        (_AUTO, _V2),
-        {
-            "AugMix": _MOVES,
-            "AutoAugment": _MOVES,
-            "RandAugment": _MOVES,
-            "TrivialAugmentWide": _MOVES,
-        },
+        (f"{OWN}multimodal",),
+        dict.fromkeys(("PadToSquare", "SmartResize"), _moves(programs.as_it_says)),
     ),
-    (_V1, "ToTensor"): Row(_to_tensor, in_place=True, only_pillow=True),
-    (_WEIGHTS, "ImageClassification"): Row(_image_classification),
-    (_REFERENCES, "ClassificationPresetTrain"): Row(parts="transforms"),
-    (_REFERENCES, "ClassificationPresetEval"): Row(parts="transforms"),
-    (_REFERENCES, "DetectionPresetTrain"): Row(parts="transforms"),
-    (_REFERENCES, "DetectionPresetEval"): Row(parts="transforms"),
-    (_REFERENCES, "SegmentationPresetTrain"): Row(parts="transforms"),
-    (_REFERENCES, "SegmentationPresetEval"): Row(parts="transforms"),
-    (_TIMM, "MaybePILToTensor"): Row(_maybe_pil_to_tensor, in_place=True),
-    (_TIMM, "MaybeToTensor"): Row(_maybe_to_tensor, in_place=True),
-    (_TIMM, "RandomResizedCropAndInterpolation"): _CROPS,
-    ("fastdecode.torch.transforms.blur", "GaussianBlur"): _COLOURS,
-    ("fastdecode.torch.transforms.multimodal", "PadToSquare"): _MOVES,
-    ("fastdecode.torch.transforms.multimodal", "SmartResize"): _MOVES,
-    ("fastdecode.torch.transforms.opencv", "LetterBox"): _MOVES,
-    ("fastdecode.torch.transforms.opencv", "OpenCVResize"): _MOVES,
-    ("timm.data.auto_augment", "AugMixAugment"): _MOVES,
-    ("timm.data.auto_augment", "AutoAugment"): _MOVES,
-    ("timm.data.auto_augment", "RandAugment"): _MOVES,
-    ("timm.data.random_erasing", "RandomErasing"): Row(_erase, in_place=True),
+    **_rows(
+        (f"{OWN}opencv",),
+        dict.fromkeys(("LetterBox", "OpenCVResize"), _moves(programs.as_it_says)),
+    ),
+    (PillowCalls.__module__, "PillowCalls"): _crops(programs.as_it_says),
+    (Normalize.__module__, "Normalize"): _converts(_fastdecode_normalize),
     (PixelValues.__module__, "PaddedPixelValues"): Row(parts="parts"),
     (PixelValues.__module__, "PixelValues"): Row(_pixel_values),
     (OfImage.__module__, "OfImage"): Row(_of_albumentations),
-    (_TIMM, "ToTensor"): Row(_unscaled_to_tensor, in_place=True, only_pillow=True),
     ("torch.nn.modules.container", "Sequential"): Row(parts="_modules"),
-    ("torch.nn.modules.linear", "Identity"): Row(_accept, in_place=True),
-    (Normalize.__module__, "Normalize"): Row(_fastdecode_normalize, in_place=True),
+    ("torch.nn.modules.linear", "Identity"): _converts(_accept),
 }
 """What is known, by the module and the name of a class."""
+
+WHILE_DECODING = {name for (_, name), row in TABLE.items() if row.step is _crop} | {"RandomCrop"}
+"""What costs no pass of its own at the beginning of a pipeline."""

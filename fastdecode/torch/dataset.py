@@ -828,8 +828,10 @@ def _join_torchvision(kind: type[DecodeDataset]) -> None:
     """
     theirs = getattr(sys.modules.get("torchvision.datasets"), kind._torchvision_class, None)
     if isinstance(theirs, type) and not issubclass(kind, theirs):
+        general = [base for base in kind.__bases__ if issubclass(theirs, base)]
+        others = [base for base in kind.__bases__ if base not in general]
         with suppress(TypeError):
-            kind.__bases__ = (*kind.__bases__, theirs)
+            kind.__bases__ = (*others, theirs, *general)
 
 
 def map_targets(dataset: Any, target: Any, geometry: Geometry | None) -> Any:

@@ -17,10 +17,11 @@ from fastdecode._selection import Preference, load_named
 from fastdecode.errors import BackendUnavailable, UnknownBackend
 from fastdecode.geometry import Geometry
 from fastdecode.plan import reduce_for
+from fastdecode.stores._ranges import FileMap
 from fastdecode.torch._fuse import fuse_for
 from fastdecode.torch._options import DecodeOptions
 from fastdecode.torch._processors import as_transform
-from fastdecode.torch._recognise import flatten
+from fastdecode.torch._recognise import encoded_head
 from fastdecode.torch._threads import limit_threads
 from fastdecode.torch._views import Views, views_of
 from fastdecode.torch.transforms import EncodedTransform
@@ -246,8 +247,15 @@ class DecodeMixin:
 
 
 def read_encoded(source: Any) -> Any:
-    """Return the bytes of a file, given as a path, as bytes or as a row of `datasets`."""
+    """Return the bytes of a file, given as a path, as bytes or as a row of `datasets`.
+
+    Those of a local store are copied, so that a file that is cut meanwhile is an error, and no end
+    of the process.
+    """
     source = without_row(source)
+    mapping = getattr(source, "obj", None)
+    if isinstance(mapping, FileMap):
+        return mapping.copy(source)
     named = isinstance(source, (str, os.PathLike))
     return api.read_file(os.fspath(source)) if named else source
 
@@ -277,8 +285,8 @@ def _resolve(transform: Any, options: DecodeOptions, *, may_fuse: bool) -> Any:
         name = transform.__name__
         raise TypeError(f"transform is the class {name}: give an instance of it, with a size")
     asked = options.describe(*SIZE_OPTIONS)
-    first = next(flatten(transform), None)
-    encoded = isinstance(first, EncodedTransform)
+    first = encoded_head(transform)
+    encoded = first is not None
     made = "pil" if isinstance(first, Views) else "tensor"
     ignored = asked or ("" if options.output == made else options.describe("output"))
     if encoded and ignored:

@@ -194,14 +194,14 @@ def test_warps_of_tensors(data: Any, instructions: str) -> None:
 def test_blur_is_the_gaussian_of_its_kernel(data: Any) -> None:
     """A blur is within 1 level of the sum of all products, with mirrored edges."""
     pixels, sigma = data.draw(images()), data.draw(st.floats(0.1, 3))
-    size = 2 * data.draw(st.integers(0, min(11, *(side - 1 for side in pixels.shape[:2])))) + 1
-    weights = np.exp(-0.5 * (np.arange(size) - size // 2) ** 2 / sigma**2)
-    weights /= weights.sum()
-    edge = size // 2
-    expected = np.pad(pixels.astype(float), ((edge, edge), (edge, edge), (0, 0)), "reflect")
-    for axis in (0, 1):
+    down, across = (data.draw(st.integers(0, min(11, side - 1))) for side in pixels.shape[:2])
+    expected = np.pad(pixels.astype(float), ((down, down), (across, across), (0, 0)), "reflect")
+    for axis, edge in enumerate((down, across)):
+        weights = np.exp(-0.5 * np.arange(-edge, edge + 1) ** 2 / sigma**2)
+        weights /= weights.sum()
         expected = np.apply_along_axis(np.convolve, axis, expected, weights, "valid")
-    made = augment(pixels, [Operation("blur", (size, sigma, sigma))])
+    other = [] if down == across and data.draw(st.booleans()) else [2 * down + 1]
+    made = augment(pixels, [Operation("blur", (2 * across + 1, sigma, sigma, *other))])
     assert np.abs(made - np.rint(expected)).max() <= 1
 
 
@@ -296,6 +296,8 @@ def test_operations_follow_one_another() -> None:
         Operation("posterize", (9.0,)),
         Operation("blur", (4.0, 1.0, 1.0)),
         Operation("blur", (23.0, 1.0, 1.0)),
+        Operation("blur", (3.0, 1.0, 1.0, 4.0)),
+        Operation("blur", (3.0, 1.0, 1.0, 257.0)),
         Operation("brightness", (float("nan"),)),
         Operation("warp", (1e9, 0.0, 0.0, 0.0, 1.0, 0.0)),
         Operation("permute", (0.0, 1.0, 3.0)),

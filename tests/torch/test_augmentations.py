@@ -30,7 +30,8 @@ from fastdecode.native._augment import (
 )
 from fastdecode.torch import Fused, ImageList, Loader
 from fastdecode.torch._order import sample_seed
-from fastdecode.torch._programs import Unsupported, program_of, tensor_program_of
+from fastdecode.torch._programs import Unsupported
+from fastdecode.torch._recognise import program_of, tensor_program_of
 from fastdecode.torch.transforms import RandomResizedCrop
 from fastdecode.torch.transforms._random_crop import SampleGenerator
 

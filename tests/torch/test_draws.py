@@ -29,7 +29,7 @@ from torchvision.transforms import transforms as v1
 from fastdecode.native._augment import Operation, augment, draw_operations
 from fastdecode.torch import transforms
 from fastdecode.torch._order import sample_seed
-from fastdecode.torch._programs import erasure_of, program_of
+from fastdecode.torch._recognise import program_of
 from fastdecode.torch.transforms._random_crop import SampleGenerator
 
 native_core()
@@ -348,7 +348,7 @@ def test_erasing(version: str, scale: Any) -> None:
         erasing = _MODULES[version][0].RandomErasing(0.75, scale, value="random")
     names = ["done", "left", "top", "width", "height"]
     ours, theirs = [], []
-    for drawn in _drawn(erasure_of(erasing, ERASED), ERASED):
+    for drawn in _drawn(program_of(erasing, ERASED), ERASED):
         boxes = [[1.0, *each.value[:4]] for each in drawn if each.value[2] and each.value[3]]
         ours.append((boxes or [_box(torch.zeros(1, 1))])[0])
         theirs.append(_box((erasing(torch.zeros(3, *ERASED)) != 0).any(0)))
@@ -364,7 +364,7 @@ def test_several_boxes_of_timm() -> None:
     timm = pytest.importorskip("timm.data.random_erasing")
     erasing = timm.RandomErasing(1.0, 0.1, 0.5, max_count=3, **_TIMM)
     ours, theirs = [], []
-    for drawn in _drawn(erasure_of(erasing, ERASED), ERASED):
+    for drawn in _drawn(program_of(erasing, ERASED), ERASED):
         erased = torch.zeros(ERASED)
         for each in drawn:
             left, top, width, height = map(int, each.value[:4])

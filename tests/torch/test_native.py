@@ -383,6 +383,37 @@ def test_another_backend_or_overridden_methods_keep_the_core_out(made: Made) -> 
     assert made.total == 6
 
 
+@pytest.mark.parametrize("name", ["__call__", "with_geometry", "draw", "make"])
+@pytest.mark.parametrize(
+    ("kind", "sizes"),
+    [(RandomResizedCrop, [40]), (ResizeCenterCrop, [50, 40]), (Resize, [[40, 30]])],
+)
+def test_only_methods_of_the_users_keep_the_core_out(kind: Any, sizes: Any, name: str) -> None:
+    """The core makes samples of every class of the package, unless the user's has another method.
+
+    That may be in a subclass, in another base of it, in one object, or put into the class itself.
+    """
+
+    def own(*arguments: Any, **options: Any) -> Any:
+        return getattr(kind, name)(*arguments, **options)
+
+    def reason(transform: Any) -> Any:
+        return Sources(*SOURCES, transform=transform)._eligible_recipe()
+
+    crop, mixed = kind(*sizes), type("Mixed", (), {name: own})
+    replaced = kind(*sizes)
+    vars(replaced)[name] = own
+
+    assert reason(crop).recipe is crop
+    assert not isinstance(reason(type("Own", (kind,), {})(*sizes)), str)
+    assert name in reason(type("Own", (kind,), {name: own})(*sizes))
+    assert name in reason(type("Own", (mixed, kind), {})(*sizes))
+    assert name in reason(replaced)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kind, name, own)
+        assert name in reason(crop)
+
+
 def test_batches_that_are_not_for_the_core_are_shared_by_all_threads(made: Made) -> None:
     """A dataset of BMPs goes back to samples one by one, and one that reads slowly to small parts.
 

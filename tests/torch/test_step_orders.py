@@ -1,8 +1,9 @@
 """Pipelines of known steps in any order, compared with the same pipeline as written.
 
 The steps draw nothing that matters: they have p=1, or a range of one number. So a `Loader`, whose
-draws are its own, must give what the pipeline gives for the image that Pillow has decoded. Where
-torchvision is not installed, doubles take its place, for fewer steps.
+draws are its own, must give what the pipeline gives for the image that Pillow has decoded. The
+steps are torchvision's, timm's and this package's own, mixed. Where torchvision is not installed,
+doubles take its place, for fewer steps.
 
 FASTDECODE_SEEDS is the number of pipelines for each test.
 """
@@ -35,8 +36,11 @@ from torch_reference import PHOTOS
 
 from fastdecode.testing import encode
 from fastdecode.torch import Views, _recognise
+from fastdecode.torch import transforms as own
 from fastdecode.torch.transforms import (
+    EncodedTransform,
     GaussianBlur,
+    ImageTransform,
     LetterBox,
     Normalize,
     OpenCVResize,
@@ -94,7 +98,7 @@ ALWAYS = {"scale": (4.0, 4.0), "ratio": (1.0, 1.0)}
 
 
 def _auto(m: Any) -> Any:
-    return autoaugment if m is v1 else v2
+    return autoaugment if m is v1 else m
 
 
 def _policy(m: Any) -> Any:
@@ -180,6 +184,12 @@ MOVES = {
     "RandomRotation expanded": Step(
         lambda m: m.RandomRotation((35, 35), expand=True, interpolation=Mode.BICUBIC), 2.2
     ),
+    "RandomRotation about a point": Step(
+        lambda m: m.RandomRotation((90, 90), interpolation=Mode.BILINEAR, center=(9, 20.5)), 1, 0, 1
+    ),
+    "RandomAffine about a point": Step(
+        lambda m: m.RandomAffine((-60, -60), interpolation=Mode.BILINEAR, center=(-7, 12)), 1, 0, 1
+    ),
     "RandomPerspective": Step(lambda m: m.RandomPerspective(0.0, 1.0), 1, 1, 1),
     "ElasticTransform": Step(lambda m: m.ElasticTransform(0.0)),
     "RandomAffine": Step(
@@ -202,6 +212,7 @@ COLOURS = {
     "RandomAutocontrast": Step(lambda m: m.RandomAutocontrast(1.0), math.inf, 0, 1),
     "RandomEqualize": Step(lambda m: m.RandomEqualize(1.0), math.inf, 0, 1),
     "GaussianBlur": Step(lambda m: m.GaussianBlur(5, (1.5, 1.5)), 1, 1, 1),
+    "GaussianBlur across": Step(lambda m: m.GaussianBlur((7, 3), (1.5, 1.5)), 1, 1, 1),
     "RandomPhotometricDistort": Step(lambda _: v2.RandomPhotometricDistort(p=0.0)),
     "AutoAugment": Step(_policy, math.inf, 0, 1),
     "timm AutoAugment": Step(lambda _: _timm("AutoAugment", "Posterize"), math.inf),
@@ -290,8 +301,8 @@ def _made(name: str, m: Any) -> Any:
         return None
 
 
-NAMES = [name for name in STEPS if _made(name, v1) or _made(name, v2)]
-LIBRARIES = {"v1": v1, "v2": v2}
+LIBRARIES = {"v1": v1, "v2": v2, "own": own}
+NAMES = [name for name in STEPS if any(_made(name, m) for m in LIBRARIES.values())]
 HOLDERS = ["Compose", "Sequential", "RandomApply", "RandomChoice", "RandomOrder"]
 HOW_HELD = [*HOLDERS, "RandomApply 0", "RandomApply 0.5"]
 
@@ -308,8 +319,8 @@ def parts(names: Iterable[str], *, held: bool = False) -> st.SearchStrategy[Part
 
 
 def _part(name: str, library: str) -> Part:
-    made = _made(name, LIBRARIES[library])
-    return Part(_made(name, v2) if made is None else made, name)
+    made = (_made(name, m) for m in (LIBRARIES[library], v2, own))
+    return Part(next(one for one in made if one is not None), name)
 
 
 def _held(library: str, holder: str, inner: list[Part]) -> Part:
@@ -550,7 +561,10 @@ def _change(part: Any, how: str) -> None:
 
 
 def _composed(pipeline: Sequence[Part]) -> Any:
-    return v1.Compose([part.transform for part in pipeline])
+    """Return a Compose: this package's, where one of its crops might begin it."""
+    parts = [part.transform for part in pipeline]
+    ours = any(isinstance(one, (EncodedTransform, ImageTransform)) for one in parts)
+    return own.Compose(parts) if ours else v1.Compose(parts)
 
 
 def _compare(pipeline: list[Part], at: int, seed: int, **options: Any) -> None:
@@ -698,6 +712,6 @@ def test_all_known_classes_are_drawn() -> None:
     """Whoever teaches `fuse` another class adds it to the steps above."""
     drawn = {type(_made(name, m)).__qualname__ for name in STEPS for m in (v1, v2)}
     known = {name for _, name in _recognise.TABLE if not name.endswith(("Train", "Eval"))}
-    crops = {"FiveCrop", "TenCrop"}  # their steps hold them
+    crops = {"FiveCrop", "TenCrop", "ResizeCenterCrop"}  # their steps hold them, or others
     processors = {"PixelValues", "PaddedPixelValues"}
     assert known <= {*drawn, *HOLDERS, *crops, *processors, "AugMixAugment", "OfImage"}

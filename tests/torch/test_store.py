@@ -286,6 +286,10 @@ from fastdecode.errors import StoreError
 from fastdecode.torch import Loader, StoreDataset
 from fastdecode.torch.transforms import ResizeCenterCropNormalize
 
+class Called(type(ResizeCenterCropNormalize(32, 32))):
+    def __call__(self, *data, **options):
+        return super().__call__(*data, **options)
+
 class Truncating(StoreDataset):
     def read(self, index):
         sample = super().read(index)
@@ -293,22 +297,32 @@ class Truncating(StoreDataset):
             os.truncate(sys.argv[1], 4096)
         return sample
 
-dataset = Truncating(sys.argv[1], transform=ResizeCenterCropNormalize(32, 32))
+transforms = {
+    "core": ResizeCenterCropNormalize(32, 32),
+    "overridden": Called(32, 32),
+    "written": lambda image: image.resize((32, 32)),
+    "none": None,
+}
+dataset = Truncating(sys.argv[1], transform=transforms[sys.argv[2]])
+collate = None if sys.argv[2] == "core" else list
 batches = 0
 try:
-    for _ in Loader(dataset, 8, threads=2):
+    for _ in Loader(dataset, 8, threads=2, collate_fn=collate):
         batches += 1
 except StoreError as error:
     print(batches, error)
 """
 
 
+@pytest.mark.parametrize("transform", ["core", "overridden", "written", "none"])
 @pytest.mark.parametrize("kind", ["tar", "recordio"])
-def test_store_truncated_within_an_epoch_is_an_error(tmp_path: Path, kind: str) -> None:
+def test_store_truncated_within_an_epoch_is_an_error(
+    tmp_path: Path, kind: str, transform: str
+) -> None:
     """A local file that is cut while its images are decoded is an error, and no signal."""
     place = stored(tmp_path, kind)
 
-    done = python("-W", "ignore", "-c", _TRUNCATED, place)
+    done = python("-W", "ignore", "-c", _TRUNCATED, place, transform)
 
     assert (done.returncode, done.stderr) == (0, "")
     assert "cut to 4096 bytes" in done.stdout

@@ -390,15 +390,8 @@ def test_bytes_that_are_no_image_are_refused(data: bytes) -> None:
 
 @pytest.mark.parametrize("transform", NORMALISING, ids=named)
 def test_sources_that_are_no_bytes_are_refused(transform: Any) -> None:
-    """A path, a Pillow image and decoded pixels are errors that name what was given."""
-    for data, told in (
-        (str(PHOTOS[0]), "path"),
-        (PHOTOS[0], "path"),
-        (Image.new("RGB", (9, 9)), "Image"),
-        (None, "NoneType"),
-        (np.zeros((9, 9, 3), np.uint8), "decoded already"),
-        (torch.zeros((3, 9, 9), dtype=torch.uint8), "decoded already"),
-    ):
+    """Neither bytes nor an image; the error names what was given."""
+    for data, told in ((str(PHOTOS[0]), "path"), (PHOTOS[0], "path"), (None, "NoneType")):
         with pytest.raises(TypeError, match=told):
             transform(data)
 
@@ -457,7 +450,7 @@ OF_ALL: list[tuple[str, dict[str, Any]]] = [
     ("std", {"mean": (0.5,)}),
     ("std", {"std": (0.2,)}),
     ("normalised", {"mean": (0.5,), "std": (0.2,), "dtype": torch.uint8}),
-    *(("interpolation", {"interpolation": wrong}) for wrong in ("nearest", 0.5, True)),
+    *(("interpolation", {"interpolation": wrong}) for wrong in ("cubic", 0.5, True)),
     *(("antialias", {"antialias": wrong}) for wrong in (False, None)),
 ]
 REFUSED: list[tuple[Any, str, dict[str, Any]]] = [

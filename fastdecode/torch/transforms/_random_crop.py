@@ -19,11 +19,14 @@ from fastdecode.native._augment import (
     Operation,
     Program,
     as_operations,
+    do,
     draw_in_core,
 )
 from fastdecode.native._library import lib
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from fastdecode.types import Box
 
 _MAX_BOX_DRAWS = 10
@@ -72,10 +75,10 @@ def _restore(state: torch.Tensor) -> SampleGenerator:
     return SampleGenerator().set_state(state)
 
 
-class _TorchDraws:
+class TorchDraws:
     """Draws as torchvision does, in its precision, from a torch generator; None is the global."""
 
-    def __init__(self, generator: torch.Generator | None) -> None:
+    def __init__(self, generator: torch.Generator | None = None) -> None:
         self._generator = generator
         # On the CPU even if torch's default device is another.
         self._device = torch.device("cpu") if generator is None else generator.device
@@ -101,6 +104,13 @@ class _TorchDraws:
         """Draw a state from which the core goes on to draw."""
         return int(torch.randint(2**63 - 1, (), generator=self._generator, device="cpu"))
 
+    def sides(self, area: int, scale: Sequence[float], ratio: Sequence[float]) -> tuple[int, int]:
+        """Draw a box as a share of an area, and the ratio of its first side to its second one."""
+        target = area * self.uniform(*scale)
+        drawn = self._scratch_number.uniform_(*_logarithms(tuple(ratio)), generator=self._generator)
+        aspect = torch.exp(drawn).item()
+        return round(math.sqrt(target * aspect)), round(math.sqrt(target / aspect))
+
     def box(
         self, width: int, height: int, scale: tuple[float, float], ratio: tuple[float, float]
     ) -> Box:
@@ -111,12 +121,8 @@ class _TorchDraws:
         times, then top and left. If no box fits, the result is the central box with the nearest
         ratio, of at least one pixel (torchvision's may have none, and fail).
         """
-        area, logarithms = height * width, _logarithms(ratio)
         for _ in range(_MAX_BOX_DRAWS):
-            target = area * self.uniform(*scale)
-            drawn = self._scratch_number.uniform_(*logarithms, generator=self._generator)
-            aspect = torch.exp(drawn).item()
-            across, down = round(math.sqrt(target * aspect)), round(math.sqrt(target / aspect))
+            across, down = self.sides(height * width, scale, ratio)
             if 1 <= across <= width and 1 <= down <= height:
                 top = self.below(height - down + 1)
                 left = self.below(width - across + 1)
@@ -132,7 +138,7 @@ def draw_program(
         drawn = draw_in_core(program, source.state, width, height)
         source.state = drawn.state
         return drawn
-    draws, state = _TorchDraws(source), None
+    draws, state = TorchDraws(source), None
     operations: list[Any] = []
     kept = []  # what some of them lie in
     for part in program.parts:
@@ -150,7 +156,7 @@ def draw_program(
             operations.append(part.core.steps[0].operation)
             width, height = map(int, operation.value[:2])
         else:
-            chosen = part if part.is_steady else _chosen(part, draws)
+            chosen = part if part.is_steady else _chosen(part, draws, width, height)
             if chosen is None and state is None:  # torchvision draws otherwise
                 state = draws.state()
             drawn = draw_in_core(part if chosen is None else chosen, state or 0, width, height)
@@ -161,9 +167,18 @@ def draw_program(
     return DrawnOperations(as_operations(operations), state or 0, (height, width))
 
 
-def _chosen(part: Program, draws: _TorchDraws) -> Program | None:
+def _chosen(part: Program, draws: TorchDraws, width: int, height: int) -> Program | None:
     """Return what torchvision draws for a step, as one that draws nothing; None for others."""
     step = part[0]
+    if step.kind == "operation" and step.operation and step.probability >= 1:
+        value = dict(enumerate(step.operation.value))
+        for draw in step.draws:
+            side = {"pixels": 1, "width": width, "height": height}[draw.of]
+            number = draws.uniform(draw.start * side, (draw.start + draw.range) * side)
+            value[draw.at] = float(round(number)) if draw.is_rounded else number
+            value |= {draw.copied: value[draw.at]} if draw.copied >= 0 else {}
+        fixed = step.operation._replace(value=tuple(value.values()))
+        return do(fixed)
     if step.kind == "scale_by" and step.erasure:
         factor = draws.factor(*step.erasure.area)
         return Program([step._replace(erasure=step.erasure._replace(area=(factor, factor)))])
@@ -213,7 +228,7 @@ def _scratch_number(device: torch.device) -> torch.Tensor:
 
 
 @cache
-def _logarithms(ratio: tuple[float, float]) -> tuple[float, float]:
+def _logarithms(ratio: tuple[float, ...]) -> tuple[float, float]:
     """Return the logarithms of both ratios, computed in float32."""
     low, high = torch.log(torch.tensor(ratio, dtype=torch.float32, device="cpu")).tolist()
     return low, high

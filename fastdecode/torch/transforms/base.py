@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from enum import Enum
 from functools import lru_cache, partial
 from numbers import Real
@@ -16,7 +17,7 @@ import torch
 from PIL import Image as PillowImage
 
 from fastdecode import _headers
-from fastdecode._arguments import check_word, shown
+from fastdecode._arguments import check_word, is_int, shown
 from fastdecode._buffers import as_buffer
 from fastdecode._pixels import seen_size
 from fastdecode._resizing import (
@@ -40,7 +41,7 @@ from fastdecode.torch.transforms._random_crop import draw_program
 from fastdecode.torch.transforms.normalize import Normalize
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from typing_extensions import Self, Unpack
 
@@ -52,6 +53,9 @@ Quality = Literal["fast", "exact"]
 Interpolation: TypeAlias = Literal["bilinear", "bicubic"]
 AnyInterpolation: TypeAlias = Interpolation | int | Enum
 """An interpolation as a string, Pillow's constant or torchvision's enumeration."""
+
+SizeLike: TypeAlias = "int | Sequence[int]"
+"""A side for both, or (height, width), in pixels."""
 
 _MAX_CANVAS_RATIO = 16
 """How many times the size of the window a canvas may have if it is made as a whole."""
@@ -92,14 +96,17 @@ class EncodedTransform(ABC):
     dtype: torch.dtype = torch.float32
     isolated: bool = True
 
-    def __call__(self, data: Data, **options: Unpack[TransformOptions]) -> torch.Tensor:
-        """Decode and transform an image.
+    def __call__(self, data: Any, **options: Unpack[TransformOptions]) -> Any:
+        """Decode and transform an image; of a decoded one, those of this package make another.
 
         Parameters
         ----------
-        data : bytes-like
-            The whole file, as for `fastdecode.decode`.
+        data : bytes-like, PIL.Image.Image, ndarray (H, W, C) or tensor (C, H, W)
+            The whole file, as for `fastdecode.decode`; or an image, as for `ImageTransform`, which
+            becomes a tensor only if it is to become floats.
         **options
+            With a file:
+
             - `generator`, a torch.Generator for the random draws; by default torch's global one.
             - `out`, where to write the result, such as one image of a batch: a tensor of `shape`
               and `dtype`, with any strides. It is also returned.
@@ -107,8 +114,12 @@ class EncodedTransform(ABC):
 
         Returns
         -------
-        tensor, (3, H, W)
+        tensor (3, H, W), or an image
         """
+        return self._transformed(data, **options)
+
+    def _transformed(self, data: Any, **options: Unpack[TransformOptions]) -> Any:
+        """Return the result of a call. `__call__` itself is overridden by users' classes only."""
         return self.with_geometry(data, **options)[0]
 
     @abstractmethod
@@ -507,6 +518,19 @@ def interpolation_name(value: Any) -> Interpolation | None:
 
 def is_number(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def check_size(name: str, size: SizeLike | None) -> int | tuple[int, int]:
+    """Check a size; return an int if it is one number, alone or in a list."""
+    sides: tuple[Any, ...] = tuple(size) if isinstance(size, Sequence) else (size,)
+    if not 1 <= len(sides) <= 2 or not all(is_int(side) and side > 0 for side in sides):
+        raise ValueError(f"{name} must be a positive integer or (height, width), not {size!r}")
+    return int(sides[0]) if len(sides) == 1 else (int(sides[0]), int(sides[1]))
+
+
+def check_size_pair(name: str, size: SizeLike) -> tuple[int, int]:
+    checked = check_size(name, size)
+    return (checked, checked) if isinstance(checked, int) else checked
 
 
 def _is_jpeg(data: Buffer) -> bool:

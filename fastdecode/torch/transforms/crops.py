@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import torch
 
-from fastdecode._arguments import check_names, is_int
+from fastdecode._arguments import check_names
 from fastdecode.native._augment import (
     Program,
     Resampling,
@@ -19,19 +19,23 @@ from fastdecode.native._augment import (
     random_box,
     resized_to,
 )
+from fastdecode.torch._programs import as_it_says, resampling
 from fastdecode.torch.transforms.base import (
     AnyInterpolation,
     Quality,
     Recipe,
-    interpolation_name,
+    SizeLike,
+    TransformOptions,
+    check_size,
+    check_size_pair,
     is_number,
 )
+from fastdecode.torch.transforms.conversions import as_tensor
+from fastdecode.torch.transforms.images import is_image, transformed
 from fastdecode.torch.transforms.normalize import IMAGENET_MEAN, IMAGENET_STD
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
-
-_Size = int | Sequence[int]
 
 
 class QualityOptions(TypedDict, total=False):
@@ -63,12 +67,8 @@ class _Crop(Recipe):
         flip: float = 0.0,
         **options: Any,
     ) -> None:
-        name = interpolation_name(interpolation)
-        if name is None:
-            raise ValueError(
-                f"interpolation must be 'bilinear' or 'bicubic', not {interpolation!r}; for others "
-                "decode first, and use torchvision's transforms"
-            )
+        name = getattr(interpolation, "value", interpolation)
+        self._filter = resampling(name)
         if antialias is not True:
             raise ValueError(
                 f"antialias must be True, not {antialias!r}: resizing is always antialiased here"
@@ -76,7 +76,7 @@ class _Crop(Recipe):
         # True most likely means "with flips", but as a number it would flip every image.
         if not is_number(flip) or not 0 <= flip <= 1:
             raise ValueError(f"flip must be a probability from 0 to 1, not {flip!r}")
-        self.interpolation = name
+        self.interpolation: str = name if isinstance(name, str) else self._filter
         self.flip = float(flip)
         super().__init__(**options)
 
@@ -88,8 +88,17 @@ class _Crop(Recipe):
     @cached_property
     def program(self) -> Program:  # type: ignore[override]
         """Both steps and the flip."""
-        filter_: Resampling = "own" if self.interpolation == "bilinear" else self.interpolation
+        filter_: Resampling = "own" if self._filter == "bilinear" else self._filter
         return Program([*self._steps(filter_), *flipped(self.flip)])
+
+    def _transformed(self, data: Any, **options: Unpack[TransformOptions]) -> Any:
+        if not is_image(data):
+            return super()._transformed(data, **options)
+        made = transformed(data, lambda _: as_it_says(self, None))
+        if self.normalize is None:
+            return made
+        tensor = isinstance(made, torch.Tensor)
+        return self.normalize(made if tensor else as_tensor(made))
 
     @abstractmethod
     def _steps(self, filter: Resampling) -> Program: ...
@@ -161,7 +170,7 @@ class RandomResizedCrop(_Crop):
 
     def __init__(
         self,
-        size: _Size,
+        size: SizeLike,
         scale: Sequence[float] = (0.08, 1.0),
         ratio: Sequence[float] = (3 / 4, 4 / 3),
         interpolation: AnyInterpolation = "bilinear",
@@ -180,7 +189,7 @@ class RandomResizedCrop(_Crop):
 
 
 def RandomResizedCropFlipNormalize(  # noqa: N802 - it was a class
-    size: _Size,
+    size: SizeLike,
     scale: Sequence[float] = (0.08, 1.0),
     ratio: Sequence[float] = (3 / 4, 4 / 3),
     interpolation: AnyInterpolation = "bilinear",
@@ -244,8 +253,8 @@ class ResizeCenterCrop(_Crop):
 
     def __init__(
         self,
-        resize: _Size,
-        size: _Size,
+        resize: SizeLike,
+        size: SizeLike,
         interpolation: AnyInterpolation = "bilinear",
         antialias: bool = True,
         **options: Unpack[CropOptions],
@@ -260,8 +269,8 @@ class ResizeCenterCrop(_Crop):
 
 
 def ResizeCenterCropNormalize(  # noqa: N802 - it was a class
-    resize: _Size,
-    size: _Size,
+    resize: SizeLike,
+    size: SizeLike,
     interpolation: AnyInterpolation = "bilinear",
     antialias: bool = True,
     *,
@@ -326,7 +335,7 @@ class Resize(_Crop):
 
     def __init__(
         self,
-        size: _Size | None,
+        size: SizeLike | None,
         interpolation: AnyInterpolation = "bilinear",
         max_size: int | None = None,
         antialias: bool = True,
@@ -342,20 +351,7 @@ class Resize(_Crop):
         return resized_to(self.size, filter, self.max_size)
 
 
-def check_size(name: str, size: _Size | None) -> int | tuple[int, int]:
-    """Check a size; return an int if it is one number, alone or in a list."""
-    sides: tuple[Any, ...] = tuple(size) if isinstance(size, Sequence) else (size,)
-    if not 1 <= len(sides) <= 2 or not all(is_int(side) and side > 0 for side in sides):
-        raise ValueError(f"{name} must be a positive integer or (height, width), not {size!r}")
-    return int(sides[0]) if len(sides) == 1 else (int(sides[0]), int(sides[1]))
-
-
-def check_size_pair(name: str, size: _Size) -> tuple[int, int]:
-    checked = check_size(name, size)
-    return (checked, checked) if isinstance(checked, int) else checked
-
-
-def _check_max_size(size: _Size | None, max_size: Any) -> int:
+def _check_max_size(size: SizeLike | None, max_size: Any) -> int:
     """Check `max_size` against `size`, and return it."""
     longest = check_size("max_size", max_size)
     if not isinstance(longest, int):

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 from fastdecode._arguments import is_int
-from fastdecode.native._augment import in_multiples, squared
-from fastdecode.torch.transforms.opencv import OfPixels
+from fastdecode.native._augment import Program, in_multiples, squared
+from fastdecode.torch.transforms.images import ImageTransform, pixels_of
 
 _LEVELS = 255
 _CHANNELS = 3
 
 
-class SmartResize(OfPixels):
+class SmartResize(ImageTransform):
     """Resize an image as Qwen2-VL's ``smart_resize`` says, with Pillow's bicubic filter.
-
-    Call it with RGB in bytes: a Pillow image, an array (H, W, 3) or a tensor (3, H, W).
 
     Both sides become multiples of `factor`, with the aspect ratio and the number of pixels as near
     to the image's as the limits allow. In a `Loader` the core does so while it decodes.
@@ -52,15 +52,23 @@ class SmartResize(OfPixels):
         self.factor, self.min_pixels, self.max_pixels = numbers
         self.program = in_multiples(factor, (min_pixels, max_pixels), "bicubic")
 
+    def __call__(self, image: Any) -> Any:
+        """Return the resized image; a tensor of bytes has Pillow's pixels as well."""
+        if not isinstance(image, torch.Tensor) or image.is_floating_point():
+            return super().__call__(image)
+        made = torch.from_numpy(super().__call__(pixels_of(image)))
+        return made.permute(2, 0, 1).contiguous().as_subclass(type(image))
+
+    def _draw(self, _: tuple[int, int]) -> Program:
+        return self.program
+
     def __repr__(self) -> str:
         limits = f"min_pixels={self.min_pixels}, max_pixels={self.max_pixels}"
         return f"{type(self).__name__}(factor={self.factor}, {limits})"
 
 
-class PadToSquare(OfPixels):
+class PadToSquare(ImageTransform):
     """Pad an image to a square, in whose middle it then is, as LLaVA's ``expand2square`` does.
-
-    Call it with RGB in bytes: a Pillow image, an array (H, W, 3) or a tensor (3, H, W).
 
     Parameters
     ----------
@@ -88,6 +96,9 @@ class PadToSquare(OfPixels):
         red, green, blue = map(int, levels)
         self.fill = red, green, blue
         self.program = squared(self.fill)
+
+    def _draw(self, _: tuple[int, int]) -> Program:
+        return self.program
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(fill={self.fill})"

@@ -21,7 +21,8 @@ class Normalize:
     """Normalises images to ``(value - mean) / std``, from floats or straight from uint8 pixels.
 
     Floats are normalised as in torchvision's ``Normalize``. uint8 pixels, which torchvision
-    refuses, are also scaled from 0..255 to 0..1. The images may be on any device.
+    refuses, are also scaled from 0..255 to 0..1. The images may be on any device; with one mean for
+    all channels they may have one, too.
 
     Parameters
     ----------
@@ -98,7 +99,10 @@ class Normalize:
             `pixels` has another shape or dtype, or `out` does not fit.
         """
         floats = pixels.is_floating_point()
-        if not (floats or pixels.dtype == torch.uint8) or pixels.shape[-3:-2] != (3,):
+        alike = len({*zip(*self.affine, strict=True)}) == 1
+        channels = (1, 3) if alike else (3,)
+        known = floats or pixels.dtype == torch.uint8
+        if not known or pixels.ndim < 3 or pixels.shape[-3] not in channels:
             raise ValueError(
                 "Normalize takes uint8 pixels or floats of shape (..., 3, H, W), not "
                 f"{tuple(pixels.shape)} of {pixels.dtype}"
@@ -111,7 +115,7 @@ class Normalize:
             )
         if floats:
             return self._normalize_floats(pixels, out)
-        factor, bias = self._constants(pixels.device)
+        factor, bias = (one[: pixels.shape[-3]] for one in self._constants(pixels.device))
         if out is None and pixels.device.type != "cpu":
             # Type promotion converts the bytes in the same kernel, without one just for that.
             values = torch.empty_like(pixels, dtype=torch.float32)
@@ -129,10 +133,10 @@ class Normalize:
         if self.mean is None or self.std is None:
             return values
         mean, std = (
-            torch.tensor(three, dtype=pixels.dtype, device=pixels.device).view(3, 1, 1)
+            torch.tensor(three[: pixels.shape[-3]], dtype=pixels.dtype, device=pixels.device)
             for three in (self.mean, self.std)
         )
-        return values.sub_(mean).div_(std)
+        return values.sub_(mean.view(-1, 1, 1)).div_(std.view(-1, 1, 1))
 
     def undo(self, values: torch.Tensor) -> torch.Tensor:
         """Return the uint8 pixels from which normalised values were made.

@@ -2,69 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
-import numpy as np
-import torch
-from PIL import Image as PillowImage
-
-from fastdecode._arguments import check_word
-from fastdecode.native._augment import (
-    Operation,
-    Program,
-    augment,
-    do,
-    draw_in_core,
-    draw_operations,
-    fitted,
-    padded_to,
-)
-from fastdecode.torch.transforms.base import is_number
-from fastdecode.torch.transforms.crops import check_size, check_size_pair
+from fastdecode._arguments import FLAG, check_kinds, check_word
+from fastdecode.native._augment import Operation, Program, do, fitted, padded_to
+from fastdecode.torch.transforms.base import check_size, check_size_pair, is_number
+from fastdecode.torch.transforms.images import ImageTransform
 
 _FILTERS = ("linear", "area", "nearest")
-_DIMENSIONS = _CHANNELS = 3
 _Filter = Literal["linear", "area", "nearest"]
-_Image = TypeVar("_Image", PillowImage.Image, np.ndarray, torch.Tensor)
 
 
-class OfPixels:
-    """Base class of transforms of an image in memory, whose program the core runs."""
-
-    program: Program
-
-    def __call__(self, image: _Image) -> _Image:
-        """Return the transformed image.
-
-        Parameters
-        ----------
-        image : PIL.Image.Image, ndarray (H, W, 3) or tensor (3, H, W)
-            Of RGB, as bytes.
-
-        Returns
-        -------
-        The same kind of image.
-        """
-        if isinstance(image, torch.Tensor):
-            if image.dtype != torch.uint8 or image.ndim != _DIMENSIONS or len(image) != _CHANNELS:
-                shape = tuple(image.shape)
-                raise ValueError(f"image must be RGB in bytes, not {shape} of {image.dtype}")
-            made = torch.from_numpy(self(image.permute(1, 2, 0).numpy())).permute(2, 0, 1)
-            return made.contiguous().as_subclass(type(image))
-        pixels = np.asarray(image)
-        shown = pixels.ndim == _DIMENSIONS and pixels.shape[2] == _CHANNELS
-        if pixels.dtype != np.uint8 or not shown:
-            raise ValueError(f"image must be RGB in bytes, not {pixels.shape} of {pixels.dtype}")
-        height, width = pixels.shape[:2]
-        operations, _ = draw_operations(self.program, 0, width, height)
-        changed = augment(pixels, operations, draw_in_core(self.program, 0, width, height).size)
-        return PillowImage.fromarray(changed) if isinstance(image, PillowImage.Image) else changed
-
-
-class OpenCVResize(OfPixels):
+class OpenCVResize(ImageTransform):
     """Resize an image as ``cv2.resize`` does, within one level.
-
-    Call it with RGB in bytes: a Pillow image, an array (H, W, 3) or a tensor (3, H, W).
 
     In a `Loader` the core does so while it decodes, or wherever it stands in a pipeline.
 
@@ -98,6 +48,9 @@ class OpenCVResize(OfPixels):
             self.program = do(Operation("resize", sides, interpolation, library="opencv"))
         else:
             self.program = fitted((self.size, self.size), interpolation, covers=True)
+
+    def _draw(self, _: tuple[int, int]) -> Program:
+        return self.program
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(size={self.size}, interpolation={self.interpolation!r})"
@@ -135,6 +88,8 @@ class LetterBox(OpenCVResize):
         self, size: Any = 640, fill: int = 114, *, enlarges: bool = True, center: bool = True
     ) -> None:
         self.size = height, width = check_size_pair("size", size)
+        flags = {"enlarges": enlarges, "center": center}
+        check_kinds(flags, dict.fromkeys(flags, FLAG))
         if not is_number(fill) or not 0 <= fill <= 255 or fill != int(fill):
             raise ValueError(f"fill must be a level from 0 to 255, not {fill!r}")
         self.fill, self.enlarges, self.center = int(fill), enlarges, center
