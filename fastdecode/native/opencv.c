@@ -159,19 +159,37 @@ void fd_fill_box(fd_canvas *canvas, const fd_operation *how) {
 }
 
 /* albumentations adds whole numbers to levels, and truncates others. */
-INLINE uint8_t added(uint8_t level, float more) { return truncated((float)level + truncf(more)); }
+INLINE uint32_t added(uint32_t level, float more) {
+    return truncated((float)(int32_t)level + (float)(int32_t)more);
+}
+
+/* The noise of a channel is every `apart` numbers. */
+INLINE void add_noise_body(uint8_t *restrict pixels, size_t count, const float *restrict numbers,
+                           size_t apart, float sigma, float mean) {
+    for (size_t i = 0; i < count; i++) {
+        uint32_t pixel = fd_load_pixel(pixels, i);
+        const float *of = numbers + i;
+        fd_save_pixel(pixels, i, added(pixel & 255, mean + sigma * of[0]),
+                      added(pixel >> 8 & 255, mean + sigma * of[apart]),
+                      added(pixel >> 16 & 255, mean + sigma * of[2 * apart]));
+    }
+}
+
+VARIANTS(add_noise, add_noise_body,
+         (uint8_t *pixels, size_t count, const float *numbers, size_t apart, float sigma,
+          float mean),
+         (pixels, count, numbers, apart, sigma, mean))
 
 void fd_add_noise(uint8_t *pixels, size_t count, const fd_operation *how) {
-    fd_normal numbers = {.state = how->seed};
-    float sigma = (float)how->value[0], mean = (float)how->value[1];
+    size_t different = how->noise == FD_NOISE_PIXEL ? 3 : 1; /* numbers of a pixel */
+    uint64_t state = how->seed;
+    float numbers[3 * FD_NORMALS];
 
-    for (size_t i = 0; i < count; i++) {
-        float noise = 0.0f;
-        for (size_t c = 0; c < 3; c++) {
-            if (c == 0 || how->noise == FD_NOISE_PIXEL)
-                noise = mean + sigma * fd_next_normal(&numbers);
-            pixels[4 * i + c] = added(pixels[4 * i + c], noise);
-        }
+    for (size_t at = 0; at < count; at += FD_NORMALS) {
+        for (size_t c = 0; c < different; c++)
+            fd_draw_normals(&state, numbers + c * FD_NORMALS);
+        add_noise(pixels + 4 * at, count - at < FD_NORMALS ? count - at : FD_NORMALS, numbers,
+                  different == 3 ? FD_NORMALS : 0, (float)how->value[0], (float)how->value[1]);
     }
 }
 
