@@ -46,6 +46,9 @@ INLINE void fd_save_pixel(uint8_t *pixels, size_t i, uint32_t red, uint32_t gree
     memcpy(pixels + 4 * i, &pixel, sizeof pixel);
 }
 
+/* Copy a row of pixels in reverse order. */
+void fd_mirror_row(uint8_t *out, const uint8_t *row, size_t width);
+
 /* ---- reshape.c ---- */
 
 void fd_crop(fd_canvas *canvas, const fd_operation *how);
