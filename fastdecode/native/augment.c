@@ -21,11 +21,7 @@ struct fd_augmenter {
 
 /* ImagingBlend: in float32, truncated. */
 INLINE uint32_t mix(int32_t from, int32_t to, float factor) {
-    float value = (float)from + factor * (float)(to - from);
-
-    value = value > 0.0f ? value : 0.0f;
-    value = value < 255.0f ? value : 255.0f;
-    return (uint32_t)(int32_t)value;
+    return fd_level((int32_t)((float)from + factor * (float)(to - from)));
 }
 
 /* Blend two pixels, channel by channel. Pixels as numbers of 32 bits let the compiler vectorise. */

@@ -77,10 +77,6 @@ static void make_tables(void) {
 
 INLINE int32_t descaled(int32_t value, int bits) { return (value + (1 << (bits - 1))) >> bits; }
 
-INLINE uint8_t limited(int32_t value) {
-    return (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value);
-}
-
 /* ---- to L*a*b* ---- */
 
 static void find_roots(run *root, const uint8_t *pixels, size_t count) {
@@ -100,9 +96,9 @@ INLINE void write_lab_body(uint8_t *restrict pixels, const run *restrict root, s
 
     for (size_t i = 0; i < count; i++) {
         int32_t x = root->of[0][i], y = root->of[1][i], z = root->of[2][i];
-        fd_save_pixel(pixels, i, limited(descaled((116 * 255 + 50) / 100 * y - offset, ROOT_BITS)),
-                      limited(descaled(500 * (x - y) + middle, ROOT_BITS)),
-                      limited(descaled(200 * (y - z) + middle, ROOT_BITS)));
+        fd_save_pixel(pixels, i, fd_level(descaled((116 * 255 + 50) / 100 * y - offset, ROOT_BITS)),
+                      fd_level(descaled(500 * (x - y) + middle, ROOT_BITS)),
+                      fd_level(descaled(200 * (y - z) + middle, ROOT_BITS)));
     }
 }
 
@@ -203,7 +199,8 @@ static void make_table(const fd_canvas *canvas, const tiling *tiles, int32_t num
     clip(counts[0], most < 1 ? 1 : most);
     for (int v = 0; v < LEVELS; v++) {
         sum += counts[0][v];
-        tiles->tables[number][v] = limited((int32_t)rintf((float)sum * (255.0F / (float)size)));
+        tiles->tables[number][v] = (uint8_t)fd_level(
+            (int32_t)rintf((float)sum * (255.0F / (float)size)));
     }
 }
 
@@ -259,7 +256,7 @@ INLINE void blend_body(uint8_t *restrict pixels, const uint32_t *restrict found,
         uint32_t pixel = fd_load_pixel(pixels, i), four = found[i];
         float upper = byte_of(four, 0) * (1.0F - across[i]) + byte_of(four, 1) * across[i];
         float lower = byte_of(four, 2) * (1.0F - across[i]) + byte_of(four, 3) * across[i];
-        fd_save_pixel(pixels, i, limited((int32_t)rintf(upper * (1.0F - down) + lower * down)),
+        fd_save_pixel(pixels, i, fd_level((int32_t)rintf(upper * (1.0F - down) + lower * down)),
                       pixel >> 8 & 255, pixel >> 16 & 255);
     }
 }
