@@ -21,11 +21,7 @@ struct fd_augmenter {
 
 /* ImagingBlend: in float32, truncated. */
 INLINE uint32_t mix(int32_t from, int32_t to, float factor) {
-    float value = (float)from + factor * (float)(to - from);
-
-    value = value > 0.0f ? value : 0.0f;
-    value = value < 255.0f ? value : 255.0f;
-    return (uint32_t)(int32_t)value;
+    return fd_level((int32_t)((float)from + factor * (float)(to - from)));
 }
 
 /* Blend two pixels, channel by channel. Pixels as numbers of 32 bits let the compiler vectorise. */
@@ -271,15 +267,19 @@ static void equalize(uint8_t *pixels, size_t count) {
 
 /* ---- mirroring ---- */
 
+INLINE void mirror_row_body(uint8_t *restrict out, const uint8_t *restrict row, size_t width) {
+    for (size_t x = 0; x < width; x++)
+        memcpy(out + 4 * x, row + 4 * (width - 1 - x), 4);
+}
+
+FD_VARIANTS(void, , fd_mirror_row, mirror_row_body,
+            (uint8_t *out, const uint8_t *row, size_t width), (out, row, width))
+
 static void mirror(fd_canvas *canvas) {
     size_t width = (size_t)canvas->width;
 
-    for (size_t y = 0; y < (size_t)canvas->height; y++) {
-        const uint8_t *row = canvas->pixels + 4 * width * y;
-        uint8_t *out = canvas->other + 4 * width * y;
-        for (size_t x = 0; x < width; x++)
-            memcpy(out + 4 * x, row + 4 * (width - 1 - x), 4);
-    }
+    for (size_t y = 0; y < (size_t)canvas->height; y++)
+        fd_mirror_row(canvas->other + 4 * width * y, canvas->pixels + 4 * width * y, width);
     fd_canvas_swap(canvas);
 }
 

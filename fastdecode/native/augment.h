@@ -46,6 +46,15 @@ INLINE void fd_save_pixel(uint8_t *pixels, size_t i, uint32_t red, uint32_t gree
     memcpy(pixels + 4 * i, &pixel, sizeof pixel);
 }
 
+/* Copy a row of pixels in reverse order. */
+void fd_mirror_row(uint8_t *out, const uint8_t *row, size_t width);
+
+/* The nearest level of a byte. Numbers of operations are so small that any level which is computed as a float
+ * fits an integer, and that is limited in fewer steps. */
+INLINE uint32_t fd_level(int32_t value) {
+    return (uint32_t)(value < 0 ? 0 : value > 255 ? 255 : value);
+}
+
 /* ---- reshape.c ---- */
 
 void fd_crop(fd_canvas *canvas, const fd_operation *how);

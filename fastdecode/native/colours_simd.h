@@ -83,3 +83,19 @@ SIMD_TARGET static void rgbx(uint8_t *out, const uint8_t *y, const uint8_t *cb, 
                              size_t count) {
     convert(out, y, cb, cr, count, 4);
 }
+
+/* Each load reads 4 bytes too many, and the last pixels are copied one by one. */
+SIMD_TARGET static void to_rgbx(uint8_t *out, const uint8_t *rgb, size_t count) {
+    size_t i = 0;
+#ifdef SIMD_LOOKUP
+    const bytes places = (bytes)repeat(
+        (const uint8_t[]){0, 1, 2, 3, 3, 4, 5, 6, 6, 7, 8, 9, 9, 10, 11, 12});
+    for (; i + 4 * LANES + 2 <= count; i += 4 * LANES) {
+        const uint8_t *at = rgb + 3 * i;
+        shorts pixels = load_blocks((const int16_t *)(const void *)at,
+                                    (const int16_t *)(const void *)(at + 12));
+        store(out + 4 * i, SIMD_LOOKUP(pixels, places));
+    }
+#endif
+    fd_to_rgbx_plain(out + 4 * i, rgb + 3 * i, count - i);
+}

@@ -23,7 +23,10 @@ typedef void fd_squeeze(uint8_t *out, const int16_t *row, const fd_columns *colu
 /* Go on with a checksum of PNG; a CRC-32 is inverted. */
 typedef uint32_t fd_checksum(uint32_t sum, const uint8_t *data, size_t size);
 
-/* Resize a row to `width` columns; up to 3 pixels after the last one are read, with weight 0. */
+/* Make RGBX of at least one pixel of RGB; X is arbitrary. */
+typedef void fd_to_rgbx(uint8_t *out, const uint8_t *rgb, size_t count);
+
+/* Resize a row to `width` columns; up to FD_PADDING bytes after the last pixel are read, with weight 0. */
 struct fd_pillow_axis;
 typedef void fd_resize_row(uint8_t *out, const uint8_t *row, const struct fd_pillow_axis *axis,
                            int32_t width);
@@ -50,6 +53,7 @@ typedef struct {
     const struct fd_unfilters *unfilters; /* png_decoder.h */
     fd_checksum *crc, *adler; /* checksum.c */
     fd_squeeze *squeeze;
+    fd_to_rgbx *to_rgbx; /* resample.c */
     fd_resize_row *resize_row; /* twopass.c */
     fd_blend_rows *blend_rows; /* twopass.c */
     fd_warp_smooth *warp_smooth; /* warp.c */
@@ -128,6 +132,10 @@ void fd_add(int32_t *sums, const uint8_t *const *rows, const uint16_t *weights, 
 
 /* Compute whole groups of result bytes from a row with fraction bits. */
 fd_squeeze fd_squeeze_plain;
+
+/* ---- resample.c ---- */
+
+fd_to_rgbx fd_to_rgbx_plain;
 
 /* Store `count` pixels of RGBX in the form of `pixels`. With channels first, `out` is the row in the
  * first plane, and planes lie `plane` values apart. */

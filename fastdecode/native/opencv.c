@@ -8,37 +8,39 @@
 #include <math.h>
 #include <string.h>
 
-INLINE uint8_t rounded(float value) {
-    value = value > 0.0f ? value : 0.0f;
-    return (uint8_t)(int32_t)rintf(value < 255.0f ? value : 255.0f);
-}
+INLINE uint32_t rounded(float value) { return fd_level((int32_t)rintf(value)); }
 
-INLINE uint8_t truncated(float value) {
-    value = value > 0.0f ? value : 0.0f;
-    return (uint8_t)(int32_t)(value < 255.0f ? value : 255.0f);
-}
+INLINE uint32_t truncated(float value) { return fd_level((int32_t)value); }
 
 /* ---- levels ---- */
 
+INLINE float as_float(uint32_t number) { return (float)(int32_t)number; }
+
 /* COLOR_RGB2GRAY */
-INLINE uint32_t grey_of(const uint8_t *pixel) {
-    return (pixel[0] * 9798U + pixel[1] * 19235U + pixel[2] * 3735U + (1U << 14)) >> 15;
+INLINE uint32_t grey_of(uint32_t pixel) {
+    return ((pixel & 255) * 9798 + (pixel >> 8 & 255) * 19235 + (pixel >> 16 & 255) * 3735 +
+            (1 << 14)) >>
+           15;
 }
 
-INLINE void scale_levels_body(uint8_t *restrict bytes, size_t count, float factor, float summand) {
-    for (size_t i = 0; i < count; i++)
-        bytes[i] = truncated((float)bytes[i] * factor + summand);
+INLINE void scale_levels_body(uint8_t *restrict pixels, size_t count, float factor, float summand) {
+    for (size_t i = 0; i < count; i++) {
+        uint32_t pixel = fd_load_pixel(pixels, i);
+        fd_save_pixel(pixels, i, truncated(as_float(pixel & 255) * factor + summand),
+                      truncated(as_float(pixel >> 8 & 255) * factor + summand),
+                      truncated(as_float(pixel >> 16 & 255) * factor + summand));
+    }
 }
 
 VARIANTS(scale_levels, scale_levels_body,
-         (uint8_t *bytes, size_t count, float factor, float summand),
-         (bytes, count, factor, summand))
+         (uint8_t *pixels, size_t count, float factor, float summand),
+         (pixels, count, factor, summand))
 
 /* The caller clears `sums`: of all levels, and of the grey ones. */
 INLINE void add_up_body(const uint8_t *restrict pixels, size_t count, uint64_t *sums) {
     for (size_t i = 0; i < count; i++) {
-        const uint8_t *pixel = pixels + 4 * i;
-        sums[0] += (uint64_t)pixel[0] + pixel[1] + pixel[2];
+        uint32_t pixel = fd_load_pixel(pixels, i);
+        sums[0] += (pixel & 255) + (pixel >> 8 & 255) + (pixel >> 16 & 255);
         sums[1] += grey_of(pixel);
     }
 }
@@ -55,15 +57,16 @@ void fd_levels(uint8_t *pixels, size_t count, const double *value) {
         summand += value[2] * (double)sums[0] / (3.0 * (double)count);
         summand += value[3] * (double)sums[1] / (double)count;
     }
-    scale_levels(pixels, 4 * count, (float)value[0], (float)summand);
+    scale_levels(pixels, count, (float)value[0], (float)summand);
 }
 
 INLINE void saturate_body(uint8_t *restrict pixels, size_t count, float factor, float rest) {
     for (size_t i = 0; i < count; i++) {
-        uint8_t *pixel = pixels + 4 * i;
-        float grey = rest * (float)grey_of(pixel);
-        for (size_t c = 0; c < 3; c++)
-            pixel[c] = rounded(factor * (float)pixel[c] + grey);
+        uint32_t pixel = fd_load_pixel(pixels, i);
+        float grey = rest * as_float(grey_of(pixel));
+        fd_save_pixel(pixels, i, rounded(factor * as_float(pixel & 255) + grey),
+                      rounded(factor * as_float(pixel >> 8 & 255) + grey),
+                      rounded(factor * as_float(pixel >> 16 & 255) + grey));
     }
 }
 
@@ -87,8 +90,6 @@ typedef struct {
 INLINE int32_t over(float whole, int32_t by) {
     return (int32_t)(whole / (float)(by > 0 ? by : 1) + 0.5f);
 }
-
-INLINE int32_t as_level(int32_t level) { return level < 0 ? 0 : level > 255 ? 255 : level; }
 
 /* COLOR_RGB2HSV. `sixths` is the hue in sixths of the circle times the range of the levels. */
 INLINE int32_t hue_of(int32_t sixths, int32_t range) {
@@ -124,10 +125,10 @@ INLINE void change_colours_body(uint8_t *restrict pixels, size_t count, const co
                          ((r - g + 4 * range) & is_blue);
         int32_t hue = hue_of(sixths, range) + by->hue, share = share_of(range, most);
         hue -= hue < CIRCLE ? 0 : CIRCLE;
-        share = as_level(share + by->share) & -(share > 0);
+        share = (int32_t)fd_level(share + by->share) & -(share > 0);
 
         float place = (float)hue * (6.0f / CIRCLE), part = (float)share * (1.0f / 255.0f);
-        float value = (float)as_level(most + by->most);
+        float value = (float)(int32_t)fd_level(most + by->most);
         fd_save_pixel(pixels, i, channel(2.0f - fabsf(place - 3.0f), part, value),
                       channel(fabsf(place - 2.0f) - 1.0f, part, value),
                       channel(fabsf(place - 4.0f) - 1.0f, part, value));
@@ -159,19 +160,37 @@ void fd_fill_box(fd_canvas *canvas, const fd_operation *how) {
 }
 
 /* albumentations adds whole numbers to levels, and truncates others. */
-INLINE uint8_t added(uint8_t level, float more) { return truncated((float)level + truncf(more)); }
+INLINE uint32_t added(uint32_t level, float more) {
+    return truncated(as_float(level) + (float)(int32_t)more);
+}
+
+/* The noise of a channel is every `apart` numbers. */
+INLINE void add_noise_body(uint8_t *restrict pixels, size_t count, const float *restrict numbers,
+                           size_t apart, float sigma, float mean) {
+    for (size_t i = 0; i < count; i++) {
+        uint32_t pixel = fd_load_pixel(pixels, i);
+        const float *of = numbers + i;
+        fd_save_pixel(pixels, i, added(pixel & 255, mean + sigma * of[0]),
+                      added(pixel >> 8 & 255, mean + sigma * of[apart]),
+                      added(pixel >> 16 & 255, mean + sigma * of[2 * apart]));
+    }
+}
+
+VARIANTS(add_noise, add_noise_body,
+         (uint8_t *pixels, size_t count, const float *numbers, size_t apart, float sigma,
+          float mean),
+         (pixels, count, numbers, apart, sigma, mean))
 
 void fd_add_noise(uint8_t *pixels, size_t count, const fd_operation *how) {
-    fd_normal numbers = {.state = how->seed};
-    float sigma = (float)how->value[0], mean = (float)how->value[1];
+    size_t different = how->noise == FD_NOISE_PIXEL ? 3 : 1; /* numbers of a pixel */
+    uint64_t state = how->seed;
+    float numbers[3 * FD_NORMALS];
 
-    for (size_t i = 0; i < count; i++) {
-        float noise = 0.0f;
-        for (size_t c = 0; c < 3; c++) {
-            if (c == 0 || how->noise == FD_NOISE_PIXEL)
-                noise = mean + sigma * fd_next_normal(&numbers);
-            pixels[4 * i + c] = added(pixels[4 * i + c], noise);
-        }
+    for (size_t at = 0; at < count; at += FD_NORMALS) {
+        for (size_t c = 0; c < different; c++)
+            fd_draw_normals(&state, numbers + c * FD_NORMALS);
+        add_noise(pixels + 4 * at, count - at < FD_NORMALS ? count - at : FD_NORMALS, numbers,
+                  different == 3 ? FD_NORMALS : 0, (float)how->value[0], (float)how->value[1]);
     }
 }
 
@@ -213,7 +232,7 @@ static void write_bilinear(uint8_t *out, const fd_canvas *canvas, const double *
             sums[c] += weight * (float)from[c];
     }
     for (int c = 0; c < 3; c++)
-        out[c] = rounded(sums[c]);
+        out[c] = (uint8_t)rounded(sums[c]);
 }
 
 static void warp_nearest(const fd_canvas *canvas, const double *m, const fd_operation *how) {

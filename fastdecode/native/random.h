@@ -2,13 +2,15 @@
 #ifndef FASTDECODE_RANDOM_H
 #define FASTDECODE_RANDOM_H
 
-#include <math.h>
+#include <stddef.h>
 #include <stdint.h>
+
+#define FD_NEXT 0x9E3779B97F4A7C15U /* from a state to the next one */
 
 /* SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014; the
  * constants are those of Vigna's splitmix64.c): the n-th number is a function of seed and n. */
 static inline uint64_t fd_draw(uint64_t *state) {
-    uint64_t mixed = *state += 0x9E3779B97F4A7C15U;
+    uint64_t mixed = *state += FD_NEXT;
     mixed = (mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9U;
     mixed = (mixed ^ (mixed >> 27)) * 0x94D049BB133111EBU;
     return mixed ^ (mixed >> 31);
@@ -24,29 +26,23 @@ static inline int32_t fd_draw_below(uint64_t *state, int32_t limit) {
     return (int32_t)(((fd_draw(state) >> 32) * (uint32_t)limit) >> 32);
 }
 
-/* Normal numbers, two at a time (Marsaglia's polar method). */
+/* Numbers of the normal distribution, many at a time (noise.c). */
+enum { FD_NORMALS = 256 };
+void fd_draw_normals(uint64_t *state, float numbers[FD_NORMALS]);
+
+/* One after another; begin with a state and nothing else. */
 typedef struct {
     uint64_t state;
-    double spare;
-    int has_spare;
+    size_t drawn;
+    float numbers[FD_NORMALS];
 } fd_normal;
 
-static inline float fd_next_normal(fd_normal *numbers) {
-    double x, y, square;
+static inline float fd_next_normal(fd_normal *from) {
+    size_t at = from->drawn++ % FD_NORMALS;
 
-    if (numbers->has_spare) {
-        numbers->has_spare = 0;
-        return (float)numbers->spare;
-    }
-    do {
-        x = 2.0 * fd_draw_share(&numbers->state) - 1.0;
-        y = 2.0 * fd_draw_share(&numbers->state) - 1.0;
-        square = x * x + y * y;
-    } while (square >= 1.0 || square == 0.0);
-    double scale = sqrt(-2.0 * log(square) / square);
-    numbers->spare = y * scale;
-    numbers->has_spare = 1;
-    return (float)(x * scale);
+    if (at == 0)
+        fd_draw_normals(&from->state, from->numbers);
+    return from->numbers[at];
 }
 
 #endif

@@ -9,6 +9,7 @@
  * All arithmetic is on integers: a weight is a multiple of 1 / 2^bits, and the weights of one result
  * add up to exactly 2^bits. So nothing overflows or needs clamping, and a plain colour is kept.
  */
+#include "augment.h"
 #include "kernels.h"
 #include "twopass.h"
 #include "weights.h"
@@ -105,8 +106,16 @@ static void emit_row(void *state, int32_t y, const uint8_t *rgbx) {
 /* The sink of a part of the image that keeps its size. */
 static void copy_row(void *state, int32_t y, const uint8_t *pixels) { emit_row(state, y, pixels); }
 
+/* The same, of its mirror image. */
+static void copy_mirrored_row(void *state, int32_t y, const uint8_t *pixels) {
+    fd_resampler *resampler = state;
+
+    fd_mirror_row(resampler->rgbx, pixels, (size_t)resampler->width);
+    emit_row(resampler, y, resampler->rgbx);
+}
+
 static int is_copy(const fd_resize *resize) {
-    return resize->right - resize->left == resize->canvas_width && !resize->flip &&
+    return resize->right - resize->left == resize->canvas_width &&
            resize->bottom - resize->top == resize->canvas_height &&
            resize->left == rint(resize->left) && resize->top == rint(resize->top) &&
            resize->in_left <= resize->left && resize->in_right >= resize->right &&
@@ -279,8 +288,11 @@ static int begin(fd_resampler *resampler, const fd_resize *resize, int32_t windo
         window[1] = (int32_t)resize->top + resize->y;
         window[2] = window[0] + resize->width;
         window[3] = window[1] + resize->height;
-        *sink = (fd_sink){.row = copy_row, .state = resampler, .rows_kept = 1};
-        return FD_OK;
+        *sink = (fd_sink){
+            .row = resize->flip ? copy_mirrored_row : copy_row, .state = resampler, .rows_kept = 1};
+        resampler->rgbx = fd_room_for(&resampler->rgbx_room,
+                                      4 * (size_t)resize->width + FD_PADDING);
+        return resampler->rgbx == NULL ? FD_NO_MEMORY : FD_OK;
     }
     if (resize->filter >= FD_FILTER_TRIANGLE && resize->filter <= FD_FILTER_BOX)
         return fd_twopass_begin(&resampler->twopass, resize, emit_row, resampler, window, sink);
@@ -376,8 +388,8 @@ int fd_resampler_finish(fd_resampler *resampler, const fd_operation *operations,
     return FD_OK;
 }
 
-/* RGB to RGBX. X is the next pixel's R, so the last pixel is copied separately. */
-static void widen(uint8_t *out, const uint8_t *rgb, size_t count) {
+/* X is the next pixel's R, so the last pixel is copied separately. */
+void fd_to_rgbx_plain(uint8_t *out, const uint8_t *rgb, size_t count) {
     for (size_t i = 0; i + 1 < count; i++) {
         memcpy(out + 4 * i, rgb + 3 * i, 4);
     }
@@ -404,9 +416,10 @@ int fd_resize_rgb(fd_resampler *resampler, const uint8_t *rgb, int32_t width, in
     if (ring == NULL) {
         return FD_NO_MEMORY;
     }
+    fd_to_rgbx *to_rgbx = fd_kernels_now()->to_rgbx;
     for (int32_t y = 0; y < window[3] - window[1]; y++) {
         uint8_t *row = ring + row_size * (size_t)(y % sink.rows_kept);
-        widen(row, rgb + (ptrdiff_t)(window[1] + y) * stride + (ptrdiff_t)window[0] * 3, columns);
+        to_rgbx(row, rgb + (ptrdiff_t)(window[1] + y) * stride + (ptrdiff_t)window[0] * 3, columns);
         sink.row(sink.state, y, row);
     }
     return fd_resampler_finish(resampler, operations, count);

@@ -103,7 +103,7 @@ SIMD shorts mean_of_bytes(shorts a, shorts b) {
 
 #ifdef SIMD_AVX2
 
-#define SIMD_LOOKUP(a, places) (shorts) _mm_shuffle_epi8((native)(a), (native)(places))
+#define SIMD_LOOKUP(a, places) (shorts) MM(shuffle_epi8)((native)(a), (native)(places))
 
 SIMD shorts distance(shorts a, shorts b) { return (shorts)MM(abs_epi16)((native)(a - b)); }
 

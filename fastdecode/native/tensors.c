@@ -8,23 +8,26 @@
 #include <math.h>
 #include <string.h>
 
-INLINE uint8_t limited(float value) {
-    value = value > 0.0f ? value : 0.0f;
-    return (uint8_t)(int32_t)(value < 255.0f ? value : 255.0f);
-}
+INLINE uint32_t limited(float value) { return fd_level((int32_t)value); }
+
+INLINE float as_float(uint32_t number) { return (float)(int32_t)number; }
 
 /* The luminance, rounded down. */
-INLINE float luminance(const uint8_t *pixel) {
-    float sum = 0.2989f * (float)pixel[0] + 0.587f * (float)pixel[1] + 0.114f * (float)pixel[2];
+INLINE int32_t luminance(uint32_t pixel) {
+    return (int32_t)(0.2989f * as_float(pixel & 255) + 0.587f * as_float(pixel >> 8 & 255) +
+                     0.114f * as_float(pixel >> 16 & 255));
+}
 
-    return (float)(int32_t)sum;
+INLINE void save_mix(uint8_t *pixels, size_t i, uint32_t pixel, float factor, float level) {
+    fd_save_pixel(pixels, i, limited(factor * as_float(pixel & 255) + level),
+                  limited(factor * as_float(pixel >> 8 & 255) + level),
+                  limited(factor * as_float(pixel >> 16 & 255) + level));
 }
 
 INLINE void mix_with_grey_body(uint8_t *restrict pixels, size_t count, float factor, float rest) {
     for (size_t i = 0; i < count; i++) {
-        float grey = rest * luminance(pixels + 4 * i);
-        for (size_t c = 0; c < 4; c++)
-            pixels[4 * i + c] = limited(factor * (float)pixels[4 * i + c] + grey);
+        uint32_t pixel = fd_load_pixel(pixels, i);
+        save_mix(pixels, i, pixel, factor, rest * (float)luminance(pixel));
     }
 }
 
@@ -39,26 +42,26 @@ void fd_tensor_grey(uint8_t *pixels, size_t count) { mix_with_grey(pixels, count
 
 INLINE void sum_luminance_body(const uint8_t *restrict pixels, size_t count, uint64_t *total) {
     for (size_t i = 0; i < count; i++)
-        *total += (uint64_t)(int32_t)luminance(pixels + 4 * i);
+        *total += (uint64_t)luminance(fd_load_pixel(pixels, i));
 }
 
 VARIANTS(sum_luminance, sum_luminance_body, (const uint8_t *pixels, size_t count, uint64_t *total),
          (pixels, count, total))
 
-INLINE void mix_with_level_body(uint8_t *restrict bytes, size_t count, float factor, float level) {
+INLINE void mix_with_level_body(uint8_t *restrict pixels, size_t count, float factor, float level) {
     for (size_t i = 0; i < count; i++)
-        bytes[i] = limited(factor * (float)bytes[i] + level);
+        save_mix(pixels, i, fd_load_pixel(pixels, i), factor, level);
 }
 
 VARIANTS(mix_with_level, mix_with_level_body,
-         (uint8_t *bytes, size_t count, float factor, float level), (bytes, count, factor, level))
+         (uint8_t *pixels, size_t count, float factor, float level), (pixels, count, factor, level))
 
 void fd_tensor_contrast(uint8_t *pixels, size_t count, double factor) {
     uint64_t total = 0;
 
     sum_luminance(pixels, count, &total);
     float mean = (float)((double)total / (double)count);
-    mix_with_level(pixels, 4 * count, (float)factor, (float)(1.0 - factor) * mean);
+    mix_with_level(pixels, count, (float)factor, (float)(1.0 - factor) * mean);
 }
 
 /* ---- hue ---- */
@@ -100,9 +103,10 @@ INLINE void shift_body(uint8_t *restrict pixels, size_t count, float shift) {
         float place = (hue - (float)(int32_t)hue) * 6.0f;
         int32_t sixth = (int32_t)place, odd = -(sixth & 1);
         float part = share * (place - (float)sixth);
-        int32_t v = limited(most * scale), p = limited((1.0f - share) * most * scale);
-        int32_t falling = limited((1.0f - part) * most * scale);
-        int32_t rising = limited((1.0f - share + part) * most * scale);
+        int32_t v = (int32_t)limited(most * scale),
+                p = (int32_t)limited((1.0f - share) * most * scale);
+        int32_t falling = (int32_t)limited((1.0f - part) * most * scale);
+        int32_t rising = (int32_t)limited((1.0f - share + part) * most * scale);
         int32_t m = (falling & odd) | (rising & ~odd);
         int32_t red = one_of(sixth, 0, 5, v, one_of(sixth, 1, 4, m, p));
         int32_t green = one_of(sixth, 1, 2, v, one_of(sixth, 0, 3, m, p));
@@ -169,7 +173,7 @@ INLINE void write_bilinear(uint8_t *out, const fd_canvas *canvas, place at, cons
     }
     for (int c = 0; c < 3; c++) {
         float level = fill[c], blended = fill[3] ? (sums[c] - level) * covered + level : sums[c];
-        out[c] = limited(rintf(blended));
+        out[c] = (uint8_t)limited(rintf(blended));
     }
 }
 

@@ -9,28 +9,46 @@ SIMD ints joined(ints high, ints low) { return (high << FD_LOW_BITS) + low; }
 /* Round sums to whole values. */
 SIMD ints rounded(ints sum) { return (sum + (1 << (FD_WEIGHT_BITS - 1))) >> FD_WEIGHT_BITS; }
 
-/* The sums of result `x`, or of the last one; those of all lanes together count. */
-SIMD ints sums_of(const uint8_t *row, const fd_pillow_axis *axis, int32_t x, int32_t width) {
+/* The sums of result `x`, or of the last one; those of all lanes together count. They are of `taps` pixels, or of
+ * as many as have a weight. */
+SIMD ints sums_of(const uint8_t *row, const fd_pillow_axis *axis, int32_t x, int32_t width,
+                  const int32_t taps) {
     size_t at = (size_t)(x < width ? x : width - 1);
     const int16_t *parts = axis->parts + 2 * at * (size_t)axis->stride;
     const uint8_t *from = row + 4 * (size_t)axis->first[at];
+    const int32_t count = taps > 0 ? taps : axis->count[at];
     ints high = {0}, low = {0};
-    for (int32_t k = 0; k < axis->count[at]; k += FD_TAPS)
+    for (int32_t k = 0; k < count; k += FD_TAPS)
         add_four_pixels(&high, &low, from + 4 * k, parts + 2 * k);
     return joined(high, low);
 }
 
-SIMD_TARGET static void resize_row(uint8_t *out, const uint8_t *row, const fd_pillow_axis *axis,
-                                   int32_t width) {
+SIMD void resize_by(uint8_t *out, const uint8_t *row, const fd_pillow_axis *axis, int32_t width,
+                    const int32_t taps) {
     for (int32_t x = 0; x < width; x += 2 * LANES) {
-        ints even = sums_of_lanes(sums_of(row, axis, x, width), sums_of(row, axis, x + 2, width));
-        ints odd = sums_of_lanes(sums_of(row, axis, x + 1, width),
-                                 sums_of(row, axis, x + 3, width));
+        ints even = sums_of_lanes(sums_of(row, axis, x, width, taps),
+                                  sums_of(row, axis, x + 2, width, taps));
+        ints odd = sums_of_lanes(sums_of(row, axis, x + 1, width, taps),
+                                 sums_of(row, axis, x + 3, width, taps));
         shorts narrowed = narrow((wide){rounded(even), rounded(odd)}, 0);
         longs pixels = (longs)unsigned_bytes(narrowed, narrowed, 0);
         for (int lane = 0; lane < LANES; lane++)
             memcpy(out + 4 * (ptrdiff_t)x + 8 * lane, (int64_t[]){pixels[2 * lane]}, 8);
     }
+}
+
+/* Where they are few, all results take as many pixels, with weights of 0 at the end: the length of the loop is
+ * known, and no more than FD_PADDING bytes are read after a row. */
+SIMD_TARGET static void resize_row(uint8_t *out, const uint8_t *row, const fd_pillow_axis *axis,
+                                   int32_t width) {
+    if (axis->most <= FD_TAPS)
+        resize_by(out, row, axis, width, FD_TAPS);
+    else if (axis->most <= 2 * FD_TAPS)
+        resize_by(out, row, axis, width, 2 * FD_TAPS);
+    else if (axis->most <= 3 * FD_TAPS)
+        resize_by(out, row, axis, width, 3 * FD_TAPS);
+    else
+        resize_by(out, row, axis, width, 0);
 }
 
 SIMD shorts joined_words(wide high, wide low) {

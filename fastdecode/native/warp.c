@@ -40,6 +40,26 @@ void fd_narrow(int64_t start, int64_t step, int64_t limit, int64_t *from, int64_
     *to = high < *to ? high : *to;
 }
 
+/* Copy pixels from places in the source, which all exist, in 16.16 fixed point. */
+INLINE void copy_run_body(uint8_t *restrict out, const uint8_t *restrict pixels, size_t count,
+                          uint32_t width, uint32_t x, uint32_t y, uint32_t right, uint32_t down) {
+    enum { RUN = 64 };
+    uint32_t places[RUN];
+
+    for (size_t from = 0; from < count; from += RUN, x += RUN * right, y += RUN * down) {
+        size_t part = count - from < RUN ? count - from : RUN;
+        for (uint32_t i = 0; i < RUN; i++)
+            places[i] = ((y + i * down) >> 16) * width + ((x + i * right) >> 16);
+        for (size_t i = 0; i < part; i++)
+            memcpy(out + 4 * (from + i), pixels + 4 * (size_t)places[i], 4);
+    }
+}
+
+VARIANTS(copy_run, copy_run_body,
+         (uint8_t *out, const uint8_t *pixels, size_t count, uint32_t width, uint32_t x, uint32_t y,
+          uint32_t right, uint32_t down),
+         (out, pixels, count, width, x, y, right, down))
+
 /* The general case: both coordinates are linear in 16.16 fixed point. */
 static void warp_fixed(fd_canvas *canvas, const double m[6], const uint8_t fill[4]) {
     int32_t width = canvas->width, height = canvas->height, across = canvas->out_width;
@@ -65,11 +85,9 @@ static void warp_fixed(fd_canvas *canvas, const double m[6], const uint8_t fill[
                    canvas->pixels + 4 * ((row >> 16) * width + ((x + (from << 16)) >> 16)),
                    4 * (size_t)(to - from));
         else
-            for (int64_t i = from; i < to; i++)
-                memcpy(out + 4 * i,
-                       canvas->pixels +
-                           4 * (((row + i * fixed[3]) >> 16) * width + ((x + i * fixed[0]) >> 16)),
-                       4);
+            copy_run(out + 4 * from, canvas->pixels, (size_t)(to - from), (uint32_t)width,
+                     (uint32_t)(x + from * fixed[0]), (uint32_t)(row + from * fixed[3]),
+                     (uint32_t)fixed[0], (uint32_t)fixed[3]);
         fill_pixels(out + 4 * to, across - (int32_t)to, fill);
     }
 }

@@ -6,7 +6,7 @@ import copy
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -133,9 +133,9 @@ class SampleSource:
         shared = self.isolated or all(getattr(one, "thread_safe", False) for one in self._inner)
         return alone(thread_safe=shared)
 
-    def seedable(self) -> list[Any]:
-        """Return what draws from generators of its own, in code of the user's."""
-        return seedable(*(code for one in self._inner for code in _code_of(one)))
+    def users_code(self) -> list[Any]:
+        """Return the user's code that makes the samples."""
+        return [code for one in self._inner for code in _code_of(one)]
 
     def locate(self, index: Any) -> tuple[Any, Any]:
         """Return the dataset inside that has an item, and its index there."""
@@ -369,8 +369,8 @@ class SampleMaker:
 
     def __init__(self, source: SampleSource, pool: Pool | None, *, alone: bool = False) -> None:
         self.source = source
-        self._owned = source.seedable()
-        self._seed_all = partial(_seed_generators, self._owned) if alone else None
+        self._code = source.users_code()
+        self._seed_all = self._seed_generators if alone else None
         self._getter: Any = source.batch_getter()
         self._alone = source.alone()
         self.native: NativeBatchMaker | None = None
@@ -437,16 +437,18 @@ class SampleMaker:
         if self._seed_all is not None:
             self._seed_all(seed)
         else:
-            _seed_owners(self._owned, seed)
+            self._seed_owners(seed)
 
+    @cached_property
+    def _owners(self) -> list[Any]:
+        """What draws from generators of its own; only samples that Python makes ask for it."""
+        return seedable(*self._code)
 
-def _seed_owners(owners: Sequence[Any], seed: int) -> None:
-    """Seed objects that draw from generators of their own."""
-    for owner in owners:
-        owner.set_random_seed(seed % 2**32)
+    def _seed_owners(self, seed: int) -> None:
+        for owner in self._owners:
+            owner.set_random_seed(seed % 2**32)
 
-
-def _seed_generators(owners: Sequence[Any], seed: int) -> None:
-    """Seed all generators that user code might draw from: the global ones, and those of owners."""
-    _seed_owners(owners, seed)
-    seed_global_generators(seed)
+    def _seed_generators(self, seed: int) -> None:
+        """Seed all generators that user code might draw from: the global ones, and those owned."""
+        self._seed_owners(seed)
+        seed_global_generators(seed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import permutations
@@ -273,6 +274,21 @@ def test_noise_is_normal() -> None:
         expected = np.array([0.5 * (1 + math.erf(number / 2**0.5)) for number in numbers])
         apart = np.abs(np.arange(1, len(numbers) + 1) / len(numbers) - expected).max()
         assert apart < 1.95 / len(numbers) ** 0.5  # Kolmogorov and Smirnov: p = 0.001
+
+
+def test_noise_is_the_same_everywhere() -> None:
+    """Its numbers follow from the seed alone, on every processor, and none from its neighbours."""
+    pixels = np.zeros((100, 100, 3), np.uint8)
+    whole = erase(Erasure((0.8, 0.8), (1.0, 1.0), "pixel"))
+    made, operations = _finished(pixels, whole, 5, first=True)
+    left, top, width, height = map(int, list(operations[0].value)[:4])
+    numbers = made[:, top : top + height, left : left + width].ravel()
+    assert numbers[:2].tolist() == [-0.9517598748207092, -0.49245792627334595]
+    assert zlib.crc32(numbers.astype("<f4").tobytes()) == 3671103543
+    for apart in (1, 2, 64, 128, 256):
+        for one in (numbers, numbers**2, abs(numbers)):
+            related = np.corrcoef(one[apart:], one[:-apart])[0, 1]
+            assert abs(related) < 4 / len(numbers) ** 0.5
 
 
 def test_operations_follow_one_another() -> None:

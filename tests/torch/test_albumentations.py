@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import os
+import platform
 import random
 import warnings
 from collections.abc import Callable, Iterator
@@ -23,12 +24,13 @@ from PIL import Image as PillowImage
 from random_transforms import WITHOUT_SHRINKING
 from torch_reference import PHOTOS
 
-from fastdecode.native._augment import augment, draw_operations
+from fastdecode.native._augment import Operation, augment, draw_operations
 from fastdecode.testing import encode
 from fastdecode.torch import Fused, fuse
 from fastdecode.torch._albumentations import program_of
 
 pytest.importorskip("cv2")
+import cv2
 from albumentations_steps import (
     MOVES,
     NO,
@@ -393,6 +395,31 @@ def test_noise_has_the_deviation_and_the_mean_that_are_drawn() -> None:
         assert abs(apart.std() - 25.5) < 0.7
         assert abs(apart.mean() - 12.75) < 0.7
         assert (np.ptp(apart, axis=2) == 0).all() == (not per_channel)
+
+
+@SEEDS
+@given(
+    st.integers(2, 90),
+    st.integers(2, 90),
+    st.tuples(st.integers(1, 9), st.integers(1, 9)),
+    st.floats(0.5, 50),
+    st.integers(0, 2**32),
+    st.booleans(),
+)
+def test_clahe_is_that_of_opencv(
+    height: int, width: int, tiles: tuple[int, int], limit: float, seed: int, smooth: bool
+) -> None:
+    """Bit for bit, whatever the sizes, where OpenCV joins no multiplications and additions."""
+    image = np.random.default_rng(seed).integers(0, 256, (height, width, 3)).astype(np.uint8)
+    image = cv2.blur(image, (9, 9)) if smooth else image
+    lab = cv2.cvtColor(image, cv2.COLOR_RGB2LAB)
+    try:
+        lab[..., 0] = cv2.createCLAHE(limit, tiles).apply(lab[..., 0].copy())
+    except cv2.error:  # a tile is larger than what it mirrors
+        return
+    made = augment(image, [Operation("clahe", (limit, *map(float, tiles)))])
+    apart = (made != cv2.cvtColor(lab, cv2.COLOR_LAB2RGB)).mean()
+    assert apart <= (0 if platform.machine() in ("x86_64", "AMD64") else 0.001)
 
 
 def test_holes_have_the_sizes_that_are_drawn_and_lie_anywhere() -> None:

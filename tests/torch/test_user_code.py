@@ -23,9 +23,10 @@ from loading import (
 )
 from loading import SeededLoader as Loader
 from torch.utils.data import ConcatDataset, DataLoader, get_worker_info
+from torch_reference import PHOTOS
 
 from fastdecode.stores.base import Store
-from fastdecode.torch import DecodeDataset, ImageList, StoreDataset
+from fastdecode.torch import DecodeDataset, ImageList, StoreDataset, _samples
 from fastdecode.torch._user_code import is_thread_safe, may_draw
 from fastdecode.torch.transforms import ResizeCenterCropNormalize
 
@@ -351,6 +352,19 @@ def test_an_augmenter_with_generators_of_its_own_is_seeded_for_each_sample(kind:
 
     assert all(same(run, runs[0]) for run in runs)
     assert len({int(image.sum()) for image in first + second}) > COUNT
+
+
+@pytest.mark.parametrize(("transform", "searches"), [(CROP, 0), (own_transform, 1)])
+def test_generators_are_sought_once_and_only_for_samples_of_python(
+    transform: Any, searches: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An epoch whose samples the core makes searches no code, which takes milliseconds."""
+    found: list[Any] = []
+    monkeypatch.setattr(_samples, "seedable", lambda *code: found.append(code) or [])
+    dataset = ImageList(PHOTOS, [0] * len(PHOTOS), transform=transform)
+    with Loader(dataset, 2, threads=1) as loader:
+        assert len(copies(loader)) > 1
+    assert len(found) == searches
 
 
 # ---- whole batches ----
