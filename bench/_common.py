@@ -24,7 +24,7 @@ from typing import Any, TypeAlias, TypeVar
 from PIL import Image
 
 import fastdecode
-from fastdecode import _files
+from fastdecode._system import files
 from fastdecode.measure._processes import family, no_garbage_collection
 from fastdecode.measure.result import machine, now
 from fastdecode.testing import encode
@@ -352,5 +352,5 @@ def _keep(options: argparse.Namespace, result: Any) -> None:
         "result": result,
     }
     options.json.parent.mkdir(parents=True, exist_ok=True)
-    _files.write_text(options.json, json.dumps(content, indent=1, default=str) + "\n")
+    files.write_text(options.json, json.dumps(content, indent=1, default=str) + "\n")
     print(options.json)

@@ -25,7 +25,7 @@ from torch import nn
 from torchvision import datasets
 from torchvision.transforms import v2
 
-from fastdecode._system import usable_cores
+from fastdecode._system.processor import usable_cores
 from fastdecode.torch import ImageFolder, Loader
 
 _SIZE, _BATCH = 64, 64

@@ -13,7 +13,7 @@ import torch
 from fastdecode import probe
 from fastdecode.native import _library
 from fastdecode.native._library import CoreResize
-from fastdecode.torch._order import Sharding
+from fastdecode.torch._loader.order import Sharding
 from fastdecode.torch.transforms._random_crop import generator_of
 from fastdecode.torch.transforms.base import core_pixel_format
 

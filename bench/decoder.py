@@ -52,14 +52,13 @@ def stages(files: Sequence[bytes], rounds: int) -> dict[str, Any]:
 
     A figure is the mean over the files that the decoder accepts, of the fastest round of each file.
     """
-    native = Path(_build.__file__).parent
     source = Path(__file__).with_name("decoder_stages.c")
-    others = {*native.glob("*.c")} - {native / "rows.c"}  # it includes that
+    others = {*_build.SOURCES} - {_build.FOLDER / "jpeg" / "rows.c"}  # it includes that
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder, "stages.so")
         command = [
             *(*_build.compiler(), *_build._LINKING, *_build._COMPILING, *_build._SPEED),
-            *("-fvisibility=default", f"-I{native}"),
+            "-fvisibility=default",
             *map(str, (source, *sorted(others))),
             *("-ljpeg", "-lm", "-o", str(library)),
         ]

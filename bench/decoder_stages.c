@@ -10,7 +10,7 @@
  *   pixels     all of it, to RGB
  *   mcus       libjpeg-turbo's decode_mcu alone: no header, no tables, no pixels */
 #define _POSIX_C_SOURCE 200809L
-#include "../fastdecode/native/rows.c"
+#include "../fastdecode/native/jpeg/rows.c"
 
 #include "fastdecode.h"
 

@@ -35,7 +35,7 @@ import _common as bench
 from _pipelines import Pipeline, Setup
 from core import Work, images_of
 
-from fastdecode._system import usable_cores
+from fastdecode._system.processor import usable_cores
 
 _AIM = 0.05
 _CHUNK = 1000

@@ -33,7 +33,7 @@ from _dali import dali_pipeline
 from _pipelines import SIZE, Setup, labelled, pillow
 from torch import Tensor, nn
 
-from fastdecode._system import usable_cores
+from fastdecode._system.processor import usable_cores
 from fastdecode.gpu._devices import check_device
 from fastdecode.measure._processes import cpu_seconds
 

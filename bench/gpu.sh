@@ -53,7 +53,7 @@ case $what in
         install
         # Run from an empty folder, to test the installed package. Only files that mention CUDA or a
         # GPU are run: the others need libraries that may be missing.
-        tree=$PWD failed=0 contract=$PWD/tests/test_batch_contract.py
+        tree=$PWD failed=0 contract=$PWD/tests/backends/test_batch_contract.py
         mapfile -t files < <(grep -rliE --include='test_*.py' 'cuda|gpu' "$tree/tests" \
             | grep -vx "$contract")
         cd "$(mktemp -d)"

@@ -46,15 +46,14 @@ class Counter:
     """The program for a machine and the plugin, compiled to `folder`."""
 
     def __init__(self, machine: str, folder: Path) -> None:
-        native = Path(_build.__file__).parent
         self._program, plugin = folder / "program", folder / "count.so"
         flags = (*_build._COMPILING, *_build._SPEED)
         cross = [f"{machine}-linux-gnu-gcc", "-static", *flags]
         judge = _HERE.parent / "tests" / "native"  # it decodes with libjpeg-turbo
-        files = [_HERE / "instructions.c", judge / "judge.c", *native.glob("*.c")]
+        files = [_HERE / "instructions.c", judge / "judge.c", *_build.SOURCES]
         libraries = Path(_LIBRARIES.format(machine))
         after = [*(libraries / name for name in _STATIC), "-lm", "-o", self._program]
-        _run(*cross, f"-I{native}", f"-I{judge}", "-I/usr/include", *files, *after)
+        _run(*cross, f"-I{judge}", "-I/usr/include", *files, *after)
         _run("gcc", "-O2", "-shared", "-fPIC", _HERE / "count_instructions.c", "-o", plugin)
         self._emulator = (f"qemu-{machine}", "-cpu", "max", "-plugin", plugin)
         self.sets = _run(*self._emulator, self._program).stdout.split()

@@ -33,7 +33,7 @@ import torch
 from _pipelines import Pipeline, Setup
 from core import EpochImage, Work, images_of
 
-from fastdecode._system import usable_cores
+from fastdecode._system.processor import usable_cores
 
 _AIMS = (("loader", "core", 0.9, 0.9),)  # with one thread, with more
 

@@ -26,7 +26,7 @@ import torch
 from PIL import Image
 
 import fastdecode
-from fastdecode._process import Child
+from fastdecode._system.process import Child
 from fastdecode.measure._processes import cpu_seconds
 from fastdecode.torch import Loader, fuse
 

@@ -34,7 +34,7 @@ import numpy as np
 from _pipelines import PEERS, Setup, evaluation
 from torch_reference import pixels
 
-from fastdecode._process import Child
+from fastdecode._system.process import Child
 
 _KINDS = ("train", "eval")
 _BASELINES = ("pillow", "dali")

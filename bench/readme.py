@@ -32,9 +32,9 @@ import jinja2
 from jinja2.runtime import Macro
 
 import fastdecode
-from fastdecode.adapters.base import JPEG_TURBO_3
+from fastdecode._backends.base import JPEG_TURBO_3
+from fastdecode._backends.registry import BUILTIN
 from fastdecode.measure.result import OWN
-from fastdecode.registry import BUILTIN
 from fastdecode.types import FORMATS
 
 _ROOT = Path(__file__).parent.parent
@@ -200,8 +200,8 @@ def photo_speeds(result: Mapping[str, Any]) -> dict[str, dict[str, float]]:
 def sources() -> str:
     """Return a hash of the core's C code, without comments and white space."""
     found = hashlib.sha256()
-    native = _ROOT / "fastdecode" / "native"
-    for path in sorted([*native.glob("*.c"), *native.glob("*.h")]):
+    native = (_ROOT / "fastdecode" / "native").rglob("*.[ch]")
+    for path in sorted(native, key=lambda path: path.name):
         code = _COMMENTS.sub("", path.read_text(encoding="utf-8"))
         found.update(f"{path.name}:{''.join(code.split())}\n".encode())
     return found.hexdigest()

@@ -37,7 +37,7 @@ from _dali import POLICIES, DaliLoader
 from _spdl_ffcv import FfcvLoader, SpdlLoader
 from PIL import Image, ImageOps
 
-from fastdecode._process import Child
+from fastdecode._system.process import Child
 from fastdecode.measure._pipelines import MAKERS, Decoded, recipe_setup, torch_loader
 from fastdecode.measure._processes import cpu_seconds
 from fastdecode.measure._recipes import MEAN, RECIPES, STD, TrainingRecipe

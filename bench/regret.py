@@ -21,12 +21,12 @@ import _common as bench
 from PIL import Image
 
 from fastdecode import calibrate
+from fastdecode._backends.ranking import sort_by_default
+from fastdecode._backends.registry import BUILTIN
 from fastdecode.measure._cases import measurements
 from fastdecode.measure._collection import Photo
 from fastdecode.measure._run import Run, RunPlan, measure
 from fastdecode.measure.result import OWN
-from fastdecode.ranking import sort_by_default
-from fastdecode.registry import BUILTIN
 from fastdecode.types import REDUCES
 
 _JPEG_SIZES = {"10 KB": 10_000, "100 KB": 100_000, "1 MB": 1_000_000, "5 MB": 5_000_000}

@@ -30,7 +30,7 @@ import _common as bench
 from stores import train
 from torch.utils.data import DataLoader
 
-from fastdecode._system import usable_cores
+from fastdecode._system.processor import usable_cores
 from fastdecode.stores import create_store, open_store
 from fastdecode.torch import ShardStream
 from fastdecode.torch.transforms import RandomResizedCropFlipNormalize

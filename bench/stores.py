@@ -30,7 +30,7 @@ from typing import Any
 
 import _common as bench
 
-from fastdecode._system import usable_cores
+from fastdecode._system.processor import usable_cores
 from fastdecode.stores import Store, create_store, open_store
 from fastdecode.stores.tar import stream_tar
 from fastdecode.torch import Loader, StoreDataset

@@ -27,14 +27,17 @@ if TYPE_CHECKING:
     from fastdecode import testing as testing
     from fastdecode import torch as torch
     from fastdecode import types as types
-    from fastdecode._batch import decode_batch, decode_iter
-    from fastdecode._imread import imread
-    from fastdecode._lazy import open  # noqa: A004 - as Pillow calls it
-    from fastdecode._selection import use
-    from fastdecode._stats import Stats, stats
-    from fastdecode.adapters.base import Backend, Support
-    from fastdecode.adapters.batch_base import BatchBackend, BatchItem
-    from fastdecode.api import decode, decode_file, probe
+    from fastdecode._backends.base import Backend, Support
+    from fastdecode._backends.batch_base import BatchBackend, BatchItem
+    from fastdecode._backends.ranking import Ranking
+    from fastdecode._backends.registry import backends, register
+    from fastdecode._backends.selection import use
+    from fastdecode._decode.api import decode, decode_file, probe
+    from fastdecode._decode.batch import decode_batch, decode_iter
+    from fastdecode._decode.imread import imread
+    from fastdecode._decode.lazy import open  # noqa: A004 - as Pillow calls it
+    from fastdecode._decode.plan import DEFAULT_MAX_PIXELS, reduce_for
+    from fastdecode._decode.stats import Stats, stats
     from fastdecode.errors import (
         BackendUnavailable,
         DecodeError,
@@ -48,9 +51,6 @@ if TYPE_CHECKING:
     )
     from fastdecode.geometry import Geometry
     from fastdecode.measure._calibrate import calibrate
-    from fastdecode.plan import DEFAULT_MAX_PIXELS, reduce_for
-    from fastdecode.ranking import Ranking
-    from fastdecode.registry import backends, register
     from fastdecode.types import BackendInfo, Header
 
 __version__ = "0.3.0.dev0"
@@ -58,21 +58,21 @@ __version__ = "0.3.0.dev0"
 # Public names by module. They are imported on first use (PEP 562), so that ``import fastdecode``
 # costs nothing: no NumPy, Pillow, OpenCV or PyTorch before they are needed.
 _NAMES = {
-    "_batch": "decode_batch decode_iter",
-    "_imread": "imread",
-    "_lazy": "open",
-    "_selection": "use",
-    "_stats": "Stats stats",
-    "adapters.base": "Backend Support",
-    "adapters.batch_base": "BatchBackend BatchItem",
-    "api": "decode decode_file probe",
+    "_backends.base": "Backend Support",
+    "_backends.batch_base": "BatchBackend BatchItem",
+    "_backends.ranking": "Ranking",
+    "_backends.registry": "backends register",
+    "_backends.selection": "use",
+    "_decode.api": "decode decode_file probe",
+    "_decode.batch": "decode_batch decode_iter",
+    "_decode.imread": "imread",
+    "_decode.lazy": "open",
+    "_decode.plan": "DEFAULT_MAX_PIXELS reduce_for",
+    "_decode.stats": "Stats stats",
     "errors": "BackendUnavailable DecodeError DeviceUnavailable FastDecodeError ImageTooLarge "
     "StoreError ThreadsUnavailable UnknownBackend UnsupportedFormat",
     "geometry": "Geometry",
     "measure._calibrate": "calibrate",
-    "plan": "DEFAULT_MAX_PIXELS reduce_for",
-    "ranking": "Ranking",
-    "registry": "backends register",
     "types": "BackendInfo Header",
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}

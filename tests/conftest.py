@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from corpus import LIBRARIES, NO_RANKING, REQUIRED, usable_backends
 
-from fastdecode import registry
+from fastdecode._backends import registry
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -12,6 +12,7 @@ from corpus import TESTS
 from processes import python
 
 import fastdecode
+from fastdecode._backends import registry
 from fastdecode.samples import photo
 
 _PACKAGE = Path(fastdecode.__file__).parent
@@ -30,38 +31,19 @@ _REFERENCE = frozenset(
 _LAYERS = (
     ("errors", "types", "samples"),
     ("_error_policy",),
-    ("_headers", "_buffers", "native"),
-    (
-        "_truncation",
-        "_libtiff",
-        "_process",
-        "_stats",
-        "_files",
-        "_system",
-        "terminal",
-    ),
+    ("_arguments", "_buffers", "_system", "_formats", "native"),
     ("_pixels",),
-    ("adapters",),
-    ("registry",),
-    ("ranking",),
-    ("_selection",),
-    ("_engine", "_arguments"),
-    ("plan", "geometry"),
-    ("_resizing",),
-    ("api", "_lazy", "_imread"),
-    ("_in_threads",),
-    ("_arrays",),
-    ("gpu",),
-    ("_batch",),
-    ("testing",),
-    ("stores",),
-    ("torch", "packing", "ray"),
+    ("_backends", "geometry"),
+    ("_decode",),
+    ("gpu", "stores", "cli"),
+    ("testing", "torch", "packing", "ray"),
     ("measure",),
-    ("bench", "_info_command", "_samples_command", "cli", "__main__"),
+    ("bench", "__main__"),
 )
 
 
-_BASES = ("fastdecode.adapters.base", "fastdecode.adapters.batch_base")
+_OF_LIBRARIES = {entry.target.partition(":")[0] for entry in registry.BUILTIN.values()}
+"""The modules that decode with one library each."""
 
 
 def _name(path: Path) -> str:
@@ -113,8 +95,7 @@ def test_imports_go_upwards(path: Path) -> None:
             continue  # the command line uses the public names, as anyone does
 
         assert _layer(imported) <= _layer(module), f"{module} imports {imported}"
-        if imported.startswith("fastdecode.adapters."):
-            assert imported in _BASES, f"{module} imports {imported}"
+        assert imported not in _OF_LIBRARIES, f"{module} imports {imported}"
 
 
 def test_there_are_no_circles() -> None:
@@ -224,7 +205,7 @@ assert "Loader" in dir(fastdecode.torch)""",
             "from fastdecode.torch import limit_threads; limit_threads()",
             "cv2 fastdecode.torch.loader",
         ),
-        (_run("--version"), "numpy fastdecode.registry"),
+        (_run("--version"), "numpy fastdecode._backends.registry"),
         (_run("--help"), "numpy PIL torch fastdecode.measure fastdecode.packing"),
         (_run("check", "nothing-here"), "torch fastdecode.measure"),
         (_run("index", "nothing-here.tar"), "torch fastdecode.measure"),

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import torch
 
-from fastdecode._headers import jpeg_stream
-from fastdecode._stats import count_fallback
-from fastdecode.adapters.batch_base import BatchBackend, BatchItem, declares, is_of_the_device
-from fastdecode.api import decode
+from fastdecode._backends.batch_base import BatchBackend, BatchItem, declares, is_of_the_device
+from fastdecode._decode.api import decode
+from fastdecode._decode.plan import plan_options
+from fastdecode._decode.stats import count_fallback
+from fastdecode._formats import jpeg_stream
 from fastdecode.errors import FastDecodeError
-from fastdecode.plan import plan_options
 
 if TYPE_CHECKING:
-    from fastdecode.gpu._backends import Loaded
+    from fastdecode.gpu._choice import Loaded
     from fastdecode.types import Box, Buffer, Header
 
 

@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING, Any, cast
 
 from PIL import Image as PillowImage
 
-from fastdecode import _selection, registry
-from fastdecode._system import cpu_model
-from fastdecode.api import read_item
+from fastdecode._backends import registry, selection
+from fastdecode._backends.ranking import Ranking, libraries, sort_by_default
+from fastdecode._decode.api import read_item
+from fastdecode._system.processor import cpu_model
 from fastdecode.errors import FastDecodeError, begin_with
 from fastdecode.measure._collection import Photo
 from fastdecode.measure._run import Run, RunPlan, measure
 from fastdecode.measure.result import OWN, now
-from fastdecode.ranking import Ranking, libraries, sort_by_default
 from fastdecode.samples import photos
 from fastdecode.types import REDUCES
 
 if TYPE_CHECKING:
-    from fastdecode.api import Data
+    from fastdecode._decode.api import Data
+    from fastdecode.cli.terminal import Notify
     from fastdecode.measure.result import Measurement
-    from fastdecode.terminal import Notify
     from fastdecode.types import Format, Reduce
 
 USUAL_S = 20.0
@@ -150,7 +150,7 @@ def make_ranking(measurements: Iterable[Measurement], holding: Container[str] = 
 
 def _eligible() -> list[str]:
     """Return the backends that may take part: other processes cannot load the caller's classes."""
-    off = set(_selection.disabled())
+    off = set(selection.disabled())
     if "torch" not in sys.modules:
         off.update(_NEED_PYTORCH)
     return [

@@ -9,15 +9,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fastdecode import _files
+from fastdecode._backends.ranking import ranking_path
+from fastdecode._system import files as _files
+from fastdecode.cli.terminal import INTERRUPTED, Parser, paragraph, progress, seconds
 from fastdecode.errors import FastDecodeError, visible
 from fastdecode.measure import _collection as files
 from fastdecode.measure._calibrate import USUAL_S, rank, sample_photos
 from fastdecode.measure._collection import USUAL_LIMIT, USUAL_PIXELS
 from fastdecode.measure._summary import busy
 from fastdecode.measure.result import machine
-from fastdecode.ranking import ranking_path
-from fastdecode.terminal import INTERRUPTED, Parser, paragraph, progress, seconds
 
 if TYPE_CHECKING:
     from fastdecode.measure._collection import Photo

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fastdecode import _selection
-from fastdecode._process import ChildDied
-from fastdecode._stats import stats
-from fastdecode.api import decode
+from fastdecode._backends import selection
+from fastdecode._decode.api import decode
+from fastdecode._decode.stats import stats
+from fastdecode._system.process import ChildDied
 from fastdecode.errors import FastDecodeError, without_advice
 from fastdecode.measure.result import OWN, PILLOW
 
@@ -80,11 +80,11 @@ def backend_argument(name: str) -> str | None:
     return None if name == OWN else name
 
 
-def chosen(name: str, header: Header, reduce: Reduce) -> _selection.Choice | None:
+def chosen(name: str, header: Header, reduce: Reduce) -> selection.Choice | None:
     """Return what `decode` tries first for a file; None if nothing reads it."""
-    want = _selection.Want("RGB", reduce, strict=False, complete=True)
+    want = selection.Want("RGB", reduce, strict=False, complete=True)
     try:
-        return _selection.first(backend_argument(name), header, want)
+        return selection.first(backend_argument(name), header, want)
     except FastDecodeError:  # the check reports the reason
         return None
 

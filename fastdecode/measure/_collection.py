@@ -16,8 +16,8 @@ from functools import partial
 from itertools import accumulate
 from pathlib import Path
 
-from fastdecode._files import open_regular, read_regular
-from fastdecode.api import probe
+from fastdecode._decode.api import probe
+from fastdecode._system.files import open_regular, read_regular
 from fastdecode.errors import (
     DecodeError,
     StoreError,

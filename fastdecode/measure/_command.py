@@ -13,7 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fastdecode import _files, _selection, registry
+from fastdecode._backends import registry, selection
+from fastdecode._backends.ranking import DEFAULT
+from fastdecode._system import files as _files
+from fastdecode.cli.terminal import INTERRUPTED, Parser, count, progress, say, seconds
 from fastdecode.errors import BackendUnavailable, StoreError, UnknownBackend, visible
 from fastdecode.measure import _collection as files
 from fastdecode.measure import _report as report
@@ -32,8 +35,6 @@ from fastdecode.measure.result import (
     now,
     to_json,
 )
-from fastdecode.ranking import DEFAULT
-from fastdecode.terminal import INTERRUPTED, Parser, count, progress, say, seconds
 from fastdecode.types import REDUCES
 
 if TYPE_CHECKING:
@@ -197,9 +198,9 @@ def _plan(
     options: argparse.Namespace, collection: files.Collection
 ) -> tuple[engine.RunPlan, list[str]]:
     """Return what to measure, and notes about what cannot be measured."""
-    _selection.preferred()  # a wrong FASTDECODE_BACKEND is an error now
+    selection.preferred()  # a wrong FASTDECODE_BACKEND is an error now
     for name in options.backend or ():
-        _selection.load_named(name)
+        selection.load_named(name)
     pipelines, notes = _pipelines(options)
     plan = engine.RunPlan(
         backends=tuple(dict.fromkeys(options.backend or _few(collection))),
@@ -219,7 +220,7 @@ def _few(collection: files.Collection) -> tuple[str, ...]:
     """
     formats = Counter(photo.header.format for photo in collection.photos)
     [(kind, _)] = formats.most_common(1)
-    off = {*_selection.disabled(), "native"}
+    off = {*selection.disabled(), "native"}
     order = [name for name in DEFAULT.order(kind, 1) if name not in (PILLOW, *_IN_BOTH, *off)]
     best = next((name for name in order if _works(name)), None)
     others = [name for name in _IN_BOTH if name not in off and _has(name)]

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import jinja2
 
+from fastdecode.cli.terminal import count
 from fastdecode.errors import visible
 from fastdecode.measure._summary import (
     Group,
@@ -24,7 +25,6 @@ from fastdecode.measure._summary import (
     times,
 )
 from fastdecode.measure.result import OWN, PILLOW, Measurement, Result, label
-from fastdecode.terminal import count
 
 _OURS = (OWN, "device")
 _MAX_FILES = 200  # file names per list; a phone could not open a page with thousands

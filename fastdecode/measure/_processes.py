@@ -15,9 +15,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from fastdecode import registry
-from fastdecode._process import Child
-from fastdecode.api import decode
+from fastdecode._backends import registry
+from fastdecode._decode.api import decode
+from fastdecode._system.process import Child
 from fastdecode.errors import StoreError
 from fastdecode.measure import _check
 from fastdecode.measure.result import OWN

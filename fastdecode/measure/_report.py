@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from fastdecode.cli.terminal import Column, count, paragraph, table
 from fastdecode.errors import visible
 from fastdecode.measure._summary import (
     caveats,
@@ -16,7 +17,6 @@ from fastdecode.measure._summary import (
     notes,
     sentences,
 )
-from fastdecode.terminal import Column, count, paragraph, table
 
 if TYPE_CHECKING:
     from fastdecode.measure.result import Result

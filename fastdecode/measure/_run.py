@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from fastdecode import registry
-from fastdecode._system import usable_cores
+from fastdecode._backends import registry
+from fastdecode._system.processor import usable_cores
 from fastdecode.errors import BackendUnavailable
 from fastdecode.measure._cases import Case, Round, measurements
 from fastdecode.measure._check import Check, comparable_files, reason
@@ -20,9 +20,9 @@ from fastdecode.measure._processes import DECODER, TRAINER, Processes
 from fastdecode.measure.result import OWN, Measurement, label
 
 if TYPE_CHECKING:
+    from fastdecode.cli.terminal import Notify
     from fastdecode.measure._collection import Photo
     from fastdecode.measure.result import Pipeline
-    from fastdecode.terminal import Notify
     from fastdecode.types import BackendInfo, Format, Reduce
 
 _BLOCK_FILES = 64

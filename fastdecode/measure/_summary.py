@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from fastdecode.cli.terminal import count
 from fastdecode.errors import visible
 from fastdecode.measure.result import OWN, PILLOW, label
-from fastdecode.terminal import count
 
 if TYPE_CHECKING:
     from fastdecode.measure.result import Machine, Measurement, Result, Spread

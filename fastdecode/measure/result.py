@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
 
 import fastdecode
-from fastdecode._system import cpu_model, usable_cores
+from fastdecode._system.processor import cpu_model, usable_cores
 
 SCHEMA = 2
 """Version of the JSON. It grows when a field changes its meaning or is removed."""

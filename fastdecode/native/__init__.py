@@ -61,7 +61,7 @@ def add_restart_markers(jpeg: Any, *, max_pixels: int | None = 178_956_970) -> b
     >>> part = decode(again, region=(100, 300, 324, 400))  # starts to read at row 288
     """
     from fastdecode._buffers import as_buffer
-    from fastdecode._headers import jpeg_stream, probe
+    from fastdecode._formats import jpeg_stream, probe
     from fastdecode.errors import DecodeError
     from fastdecode.native import _library
 

@@ -23,6 +23,8 @@ from setuptools.build_meta import *  # noqa: F403 - the backend's other function
 from setuptools.errors import CompileError
 
 FOLDER = Path(__file__).parent
+SOURCES = sorted(FOLDER.rglob("*.c"))
+HEADERS = sorted(FOLDER.rglob("*.h"))
 DECLARATIONS = "_core.py"
 _FROM, _TO = "// cffi: from here", "// cffi: to here"
 _ZIG = "ziglang"  # on PyPI: clang, with the C libraries of every platform
@@ -93,6 +95,7 @@ _COMPILING = (
     *("-std=gnu11", "-fPIC", "-fvisibility=hidden", "-pthread"),
     *("-ffp-contract=off", "-fno-trapping-math", "-fno-math-errno"),
     "-Werror=implicit-function-declaration",
+    *(f"-I{folder}" for folder in sorted({path.parent for path in HEADERS})),
 )
 _LINKING = ("-shared", "-pthread")
 _SPEED = ("-O3", "-g0")
@@ -122,7 +125,7 @@ def build(folder: Path) -> list[Path]:
             return made
 
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            objects = list(pool.map(compiled, sorted(FOLDER.glob("*.c"))))
+            objects = list(pool.map(compiled, SOURCES))
         linked, declared = Path(work, _file_name(command, Path(work))), Path(work, DECLARATIONS)
         if linked.suffix == ".dylib":  # says of itself where it lies: not in this folder
             ending.append(f"-Wl,-install_name,@rpath/{linked.name}")
@@ -217,8 +220,7 @@ class BuildCore(Command):  # type: ignore[misc] # setuptools has no types
     # What setuptools asks of a part of `build` (setuptools.command.build.SubCommand).
 
     def get_source_files(self) -> list[str]:
-        found = [*FOLDER.glob("*.c"), *FOLDER.glob("*.h")]
-        return sorted(os.path.relpath(path) for path in found)
+        return sorted(os.path.relpath(path) for path in (*SOURCES, *HEADERS))
 
     def get_outputs(self) -> list[str]:
         return [str(path) for path in _built(self._folder())]

@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-/* The rule of core_can_decode() in _resizing.py: images that all other backends decode to the same
+/* The rule of core_can_decode() in _decode/resizing.py: images that all other backends decode to the same
  * pixels. */
 static int is_known(const fd_header *header, const fd_recipe *recipe) {
     int sof = header->sof == 0xC0 || header->sof == 0xC1 || header->sof == 0xC2;

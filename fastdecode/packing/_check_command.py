@@ -11,15 +11,11 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fastdecode import _files
+from fastdecode._decode.plan import DEFAULT_MAX_PIXELS
 from fastdecode._error_policy import ITEM_ERRORS
-from fastdecode._system import usable_cores
-from fastdecode.errors import FastDecodeError, StoreError, visible
-from fastdecode.packing._survey import FAILING, Finding, Limits, Status, reason, survey
-from fastdecode.plan import DEFAULT_MAX_PIXELS
-from fastdecode.stores import Store, open_store
-from fastdecode.stores.folder import LooseImages
-from fastdecode.terminal import (
+from fastdecode._system import files
+from fastdecode._system.processor import usable_cores
+from fastdecode.cli.terminal import (
     INTERRUPTED,
     Column,
     Parser,
@@ -32,6 +28,10 @@ from fastdecode.terminal import (
     table,
     worker_count,
 )
+from fastdecode.errors import FastDecodeError, StoreError, visible
+from fastdecode.packing._survey import FAILING, Finding, Limits, Status, reason, survey
+from fastdecode.stores import Store, open_store
+from fastdecode.stores.folder import LooseImages
 
 _EXAMPLES = """\
 examples:
@@ -82,7 +82,7 @@ def run(options: argparse.Namespace, parser: Parser) -> int:
     begun = time.monotonic()
     try:
         if options.csv:
-            _files.check_result(options.csv, "--csv")
+            files.check_result(options.csv, "--csv")
         with warnings.catch_warnings():  # those of Pillow would appear between the lines
             warnings.simplefilter("ignore")
             seen = _check_all(options)
@@ -124,8 +124,8 @@ def _check_all(options: argparse.Namespace) -> _Tally:
                 raise
             seen.ended = f"{reason(error)} (after {seen.total:,} of {len(store):,} images)"
     if options.csv:
-        with _files.name_in_errors(options.csv):
-            _files.write_text(options.csv, csv_text(rows))
+        with files.name_in_errors(options.csv):
+            files.write_text(options.csv, csv_text(rows))
     return seen
 
 

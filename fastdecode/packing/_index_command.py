@@ -6,12 +6,12 @@ import argparse
 import sys
 from pathlib import Path
 
+from fastdecode.cli.terminal import INTERRUPTED, Parser, count
 from fastdecode.errors import visible, without_advice
 from fastdecode.stores._index import Index
 from fastdecode.stores._ranges import is_uri
 from fastdecode.stores.tar import index_tar
 from fastdecode.stores.tar.store import SUFFIX
-from fastdecode.terminal import INTERRUPTED, Parser, count
 
 _EXAMPLES = """\
 examples:

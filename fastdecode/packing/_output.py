@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import fastdecode
-from fastdecode._files import sync_folder, write_bytes, write_text
+from fastdecode._system.files import sync_folder, write_bytes, write_text
+from fastdecode.cli.terminal import csv_text
 from fastdecode.packing._survey import printable
 from fastdecode.stores import kind_by_suffix
 from fastdecode.stores._index import dump_json
 from fastdecode.stores._items import Keys
 from fastdecode.stores.folder import INDEX
 from fastdecode.stores.tar.writer import ShardFull, TarWriter
-from fastdecode.terminal import csv_text
 
 if TYPE_CHECKING:
     from fastdecode.packing._rewrite import Options

@@ -15,8 +15,9 @@ import PIL
 
 import fastdecode
 from fastdecode._arguments import is_int
-from fastdecode._in_threads import map_in_order
-from fastdecode._system import usable_cores
+from fastdecode._decode.plan import DEFAULT_MAX_PIXELS
+from fastdecode._system.processor import usable_cores
+from fastdecode._system.threads import map_in_order
 from fastdecode.errors import FastDecodeError, StoreError
 from fastdecode.packing._output import (
     OutputPaths,
@@ -29,7 +30,6 @@ from fastdecode.packing._output import (
 from fastdecode.packing._rewrite import KeyRenamer, Options, Work
 from fastdecode.packing._survey import printable
 from fastdecode.packing._work import CannotResume, ShardRecord, WorkFolder
-from fastdecode.plan import DEFAULT_MAX_PIXELS
 from fastdecode.stores import create_store, kind_for, open_store
 from fastdecode.stores.locations import shard_locations
 from fastdecode.stores.tar.store import SUFFIX, TarStore, index_tar

@@ -7,13 +7,8 @@ import re
 import time
 import warnings
 
-from fastdecode.errors import FastDecodeError
-from fastdecode.packing._output import Packed
-from fastdecode.packing._pack import BadItems, pack
-from fastdecode.packing._survey import reason
-from fastdecode.plan import DEFAULT_MAX_PIXELS
-from fastdecode.stores import KINDS, kind_for
-from fastdecode.terminal import (
+from fastdecode._decode.plan import DEFAULT_MAX_PIXELS
+from fastdecode.cli.terminal import (
     INTERRUPTED,
     Parser,
     brief,
@@ -24,6 +19,11 @@ from fastdecode.terminal import (
     say,
     worker_count,
 )
+from fastdecode.errors import FastDecodeError
+from fastdecode.packing._output import Packed
+from fastdecode.packing._pack import BadItems, pack
+from fastdecode.packing._survey import reason
+from fastdecode.stores import KINDS, kind_for
 
 _EXAMPLES = """\
 examples:

@@ -19,13 +19,13 @@ import numpy as np
 from PIL import Image as PillowImage
 
 from fastdecode._arguments import is_int
+from fastdecode._backends.selection import disabled
+from fastdecode._decode.api import decode, probe
+from fastdecode._decode.plan import DEFAULT_MAX_PIXELS, plan_decode
 from fastdecode._error_policy import ITEM_ERRORS, is_item_error
-from fastdecode._selection import disabled
-from fastdecode.api import decode, probe
 from fastdecode.errors import BackendUnavailable, FastDecodeError
 from fastdecode.native import add_restart_markers
 from fastdecode.packing._survey import reason, verify
-from fastdecode.plan import DEFAULT_MAX_PIXELS, plan_decode
 from fastdecode.stores._items import check_target
 
 if TYPE_CHECKING:

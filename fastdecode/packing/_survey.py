@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
+from fastdecode._decode.api import decode, decode_part, probe
+from fastdecode._decode.plan import DEFAULT_MAX_PIXELS
 from fastdecode._error_policy import ITEM_ERRORS, is_item_error
-from fastdecode._in_threads import map_in_order
-from fastdecode.api import decode, decode_part, probe
+from fastdecode._system.threads import map_in_order
 from fastdecode.errors import FastDecodeError, ImageTooLarge, UnsupportedFormat, without_advice
-from fastdecode.plan import DEFAULT_MAX_PIXELS
 from fastdecode.stores._scan import SUFFIXES
 
 if TYPE_CHECKING:

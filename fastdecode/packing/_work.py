@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fastdecode._files import write_bytes
+from fastdecode._system.files import write_bytes
 
 if TYPE_CHECKING:
     from typing_extensions import Self

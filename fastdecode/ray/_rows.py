@@ -20,14 +20,14 @@ import ray
 from ray.data.extensions import ArrowTensorArray, ArrowVariableShapedTensorArray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from fastdecode import _headers
+from fastdecode import _formats
 from fastdecode._arguments import check_options, check_sides, is_int
-from fastdecode._arrays import decode_arrays
-from fastdecode._batch import decode_batch
+from fastdecode._decode.api import read_item
+from fastdecode._decode.arrays import decode_arrays
+from fastdecode._decode.batch import decode_batch
+from fastdecode._decode.plan import DEFAULT_MAX_PIXELS, plan_options
 from fastdecode._error_policy import ITEM_ERRORS, is_item_error
-from fastdecode.api import read_item
 from fastdecode.errors import FastDecodeError, begin_with
-from fastdecode.plan import DEFAULT_MAX_PIXELS, plan_options
 
 if TYPE_CHECKING:
     from fastdecode.types import Box, Buffer, Header, Mode
@@ -298,7 +298,7 @@ def _read_header(source: Any) -> tuple[Any, Header | None]:
         return source, None
     try:
         data = read_item(source)
-        return data, _headers.probe(data)
+        return data, _formats.probe(data)
     except (FastDecodeError, OSError) as error:
         if not is_item_error(error):
             raise

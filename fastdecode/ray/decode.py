@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import ray.data
 
+from fastdecode._decode.plan import DEFAULT_MAX_PIXELS
 from fastdecode.errors import FastDecodeError
-from fastdecode.plan import DEFAULT_MAX_PIXELS
 from fastdecode.ray._rows import (
     JobOptions,
     OnError,

@@ -14,9 +14,9 @@ import pyarrow as pa
 import ray
 
 from fastdecode._arguments import is_int
+from fastdecode._decode.plan import DEFAULT_MAX_PIXELS
 from fastdecode._error_policy import ITEM_ERRORS, is_item_error
 from fastdecode.errors import FastDecodeError
-from fastdecode.plan import DEFAULT_MAX_PIXELS
 from fastdecode.ray._rows import (
     JobOptions,
     OnError,

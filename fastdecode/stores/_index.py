@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdecode._files import write_bytes
+from fastdecode._system.files import write_bytes
 from fastdecode.errors import StoreError
 from fastdecode.stores._items import dump_target, plain_target
 from fastdecode.stores._ranges import Ranges, exists, is_uri, local_path

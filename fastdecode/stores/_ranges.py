@@ -17,7 +17,7 @@ from weakref import WeakSet
 import numpy as np
 
 from fastdecode._error_policy import mark_fatal, retry
-from fastdecode._files import NotRegular, open_regular
+from fastdecode._system.files import NotRegular, open_regular
 from fastdecode.errors import StoreError
 from fastdecode.types import Buffer
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypedDict
 
 from fastdecode._buffers import as_buffer
 from fastdecode._error_policy import ITEM_ERRORS, mark_fatal
-from fastdecode._files import folder_locked, sync_file, sync_folder
+from fastdecode._system.files import folder_locked, sync_file, sync_folder
 from fastdecode.errors import StoreError
 from fastdecode.stores._items import Keys, check_target
 from fastdecode.stores._ranges import is_uri

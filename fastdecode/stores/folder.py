@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fastdecode._error_policy import has_files, mark_fatal, mark_if_folder_vanished, with_retry
-from fastdecode._files import NotRegular, read_regular
+from fastdecode._system.files import NotRegular, read_regular
 from fastdecode.errors import with_advice
 from fastdecode.stores._index import Index, IndexBuilder, IndexedStore
 from fastdecode.stores._items import Keys, is_below, is_file_name, plain_target, relative

@@ -17,7 +17,7 @@ from typing import Any
 
 import lmdb
 
-from fastdecode._process import after_fork
+from fastdecode._system.process import after_fork
 from fastdecode.errors import StoreError
 from fastdecode.stores._index import Index, IndexBuilder, SelfDescribed
 from fastdecode.stores._ranges import Ranges, is_uri, local_path

@@ -12,9 +12,9 @@ import pytest
 from PIL import Image as PillowImage
 from PIL import ImageOps
 
-from fastdecode import registry
-from fastdecode.adapters.base import Backend, Support
-from fastdecode.api import decode, probe
+from fastdecode._backends import registry
+from fastdecode._backends.base import Backend, Support
+from fastdecode._decode.api import decode, probe
 from fastdecode.errors import BackendUnavailable, DecodeError, FastDecodeError, UnsupportedFormat
 from fastdecode.testing._images import KINDS, LOSSLESS, SIZES, drawing, encode, with_flipped_bits
 from fastdecode.types import FORMATS, MODES, REDUCES, Format, Image, Mode, Reduce

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 import pytest
 
-from fastdecode import registry
-from fastdecode.adapters.batch_base import BatchItem, declares
-from fastdecode.api import decode, probe
+from fastdecode._backends import registry
+from fastdecode._backends.batch_base import BatchItem, declares
+from fastdecode._decode.api import decode, probe
 from fastdecode.errors import BackendUnavailable, DecodeError, FastDecodeError
-from fastdecode.gpu import _backends
-from fastdecode.gpu._backends import Loaded
+from fastdecode.gpu import _choice
+from fastdecode.gpu._choice import Loaded
 from fastdecode.testing._images import KINDS, SIZES, drawing, encode, photo, with_flipped_bits
 from fastdecode.types import FORMATS, Image
 
@@ -60,7 +60,7 @@ class BatchBackendContract:
             pytest.fail(f"{self.name} is registered without a batch backend")
         index = torch.cuda.current_device() if self.device == "cuda" else None
         try:
-            return _backends.load(self.name, torch.device(self.device, index))
+            return _choice.load(self.name, torch.device(self.device, index))
         except BackendUnavailable as error:
             if not isinstance(error.__cause__, ImportError):  # the library is there, but broken
                 raise

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from torch.utils.data import get_worker_info
 
-from fastdecode._process import ForkLock
+from fastdecode._system.process import ForkLock
 from fastdecode.torch._options import OnError
 
 _MAX_REPLACEMENTS = 32

@@ -12,7 +12,7 @@ import torch
 from PIL import Image as PillowImage
 
 from fastdecode._buffers import without_row
-from fastdecode._lazy import encoded
+from fastdecode._decode.lazy import encoded
 from fastdecode.geometry import Geometry
 from fastdecode.native._augment import Impossible
 from fastdecode.torch import _recognise
@@ -42,7 +42,7 @@ from fastdecode.torch.transforms.base import Quality, Recipe
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from fastdecode.api import Data
+    from fastdecode._decode.api import Data
     from fastdecode.torch.transforms.base import TransformOptions
 
 _T = TypeVar("_T")

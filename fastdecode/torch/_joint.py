@@ -33,7 +33,7 @@ from fastdecode.torch.transforms.base import DrawnSample
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from fastdecode.api import Data
+    from fastdecode._decode.api import Data
     from fastdecode.torch._options import DecodeOptions
     from fastdecode.torch._probes import Draws
     from fastdecode.torch.transforms.base import Recipe, TransformOptions

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, get_args
 
 from fastdecode._arguments import check_options, check_word
-from fastdecode.plan import DEFAULT_MAX_PIXELS
+from fastdecode._decode.plan import DEFAULT_MAX_PIXELS
 from fastdecode.torch.transforms.base import Quality, check_quality
 from fastdecode.types import OUTPUTS
 

@@ -20,7 +20,7 @@ import torch
 from PIL import Image as PillowImage
 from PIL import ImageOps
 
-from fastdecode import _lazy
+from fastdecode._decode import lazy
 from fastdecode.native._augment import Operation, Program, do, resized_to, squared
 from fastdecode.torch._user_code import (
     DrawingFrom,
@@ -144,7 +144,7 @@ def pillow_calls(part: Any) -> PillowCalls | None:
     ):
         return None
     try:
-        made = [_lazy.remembered(part(_unread(*size))) for size in _SIZES[-2:]]
+        made = [lazy.remembered(part(_unread(*size))) for size in _SIZES[-2:]]
         program = Program(step for call in made[0] for step in _program_of(*call))
     except Exception:  # of any kind: whatever the user's code raises
         return None
@@ -176,7 +176,7 @@ def _unread(height: int, width: int) -> PillowImage.Image:
     """Return an image that remembers what is done to it."""
     file = io.BytesIO()
     PillowImage.new("RGB", (width, height)).save(file, "PNG")
-    return _lazy.open(file)
+    return lazy.open(file)
 
 
 def _program_of(method: str, arguments: Any) -> Program:

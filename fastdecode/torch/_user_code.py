@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 
-from fastdecode._process import ForkLock
+from fastdecode._system.process import ForkLock
 
 # One for the whole process, because datasets may share what they read from.
 _lock = ForkLock()

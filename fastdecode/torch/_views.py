@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from PIL import Image as PillowImage
 from torch.nn import Module
 
-from fastdecode import _headers
+from fastdecode import _formats
 from fastdecode._arguments import is_int, shown
 from fastdecode._buffers import as_buffer
+from fastdecode._decode.api import decode_part
 from fastdecode._pixels import seen_size
-from fastdecode.api import decode_part
 from fastdecode.torch import _recognise
 from fastdecode.torch._fuse import Fused, fuse
 from fastdecode.torch._user_code import may_draw
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import torch
     from typing_extensions import Unpack
 
-    from fastdecode.api import Data
+    from fastdecode._decode.api import Data
     from fastdecode.torch._options import DecodeOptions
     from fastdecode.torch.transforms.base import TransformOptions
     from fastdecode.types import Box
@@ -202,7 +202,7 @@ class _Making:
         **decoding: Any,
     ) -> None:
         self._data, self._generator, self._decoding = data, generator, decoding
-        self._header = _headers.probe(data)
+        self._header = _formats.probe(data)
         applied = self._header.orientation if decoding.get("orient") else 1
         self._sides = seen_size(self._header.width, self._header.height, applied)
 

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch.utils.data import Dataset
 
-from fastdecode import api
 from fastdecode._arguments import check_kinds, check_names, is_int
 from fastdecode._buffers import as_buffer, without_row
+from fastdecode._decode import api
 from fastdecode._error_policy import (
     ITEM_ERRORS,
     is_item_error,
@@ -57,7 +57,7 @@ from fastdecode.torch.transforms.base import Recipe
 if TYPE_CHECKING:
     from typing_extensions import Self, TypeVar, Unpack
 
-    from fastdecode.api import Data
+    from fastdecode._decode.api import Data
 
     Source = Data | str | os.PathLike[str]
     Sample_co = TypeVar("Sample_co", covariant=True, default=Any)

@@ -17,10 +17,8 @@ from torch.utils.data import (
 )
 
 from fastdecode._arguments import check_names, is_int
-from fastdecode.torch import _accelerate
-from fastdecode.torch._batch_builder import EpochConfig
-from fastdecode.torch._collate import ReadyBatch, finish_batch
-from fastdecode.torch._loader_arguments import (
+from fastdecode.torch._loader import accelerate
+from fastdecode.torch._loader.arguments import (
     BatchWay,
     DataLoaderOptions,
     NormalizeOn,
@@ -31,18 +29,20 @@ from fastdecode.torch._loader_arguments import (
     resolve_read_threads,
     resolve_workers,
 )
-from fastdecode.torch._memory import BatchMemory
-from fastdecode.torch._order import Order, Seed, Sharding, sample_seed, world
-from fastdecode.torch._position import Position
-from fastdecode.torch._sampler import CallersSampler
-from fastdecode.torch._samples import SampleSource
-from fastdecode.torch._workers import ProcessWorkers, ThreadWorkers
+from fastdecode.torch._loader.batch_builder import EpochConfig
+from fastdecode.torch._loader.collate import ReadyBatch, finish_batch
+from fastdecode.torch._loader.memory import BatchMemory
+from fastdecode.torch._loader.order import Order, Seed, Sharding, sample_seed, world
+from fastdecode.torch._loader.position import Position
+from fastdecode.torch._loader.sampler import CallersSampler
+from fastdecode.torch._loader.samples import SampleSource
+from fastdecode.torch._loader.workers import ProcessWorkers, ThreadWorkers
 from fastdecode.torch.dataset import under_way
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
-    from fastdecode.torch._device_batches import Delivery
+    from fastdecode.torch._loader.device_batches import Delivery
 
 _ASSIGNABLE = {"channels_last", "collate_fn", "normalize_on", "skipped", "worker_init_fn"}
 """Public attributes that may be assigned: the next epoch begins with them."""
@@ -270,7 +270,7 @@ class Loader:
 
     def _set_up(self) -> None:
         """Create what belongs to this process and cannot be copied or pickled."""
-        _accelerate.teach(self)
+        accelerate.teach(self)
         self._workers: ThreadWorkers | ProcessWorkers
         if self.workers:
             self._workers = ProcessWorkers(
@@ -287,7 +287,7 @@ class Loader:
         self._delivery: Delivery | None = None
         decoder = None if self.decoding == "cpu" else self.decoding
         if pinned or self.device.type != "cpu" or decoder is not None:
-            from fastdecode.torch._device_batches import Delivery
+            from fastdecode.torch._loader.device_batches import Delivery
 
             # Created once, so that its streams last; and here, to find a missing device early.
             self._delivery = Delivery(self.device, decoder)
@@ -350,7 +350,7 @@ class Loader:
     @property
     def batch_sampler(self) -> Any:
         """The caller's batch sampler, or torch's BatchSampler over `sampler`."""
-        _accelerate.teach(self)  # it may have been imported since the loader was made
+        accelerate.teach(self)  # it may have been imported since the loader was made
         if self._given.batches:
             return self._given.sampler
         return BatchSampler(self.sampler, self.batch_size or 1, bool(self.drop_last))

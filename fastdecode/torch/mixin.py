@@ -9,20 +9,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch.utils.data import get_worker_info
 
-from fastdecode import _selection, api
+from fastdecode._backends import selection
+from fastdecode._backends.selection import Preference, load_named
 from fastdecode._buffers import without_row
+from fastdecode._decode import api
+from fastdecode._decode.plan import reduce_for
 from fastdecode._pixels import converter
-from fastdecode._process import is_worker
-from fastdecode._selection import Preference, load_named
+from fastdecode._system.process import is_worker
 from fastdecode.errors import BackendUnavailable, UnknownBackend
 from fastdecode.geometry import Geometry
-from fastdecode.plan import reduce_for
 from fastdecode.stores._ranges import FileMap
 from fastdecode.torch._fuse import fuse_for
+from fastdecode.torch._loader.threads import limit_threads
 from fastdecode.torch._options import DecodeOptions
 from fastdecode.torch._processors import as_transform
 from fastdecode.torch._recognise import encoded_head
-from fastdecode.torch._threads import limit_threads
 from fastdecode.torch._views import Views, views_of
 from fastdecode.torch.transforms import EncodedTransform
 
@@ -121,7 +122,7 @@ class DecodeMixin:
     def __getstate__(self) -> dict[str, Any]:
         state = {name: v for name, v in self.__dict__.items() if name not in self._not_pickled}
         used = (
-            _selection.preference_in_process()
+            selection.preference_in_process()
         )  # without the environment, which a worker reads itself
         if used is not None:
             state[_PREFERENCE_KEY] = _CarriedBackend(os.getpid(), used)
@@ -320,10 +321,10 @@ def _apply_parent_preference(carried: _CarriedBackend | None) -> None:
     """Apply the parent's `fastdecode.use` in a worker that has not called `use` itself."""
     if carried is None or carried.process == os.getpid() or not is_worker():
         return
-    if _selection.preference_in_process() is not None:
+    if selection.preference_in_process() is not None:
         return
     try:
-        _selection.use(carried.preference)
+        selection.use(carried.preference)
     except (UnknownBackend, BackendUnavailable) as error:
         raise type(error)(
             f"the parent process called use({carried.preference!r}), but here: {error}"

@@ -12,9 +12,9 @@ from fastdecode._arguments import check_kinds, is_iterable, wrong_kind
 from fastdecode._error_policy import ITEM_ERRORS, is_item_error, mark_if_folder_vanished
 from fastdecode.stores import Store, open_store
 from fastdecode.torch._errors import name_sample
+from fastdecode.torch._loader.read_ahead import READ_THREADS, Read, begin_reads
+from fastdecode.torch._loader.threads import ThreadPool
 from fastdecode.torch._options import DatasetOptions
-from fastdecode.torch._read_ahead import READ_THREADS, Read, begin_reads
-from fastdecode.torch._threads import ThreadPool
 from fastdecode.torch._user_code import is_thread_safe
 from fastdecode.torch.dataset import DecodeDataset, Sample_co
 

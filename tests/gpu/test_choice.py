@@ -9,10 +9,11 @@ import pytest
 import torch
 from device_doubles import NoSingle, batch_double, own_registry  # noqa: F401
 
-from fastdecode import BackendInfo, DeviceUnavailable, _info_command, register, use
+from fastdecode import BackendInfo, DeviceUnavailable, register, use
+from fastdecode.cli import info
 from fastdecode.errors import BackendUnavailable
-from fastdecode.gpu import _backends
-from fastdecode.gpu._backends import choose
+from fastdecode.gpu import _choice
+from fastdecode.gpu._choice import choose
 from fastdecode.gpu._devices import check_device
 from fastdecode.testing import drawing, encode
 from fastdecode.torch import DevicePrefetcher, Loader
@@ -96,9 +97,9 @@ def test_one_instance_a_device() -> None:
     """A batch backend is created once per device."""
     register("one", NoSingle, batch=batch_double())
 
-    assert _backends.load("one", CPU) is _backends.load("one", CPU)
-    assert _backends.load("one", CPU) is not _backends.load("one", CUDA)
-    assert "one" in _backends.names("cpu")
+    assert _choice.load("one", CPU) is _choice.load("one", CPU)
+    assert _choice.load("one", CPU) is not _choice.load("one", CUDA)
+    assert "one" in _choice.names("cpu")
 
 
 @OWN
@@ -108,7 +109,7 @@ def test_what_is_no_batch_backend(batch: Any) -> None:
     register("none", NoSingle, batch=batch)
 
     with pytest.raises(BackendUnavailable, match="is not a fastdecode BatchBackend"):
-        _backends.load("none", CPU)
+        _choice.load("none", CPU)
 
 
 @OWN
@@ -118,9 +119,9 @@ def test_a_device_that_it_does_not_know() -> None:
     register("single", NoSingle, distribution="single")
 
     with pytest.raises(BackendUnavailable, match=r"'meta': it decodes on cpu, cuda$"):
-        _backends.load("one", torch.device("meta"))
+        _choice.load("one", torch.device("meta"))
     with pytest.raises(BackendUnavailable, match=r"one image at a time, on the CPU$"):
-        _backends.load("single", CPU)
+        _choice.load("single", CPU)
 
 
 def test_the_cpu_has_no_number() -> None:
@@ -144,7 +145,7 @@ def test_what_may_pass_is_not_remembered() -> None:
 
     for _ in range(2):
         with pytest.raises(torch.cuda.OutOfMemoryError):
-            _backends.load("short", CPU)
+            _choice.load("short", CPU)
     assert len(tried) == 2
 
 
@@ -163,10 +164,10 @@ def test_info_names_devices_and_what_decodes_there(monkeypatch: pytest.MonkeyPat
     infos = [BackendInfo(name, True, "", "", devices=("cpu", "cuda")) for name in ("one", "broken")]
     monkeypatch.setenv("FASTDECODE_DISABLE", "one")
 
-    (line,) = _info_command.on_devices(None, infos)
-    found = _info_command.inventory()
+    (line,) = info.on_devices(None, infos)
+    found = info.inventory()
     assert found is not None
-    text = " ".join(" ".join(_info_command.on_devices(found, infos)).split())
+    text = " ".join(" ".join(info.on_devices(found, infos)).split())
 
     assert "need PyTorch" in line
     assert {"cpu", "cuda" if not torch.cuda.is_available() else "cuda:0"} <= found.devices.keys()

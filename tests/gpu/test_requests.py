@@ -28,8 +28,8 @@ from device_doubles import (  # noqa: F401
 from PIL import Image as PillowImage
 
 from fastdecode import DecodeError, FastDecodeError, decode, probe, stats
-from fastdecode.adapters.batch_base import BatchItem
-from fastdecode.gpu import _backends
+from fastdecode._backends.batch_base import BatchItem
+from fastdecode.gpu import _choice
 from fastdecode.testing import drawing, encode, photo
 from fastdecode.testing._batch_backend import decode_together
 
@@ -38,7 +38,7 @@ pytestmark = pytest.mark.usefixtures("registry_with_cpu_backends")
 
 def together(items: list[bytes], **options: Any) -> list[Any]:
     """Let the double decode, and the CPU what the double does not."""
-    return decode_together(_backends.load("double", torch.device("cpu")), items, **options)
+    return decode_together(_choice.load("double", torch.device("cpu")), items, **options)
 
 
 def test_the_kinds_that_it_declares_go_to_it() -> None:

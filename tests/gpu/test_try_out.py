@@ -8,7 +8,7 @@ import pytest
 import torch
 from device_doubles import batch_double, decode_all, refusing
 
-from fastdecode.adapters.batch_base import try_out
+from fastdecode._backends.batch_base import try_out
 from fastdecode.errors import BackendUnavailable
 
 

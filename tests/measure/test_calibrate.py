@@ -20,8 +20,9 @@ from PIL import Image
 from processes import python
 from results import measurement
 
-from fastdecode import DecodeError, Ranking, calibrate, register, registry
-from fastdecode._system import cpu_model
+from fastdecode import DecodeError, Ranking, calibrate, register
+from fastdecode._backends import registry
+from fastdecode._system.processor import cpu_model
 from fastdecode.measure._calibrate import make_ranking, sample_photos
 from fastdecode.measure.result import OWN, Spread
 from fastdecode.testing import drawing, encode

@@ -21,11 +21,11 @@ from corpus import usable_backends
 
 import fastdecode
 from fastdecode import cli
+from fastdecode._backends.ranking import DEFAULT
 from fastdecode.measure import _run
 from fastdecode.measure._collection import USUAL_LIMIT
 from fastdecode.measure._run import RunPlan
 from fastdecode.measure.result import OWN, PILLOW
-from fastdecode.ranking import DEFAULT
 
 _WRITTEN = {"json": "result.json", "html": "result.html"}
 

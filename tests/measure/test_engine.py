@@ -17,7 +17,7 @@ from corpus import usable_backends
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastdecode._system import usable_cores
+from fastdecode._system.processor import usable_cores
 from fastdecode.measure import _cases as stats
 from fastdecode.measure._cases import measurements
 from fastdecode.measure._check import (

@@ -24,7 +24,8 @@ from benches import (
 from doubles import restore_registry
 
 import fastdecode
-from fastdecode import cli, registry
+from fastdecode import cli
+from fastdecode._backends import registry
 from fastdecode.measure import _collection, _processes, _run
 from fastdecode.measure._run import Run, RunPlan, measure
 from fastdecode.measure.result import OWN, PILLOW, Measurement, to_json

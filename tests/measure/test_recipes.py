@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from benches import ONE, WRONG_ARGUMENT, bench, read_result
 
-from fastdecode import cli, registry
+from fastdecode import cli
+from fastdecode._backends import registry
 from fastdecode.measure._recipes import RECIPES
 
 

@@ -57,12 +57,12 @@ wrapped='-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc'
 folders=(tests/data fastdecode/samples ${corpus:+"$corpus"})
 
 common=(-std=c11 -g -O1 -fno-omit-frame-pointer -ffp-contract=off -Wall -Wextra -Werror)
-common+=(-I"$root/fastdecode/native")
+for folder in "$root"/fastdecode/native/{,*/}; do common+=("-I$folder"); done
 
 # core COMPILER NAME FLAG...: the core's objects, which several programs share.
 core() {
     mkdir "$work/core-$2"
-    (cd "$work/core-$2" && "$1" "${common[@]}" "${@:3}" -c "$root"/fastdecode/native/[!_]*.c) ||
+    (cd "$work/core-$2" && "$1" "${common[@]}" "${@:3}" -c "$root"/fastdecode/native/{,*/}*.c) ||
         die "the core does not compile with $1"
 }
 
@@ -138,7 +138,7 @@ assert core.__file__.startswith('$work'), core.__file__"
 tests() { env LD_PRELOAD="$preload" "$python" -m pytest -q -p no:cacheprovider "$@"; }
 # What is left out is about compilers, and about which copy is found. The large corpus has had its
 # turn above, where no Python is in between.
-tests tests/native --ignore tests/native/test_build.py --ignore tests/native/test_library.py && tests tests/test_contract.py -k native ||
+tests tests/native --ignore tests/native/test_build.py --ignore tests/native/test_library.py && tests tests/backends/test_contract.py -k native ||
     die "the extension fails its tests under AddressSanitizer"
 
 step "libFuzzer, for $seconds seconds"

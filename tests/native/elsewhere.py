@@ -154,7 +154,7 @@ def results(
 
 def compiler(platform: Platform) -> list[str]:
     """Return the command, with the flags that the core is built with."""
-    flags = [*_build._COMPILING, *_build._SPEED, *platform.flags, f"-I{NATIVE}"]
+    flags = [*_build._COMPILING, *_build._SPEED, *platform.flags]
     if not platform.target:
         return ["gcc", *flags]
     zig = [sys.executable, "-m", "ziglang", "cc", "-target", platform.target]
@@ -164,7 +164,7 @@ def compiler(platform: Platform) -> list[str]:
 def core(platform: Platform, folder: Path) -> list[Path]:
     """Compile the core into a new folder; return its objects."""
     folder.mkdir()
-    run(*compiler(platform), "-c", *sorted(NATIVE.glob("*.c")), cwd=folder)
+    run(*compiler(platform), "-c", *_build.SOURCES, cwd=folder)
     return sorted(folder.glob("*.o"))
 
 

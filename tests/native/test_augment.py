@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageEnhance, ImageFilter, ImageOps
 
-from fastdecode._resizing import resize_unchanged
+from fastdecode._decode.resizing import resize_unchanged
 from fastdecode.native import _library
 from fastdecode.native._augment import (
     Draw,

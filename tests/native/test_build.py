@@ -168,7 +168,7 @@ def test_the_source_archive_holds_the_c_files(source: Path) -> None:
     (archive,) = (source / "made").iterdir()
     with tarfile.open(archive) as file:
         held = {Path(name).name for name in file.getnames()}
-    ours = {path.name for path in (ROOT / "fastdecode" / "native").glob("*.[ch]")}
+    ours = {path.name for path in (ROOT / "fastdecode" / "native").rglob("*.[ch]")}
 
     assert ours <= held
     assert "setup.py" in held

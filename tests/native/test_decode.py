@@ -14,7 +14,8 @@ from corpus import native_core, samples
 from processes import answers, resident
 
 import fastdecode
-from fastdecode import DecodeError, UnsupportedFormat, decode, probe, registry
+from fastdecode import DecodeError, UnsupportedFormat, decode, probe
+from fastdecode._backends import registry
 from fastdecode.testing import drawing, encode
 from fastdecode.types import MODES, REDUCES
 

@@ -11,7 +11,8 @@ import pytest
 from processes import python
 
 import fastdecode
-from fastdecode import DecodeError, ImageTooLarge, UnsupportedFormat, decode, registry, stats
+from fastdecode import DecodeError, ImageTooLarge, UnsupportedFormat, decode, stats
+from fastdecode._backends import registry
 from fastdecode.native import _library as native
 from fastdecode.testing import drawing, encode
 

@@ -12,8 +12,8 @@ import pytest
 from corpus import CORPUS, usable_backends
 from packed import make_large_source, make_source
 
-from fastdecode import stores, terminal
-from fastdecode.cli import main
+from fastdecode import stores
+from fastdecode.cli import main, terminal
 from fastdecode.packing import Finding, Limits, _survey, pack, survey
 from fastdecode.packing._rewrite import Work
 from fastdecode.stores import create_store, open_store

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from fastdecode import decode, probe, registry
+from fastdecode import decode, probe
+from fastdecode._backends import registry
 from fastdecode.errors import BackendUnavailable, FastDecodeError, UnsupportedFormat
 from fastdecode.types import Image, Reduce
 

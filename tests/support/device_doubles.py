@@ -14,8 +14,8 @@ import torch
 from doubles import own_registry  # noqa: F401
 
 from fastdecode import decode, register
-from fastdecode.adapters.base import Backend, Support
-from fastdecode.adapters.batch_base import BatchBackend, BatchItem
+from fastdecode._backends.base import Backend, Support
+from fastdecode._backends.batch_base import BatchBackend, BatchItem
 from fastdecode.testing import drawing, encode
 
 Answer = Callable[[Sequence[BatchItem], str], Sequence[Any]]

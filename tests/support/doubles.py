@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 import fastdecode
-from fastdecode import registry, stats, use
-from fastdecode.adapters.base import Backend, Support
+from fastdecode import stats, use
+from fastdecode._backends import registry
+from fastdecode._backends.base import Backend, Support
 from fastdecode.types import Header, Image
 
 CHANNELS = {"L": (), "RGB": (3,), "RGBA": (4,), "CMYK": (4,), "stored": (3,)}

@@ -30,16 +30,9 @@ from deep import FILES as DEEP
 from PIL import Image
 
 import fastdecode
-from fastdecode import (
-    DecodeError,
-    FastDecodeError,
-    decode,
-    decode_batch,
-    decode_file,
-    probe,
-    registry,
-)
-from fastdecode._process import Child, ChildDied
+from fastdecode import DecodeError, FastDecodeError, decode, decode_batch, decode_file, probe
+from fastdecode._backends import registry
+from fastdecode._system.process import Child, ChildDied
 from fastdecode.packing import pack
 from fastdecode.packing._survey import survey
 from fastdecode.stores import open_store
@@ -336,7 +329,8 @@ def _internal_cause(error: BaseException) -> str:
     one: BaseException | None = error.__cause__
     while one is not None:
         last = traceback.extract_tb(one.__traceback__)[-1:] if one.__traceback__ else []
-        ours = last and last[0].filename.startswith(home) and "adapters" not in last[0].filename
+        ours = last and last[0].filename.startswith(home)
+        ours = ours and Path(last[0].filename).stem not in registry.BUILTIN
         if ours and not isinstance(one, FastDecodeError):
             return f"{type(one).__name__}: {one} ({last[0].filename}:{last[0].lineno})"
         one = one.__cause__

@@ -29,7 +29,7 @@ from fastdecode.native._augment import (
     group,
 )
 from fastdecode.torch import Fused, ImageList, Loader
-from fastdecode.torch._order import sample_seed
+from fastdecode.torch._loader.order import sample_seed
 from fastdecode.torch._programs import Unsupported
 from fastdecode.torch._recognise import program_of, tensor_program_of
 from fastdecode.torch.transforms import RandomResizedCrop

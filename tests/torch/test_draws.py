@@ -28,7 +28,7 @@ from torchvision.transforms import transforms as v1
 
 from fastdecode.native._augment import Operation, augment, draw_operations
 from fastdecode.torch import transforms
-from fastdecode.torch._order import sample_seed
+from fastdecode.torch._loader.order import sample_seed
 from fastdecode.torch._recognise import program_of
 from fastdecode.torch.transforms._random_crop import SampleGenerator
 

@@ -20,7 +20,7 @@ from random_transforms import WITHOUT_SHRINKING
 
 import fastdecode
 from fastdecode.torch import DecodeDataset, ImageFolder, ImageList, Loader
-from fastdecode.torch._order import sample_seed
+from fastdecode.torch._loader.order import sample_seed
 
 pytest.importorskip("torchvision")
 

@@ -187,7 +187,7 @@ def test_prefetch_is_the_number_of_batches_made_ahead(prefetch: int) -> None:
 
 def test_chooses_processes_where_threads_cannot_help(monkeypatch: pytest.MonkeyPatch) -> None:
     """It uses threads, but processes for draws that it does not control, or for the GIL."""
-    monkeypatch.setattr("fastdecode.torch._loader_arguments.usable_cores", lambda: 3)
+    monkeypatch.setattr("fastdecode.torch._loader.arguments.usable_cores", lambda: 3)
 
     def chosen(dataset: Any, **options: Any) -> tuple[int, int]:
         loader = Loader(dataset, **options)

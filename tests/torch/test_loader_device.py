@@ -19,7 +19,7 @@ from loading import (
 )
 
 from fastdecode.torch import Fused
-from fastdecode.torch._transfer import Transfer
+from fastdecode.torch._loader.transfer import Transfer
 from fastdecode.torch.transforms import (
     IMAGENET_MEAN,
     IMAGENET_STD,

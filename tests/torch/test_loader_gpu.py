@@ -17,10 +17,10 @@ from loading import Sources
 from torch_reference import decibels
 
 from fastdecode.errors import BackendUnavailable
-from fastdecode.gpu._backends import choose
+from fastdecode.gpu._choice import choose
 from fastdecode.gpu._devices import check_device
 from fastdecode.testing import encode, photo
-from fastdecode.torch._transfer import CudaTransfer
+from fastdecode.torch._loader.transfer import CudaTransfer
 from fastdecode.torch.transforms import RandomResizedCrop
 
 pytestmark = NEEDS_CUDA

@@ -15,12 +15,12 @@ from loading import Sources, copies
 from torch_reference import decibels
 
 from fastdecode.errors import BackendUnavailable
-from fastdecode.gpu import _backends
+from fastdecode.gpu import _choice
 from fastdecode.testing import drawing, encode
 from fastdecode.torch.transforms import RandomResizedCrop, ResizeCenterCrop
 
 try:
-    _backends.load("nvimgcodec", torch.device("cpu"))
+    _choice.load("nvimgcodec", torch.device("cpu"))
 except BackendUnavailable as error:
     pytest.skip(str(error), allow_module_level=True)
 

@@ -38,7 +38,7 @@ from torch.utils.data import ConcatDataset, DataLoader, Subset
 
 from fastdecode import DecodeError, ImageTooLarge
 from fastdecode.torch import DecodeOptions, ImageList
-from fastdecode.torch._order import sample_seed
+from fastdecode.torch._loader.order import sample_seed
 from fastdecode.torch.transforms import (
     RandomResizedCrop,
     Resize,

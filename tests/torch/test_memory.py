@@ -13,8 +13,8 @@ from loading import Images
 from loading import SeededLoader as Loader
 from torch.utils.data import default_collate
 
-from fastdecode.torch._collate import collate
-from fastdecode.torch._memory import BatchMemory
+from fastdecode.torch._loader.collate import collate
+from fastdecode.torch._loader.memory import BatchMemory
 from fastdecode.torch.transforms import RandomResizedCrop
 
 SHAPE = (4, 3, 5, 6)

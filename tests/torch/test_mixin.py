@@ -15,7 +15,8 @@ from corpus import TESTS
 from PIL import Image as PillowImage
 
 import fastdecode
-from fastdecode import DecodeError, Ranking, UnknownBackend, _selection, decode, probe, use
+from fastdecode import DecodeError, Ranking, UnknownBackend, decode, probe, use
+from fastdecode._backends import selection
 from fastdecode.torch._options import DatasetOptions, DecodeOptions
 from fastdecode.torch.image_list import ImageList
 from fastdecode.torch.mixin import DecodeMixin
@@ -259,7 +260,7 @@ def test_copying_sets_no_preference() -> None:
     pickle.loads(data)[0]
     duplicate[0]
 
-    assert _selection.preferred() is None
+    assert selection.preferred() is None
     assert vars(duplicate) == vars(photos)
 
 
@@ -290,7 +291,7 @@ def _begin(worker: int) -> None:
 
 def _told(samples: list[Any]) -> tuple[int, list[str]]:
     """Report the worker in which a batch was decoded."""
-    found = _selection.preferred()
+    found = selection.preferred()
     assert isinstance(found, Ranking)
     return torch.get_num_threads(), [cell.format for cell in found.orders]
 

@@ -37,7 +37,7 @@ from fastdecode import use
 from fastdecode.native._pool import Items
 from fastdecode.testing import encode
 from fastdecode.torch._fuse import Fused
-from fastdecode.torch._order import sample_seed
+from fastdecode.torch._loader.order import sample_seed
 from fastdecode.torch.transforms import (
     IMAGENET_MEAN,
     IMAGENET_STD,

@@ -20,7 +20,7 @@ from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler
 from torch.utils.data.distributed import DistributedSampler
 
 import fastdecode.torch
-from fastdecode.torch._order import Order, Sharding, sample_seed
+from fastdecode.torch._loader.order import Order, Sharding, sample_seed
 
 
 def shares(sharding: Sharding, ranks: int, epoch: int = 0) -> list[list[list[int]]]:

@@ -25,7 +25,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 import fastdecode
 from fastdecode.torch import prefetcher
-from fastdecode.torch._transfer import Transfer
+from fastdecode.torch._loader.transfer import Transfer
 from fastdecode.torch.prefetcher import DevicePrefetcher
 
 THREAD = "fastdecode-prefetch"

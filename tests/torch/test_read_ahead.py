@@ -22,7 +22,7 @@ from torch.utils.data import DataLoader  # noqa: E402
 
 from fastdecode.errors import StoreError  # noqa: E402
 from fastdecode.torch import DecodeDataset, Fused, StoreDataset  # noqa: E402
-from fastdecode.torch._read_ahead import ReadAhead  # noqa: E402
+from fastdecode.torch._loader.read_ahead import ReadAhead  # noqa: E402
 from fastdecode.torch.transforms import RandomResizedCropFlipNormalize, ResizeCenterCropNormalize  # noqa: E402
 
 BATCH = 4

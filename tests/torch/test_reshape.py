@@ -33,7 +33,7 @@ from fastdecode.native._augment import (
 )
 from fastdecode.testing import encode
 from fastdecode.torch._fuse import Fused
-from fastdecode.torch._order import sample_seed
+from fastdecode.torch._loader.order import sample_seed
 from fastdecode.torch.transforms._random_crop import SampleGenerator
 from fastdecode.torch.transforms.base import Recipe
 

@@ -28,8 +28,8 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 
-from fastdecode.torch._order import DrawnBatch
-from fastdecode.torch._transfer import Transfer
+from fastdecode.torch._loader.order import DrawnBatch
+from fastdecode.torch._loader.transfer import Transfer
 from fastdecode.torch.prefetcher import DevicePrefetcher
 
 pytestmark = [pytest.mark.filterwarnings(warning) for warning in PROCESS_WARNINGS]

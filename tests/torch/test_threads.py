@@ -13,7 +13,7 @@ import torch
 from loading import PROCESS_WARNINGS, Images, Plain, copies, pool_threads, same, script, wait_until
 from torch.utils.data._utils.collate import default_collate_fn_map
 
-from fastdecode.torch._threads import ThreadPool, use_single_thread
+from fastdecode.torch._loader.threads import ThreadPool, use_single_thread
 from fastdecode.torch.loader import Loader
 
 

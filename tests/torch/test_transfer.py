@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.utils import _pytree
 
-from fastdecode.torch._transfer import _dense, map_leaves, move
+from fastdecode.torch._loader.transfer import _dense, map_leaves, move
 
 
 class Pair(NamedTuple):

@@ -26,7 +26,8 @@ from torch.utils.data import ConcatDataset, DataLoader, get_worker_info
 from torch_reference import PHOTOS
 
 from fastdecode.stores.base import Store
-from fastdecode.torch import DecodeDataset, ImageList, StoreDataset, _samples
+from fastdecode.torch import DecodeDataset, ImageList, StoreDataset
+from fastdecode.torch._loader import samples
 from fastdecode.torch._user_code import is_thread_safe, may_draw
 from fastdecode.torch.transforms import ResizeCenterCropNormalize
 
@@ -360,7 +361,7 @@ def test_generators_are_sought_once_and_only_for_samples_of_python(
 ) -> None:
     """An epoch whose samples the core makes searches no code, which takes milliseconds."""
     found: list[Any] = []
-    monkeypatch.setattr(_samples, "seedable", lambda *code: found.append(code) or [])
+    monkeypatch.setattr(samples, "seedable", lambda *code: found.append(code) or [])
     dataset = ImageList(PHOTOS, [0] * len(PHOTOS), transform=transform)
     with Loader(dataset, 2, threads=1) as loader:
         assert len(copies(loader)) > 1

@@ -18,7 +18,7 @@ from fastdecode.errors import BackendUnavailable
 from fastdecode.native._augment import Operation, Program, augment, do, draw_in_core
 from fastdecode.testing import encode
 from fastdecode.torch import Fused, ImageList, Loader, Views
-from fastdecode.torch._order import sample_seed
+from fastdecode.torch._loader.order import sample_seed
 from fastdecode.torch.transforms import GaussianBlur, RandomResizedCrop, Resize, ResizeCenterCrop
 from fastdecode.torch.transforms._random_crop import SampleGenerator
 from fastdecode.torch.transforms.base import Recipe

@@ -54,7 +54,7 @@ _OPTIONS = {
     "DecodeKeywords": "fastdecode.types",
     "BatchOptions": "fastdecode.types",
     "DatasetOptions": "fastdecode.torch._options",
-    "DataLoaderOptions": "fastdecode.torch._loader_arguments",
+    "DataLoaderOptions": "fastdecode.torch._loader.arguments",
     "CropOptions": "fastdecode.torch.transforms.crops",
     "QualityOptions": "fastdecode.torch.transforms.crops",
     "StoreOptions": "fastdecode.stores.base",

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
-from fastdecode._headers import sniff
+from fastdecode._formats import sniff
 from fastdecode.errors import StoreError, with_advice
 from fastdecode.stores._items import check_key, parse_target, relative
 from fastdecode.stores._scan import EXTENSIONS

@@ -26,7 +26,7 @@ from fastdecode.errors import StoreError
 from fastdecode.stores import open_store
 from fastdecode.stores.locations import read_manifest, shard_locations
 from fastdecode.stores.tar.store import Sample, stream_tar
-from fastdecode.torch._order import sample_seed
+from fastdecode.torch._loader.order import sample_seed
 
 Even: TypeAlias = 'Literal["drop"] | None'
 """How ranks get equal shares: some samples are left out."""

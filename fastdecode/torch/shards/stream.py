@@ -11,7 +11,7 @@ import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
 from fastdecode._arguments import check_kinds, check_names, check_threads, is_int
-from fastdecode._system import usable_cores
+from fastdecode._system.processor import usable_cores
 from fastdecode.errors import FastDecodeError
 from fastdecode.native._pool import Pool
 from fastdecode.torch._errors import (
@@ -22,12 +22,12 @@ from fastdecode.torch._errors import (
     name_sample,
     record_failure,
 )
-from fastdecode.torch._loader_arguments import Threads
-from fastdecode.torch._native_batches import FALLBACK
+from fastdecode.torch._loader.arguments import Threads
+from fastdecode.torch._loader.native_batches import FALLBACK
+from fastdecode.torch._loader.order import Item, Seed, world
+from fastdecode.torch._loader.position import check_state, refuse_other
+from fastdecode.torch._loader.samples import SampleMaker, SampleSource
 from fastdecode.torch._options import DatasetOptions
-from fastdecode.torch._order import Item, Seed, world
-from fastdecode.torch._position import check_state, refuse_other
-from fastdecode.torch._samples import SampleMaker, SampleSource
 from fastdecode.torch.dataset import DecodeDataset
 from fastdecode.torch.shards._assignment import (
     Assignment,

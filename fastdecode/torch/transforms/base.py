@@ -16,11 +16,12 @@ import numpy as np
 import torch
 from PIL import Image as PillowImage
 
-from fastdecode import _headers
+from fastdecode import _formats
 from fastdecode._arguments import check_word, is_int, shown
 from fastdecode._buffers import as_buffer
-from fastdecode._pixels import seen_size
-from fastdecode._resizing import (
+from fastdecode._decode.api import decode_part
+from fastdecode._decode.plan import DEFAULT_MAX_PIXELS, plan_decode, reduce_for_resize
+from fastdecode._decode.resizing import (
     FloatBox,
     ResizePlan,
     core_can_decode,
@@ -29,13 +30,12 @@ from fastdecode._resizing import (
     resize_unchanged,
     resize_with_pillow,
 )
-from fastdecode.api import decode_part
+from fastdecode._pixels import seen_size
 from fastdecode.errors import ImageTooLarge
 from fastdecode.geometry import Geometry
 from fastdecode.native import _library
 from fastdecode.native._augment import Impossible, Operation, Program, fold
 from fastdecode.native._library import lib
-from fastdecode.plan import DEFAULT_MAX_PIXELS, plan_decode, reduce_for_resize
 from fastdecode.torch._programs import size_after
 from fastdecode.torch.transforms._random_crop import draw_program
 from fastdecode.torch.transforms.normalize import Normalize
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self, Unpack
 
-    from fastdecode.api import Data
+    from fastdecode._decode.api import Data
     from fastdecode.native._library import CoreResize
     from fastdecode.types import Box, Buffer, Header, Image, Reduce
 
@@ -326,7 +326,7 @@ class Recipe(EncodedTransform):
         header = None
         sides = _core_file_size(data, backend, max_pixels, orient=orient)
         if sides is None:
-            header = _headers.probe(data)
+            header = _formats.probe(data)
             plan_decode(header, max_pixels=max_pixels)  # refuses what is too large before the draws
             sides = seen_size(header.width, header.height, header.orientation if orient else 1)
         drawn = self.draw(*sides, generator)
@@ -335,7 +335,7 @@ class Recipe(EncodedTransform):
             resize = self.core_resize(drawn, is_jpeg=_is_jpeg(data))
             if self._write(out, partial(_library.decode_resized, data), resize, drawn.rest):
                 return out, drawn
-            header = _headers.probe(data)
+            header = _formats.probe(data)
         pixels = self._decode_and_resize(
             data, header, drawn.plan, orient=orient, max_pixels=max_pixels, backend=backend
         )
@@ -546,7 +546,7 @@ def _core_file_size(
     header = _library.probe(data)
     if header is None or not core_can_decode(header, max_pixels):
         return None
-    if orient and header.may_turn and _headers.probe(data).orientation != 1:
+    if orient and header.may_turn and _formats.probe(data).orientation != 1:
         return None
     return header.width, header.height
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from fastdecode import _lazy
+from fastdecode._decode import lazy
 from fastdecode.torch.transforms._random_crop import TorchDraws
 from fastdecode.torch.transforms.base import is_number
 from fastdecode.torch.transforms.images import check_probability
@@ -69,7 +69,7 @@ class Compose(_Several):
     def __call__(self, image: Any) -> Any:
         """Return what the transforms make of an image, or of the bytes of a file."""
         if isinstance(image, (bytes, bytearray, memoryview)):
-            image = _lazy.open(image).convert("RGB")
+            image = lazy.open(image).convert("RGB")
         for part in self.transforms:
             image = part(image)
         return image

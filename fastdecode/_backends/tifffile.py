@@ -1,0 +1,224 @@
+"""tifffile: every kind of TIFF, with the codecs of imagecodecs."""
+
+from __future__ import annotations
+
+import io
+import logging
+import re
+import struct
+from collections.abc import Callable
+from functools import partial
+from typing import cast
+
+import imagecodecs
+import numpy as np
+import tifffile
+
+from fastdecode import _formats, _pixels
+from fastdecode._backends.base import Backend, Support
+from fastdecode._formats import tiff, truncation
+from fastdecode._formats.jpeg_stream import EOI
+from fastdecode.errors import DecodeError
+from fastdecode.types import Buffer, Coding, Color, Header, Image, Mode, PixelLayout
+
+# What it logs of a damaged file would go to stderr.
+logging.getLogger("tifffile").addHandler(logging.NullHandler())
+
+_FAX_3, _FAX_4 = 3, 4
+_JPEG, _LERC, _WEBP, _JPEG_XL = 7, 34887, 50001, 50002
+_ZEROS = bytes(16)
+_MCU = 16  # a JPEG may be filled up to whole blocks
+_REVERSED_BITS = 2  # FillOrder
+_COLOURS = {"gray": 1, "rgb": 3, "ycc": 3, "cmyk": 4}
+_PREMULTIPLIED, _ALPHA = 1, 2  # ExtraSamples
+# imagecodecs reads CCITT from 2026.1.1 on, which needs Python 3.11.
+_FAXES: dict[int, Callable[..., Image]] = {
+    number: getattr(imagecodecs, f"ccitt{name}_decode")
+    for number, name in ((2, "rle"), (_FAX_3, "fax3"), (_FAX_4, "fax4"))
+    if hasattr(imagecodecs, f"ccitt{name}_decode")
+}
+_CODINGS: frozenset[Coding] = frozenset({"", "packed", "jpeg", *(("fax",) if _FAXES else ())})
+_KNOWN: frozenset[Color] = frozenset({"gray", "rgb", "ycc", "cmyk", "palette"})
+
+
+class Tifffile(Backend):
+    """TIFF. Damage that its codecs do not report is looked for before they decode.
+
+    tifffile itself compares the size of each decoded strip and tile with that of the image, which
+    finds damage in LZW and PackBits. Deflate, LZMA, LERC and JPEG XL notice it.
+    """
+
+    distribution = "tifffile"
+    supports = {
+        "tiff": (
+            Support(
+                layouts=frozenset({"RGB", "L", "RGBA", "stored"}),
+                bits=frozenset(range(1, 17)),
+                colors=_KNOWN,
+                codings=_CODINGS,
+            ),
+            Support(
+                layouts=frozenset({"stored"}),
+                bits=frozenset({*range(1, 17), 24, 32, 64}),
+                codings=_CODINGS,
+                samples=frozenset({"unsigned", "signed", "float"}),
+            ),
+        ),
+    }
+
+    def decode(self, data: Buffer, header: Header, *, layout: PixelLayout, **_: object) -> Image:
+        with tifffile.TiffFile(io.BytesIO(data)) as file:
+            page = cast("tifffile.TiffPage", file.pages.first)
+            check = _CHECKS.get(page.compression)
+            if check is not None:
+                parts = zip(page.dataoffsets, page.databytecounts, strict=True)
+                for index, (at, size) in enumerate(parts):
+                    if size:
+                        check(bytes(data[at : at + size]), page, index)
+            (planes, *sides, samples), turn = tiff.storage(data)
+            if page.shaped != (planes, 1, *sides, samples):
+                raise DecodeError(f"tifffile takes the TIFF for {page.shaped}, which it is not")
+            image = page.asarray(squeeze=False, maxworkers=1)[:, 0]
+            image = image[0] if planes == 1 else np.moveaxis(image[..., 0], 0, -1)
+            if planes == samples == 1:
+                image = image[..., 0]
+            if layout != "stored":
+                image, header = _shown(image, page, header)
+            image = _pixels.apply_orientation(image, turn)
+            return _pixels.convert(image, "stored", cast("Mode", layout), header)
+
+
+def _shown(image: Image, page: tifffile.TiffPage, header: Header) -> tuple[Image, Header]:
+    """Return the colours that samples stand for, and alpha if there is any, and their header."""
+    if header.color == "palette":
+        table = np.asarray(page.colormap)
+        if table.shape != (3, 1 << header.bits):
+            raise DecodeError("the TIFF's colour map is missing, or of another size")
+        shown: Image = (table >> 8).astype(np.uint8).T[image.astype(np.intp)]
+        return shown, header._replace(bits=8, color="rgb")
+    white = (1 << header.bits) - 1
+    if page.photometric == tifffile.PHOTOMETRIC.MINISWHITE:
+        image = ~image if image.dtype == np.bool_ else np.asarray(white - image)
+    if image.ndim == 2:
+        return image, header
+    colours = _COLOURS[header.color]
+    kinds = [*page.extrasamples] or [_ALPHA] * (colours == 3 and header.channels == 4)
+    alphas = [number for number, kind in enumerate(kinds) if kind in (_PREMULTIPLIED, _ALPHA)][:1]
+    shown = image[..., :colours]
+    if not alphas or header.color == "cmyk":
+        return shown, header
+    alpha = image[..., colours + alphas[0], None]
+    if kinds[alphas[0]] == _PREMULTIPLIED:
+        divided = shown.astype(np.uint32) * white // np.maximum(alpha, 1)
+        shown = np.where(alpha > 0, np.minimum(divided, white), shown).astype(image.dtype)
+    return np.concatenate([shown, alpha], axis=-1), header
+
+
+# What the codecs of imagecodecs do not notice by themselves.
+
+
+def _check_kind(part: bytes, page: tifffile.TiffPage, index: int) -> None:
+    """Check that an image in a part is no larger, and of the TIFF's own type.
+
+    Its decoder makes room for all of it, and its samples would be converted without a word.
+    """
+    if page.compression == _LERC:
+        width, height, letter = _lerc(part)
+    else:
+        inner = _formats.probe(part)
+        width, height = inner.width, inner.height
+        number = "f" if inner.sample == "float" else "u"
+        letter = f"{number}{1 if inner.bits <= 8 else 2 if inner.bits <= 16 else 4}"
+    rows, columns = page.decode(None, index, _fullsize=True)[2][1:3]
+    if width >= columns + _MCU or height >= rows + _MCU:
+        raise DecodeError(
+            f"a part of the TIFF, of {columns} x {rows} pixels, holds {width} x {height}"
+        )
+    if np.dtype(letter) != page.dtype:
+        raise DecodeError(f"a part of the TIFF, of {page.dtype}, holds {np.dtype(letter)}")
+
+
+def _lerc(part: bytes) -> tuple[int, int, str]:
+    """Return width, height and the letter of the type from the header of Lerc2."""
+    (version,) = struct.unpack_from("<i", part, 6)
+    at = 14 if version >= 3 else 10  # a checksum comes first
+    height, width, *more = struct.unpack_from("<7i", part, at)
+    kind = more[4 if version >= 4 else 3]  # the number of values per pixel comes first
+    return width, height, "bBhHiIfd"[kind]
+
+
+def _check_jpeg(part: bytes, page: tifffile.TiffPage, index: int) -> None:
+    """Check that a JPEG holds all its blocks, as for a JPEG file."""
+    tables = page.jpegtables
+    data = part if tables is None else part[:2] + tables[2:-2] + part[2:]
+    _check_kind(data, page, index)
+    header = _formats.probe(data)
+    data = bytes(truncation.check_jpeg(data, header, strict=True).data)
+
+    def decode(again: bytes) -> Image:
+        return np.asarray(imagecodecs.jpeg_decode(again))
+
+    truncation.verify(decode(data), data, header, decode)
+    if data.endswith(_ZEROS + EOI):
+        shorter = data[: -len(_ZEROS + EOI)] + EOI
+        try:
+            truncation.verify(decode(shorter), shorter, header, decode)
+        except DecodeError:
+            return
+        raise DecodeError("a JPEG of the TIFF has zeros left over, which stand in place of data")
+
+
+def _check_fax(part: bytes, page: tifffile.TiffPage, index: int) -> None:
+    """Check CCITT data by a row of our own behind it, which must come out behind the last row.
+
+    Whatever is missing, or stops the decoder, leaves that row out or shifts it.
+    """
+    height, width = page.decode(None, index)[2][1:3]
+    if page.fillorder == _REVERSED_BITS:
+        part = bytes(imagecodecs.bitorder_decode(part))
+    options = int(page.tags.valueof(292) or 0)
+    decode = decode_more = _FAXES[page.compression]
+    if page.compression == _FAX_3:
+        decode = partial(decode_more, t4options=options)
+        decode_more = partial(decode, t4options=options | _FILLED)  # the last byte may be filled up
+    more = decode_more(_with_row(part, page.compression, width, options), height + 1, width)
+    striped = np.arange(1, width + 1) % 2
+    if not (
+        np.array_equal(more[height], striped)
+        and np.array_equal(more[:height], decode(part, height, width))
+    ):
+        raise DecodeError("CCITT data of the TIFF is damaged, or ends before the image does")
+
+
+def _with_row(part: bytes, compression: int, width: int, options: int) -> bytes:
+    """Return CCITT data with another row, of black and white pixels in turn.
+
+    ITU-T T.4 and T.6: the run of no white pixel is 00110101, of one 000111; of no black pixel
+    0000110111, of one 010. In two-dimensional coding 001 begins two such runs.
+    """
+    runs = ["00110101010", *["000111010"] * ((width - 1) // 2)]
+    if width % 2 == 0:
+        runs.append("0001110000110111")
+    bits = f"{int.from_bytes(part, 'big'):0{8 * len(part)}b}"
+    if compression == _FAX_4:
+        whole = bits.rstrip("0")
+        if not whole.endswith(_EOL * 2):
+            raise DecodeError("CCITT data of the TIFF does not end in its end mark")
+        bits = whole[: -2 * len(_EOL)] + "".join(f"001{pair}" for pair in runs) + _EOL * 2
+    elif compression == _FAX_3:
+        mark = _EOL + "1" * (options & _TWO_DIMENSIONAL)
+        bits = re.sub(f"(?:0*{mark})+0*$", "", bits)  # marks of its own end
+        bits += mark + "".join(runs) + mark
+    else:
+        bits += "".join(runs)
+    bits += "0" * (-len(bits) % 8)
+    return int(bits, 2).to_bytes(len(bits) // 8, "big")
+
+
+_EOL = "000000000001"
+_TWO_DIMENSIONAL, _FILLED = 1, 4  # T4Options
+_CHECKS: dict[int, Callable[[bytes, tifffile.TiffPage, int], None]] = {
+    **dict.fromkeys(_FAXES, _check_fax),
+    **dict.fromkeys((_WEBP, _JPEG_XL, _LERC), _check_kind),
+    _JPEG: _check_jpeg,
+}

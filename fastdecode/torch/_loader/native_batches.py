@@ -1,0 +1,250 @@
+"""Batches of samples made in the native core, which reads, decodes, resizes and normalises in C.
+
+Python says where each image is, and the core does the rest. It leaves every unusual sample to
+Python, which makes it on its own. The result is the same as if the core had not been used.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import CancelledError
+from contextlib import suppress
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from fastdecode import _formats
+from fastdecode._decode.resizing import core_may_decode
+from fastdecode.errors import FastDecodeError
+from fastdecode.native._pool import as_source
+from fastdecode.torch._user_code import alone
+from fastdecode.torch.dataset import EligibleRecipe, map_targets
+from fastdecode.torch.mixin import set_up_process
+from fastdecode.torch.transforms._random_crop import generator_of
+from fastdecode.torch.transforms.base import Recipe, core_pixel_format
+
+if TYPE_CHECKING:
+    from fastdecode.geometry import Geometry
+    from fastdecode.native._pool import Items, Pool
+    from fastdecode.torch._loader.order import Item
+    from fastdecode.torch._loader.read_ahead import Read
+
+FALLBACK: Any = object()
+"""Marks a sample that Python must make on its own."""
+
+_IN_PLACE = object()
+_TRIAL = 64
+_MAX_PYTHON_S = 0.0005
+
+
+class NativeBatchMaker:
+    """Makes samples of a dataset in a pool of the core. Any number of threads may use it at once.
+
+    `place_of` returns where in the dataset an item is. `as_uint8` makes uint8 images without
+    normalising them. `seed_all`, if given, is called with a sample's seed before user code runs,
+    which may draw from the global generators.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        pool: Pool,
+        place_of: Callable[[Any], Any],
+        *,
+        as_uint8: bool = False,
+        seed_all: Callable[[int], None] | None = None,
+    ) -> None:
+        self.dataset = dataset
+        self.place_of = place_of
+        self.seed_all = seed_all
+        self._pool = pool
+        self._as_uint8 = as_uint8
+        self._asked = self._made = 0
+        self._python_s = 0.0
+        self.part = pool.part
+
+    @property
+    def eligible(self) -> bool:
+        """Whether the core made at least half of the samples so far; else trying does not pay."""
+        return self._asked < _TRIAL or 2 * self._made >= self._asked
+
+    @property
+    def worthwhile(self) -> bool:
+        """Whether it is `eligible`, and large parts pay: the dataset's Python code is fast enough.
+
+        Slow Python code is divided better among threads in small parts.
+        """
+        slow = self._asked >= _TRIAL and self._python_s > _MAX_PYTHON_S * self._asked
+        return self.eligible and not slow
+
+    def make(
+        self,
+        items: Sequence[Item],
+        images: torch.Tensor | None = None,
+        stopped: Callable[[], bool] = bool,
+        reads: Sequence[Read] | None = None,
+    ) -> list[Any]:
+        """Make a sample as the user gets it, or FALLBACK, for each item.
+
+        If `images` (N, 3, H, W), contiguous or channels last, is given, the core writes the images
+        there; the image in each sample is then only a placeholder. `stopped` returns whether the
+        samples are not wanted any more. `reads` holds what other threads have read for each item
+        instead of the dataset.
+        """
+        eligible = self._eligible_recipe()
+        if eligible is None or not (images is None or _fits(images, eligible.recipe)):
+            return [FALLBACK] * len(items)
+        set_up_process(self.dataset)
+        call = _Call(self, eligible, items, images, reads)
+        with self._pool.items() as core:
+            call.run(self._pool, core, stopped)
+        call.finish()
+        self._asked += len(items)
+        self._made += call.made
+        self._python_s += call.python_s
+        return call.samples
+
+    def _eligible_recipe(self) -> EligibleRecipe | None:
+        """Return how the core makes samples; None if the dataset or the backend forbids it."""
+        eligible: EligibleRecipe | str = self.dataset._eligible_recipe()
+        if isinstance(eligible, str) or not core_may_decode(self.dataset._options.backend):
+            return None
+        if self._as_uint8:
+            return eligible._replace(recipe=eligible.recipe.in_bytes(), image=None)
+        return eligible
+
+
+@dataclass
+class _Call:
+    """One call of `NativeBatchMaker.make`, step by step."""
+
+    _maker: NativeBatchMaker
+    _eligible: EligibleRecipe
+    _items: Sequence[Item]
+    _images: torch.Tensor | None
+    _reads: Sequence[Read] | None
+
+    def __post_init__(self) -> None:
+        self._dataset = self._maker.dataset
+        self._targets: list[Any] = [None] * len(self._items)
+        self._rows: Sequence[Any] | None = None
+        self._done: list[tuple[int, Geometry | None]] = []
+        self.samples: list[Any] = [FALLBACK] * len(self._items)
+        self.made = 0
+        self.python_s = 0.0
+
+    def run(self, pool: Pool, items: Items, stopped: Callable[[], bool]) -> None:
+        """Read the files, and make the images of those that the core takes."""
+        sources = self._locate_images()
+        orient = self._dataset._options.orient
+        recipe = self._core_recipe(orient=orient)
+        if stopped() or recipe is None:
+            return
+        seeds, how = [item.seed for item in self._items], self._output_layout()
+        made, left = items.make(pool, sources, seeds, recipe, *how)
+        self._add_made(items, made)
+        if orient and left and not stopped():
+            again = self._upright(items, left)
+            recipe = self._core_recipe(orient=False)
+            self._add_made(items, items.make(pool, again, seeds, recipe, *how)[0])
+        self._done.sort(key=itemgetter(0))
+
+    def _upright(self, items: Items, left: Sequence[int]) -> list[memoryview | None]:
+        """Return the bytes of those of the items left whose Exif segment turns nothing."""
+        turned, found = items.headers().may_turn.tolist(), dict.fromkeys(range(len(self._items)))
+        for at in left:
+            with suppress(FastDecodeError):
+                if turned[at] and _formats.probe(items.data(at)).orientation == 1:
+                    found[at] = items.data(at)
+        return [*found.values()]
+
+    def _locate_images(self) -> list[Any]:
+        """Ask the dataset where the images are: paths, bytes, or None for those left to Python."""
+        reads = self._reads
+        for other in reads or ():  # the wait for other threads does not count as Python's time
+            with suppress(CancelledError):
+                other.exception()
+        read, place_of = self._dataset.read, self._maker.place_of
+        seed_all = self._maker.seed_all
+        found: list[Any] = []
+        with alone(thread_safe=reads is not None or self._dataset._reads_in_threads):
+            began = time.perf_counter()
+            for at, item in enumerate(self._items):
+                try:
+                    if seed_all is not None:
+                        seed_all(item.seed)
+                    if reads is not None:
+                        source, self._targets[at] = reads[at].result()
+                    else:
+                        source, self._targets[at] = read(place_of(item.index))
+                    found.append(as_source(source))
+                except Exception:  # raised again when the sample is made on its own
+                    found.append(None)
+            self.python_s += time.perf_counter() - began
+        return found
+
+    def _add_made(self, items: Items, made: Iterable[int]) -> None:
+        """Note which samples are made, with their geometry if the dataset maps targets."""
+        if not self._eligible.maps:
+            self._done += [(at, None) for at in made]
+            return
+        headers, draw = items.headers(), self._eligible.recipe.draw
+        width, height = headers.width.tolist(), headers.height.tolist()
+        for at in made:
+            drawn = draw(width[at], height[at], generator_of(self._items[at].seed))
+            self._done.append((at, drawn.geometry()))
+
+    def _core_recipe(self, *, orient: bool) -> Any:
+        """Return the recipe as ``fd_recipe *`` for the core; None if it cannot do that."""
+        recipe = self._eligible.recipe
+        try:
+            max_pixels = self._dataset._options.max_pixels
+            made = recipe.as_core_recipe(orient=orient, max_pixels=max_pixels)
+        except Exception:  # raised again when the sample is made on its own
+            return None
+        sides = None if made is None else (recipe.channels, made.height, made.width)
+        return made if sides == recipe.shape else None
+
+    def _output_layout(self) -> tuple[Any, int, int]:
+        """Return the format of pixels, the address of the first image, and the stride in bytes."""
+        recipe, images = self._eligible.recipe, self._images
+        if images is None:
+            images = self._images = torch.empty(
+                (len(self._items), *recipe.shape),  # type: ignore[misc]  # it has a shape
+                dtype=recipe.dtype,
+                device="cpu",
+            )
+            rows: Sequence[torch.Tensor] = images.unbind(0)
+            image = self._eligible.image
+            self._rows = rows if image is None else [row.as_subclass(image) for row in rows]
+        first, channels = images.is_contiguous(), images.shape[1]
+        pixels = core_pixel_format(recipe.normalize, channels_first=first, channels=channels)
+        return pixels, images.data_ptr(), images.stride(0) * images.element_size()
+
+    def finish(self) -> None:
+        """Pair the images with their targets."""
+        began = time.perf_counter()
+        rows, targets = self._rows, self._targets
+        as_read = not self._eligible.maps and self._dataset._target_transform is None
+        bare = self._dataset._is_bare()
+        for at, geometry in self._done:
+            image = _IN_PLACE if rows is None else rows[at]
+            try:
+                target = targets[at] if as_read else self._target(at, geometry)
+                self.samples[at] = image if bare else (image, target)
+            except Exception:  # raised again when the sample is made on its own
+                self.made -= 1
+            self.made += 1
+        self.python_s += time.perf_counter() - began
+
+    def _target(self, at: int, geometry: Geometry | None) -> Any:
+        if self._maker.seed_all is not None:
+            self._maker.seed_all(self._items[at].seed)
+        return map_targets(self._dataset, self._targets[at], geometry)
+
+
+def _fits(images: torch.Tensor, recipe: Recipe) -> bool:
+    return tuple(images.shape[1:]) == recipe.shape and images.dtype == recipe.dtype

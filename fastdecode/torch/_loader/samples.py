@@ -1,0 +1,454 @@
+"""The samples of any map-style dataset: one by one, or as a batch in the native core."""
+
+from __future__ import annotations
+
+import copy
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils.data import ConcatDataset, IterableDataset, Subset
+
+from fastdecode._arguments import is_int, shown
+from fastdecode._backends.selection import load_named, preferred
+from fastdecode.errors import BackendUnavailable, UnknownBackend
+from fastdecode.native._pool import Pool
+from fastdecode.torch._errors import SKIPPED, Failure
+from fastdecode.torch._loader.native_batches import FALLBACK, NativeBatchMaker
+from fastdecode.torch._user_code import (
+    alone,
+    drawn_from,
+    may_draw,
+    seed_global_generators,
+    seedable,
+    users_methods,
+)
+from fastdecode.torch.dataset import (
+    DecodeDataset,
+    EligibleRecipe,
+    EncodedSample,
+    Settings,
+    held,
+    overridden,
+)
+from fastdecode.torch.transforms import EncodedTransform
+from fastdecode.torch.transforms._random_crop import generator_of
+
+if TYPE_CHECKING:
+    from fastdecode.torch._loader.order import Item
+    from fastdecode.torch._loader.read_ahead import Read
+
+
+_ITEM_METHODS = frozenset(("__getitem__", "__getitems__"))
+
+
+class SampleSource:
+    """A dataset with torch's wrappers looked through, and what a loader must know about it.
+
+    The wrappers are Subset and ConcatDataset, in each other as well.
+    """
+
+    as_uint8 = False
+    """Images are ``torch.uint8`` and not normalised."""
+    settings: Mapping[int, Settings] = {}
+    """Those that an epoch keeps, by the `id` of each dataset inside; empty outside an epoch."""
+
+    def __init__(self, dataset: Any, options: Mapping[str, Any] | None = None) -> None:
+        if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__getitem__"):
+            raise TypeError(
+                "Loader needs a map-style dataset, with __getitem__ and __len__, not "
+                f"{type(dataset).__name__}: give an iterable one to torch's DataLoader, and that "
+                "to DevicePrefetcher"
+            )
+        self.dataset = dataset
+        wrapped = list(_unwrap(dataset))
+        self._has_subset = any(type(one) is Subset for one in wrapped)
+        inner = [one for one in wrapped if type(one) not in (Subset, ConcatDataset)]
+        self._inner = tuple({id(one): one for one in inner}.values())
+        ours = inner and all(isinstance(one, DecodeDataset) and one.fetches for one in inner)
+        self.datasets: tuple[Any, ...] = self._inner if ours else ()
+        """The datasets inside if all of them are `DecodeDataset`, else none."""
+        self._options = dict(options or {})
+        if options and not ours:
+            raise ValueError(
+                f"{', '.join(options)}= is for datasets of this package: "
+                f"{self._foreign_dataset_reason()}"
+            )
+        self._among: dict[int, list[int]] = {}
+        self.hold()  # raises if an option is wrong
+
+    def length(self, *, needed: bool) -> int | None:
+        """Return how many items there are; None if the dataset does not say, unless `needed`."""
+        if isinstance(self.dataset, Sized):
+            return len(self.dataset)
+        if needed:
+            name = type(self.dataset).__name__
+            raise TypeError(f"{name} has no len(): give a sampler of its indices")
+        return None
+
+    @property
+    def ours(self) -> Any:
+        """The dataset inside if it is a single `DecodeDataset`, else None."""
+        return self.datasets[0] if len(self.datasets) == 1 else None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What is known by the `id` of a dataset is not true of a copy of it in another process.
+        return {**self.__dict__, "settings": {}, "_among": {}}
+
+    def made_of(self) -> list[Any]:
+        """Return what an epoch makes its samples with, to compare it with that of another one."""
+        parts = (part for settings in self.settings.values() for part in settings)
+        return [self.length(needed=False), *parts]
+
+    def as_uint8_source(self) -> SampleSource:
+        """Return this source with images of ``torch.uint8``; only where a recipe is `eligible`."""
+        source = copy.copy(self)
+        source.as_uint8 = True
+        return source
+
+    def hold(self) -> SampleSource:
+        """Return this source for one epoch: the datasets keep their present settings."""
+        source = copy.copy(self)
+        source.settings = {id(one): one._settings(**self._options) for one in self.datasets}
+        return source
+
+    @contextmanager
+    def in_effect(self) -> Iterator[None]:
+        """Let this thread use the settings that the epoch keeps, within the block."""
+        before, held.settings = held.settings, self.settings
+        try:
+            yield
+        finally:
+            held.settings = before
+
+    def batch_getter(self) -> Callable[[list[Any]], Any] | None:
+        """Return how the dataset gives a whole batch, if it does: see `_batch_getter`."""
+        return None if self.datasets else _batch_getter(self.dataset)
+
+    def alone(self) -> AbstractContextManager[Any]:
+        """Return the lock for making a sample, if code of the user's other than `read` does."""
+        shared = self.isolated or all(getattr(one, "thread_safe", False) for one in self._inner)
+        return alone(thread_safe=shared)
+
+    def users_code(self) -> list[Any]:
+        """Return the user's code that makes the samples."""
+        return [code for one in self._inner for code in _code_of(one)]
+
+    def locate(self, index: Any) -> tuple[Any, Any]:
+        """Return the dataset inside that has an item, and its index there."""
+        dataset = self.dataset
+        while True:
+            if type(dataset) is Subset:
+                index, dataset = dataset.indices[index], dataset.dataset
+            elif type(dataset) is ConcatDataset:
+                if not -len(dataset) <= index < len(dataset):
+                    raise IndexError(f"index {index} is out of range: there are {len(dataset)}")
+                index, ends = index % len(dataset), dataset.cumulative_sizes
+                part = bisect_right(ends, index)
+                index, dataset = index - (ends[part - 1] if part else 0), dataset.datasets[part]
+            else:
+                return dataset, index
+
+    def name_sampler(self, error: Exception, index: Any) -> None:
+        """Say in the error of an item what the sampler gave, if only that can have asked for it."""
+        count = self.length(needed=False)
+        if count is not None and not (is_int(index) and -count <= index < count):
+            error.args = (
+                f"{error} (the sampler gave {shown(index)}, and the dataset has {count} items)",
+            )
+
+    def dataset_index(self, index: Any) -> Any:
+        """Return the index of an item in the dataset inside that has it."""
+        return self.locate(index)[1]
+
+    def _replacements(self, dataset: Any) -> list[int] | None:
+        """Return the items of a dataset inside that may replace another one; None for all."""
+        if not self._has_subset or dataset._options.on_error != "replace":
+            return None
+        if id(dataset) not in self._among:
+            places = map(self.locate, range(len(self.dataset)))
+            self._among[id(dataset)] = [index for inside, index in places if inside is dataset]
+        return self._among[id(dataset)]
+
+    @property
+    def isolated(self) -> bool:
+        """Whether all random draws of a sample come from the generator that it is given."""
+        if not self.datasets:
+            return bool(self._inner) and all(map(_only_its_transform_draws, self._inner))
+        return all(one.isolated for one in self.datasets)
+
+    @property
+    def why_processes(self) -> str:
+        """Say why processes make the samples, and what would let threads; empty if these may."""
+        if not self.datasets and not self.isolated:
+            return (
+                f"{self._foreign_dataset_reason()}. For threads, use one, or say "
+                "thread_safe = True in its class, and let fuse() make its transform"
+            )
+        if self.holds_gil:
+            return "the chosen backend holds the GIL. For threads, choose another"
+        shy = (one for one in self.datasets if not one.isolated)
+        return next(
+            (one._why_processes or f"{type(one).__name__} is not isolated" for one in shy), ""
+        )
+
+    @property
+    def shape(self) -> tuple[int, int, int] | None:
+        """Shape of every image, if images can be written straight into a batch; else None."""
+        kinds = {(one.sample_shape, one.sample_dtype) for one in self.datasets}
+        return kinds.pop()[0] if len(kinds) == 1 else None
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Type of every image, where there is a `shape`."""
+        dtype: torch.dtype = torch.uint8 if self.as_uint8 else self.datasets[0].sample_dtype
+        return dtype
+
+    @property
+    def eligible(self) -> EligibleRecipe | str:
+        """How the core or a device makes the samples; if they cannot, the reason in words."""
+        if len(self.datasets) > 1:
+            return f"{type(self.dataset).__name__} has several datasets, each with its transform"
+        return self._foreign_dataset_reason() if self.ours is None else self.ours._eligible_recipe()
+
+    def _foreign_dataset_reason(self) -> str:
+        return f"{type(self.dataset).__name__} is not one of this package's datasets"
+
+    @property
+    def remote(self) -> bool:
+        """Whether each sample is requested from a server."""
+        return any(getattr(one, "remote", False) for one in self.datasets)
+
+    @contextmanager
+    def prefetch_batch(self, indices: Sequence[Any]) -> Iterator[None]:
+        """Let the datasets read a batch at once if they can; fetch its items within the block."""
+        with ExitStack() as stack:
+            if self.datasets:
+                places = []
+                for index in indices:
+                    with suppress(IndexError, TypeError):  # raised when the item is made
+                        places.append(self.locate(index))
+                for dataset in self.datasets:
+                    inside = [index for where, index in places if where is dataset]
+                    stack.enter_context(dataset._prefetch_batch(inside))
+            yield
+
+    @property
+    def no_read_ahead_reason(self) -> str:
+        """The reason why other threads may not read for the dataset; empty if they may."""
+        if not self.datasets:
+            return self._foreign_dataset_reason()
+        for kind in map(type, self.datasets):
+            if changed := overridden(kind, DecodeDataset, ("__getitem__", "fetch", "load")):
+                return f"{kind.__name__} has its own {changed}"
+        return ""
+
+    @property
+    def holds_gil(self) -> bool:
+        """Whether a dataset decodes with one named backend that holds the GIL."""
+        backends = [one._options.backend for one in self.datasets] or [None]
+        return any(map(_holds_gil, backends))
+
+    @property
+    def first_error(self) -> Failure | None:
+        """The first sample that could not be decoded, if any is known, whichever failed first."""
+        found = (sorted(dataset.errors, key=lambda error: error.index) for dataset in self.datasets)
+        return next((errors[0] for errors in found if errors), None)
+
+    def error_counts(self) -> list[int]:
+        """Count the failures of each dataset inside."""
+        return [len(dataset.errors) for dataset in self.datasets]
+
+    def errors_since(self, reported: Sequence[int]) -> list[list[Failure]]:
+        """Return the failures of each dataset inside, without the first `reported` of them."""
+        return [
+            dataset.errors[before:] for dataset, before in zip(self.datasets, reported, strict=True)
+        ]
+
+    def add_errors(self, failures: Sequence[Sequence[Failure]]) -> None:
+        """Add the failures that another process has found to those of each dataset inside."""
+        for dataset, found in zip(self.datasets, failures, strict=True):
+            for failure in found:
+                dataset.errors.add(failure)
+
+    def fetch(
+        self,
+        index: Any,
+        generator: torch.Generator,
+        out: torch.Tensor | None,
+        encoded: EncodedSample | None = None,
+    ) -> Any:
+        """Return a sample, or SKIPPED.
+
+        All random draws come from `generator`. `out` is the image's slot in a batch. `encoded` is
+        the sample if it has already been read, only where a recipe is `eligible`.
+        """
+        if not self.datasets:
+            return self.dataset[index]
+        if out is None and self.as_uint8:
+            out = torch.empty(self.shape or (), dtype=torch.uint8, device="cpu")
+        dataset, place = self.locate(index)
+        # A subclass with its own `fetch` may not know of `encoded`.
+        read = {} if encoded is None else {"encoded": encoded}
+        among = self._replacements(dataset)
+        sample = dataset.fetch(place, generator=generator, out=out, among=among, **read)
+        return sample[0] if sample is not SKIPPED and dataset._is_bare() else sample
+
+
+def _unwrap(dataset: Any) -> Iterator[Any]:
+    """Yield a dataset and, if it is one of torch's wrappers, what is inside."""
+    yield dataset
+    if type(dataset) in (Subset, ConcatDataset):
+        inside = [dataset.dataset] if type(dataset) is Subset else dataset.datasets
+        for one in inside:
+            yield from _unwrap(one)
+
+
+def _batch_getter(dataset: Any) -> Callable[[list[Any]], Any] | None:
+    """Return a function from the indices of a batch to its samples, as torch's DataLoader calls.
+
+    It is the dataset's ``__getitems__``, also inside a Subset. A class below the one that has it
+    may have a ``__getitem__`` of its own, which it would pass by: then there is none.
+    """
+    if type(dataset) is Subset:
+        inner, indices = _batch_getter(dataset.dataset), dataset.indices
+        return None if inner is None else lambda wanted: inner([indices[at] for at in wanted])
+    getter = getattr(dataset, "__getitems__", None)
+    kinds = [kind for kind in type(dataset).__mro__ if not _ITEM_METHODS.isdisjoint(vars(kind))]
+    first = (
+        "__getitems__" in getattr(dataset, "__dict__", ())
+        or not kinds
+        or "__getitems__" in vars(kinds[0])
+    )
+    return getter if callable(getter) and first else None
+
+
+def _only_its_transform_draws(dataset: Any) -> bool:
+    """Return whether a dataset of another package may run in threads, and draws in `fuse`'s result.
+
+    Its class must say ``thread_safe = True``.
+    """
+    fused = getattr(dataset, "transform", None)
+    return (
+        getattr(dataset, "thread_safe", False) is True
+        and isinstance(fused, EncodedTransform)
+        and fused.isolated
+        and not may_draw(
+            *users_methods(dataset, *_ITEM_METHODS), getattr(dataset, "target_transform", None)
+        )
+    )
+
+
+def _code_of(dataset: Any) -> list[Any]:
+    """Return the user's code that makes the samples of a dataset."""
+    methods = users_methods(dataset, *_ITEM_METHODS, "fetch", "load", "read", "map_target")
+    given = ("transform", "target_transform", "transforms", "_loader")
+    return [*methods, *(getattr(dataset, name, None) for name in given)]
+
+
+def _holds_gil(backend: Any) -> bool:
+    name = preferred() if backend is None else backend
+    if not isinstance(name, str):
+        return False
+    try:
+        return not load_named(name).releases_gil
+    except (BackendUnavailable, UnknownBackend):
+        return False  # the first sample raises it, with advice
+
+
+class SampleMaker:
+    """Makes samples: in batches in the native core where possible, the others one by one.
+
+    Any number of threads may use it at once. `pool` is a pool of the native core; with None all
+    samples are made one by one. `alone` says that nothing else runs in the process meanwhile: then
+    the global generators are seeded for each sample, too, for user code that draws from them.
+    """
+
+    def __init__(self, source: SampleSource, pool: Pool | None, *, alone: bool = False) -> None:
+        self.source = source
+        self._code = source.users_code()
+        self._seed_all = self._seed_generators if alone else None
+        self._getter: Any = source.batch_getter()
+        self._alone = source.alone()
+        self.native: NativeBatchMaker | None = None
+        if pool is not None and source.ours is not None:
+            self.native = NativeBatchMaker(
+                source.ours,
+                pool,
+                source.dataset_index,
+                as_uint8=source.as_uint8,
+                seed_all=self._seed_all,
+            )
+
+    def make(self, items: Sequence[Item]) -> list[Any]:
+        """Make samples; one that is left out is SKIPPED."""
+        return [
+            self.make_one(item) if sample is FALLBACK else sample
+            for item, sample in zip(items, self.make_batch(items), strict=True)
+        ]
+
+    def make_batch(
+        self,
+        items: Sequence[Item],
+        images: torch.Tensor | None = None,
+        stopped: Callable[[], bool] = bool,
+        reads: Sequence[Read] | None = None,
+    ) -> list[Any]:
+        """Make the samples that the core can make; each of the others is FALLBACK.
+
+        The arguments are those of `NativeBatchMaker.make`.
+        """
+        if self.native is None or not self.native.eligible:
+            return [FALLBACK] * len(items)
+        return self.native.make(items, images, stopped, reads)
+
+    def make_one(
+        self, item: Item, out: torch.Tensor | None = None, encoded: EncodedSample | None = None
+    ) -> Any:
+        """Make one sample, or SKIPPED; `out` and `encoded` are as for `SampleSource.fetch`."""
+        with self._alone:
+            self._seed(item.seed)
+            # The core reads all samples before it makes their targets, each from the seed on.
+            held.reseed = None if self._seed_all is None else partial(self._seed_all, item.seed)
+            generator = drawn_from.generator = generator_of(item.seed)
+            try:
+                return self.source.fetch(item.index, generator, out, encoded)
+            except (IndexError, TypeError) as error:
+                self.source.name_sampler(error, item.index)
+                raise
+            finally:
+                held.reseed = drawn_from.generator = None
+
+    @property
+    def makes_whole_batches(self) -> bool:
+        """Whether the dataset is asked for whole batches, by `make_whole`."""
+        return self._getter is not None
+
+    def make_whole(self, items: Sequence[Item]) -> Any:
+        """Return what the dataset's ``__getitems__`` gives, for `collate_fn`."""
+        with self._alone:
+            self._seed(items[0].seed)
+            return self._getter([item.index for item in items])
+
+    def _seed(self, seed: int) -> None:
+        if self._seed_all is not None:
+            self._seed_all(seed)
+        else:
+            self._seed_owners(seed)
+
+    @cached_property
+    def _owners(self) -> list[Any]:
+        """What draws from generators of its own; only samples that Python makes ask for it."""
+        return seedable(*self._code)
+
+    def _seed_owners(self, seed: int) -> None:
+        for owner in self._owners:
+            owner.set_random_seed(seed % 2**32)
+
+    def _seed_generators(self, seed: int) -> None:
+        """Seed all generators that user code might draw from: the global ones, and those owned."""
+        self._seed_owners(seed)
+        seed_global_generators(seed)

@@ -1,0 +1,435 @@
+"""The threads or worker processes that make a loader's batches; started when first needed.
+
+Worker processes are those of torch's own DataLoader, with the order and the random numbers of
+`Loader`.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import sys
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import partial
+from typing import Any, cast
+
+import torch
+from torch.utils.data import DataLoader, Dataset, get_worker_info
+
+from fastdecode._system.process import late_interrupt
+from fastdecode.native._pool import Pool
+from fastdecode.torch._errors import suppress_worker_warnings
+from fastdecode.torch._loader.batch_builder import (
+    BatchBuilder,
+    EpochConfig,
+    closed_error,
+    stop_iteration_error,
+    timeout_error,
+)
+from fastdecode.torch._loader.collate import ReadyBatch, collate, collate_whole
+from fastdecode.torch._loader.order import DrawnBatch, Item, Order
+from fastdecode.torch._loader.read_ahead import ReadAhead, batches_ahead
+from fastdecode.torch._loader.samples import SampleMaker
+from fastdecode.torch._loader.threads import ThreadPool, limit_threads
+from fastdecode.torch._options import DecodeOptions
+from fastdecode.torch._user_code import preserve_generators
+
+_LARGEST_PART = 4
+_PARTS_A_THREAD = 2
+
+
+class ThreadWorkers:
+    """Threads that make batches, with `read_threads` more that read ahead.
+
+    Without `threads`, batches are made in the calling thread.
+    """
+
+    def __init__(
+        self, threads: int, read_threads: int, prefetch: int, timeout: float | None
+    ) -> None:
+        self._threads = threads
+        self._read_threads = read_threads
+        self._prefetch = prefetch
+        self._timeout = timeout
+        self._pool: ThreadPool | None = None
+        self._readers: ThreadPool | None = None
+        self._under_way: weakref.WeakSet[_ThreadEpoch] = weakref.WeakSet()
+        self._lock = threading.RLock()  # held so that no epoch begins on pools that are closing
+
+    def ahead(self, batch_size: int) -> int:
+        """Return how many batches after the one that is asked for must have been drawn.
+
+        `batch_size` is for an order that may be drawn further ahead, to read ahead; 0 is not.
+        """
+        if not self._threads:
+            return 0
+        return self._prefetch + (batches_ahead(self._read_threads, batch_size) if batch_size else 0)
+
+    def epoch(self, config: EpochConfig, order: Order, place: DrawnBatch) -> _ThreadEpoch:
+        """Begin an epoch at a place in its order; a device may still have to decode the batches."""
+        with self._lock:
+            if self._threads and self._pool is None:
+                self._pool = ThreadPool(self._threads)
+            ahead = None
+            if self._read_threads:
+                if self._readers is None:
+                    self._readers = ThreadPool(self._read_threads)
+                source = config.source
+                ahead = ReadAhead(source.datasets, source.locate, place, self._readers)
+            prefetch, timeout = self._prefetch, self._timeout
+            epoch = _ThreadEpoch(config, order, place, prefetch, timeout, self._pool, ahead)
+            self._under_way.add(epoch)
+        epoch.fill()
+        return epoch
+
+    def end(self) -> None:
+        """End the epochs; a thread that waits for a batch gets an error."""
+        with self._lock:
+            for epoch in tuple(self._under_way):
+                epoch.close()
+
+    def close(self) -> None:
+        """End the epochs and the threads. A later epoch starts new threads."""
+        with self._lock:
+            self.end()
+            pools, self._pool, self._readers = (self._pool, self._readers), None, None
+        for pool in pools:
+            if pool is not None:
+                pool.close()
+
+
+class _ThreadEpoch:
+    """Batches in order; a pool makes `prefetch` ahead, else the calling thread makes each one."""
+
+    def __init__(
+        self,
+        config: EpochConfig,
+        order: Order,
+        place: DrawnBatch,
+        prefetch: int,
+        timeout: float | None,
+        pool: ThreadPool | None,
+        ahead: ReadAhead | None,
+    ) -> None:
+        self._config = config
+        self._ahead = ahead
+        self._order = order
+        self._place = place
+        self._pool = pool
+        self._prefetch = prefetch if pool is not None else 0
+        self._timeout = timeout
+        self._process = os.getpid()
+        self._closed = False
+        self._awaited: BatchBuilder | None = None
+        self._lock = threading.RLock()  # of what `close` changes, which any thread may call
+        self._pending: deque[BatchBuilder] = deque()
+        self._latest: weakref.ref[BatchBuilder] | None = None
+        self._shares = 1 if pool is None else pool.count * _PARTS_A_THREAD
+        native = None if pool is None or config.device_decoding is not None else pool.native
+        alone = pool is None and config.seed_all
+        self._maker = SampleMaker(config.source, native, alone=alone)
+        self._kept: Callable[[], AbstractContextManager[None]]
+        self._kept = preserve_generators if alone else nullcontext
+
+    def fill(self, more: int = 0) -> None:
+        """Begin batches that have been drawn, until `prefetch` of them, and `more`, are pending."""
+        while len(self._pending) < self._prefetch + more and not self._closed:
+            batch = self._place.follows
+            if batch is None:
+                return
+            self._place = batch
+            builder = self._make_builder(self._order.items(batch), batch.number)
+            self._pending.append(builder)
+            if self._pool is not None:
+                for part in builder.parts:
+                    self._pool.submit(partial(builder.make, part))
+
+    def _make_builder(self, items: list[Item], number: int) -> BatchBuilder:
+        config, maker = self._config, self._maker
+        # Small parts keep all threads busy until a batch ends; large parts are handed over less
+        # often.
+        part = max(1, min(_LARGEST_PART, len(items) // self._shares))
+        reads = None if self._ahead is None else self._ahead.batch()
+        if config.device_decoding is not None:
+            from fastdecode.torch._loader.device_batches import EncodedBatch
+
+            how = config.device_decoding
+            return EncodedBatch(config, how, maker, items, number, part, self._pool, reads)
+        if maker.makes_whole_batches:
+            part = len(items)
+        elif maker.native is not None and maker.native.worthwhile:
+            part = maker.native.part
+        return BatchBuilder(config, maker, items, number, part, reads)
+
+    def __iter__(self) -> Iterator[ReadyBatch | BatchBuilder]:
+        return self
+
+    def __next__(self) -> ReadyBatch | BatchBuilder:
+        if self._process != os.getpid():  # the threads stayed in the parent process
+            raise RuntimeError("this iterator belongs to the process that this one was forked from")
+        self.fill(1)
+        with self._lock:
+            if self._closed:
+                raise closed_error()
+            if not self._pending:
+                raise StopIteration
+            builder = self._awaited = self._pending.popleft()
+            self._latest = weakref.ref(builder)
+        if self._pool is None:
+            with self._kept():
+                for part in builder.parts:
+                    builder.make(part)
+        try:
+            return builder.result(self._timeout)
+        except StopIteration as error:
+            raise stop_iteration_error(error) from error
+        finally:
+            self._awaited = None
+
+    def close(self) -> None:
+        """Cancel the unfinished batches; if there are any, asking for more raises an error."""
+        if self._ahead is not None:
+            self._ahead.close()
+        with self._lock:
+            self._closed = bool(self._pending) or not self._order.is_at_end(self._place)
+            # Another thread may wait for the awaited batch, or for images of the latest one that a
+            # device has refused.
+            latest = None if self._latest is None else self._latest()
+            for builder in (self._awaited, latest, *self._pending):
+                if builder is not None:
+                    builder.cancel()
+            self._pending.clear()
+
+    def __del__(self, exits: Callable[[], bool] = sys.is_finalizing) -> None:
+        # The consumer may have left the loop early. When Python exits, names may be gone.
+        if not exits() and hasattr(self, "_pending"):
+            self.close()
+
+
+class _WorkerDataset(Dataset[Any]):
+    """Makes batches in a worker process, each sample with its own random numbers."""
+
+    def __init__(self, config: EpochConfig) -> None:
+        self._source = copy.copy(config.source)
+        self._collate_fn = config.collate_fn
+        self._channels_last = config.channels_last
+        self._reported = config.source.error_counts()
+        self._maker: SampleMaker | None = None
+
+    @property
+    def dataset(self) -> Any:
+        """The user's dataset."""
+        return self._source.dataset
+
+    def __getitems__(self, items: list[Item]) -> tuple[ReadyBatch, list[Any]]:
+        if self._maker is None:  # one thread, because a worker has one core to itself
+            self._source = self._source.hold()
+            self._maker = SampleMaker(self._source, Pool(1), alone=True)
+        try:
+            with self._source.in_effect():
+                ready = self._make(self._maker, items)
+        except StopIteration as error:
+            raise stop_iteration_error(error) from error
+        # These include the failures of an earlier batch that raised and so could not report them.
+        failures = self._source.errors_since(self._reported)
+        self._reported = self._source.error_counts()
+        return ready, failures
+
+    def _make(self, maker: SampleMaker, items: list[Item]) -> ReadyBatch:
+        how, last = self._collate_fn, self._channels_last
+        if maker.makes_whole_batches:
+            return collate_whole(maker.make_whole(items), 0, how, channels_last=last)
+        with self._source.prefetch_batch([item.index for item in items]):
+            samples = maker.make(items)
+        return collate(samples, None, 0, how, channels_last=last)
+
+
+def _identity(made: Any) -> Any:
+    return made
+
+
+class _Batches:
+    """The items of each batch of the epoch that is set: what torch calls a batch sampler."""
+
+    order: Order
+    place: DrawnBatch
+
+    def __iter__(self) -> Iterator[list[Item]]:
+        place = self.place
+        del self.place  # else all batches of the epoch would be kept
+        while not self.order.is_at_end(place):
+            place = cast(DrawnBatch, place.follows)
+            yield self.order.items(place)
+
+
+class ProcessWorkers:
+    """Worker processes: those of torch's DataLoader, started for each epoch, or once.
+
+    `options` are arguments of the DataLoader.
+    """
+
+    def __init__(self, timeout: float, **options: Any) -> None:
+        self._timeout = timeout
+        self._options = options
+        self._batches = _Batches()
+        self._loader: DataLoader[Any] | None = None
+        self._made_of: list[Any] = []
+        # torch draws a seed for its workers: it must not come from the global generator, which the
+        # user's training draws from.
+        self._seeds = torch.Generator("cpu")
+        self._process = os.getpid()
+        self._running: weakref.ref[_ProcessEpoch] | None = None
+
+    def ahead(self, _batch_size: int) -> int:
+        """Return how many batches after the one that is asked for must have been drawn."""
+        ahead: int = self._options["prefetch_factor"] * self._options["num_workers"]
+        return ahead
+
+    def epoch(self, config: EpochConfig, order: Order, place: DrawnBatch) -> _ProcessEpoch:
+        """Begin an epoch at a place in its order; one that is still running ends."""
+        made_of = [config.collate_fn, config.channels_last, *config.source.made_of()]
+        stays = self._are_alive() and _are_same(made_of, self._made_of)
+        if stays:
+            self._end_running(shut_down=False)
+        self._batches.order, self._batches.place = order, place
+        self._seeds.manual_seed(config.worker_seed)
+        batches = None
+        if stays:
+            with suppress(RuntimeError):  # a worker has just been killed
+                batches = iter(self._loader)  # type: ignore[arg-type]  # it is alive
+        if batches is None:
+            self.close()
+            self._loader, self._made_of = self._make_loader(config), made_of
+            self._process = os.getpid()
+            with late_interrupt():
+                batches = iter(self._loader)
+        epoch = _ProcessEpoch(config, place, self._timeout, batches)
+        self._running = weakref.ref(epoch)
+        return epoch
+
+    def _make_loader(self, config: EpochConfig) -> DataLoader[Any]:
+        return DataLoader(
+            _WorkerDataset(config),
+            batch_sampler=self._batches,
+            collate_fn=_identity,
+            worker_init_fn=partial(
+                _set_up_worker, reported=bool(config.source.datasets), then=config.worker_init_fn
+            ),
+            timeout=self._timeout,
+            generator=self._seeds,
+            **self._options,
+        )
+
+    def _end_running(self, *, shut_down: bool) -> None:
+        running = None if self._running is None else self._running()
+        if running is not None:
+            running.close(shut_down=shut_down)
+
+    def end(self) -> None:
+        """Do nothing: no thread waits here, and `close` ends the epoch."""
+
+    def close(self) -> None:
+        """End the processes. A later epoch starts new ones."""
+        self._end_running(shut_down=True)
+        iterator = self._iterator()
+        if iterator is not None:
+            _shut_down(iterator)
+        self._loader = None
+
+    def _are_alive(self) -> bool:
+        """Return whether processes that persist are there for another epoch."""
+        iterator = self._iterator()
+        if iterator is None or iterator._shutdown:
+            return False
+        return all(worker.is_alive() for worker in iterator._workers)
+
+    def _iterator(self) -> Any:
+        """Return torch's iterator whose processes persist, if there is one in this process."""
+        return getattr(self._loader, "_iterator", None) if self._process == os.getpid() else None
+
+
+def _are_same(first: list[Any], second: list[Any]) -> bool:
+    """Return whether what worker processes were started with is what an epoch needs."""
+    return len(first) == len(second) and all(
+        one is other or (isinstance(one, (int, DecodeOptions)) and one == other)
+        for one, other in zip(first, second, strict=True)
+    )
+
+
+class _ProcessEpoch:
+    """The batches that torch's iterator gets from worker processes."""
+
+    def __init__(
+        self, config: EpochConfig, place: DrawnBatch, timeout: float, batches: Iterator[Any]
+    ) -> None:
+        self._config = config
+        self._place = place
+        self._timeout = timeout
+        self._process = os.getpid()
+        self._batches: Any = batches
+        self._ended = False
+        # A thread that copies may still wait for a batch while the next epoch begins, which uses
+        # the same iterator of torch's if the workers persist.
+        self._turn = threading.RLock()
+
+    def __iter__(self) -> Iterator[ReadyBatch]:
+        return self
+
+    def __next__(self) -> ReadyBatch:
+        with self._turn:
+            return self._next()
+
+    def _next(self) -> ReadyBatch:
+        if self._ended:
+            raise StopIteration
+        if self._batches is None:
+            raise closed_error()
+        try:
+            ready: ReadyBatch
+            ready, failures = next(self._batches)
+        except StopIteration:
+            self._ended, self._batches = True, None
+            raise
+        except Exception as error:
+            batch = cast(DrawnBatch, self._place.follows)
+            if str(error).startswith("DataLoader timed out"):
+                # torch asks for this batch again next, so the place stays.
+                raise timeout_error(batch.number, self._timeout, batch.indices) from error
+            self._place = batch
+            raise
+        self._place = cast(DrawnBatch, self._place.follows)
+        self._config.source.add_errors(failures)
+        return ready._replace(position=self._place.number, normalize=self._config.normalize)
+
+    def close(self, *, shut_down: bool = False) -> None:
+        """End the epoch, and its workers if they are not needed any more."""
+        if not shut_down:
+            with self._turn:
+                self._batches = None
+            return
+        batches, self._batches = self._batches, None
+        if batches is not None and self._process == os.getpid():
+            _shut_down(batches)
+
+
+def _shut_down(batches: Any) -> None:
+    """End the worker processes of torch's iterator."""
+    with suppress(RuntimeError):  # torch reports again that one was killed
+        batches._shutdown_workers()
+
+
+def _set_up_worker(
+    number: int, *, reported: bool, then: Callable[[int], Any] | None = None
+) -> None:
+    limit_threads()
+    if reported:
+        suppress_worker_warnings()
+    info: Any = get_worker_info()
+    # User code expects its own dataset there; torch refuses a plain assignment.
+    object.__setattr__(info, "dataset", info.dataset.dataset)
+    if then is not None:
+        then(number)

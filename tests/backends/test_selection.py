@@ -1,0 +1,216 @@
+"""Which backend decodes a file, and why."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from corpus import DATA, jpeg_backends, native_core, usable_backends
+from doubles import double, flat, own_registry  # noqa: F401
+from processes import answers
+
+from fastdecode import DecodeError, Ranking, UnsupportedFormat, decode, probe, register, stats, use
+from fastdecode._backends import ranking, registry, selection
+from fastdecode.testing import drawing, encode
+from fastdecode.types import Reduce
+
+_JPEGS = sorted(path.name for path in (DATA / "jpeg_kinds").iterdir())
+JPEG, PNG = encode(drawing(80, 64)), encode(drawing(80, 64), "png")
+JXL = b"\xff\x0a\xff\x0a\x00\x00"  # the signature and a bare size header of JPEG XL
+READERS, WARNERS = jpeg_backends(), jpeg_backends("warnings")
+
+own = pytest.mark.usefixtures("own_registry")
+
+
+@own
+def test_strict_needs_a_backend_that_reports_warnings() -> None:
+    """Backends without warnings are skipped; if one of them is named, the error says why."""
+    register("silent", double(flat(1)))
+    register("frank", double(flat(2), warnings=True))
+
+    assert (decode(PNG) == 1).all()
+    assert (decode(PNG, strict=True) == 2).all()
+    with pytest.raises(UnsupportedFormat, match=r"silent.*png.*strict"):
+        decode(PNG, strict=True, backend="silent")
+
+
+def test_strict_names_a_library_where_only_the_core_could_be_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What the core leaves to others is refused without one that reports warnings, in words."""
+    others = [name for name in registry.BUILTIN if name not in ("native", "pillow")]
+    monkeypatch.setenv("FASTDECODE_DISABLE", ",".join(others))
+    odd = JPEG[:-2] + b"\x11" * 40 + JPEG[-2:]
+
+    assert decode(odd).shape == (64, 80, 3)
+    with pytest.raises(DecodeError, match=r"^native: .*fastdecode\[simplejpeg\]"):
+        decode(odd, strict=True)
+    with pytest.raises(DecodeError, match=r"^native: (?!.*simplejpeg)"):
+        decode(odd, strict=True, backend="native")
+
+
+@pytest.mark.parametrize("reduce", [2, 4, 8])
+@pytest.mark.parametrize("name", _JPEGS)
+def test_strict_never_gives_other_pixels(name: str, reduce: Reduce) -> None:
+    """With `strict` a reduced JPEG has the pixels that it has without, or is refused."""
+    data = (DATA / "jpeg_kinds" / name).read_bytes()
+    try:
+        strict = decode(data, reduce=reduce, strict=True)
+    except (DecodeError, UnsupportedFormat):
+        return
+
+    np.testing.assert_array_equal(strict, decode(data, reduce=reduce))
+
+
+def test_default_order_imports_no_further_than_it_must() -> None:
+    """Backends after the first usable one are not imported."""
+    order = ranking.DEFAULT.order("jpeg", 1)
+    first = next(name for name in order if name in READERS)
+    later = [name for name in registry.BUILTIN if name not in order[: order.index(first) + 1]]
+
+    modules = answers('decode(encode(image)); answers["modules"] = list(sys.modules)')["modules"]
+
+    assert f"fastdecode._backends.{first}" in modules
+    assert not [name for name in later if f"fastdecode._backends.{name}" in modules]
+
+
+def test_unread_format_says_what_would_read_it() -> None:
+    """If the library for a format is missing, the error has the install command."""
+    kind, message = answers(
+        f"""
+sys.modules["imagecodecs"] = None
+answers["jxl"] = call(decode, {JXL!r})
+"""
+    )["jxl"]
+
+    assert kind == "UnsupportedFormat"
+    assert "jxl" in message
+    assert "What could, if installed: pip install 'fastdecode[imagecodecs]'" in message
+
+
+@own
+def test_unread_kind_says_who_refuses_it() -> None:
+    """The error has the reason of every backend that reads the format."""
+    register("one", double(flat(), bits=frozenset({16})))
+    register("two", double(flat(), colors=frozenset({"gray"})))
+
+    with pytest.raises(UnsupportedFormat) as caught:
+        decode(PNG)
+
+    assert "one does not read png with 8 bits a sample" in str(caught.value)
+    assert "two does not read png with rgb colour" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["simplejpeg", "opencv"])
+def test_named_backend_that_cannot_says_who_can(name: str) -> None:
+    """The error of a named backend names others that read the file."""
+    if name not in usable_backends():
+        pytest.skip(f"{name} is not usable here")
+
+    with pytest.raises(UnsupportedFormat, match=f"{name}.*gif.*pillow"):
+        decode(encode(drawing(9, 9, "P"), "gif"), backend=name)
+
+
+def rare(coding: str, bits: int) -> tuple[bytes, np.ndarray]:
+    """Encode a grey JPEG of a rare kind with imagecodecs."""
+    imagecodecs = pytest.importorskip("imagecodecs")
+    rng = np.random.default_rng(bits)
+    image = rng.integers(0, 1 << bits, (16, 24), dtype=np.uint8 if bits <= 8 else np.uint16)
+    if coding == "jpeg-ls":
+        return imagecodecs.jpegls_encode(image), image
+    if coding == "lossless":
+        return imagecodecs.jpeg_encode(image, lossless=True, bitspersample=bits), image
+    return imagecodecs.jpeg_encode(image, level=100, bitspersample=bits), image
+
+
+@pytest.mark.parametrize(
+    ("coding", "bits"), [("lossless", 16), ("lossless", 8), ("jpeg-ls", 8), ("baseline", 12)]
+)
+def test_rare_jpeg_finds_its_backend(coding: str, bits: int) -> None:
+    """Each comes in the file's own type and range, lossless ones as they were written.
+
+    It is cut to 8 bits for the other modes, and not given to a backend that does not declare it.
+    """
+    data, image = rare(coding, bits)
+
+    stored = decode(data, mode="stored")
+
+    assert probe(data).coding == coding
+    assert stored.dtype == image.dtype
+    if coding == "baseline":
+        assert np.abs(stored.astype(int) - image).max() < 64
+        np.testing.assert_array_equal(decode(data, mode="L"), stored >> 4)
+    else:
+        np.testing.assert_array_equal(stored, image)
+    for name in {"pillow", "simplejpeg", "opencv"} & {*usable_backends()}:
+        if (coding, bits) != ("lossless", 8):
+            with pytest.raises(UnsupportedFormat, match=name):
+                decode(data, mode="stored", backend=name)
+
+
+@own
+@pytest.mark.parametrize("form", ["png", "jpeg"])
+def test_small_images_are_reduced_outside_of_a_decoder_that_cannot_be_told(form: str) -> None:
+    """`reduces_from` applies to each image, whatever larger ones were decoded before."""
+    fussy = double(flat(), reduces=frozenset({1, 2}), reduces_from=20)
+    register("fussy", fussy)
+    sizes = ((64, 64), (20, 20), (19, 19), (9, 9), (9, 64), (64, 9), (9, 19), (64, 64))
+
+    for size in sizes:
+        decode(encode(drawing(*size), form), 2, backend="fussy")
+
+    assert [options["reduce"] for options in fussy.asked] == [2, 2, 1, 1, 2, 2, 1, 2]
+
+
+@own
+def test_jpeg_is_reduced_by_a_decoder_that_can() -> None:
+    """A backend that reduces inside its DCT precedes a preferred one that does not."""
+    register("plain", double(flat(1)))
+    register("able", double(flat(2), reduces=frozenset({1, 2, 4, 8})))
+
+    with use(Ranking({("jpeg", 1): ("plain", "able"), ("png", 1): ("plain", "able")})):
+        assert (decode(JPEG) == 1).all()
+        assert (decode(JPEG, 4) == 2).all()
+        assert (decode(PNG, 4) == 1).all()
+    assert stats().fallbacks == {}
+
+
+@own
+def test_registering_is_noticed_at_once() -> None:
+    """Registering a backend invalidates earlier choices."""
+    register("inferior", double(flat(1)))
+    assert (decode(PNG) == 1).all()
+    register("better", double(flat(2)))
+
+    with use(Ranking({("png", 1): ("better", "inferior")})):
+        assert (decode(PNG) == 2).all()
+    register("inferior", double(flat(3)), replace=True)
+    assert (decode(PNG) == 3).all()
+
+
+def test_backends_left_out_are_named_in_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the environment excludes every reader, the error says so."""
+    monkeypatch.setenv("FASTDECODE_DISABLE", ",".join(registry.BUILTIN))
+    use(None)  # choose anew
+    try:
+        with pytest.raises(UnsupportedFormat) as caught:
+            decode(JPEG)
+    finally:
+        monkeypatch.undo()
+        use(None)
+
+    assert "pillow is left out by FASTDECODE_DISABLE" in str(caught.value)
+    assert "Support(" not in str(caught.value)
+
+
+def test_a_region_goes_to_who_decodes_no_more() -> None:
+    """For a region, backends that decode only the region come first."""
+    native_core()
+    pytest.importorskip("simplejpeg")
+    header = probe(JPEG)
+    want = selection.Want("RGB", 1, strict=False, complete=True)
+
+    with use(Ranking({("jpeg", 1): ("simplejpeg", "native")})):
+        whole = selection.first(None, header, want)
+        part = selection.first(None, header, want._replace(part=True))
+
+    assert (whole.name, part.name) == ("simplejpeg", "native")

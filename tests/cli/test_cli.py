@@ -1,0 +1,370 @@
+"""The command line: subcommands, typing errors, imports, and ``info``."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import results
+from corpus import NO_RANKING
+
+import fastdecode
+from fastdecode import Ranking
+from fastdecode._backends import selection
+from fastdecode._system.files import check_result
+from fastdecode.cli import BENCH, COMMANDS, main
+from fastdecode.cli import info as command
+from fastdecode.measure.result import to_json
+from fastdecode.samples import photo
+from fastdecode.stores import open_store
+from fastdecode.types import FORMATS
+
+TERMINAL = 80
+_TAKING = ("bench", "calibrate", "check", "pack a", "index")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_subcommand_has_help(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``--help`` shows the usage within 80 columns, and the overview names each subcommand."""
+    monkeypatch.setenv("COLUMNS", str(TERMINAL))
+
+    with pytest.raises(SystemExit) as ended:
+        main([name, "--help"], "python -m fastdecode")
+    out = capsys.readouterr().out
+    assert not ended.value.code
+    assert out.startswith(f"usage: python -m fastdecode {name} [-h]")
+    assert max(map(len, out.splitlines())) <= TERMINAL
+
+    with pytest.raises(SystemExit):
+        main(["--help"], "python -m fastdecode")
+    out = capsys.readouterr().out
+    assert f"\n  {name} " in out
+    assert max(map(len, out.splitlines())) <= TERMINAL
+
+
+def test_help_is_also_a_word(capsys: pytest.CaptureFixture[str]) -> None:
+    """``help`` is ``--help``, and ``help pack`` is ``pack --help``."""
+    said = []
+    for words in (["help"], ["--help"], ["help", "pack"], ["pack", "--help"]):
+        with pytest.raises(SystemExit):
+            main(words)
+        said.append(capsys.readouterr().out)
+
+    assert said[0] == said[1] != said[2] == said[3] != ""
+
+
+def test_one_image_is_singular(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A count of 1 uses the singular: "1 image"."""
+    shutil.copy(photo, tmp_path / "a.jpg")
+
+    main(["check", str(tmp_path)])
+
+    assert "\n1 image, " in capsys.readouterr().out
+
+
+def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+    """Every subcommand prints the version, and so does the command alone, also as a process."""
+    for words in (["--version"], *([name, "--version"] for name in COMMANDS)):
+        with pytest.raises(SystemExit):
+            main(words)
+        assert capsys.readouterr().out == f"fastdecode {fastdecode.__version__}\n"
+    assert info("--version").stdout == f"fastdecode {fastdecode.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["chek", "a"], "did you mean check?"),
+        (["--what"], "fastdecode: error: unrecognized arguments: --what"),
+        (["photos/"], "info, bench, calibrate, check, pack, index, samples"),
+        (["pack", "a", "b", "--skipbad"], "did you mean --skip"),
+        (["bench", "--hmtl=x"], "did you mean --html?"),
+        (["check", "a", "--xyz"], "unrecognized arguments: --xyz\n"),
+        (["pack", "a", "b", "--quality", "101"], "101"),
+        (["pack", "a", "b", "--shard-size", "0B"], "1 byte"),
+        *(([*words.split(), ""], "an argument is empty") for words in _TAKING),
+        (["bench", "a", "--html="], "an argument is empty"),
+        *(([*words.split(), "--threads", "1025"], "1,024") for words in ("check a", "pack a b")),
+        (["bench", "a", "--limit", "-1"], "'-1'"),
+        (["bench", "a", "--limit", "²"], "'²'"),
+        (["bench", "--reduce", "3"], "--reduce"),
+        (["bench", "--reduce", ","], "--reduce"),
+        (["bench", "--backend", "nope"], "'nope'"),
+        *(
+            ([command, "--seconds", value], "--seconds")
+            for command in ("bench", "calibrate")
+            for value in ("-1", "nan", "x")
+        ),
+        (["bench", "--json", "no-such-folder/x.json"], "x.json"),
+        (["bench", "--json", "."], "folder"),
+        *(([command, "no-such-folder"], "no-such-folder") for command in ("bench", "calibrate")),
+        (["check"], "check"),
+    ],
+    ids=str,
+)
+def test_wrong_arguments_end_with_status_2(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A wrong argument is named before anything is done; an unknown word suggests the right one."""
+    try:
+        status = main(words)
+    except SystemExit as ended:
+        status = ended.code  # type: ignore[assignment]
+
+    assert status == 2
+    printed = capsys.readouterr()
+    assert said in printed.err
+    assert not printed.out
+
+
+@pytest.mark.parametrize("name", ["check", "pack", "bench", "calibrate"])
+def test_messages_of_commands_name_no_keyword_arguments(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No message of a command mentions a Python keyword argument that the command lacks."""
+    shards = tmp_path / "both"
+    shards.mkdir()
+    (shards / "a.jpg").write_bytes(b"none")
+    (shards / "a.tar").write_bytes(b"none")
+    (tmp_path / "strange.xyz").write_bytes(b"none")
+
+    writing = [str(tmp_path / "o.tar")] if name == "pack" else []
+    for source in ("both", "strange.xyz"):
+        with pytest.raises(ValueError, match="kind="):
+            open_store(tmp_path / source)
+        with contextlib.suppress(SystemExit):
+            main([name, str(tmp_path / source), *writing])
+        said = capsys.readouterr().err
+        assert "kind=" not in said
+        assert source in said or name == "bench"
+
+
+@pytest.mark.parametrize(
+    ("words", "place"),
+    [
+        ("check l.csv --csv", "l.csv"),
+        ("check photos --csv", "l.csv"),
+        ("check a.tar --csv", "a.tar"),
+        ("check a.tar --csv", "a.tar.json"),
+        ("check photos --csv", "photos/1.jpg"),
+        ("bench photos --json", "photos/1.jpg"),
+        ("bench photos --json", "l.csv"),
+        ("bench photos --html", "a.tar"),
+        ("bench photos --html", "r.json"),
+        ("calibrate --to", "photos/1.jpg"),
+    ],
+)
+def test_no_option_loses_a_file(
+    words: str,
+    place: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """An option replaces no image, list or store, and nothing with another suffix than its own."""
+    pytest.importorskip("jinja2")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "photos").mkdir()
+    shutil.copy(photo, "photos/1.jpg")
+    (tmp_path / "l.csv").write_text("path,label\nphotos/1.jpg,cat\n")
+    assert main(["pack", "l.csv", "a.tar"]) == 0
+    for name in ("r", "r.json"):
+        (tmp_path / name).write_text(to_json(results.result()))
+    before = (tmp_path / place).read_bytes()
+    capsys.readouterr()
+
+    with contextlib.suppress(SystemExit):
+        main([*words.split(), place])
+    said = capsys.readouterr()
+
+    assert (tmp_path / place).read_bytes() == before
+    command, option = words.split(maxsplit=1)[0], words.rsplit(maxsplit=1)[-1]
+    assert said.err.startswith(f"fastdecode {command}: error: {place} is there already: {option} ")
+    assert said.out == ""
+
+
+@pytest.mark.parametrize("suffix", [".json", ".html"])
+def test_an_option_replaces_its_own_kind_of_file(tmp_path: Path, suffix: str) -> None:
+    """A file with the suffix of what is written is replaced, and so is an empty file."""
+    (tmp_path / "empty").touch()
+    (tmp_path / f"full{suffix}").write_text("full")
+
+    check_result(tmp_path / "empty", "--it", suffix)
+    check_result(tmp_path / f"full{suffix}", "--it", suffix)
+    check_result(tmp_path / "empty", "--it")
+    with pytest.raises(FileExistsError, match="--it replaces no file"):
+        check_result(tmp_path / f"full{suffix}", "--it")
+
+
+def test_a_list_as_spreadsheets_save_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A list in UTF-16 is an error that says what to do."""
+    (tmp_path / "z.csv").write_text("path\na.jpg\n", encoding="utf-16")
+
+    assert main(["check", str(tmp_path / "z.csv")]) == 2
+    assert "z.csv, line 1: it is not UTF-8: save it as UTF-8\n" in capsys.readouterr().err
+
+
+def test_a_place_that_cannot_be_written_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The message names the output path: a folder, a read-only one or a full disk."""
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").touch()
+    here = str(photo.parent)
+    for words, why in (
+        (["check", here, "--csv", "folder"], "folder cannot be written: it is a folder"),
+        (["check", here, "--csv", "file/c.csv"], "c.csv cannot be written: Not a directory"),
+        (["bench", here, "--json", "file/b.json"], "b.json cannot be written: Not a directory"),
+    ):
+        with contextlib.suppress(SystemExit):
+            main([*words[:-1], str(tmp_path / words[-1])])
+        said = capsys.readouterr().err
+        assert said.startswith(f"fastdecode {words[0]}: error: {tmp_path}")
+        assert said.endswith(f"{why}\n")
+
+
+def test_index_ends_with_the_worst_status(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A shard that is only damaged, after one that is missing, does not hide the missing one."""
+    (damaged := tmp_path / "damaged.tar").write_bytes(b"no tar" * 200)
+    missing = str(tmp_path / "missing.tar")
+
+    assert main(["index", str(damaged)]) == 1
+    assert main(["index", missing]) == 2
+    assert main(["index", missing, str(damaged)]) == 2
+    assert main(["index", str(damaged), missing]) == 2
+    assert capsys.readouterr().err.count("fastdecode index: error: ") == 6
+
+
+def test_how_it_was_called(capsys: pytest.CaptureFixture[str]) -> None:
+    """Messages begin with the command as the user called it, also for the benchmark's old path."""
+    for words, prog, said in (
+        (["check"], "fastdecode", "fastdecode check: error: "),
+        (["bench", "--what"], BENCH, f"{BENCH}: error: "),
+    ):
+        with pytest.raises(SystemExit):
+            main(words, prog)
+        assert f"\n{said}" in capsys.readouterr().err
+
+
+def info(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run the command in a child process, 80 columns wide."""
+    kept = {name: value for name, value in os.environ.items() if "FASTDECODE" not in name}
+    return subprocess.run(
+        [sys.executable, "-m", "fastdecode", *arguments],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        env={**kept, "COLUMNS": str(TERMINAL), "FASTDECODE_RANKING": NO_RANKING, **variables},
+        timeout=300,
+        check=True,
+    )
+
+
+@pytest.fixture
+def info_here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    """Run ``info`` in this process, with arguments and environment variables."""
+
+    def run(*words: str, **variables: str) -> str:
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        selection.forget_saved()
+        capsys.readouterr()
+        assert main(["info", *words]) == 0
+        said = capsys.readouterr()
+        assert said.err == ""
+        return said.out
+
+    monkeypatch.setenv("COLUMNS", str(TERMINAL))
+    yield run
+    monkeypatch.undo()
+    selection.forget_saved()
+
+
+OUTDATED = """\
+the library found here is too old. Either take the binding for it:
+  pip install 'Binding<2'
+or install the new library: https://example.org/a/rather/long/address/of/it"""
+FACTS = command.Facts(
+    fastdecode="0.2.0",
+    python="CPython 3.12.4",
+    platform="Linux x86_64",
+    cores=4,
+    environment={},
+    ranking="",
+    ranking_problem="it was measured on another processor",
+    problem="",
+    backends=[
+        fastdecode.BackendInfo(
+            "pillow", True, "", "", "12.0", "libjpeg-turbo 3.1", True, ("jpeg", "png"), (1, 2, 4, 8)
+        ),
+        fastdecode.BackendInfo("absent", False, "no Absent", "pip install a", formats=("jxl",)),
+        fastdecode.BackendInfo("outdated", False, OUTDATED, "pip install B", devices=("cuda",)),
+    ],
+    choices={"jpeg": ["pillow"], "png": ["pillow"], "jxl": []},
+    devices=command.Inventory(
+        {"cpu": "Example"}, {"pillow": ["cpu"], "outdated": []}, {"outdated": "no GPU"}
+    ),
+)
+
+
+def test_the_report_of_info(
+    golden: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """``info`` prints backends, choices and devices, and ``--all`` reasons and advice, too."""
+    preferred = {"FASTDECODE_BACKEND": "nope", "FASTDECODE_DISABLE": "opencv"}
+    measured = replace(FACTS, cores=1, ranking="2026-01-02, r.json", devices=None)
+    wrong = replace(measured, environment=preferred, problem="no backend is called 'nope'")
+    said = ""
+    for facts in (FACTS, measured, wrong):
+        monkeypatch.setattr(command, "gather", lambda facts=facts: facts)
+        assert main(["info"]) == 0
+        short = capsys.readouterr().out
+        assert short.count("\n") <= 10
+        assert main(["--all"]) == 0
+        said += f"{short}\n{capsys.readouterr().out}\n"
+
+    assert max(map(len, said.splitlines())) <= TERMINAL
+    golden("info.txt", said)
+
+
+def test_info_reports_backends_choices_and_ranking(info_here: Any, tmp_path: Path) -> None:
+    """Every backend, its choice by format, the variables that change it, and the ranking."""
+    assert info_here().count("\n") <= 12  # ten, where little is missing
+    output, facts = info_here("--all"), json.loads(info_here("--json"))
+    for each in fastdecode.backends():
+        assert re.search(rf"^{each.name} +{'yes' if each.usable else 'no'} ", output, re.MULTILINE)
+    assert [one["name"] for one in facts["backends"]] == [
+        each.name for each in fastdecode.backends()
+    ]
+    assert facts["choices"]["jpeg"] == command.gather().choices["jpeg"]
+    assert set(facts["choices"]) == {*FORMATS}
+    assert max(map(len, output.splitlines())) <= TERMINAL
+
+    facts = json.loads(info_here("--json", FASTDECODE_BACKEND="pillow"))
+    assert facts["environment"] == {"FASTDECODE_BACKEND": "pillow"}
+    assert facts["choices"]["jpeg"] == ["pillow"]
+    facts = json.loads(info_here("--json", FASTDECODE_BACKEND="nope"))
+    assert "nope" in facts["problem"]
+
+    place = tmp_path / "ranking.json"
+    given = {"FASTDECODE_BACKEND": "", "FASTDECODE_RANKING": str(place)}
+    Ranking({("jpeg", 1): ("pillow",)}, measured="2026-01-02T03:04:05+00:00").save(place)
+    facts = json.loads(info_here("--json", **given))
+    assert facts["choices"]["jpeg"][0] == "pillow"
+    assert "2026-01-02" in facts["ranking"]
+    Ranking(cpu="Some CPU").save(place)
+    facts = json.loads(info_here("--json", **given))
+    assert "Some CPU" in facts["ranking_problem"] or "processor" in facts["ranking_problem"]

@@ -1,0 +1,62 @@
+"""How results are written: atomically, to the right place, and not at all to the wrong one."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from fastdecode._system import files
+
+
+def test_results_replace_files_whole(tmp_path: Path) -> None:
+    """A file is replaced atomically, also through a link, with the usual permissions."""
+    target, link = tmp_path / "real.json", tmp_path / "link.json"
+    target.write_text("old")
+    link.symlink_to(target)
+    files.check_writable(link)
+
+    assert target.read_text() == "old"
+
+    files.write_text(link, "new")
+    (tmp_path / "plain").write_text("")
+
+    assert target.read_text() == "new"
+    assert link.is_symlink()
+    assert stat.S_IMODE(target.stat().st_mode) == stat.S_IMODE((tmp_path / "plain").stat().st_mode)
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_the_mask_of_permissions_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Finding out the permissions of a new file does not change another thread's umask."""
+    (tmp_path / "usual").touch()
+    monkeypatch.setattr(os, "umask", lambda _: pytest.fail("the mask is the whole process's"))
+
+    files.write_text(tmp_path / "new", "text")
+    files.write_bytes(tmp_path / "sure", b"bytes", durable=True)
+
+    modes = {(tmp_path / name).stat().st_mode for name in ("usual", "new", "sure")}
+    assert len(modes) == 1
+
+
+def test_devices_are_written_to() -> None:
+    """A device is written to, not replaced."""
+    files.check_writable(os.devnull)
+    files.write_text(os.devnull, "anything")
+
+    assert not Path(os.devnull).is_file()
+
+
+def test_what_cannot_be_written_is_found_out(tmp_path: Path) -> None:
+    """A folder, and a file in a missing folder, are refused before measuring."""
+    with pytest.raises(IsADirectoryError):
+        files.check_writable(tmp_path)
+    with pytest.raises(FileNotFoundError):
+        files.check_writable(tmp_path / "nowhere" / "file")
+    with pytest.raises(FileNotFoundError) as caught:
+        files.write_text(tmp_path / "nowhere" / "file", "text")
+    assert caught.value.filename == str(tmp_path / "nowhere" / "file")

@@ -1,0 +1,381 @@
+"""Damaged files of formats other than JPEG: pixels that a decoder fills in are an error."""
+
+from __future__ import annotations
+
+import io
+import struct
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import pytest
+from corpus import outcome, usable_backends
+from encoded import (
+    ASCII,
+    LONG,
+    SHORT,
+    box,
+    directory_last,
+    heif,
+    ispe,
+    with_orientation,
+    with_riff,
+)
+from PIL import Image
+
+from fastdecode import DecodeError, FastDecodeError, UnsupportedFormat, decode
+from fastdecode._backends import libtiff
+from fastdecode._formats import isobmff, tiff
+from fastdecode.testing import drawing, encode
+
+
+def heic(image: Image.Image, tile: int = 0, **options: Any) -> bytes:
+    """Encode a HEIC, with square tiles of `tile` pixels if given."""
+    pillow_heif = pytest.importorskip("pillow_heif")
+    stream = io.BytesIO()
+    pillow_heif.from_pillow(image).save(stream, quality=60, tile_size=tile, **options)
+    data = stream.getvalue()
+    if tile and isobmff.grid(data) is None:
+        pytest.skip("this pillow_heif writes no tiles")
+    return data
+
+
+GRIDS: dict[str, dict[str, Any]] = {
+    "RGB": {},
+    "grey": {"mode": "L"},
+    "4:4:4": {"chroma": 444},
+    "turned": {"exif": with_orientation(6).tobytes()},
+}
+
+
+def grid(kind: str) -> bytes:
+    """Encode 160 x 100 pixels as six tiles of 64 x 64."""
+    options = dict(GRIDS[kind])
+    return heic(drawing(160, 100, options.pop("mode", "RGB")), 64, **options)
+
+
+@pytest.mark.parametrize("kind", GRIDS)
+def test_cut_heic_grid_is_an_error(kind: str) -> None:
+    """A HEIC grid that lacks tiles raises an error."""
+    data = grid(kind)
+    ends = np.linspace(12, len(data) - 1, 60).astype(int).tolist()
+
+    outcomes = {outcome(data[:end], data) for end in (*ends, len(data) - 1)}
+
+    assert outcomes == {"error"}
+
+
+@pytest.mark.parametrize("kind", GRIDS)
+def test_heic_tile_that_does_not_decode_is_an_error(kind: str) -> None:
+    """A tile that libheif leaves out is found by its zeros, in any orientation."""
+    data = bytearray(grid(kind))
+    start = data.rindex(b"mdat") + 4
+    units = []
+    while len(units) < 6:
+        size = int.from_bytes(data[start : start + 4], "big")
+        units.append((start + 4, start + 4 + size))
+        start += 4 + size
+    for begin, end in units:
+        damaged = data.copy()
+        damaged[begin:end] = b"\x55" * (end - begin)  # a unit of a kind that decoders pass over
+
+        with pytest.raises(DecodeError, match="tile"):
+            decode(bytes(damaged))
+
+
+@pytest.mark.parametrize("color", [(0, 0, 0), (0, 135, 0), (255, 255, 255)], ids=str)
+@pytest.mark.parametrize("mode", ["RGB", "L"])
+def test_heic_grid_may_be_black_or_green(mode: str, color: tuple[int, int, int]) -> None:
+    """An image whose tiles look as if they were left out is decoded."""
+    image = Image.new("RGB", (160, 100), color)
+
+    decoded = decode(heic(image.convert(mode), 64))
+
+    expected = np.asarray(image.convert(mode).convert("RGB"))
+    assert np.abs(decoded.astype(int) - expected).max() <= 4
+
+
+@pytest.mark.parametrize("tile", [0, 64], ids=["one image", "tiles"])
+@pytest.mark.parametrize("count", [4, 32, 200])
+def test_zeros_in_heic_data_are_an_error(tile: int, count: int) -> None:
+    """Zeros that the decoder conceals silently are an error: no HEVC encoder writes them."""
+    data = heic(drawing(160, 100), tile)
+    start = data.rindex(b"mdat") + 4
+    for at in np.linspace(start, len(data) - count - 65, 40).astype(int).tolist():
+        damaged = data[:at] + bytes(count) + data[at + count :]
+        # It takes three to tell, and one or two of the zeros may stand where there was one.
+        assert damaged == data or outcome(damaged, data) == "error", at
+
+
+MODERN: dict[str, dict[str, Any]] = {
+    "webp": {"format": "webp", "quality": 90},
+    "webp, lossless": {"format": "webp", "lossless": True},
+    "avif": {"format": "avif", "quality": 80},
+}
+
+
+def noisy() -> Image.Image:
+    """Draw an image whose every row has details, so that all of them need data."""
+    noise = np.random.default_rng(0).normal(0, 12, (100, 160, 3))
+    pixels = np.asarray(drawing(160, 100)) + noise
+    return Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8))
+
+
+@pytest.mark.parametrize("backend", [None, "opencv"])
+@pytest.mark.parametrize("kind", MODERN)
+def test_zeros_in_place_of_the_rest_are_an_error(kind: str, backend: str | None) -> None:
+    """A WebP or AVIF whose second part was never written is an error, whatever decodes it."""
+    data = encode(noisy(), **MODERN[kind])
+    if backend and (kind == "avif" or backend not in usable_backends()):
+        pytest.skip(f"{backend} is not asked for {kind}")
+    start = data.index(b"mdat") + 40 if kind == "avif" else 400
+
+    for at in np.linspace(start, len(data) - 200, 30).astype(int).tolist():
+        assert outcome(data[:at] + bytes(len(data) - at), data, backend) == "error", at
+    if kind != "avif":  # behind a chunk of odd length
+        cut = data[:500] + bytes(len(data) - 500)
+        with_profile = [with_riff(one, 0x20, (b"ICCP", b"odd")) for one in (data, cut)]
+        whole, cut = (one[:30] + one[-12:] + one[30:-12] for one in with_profile)
+        assert outcome(cut, whole, backend) == "error"
+        assert outcome(whole, whole, backend) == "whole"
+    if kind == "avif":
+        hole = data[: start + 100] + bytes(20) + data[start + 120 :]
+        assert outcome(hole, data) == "error"
+
+
+@pytest.mark.parametrize("backend", [None, "opencv"])
+def test_most_zeroed_blocks_of_a_lossless_webp_are_an_error(backend: str | None) -> None:
+    """Pixels that end some bytes before the data show them; libwebp does not mind."""
+    if backend and backend not in usable_backends():
+        pytest.skip(f"{backend} is not installed")
+    data = encode(noisy(), **MODERN["webp, lossless"])
+    random = np.random.default_rng(0)
+    places = random.integers(100, len(data) - 100, 200).tolist()
+    holes = [data[:at] + bytes(16 + at % 48) + data[at + 16 + at % 48 :] for at in places]
+
+    found = [outcome(hole, data, backend) for hole in holes]
+
+    assert found.count("error") >= 0.85 * len(holes)
+
+
+@pytest.mark.parametrize("backend", [None, "opencv"])
+@pytest.mark.parametrize("rows", [0, 4, 20, 70, 100])
+@pytest.mark.parametrize("kind", [*MODERN, "webp, fast"])
+def test_flat_areas_of_webp_and_avif_may_be_zeros(
+    kind: str, rows: int, backend: str | None
+) -> None:
+    """Flat rows at the end, which libwebp writes as zeros, decode."""
+    if backend and (kind == "avif" or backend not in usable_backends()):
+        pytest.skip(f"{backend} is not asked for {kind}")
+    options = MODERN.get(kind, {"format": "webp", "quality": 80, "method": 0})
+    image = np.asarray(noisy().resize((640, 100))).copy()
+    image[rows:] = 255
+
+    data = encode(Image.fromarray(image), **options)
+
+    expected = np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
+    np.testing.assert_array_equal(decode(data, backend=backend), expected)
+
+
+def test_heic_cannot_be_strict() -> None:
+    """Strict decoding is refused, because libheif and pillow_heif do not report warnings."""
+    with pytest.raises(UnsupportedFormat, match=r"pillow_heif.*heic"):
+        decode(heic(drawing(40, 30)), strict=True)
+
+
+def iloc(version: int, *items: tuple[int, int, int, tuple[tuple[int, int], ...]]) -> bytes:
+    """Build an iloc box: (item, construction method, base offset, extents) each."""
+    wide = version == 2
+    body = struct.pack(">B3xBB", version, 0x44, 0x40) + struct.pack(
+        ">I" if wide else ">H", len(items)
+    )
+    for item, method, base, extents in items:
+        body += struct.pack(">I" if wide else ">H", item)
+        body += struct.pack(">H", method) if version else b""
+        body += struct.pack(">HIH", 0, base, len(extents))
+        body += b"".join(struct.pack(">II", *extent) for extent in extents)
+    return box(b"iloc", body)
+
+
+def container(*items: bytes) -> bytes:
+    """Build an AVIF of 400 bytes: item 1 is derived from 2 and 3, and 4 is the alpha of 2."""
+    references = box(b"dimg", struct.pack(">HHHH", 1, 2, 2, 3)) + box(
+        b"auxl", struct.pack(">HHH", 4, 1, 2)
+    )
+    alpha = box(b"auxC", bytes(4), b"urn:mpeg:mpegB:cicp:systems:auxiliary:alpha\0")
+    ipma = struct.pack(">IIHBBHBB", 0, 2, 1, 1, 1, 4, 1, 2)
+    properties = box(b"iprp", box(b"ipco", ispe(8, 8), alpha), box(b"ipma", ipma))
+    pitm, iref = box(b"pitm", bytes(4), b"\0\1"), box(b"iref", bytes(4), references)
+    meta = box(b"meta", bytes(4), pitm, properties, iref, *items)
+    data = box(b"ftyp", b"avif", bytes(4), b"avif") + meta
+    assert len(data) < 400
+    return data.ljust(400, b"\0")
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("item", "base", "extents", "said"),
+    [
+        (1, 0, ((390, 10),), ""),
+        (1, 0, ((390, 11),), "item 1 ends at byte 401"),
+        (3, 300, ((0, 50), (90, 11)), "item 3 ends at byte 401"),
+        (4, 401, ((0, 1),), "item 4 ends at byte 402"),
+        (7, 0, ((390, 11),), ""),
+    ],
+    ids=["inside", "primary", "tile", "alpha of a tile", "something else"],
+)
+def test_extents_of_an_image(
+    version: int, item: int, base: int, extents: tuple[tuple[int, int], ...], said: str
+) -> None:
+    """The data of the primary image must lie in the file; an EXIF item need not."""
+    found = isobmff.missing(container(iloc(version, (item, 0, base, extents))))
+
+    assert found.startswith(said) if said else not found
+
+
+@pytest.mark.parametrize(("length", "whole"), [(8, True), (9, False)])
+def test_extents_in_the_idat_box(length: int, whole: bool) -> None:
+    """With construction method 1 the data lie in the idat box of the meta box."""
+    data = container(iloc(1, (1, 1, 0, ((0, length),))), box(b"idat", bytes(8)))
+
+    found = isobmff.missing(data)
+
+    assert not found if whole else "idat box" in found
+
+
+def test_meta_box_that_is_cut() -> None:
+    """Without the end of a meta box, the rotation or the alpha plane may be missing."""
+    data = heif(b"avif", ispe(8, 8))
+
+    assert not isobmff.missing(data)
+    assert "meta box" in isobmff.missing(data[:-1])
+
+
+def fields(bits: tuple[int, ...], photometric: int, *more: tuple[int, int, tuple[int, ...]]) -> Any:
+    """Return the fields of 16 x 16 uncompressed pixels in one strip."""
+    size = 256 * sum(bits) // 8
+    given = [
+        (256, SHORT, (16,)),
+        (257, SHORT, (16,)),
+        (258, SHORT, bits),
+        (259, SHORT, (1,)),
+        (262, SHORT, (photometric,)),
+        (273, LONG, (16,)),
+        (277, SHORT, (len(bits),)),
+        (278, SHORT, (16,)),
+        (279, LONG, (size,)),
+    ]
+    return (np.arange(size) % 251).astype(np.uint8).tobytes(), *given, *more
+
+
+TIFFS = {
+    "colour map": fields((8,), 3, (320, SHORT, tuple(range(0, 65536, 256)) * 3)),
+    "sample format": fields((32,), 1, (339, SHORT, (3,))),
+    "extra samples": fields((8,) * 5, 2, (338, SHORT, (2, 0))),
+    "a comment before them": fields(
+        (32,), 1, (305, ASCII, tuple(b"written by nobody\0")), (339, SHORT, (3,))
+    ),
+}
+
+
+@pytest.mark.parametrize("layout", [("<", False), (">", False), ("<", True)], ids=str)
+@pytest.mark.parametrize("kind", TIFFS)
+def test_tiff_cut_in_its_last_bytes_is_an_error(kind: str, layout: tuple[str, bool]) -> None:
+    """If a field beyond the end is missing, Pillow would decode other colours."""
+    data = directory_last(*TIFFS[kind], order=layout[0], big=layout[1])
+
+    outcomes = [outcome(data[:-cut], data) for cut in range(1, 400)]
+
+    assert "other pixels" not in outcomes
+    assert outcomes[-1] == "error"
+    if kind != "sample format":  # where the last four bytes are the offset of another page
+        assert outcomes[0] == "error"
+
+
+def test_tiff_may_lack_what_says_nothing_of_its_pixels() -> None:
+    """A missing comment after the other fields does not affect the pixels."""
+    comment = (65000, ASCII, tuple(b"written by nobody\0"))
+    data = directory_last(*fields((8,), 1, comment))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert outcome(data[:-1], data) == "whole"
+
+
+def test_tiff_fields_of_more_bytes_than_the_file() -> None:
+    """Pillow skips a field with too many bytes, so it counts as missing."""
+    data = directory_last(*fields((8,), 1, (305, ASCII, (65,) * 200), (700, ASCII, (65,) * 200)))
+    again = data.replace(
+        struct.pack("<HHI", 305, ASCII, 200), struct.pack("<HHI", 305, ASCII, len(data) - 300)
+    )
+
+    assert not tiff.missing(data)
+    assert "field 700" in tiff.missing(again)
+
+
+def test_cut_tiffs_are_errors_in_any_number_of_threads() -> None:
+    """The check does not use Python's warnings, whose filters all threads share."""
+    data = directory_last(*TIFFS["colour map"])
+
+    with ThreadPoolExecutor(8) as pool, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        outcomes = set(pool.map(lambda cut: outcome(data[: -1 - cut % 50], data), range(200)))
+
+    assert outcomes == {"error"}
+
+
+def _compressed(kind: str) -> bytes:
+    """Encode a TIFF whose compressed data is damaged in its middle."""
+    stream = io.BytesIO()
+    noise = np.random.default_rng(0).integers(0, 255, (64, 64, 3), np.uint8)
+    image = Image.fromarray(noise).convert("1" if kind == "group4" else "RGB")
+    image.save(stream, "tiff", compression=kind)
+    data = bytearray(stream.getvalue())
+    data[len(data) // 2 : len(data) // 2 + 8] = b"\xff" * 8
+    return bytes(data)
+
+
+@pytest.mark.parametrize("kind", ["tiff_lzw", "tiff_adobe_deflate", "group4"])
+@pytest.mark.parametrize("backend", [None, "pillow"])
+def test_words_of_libtiff_are_in_the_error(
+    kind: str, backend: str | None, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """What libtiff says of damage is in the error, not on stderr; and it is always an error.
+
+    The messages of others who use Pillow stay where they were, also in other threads meanwhile.
+    """
+    if libtiff._handler is None:
+        pytest.skip("libtiff cannot be reached here")
+    data = _compressed(kind)
+
+    def fails(_: object) -> str:
+        with pytest.raises(FastDecodeError) as caught:
+            decode(data, backend=backend)
+        return str(caught.value)
+
+    def others(_: object) -> None:
+        with suppress(OSError):
+            Image.open(io.BytesIO(data)).load()
+
+    with ThreadPoolExecutor(4) as threads:
+        told = set(threads.map(fails, range(20)))
+        assert capfd.readouterr().err == ""
+        both = [threads.submit(call, 0) for call in (fails, others) * 10]
+        assert told == {each.result() for each in both[::2]}
+    lines = capfd.readouterr().err.splitlines()
+    assert len(lines) >= 10
+    if kind != "group4":  # which is another library's task
+        assert len(told) == 1
+        assert lines[0].rpartition(": ")[2].rstrip(".") in min(told)
+
+
+@pytest.mark.parametrize("kind", [b"P2", b"P3"])
+def test_plain_pnm_cut_within_a_number_is_an_error(kind: bytes) -> None:
+    """A number that is cut in two still looks like a number, but is an error."""
+    values = b" ".join(b"%d" % (100 + value) for value in range(12))
+    data = kind + (b" # of\n3\n4" if kind == b"P2" else b"\n2 2") + b"\n255\n" + values + b"\n"
+
+    assert outcome(data[:-1], data) == "whole"  # 1110 would be more than 255
+    assert {outcome(data[:-cut], data) for cut in range(2, 30)} == {"error"}

@@ -1,0 +1,116 @@
+"""Memory that a thread reuses, in which no result may lie."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from corpus import CORPUS, usable_backends
+from forged import tiff
+from PIL import Image
+
+import fastdecode
+from fastdecode import decode
+from fastdecode._decode.engine import borrow_memory
+
+PHOTOS = sorted((Path(fastdecode.__file__).parent / "samples").glob("*.jpg"))
+SAME_SIZE = ("canyon-wren", "roman-colosseum_422")
+MEBIBYTE = 1 << 20
+
+
+def test_memory_is_used_again() -> None:
+    """Later arrays use the memory of the first; a larger one replaces it."""
+    first = borrow_memory((40, 30, 3))
+    large = borrow_memory((1000, 1000))
+    large[:] = 3
+    again = [borrow_memory(shape) for shape in ((1000, 1000), (30, 40, 3), (7,))]
+
+    assert first.shape == (40, 30, 3)
+    assert large.shape == (1000, 1000)
+    assert [array.shape for array in again] == [(1000, 1000), (30, 40, 3), (7,)]
+    for array in again:
+        assert array.ctypes.data == large.ctypes.data
+        assert array.dtype == np.uint8
+        assert array.flags.c_contiguous
+        assert array.flags.writeable
+
+
+def test_huge_arrays_are_not_kept() -> None:
+    """Up to 64 MiB are kept; a larger array is new each time, and the kept memory stays."""
+    kept = borrow_memory((64 * MEBIBYTE,))
+    huge = borrow_memory((64 * MEBIBYTE + 1,))
+    another = borrow_memory((64 * MEBIBYTE + 1,))
+
+    assert not np.shares_memory(huge, another)
+    assert not np.shares_memory(huge, kept)
+    assert borrow_memory((64 * MEBIBYTE,)).ctypes.data == kept.ctypes.data
+
+
+def test_threads_do_not_share() -> None:
+    """Each thread has its own memory."""
+    together = threading.Barrier(4)
+
+    def fill(number: int) -> bool:
+        array = borrow_memory((100, 100))
+        array[:] = number
+        together.wait(30)
+        return bool((array == number).all())
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(fill, range(4)))
+
+
+def region_files(backend: str) -> list[bytes]:
+    """Return two files of one size that a backend reads."""
+    if backend == "pillow_heif":
+        path = CORPUS / "formats/pillow_heif__heif_RGB_8__29x100.heif"
+        other = CORPUS / "formats/pillow_heif__heif_LA_8__29x100.heif"
+        return [path.read_bytes(), other.read_bytes()]
+    photos = [path.read_bytes() for path in PHOTOS if path.stem in SAME_SIZE]
+    if backend == "tifffile":
+        return [tiff(decode(photo), 8, 2, tile=(64, 64)) for photo in photos]
+    return photos
+
+
+@pytest.mark.parametrize("backend", usable_backends())
+@pytest.mark.parametrize("reduce", [1, 2])
+@pytest.mark.parametrize("part", [False, True], ids=["whole", "part"])
+@pytest.mark.parametrize("mode", ["RGB", "L", "RGBA", "stored"])
+def test_a_region_belongs_to_the_caller(backend: str, reduce: int, part: bool, mode: str) -> None:
+    """A region is not overwritten by the next one, also if it is the whole image."""
+    first, second = region_files(backend)
+    header = fastdecode.probe(first)
+    box = (3, 5, header.width - 7, 40) if part else (0, 0, header.width, header.height)
+
+    image = decode(first, reduce, region=box, backend=backend, mode=mode)
+    kept = image.copy()
+    other = decode(second, reduce, region=box, backend=backend, mode=mode)
+
+    assert not np.shares_memory(image, other)
+    np.testing.assert_array_equal(image, kept)
+    assert image.flags.c_contiguous
+    assert image.flags.writeable
+    whole = decode(first, reduce, backend=backend, mode=mode)
+    left, top, right, bottom = box
+    expected = whole[top // reduce : -(-bottom // reduce), left // reduce : -(-right // reduce)]
+    np.testing.assert_array_equal(image, expected)
+
+
+@pytest.mark.parametrize("backend", sorted({*usable_backends()} - {"pillow_heif", "tifffile"}))
+def test_a_single_pixel_belongs_to_the_caller(tmp_path: Path, backend: str) -> None:
+    """A region that fills the thread's memory exactly is not overwritten, either."""
+    files = []
+    for number, color in enumerate(("black", "white")):
+        path = tmp_path / f"{number}.jpg"
+        Image.new("RGB", (1, 1), color).save(path)
+        files.append(path.read_bytes())
+
+    def both() -> list[list[int]]:
+        images = [decode(data, region=(0, 0, 1, 1), backend=backend) for data in files]
+        return [image.ravel().tolist() for image in images]
+
+    with ThreadPoolExecutor(1) as new_thread:  # in which nothing is kept yet
+        assert new_thread.submit(both).result() == [[0, 0, 0], [255, 255, 255]]

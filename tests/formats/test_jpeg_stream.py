@@ -1,0 +1,267 @@
+"""Tests of what can be read from a JPEG's compressed data without decoding it."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+import pytest
+
+from fastdecode import FastDecodeError, decode, probe
+from fastdecode._formats import jpeg_stream
+from fastdecode.testing import drawing, encode
+
+BASELINE = encode(drawing(48, 40))
+GREY = encode(drawing(48, 40, "L"))
+RESTARTS = encode(drawing(48, 40), restart_marker_blocks=1)
+PROGRESSIVE = encode(drawing(48, 40), progressive=True)
+GREY_PROGRESSIVE = encode(drawing(48, 40, "L"), progressive=True)
+CMYK_PROGRESSIVE = encode(drawing(48, 40, "CMYK"), progressive=True)
+WHOLE = {
+    "baseline": BASELINE, "grey": GREY, "restarts": RESTARTS, "progressive": PROGRESSIVE,
+}  # fmt: skip
+SOS, EOI = b"\xff\xda", b"\xff\xd9"
+
+every_whole = pytest.mark.parametrize("data", WHOLE.values(), ids=WHOLE)
+every_buffer = pytest.mark.parametrize("buffer", [bytes, memoryview])
+
+
+class Script(NamedTuple):
+    number: int
+    begun: bool
+    complete: bool
+
+
+def script(data: bytes, buffer=bytes) -> Script:
+    found = jpeg_stream.read(buffer(data))
+    return Script(len(found.scans), bool(found.begun), bool(found.complete))
+
+
+def has_end(data: bytes | memoryview) -> bool:
+    return jpeg_stream.read(data).ended == 1
+
+
+def scan_starts(data: bytes) -> list[int]:
+    """Return the offset of each SOS marker; compressed data cannot contain one."""
+    return [i for i in range(len(data)) if data[i : i + 2] == SOS]
+
+
+@every_buffer
+@pytest.mark.parametrize("data", [*WHOLE.values(), GREY_PROGRESSIVE, CMYK_PROGRESSIVE])
+def test_whole_file_is_complete(data: bytes, buffer) -> None:
+    """All scans of a whole file are counted, and they make every coefficient complete."""
+    assert script(data, buffer) == (len(scan_starts(data)), True, True)
+    assert (script(data, buffer).number > 1) == probe(data).progressive
+
+
+@every_buffer
+@pytest.mark.parametrize("end", [b"", EOI], ids=["cut", "closed"])
+@pytest.mark.parametrize(
+    "data", [PROGRESSIVE, GREY_PROGRESSIVE, CMYK_PROGRESSIVE], ids=["YCC", "grey", "CMYK"]
+)
+def test_file_without_its_last_scans_is_not_complete(data: bytes, end: bytes, buffer) -> None:
+    """A progressive file without its last scans is incomplete, and the scans left are counted.
+
+    All coefficients have begun where only refinements (Ah > 0) are missing.
+    """
+    starts = scan_starts(data)
+    first = max(
+        number
+        for number, start in enumerate(starts)
+        if not data[start + 1 + int.from_bytes(data[start + 2 : start + 4], "big")] >> 4
+    )
+    for number, start in enumerate(starts):
+        if number:
+            assert script(data[:start] + end, buffer) == (number, number > first, False)
+
+
+@pytest.mark.parametrize("cut", range(2, 14))
+def test_truncated_scan_header_is_not_an_error(cut: int) -> None:
+    """A file that ends inside a scan's header is incomplete, not an error."""
+    start = scan_starts(PROGRESSIVE)[-1]
+
+    assert script(PROGRESSIVE[: start + cut]).number in (9, 10)
+    assert not script(PROGRESSIVE[: start + min(cut, 7)]).complete
+
+
+@pytest.mark.parametrize("scan", range(10))
+@pytest.mark.parametrize("length", [0, 7, 9])
+def test_scan_header_of_another_length_means_nothing(scan: int, length: int) -> None:
+    """Where the header of a scan has not the length of its components, libjpeg stops: bits lack."""
+    at = scan_starts(PROGRESSIVE)[scan] + 2
+    data = PROGRESSIVE[:at] + length.to_bytes(2, "big") + PROGRESSIVE[at + 2 :]
+
+    if scan or length >= 2:  # else there is no header
+        assert not script(data).complete
+    with pytest.raises(FastDecodeError):
+        decode(data, strict=True)
+
+
+@every_buffer
+@pytest.mark.parametrize("tail", [PROGRESSIVE, PROGRESSIVE * 60, SOS * 600], ids=len)
+def test_scans_after_the_end_are_not_counted(tail: bytes, buffer) -> None:
+    """The scans of another image after the end marker are not counted."""
+    whole = script(PROGRESSIVE)
+    half = PROGRESSIVE[: scan_starts(PROGRESSIVE)[4]] + EOI
+
+    assert script(PROGRESSIVE + tail, buffer) == whole
+    assert script(half + tail, buffer) == (4, False, False)
+
+
+@every_whole
+@every_buffer
+@pytest.mark.parametrize("tail", [b"", b"\0", b"garbage" * 9, b"\xff\xd8\xff", EOI], ids=repr)
+def test_end_is_found_before_garbage(data: bytes, buffer, tail: bytes) -> None:
+    """The end marker is found with garbage after it."""
+    assert has_end(buffer(data + tail))
+
+
+@every_whole
+@every_buffer
+def test_truncated_file_has_no_end(data: bytes, buffer) -> None:
+    """A file truncated anywhere, even inside the marker, has no end."""
+    header = probe(data)
+    for cut in (header.scan_offset, len(data) // 2, len(data) - 20, len(data) - 2, len(data) - 1):
+        assert not has_end(buffer(data[:cut]))
+
+
+@every_buffer
+def test_end_marker_in_the_header_is_ignored(buffer) -> None:
+    """An end marker in a thumbnail or a comment does not end the image."""
+    comment = b"\xff\xfe\0\x06" + EOI + EOI
+    data = (BASELINE[:2] + comment + BASELINE[2:])[:-2]
+
+    assert not has_end(buffer(data))
+
+
+def ends_of_data(data: bytes | memoryview) -> list[int]:
+    """Return where the data of each scan ends."""
+    return [scan.end for scan in jpeg_stream.read(data).scans]
+
+
+ENDS = [
+    # The data ends at the end marker, not at a restart marker, whatever follows.
+    *(
+        (data + tail, len(data) - 2)
+        for data in (BASELINE, GREY, RESTARTS)
+        for tail in (b"", b"garbage", PROGRESSIVE)
+    ),
+    # Any number of FF bytes may precede a marker; they are not data.
+    *((BASELINE[:-2] + b"\xff" * fill + EOI, len(BASELINE) - 2) for fill in (0, 1, 5)),
+    # Without a marker the data extends to the last byte.
+    (BASELINE[:-40], len(BASELINE) - 40),
+]
+
+
+@every_buffer
+@pytest.mark.parametrize(("data", "end"), ENDS)
+def test_one_scan_ends_where_its_data_does(data: bytes, end: int, buffer) -> None:
+    """A single scan ends before the end marker and its fill bytes, or with the file."""
+    assert ends_of_data(buffer(data)) == [end]
+
+
+@every_buffer
+def test_ends_of_all_scans(buffer) -> None:
+    """The tables of the next scan, or its marker, end the data of a scan."""
+    data = PROGRESSIVE
+    ends = ends_of_data(buffer(data))
+
+    after = [*scan_starts(data)[1:], len(data) - 2]
+    assert [data[end : end + 2] for end in ends] == [b"\xff\xc4"] * (len(ends) - 1) + [EOI] or all(
+        data[end : end + 2] in (b"\xff\xc4", SOS) for end in ends[:-1]
+    )
+    assert all(end <= start for end, start in zip(ends, after, strict=True))
+    assert ends[-1] == len(data) - 2
+
+
+@every_whole
+def test_other_endings_change_only_the_ends(data: bytes) -> None:
+    """`with_other_endings` inserts data at the end of each scan, without a marker to end it.
+
+    So it does, with less of it, before each restart marker.
+    """
+    header = probe(data)
+    scans = jpeg_stream.read(data).scans
+
+    other = jpeg_stream.with_other_endings(data, scans, header)
+    less = re.escape(jpeg_stream.ENDINGS[0][:16]) + rb"(?=\xff[\xd0-\xd7])"
+    other, count = re.subn(less, b"", other)
+
+    markers = [re.findall(rb"\xff[\xd0-\xd7]", data[scan.start : scan.end]) for scan in scans]
+    assert count == sum(map(len, markers))
+
+    added = (len(other) - len(data)) // len(scans)
+    assert added > 100
+    shifted = [scan.end + number * added for number, scan in enumerate(scans, start=1)]
+    assert ends_of_data(other) == shifted
+    kept, done = b"", 0
+    for end in shifted:
+        kept += other[done : end - added]
+        done = end
+    assert kept + other[done:] == data
+
+
+@every_buffer
+@pytest.mark.parametrize("end", [b"", b"\xff", b"\xff\xff\xff"], ids=len)
+def test_half_a_marker_is_dropped(end: bytes, buffer) -> None:
+    """The rest of a truncated marker is removed, so that an end marker can follow."""
+    assert jpeg_stream.without_half_marker(buffer(BASELINE[:-2] + end)) == BASELINE[:-2]
+
+
+MISSING = [
+    "Corrupt JPEG data: premature end of data segment",
+    "Premature end of JPEG file",
+    "Corrupt JPEG data: found marker 0xd9 instead of RST3",
+]
+HARMLESS = [
+    "Unknown Adobe color transform code 7",
+    "Inconsistent progression sequence for component 0 coefficient 1",
+    "Corrupt JPEG data: 3 extraneous bytes before marker 0xd9",
+    "Corrupt JPEG data: bad Huffman code",
+    "Corrupt JPEG data: bad arithmetic code",
+    "Warning: unknown JFIF revision number 3.01",
+    "Invalid SOS parameters for sequential JPEG",
+    "Corrupt JPEG data: bad ICC marker",
+]
+FATAL = [
+    "Unsupported marker type 0x37",
+    "Huffman table 0x01 was not defined",
+    "Invalid JPEG file structure: two SOI markers",
+    "Not a JPEG file: starts with 0x00 0x01",
+    "",
+]
+
+
+@pytest.mark.parametrize(
+    ("message", "missing", "recoverable"),
+    [
+        *((words, True, False) for words in MISSING),
+        *((words, False, True) for words in HARMLESS),
+        *((words, False, False) for words in FATAL),
+        (f"{HARMLESS[2]}; {MISSING[0]}", True, False),
+    ],
+)
+def test_messages_of_libjpeg_are_classified(message: str, missing: bool, recoverable: bool) -> None:
+    """Messages from libjpeg's jerror.h are classified as missing pixels, recoverable or fatal."""
+    assert jpeg_stream.says_missing_pixels(message) is missing
+    assert jpeg_stream.is_recoverable(message) is recoverable
+
+
+@pytest.mark.parametrize("cut", [300, 40])
+def test_message_of_simplejpeg_is_classified(cut: int) -> None:
+    """Simplejpeg's message about truncated data counts as missing pixels."""
+    simplejpeg = pytest.importorskip("simplejpeg")
+
+    with pytest.raises(ValueError) as caught:
+        simplejpeg.decode_jpeg(BASELINE[:-cut] + EOI, strict=True)
+
+    assert jpeg_stream.says_missing_pixels(str(caught.value))
+
+
+@pytest.mark.parametrize("count", [5, 124, 125, 255])
+def test_more_components_than_a_scan_can_name(count: int) -> None:
+    """A header with more components than a scan can have is not one scan, and not a crash."""
+    header = probe(BASELINE)._replace(channels=count)
+
+    assert jpeg_stream.in_one_scan(BASELINE, probe(BASELINE))
+    assert not jpeg_stream.in_one_scan(BASELINE, header)

@@ -1,0 +1,233 @@
+"""The orientation in a file's metadata: what Pillow's `exif_transpose` sees."""
+
+from __future__ import annotations
+
+import io
+import struct
+import warnings
+import zlib
+from typing import Any
+
+import numpy as np
+import PIL
+import pytest
+from encoded import (
+    LONG,
+    SHORT,
+    chunk,
+    exif_of,
+    raw_profile,
+    saved,
+    turned,
+    with_chunks,
+    with_riff,
+    with_segments,
+    xmp_of,
+)
+from hypothesis import assume, example, given, settings
+from hypothesis import strategies as st
+from PIL import Image, ImageOps
+
+from fastdecode import decode, probe
+from fastdecode._formats import exif, jpeg
+from fastdecode.testing import drawing
+
+SIZES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 1, 7: 1, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8, 13: 4, 16: 8}
+FORMS = {1: "B", 2: "B", 3: "H", 4: "I", 5: "II", 6: "b", 7: "B", 8: "h", 9: "i", 10: "ii",
+         11: "f", 12: "d", 13: "I", 16: "Q"}  # fmt: skip
+XAP = b"http://ns.adobe.com/xap/1.0/\0"
+KEYS = (b"exif", b"Raw profile type exif", b"XML:com.adobe.xmp", b"Software")
+
+
+def valid(value: object) -> int:
+    return int(value) if value in range(1, 9) else 1  # type: ignore[call-overload]
+
+
+def seen_by_pillow(data: bytes) -> int:
+    """Return the orientation that `exif_transpose` applies; leave out files at which it fails."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            with Image.open(io.BytesIO(data)) as image:
+                image.load()
+                return valid(image.getexif().get(0x0112, 1))
+        except Exception:
+            assume(False)
+            raise
+
+
+@st.composite
+def blocks(draw: st.DrawFn) -> bytes:
+    """Draw an EXIF block: some entries of any type and count, some of them damaged."""
+    order = draw(st.sampled_from("<>"))
+    number = draw(st.integers(0, 4))
+    entries, values = b"", b""
+    for _ in range(number):
+        tag = draw(st.sampled_from([0x0112, 0x0112, 0x0100, 0x012C]))
+        kind = draw(st.sampled_from([3, 4, *SIZES, 0, 14, 17]))
+        count = draw(st.sampled_from([1, 1, 0, 2, 3]))
+        form, value = FORMS.get(kind, "I"), draw(st.sampled_from([6, 1, 3, 8, 0, 9]))
+        numbers = [value, draw(st.sampled_from([1, 2, 0]))][: len(form)]
+        content = struct.pack(order + form, *numbers) * count
+        if SIZES.get(kind, 0) * count > 4:
+            place = 14 + 12 * number + len(values) + draw(st.sampled_from([0, 0, 0, 1000, -3]))
+            values += content
+            content = struct.pack(order + "I", place)
+        entries += struct.pack(order + "HHI", tag, kind, count) + content[:4].ljust(4, b"\0")
+    magic = {"<": (b"II*\0", b"II\0*"), ">": (b"MM\0*", b"MM*\0", b"MM\0+")}[order]
+    head = draw(st.sampled_from(magic)) + struct.pack(order + "IH", 8, number)
+    block = b"Exif\0\0" * draw(st.sampled_from([0, 1, 2])) + head + entries + bytes(4) + values
+    return block[: draw(st.sampled_from([None, None, None, -1, 20]))]
+
+
+packets = st.one_of(
+    st.builds(xmp_of, st.integers(0, 9), element=st.booleans()),
+    st.sampled_from([b"", b"<no orientation>", b'tiff:Orientation="x"']),
+)
+
+
+# Of two entries with one tag, for example, earlier versions take the other one.
+as_pillow_13 = pytest.mark.skipif(int(PIL.__version__.split(".")[0]) < 13, reason="Pillow is old")
+
+
+@as_pillow_13
+@given(blocks(), packets)
+@settings(deadline=None, max_examples=500)
+def test_blocks_are_read_as_pillow_does(block: bytes, packet: bytes) -> None:
+    """Any type and count, damage, values beside the entries, and XMP where there is no tag."""
+    image = Image.new("RGB", (2, 1))
+    image.info = {"exif": block, "xmp": packet}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            expected = valid(image.getexif().get(0x0112, 1))
+        except Exception:  # a block that Pillow cannot read at all: just no error
+            expected = None
+    for data in (block, memoryview(b"??" + block + b"??")[2:-2]):
+        found = exif.orientation(data, 0, len(block), packet)
+        assert found == expected or (expected is None and found in range(1, 9))
+
+
+@as_pillow_13
+@given(st.lists(st.one_of(st.builds(lambda b: b"Exif\0\0" + b, blocks()),
+                          st.builds(lambda p: XAP + p, packets)), max_size=3))  # fmt: skip
+@settings(deadline=None, max_examples=200)
+def test_segments_of_a_jpeg(segments: list[bytes]) -> None:
+    """EXIF and XMP of a JPEG, in any order and number."""
+    data = with_segments(saved("JPEG"), *segments)
+    assert probe(data).orientation == seen_by_pillow(data)
+
+
+def test_segments_of_a_jpeg_are_one_block() -> None:
+    """A second EXIF segment goes on with the first: here, with the values."""
+    block = exif_of((SHORT, 3, struct.pack("<I", 26)))
+    values = struct.pack("<3H", 6, 0, 0)
+    data = with_segments(saved("JPEG"), b"Exif\0\0" + block, b"Exif\0\0" + values)
+    assert probe(data).orientation == seen_by_pillow(data) == 6
+
+
+@st.composite
+def chunks(draw: st.DrawFn) -> bytes:
+    """Draw a PNG's chunk with an orientation, or with none."""
+    block, packet = draw(blocks()), draw(packets)
+    kind = draw(st.sampled_from([b"eXIf", b"tEXt", b"zTXt", b"iTXt"]))
+    if kind == b"eXIf":
+        return chunk(kind, block)
+    key = draw(st.sampled_from(KEYS))
+    text = block if key == b"exif" else packet if key == KEYS[2] else raw_profile(block)
+    compressed = draw(st.booleans())
+    pressed = zlib.compress(text)[: draw(st.sampled_from([None, None, -6, 5]))]
+    body = {
+        b"tEXt": text,
+        b"zTXt": b"\0" + pressed,
+        b"iTXt": b"\1\0en\0\0" + pressed if compressed else b"\0\0\0x\0" + text,
+    }
+    return chunk(kind, key + b"\0" + body[kind])
+
+
+def itxt(key: bytes, text: bytes) -> bytes:
+    return chunk(b"iTXt", key + b"\0\0\0\0\0" + text)
+
+
+@as_pillow_13
+@given(st.lists(chunks(), max_size=4), st.lists(chunks(), max_size=1))
+@example([], [itxt(b"exif", exif_of((11, 1, b"\0\0\xc0@")))])  # no UTF-8
+@example([itxt(KEYS[2], xmp_of(2))], [chunk(b"tEXt", KEYS[2] + b"\0")])
+@example([itxt(KEYS[2], xmp_of(2))], [itxt(KEYS[2], b"\xff" + xmp_of(3))])
+@settings(deadline=None, max_examples=300)
+def test_chunks_of_a_png(before: list[bytes], behind: list[bytes]) -> None:
+    """EXIF and XMP of a PNG, as chunk or text of any kind, before and behind the pixels."""
+    data = with_chunks(with_chunks(saved("PNG"), *before), *behind, behind=True)
+    assert probe(data).orientation == seen_by_pillow(data)
+
+
+@as_pillow_13
+@given(st.integers(0, 255), st.lists(st.one_of(
+    st.tuples(st.just(b"EXIF"), blocks()), st.tuples(st.just(b"XMP "), packets)
+), max_size=3))  # fmt: skip
+@settings(deadline=None, max_examples=200)
+def test_chunks_of_a_webp(flags: int, found: list[tuple[bytes, bytes]]) -> None:
+    """EXIF and XMP of a WebP, in any order and number; only what is announced counts."""
+    data = with_riff(saved("WEBP"), flags & 0x0C, *found)
+    assert probe(data).orientation == seen_by_pillow(data)
+
+
+@pytest.mark.parametrize("format", ["JPEG", "PNG", "WEBP"])
+def test_images_are_turned_as_by_pillow(format: str) -> None:
+    """`decode` with `orient` has the pixels that `exif_transpose` makes."""
+    for name, data in turned(format, drawing(40, 24)).items():
+        with Image.open(io.BytesIO(data)) as image:
+            upright = ImageOps.exif_transpose(image).convert("RGB")
+        assert upright.size == (24, 40), name
+        np.testing.assert_array_equal(decode(data, orient=True), np.asarray(upright), name)
+        assert probe(data).orientation == 6
+
+
+@pytest.mark.parametrize("order", "<>")
+@pytest.mark.parametrize(
+    ("kind", "count", "value", "expected"),
+    [(SHORT, 1, 6, 6), (SHORT, 2, 6, 6), (LONG, 1, 6, 6), (SHORT, 1, 0, 1), (LONG, 1, 9, 1),
+     (2, 1, 6, 1), (1, 1, 6, 1)],
+)  # fmt: skip
+def test_entry(order: str, kind: int, count: int, value: int, expected: int) -> None:
+    """A number from 1 to 8 is an orientation; bytes and text are none."""
+    form = {SHORT: "H", LONG: "I"}.get(kind, "B")
+    block = exif_of((kind, count, struct.pack(order + form, value)), order=order)
+    assert exif.orientation(b"??" + block, 2, 2 + len(block)) == expected
+    assert exif.orientation(memoryview(block), 0, len(block)) == expected
+    assert exif.orientation(b"Exif\0\0" + block, 0, 6 + len(block)) == expected
+    assert exif.orientation(block, 0, 15) == 1
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        b"",
+        b"II*\0",
+        b"II*\0\xff\xff\xff\xff",
+        b"XX*\0" + bytes(20),
+        b"II*\0\x08\0\0\0\xff\xff",
+        # The entry's bytes, but not where an entry begins.
+        b"II*\0\x08\0\0\0\x02\0" + bytes(3) + struct.pack("<HHIHH", 0x0112, 3, 1, 6, 0) + bytes(9),
+    ],
+)
+def test_a_damaged_block_is_no_error(block: bytes) -> None:
+    """A damaged EXIF block means orientation 1."""
+    for start in (0, -5, 1, 100):
+        for end in (len(block), len(block) + 100, 0, -1):
+            assert exif.orientation(block, start, end) == 1
+
+
+def test_long_text_costs_little() -> None:
+    """Text that would be decompressed to gigabytes is not."""
+    bomb = KEYS[2] + b"\0\0" + zlib.compress(bytes(50_000_000))
+    data = with_chunks(saved("PNG"), *[chunk(b"zTXt", bomb)] * 100)
+    assert probe(data).orientation == 1
+
+
+def test_metadata_can_be_taken_out() -> None:
+    """A JPEG without its EXIF and XMP has no orientation, and the same pixels."""
+    for data in turned("JPEG", drawing(40, 24)).values():
+        plain: Any = jpeg.without_exif(b"".join((data[:2], b"\xff", data[2:])))
+        assert probe(plain).orientation == 1
+        np.testing.assert_array_equal(decode(plain), decode(data))
