@@ -482,7 +482,7 @@ def test_numbers_that_the_core_does_not_take_are_left_to_albumentations(make: An
     "step",
     [
         lambda: made("CenterCrop padded"),
-        lambda: A.PadIfNeeded(90, 90, border_mode=0, fill=0.25, p=1),
+        lambda: A.PadIfNeeded(min_height=90, min_width=90, border_mode=0, fill=0.25, p=1),
         lambda: A.Affine(translate_px=dict.fromkeys("xy", (20, 20)), p=1),
     ],
 )
@@ -501,7 +501,8 @@ def test_a_border_after_the_normalisation_is_not_normalised(step: Any) -> None:
 
 def test_a_hole_after_the_normalisation_has_the_value_that_is_given() -> None:
     """Kaggle's pipelines often drop boxes last; their values are within half a level."""
-    drop = A.CoarseDropout((1, 1), (0.5, 0.5), (0.5, 0.5), fill=0.5, p=1)
+    sides = {"hole_height_range": (0.5, 0.5), "hole_width_range": (0.5, 0.5)}
+    drop = A.CoarseDropout(num_holes_range=(1, 1), **sides, fill=0.5, p=1)
     compose = A.Compose([made("Resize"), made("Normalize"), drop])
     dataset = Sources(*FILES, transform=Wrapper(compose))
     assert not dataset._resolved_transform().in_loader.rest
