@@ -206,7 +206,7 @@ def mutations(draw: st.DrawFn) -> bytes:
                 place = random_bytes.randrange(len(chunks[at]))
                 chunks[at][place] = random_bytes.randrange(256)
             case _:
-                chunks[at] = chunks[at][: random_bytes.randrange(4, len(chunks[at]))]
+                del chunks[at][random_bytes.randint(4, len(chunks[at])) :]
     if draw(st.booleans()):
         chunks = [bytearray(chunk(bytes(one[4:8]), bytes(one[8:-4]))) for one in chunks]
     return data[:8] + b"".join(chunks)
