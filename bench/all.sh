@@ -5,7 +5,7 @@
 #
 # PHOTOS is made by bench/photos.py: px500, png500, hd1080 and mp12plus. PYTHON needs the packages of
 # '.[all]', torchvision, timm, albumentations, DALI, SPDL, FFCV, Ray, moto and h5py. The core must be
-# built. It replaces the results of this kind of processor, except those of accuracy.py,
+# built. It replaces the results of this kind of processor, except those of accuracy.py, survey.py,
 # instructions.py and a GPU.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -16,7 +16,7 @@ mkdir -p "$results"
 [ -z "$(git status --porcelain --untracked-files=no)" ] || { echo "commit your changes first"; exit 1; }
 begun=$(date +%s)
 find "$results" -name '*.json' ! -name 'gpu_*' ! -name 'threads_*' ! -name accuracy.json \
-    ! -name instructions.json -delete
+    ! -name instructions.json ! -name 'survey*' -delete
 measure() { # a script, and the name of its result if that differs, then what else it takes
     local script=$1 name=$2
     shift 2
