@@ -40,7 +40,7 @@ from fastdecode.types import FORMATS
 _ROOT = Path(__file__).parent.parent
 _RESULTS = _ROOT / "bench" / "results"
 _RUN = "run"  # the result that describes the others
-_OTHER_RUNS = ("gpu_", "threads_", "accuracy", "instructions", "survey")  # all.sh does not make these
+_OTHER_RUNS = ("gpu_", "threads_", "accuracy", "instructions", "survey")  # not by all.sh
 _COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _MARKED = re.compile(r"^<!-- (\w+) begin -->\n(.*?)^<!-- \1 end -->", re.MULTILINE | re.DOTALL)
 _VERBATIM = ("|", "<", "- ", "!")  # starts of paragraphs that are not joined into one line
