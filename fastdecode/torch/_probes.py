@@ -24,11 +24,13 @@ from fastdecode._decode import lazy
 from fastdecode.native._augment import Operation, Program, do, resized_to, squared
 from fastdecode.torch._user_code import (
     DrawingFrom,
-    draws_in_torch,
+    code_of,
+    codes_in,
     global_states,
     may_draw,
     preserve_generators,
 )
+from fastdecode.torch._twins import twin_of
 from fastdecode.torch.transforms.multimodal import PadToSquare
 
 Form: TypeAlias = Literal["pil", "array", "uint8", "floats"]
@@ -55,6 +57,8 @@ _STACKS = _LOOKS | {"Normalize", "PILToTensor", "ToTensor", "cat", "stack", "nor
 _STACKS |= {"pil_to_tensor", "to_tensor", "transforms"}
 """Names in code that can convert several crops and stack them, and change nothing."""
 _TYPES = (PIL, ImageOps, PillowImage, PillowImage.Image, torch, torch.Tensor, np)
+_TIMES = 5
+"""How often a step that draws is tried: it may do different things."""
 _SMALL = frozenset([*range(-4, 5), 255])
 """Numbers that are no side of an image that only some have, with which code could compare."""
 _ATTRIBUTES = frozenset(["LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR"])
@@ -74,8 +78,8 @@ _STORES = frozenset(
 )
 
 
-Draws: TypeAlias = Literal["nothing", "in torch", "globally"]
-"""What a step draws from: if only by torch's functions, it can draw from another generator."""
+Draws: TypeAlias = Literal["nothing", "from the seed", "globally"]
+"""What a step, or its twin, can draw from."""
 
 
 class Found(NamedTuple):
@@ -106,7 +110,7 @@ def does_nothing(part: Any, form: Form, channels: int) -> bool:
 
 def is_stateless(part: Any) -> bool:
     """Return whether a step only converts, normalises and stacks what it gets."""
-    code = _code_of(part)
+    code = code_of(part)
     return bool(code) and _only_looks(code[0], _STACKS, part)
 
 
@@ -136,7 +140,7 @@ def pillow_calls(part: Any) -> PillowCalls | None:
     Its code is one line after another, without a choice, so it does to all images what it does to
     a few: `fastdecode.open` remembers that.
     """
-    code = _code_of(part)
+    code = code_of(part)
     if not code or may_draw(part) or not _is_straight(code[0]):
         return None
     if not _only_looks(code[0], _CUTS, part, depth=0) or not all(
@@ -201,7 +205,7 @@ def affine_of(part: Any, kind: type[torch.Tensor] = torch.Tensor) -> tuple[float
 
     It gets tensors of a class, and returns plain ones.
     """
-    code = _code_of(part)
+    code = code_of(part)
     if not code or not all(_only_looks(one, _COUNTS) for one in code) or may_draw(part):
         return None
     try:
@@ -231,7 +235,7 @@ def _agrees(
     known: frozenset[str] = _LOOKS,
     numbers: tuple[int, ...] = (),
 ) -> bool:
-    code = _code_of(part)
+    code = code_of(part)
     if not code or may_draw(part) or not _only_looks(code[0], known, part if numbers else None):
         return False
     if not _is_alike(code[0], part, numbers=numbers):
@@ -255,15 +259,17 @@ def _examined(part: Any, probe: Any) -> Found | None:
     try:
         with preserve_generators():
             made = _tried(part, probe)
-            if not _code_of(part):  # who knows what it may do with another image
+            if not code_of(part):  # who knows what it may do with another image
                 return Found("globally", made)
             if not (may_draw(part) or drawn_since(before)):
                 return Found("nothing", made)
             before = global_states()
-            with DrawingFrom(torch.Generator()):
-                made = _tried(part, probe)
-            alone = draws_in_torch(part) and not drawn_since(before)
-            return Found("in torch" if alone else "globally", made)
+            alone = twin_of(part) is not None
+            for seed in range(_TIMES if alone else 0):
+                with DrawingFrom(torch.Generator().manual_seed(seed)):
+                    made = twin_of(copy.deepcopy(part))(copy.deepcopy(probe))  # type: ignore[misc]
+            alone = alone and not drawn_since(before)
+            return Found("from the seed" if alone else "globally", made)
     except Exception:  # of any kind: whatever the user's code raises
         return None
 
@@ -291,7 +297,7 @@ def hands_on(part: Any, is_wanted: Callable[[Any], bool], form: Form) -> Any:
 
     None if the step does anything else, or does not return that one's image.
     """
-    code = _code_of(part)
+    code = code_of(part)
     held = [one for one in _held_by(code[0], part) if is_wanted(one[1])] if code else []
     if len(held) != 1 or not _only_looks(code[0], _LOOKS | {held[0][0]}):
         return None
@@ -337,15 +343,6 @@ def _hands(part: Any, function: FunctionType, wanted: Any, probe: Any) -> bool:
     twin = copy.copy(part)
     vars(twin).update({name: swapped(one) for name, one in vars(part).items()})
     return made(twin, probe) is token
-
-
-def _code_of(part: Any) -> list[FunctionType]:
-    """Return the Python function that a step runs first; none if there is no such."""
-    held = vars(part).get("lambd") if hasattr(part, "__dict__") else None  # torchvision's Lambda
-    method = "forward" if isinstance(part, torch.nn.Module) else "__call__"
-    found = [part, held, getattr(type(part), method, None)]
-    functions = [one for one in found if isinstance(one, FunctionType)]
-    return [] if isinstance(part, type) else functions[:1]
 
 
 def _only_looks(
@@ -410,7 +407,7 @@ def _is_alike(
 
 def _used(function: FunctionType, part: Any, held: str = "") -> list[Any]:
     """Return the constants of a function, and what it gets by a name from anywhere but `held`."""
-    codes = list(_codes(function.__code__))
+    codes = list(codes_in(function.__code__))
     instructions = [one for code in codes for one in dis.get_instructions(code)]
     used = [one for code in codes for one in code.co_consts]
     used += [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
@@ -425,14 +422,6 @@ def _used(function: FunctionType, part: Any, held: str = "") -> list[Any]:
             used += [where[name] for where in (vars(part), *kinds) if name in where][:1]
 
     return used
-
-
-def _codes(code: CodeType) -> Iterator[CodeType]:
-    """Yield a piece of code, and those inside it."""
-    yield code
-    for one in code.co_consts:
-        if isinstance(one, CodeType):
-            yield from _codes(one)
 
 
 def _is_small(constant: Any, numbers: tuple[int, ...]) -> bool:

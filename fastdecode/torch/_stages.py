@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from fastdecode.torch._probes import (
     is_stateless,
 )
 from fastdecode.torch._processors import Patches
+from fastdecode.torch._twins import twin_of
 from fastdecode.torch._user_code import DrawingFrom, alone, is_thread_safe, seeded
 from fastdecode.torch.transforms._random_crop import SampleGenerator
 from fastdecode.torch.transforms.base import DecodedPart
@@ -44,9 +46,18 @@ class Called:
 
     def __call__(self, image: Any, generator: torch.Generator | None) -> Any:
         """Return what the part makes of an image."""
-        own = generator if self.draws_from == "in torch" else None
-        with alone(thread_safe=self.is_shared), nullcontext() if own is None else DrawingFrom(own):
-            return self.part(image)
+        if generator is None or self.draws_from != "from the seed":
+            with alone(thread_safe=self.is_shared):
+                return self.part(image)
+        with alone(thread_safe=self.is_shared), DrawingFrom(generator):
+            return self._twin(image)
+
+    @cached_property
+    def _twin(self) -> Any:
+        return twin_of(self.part)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Called, (self.part, self.draws_from)  # a twin cannot be pickled
 
     @property
     def draws(self) -> bool:

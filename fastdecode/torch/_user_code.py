@@ -13,7 +13,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from types import BuiltinMethodType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -48,21 +48,46 @@ _DRAW_IN_TORCH = frozenset(_NAMES_IN_TORCH.split())
 
 class _DrawnFrom(threading.local):
     generator: Any = None
+    by: Any = None
 
 
 drawn_from = _DrawnFrom()
-"""What the transform of a dataset that is not ours draws from in this thread, in a `Loader`."""
+"""What the transform of a dataset that is not ours draws from in this thread, in a `Loader`; and
+`by` what the twin of a step draws, which is the innermost `DrawingFrom`."""
 
 
 class DrawingFrom(TorchFunctionMode):
     """Lets torch's functions, called in this thread, draw from a generator and not the global one.
 
     So torchvision's steps may run in several threads, and a sample's draws depend on its seed.
+    A step's twin (`_twins.py`) draws from `python` and `numpy`, which are seeded from it.
     """
 
     def __init__(self, generator: torch.Generator) -> None:
         super().__init__()
         self._generator = generator
+
+    def __enter__(self) -> DrawingFrom:
+        self._before, drawn_from.by = drawn_from.by, self
+        super().__enter__()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        drawn_from.by = self._before
+        super().__exit__(*raised)
+
+    @cached_property
+    def python(self) -> random.Random:
+        """What takes the place of `random`."""
+        return random.Random(self._seed())
+
+    @cached_property
+    def numpy(self) -> np.random.RandomState:
+        """What takes the place of `numpy.random`."""
+        return np.random.RandomState(self._seed())  # noqa: NPY002 - it has the same methods
+
+    def _seed(self) -> int:
+        return int(torch.randint(2**32, (), generator=self._generator))
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Call a function; give it the generator if it draws, and has none."""
@@ -159,6 +184,23 @@ def seeded(seed: int) -> Iterator[None]:
         yield
 
 
+def code_of(part: Any) -> list[FunctionType]:
+    """Return the Python function that a step runs first; none if there is no such."""
+    held = vars(part).get("lambd") if hasattr(part, "__dict__") else None  # torchvision's Lambda
+    method = "forward" if isinstance(part, torch.nn.Module) else "__call__"
+    found = [part, held, getattr(type(part), method, None)]
+    functions = [one for one in found if isinstance(one, FunctionType)]
+    return [] if isinstance(part, type) else functions[:1]
+
+
+def codes_in(code: CodeType) -> Iterator[CodeType]:
+    """Yield a piece of code, and those inside it."""
+    yield code
+    for one in code.co_consts:
+        if isinstance(one, CodeType):
+            yield from codes_in(one)
+
+
 def may_draw(*code: Any) -> bool:
     """Return whether the user's code seems to draw from random generators of its own or global."""
     return any(map(_draws, _reached(code)))
@@ -195,7 +237,7 @@ def _draws(found: Any) -> bool:
 def _drawn_by(function: FunctionType) -> frozenset[str]:
     """Return the names in a function that are those of draws."""
     known = _root(function) in _LIBRARIES
-    return _RANDOM_NAMES & ({function.__name__} if known else _names(function.__code__))
+    return _RANDOM_NAMES & ({function.__name__} if known else names_in(function.__code__))
 
 
 def _reached(roots: Any) -> Iterator[Any]:
@@ -242,7 +284,7 @@ def _named(function: FunctionType, owner: Any) -> list[tuple[Any, Any]]:
             parts.append((cell.cell_contents, None))
         except ValueError:  # it is still empty
             continue
-    names = _names(function.__code__)
+    names = names_in(function.__code__)
     for name in names:
         found = function.__globals__.get(name)
         parts.append((found, None))
@@ -262,10 +304,15 @@ def _if_generator(found: Any) -> Any:
     return found if isinstance(found, _GENERATORS) else None
 
 
-def _names(code: CodeType) -> set[str]:
+def names_in(code: CodeType) -> set[str]:
     """Return the names that a piece of code uses, also in functions inside it."""
-    inner = (_names(one) for one in code.co_consts if isinstance(one, CodeType))
+    inner = (names_in(one) for one in code.co_consts if isinstance(one, CodeType))
     return set(code.co_names).union(*inner)
+
+
+def is_of_library(found: Any) -> bool:
+    """Return whether something belongs to a library that is known to draw only by its names."""
+    return _root(found) in _LIBRARIES
 
 
 def _root(found: Any) -> str:

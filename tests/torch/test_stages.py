@@ -271,10 +271,10 @@ def adds_own_noise(image: Any) -> Any:
     return image + torch.randn(image.size(), generator=GENERATOR)
 
 
-@pytest.mark.parametrize("part", [blurs, adds_noise_of_numpy, drops, adds_own_noise])
+@pytest.mark.parametrize("part", [drops, adds_own_noise])
 def test_a_step_that_draws_is_left_to_processes(part: Any) -> None:
     """There its global generators are seeded for each sample; `repr` says so."""
-    parts = [resize(), *([] if part is blurs else [v1.ToTensor()]), part]
+    parts = [resize(), v1.ToTensor(), part]
     dataset = Sources(*FILES, transform=v1.Compose(parts))
 
     assert not dataset.isolated
