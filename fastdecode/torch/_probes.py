@@ -22,6 +22,7 @@ from PIL import ImageOps
 
 from fastdecode._decode import lazy
 from fastdecode.native._augment import Operation, Program, do, resized_to, squared
+from fastdecode.torch._twins import twin_of
 from fastdecode.torch._user_code import (
     DrawingFrom,
     code_of,
@@ -30,7 +31,6 @@ from fastdecode.torch._user_code import (
     may_draw,
     preserve_generators,
 )
-from fastdecode.torch._twins import twin_of
 from fastdecode.torch.transforms.multimodal import PadToSquare
 
 Form: TypeAlias = Literal["pil", "array", "uint8", "floats"]
@@ -64,7 +64,7 @@ _SMALL = frozenset([*range(-4, 5), 255])
 _ATTRIBUTES = frozenset(["LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR"])
 _BRANCHES = frozenset(["COMPARE_OP", "CONTAINS_OP", "FOR_ITER", "IS_OP"])
 _GLOBALS = frozenset(["LOAD_GLOBAL", "LOAD_NAME"])
-_STORES = frozenset(
+STORES = frozenset(
     [
         "DELETE_ATTR",
         "DELETE_GLOBAL",
@@ -144,12 +144,12 @@ def pillow_calls(part: Any) -> PillowCalls | None:
     if not code or may_draw(part) or not _is_straight(code[0]):
         return None
     if not _only_looks(code[0], _CUTS, part, depth=0) or not all(
-        _is_plain(one) or _is_data(one) or _is_library(one) for one in _used(code[0], part)
+        _is_plain(one) or _is_data(one) or _is_library(one) for one in used_by(code[0], part)
     ):
         return None
     try:
         made = [lazy.remembered(part(_unread(*size))) for size in _SIZES[-2:]]
-        program = Program(step for call in made[0] for step in _program_of(*call))
+        program = Program(step for call in made[0] for step in program_of_call(*call))
     except Exception:  # of any kind: whatever the user's code raises
         return None
     return PillowCalls(program) if program and made[0] == made[1] else None
@@ -183,7 +183,7 @@ def _unread(height: int, width: int) -> PillowImage.Image:
     return lazy.open(file)
 
 
-def _program_of(method: str, arguments: Any) -> Program:
+def program_of_call(method: str, arguments: Any) -> Program:
     """Return the program of a remembered call."""
     if method == "crop":
         left, top, right, bottom = arguments[0]
@@ -402,10 +402,10 @@ def _is_alike(
         known = one is wanted or _is_library(one) or isinstance(one, torch.device)
         return known or _is_small(one, numbers)
 
-    return all(map(is_known, _used(function, part, held)))
+    return all(map(is_known, used_by(function, part, held)))
 
 
-def _used(function: FunctionType, part: Any, held: str = "") -> list[Any]:
+def used_by(function: FunctionType, part: Any, held: str = "") -> list[Any]:
     """Return the constants of a function, and what it gets by a name from anywhere but `held`."""
     codes = list(codes_in(function.__code__))
     instructions = [one for code in codes for one in dis.get_instructions(code)]
@@ -417,10 +417,10 @@ def _used(function: FunctionType, part: Any, held: str = "") -> list[Any]:
     used += [function.__globals__[name] for name in names if name in function.__globals__]
     if function is not part:
         attributes = {one.argval for one in instructions if one.opname in _ATTRIBUTES}
-        kinds = [vars(kind) for kind in type(part).__mro__ if kind is not object]
+        places = [vars(part), vars(part).get("_modules", {})]
+        places += [vars(kind) for kind in type(part).__mro__ if kind is not object]
         for name in attributes - {held, "__call__"}:
-            used += [where[name] for where in (vars(part), *kinds) if name in where][:1]
-
+            used += [where[name] for where in places if name in where][:1]
     return used
 
 
@@ -438,7 +438,7 @@ def _is_small(constant: Any, numbers: tuple[int, ...]) -> bool:
 def _names(code: CodeType) -> set[str]:
     """Return the names in a function's code; of what it stores, one that nobody knows."""
     stores = any(
-        one.opname in _STORES and one.argval not in code.co_cellvars
+        one.opname in STORES and one.argval not in code.co_cellvars
         for one in dis.get_instructions(code)
     )
     inner = (_names(one) for one in code.co_consts if isinstance(one, CodeType))

@@ -64,7 +64,7 @@ class Called:
         """Whether it may draw from global generators, which threads share."""
         return self.draws_from == "globally"
 
-    @property
+    @cached_property
     def is_shared(self) -> bool:
         """Whether several threads may call it at once."""
         known = not isinstance(self.part, OfImage) and _recognise.row_of(self.part) is not None

@@ -13,7 +13,7 @@ import random
 from collections.abc import Callable, Iterator
 from functools import partial
 from types import CellType, FunctionType, MethodType, ModuleType
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -28,6 +28,8 @@ from fastdecode.torch._user_code import (
     names_in,
 )
 
+Others: TypeAlias = dict[int, tuple[Any, Any]]
+"""Values, by their `id`, each with what stands for it in a twin."""
 _UNKNOWN = frozenset(["IMPORT_NAME", "STORE_GLOBAL", "DELETE_GLOBAL"])
 
 
@@ -49,7 +51,7 @@ _OF_PYTHON, _OF_NUMPY = _Module(random, "python"), _Module(np.random, "numpy")
 _MODULES = {id(np): _Module(np), id(np.random): _OF_NUMPY, id(random): _OF_PYTHON}
 _GLOBAL = {
     id(random.random.__self__): _OF_PYTHON,
-    id(np.random.rand.__self__): _OF_NUMPY,  # type: ignore[attr-defined]  # noqa: NPY002
+    id(np.random.rand.__self__): _OF_NUMPY,  # type: ignore[attr-defined]
 }
 """The global generators, whose methods are the functions of these modules."""
 
@@ -57,7 +59,7 @@ _GLOBAL = {
 class _Names(dict[str, Any]):
     """The global names of a function, as they are now, but for those by which it draws."""
 
-    def __init__(self, function: FunctionType, others: dict[int, tuple[Any, Any]]) -> None:
+    def __init__(self, function: FunctionType, others: Others) -> None:
         super().__init__(__builtins__=function.__builtins__)  # type: ignore[attr-defined]
         self._names, self._others = function.__globals__, others
 
@@ -70,18 +72,19 @@ class _Unknown(Exception):
     """It is not certain what a function draws from."""
 
 
-def twin_of(part: Any) -> Callable[..., Any] | None:
+def twin_of(part: Any, others: Others | None = None) -> Callable[..., Any] | None:
     """Return a step's twin, or itself if torch's functions draw all that it draws.
 
     None if it may draw in another way: from a generator of its own, or where it gets at one by
-    another path than the names in its function, and in those that it calls by such names.
+    another path than the names in its function, and in those that it calls by such names. `others`
+    are more values that mean others there.
     """
-    if draws_in_torch(part):
+    if not others and draws_in_torch(part):
         return part  # type: ignore[no-any-return]
     code = code_of(part)
     if not code or not is_unmodified(part):
         return None
-    function, others = code[0], {}
+    function, others = code[0], {} if others is None else others
     is_method = function is not part and function is not vars(part).get("lambd")
     try:
         made = _copied(function, others)
@@ -94,7 +97,7 @@ def twin_of(part: Any) -> Callable[..., Any] | None:
     return partial(made, part) if is_method else made
 
 
-def _copied(function: FunctionType, others: dict[int, tuple[Any, Any]]) -> FunctionType:
+def _copied(function: FunctionType, others: Others) -> FunctionType:
     """Return a function of the same code; `others` gets what its names mean there."""
     codes = list(codes_in(function.__code__))
     if not _UNKNOWN.isdisjoint(one.opname for code in codes for one in dis.get_instructions(code)):
@@ -103,7 +106,7 @@ def _copied(function: FunctionType, others: dict[int, tuple[Any, Any]]) -> Funct
     for value in given:
         _check_apart(value)
     closure = list(function.__closure__ or ())
-    cells = [CellType() if _is_replaced(one.cell_contents) else one for one in closure]
+    cells = [CellType() if _is_replaced(one.cell_contents, others) else one for one in closure]
     names = _Names(function, others)
     made = FunctionType(
         function.__code__, names, function.__name__, function.__defaults__, tuple(cells)
@@ -128,15 +131,21 @@ def _named(names: dict[str, Any], wanted: set[str]) -> Iterator[Any]:
         yield value
 
 
-def _is_replaced(value: Any) -> bool:
-    owner = getattr(value, "__self__", None)
+def is_global_draw(value: Any) -> bool:
+    """Return whether something is a function of `random` or `numpy.random`."""
+    return id(getattr(value, "__self__", None)) in _GLOBAL
+
+
+def _is_replaced(value: Any, others: Others) -> bool:
+    if id(value) in _MODULES or id(value) in others or is_global_draw(value):
+        return True
     is_users = isinstance(value, FunctionType) and not is_of_library(value)
-    return id(value) in _MODULES or id(owner) in _GLOBAL or (is_users and may_draw(value))
+    return is_users and may_draw(value)
 
 
-def _stand_in(value: Any, others: dict[int, tuple[Any, Any]]) -> Any:
+def _stand_in(value: Any, others: Others) -> Any:
     """Return what stands for a value in a twin, and note it; the value itself if it may."""
-    if not _is_replaced(value):
+    if not _is_replaced(value, others):
         _check_apart(value)
         return value
     if id(value) not in others:

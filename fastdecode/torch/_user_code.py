@@ -42,7 +42,7 @@ _NAMES_IN_TORCH = (
     "bernoulli bernoulli_ exponential_ multinomial normal normal_ rand randint randn random_ "
     "randperm uniform_ _sample_dirichlet"
 )
-_DRAW_IN_TORCH = frozenset(_NAMES_IN_TORCH.split())
+DRAW_IN_TORCH = frozenset(_NAMES_IN_TORCH.split())
 """torch's functions that draw, all of which take a generator."""
 
 
@@ -84,7 +84,7 @@ class DrawingFrom(TorchFunctionMode):
     @cached_property
     def numpy(self) -> np.random.RandomState:
         """What takes the place of `numpy.random`."""
-        return np.random.RandomState(self._seed())  # noqa: NPY002 - it has the same methods
+        return np.random.RandomState(self._seed())
 
     def _seed(self) -> int:
         return int(torch.randint(2**32, (), generator=self._generator))
@@ -97,7 +97,7 @@ class DrawingFrom(TorchFunctionMode):
             given = {key: value for key, value in named.items() if value is not None}
             named = {"dtype": like.dtype, "device": like.device, **given}
             name = func.__name__
-        if name in _DRAW_IN_TORCH and named.get("generator") is None:
+        if name in DRAW_IN_TORCH and named.get("generator") is None:
             named["generator"] = self._generator
         return func(*args, **named)
 
@@ -128,7 +128,7 @@ def _class_is_safe(kind: type, methods: tuple[str, ...], _declared: object) -> b
 
 def _method_is_safe(kind: type, method: str) -> bool:
     for one in kind.__mro__:
-        ours = _root(one) == _OURS
+        ours = root_of(one) == _OURS
         if "thread_safe" in vars(one) and not ours:
             return bool(vars(one)["thread_safe"])
         if method in vars(one):
@@ -139,7 +139,7 @@ def _method_is_safe(kind: type, method: str) -> bool:
 def users_methods(owner: Any, *names: str) -> list[Any]:
     """Return those of the methods that are not ours."""
     found = [getattr(owner, name, None) for name in names]
-    return [method for method in found if method is not None and _root(method) != _OURS]
+    return [method for method in found if method is not None and root_of(method) != _OURS]
 
 
 def global_states() -> Any:
@@ -212,7 +212,7 @@ def draws_in_torch(*code: Any) -> bool:
     return all(isinstance(one, FunctionType) and _drawn_by(one) <= _IN_TORCH for one in drawing)
 
 
-_IN_TORCH = _DRAW_IN_TORCH | _LIKE.keys()
+_IN_TORCH = DRAW_IN_TORCH | _LIKE.keys()
 
 
 def seedable(*code: Any) -> list[Any]:
@@ -236,7 +236,7 @@ def _draws(found: Any) -> bool:
 
 def _drawn_by(function: FunctionType) -> frozenset[str]:
     """Return the names in a function that are those of draws."""
-    known = _root(function) in _LIBRARIES
+    known = root_of(function) in _LIBRARIES
     return _RANDOM_NAMES & ({function.__name__} if known else names_in(function.__code__))
 
 
@@ -266,7 +266,7 @@ def _parts(found: Any, owner: Any) -> list[tuple[Any, Any]]:
         values = found.values() if isinstance(found, dict) else found
         return [(value, None) for value in values] if len(found) <= _MOST // 20 else []
     if isinstance(found, (ModuleType, FunctionType, type)):
-        if _root(found) in _LIBRARIES or isinstance(found, ModuleType):
+        if root_of(found) in _LIBRARIES or isinstance(found, ModuleType):
             return []
         if isinstance(found, FunctionType):
             return _named(found, owner)
@@ -288,7 +288,7 @@ def _named(function: FunctionType, owner: Any) -> list[tuple[Any, Any]]:
     for name in names:
         found = function.__globals__.get(name)
         parts.append((found, None))
-        if isinstance(found, ModuleType) and _root(found) not in _LIBRARIES:
+        if isinstance(found, ModuleType) and root_of(found) not in _LIBRARIES:
             parts += [(vars(found).get(inner), None) for inner in names]
         if owner is not None:
             attribute = inspect.getattr_static(owner, name, None)
@@ -312,10 +312,10 @@ def names_in(code: CodeType) -> set[str]:
 
 def is_of_library(found: Any) -> bool:
     """Return whether something belongs to a library that is known to draw only by its names."""
-    return _root(found) in _LIBRARIES
+    return root_of(found) in _LIBRARIES
 
 
-def _root(found: Any) -> str:
+def root_of(found: Any) -> str:
     """Return the name of the package that something belongs to; empty if unknown."""
     name = found.__name__ if isinstance(found, ModuleType) else None
     name = name or getattr(found, "__module__", None) or type(found).__module__
