@@ -61,9 +61,9 @@ _TIMES = 5
 """How often a step that draws is tried: it may do different things."""
 _SMALL = frozenset([*range(-4, 5), 255])
 """Numbers that are no side of an image that only some have, with which code could compare."""
-_ATTRIBUTES = frozenset(["LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR"])
+ATTRIBUTES = frozenset(["LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR"])
 _BRANCHES = frozenset(["COMPARE_OP", "CONTAINS_OP", "FOR_ITER", "IS_OP"])
-_GLOBALS = frozenset(["LOAD_GLOBAL", "LOAD_NAME"])
+GLOBALS = frozenset(["LOAD_GLOBAL", "LOAD_NAME"])
 STORES = frozenset(
     [
         "DELETE_ATTR",
@@ -149,7 +149,7 @@ def pillow_calls(part: Any) -> PillowCalls | None:
         return None
     try:
         made = [lazy.remembered(part(_unread(*size))) for size in _SIZES[-2:]]
-        program = Program(step for call in made[0] for step in program_of_call(*call))
+        program = Program(step for call in made[0] for step in _program_of(*call))
     except Exception:  # of any kind: whatever the user's code raises
         return None
     return PillowCalls(program) if program and made[0] == made[1] else None
@@ -183,7 +183,7 @@ def _unread(height: int, width: int) -> PillowImage.Image:
     return lazy.open(file)
 
 
-def program_of_call(method: str, arguments: Any) -> Program:
+def _program_of(method: str, arguments: Any) -> Program:
     """Return the program of a remembered call."""
     if method == "crop":
         left, top, right, bottom = arguments[0]
@@ -413,10 +413,10 @@ def used_by(function: FunctionType, part: Any, held: str = "") -> list[Any]:
     used += [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
     cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
     used += [cell.cell_contents for name, cell in cells if name != "__class__"]
-    names = {one.argval for one in instructions if one.opname in _GLOBALS}
+    names = {one.argval for one in instructions if one.opname in GLOBALS}
     used += [function.__globals__[name] for name in names if name in function.__globals__]
     if function is not part:
-        attributes = {one.argval for one in instructions if one.opname in _ATTRIBUTES}
+        attributes = {one.argval for one in instructions if one.opname in ATTRIBUTES}
         places = [vars(part), vars(part).get("_modules", {})]
         places += [vars(kind) for kind in type(part).__mro__ if kind is not object]
         for name in attributes - {held, "__call__"}:

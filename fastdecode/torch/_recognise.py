@@ -458,7 +458,8 @@ def _pixel_values(recipe: Recipe, part: Any) -> Recipe | None:
 
 def _followed(recipe: Recipe, part: Any, make: Maker) -> Recipe | None:
     """Return the recipe with the program of a part; None if the core has none."""
-    if not recipe.augments:
+    plain = recipe.channels == 3 and not recipe.joint
+    if not recipe.augments or not (plain or _is_known(part)):
         return None
     before = recipe.shape and recipe.shape[1:]
     try:

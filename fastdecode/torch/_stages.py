@@ -28,6 +28,7 @@ from fastdecode.torch._probes import (
     is_stateless,
 )
 from fastdecode.torch._processors import Patches
+from fastdecode.torch._programs import OWN
 from fastdecode.torch._twins import twin_of
 from fastdecode.torch._user_code import DrawingFrom, alone, is_thread_safe, seeded
 from fastdecode.torch.transforms._random_crop import SampleGenerator
@@ -186,10 +187,14 @@ def stages_after(recipe: Recipe, parts: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _draws_from(part: Any, found: Found | None) -> Draws:
-    if _recognise.draws_nothing(part) or _says_safe(part):
+    if _recognise.draws_nothing(part):
         return "nothing"
+    if found is not None and found.draws != "globally" and not isinstance(part, OfImage):
+        return found.draws
+    if type(part).__module__.startswith(OWN):
+        return "from the seed"  # by torch's functions, whatever it gets
     # albumentations draws from generators of its own
-    return "globally" if found is None or isinstance(part, OfImage) else found.draws
+    return "nothing" if _says_safe(part) else "globally"
 
 
 def _form_of(made: Any, channels: int, kind: Any) -> Any:

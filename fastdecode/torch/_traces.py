@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 import dis
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from types import BuiltinMethodType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, NoReturn
 
@@ -19,7 +19,7 @@ from PIL import Image as PillowImage
 from PIL import ImageFilter
 
 from fastdecode.native._augment import NOTHING, Draw, Operation, Program, do, group
-from fastdecode.torch._probes import STORES, program_of_call, used_by
+from fastdecode.torch._probes import ATTRIBUTES, GLOBALS, STORES, used_by
 from fastdecode.torch._programs import Size, Unsupported, is_unmodified, size_after
 from fastdecode.torch._twins import is_global_draw, twin_of
 from fastdecode.torch._user_code import (
@@ -31,27 +31,20 @@ from fastdecode.torch._user_code import (
     root_of,
 )
 
+_SETTING = (bool, int, float, str, list, tuple, dict)
 _MOST_PATHS, _MOST_CHOICES = 64, 16
 _LARGEST_RADIUS = 1000
 _LIBRARIES = {"PIL", "math", "numpy", "random", "torch", "torchvision"}
-_SPECIAL = frozenset(
-    [
-        "__copy__",
-        "__getattr__",
-        "__getattribute__",
-        "__getstate__",
-        "__reduce__",
-        "__reduce_ex__",
-        "__setattr__",
-        "__setstate__",
-        "__slots__",
-    ]
-)
+_SPECIAL = {"__copy__", "__getattr__", "__getattribute__", "__getstate__", "__reduce__"}
+_SPECIAL |= {"__reduce_ex__", "__setattr__", "__setstate__", "__slots__"}
+"""Methods by which an object is not what its attributes say."""
+_REFUSED = STORES | {"IMPORT_NAME", "PUSH_EXC_INFO", "SETUP_FINALLY", "SETUP_WITH"}
+"""What sets something that outlives a call, or might catch what is raised for the unknown."""
 _DRAWS = "random uniform choice randint rand random_sample empty uniform_ item"
 _DOES = (
-    "FLIP_LEFT_RIGHT FLIP_TOP_BOTTOM GaussianBlur Image ImageFilter ImageOps PIL Resampling "
-    "Transpose convert copy crop filter flip functional height hflip invert mirror posterize resize "
-    "size solarize transforms transpose vflip width BICUBIC BILINEAR BOX HAMMING LANCZOS"
+    "FLIP_LEFT_RIGHT FLIP_TOP_BOTTOM GaussianBlur Image ImageFilter ImageOps PIL "
+    "Transpose convert copy filter flip functional height hflip invert mirror posterize "
+    "size solarize transforms transpose vflip width"
 )
 _COUNTS = "abs bool enumerate float int isinstance len list max min range round tuple zip"
 _NAMES = frozenset(f"{_DRAWS} {_DOES} {_COUNTS} np numpy torch __call__".split())
@@ -97,9 +90,7 @@ class _Share:
 class _Drawn:
     """A number that is drawn: `start` plus `range` times a share."""
 
-    def __init__(
-        self, path: _Path, start: float, range: float, share: _Share | None = None
-    ) -> None:
+    def __init__(self, path: _Path, start: float, range: float, share: Any = None) -> None:
         self._path, self._start, self._range = path, _plain(start), _plain(range)
         self._share = share or _Share()
 
@@ -283,24 +274,6 @@ class _Noted:
         operation = _by_table(list(table))
         return self.after(lambda: do(operation), self._size)
 
-    def crop(self, box: Any) -> _Noted:
-        return self._called("crop", (tuple(map(_whole, box)),))
-
-    def resize(self, size: Any, resample: Any = PillowImage.Resampling.BICUBIC) -> _Noted:
-        return self._called("resize", (tuple(map(_whole, size)), resample))
-
-    def _called(self, method: str, arguments: Any) -> _Noted:
-        made = program_of_call(method, arguments)
-        (_, _, width, height) = (0, 0, *arguments[0]) if method == "resize" else arguments[0]
-        left, top = (0, 0) if method == "resize" else arguments[0][:2]
-        return self.after(lambda: made, (height - top, width - left))
-
-
-def _whole(number: Any) -> int:
-    if type(number) is not int:
-        raise Unsupported("a side is no number that is known")
-    return number
-
 
 def _blurred(radius: Any) -> Program:
     draws = [radius.draw_for(0)] if isinstance(radius, _Drawn) else []
@@ -392,33 +365,38 @@ def _noting(part: Any, is_known: Callable[[Any], bool], make: Make) -> Any:
 def _is_open(part: Any, is_known: Callable[[Any], bool]) -> bool:
     """Return whether the code of a step uses nothing but what is known, and changes nothing."""
     code = code_of(part)
-    if not code or not is_unmodified(part):
+    if not code or not is_unmodified(part) or _does(code[0], _REFUSED):
         return False
     is_method = code[0] is not part
-    named = {
-        name for one in codes_in(code[0].__code__) for name in (*one.co_names, *one.co_freevars)
-    }
-    held = {*code[0].__globals__, *code[0].__code__.co_freevars, "__class__"}
-    held |= {*vars(part), *vars(part).get("_modules", ())} if is_method else set()
-    if _sets(code[0]) or not named <= held | _NAMES:
-        return False
-    for kind in type(part).__mro__ if is_method else ():
-        if is_of_library(kind) or kind is object:
-            continue
-        if not _SPECIAL.isdisjoint(vars(kind)) or any(
-            name != "__init__" and isinstance(one, FunctionType) and _sets(one)
-            for name, one in vars(kind).items()
-        ):
+    own = {*vars(part), *vars(part).get("_modules", ())} if is_method else set()
+    for one in (one for inner in codes_in(code[0].__code__) for one in dis.get_instructions(inner)):
+        if one.opname in GLOBALS and isinstance(code[0].__globals__.get(one.argval), _SETTING):
             return False
+        held = {GLOBALS: code[0].__globals__, ATTRIBUTES: own}
+        known = next((where for names, where in held.items() if one.opname in names), None)
+        if known is not None and one.argval not in known and one.argval not in _NAMES:
+            return False
+    kinds = type(part).__mro__ if is_method else ()
+    users = [vars(kind) for kind in kinds if not is_of_library(kind) and kind is not object]
+    if any(not _SPECIAL.isdisjoint(one) for one in users):
+        return False
+    later = [value for one in users for name, value in one.items() if name != "__init__"]
+    if any(_does(one, STORES) for value in later for one in _functions_of(value)):
+        return False
     return all(_is_fixed(one, is_known) for one in used_by(code[0], part))
 
 
-def _sets(function: FunctionType) -> bool:
-    """Return whether a function sets anything that outlives it."""
-    codes = codes_in(function.__code__)
+def _functions_of(value: Any) -> list[FunctionType]:
+    """Return the functions of an attribute of a class."""
+    found = [value, *(getattr(value, name, None) for name in ("__func__", "fget", "fset"))]
+    return [one for one in found if isinstance(one, FunctionType)]
+
+
+def _does(function: FunctionType, operations: Set[str]) -> bool:
+    """Return whether a function does any of these, but to its own variables."""
     return any(
-        one.opname in STORES and one.argval not in code.co_cellvars
-        for code in codes
+        one.opname in operations and one.argval not in code.co_cellvars
+        for code in codes_in(function.__code__)
         for one in dis.get_instructions(code)
     )
 

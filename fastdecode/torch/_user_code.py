@@ -290,9 +290,10 @@ def _named(function: FunctionType, owner: Any) -> list[tuple[Any, Any]]:
         parts.append((found, None))
         if isinstance(found, ModuleType) and root_of(found) not in _LIBRARIES:
             parts += [(vars(found).get(inner), None) for inner in names]
-        if owner is not None:
-            attribute = inspect.getattr_static(owner, name, None)
-            parts.append((attribute, owner if _is_method(attribute) else None))
+        held = [] if owner is None else [inspect.getattr_static(owner, name, None)]
+        if "super" in names:
+            held += [vars(kind).get(name) for kind in type(owner).__mro__[1:]]
+        parts += [(one, owner if _is_method(one) else None) for one in held]
     return parts
 
 
