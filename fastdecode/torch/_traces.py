@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import copy
 import dis
-from collections.abc import Callable, Sequence, Set
-from types import BuiltinMethodType, CodeType, FunctionType, MethodType, ModuleType
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
+from types import CodeType, FunctionType, ModuleType
 from typing import Any, NoReturn
 
 import torch
@@ -34,7 +35,7 @@ from fastdecode.torch._user_code import (
 _SETTING = (bool, int, float, str, list, tuple, dict)
 _MOST_PATHS, _MOST_CHOICES = 64, 16
 _LARGEST_RADIUS = 1000
-_LIBRARIES = {"PIL", "math", "numpy", "random", "torch", "torchvision"}
+_LIBRARIES = {"PIL", "numpy", "random", "torch", "torchvision"}
 _SPECIAL = {"__copy__", "__getattr__", "__getattribute__", "__getstate__", "__reduce__"}
 _SPECIAL |= {"__reduce_ex__", "__setattr__", "__setstate__", "__slots__"}
 """Methods by which an object is not what its attributes say."""
@@ -105,18 +106,22 @@ class _Drawn:
         return self + -_plain(other)
 
     def __rsub__(self, other: Any) -> _Drawn:
-        return self * -1 + other
+        return (self * -1).__add__(other)
 
     def __truediv__(self, other: Any) -> _Drawn:
         return self * (1 / _plain(other))
 
     __radd__, __rmul__ = __add__, __mul__
 
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:  # to `isinstance`
+        return float
+
     def __lt__(self, other: Any) -> bool:
         """Decide it, and remember that: the share is on that side from now on."""
         share, other = self._share, _plain(other)
         if not self._range:
-            return self._start < other
+            return bool(self._start < other)
         at = min(max((other - self._start) / self._range, share.low), share.high)
         below = (at - share.low) / (share.high - share.low)
         is_below = self._path.decide([below, 1 - below]) == 0
@@ -151,7 +156,7 @@ class _Drawn:
 
 
 def _plain(number: Any) -> float:
-    if isinstance(number, bool) or not isinstance(number, (int, float)):
+    if type(number) in (_Drawn, bool) or not isinstance(number, (int, float)):
         raise Unsupported("it calculates with something else than numbers")
     return float(number)
 
@@ -199,7 +204,8 @@ class _Tracing(DrawingFrom):
     def __init__(self, path: _Path) -> None:
         super().__init__(torch.Generator())
         self._path = path
-        self.python, self.numpy = _PythonsDraws(path), _NumpysDraws(path)  # type: ignore[misc, assignment]
+        own: Any = _PythonsDraws(path), _NumpysDraws(path)
+        self.python, self.numpy = own
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Draw one number by ``torch.rand(1)`` or ``torch.empty(1).uniform_()``."""
@@ -225,8 +231,8 @@ class _Noted:
     def __init__(self, size: Size, *done: Callable[[], Program]) -> None:
         self._size, self._done = size, done
 
-    @property
-    def __class__(self) -> Any:  # type: ignore[override]
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:  # to `isinstance`
         return PillowImage.Image
 
     @property
@@ -276,7 +282,7 @@ class _Noted:
 
 
 def _blurred(radius: Any) -> Program:
-    draws = [radius.draw_for(0)] if isinstance(radius, _Drawn) else []
+    draws = [radius.draw_for(0)] if type(radius) is _Drawn else []
     start = draws[0].start if draws else _plain(radius)
     ends = [start, *(start + one.range for one in draws)]
     if not 0 <= min(ends) <= max(ends) <= _LARGEST_RADIUS:
@@ -313,30 +319,36 @@ def traced(part: Any, size: Size, is_known: Callable[[Any], bool], make: Make) -
 
     `is_known` says of which transforms `make` makes programs.
     """
-    if not _is_open(part, is_known):
-        raise Unsupported("it does what is not known")
+    try:
+        noting = _noting(part, is_known, make) if _is_open(part, is_known) else None
+        ways = _ways_through(noting, size) if noting else []
+    except Unsupported:
+        raise
+    except Exception as error:  # of any kind: whatever the user's code raises
+        raise Unsupported("it does what is not known") from error
+    if not ways:
+        raise Unsupported("it uses what is not known")
+    programs = [program or NOTHING for _, program in ways]
+    if len(ways) == 1:
+        return ways[0][1]
+    return group("choice", programs, weights=[probability for probability, _ in ways])
+
+
+def _ways_through(noting: Callable[[Any], Any], size: Size) -> list[tuple[float, Program]]:
+    """Return what a step may do, each with its probability."""
     todo: list[tuple[int, ...]] = [()]
-    ways: list[Program] = []
-    weights: list[float] = []
+    ways = []
     while todo:
         path = _Path(todo.pop())
-        try:
-            with _Tracing(path):
-                made = _noting(part, is_known, make)(_Noted(size))
-        except Unsupported:
-            raise
-        except Exception as error:  # of any kind: whatever the user's code raises
-            raise Unsupported("it does what is not known") from error
+        with _Tracing(path):
+            made = noting(_Noted(size))
         if type(made) is not _Noted:
             raise Unsupported("it returns something else than the image")
         todo += path.others
-        ways.append(made.program())
-        weights.append(path.probability)
+        ways.append((path.probability, made.program()))
         if len(ways) + len(todo) > _MOST_PATHS:
             raise Unsupported("there are too many ways through it")
-    if len(ways) == 1:
-        return ways[0]
-    return group("choice", [way or NOTHING for way in ways], weights=weights)
+    return ways
 
 
 def _noting(part: Any, is_known: Callable[[Any], bool], make: Make) -> Any:
@@ -362,10 +374,10 @@ def _noting(part: Any, is_known: Callable[[Any], bool], make: Make) -> Any:
 # ---- what its code may use ----
 
 
-def _is_open(part: Any, is_known: Callable[[Any], bool]) -> bool:
+def _is_open(part: Any, is_known: Callable[[Any], bool], depth: int = 3) -> bool:
     """Return whether the code of a step uses nothing but what is known, and changes nothing."""
     code = code_of(part)
-    if not code or not is_unmodified(part) or _does(code[0], _REFUSED):
+    if not depth or not code or not is_unmodified(part) or _does(code[0], _REFUSED):
         return False
     is_method = code[0] is not part
     own = {*vars(part), *vars(part).get("_modules", ())} if is_method else set()
@@ -383,7 +395,7 @@ def _is_open(part: Any, is_known: Callable[[Any], bool]) -> bool:
     later = [value for one in users for name, value in one.items() if name != "__init__"]
     if any(_does(one, STORES) for value in later for one in _functions_of(value)):
         return False
-    return all(_is_fixed(one, is_known) for one in used_by(code[0], part))
+    return all(_is_fixed(one, is_known, depth - 1) for one in used_by(code[0], part))
 
 
 def _functions_of(value: Any) -> list[FunctionType]:
@@ -392,7 +404,7 @@ def _functions_of(value: Any) -> list[FunctionType]:
     return [one for one in found if isinstance(one, FunctionType)]
 
 
-def _does(function: FunctionType, operations: Set[str]) -> bool:
+def _does(function: FunctionType, operations: AbstractSet[str]) -> bool:
     """Return whether a function does any of these, but to its own variables."""
     return any(
         one.opname in operations and one.argval not in code.co_cellvars
@@ -401,13 +413,13 @@ def _does(function: FunctionType, operations: Set[str]) -> bool:
     )
 
 
-def _is_fixed(one: Any, is_known: Callable[[Any], bool]) -> bool:
+def _is_fixed(one: Any, is_known: Callable[[Any], bool], depth: int) -> bool:
     """Return whether something is data, a library's, a known transform, or such a function."""
     if isinstance(one, (list, tuple)):
-        return all(_is_fixed(inner, is_known) for inner in one)
-    if isinstance(one, (ModuleType, type, FunctionType, MethodType, BuiltinMethodType)):
-        if root_of(one) in _LIBRARIES or is_global_draw(one):
-            return True
-        return isinstance(one, FunctionType) and _is_open(one, is_known)
+        return all(_is_fixed(inner, is_known, depth) for inner in one)
+    if isinstance(one, (ModuleType, type, FunctionType)) and root_of(one) in _LIBRARIES:
+        return True
+    if isinstance(one, FunctionType):
+        return _is_open(one, is_known, depth)
     plain = one is None or isinstance(one, (bool, int, float, str, CodeType))
-    return plain or is_known(one)
+    return plain or is_global_draw(one) or is_known(one)

@@ -50,7 +50,7 @@ class _Module:
 _OF_PYTHON, _OF_NUMPY = _Module(random, "python"), _Module(np.random, "numpy")
 _MODULES = {id(np): _Module(np), id(np.random): _OF_NUMPY, id(random): _OF_PYTHON}
 _GLOBAL = {
-    id(random.random.__self__): _OF_PYTHON,
+    id(random.random.__self__): _OF_PYTHON,  # type: ignore[attr-defined]
     id(np.random.rand.__self__): _OF_NUMPY,  # type: ignore[attr-defined]
 }
 """The global generators, whose methods are the functions of these modules."""

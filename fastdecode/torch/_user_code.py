@@ -67,19 +67,20 @@ class DrawingFrom(TorchFunctionMode):
         super().__init__()
         self._generator = generator
 
-    def __enter__(self) -> DrawingFrom:
+    def __enter__(self) -> Any:
+        """Begin it in this thread."""
         self._before, drawn_from.by = drawn_from.by, self
-        super().__enter__()
-        return self
+        return super().__enter__()  # type: ignore[no-untyped-call]
 
     def __exit__(self, *raised: object) -> None:
+        """End it; one around it is in effect again."""
         drawn_from.by = self._before
-        super().__exit__(*raised)
+        super().__exit__(*raised)  # type: ignore[no-untyped-call]
 
     @cached_property
     def python(self) -> random.Random:
         """What takes the place of `random`."""
-        return random.Random(self._seed())
+        return random.Random(self._seed())  # noqa: S311 - nothing secret
 
     @cached_property
     def numpy(self) -> np.random.RandomState:

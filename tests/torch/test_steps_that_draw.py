@@ -128,7 +128,7 @@ def by_torch(image: Any) -> Any:
 
 
 def one_draw(image: Any) -> Any:
-    """The radius depends on the branch, as both come from one draw."""
+    """Draw once, for the branch and the radius."""
     share = random.random()
     if share < 0.4:
         return image.filter(ImageFilter.GaussianBlur(2 * share + 0.2))
@@ -137,11 +137,14 @@ def one_draw(image: Any) -> Any:
 
 def imported(image: Any) -> Any:
     image = ImageOps.flip(image) if draw_one() > 0.25 else image
-    return ImageOps.posterize(image, 3) if 0.5 > draw_one_of_numpy() else image
+    return ImageOps.posterize(image, 3) if draw_one_of_numpy() < 0.5 else image
 
 
 def falls(image: Any) -> Any:
-    return image.filter(ImageFilter.GaussianBlur(3 - 2 * np.random.uniform(0, 1)))
+    share = np.random.uniform(0, 1)
+    if not isinstance(image, PillowImage.Image) or not isinstance(share, float):
+        return image
+    return image.filter(ImageFilter.GaussianBlur(3 - 2 * share))
 
 
 def several(image: Any) -> Any:
@@ -338,7 +341,7 @@ def remembers(image: Any, seen: list[int] = [0]) -> Any:  # noqa: B006
 
 
 def imports(image: Any) -> Any:
-    from random import random as draw  # noqa: PLC0415
+    from random import random as draw
 
     return ImageOps.mirror(image) if draw() < 0.5 else image
 
@@ -360,7 +363,15 @@ def forgets(image: Any) -> Any:
     return None
 
 
+def calls_itself(image: Any) -> Any:
+    return calls_itself(image) if random.random() < 0.5 else image
+
+
+DRAW = random.Random(0).random
 NEAR_MISSES = {
+    "calls itself": calls_itself,
+    "a method of another generator": lambda image: ImageOps.flip(image) if DRAW() < 0.5 else image,
+    "a function of another module": lambda image: ImageOps.flip(image) if math.pi < 4 else image,
     "counts": Counts(Grayscale(3), 0.5),
     "anneals": Anneals(Grayscale(3), 0.5),
     "anneals all": AnnealsAll(),
@@ -559,7 +570,7 @@ CALLS = 0
 
 
 def counts_calls(image: Any) -> Any:
-    global CALLS  # noqa: PLW0603
+    global CALLS
     CALLS += 1
     return image * random.random()
 
@@ -571,8 +582,8 @@ def by_default(image: Any, numbers: Any = np) -> Any:
 NO_TWINS = {
     "its own generator": Own(),
     "a generator": lambda image: image * GENERATOR.random(),
-    "another object": lambda image: OTHER(image),
-    "a new object": lambda image: Erases(random.random())(image),
+    "another object": lambda image: OTHER(image) + 0,
+    "a new object": lambda image: Erases(random.random())(image) + 0,
     "a method": Helped(None, 0.5),
     "a module that it holds": HoldsModule(),
     "a step that it holds": HoldsStep(Erases(), 0.5),

@@ -231,7 +231,7 @@ class _Call:
         as_read = not self._eligible.maps and self._dataset._target_transform is None
         bare, finish = self._dataset._is_bare(), self._eligible.finish
         for at, geometry in self._done:
-            image = _IN_PLACE if rows is None else rows[at]
+            image: Any = _IN_PLACE if rows is None else rows[at]
             try:
                 if finish is not None:
                     image = finish(image, generator_of(self._items[at].seed))
