@@ -320,7 +320,7 @@ def traced(part: Any, size: Size, is_known: Callable[[Any], bool], make: Make) -
     `is_known` says of which transforms `make` makes programs.
     """
     try:
-        noting = _noting(part, is_known, make) if _is_open(part, is_known) else None
+        noting = _noting(part, is_known, make) if is_open(part, is_known) else None
         ways = _ways_through(noting, size) if noting else []
     except Unsupported:
         raise
@@ -374,7 +374,7 @@ def _noting(part: Any, is_known: Callable[[Any], bool], make: Make) -> Any:
 # ---- what its code may use ----
 
 
-def _is_open(part: Any, is_known: Callable[[Any], bool], depth: int = 3) -> bool:
+def is_open(part: Any, is_known: Callable[[Any], bool], depth: int = 3) -> bool:
     """Return whether the code of a step uses nothing but what is known, and changes nothing."""
     code = code_of(part)
     if not depth or not code or not is_unmodified(part) or _does(code[0], _REFUSED):
@@ -420,6 +420,6 @@ def _is_fixed(one: Any, is_known: Callable[[Any], bool], depth: int) -> bool:
     if isinstance(one, (ModuleType, type, FunctionType)) and root_of(one) in _LIBRARIES:
         return True
     if isinstance(one, FunctionType):
-        return _is_open(one, is_known, depth)
+        return is_open(one, is_known, depth)
     plain = one is None or isinstance(one, (bool, int, float, str, CodeType))
     return plain or is_global_draw(one) or is_known(one)
