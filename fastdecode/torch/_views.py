@@ -69,15 +69,8 @@ class Views(EncodedTransform):
     Outside a `Loader`, the views draw one after another from torch's generator, as if each pipeline
     were called with the decoded image.
 
-    These are the lines that change for common classes:
-
-    - SimCLR and MoCo: ``ContrastiveLearningViewGenerator(t, 2)`` and ``TwoCropsTransform(t)``
-      become ``Views(t, 2)``.
-    - DINO: with ``t = DataAugmentationDINO(...)``, pass
-      ``Views([t.global_transfo1, t.global_transfo2] + [t.local_transfo] * t.local_crops_number)``.
-      In its definition, `fastdecode.torch.transforms.GaussianBlur` replaces
-      ``utils.GaussianBlur``, and torchvision's ``RandomSolarize(128, p=0.2)`` replaces
-      ``utils.Solarization(0.2)``.
+    A dataset also takes classes that return views, such as those of SimCLR, MoCo and DINO, as they
+    are.
 
     Examples
     --------

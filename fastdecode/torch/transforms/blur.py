@@ -36,8 +36,8 @@ class GaussianBlur(ImageTransform):
 
     Notes
     -----
-    Use it in place of a class of your own, which `fuse` does not know: then a `Loader` blurs in the
-    core, with the same bytes as Pillow.
+    In a `Loader` the core blurs, with the same bytes as Pillow; also in the place of most classes of
+    your own.
 
     Examples
     --------
