@@ -625,14 +625,23 @@ def _made(transform: Any, **options: Any) -> tuple[Sources, list[Any]]:
         return dataset, [sample for batch in loader for sample, _ in batch]
 
 
-@pytest.mark.parametrize("later", [None, RandomHorizontalFlip(0.5)], ids=["last", "before others"])
-@pytest.mark.parametrize("name", TWINS)
-def test_a_step_that_draws_runs_in_threads(
-    name: str, later: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def shakes(image: Any) -> Any:
+    noise = np.random.randint(0, 9, (*image.size[::-1], 3))
+    return PillowImage.fromarray((np.asarray(image) // 2 + noise).astype(np.uint8))
+
+
+FLIP = RandomHorizontalFlip(0.5)
+THREADED: dict[str, list[Any]] = {
+    **{name: [FLIP, ToTensor(), part] for name, part in TWINS.items()},
+    "before others in Python": [ToTensor(), Cutout(1, 4), FLIP],
+    "before others in the core": [FLIP, shakes, FLIP, ToTensor()],
+}
+
+
+@pytest.mark.parametrize("name", THREADED)
+def test_a_step_that_draws_runs_in_threads(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its draws follow from the sample's seed, whoever makes the sample, and one by one as well."""
-    shrink: list[Any] = [Resize((20, 24)), RandomHorizontalFlip(0.5), ToTensor()]
-    transform = Compose([*shrink, TWINS[name], *([later] if later else [])])
+    transform = Compose([Resize((20, 24)), *THREADED[name]])
     before = global_states()
     dataset, made = _made(transform, threads=2)
     assert dataset.isolated

@@ -36,7 +36,7 @@ class GaussianBlur(ImageTransform):
 
     Notes
     -----
-    In a `Loader` the core blurs, with the same bytes as Pillow; also in the place of most classes of
+    In a `Loader` the core blurs, with the same bytes as Pillow, as it does for most such classes of
     your own.
 
     Examples
