@@ -619,7 +619,14 @@ class Doubled(TwoCrops):
         return view, view
 
 
-OTHER = [Chained, Doubled, Pasted, lambda one: one, lambda one: Converts()]
+class Compared(TwoCrops):
+    """It also gives an image of its own to a pipeline."""
+
+    def __call__(self, image: Any) -> Any:
+        return [self.base(image), self.other(IMAGES[0])]
+
+
+OTHER = [Chained, Compared, Doubled, Pasted, lambda one: one, lambda one: Converts()]
 
 
 @pytest.mark.parametrize("make", OTHER)
