@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -53,7 +54,7 @@ class Called:
         """Whether it may draw from global generators, which threads share."""
         return self.draws_from == "globally"
 
-    @property
+    @cached_property
     def is_shared(self) -> bool:
         """Whether several threads may call it at once."""
         known = not isinstance(self.part, OfImage) and _recognise.row_of(self.part) is not None
