@@ -96,6 +96,8 @@ void fd_pad(fd_canvas *canvas, const fd_operation *how) {
     int32_t width = canvas->width, across = canvas->out_width;
     uint8_t *out = canvas->other;
 
+    if (across == width && canvas->out_height == canvas->height)
+        return;
     for (int32_t y = 0; y < canvas->out_height; y++, out += 4 * (size_t)across) {
         int32_t row = fd_padded(y - top, canvas->height, mode);
         const uint8_t *from = row < 0 ? NULL : canvas->pixels + 4 * (size_t)row * (size_t)width;
