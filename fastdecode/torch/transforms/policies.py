@@ -81,9 +81,7 @@ class _Policy(ImageTransform):
 
     def __call__(self, image: AnyImage) -> AnyImage:
         """Return the image after the drawn operations; a tensor holds bytes."""
-        if isinstance(image, torch.Tensor) and image.is_floating_point():
-            raise ValueError(f"image must hold bytes, not {image.dtype}: put ToTensor after it")
-        return super().__call__(image)
+        return super().__call__(_checked(image))
 
 
 _LEAST = {
@@ -93,6 +91,12 @@ _LEAST = {
     "severity": 1,
     "mixture_width": 1,
 }
+
+
+def _checked(image: AnyImage) -> AnyImage:
+    if isinstance(image, torch.Tensor) and image.is_floating_point():
+        raise ValueError(f"image must hold bytes, not {image.dtype}: put ToTensor after it")
+    return image
 
 
 def _drawn(table: Policy, draws: TorchDraws, level: int | None = None, most: int = 0) -> Program:
@@ -282,7 +286,7 @@ class AugMix(_Policy):
 
     def __call__(self, image: AnyImage) -> AnyImage:
         """Return the mixture; the parameters are those of a call of any `ImageTransform`."""
-        return through_tensor(image, self._mixed)
+        return through_tensor(_checked(image), self._mixed)
 
     def _mixed(self, image: torch.Tensor) -> torch.Tensor:
         alphas = torch.full((2 + self.mixture_width,), self.alpha, device="cpu")
