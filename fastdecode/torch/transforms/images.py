@@ -112,9 +112,7 @@ def transformed(
     return _as_given(np.ascontiguousarray(made), image)
 
 
-def through_tensor(
-    image: AnyImage, change: Callable[[torch.Tensor], torch.Tensor]
-) -> AnyImage:
+def through_tensor(image: AnyImage, change: Callable[[torch.Tensor], torch.Tensor]) -> AnyImage:
     """Return an image after what torchvision does to it as a tensor, also if it is none."""
     if isinstance(image, torch.Tensor):
         return change(image)
