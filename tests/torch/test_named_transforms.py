@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pickle
 import zlib
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,10 @@ from PIL import Image as PillowImage
 from random_transforms import WITHOUT_SHRINKING
 from torch_reference import PHOTOS
 
+from fastdecode.native._augment import as_operation, augment, do
 from fastdecode.torch import transforms as own
+from fastdecode.torch._programs import for_tensors
+from fastdecode.torch.transforms import _tensors, images
 
 native_core()
 
@@ -66,6 +70,8 @@ CALLS: list[tuple[str, dict[str, Any], int]] = [
         {"degrees": (40, 90), "center": (5, 30.5), "scale": (1, 2), "fill": 9},
         2395511249,
     ),
+    # These sums are near whole levels.
+    ("RandomAffine", {"degrees": (-90, -90), "center": (3, 4), **LINEAR}, 2369078454),
     ("RandomAutocontrast", {}, 2248998197),
     ("RandomCrop", {"size": 33}, 1387137638),
     ("RandomCrop", {"size": (70, 90), "padding": (1, 2, 3, 4), "pad_if_needed": True}, 806500411),
@@ -156,7 +162,6 @@ MIXES: list[tuple[str, dict[str, Any], float]] = [
     ("AugMix", {"severity": 9, "mixture_width": 2, "alpha": 0.4, "fill": (200, 9, 90)}, 140.473),
 ]
 """With the root of the mean square; another processor may round a few values to the next level."""
-QUARTER = {"degrees": (90, 90), "shear": 10, **LINEAR}  # its pixels lie between exact levels
 
 
 def _level(transform: Any) -> float:
@@ -172,7 +177,9 @@ def test_blurs_and_mixes_have_torchvisions_levels(
     assert _level(getattr(own, name)(**arguments)) == pytest.approx(expected, abs=0.01)
 
 
-@pytest.mark.parametrize(("name", "arguments", "_"), [*CALLS, *MIXES, ("RandomAffine", QUARTER, 0)])
+@pytest.mark.parametrize(
+    ("name", "arguments", "_"), [*CALLS, *MIXES, ("RandomPerspective", {"distortion_scale": 0}, 0)]
+)
 def test_results_for_every_kind_of_image_are_those_of_torchvision(
     name: str, arguments: dict[str, Any], _: float
 ) -> None:
@@ -191,6 +198,42 @@ def test_results_for_every_kind_of_image_are_those_of_torchvision(
 
 
 # ---- what needs no torchvision ----
+
+EXACT = [
+    f"Random{kind}" for kind in ("Autocontrast", "Equalize", "Invert", "Posterize", "Solarize")
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "_"), [call for call in (*CALLS, *MIXES) if "expand" not in call[1]]
+)
+def test_the_core_does_to_tensors_what_torch_does(
+    name: str, arguments: dict[str, Any], _: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Within one level, or exactly, but for ties of the nearest pixel, and what follows from it."""
+    compared = []
+
+    def by_core(image: torch.Tensor, operations: Any) -> torch.Tensor:
+        expected = _tensors.changed(image, operations)
+        several = [do(as_operation(one)) for one in operations]
+        try:
+            steps = [step.operation for one in several for step in for_tensors(one)]
+        except ValueError:  # the core has not every result of tensors
+            return expected
+        pixels = image.permute(1, 2, 0).contiguous().numpy()
+        made = augment(pixels, [one for one in steps if one], expected.shape[1:])
+        compared.append((made[..., : len(expected)], expected.permute(1, 2, 0).numpy()))
+        return expected
+
+    monkeypatch.setattr(images, "on_tensor", by_core)
+    for image, seed in ((one, seed) for one in IMAGES for seed in range(8)):
+        dull = image.point([20 + level * 3 // 5 for level in range(256)] * 3)
+        with suppress(ValueError):  # tensors are not warped with bicubic interpolation
+            _called(getattr(own, name)(**arguments), _kinds(dull)[2], seed)
+    level = 0 if name in EXACT else 1
+    apart = [np.abs(made.astype(int) - expected) > level for made, expected in compared]
+    share = np.mean(np.concatenate([one.ravel() for one in apart] or [[False]]))
+    assert share <= (0 if name in EXACT else 0.01)
 
 
 SIDES, SHARE = st.integers(1, 50), st.floats(0, 1)
