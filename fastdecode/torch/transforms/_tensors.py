@@ -113,9 +113,9 @@ def _moved(image: torch.Tensor, operation: Operation) -> torch.Tensor:
     """Return it after a matrix of places from the left top corner."""
     a, b, right, c, d, down = operation.value[:6]
     across, along = image.shape[2] * 0.5, image.shape[1] * 0.5
-    matrix = (a, b, right - across + a * across + b * along)
-    matrix += (c, d, down - along + c * across + d * along)
-    return _warped(image, matrix, image.shape[1:], operation)
+    right += a * across - across + b * along
+    down += c * across - along + d * along
+    return _warped(image, (a, b, right, c, d, down), image.shape[1:], operation)
 
 
 def _grid(size: torch.Size, like: torch.Tensor, *, from_middle: bool) -> torch.Tensor:
@@ -206,7 +206,7 @@ def _luminance(image: torch.Tensor) -> torch.Tensor:
     if len(image) != _RGB:
         return image if image.is_floating_point() else image.float()
     red, green, blue = image
-    made = red.mul(0.2989).add_(green, alpha=0.587).add_(blue, alpha=0.114)[None]
+    made: torch.Tensor = red.mul(0.2989).add_(green, alpha=0.587).add_(blue, alpha=0.114)[None]
     return made if image.is_floating_point() else made.floor_()
 
 

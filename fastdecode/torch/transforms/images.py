@@ -109,7 +109,8 @@ def transformed(
     drawn = draw_program(with_library(program, "pillow"), width, height, None)
     colours = np.broadcast_to(pixels, (height, width, _RGB))
     made = augment(colours, drawn.operations, drawn.size)[..., :channels]
-    return _as_given(np.ascontiguousarray(made), image)
+    given: AnyImage = _as_given(np.ascontiguousarray(made), image)
+    return given
 
 
 def through_tensor(image: AnyImage, change: Callable[[torch.Tensor], torch.Tensor]) -> AnyImage:
@@ -117,7 +118,8 @@ def through_tensor(image: AnyImage, change: Callable[[torch.Tensor], torch.Tenso
     if isinstance(image, torch.Tensor):
         return change(image)
     tensor = torch.from_numpy(pixels_of(image).copy()).permute(2, 0, 1)
-    return _as_given(change(tensor).permute(1, 2, 0).contiguous().numpy(), image)
+    given: AnyImage = _as_given(change(tensor).permute(1, 2, 0).contiguous().numpy(), image)
+    return given
 
 
 def _as_given(made: np.ndarray, image: Any) -> Any:
