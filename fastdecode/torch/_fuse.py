@@ -228,6 +228,13 @@ class Fused(EncodedTransform):
             result = part(result, generator) if staged else part(result)
         return result
 
+    @property
+    def draws_later(self) -> bool:
+        """Whether what `finish` draws does not depend on how much the head has drawn."""
+        stages = [one for one in self.rest if isinstance(one, InCore)]
+        steady = all(part.is_steady for one in stages for part in one.recipe.program.parts)
+        return self.isolated and steady
+
     def as_output(self, pixels: torch.Tensor) -> Any:
         """Return the result of the head in the form that the next step, or the caller, gets."""
         return as_image(pixels, self.form, np.ndarray if self.form == "array" else self.image)

@@ -22,9 +22,11 @@ from PIL import ImageOps
 
 from fastdecode._decode import lazy
 from fastdecode.native._augment import Operation, Program, do, resized_to, squared
+from fastdecode.torch._twins import twin_of
 from fastdecode.torch._user_code import (
     DrawingFrom,
-    draws_in_torch,
+    code_of,
+    codes_in,
     global_states,
     may_draw,
     preserve_generators,
@@ -55,12 +57,14 @@ _STACKS = _LOOKS | {"Normalize", "PILToTensor", "ToTensor", "cat", "stack", "nor
 _STACKS |= {"pil_to_tensor", "to_tensor", "transforms"}
 """Names in code that can convert several crops and stack them, and change nothing."""
 _TYPES = (PIL, ImageOps, PillowImage, PillowImage.Image, torch, torch.Tensor, np)
+_TIMES = 5
+"""How often a step that draws is tried: it may do different things."""
 _SMALL = frozenset([*range(-4, 5), 255])
 """Numbers that are no side of an image that only some have, with which code could compare."""
-_ATTRIBUTES = frozenset(["LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR"])
+ATTRIBUTES = frozenset(["LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR"])
 _BRANCHES = frozenset(["COMPARE_OP", "CONTAINS_OP", "FOR_ITER", "IS_OP"])
-_GLOBALS = frozenset(["LOAD_GLOBAL", "LOAD_NAME"])
-_STORES = frozenset(
+GLOBALS = frozenset(["LOAD_GLOBAL", "LOAD_NAME"])
+STORES = frozenset(
     [
         "DELETE_ATTR",
         "DELETE_GLOBAL",
@@ -74,8 +78,8 @@ _STORES = frozenset(
 )
 
 
-Draws: TypeAlias = Literal["nothing", "in torch", "globally"]
-"""What a step draws from: if only by torch's functions, it can draw from another generator."""
+Draws: TypeAlias = Literal["nothing", "from the seed", "globally"]
+"""What a step, or its twin, can draw from."""
 
 
 class Found(NamedTuple):
@@ -106,7 +110,7 @@ def does_nothing(part: Any, form: Form, channels: int) -> bool:
 
 def is_stateless(part: Any) -> bool:
     """Return whether a step only converts, normalises and stacks what it gets."""
-    code = _code_of(part)
+    code = code_of(part)
     return bool(code) and _only_looks(code[0], _STACKS, part)
 
 
@@ -136,11 +140,11 @@ def pillow_calls(part: Any) -> PillowCalls | None:
     Its code is one line after another, without a choice, so it does to all images what it does to
     a few: `fastdecode.open` remembers that.
     """
-    code = _code_of(part)
+    code = code_of(part)
     if not code or may_draw(part) or not _is_straight(code[0]):
         return None
     if not _only_looks(code[0], _CUTS, part, depth=0) or not all(
-        _is_plain(one) or _is_data(one) or _is_library(one) for one in _used(code[0], part)
+        _is_plain(one) or _is_data(one) or _is_library(one) for one in used_by(code[0], part)
     ):
         return None
     try:
@@ -201,7 +205,7 @@ def affine_of(part: Any, kind: type[torch.Tensor] = torch.Tensor) -> tuple[float
 
     It gets tensors of a class, and returns plain ones.
     """
-    code = _code_of(part)
+    code = code_of(part)
     if not code or not all(_only_looks(one, _COUNTS) for one in code) or may_draw(part):
         return None
     try:
@@ -231,7 +235,7 @@ def _agrees(
     known: frozenset[str] = _LOOKS,
     numbers: tuple[int, ...] = (),
 ) -> bool:
-    code = _code_of(part)
+    code = code_of(part)
     if not code or may_draw(part) or not _only_looks(code[0], known, part if numbers else None):
         return False
     if not _is_alike(code[0], part, numbers=numbers):
@@ -255,15 +259,17 @@ def _examined(part: Any, probe: Any) -> Found | None:
     try:
         with preserve_generators():
             made = _tried(part, probe)
-            if not _code_of(part):  # who knows what it may do with another image
+            if not code_of(part):  # who knows what it may do with another image
                 return Found("globally", made)
             if not (may_draw(part) or drawn_since(before)):
                 return Found("nothing", made)
             before = global_states()
-            with DrawingFrom(torch.Generator()):
-                made = _tried(part, probe)
-            alone = draws_in_torch(part) and not drawn_since(before)
-            return Found("in torch" if alone else "globally", made)
+            alone = twin_of(part) is not None
+            for seed in range(_TIMES if alone else 0):
+                with DrawingFrom(torch.Generator().manual_seed(seed)):
+                    made = twin_of(copy.deepcopy(part))(copy.deepcopy(probe))  # type: ignore[misc]
+            alone = alone and not drawn_since(before)
+            return Found("from the seed" if alone else "globally", made)
     except Exception:  # of any kind: whatever the user's code raises
         return None
 
@@ -291,7 +297,7 @@ def hands_on(part: Any, is_wanted: Callable[[Any], bool], form: Form) -> Any:
 
     None if the step does anything else, or does not return that one's image.
     """
-    code = _code_of(part)
+    code = code_of(part)
     held = [one for one in _held_by(code[0], part) if is_wanted(one[1])] if code else []
     if len(held) != 1 or not _only_looks(code[0], _LOOKS | {held[0][0]}):
         return None
@@ -337,15 +343,6 @@ def _hands(part: Any, function: FunctionType, wanted: Any, probe: Any) -> bool:
     twin = copy.copy(part)
     vars(twin).update({name: swapped(one) for name, one in vars(part).items()})
     return made(twin, probe) is token
-
-
-def _code_of(part: Any) -> list[FunctionType]:
-    """Return the Python function that a step runs first; none if there is no such."""
-    held = vars(part).get("lambd") if hasattr(part, "__dict__") else None  # torchvision's Lambda
-    method = "forward" if isinstance(part, torch.nn.Module) else "__call__"
-    found = [part, held, getattr(type(part), method, None)]
-    functions = [one for one in found if isinstance(one, FunctionType)]
-    return [] if isinstance(part, type) else functions[:1]
 
 
 def _only_looks(
@@ -405,34 +402,26 @@ def _is_alike(
         known = one is wanted or _is_library(one) or isinstance(one, torch.device)
         return known or _is_small(one, numbers)
 
-    return all(map(is_known, _used(function, part, held)))
+    return all(map(is_known, used_by(function, part, held)))
 
 
-def _used(function: FunctionType, part: Any, held: str = "") -> list[Any]:
+def used_by(function: FunctionType, part: Any, held: str = "") -> list[Any]:
     """Return the constants of a function, and what it gets by a name from anywhere but `held`."""
-    codes = list(_codes(function.__code__))
+    codes = list(codes_in(function.__code__))
     instructions = [one for code in codes for one in dis.get_instructions(code)]
     used = [one for code in codes for one in code.co_consts]
     used += [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
     cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
     used += [cell.cell_contents for name, cell in cells if name != "__class__"]
-    names = {one.argval for one in instructions if one.opname in _GLOBALS}
+    names = {one.argval for one in instructions if one.opname in GLOBALS}
     used += [function.__globals__[name] for name in names if name in function.__globals__]
     if function is not part:
-        attributes = {one.argval for one in instructions if one.opname in _ATTRIBUTES}
-        kinds = [vars(kind) for kind in type(part).__mro__ if kind is not object]
+        attributes = {one.argval for one in instructions if one.opname in ATTRIBUTES}
+        places = [vars(part), vars(part).get("_modules", {})]
+        places += [vars(kind) for kind in type(part).__mro__ if kind is not object]
         for name in attributes - {held, "__call__"}:
-            used += [where[name] for where in (vars(part), *kinds) if name in where][:1]
-
+            used += [where[name] for where in places if name in where][:1]
     return used
-
-
-def _codes(code: CodeType) -> Iterator[CodeType]:
-    """Yield a piece of code, and those inside it."""
-    yield code
-    for one in code.co_consts:
-        if isinstance(one, CodeType):
-            yield from _codes(one)
 
 
 def _is_small(constant: Any, numbers: tuple[int, ...]) -> bool:
@@ -449,7 +438,7 @@ def _is_small(constant: Any, numbers: tuple[int, ...]) -> bool:
 def _names(code: CodeType) -> set[str]:
     """Return the names in a function's code; of what it stores, one that nobody knows."""
     stores = any(
-        one.opname in _STORES and one.argval not in code.co_cellvars
+        one.opname in STORES and one.argval not in code.co_cellvars
         for one in dis.get_instructions(code)
     )
     inner = (_names(one) for one in code.co_consts if isinstance(one, CodeType))

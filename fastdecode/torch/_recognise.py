@@ -50,6 +50,7 @@ from fastdecode.torch._programs import (
     size_after,
     with_library,
 )
+from fastdecode.torch._traces import traced
 from fastdecode.torch.transforms.base import EncodedTransform, Recipe, interpolation_name
 from fastdecode.torch.transforms.containers import Compose
 from fastdecode.torch.transforms.normalize import Normalize, three_values
@@ -181,6 +182,8 @@ def _step_of_own(recipe: Recipe, part: Any) -> Step | None:
         by = pillow_calls(part) or pads_to_square(part)
         if by is not None:
             return partial(_as_found, by=by)
+        if recipe.image is None and _followed(recipe, part, program_of) is not None:
+            return _augment
     known = [
         kind for kind in type(part).__mro__[1:] if (kind.__module__, kind.__qualname__) in TABLE
     ]
@@ -276,7 +279,15 @@ def tensor_program_of(transform: Any, size: Size) -> Program:
     """Do the same for a transform of tensors of bytes."""
     if any(module.startswith("timm.") for module in modules_of(transform)):
         raise Unsupported("timm's augmentations take Pillow images")
+    if not _is_known(transform):
+        raise Unsupported("what a step of the user's does is known of Pillow images")
     return for_tensors(_make(transform, size))
+
+
+def _is_known(transform: Any) -> bool:
+    """Return whether a transform and all that it holds are libraries'."""
+    held = getattr(transform, "transforms", None) or ()
+    return row_of(transform) is not None and all(map(_is_known, held))
 
 
 def float_program_of(transform: Any, size: Size) -> Program:
@@ -317,9 +328,16 @@ def decoded_program_of(transform: Any, size: Size, *, of_tensors: bool) -> Progr
 
 def _make(transform: Any, size: Size) -> Program:
     row = row_of(transform)
-    if row is None or row.make is None:
+    if row is None:
+        return traced(transform, size, _has_program, lambda part, size: _parts([part], size)[0])
+    if row.make is None:
         raise Unsupported(f"{type(transform).__name__} is not done in the core")
     return made_by(row.make, transform, size)
+
+
+def _has_program(part: Any) -> bool:
+    row = row_of(part)
+    return row is not None and row.make is not None
 
 
 def _parts(transforms: Iterable[Any], size: Size) -> list[Program]:
@@ -440,7 +458,8 @@ def _pixel_values(recipe: Recipe, part: Any) -> Recipe | None:
 
 def _followed(recipe: Recipe, part: Any, make: Maker) -> Recipe | None:
     """Return the recipe with the program of a part; None if the core has none."""
-    if not recipe.augments:
+    plain = recipe.channels == 3 and not recipe.joint
+    if not recipe.augments or not (plain or _is_known(part)):
         return None
     before = recipe.shape and recipe.shape[1:]
     try:
@@ -454,7 +473,7 @@ def _followed(recipe: Recipe, part: Any, make: Maker) -> Recipe | None:
         following = recipe.doing(program)
     except Unsupported:
         return None
-    if type(part).__qualname__ != "Grayscale":
+    if row_of(part) is None or type(part).__qualname__ != "Grayscale":
         return following
     return following.but(channels=part.num_output_channels).doing(program)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +28,8 @@ from fastdecode.torch._probes import (
     is_stateless,
 )
 from fastdecode.torch._processors import Patches
+from fastdecode.torch._programs import OWN
+from fastdecode.torch._twins import twin_of
 from fastdecode.torch._user_code import DrawingFrom, alone, is_thread_safe, seeded
 from fastdecode.torch.transforms._random_crop import SampleGenerator
 from fastdecode.torch.transforms.base import DecodedPart
@@ -44,16 +47,25 @@ class Called:
 
     def __call__(self, image: Any, generator: torch.Generator | None) -> Any:
         """Return what the part makes of an image."""
-        own = generator if self.draws_from == "in torch" else None
-        with alone(thread_safe=self.is_shared), nullcontext() if own is None else DrawingFrom(own):
-            return self.part(image)
+        if generator is None or self.draws_from != "from the seed":
+            with alone(thread_safe=self.is_shared):
+                return self.part(image)
+        with alone(thread_safe=self.is_shared), DrawingFrom(generator):
+            return self._twin(image)
+
+    @cached_property
+    def _twin(self) -> Any:
+        return twin_of(self.part)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Called, (self.part, self.draws_from)  # a twin cannot be pickled
 
     @property
     def draws(self) -> bool:
         """Whether it may draw from global generators, which threads share."""
         return self.draws_from == "globally"
 
-    @property
+    @cached_property
     def is_shared(self) -> bool:
         """Whether several threads may call it at once."""
         known = not isinstance(self.part, OfImage) and _recognise.row_of(self.part) is not None
@@ -175,10 +187,14 @@ def stages_after(recipe: Recipe, parts: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _draws_from(part: Any, found: Found | None) -> Draws:
-    if _recognise.draws_nothing(part) or _says_safe(part):
+    if _recognise.draws_nothing(part):
         return "nothing"
+    if found is not None and found.draws != "globally" and not isinstance(part, OfImage):
+        return found.draws
+    if type(part).__module__.startswith(OWN):
+        return "from the seed"  # by torch's functions, whatever it gets
     # albumentations draws from generators of its own
-    return "globally" if found is None or isinstance(part, OfImage) else found.draws
+    return "nothing" if _says_safe(part) else "globally"
 
 
 def _form_of(made: Any, channels: int, kind: Any) -> Any:

@@ -271,10 +271,10 @@ def adds_own_noise(image: Any) -> Any:
     return image + torch.randn(image.size(), generator=GENERATOR)
 
 
-@pytest.mark.parametrize("part", [blurs, adds_noise_of_numpy, drops, adds_own_noise])
+@pytest.mark.parametrize("part", [drops, adds_own_noise])
 def test_a_step_that_draws_is_left_to_processes(part: Any) -> None:
     """There its global generators are seeded for each sample; `repr` says so."""
-    parts = [resize(), *([] if part is blurs else [v1.ToTensor()]), part]
+    parts = [resize(), v1.ToTensor(), part]
     dataset = Sources(*FILES, transform=v1.Compose(parts))
 
     assert not dataset.isolated
@@ -611,13 +611,99 @@ class Chained(TwoCrops):
         return [first, self.other(first)]
 
 
-@pytest.mark.parametrize("make", [Chained, Pasted, lambda one: one, lambda one: Converts()])
+class Doubled(TwoCrops):
+    """It returns one view twice."""
+
+    def __call__(self, image: Any) -> Any:
+        view = self.base(image)
+        return view, view
+
+
+class Compared(TwoCrops):
+    """It also gives an image of its own to a pipeline."""
+
+    def __call__(self, image: Any) -> Any:
+        return [self.base(image), self.other(IMAGES[0])]
+
+
+OTHER = [Chained, Compared, Doubled, Pasted, lambda one: one, lambda one: Converts()]
+
+
+@pytest.mark.parametrize("make", OTHER)
 def test_other_classes_are_called_as_they_are(make: Any) -> None:
     """A class that does anything with the results, or looks at the image, is not seen through."""
     transform = make(pipeline(20))
     resolved = Sources(*FILES, transform=transform)._resolved_transform()
     assert not isinstance(resolved, Views)
     assert isinstance(resolved, Fused) or resolved is transform
+
+
+class Calls:
+    """A class that only calls what it holds, as many write; `way` says how."""
+
+    def __init__(self, way: str = "in turn", *, trains: bool = True) -> None:
+        self.resize, self.flip = resize(), v1.RandomHorizontalFlip(1.0)
+        self.steps, self.convert = [self.resize, self.flip], v1.ToTensor()
+        self.way, self.trains = way, trains
+
+    def __call__(self, image: Any) -> Any:
+        if self.way == "in turn":
+            image = self.resize(image)
+            if self.trains:
+                image = self.flip(image)
+            return self.convert(image)
+        for step in self.steps:
+            image = step(image)
+        return self.convert(image)
+
+
+class CallsSmall(Calls):
+    def __call__(self, image: Any) -> Any:
+        return self.convert(self.resize(image)) if image.width < 9 else self.convert(image)
+
+
+class CallsOften(Calls):
+    calls = 0
+
+    def __call__(self, image: Any) -> Any:
+        self.calls += 1
+        return self.convert(self.flip(self.resize(image)))
+
+
+class CallsSomeday(Calls):
+    def __call__(self, image: Any) -> Any:
+        return self.convert(self.flip(image) if self.trains else image)
+
+    def train(self, *, trains: bool) -> None:
+        self.trains = trains
+
+
+class CallsAtRandom(Calls):
+    def __call__(self, image: Any) -> Any:
+        return self.convert(self.flip(image) if random.random() < 0.5 else image)
+
+
+class CallsNothing(Calls):
+    def __call__(self, image: Any) -> Any:
+        return self.convert
+
+
+@pytest.mark.parametrize("calls", [Calls(), Calls("in a loop"), Calls(trains=False)], ids=range(3))
+def test_a_class_that_calls_steps_in_turn_is_seen_through(calls: Any) -> None:
+    """They run in the core as if they were in a Compose."""
+    dataset, samples = loaded(calls)
+    assert dataset.isolated
+    for image, sample in zip(IMAGES, samples, strict=True):
+        assert np.abs(numbers(sample) - numbers(calls(image))).max() <= 1.01 / 255
+
+
+@pytest.mark.parametrize(
+    "kind", [CallsSmall, CallsOften, CallsSomeday, CallsAtRandom, CallsNothing]
+)
+def test_a_class_that_also_does_something_else_is_called(kind: Any) -> None:
+    """One that looks at the image, counts, draws, may change, or returns something else."""
+    transform = kind()
+    assert Sources(*FILES, transform=transform)._resolved_transform() is transform
 
 
 @pytest.mark.parametrize("size", [(20, 20), (5, 5)])

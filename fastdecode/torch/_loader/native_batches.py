@@ -109,7 +109,7 @@ class NativeBatchMaker:
 
     def _eligible_recipe(self) -> EligibleRecipe | None:
         """Return how the core makes samples; None if the dataset or the backend forbids it."""
-        eligible: EligibleRecipe | str = self.dataset._eligible_recipe()
+        eligible: EligibleRecipe | str = self.dataset._eligible_recipe(finishes=not self._as_uint8)
         if isinstance(eligible, str) or not core_may_decode(self.dataset._options.backend):
             return None
         if self._as_uint8:
@@ -229,10 +229,12 @@ class _Call:
         began = time.perf_counter()
         rows, targets = self._rows, self._targets
         as_read = not self._eligible.maps and self._dataset._target_transform is None
-        bare = self._dataset._is_bare()
+        bare, finish = self._dataset._is_bare(), self._eligible.finish
         for at, geometry in self._done:
-            image = _IN_PLACE if rows is None else rows[at]
+            image: Any = _IN_PLACE if rows is None else rows[at]
             try:
+                if finish is not None:
+                    image = finish(image, generator_of(self._items[at].seed))
                 target = targets[at] if as_read else self._target(at, geometry)
                 self.samples[at] = image if bare else (image, target)
             except Exception:  # raised again when the sample is made on its own

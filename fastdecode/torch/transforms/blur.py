@@ -41,8 +41,8 @@ class GaussianBlur(ImageTransform):
 
     Notes
     -----
-    Use it in place of a class of your own, which `fuse` does not know: then a `Loader` blurs in the
-    core, with the same bytes as Pillow.
+    In a `Loader` the core blurs, with the same bytes as Pillow, as it does for most such classes of
+    your own.
 
     Examples
     --------
