@@ -439,21 +439,19 @@ static int set_affine(double m[6], const double *value, double x, double y) {
     return fabs(whole) > 1e-9;
 }
 
-/* torchvision's: the matrix of its documentation, inverted, in the same order of operations. */
+/* torchvision's: the matrix of its documentation, inverted, in the order of operations of its v2. */
 static int set_torchvision_affine(double m[6], const double *value, double x, double y) {
     const double degree = PI / 180.0;
-    double turn = value[0] * degree, shear_x = value[4] * degree, shear_y = value[5] * degree;
-    double right = -x - value[1], below = -y - value[2], scale = value[3];
-    double along = cos(turn - shear_y), across = sin(turn - shear_y), part = cos(shear_y);
-    double b = -along * tan(shear_x) / part - sin(turn);
-    double d = -across * tan(shear_x) / part + cos(turn);
+    double turn = value[0] * degree, shear_x = tan(value[4] * degree), shear_y = value[5] * degree;
+    double right = x + value[1], below = y + value[2], scale = value[3];
+    double a = cos(turn - shear_y) / cos(shear_y), c = sin(turn - shear_y) / cos(shear_y);
 
-    m[0] = d / scale;
-    m[1] = -b / scale;
-    m[3] = -(across / part) / scale;
-    m[4] = along / part / scale;
-    m[2] = m[0] * right + m[1] * below + x;
-    m[5] = m[3] * right + m[4] * below + y;
+    m[0] = (cos(turn) - c * shear_x) / scale;
+    m[1] = (a * shear_x + sin(turn)) / scale;
+    m[3] = -c / scale;
+    m[4] = a / scale;
+    m[2] = x - m[0] * right - m[1] * below;
+    m[5] = y - m[3] * right - m[4] * below;
     return scale > 0.0;
 }
 
