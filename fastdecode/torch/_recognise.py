@@ -27,6 +27,7 @@ from fastdecode.native._augment import Step as ProgramStep
 from fastdecode.torch import _albumentations
 from fastdecode.torch import _programs as programs
 from fastdecode.torch._albumentations import OfImage, is_of_albumentations
+from fastdecode.torch._measured import Measured, measured
 from fastdecode.torch._probes import (
     Form,
     PillowCalls,
@@ -153,7 +154,9 @@ def read_pipeline(parts: Sequence[Any], recipe: Recipe) -> tuple[Recipe, int, st
         if row is None and recipe.augments and not recipe.joint:
             step = _step_of_own(recipe, part)
         if recipe.image is np.ndarray:
-            step = step if type(part).__name__ in _OF_ARRAYS else None
+            step = step if row is None or type(part).__name__ in _OF_ARRAYS else None
+        elif recipe.image is not None and not isinstance(recipe.image, type):
+            step = None  # the values have a layout of their own
         elif recipe.image and not {_V1, _AUTO}.isdisjoint(modules_of(part)):
             step = None  # a v1 transform of a tv_tensors.Image may or may not keep the class
         if recipe.joint and not type(part).__module__.startswith(_V2):
@@ -172,6 +175,8 @@ def read_pipeline(parts: Sequence[Any], recipe: Recipe) -> tuple[Recipe, int, st
 def _step_of_own(recipe: Recipe, part: Any) -> Step | None:
     """Return the step of a class or function of the user's, found out by trying it."""
     form: Form = recipe.form if recipe.form in ("pil", "uint8") else "floats"
+    if recipe.image is np.ndarray:
+        return _step_of_arrays(recipe, part)
     if recipe.image is None and does_nothing(part, form, recipe.channels):
         return _pass_over
     if recipe.form in ("float", "normalised"):
@@ -181,6 +186,10 @@ def _step_of_own(recipe: Recipe, part: Any) -> Step | None:
         by = pillow_calls(part) or pads_to_square(part)
         if by is not None:
             return partial(_as_found, by=by)
+    if form != "floats" and recipe.image is None and recipe.channels == 3:
+        comes_to = measured(part, form)
+        if comes_to is not None:
+            return partial(_as_measured, by=comes_to)
     known = [
         kind for kind in type(part).__mro__[1:] if (kind.__module__, kind.__qualname__) in TABLE
     ]
@@ -189,6 +198,30 @@ def _step_of_own(recipe: Recipe, part: Any) -> Step | None:
         if row.in_place and does_as(part, known[0], form, recipe.channels):
             return row.step
     return None
+
+
+def _step_of_arrays(recipe: Recipe, part: Any) -> Step | None:
+    """Return the step of a class or function of the user's for arrays of bytes."""
+    comes_to = measured(part, "array") if recipe.form == "uint8" else None
+    return None if comes_to is None else partial(_as_measured, by=comes_to)
+
+
+def _as_measured(recipe: Recipe, _part: Any, *, by: Measured) -> Recipe | None:
+    """Accept a function that resizes, scales and lays out the values."""
+    if recipe.image is np.ndarray:
+        recipe = recipe.but(form="pil", image=None)  # which has the same pixels
+    made = _crop(recipe, by) if by.program else recipe
+    if made is None:
+        return None
+    made = made.but(form="uint8", image=by.layout.image)
+    if by.layout.dtype == torch.uint8:
+        return made if set(by.factors) == {1.0} and set(by.summands) == {0.0} else None
+    if made.image is None and set(by.factors) == {1.0} and set(by.summands) == {0.0}:
+        return _as_levels(made)
+    stds = [1 / (255 * factor) for factor in by.factors]
+    means = [-summand * std for summand, std in zip(by.summands, stds, strict=True)]
+    plain = np.allclose([*stds, *means], [1, 1, 1, 0, 0, 0], rtol=1e-6, atol=1e-9)
+    return made.floats() if plain else made.floats(means, stds)
 
 
 def _scaled(recipe: Recipe, _part: Any, *, by: tuple[float, float]) -> Recipe | None:
@@ -763,6 +796,7 @@ TABLE: dict[tuple[str, str], Row] = {
         (f"{OWN}opencv",),
         dict.fromkeys(("LetterBox", "OpenCVResize"), _moves(programs.as_it_says)),
     ),
+    (Measured.__module__, "Measured"): _crops(programs.as_it_says),
     (PillowCalls.__module__, "PillowCalls"): _crops(programs.as_it_says),
     (Normalize.__module__, "Normalize"): _converts(_fastdecode_normalize),
     (PixelValues.__module__, "PaddedPixelValues"): Row(parts="parts"),
