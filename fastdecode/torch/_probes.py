@@ -85,6 +85,13 @@ class Found(NamedTuple):
     made: Any
 
 
+class Affine(NamedTuple):
+    """What becomes of the values of each channel."""
+
+    factors: list[float]
+    summands: list[float]
+
+
 def form_of(image: Any, channels: int = 3) -> Form | None:
     """Return the form of an image of three channels, or of one; None if it is of no known one."""
     if isinstance(image, PillowImage.Image):
@@ -196,26 +203,28 @@ def does_as(part: Any, base: type, form: Form, channels: int) -> bool:
     return _agrees(part, plain, form, channels)
 
 
-def affine_of(part: Any, kind: type[torch.Tensor] = torch.Tensor) -> tuple[float, float] | None:
-    """Return the factor and the summand of a step that only scales floats; None of any other.
+def affine_of(part: Any, kind: type[torch.Tensor] = torch.Tensor) -> Affine | None:
+    """Return the factors and the summands of a step that only scales floats; None of any other.
 
     It gets tensors of a class, and returns plain ones.
     """
-    code = code_of(part)
-    if not code or not all(only_looks(one, _COUNTS) for one in code) or may_draw(part):
+    code, own = code_of(part), getattr(part, "__dict__", {})
+    known = _COUNTS | {name for name, value in own.items() if _is_data(value)}
+    if not code or not all(only_looks(one, known) for one in code) or may_draw(part):
         return None
     try:
         full = (torch.full((3, 1, 1), at).as_subclass(kind) for at in (0.0, 1.0))
-        summand, end = (float(part(one)[0, 0, 0]) for one in full)
-        scaled: bool = all(
+        summand, end = (part(one) for one in full)
+        factor = end - summand
+        scaled: bool = bool((factor != 0).all()) and all(
             type(one := part(probe.clone().as_subclass(kind))) is torch.Tensor
             and one.dtype == probe.dtype
-            and torch.allclose(one, probe * (end - summand) + summand, rtol=1e-5, atol=1e-5)
+            and torch.allclose(one, probe * factor + summand, rtol=1e-5, atol=1e-5)
             for probe in map(_spread, probes("floats", 3))
         )
+        return Affine(factor.flatten().tolist(), summand.flatten().tolist()) if scaled else None
     except Exception:  # of any kind: whatever the user's code raises
         return None
-    return (end - summand, summand) if scaled and end != summand else None
 
 
 def _spread(values: torch.Tensor) -> torch.Tensor:

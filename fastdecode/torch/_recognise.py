@@ -29,6 +29,7 @@ from fastdecode.torch import _programs as programs
 from fastdecode.torch._albumentations import OfImage, is_of_albumentations
 from fastdecode.torch._measured import Measured, measured
 from fastdecode.torch._probes import (
+    Affine,
     Form,
     PillowCalls,
     affine_of,
@@ -224,15 +225,21 @@ def _as_measured(recipe: Recipe, _part: Any, *, by: Measured) -> Recipe | None:
     return made.floats() if plain else made.floats(means, stds)
 
 
-def _scaled(recipe: Recipe, _part: Any, *, by: tuple[float, float]) -> Recipe | None:
+def _scaled(recipe: Recipe, _part: Any, *, by: Affine) -> Recipe | None:
     """Accept a function such as ``x * 2 - 1``, as a part of the normalisation."""
+    return _rescaled(recipe.but(image=None), *by)
+
+
+def _rescaled(recipe: Recipe, factors: Sequence[float], summands: Sequence[float]) -> Recipe | None:
+    """Return the recipe with floats that are scaled once more."""
     normalize = recipe.normalize
-    if normalize is None:
+    grey = recipe.channels == 1
+    if normalize is None or (grey and (len({*factors}) > 1 or len({*summands}) > 1)):
         return None
-    factor, summand = by
     means, stds = normalize.mean or (0.0,) * 3, normalize.std or (1.0,) * 3
-    mean = [m - summand * s / factor for m, s in zip(means, stds, strict=True)]
-    return recipe.but(image=None).floats(mean, [s / factor for s in stds])
+    made = [std / factor for std, factor in zip(stds, factors, strict=True)]
+    shifts = [summand * std for summand, std in zip(summands, made, strict=True)]
+    return recipe.floats([mean - one for mean, one in zip(means, shifts, strict=True)], made)
 
 
 def _as_found(recipe: Recipe, _part: Any, *, by: Any) -> Recipe | None:
@@ -638,6 +645,10 @@ def _normalize(recipe: Recipe, part: Any) -> Recipe | None:
         return _normalise_erased(recipe, mean, std)
     if recipe.form == "levels":
         return recipe.floats([one / 255 for one in mean], [one / 255 for one in std])
+    if recipe.form == "normalised":
+        return _rescaled(
+            recipe, [1 / s for s in std], [-m / s for m, s in zip(mean, std, strict=True)]
+        )
     return recipe.floats(mean, std) if recipe.form == "float" else None
 
 
