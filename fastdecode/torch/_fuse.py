@@ -318,8 +318,8 @@ def fuse(
       ClassificationPresetEval, those of its references;
     - timm's RandomResizedCropAndInterpolation, MaybeToTensor, MaybePILToTensor and ToTensor;
     - RGB, v2.Identity and nn.Identity;
-    - the image processors CLIP, ViT, DeiT, BEiT, DPT, DETR, LLaVA, Qwen2-VL, SigLIP, ConvNeXT and
-      BiT of transformers.
+    - the image processors CLIP, ViT, DeiT, BEiT, DPT, DETR, LLaVA, MobileNet, PVT, Qwen2-VL,
+      SegFormer, SigLIP, ConvNeXT and BiT of transformers.
 
     From the first unrecognised step on, the pipeline runs as written. That step gets the same input
     as without `fuse`: a Pillow image, or a contiguous tensor. A flip with p=0 draws nothing.
