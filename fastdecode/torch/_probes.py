@@ -54,6 +54,8 @@ _CUTS |= {"BICUBIC", "BILINEAR", "HAMMING", "LANCZOS", "transforms"}
 _STACKS = LOOKS | {"Normalize", "PILToTensor", "ToTensor", "cat", "stack", "normalize"}
 _STACKS |= {"pil_to_tensor", "to_tensor", "transforms"}
 """Names in code that can convert several crops and stack them, and change nothing."""
+_TURNS = LOOKS | {"ascontiguousarray", "from_numpy", "permute", "transpose"}
+"""Names in code that can make a tensor of an array as well."""
 _TYPES = (PIL, ImageOps, PillowImage, PillowImage.Image, torch, torch.Tensor, np)
 _SMALL = frozenset([*range(-4, 5), 255])
 """Numbers that are no side of an image that only some have, with which code could compare."""
@@ -295,22 +297,29 @@ def images_for(
         yield probe if plain else probe.as_subclass(kind)
 
 
-def hands_on(part: Any, is_wanted: Callable[[Any], bool], form: Form) -> Any:
+class HandedOn(NamedTuple):
+    """What gets every image, and whether its result becomes a tensor (C, H, W)."""
+
+    to: Any
+    becomes_tensor: bool
+
+
+def hands_on(part: Any, is_wanted: Callable[[Any], bool], form: Form) -> HandedOn | None:
     """Return what a step hands every image to, as an array by the name ``image``.
 
     None if the step does anything else, or does not return that one's image.
     """
     code = code_of(part)
     held = [one for one in _held_by(code[0], part) if is_wanted(one[1])] if code else []
-    if len(held) != 1 or not only_looks(code[0], LOOKS | {held[0][0]}):
+    if len(held) != 1 or not only_looks(code[0], _TURNS | {held[0][0]}):
         return None
     if not _is_alike(code[0], part, *held[0]):
         return None
     try:
-        alike = all(_hands(part, code[0], held[0][1], probe) for probe in probes(form, 3))
+        ways = {_hands(part, code[0], held[0][1], probe) for probe in probes(form, 3)}
     except Exception:  # of any kind: whatever the user's code raises
         return None
-    return held[0][1] if alike else None
+    return HandedOn(held[0][1], ways == {"as a tensor"}) if len(ways) == 1 else None
 
 
 def _held_by(function: FunctionType, part: Any) -> list[tuple[str, Any]]:
@@ -325,9 +334,13 @@ def _held_by(function: FunctionType, part: Any) -> list[tuple[str, Any]]:
     return [*enclosed, *given, *others]
 
 
-def _hands(part: Any, function: FunctionType, wanted: Any, probe: Any) -> bool:
-    """Return whether a step hands on a probe to another object in the place of a wanted one."""
-    pixels, token = np.asarray(probe), object()
+def _hands(part: Any, function: FunctionType, wanted: Any, probe: Any) -> str:
+    """Return how a step returns the result of another object in the place of a wanted one.
+
+    Raise if that does not get the probe, or if anything else is returned.
+    """
+    pixels = np.asarray(probe)
+    token = np.resize(np.arange(251, dtype=np.uint8), (260, 270, 3))  # larger than what is small
 
     def receive(*, image: Any) -> dict[str, Any]:
         if not (type(image) is np.ndarray and _same(image, pixels)):
@@ -342,10 +355,16 @@ def _hands(part: Any, function: FunctionType, wanted: Any, probe: Any) -> bool:
     defaults = tuple(map(swapped, function.__defaults__ or ()))
     made = FunctionType(function.__code__, names, function.__name__, defaults, closure)
     if function is part or function is vars(part).get("lambd"):
-        return made(probe) is token
-    twin = copy.copy(part)
-    vars(twin).update({name: swapped(one) for name, one in vars(part).items()})
-    return made(twin, probe) is token
+        result = made(probe)
+    else:
+        twin = copy.copy(part)
+        vars(twin).update({name: swapped(one) for name, one in vars(part).items()})
+        result = made(twin, probe)
+    if result is token:
+        return "as it is"
+    if _same(result, torch.from_numpy(token).permute(2, 0, 1)):
+        return "as a tensor"
+    raise ValueError("it is another result")
 
 
 def code_of(part: Any) -> list[FunctionType]:

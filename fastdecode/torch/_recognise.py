@@ -293,7 +293,15 @@ def draws_in_torch(part: Any) -> bool:
 
 
 _OF_ARRAYS = (
-    *("LetterBox", "OfImage", "OpenCVResize", "PadToSquare", "SmartResize", "ToImage"),
+    *(
+        "ChannelsFirst",
+        "LetterBox",
+        "OfImage",
+        "OpenCVResize",
+        "PadToSquare",
+        "SmartResize",
+        "ToImage",
+    ),
     *("ToPILImage", "ToTensor"),
 )
 _DRAW_NOTHING = {
@@ -691,6 +699,10 @@ def _of_albumentations(recipe: Recipe, part: Any) -> Recipe | None:
     return transform and _followed(recipe, transform, _albumentations.float_program_of)
 
 
+def _channels_first(recipe: Recipe, _part: Any) -> Recipe | None:
+    return recipe.but(image=None) if recipe.image is np.ndarray else None
+
+
 def _fastdecode_normalize(recipe: Recipe, part: Any) -> Recipe | None:
     """Accept fastdecode's Normalize, which takes bytes, too, and returns plain tensors."""
     if recipe.form == "float" and part.mean is None:
@@ -812,6 +824,7 @@ TABLE: dict[tuple[str, str], Row] = {
     (Normalize.__module__, "Normalize"): _converts(_fastdecode_normalize),
     (PixelValues.__module__, "PaddedPixelValues"): Row(parts="parts"),
     (PixelValues.__module__, "PixelValues"): Row(_pixel_values),
+    (OfImage.__module__, "ChannelsFirst"): _converts(_channels_first),
     (OfImage.__module__, "OfImage"): Row(_of_albumentations),
     ("torch.nn.modules.container", "Sequential"): Row(parts="_modules"),
     ("torch.nn.modules.linear", "Identity"): _converts(_accept),
