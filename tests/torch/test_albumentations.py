@@ -248,7 +248,7 @@ def test_a_function_is_known_if_it_hands_on_the_image_and_does_nothing_else(name
 
 def test_a_function_may_make_the_tensor_itself() -> None:
     """The samples are those of ToTensorV2, and so are their type and layout."""
-    steps = [A.Resize(30, 40), A.Normalize()]
+    steps = [made("Resize"), made("Normalize")]
     compose, conversion = A.Compose(steps), A.Compose([*steps, ToTensorV2()])
 
     def transpose(image: Any) -> Any:
