@@ -27,7 +27,6 @@ from fastdecode.torch._probes import (
     images_for,
     is_stateless,
 )
-from fastdecode.torch._processors import Patches
 from fastdecode.torch._programs import OWN
 from fastdecode.torch._twins import twin_of
 from fastdecode.torch._user_code import DrawingFrom, alone, is_thread_safe, seeded
@@ -149,7 +148,7 @@ def as_image(pixels: torch.Tensor, form: str, image: Any) -> Any:
     if form == "pil":
         rows = pixels[0] if len(pixels) == 1 else pixels.permute(1, 2, 0)
         return PillowImage.fromarray(rows.contiguous().numpy())
-    if isinstance(image, Patches):
+    if image is not None and not isinstance(image, type):
         return image(pixels)
     return pixels if image is None else pixels.as_subclass(image)
 
@@ -158,6 +157,8 @@ def _form_after(recipe: Recipe) -> Any:
     """Return the form of a recipe's result, for the next part."""
     if recipe.image is np.ndarray:
         return "array" if recipe.form == "uint8" else None
+    if recipe.image is not None and not isinstance(recipe.image, type):
+        return None  # the values have a layout of their own
     return recipe.form if recipe.form in ("pil", "uint8") else "floats"
 
 
