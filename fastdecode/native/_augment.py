@@ -25,7 +25,8 @@ Kind: TypeAlias = Literal[
     "solarize_add", "posterize", "equalize", "autocontrast", "blur", "box_blur", "mirror",
     "turn_over", "warp", "rotate", "affine", "permute", "mix_begin", "mix_add", "mix_end", "erase",
     "perspective", "resize", "crop", "pad", "levels", "shift_colours", "fill", "noise",
-    "mean_blur", "clahe",
+    "mean_blur", "clahe", "channels", "gamma", "convolve", "median", "downscale", "lens", "grid",
+    "elastic",
 ]  # fmt: skip
 Filter: TypeAlias = Literal["nearest", "bilinear", "bicubic"]
 Resampling: TypeAlias = Literal[

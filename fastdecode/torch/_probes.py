@@ -74,8 +74,9 @@ _STORES = frozenset(
 )
 
 
-Draws: TypeAlias = Literal["nothing", "in torch", "globally"]
-"""What a step draws from: if only by torch's functions, it can draw from another generator."""
+Draws: TypeAlias = Literal["nothing", "in torch", "by itself", "globally"]
+"""What a step draws from: if only by torch's functions, it can draw from another generator; if from
+generators of its own, as albumentations', these can be seeded."""
 
 
 class Found(NamedTuple):

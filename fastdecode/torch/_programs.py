@@ -208,6 +208,8 @@ def _size_of(part: Program, size: Size) -> Size:
         return size
     kind, value = operation.kind, operation.value
     fixed = step.kind == "operation" and kind == "resize"
+    if step.kind == "random_crop" and step.picks == 3:
+        return None
     if fixed or step.kind in ("random_crop", "central_crop"):
         return int(value[1]), int(value[0])
     if step.kind == "operation" and kind == "crop":

@@ -44,6 +44,8 @@ class Called:
 
     def __call__(self, image: Any, generator: torch.Generator | None) -> Any:
         """Return what the part makes of an image."""
+        if self.draws_from == "by itself" and generator is not None:
+            return self.part(image, int(torch.randint(2**32, (), generator=generator)))
         own = generator if self.draws_from == "in torch" else None
         with alone(thread_safe=self.is_shared), nullcontext() if own is None else DrawingFrom(own):
             return self.part(image)
@@ -56,7 +58,9 @@ class Called:
     @property
     def is_shared(self) -> bool:
         """Whether several threads may call it at once."""
-        known = not isinstance(self.part, OfImage) and _recognise.row_of(self.part) is not None
+        if isinstance(self.part, OfImage):
+            return self.draws_from == "by itself"
+        known = _recognise.row_of(self.part) is not None
         known = known or _recognise.draws_in_torch(self.part) or is_stateless(self.part)
         return known or _says_safe(self.part)
 
@@ -177,8 +181,9 @@ def stages_after(recipe: Recipe, parts: Sequence[Any]) -> tuple[Any, ...]:
 def _draws_from(part: Any, found: Found | None) -> Draws:
     if _recognise.draws_nothing(part) or _says_safe(part):
         return "nothing"
-    # albumentations draws from generators of its own
-    return "globally" if found is None or isinstance(part, OfImage) else found.draws
+    if isinstance(part, OfImage):
+        return "by itself" if part.can_be_seeded else "globally"
+    return "globally" if found is None else found.draws
 
 
 def _form_of(made: Any, channels: int, kind: Any) -> Any:

@@ -55,7 +55,18 @@ INLINE uint32_t fd_level(int32_t value) {
     return (uint32_t)(value < 0 ? 0 : value > 255 ? 255 : value);
 }
 
+/* ---- augment.c ---- */
+
+/* How often each level of each channel occurs. */
+void fd_count_levels(const uint8_t *pixels, size_t count, uint32_t (*counts)[256]);
+
+/* Replace each value by the entry of its channel's table. */
+void fd_look_up(uint8_t *pixels, size_t count, uint8_t (*tables)[256]);
+
 /* ---- reshape.c ---- */
+
+/* FD_DOWNSCALE */
+int fd_downscale(fd_canvas *canvas, double scale, fd_room *room);
 
 void fd_crop(fd_canvas *canvas, const fd_operation *how);
 void fd_pad(fd_canvas *canvas, const fd_operation *how);
@@ -142,10 +153,34 @@ void fd_add_noise(uint8_t *pixels, size_t count, const fd_operation *how);
 
 void fd_opencv_saturate(uint8_t *pixels, size_t count, double factor);
 
-/* FD_CLAHE, in clahe.c. */
+/* FD_CHANNELS, FD_GAMMA, and FD_EQUALIZE as OpenCV does it. */
+void fd_channels(uint8_t *pixels, size_t count, const double *value);
+void fd_gamma(uint8_t *pixels, size_t count, double gamma);
+void fd_opencv_equalize(uint8_t *pixels, size_t count);
+
+/* ---- filter.c: FD_CONVOLVE, FD_MEDIAN ---- */
+
+int fd_convolve(fd_canvas *canvas, const double *value, fd_room *room);
+int fd_median(fd_canvas *canvas, int32_t side, fd_room *room);
+
+/* ---- remap.c: FD_LENS, FD_GRID, FD_ELASTIC, and FD_PERSPECTIVE as OpenCV does it ---- */
+
+enum { FD_MOST_CELLS = 64 }; /* of a grid, along an axis */
+
+int fd_remap(fd_canvas *canvas, const fd_operation *how, fd_room *room);
+
+/* Write a pixel of the result from its place in the source, in pixels from the centre of the first one,
+ * which fits an integer; `mode` is an fd_padding. */
+void fd_write_nearest(uint8_t *out, const fd_canvas *canvas, double across, double down,
+                      int32_t mode, const uint8_t *fill);
+void fd_write_bilinear(uint8_t *out, const fd_canvas *canvas, double across, double down,
+                       int32_t mode, const uint8_t *fill);
+
+/* ---- clahe.c: FD_CLAHE ---- */
+
 int fd_clahe(fd_canvas *canvas, const double *value, fd_room *room);
 
-/* Map the image as fd_warp does, without interpolation or bilinearly. */
+/* Map the image as fd_warp does, without interpolation or bilinearly; in opencv.c. */
 void fd_opencv_warp(fd_canvas *canvas, const double matrix[6], const fd_operation *how);
 
 #endif
