@@ -156,13 +156,11 @@ STEPS = {
     "Equalize": Step(lambda: A.Equalize(p=1), np.inf),
     "AutoContrast": Step(lambda: A.AutoContrast(p=1), np.inf),
     "Downscale": Step(lambda: A.Downscale(scale_range=(0.3, 0.3), p=1), 1, 0),
-    "ChannelDropout": Step(
-        lambda: A.Sequential(
-            [A.ToGray(p=1), A.ChannelDropout(channel_drop_range=(0, 0), fill=9, p=1)], p=1
-        )
-    ),
     "MultiplicativeNoise": Step(
-        lambda: A.MultiplicativeNoise(multiplier=(1.3, 1.3), per_channel=True, elementwise=False, p=1), 1.3
+        lambda: A.MultiplicativeNoise(
+            multiplier=(1.3, 1.3), per_channel=True, elementwise=False, p=1
+        ),
+        1.3,
     ),
     "RandomScale": Step(lambda: A.RandomScale(scale_limit=(-0.3, -0.3), p=1)),
     "RandomScale area": Step(lambda: A.RandomScale(scale_limit=(-0.6, -0.6), **AREA, p=1)),

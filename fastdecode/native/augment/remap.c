@@ -60,17 +60,18 @@ static void bend_flat(const bending *by, int32_t y, float *across, float *down) 
     }
 }
 
-/* As through a lens: the farther from the centre, the more. */
+/* As through a lens: the farther from the centre, the more. A camera's centre is that of the pixels, which
+ * OpenCV's initUndistortRectifyMap moves by a half; a fisheye's is that of the area. */
 static void bend_round(const bending *by, int32_t y, float *across, float *down) {
     double k = by->how->value[0], width = by->width, height = by->height;
     int is_fisheye = by->how->value[1] != 0.0;
-    double square = is_fisheye ? (width * width + height * height) / 4 : 0;
+    double square = (width * width + height * height) / 4, half = is_fisheye ? 0.0 : 0.5;
 
     for (int32_t x = 0; x < by->width; x++) {
-        double right = x - width / 2, below = y - height / 2;
-        double u = right / width, v = below / height, r = u * u + v * v;
+        double right = x + half - width / 2, below = y + half - height / 2;
+        double u = right / width, v = below / height, far = u * u + v * v;
         double lens = is_fisheye ? 1 + k * (right * right + below * below) / square
-                                 : 1 + k * r + k * r * r;
+                                 : 1 + k * far + k * far * far;
         across[x] = (float)(right * lens + width / 2);
         down[x] = (float)(below * lens + height / 2);
     }
