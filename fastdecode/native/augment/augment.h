@@ -116,9 +116,6 @@ int fd_blur(fd_canvas *canvas, const int32_t sides[2], double sigma_x, double si
 /* Blur as Pillow does. */
 int fd_box_blur(fd_canvas *canvas, double sigma, fd_room *room);
 
-/* FD_MEAN_BLUR */
-int fd_mean_blur(fd_canvas *canvas, const double *value, fd_room *room);
-
 /* ---- mix.c ---- */
 
 /* An image that was kept, and the weighted sum of its versions. */
@@ -158,8 +155,9 @@ void fd_channels(uint8_t *pixels, size_t count, const double *value);
 void fd_gamma(uint8_t *pixels, size_t count, double gamma);
 void fd_opencv_equalize(uint8_t *pixels, size_t count);
 
-/* ---- filter.c: FD_CONVOLVE, FD_MEDIAN ---- */
+/* ---- filter.c: FD_MEAN_BLUR, FD_CONVOLVE, FD_MEDIAN ---- */
 
+int fd_mean_blur(fd_canvas *canvas, const double *value, fd_room *room);
 int fd_convolve(fd_canvas *canvas, const double *value, fd_room *room);
 int fd_median(fd_canvas *canvas, int32_t side, fd_room *room);
 

@@ -27,9 +27,19 @@ void fd_write_nearest(uint8_t *out, const fd_canvas *canvas, double across, doub
 
 void fd_write_bilinear(uint8_t *out, const fd_canvas *canvas, double across, double down,
                        int32_t mode, const uint8_t *fill) {
-    int32_t column = (int32_t)floor(across), row = (int32_t)floor(down);
+    int32_t column = (int32_t)floor(across), row = (int32_t)floor(down), width = canvas->width;
     float dx = (float)(across - column), dy = (float)(down - row), sums[3] = {0};
 
+    if (column >= 0 && row >= 0 && column < width - 1 && row < canvas->height - 1) {
+        const uint8_t *top = canvas->pixels + 4 * ((ptrdiff_t)row * width + column);
+        const uint8_t *low = top + 4 * (ptrdiff_t)width;
+        for (int c = 0; c < 4; c++) {
+            float above = (float)top[c] + dx * (float)(top[c + 4] - top[c]);
+            float below = (float)low[c] + dx * (float)(low[c + 4] - low[c]);
+            out[c] = (uint8_t)(int32_t)(above + dy * (below - above) + 0.5F);
+        }
+        return;
+    }
     for (int32_t k = 0; k < 4; k++) {
         const uint8_t *from = pixel_at(canvas, column + (k & 1), row + (k >> 1), mode);
         float weight = (k & 1 ? dx : 1.0f - dx) * (k >> 1 ? dy : 1.0f - dy);
