@@ -37,15 +37,15 @@ INTER_LINEAR and INTER_AREA; in the order of ``fd_resize_filter``."""
 Unit: TypeAlias = Literal["pixels", "width", "height"]
 Padding: TypeAlias = Literal["constant", "edge", "reflect", "symmetric"]
 Noise: TypeAlias = Literal["none", "channel", "pixel"]
-Library: TypeAlias = Literal["pillow", "torchvision", "opencv"]
+Library: TypeAlias = Literal["pillow", "torchvision", "opencv", "floats"]
 
 
 class Operation(NamedTuple):
     """An augmentation with its numbers; ``fd_operation_kind`` says what they mean.
 
     `library` says whose result it gives: Pillow's, that of torchvision's function for tensors,
-    which `blends` the fill with pixels that are partly outside, or leaves them darker; or that of
-    OpenCV's for bytes.
+    which `blends` the fill with pixels that are partly outside, or leaves them darker; that of
+    OpenCV's for bytes; or that of torchvision's for floats.
     """
 
     kind: Kind

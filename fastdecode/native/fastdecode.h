@@ -178,8 +178,8 @@ typedef enum {
     FD_TURN_OVER, /* top to bottom */
     FD_WARP, /* value: the matrix that maps the result to the source */
     FD_ROTATE, /* value[0]: degrees, counter-clockwise about a centre; value[1]: 1 if the image grows to
-                * show all of it; value[2] and [3]: how far the centre is from the image's, which it
-                * is in an image that grows */
+                * show all of it, 2 if it does so about another centre than its own; value[2] and [3]: how far
+                * the centre is from the image's */
     FD_AFFINE, /* value: degrees clockwise, pixels right and down, scale, degrees of shear in x and y,
                 * how far the centre is from the image's; of albumentations instead of that another
                 * scale in y, and the fd_padding outside, as value[7] of FD_WARP */
@@ -218,9 +218,11 @@ typedef enum {
                 * weights of the Gaussian on each side */
 } fd_operation_kind;
 
-/* Whose results an operation gives: Pillow's, those of torchvision's functions for tensors, or those of
- * OpenCV's for bytes. */
-typedef enum { FD_PILLOW = 0, FD_TORCHVISION, FD_OPENCV } fd_library;
+/* Whose results an operation gives: Pillow's, those of torchvision's functions for tensors, those of
+ * OpenCV's for bytes, or torchvision's for tensors of floats. Of these, FD_BRIGHTNESS to FD_HUE, FD_GREY and
+ * FD_INVERT, value[1] to value[3] are the factors of red, green and blue, and value[4] to value[6] the
+ * summands, by which levels become the floats. */
+typedef enum { FD_PILLOW = 0, FD_TORCHVISION, FD_OPENCV, FD_FLOATS } fd_library;
 
 /* What FD_ERASE writes: `level`, or normal numbers for each channel or value. */
 typedef enum { FD_NOISE_NONE = 0, FD_NOISE_CHANNEL, FD_NOISE_PIXEL } fd_noise;

@@ -515,14 +515,16 @@ static int run(fd_augmenter *augmenter, const fd_operation *operation) {
     }
 }
 
-/* Whether the numbers are in the range of the operation. */
-static int is_good(const fd_operation *operation) {
+int fd_is_good(const fd_operation *operation) {
     const double *value = operation->value;
     double size = value[0];
 
     for (int i = 0; i < FD_VALUES; i++)
         if (!(fabs(value[i]) < FD_LARGEST_NUMBER)) /* NaN, too */
             return 0;
+    if (operation->library == FD_FLOATS)
+        return fmin(fmin(value[1], value[2]), value[3]) > 0 &&
+               (operation->kind != FD_HUE || fabs(size) <= 0.5);
     if (operation->kind == FD_POSTERIZE)
         return size >= 0 && size <= 8;
     if (operation->kind == FD_SOLARIZE_ADD)
@@ -579,10 +581,13 @@ int fd_augmenter_begin(fd_augmenter *augmenter, int32_t width, int32_t height, u
 int fd_augmenter_run(fd_augmenter *augmenter, const fd_operation *operations, size_t count,
                      const uint8_t **pixels, int32_t *width, int32_t *height) {
     augmenter->mixing.is_begun = 0;
-    for (size_t i = 0; i < count; i++) {
-        int status = is_good(&operations[i]) ? prepare(&augmenter->canvas, &operations[i])
-                                             : FD_ARGUMENT;
-        if (status == FD_OK)
+    for (size_t i = 0, done = 1; i < count; i += done, done = 1) {
+        int status = fd_is_good(&operations[i]) ? prepare(&augmenter->canvas, &operations[i])
+                                                : FD_ARGUMENT;
+        if (status == FD_OK && operations[i].library == FD_FLOATS)
+            status = fd_run_floats(&augmenter->canvas, &operations[i], count - i, &done,
+                                   &augmenter->scratch);
+        else if (status == FD_OK)
             status = run(augmenter, &operations[i]);
         if (status != FD_OK)
             return status;

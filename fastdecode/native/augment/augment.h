@@ -63,6 +63,9 @@ void fd_count_levels(const uint8_t *pixels, size_t count, uint32_t (*counts)[256
 /* Replace each value by the entry of its channel's table. */
 void fd_look_up(uint8_t *pixels, size_t count, uint8_t (*tables)[256]);
 
+/* Whether the numbers are in the range of the operation. */
+int fd_is_good(const fd_operation *operation);
+
 /* ---- reshape.c ---- */
 
 /* FD_DOWNSCALE */
@@ -89,8 +92,8 @@ void fd_narrow(int64_t start, int64_t step, int64_t limit, int64_t *from, int64_
 /* Turn the image counter-clockwise about its centre, as PIL.Image.rotate does. */
 int fd_rotate(fd_canvas *canvas, double degrees, const fd_operation *how, fd_room *room);
 
-/* The size of an image that has been turned, and grew to show all of it. */
-void fd_turned_size(double degrees, int32_t *width, int32_t *height);
+/* The size of an image after an FD_ROTATE with which it grows. */
+void fd_turned_size(const double *value, int32_t *width, int32_t *height);
 
 /* Map the image by perspective: `how` has the numbers of PIL.Image.transform. */
 int fd_perspective(fd_canvas *canvas, const fd_operation *how);
@@ -139,6 +142,13 @@ void fd_tensor_hue(uint8_t *pixels, size_t count, double shift);
 
 /* Map the image as fd_warp or fd_perspective does, without interpolation or bilinearly. */
 void fd_tensor_warp(fd_canvas *canvas, const double matrix[FD_VALUES], const fd_operation *how);
+
+/* ---- floats.c ---- */
+
+/* Do the first of `count` operations, and those after it that are of the same floats; `done` is set to
+ * their number. */
+int fd_run_floats(fd_canvas *canvas, const fd_operation *operations, size_t count, size_t *done,
+                  fd_room *room);
 
 /* ---- opencv.c ---- */
 

@@ -31,9 +31,10 @@ int fd_resized_by(const fd_operation *operation, int32_t *width, int32_t *height
 
     if (operation->kind == FD_ROTATE && value[1] != 0.0) {
         if (*width > LARGEST_SIDE || *height > LARGEST_SIDE ||
-            !(fabs(value[0]) < FD_LARGEST_NUMBER)) /* NaN, too */
+            !(fabs(value[0]) < FD_LARGEST_NUMBER) || /* NaN, too */
+            !(fabs(value[2]) < FD_LARGEST_NUMBER) || !(fabs(value[3]) < FD_LARGEST_NUMBER))
             return 0;
-        fd_turned_size(value[0], width, height);
+        fd_turned_size(value, width, height);
         across = *width;
         down = *height;
     } else if (operation->kind == FD_RESIZE) {
