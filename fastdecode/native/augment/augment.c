@@ -522,9 +522,12 @@ int fd_is_good(const fd_operation *operation) {
     for (int i = 0; i < FD_VALUES; i++)
         if (!(fabs(value[i]) < FD_LARGEST_NUMBER)) /* NaN, too */
             return 0;
-    if (operation->library == FD_FLOATS)
-        return fmin(fmin(value[1], value[2]), value[3]) > 0 &&
+    if (operation->library == FD_FLOATS) {
+        int is_known = (operation->kind >= FD_BRIGHTNESS && operation->kind <= FD_HUE) ||
+                       operation->kind == FD_GREY || operation->kind == FD_INVERT;
+        return is_known && fmin(fmin(value[1], value[2]), value[3]) > 0 &&
                (operation->kind != FD_HUE || fabs(size) <= 0.5);
+    }
     if (operation->kind == FD_POSTERIZE)
         return size >= 0 && size <= 8;
     if (operation->kind == FD_SOLARIZE_ADD)
@@ -556,8 +559,8 @@ int fd_is_good(const fd_operation *operation) {
         return operation->filter >= FD_FILTER_OWN && operation->filter <= FD_FILTER_NEAREST;
     if (operation->kind == FD_PAD || operation->kind == FD_CROP)
         return operation->filter >= FD_PAD_CONSTANT && operation->filter <= FD_PAD_SYMMETRIC;
-    if (operation->kind == FD_WARP || operation->kind == FD_AFFINE ||
-        operation->kind == FD_LENS || operation->kind == FD_GRID || operation->kind == FD_ELASTIC)
+    if (operation->kind == FD_WARP || operation->kind == FD_AFFINE || operation->kind == FD_LENS ||
+        operation->kind == FD_GRID || operation->kind == FD_ELASTIC)
         if (operation->library == FD_OPENCV &&
             !(value[7] >= FD_PAD_CONSTANT && value[7] <= FD_PAD_SYMMETRIC))
             return 0;

@@ -136,11 +136,10 @@ VARIANTS(filter_row, filter_row_body,
 /* The weights, and what a strength of 1 adds to them. */
 static const float SHARPEN[2][TAPS] = {{-1, -1, -1, -1, 8, -1, -1, -1, -1},
                                        {0, 0, 0, 0, 1, 0, 0, 0, 0}};
-static const float EMBOSS[2][TAPS] = {{-1, 0, 0, 0, 1, 0, 0, 0, 1},
-                                      {-1, -1, 0, -1, 0, 1, 0, 1, 1}};
+static const float EMBOSS[2][TAPS] = {{-1, 0, 0, 0, 1, 0, 0, 0, 1}, {-1, -1, 0, -1, 0, 1, 0, 1, 1}};
 
 int fd_convolve(fd_canvas *canvas, const double *value, fd_room *room) {
-    const float(*effect)[TAPS] = value[2] != 0.0 ? EMBOSS : SHARPEN;
+    const float (*effect)[TAPS] = value[2] != 0.0 ? EMBOSS : SHARPEN;
     size_t count = 4 * (size_t)canvas->width, stride = count + 8;
     const uint8_t *rows = padded(canvas, 1, FD_PAD_REFLECT, 0, room);
     float weights[TAPS];

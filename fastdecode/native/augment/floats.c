@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-INLINE float clamped(float value) { return fminf(fmaxf(value, 0.0F), 1.0F); }
+INLINE float clamped(float value) { return value < 0.0F ? 0.0F : value > 1.0F ? 1.0F : value; }
 
 INLINE float grey_of(float red, float green, float blue) {
     return 0.2989F * red + 0.587F * green + 0.114F * blue;

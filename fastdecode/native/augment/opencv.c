@@ -257,8 +257,8 @@ INLINE double place_of(const double *m, int32_t x, int32_t y) {
 /* A pixel whose neighbours are not all in the image. */
 static void write_bilinear(uint8_t *out, const fd_canvas *canvas, const double *m, int32_t x,
                            int32_t y, const fd_operation *how) {
-    fd_write_bilinear(out, canvas, place_of(m, x, y), place_of(m + 3, x, y),
-                      (int32_t)how->value[7], how->fill);
+    fd_write_bilinear(out, canvas, place_of(m, x, y), place_of(m + 3, x, y), (int32_t)how->value[7],
+                      how->fill);
 }
 
 static void warp_nearest(const fd_canvas *canvas, const double *m, const fd_operation *how) {

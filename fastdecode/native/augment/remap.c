@@ -55,7 +55,8 @@ void fd_write_bilinear(uint8_t *out, const fd_canvas *canvas, double across, dou
 
 typedef struct {
     const fd_operation *how;
-    const float *xs, *ys; /* of a grid: of each column and each row; else how far to move each pixel */
+    const float *xs,
+        *ys; /* of a grid: of each column and each row; else how far to move each pixel */
     int32_t width, height;
 } bending;
 
@@ -184,10 +185,9 @@ static void smooth_field(float *field, int32_t width, int32_t height, const doub
 /* The memory for the places of a row, followed by that for tables, in floats. */
 static size_t floats_for(const fd_canvas *canvas, const fd_operation *how) {
     size_t width = (size_t)canvas->width, height = (size_t)canvas->height;
-    size_t reach = (size_t)how->value[4];
 
     if (how->kind == FD_ELASTIC) /* two fields, one that is being made, a line, and the weights */
-        return 2 * width + 3 * width * height + width + 4 * reach + 1;
+        return 2 * width + 3 * width * height + width + 4 * (size_t)how->value[4] + 1;
     return 2 * width + (how->kind == FD_GRID ? width + height : 0);
 }
 

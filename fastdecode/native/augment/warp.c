@@ -390,7 +390,7 @@ void fd_turned_size(const double *value, int32_t *width, int32_t *height) {
     const double corners[4][2] = {{0, 0}, {w, 0}, {w, h}, {0, h}};
     double left = HUGE_VAL, right = -HUGE_VAL, top = HUGE_VAL, bottom = -HUGE_VAL;
 
-    if (fmod(angle, 90.0) == 0.0 && value[1] == 1.0) {
+    if (fmod(angle, 90.0) == 0.0 && value[1] != 2.0) {
         *width = (int32_t)(fmod(angle, 180.0) == 0.0 ? w : h);
         *height = (int32_t)(fmod(angle, 180.0) == 0.0 ? h : w);
         return;
