@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 import numpy as np
 import torch
@@ -36,7 +36,7 @@ from fastdecode.torch.transforms import (
     Resize,
     ResizeCenterCrop,
 )
-from fastdecode.torch.transforms._random_crop import SampleGenerator
+from fastdecode.torch.transforms._random_crop import SampleGenerator, TorchDraws
 from fastdecode.torch.transforms.base import Quality, Recipe
 
 if TYPE_CHECKING:
@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from fastdecode.torch.transforms.base import TransformOptions
 
 _T = TypeVar("_T")
+
+Draws = Literal["torch", "seed"]
 
 _OWN = (RandomResizedCrop, Resize, ResizeCenterCrop)
 """The package's own transforms, whose steps are known."""
@@ -78,6 +80,8 @@ class Fused(EncodedTransform):
         The steps that are passed over, for `repr`.
     written : callable, optional
         The whole pipeline, for images that have been decoded already.
+    draws : {"torch", "seed"}
+        As for `fuse`.
 
     Attributes
     ----------
@@ -116,6 +120,7 @@ class Fused(EncodedTransform):
         in_loader: Fused | None = None,
         idle: Sequence[Any] = (),
         written: Callable[[Any], Any] | None = None,
+        draws: Draws = "torch",
     ) -> None:
         if form == "pil" and head.dtype != torch.uint8:
             raise ValueError(f"a Pillow image is made of torch.uint8, not {head.dtype}")
@@ -127,6 +132,7 @@ class Fused(EncodedTransform):
         self.reason = reason
         self.in_loader = in_loader
         self.written = written
+        self.draws = draws
         made_by = head if in_loader is None else in_loader
         as_written = in_loader is None and (self.rest or form != "tensor")
         self.shape = None if as_written else made_by.shape
@@ -187,6 +193,9 @@ class Fused(EncodedTransform):
         out: torch.Tensor | None = None,
         **decoding: Any,
     ) -> tuple[Any, Geometry]:
+        if self.draws == "seed" and not isinstance(generator, SampleGenerator):
+            seed = TorchDraws(generator).below(2**63 - 1)
+            generator = SampleGenerator("cpu").manual_seed(seed)
         if self.in_loader is not None and isinstance(generator, SampleGenerator):
             with suppress(Impossible):
                 return self.in_loader._run(data, generator=generator, out=out, **decoding)
@@ -230,6 +239,8 @@ class Fused(EncodedTransform):
         lines.append(f"  decoded by: {self.head!r}")
         if self.in_loader is not None:
             lines += self.in_loader.loader_lines()
+            if self.draws == "seed":
+                return "\n".join([*lines, "  elsewhere: as in a Loader, from a seed", ")"])
         where = "as written" if self.in_loader is None else "elsewhere, as written"
         lines.extend(f"  {where}: {part!r}" for part in self.rest)
         if self.reason and (self.in_loader is None or self.in_loader.rest):
@@ -250,7 +261,13 @@ class Fused(EncodedTransform):
         return lines + [f"    passed over, as it changes no image: {part!r}" for part in idle]
 
 
-def fuse(transform: _T, *, quality: Quality = "exact", headroom: float = 1.0) -> Fused | _T:
+def fuse(
+    transform: _T,
+    *,
+    quality: Quality = "exact",
+    headroom: float = 1.0,
+    draws: Draws = "torch",
+) -> Fused | _T:
     """Merge the first steps of a torchvision or timm pipeline with the decoding.
 
     The result takes the bytes of a file, or an image of `fastdecode.open`, and decodes only what
@@ -267,6 +284,11 @@ def fuse(transform: _T, *, quality: Quality = "exact", headroom: float = 1.0) ->
         As for `fastdecode.torch.transforms.RandomResizedCrop`.
     headroom : float
         As for `fastdecode.torch.transforms.RandomResizedCrop`.
+    draws : {"torch", "seed"}
+        Outside a `Loader`, ``"torch"`` draws everything from torch's generator in torchvision's
+        order, so an image is as without `fuse`. ``"seed"`` draws from there only a seed for all
+        draws of the image: distributed alike, but not the same. The core then does what it does in
+        a `Loader`, which is much more.
 
     Returns
     -------
@@ -279,8 +301,8 @@ def fuse(transform: _T, *, quality: Quality = "exact", headroom: float = 1.0) ->
     TypeError
         `transform` is not callable.
     ValueError
-        `quality` or `headroom` is invalid. Or a step after a transform of this package would
-        normalise the image a second time, or the first such step takes only Pillow images.
+        `quality`, `headroom` or `draws` is invalid. Or a step after a transform of this package
+        would normalise the image a second time, or the first such step takes only Pillow images.
 
     Notes
     -----
@@ -298,8 +320,7 @@ def fuse(transform: _T, *, quality: Quality = "exact", headroom: float = 1.0) ->
       BiT of transformers.
 
     From the first unrecognised step on, the pipeline runs as written. That step gets the same input
-    as without `fuse`: a Pillow image, or a contiguous tensor. All draws come from torch's
-    generator, in torchvision's order; a flip with p=0 draws nothing.
+    as without `fuse`: a Pillow image, or a contiguous tensor. A flip with p=0 draws nothing.
 
     The pipeline is read once. If you change one of its steps later, call `fuse` again; for a
     dataset, assign its `transform` again.
@@ -314,7 +335,11 @@ def fuse(transform: _T, *, quality: Quality = "exact", headroom: float = 1.0) ->
       decoded by: RandomResizedCrop(size=(224, 224), ...)
     )
     """
+    if draws not in get_args(Draws):
+        raise ValueError(f'draws must be "torch" or "seed", not {draws!r}')
     fused = fuse_for(transform, DecodeOptions(quality=quality, headroom=headroom))
+    if type(fused) is Fused and fused is not transform:
+        fused.draws = draws
     if type(fused) is Fused and _recognise.encoded_head(transform) is None:
         fused.written = as_transform(transform)
     return fused

@@ -17,6 +17,7 @@ import fastdecode
 from fastdecode.torch import DecodeOptions, fuse
 from fastdecode.torch.mixin import DecodeMixin
 from fastdecode.torch.transforms import RandomResizedCrop
+from fastdecode.torch.transforms._random_crop import SampleGenerator
 
 pytestmark = pytest.mark.filterwarnings(*PROCESS_WARNINGS)
 
@@ -65,6 +66,38 @@ def test_an_opened_image_is_its_file(pipeline: Any) -> None:
 
     for one in (image, image.convert("RGB"), image.copy(), {"bytes": data, "path": "a.jpg"}):
         assert torch.equal(_drawn(fused, one), _drawn(fused, data))
+
+
+def test_a_seed_is_all_that_is_drawn_outside_a_loader() -> None:
+    """With draws="seed" the core does all of a pipeline, and torch's generator moves on by one."""
+    data = encoded()[3]
+    fused = fuse(JITTER, draws="seed")
+    assert "as in a Loader, from a seed" in repr(fused)
+    assert fuse(fused) is fused
+    with pytest.raises(ValueError, match="draws"):
+        fuse(JITTER, draws="loader")  # type: ignore[arg-type]
+
+    made = _drawn(fused, fastdecode.open(data))
+    after = torch.get_rng_state()
+    torch.manual_seed(5)
+    seed = int(torch.randint(0, 2**63 - 1, (1,)).item())
+    generator = SampleGenerator("cpu").manual_seed(seed)
+    assert torch.equal(torch.get_rng_state(), after)
+    assert torch.equal(made, fuse(JITTER)(data, generator=generator))
+    assert not torch.equal(made, _drawn(JITTER, fastdecode.open(data)))
+    own = torch.Generator().manual_seed(5)
+    assert torch.equal(made, fused(data, generator=own))
+
+
+@pytest.mark.parametrize("draws", ["torch", "seed"])
+def test_a_loader_draws_as_always(draws: Any) -> None:
+    """In a Loader what `fuse` draws elsewhere changes nothing."""
+    made = []
+    for fused in (fuse(JITTER, draws=draws), fuse(JITTER)):
+        with Loader(ThreadSafeImages(fused), COUNT, threads=1) as loader:
+            made.append(next(iter(loader))[0])
+
+    assert torch.equal(*made)
 
 
 def test_other_images_go_through_the_pipeline_as_written() -> None:
