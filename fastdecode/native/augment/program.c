@@ -274,6 +274,14 @@ static int add_nearest_box(drawing *to, const fd_step *step) {
                     floor((to->height - down) / 2), across, down);
 }
 
+/* Crop a box of this size at a random place. */
+static int add_anywhere(drawing *to, const fd_step *step, double across, double down) {
+    int32_t top = fd_draw_below(to->state, to->height - (int32_t)down + 1);
+    int32_t left = fd_draw_below(to->state, to->width - (int32_t)across + 1);
+
+    return add_with(to, step, FD_CROP, left, top, across, down);
+}
+
 /* As torchvision's RandomResizedCrop. */
 static int add_box(drawing *to, const fd_step *step) {
     double whole = (double)to->height * to->width;
@@ -284,11 +292,8 @@ static int add_box(drawing *to, const fd_step *step) {
         double spread = step->aspect[1] - step->aspect[0];
         double aspect = exp(step->aspect[0] + spread * fd_draw_share(to->state));
         double across = rint(sqrt(area * aspect)), down = rint(sqrt(area / aspect));
-        if (across >= 1 && across <= to->width && down >= 1 && down <= to->height) {
-            int32_t top = fd_draw_below(to->state, to->height - (int32_t)down + 1);
-            int32_t left = fd_draw_below(to->state, to->width - (int32_t)across + 1);
-            return add_with(to, step, FD_CROP, left, top, across, down);
-        }
+        if (across >= 1 && across <= to->width && down >= 1 && down <= to->height)
+            return add_anywhere(to, step, across, down);
     }
     return add_nearest_box(to, step);
 }
@@ -302,11 +307,7 @@ static int add_sized_crop(drawing *to, const fd_step *step) {
         return FD_ARGUMENT;
     double side = value[0] + fd_draw_below(to->state, range);
     double across = fmin(trunc(side * value[2]), to->width), down = fmin(side, to->height);
-    if (across < 1 || down < 1)
-        return FD_ARGUMENT;
-    int32_t top = fd_draw_below(to->state, to->height - (int32_t)down + 1);
-    int32_t left = fd_draw_below(to->state, to->width - (int32_t)across + 1);
-    return add_with(to, step, FD_CROP, left, top, across, down);
+    return across < 1 || down < 1 ? FD_ARGUMENT : add_anywhere(to, step, across, down);
 }
 
 /* As torchvision's RandomCrop: its two versions pad differently. */
