@@ -25,7 +25,8 @@ Kind: TypeAlias = Literal[
     "solarize_add", "posterize", "equalize", "autocontrast", "blur", "box_blur", "mirror",
     "turn_over", "warp", "rotate", "affine", "permute", "mix_begin", "mix_add", "mix_end", "erase",
     "perspective", "resize", "crop", "pad", "levels", "shift_colours", "fill", "noise",
-    "mean_blur", "clahe",
+    "mean_blur", "clahe", "channels", "gamma", "convolve", "median", "downscale", "lens", "grid",
+    "elastic",
 ]  # fmt: skip
 Filter: TypeAlias = Literal["nearest", "bilinear", "bicubic"]
 Resampling: TypeAlias = Literal[
@@ -36,15 +37,15 @@ INTER_LINEAR and INTER_AREA; in the order of ``fd_resize_filter``."""
 Unit: TypeAlias = Literal["pixels", "width", "height"]
 Padding: TypeAlias = Literal["constant", "edge", "reflect", "symmetric"]
 Noise: TypeAlias = Literal["none", "channel", "pixel"]
-Library: TypeAlias = Literal["pillow", "torchvision", "opencv"]
+Library: TypeAlias = Literal["pillow", "torchvision", "opencv", "floats"]
 
 
 class Operation(NamedTuple):
     """An augmentation with its numbers; ``fd_operation_kind`` says what they mean.
 
     `library` says whose result it gives: Pillow's, that of torchvision's function for tensors,
-    which `blends` the fill with pixels that are partly outside, or leaves them darker; or that of
-    OpenCV's for bytes.
+    which `blends` the fill with pixels that are partly outside, or leaves them darker; that of
+    OpenCV's for bytes; or that of torchvision's for floats.
     """
 
     kind: Kind

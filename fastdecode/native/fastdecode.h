@@ -178,8 +178,8 @@ typedef enum {
     FD_TURN_OVER, /* top to bottom */
     FD_WARP, /* value: the matrix that maps the result to the source */
     FD_ROTATE, /* value[0]: degrees, counter-clockwise about a centre; value[1]: 1 if the image grows to
-                * show all of it; value[2] and [3]: how far the centre is from the image's, which it
-                * is in an image that grows */
+                * show all of it, 2 if it does so about another centre than its own; value[2] and [3]: how far
+                * the centre is from the image's */
     FD_AFFINE, /* value: degrees clockwise, pixels right and down, scale, degrees of shear in x and y,
                 * how far the centre is from the image's; of albumentations instead of that another
                 * scale in y, and the fd_padding outside, as value[7] of FD_WARP */
@@ -203,12 +203,26 @@ typedef enum {
     FD_MEAN_BLUR, /* value: the side (odd) of a square in which a line of pixels has weights: its angle in
                    * degrees, direction (-1 to 1), and shifts across and down (-1 to 1); or, if value[5]
                    * is 1, the whole square */
-    FD_CLAHE /* value: the limit, and how many tiles there are across and down */
+    FD_CLAHE, /* value: the limit, and how many tiles there are across and down */
+    FD_CHANNELS, /* value: the factors of red, green and blue, and what is added to them; truncated */
+    FD_GAMMA, /* value[0]: the exponent of levels from 0 to 1 */
+    FD_CONVOLVE, /* value: the share of the sharpened image, its lightness, and 0; or that of the embossed
+                * one, its strength, and 1 */
+    FD_MEDIAN, /* value[0]: the side (odd) of a square */
+    FD_DOWNSCALE, /* value[0]: the factor by which it shrinks, before it grows again, without interpolation */
+    /* value[7] of these is an fd_padding. */
+    FD_LENS, /* value: albumentations' coefficient of distortion, and 1 if that is a fisheye's */
+    FD_GRID, /* value: the steps of an axis, the least change of their length, its range, and 1 if the
+              * grid fills the image */
+    FD_ELASTIC /* value: alpha, sigma, 1 if both axes move alike, 1 if the noise is uniform, and the
+                * weights of the Gaussian on each side */
 } fd_operation_kind;
 
-/* Whose results an operation gives: Pillow's, those of torchvision's functions for tensors, or those of
- * OpenCV's for bytes. */
-typedef enum { FD_PILLOW = 0, FD_TORCHVISION, FD_OPENCV } fd_library;
+/* Whose results an operation gives: Pillow's, those of torchvision's functions for tensors, those of
+ * OpenCV's for bytes, or torchvision's for tensors of floats. Of these, FD_BRIGHTNESS to FD_HUE, FD_GREY and
+ * FD_INVERT, value[1] to value[3] are the factors of red, green and blue, and value[4] to value[6] the
+ * summands, by which levels become the floats. */
+typedef enum { FD_PILLOW = 0, FD_TORCHVISION, FD_OPENCV, FD_FLOATS } fd_library;
 
 /* What FD_ERASE writes: `level`, or normal numbers for each channel or value. */
 typedef enum { FD_NOISE_NONE = 0, FD_NOISE_CHANNEL, FD_NOISE_PIXEL } fd_noise;
@@ -231,7 +245,7 @@ typedef struct {
     uint8_t fill[4]; /* RGB of pixels from outside, for FD_PAD, too; if the last one is 1,
                        * torchvision blends it with pixels that are partly outside */
     float level[3]; /* this and the next for FD_ERASE */
-    uint64_t seed; /* of the noise */
+    uint64_t seed; /* of the noise, an FD_GRID or an FD_ELASTIC */
 } fd_operation;
 
 /* A random program is a tree of steps, each followed by the steps inside it. */
@@ -250,10 +264,12 @@ typedef enum {
     FD_BOX, /* crop a random box of the whole, of `area` and `aspect` of width to height; value[2] and
              * value[3] are the limits of that for the box that is taken if no drawn one fits */
     FD_RANDOM_CROP, /* first pad to that size if `picks` is 1; if it is 2, together with value[4] to
-                     * value[7] pixels at the left, top, right and bottom */
+                     * value[7] pixels at the left, top, right and bottom. If it is 3, a crop of a height of
+                     * value[0] to value[1], value[2] times as wide, as far as the image goes */
     FD_SCALE_BY, /* resize by the largest factor with which the shorter side is at most value[0], and the
                   * longer one at most value[1]; if value[1] is 0, it has no limit. With value[2] and value[3]
-                  * instead, a width and a height: by the largest one that fits, times a factor of `area` */
+                  * instead, a width and a height: by the largest one that fits, times a factor of `area`. If
+                  * `picks` is 0, by that factor alone */
     FD_CENTRAL_CROP, /* if it is larger than the image: padded with black, or not possible if `picks` is 0;
                       * if value[2] is 1, half of an odd margin is rounded down */
     FD_FIT, /* resize by one factor to that size, of which a side may be 0: so that the image just fits in
@@ -265,7 +281,8 @@ typedef enum {
     FD_MULTIPLES, /* resize to multiples of value[0], with at least area[0] and at most area[1] pixels */
     FD_HOLE, /* FD_FILL a random box: value[0] to value[1] wide, and value[2] to value[3] high; if `picks` is
               * 1, these are shares of the image, else whole pixels */
-    FD_PERSPECTIVE_CHANGE /* move the corners by up to value[0] of half of the image */
+    FD_PERSPECTIVE_CHANGE /* move the corners by up to value[0] of half of the image; as albumentations by
+                           * normal shares of it, with a deviation of `area` */
 } fd_step_kind;
 
 /* value[at] of an operation becomes start + or - range * a number between 0 and 1. */

@@ -12,7 +12,9 @@ OpenCV's (of CLAHE 99.99 % are), and the draws have albumentations' distribution
 
 from __future__ import annotations
 
+import copy
 import itertools
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -23,6 +25,7 @@ from PIL import Image as PillowImage
 from fastdecode.native._augment import (
     NOTHING,
     Draw,
+    Erasure,
     Filter,
     Kind,
     Noise,
@@ -44,7 +47,7 @@ from fastdecode.torch._programs import Size, Unsupported, as_range, made_by, siz
 _PACKAGE = "albumentations"
 _LEVELS = 255.0
 _LARGEST_KERNEL = 255  # of blur.c
-_LARGEST_SQUARE, _MOST_TILES = 63, 64
+_LARGEST_SQUARE, _LARGEST_MEDIAN, _MOST_TILES, _LARGEST_SIGMA = 63, 15, 64, 500
 _MOST_CASES = 64
 _PIPELINES = ("Compose", "Sequential")
 _CONVERSIONS = frozenset(
@@ -60,14 +63,31 @@ class OfImage:
 
     def __init__(self, transform: Any) -> None:
         self.transform = transform
+        self._copies = threading.local()  # a transform draws from generators of its own
 
-    def __call__(self, image: Any) -> Any:
+    def __call__(self, image: Any, seed: int | None = None) -> Any:
         """Return the transformed image; from a Pillow image it makes an array.
 
-        A tensor stays one, which most transforms refuse: its rows are not where theirs are.
+        A tensor stays one, which most transforms refuse: its rows are not where theirs are. With a
+        seed, a copy of the transform draws from it, which is this thread's own.
         """
         given = np.asarray(image) if isinstance(image, PillowImage.Image) else image
-        return self.transform(image=given)["image"]
+        transform = self.transform if seed is None else self._seeded(seed)
+        return transform(image=given)["image"]
+
+    def _seeded(self, seed: int) -> Any:
+        if not hasattr(self._copies, "transform"):
+            self._copies.transform = copy.deepcopy(self.transform)
+        self._copies.transform.set_random_seed(seed)
+        return self._copies.transform
+
+    @property
+    def can_be_seeded(self) -> bool:
+        """Whether albumentations alone draws, and calls no function of the user's."""
+        return _is_its_own(self.transform)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return OfImage, (self.transform,)
 
     def __repr__(self) -> str:
         return repr(self.transform)
@@ -95,6 +115,13 @@ def is_known(transform: Any) -> bool:
     # Those before 2.0 have the first one; what has the others returns more than the image's result.
     special = ("always_apply", "processors", "replay_mode", "deterministic")
     return not replaced and not any(own.get(name) for name in special)
+
+
+def _is_its_own(transform: Any) -> bool:
+    """Return whether a transform, and all that it holds, is albumentations' own code."""
+    held = vars(transform).get("transforms") or ()
+    functions = any(map(callable, vars(transform).values()))
+    return is_known(transform) and not functions and all(map(_is_its_own, held))
 
 
 def steps_of(parts: Sequence[Any], form: Form) -> Iterator[Any]:
@@ -255,6 +282,21 @@ def _random_resized_crop(transform: Any, _: Size) -> Program:
     return group("sequence", [random_box(scale, ratio), _resize_to(transform, *transform.size)])
 
 
+def _random_scale(transform: Any, _: Size) -> Program:
+    filter_, area = _resizing(transform)
+    low, high = (1.0 + float(limit) for limit in transform.scale_limit)
+    to = Operation("resize", (0.0, 0.0, area), filter_, library="opencv")
+    by = Erasure((low, high), (1.0, 1.0))
+    return Program([Step("scale_by", operation=to, erasure=by, picks=0)])
+
+
+def _random_sized_crop(transform: Any, _: Size) -> Program:
+    heights = tuple(map(int, transform.min_max_height))
+    crop = Operation("crop", (*heights, float(transform.w2h_ratio)), "constant")
+    cropped = Program([Step("random_crop", operation=crop, picks=3)])
+    return group("sequence", [cropped, _resize_to(transform, *transform.size)])
+
+
 _POSITIONS: Mapping[str, tuple[float, float]] = {
     "center": (0.5, 0.5), "top_left": (0.0, 0.0), "top_right": (0.0, 1.0),
     "bottom_left": (1.0, 0.0), "bottom_right": (1.0, 1.0), "random": (-1.0, -1.0),
@@ -309,6 +351,7 @@ _TURNS = [NOTHING, *map(_turned, (1, 2, 3))]
 _TRANSPOSED = group("sequence", [_turned(1), do(Operation("turn_over"))])
 _ACROSS = group("sequence", [_turned(1), do(Operation("mirror"))])
 _FLIPS = [do(Operation("mirror")), do(Operation("turn_over"))]
+_SYMMETRIES = group("choice", [*_TURNS, *_FLIPS, _TRANSPOSED, _ACROSS])
 
 
 def _always(program: Program) -> _Maker:
@@ -350,7 +393,129 @@ def _affine(transform: Any, _: Size) -> Program:
     return _warp(transform, *draws)
 
 
+def _bent(kind: Kind, transform: Any, *value: float, draws: Sequence[Draw] = ()) -> Program:
+    border = float(list(_PADDINGS).index(_BORDERS[transform.border_mode]))
+    numbers = (*value, *[0.0] * (7 - len(value)), border)
+    return do(_operation(kind, *numbers, **_first_filled(transform)), *draws)
+
+
+def _first_filled(transform: Any) -> dict[str, Any]:
+    """Return how a transform interpolates and fills: OpenCV takes one number for red alone."""
+    fill = transform.fill
+    levels = fill if isinstance(fill, (list, tuple)) else [fill, 0, 0]
+    return {"filter": _WARPS[transform.interpolation], "fill": _fill(levels)}
+
+
+def _optical(transform: Any, _: Size) -> Program:
+    is_fisheye = transform.mode == "fisheye"
+    return _bent("lens", transform, 0.0, is_fisheye, draws=[_drawn(0, transform.distort_limit)])
+
+
+def _grid(transform: Any, size: Size) -> Program:
+    steps, (low, high) = int(transform.num_steps), transform.distort_limit
+    if not 1 <= steps <= _MOST_TILES or steps > min(size or (steps,)):
+        raise Unsupported("such a grid is not done in the core")
+    return _bent("grid", transform, steps, low, high - low, transform.normalized)
+
+
+def _elastic(transform: Any, _: Size) -> Program:
+    sigma = float(transform.sigma)
+    if not 0 < sigma <= _LARGEST_SIGMA:
+        raise Unsupported("so small or large a blur is not done in the core")
+    reach = 8 if transform.approximate else (round(8 * sigma + 1) | 1) // 2
+    uniform = transform.noise_distribution == "uniform"
+    numbers = (transform.alpha, sigma, transform.same_dxdy, uniform, reach)
+    return _bent("elastic", transform, *map(float, numbers))
+
+
+def _perspective(transform: Any, _: Size) -> Program:
+    if transform.fit_output or not transform.keep_size or transform.border_mode != 0:
+        raise Unsupported("another size, or border, is not done in the core")
+    low, high = map(float, transform.scale)
+    operation = _operation("perspective", **_first_filled(transform))
+    change = Step("perspective_change", operation=operation)
+    return Program([change._replace(erasure=Erasure((low, high), (1.0, 1.0)))])
+
+
 # ---- colours ----
+
+
+def _drawn_once(kind: Kind, limits: str, scale: float = 1.0, **how: Any) -> _Maker:
+    """Return the maker of an operation of which one number is drawn."""
+
+    def make(transform: Any, _: Size) -> Program:
+        return do(_operation(kind), _drawn(0, getattr(transform, limits), scale, **how))
+
+    return make
+
+
+def _posterize(transform: Any, _: Size) -> Program:
+    low, high = transform.num_bits
+    if isinstance(low, (list, tuple)):
+        raise Unsupported("other bits for each channel are not done in the core")
+    return do(_operation("posterize"), Draw(0, low, high - low + 1, is_whole=True))
+
+
+def _rgb_shift(transform: Any, _: Size) -> Program:
+    draws = [
+        _drawn(3 + at, one, _LEVELS) for at, one in enumerate(transform.noise_params["ranges"])
+    ]
+    return do(_operation("channels", 1.0, 1.0, 1.0), *draws)
+
+
+def _multiplied(transform: Any, _: Size) -> Program:
+    if transform.elementwise:
+        raise Unsupported("other factors for each pixel are not done in the core")
+    if not transform.per_channel:
+        return _levels(transform.multiplier)
+    return do(_operation("channels"), *(_drawn(at, transform.multiplier) for at in range(3)))
+
+
+def _channel_dropout(transform: Any, _: Size) -> Program:
+    low, high = transform.channel_drop_range
+    if high >= 3:
+        raise Unsupported("albumentations drops no more than two channels")
+    fill = float(_fill(transform.fill)[0])
+
+    def without(dropped: Sequence[int]) -> Program:
+        factors, summands = [0.0 if c in dropped else 1.0 for c in range(3)], [0.0] * 3
+        for channel in dropped:
+            summands[channel] = fill
+        return do(_operation("channels", *factors, *summands))
+
+    counts = (itertools.combinations(range(3), count) for count in range(low, high + 1))
+    return group("choice", [group("choice", list(map(without, some))) for some in counts])
+
+
+def _convolved(strength: str, which: float) -> _Maker:
+    """Return the maker of Sharpen (0) or Emboss (1)."""
+
+    def make(transform: Any, _: Size) -> Program:
+        if getattr(transform, "method", "kernel") != "kernel":
+            raise Unsupported("sharpening with a Gaussian is not done in the core")
+        draws = _drawn(0, transform.alpha), _drawn(1, getattr(transform, strength))
+        return do(_operation("convolve", 0.0, 0.0, which), *draws)
+
+    return make
+
+
+def _equalize(transform: Any, _: Size) -> Program:
+    plain = transform.mode == "cv" and transform.by_channels and transform.mask is None
+    if not plain:
+        raise Unsupported("to equalize in another way is not done in the core")
+    return do(_operation("equalize"))
+
+
+def _auto_contrast(transform: Any, _: Size) -> Program:
+    if transform.cutoff or transform.ignore is not None or transform.method != "cdf":
+        raise Unsupported("other ways of AutoContrast are not done in the core")
+    return do(_operation("equalize"))
+
+
+def _downscale(transform: Any, _: Size) -> Program:
+    if any(transform.interpolation_pair.values()):
+        raise Unsupported("interpolation is not done in the core")
+    return do(_operation("downscale"), _drawn(0, transform.scale_range))
 
 
 def _levels(factor: Sequence[float]) -> Program:
@@ -400,23 +565,29 @@ def _blur(transform: Any, size: Size) -> Program:
     return group("choice", [do(_operation("blur", side, low, low), draw) for side in sides])
 
 
-def _mean(transform: Any, *value: float, draws: Sequence[Draw] = ()) -> Program:
-    """Return the mean of some neighbours in squares of any odd size."""
+def _square(
+    kind: Kind, most: int, transform: Any, *value: float, draws: Sequence[Draw] = ()
+) -> Program:
+    """Return an operation on the neighbours in squares of any odd size."""
     low, high = (max(3, int(one) + (int(one) % 2 == 0)) for one in transform.blur_limit)
     sides = range(low, max(low, high) + 1, 2)
-    if sides[-1] > _LARGEST_SQUARE:
+    if sides[-1] > most:
         raise Unsupported("so large a blur is not done in the core")
-    return group("choice", [do(_operation("mean_blur", side, *value), *draws) for side in sides])
+    return group("choice", [do(_operation(kind, side, *value), *draws) for side in sides])
 
 
 def _box_blur(transform: Any, _: Size) -> Program:
-    return _mean(transform, 0.0, 0.0, 0.0, 0.0, 1.0)
+    return _square("mean_blur", _LARGEST_SQUARE, transform, 0.0, 0.0, 0.0, 0.0, 1.0)
+
+
+def _median_blur(transform: Any, _: Size) -> Program:
+    return _square("median", _LARGEST_MEDIAN, transform)
 
 
 def _motion_blur(transform: Any, _: Size) -> Program:
     draws = [_drawn(1, transform.angle_range), _drawn(2, transform.direction_range)]
     draws += [_drawn(at, (-1.0, 1.0)) for at in (3, 4) if transform.allow_shifted]
-    return _mean(transform, draws=draws)
+    return _square("mean_blur", _LARGEST_SQUARE, transform, draws=draws)
 
 
 def _clahe(transform: Any, _: Size) -> Program:
@@ -486,11 +657,14 @@ def _random_order(transform: Any, size: Size) -> Program:
 
 _MOVES: Mapping[str, _Maker] = {
     "CenterCrop": _center_crop,
-    "D4": _always(group("choice", [*_TURNS, *_FLIPS, _TRANSPOSED, _ACROSS])),
+    "D4": _always(_SYMMETRIES),
     "HorizontalFlip": _always(_FLIPS[0]),
     "NoOp": _always(NOTHING),
     "RandomCrop": _random_crop,
     "RandomRotate90": _always(group("choice", _TURNS)),
+    "RandomScale": _random_scale,
+    "RandomSizedCrop": _random_sized_crop,
+    "SquareSymmetry": _always(_SYMMETRIES),
     "Transpose": _always(_TRANSPOSED),
     "VerticalFlip": _always(_FLIPS[1]),
 }
@@ -500,31 +674,47 @@ _MAKERS: Mapping[str, _Maker] = {
     **_MOVES,
     **_OF_SEVERAL,
     "Affine": _affine,
+    "AutoContrast": _auto_contrast,
     "Blur": _box_blur,
     "CLAHE": _clahe,
+    "ChannelDropout": _channel_dropout,
     "ChannelShuffle": _always(
         group("choice", [do(Operation("permute", o)) for o in itertools.permutations((0.0, 1, 2))])
     ),
     "CoarseDropout": _dropout,
     "ColorJitter": _jitter,
     "Compose": _in_turn,
+    "Downscale": _downscale,
+    "ElasticTransform": _elastic,
+    "Emboss": _convolved("strength", 1.0),
+    "Equalize": _equalize,
     "GaussNoise": _noise,
     "GaussianBlur": _blur,
+    "GridDistortion": _grid,
     "HueSaturationValue": _hue_saturation,
     "InvertImg": _always(do(Operation("invert"))),
     "LongestMaxSize": _max_size(covers=False),
+    "MedianBlur": _median_blur,
     "MotionBlur": _motion_blur,
+    "MultiplicativeNoise": _multiplied,
     "OneOf": _one_of,
     "OneOrOther": _one_or_other,
+    "OpticalDistortion": _optical,
     "Pad": _pad,
     "PadIfNeeded": _pad_if_needed,
+    "Perspective": _perspective,
+    "Posterize": _posterize,
+    "RGBShift": _rgb_shift,
     "RandomBrightnessContrast": _brightness_contrast,
+    "RandomGamma": _drawn_once("gamma", "gamma_limit", 0.01),
     "RandomResizedCrop": _random_resized_crop,
     "Resize": _resize,
     "Rotate": _rotate,
     "Sequential": _in_turn,
+    "Sharpen": _convolved("lightness", 0.0),
     "ShiftScaleRotate": _affine,
     "SmallestMaxSize": _max_size(covers=True),
+    "Solarize": _drawn_once("solarize", "threshold_range", _LEVELS),
     "ToGray": _grey,
 }
 """By class, how a transform becomes a program; its probability is added."""

@@ -80,8 +80,8 @@ STORES = frozenset(
 )
 
 
-Draws: TypeAlias = Literal["nothing", "from the seed", "globally"]
-"""What a step, or its twin, can draw from."""
+Draws: TypeAlias = Literal["nothing", "from the seed", "by itself", "globally"]
+"""What a step, or its twin, can draw from; "by itself" from generators that can be seeded."""
 
 
 class Found(NamedTuple):

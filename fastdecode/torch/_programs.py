@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import math
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast, get_args
 
 import torch
@@ -112,12 +112,47 @@ def for_tensors(program: Program) -> Program:
             continue  # it has one result for all
         different = operation.filter in ("bicubic", "reflect", "symmetric") or (
             (operation.kind == "resize" and operation.library != "torchvision")
-            or (operation.kind == "rotate" and operation.value[1:] == (1.0,))
+            or (operation.kind == "rotate" and any(operation.value[1:2]))
             or (operation.kind in ("pad", "crop") and len({*operation.fill}) > 1)
         )
         if different or operation.kind in ("box_blur", "solarize_add"):
             raise Unsupported("it is not possible for tensors")
     return with_library(program, "torchvision")
+
+
+_CLAMPING = ("brightness", "contrast", "saturation")
+_ON_FLOATS = (*_CLAMPING, "hue", "grey", "invert")
+
+
+def for_floats(
+    program: Program, mean: Sequence[float] | None, std: Sequence[float] | None
+) -> Program:
+    """Return the program with torchvision's results for floats, of which the core has the levels.
+
+    After a normalisation, what clamps to 0 to 1 as torchvision does leaves levels of a byte.
+    """
+    kinds = [step.operation.kind for step in program if step.operation]
+    plain = mean is None or (not any(mean) and set(std or ()) == {1.0})
+    if kinds and not plain:
+        certain = all(step.probability >= 1 and step.kind != "choice" for step in program[1:])
+        ends = [(m, m + s) for m, s in zip(mean or (), std or (), strict=True)]
+        if not (certain and {*kinds} <= {*_CLAMPING, "hue"} and {*kinds} & {*_CLAMPING}):
+            raise Unsupported("its results are beyond what a byte becomes")
+        if not all(0 <= low < high <= 1 for low, high in ends):
+            raise Unsupported("the floats from 0 to 1 are beyond what a byte becomes")
+    means, stds = mean or (0.0,) * 3, std or (1.0,) * 3
+    scale = [1 / (255 * s) for s in stds]
+    bias = [-m / s for m, s in zip(means, stds, strict=True)]
+
+    def changed(operation: Operation | None) -> Operation | None:
+        if operation is None or operation.kind == "permute":
+            return operation
+        if operation.kind not in _ON_FLOATS:
+            raise Unsupported("it is not done with floats in the core")
+        value = ((operation.value or (0.0,))[0], *scale, *bias)
+        return operation._replace(library="floats", value=value)
+
+    return Program(step._replace(operation=changed(step.operation)) for step in program)
 
 
 def with_library(program: Program, library: Library) -> Program:
@@ -208,6 +243,8 @@ def _size_of(part: Program, size: Size) -> Size:
         return size
     kind, value = operation.kind, operation.value
     fixed = step.kind == "operation" and kind == "resize"
+    if step.kind == "random_crop" and step.picks == 3:
+        return None
     if fixed or step.kind in ("random_crop", "central_crop"):
         return int(value[1]), int(value[0])
     if step.kind == "operation" and kind == "crop":
@@ -217,7 +254,7 @@ def _size_of(part: Program, size: Size) -> Size:
             return draw_in_core(part, 0, *size[::-1]).size
         except Impossible as error:
             raise Unsupported(str(error)) from None
-    grows = kind == "pad" or (kind == "rotate" and value[1:] == (1.0,))
+    grows = kind == "pad" or (kind == "rotate" and any(value[1:2]))
     changes = step.kind in ("box", "fit", "scale", "scale_by", "pad_to", "multiples") or grows
     return None if changes else size
 
@@ -481,10 +518,9 @@ def _from_middle(center: Any, size: Size) -> tuple[float, ...]:
 
 def rotation(rotation: Any, size: Size) -> Program:
     low, high = rotation.degrees
-    if rotation.expand and rotation.center is not None:
-        raise Unsupported("an image that grows turns about another centre")
-    grows = (1.0,) if rotation.expand else (0.0, *_from_middle(rotation.center, size))
-    turn = Operation("rotate", (0.0, *grows), *Look.of(rotation.interpolation, rotation.fill))
+    grows = (2.0 if rotation.center is not None else 1.0) if rotation.expand else 0.0
+    value = (0.0, grows, *_from_middle(rotation.center, size))
+    turn = Operation("rotate", value, *Look.of(rotation.interpolation, rotation.fill))
     return do(turn, Draw(0, low, high - low))
 
 

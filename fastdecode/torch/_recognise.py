@@ -45,6 +45,7 @@ from fastdecode.torch._programs import (
     Size,
     Unsupported,
     check_program,
+    for_floats,
     for_tensors,
     is_unmodified,
     made_by,
@@ -338,15 +339,18 @@ def _is_known(transform: Any) -> bool:
     return row_of(transform) is not None and all(map(_is_known, held))
 
 
-def float_program_of(transform: Any, size: Size) -> Program:
+def float_program_of(transform: Any, size: Size, recipe: Recipe) -> Program:
     """Do the same for a transform of floats that are still bytes in the core.
 
-    It moves pixels or blends them linearly, so the difference is that of one rounding.
+    It moves pixels or blends them linearly, or changes colours, so the difference is that of one
+    rounding.
     """
-    row = row_of(transform)
-    if row is None or not row.linear:
+    row, normalize = row_of(transform), recipe.normalize
+    if row is not None and row.linear:
+        return for_tensors(_make(transform, size))
+    if normalize is None or recipe.form == "levels":
         raise Unsupported(f"{type(transform).__name__} is not done with floats in the core")
-    return for_tensors(_make(transform, size))
+    return for_floats(_make(transform, size), normalize.mean, normalize.std)
 
 
 def decoded_program_of(transform: Any, size: Size, *, of_tensors: bool) -> Program:
@@ -551,7 +555,8 @@ def _augment(recipe: Recipe, part: Any) -> Recipe | None:
     black = recipe.form == "float"  # is 0, as in bytes
     if recipe.form not in makers and (getattr(part, "fill", None) or (_fills(part) and not black)):
         part = _refilled(recipe, part)
-    return part and _followed(recipe, part, makers.get(recipe.form, float_program_of))
+    in_floats = partial(float_program_of, recipe=recipe)
+    return part and _followed(recipe, part, makers.get(recipe.form, in_floats))
 
 
 def _refilled(recipe: Recipe, part: Any) -> Any:

@@ -46,6 +46,8 @@ class Called:
 
     def __call__(self, image: Any, generator: torch.Generator | None) -> Any:
         """Return what the part makes of an image."""
+        if self.draws_from == "by itself" and generator is not None:
+            return self.part(image, int(torch.randint(2**32, (), generator=generator)))
         if generator is None or self.draws_from != "from the seed":
             with alone(thread_safe=self.is_shared):
                 return self.part(image)
@@ -67,7 +69,9 @@ class Called:
     @cached_property
     def is_shared(self) -> bool:
         """Whether several threads may call it at once."""
-        known = not isinstance(self.part, OfImage) and _recognise.row_of(self.part) is not None
+        if isinstance(self.part, OfImage):
+            return self.draws_from == "by itself"
+        known = _recognise.row_of(self.part) is not None
         known = known or _recognise.draws_in_torch(self.part) or is_stateless(self.part)
         return known or _says_safe(self.part)
 
@@ -190,11 +194,12 @@ def stages_after(recipe: Recipe, parts: Sequence[Any]) -> tuple[Any, ...]:
 def _draws_from(part: Any, found: Found | None) -> Draws:
     if _recognise.draws_nothing(part):
         return "nothing"
-    if found is not None and found.draws != "globally" and not isinstance(part, OfImage):
+    if isinstance(part, OfImage):
+        return "by itself" if part.can_be_seeded else "globally"
+    if found is not None and found.draws != "globally":
         return found.draws
     if type(part).__module__.startswith(OWN):
         return "from the seed"  # by torch's functions, whatever it gets
-    # albumentations draws from generators of its own
     return "nothing" if _says_safe(part) else "globally"
 
 

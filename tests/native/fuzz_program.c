@@ -74,7 +74,9 @@ static const struct {
     [FD_PERSPECTIVE] = {-2, 2},   [FD_RESIZE] = {0, 99},     [FD_CROP] = {0, 20},
     [FD_PAD] = {0, 30},           [FD_LEVELS] = {-1, 4},     [FD_SHIFT_COLOURS] = {-400, 400},
     [FD_FILL] = {0, 20},          [FD_NOISE] = {0, 300},     [FD_MEAN_BLUR] = {2, 12},
-    [FD_CLAHE] = {0, 50},
+    [FD_CLAHE] = {0, 50},         [FD_CHANNELS] = {-1, 4},   [FD_GAMMA] = {0, 4},
+    [FD_CONVOLVE] = {0, 1},       [FD_MEDIAN] = {2, 6},     [FD_DOWNSCALE] = {0, 1.1},
+    [FD_LENS] = {-2, 2},          [FD_GRID] = {0, 12},       [FD_ELASTIC] = {0, 99},
 };
 
 /* Numbers that the operation takes, or nearly: some are beyond what an image of this size allows. */
@@ -115,7 +117,8 @@ static void choose_values(choices *from, fd_operation *operation) {
             value[i] = floor(between(from, 0, MOST_SIDE));
         break;
     case FD_ROTATE:
-        value[1] = take(from) & 1;
+        for (int i = 1; i < 4; i++)
+            value[i] = i == 1 ? below(from, 3) : between(from, -MOST_SIDE, MOST_SIDE);
         break;
     case FD_PERSPECTIVE:
         for (int i = 1; i < FD_VALUES; i++)
@@ -131,6 +134,20 @@ static void choose_values(choices *from, fd_operation *operation) {
         for (int i = 1; i < 5; i++)
             value[i] = between(from, i == 1 ? -400 : -2, i == 1 ? 400 : 2);
         value[5] = take(from) & 1;
+        break;
+    case FD_CHANNELS:
+    case FD_CONVOLVE:
+        for (int i = 1; i < 6; i++)
+            value[i] = between(from, -2, i < 3 ? 4 : 300);
+        break;
+    case FD_LENS:
+    case FD_GRID:
+    case FD_ELASTIC:
+        value[1] = between(from, -0.5, operation->kind == FD_ELASTIC ? 9 : 1);
+        value[2] = between(from, 0, 1);
+        value[3] = take(from) & 1;
+        value[4] = below(from, 20);
+        value[7] = below(from, 5);
         break;
     case FD_CLAHE:
         value[1] = below(from, 20);
@@ -150,11 +167,13 @@ static void choose_values(choices *from, fd_operation *operation) {
 }
 
 static fd_operation choose_operation(choices *from) {
-    fd_operation operation = {.kind = 1 + below(from, FD_CLAHE),
-                              .library = below(from, 3),
+    fd_operation operation = {.kind = 1 + below(from, FD_ELASTIC),
+                              .library = below(from, 4),
                               .filter = below(from, take(from) < 40 ? 9 : 3),
                               .noise = below(from, 3)};
     choose_values(from, &operation);
+    for (int i = 1; i < 7 && operation.library == FD_FLOATS; i++)
+        operation.value[i] = i < 4 ? between(from, -0.001, 0.02) : between(from, -3, 3);
     for (int i = 0; i < 4; i++)
         operation.fill[i] = (uint8_t)take(from);
     operation.fill[3] &= 1;

@@ -144,6 +144,35 @@ STEPS = {
             p=1,
         )
     ),
+    "MedianBlur": Step(lambda: A.MedianBlur(blur_limit=(5, 5), p=1), 1, 0),
+    "RandomGamma": Step(lambda: A.RandomGamma(gamma_limit=(70.0, 70.0), p=1), np.inf),
+    "RGBShift": Step(lambda: A.RGBShift(*((one, one) for one in (20.7, -30.2, 0.0)), p=1)),
+    "Sharpen": Step(
+        lambda: A.Sharpen(alpha=(0.3, 0.3), lightness=(0.7, 0.7), method="kernel", p=1), 5.2
+    ),
+    "Emboss": Step(lambda: A.Emboss(alpha=(0.4, 0.4), strength=(0.6, 0.6), p=1), 4),
+    "Posterize": Step(lambda: A.Posterize(num_bits=(3, 3), p=1), np.inf, 0),
+    "Solarize": Step(lambda: A.Solarize(threshold_range=(0.4, 0.4), p=1), np.inf, 0),
+    "Equalize": Step(lambda: A.Equalize(p=1), np.inf),
+    "AutoContrast": Step(lambda: A.AutoContrast(p=1), np.inf),
+    "Downscale": Step(lambda: A.Downscale(scale_range=(0.3, 0.3), p=1), 1, 0),
+    "MultiplicativeNoise": Step(
+        lambda: A.MultiplicativeNoise(
+            multiplier=(1.3, 1.3), per_channel=True, elementwise=False, p=1
+        ),
+        1.3,
+    ),
+    "RandomScale": Step(lambda: A.RandomScale(scale_limit=(-0.3, -0.3), p=1)),
+    "RandomScale area": Step(lambda: A.RandomScale(scale_limit=(-0.6, -0.6), **AREA, p=1)),
+    "OpticalDistortion": Step(lambda: A.OpticalDistortion((0.4, 0.4), p=1, fill=70.0), 1, 2),
+    "OpticalDistortion fisheye": Step(
+        lambda: A.OpticalDistortion((-0.3, -0.3), mode="fisheye", p=1, border_mode=4), 1, 2
+    ),
+    "GridDistortion": Step(lambda: A.GridDistortion(5, (0.2, 0.2), p=1), 1, 2),
+    "GridDistortion beyond": Step(
+        lambda: A.GridDistortion(3, (0.4, 0.4), normalized=False, border_mode=1, p=1), 1, 2
+    ),
+    "Perspective of nothing": Step(lambda: A.Perspective(scale=NO, p=1), 1, 0),
     "CLAHE": Step(lambda: A.CLAHE(clip_limit=(3.0, 3.0), tile_grid_size=(4, 3), p=1), np.inf),
 }
 SCALED = {

@@ -254,6 +254,157 @@ class MotionBlur(_Double):
         return cv2.filter2D(image, -1, kernel / kernel.sum())
 
 
+class MedianBlur(_Double):
+    def apply(self, image: Any) -> Any:
+        return cv2.medianBlur(image, self.blur_limit[0])
+
+
+class RandomGamma(_Double):
+    def apply(self, image: Any) -> Any:
+        return _limited(255 * (image / 255) ** (self.gamma_limit[0] / 100) + 1e-4)
+
+
+class RGBShift(_Double):
+    def __init__(self, *limits: tuple[float, float], p: float) -> None:
+        ranges = [tuple(one / 255 for one in limit) for limit in limits]
+        super().__init__(p=p, noise_params={"ranges": ranges})
+
+    def apply(self, image: Any) -> Any:
+        return _limited(
+            image + np.array([int(255 * one[0]) for one in self.noise_params["ranges"]])
+        )
+
+
+class MultiplicativeNoise(_Double):
+    def apply(self, image: Any) -> Any:
+        return _limited(image * np.float32(self.multiplier[0]))
+
+
+class Sharpen(_Double):
+    def apply(self, image: Any) -> Any:
+        effect = np.full((3, 3), -1.0)
+        effect[1, 1] = 8 + self.lightness[0]
+        return self.blended(image, effect)
+
+    def blended(self, image: Any, effect: Any) -> Any:
+        kernel = self.alpha[0] * effect
+        kernel[1, 1] += 1 - self.alpha[0]
+        return cv2.filter2D(image, -1, kernel.astype(np.float32))
+
+
+class Emboss(Sharpen):
+    def apply(self, image: Any) -> Any:
+        diagonal = np.array([[-1, 0, 0], [0, 1, 0], [0, 0, 1]])
+        slope = np.array([[-1, -1, 0], [-1, 0, 1], [0, 1, 1]])
+        return self.blended(image, diagonal + self.strength[0] * slope)
+
+
+class Posterize(_Double):
+    def apply(self, image: Any) -> Any:
+        lost = 8 - self.num_bits[0]
+        return image >> lost << lost
+
+
+class Solarize(_Double):
+    def apply(self, image: Any) -> Any:
+        return np.where(image >= 255 * self.threshold_range[0], 255 - image, image)
+
+
+class Equalize(_Double):
+    given = {"mode": "cv", "by_channels": True, "mask": None}
+
+    def apply(self, image: Any) -> Any:
+        return cv2.merge([cv2.equalizeHist(one) for one in cv2.split(image)])
+
+
+class AutoContrast(Equalize):
+    given = {"cutoff": 0, "ignore": None, "method": "cdf"}
+
+
+class ChannelDropout(_Double):
+    """Drawn, so only its program is tried, like that of the next one."""
+
+
+class RandomSizedCrop(_Double):
+    given = {**RESIZE, "w2h_ratio": 1.0}
+
+
+class Downscale(_Double):
+    given = {"interpolation_pair": {"upscale": 0, "downscale": 0}}
+
+    def apply(self, image: Any) -> Any:
+        scale, size = self.scale_range[0], image.shape[1::-1]
+        small = cv2.resize(image, None, fx=scale, fy=scale, interpolation=cv2.INTER_NEAREST)
+        return cv2.resize(small, size, interpolation=cv2.INTER_NEAREST)
+
+
+class RandomScale(Resize):
+    def apply(self, image: Any) -> Any:
+        return self.to(image, *(int(one * (1 + self.scale_limit[0])) for one in image.shape[:2]))
+
+
+class OpticalDistortion(_Double):
+    given = {**FILL, "interpolation": 1, "mode": "camera"}
+
+    def __init__(self, distort_limit: Any = (-0.05, 0.05), **how: Any) -> None:
+        super().__init__(distort_limit=distort_limit, **how)
+
+    def apply(self, image: Any) -> Any:
+        rows, columns = image.shape[:2]
+        half = 0.0 if self.mode == "fisheye" else 0.5
+        centre = np.array([rows / 2 - half, columns / 2 - half])
+        y, x = np.mgrid[:rows, :columns] - centre.reshape(2, 1, 1)
+        far = (x / columns) ** 2 + (y / rows) ** 2
+        lens = 1 + self.distort_limit[0] * (far + far**2)
+        if self.mode == "fisheye":
+            lens = 1 + self.distort_limit[0] * 4 * (x**2 + y**2) / (rows**2 + columns**2)
+        return self.mapped(image, x * lens + columns / 2, y * lens + rows / 2)
+
+    def mapped(self, image: Any, x: Any, y: Any) -> Any:
+        how = {"borderMode": self.border_mode, "borderValue": self.fill}
+        places = (x.astype(np.float32), y.astype(np.float32))
+        return cv2.remap(image, *places, self.interpolation, **how)
+
+
+class GridDistortion(OpticalDistortion):
+    """All steps of an axis are equally long, so a grid that fills the image changes little."""
+
+    given = {**FILL, "interpolation": 1, "normalized": True}
+
+    def __init__(self, num_steps: int, distort_limit: Any, **how: Any) -> None:
+        super().__init__(distort_limit, num_steps=num_steps, **how)
+
+    def apply(self, image: Any) -> Any:
+        y, x = (self.places(count) for count in image.shape[:2])
+        return self.mapped(image, *np.meshgrid(x, y))
+
+    def places(self, count: int) -> Any:
+        side = count // self.num_steps
+        cells = [min(side, count - at) for at in range(0, side * (self.num_steps + 1), side)]
+        whole = np.array([1.0] * self.num_steps + [cells[-1] / side])
+        steps = whole * count / whole.sum() if self.normalized else [side * 1.0] * len(cells)
+        steps = steps if self.normalized else np.array(steps) * (1 + self.distort_limit[0])
+        ends = np.cumsum([0.0, *steps])
+        made = [np.linspace(*ends[at : at + 2], cell) for at, cell in enumerate(cells) if cell > 0]
+        return np.concatenate([*made, np.zeros(count)])[:count]
+
+
+class ElasticTransform(_Double):
+    given = {
+        **FILL, "interpolation": 1, "approximate": False, "same_dxdy": False,
+        "noise_distribution": "gaussian",
+    }  # fmt: skip
+
+
+class Perspective(_Double):
+    """Of a scale of 0, which changes nothing."""
+
+    given = {**FILL, "interpolation": 1, "keep_size": True, "fit_output": False}
+
+    def apply(self, image: Any) -> Any:
+        return image
+
+
 class CLAHE(_Double):
     def apply(self, image: Any) -> Any:
         made = cv2.createCLAHE(clipLimit=self.clip_limit[0], tileGridSize=self.tile_grid_size)

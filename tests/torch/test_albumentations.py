@@ -24,7 +24,7 @@ from PIL import Image as PillowImage
 from random_transforms import WITHOUT_SHRINKING
 from torch_reference import PHOTOS
 
-from fastdecode.native._augment import Operation, augment, draw_operations
+from fastdecode.native._augment import Operation, augment, draw_in_core, draw_operations
 from fastdecode.testing import encode
 from fastdecode.torch import Fused, fuse
 from fastdecode.torch._albumentations import program_of
@@ -395,6 +395,57 @@ DRAWN: dict[str, tuple[Callable[[], Any], dict[Any, float]]] = {
         lambda: A.GaussianBlur(blur_limit=(3, 6), sigma_limit=(1.0, 2.0), p=1),
         {total("blur", 0): 5.0, total("blur", 1): 1.5, total("blur", 2): 1.5},
     ),
+    "RandomGamma": (
+        lambda: A.RandomGamma(gamma_limit=(60.0, 160.0), p=1),
+        {total("gamma", 0): 1.1},
+    ),
+    "RGBShift": (
+        lambda: A.RGBShift((-10, 20), (-30, 10), (4, 4), p=1),
+        {total("channels", 3): 5.0, total("channels", 4): -10.0, total("channels", 5): 4.0},
+    ),
+    "Sharpen": (
+        lambda: A.Sharpen(alpha=(0.2, 0.6), lightness=(0.5, 1.0), method="kernel", p=1),
+        {total("convolve", 0): 0.4, total("convolve", 1): 0.75},
+    ),
+    "Posterize": (lambda: A.Posterize(num_bits=(2, 5), p=1), {total("posterize", 0): 3.5}),
+    "MedianBlur": (lambda: A.MedianBlur(blur_limit=(3, 7), p=1), {total("median", 0): 5.0}),
+    "Downscale": (
+        lambda: A.Downscale(scale_range=(0.2, 0.6), p=1),
+        {total("downscale", 0): 0.4},
+    ),
+    "ChannelDropout": (
+        lambda: A.ChannelDropout(channel_drop_range=(1, 2), fill=30.0, p=1),
+        {total("channels", at): 0.5 for at in range(3)}
+        | {total("channels", 3 + at): 15.0 for at in range(3)},
+    ),
+    "MultiplicativeNoise": (
+        lambda: A.MultiplicativeNoise(
+            multiplier=(0.5, 0.9), per_channel=False, elementwise=False, p=1
+        ),
+        {total("levels", 0): 0.7},
+    ),
+    "RandomScale": (
+        lambda: A.RandomScale(scale_limit=(-0.5, 0.0), p=1),
+        {total("resize", 0): 59.5, total("resize", 1): 59.5},
+    ),
+    "RandomSizedCrop": (
+        lambda: A.RandomSizedCrop(min_max_height=(20, 40), size=(9, 7), w2h_ratio=0.5, p=1),
+        {
+            total("crop", 0): (80 - 14.76) / 2,
+            total("crop", 1): 25.0,
+            total("crop", 2): 14.76,
+            total("crop", 3): 30.0,
+            total("resize", 0): 7.0,
+        },
+    ),
+    "OpticalDistortion": (
+        lambda: A.OpticalDistortion((-0.1, 0.5), p=1),
+        {total("lens", 0): 0.2},
+    ),
+    "Perspective": (
+        lambda: A.Perspective(scale=(0.05, 0.05), p=1),
+        {total("perspective", 2): 80 * 0.05 * 0.798, total("perspective", 5): 80 * 0.05 * 0.798},
+    ),
     "PadIfNeeded": (
         lambda: A.PadIfNeeded(min_height=90, min_width=100, position="random", p=1),
         {total("pad", 0): 10.0, total("pad", 1): 5.0, total("pad", 2): 10.0},
@@ -429,6 +480,69 @@ def test_noise_has_the_deviation_and_the_mean_that_are_drawn() -> None:
         assert abs(apart.std() - 25.5) < 0.7
         assert abs(apart.mean() - 12.75) < 0.7
         assert (np.ptp(apart, axis=2) == 0).all() == (not per_channel)
+
+
+def moved(transform: Any, seed: int, side: int = 120) -> Any:
+    """Return how far each pixel of a square comes from across and down."""
+    ramp = np.arange(side, dtype=np.uint8)
+    image = np.stack([*np.meshgrid(ramp, ramp), np.zeros((side, side), np.uint8)], axis=2)
+    drawn = draw_in_core(program_of(transform, (side, side)), seed, side, side)
+    made = augment(image, drawn.operations)
+    return (made.astype(float) - image)[30:-30, 30:-30, :2]
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "uniform"])
+def test_an_elastic_transform_moves_pixels_as_far_as_that_of_albumentations(noise: Any) -> None:
+    """By noise that is blurred, of another seed for each sample, and alike on both axes if so."""
+    numbers, apart = np.random.default_rng(0), []
+    for _ in range(20):
+        field = np.asarray(numbers.standard_normal((120, 120)), np.float32)
+        field /= np.abs(field).max()
+        field = numbers.uniform(-1, 1, (120, 120)) if noise == "uniform" else field
+        apart.append(cv2.GaussianBlur(field, (0, 0), 4.0) * 150)
+    how = {"alpha": 150, "sigma": 4.0, "noise_distribution": noise, "p": 1}
+    ours = np.array([moved(A.ElasticTransform(**how), seed) for seed in range(20)])
+    alike = moved(A.ElasticTransform(**how, same_dxdy=True), 3)
+
+    assert ours.std() == pytest.approx(np.std(apart), rel=0.1)
+    assert abs(np.corrcoef(ours[..., 0].ravel(), ours[..., 1].ravel())[0, 1]) < 0.2
+    assert np.corrcoef(alike[..., 0].ravel(), alike[..., 1].ravel())[0, 1] > 0.9
+    assert not np.array_equal(ours[0], ours[1])
+
+
+def test_the_steps_of_a_grid_are_drawn_alone() -> None:
+    """Where the first of two ends is uniform, and says nothing of where that of the rows does."""
+    grid = A.GridDistortion(2, (-0.3, 0.3), normalized=False, border_mode=1, p=1)
+    ends = np.array([moved(grid, seed)[29, 29] for seed in range(400)])
+
+    assert abs(ends.mean()) < 2
+    assert ends.std() == pytest.approx(60 * 0.6 / 12**0.5, rel=0.1)
+    assert abs(np.corrcoef(ends.T)[0, 1]) < 0.2
+
+
+@SEEDS
+@given(st.integers(0, 2**32), st.sampled_from([0, 1]))
+def test_a_perspective_is_that_of_opencv(seed: int, interpolation: int) -> None:
+    """Within two levels, and its corners come from inside the image."""
+    change = A.Perspective(scale=(0.1, 0.2), interpolation=interpolation, p=1)
+    (operation,), _ = draw_operations(program_of(change, (HEIGHT, WIDTH)), seed, WIDTH, HEIGHT)
+    matrix = np.array([*operation.value, 1.0]).reshape(3, 3)
+    how = interpolation | cv2.WARP_INVERSE_MAP
+    theirs = cv2.warpPerspective(IMAGES[0], matrix, (WIDTH, HEIGHT), flags=how)
+
+    check(augment(IMAGES[0], [operation]), theirs, 2)
+    assert 0 <= matrix[0, 2] <= 0.32 * WIDTH
+    assert 0 <= matrix[1, 2] <= 0.32 * HEIGHT
+
+
+@SEEDS
+@given(st.integers(3, 70), st.integers(3, 70), st.sampled_from([3, 5, 7, 15]), st.integers(0, 99))
+def test_a_median_is_that_of_opencv(height: int, width: int, side: int, seed: int) -> None:
+    """Bit for bit, whatever the sizes."""
+    image = np.random.default_rng(seed).integers(0, 256, (height, width, 3)).astype(np.uint8)
+    made = augment(image, [Operation("median", (float(side),), library="opencv")])
+
+    assert np.array_equal(made, cv2.medianBlur(image, side))
 
 
 @SEEDS
@@ -545,6 +659,50 @@ def test_a_hole_after_the_normalisation_has_the_value_that_is_given() -> None:
     for sample in samples:
         filled = (np.abs(sample - 0.5) <= 0.51 / 51).all(axis=2)
         assert filled.mean() == pytest.approx(0.25, abs=0.05)
+
+
+class Foreign(Unknown):
+    """One of albumentations' own that the core does not know."""
+
+
+Foreign.__module__ = "albumentations.foreign"
+
+
+class Draws(Foreign):
+    """It draws from its own generator, if albumentations is there."""
+
+    def get_params(self) -> dict[str, Any]:
+        return {"kernel": self.py_random.choice([3, 5, 7, 9, 11])}
+
+
+Draws.__module__ = "albumentations.foreign"
+
+
+@pytest.mark.parametrize("kind", [Foreign, Draws])
+def test_a_step_of_albumentations_itself_is_seeded_and_ends_nothing(kind: Any) -> None:
+    """Threads call copies of it, which draw from the sample's seed; the rest is in the core."""
+    parts = [made("Resize"), A.HorizontalFlip(p=0.5), kind(), made("InvertImg"), ToTensorV2()]
+    dataset = Sources(*FILES * 4, transform=Wrapper(A.Compose(parts)))
+    fused = dataset._resolved_transform()
+
+    assert dataset.isolated
+    assert [type(stage).__name__ for stage in fused.in_loader.rest] == ["Called", "InCore"]
+    results = []
+    for how in ({"threads": 1}, {"threads": 3}, {"num_workers": 1}):
+        with SeededLoader(dataset, 1, shuffle=False, **how) as loader:
+            results.append([batch[0] for batch in loader])
+    assert all(map(torch.equal, results[0], results[1]))
+    assert all(map(torch.equal, results[0], results[2]))
+    if hasattr(A, "BasicTransform") and kind is Draws:
+        assert len({one.numpy().tobytes() for one in results[0][::2]}) > 2
+
+
+def test_a_step_that_calls_the_users_code_is_called_in_processes() -> None:
+    """That may draw from generators that nobody seeds, though the class is albumentations' own."""
+    step = odd(Foreign(), function=random.random)
+    dataset = Sources(*FILES, transform=Wrapper(A.Compose([made("Resize"), step])))
+
+    assert not dataset.isolated
 
 
 def test_samples_do_not_depend_on_how_they_are_made() -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import io
 import pickle
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 from encoded import saved
+from loading import SeededLoader, Sources
 from PIL import Image as PillowImage
 
 import fastdecode
@@ -39,6 +41,48 @@ def _v1_train(p: float = 0.5) -> list:
 
 def _v2_finish() -> list:
     return [v2.ToDtype(torch.float32, scale=True), v2.Normalize(MEAN, STD)]
+
+
+_NORMALIZE = v2.Normalize(MEAN, STD)
+_ON_FLOATS = {
+    "brightness": ({"brightness": (1.4, 1.4)}, 1),
+    "contrast": ({"contrast": (1.7, 1.7)}, 1),
+    "contrast, less": ({"contrast": (0.3, 0.3)}, 1),
+    "saturation": ({"saturation": (1.8, 1.8)}, 1),
+    "hue": ({"hue": (-0.2, -0.2)}, 0),
+    "brightness and hue": ({"brightness": (0.7, 0.7), "hue": (0.0, 0.0)}, 1),
+}
+
+
+@pytest.mark.parametrize("v", [v1, v2])
+@pytest.mark.parametrize("normalised", [False, True])
+@pytest.mark.parametrize("name", [*_ON_FLOATS, "Grayscale", "RandomGrayscale", "RandomInvert"])
+def test_a_loader_changes_the_colours_of_floats_in_the_core(
+    name: str, normalised: bool, v: object
+) -> None:
+    """Within one level of torchvision; of normalised ones, where these clamp to 0 to 1."""
+    arguments, fits = _ON_FLOATS.get(name, (None, 0))
+    step = (
+        v.ColorJitter(**arguments)
+        if arguments
+        else {"Grayscale": partial(v.Grayscale, 3)}.get(name, partial(getattr(v, name), p=1.0))()
+    )
+    tail = [_NORMALIZE] if normalised else []
+    pipeline = v.Compose([v.Resize((60, 90)), v1.ToTensor(), *tail, step])
+    dataset = Sources(*(photo.read_bytes() for photo in PHOTOS), transform=pipeline)
+    fused = dataset._resolved_transform()
+
+    assert (not (fused.in_loader or fused).rest) == (bool(fits) or not normalised)
+    with SeededLoader(dataset, 1, threads=1) as loader:
+        made = torch.cat([images for images, _ in loader])
+    for result, photo in zip(made, PHOTOS, strict=True):
+        image = PillowImage.open(photo).convert("RGB").resize((90, 60), 2)
+        expected = pipeline.transforms[-1](v1.Compose([v1.ToTensor(), *tail])(image))
+        level = (1 / 255 / torch.tensor(STD if normalised else (1.0,))).view(-1, 1, 1)
+        apart = (result - expected).abs() / level
+        # Both resizes are within one level, which colours amplify; a hue jumps.
+        assert apart.mean() < 1
+        assert (apart > 3.2).float().mean() < (0.02 if name == "hue" else 1e-3)
 
 
 class ClassificationPresetEval:

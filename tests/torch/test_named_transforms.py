@@ -459,7 +459,6 @@ WRONG: list[tuple[str, dict[str, Any]]] = [
     ("RandomAffine", {"degrees": 0, "center": (1,)}),
     ("RandomAffine", {"degrees": 0, "center": (1, float("nan"))}),
     ("RandomRotation", {"degrees": 9, "center": "middle"}),
-    ("RandomRotation", {"degrees": 9, "center": (1, 1), "expand": True}),
     ("GaussianBlur", {"kernel_size": (3, 4)}),
     ("RandomAffine", {"degrees": 0, "interpolation": "lanczos"}),
     ("RandomApply", {"transforms": [own.RandomInvert()], "p": 2}),

@@ -187,6 +187,9 @@ MOVES = {
     "RandomRotation about a point": Step(
         lambda m: m.RandomRotation((90, 90), interpolation=Mode.BILINEAR, center=(9, 20.5)), 1, 0, 1
     ),
+    "RandomRotation expanded about a point": Step(
+        lambda m: m.RandomRotation((35, 35), expand=True, center=(9.25, -20.5))
+    ),
     "RandomAffine about a point": Step(
         lambda m: m.RandomAffine((-60, -60), interpolation=Mode.BILINEAR, center=(-7, 12)), 1, 0, 1
     ),

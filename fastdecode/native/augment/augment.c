@@ -178,8 +178,7 @@ INLINE void keep_bits_body(uint8_t *restrict bytes, size_t count, uint8_t mask) 
 VARIANTS(keep_bits, keep_bits_body, (uint8_t *bytes, size_t count, uint8_t mask),
          (bytes, count, mask))
 
-/* Replace each value by the entry of its channel's table. */
-static void look_up(uint8_t *pixels, size_t count, uint8_t (*tables)[256]) {
+void fd_look_up(uint8_t *pixels, size_t count, uint8_t (*tables)[256]) {
     for (size_t i = 0; i < count; i++) {
         uint32_t pixel = fd_load_pixel(pixels, i);
         fd_save_pixel(pixels, i, tables[0][pixel & 255], tables[1][pixel >> 8 & 255],
@@ -233,39 +232,45 @@ static void autocontrast(uint8_t *pixels, size_t count, int of_tensor) {
             tables[c][v] = (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value);
         }
     }
-    look_up(pixels, count, tables);
+    fd_look_up(pixels, count, tables);
+}
+
+void fd_count_levels(const uint8_t *pixels, size_t count, uint32_t (*counts)[256]) {
+    enum { SETS = 4 }; /* neighbours are often equal, and counting in one place would wait */
+    uint32_t sets[SETS][3][256];
+
+    memset(sets, 0, sizeof sets);
+    for (size_t i = 0; i < count; i++) {
+        uint32_t pixel = fd_load_pixel(pixels, i);
+        sets[i % SETS][0][pixel & 255]++;
+        sets[i % SETS][1][pixel >> 8 & 255]++;
+        sets[i % SETS][2][pixel >> 16 & 255]++;
+    }
+    for (int c = 0; c < 3; c++)
+        for (int v = 0; v < 256; v++)
+            counts[c][v] = sets[0][c][v] + sets[1][c][v] + sets[2][c][v] + sets[3][c][v];
 }
 
 static void equalize(uint8_t *pixels, size_t count) {
-    enum { SETS = 4 }; /* neighbours are often equal, and counting in one place would wait */
-    uint32_t counts[SETS][3][256];
+    uint32_t counts[3][256];
     uint8_t tables[3][256];
 
-    memset(counts, 0, sizeof counts);
-    for (size_t i = 0; i < count; i++) {
-        uint32_t pixel = fd_load_pixel(pixels, i);
-        counts[i % SETS][0][pixel & 255]++;
-        counts[i % SETS][1][pixel >> 8 & 255]++;
-        counts[i % SETS][2][pixel >> 16 & 255]++;
-    }
+    fd_count_levels(pixels, count, counts);
     for (int c = 0; c < 3; c++) {
         uint32_t levels = 0, last = 0;
-        for (int v = 0; v < 256; v++) {
-            for (int k = 1; k < SETS; k++)
-                counts[0][c][v] += counts[k][c][v];
-            if (counts[0][c][v]) {
-                last = counts[0][c][v];
+        for (int v = 0; v < 256; v++)
+            if (counts[c][v]) {
+                last = counts[c][v];
                 levels++;
             }
-        }
         uint32_t step = levels > 1 ? ((uint32_t)count - last) / 255 : 0, sum = step / 2;
         for (int v = 0; v < 256; v++) {
             uint32_t value = step ? sum / step : (uint32_t)v;
             tables[c][v] = (uint8_t)(value > 255 ? 255 : value);
-            sum += counts[0][c][v];
+            sum += counts[c][v];
         }
     }
-    look_up(pixels, count, tables);
+    fd_look_up(pixels, count, tables);
 }
 
 /* ---- mirroring ---- */
@@ -385,6 +390,15 @@ static int run_for_opencv(uint8_t *pixels, size_t count, const fd_operation *ope
     case FD_NOISE:
         fd_add_noise(pixels, count, operation);
         return 1;
+    case FD_CHANNELS:
+        fd_channels(pixels, count, value);
+        return 1;
+    case FD_GAMMA:
+        fd_gamma(pixels, count, value[0]);
+        return 1;
+    case FD_EQUALIZE:
+        fd_opencv_equalize(pixels, count);
+        return 1;
     default:
         return 0;
     }
@@ -463,7 +477,13 @@ static int run(fd_augmenter *augmenter, const fd_operation *operation) {
         return FD_OK;
     }
     case FD_PERSPECTIVE:
-        return fd_perspective(canvas, operation);
+        if (operation->library != FD_OPENCV)
+            return fd_perspective(canvas, operation);
+        return fd_remap(canvas, operation, &augmenter->scratch);
+    case FD_LENS:
+    case FD_GRID:
+    case FD_ELASTIC:
+        return fd_remap(canvas, operation, &augmenter->scratch);
     case FD_RESIZE:
         if (augmenter->resampler == NULL)
             augmenter->resampler = fd_resampler_create();
@@ -481,6 +501,12 @@ static int run(fd_augmenter *augmenter, const fd_operation *operation) {
         return FD_OK;
     case FD_MEAN_BLUR:
         return fd_mean_blur(canvas, value, &augmenter->scratch);
+    case FD_CONVOLVE:
+        return fd_convolve(canvas, value, &augmenter->scratch);
+    case FD_MEDIAN:
+        return fd_median(canvas, (int32_t)value[0], &augmenter->scratch);
+    case FD_DOWNSCALE:
+        return fd_downscale(canvas, value[0], &augmenter->scratch);
     case FD_CLAHE:
         return fd_clahe(canvas, value, &augmenter->scratch);
     case FD_MIX_BEGIN:
@@ -492,14 +518,19 @@ static int run(fd_augmenter *augmenter, const fd_operation *operation) {
     }
 }
 
-/* Whether the numbers are in the range of the operation. */
-static int is_good(const fd_operation *operation) {
+int fd_is_good(const fd_operation *operation) {
     const double *value = operation->value;
     double size = value[0];
 
     for (int i = 0; i < FD_VALUES; i++)
         if (!(fabs(value[i]) < FD_LARGEST_NUMBER)) /* NaN, too */
             return 0;
+    if (operation->library == FD_FLOATS) {
+        int is_known = (operation->kind >= FD_BRIGHTNESS && operation->kind <= FD_HUE) ||
+                       operation->kind == FD_GREY || operation->kind == FD_INVERT;
+        return is_known && fmin(fmin(value[1], value[2]), value[3]) > 0 &&
+               (operation->kind != FD_HUE || fabs(size) <= 0.5);
+    }
     if (operation->kind == FD_POSTERIZE)
         return size >= 0 && size <= 8;
     if (operation->kind == FD_SOLARIZE_ADD)
@@ -513,6 +544,14 @@ static int is_good(const fd_operation *operation) {
                value[1] > 0 && value[2] > 0;
     if (operation->kind == FD_MEAN_BLUR)
         return size >= 3 && size <= 63 && (int)size % 2;
+    if (operation->kind == FD_MEDIAN)
+        return size >= 3 && size <= 15 && (int)size % 2;
+    if (operation->kind == FD_DOWNSCALE)
+        return size > 0 && size <= 1;
+    if (operation->kind == FD_GRID && !(size >= 1 && size <= FD_MOST_CELLS))
+        return 0;
+    if (operation->kind == FD_ELASTIC && !(value[1] > 0 && value[4] >= 0 && value[4] <= 4000))
+        return 0;
     if (operation->kind == FD_CLAHE)
         return size >= 0 && fmin(value[1], value[2]) >= 1 && fmax(value[1], value[2]) <= 64;
     if (operation->kind == FD_BOX_BLUR)
@@ -523,7 +562,8 @@ static int is_good(const fd_operation *operation) {
         return operation->filter >= FD_FILTER_OWN && operation->filter <= FD_FILTER_NEAREST;
     if (operation->kind == FD_PAD || operation->kind == FD_CROP)
         return operation->filter >= FD_PAD_CONSTANT && operation->filter <= FD_PAD_SYMMETRIC;
-    if (operation->kind == FD_WARP || operation->kind == FD_AFFINE)
+    if (operation->kind == FD_WARP || operation->kind == FD_AFFINE || operation->kind == FD_LENS ||
+        operation->kind == FD_GRID || operation->kind == FD_ELASTIC)
         if (operation->library == FD_OPENCV &&
             !(value[7] >= FD_PAD_CONSTANT && value[7] <= FD_PAD_SYMMETRIC))
             return 0;
@@ -547,10 +587,13 @@ int fd_augmenter_begin(fd_augmenter *augmenter, int32_t width, int32_t height, u
 int fd_augmenter_run(fd_augmenter *augmenter, const fd_operation *operations, size_t count,
                      const uint8_t **pixels, int32_t *width, int32_t *height) {
     augmenter->mixing.is_begun = 0;
-    for (size_t i = 0; i < count; i++) {
-        int status = is_good(&operations[i]) ? prepare(&augmenter->canvas, &operations[i])
-                                             : FD_ARGUMENT;
-        if (status == FD_OK)
+    for (size_t i = 0, done = 1; i < count; i += done, done = 1) {
+        int status = fd_is_good(&operations[i]) ? prepare(&augmenter->canvas, &operations[i])
+                                                : FD_ARGUMENT;
+        if (status == FD_OK && operations[i].library == FD_FLOATS)
+            status = fd_run_floats(&augmenter->canvas, &operations[i], count - i, &done,
+                                   &augmenter->scratch);
+        else if (status == FD_OK)
             status = run(augmenter, &operations[i]);
         if (status != FD_OK)
             return status;

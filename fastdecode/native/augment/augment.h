@@ -55,7 +55,21 @@ INLINE uint32_t fd_level(int32_t value) {
     return (uint32_t)(value < 0 ? 0 : value > 255 ? 255 : value);
 }
 
+/* ---- augment.c ---- */
+
+/* How often each level of each channel occurs. */
+void fd_count_levels(const uint8_t *pixels, size_t count, uint32_t (*counts)[256]);
+
+/* Replace each value by the entry of its channel's table. */
+void fd_look_up(uint8_t *pixels, size_t count, uint8_t (*tables)[256]);
+
+/* Whether the numbers are in the range of the operation. */
+int fd_is_good(const fd_operation *operation);
+
 /* ---- reshape.c ---- */
+
+/* FD_DOWNSCALE */
+int fd_downscale(fd_canvas *canvas, double scale, fd_room *room);
 
 void fd_crop(fd_canvas *canvas, const fd_operation *how);
 void fd_pad(fd_canvas *canvas, const fd_operation *how);
@@ -78,8 +92,8 @@ void fd_narrow(int64_t start, int64_t step, int64_t limit, int64_t *from, int64_
 /* Turn the image counter-clockwise about its centre, as PIL.Image.rotate does. */
 int fd_rotate(fd_canvas *canvas, double degrees, const fd_operation *how, fd_room *room);
 
-/* The size of an image that has been turned, and grew to show all of it. */
-void fd_turned_size(double degrees, int32_t *width, int32_t *height);
+/* The size of an image after an FD_ROTATE with which it grows. */
+void fd_turned_size(const double *value, int32_t *width, int32_t *height);
 
 /* Map the image by perspective: `how` has the numbers of PIL.Image.transform. */
 int fd_perspective(fd_canvas *canvas, const fd_operation *how);
@@ -105,9 +119,6 @@ int fd_blur(fd_canvas *canvas, const int32_t sides[2], double sigma_x, double si
 /* Blur as Pillow does. */
 int fd_box_blur(fd_canvas *canvas, double sigma, fd_room *room);
 
-/* FD_MEAN_BLUR */
-int fd_mean_blur(fd_canvas *canvas, const double *value, fd_room *room);
-
 /* ---- mix.c ---- */
 
 /* An image that was kept, and the weighted sum of its versions. */
@@ -132,6 +143,13 @@ void fd_tensor_hue(uint8_t *pixels, size_t count, double shift);
 /* Map the image as fd_warp or fd_perspective does, without interpolation or bilinearly. */
 void fd_tensor_warp(fd_canvas *canvas, const double matrix[FD_VALUES], const fd_operation *how);
 
+/* ---- floats.c ---- */
+
+/* Do the first of `count` operations, and those after it that are of the same floats; `done` is set to
+ * their number. */
+int fd_run_floats(fd_canvas *canvas, const fd_operation *operations, size_t count, size_t *done,
+                  fd_room *room);
+
 /* ---- opencv.c ---- */
 
 /* FD_LEVELS, FD_SHIFT_COLOURS, FD_FILL and FD_NOISE. */
@@ -142,10 +160,35 @@ void fd_add_noise(uint8_t *pixels, size_t count, const fd_operation *how);
 
 void fd_opencv_saturate(uint8_t *pixels, size_t count, double factor);
 
-/* FD_CLAHE, in clahe.c. */
+/* FD_CHANNELS, FD_GAMMA, and FD_EQUALIZE as OpenCV does it. */
+void fd_channels(uint8_t *pixels, size_t count, const double *value);
+void fd_gamma(uint8_t *pixels, size_t count, double gamma);
+void fd_opencv_equalize(uint8_t *pixels, size_t count);
+
+/* ---- filter.c: FD_MEAN_BLUR, FD_CONVOLVE, FD_MEDIAN ---- */
+
+int fd_mean_blur(fd_canvas *canvas, const double *value, fd_room *room);
+int fd_convolve(fd_canvas *canvas, const double *value, fd_room *room);
+int fd_median(fd_canvas *canvas, int32_t side, fd_room *room);
+
+/* ---- remap.c: FD_LENS, FD_GRID, FD_ELASTIC, and FD_PERSPECTIVE as OpenCV does it ---- */
+
+enum { FD_MOST_CELLS = 64 }; /* of a grid, along an axis */
+
+int fd_remap(fd_canvas *canvas, const fd_operation *how, fd_room *room);
+
+/* Write a pixel of the result from its place in the source, in pixels from the centre of the first one,
+ * which fits an integer; `mode` is an fd_padding. */
+void fd_write_nearest(uint8_t *out, const fd_canvas *canvas, double across, double down,
+                      int32_t mode, const uint8_t *fill);
+void fd_write_bilinear(uint8_t *out, const fd_canvas *canvas, double across, double down,
+                       int32_t mode, const uint8_t *fill);
+
+/* ---- clahe.c: FD_CLAHE ---- */
+
 int fd_clahe(fd_canvas *canvas, const double *value, fd_room *room);
 
-/* Map the image as fd_warp does, without interpolation or bilinearly. */
+/* Map the image as fd_warp does, without interpolation or bilinearly; in opencv.c. */
 void fd_opencv_warp(fd_canvas *canvas, const double matrix[6], const fd_operation *how);
 
 #endif

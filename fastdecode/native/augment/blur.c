@@ -1,5 +1,4 @@
-/* blur.c: Gaussian blurs: that of torchvision, as two passes of a one-dimensional kernel, and Pillow's; and
- * the mean of some neighbours, as albumentations' Blur and MotionBlur.
+/* blur.c: Gaussian blurs: that of torchvision, as two passes of a one-dimensional kernel, and Pillow's.
  *
  * torchvision adds the products of the whole kernel in another order; its result differs by at most 1
  * in about 2 of 100 000 values. Edges are mirrored without repeating the outermost pixel.
@@ -197,67 +196,5 @@ int fd_box_blur(fd_canvas *canvas, double sigma, fd_room *room) {
         for (int i = 0; i < PASSES; i++)
             mean_down(canvas, &by, sums);
     }
-    return FD_OK;
-}
-
-/* ---- the mean of neighbours ---- */
-
-/* Mark the pixels of a line in a square of `side` by `side`. */
-static void draw_line(uint8_t *square, int32_t side, const double *value) {
-    double turn = value[1] * (3.14159265358979323846 / 180.0), reach = side / 2;
-    double from = -reach, to = reach;
-
-    if (value[2] < 0.0)
-        to = reach * (1.0 + value[2]);
-    else if (value[2] > 0.0)
-        from = -reach * (1.0 - value[2]);
-    for (int32_t i = 0; i < side; i++) {
-        double t = from + i * (to - from) / (side - 1);
-        double x = rint(reach + cos(turn) * t + value[3] * reach / 2);
-        double y = rint(reach + sin(turn) * t + value[4] * reach / 2);
-        x = fmax(0.0, fmin(x, side - 1));
-        y = fmax(0.0, fmin(y, side - 1));
-        square[(int32_t)y * side + (int32_t)x] = 1;
-    }
-}
-
-INLINE void mean_body(uint8_t *restrict out, const int32_t *restrict sums, float share,
-                      size_t count) {
-    for (size_t i = 0; i < count; i++)
-        out[i] = (uint8_t)(int32_t)rintf((float)sums[i] * share);
-}
-
-VARIANTS(mean, mean_body, (uint8_t *out, const int32_t *sums, float share, size_t count),
-         (out, sums, share, count))
-
-int fd_mean_blur(fd_canvas *canvas, const double *value, fd_room *room) {
-    int32_t side = (int32_t)value[0], half = side / 2, width = canvas->width, marked = 0;
-    size_t row_size = (size_t)width * 4;
-    int32_t *sums = fd_room_for(room, row_size * sizeof *sums + (size_t)(side * side));
-
-    if (sums == NULL)
-        return FD_NO_MEMORY;
-    uint8_t *square = (uint8_t *)(sums + row_size);
-    memset(square, value[5] != 0.0, (size_t)(side * side));
-    if (value[5] == 0.0)
-        draw_line(square, side, value);
-    for (int32_t i = 0; i < side * side; i++)
-        marked += square[i];
-    for (int32_t y = 0; y < canvas->height; y++) {
-        memset(sums, 0, row_size * sizeof *sums);
-        for (int32_t i = 0; i < side * side; i++) {
-            if (!square[i])
-                continue;
-            int32_t from = fd_padded(y + i / side - half, canvas->height, FD_PAD_REFLECT);
-            const uint8_t *row = canvas->pixels + row_size * (size_t)from;
-            for (int32_t x = 0; x < width; x++) {
-                int32_t column = fd_padded(x + i % side - half, width, FD_PAD_REFLECT);
-                for (int32_t c = 0; c < 4; c++)
-                    sums[4 * x + c] += row[4 * column + c];
-            }
-        }
-        mean(canvas->other + row_size * (size_t)y, sums, 1.0F / (float)marked, row_size);
-    }
-    fd_canvas_swap(canvas);
     return FD_OK;
 }

@@ -60,6 +60,55 @@ void fd_levels(uint8_t *pixels, size_t count, const double *value) {
     scale_levels(pixels, count, (float)value[0], (float)summand);
 }
 
+/* Each channel times its factor plus its summand, truncated. */
+INLINE void scale_channels_body(uint8_t *restrict pixels, size_t count, const float *by) {
+    for (size_t i = 0; i < count; i++) {
+        uint32_t pixel = fd_load_pixel(pixels, i);
+        fd_save_pixel(pixels, i, truncated(as_float(pixel & 255) * by[0] + by[3]),
+                      truncated(as_float(pixel >> 8 & 255) * by[1] + by[4]),
+                      truncated(as_float(pixel >> 16 & 255) * by[2] + by[5]));
+    }
+}
+
+VARIANTS(scale_channels, scale_channels_body, (uint8_t *pixels, size_t count, const float *by),
+         (pixels, count, by))
+
+void fd_channels(uint8_t *pixels, size_t count, const double *value) {
+    float by[6];
+
+    for (int i = 0; i < 6; i++)
+        by[i] = (float)value[i];
+    scale_channels(pixels, count, by);
+}
+
+void fd_gamma(uint8_t *pixels, size_t count, double gamma) {
+    uint8_t tables[3][256];
+
+    for (int v = 0; v < 256; v++)
+        tables[0][v] = tables[1][v] = tables[2][v] = (uint8_t)(255.0 * pow(v / 255.0, gamma));
+    fd_look_up(pixels, count, tables);
+}
+
+/* equalizeHist: the lowest level becomes 0; one level alone stays. */
+void fd_opencv_equalize(uint8_t *pixels, size_t count) {
+    uint32_t counts[3][256];
+    uint8_t tables[3][256];
+
+    fd_count_levels(pixels, count, counts);
+    for (int c = 0; c < 3; c++) {
+        int least = 0;
+        while (counts[c][least] == 0)
+            least++;
+        uint32_t others = (uint32_t)count - counts[c][least], sum = 0;
+        float scale = 255.0F / (float)(others > 0 ? others : 1);
+        for (int v = 0; v < 256; v++) {
+            sum += v > least ? counts[c][v] : 0;
+            tables[c][v] = (uint8_t)(others > 0 ? rounded((float)sum * scale) : (uint32_t)least);
+        }
+    }
+    fd_look_up(pixels, count, tables);
+}
+
 INLINE void saturate_body(uint8_t *restrict pixels, size_t count, float factor, float rest) {
     for (size_t i = 0; i < count; i++) {
         uint32_t pixel = fd_load_pixel(pixels, i);
@@ -196,17 +245,6 @@ void fd_add_noise(uint8_t *pixels, size_t count, const fd_operation *how) {
 
 /* ---- warps ---- */
 
-/* The pixel at a place, which may lie outside; NULL is the fill. */
-INLINE const uint8_t *pixel_at(const fd_canvas *canvas, int32_t x, int32_t y, int32_t mode) {
-    if (x < 0 || x >= canvas->width || y < 0 || y >= canvas->height) {
-        x = fd_padded(x, canvas->width, mode);
-        y = fd_padded(y, canvas->height, mode);
-        if (x < 0 || y < 0)
-            return NULL;
-    }
-    return canvas->pixels + 4 * ((ptrdiff_t)y * canvas->width + x);
-}
-
 /* The place in the source that pixel (x, y) of the result shows, in pixels from the centre of the first one.
  * It fits an integer. */
 INLINE double place_of(const double *m, int32_t x, int32_t y) {
@@ -219,32 +257,17 @@ INLINE double place_of(const double *m, int32_t x, int32_t y) {
 /* A pixel whose neighbours are not all in the image. */
 static void write_bilinear(uint8_t *out, const fd_canvas *canvas, const double *m, int32_t x,
                            int32_t y, const fd_operation *how) {
-    double across = place_of(m, x, y), down = place_of(m + 3, x, y);
-    int32_t column = (int32_t)floor(across), row = (int32_t)floor(down);
-    float dx = (float)(across - column), dy = (float)(down - row), sums[3] = {0};
-
-    for (int32_t k = 0; k < 4; k++) {
-        const uint8_t *from = pixel_at(canvas, column + (k & 1), row + (k >> 1),
-                                       (int32_t)how->value[7]);
-        float weight = (k & 1 ? dx : 1.0f - dx) * (k >> 1 ? dy : 1.0f - dy);
-        from = from == NULL ? how->fill : from;
-        for (int c = 0; c < 3; c++)
-            sums[c] += weight * (float)from[c];
-    }
-    for (int c = 0; c < 3; c++)
-        out[c] = (uint8_t)rounded(sums[c]);
+    fd_write_bilinear(out, canvas, place_of(m, x, y), place_of(m + 3, x, y), (int32_t)how->value[7],
+                      how->fill);
 }
 
 static void warp_nearest(const fd_canvas *canvas, const double *m, const fd_operation *how) {
     uint8_t *out = canvas->other;
 
     for (int32_t y = 0; y < canvas->out_height; y++)
-        for (int32_t x = 0; x < canvas->out_width; x++, out += 4) {
-            double across = place_of(m, x, y), down = place_of(m + 3, x, y);
-            const uint8_t *from = pixel_at(canvas, (int32_t)rint(across), (int32_t)rint(down),
-                                           (int32_t)how->value[7]);
-            memcpy(out, from == NULL ? how->fill : from, 3);
-        }
+        for (int32_t x = 0; x < canvas->out_width; x++, out += 4)
+            fd_write_nearest(out, canvas, place_of(m, x, y), place_of(m + 3, x, y),
+                             (int32_t)how->value[7], how->fill);
 }
 
 void fd_opencv_warp(fd_canvas *canvas, const double matrix[6], const fd_operation *how) {

@@ -69,7 +69,9 @@ static int add_operation(drawing *to, const fd_step *step) {
         if (drawn->copied >= 0)
             operation.value[drawn->copied] = *value;
     }
-    operation.seed = operation.kind == FD_NOISE ? fd_draw(to->state) : 0;
+    int is_random = operation.kind == FD_NOISE || operation.kind == FD_GRID ||
+                    operation.kind == FD_ELASTIC; /* while it runs */
+    operation.seed = is_random ? fd_draw(to->state) : 0;
     return add(to, &operation);
 }
 
@@ -272,6 +274,14 @@ static int add_nearest_box(drawing *to, const fd_step *step) {
                     floor((to->height - down) / 2), across, down);
 }
 
+/* Crop a box of this size at a random place. */
+static int add_anywhere(drawing *to, const fd_step *step, double across, double down) {
+    int32_t top = fd_draw_below(to->state, to->height - (int32_t)down + 1);
+    int32_t left = fd_draw_below(to->state, to->width - (int32_t)across + 1);
+
+    return add_with(to, step, FD_CROP, left, top, across, down);
+}
+
 /* As torchvision's RandomResizedCrop. */
 static int add_box(drawing *to, const fd_step *step) {
     double whole = (double)to->height * to->width;
@@ -282,18 +292,30 @@ static int add_box(drawing *to, const fd_step *step) {
         double spread = step->aspect[1] - step->aspect[0];
         double aspect = exp(step->aspect[0] + spread * fd_draw_share(to->state));
         double across = rint(sqrt(area * aspect)), down = rint(sqrt(area / aspect));
-        if (across >= 1 && across <= to->width && down >= 1 && down <= to->height) {
-            int32_t top = fd_draw_below(to->state, to->height - (int32_t)down + 1);
-            int32_t left = fd_draw_below(to->state, to->width - (int32_t)across + 1);
-            return add_with(to, step, FD_CROP, left, top, across, down);
-        }
+        if (across >= 1 && across <= to->width && down >= 1 && down <= to->height)
+            return add_anywhere(to, step, across, down);
     }
     return add_nearest_box(to, step);
+}
+
+/* As albumentations' RandomSizedCrop. */
+static int add_sized_crop(drawing *to, const fd_step *step) {
+    const double *value = step->operation.value;
+    int32_t range = (int32_t)(value[1] - value[0]) + 1;
+
+    if (range < 1)
+        return FD_ARGUMENT;
+    double side = value[0] + fd_draw_below(to->state, range);
+    double across = fmin(trunc(side * value[2]), to->width), down = fmin(side, to->height);
+    return across < 1 || down < 1 ? FD_ARGUMENT : add_anywhere(to, step, across, down);
 }
 
 /* As torchvision's RandomCrop: its two versions pad differently. */
 static int add_random_crop(drawing *to, const fd_step *step) {
     const double *value = step->operation.value;
+
+    if (step->picks == 3)
+        return add_sized_crop(to, step);
     double border[4] = {value[4], value[5], value[6], value[7]};
     int status = FD_OK;
 
@@ -321,11 +343,20 @@ static int add_random_crop(drawing *to, const fd_step *step) {
     return add_with(to, step, FD_CROP, left, top, width, height);
 }
 
-/* As torchvision's RandomShortestSize, or ScaleJitter, which computes in float32. */
+/* As torchvision's RandomShortestSize, or ScaleJitter, which computes in float32; or albumentations'
+ * RandomScale. */
 static int add_scale_by(drawing *to, const fd_step *step) {
     const double *value = step->operation.value;
     double across = to->width, down = to->height;
 
+    if (step->picks == 0) {
+        double scale = step->area[0] + (step->area[1] - step->area[0]) * fd_draw_share(to->state);
+        across = trunc(across * scale);
+        down = trunc(down * scale);
+        if (across < 1 || down < 1)
+            return FD_ARGUMENT;
+        return add_with(to, step, FD_RESIZE, across, down, value[2], 0);
+    }
     if (value[2] > 0.0) {
         float share = (float)fd_draw_share(to->state), low = (float)step->area[0];
         float factor = low + share * (float)(step->area[1] - step->area[0]);
@@ -461,18 +492,58 @@ static int solve(double rows[8][9]) {
     return 1;
 }
 
+/* Whether a corner is at the right (axis 0) or below; they go clockwise from the left top. */
+static int is_far(int corner, int axis) { return axis ? corner >= 2 : corner == 1 || corner == 2; }
+
 /* As torchvision's RandomPerspective. */
+static void draw_corners(drawing *to, double by, double corners[4][2], double sources[4][2]) {
+    const int32_t sides[2] = {to->width, to->height};
+
+    for (int i = 0; i < 4; i++)
+        for (int axis = 0; axis < 2; axis++) {
+            int32_t side = sides[axis], reach = (int32_t)(by * (side / 2)) + 1;
+            sources[i][axis] = is_far(i, axis) ? side - 1 : 0;
+            corners[i][axis] = (is_far(i, axis) ? side - reach : 0) +
+                               fd_draw_below(to->state, reach);
+        }
+}
+
+static double distance(const double *a, const double *b) {
+    return fmax(2.0, hypot(a[0] - b[0], a[1] - b[1]));
+}
+
+/* As albumentations' Perspective: the sources of the corners of an image whose sides are those of the
+ * result, times that over the source's. */
+static void draw_sources(drawing *to, const fd_step *step, double corners[4][2],
+                         double sources[4][2]) {
+    const double sides[2] = {to->width, to->height};
+    double deviation = step->area[0] + (step->area[1] - step->area[0]) * fd_draw_share(to->state);
+
+    for (int i = 0; i < 4; i++)
+        for (int axis = 0; axis < 2; axis++) {
+            double share = fmod(fabs(deviation * normal_of(to->state, fd_draw_share(to->state))),
+                                0.32);
+            sources[i][axis] = (is_far(i, axis) ? 1.0 - share : share) * sides[axis];
+        }
+    double across = fmax(distance(sources[0], sources[1]), distance(sources[2], sources[3]));
+    double down = fmax(distance(sources[1], sources[2]), distance(sources[3], sources[0]));
+    const double longest[2] = {trunc(across), trunc(down)};
+    for (int i = 0; i < 4; i++)
+        for (int axis = 0; axis < 2; axis++)
+            corners[i][axis] = is_far(i, axis) ? sides[axis] * sides[axis] / longest[axis] : 0.0;
+}
+
 static int add_perspective(drawing *to, const fd_step *step) {
-    double by = step->operation.value[0], rows[8][9];
-    int32_t width = to->width, height = to->height;
-    int32_t across = (int32_t)(by * (width / 2)) + 1, down = (int32_t)(by * (height / 2)) + 1;
+    double corners[4][2], sources[4][2], rows[8][9];
     fd_operation operation = step->operation;
 
-    for (int i = 0; i < 4; i++) { /* the corners, clockwise from the left top */
-        int is_right = i == 1 || i == 2, is_below = i >= 2;
-        double from_x = is_right ? width - 1 : 0, from_y = is_below ? height - 1 : 0;
-        double x = (is_right ? width - across : 0) + fd_draw_below(to->state, across);
-        double y = (is_below ? height - down : 0) + fd_draw_below(to->state, down);
+    if (operation.library == FD_OPENCV)
+        draw_sources(to, step, corners, sources);
+    else
+        draw_corners(to, operation.value[0], corners, sources);
+    for (int i = 0; i < 4; i++) {
+        double x = corners[i][0], y = corners[i][1];
+        double from_x = sources[i][0], from_y = sources[i][1];
         const double first[9] = {x, y, 1, 0, 0, 0, -from_x * x, -from_x * y, from_x};
         const double second[9] = {0, 0, 0, x, y, 1, -from_y * x, -from_y * y, from_y};
         memcpy(rows[2 * i], first, sizeof first);

@@ -22,9 +22,10 @@ int fd_resized_by(const fd_operation *operation, int32_t *width, int32_t *height
 
     if (operation->kind == FD_ROTATE && value[1] != 0.0) {
         if (*width > LARGEST_SIDE || *height > LARGEST_SIDE ||
-            !(fabs(value[0]) < FD_LARGEST_NUMBER)) /* NaN, too */
+            !(fabs(value[0]) < FD_LARGEST_NUMBER) || /* NaN, too */
+            !(fabs(value[2]) < FD_LARGEST_NUMBER) || !(fabs(value[3]) < FD_LARGEST_NUMBER))
             return 0;
-        fd_turned_size(value[0], width, height);
+        fd_turned_size(value, width, height);
         across = *width;
         down = *height;
     } else if (operation->kind == FD_RESIZE) {
@@ -116,6 +117,19 @@ static void find_beginnings(int32_t *sources, int32_t count, int32_t limit, int3
     }
 }
 
+/* Make an image of pixels of some columns and rows; of -1, which is outside, they are black. */
+static void pick(fd_canvas *canvas, const int32_t *columns, const int32_t *rows) {
+    static const uint8_t black[4];
+    uint8_t *out = canvas->other;
+
+    for (int32_t y = 0; y < canvas->out_height; y++)
+        for (int32_t x = 0; x < canvas->out_width; x++, out += 4) {
+            size_t at = (size_t)rows[y] * (size_t)canvas->width + (size_t)columns[x];
+            memcpy(out, rows[y] < 0 || columns[x] < 0 ? black : canvas->pixels + 4 * at, 4);
+        }
+    fd_canvas_become(canvas);
+}
+
 static int scale_nearest(fd_canvas *canvas, const fd_operation *how, fd_room *room) {
     int32_t width = canvas->out_width, height = canvas->out_height;
     int32_t *columns = fd_room_for(room, (size_t)(width + height) * sizeof *columns);
@@ -130,14 +144,28 @@ static int scale_nearest(fd_canvas *canvas, const fd_operation *how, fd_room *ro
         fd_find_sources(columns, width, 0.0, (double)canvas->width / width, canvas->width);
         fd_find_sources(rows, height, 0.0, (double)canvas->height / height, canvas->height);
     }
-    static const uint8_t black[4];
-    uint8_t *out = canvas->other;
-    for (int32_t y = 0; y < height; y++)
-        for (int32_t x = 0; x < width; x++, out += 4) {
-            size_t at = (size_t)rows[y] * (size_t)canvas->width + (size_t)columns[x];
-            memcpy(out, rows[y] < 0 || columns[x] < 0 ? black : canvas->pixels + 4 * at, 4);
+    pick(canvas, columns, rows);
+    return FD_OK;
+}
+
+int fd_downscale(fd_canvas *canvas, double scale, fd_room *room) {
+    const int32_t sides[2] = {canvas->width, canvas->height};
+    int32_t *sources = fd_room_for(room, (size_t)(sides[0] + sides[1]) * sizeof *sources), *at;
+
+    if (sources == NULL)
+        return FD_NO_MEMORY;
+    at = sources;
+    for (int axis = 0; axis < 2; axis++, at += sides[0]) { /* across, down */
+        int32_t small = (int32_t)rint(sides[axis] * scale), limit = sides[axis] - 1;
+        if (small < 1)
+            return FD_ARGUMENT;
+        find_beginnings(at, sides[axis], small, FD_OPENCV);
+        for (int32_t i = 0; i < sides[axis]; i++) {
+            double place = floor(at[i] * (1.0 / scale));
+            at[i] = place < limit ? (int32_t)place : limit;
         }
-    fd_canvas_become(canvas);
+    }
+    pick(canvas, sources, sources + sides[0]);
     return FD_OK;
 }
 

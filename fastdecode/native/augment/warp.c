@@ -376,17 +376,17 @@ static void set_rotation(double m[6], double angle, double x, double y) {
     m[5] = m[3] * -x + m[4] * -y + y;
 }
 
-void fd_turned_size(double degrees, int32_t *width, int32_t *height) {
-    double angle = angle_of(degrees), w = *width, h = *height, m[6];
+void fd_turned_size(const double *value, int32_t *width, int32_t *height) {
+    double angle = angle_of(value[0]), w = *width, h = *height, m[6];
     const double corners[4][2] = {{0, 0}, {w, 0}, {w, h}, {0, h}};
     double left = HUGE_VAL, right = -HUGE_VAL, top = HUGE_VAL, bottom = -HUGE_VAL;
 
-    if (fmod(angle, 90.0) == 0.0) {
+    if (fmod(angle, 90.0) == 0.0 && value[1] != 2.0) {
         *width = (int32_t)(fmod(angle, 180.0) == 0.0 ? w : h);
         *height = (int32_t)(fmod(angle, 180.0) == 0.0 ? h : w);
         return;
     }
-    set_rotation(m, angle, w / 2.0, h / 2.0);
+    set_rotation(m, angle, w / 2.0 + value[2], h / 2.0 + value[3]);
     for (int i = 0; i < 4; i++) {
         double x = m[0] * corners[i][0] + m[1] * corners[i][1] + m[2];
         double y = m[3] * corners[i][0] + m[4] * corners[i][1] + m[5];
@@ -404,9 +404,9 @@ int fd_rotate(fd_canvas *canvas, double degrees, const fd_operation *how, fd_roo
     double angle = angle_of(degrees), m[6];
     double right_by = how->value[2], down_by = how->value[3];
 
-    if (angle == 0.0)
+    if (angle == 0.0 && how->value[1] != 2.0)
         return FD_OK;
-    if (right_by == 0.0 && down_by == 0.0 &&
+    if (right_by == 0.0 && down_by == 0.0 && how->value[1] != 2.0 &&
         (angle == 180.0 || (turns && (angle == 90.0 || angle == 270.0)))) {
         turn(canvas, (int)(angle / 90.0));
         return FD_OK;

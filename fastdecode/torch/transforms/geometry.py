@@ -191,7 +191,7 @@ class RandomRotation(ImageTransform):
     expand : bool
         Whether the result becomes large enough for the whole image.
     center : (x, y), optional
-        About which it turns, in pixels; by default the middle. Not with `expand`.
+        About which it turns, in pixels; by default the middle.
     fill : level, or three levels
         Of the pixels outside of the image.
 
@@ -318,5 +318,3 @@ def _check_warp(transform: Any) -> None:
         place = tuple(center) if isinstance(center, (list, tuple)) else ()
         if len(place) != 2 or not all(is_number(one) and abs(one) <= 1e5 for one in place):
             raise ValueError(f"center must be (x, y), in pixels, not {center!r}")
-        if getattr(transform, "expand", False):
-            raise ValueError(f"center={center!r} has no effect that is known with expand")

@@ -1,0 +1,126 @@
+/* floats.c: colours with the results of torchvision's functions for tensors of floats, of which the image
+ * holds the nearest levels. Operations that follow each other run on floats, which are rounded once.
+ */
+#include "augment.h"
+
+#include <math.h>
+#include <string.h>
+
+INLINE float clamped(float value) { return value < 0.0F ? 0.0F : value > 1.0F ? 1.0F : value; }
+
+INLINE float grey_of(float red, float green, float blue) {
+    return 0.2989F * red + 0.587F * green + 0.114F * blue;
+}
+
+/* How levels become floats, for each channel. */
+typedef struct {
+    float scale[3], bias[3];
+} form;
+
+INLINE void load_body(float *restrict values, const uint8_t *restrict pixels, size_t count,
+                      const form *by) {
+    for (size_t c = 0; c < 3; c++)
+        for (size_t i = 0; i < count; i++)
+            values[c * count + i] = (float)pixels[4 * i + c] * by->scale[c] + by->bias[c];
+}
+
+VARIANTS(load, load_body, (float *values, const uint8_t *pixels, size_t count, const form *by),
+         (values, pixels, count, by))
+
+INLINE void save_body(uint8_t *restrict pixels, const float *restrict values, size_t count,
+                      const form *by) {
+    for (size_t c = 0; c < 3; c++)
+        for (size_t i = 0; i < count; i++) {
+            float level = (values[c * count + i] - by->bias[c]) / by->scale[c];
+            pixels[4 * i + c] = (uint8_t)fd_level((int32_t)rintf(level));
+        }
+}
+
+VARIANTS(save, save_body, (uint8_t *pixels, const float *values, size_t count, const form *by),
+         (pixels, values, count, by))
+
+/* Blend with a level, and with the luminance. */
+INLINE void blend_body(float *restrict red, float *restrict green, float *restrict blue,
+                       size_t count, float factor, float level, float grey) {
+    for (size_t i = 0; i < count; i++) {
+        float more = level + grey * grey_of(red[i], green[i], blue[i]);
+        red[i] = clamped(factor * red[i] + more);
+        green[i] = clamped(factor * green[i] + more);
+        blue[i] = clamped(factor * blue[i] + more);
+    }
+}
+
+VARIANTS(blend, blend_body,
+         (float *red, float *green, float *blue, size_t count, float factor, float level,
+          float grey),
+         (red, green, blue, count, factor, level, grey))
+
+static float mean_of(const float *values, size_t count) {
+    double sum = 0.0;
+
+    for (size_t i = 0; i < count; i++)
+        sum += (double)grey_of(values[i], values[count + i], values[2 * count + i]);
+    return (float)(sum / (double)count);
+}
+
+/* One pixel by way of hue, saturation and value. The largest of the three need not be from 0 to 1. */
+static void turn_hue(float *red, float *green, float *blue, float shift) {
+    float most = fmaxf(fmaxf(*red, *green), *blue), least = fminf(fminf(*red, *green), *blue);
+    float range = most - least, over = most == least ? 1.0F : range;
+    float r = (most - *red) / over, g = (most - *green) / over, b = (most - *blue) / over;
+    float sixths = most == *red ? b - g : most == *green ? 2.0F + r - b : 4.0F + g - r;
+    float hue = fmodf(sixths / 6.0F + 1.0F, 1.0F) + shift;
+    float share = range / (most == least ? 1.0F : most), place = (hue - floorf(hue)) * 6.0F;
+    int32_t sixth = (int32_t)floorf(place);
+    float part = share * (place - (float)sixth);
+    float p = clamped(most * (1.0F - share)), q = clamped(most * (1.0F - part));
+    float t = clamped(most * (1.0F - share + part));
+    const float reds[6] = {most, q, p, p, t, most}, greens[6] = {t, most, most, q, p, p};
+    const float blues[6] = {p, p, t, most, most, q};
+
+    *red = reds[sixth % 6];
+    *green = greens[sixth % 6];
+    *blue = blues[sixth % 6];
+}
+
+static void run(float *values, size_t count, const fd_operation *how) {
+    float factor = (float)how->value[0], *green = values + count, *blue = green + count;
+
+    if (how->kind == FD_BRIGHTNESS)
+        blend(values, green, blue, count, factor, 0.0F, 0.0F);
+    if (how->kind == FD_CONTRAST)
+        blend(values, green, blue, count, factor, (1.0F - factor) * mean_of(values, count), 0.0F);
+    if (how->kind == FD_SATURATION)
+        blend(values, green, blue, count, factor, 0.0F, 1.0F - factor);
+    for (size_t i = 0; i < count && how->kind == FD_HUE; i++)
+        turn_hue(&values[i], &green[i], &blue[i], factor);
+    for (size_t i = 0; i < count && how->kind == FD_GREY; i++)
+        values[i] = green[i] = blue[i] = grey_of(values[i], green[i], blue[i]);
+    for (size_t i = 0; i < 3 * count && how->kind == FD_INVERT; i++)
+        values[i] = 1.0F - values[i];
+}
+
+int fd_run_floats(fd_canvas *canvas, const fd_operation *operations, size_t count, size_t *done,
+                  fd_room *room) {
+    const double *first = operations[0].value;
+    size_t pixels = (size_t)canvas->width * (size_t)canvas->height;
+    float *values = fd_room_for(room, 3 * pixels * sizeof *values);
+    form by;
+
+    if (values == NULL)
+        return FD_NO_MEMORY;
+    for (int c = 0; c < 3; c++) {
+        by.scale[c] = (float)first[1 + c];
+        by.bias[c] = (float)first[4 + c];
+    }
+    load(values, canvas->pixels, pixels, &by);
+    for (*done = 0; *done < count; ++*done) {
+        const fd_operation *next = &operations[*done];
+        if (next->library != FD_FLOATS || !fd_is_good(next) ||
+            memcmp(next->value + 1, first + 1, 6 * sizeof *first) != 0)
+            break;
+        run(values, pixels, next);
+    }
+    save(canvas->pixels, values, pixels, &by);
+    return FD_OK;
+}
