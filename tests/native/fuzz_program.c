@@ -75,7 +75,7 @@ static const struct {
     [FD_PAD] = {0, 30},           [FD_LEVELS] = {-1, 4},     [FD_SHIFT_COLOURS] = {-400, 400},
     [FD_FILL] = {0, 20},          [FD_NOISE] = {0, 300},     [FD_MEAN_BLUR] = {2, 12},
     [FD_CLAHE] = {0, 50},         [FD_CHANNELS] = {-1, 4},   [FD_GAMMA] = {0, 4},
-    [FD_CONVOLVE] = {0, 1},       [FD_MEDIAN] = {2, 6},     [FD_DOWNSCALE] = {0, 1.1},
+    [FD_CONVOLVE] = {0, 1},       [FD_MEDIAN] = {2, 6},      [FD_DOWNSCALE] = {0, 1.1},
     [FD_LENS] = {-2, 2},          [FD_GRID] = {0, 12},       [FD_ELASTIC] = {0, 99},
 };
 
