@@ -7,8 +7,9 @@ returns the pipeline; `sources`, at how many places it was met, or a name for on
 as often as it was met.
 
 The gain is the CPU time of PyTorch's DataLoader with the pipeline as written, over that of
-`Loader`, for the same photos, both in one process, in turns. A pipeline that cannot be built here
-is left out.
+`Loader`, for the same photos, both in one process, in turns, after an epoch that does not count.
+Batches are as users get them, images and labels; where images cannot be stacked, because their
+sizes differ, they are lists of samples. A pipeline that cannot be built here is left out.
 """
 
 from __future__ import annotations
@@ -52,14 +53,14 @@ class AsWritten(torch.utils.data.Dataset[Any]):
     def __len__(self) -> int:
         return len(self._photos)
 
-    def __getitem__(self, index: int) -> Any:
+    def __getitem__(self, index: int) -> tuple[Any, int]:
         with Image.open(self._photos[index]) as file:
             image: Any = file.convert("RGB")
         if self._output is not None:
             image = np.array(image)
         if self._output == "tensor":
             image = torch.from_numpy(image).permute(2, 0, 1)
-        return self._transform(image)
+        return self._transform(image), 0
 
 
 def where_it_runs(made: Any) -> str:
@@ -80,22 +81,27 @@ def _cpu_time(loader: Any) -> float:
     return time.process_time() - began
 
 
-def gain_of(photos: Sequence[Path], dataset: Any, build: Any, output: str | None) -> float:
-    """Return the ratio of the CPU times of an epoch."""
-    theirs = torch.utils.data.DataLoader(AsWritten(photos, build(), output), 8, collate_fn=list)
-    threads = 1 if dataset.isolated else 0
-    with Loader(dataset, 8, threads=threads, collate_fn=list) as ours:
-        _cpu_time(ours)
-        return statistics.median(_cpu_time(theirs) / _cpu_time(ours) for _ in range(_ROUNDS))
+def gain_of(theirs: Any, ours: Any, batch: int) -> float:
+    """Return the ratio of the CPU times of an epoch of two datasets."""
+    try:
+        _cpu_time(stock := torch.utils.data.DataLoader(theirs, batch))
+        collate_fn = None
+    except (RuntimeError, TypeError):  # images that cannot be stacked
+        _cpu_time(stock := torch.utils.data.DataLoader(theirs, batch, collate_fn=list))
+        collate_fn = list
+    with Loader(ours, batch, threads=1 if ours.isolated else 0, collate_fn=collate_fn) as loader:
+        _cpu_time(loader)
+        return statistics.median(_cpu_time(stock) / _cpu_time(loader) for _ in range(_ROUNDS))
 
 
-def row_of(pipe: dict[str, Any], photos: Sequence[Path], *, measures: bool) -> Row:
-    """Return what becomes of a pipeline."""
+def row_of(pipe: dict[str, Any], photos: Sequence[Path], batch: int) -> Row:
+    """Return what becomes of a pipeline; with a `batch` of 0, not what it gains."""
     output, given = _OUTPUTS.get(pipe["kind"]), str(pipe["sources"])
     met = int(given) if given.isdigit() else 1
     dataset = ImageList(photos, [0] * len(photos), transform=pipe["build"](), output=output)
     made = dataset._resolved_transform()
-    gain = gain_of(photos, dataset, pipe["build"], output) if measures else None
+    stock = AsWritten(photos, pipe["build"](), output)
+    gain = gain_of(stock, dataset, batch) if batch else None
     where = where_it_runs(made)
     why = "" if where == "whole" else getattr(made, "reason", "") or dataset._not_fused_reason()
     return Row(pipe["key"], where, met, gain, why)
@@ -115,19 +121,22 @@ def _summed_up(rows: Sequence[Row], where: str) -> dict[str, Any]:
 
 @bench.command(
     pipelines=("pipelines.py", "the file with the pipelines"),
-    samples=(24, "photos; 0 measures no time"),
+    samples=(256, "photos"),
+    batch=(64, "images; 0 measures no time"),
     only=("", "a part of the key"),
 )
 def main(options: Any) -> Any:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    photos = bench.spaced(bench.photos_in(options.photos), options.samples or 1)
+    found = bench.photos_in(options.photos)
+    count = min(options.samples, len(found)) if options.batch else 1
+    photos = [found[place * len(found) // count] for place in range(count)]
     rows: list[Row] = []
     for pipe in runpy.run_path(options.pipelines)["PIPES"]:
         if options.only not in pipe["key"]:
             continue
         try:
-            rows.append(row_of(pipe, photos, measures=options.samples > 0))
+            rows.append(row_of(pipe, photos, options.batch))
         except Exception as error:  # of any kind: what the pipeline, or its library, raises
             print(f"left out: {pipe['key']}: {type(error).__name__}")
             continue

@@ -415,8 +415,9 @@ int fd_draw_operations(const fd_program *program, int32_t *width, int32_t *heigh
                        fd_operation operations[FD_MOST_OPERATIONS], int32_t *count);
 
 /* Set a resize of an image of this size to the first of `count` operations that it can do: those that
- * crop or mirror, and one that resizes. It then reads and computes only what the others need. Those are
- * moved to the front; returns their number. */
+ * crop or mirror, and one that resizes. Crops come before what gives the same after them, such as the
+ * border of an image. It then reads and computes only what the others need. Those are moved to the front;
+ * returns their number. */
 int32_t fd_fold(int32_t width, int32_t height, fd_resize *resize, fd_operation *operations,
                 int32_t count);
 

@@ -60,10 +60,87 @@ static int can_scale(const fd_resize *resize, const fd_operation *operation) {
     return operation->filter != FD_FILTER_NEAREST && !(is_exact && resize->flip);
 }
 
+/* Let an image of this size be cropped before its border is made, of which the rest is made then. Returns 0
+ * where that shows pixels that the crop leaves out. */
+static int crop_border(double border[FD_VALUES], int32_t mode, double box[FD_VALUES], int32_t width,
+                       int32_t height) {
+    double rest[4], part[4];
+
+    for (int i = 0; i < 2; i++) {
+        double side = i ? height : width, from = box[i] - border[i], end = from + box[2 + i];
+        part[i] = fmax(from, 0);
+        part[2 + i] = fmin(end, side) - part[i];
+        rest[i] = part[i] - from;
+        rest[2 + i] = fmax(end - side, 0);
+        int mirrors = mode == FD_PAD_REFLECT || mode == FD_PAD_SYMMETRIC;
+        if (part[2 + i] <= (mirrors ? fmax(rest[i], rest[2 + i]) : 0))
+            return 0;
+    }
+    memcpy(box, part, sizeof part);
+    memcpy(border, rest, sizeof rest);
+    return 1;
+}
+
+/* Let a crop come before the operation on an image of this size that it follows, if the result stays the
+ * same. */
+static int comes_before(fd_operation *crop, fd_operation *operation, int32_t width,
+                        int32_t height) {
+    double *value = operation->value, *box = crop->value;
+
+    switch (operation->kind) {
+    case FD_BRIGHTNESS: /* this and the next ones change each pixel by itself */
+    case FD_SATURATION:
+    case FD_HUE:
+    case FD_GREY:
+    case FD_INVERT:
+    case FD_SOLARIZE:
+    case FD_SOLARIZE_ADD:
+    case FD_POSTERIZE:
+    case FD_PERMUTE:
+    case FD_SHIFT_COLOURS:
+        return 1;
+    case FD_LEVELS:
+        return value[2] == 0 && value[3] == 0;
+    case FD_MIRROR:
+        box[0] = width - box[0] - box[2];
+        return 1;
+    case FD_TURN_OVER:
+        box[1] = height - box[1] - box[3];
+        return 1;
+    case FD_PAD:
+        return crop_border(value, operation->filter, box, width, height);
+    default:
+        return 0;
+    }
+}
+
+/* Let crops come as early as they can: what they leave out is no work. */
+static void bring_crops_forward(int32_t width, int32_t height, fd_operation *operations,
+                                int32_t count) {
+    for (int32_t i = 1; i < count; i++)
+        for (int32_t at = i; at > 0 && operations[at].kind == FD_CROP; at--) {
+            fd_operation crop = operations[at];
+            int32_t across = width, down = height;
+            for (int32_t k = 0; k < at - 1; k++)
+                fd_resized_by(&operations[k], &across, &down);
+            if (!comes_before(&crop, &operations[at - 1], across, down))
+                break;
+            operations[at] = operations[at - 1];
+            operations[at - 1] = crop;
+        }
+}
+
+static int is_idle(const fd_operation *operation) {
+    const double *border = operation->value;
+
+    return operation->kind == FD_PAD && border[0] + border[1] + border[2] + border[3] == 0;
+}
+
 int32_t fd_fold(int32_t width, int32_t height, fd_resize *resize, fd_operation *operations,
                 int32_t count) {
     int32_t done = 0, resizes = 0, flip;
 
+    bring_crops_forward(width, height, operations, count);
     *resize = unchanged(width, height);
     for (; done < count; done++) {
         const fd_operation *operation = &operations[done];
@@ -76,7 +153,7 @@ int32_t fd_fold(int32_t width, int32_t height, fd_resize *resize, fd_operation *
             scale(resize, operation);
             resize->flip = flip;
             resizes = 1;
-        } else
+        } else if (!is_idle(operation))
             break;
     }
     memmove(operations, operations + done, (size_t)(count - done) * sizeof *operations);

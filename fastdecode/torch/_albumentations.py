@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
+import torch
 from PIL import Image as PillowImage
 
 from fastdecode.native._augment import (
@@ -40,7 +41,7 @@ from fastdecode.native._augment import (
     padded_to,
     random_box,
 )
-from fastdecode.torch._probes import Form, hands_on
+from fastdecode.torch._probes import Form, HandedOn, hands_on
 from fastdecode.torch._programs import Size, Unsupported, as_range, made_by, size_after
 
 _PACKAGE = "albumentations"
@@ -52,7 +53,7 @@ _PIPELINES = ("Compose", "Sequential")
 _CONVERSIONS = frozenset(
     [
         *("ImageClassification", "MaybePILToTensor", "MaybeToTensor", "PILToTensor", "ToImage"),
-        *("ToTensor", "ToTensorV2"),
+        *("ChannelsFirst", "ToTensor", "ToTensorV2"),
     ]
 )
 
@@ -92,6 +93,14 @@ class OfImage:
         return repr(self.transform)
 
 
+class ChannelsFirst:
+    """What many do in place of ToTensorV2."""
+
+    def __call__(self, rows: Any) -> torch.Tensor:
+        """Return an array (H, W, C) as a tensor (C, H, W)."""
+        return torch.from_numpy(rows.transpose(2, 0, 1).copy())
+
+
 def is_of_albumentations(transform: Any) -> bool:
     """Return whether a transform is from albumentations: it takes ``image=`` and returns a dict."""
     return type(transform).__module__.partition(".")[0] == _PACKAGE
@@ -122,9 +131,10 @@ def steps_of(parts: Sequence[Any], form: Form) -> Iterator[Any]:
     """
     converted = form == "uint8"
     for part in parts:
-        held = part.transform if isinstance(part, OfImage) else None
+        held = HandedOn(part.transform, False) if isinstance(part, OfImage) else None
         held = hands_on(part, is_known, form) if held is None and not converted else held
-        steps = [part] if held is None else list(map(OfImage, _flat(held)))
+        steps = [part] if held is None else list(map(OfImage, _flat(held.to)))
+        steps += [ChannelsFirst()] if held is not None and held.becomes_tensor else []
         yield from steps
         converted = converted or any(map(_converts, steps))
 

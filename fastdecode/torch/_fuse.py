@@ -17,6 +17,7 @@ from fastdecode.geometry import Geometry
 from fastdecode.native._augment import Impossible
 from fastdecode.torch import _recognise
 from fastdecode.torch._albumentations import steps_of
+from fastdecode.torch._measured import Layout
 from fastdecode.torch._options import DecodeOptions
 from fastdecode.torch._probes import Form
 from fastdecode.torch._processors import as_transform
@@ -228,9 +229,17 @@ class Fused(EncodedTransform):
             result = part(result, generator) if staged else part(result)
         return result
 
+    @property
+    def draws_later(self) -> bool:
+        """Whether what `finish` draws does not depend on how much the head has drawn."""
+        stages = [one for one in self.rest if isinstance(one, InCore)]
+        steady = all(part.is_steady for one in stages for part in one.recipe.program.parts)
+        return self.isolated and steady
+
     def as_output(self, pixels: torch.Tensor) -> Any:
         """Return the result of the head in the form that the next step, or the caller, gets."""
-        return as_image(pixels, self.form, np.ndarray if self.form == "array" else self.image)
+        image = self.image or (np.ndarray if self.form == "array" else None)
+        return as_image(pixels, self.form, image)
 
     def __repr__(self) -> str:
         lines = ["Fused("]
@@ -316,8 +325,8 @@ def fuse(
       ClassificationPresetEval, those of its references;
     - timm's RandomResizedCropAndInterpolation, MaybeToTensor, MaybePILToTensor and ToTensor;
     - RGB, v2.Identity and nn.Identity;
-    - the image processors CLIP, ViT, DeiT, BEiT, DPT, DETR, LLaVA, Qwen2-VL, SigLIP, ConvNeXT and
-      BiT of transformers.
+    - the image processors CLIP, ViT, DeiT, BEiT, DPT, DETR, LLaVA, MobileNet, PVT, Qwen2-VL,
+      SegFormer, SigLIP, ConvNeXT and BiT of transformers.
 
     From the first unrecognised step on, the pipeline runs as written. That step gets the same input
     as without `fuse`: a Pillow image, or a contiguous tensor. A flip with p=0 draws nothing.
@@ -378,9 +387,9 @@ def _with_augmentations(fused: Fused, begin: Recipe, parts: list[Any]) -> Fused:
     given: Form = "array" if begin.image is np.ndarray else "pil"
     given = "uint8" if begin.form == "uint8" and begin.image is None else given
     parts = list(steps_of(parts, given))
-    if not any(map(_recognise.row_of, parts)):
-        return fused
     recipe, count, _ = _recognise.read_pipeline(parts, begin.but(augments=True))
+    if len(recipe.idle) == count and not any(map(_recognise.row_of, parts)):
+        return fused
     stages = stages_after(recipe, parts[count:])
     in_loader = build_fused(recipe, [*parts[:count], *stages], count, "")
     more = count > len(fused.fused) or in_loader.isolated
@@ -405,7 +414,8 @@ def not_fused_reason(transform: Any, options: DecodeOptions, *, joint: bool) -> 
 
 def build_fused(recipe: Recipe, parts: Sequence[Any], count: int, reason: str) -> Fused:
     """Return the first `count` parts as a recipe, followed by the rest."""
-    in_rows: Any = {"pil": "pil"}.get(recipe.form, "array" if recipe.image is np.ndarray else "")
+    laid_out = recipe.image is np.ndarray or isinstance(recipe.image, Layout)
+    in_rows: Any = {"pil": "pil"}.get(recipe.form, "array" if laid_out else "")
     return Fused(
         recipe,
         parts[count:],

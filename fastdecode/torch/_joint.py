@@ -168,7 +168,7 @@ class FusedJoint:
 def _draws(part: Any) -> Draws:
     if _recognise.draws_nothing(part):
         return "nothing"
-    return "in torch" if _recognise.draws_in_torch(part) else "globally"
+    return "from the seed" if _recognise.draws_in_torch(part) else "globally"
 
 
 def _is_moved(leaf: Any) -> bool:

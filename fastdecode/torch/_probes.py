@@ -22,9 +22,11 @@ from PIL import ImageOps
 
 from fastdecode._decode import lazy
 from fastdecode.native._augment import Operation, Program, do, resized_to, squared
+from fastdecode.torch._twins import twin_of
 from fastdecode.torch._user_code import (
     DrawingFrom,
-    draws_in_torch,
+    code_of,
+    codes_in,
     global_states,
     may_draw,
     preserve_generators,
@@ -34,33 +36,37 @@ from fastdecode.torch.transforms.multimodal import PadToSquare
 Form: TypeAlias = Literal["pil", "array", "uint8", "floats"]
 """A Pillow image, an array (H, W, C) of bytes, or a tensor of bytes or of floats."""
 
-_SIZES = ((48, 64), (64, 48), (1, 1), (33, 33), (3, 600), (600, 3), (700, 500), (1100, 1500))
+SIZES = ((48, 64), (64, 48), (1, 1), (33, 33), (3, 600), (600, 3), (700, 500), (1100, 1500))
 """(height, width) of the probes; a small image may be left as it is where a large one is not."""
 _NAMES = (
     "Image PIL Tensor array asarray bool clone contiguous convert copy dim expand float32 getbands "
     "device float hasattr isinstance len mode ndim np numpy repeat self shape size super to torch "
     "type __call__"
 )
-_LOOKS = frozenset(_NAMES.split())
+LOOKS = frozenset(_NAMES.split())
 """Names in code that cannot change an image of three channels, or anything else."""
 _COUNTS = frozenset(["add", "div", "mul", "neg", "self", "sub", "torch", "true_divide"])
 """Names in code that can scale floats, and change nothing else."""
-_PADS = _LOOKS | {"format", "functional", "height", "int", "max", "new", "pad", "paste", "width"}
+_PADS = LOOKS | {"format", "functional", "height", "int", "max", "new", "pad", "paste", "width"}
 _PADS |= {"ImageOps", "transforms", "zip"}
 """Names in code that can pad a Pillow image as well."""
 _CUTS = frozenset(["Image", "PIL", "Resampling", "crop", "functional", "resize", "self"])
 _CUTS |= {"BICUBIC", "BILINEAR", "HAMMING", "LANCZOS", "transforms"}
 """Names in code that can cut and resize a Pillow image, and do nothing else."""
-_STACKS = _LOOKS | {"Normalize", "PILToTensor", "ToTensor", "cat", "stack", "normalize"}
+_STACKS = LOOKS | {"Normalize", "PILToTensor", "ToTensor", "cat", "stack", "normalize"}
 _STACKS |= {"pil_to_tensor", "to_tensor", "transforms"}
 """Names in code that can convert several crops and stack them, and change nothing."""
+_TURNS = LOOKS | {"ascontiguousarray", "from_numpy", "permute", "transpose"}
+"""Names in code that can make a tensor of an array as well."""
 _TYPES = (PIL, ImageOps, PillowImage, PillowImage.Image, torch, torch.Tensor, np)
+_TIMES = 5
+"""How often a step that draws is tried: it may do different things."""
 _SMALL = frozenset([*range(-4, 5), 255])
 """Numbers that are no side of an image that only some have, with which code could compare."""
-_ATTRIBUTES = frozenset(["LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR"])
+ATTRIBUTES = frozenset(["LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR"])
 _BRANCHES = frozenset(["COMPARE_OP", "CONTAINS_OP", "FOR_ITER", "IS_OP"])
-_GLOBALS = frozenset(["LOAD_GLOBAL", "LOAD_NAME"])
-_STORES = frozenset(
+GLOBALS = frozenset(["LOAD_GLOBAL", "LOAD_NAME"])
+STORES = frozenset(
     [
         "DELETE_ATTR",
         "DELETE_GLOBAL",
@@ -74,9 +80,8 @@ _STORES = frozenset(
 )
 
 
-Draws: TypeAlias = Literal["nothing", "in torch", "by itself", "globally"]
-"""What a step draws from: if only by torch's functions, it can draw from another generator; if from
-generators of its own, as albumentations', these can be seeded."""
+Draws: TypeAlias = Literal["nothing", "from the seed", "by itself", "globally"]
+"""What a step, or its twin, can draw from; "by itself" from generators that can be seeded."""
 
 
 class Found(NamedTuple):
@@ -84,6 +89,13 @@ class Found(NamedTuple):
 
     draws: Draws
     made: Any
+
+
+class Affine(NamedTuple):
+    """What becomes of the values of each channel."""
+
+    factors: list[float]
+    summands: list[float]
 
 
 def form_of(image: Any, channels: int = 3) -> Form | None:
@@ -107,8 +119,8 @@ def does_nothing(part: Any, form: Form, channels: int) -> bool:
 
 def is_stateless(part: Any) -> bool:
     """Return whether a step only converts, normalises and stacks what it gets."""
-    code = _code_of(part)
-    return bool(code) and _only_looks(code[0], _STACKS, part)
+    code = code_of(part)
+    return bool(code) and only_looks(code[0], _STACKS, part)
 
 
 def pads_to_square(part: Any) -> PadToSquare | None:
@@ -137,22 +149,22 @@ def pillow_calls(part: Any) -> PillowCalls | None:
     Its code is one line after another, without a choice, so it does to all images what it does to
     a few: `fastdecode.open` remembers that.
     """
-    code = _code_of(part)
-    if not code or may_draw(part) or not _is_straight(code[0]):
+    code = code_of(part)
+    if not code or may_draw(part) or not is_straight(code[0]):
         return None
-    if not _only_looks(code[0], _CUTS, part, depth=0) or not all(
-        _is_plain(one) or _is_data(one) or _is_library(one) for one in _used(code[0], part)
+    if not only_looks(code[0], _CUTS, part, depth=0) or not all(
+        _is_plain(one) or _is_data(one) or is_library(one) for one in used_by(code[0], part)
     ):
         return None
     try:
-        made = [lazy.remembered(part(_unread(*size))) for size in _SIZES[-2:]]
+        made = [lazy.remembered(part(_unread(*size))) for size in SIZES[-2:]]
         program = Program(step for call in made[0] for step in _program_of(*call))
     except Exception:  # of any kind: whatever the user's code raises
         return None
     return PillowCalls(program) if program and made[0] == made[1] else None
 
 
-def _is_straight(function: FunctionType) -> bool:
+def is_straight(function: FunctionType) -> bool:
     """Return whether a function neither branches nor compares, here or in a function inside it."""
     code = function.__code__
     return not any(
@@ -165,7 +177,7 @@ def _is_plain(one: Any) -> bool:
     return one is None or isinstance(one, str) or (type(one) is tuple and all(map(_is_plain, one)))
 
 
-def _is_library(one: Any) -> bool:
+def is_library(one: Any) -> bool:
     """Return whether something is a module, a type or a function of a library's."""
     functional = "torchvision.transforms.functional"
     of_torchvision = isinstance(one, ModuleType) and _is_torchvisions(one)
@@ -197,26 +209,28 @@ def does_as(part: Any, base: type, form: Form, channels: int) -> bool:
     return _agrees(part, plain, form, channels)
 
 
-def affine_of(part: Any, kind: type[torch.Tensor] = torch.Tensor) -> tuple[float, float] | None:
-    """Return the factor and the summand of a step that only scales floats; None of any other.
+def affine_of(part: Any, kind: type[torch.Tensor] = torch.Tensor) -> Affine | None:
+    """Return the factors and the summands of a step that only scales floats; None of any other.
 
     It gets tensors of a class, and returns plain ones.
     """
-    code = _code_of(part)
-    if not code or not all(_only_looks(one, _COUNTS) for one in code) or may_draw(part):
+    code, own = code_of(part), getattr(part, "__dict__", {})
+    known = _COUNTS | {name for name, value in own.items() if _is_data(value)}
+    if not code or not all(only_looks(one, known) for one in code) or may_draw(part):
         return None
     try:
         full = (torch.full((3, 1, 1), at).as_subclass(kind) for at in (0.0, 1.0))
-        summand, end = (float(part(one)[0, 0, 0]) for one in full)
-        scaled: bool = all(
+        summand, end = (part(one) for one in full)
+        factor = end - summand
+        scaled: bool = bool((factor != 0).all()) and all(
             type(one := part(probe.clone().as_subclass(kind))) is torch.Tensor
             and one.dtype == probe.dtype
-            and torch.allclose(one, probe * (end - summand) + summand, rtol=1e-5, atol=1e-5)
-            for probe in map(_spread, _probes("floats", 3))
+            and torch.allclose(one, probe * factor + summand, rtol=1e-5, atol=1e-5)
+            for probe in map(_spread, probes("floats", 3))
         )
+        return Affine(factor.flatten().tolist(), summand.flatten().tolist()) if scaled else None
     except Exception:  # of any kind: whatever the user's code raises
         return None
-    return (end - summand, summand) if scaled and end != summand else None
 
 
 def _spread(values: torch.Tensor) -> torch.Tensor:
@@ -229,18 +243,18 @@ def _agrees(
     other: Callable[[Any], Any],
     form: Form,
     channels: int,
-    known: frozenset[str] = _LOOKS,
+    known: frozenset[str] = LOOKS,
     numbers: tuple[int, ...] = (),
 ) -> bool:
-    code = _code_of(part)
-    if not code or may_draw(part) or not _only_looks(code[0], known, part if numbers else None):
+    code = code_of(part)
+    if not code or may_draw(part) or not only_looks(code[0], known, part if numbers else None):
         return False
     if not _is_alike(code[0], part, numbers=numbers):
         return False
     before = global_states()
     try:
         with preserve_generators():
-            alike = all(_same(part(p), other(p)) for p in _probes(form, channels))
+            alike = all(_same(part(p), other(p)) for p in probes(form, channels))
             return alike and not drawn_since(before)
     except Exception:  # of any kind: whatever the user's code raises
         return False
@@ -256,15 +270,17 @@ def _examined(part: Any, probe: Any) -> Found | None:
     try:
         with preserve_generators():
             made = _tried(part, probe)
-            if not _code_of(part):  # who knows what it may do with another image
+            if not code_of(part):  # who knows what it may do with another image
                 return Found("globally", made)
             if not (may_draw(part) or drawn_since(before)):
                 return Found("nothing", made)
             before = global_states()
-            with DrawingFrom(torch.Generator()):
-                made = _tried(part, probe)
-            alone = draws_in_torch(part) and not drawn_since(before)
-            return Found("in torch" if alone else "globally", made)
+            alone = twin_of(part) is not None
+            for seed in range(_TIMES if alone else 0):
+                with DrawingFrom(torch.Generator().manual_seed(seed)):
+                    made = twin_of(copy.deepcopy(part))(copy.deepcopy(probe))  # type: ignore[misc]
+            alone = alone and not drawn_since(before)
+            return Found("from the seed" if alone else "globally", made)
     except Exception:  # of any kind: whatever the user's code raises
         return None
 
@@ -282,27 +298,34 @@ def images_for(
     form: Form, channels: int, kind: type | None, size: tuple[int, int] | None
 ) -> Iterator[Any]:
     """Yield images such as a step may get: of this size, if it is known, or of several."""
-    for probe in _probes(form, channels, ((48, 64), (700, 500)) if size is None else (size,)):
+    for probe in probes(form, channels, ((48, 64), (700, 500)) if size is None else (size,)):
         plain = kind is None or not isinstance(probe, torch.Tensor)
         yield probe if plain else probe.as_subclass(kind)
 
 
-def hands_on(part: Any, is_wanted: Callable[[Any], bool], form: Form) -> Any:
+class HandedOn(NamedTuple):
+    """What gets every image, and whether its result becomes a tensor (C, H, W)."""
+
+    to: Any
+    becomes_tensor: bool
+
+
+def hands_on(part: Any, is_wanted: Callable[[Any], bool], form: Form) -> HandedOn | None:
     """Return what a step hands every image to, as an array by the name ``image``.
 
     None if the step does anything else, or does not return that one's image.
     """
-    code = _code_of(part)
+    code = code_of(part)
     held = [one for one in _held_by(code[0], part) if is_wanted(one[1])] if code else []
-    if len(held) != 1 or not _only_looks(code[0], _LOOKS | {held[0][0]}):
+    if len(held) != 1 or not only_looks(code[0], _TURNS | {held[0][0]}):
         return None
     if not _is_alike(code[0], part, *held[0]):
         return None
     try:
-        alike = all(_hands(part, code[0], held[0][1], probe) for probe in _probes(form, 3))
+        ways = {_hands(part, code[0], held[0][1], probe) for probe in probes(form, 3)}
     except Exception:  # of any kind: whatever the user's code raises
         return None
-    return held[0][1] if alike else None
+    return HandedOn(held[0][1], ways == {"as a tensor"}) if len(ways) == 1 else None
 
 
 def _held_by(function: FunctionType, part: Any) -> list[tuple[str, Any]]:
@@ -317,9 +340,13 @@ def _held_by(function: FunctionType, part: Any) -> list[tuple[str, Any]]:
     return [*enclosed, *given, *others]
 
 
-def _hands(part: Any, function: FunctionType, wanted: Any, probe: Any) -> bool:
-    """Return whether a step hands on a probe to another object in the place of a wanted one."""
-    pixels, token = np.asarray(probe), object()
+def _hands(part: Any, function: FunctionType, wanted: Any, probe: Any) -> str:
+    """Return how a step returns the result of another object in the place of a wanted one.
+
+    Raise if that does not get the probe, or if anything else is returned.
+    """
+    pixels = np.asarray(probe)
+    token = np.resize(np.arange(251, dtype=np.uint8), (260, 270, 3))  # larger than what is small
 
     def receive(*, image: Any) -> dict[str, Any]:
         if not (type(image) is np.ndarray and _same(image, pixels)):
@@ -334,23 +361,20 @@ def _hands(part: Any, function: FunctionType, wanted: Any, probe: Any) -> bool:
     defaults = tuple(map(swapped, function.__defaults__ or ()))
     made = FunctionType(function.__code__, names, function.__name__, defaults, closure)
     if function is part or function is vars(part).get("lambd"):
-        return made(probe) is token
-    twin = copy.copy(part)
-    vars(twin).update({name: swapped(one) for name, one in vars(part).items()})
-    return made(twin, probe) is token
+        result = made(probe)
+    else:
+        twin = copy.copy(part)
+        vars(twin).update({name: swapped(one) for name, one in vars(part).items()})
+        result = made(twin, probe)
+    if result is token:
+        return "as it is"
+    if _same(result, torch.from_numpy(token).permute(2, 0, 1)):
+        return "as a tensor"
+    raise ValueError("it is another result")
 
 
-def _code_of(part: Any) -> list[FunctionType]:
-    """Return the Python function that a step runs first; none if there is no such."""
-    held = vars(part).get("lambd") if hasattr(part, "__dict__") else None  # torchvision's Lambda
-    method = "forward" if isinstance(part, torch.nn.Module) else "__call__"
-    found = [part, held, getattr(type(part), method, None)]
-    functions = [one for one in found if isinstance(one, FunctionType)]
-    return [] if isinstance(part, type) else functions[:1]
-
-
-def _only_looks(
-    function: FunctionType, known: frozenset[str] = _LOOKS, part: Any = None, depth: int = 3
+def only_looks(
+    function: FunctionType, known: frozenset[str] = LOOKS, part: Any = None, depth: int = 3
 ) -> bool:
     """Return whether a function names only these, types of images, or functions like it.
 
@@ -364,7 +388,7 @@ def _only_looks(
 
     def is_known(one: Any) -> bool:
         if isinstance(one, FunctionType) and depth:
-            return _only_looks(one, known, None if part is None else one, depth - 1)
+            return only_looks(one, known, None if part is None else one, depth - 1)
         counts = part is not None and _is_data(one)
         return counts or _is_torchvisions(one) or any(one is kind for kind in _TYPES)
 
@@ -383,6 +407,8 @@ def _is_data(value: Any) -> bool:
     """Return whether a value is a number, or some."""
     if isinstance(value, (tuple, list)):
         return all(map(_is_data, value))
+    if isinstance(value, (np.ndarray, torch.Tensor)):
+        return True
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
@@ -402,46 +428,38 @@ def _is_alike(
 
     def is_known(one: Any) -> bool:
         if isinstance(one, FunctionType) and one is not function:
-            return _only_looks(one, _PADS) and _is_alike(one, one, numbers=numbers)
-        known = one is wanted or _is_library(one) or isinstance(one, torch.device)
-        return known or _is_small(one, numbers)
+            return only_looks(one, _PADS) and _is_alike(one, one, numbers=numbers)
+        known = one is wanted or is_library(one) or isinstance(one, torch.device)
+        return known or is_small(one, numbers)
 
-    return all(map(is_known, _used(function, part, held)))
+    return all(map(is_known, used_by(function, part, held)))
 
 
-def _used(function: FunctionType, part: Any, held: str = "") -> list[Any]:
+def used_by(function: FunctionType, part: Any, held: str = "") -> list[Any]:
     """Return the constants of a function, and what it gets by a name from anywhere but `held`."""
-    codes = list(_codes(function.__code__))
+    codes = list(codes_in(function.__code__))
     instructions = [one for code in codes for one in dis.get_instructions(code)]
     used = [one for code in codes for one in code.co_consts]
     used += [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
     cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
     used += [cell.cell_contents for name, cell in cells if name != "__class__"]
-    names = {one.argval for one in instructions if one.opname in _GLOBALS}
+    names = {one.argval for one in instructions if one.opname in GLOBALS}
     used += [function.__globals__[name] for name in names if name in function.__globals__]
     if function is not part:
-        attributes = {one.argval for one in instructions if one.opname in _ATTRIBUTES}
-        kinds = [vars(kind) for kind in type(part).__mro__ if kind is not object]
+        attributes = {one.argval for one in instructions if one.opname in ATTRIBUTES}
+        places = [vars(part), vars(part).get("_modules", {})]
+        places += [vars(kind) for kind in type(part).__mro__ if kind is not object]
         for name in attributes - {held, "__call__"}:
-            used += [where[name] for where in (vars(part), *kinds) if name in where][:1]
-
+            used += [where[name] for where in places if name in where][:1]
     return used
 
 
-def _codes(code: CodeType) -> Iterator[CodeType]:
-    """Yield a piece of code, and those inside it."""
-    yield code
-    for one in code.co_consts:
-        if isinstance(one, CodeType):
-            yield from _codes(one)
-
-
-def _is_small(constant: Any, numbers: tuple[int, ...]) -> bool:
+def is_small(constant: Any, numbers: tuple[int, ...]) -> bool:
     """Return whether a constant cannot be a side that only some images have, or is `numbers`."""
     if isinstance(constant, (tuple, frozenset, list)):
-        return tuple(constant) == numbers or all(_is_small(one, numbers) for one in constant)
+        return tuple(constant) == numbers or all(is_small(one, numbers) for one in constant)
     if isinstance(constant, slice):
-        return _is_small((constant.start, constant.stop, constant.step), numbers)
+        return is_small((constant.start, constant.stop, constant.step), numbers)
     if isinstance(constant, (int, float)):
         return constant in _SMALL or abs(constant) < 1
     return constant is None or isinstance(constant, (str, bytes, CodeType, type(...)))
@@ -450,7 +468,7 @@ def _is_small(constant: Any, numbers: tuple[int, ...]) -> bool:
 def _names(code: CodeType) -> set[str]:
     """Return the names in a function's code; of what it stores, one that nobody knows."""
     stores = any(
-        one.opname in _STORES and one.argval not in code.co_cellvars
+        one.opname in STORES and one.argval not in code.co_cellvars
         for one in dis.get_instructions(code)
     )
     inner = (_names(one) for one in code.co_consts if isinstance(one, CodeType))
@@ -458,7 +476,7 @@ def _names(code: CodeType) -> set[str]:
     return own.union(*inner) - {*code.co_cellvars}
 
 
-def _probes(form: Form, channels: int, sizes: Iterable[tuple[int, int]] = _SIZES) -> Iterator[Any]:
+def probes(form: Form, channels: int, sizes: Iterable[tuple[int, int]] = SIZES) -> Iterator[Any]:
     """Yield images of several sizes: a ramp with noise, and black ones."""
     numbers = np.random.default_rng(0)
     for height, width in sizes:
@@ -473,6 +491,11 @@ def _probes(form: Form, channels: int, sizes: Iterable[tuple[int, int]] = _SIZES
             else:
                 tensor = torch.from_numpy(levels).permute(2, 0, 1).contiguous()
                 yield tensor if form == "uint8" else tensor / 255
+
+
+def rows_of(image: Any) -> Any:
+    """Return the pixels (H, W, C) of a probe."""
+    return image.permute(1, 2, 0).numpy() if isinstance(image, torch.Tensor) else np.asarray(image)
 
 
 def _same(first: Any, second: Any) -> bool:

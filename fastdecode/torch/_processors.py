@@ -27,8 +27,8 @@ from fastdecode.torch.transforms.multimodal import PadToSquare
 from fastdecode.torch.transforms.normalize import three_values
 
 _MODELS = (
-    *("Beit", "Bit", "CLIP", "ConvNext", "DPT", "DeiT", "Detr", "Llava", "Qwen2VL", "Siglip"),
-    "ViT",
+    *("Beit", "Bit", "CLIP", "ConvNext", "DPT", "DeiT", "Detr", "Llava", "MobileNetV1"),
+    *("MobileNetV2", "Pvt", "Qwen2VL", "Segformer", "Siglip", "ViT"),
 )
 _KNOWN = {f"{model}ImageProcessor{way}" for model in _MODELS for way in ("", "Fast", "Pil")}
 _OF_TENSORS = {"TorchvisionBackend", "BaseImageProcessorFast"}

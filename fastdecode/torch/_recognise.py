@@ -27,7 +27,9 @@ from fastdecode.native._augment import Step as ProgramStep
 from fastdecode.torch import _albumentations
 from fastdecode.torch import _programs as programs
 from fastdecode.torch._albumentations import OfImage, is_of_albumentations
+from fastdecode.torch._measured import Measured, measured
 from fastdecode.torch._probes import (
+    Affine,
     Form,
     PillowCalls,
     affine_of,
@@ -51,6 +53,7 @@ from fastdecode.torch._programs import (
     size_after,
     with_library,
 )
+from fastdecode.torch._traces import traced
 from fastdecode.torch.transforms.base import EncodedTransform, Recipe, interpolation_name
 from fastdecode.torch.transforms.containers import Compose
 from fastdecode.torch.transforms.normalize import Normalize, three_values
@@ -154,7 +157,9 @@ def read_pipeline(parts: Sequence[Any], recipe: Recipe) -> tuple[Recipe, int, st
         if row is None and recipe.augments and not recipe.joint:
             step = _step_of_own(recipe, part)
         if recipe.image is np.ndarray:
-            step = step if type(part).__name__ in _OF_ARRAYS else None
+            step = step if row is None or type(part).__name__ in _OF_ARRAYS else None
+        elif recipe.image is not None and not isinstance(recipe.image, type):
+            step = None  # the values have a layout of their own
         elif recipe.image and not {_V1, _AUTO}.isdisjoint(modules_of(part)):
             step = None  # a v1 transform of a tv_tensors.Image may or may not keep the class
         if recipe.joint and not type(part).__module__.startswith(_V2):
@@ -173,6 +178,8 @@ def read_pipeline(parts: Sequence[Any], recipe: Recipe) -> tuple[Recipe, int, st
 def _step_of_own(recipe: Recipe, part: Any) -> Step | None:
     """Return the step of a class or function of the user's, found out by trying it."""
     form: Form = recipe.form if recipe.form in ("pil", "uint8") else "floats"
+    if recipe.image is np.ndarray:
+        return _step_of_arrays(recipe, part)
     if recipe.image is None and does_nothing(part, form, recipe.channels):
         return _pass_over
     if recipe.form in ("float", "normalised"):
@@ -182,6 +189,12 @@ def _step_of_own(recipe: Recipe, part: Any) -> Step | None:
         by = pillow_calls(part) or pads_to_square(part)
         if by is not None:
             return partial(_as_found, by=by)
+    if form != "floats" and recipe.image is None and recipe.channels == 3:
+        comes_to = measured(part, form)
+        if comes_to is not None:
+            return partial(_as_measured, by=comes_to)
+        if recipe.image is None and _followed(recipe, part, program_of) is not None:
+            return _augment
     known = [
         kind for kind in type(part).__mro__[1:] if (kind.__module__, kind.__qualname__) in TABLE
     ]
@@ -192,15 +205,45 @@ def _step_of_own(recipe: Recipe, part: Any) -> Step | None:
     return None
 
 
-def _scaled(recipe: Recipe, _part: Any, *, by: tuple[float, float]) -> Recipe | None:
-    """Accept a function such as ``x * 2 - 1``, as a part of the normalisation."""
-    normalize = recipe.normalize
-    if normalize is None:
+def _step_of_arrays(recipe: Recipe, part: Any) -> Step | None:
+    """Return the step of a class or function of the user's for arrays of bytes."""
+    comes_to = measured(part, "array") if recipe.form == "uint8" else None
+    return None if comes_to is None else partial(_as_measured, by=comes_to)
+
+
+def _as_measured(recipe: Recipe, _part: Any, *, by: Measured) -> Recipe | None:
+    """Accept a function that resizes, scales and lays out the values."""
+    if recipe.image is np.ndarray:
+        recipe = recipe.but(form="pil", image=None)  # which has the same pixels
+    made = _crop(recipe, by) if by.program else recipe
+    if made is None:
         return None
-    factor, summand = by
+    made = made.but(form="uint8", image=by.layout.image)
+    if by.layout.dtype == torch.uint8:
+        return made if set(by.factors) == {1.0} and set(by.summands) == {0.0} else None
+    if made.image is None and set(by.factors) == {1.0} and set(by.summands) == {0.0}:
+        return _as_levels(made)
+    stds = [1 / (255 * factor) for factor in by.factors]
+    means = [-summand * std for summand, std in zip(by.summands, stds, strict=True)]
+    plain = np.allclose([*stds, *means], [1, 1, 1, 0, 0, 0], rtol=1e-6, atol=1e-9)
+    return made.floats() if plain else made.floats(means, stds)
+
+
+def _scaled(recipe: Recipe, _part: Any, *, by: Affine) -> Recipe | None:
+    """Accept a function such as ``x * 2 - 1``, as a part of the normalisation."""
+    return _rescaled(recipe.but(image=None), *by)
+
+
+def _rescaled(recipe: Recipe, factors: Sequence[float], summands: Sequence[float]) -> Recipe | None:
+    """Return the recipe with floats that are scaled once more."""
+    normalize = recipe.normalize
+    grey = recipe.channels == 1
+    if normalize is None or (grey and (len({*factors}) > 1 or len({*summands}) > 1)):
+        return None
     means, stds = normalize.mean or (0.0,) * 3, normalize.std or (1.0,) * 3
-    mean = [m - summand * s / factor for m, s in zip(means, stds, strict=True)]
-    return recipe.but(image=None).floats(mean, [s / factor for s in stds])
+    made = [std / factor for std, factor in zip(stds, factors, strict=True)]
+    shifts = [summand * std for summand, std in zip(summands, made, strict=True)]
+    return recipe.floats([mean - one for mean, one in zip(means, shifts, strict=True)], made)
 
 
 def _as_found(recipe: Recipe, _part: Any, *, by: Any) -> Recipe | None:
@@ -254,7 +297,15 @@ def draws_in_torch(part: Any) -> bool:
 
 
 _OF_ARRAYS = (
-    *("LetterBox", "OfImage", "OpenCVResize", "PadToSquare", "SmartResize", "ToImage"),
+    *(
+        "ChannelsFirst",
+        "LetterBox",
+        "OfImage",
+        "OpenCVResize",
+        "PadToSquare",
+        "SmartResize",
+        "ToImage",
+    ),
     *("ToPILImage", "ToTensor"),
 )
 _DRAW_NOTHING = {
@@ -277,7 +328,15 @@ def tensor_program_of(transform: Any, size: Size) -> Program:
     """Do the same for a transform of tensors of bytes."""
     if any(module.startswith("timm.") for module in modules_of(transform)):
         raise Unsupported("timm's augmentations take Pillow images")
+    if not _is_known(transform):
+        raise Unsupported("what a step of the user's does is known of Pillow images")
     return for_tensors(_make(transform, size))
+
+
+def _is_known(transform: Any) -> bool:
+    """Return whether a transform and all that it holds are libraries'."""
+    held = getattr(transform, "transforms", None) or ()
+    return row_of(transform) is not None and all(map(_is_known, held))
 
 
 def float_program_of(transform: Any, size: Size, recipe: Recipe) -> Program:
@@ -321,9 +380,16 @@ def decoded_program_of(transform: Any, size: Size, *, of_tensors: bool) -> Progr
 
 def _make(transform: Any, size: Size) -> Program:
     row = row_of(transform)
-    if row is None or row.make is None:
+    if row is None:
+        return traced(transform, size, _has_program, lambda part, size: _parts([part], size)[0])
+    if row.make is None:
         raise Unsupported(f"{type(transform).__name__} is not done in the core")
     return made_by(row.make, transform, size)
+
+
+def _has_program(part: Any) -> bool:
+    row = row_of(part)
+    return row is not None and row.make is not None
 
 
 def _parts(transforms: Iterable[Any], size: Size) -> list[Program]:
@@ -444,7 +510,8 @@ def _pixel_values(recipe: Recipe, part: Any) -> Recipe | None:
 
 def _followed(recipe: Recipe, part: Any, make: Maker) -> Recipe | None:
     """Return the recipe with the program of a part; None if the core has none."""
-    if not recipe.augments:
+    plain = recipe.channels == 3 and not recipe.joint
+    if not recipe.augments or not (plain or _is_known(part)):
         return None
     before = recipe.shape and recipe.shape[1:]
     try:
@@ -458,7 +525,7 @@ def _followed(recipe: Recipe, part: Any, make: Maker) -> Recipe | None:
         following = recipe.doing(program)
     except Unsupported:
         return None
-    if type(part).__qualname__ != "Grayscale":
+    if row_of(part) is None or type(part).__qualname__ != "Grayscale":
         return following
     return following.but(channels=part.num_output_channels).doing(program)
 
@@ -610,6 +677,10 @@ def _normalize(recipe: Recipe, part: Any) -> Recipe | None:
         return _normalise_erased(recipe, mean, std)
     if recipe.form == "levels":
         return recipe.floats([one / 255 for one in mean], [one / 255 for one in std])
+    if recipe.form == "normalised":
+        return _rescaled(
+            recipe, [1 / s for s in std], [-m / s for m, s in zip(mean, std, strict=True)]
+        )
     return recipe.floats(mean, std) if recipe.form == "float" else None
 
 
@@ -650,6 +721,10 @@ def _of_albumentations(recipe: Recipe, part: Any) -> Recipe | None:
     if hasattr(transform, "fill"):
         transform = _refilled(recipe, transform)
     return transform and _followed(recipe, transform, _albumentations.float_program_of)
+
+
+def _channels_first(recipe: Recipe, _part: Any) -> Recipe | None:
+    return recipe.but(image=None) if recipe.image is np.ndarray else None
 
 
 def _fastdecode_normalize(recipe: Recipe, part: Any) -> Recipe | None:
@@ -768,10 +843,12 @@ TABLE: dict[tuple[str, str], Row] = {
         (f"{OWN}opencv",),
         dict.fromkeys(("LetterBox", "OpenCVResize"), _moves(programs.as_it_says)),
     ),
+    (Measured.__module__, "Measured"): _crops(programs.as_it_says),
     (PillowCalls.__module__, "PillowCalls"): _crops(programs.as_it_says),
     (Normalize.__module__, "Normalize"): _converts(_fastdecode_normalize),
     (PixelValues.__module__, "PaddedPixelValues"): Row(parts="parts"),
     (PixelValues.__module__, "PixelValues"): Row(_pixel_values),
+    (OfImage.__module__, "ChannelsFirst"): _converts(_channels_first),
     (OfImage.__module__, "OfImage"): Row(_of_albumentations),
     ("torch.nn.modules.container", "Sequential"): Row(parts="_modules"),
     ("torch.nn.modules.linear", "Identity"): _converts(_accept),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,7 +27,8 @@ from fastdecode.torch._probes import (
     images_for,
     is_stateless,
 )
-from fastdecode.torch._processors import Patches
+from fastdecode.torch._programs import OWN
+from fastdecode.torch._twins import twin_of
 from fastdecode.torch._user_code import DrawingFrom, alone, is_thread_safe, seeded
 from fastdecode.torch.transforms._random_crop import SampleGenerator
 from fastdecode.torch.transforms.base import DecodedPart
@@ -46,16 +48,25 @@ class Called:
         """Return what the part makes of an image."""
         if self.draws_from == "by itself" and generator is not None:
             return self.part(image, int(torch.randint(2**32, (), generator=generator)))
-        own = generator if self.draws_from == "in torch" else None
-        with alone(thread_safe=self.is_shared), nullcontext() if own is None else DrawingFrom(own):
-            return self.part(image)
+        if generator is None or self.draws_from != "from the seed":
+            with alone(thread_safe=self.is_shared):
+                return self.part(image)
+        with alone(thread_safe=self.is_shared), DrawingFrom(generator):
+            return self._twin(image)
+
+    @cached_property
+    def _twin(self) -> Any:
+        return twin_of(self.part)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Called, (self.part, self.draws_from)  # a twin cannot be pickled
 
     @property
     def draws(self) -> bool:
         """Whether it may draw from global generators, which threads share."""
         return self.draws_from == "globally"
 
-    @property
+    @cached_property
     def is_shared(self) -> bool:
         """Whether several threads may call it at once."""
         if isinstance(self.part, OfImage):
@@ -141,7 +152,7 @@ def as_image(pixels: torch.Tensor, form: str, image: Any) -> Any:
     if form == "pil":
         rows = pixels[0] if len(pixels) == 1 else pixels.permute(1, 2, 0)
         return PillowImage.fromarray(rows.contiguous().numpy())
-    if isinstance(image, Patches):
+    if image is not None and not isinstance(image, type):
         return image(pixels)
     return pixels if image is None else pixels.as_subclass(image)
 
@@ -150,6 +161,8 @@ def _form_after(recipe: Recipe) -> Any:
     """Return the form of a recipe's result, for the next part."""
     if recipe.image is np.ndarray:
         return "array" if recipe.form == "uint8" else None
+    if recipe.image is not None and not isinstance(recipe.image, type):
+        return None  # the values have a layout of their own
     return recipe.form if recipe.form in ("pil", "uint8") else "floats"
 
 
@@ -179,11 +192,15 @@ def stages_after(recipe: Recipe, parts: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _draws_from(part: Any, found: Found | None) -> Draws:
-    if _recognise.draws_nothing(part) or _says_safe(part):
+    if _recognise.draws_nothing(part):
         return "nothing"
     if isinstance(part, OfImage):
         return "by itself" if part.can_be_seeded else "globally"
-    return "globally" if found is None else found.draws
+    if found is not None and found.draws != "globally":
+        return found.draws
+    if type(part).__module__.startswith(OWN):
+        return "from the seed"  # by torch's functions, whatever it gets
+    return "nothing" if _says_safe(part) else "globally"
 
 
 def _form_of(made: Any, channels: int, kind: Any) -> Any:

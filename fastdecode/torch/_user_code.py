@@ -13,7 +13,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from types import BuiltinMethodType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -42,27 +42,53 @@ _NAMES_IN_TORCH = (
     "bernoulli bernoulli_ exponential_ multinomial normal normal_ rand randint randn random_ "
     "randperm uniform_ _sample_dirichlet"
 )
-_DRAW_IN_TORCH = frozenset(_NAMES_IN_TORCH.split())
+DRAW_IN_TORCH = frozenset(_NAMES_IN_TORCH.split())
 """torch's functions that draw, all of which take a generator."""
 
 
 class _DrawnFrom(threading.local):
     generator: Any = None
+    by: Any = None
 
 
 drawn_from = _DrawnFrom()
-"""What the transform of a dataset that is not ours draws from in this thread, in a `Loader`."""
+"""What the transform of a dataset that is not ours draws from in this thread, in a `Loader`; and
+`by` what the twin of a step draws, which is the innermost `DrawingFrom`."""
 
 
 class DrawingFrom(TorchFunctionMode):
     """Lets torch's functions, called in this thread, draw from a generator and not the global one.
 
     So torchvision's steps may run in several threads, and a sample's draws depend on its seed.
+    A step's twin (`_twins.py`) draws from `python` and `numpy`, which are seeded from it.
     """
 
     def __init__(self, generator: torch.Generator) -> None:
         super().__init__()
         self._generator = generator
+
+    def __enter__(self) -> Any:
+        """Begin it in this thread."""
+        self._before, drawn_from.by = drawn_from.by, self
+        return super().__enter__()  # type: ignore[no-untyped-call]
+
+    def __exit__(self, *raised: object) -> None:
+        """End it; one around it is in effect again."""
+        drawn_from.by = self._before
+        super().__exit__(*raised)  # type: ignore[no-untyped-call]
+
+    @cached_property
+    def python(self) -> random.Random:
+        """What takes the place of `random`."""
+        return random.Random(self._seed())  # noqa: S311 - nothing secret
+
+    @cached_property
+    def numpy(self) -> np.random.RandomState:
+        """What takes the place of `numpy.random`."""
+        return np.random.RandomState(self._seed())
+
+    def _seed(self) -> int:
+        return int(torch.randint(2**32, (), generator=self._generator))
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Call a function; give it the generator if it draws, and has none."""
@@ -72,7 +98,7 @@ class DrawingFrom(TorchFunctionMode):
             given = {key: value for key, value in named.items() if value is not None}
             named = {"dtype": like.dtype, "device": like.device, **given}
             name = func.__name__
-        if name in _DRAW_IN_TORCH and named.get("generator") is None:
+        if name in DRAW_IN_TORCH and named.get("generator") is None:
             named["generator"] = self._generator
         return func(*args, **named)
 
@@ -103,7 +129,7 @@ def _class_is_safe(kind: type, methods: tuple[str, ...], _declared: object) -> b
 
 def _method_is_safe(kind: type, method: str) -> bool:
     for one in kind.__mro__:
-        ours = _root(one) == _OURS
+        ours = root_of(one) == _OURS
         if "thread_safe" in vars(one) and not ours:
             return bool(vars(one)["thread_safe"])
         if method in vars(one):
@@ -114,7 +140,7 @@ def _method_is_safe(kind: type, method: str) -> bool:
 def users_methods(owner: Any, *names: str) -> list[Any]:
     """Return those of the methods that are not ours."""
     found = [getattr(owner, name, None) for name in names]
-    return [method for method in found if method is not None and _root(method) != _OURS]
+    return [method for method in found if method is not None and root_of(method) != _OURS]
 
 
 def global_states() -> Any:
@@ -159,6 +185,23 @@ def seeded(seed: int) -> Iterator[None]:
         yield
 
 
+def code_of(part: Any) -> list[FunctionType]:
+    """Return the Python function that a step runs first; none if there is no such."""
+    held = vars(part).get("lambd") if hasattr(part, "__dict__") else None  # torchvision's Lambda
+    method = "forward" if isinstance(part, torch.nn.Module) else "__call__"
+    found = [part, held, getattr(type(part), method, None)]
+    functions = [one for one in found if isinstance(one, FunctionType)]
+    return [] if isinstance(part, type) else functions[:1]
+
+
+def codes_in(code: CodeType) -> Iterator[CodeType]:
+    """Yield a piece of code, and those inside it."""
+    yield code
+    for one in code.co_consts:
+        if isinstance(one, CodeType):
+            yield from codes_in(one)
+
+
 def may_draw(*code: Any) -> bool:
     """Return whether the user's code seems to draw from random generators of its own or global."""
     return any(map(_draws, _reached(code)))
@@ -170,7 +213,7 @@ def draws_in_torch(*code: Any) -> bool:
     return all(isinstance(one, FunctionType) and _drawn_by(one) <= _IN_TORCH for one in drawing)
 
 
-_IN_TORCH = _DRAW_IN_TORCH | _LIKE.keys()
+_IN_TORCH = DRAW_IN_TORCH | _LIKE.keys()
 
 
 def seedable(*code: Any) -> list[Any]:
@@ -194,8 +237,8 @@ def _draws(found: Any) -> bool:
 
 def _drawn_by(function: FunctionType) -> frozenset[str]:
     """Return the names in a function that are those of draws."""
-    known = _root(function) in _LIBRARIES
-    return _RANDOM_NAMES & ({function.__name__} if known else _names(function.__code__))
+    known = root_of(function) in _LIBRARIES
+    return _RANDOM_NAMES & ({function.__name__} if known else names_in(function.__code__))
 
 
 def _reached(roots: Any) -> Iterator[Any]:
@@ -224,7 +267,7 @@ def _parts(found: Any, owner: Any) -> list[tuple[Any, Any]]:
         values = found.values() if isinstance(found, dict) else found
         return [(value, None) for value in values] if len(found) <= _MOST // 20 else []
     if isinstance(found, (ModuleType, FunctionType, type)):
-        if _root(found) in _LIBRARIES or isinstance(found, ModuleType):
+        if root_of(found) in _LIBRARIES or isinstance(found, ModuleType):
             return []
         if isinstance(found, FunctionType):
             return _named(found, owner)
@@ -242,15 +285,16 @@ def _named(function: FunctionType, owner: Any) -> list[tuple[Any, Any]]:
             parts.append((cell.cell_contents, None))
         except ValueError:  # it is still empty
             continue
-    names = _names(function.__code__)
+    names = names_in(function.__code__)
     for name in names:
         found = function.__globals__.get(name)
         parts.append((found, None))
-        if isinstance(found, ModuleType) and _root(found) not in _LIBRARIES:
+        if isinstance(found, ModuleType) and root_of(found) not in _LIBRARIES:
             parts += [(vars(found).get(inner), None) for inner in names]
-        if owner is not None:
-            attribute = inspect.getattr_static(owner, name, None)
-            parts.append((attribute, owner if _is_method(attribute) else None))
+        held = [] if owner is None else [inspect.getattr_static(owner, name, None)]
+        if "super" in names:
+            held += [vars(kind).get(name) for kind in type(owner).__mro__[1:]]
+        parts += [(one, owner if _is_method(one) else None) for one in held]
     return parts
 
 
@@ -262,13 +306,18 @@ def _if_generator(found: Any) -> Any:
     return found if isinstance(found, _GENERATORS) else None
 
 
-def _names(code: CodeType) -> set[str]:
+def names_in(code: CodeType) -> set[str]:
     """Return the names that a piece of code uses, also in functions inside it."""
-    inner = (_names(one) for one in code.co_consts if isinstance(one, CodeType))
+    inner = (names_in(one) for one in code.co_consts if isinstance(one, CodeType))
     return set(code.co_names).union(*inner)
 
 
-def _root(found: Any) -> str:
+def is_of_library(found: Any) -> bool:
+    """Return whether something belongs to a library that is known to draw only by its names."""
+    return root_of(found) in _LIBRARIES
+
+
+def root_of(found: Any) -> str:
     """Return the name of the package that something belongs to; empty if unknown."""
     name = found.__name__ if isinstance(found, ModuleType) else None
     name = name or getattr(found, "__module__", None) or type(found).__module__

@@ -18,10 +18,12 @@ from fastdecode._decode.api import decode_part
 from fastdecode._pixels import seen_size
 from fastdecode.torch import _recognise
 from fastdecode.torch._fuse import Fused, fuse
+from fastdecode.torch._traces import is_open
 from fastdecode.torch._user_code import may_draw
 from fastdecode.torch.transforms import EncodedTransform
 from fastdecode.torch.transforms._random_crop import SampleGenerator
 from fastdecode.torch.transforms.base import DecodedPart, DrawnSample, Quality, Recipe
+from fastdecode.torch.transforms.containers import Compose
 
 if TYPE_CHECKING:
     import torch
@@ -67,15 +69,8 @@ class Views(EncodedTransform):
     Outside a `Loader`, the views draw one after another from torch's generator, as if each pipeline
     were called with the decoded image.
 
-    These are the lines that change for common classes:
-
-    - SimCLR and MoCo: ``ContrastiveLearningViewGenerator(t, 2)`` and ``TwoCropsTransform(t)``
-      become ``Views(t, 2)``.
-    - DINO: with ``t = DataAugmentationDINO(...)``, pass
-      ``Views([t.global_transfo1, t.global_transfo2] + [t.local_transfo] * t.local_crops_number)``.
-      In its definition, `fastdecode.torch.transforms.GaussianBlur` replaces
-      ``utils.GaussianBlur``, and torchvision's ``RandomSolarize(128, p=0.2)`` replaces
-      ``utils.Solarization(0.2)``.
+    A dataset also takes classes that return views, such as those of SimCLR, MoCo and DINO, as they
+    are.
 
     Examples
     --------
@@ -136,7 +131,7 @@ class Views(EncodedTransform):
         return "\n".join(["Views(", *(f"  {line}" for line in parts), ")"])
 
 
-# ---- classes of the user's that return views ----
+# ---- classes of the user's that call pipelines ----
 
 
 class _Image:
@@ -144,46 +139,58 @@ class _Image:
 
 
 class _Traced:
-    """Stands for a pipeline, and returns itself for the image."""
+    """Stands for the parts of a pipeline, and, once `called`, for what they make of the image."""
 
-    def __init__(self, pipeline: Any, image: _Image) -> None:
-        self.pipeline = pipeline
+    def __init__(self, image: _Image, *parts: Any, called: bool = False) -> None:
+        self.parts, self.called = parts, called
         self._image = image
 
     def __call__(self, image: Any) -> _Traced:
+        before: tuple[Any, ...] = ()
+        if isinstance(image, _Traced) and image.called:
+            before, image = image.parts, image._image
         if image is not self._image:
             raise TypeError("it is called with something else than the image")
-        return self
+        return _Traced(image, *before, *self.parts, called=True)
+
+    @property
+    def pipeline(self) -> Any:
+        return self.parts[0] if len(self.parts) == 1 else Compose(self.parts)
 
 
-def views_of(transform: Any, options: DecodeOptions) -> Views | None:
-    """Return the views that an object of the user's makes of an image; None if it does otherwise.
+def seen_through(transform: Any, options: DecodeOptions) -> Any:
+    """Return what an object of the user's calls: a pipeline, or `Views`; else the object itself.
 
     Its pipelines are replaced while it is called, so only what it does with their results is seen:
-    it must return a list or tuple of them, and draw nothing itself.
+    it must return one of them, or a list or tuple, and draw nothing itself.
     """
     held = getattr(transform, "__dict__", {})
     own = vars(type(transform)).get("__call__")
     if not isinstance(own, FunctionType) or isinstance(transform, Module) or may_draw(own):
-        return None
+        return transform
     if _recognise.row_of(transform) is not None:
-        return None
+        return transform
     image, traced = _Image(), copy.copy(transform)
 
     def replaced(value: Any) -> Any:
         if isinstance(value, (list, tuple)):
             return type(value)(map(replaced, value)) if type(value) in (list, tuple) else value
-        return _Traced(value, image) if _recognise.row_of(value) is not None else value
+        return _Traced(image, value) if _recognise.row_of(value) is not None else value
 
     try:
         traced.__dict__.update({name: replaced(value) for name, value in held.items()})
         made = traced(image)
     except Exception:  # of any kind: whatever the user's code raises
-        return None
+        return transform
+    if isinstance(made, _Traced) and made.called:
+        known = is_open(transform, lambda one: _recognise.row_of(one) is not None)
+        return made.pipeline if known else transform
     if type(made) not in (list, tuple) or not made:
-        return None
-    if not all(isinstance(one, _Traced) for one in made):
-        return None
+        return transform
+    if not all(isinstance(one, _Traced) and one.called and len(one.parts) == 1 for one in made):
+        return transform
+    if len({*map(id, made)}) < len(made):
+        return transform  # the same view twice
     pipelines = [one.pipeline for one in made]
     views = Views(pipelines, quality=options.quality, headroom=options.headroom)
     views._kind = type(made)

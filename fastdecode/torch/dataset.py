@@ -134,12 +134,14 @@ class EncodedSample(NamedTuple):
 class EligibleRecipe(NamedTuple):
     """How the core or a device makes the samples of a dataset.
 
-    `image` is as for `Fused`; `maps` says that the dataset has a ``map_target``.
+    `image` is as for `Fused`; `maps` says that the dataset has a ``map_target``. `finish` makes the
+    sample of what the recipe makes, with the sample's generator, if that is not all.
     """
 
     recipe: Recipe
     image: type[torch.Tensor] | None
     maps: bool
+    finish: Callable[[torch.Tensor, torch.Generator], Any] | None = None
 
 
 class _Signature:
@@ -591,13 +593,16 @@ class DecodeDataset(DecodeMixin, Dataset[Sample_co]):
         """Whether several threads may call `read` at once."""
         return is_thread_safe(self, "read")
 
-    def _eligible_recipe(self) -> EligibleRecipe | str:
-        """Return the recipe that the core or a device may follow, or the reason why it may not."""
+    def _eligible_recipe(self, *, finishes: bool = False) -> EligibleRecipe | str:
+        """Return the recipe that the core or a device may follow, or the reason why it may not.
+
+        Who `finishes` the samples may follow it, too, if threads call the steps that come after it.
+        """
         if self._own_loader is not None:
             return "the dataset has a loader of its own"
         if changed := overridden(type(self), DecodeDataset, _DATASET_METHODS):
             return f"{type(self).__name__} has its own {changed}"
-        transform, image = self._resolved_transform(), None
+        transform, image, finish = self._resolved_transform(), None, None
         if self._joint() is not None:
             return "its transforms= also takes the targets"
         if type(transform) is Fused and transform.in_loader is not None:
@@ -605,6 +610,8 @@ class DecodeDataset(DecodeMixin, Dataset[Sample_co]):
             if moved is not None and self._maps_targets():
                 return f"{type(moved).__name__} moves pixels, so map_target cannot be called"
             transform = transform.in_loader
+            if finishes and transform.rest and transform.draws_later:
+                finish, transform = transform.finish, transform.head
         if type(transform) is Fused:
             if transform.rest:
                 return f"{type(transform.rest[0]).__name__} comes after what is done while decoding"
@@ -622,7 +629,7 @@ class DecodeDataset(DecodeMixin, Dataset[Sample_co]):
             return f"{type(transform.normalize).__name__} is not the package's Normalize"
         if transform.shape is None:
             return "its images differ in size"
-        return EligibleRecipe(transform, image, self._maps_targets())
+        return EligibleRecipe(transform, image, self._maps_targets(), finish)
 
     def _maps_targets(self) -> bool:
         return type(self).map_target is not DecodeDataset.map_target

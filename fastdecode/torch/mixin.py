@@ -24,7 +24,7 @@ from fastdecode.torch._loader.threads import limit_threads
 from fastdecode.torch._options import DecodeOptions
 from fastdecode.torch._processors import as_transform
 from fastdecode.torch._recognise import encoded_head
-from fastdecode.torch._views import Views, views_of
+from fastdecode.torch._views import Views, seen_through
 from fastdecode.torch.transforms import EncodedTransform
 
 if TYPE_CHECKING:
@@ -298,8 +298,8 @@ def _resolve(transform: Any, options: DecodeOptions, *, may_fuse: bool) -> Any:
         )
     # A Compose that begins with an EncodedTransform can only be called with bytes.
     if encoded or (may_fuse and not asked):
-        views = None if options.output else views_of(transform, options)
-        return fuse_for(transform, options) if views is None else views
+        seen = transform if options.output else seen_through(transform, options)
+        return fuse_for(seen, options)
     return as_transform(transform)
 
 

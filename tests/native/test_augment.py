@@ -137,21 +137,24 @@ MATRICES = st.one_of(
 )
 
 
-@pytest.mark.parametrize("kind", ["warp", "rotate"])
+TILTS = st.tuples(*[st.floats(-0.02, 0.02)] * 2)
+
+
+@pytest.mark.parametrize("kind", ["warp", "rotate", "perspective"])
 @pytest.mark.parametrize("name", FILTERS)
 @given(data=st.data())
 @settings(deadline=None, max_examples=60)
 def test_geometry_is_that_of_pillow(kind: Any, name: Any, data: Any) -> None:
-    """Warps and rotations give the bytes that Pillow gives, with each filter and any fill."""
+    """Warps, also tilted ones, and rotations give Pillow's bytes, with each filter and any fill."""
     pixels, fill = data.draw(images()), data.draw(st.tuples(*[st.integers(0, 255)] * 3))
     image = Image.fromarray(pixels)
     if kind == "rotate":
         value: tuple[float, ...] = (data.draw(ANGLES),)
         expected = image.rotate(value[0], FILTERS[name], fillcolor=fill)
     else:
-        value = data.draw(MATRICES)
-        affine = Image.Transform.AFFINE
-        expected = image.transform(image.size, affine, value, FILTERS[name], fillcolor=fill)
+        value = data.draw(MATRICES) + (data.draw(TILTS) if kind == "perspective" else ())
+        how = Image.Transform.AFFINE if kind == "warp" else Image.Transform.PERSPECTIVE
+        expected = image.transform(image.size, how, value, FILTERS[name], fillcolor=fill)
     made = augment(pixels, [Operation(kind, value, name, fill)])
     np.testing.assert_array_equal(made, np.asarray(expected))
 

@@ -159,6 +159,7 @@ class Halves:
 
 COMPOSE = A.Compose([made("Resize"), ToTensorV2()])
 OTHER = A.Compose([made("Resize"), ToTensorV2()])
+ROWS = A.Compose([made("Resize")])
 
 
 def in_two_lines(image: Any) -> Any:
@@ -195,6 +196,12 @@ HANDS_ON = {
     "a default": lambda image, compose=COMPOSE: compose(image=np.array(image))["image"],
     "an object": Wrapper(COMPOSE),
     "an attribute of its own": holder(),
+    "a transposed tensor": lambda image: torch.from_numpy(
+        ROWS(image=np.array(image))["image"].transpose(2, 0, 1)
+    ),
+    "a permuted tensor": lambda image: torch.from_numpy(
+        np.ascontiguousarray(ROWS(image=np.array(image))["image"])
+    ).permute(2, 0, 1),
 }
 DOES_MORE = {
     "floats": lambda image: COMPOSE(image=np.array(image, np.float32))["image"],
@@ -216,6 +223,15 @@ DOES_MORE = {
     "a limit of its own": Halves(COMPOSE, size=1600),
     "a limit of its class": Halves(COMPOSE),
     "a function of the user's": lambda image: COMPOSE(image=convert(image))["image"],
+    "a part of a tensor": lambda image: torch.from_numpy(
+        ROWS(image=np.array(image))["image"][:255].transpose(2, 0, 1)
+    ),
+    "a mirrored tensor": lambda image: torch.from_numpy(
+        ROWS(image=np.array(image))["image"].transpose(2, 1, 0)
+    ),
+    "floats of a tensor": lambda image: torch.from_numpy(
+        ROWS(image=np.array(image))["image"].transpose(2, 0, 1)
+    ).float(),
     "twice": lambda image: COMPOSE(image=COMPOSE(image=np.array(image))["image"])["image"],
 }
 
@@ -228,6 +244,24 @@ def test_a_function_is_known_if_it_hands_on_the_image_and_does_nothing_else(name
 
     assert isinstance(dataset._resolved_transform(), Fused) == (name in HANDS_ON)
     assert dataset.isolated == (name in HANDS_ON)
+
+
+def test_a_function_may_make_the_tensor_itself() -> None:
+    """The samples are those of ToTensorV2, and so are their type and layout."""
+    steps = [made("Resize"), made("Normalize")]
+    compose, conversion = A.Compose(steps), A.Compose([*steps, ToTensorV2()])
+
+    def transpose(image: Any) -> Any:
+        return torch.from_numpy(compose(image=np.array(image))["image"].transpose(2, 0, 1))
+
+    samples = []
+    for transform in (transpose, conversion):
+        dataset = Sources(*FILES, transform=transform)
+        assert not dataset._resolved_transform().in_loader.rest
+        with SeededLoader(dataset, len(FILES), threads=1) as loader:
+            samples.append(next(iter(loader))[0])
+    assert samples[0].dtype == torch.float32
+    assert torch.equal(*samples)
 
 
 def nested(names: list[str], how: str) -> Any:

@@ -111,6 +111,7 @@ def _reference() -> list:
 
 
 PIPELINES = {
+    "two normalised": lambda: v1.Compose([*_v1_train(), v1.Normalize((0.1,), (2.0,))]),
     "references' train": lambda: _Preset(
         v1.RandomResizedCrop(96), v1.RandomHorizontalFlip(0.5), *_reference()
     ),
@@ -217,7 +218,6 @@ RESTS = {
         [v2.ToImage(), v2.RandomResizedCrop(64), v2.RandomVerticalFlip(), *_v2_finish()]
     ),
     "image": lambda: v2.Compose([v2.Resize((64, 64)), v2.ToImage(), *_v2_finish(), _ImageOnly()]),
-    "two normalised": lambda: v1.Compose([*_v1_train(), v1.Normalize((0.1,), (2.0,))]),
     "CLIP's": lambda: v1.Compose(
         [
             v1.Resize(96, interpolation=v1.InterpolationMode.BICUBIC),

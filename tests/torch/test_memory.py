@@ -209,9 +209,12 @@ def test_images_of_several_sizes_are_an_error() -> None:
             collate(samples, None, 1, None, channels_last=False, memory=BatchMemory(2))
 
 
-@pytest.mark.parametrize("channels_last", [False, True])
-def test_twenty_epochs_need_no_more_memory_than_one(channels_last: bool, traced: Any) -> None:
-    """The batches of 20 epochs, each dropped after its step, use the memory of the first."""
+@pytest.mark.parametrize("options", [{}, {"channels_last": True}, {"collate_fn": list}])
+def test_twenty_epochs_need_no_more_memory_than_one(options: Any, traced: Any) -> None:
+    """The batches of 20 epochs, each dropped after its step, use the memory of the first.
+
+    So do lists of samples.
+    """
     places: set[int] = set()
     photos = Images(RandomResizedCrop(200))
     with Loader(photos, 4, threads=2) as loader:
@@ -220,14 +223,27 @@ def test_twenty_epochs_need_no_more_memory_than_one(channels_last: bool, traced:
     del loader, _
     gc.collect()
     begun = traced()
-    with Loader(photos, 4, True, threads=2, channels_last=channels_last) as loader:
+    with Loader(photos, 4, True, threads=2, **options) as loader:
         for _ in range(20):
-            for images, _ in loader:
-                places.add(images.data_ptr())
-        size = 4 * images[0].nbytes
-        del images
+            for batch in loader:
+                image = batch[0][0]  # of a list of samples, or of a batch
+                places.add(image.data_ptr())
+        size = 4 * image.nbytes
+        del image, batch
         taken = traced()
 
     # One with the consumer, one awaited, and as many as are made ahead.
     assert len(places) <= 2 + loader.prefetch
     assert taken - begun < (2.2 + loader.prefetch) * size
+
+
+def test_samples_that_are_kept_are_never_overwritten() -> None:
+    """One sample of each list, kept over two epochs, stays as it was."""
+    with Loader(Images(RandomResizedCrop(20)), 4, threads=2, collate_fn=list) as loader:
+        kept = [batch[1][0] for _ in range(2) for batch in loader]
+        seen = [image.clone() for image in kept]
+        for _ in loader:
+            pass
+
+    assert len({image.data_ptr() for image in kept}) == len(kept)
+    assert all(map(torch.equal, kept, seen))

@@ -36,6 +36,11 @@ FUSED: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "DPT": ("DPT", {}),
     "LLaVA": ("Llava", {}),
+    "MobileNet": ("MobileNetV1", {}),
+    "MobileNet V2": ("MobileNetV2", {}),
+    "PVT": ("Pvt", {}),
+    "SegFormer": ("Segformer", {"size": {"height": 150, "width": 190}}),
+    "SegFormer, labels": ("Segformer", {"do_reduce_labels": True}),
 }
 OF_ANY_SIZE: dict[str, dict[str, Any]] = {
     "DETR": {},
@@ -61,7 +66,7 @@ NOT_FUSED: dict[str, tuple[str, dict[str, Any]]] = {
     "another scale": ("ViT", {"rescale_factor": 1 / 127.5}),
     "a crop that exceeds the image": ("CLIP", {"crop_size": {"height": 300, "width": 300}}),
     "no crop": ("CLIP", {"do_center_crop": False}),
-    "another class": ("MobileNetV2", {}),
+    "another class": ("PoolFormer", {}),
     "multiples": ("DPT", {"ensure_multiple_of": 14}),
     "the aspect ratio": ("DPT", {"keep_aspect_ratio": True}),
     "a fixed size": ("Detr", {"size": {"height": 300, "width": 200}}),

@@ -269,7 +269,6 @@ STOPS = {
     ),
     "unscaled": ([resize(), v1("PILToTensor"), v2("ToDtype", dtype=torch.float32, scale=False)], 3),
     "normalised bytes": ([resize(), v1("PILToTensor"), normalize()], 2),
-    "normalised twice": ([resize(), TENSOR, normalize(), normalize()], 3),
     "no deviation": ([resize(), TENSOR, normalize(std=(0.2, 0, 0.2))], 2),
     "half of timm": ([resize(), timm("ToTensor", dtype=torch.half)], 1),
     "four channels": ([resize(), TENSOR, normalize((0.5,) * 4)], 2),

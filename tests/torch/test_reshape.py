@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
-from typing import Any
+from itertools import product
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -18,14 +19,18 @@ from PIL import Image, ImageOps
 from fastdecode.native._augment import (
     Draw,
     Impossible,
+    Kind,
+    Library,
     Operation,
     Program,
     Step,
+    as_operations,
     augment,
     central_crop,
     do,
     draw_in_core,
     draw_operations,
+    fold,
     group,
     random_box,
     resized_to,
@@ -128,10 +133,6 @@ BORDERS = st.tuples(*[st.integers(0, 9)] * 4)
 @settings(deadline=None, max_examples=60)
 def test_padding_is_pillows_and_numpys(mode: Any, image: Any, border: Any, fill: Any) -> None:
     """With each mode, also where the border is wider than the image, which is then repeated."""
-    if mode == "reflect" and 1 in image.size:
-        with pytest.raises(ValueError, match="possible"):
-            augment(np.asarray(image), [Operation("pad", (1, 1, 1, 1), mode)], (9, 9))
-        return
     _check(image, Operation("pad", border, mode, fill))
 
 
@@ -228,6 +229,85 @@ def test_a_program_is_its_steps_one_by_one(program: Program, image: Any, state: 
     np.testing.assert_array_equal(made.permute(1, 2, 0).numpy(), expected)
     if program:
         assert generator.state == after
+
+
+NUMBERS_OF: dict[Any, tuple[float, ...]] = {
+    "blur": (3, 1, 1, 3),
+    "brightness": (1.3,),
+    "clahe": (2, 2, 2),
+    "fill": (9, 8, 30, 20),
+    "hue": (0.2,),
+    "levels": (1.2, 3),
+    "mean_blur": (3, 0, 0, 0, 0, 1),
+    "pad": (3, 4, 5, 6),
+    "permute": (2, 0, 1),
+    "posterize": (3,),
+    "resize": (40, 70),
+    "shift_colours": (20, 30, 40),
+    "solarize": (99,),
+    "solarize_add": (99,),
+    "warp": (0.8, 0.1, 3, 0.2, 0.9, 4),
+}
+"""Numbers of the operations for which 0.4, or nothing, is none."""
+OPENCVS = [("levels", "opencv"), ("shift_colours", "opencv")]
+OTHERS = ("affine", "mix", "erase", "crop", "noise", "levels", "shift_colours")
+KINDS = [kind for kind in get_args(Kind) if not kind.startswith(OTHERS)]
+WITHOUT_PIXELS = {"brightness", "saturation", "hue", "grey", "invert", "solarize", "solarize_add"}
+WITHOUT_PIXELS |= {"posterize", "permute", "shift_colours", "levels", "mirror", "turn_over", "pad"}
+"""Operations before which a crop leaves out what it will not show."""
+
+
+@pytest.mark.parametrize(("kind", "library"), [*product(KINDS, get_args(Library)), *OPENCVS])
+def test_a_crop_comes_before_what_changes_each_pixel_alone(kind: Any, library: Any) -> None:
+    """It shows the same pixels, and comes first unless an operation looks at others."""
+    image = np.asarray(_image(61, 83, 2))
+    value = NUMBERS_OF.get(kind, (0.4, 0.0, 0.0, 0.0))
+    names: Any = {"pad": "constant", "resize": "box"}
+    one = Operation(kind, value, names.get(kind, "nearest"), (7, 8, 9), library=library)
+    crop = Operation("crop", (8, 7, 21, 30), "constant")
+    expected = augment(image, [one, crop], (30, 21))
+    made = _transform(Program([*do(one), *do(crop)]))(encode(Image.fromarray(image), "png"))
+    np.testing.assert_array_equal(made.permute(1, 2, 0).numpy(), expected)
+    resize, rest = fold(as_operations([one, crop]), 61, 83)
+    if kind != "resize":  # of which the window is computed
+        assert ((resize.width, resize.height) == (21, 30)) == (kind in WITHOUT_PIXELS)
+        assert len(rest) == (0 if kind in ("mirror", "pad") else 1 + (kind not in WITHOUT_PIXELS))
+
+
+def test_levels_with_a_mean_come_before_a_crop() -> None:
+    """The mean is that of the whole image."""
+    image = np.asarray(_image(61, 83, 3))
+    for mean in ((0.5, 0.0), (0.0, 0.5)):
+        both = [
+            Operation("levels", (1, 2, *mean), library="opencv"),
+            Operation("crop", (8, 7, 21, 30), "constant"),
+        ]
+        program = Program([*do(both[0]), *do(both[1])])
+        made = _transform(program)(encode(Image.fromarray(image), "png"))
+        np.testing.assert_array_equal(made.permute(1, 2, 0).numpy(), augment(image, both, (30, 21)))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@given(BORDERS, st.data())
+@settings(deadline=None, max_examples=60)
+def test_a_border_that_a_crop_leaves_out_is_not_made(mode: Any, border: Any, data: Any) -> None:
+    """Only the part of the image that shows is decoded, and only the rest of its border made."""
+    sides = 14 + border[0] + border[2], 12 + border[1] + border[3]
+    box = [data.draw(st.integers(0, side - 1)) for side in sides]
+    box += [data.draw(st.integers(1, side - at)) for side, at in zip(sides, box, strict=True)]
+    pad = Operation("pad", border, mode, (1, 2, 3))
+    image, crop = _image(14, 12, 5), Operation("crop", tuple(box), "constant")
+    expected = _step_by_step(image, [pad, crop])
+    made = _transform(Program([*do(pad), *do(crop)]))(encode(image, "png"))
+    np.testing.assert_array_equal(made.permute(1, 2, 0).numpy(), expected)
+
+    resize, rest = fold(as_operations([pad, crop]), 14, 12)
+    begins = [at - before for at, before in zip(box[:2], border[:2], strict=True)]
+    ends = [at + side for at, side in zip(begins, box[2:], strict=True)]
+    if min(begins) >= 0 and ends[0] <= 14 and ends[1] <= 12:
+        assert (resize.width, resize.height, len(rest)) == (*box[2:], 0)
+    elif mode == "constant" and len(rest) == 1:
+        assert tuple(rest[0].value[0:2]) == tuple(max(0, -at) for at in begins)
 
 
 @given(programs(), st.lists(IMAGES, min_size=2, max_size=5), st.sampled_from(["png", "jpeg"]))

@@ -21,6 +21,7 @@ from torch_reference import PHOTOS
 
 from fastdecode.testing import drawing, encode
 from fastdecode.torch import Fused, Loader, Views, fuse
+from fastdecode.torch._measured import measured
 from fastdecode.torch._probes import (
     affine_of,
     does_nothing,
@@ -271,10 +272,10 @@ def adds_own_noise(image: Any) -> Any:
     return image + torch.randn(image.size(), generator=GENERATOR)
 
 
-@pytest.mark.parametrize("part", [blurs, adds_noise_of_numpy, drops, adds_own_noise])
+@pytest.mark.parametrize("part", [drops, adds_own_noise])
 def test_a_step_that_draws_is_left_to_processes(part: Any) -> None:
     """There its global generators are seeded for each sample; `repr` says so."""
-    parts = [resize(), *([] if part is blurs else [v1.ToTensor()]), part]
+    parts = [resize(), v1.ToTensor(), part]
     dataset = Sources(*FILES, transform=v1.Compose(parts))
 
     assert not dataset.isolated
@@ -352,10 +353,21 @@ def test_its_author_may_say_that_a_step_is_safe() -> None:
     assert len(made) == len(FILES) <= Safe.seen - before
 
 
+class Rescales:
+    """A Normalize of the user's own."""
+
+    def __init__(self, mean: Any, std: Any) -> None:
+        self.mean, self.std = (torch.tensor(one).view(3, 1, 1) for one in (mean, std))
+
+    def __call__(self, x: Any) -> Any:
+        return (x - self.mean) / self.std
+
+
 @pytest.mark.parametrize(
     ("scale", "expected"),
     [
         (lambda x: x * 2 - 1, (2, -1)),
+        (Rescales([0.5, 0.5, 0.5], [0.25, 0.25, 0.25]), (4, -2)),
         (lambda x: (x * 2 - 1).as_subclass(Marked), None),
         (lambda x: x.mul(255), (255, 0)),
         (lambda x: 1 - x, (-1, 1)),
@@ -369,7 +381,10 @@ def test_its_author_may_say_that_a_step_is_safe() -> None:
 def test_scaled_floats_are_part_of_the_normalisation(scale: Any, expected: Any) -> None:
     """A function such as ``x * 2 - 1`` costs nothing; one that does something else is called."""
     found = affine_of(scale)
-    assert found is None if expected is None else found == pytest.approx(expected)
+    if expected is None:
+        assert found is None
+    else:
+        assert np.array(found) == pytest.approx(np.array(expected)[:, None].repeat(3, axis=1))
     if expected is not None:
         parts = [resize(), v1.ToTensor(), scale]
         dataset, made = loaded(v1.Compose(parts))
@@ -378,6 +393,18 @@ def test_scaled_floats_are_part_of_the_normalisation(scale: Any, expected: Any) 
         for image, sample in zip(IMAGES, made, strict=True):
             allowed = 1.01 / 255 * abs(expected[0]) + 1e-4
             assert np.abs(numbers(v1.Compose(parts)(image)) - numbers(sample)).max() <= allowed
+
+
+def test_floats_may_be_normalised_twice() -> None:
+    """By torchvision's Normalize and by one's own, each with numbers of its own for a channel."""
+    norms = [v1.Normalize(MEAN, [0.2, 0.3, 0.5]), Rescales((0.3, -0.5, 1.0), (2.0, 1.0, 0.5))]
+    for one, other in (norms, norms[::-1]):
+        parts = [resize(), v1.ToTensor(), one, other]
+        dataset, made = loaded(v1.Compose(parts))
+        assert not dataset._resolved_transform().in_loader.rest
+        for image, sample in zip(IMAGES, made, strict=True):
+            wanted = numbers(v1.Compose(parts)(image))
+            assert np.abs(wanted - numbers(sample)).max() <= 1.01 / 255 / 0.2 / 0.5
 
 
 # ---- functions that cut and resize ----
@@ -448,6 +475,92 @@ def test_a_function_that_cuts_and_resizes_runs_in_the_core(name: str) -> None:
 def test_functions_that_may_do_otherwise_to_other_images_are_called(name: str) -> None:
     """Not those that look at the image, choose, or do anything besides."""
     assert pillow_calls(NOT_CUTS[name]) is None
+
+
+# ---- functions that resize, scale and lay out ----
+
+SCALE, SHIFT = np.array([0.2, 0.3, 0.4], np.float32), np.array([0.5, 0.4, 0.3], np.float32)
+
+
+class Stores:
+    """What a dataset does in a method of its own, with a choice that no pixel depends on."""
+
+    size = (40, 30)
+
+    def __init__(self) -> None:
+        self.normalize = v1.Normalize([0.5], [0.25])
+
+    def __call__(self, image: Any) -> Any:
+        if image.size != self.size:
+            image = image.resize(self.size, LANCZOS)
+        levels = np.array(image, dtype=np.float32) / 255.0
+        return self.normalize(torch.from_numpy(levels).permute(2, 0, 1))
+
+
+STORES: dict[str, tuple[Any, Any]] = {
+    "Keras": (None, lambda image: np.expand_dims(np.array(image.resize((40, 30))) / 255.0, axis=0)),
+    "a class": (None, Stores()),
+    "no resize": (None, lambda image: np.array(image, dtype=np.float32) / 255.0),
+    "levels": (None, lambda image: torch.from_numpy(np.array(image)).permute(2, 0, 1).float()),
+    "arrays": ("array", lambda rows: ((rows / 255 - SHIFT) / SCALE).transpose(2, 0, 1)[None, ...]),
+    "a dtype": ("array", lambda rows: torch.from_numpy(rows.astype(np.float32) / 127.5 - 1)),
+    "blue first": ("array", lambda rows: (rows[:, :, ::-1] - SHIFT).astype(np.float32)),
+    "bytes, blue first": ("array", lambda rows: np.ascontiguousarray(rows[..., ::-1])),
+    "tensors": ("tensor", lambda pixels: pixels.float().sub(117).div(58.5)),
+}
+NOT_STORES: dict[str, tuple[Any, Any]] = {
+    "of its values": ("array", lambda rows: (rows - rows.min()) / 255.0),
+    "a window": ("array", lambda rows: rows[:3000, :3000] / 255.0),
+    "a choice": ("array", lambda rows: rows / 255.0 if rows.shape[0] < 3000 else rows / 127.0),
+    "a channel": ("array", lambda rows: rows[:, :, :1] / 255.0),
+    "a power": ("array", lambda rows: (rows / 255.0) ** 2),
+    "a mirror": ("array", lambda rows: np.ascontiguousarray(rows[:, ::-1] / 255.0)),
+    "draws": ("array", lambda rows: rows / 255.0 + np.random.rand()),  # noqa: NPY002
+    "a size": ("pil", lambda image: np.array(image.resize((image.width // 2, 30))) / 255.0),
+}
+
+
+def stored(transform: Any, output: Any) -> tuple[Sources, list[Any], list[Any]]:
+    """Return a dataset, the samples of a Loader in threads, and those as written."""
+    dataset = Sources(*FILES, transform=transform, output=output)
+    with SeededLoader(dataset, 1, threads=2, collate_fn=list) as loader:
+        made = [sample for batch in loader for sample, _ in batch]
+    rows = [np.array(image) for image in IMAGES]
+    given: dict[Any, list[Any]] = {None: IMAGES, "array": rows}
+    given["tensor"] = [torch.from_numpy(one).permute(2, 0, 1) for one in rows]
+    return dataset, made, [transform(one) for one in given[output]]
+
+
+@pytest.mark.parametrize("name", STORES)
+def test_a_function_that_scales_and_lays_out_runs_in_the_core(name: str) -> None:
+    """The samples have its type, layout and values, after a resize with Pillow's pixels."""
+    output, transform = STORES[name]
+    dataset, made, expected = stored(transform, output)
+    assert not dataset._resolved_transform().in_loader.rest
+    for one, other in zip(made, expected, strict=True):
+        assert type(one) is type(other)
+        assert (one.dtype, one.shape) == (other.dtype, other.shape)
+        assert np.allclose(one, other, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("filter_", ["INTER_LINEAR", "INTER_AREA", "INTER_NEAREST"])
+def test_a_function_that_resizes_with_opencv_runs_in_the_core(filter_: str) -> None:
+    """Each level is at most one away."""
+    cv2 = pytest.importorskip("cv2")
+    how = getattr(cv2, filter_)
+    resizes = [lambda rows: cv2.resize(rows, (40, 30), interpolation=how)]
+    scales = [lambda rows: torch.from_numpy(rows).permute(2, 0, 1).float()]
+    dataset, made, expected = stored(v1.Compose(resizes + scales), "array")
+    assert not dataset._resolved_transform().in_loader.rest
+    for one, other in zip(made, expected, strict=True):
+        assert (one - other).abs().max() <= 1.01
+
+
+@pytest.mark.parametrize("name", NOT_STORES)
+def test_functions_that_may_store_other_images_otherwise_are_called(name: str) -> None:
+    """Not those that look at the image, move pixels or choose."""
+    form, transform = NOT_STORES[name]
+    assert measured(transform, form) is None
 
 
 # ---- several crops of an image ----
@@ -611,13 +724,99 @@ class Chained(TwoCrops):
         return [first, self.other(first)]
 
 
-@pytest.mark.parametrize("make", [Chained, Pasted, lambda one: one, lambda one: Converts()])
+class Doubled(TwoCrops):
+    """It returns one view twice."""
+
+    def __call__(self, image: Any) -> Any:
+        view = self.base(image)
+        return view, view
+
+
+class Compared(TwoCrops):
+    """It also gives an image of its own to a pipeline."""
+
+    def __call__(self, image: Any) -> Any:
+        return [self.base(image), self.other(IMAGES[0])]
+
+
+OTHER = [Chained, Compared, Doubled, Pasted, lambda one: one, lambda one: Converts()]
+
+
+@pytest.mark.parametrize("make", OTHER)
 def test_other_classes_are_called_as_they_are(make: Any) -> None:
     """A class that does anything with the results, or looks at the image, is not seen through."""
     transform = make(pipeline(20))
     resolved = Sources(*FILES, transform=transform)._resolved_transform()
     assert not isinstance(resolved, Views)
     assert isinstance(resolved, Fused) or resolved is transform
+
+
+class Calls:
+    """A class that only calls what it holds, as many write; `way` says how."""
+
+    def __init__(self, way: str = "in turn", *, trains: bool = True) -> None:
+        self.resize, self.flip = resize(), v1.RandomHorizontalFlip(1.0)
+        self.steps, self.convert = [self.resize, self.flip], v1.ToTensor()
+        self.way, self.trains = way, trains
+
+    def __call__(self, image: Any) -> Any:
+        if self.way == "in turn":
+            image = self.resize(image)
+            if self.trains:
+                image = self.flip(image)
+            return self.convert(image)
+        for step in self.steps:
+            image = step(image)
+        return self.convert(image)
+
+
+class CallsSmall(Calls):
+    def __call__(self, image: Any) -> Any:
+        return self.convert(self.resize(image)) if image.width < 9 else self.convert(image)
+
+
+class CallsOften(Calls):
+    calls = 0
+
+    def __call__(self, image: Any) -> Any:
+        self.calls += 1
+        return self.convert(self.flip(self.resize(image)))
+
+
+class CallsSomeday(Calls):
+    def __call__(self, image: Any) -> Any:
+        return self.convert(self.flip(image) if self.trains else image)
+
+    def train(self, *, trains: bool) -> None:
+        self.trains = trains
+
+
+class CallsAtRandom(Calls):
+    def __call__(self, image: Any) -> Any:
+        return self.convert(self.flip(image) if random.random() < 0.5 else image)
+
+
+class CallsNothing(Calls):
+    def __call__(self, image: Any) -> Any:
+        return self.convert
+
+
+@pytest.mark.parametrize("calls", [Calls(), Calls("in a loop"), Calls(trains=False)], ids=range(3))
+def test_a_class_that_calls_steps_in_turn_is_seen_through(calls: Any) -> None:
+    """They run in the core as if they were in a Compose."""
+    dataset, samples = loaded(calls)
+    assert dataset.isolated
+    for image, sample in zip(IMAGES, samples, strict=True):
+        assert np.abs(numbers(sample) - numbers(calls(image))).max() <= 1.01 / 255
+
+
+@pytest.mark.parametrize(
+    "kind", [CallsSmall, CallsOften, CallsSomeday, CallsAtRandom, CallsNothing]
+)
+def test_a_class_that_also_does_something_else_is_called(kind: Any) -> None:
+    """One that looks at the image, counts, draws, may change, or returns something else."""
+    transform = kind()
+    assert Sources(*FILES, transform=transform)._resolved_transform() is transform
 
 
 @pytest.mark.parametrize("size", [(20, 20), (5, 5)])

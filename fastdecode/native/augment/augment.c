@@ -217,15 +217,18 @@ VARIANTS(find_range, find_range_body,
          (const uint8_t *pixels, size_t count, uint8_t *low, uint8_t *high),
          (pixels, count, low, high))
 
-static void autocontrast(uint8_t *pixels, size_t count) {
+static void autocontrast(uint8_t *pixels, size_t count, int of_tensor) {
     uint8_t low[4], high[4], tables[3][256];
 
     find_range(pixels, count, low, high);
     for (int c = 0; c < 3; c++) {
-        double scale = high[c] > low[c] ? 255.0 / (high[c] - low[c]) : 1.0;
-        double offset = high[c] > low[c] ? -low[c] * scale : 0.0;
+        int is_flat = low[c] == high[c];
+        double scale = is_flat ? 1.0 : 255.0 / (high[c] - low[c]);
+        double offset = is_flat ? 0.0 : -low[c] * scale;
+        float step = is_flat ? 1.0f : (float)(high[c] - low[c]) * (float)(1.0 / 255.0);
         for (int v = 0; v < 256; v++) {
-            int value = (int)(v * scale + offset);
+            float part = (float)(is_flat ? v : v - low[c]) / step;
+            int value = of_tensor ? (int)part : (int)(v * scale + offset);
             tables[c][v] = (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value);
         }
     }
@@ -447,7 +450,7 @@ static int run(fd_augmenter *augmenter, const fd_operation *operation) {
         equalize(pixels, count);
         return FD_OK;
     case FD_AUTOCONTRAST:
-        autocontrast(pixels, count);
+        autocontrast(pixels, count, operation->library == FD_TORCHVISION);
         return FD_OK;
     case FD_BLUR: {
         int32_t across = value[0] > 0 ? (int32_t)value[0] : (int32_t)(value[1] * 3.5) * 2 + 1;

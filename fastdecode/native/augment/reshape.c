@@ -10,15 +10,6 @@ static int is_whole(double number, double least, double most) {
     return number >= least && number <= most && number == rint(number);
 }
 
-/* Whether a mirror image has pixels for a border: of one pixel without its edge there is none. */
-static int can_mirror(const fd_operation *pad, int32_t width, int32_t height) {
-    const double *value = pad->value;
-
-    if (pad->filter != FD_PAD_REFLECT)
-        return 1;
-    return (width > 1 || value[0] + value[2] == 0) && (height > 1 || value[1] + value[3] == 0);
-}
-
 /* Whether a box of whole pixels lies in an image; it may be empty. */
 static int is_inside(const double *box, double width, double height) {
     return is_whole(box[0], 0, width) && is_whole(box[1], 0, height) &&
@@ -55,8 +46,6 @@ int fd_resized_by(const fd_operation *operation, int32_t *width, int32_t *height
         for (int i = 0; i < 4; i++)
             if (!is_whole(value[i], 0, LARGEST_SIDE))
                 return 0;
-        if (!can_mirror(operation, *width, *height))
-            return 0;
         across += value[0] + value[2];
         down += value[1] + value[3];
     }
@@ -97,6 +86,8 @@ void fd_pad(fd_canvas *canvas, const fd_operation *how) {
     int32_t width = canvas->width, across = canvas->out_width;
     uint8_t *out = canvas->other;
 
+    if (across == width && canvas->out_height == canvas->height)
+        return;
     for (int32_t y = 0; y < canvas->out_height; y++, out += 4 * (size_t)across) {
         int32_t row = fd_padded(y - top, canvas->height, mode);
         const uint8_t *from = row < 0 ? NULL : canvas->pixels + 4 * (size_t)row * (size_t)width;

@@ -276,14 +276,14 @@ static int is_small(const fd_canvas *canvas) {
 
 int fd_warp(fd_canvas *canvas, const double matrix[6], const fd_operation *how, fd_room *room) {
     const uint8_t *fill = how->fill;
+    double m[FD_VALUES] = {0.0};
     int grows = canvas->out_width != canvas->width || canvas->out_height != canvas->height;
     int status = FD_OK;
 
     if (!is_small(canvas))
         return FD_ARGUMENT;
+    memcpy(m, matrix, 6 * sizeof *m);
     if (how->library == FD_TORCHVISION && !moves_whole_pixels(matrix)) {
-        double m[FD_VALUES] = {0.0};
-        memcpy(m, matrix, 6 * sizeof *m);
         fd_tensor_warp(canvas, m, how);
         return FD_OK;
     }
@@ -292,7 +292,7 @@ int fd_warp(fd_canvas *canvas, const double matrix[6], const fd_operation *how, 
         return FD_OK;
     }
     if (how->filter != FD_NEAREST && (grows || !moves_whole_pixels(matrix)))
-        fd_kernels_now()->warp_smooth(canvas, matrix, how->filter == FD_BICUBIC, fill);
+        fd_kernels_now()->warp_smooth(canvas, m, how->filter == FD_BICUBIC, fill);
     else if (matrix[1] == 0.0 && matrix[3] == 0.0 && !grows && !moves_whole_pixels(matrix))
         status = warp_straight(canvas, matrix, fill, room);
     else
@@ -304,20 +304,6 @@ int fd_warp(fd_canvas *canvas, const double matrix[6], const fd_operation *how, 
 
 /* ---- perspective ---- */
 
-/* Write the result at a place in the source. */
-static void write_pixel(uint8_t *out, const fd_canvas *canvas, double x, double y, int32_t filter) {
-    if (filter == FD_NEAREST) {
-        memcpy(out, fd_pixel(canvas, (int32_t)x, (int32_t)y), 4);
-        return;
-    }
-    x -= 0.5;
-    y -= 0.5;
-    int32_t column = (int32_t)floor(x), row = (int32_t)floor(y);
-    pixel made = (filter == FD_BICUBIC ? bicubic : bilinear)(canvas, column, row, x - column,
-                                                             y - row);
-    write_truncated(out, &made);
-}
-
 int fd_perspective(fd_canvas *canvas, const fd_operation *how) {
     const double *m = how->value;
     uint8_t *out = canvas->other;
@@ -328,15 +314,20 @@ int fd_perspective(fd_canvas *canvas, const fd_operation *how) {
         fd_tensor_warp(canvas, m, how);
         return FD_OK;
     }
+    if (how->filter != FD_NEAREST) {
+        fd_kernels_now()->warp_smooth(canvas, m, how->filter == FD_BICUBIC, how->fill);
+        fd_canvas_swap(canvas);
+        return FD_OK;
+    }
     for (int32_t row = 0; row < canvas->height; row++)
         for (int32_t column = 0; column < canvas->width; column++, out += 4) {
             double x = column + 0.5, y = row + 0.5, over = m[6] * x + m[7] * y + 1;
             double across = (m[0] * x + m[1] * y + m[2]) / over;
             double down = (m[3] * x + m[4] * y + m[5]) / over;
-            if (across >= 0 && across < canvas->width && down >= 0 && down < canvas->height)
-                write_pixel(out, canvas, across, down, how->filter);
-            else
-                memcpy(out, how->fill, 4);
+            int is_inside = across >= 0 && across < canvas->width && down >= 0 &&
+                            down < canvas->height;
+            memcpy(out, is_inside ? fd_pixel(canvas, (int32_t)across, (int32_t)down) : how->fill,
+                   4);
         }
     fd_canvas_swap(canvas);
     return FD_OK;
@@ -448,21 +439,19 @@ static int set_affine(double m[6], const double *value, double x, double y) {
     return fabs(whole) > 1e-9;
 }
 
-/* torchvision's: the matrix of its documentation, inverted, in the same order of operations. */
+/* torchvision's: the matrix of its documentation, inverted, in the order of operations of its v2. */
 static int set_torchvision_affine(double m[6], const double *value, double x, double y) {
     const double degree = PI / 180.0;
-    double turn = value[0] * degree, shear_x = value[4] * degree, shear_y = value[5] * degree;
-    double right = -x - value[1], below = -y - value[2], scale = value[3];
-    double along = cos(turn - shear_y), across = sin(turn - shear_y), part = cos(shear_y);
-    double b = -along * tan(shear_x) / part - sin(turn);
-    double d = -across * tan(shear_x) / part + cos(turn);
+    double turn = value[0] * degree, shear_x = tan(value[4] * degree), shear_y = value[5] * degree;
+    double right = x + value[1], below = y + value[2], scale = value[3];
+    double a = cos(turn - shear_y) / cos(shear_y), c = sin(turn - shear_y) / cos(shear_y);
 
-    m[0] = d / scale;
-    m[1] = -b / scale;
-    m[3] = -(across / part) / scale;
-    m[4] = along / part / scale;
-    m[2] = m[0] * right + m[1] * below + x;
-    m[5] = m[3] * right + m[4] * below + y;
+    m[0] = (cos(turn) - c * shear_x) / scale;
+    m[1] = (a * shear_x + sin(turn)) / scale;
+    m[3] = -c / scale;
+    m[4] = a / scale;
+    m[2] = x - m[0] * right - m[1] * below;
+    m[5] = y - m[3] * right - m[4] * below;
     return scale > 0.0;
 }
 

@@ -14,14 +14,18 @@ typedef struct {
     double dx[FD_PLACES], dy[FD_PLACES];
 } fd_places;
 
-/* Find the places that the result shows from pixel (x, y) on. */
-INLINE void fd_find_places(const fd_canvas *canvas, const double *m, int32_t x, int32_t y,
-                           fd_places *places) {
+INLINE void fd_find_places_in(const fd_canvas *canvas, const double *m, int32_t x, int32_t y,
+                              fd_places *places, const int is_tilted) {
     double width = canvas->width, height = canvas->height;
 
     for (int32_t i = 0; i < FD_PLACES; i++) {
         double across = m[0] * (x + i + 0.5) + m[1] * (y + 0.5) + m[2];
         double down = m[3] * (x + i + 0.5) + m[4] * (y + 0.5) + m[5];
+        if (is_tilted) {
+            double over = m[6] * (x + i + 0.5) + m[7] * (y + 0.5) + 1;
+            across /= over;
+            down /= over;
+        }
         int32_t is_inside = (across >= 0.0) & (across < width) & (down >= 0.0) & (down < height);
         across = is_inside ? across - 0.5 : 0.0; /* others may not fit an integer */
         down = is_inside ? down - 0.5 : 0.0;
@@ -32,6 +36,15 @@ INLINE void fd_find_places(const fd_canvas *canvas, const double *m, int32_t x, 
         places->dx[i] = across - column;
         places->dy[i] = down - row;
     }
+}
+
+/* Find the places that the result shows from pixel (x, y) on; `m` are the eight numbers of a perspective. */
+INLINE void fd_find_places(const fd_canvas *canvas, const double *m, int32_t x, int32_t y,
+                           fd_places *places) {
+    if (m[6] == 0.0 && m[7] == 0.0)
+        fd_find_places_in(canvas, m, x, y, places, 0);
+    else
+        fd_find_places_in(canvas, m, x, y, places, 1);
 }
 
 /* The source's pixel (x, y), or the nearest one to it. */

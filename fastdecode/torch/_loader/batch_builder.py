@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -149,7 +150,9 @@ class BatchBuilder:
         if reads is not None:
             reads = reads[part.start : part.stop]
         items = self._items[part.start : part.stop]
-        made = self._maker.make_batch(items, images, lambda: self._cancelled, reads)
+        # Each part of a list of samples has memory that is reused, too.
+        take = partial(self._config.memory.take, channels_last=False, part=part.start)
+        made = self._maker.make_batch(items, images, lambda: self._cancelled, reads, take)
         self._samples[part.start : part.stop] = [
             None if sample is FALLBACK else sample for sample in made
         ]

@@ -12,7 +12,7 @@ from concurrent.futures import CancelledError
 from contextlib import suppress
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 
@@ -35,9 +35,17 @@ if TYPE_CHECKING:
 FALLBACK: Any = object()
 """Marks a sample that Python must make on its own."""
 
+Take: TypeAlias = "Callable[[tuple[int, ...], torch.dtype], torch.Tensor]"
+"""Returns memory for a shape and a type, whose values are not initialised."""
+
 _IN_PLACE = object()
 _TRIAL = 64
 _MAX_PYTHON_S = 0.0005
+
+
+def take_new(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    """Return new memory."""
+    return torch.empty(shape, dtype=dtype, device="cpu")
 
 
 class NativeBatchMaker:
@@ -86,19 +94,20 @@ class NativeBatchMaker:
         images: torch.Tensor | None = None,
         stopped: Callable[[], bool] = bool,
         reads: Sequence[Read] | None = None,
+        take: Take = take_new,
     ) -> list[Any]:
         """Make a sample as the user gets it, or FALLBACK, for each item.
 
         If `images` (N, 3, H, W), contiguous or channels last, is given, the core writes the images
-        there; the image in each sample is then only a placeholder. `stopped` returns whether the
-        samples are not wanted any more. `reads` holds what other threads have read for each item
-        instead of the dataset.
+        there; the image in each sample is then only a placeholder. Else the images lie in memory
+        from `take`. `stopped` returns whether the samples are not wanted any more. `reads` holds
+        what other threads have read for each item instead of the dataset.
         """
         eligible = self._eligible_recipe()
         if eligible is None or not (images is None or _fits(images, eligible.recipe)):
             return [FALLBACK] * len(items)
         set_up_process(self.dataset)
-        call = _Call(self, eligible, items, images, reads)
+        call = _Call(self, eligible, items, images, reads, take)
         with self._pool.items() as core:
             call.run(self._pool, core, stopped)
         call.finish()
@@ -109,7 +118,7 @@ class NativeBatchMaker:
 
     def _eligible_recipe(self) -> EligibleRecipe | None:
         """Return how the core makes samples; None if the dataset or the backend forbids it."""
-        eligible: EligibleRecipe | str = self.dataset._eligible_recipe()
+        eligible: EligibleRecipe | str = self.dataset._eligible_recipe(finishes=not self._as_uint8)
         if isinstance(eligible, str) or not core_may_decode(self.dataset._options.backend):
             return None
         if self._as_uint8:
@@ -126,6 +135,7 @@ class _Call:
     _items: Sequence[Item]
     _images: torch.Tensor | None
     _reads: Sequence[Read] | None
+    _take: Take
 
     def __post_init__(self) -> None:
         self._dataset = self._maker.dataset
@@ -212,11 +222,8 @@ class _Call:
         """Return the format of pixels, the address of the first image, and the stride in bytes."""
         recipe, images = self._eligible.recipe, self._images
         if images is None:
-            images = self._images = torch.empty(
-                (len(self._items), *recipe.shape),  # type: ignore[misc]  # it has a shape
-                dtype=recipe.dtype,
-                device="cpu",
-            )
+            shape: Any = recipe.shape
+            images = self._images = self._take((len(self._items), *shape), recipe.dtype)
             rows: Sequence[torch.Tensor] = images.unbind(0)
             image = self._eligible.image
             self._rows = rows if image is None else [row.as_subclass(image) for row in rows]
@@ -229,10 +236,12 @@ class _Call:
         began = time.perf_counter()
         rows, targets = self._rows, self._targets
         as_read = not self._eligible.maps and self._dataset._target_transform is None
-        bare = self._dataset._is_bare()
+        bare, finish = self._dataset._is_bare(), self._eligible.finish
         for at, geometry in self._done:
-            image = _IN_PLACE if rows is None else rows[at]
+            image: Any = _IN_PLACE if rows is None else rows[at]
             try:
+                if finish is not None:
+                    image = finish(image, generator_of(self._items[at].seed))
                 target = targets[at] if as_read else self._target(at, geometry)
                 self.samples[at] = image if bare else (image, target)
             except Exception:  # raised again when the sample is made on its own

@@ -17,7 +17,12 @@ from fastdecode._backends.selection import load_named, preferred
 from fastdecode.errors import BackendUnavailable, UnknownBackend
 from fastdecode.native._pool import Pool
 from fastdecode.torch._errors import SKIPPED, Failure
-from fastdecode.torch._loader.native_batches import FALLBACK, NativeBatchMaker
+from fastdecode.torch._loader.native_batches import (
+    FALLBACK,
+    NativeBatchMaker,
+    Take,
+    take_new,
+)
 from fastdecode.torch._user_code import (
     alone,
     drawn_from,
@@ -396,6 +401,7 @@ class SampleMaker:
         images: torch.Tensor | None = None,
         stopped: Callable[[], bool] = bool,
         reads: Sequence[Read] | None = None,
+        take: Take = take_new,
     ) -> list[Any]:
         """Make the samples that the core can make; each of the others is FALLBACK.
 
@@ -403,7 +409,7 @@ class SampleMaker:
         """
         if self.native is None or not self.native.eligible:
             return [FALLBACK] * len(items)
-        return self.native.make(items, images, stopped, reads)
+        return self.native.make(items, images, stopped, reads, take)
 
     def make_one(
         self, item: Item, out: torch.Tensor | None = None, encoded: EncodedSample | None = None

@@ -9,7 +9,12 @@ import torch
 from PIL import ImageFilter
 
 from fastdecode.torch.transforms.base import check_size_pair, is_number
-from fastdecode.torch.transforms.images import ImageTransform, check_pair, check_probability
+from fastdecode.torch.transforms.images import (
+    ImageTransform,
+    check_pair,
+    check_probability,
+    through_tensor,
+)
 
 _LARGEST_KERNEL, _LARGEST_RADIUS = 255, 1000
 
@@ -36,8 +41,8 @@ class GaussianBlur(ImageTransform):
 
     Notes
     -----
-    Use it in place of a class of your own, which `fuse` does not know: then a `Loader` blurs in the
-    core, with the same bytes as Pillow.
+    In a `Loader` the core blurs, with the same bytes as Pillow, as it does for most such classes of
+    your own.
 
     Examples
     --------
@@ -79,7 +84,7 @@ class GaussianBlur(ImageTransform):
     def __call__(self, image: Any) -> Any:
         """Return the image, blurred or not; DINO's blur takes Pillow images."""
         if self.kernel_size is not None:
-            return super().__call__(image)
+            return through_tensor(image, super().__call__)
         if torch.rand(1).item() >= self.p:
             return image
         radius = torch.empty(1).uniform_(self.radius_min, self.radius_max).item()

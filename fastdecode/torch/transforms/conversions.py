@@ -11,6 +11,7 @@ import torch
 from PIL import Image as PillowImage
 
 from fastdecode.torch.transforms._random_crop import TorchDraws
+from fastdecode.torch.transforms._tensors import scaled
 from fastdecode.torch.transforms.base import is_number
 from fastdecode.torch.transforms.images import check_pair, check_probability
 
@@ -102,12 +103,9 @@ class ToDtype:
         """Return the tensor with another dtype."""
         if not isinstance(image, torch.Tensor):
             raise TypeError(f"image must be a tensor, not {type(image).__name__}")
-        made = image.as_subclass(torch.Tensor)
-        if self.scale and made.is_floating_point() and not self.dtype.is_floating_point:
-            made = made.mul(255 + 1 - 1e-3)  # so each level has an equal share
-        elif self.scale and self.dtype.is_floating_point and not made.is_floating_point():
-            made = made.to(self.dtype).mul_(1 / 255)
-        return made.to(self.dtype).as_subclass(type(image))
+        plain = image.as_subclass(torch.Tensor)
+        made = scaled(plain, self.dtype) if self.scale else plain.to(self.dtype)
+        return made.as_subclass(type(image))
 
 
 class ConvertImageDtype(ToDtype):

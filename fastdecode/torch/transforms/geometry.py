@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-import numpy as np
+import torch
 
 from fastdecode._arguments import check_word
 from fastdecode.native._augment import Operation, Padding, Program, do
@@ -303,12 +303,11 @@ class RandomPerspective(ImageTransform):
             rows += [[x, y, 1, 0, 0, 0, -from_x * x, -from_x * y]]
             rows += [[0, 0, 0, x, y, 1, -from_y * x, -from_y * y]]
             right_sides += [from_x, from_y]
-        try:
-            numbers = np.linalg.solve(np.array(rows, float), right_sides)
-        except np.linalg.LinAlgError:
-            raise ValueError(f"an image of {width}x{height} pixels has no such side") from None
+        places = torch.tensor(rows, dtype=torch.float64, device="cpu")
+        ends = torch.tensor(right_sides, dtype=torch.float64, device="cpu")
+        numbers = torch.linalg.lstsq(places, ends, driver="gels").solution.float().tolist()
         look = Look.of(self.interpolation, self.fill)
-        return do(Operation("perspective", tuple(numbers.astype(np.float32).tolist()), *look))
+        return do(Operation("perspective", tuple(numbers), *look))
 
 
 def _check_warp(transform: Any) -> None:

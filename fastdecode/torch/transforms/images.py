@@ -11,9 +11,10 @@ import torch
 from PIL import Image as PillowImage
 
 from fastdecode._arguments import is_int
-from fastdecode.native._augment import Operation, Program, as_operation, augment
-from fastdecode.torch._programs import OPERATIONS, for_tensors, with_library
+from fastdecode.native._augment import Operation, Program, augment
+from fastdecode.torch._programs import OPERATIONS, with_library
 from fastdecode.torch.transforms._random_crop import TorchDraws, draw_program
+from fastdecode.torch.transforms._tensors import changed as on_tensor
 from fastdecode.torch.transforms.base import is_number
 
 Fill: TypeAlias = float | Sequence[float] | None
@@ -22,7 +23,6 @@ AnyMode: TypeAlias = str | int | Enum
 
 AnyImage = TypeVar("AnyImage", PillowImage.Image, np.ndarray, torch.Tensor)
 _DIMENSIONS, _GREY, _RGB = 3, 1, 3
-_MOVES = ("crop", "mirror", "pad", "resize", "turn_over")
 
 
 class InterpolationMode(Enum):
@@ -51,7 +51,7 @@ class ImageTransform:
 
     Called with a Pillow image, it gives Pillow's own pixels, and draws the same numbers from
     torch's global generator as ``torchvision.transforms.v2``. With a tensor, the result is that of
-    torchvision's for tensors, within a level. In a `Loader` the core does it.
+    torchvision's for tensors, to the bit. In a `Loader` the core does it, tensors within a level.
 
     Examples
     --------
@@ -66,8 +66,7 @@ class ImageTransform:
         Parameters
         ----------
         image : PIL.Image.Image, ndarray (H, W, C) or tensor (C, H, W)
-            Of bytes, with three channels or one. A tensor may hold floats where pixels are only
-            moved or resized.
+            Of bytes, with three channels or one. A tensor may also hold floats.
 
         Returns
         -------
@@ -97,31 +96,43 @@ def transformed(
     """Return an image after a program for its size; 0 `channels` are as many as it has."""
     pixels = pixels_of(image)
     height, width = pixels.shape[:2]
+    channels = channels or pixels.shape[2]
     program = draw((height, width))
     operations: list[Operation] = [step.operation for step in program if step.operation]
-    if pixels.shape[2] == _GREY and any(len(set(one.fill)) > 1 for one in operations):
+    if pixels.shape[2] == _GREY and any(map(_fills_colours, operations)):
         raise ValueError("an image of one channel cannot be filled with three levels")
     if isinstance(image, torch.Tensor):
-        if all(one.kind in _MOVES and one.library != "opencv" for one in operations):
-            drawn = draw_program(program, width, height, None)
-            moved: torch.Tensor = _moved(image.as_subclass(torch.Tensor), drawn.operations)
-            return moved.as_subclass(type(image))
-        if image.is_floating_point():
-            raise ValueError(
-                "image must hold bytes, unless pixels only move: put ToTensor after it"
-            )
-        program = for_tensors(program)
-    else:
-        program = with_library(program, "pillow")
-    drawn = draw_program(program, width, height, None)
+        drawn = draw_program(program, width, height, None)
+        changed = on_tensor(image.as_subclass(torch.Tensor), drawn.operations)
+        changed = changed.expand(channels, -1, -1) if len(changed) != channels else changed
+        return changed.as_subclass(type(image))
+    drawn = draw_program(with_library(program, "pillow"), width, height, None)
     colours = np.broadcast_to(pixels, (height, width, _RGB))
-    made = augment(colours, drawn.operations, drawn.size)[..., : channels or pixels.shape[2]]
+    made = augment(colours, drawn.operations, drawn.size)[..., :channels]
+    given: AnyImage = _as_given(np.ascontiguousarray(made), image)
+    return given
+
+
+def through_tensor(image: AnyImage, change: Callable[[torch.Tensor], torch.Tensor]) -> AnyImage:
+    """Return an image after what torchvision does to it as a tensor, also if it is none."""
     if isinstance(image, torch.Tensor):
-        tensor = torch.from_numpy(made).permute(2, 0, 1).contiguous()
-        return tensor.as_subclass(type(image))
-    if isinstance(image, PillowImage.Image):
-        return PillowImage.fromarray(made[..., 0] if made.shape[2] == _GREY else made)
-    return np.ascontiguousarray(made)
+        return change(image)
+    tensor = torch.from_numpy(pixels_of(image).copy()).permute(2, 0, 1)
+    given: AnyImage = _as_given(change(tensor).permute(1, 2, 0).contiguous().numpy(), image)
+    return given
+
+
+def _as_given(made: np.ndarray, image: Any) -> Any:
+    """Return pixels (H, W, C) as a Pillow image if `image` is one."""
+    if not isinstance(image, PillowImage.Image):
+        return made
+    return PillowImage.fromarray(made[..., 0] if made.shape[2] == _GREY else made)
+
+
+def _fills_colours(operation: Operation) -> bool:
+    """Return whether an operation may show its fill, and in a colour."""
+    shown = operation.kind not in ("pad", "crop") or operation.filter == "constant"
+    return shown and len(set(operation.fill)) > 1
 
 
 def is_image(data: Any) -> bool:
@@ -147,45 +158,6 @@ def pixels_of(image: Any) -> np.ndarray:
         what = getattr(image, "mode", f"{getattr(image, 'shape', '?')} of {type(image).__name__}")
         raise ValueError(f"image must be RGB or grey, in bytes, not {what}")
     return pixels
-
-
-def _moved(image: Any, operations: Any) -> Any:
-    """Return a tensor after operations that only move or resize its values, as torchvision does."""
-    for operation in map(as_operation, operations):
-        first, second, third, fourth = map(int, operation.value[:4])
-        if operation.kind == "crop":
-            image = image[:, second : second + fourth, first : first + third]
-        elif operation.kind == "pad":
-            image = _padded(image, operation)
-        elif operation.kind == "resize":
-            name = "bilinear" if operation.filter == "own" else operation.filter
-            exact = name == "nearest" and operation.library != "torchvision"
-            image = torch.nn.functional.interpolate(
-                image[None],
-                (second, first),
-                mode="nearest-exact" if exact else name,
-                antialias=name != "nearest",
-            )[0]
-        else:
-            image = image.flip(-1 if operation.kind == "mirror" else -2)
-    return image
-
-
-def _padded(image: Any, operation: Operation) -> Any:
-    """Return a tensor with more pixels around it."""
-    mode: Any = operation.filter
-    left, top, right, bottom = map(int, operation.value[:4])
-    counts, around = image.shape[1:], ((top, bottom), (left, right))
-    rows, columns = (
-        torch.from_numpy(np.pad(np.arange(count), sides, "edge" if mode == "constant" else mode))
-        for count, sides in zip(counts, around, strict=True)
-    )
-    padded = image[:, rows][:, :, columns]
-    if mode == "constant":
-        for channel, level in zip(padded, operation.fill, strict=False):
-            inside = channel[top : top + counts[0], left : left + counts[1]].clone()
-            channel.fill_(level)[top : top + counts[0], left : left + counts[1]] = inside
-    return padded
 
 
 # ---- checks ----

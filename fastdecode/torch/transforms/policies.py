@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar
 
-import numpy as np
 import torch
-from PIL import Image as PillowImage
 
 from fastdecode._arguments import check_word, is_int
 from fastdecode.native._augment import Program, Step
@@ -22,6 +20,7 @@ from fastdecode.torch.transforms.images import (
     Fill,
     ImageTransform,
     check_fill,
+    through_tensor,
     transformed,
 )
 
@@ -80,6 +79,10 @@ class _Policy(ImageTransform):
             if not is_int(number) or number < least:
                 raise ValueError(f"{name} must be a whole number from {least} on, not {number!r}")
 
+    def __call__(self, image: AnyImage) -> AnyImage:
+        """Return the image after the drawn operations; a tensor holds bytes."""
+        return super().__call__(_checked(image))
+
 
 _LEAST = {
     "num_ops": 0,
@@ -88,6 +91,12 @@ _LEAST = {
     "severity": 1,
     "mixture_width": 1,
 }
+
+
+def _checked(image: AnyImage) -> AnyImage:
+    if isinstance(image, torch.Tensor) and image.is_floating_point():
+        raise ValueError(f"image must hold bytes, not {image.dtype}: put ToTensor after it")
+    return image
 
 
 def _drawn(table: Policy, draws: TorchDraws, level: int | None = None, most: int = 0) -> Program:
@@ -277,12 +286,7 @@ class AugMix(_Policy):
 
     def __call__(self, image: AnyImage) -> AnyImage:
         """Return the mixture; the parameters are those of a call of any `ImageTransform`."""
-        if isinstance(image, torch.Tensor):
-            return self._mixed(image)
-        rows = np.array(image)
-        tensor = torch.from_numpy(rows if rows.ndim == 3 else rows[..., None]).permute(2, 0, 1)
-        mixed = self._mixed(tensor).permute(1, 2, 0).reshape(rows.shape).numpy()
-        return PillowImage.fromarray(mixed) if isinstance(image, PillowImage.Image) else mixed
+        return through_tensor(_checked(image), self._mixed)
 
     def _mixed(self, image: torch.Tensor) -> torch.Tensor:
         alphas = torch.full((2 + self.mixture_width,), self.alpha, device="cpu")
