@@ -248,7 +248,7 @@ def test_the_collection_equals_pillow(sample: Any) -> None:
     except FastDecodeError:
         return
     if header.width * header.height < 10_000_000:
-        compare(data, random.Random(0), 10)
+        compare(data, random.Random(0), 4)
 
 
 def test_large_images_go_through_the_window_in_parts() -> None:
