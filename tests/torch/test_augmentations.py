@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import sys
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -28,6 +29,7 @@ from fastdecode.native._augment import (
     erase,
     group,
 )
+from fastdecode.testing import encode
 from fastdecode.torch import Fused, ImageList, Loader
 from fastdecode.torch._loader.order import sample_seed
 from fastdecode.torch._programs import Unsupported
@@ -67,8 +69,13 @@ def _batches(items: Any, transform: Any, **how: Any) -> torch.Tensor:
 def _saved_as(kind: str, path: Path, folder: Path) -> Path:
     """Write the pixels of a photo as PNG, or as lossless WebP, which the core does not read."""
     made = folder / f"{path.stem}.{kind}"
-    _opened(path).save(made, lossless=True)
+    made.write_bytes(_encoded_as(kind, path))
     return made
+
+
+@cache
+def _encoded_as(kind: str, path: Path) -> bytes:
+    return encode(_opened(path), kind, lossless=True)
 
 
 def _opened(path: Path) -> PillowImage.Image:
