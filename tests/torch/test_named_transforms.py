@@ -395,6 +395,33 @@ def test_a_crop_with_a_mean_is_one_in_a_pipeline() -> None:
     assert torch.allclose(own.Compose([crop])(file), crop(file), atol=1.01 / 255 / 0.2)
 
 
+ON_FLOATS = [
+    own.ColorJitter(brightness=(1.4, 1.4)),
+    own.ColorJitter(contrast=(1.7, 1.7)),
+    own.ColorJitter(saturation=(1.8, 1.8)),
+    own.Grayscale(3),
+    own.RandomInvert(p=1.0),
+]
+
+
+@pytest.mark.parametrize(
+    ("step", "normalised"),
+    [*((one, False) for one in ON_FLOATS), *((one, True) for one in ON_FLOATS[:3])],
+)
+def test_colours_of_floats_in_a_loader(step: Any, normalised: bool) -> None:
+    """Within half a level of the same on a tensor of floats, which clamps to 0 to 1."""
+    tail = [own.Normalize((0.4, 0.5, 0.6), (0.2, 0.3, 0.4))] if normalised else []
+    pipeline = own.Compose([own.ToTensor(), *tail, step])
+    dataset = Sources(PHOTOS[0].read_bytes(), transform=pipeline)
+    with SeededLoader(dataset, 1, threads=1) as loader:
+        (made,) = [images[0] for images, _ in loader]
+    level = torch.tensor((0.2, 0.3, 0.4) if normalised else (1.0,)).reciprocal().view(-1, 1, 1)
+
+    assert not dataset._resolved_transform().in_loader.rest
+    image = PillowImage.open(PHOTOS[0]).convert("RGB")
+    assert ((made - pipeline(image)).abs() <= 0.51 * level / 255).all()
+
+
 def test_one_channel_is_normalised_as_three() -> None:
     """With one mean for all; with three of them it is refused."""
     image = PHOTOS[0].read_bytes()
@@ -502,7 +529,7 @@ def test_wrong_arguments_are_refused(name: str, arguments: dict[str, Any]) -> No
         (own.Pad(1, fill=(1, 2, 3)), IMAGES[0].convert("L")),
         (own.RandomErasing(p=1.0, value=(1, 2)), torch.zeros(3, 5, 5)),
     ],
-    ids=str,
+    ids=lambda one: type(one).__name__,
 )
 def test_wrong_images_are_refused(transform: Any, image: Any) -> None:
     """Of other modes or dtypes, too small ones, and those with too few channels for the levels."""
