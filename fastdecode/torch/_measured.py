@@ -34,11 +34,15 @@ _NAMES = (
 _STORES = _probes.LOOKS | frozenset(_NAMES.split())
 """Names in code that can resize an image, scale and convert its values, and lay them out."""
 _SAME = ("Compose", "Normalize", "PILToTensor", "Resize", "ToPILImage", "ToTensor")
+_PICKS = frozenset(["BINARY_SLICE", "BINARY_SUBSCR"])
+_CONSTANTS = frozenset(["BUILD_SLICE", "CACHE", "LOAD_CONST", "LOAD_SMALL_INT"])
 _SLICES = frozenset(["BINARY_SLICE", "BUILD_SLICE"])
 _PILLOWS: tuple[Resampling, ...] = ("bicubic", "bilinear", "lanczos", "hamming")
 _OPENCVS: tuple[Resampling, ...] = ("linear", "area", "nearest")
 _EXACT, _WITHIN_A_LEVEL = 0.02, 1.02
 _WHITE, _CHANNELS = 255.0, 3
+_MANY, _LONGEST = 16, _probes.LONG[0][0]
+"""By how much images are scaled down to which Pillow's `reducing_gap` makes a difference."""
 
 
 @dataclass(frozen=True)
@@ -118,6 +122,7 @@ def _measured(part: Any, form: Form) -> Measured | None:
         return None
     size = first.shape[:2]
     sizes = [*_probes.SIZES, size, size[::-1], (size[0] + 1, max(1, size[1] - 1))]
+    sizes += [(min(_MANY * size[0], _LONGEST), 64), (64, min(_MANY * size[1], _LONGEST))]
     made = [
         (probe, (layout.read(part(probe)) - summands) / factors)
         for probe in _probes.probes(form, _CHANNELS, sizes)
@@ -189,6 +194,8 @@ def _is_alike(function: FunctionType, part: Any, made: Measured) -> bool:
     Without choices and slices, numbers can only be sides and values. Otherwise they are small, or
     sides of the result, of whose sizes there were probes.
     """
+    if not _probes.is_straight(function) and _looks_closely(function):
+        return False
     used = _probes.used_by(function, part)
     free = _probes.is_straight(function) and all(map(_is_small_slice, _slices(function)))
     size = [side for step in made.program if step.operation for side in step.operation.value[:2]]
@@ -201,10 +208,24 @@ def _is_alike(function: FunctionType, part: Any, made: Measured) -> bool:
         if isinstance(one, (int, float)):
             return free or one in size or _probes.is_small(one, ())
         if isinstance(one, FunctionType) and one is not function:
-            return _probes.is_library(one) or _is_alike(one, one, made)
+            looks = _probes.only_looks(one, _STORES, part)  # whatever its own name is
+            return _probes.is_library(one) or (looks and _is_alike(one, part, made))
         return _is_same(one) or _probes.is_library(one) or _probes.is_small(one, ())
 
     return all(map(is_known, used))
+
+
+def _looks_closely(function: FunctionType) -> bool:
+    """Return whether a function asks which is larger, or picks something but a side."""
+    instructions = list(dis.get_instructions(function))
+    for at, one in enumerate(instructions):
+        if one.opname == "COMPARE_OP" and not {"<", ">"}.isdisjoint(one.argrepr):
+            return True
+        if one.opname in _PICKS or one.argrepr == "[]":
+            before = (other for other in instructions[:at][::-1] if other.opname not in _CONSTANTS)
+            if next(before).argval not in ("shape", "size"):
+                return True
+    return False
 
 
 def _slices(function: FunctionType) -> Iterator[list[Any]]:

@@ -11,6 +11,7 @@ import copy
 import dis
 import io
 from collections.abc import Callable, Iterable, Iterator
+from itertools import takewhile
 from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -38,6 +39,8 @@ Form: TypeAlias = Literal["pil", "array", "uint8", "floats"]
 
 SIZES = ((48, 64), (64, 48), (1, 1), (33, 33), (3, 600), (600, 3), (700, 500), (1100, 1500))
 """(height, width) of the probes; a small image may be left as it is where a large one is not."""
+LONG = ((16384, 64), (64, 16384))
+"""Those of images that Pillow's `reducing_gap` halves before it resizes them to any usual size."""
 _NAMES = (
     "Image PIL Tensor array asarray bool clone contiguous convert copy dim expand float32 getbands "
     "device float hasattr isinstance len mode ndim np numpy repeat self shape size super to torch "
@@ -158,10 +161,12 @@ def pillow_calls(part: Any) -> PillowCalls | None:
         return None
     try:
         made = [lazy.remembered(part(_unread(*size))) for size in SIZES[-2:]]
+        if made[0][0][0] == "resize":  # of an image of any size
+            made += [lazy.remembered(part(_unread(*size))) for size in LONG]
         program = Program(step for call in made[0] for step in _program_of(*call))
     except Exception:  # of any kind: whatever the user's code raises
         return None
-    return PillowCalls(program) if program and made[0] == made[1] else None
+    return PillowCalls(program) if program and all(one == made[0] for one in made) else None
 
 
 def is_straight(function: FunctionType) -> bool:
@@ -216,7 +221,9 @@ def affine_of(part: Any, kind: type[torch.Tensor] = torch.Tensor) -> Affine | No
     """
     code, own = code_of(part), getattr(part, "__dict__", {})
     known = _COUNTS | {name for name, value in own.items() if _is_data(value)}
-    if not code or not all(only_looks(one, known) for one in code) or may_draw(part):
+    if not code or not all(map(is_straight, code)) or may_draw(part):
+        return None
+    if not all(only_looks(one, known) for one in code):
         return None
     try:
         full = (torch.full((3, 1, 1), at).as_subclass(kind) for at in (0.0, 1.0))
@@ -451,6 +458,10 @@ def used_by(function: FunctionType, part: Any, held: str = "") -> list[Any]:
         places += [vars(kind) for kind in type(part).__mro__ if kind is not object]
         for name in attributes - {held, "__call__"}:
             used += [where[name] for where in places if name in where][:1]
+        if "super" in names:
+            users = takewhile(lambda kind: not _is_torchvisions(kind), type(part).__mro__[1:-1])
+            bases = map(vars, users)
+            used += [where[name] for where in bases for name in attributes if name in where]
     return used
 
 

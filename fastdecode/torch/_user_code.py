@@ -186,12 +186,23 @@ def seeded(seed: int) -> Iterator[None]:
 
 
 def code_of(part: Any) -> list[FunctionType]:
-    """Return the Python function that a step runs first; none if there is no such."""
-    held = vars(part).get("lambd") if hasattr(part, "__dict__") else None  # torchvision's Lambda
-    method = "forward" if isinstance(part, torch.nn.Module) else "__call__"
-    found = [part, held, getattr(type(part), method, None)]
-    functions = [one for one in found if isinstance(one, FunctionType)]
-    return [] if isinstance(part, type) else functions[:1]
+    """Return the Python function that a step runs first; none if it is not certain."""
+    kind, own = type(part), getattr(part, "__dict__", {})
+    is_module = isinstance(part, torch.nn.Module) and kind.__call__ is torch.nn.Module.__call__
+    method = "forward" if is_module else "__call__"
+    if isinstance(part, type) or method in own or _has_hooks(own):
+        return []
+    is_lambda = kind.__name__ == "Lambda" and root_of(kind) == "torchvision"
+    held = own.get("lambd") if is_lambda else None
+    functions = [
+        one for one in (part, held, getattr(kind, method, None)) if isinstance(one, FunctionType)
+    ]
+    return functions[:1]
+
+
+def _has_hooks(own: dict[str, Any]) -> bool:
+    """Return whether a module's own attributes hold functions that are called around its own."""
+    return bool(own.get("_forward_hooks") or own.get("_forward_pre_hooks"))
 
 
 def codes_in(code: CodeType) -> Iterator[CodeType]:

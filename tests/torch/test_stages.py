@@ -33,6 +33,10 @@ from fastdecode.torch._probes import (
 from fastdecode.torch._user_code import DrawingFrom, global_states
 
 try:
+    import cv2
+except ImportError:
+    cv2 = None  # type: ignore[assignment]
+try:
     from torchvision.transforms import transforms as v1
 except ImportError:
     from small_torchvision import v1
@@ -191,10 +195,58 @@ def test_a_subclass_is_its_base_if_it_does_the_same() -> None:
     assert all(torch.equal(one, other.flip(-1)) for one, other in zip(mirrored, plain, strict=True))
 
 
+def mirrors_large(image: Any) -> Any:
+    return image if image.size[0] < 3000 else image.transpose(0)
+
+
+class OnlySmall:
+    """What mirrors only images that are larger than the probes; `lambd` is not what is called."""
+
+    def __init__(self, lambd: Any = converts) -> None:
+        self.lambd = lambd
+
+    def __call__(self, image: Any) -> Any:
+        return self.lambd(image) if image.size[0] < 3000 else image.transpose(0)
+
+
+class OnlySmallInside(OnlySmall):
+    """The same, in the method of its base."""
+
+    def __call__(self, image: Any) -> Any:
+        return super().__call__(image)
+
+
+class Module(torch.nn.Module):
+    """What does nothing, by itself."""
+
+    def forward(self, image: Any) -> Any:
+        return image
+
+
+class ModuleCalled(Module):
+    """What does something around that."""
+
+    def __call__(self, image: Any) -> Any:
+        return mirrors_large(super().__call__(image))
+
+
+def replaced() -> Any:
+    module = Module()
+    module.forward = mirrors_large  # type: ignore[method-assign]
+    return module
+
+
+def hooked() -> Any:
+    module = Module()
+    module.register_forward_hook(lambda _, __, image: mirrors_large(image))
+    return module
+
+
 @pytest.mark.parametrize(
     "part",
     [
         *(Counts(), CountsInside(), Sharper(), blurs, only_small, repr),
+        *(OnlySmall(), OnlySmallInside(), ModuleCalled(), replaced(), hooked()),
         lambda x: x.rotate(0.1),
         lambda x: x if np.array(x).shape[0] < 3000 else None,
         lambda x: x if x.size[0] // 4 // 4 // 4 // 4 < 4 else None,
@@ -375,6 +427,7 @@ class Rescales:
         (lambda x: x * x, None),
         (lambda x: x.clamp(0, 1), None),
         (lambda x: x * 0, None),
+        (lambda x: x * 2 - 1 if x[0, 0, 0] < 1 else x, None),
         (adds_noise, None),
     ],
 )
@@ -448,6 +501,8 @@ NOT_CUTS = {
     "a box": lambda image: image.resize((40, 30), box=(0, 0, 9, 9)),
     "its own method": CutsByAttribute(),
     "something else": lambda image: image.resize((40, 30)).filter(ImageFilter.DETAIL),
+    "a gap": lambda image: image.resize((512, 512), reducing_gap=3.0),
+    "a gap by place": lambda image: image.resize((400, 400), 3, None, 4.0),
     "a loop": lambda image: [image.crop((0, 0, side, side)) for side in (8, 9)][-1],
 }
 
@@ -508,7 +563,66 @@ STORES: dict[str, tuple[Any, Any]] = {
     "bytes, blue first": ("array", lambda rows: np.ascontiguousarray(rows[..., ::-1])),
     "tensors": ("tensor", lambda pixels: pixels.float().sub(117).div(58.5)),
 }
+
+
+def to_tensor(image: Any) -> Any:
+    image = image.copy()
+    image.thumbnail((3000, 3000))
+    return np.array(image.resize((40, 30))) / 255.0
+
+
+class Inherits:
+    """What calls a method of its base, in which a window is cut out."""
+
+    def resize(self, image: Any) -> Any:
+        return image.crop((0, 0, min(image.width, 3000), image.height)).resize((40, 30))
+
+    def __call__(self, image: Any) -> Any:
+        return np.array(self.resize(image)) / 255.0
+
+
+class InheritsCall(Inherits):
+    """The same, by the method that is called."""
+
+    def __call__(self, image: Any) -> Any:
+        return super().__call__(image)
+
+
+def in_two_steps(image: Any) -> Any:
+    if image.size[0] > 4 * SIDE:
+        image = image.resize((2 * SIDE, 2 * SIDE))
+    return np.array(image.resize((SIDE, SIDE)))
+
+
+def by_side(rows: Any) -> Any:
+    how = cv2.INTER_AREA if rows.shape[0] > 4 * SIDE else cv2.INTER_LINEAR
+    return cv2.resize(rows, (SIDE, SIDE), interpolation=how)
+
+
+def by_a_pixel(image: Any) -> Any:
+    rows = np.asarray(image.resize((40, 30))) / 255.0
+    if rows[-1, -1, 2] > 0.9:
+        rows = rows[::-1]
+    return np.ascontiguousarray(rows)
+
+
+def by_equal_pixels(image: Any) -> Any:
+    rows = np.asarray(image.resize((40, 30)))
+    if rows[0, 0, 1] == 255:
+        rows = rows[:, ::-1]
+    return np.ascontiguousarray(rows) / 255.0
+
+
+SIDE = 512
 NOT_STORES: dict[str, tuple[Any, Any]] = {
+    "a helper with a known name": ("pil", lambda image: to_tensor(image).transpose(2, 0, 1)),
+    "a method with a known name": ("pil", Inherits()),
+    "an inherited method": ("pil", InheritsCall()),
+    "a gap": ("pil", lambda image: np.array(image.resize((512, 512), reducing_gap=3.0))),
+    "in two steps": ("pil", in_two_steps),
+    "a filter by size": ("array", by_side),
+    "a pixel": ("pil", by_a_pixel),
+    "equal pixels": ("pil", by_equal_pixels),
     "of its values": ("array", lambda rows: (rows - rows.min()) / 255.0),
     "a window": ("array", lambda rows: rows[:3000, :3000] / 255.0),
     "a choice": ("array", lambda rows: rows / 255.0 if rows.shape[0] < 3000 else rows / 127.0),
