@@ -169,7 +169,7 @@ typedef enum {
     FD_SOLARIZE, /* value[0]: the smallest value to invert */
     FD_SOLARIZE_ADD, /* value[0]: what is added to values below 128 */
     FD_POSTERIZE, /* value[0]: the bits to keep, 0 to 8 */
-    FD_EQUALIZE,
+    FD_EQUALIZE, /* value[0]: of OpenCV, 1 if white pixels do not count */
     FD_AUTOCONTRAST,
     FD_BLUR, /* value: the side of the kernel (odd; 0: albumentations' for that sigma), sigma across,
               * sigma down, and the kernel's other side, which is down (0: the same) */

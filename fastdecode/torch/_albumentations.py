@@ -509,7 +509,7 @@ def _equalize(transform: Any, _: Size) -> Program:
 def _auto_contrast(transform: Any, _: Size) -> Program:
     if transform.cutoff or transform.ignore is not None or transform.method != "cdf":
         raise Unsupported("other ways of AutoContrast are not done in the core")
-    return do(_operation("equalize"))
+    return do(_operation("equalize", 1.0))
 
 
 def _downscale(transform: Any, _: Size) -> Program:

@@ -317,8 +317,21 @@ class Equalize(_Double):
         return cv2.merge([cv2.equalizeHist(one) for one in cv2.split(image)])
 
 
-class AutoContrast(Equalize):
+class AutoContrast(_Double):
     given = {"cutoff": 0, "ignore": None, "method": "cdf"}
+
+    def apply(self, image: Any) -> Any:
+        return cv2.merge([_spread(one) for one in cv2.split(image)])
+
+
+def _spread(channel: Any) -> Any:
+    """Give each level below white the share of the darker ones; white is not among them."""
+    counts = cv2.calcHist([channel], [0], None, [256], [0, 255]).ravel()
+    (found,) = counts.nonzero()
+    if len(found) < 2:
+        return channel
+    sums = counts.cumsum() - counts[found[0]]
+    return np.rint(np.clip(sums * (255 / sums[-1]), 0, 255)).astype(np.uint8)[channel]
 
 
 class ChannelDropout(_Double):

@@ -107,6 +107,35 @@ def test_each_step_is_that_of_albumentations(name: str) -> None:
     check(loaded(compose, output="array")[0], compose(image=IMAGES[0])["image"], STEPS[name].error)
 
 
+WHITE = [
+    [[[255, 255, 0], [255, 9, 0], [255, 255, 255]]],
+    [[[255, 20, 3], [100, 30, 255], [100, 255, 70], [255, 30, 255], [255, 255, 3]]],
+]
+"""Images of one row: each channel has another number of levels below white."""
+
+
+@pytest.mark.parametrize("rows", WHITE)
+def test_white_is_not_among_the_levels_that_autocontrast_spreads(rows: Any) -> None:
+    """It stays white; and one other level alone stays, too."""
+    image, compose = np.array(rows, np.uint8), A.Compose([made("AutoContrast")])
+    dataset = Sources(encode(PillowImage.fromarray(image), "png"), transform=Wrapper(compose))
+    assert not dataset._resolved_transform().in_loader.rest
+    with SeededLoader(dataset, 1, threads=1, collate_fn=list) as loader:
+        ((result, _),) = next(iter(loader))
+    check(result, compose(image=image)["image"], 1)
+
+
+@pytest.mark.parametrize("sides", [(1, 9), (9, 1), (1, 1)])
+def test_perspective_of_an_image_of_a_row_is_as_written(sides: tuple[int, int]) -> None:
+    """albumentations moves corners that are less than two pixels apart."""
+    image = np.random.default_rng(5).integers(0, 256, (*sides, 3), np.uint8)
+    compose = A.Compose([made("Perspective of nothing")])
+    dataset = Sources(encode(PillowImage.fromarray(image), "png"), transform=Wrapper(compose))
+    with SeededLoader(dataset, 1, threads=1, collate_fn=list) as loader:
+        ((result, _),) = next(iter(loader))
+    check(result, compose(image=image)["image"], 0)
+
+
 def test_a_compose_needs_no_function_and_is_called_as_written_outside_a_loader() -> None:
     """What albumentations calls by name is called so, and draws as it does alone."""
     compose = A.Compose([made("Resize"), A.HorizontalFlip(p=0.5), made("Normalize"), ToTensorV2()])

@@ -397,7 +397,7 @@ static int run_for_opencv(uint8_t *pixels, size_t count, const fd_operation *ope
         fd_gamma(pixels, count, value[0]);
         return 1;
     case FD_EQUALIZE:
-        fd_opencv_equalize(pixels, count);
+        fd_opencv_equalize(pixels, count, value[0] != 0.0);
         return 1;
     default:
         return 0;

@@ -163,7 +163,7 @@ void fd_opencv_saturate(uint8_t *pixels, size_t count, double factor);
 /* FD_CHANNELS, FD_GAMMA, and FD_EQUALIZE as OpenCV does it. */
 void fd_channels(uint8_t *pixels, size_t count, const double *value);
 void fd_gamma(uint8_t *pixels, size_t count, double gamma);
-void fd_opencv_equalize(uint8_t *pixels, size_t count);
+void fd_opencv_equalize(uint8_t *pixels, size_t count, int without_white);
 
 /* ---- filter.c: FD_MEAN_BLUR, FD_CONVOLVE, FD_MEDIAN ---- */
 

@@ -89,21 +89,24 @@ void fd_gamma(uint8_t *pixels, size_t count, double gamma) {
     fd_look_up(pixels, count, tables);
 }
 
-/* equalizeHist: the lowest level becomes 0; one level alone stays. */
-void fd_opencv_equalize(uint8_t *pixels, size_t count) {
+/* equalizeHist: the lowest level becomes 0; one level alone stays. So does albumentations' AutoContrast,
+ * which leaves white out of its histogram. */
+void fd_opencv_equalize(uint8_t *pixels, size_t count, int without_white) {
     uint32_t counts[3][256];
     uint8_t tables[3][256];
 
     fd_count_levels(pixels, count, counts);
     for (int c = 0; c < 3; c++) {
+        uint32_t white = without_white ? counts[c][255] : 0, sum = 0;
         int least = 0;
-        while (counts[c][least] == 0)
+        counts[c][255] -= white;
+        while (least < 255 && counts[c][least] == 0)
             least++;
-        uint32_t others = (uint32_t)count - counts[c][least], sum = 0;
+        uint32_t others = (uint32_t)count - white - counts[c][least];
         float scale = 255.0F / (float)(others > 0 ? others : 1);
         for (int v = 0; v < 256; v++) {
             sum += v > least ? counts[c][v] : 0;
-            tables[c][v] = (uint8_t)(others > 0 ? rounded((float)sum * scale) : (uint32_t)least);
+            tables[c][v] = (uint8_t)(others > 0 ? rounded((float)sum * scale) : (uint32_t)v);
         }
     }
     fd_look_up(pixels, count, tables);

@@ -508,14 +508,12 @@ static void draw_corners(drawing *to, double by, double corners[4][2], double so
         }
 }
 
-static double distance(const double *a, const double *b) {
-    return fmax(2.0, hypot(a[0] - b[0], a[1] - b[1]));
-}
+static double distance(const double *a, const double *b) { return hypot(a[0] - b[0], a[1] - b[1]); }
 
 /* As albumentations' Perspective: the sources of the corners of an image whose sides are those of the
  * result, times that over the source's. */
-static void draw_sources(drawing *to, const fd_step *step, double corners[4][2],
-                         double sources[4][2]) {
+static int draw_sources(drawing *to, const fd_step *step, double corners[4][2],
+                        double sources[4][2]) {
     const double sides[2] = {to->width, to->height};
     double deviation = step->area[0] + (step->area[1] - step->area[0]) * fd_draw_share(to->state);
 
@@ -525,21 +523,25 @@ static void draw_sources(drawing *to, const fd_step *step, double corners[4][2],
                                 0.32);
             sources[i][axis] = (is_far(i, axis) ? 1.0 - share : share) * sides[axis];
         }
-    double across = fmax(distance(sources[0], sources[1]), distance(sources[2], sources[3]));
-    double down = fmax(distance(sources[1], sources[2]), distance(sources[3], sources[0]));
-    const double longest[2] = {trunc(across), trunc(down)};
+    double top = distance(sources[0], sources[1]), low = distance(sources[2], sources[3]);
+    double right = distance(sources[1], sources[2]), left = distance(sources[3], sources[0]);
+    if (fmin(fmin(top, low), fmin(right, left)) < 2) /* albumentations then moves its corners */
+        return 0;
+    const double longest[2] = {trunc(fmax(top, low)), trunc(fmax(right, left))};
     for (int i = 0; i < 4; i++)
         for (int axis = 0; axis < 2; axis++)
             corners[i][axis] = is_far(i, axis) ? sides[axis] * sides[axis] / longest[axis] : 0.0;
+    return 1;
 }
 
 static int add_perspective(drawing *to, const fd_step *step) {
     double corners[4][2], sources[4][2], rows[8][9];
     fd_operation operation = step->operation;
 
-    if (operation.library == FD_OPENCV)
-        draw_sources(to, step, corners, sources);
-    else
+    if (operation.library == FD_OPENCV) {
+        if (!draw_sources(to, step, corners, sources))
+            return FD_ARGUMENT;
+    } else
         draw_corners(to, operation.value[0], corners, sources);
     for (int i = 0; i < 4; i++) {
         double x = corners[i][0], y = corners[i][1];
