@@ -87,6 +87,8 @@ static int comes_before(fd_operation *crop, fd_operation *operation, int32_t wid
                         int32_t height) {
     double *value = operation->value, *box = crop->value;
 
+    if (operation->library == FD_FLOATS)
+        return 0; /* those that follow each other are rounded once */
     switch (operation->kind) {
     case FD_BRIGHTNESS: /* this and the next ones change each pixel by itself */
     case FD_SATURATION:

@@ -128,6 +128,9 @@ def is_stateless(part: Any) -> bool:
 
 def pads_to_square(part: Any) -> PadToSquare | None:
     """Return what a step does that pads Pillow images to squares; None of any other."""
+    code = code_of(part)
+    if not code or may_draw(part) or not only_looks(code[0], _PADS, part):
+        return None
     try:
         colour: Any = part(PillowImage.new("RGB", (8, 2), (1, 2, 3))).getpixel((0, 0))
         pads = PadToSquare(colour)

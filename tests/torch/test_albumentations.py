@@ -127,7 +127,7 @@ def test_white_is_not_among_the_levels_that_autocontrast_spreads(rows: Any) -> N
 
 @pytest.mark.parametrize("sides", [(1, 9), (9, 1), (1, 1)])
 def test_perspective_of_an_image_of_a_row_is_as_written(sides: tuple[int, int]) -> None:
-    """albumentations moves corners that are less than two pixels apart."""
+    """Albumentations moves corners that are less than two pixels apart."""
     image = np.random.default_rng(5).integers(0, 256, (*sides, 3), np.uint8)
     compose = A.Compose([made("Perspective of nothing")])
     dataset = Sources(encode(PillowImage.fromarray(image), "png"), transform=Wrapper(compose))

@@ -49,6 +49,14 @@ def small(image: Any) -> Any:
     return image.resize((8, 6))
 
 
+GENERATOR = np.random.default_rng(1)
+
+
+def draw_elsewhere(image: Any) -> Any:
+    """Change an image by a generator that no sample seeds."""
+    return np.asarray(image) + GENERATOR.integers(9)
+
+
 def test_what_was_not_imported_yet_is_there() -> None:
     """Submodules are attributes, `dir` has all names, and an unknown name is an error."""
     assert fastdecode.torch.prefetcher.DevicePrefetcher is fastdecode.torch.DevicePrefetcher
@@ -186,7 +194,7 @@ def test_backend_and_orientation_reach_an_encoded_transform() -> None:
 def test_slot_needs_a_transform_of_known_shape() -> None:
     """`out` is refused with a transform of decoded images."""
     with pytest.raises(ValueError, match="EncodedTransform"):
-        Photos(small).load(0, out=torch.zeros(3, 8, 6))
+        Photos(str).load(0, out=torch.zeros(3, 8, 6))
 
 
 @pytest.mark.parametrize("options", [{"reduce": 2}, {"min_size": 64}, {"mode": "L"}])
@@ -227,7 +235,8 @@ def test_isolated_only_where_no_unknown_code_draws() -> None:
     assert Photos(own, str).isolated
     assert Photos(compose(crop(), TENSOR)).isolated
     assert Photos(compose(crop(), small)).isolated
-    assert not Photos(compose(crop(), add_random)).isolated
+    assert Photos(compose(crop(), add_random)).isolated  # it can draw from the sample's seed
+    assert not Photos(compose(crop(), draw_elsewhere)).isolated
     assert not Photos(small).isolated
     assert not Own(own).isolated
     assert Own(own).sample_shape is None

@@ -94,6 +94,8 @@ def test_every_kind_of_image_has_the_same_result_of_its_kind() -> None:
     assert type(tensor) is Image
     assert np.array_equal(tensor.permute(1, 2, 0).numpy(), expected)
     assert tuple(expected[0, 0]) == (7, 7, 7)
+    with pytest.raises(ValueError, match="floats"):
+        box(tensor.as_subclass(torch.Tensor) / 255)
 
 
 @pytest.mark.parametrize("step", [LetterBox((90, 70)), OpenCVResize((90, 70), "area")])

@@ -101,11 +101,13 @@ def transformed(
     operations: list[Operation] = [step.operation for step in program if step.operation]
     if pixels.shape[2] == _GREY and any(map(_fills_colours, operations)):
         raise ValueError("an image of one channel cannot be filled with three levels")
-    if isinstance(image, torch.Tensor):
+    if isinstance(image, torch.Tensor) and all(one.library != "opencv" for one in operations):
         drawn = draw_program(program, width, height, None)
         changed = on_tensor(image.as_subclass(torch.Tensor), drawn.operations)
         changed = changed.expand(channels, -1, -1) if len(changed) != channels else changed
         return changed.as_subclass(type(image))
+    if pixels.dtype != np.uint8:
+        raise ValueError("OpenCV's results are of bytes, not of floats")
     drawn = draw_program(with_library(program, "pillow"), width, height, None)
     colours = np.broadcast_to(pixels, (height, width, _RGB))
     made = augment(colours, drawn.operations, drawn.size)[..., :channels]
@@ -123,7 +125,9 @@ def through_tensor(image: AnyImage, change: Callable[[torch.Tensor], torch.Tenso
 
 
 def _as_given(made: np.ndarray, image: Any) -> Any:
-    """Return pixels (H, W, C) as a Pillow image if `image` is one."""
+    """Return pixels (H, W, C) as the kind of image that `image` is."""
+    if isinstance(image, torch.Tensor):
+        return torch.from_numpy(made).permute(2, 0, 1).contiguous().as_subclass(type(image))
     if not isinstance(image, PillowImage.Image):
         return made
     return PillowImage.fromarray(made[..., 0] if made.shape[2] == _GREY else made)
