@@ -237,7 +237,8 @@ def test_isolated_only_where_no_unknown_code_draws() -> None:
     assert Photos(compose(crop(), small)).isolated
     assert Photos(compose(crop(), add_random)).isolated  # it can draw from the sample's seed
     assert not Photos(compose(crop(), draw_elsewhere)).isolated
-    assert not Photos(small).isolated
+    assert Photos(small).isolated
+    assert not Photos(lambda image: image.getextrema()).isolated
     assert not Own(own).isolated
     assert Own(own).sample_shape is None
 
