@@ -24,7 +24,7 @@ from PIL import Image as PillowImage
 from random_transforms import WITHOUT_SHRINKING
 from torch_reference import PHOTOS
 
-from fastdecode.native._augment import Operation, augment, draw_in_core, draw_operations
+from fastdecode.native._augment import Impossible, Operation, augment, draw_in_core, draw_operations
 from fastdecode.testing import encode
 from fastdecode.torch import Fused, fuse
 from fastdecode.torch._albumentations import program_of
@@ -127,9 +127,12 @@ def test_white_is_not_among_the_levels_that_autocontrast_spreads(rows: Any) -> N
 
 @pytest.mark.parametrize("sides", [(1, 9), (9, 1), (1, 1)])
 def test_perspective_of_an_image_of_a_row_is_as_written(sides: tuple[int, int]) -> None:
-    """albumentations moves corners that are less than two pixels apart."""
+    """There, albumentations moves corners that are less than two pixels apart."""
     image = np.random.default_rng(5).integers(0, 256, (*sides, 3), np.uint8)
-    compose = A.Compose([made("Perspective of nothing")])
+    step = made("Perspective of nothing")
+    with pytest.raises(Impossible):
+        draw_in_core(program_of(step, sides), 1, sides[1], sides[0])
+    compose = A.Compose([step])
     dataset = Sources(encode(PillowImage.fromarray(image), "png"), transform=Wrapper(compose))
     with SeededLoader(dataset, 1, threads=1, collate_fn=list) as loader:
         ((result, _),) = next(iter(loader))
