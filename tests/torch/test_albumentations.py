@@ -24,7 +24,7 @@ from PIL import Image as PillowImage
 from random_transforms import WITHOUT_SHRINKING
 from torch_reference import PHOTOS
 
-from fastdecode.native._augment import Operation, augment, draw_in_core, draw_operations
+from fastdecode.native._augment import Impossible, Operation, augment, draw_in_core, draw_operations
 from fastdecode.testing import encode
 from fastdecode.torch import Fused, fuse
 from fastdecode.torch._albumentations import program_of
@@ -127,9 +127,12 @@ def test_white_is_not_among_the_levels_that_autocontrast_spreads(rows: Any) -> N
 
 @pytest.mark.parametrize("sides", [(1, 9), (9, 1), (1, 1)])
 def test_perspective_of_an_image_of_a_row_is_as_written(sides: tuple[int, int]) -> None:
-    """Albumentations moves corners that are less than two pixels apart."""
+    """There, albumentations moves corners that are less than two pixels apart."""
     image = np.random.default_rng(5).integers(0, 256, (*sides, 3), np.uint8)
-    compose = A.Compose([made("Perspective of nothing")])
+    step = made("Perspective of nothing")
+    with pytest.raises(Impossible):
+        draw_in_core(program_of(step, sides), 1, sides[1], sides[0])
+    compose = A.Compose([step])
     dataset = Sources(encode(PillowImage.fromarray(image), "png"), transform=Wrapper(compose))
     with SeededLoader(dataset, 1, threads=1, collate_fn=list) as loader:
         ((result, _),) = next(iter(loader))
@@ -511,13 +514,13 @@ def test_noise_has_the_deviation_and_the_mean_that_are_drawn() -> None:
         assert (np.ptp(apart, axis=2) == 0).all() == (not per_channel)
 
 
-def moved(transform: Any, seed: int, side: int = 120) -> Any:
+def moved(transform: Any, seed: int, side: int = 120, rows: slice = slice(30, -30)) -> Any:
     """Return how far each pixel of a square comes from across and down."""
     ramp = np.arange(side, dtype=np.uint8)
     image = np.stack([*np.meshgrid(ramp, ramp), np.zeros((side, side), np.uint8)], axis=2)
     drawn = draw_in_core(program_of(transform, (side, side)), seed, side, side)
     made = augment(image, drawn.operations)
-    return (made.astype(float) - image)[30:-30, 30:-30, :2]
+    return (made.astype(float) - image)[rows, 30:-30, :2]
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "uniform"])
@@ -537,6 +540,16 @@ def test_an_elastic_transform_moves_pixels_as_far_as_that_of_albumentations(nois
     assert abs(np.corrcoef(ours[..., 0].ravel(), ours[..., 1].ravel())[0, 1]) < 0.2
     assert np.corrcoef(alike[..., 0].ravel(), alike[..., 1].ravel())[0, 1] > 0.9
     assert not np.array_equal(ours[0], ours[1])
+
+
+def test_the_fields_of_an_elastic_transform_are_blurred_into_each_other() -> None:
+    """What moves the lowest row across moves the highest one down; the others have an edge."""
+    elastic = A.ElasticTransform(alpha=150, sigma=4.0, border_mode=1, p=1)
+    ours = np.array([moved(elastic, seed, rows=slice(None)) for seed in range(100)])
+    first, last, down = ours[:, 0, :, 0], ours[:, -1, :, 0], ours[:, 0, :, 1]
+
+    assert last.std() < 0.8 * first.std()
+    assert np.corrcoef(last.ravel(), down.ravel())[0, 1] > 0.6
 
 
 def test_the_steps_of_a_grid_are_drawn_alone() -> None:

@@ -32,7 +32,9 @@ INLINE void save_body(uint8_t *restrict pixels, const float *restrict values, si
     for (size_t c = 0; c < 3; c++)
         for (size_t i = 0; i < count; i++) {
             float level = (values[c * count + i] - by->bias[c]) / by->scale[c];
-            pixels[4 * i + c] = (uint8_t)fd_level((int32_t)rintf(level));
+            level = level < 255.0F ? level : 255.0F;
+            /* NaN, too, which a tiny scale makes */
+            pixels[4 * i + c] = (uint8_t)(int32_t)rintf(level > 0.0F ? level : 0.0F);
         }
 }
 

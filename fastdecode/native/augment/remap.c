@@ -182,12 +182,16 @@ static void smooth_field(float *field, int32_t width, int32_t height, const doub
 
 /* ---- all of them ---- */
 
+/* Elastic: one field for both axes, or one for each. */
+static size_t fields_of(const fd_operation *how) { return how->value[2] != 0.0 ? 1 : 2; }
+
 /* The memory for the places of a row, followed by that for tables, in floats. */
 static size_t floats_for(const fd_canvas *canvas, const fd_operation *how) {
     size_t width = (size_t)canvas->width, height = (size_t)canvas->height;
 
-    if (how->kind == FD_ELASTIC) /* two fields, one that is being made, a line, and the weights */
-        return 2 * width + 3 * width * height + width + 4 * (size_t)how->value[4] + 1;
+    if (how->kind == FD_ELASTIC) /* the fields, twice, a line, and the weights */
+        return 2 * width + 2 * fields_of(how) * width * height + width + 4 * (size_t)how->value[4] +
+               1;
     return 2 * width + (how->kind == FD_GRID ? width + height : 0);
 }
 
@@ -204,13 +208,11 @@ static void draw_tables(bending *by, float *tables) {
     }
     if (by->how->kind != FD_ELASTIC)
         return;
-    int fields = value[2] != 0.0 ? 1 : 2;
-    by->ys = tables + (fields == 1 ? 0 : count);
-    for (int i = 0; i < fields; i++) {
-        float *field = tables + (i == 0 ? 0 : count);
-        draw_field(field, count, value[3] != 0.0, &state);
-        smooth_field(field, by->width, by->height, value, tables + 2 * count);
-    }
+    size_t fields = fields_of(by->how);
+    by->ys = tables + (fields - 1) * count;
+    /* One is below the other, and blurred into it. */
+    draw_field(tables, fields * count, value[3] != 0.0, &state);
+    smooth_field(tables, by->width, (int32_t)fields * by->height, value, tables + fields * count);
 }
 
 int fd_remap(fd_canvas *canvas, const fd_operation *how, fd_room *room) {
