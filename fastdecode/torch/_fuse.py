@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from PIL import Image as PillowImage
 
+from fastdecode._arguments import check_word
 from fastdecode._buffers import without_row
 from fastdecode._decode.lazy import encoded
 from fastdecode.geometry import Geometry
@@ -344,8 +345,7 @@ def fuse(
       decoded by: RandomResizedCrop(size=(224, 224), ...)
     )
     """
-    if draws not in get_args(Draws):
-        raise ValueError(f'draws must be "torch" or "seed", not {draws!r}')
+    check_word("draws", draws, get_args(Draws))
     fused = fuse_for(transform, DecodeOptions(quality=quality, headroom=headroom))
     if type(fused) is Fused and fused is not transform:
         fused.draws = draws
