@@ -60,7 +60,8 @@ class _Names(dict[str, Any]):
     """The global names of a function, as they are now, but for those by which it draws."""
 
     def __init__(self, function: FunctionType, others: Others) -> None:
-        super().__init__(__builtins__=function.__builtins__)  # type: ignore[attr-defined]
+        made: Any = function
+        super().__init__(__builtins__=made.__builtins__)
         self._names, self._others = function.__globals__, others
 
     def __getitem__(self, name: str) -> Any:
