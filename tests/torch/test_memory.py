@@ -232,8 +232,8 @@ def test_twenty_epochs_need_no_more_memory_than_one(options: Any, traced: Any) -
         del image, batch
         taken = traced()
 
-    # One with the consumer, one awaited, and as many as are made ahead. Each thread's part of a list
-    # has memory of its own, and the first sample lies in that of any part.
+    # One with the consumer, one awaited, and as many as are made ahead. Each thread's part of a
+    # list has memory of its own, and the first sample lies in that of any part.
     parts = 2 if "collate_fn" in options else 1
     assert len(places) <= parts * (2 + loader.prefetch)
     assert taken - begun < (2.2 + loader.prefetch) * size
