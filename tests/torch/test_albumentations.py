@@ -27,7 +27,7 @@ from torch_reference import PHOTOS
 from fastdecode.native._augment import Impossible, Operation, augment, draw_in_core, draw_operations
 from fastdecode.testing import encode
 from fastdecode.torch import Fused, fuse
-from fastdecode.torch._albumentations import program_of
+from fastdecode.torch._albumentations import OfImage, program_of
 
 pytest.importorskip("cv2")
 import cv2
@@ -737,6 +737,24 @@ def test_a_step_of_albumentations_itself_is_seeded_and_ends_nothing(kind: Any) -
     assert all(map(torch.equal, results[0], results[2]))
     if hasattr(A, "BasicTransform") and kind is Draws:
         assert len({one.numpy().tobytes() for one in results[0][::2]}) > 2
+
+
+def test_a_seed_is_for_a_copy_of_a_step() -> None:
+    """What it draws depends on nothing else, and the step itself draws on as before."""
+
+    class Drawing:
+        generator = random.Random(1)
+
+        def set_random_seed(self, seed: int) -> None:
+            self.generator = random.Random(seed)
+
+        def __call__(self, *, image: Any) -> dict[str, Any]:
+            return {"image": (image, self.generator.random())}
+
+    step = OfImage(Drawing())
+    first, other, again = (step("image", seed) for seed in (1, 2, 1))
+    assert first == again != other
+    assert "generator" not in vars(step.transform)
 
 
 def test_a_step_that_calls_the_users_code_is_called_in_processes() -> None:
