@@ -25,6 +25,7 @@ from fastdecode._decode import lazy
 from fastdecode.native._augment import Operation, Program, do, resized_to, squared
 from fastdecode.torch._twins import twin_of
 from fastdecode.torch._user_code import (
+    GLOBALS,
     DrawingFrom,
     code_of,
     codes_in,
@@ -68,7 +69,6 @@ _SMALL = frozenset([*range(-4, 5), 255])
 """Numbers that are no side of an image that only some have, with which code could compare."""
 ATTRIBUTES = frozenset(["LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR"])
 _BRANCHES = frozenset(["COMPARE_OP", "CONTAINS_OP", "FOR_ITER", "IS_OP"])
-GLOBALS = frozenset(["LOAD_GLOBAL", "LOAD_NAME"])
 STORES = frozenset(
     [
         "DELETE_ATTR",

@@ -20,11 +20,12 @@ from PIL import Image as PillowImage
 from PIL import ImageFilter
 
 from fastdecode.native._augment import NOTHING, Draw, Operation, Program, do, group
-from fastdecode.torch._probes import ATTRIBUTES, GLOBALS, STORES, used_by
+from fastdecode.torch._probes import ATTRIBUTES, STORES, used_by
 from fastdecode.torch._programs import Size, Unsupported, is_unmodified, size_after
 from fastdecode.torch._twins import is_global_draw, twin_of
 from fastdecode.torch._user_code import (
     DRAW_IN_TORCH,
+    GLOBALS,
     DrawingFrom,
     code_of,
     codes_in,

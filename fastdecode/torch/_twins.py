@@ -23,6 +23,7 @@ from fastdecode.torch._user_code import (
     codes_in,
     drawn_from,
     draws_in_torch,
+    globals_in,
     is_of_library,
     may_draw,
     names_in,
@@ -118,16 +119,18 @@ def _copied(function: FunctionType, others: Others) -> FunctionType:
         other = _stand_in(old.cell_contents, others)
         if new is not old:
             new.cell_contents = other
-    for value in _named(function.__globals__, names_in(function.__code__)):
+    code = function.__code__
+    for value in _named(function.__globals__, globals_in(code), names_in(code)):
         _stand_in(value, others)
     return made
 
 
-def _named(names: dict[str, Any], wanted: set[str]) -> Iterator[Any]:
-    """Yield what has these names, also in modules of the user's."""
+def _named(names: dict[str, Any], wanted: set[str], inside: set[str]) -> Iterator[Any]:
+    """Yield what has the wanted names; check what modules of the user's have inside."""
     for value in (names[name] for name in wanted if name in names):
         if isinstance(value, ModuleType) and not is_of_library(value):
-            for inner in _named(vars(value), wanted - {value.__name__}):
+            rest = inside - {value.__name__}
+            for inner in _named(vars(value), rest, rest):
                 _check_apart(inner)
         yield value
 

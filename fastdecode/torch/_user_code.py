@@ -7,6 +7,7 @@ unless its class says ``thread_safe = True``, and looks for the other in the cod
 
 from __future__ import annotations
 
+import dis
 import inspect
 import random
 import sys
@@ -44,6 +45,9 @@ _NAMES_IN_TORCH = (
 )
 DRAW_IN_TORCH = frozenset(_NAMES_IN_TORCH.split())
 """torch's functions that draw, all of which take a generator."""
+
+
+GLOBALS = frozenset(["LOAD_GLOBAL", "LOAD_NAME"])
 
 
 class _DrawnFrom(threading.local):
@@ -296,9 +300,9 @@ def _named(function: FunctionType, owner: Any) -> list[tuple[Any, Any]]:
             parts.append((cell.cell_contents, None))
         except ValueError:  # it is still empty
             continue
-    names = names_in(function.__code__)
+    names, loaded = names_in(function.__code__), globals_in(function.__code__)
     for name in names:
-        found = function.__globals__.get(name)
+        found = function.__globals__.get(name) if name in loaded else None
         parts.append((found, None))
         if isinstance(found, ModuleType) and root_of(found) not in _LIBRARIES:
             parts += [(vars(found).get(inner), None) for inner in names]
@@ -321,6 +325,12 @@ def names_in(code: CodeType) -> set[str]:
     """Return the names that a piece of code uses, also in functions inside it."""
     inner = (names_in(one) for one in code.co_consts if isinstance(one, CodeType))
     return set(code.co_names).union(*inner)
+
+
+def globals_in(code: CodeType) -> set[str]:
+    """Return those of the names that are not only attributes, which a script may have as well."""
+    instructions = (one for inner in codes_in(code) for one in dis.get_instructions(inner))
+    return {one.argval for one in instructions if one.opname in {*GLOBALS, "IMPORT_NAME"}}
 
 
 def is_of_library(found: Any) -> bool:

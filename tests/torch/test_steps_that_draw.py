@@ -522,6 +522,17 @@ TWINS = {
 }
 
 
+def test_an_attribute_is_not_the_global_of_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A script's own `transform`, which holds the step, does not hide what the step does."""
+    part = Sometimes(JITTER, 0.5)
+    pipeline = Compose([Resize((24, 20)), part, ToTensor()])
+    monkeypatch.setitem(globals(), "transform", pipeline)
+    assert Sources(FILES[0], transform=pipeline).isolated
+
+    monkeypatch.setitem(globals(), "random", random.Random(1))  # which its code does use
+    assert not Sources(FILES[0], transform=pipeline).isolated
+
+
 @pytest.mark.parametrize("name", TWINS)
 def test_a_twin_does_what_its_step_does(name: str) -> None:
     """It has the same results, bit for bit, from generators of the same seeds, and no others."""
