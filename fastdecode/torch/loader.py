@@ -292,7 +292,8 @@ class Loader:
             # Created once, so that its streams last; and here, to find a missing device early.
             self._delivery = Delivery(self.device, decoder)
         pinned = pinned or self.device.type == "cuda"
-        self._memory = BatchMemory(self.prefetch + 2, pinned=pinned)
+        samples = self.batch_size or 64  # of a batch_sampler, whose batches may be of any size
+        self._memory = BatchMemory(self.prefetch + 2, samples=samples, pinned=pinned)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in self.__dict__.get("_fixed", ()):

@@ -9,13 +9,15 @@ from typing import Any
 
 import pytest
 import torch
-from loading import Images
+from loading import Images, Sources
 from loading import SeededLoader as Loader
+from PIL import Image
 from torch.utils.data import default_collate
 
+from fastdecode.testing import encode
 from fastdecode.torch._loader.collate import collate
-from fastdecode.torch._loader.memory import BatchMemory
-from fastdecode.torch.transforms import RandomResizedCrop
+from fastdecode.torch._loader.memory import BatchMemory, new_sample
+from fastdecode.torch.transforms import RandomResizedCrop, Resize
 
 SHAPE = (4, 3, 5, 6)
 LARGE = (4, 3, 100, 100)
@@ -132,6 +134,45 @@ def test_layouts_have_the_same_shape(dtype: torch.dtype) -> None:
     assert torch.equal(first, last)
 
 
+def test_a_sample_takes_a_free_block_of_its_size() -> None:
+    """A block of up to twice the size serves again; the others stay free for what they fit."""
+    sides = (400, 1000, 2500)
+    memory = BatchMemory(1, samples=len(sides))
+    with memory.for_samples():
+        kept = [new_sample((3, side, 500), torch.uint8) for side in sides]
+        places = [one.data_ptr() for one in kept]
+        del kept
+        for side, place in ((480, 0), (700, 1), (2600, 2), (1100, 1), (260, 0)):
+            sample = new_sample((3, side, 500), torch.uint8)
+
+            assert sample.shape == (3, side, 500)
+            assert sample.data_ptr() == places[place]
+            del sample
+        assert new_sample((3, 240, 500), torch.uint8).data_ptr() not in places  # wastes no block
+
+
+def test_free_blocks_of_samples_are_limited(traced: Any) -> None:
+    """Of many samples that are dropped at once, the blocks of so many batches are kept."""
+    memory, begun = BatchMemory(2, samples=3), traced()
+    with memory.for_samples():
+        kept = [new_sample((3, 500, 500), torch.uint8) for _ in range(10)]
+    one = (traced() - begun) / len(kept)
+    del kept
+
+    assert 5.9 * one < traced() - begun < 6.1 * one
+
+
+def test_samples_have_that_memory_only_in_a_loader(traced: Any) -> None:
+    """Outside of the block, and for small images, memory is torch's own."""
+    memory, begun = BatchMemory(2, samples=3), traced()
+    kept = [new_sample((3, 500, 500), torch.uint8)]
+    with memory.for_samples():
+        kept += [new_sample((3, 20, 20), torch.float32), new_sample((0, 3), torch.uint8)]
+
+    assert [one.numel() for one in kept] == [750_000, 1200, 0]
+    assert traced() - begun < 100_000
+
+
 def test_memory_outlives_its_owner() -> None:
     """A batch stays valid, and can be released, after the loader is gone."""
     memory = BatchMemory(2)
@@ -239,9 +280,10 @@ def test_twenty_epochs_need_no_more_memory_than_one(options: Any, traced: Any) -
     assert taken - begun < (2.2 + loader.prefetch) * size
 
 
-def test_samples_that_are_kept_are_never_overwritten() -> None:
+@pytest.mark.parametrize("transform", [RandomResizedCrop(20), Resize(300)])
+def test_samples_that_are_kept_are_never_overwritten(transform: Any) -> None:
     """One sample of each list, kept over two epochs, stays as it was."""
-    with Loader(Images(RandomResizedCrop(20)), 4, threads=2, collate_fn=list) as loader:
+    with Loader(Images(transform), 4, threads=2, collate_fn=list) as loader:
         kept = [batch[1][0] for _ in range(2) for batch in loader]
         seen = [image.clone() for image in kept]
         for _ in loader:
@@ -249,3 +291,18 @@ def test_samples_that_are_kept_are_never_overwritten() -> None:
 
     assert len({image.data_ptr() for image in kept}) == len(kept)
     assert all(map(torch.equal, kept, seen))
+
+
+def test_images_of_several_sizes_need_no_more_memory_later(traced: Any) -> None:
+    """The samples of later epochs, whose sizes differ, lie where earlier ones lay."""
+    sides = [(400, 300), (300, 400), (500, 300), (600, 300)]
+    files = [encode(Image.new("RGB", one)) for one in sides]
+    photos, size, begun = Sources(*files, transform=Resize(300)), 3 * 300 * 600, traced()
+    with Loader(photos, 2, True, threads=2, collate_fn=list) as loader:
+        for _ in range(3):
+            assert {max(image.shape[1:]) for batch in loader for image, _ in batch} > {400}
+        taken = traced()
+        for _ in range(10):
+            assert len([*loader]) == 2
+        assert taken - begun > 2 * size  # kept for the next epoch
+        assert traced() - taken < 2 * size

@@ -106,7 +106,7 @@ class BatchBuilder:
     def make(self, part: range) -> None:
         """Make the samples of a part; never raise, because `result` raises the error."""
         try:
-            with self._config.source.in_effect():
+            with self._config.source.in_effect(), self._config.memory.for_samples():
                 self._make_samples(part)
         except BaseException as error:  # any error: the consumer must not wait for ever
             self._errors.setdefault(part.start, error)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+import threading
 import weakref
 from collections import defaultdict, deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -13,6 +16,16 @@ import torch
 from numpy.typing import NDArray
 
 _NUMPY: dict[torch.dtype, Any] = {torch.float32: np.float32, torch.uint8: np.uint8}
+_LARGE = 1 << 17  # bytes; a C library keeps less than that for the next caller itself
+
+
+class _Lent(threading.local):
+    """The memory for samples that this thread makes for a `Loader`."""
+
+    memory: BatchMemory | None = None
+
+
+_lent = _Lent()
 
 
 class _Lease:
@@ -53,11 +66,24 @@ class BatchMemory:
     page-locked memory, for copies to a CUDA device. PyTorch's allocator provides it, and reuses it
     only after the copies that read it are done. A batch of 64 images of 224 x 224 floats is 38 MB:
     new memory of that size is 9400 pages, which the system must clear first.
+
+    Samples that are not written straight into a batch, such as images of several sizes, have blocks
+    of their own: at most `samples` free ones for each of the batches.
     """
 
-    def __init__(self, most: int, *, pinned: bool = False) -> None:
+    def __init__(self, most: int, *, samples: int = 0, pinned: bool = False) -> None:
         self._free = defaultdict[int, deque[_Loan]](partial(deque, maxlen=most))
+        self._free_samples = deque[_Loan](maxlen=most * samples)
         self._pinned = pinned
+
+    @contextmanager
+    def for_samples(self) -> Iterator[None]:
+        """Let `new_sample` of this thread take this memory, within the block."""
+        before, _lent.memory = _lent.memory, self
+        try:
+            yield
+        finally:
+            _lent.memory = before
 
     def take(
         self, shape: tuple[int, ...], dtype: torch.dtype, *, channels_last: bool, part: int = 0
@@ -79,25 +105,60 @@ class BatchMemory:
         if self._pinned:
             tensor = torch.empty(laid, dtype=dtype, device="cpu", pin_memory=True)
         else:
+            free = self._free[part]
             size = math.prod(laid) * dtype.itemsize
-            array = np.asarray(self._make_lease(size, self._free[part]))[:size]
-            tensor = _view(array, dtype, laid)
+            tensor = _lease(_find_block(size, free), free, laid, dtype)
         return tensor.permute(0, 3, 1, 2) if channels_last else tensor
 
-    def _make_lease(self, size: int, free: deque[_Loan]) -> _Lease:
-        block = self._find_block(size, free)
-        lease = _Lease(block)
-        lease.loan = _Loan(lease, free.append)
-        lease.loan.block = block
-        return lease
+    def take_sample(self, shape: tuple[int, ...], dtype: torch.dtype) -> Any:
+        """Return a tensor of any shape for one sample, whose values are not initialised."""
+        size, free = math.prod(shape) * dtype.itemsize, self._free_samples
+        return _lease(_find_fitting(size, free), free, shape, dtype)
 
-    def _find_block(self, size: int, free: deque[_Loan]) -> NDArray[np.uint8]:
-        """Return a free block that is large enough, or a new one; release smaller free blocks."""
-        while free:
-            try:
-                block = free.popleft().block
-            except IndexError:  # another thread was faster
-                break
-            if block.size >= size:
-                return block
-        return np.empty(size, np.uint8)
+
+def new_sample(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    """Return a tensor whose values are not initialised, in memory that a `Loader` reuses if it can.
+
+    It can in a thread that makes samples for it.
+    """
+    memory = _lent.memory
+    if memory is None or math.prod(shape) * dtype.itemsize < _LARGE:
+        return torch.empty(shape, dtype=dtype, device="cpu")
+    sample: torch.Tensor = memory.take_sample(shape, dtype)
+    return sample
+
+
+def _lease(
+    block: NDArray[np.uint8], free: deque[_Loan], shape: tuple[int, ...], dtype: torch.dtype
+) -> Any:
+    """Return a tensor in a block, which is free again when the last view of the tensor is gone."""
+    lease = _Lease(block)
+    lease.loan = _Loan(lease, free.append)
+    lease.loan.block = block
+    return _view(np.asarray(lease)[: math.prod(shape) * dtype.itemsize], dtype, shape)
+
+
+def _find_block(size: int, free: deque[_Loan]) -> NDArray[np.uint8]:
+    """Return a free block that is large enough, or a new one; release smaller free blocks."""
+    while free:
+        try:
+            block = free.popleft().block
+        except IndexError:  # another thread was faster
+            break
+        if block.size >= size:
+            return block
+    return np.empty(size, np.uint8)
+
+
+def _find_fitting(size: int, free: deque[_Loan]) -> NDArray[np.uint8]:
+    """Return a free block of up to twice the size, or a new one; the others stay free."""
+    for _ in range(len(free)):
+        try:
+            loan = free.popleft()
+        except IndexError:  # another thread was faster
+            break
+        if size <= loan.block.size <= 2 * size:
+            return loan.block
+        free.append(loan)
+    # A larger one fits more samples later. What is not written to costs no memory until then.
+    return np.empty(size + size // 4, np.uint8)

@@ -36,6 +36,7 @@ from fastdecode.geometry import Geometry
 from fastdecode.native import _library
 from fastdecode.native._augment import Impossible, Operation, Program, fold
 from fastdecode.native._library import lib
+from fastdecode.torch._loader.memory import new_sample
 from fastdecode.torch._programs import size_after
 from fastdecode.torch.transforms._random_crop import draw_program
 from fastdecode.torch.transforms.normalize import Normalize
@@ -395,10 +396,10 @@ class Recipe(EncodedTransform):
     def _prepare_out(self, out: torch.Tensor | None, size: tuple[int, int]) -> torch.Tensor:
         shape = (self.channels, *size)
         if out is None and (self.form == "pil" or self.image is np.ndarray):  # interleaved
-            rows = torch.empty((*size, self.channels), dtype=self.dtype, device="cpu")
+            rows = new_sample((*size, self.channels), self.dtype)
             return rows.permute(2, 0, 1)
         if out is None:
-            return torch.empty(shape, dtype=self.dtype, device="cpu")
+            return new_sample(shape, self.dtype)
         if not isinstance(out, torch.Tensor):
             raise TypeError(f"out must be a tensor, not {type(out).__name__}")
         if out.shape != shape or out.dtype != self.dtype or out.device.type != "cpu":
