@@ -16,11 +16,13 @@ from encoded import (
     CHANNELS,
     HEIGHT,
     SAVED,
+    SHORT,
     WIDTH,
     JxlBits,
     bmp,
     box,
     chunk,
+    exif_of,
     gif,
     gif_image,
     heif,
@@ -29,6 +31,7 @@ from encoded import (
     saved,
     tiff,
     with_orientation,
+    with_riff,
 )
 from PIL import Image
 
@@ -129,8 +132,18 @@ def test_sniff_tells_avif_from_heic(major: bytes, compatible: bytes, expected: s
     assert sniff(box(b"ftyp", major, bytes(4), compatible)) == expected
 
 
+def _with_ids(jpeg: bytes, ids: bytes) -> bytes:
+    """Give the three components of a JPEG of one scan other names."""
+    made, frame, scan = bytearray(jpeg), jpeg.index(b"\xff\xc0"), jpeg.index(b"\xff\xda")
+    made[frame + 10 : frame + 19 : 3] = made[scan + 5 : scan + 11 : 2] = ids
+    return bytes(made)
+
+
 def raster_headers() -> Iterator[tuple[str, bytes, dict[str, Any]]]:
-    """Return PNG, GIF, BMP, WebP and TIFF headers: description, file, expected header."""
+    """Return JPEG, PNG, GIF, BMP, WebP and TIFF headers: description, file, expected header."""
+    named = _with_ids(saved("JPEG"), b"RGB")  # as libjpeg, which believes JFIF rather than the ids
+    yield "jpeg of ids RGB", named[:2] + named[20:], {"color": "rgb"}
+    yield "jpeg of ids RGB, with JFIF", named, {"color": "ycc"}
     for bits, color_type, channels, color in (
         (1, 0, 1, "gray"),
         (16, 0, 1, "gray"),
@@ -179,6 +192,12 @@ def raster_headers() -> Iterator[tuple[str, bytes, dict[str, Any]]]:
     extended = saved("WEBP", lossless=True, exif=with_orientation(1).tobytes())
     yield "webp, lossless, extended", extended, {"color": "rgb"}
     yield "webp, animated", animation("WEBP"), {"animated": True}
+    exif = (b"EXIF", exif_of((SHORT, 1, b"\x06")))  # behind a chunk of odd length
+    yield (
+        "webp, odd chunk",
+        with_riff(saved("WEBP"), 8, (b"junk", b"odd"), exif),
+        {"orientation": 6},
+    )
     entries = ((256, 3, WIDTH), (257, 4, HEIGHT), (258, 3, 8), (262, 3, 5), (277, 3, 4))
     for order in "<>":
         for big in (False, True):

@@ -284,6 +284,7 @@ if albumentations is not None:
         OF_ARRAYS[f"A.{_name}"] = Step(_make, _step.gain, _step.error)
     OF_ARRAYS["A.ToTensorV2"] = Step(lambda _: albumentations.wrapped(albumentations.ToTensorV2))
 """albumentations' steps, in a class of the user's."""
+JITTERS = ("A.brightness", "A.contrast", "A.saturation", "A.hue")
 STEPS = {**GEOMETRY, **MOVES, **COLOURS, **VALUES, **RANDOM, **OF_ARRAYS}
 
 
@@ -451,6 +452,8 @@ def _after(part: Part, now: Expected) -> Expected:
     if part.name in VALUES and not _is_bytes(result):
         level *= step.gain
     unknown = now.unknown or (now.erased and part.name in ("FiveCrop", "TenCrop", *OF_ARRAYS))
+    # albumentations' ColorJitter clips after each of its operations, whose order it draws.
+    unknown = unknown or (part.name in JITTERS and not _is_bytes(before))
     return Expected(result, allowed, level, now.erased or part.name in ERASED, unknown)
 
 
