@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from corpus import native_core
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from loading import SeededLoader, Sources, next_share
 from PIL import Image, ImageOps
@@ -208,7 +208,18 @@ def _transform(program: Program, shape: Any = None, **options: Any) -> Recipe:
     return Recipe(**options).but(program=program, shape=shape)
 
 
+SEEN_MIRRORED = Program(
+    [
+        *do(Operation("mirror")),
+        *resized_to((20, 30), "bilinear"),
+        *do(Operation("crop", (4, 3, 9, 8), "constant")),
+    ]
+)
+"""A crop that cannot come before the resize, nor before the flip before that."""
+
+
 @given(programs(), IMAGES, st.integers(0, 2**63))
+@example(SEEN_MIRRORED, Image.effect_noise((17, 23), 90).convert("RGB"), 0)
 @settings(deadline=None, max_examples=300)
 def test_a_program_is_its_steps_one_by_one(program: Program, image: Any, state: int) -> None:
     """In any order, and nested, from a file to the result, which parts of it are decoded or not."""
