@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from corpus import native_core
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from loading import SeededLoader, Sources, next_share
 from PIL import Image, ImageOps
@@ -208,18 +208,7 @@ def _transform(program: Program, shape: Any = None, **options: Any) -> Recipe:
     return Recipe(**options).but(program=program, shape=shape)
 
 
-SEEN_MIRRORED = Program(
-    [
-        *do(Operation("mirror")),
-        *resized_to((20, 30), "bilinear"),
-        *do(Operation("crop", (4, 3, 9, 8), "constant")),
-    ]
-)
-"""A crop that cannot come before the resize, nor before the flip before that."""
-
-
 @given(programs(), IMAGES, st.integers(0, 2**63))
-@example(SEEN_MIRRORED, Image.effect_noise((17, 23), 90).convert("RGB"), 0)
 @settings(deadline=None, max_examples=300)
 def test_a_program_is_its_steps_one_by_one(program: Program, image: Any, state: int) -> None:
     """In any order, and nested, from a file to the result, which parts of it are decoded or not."""
@@ -239,6 +228,19 @@ def test_a_program_is_its_steps_one_by_one(program: Program, image: Any, state: 
     np.testing.assert_array_equal(made.permute(1, 2, 0).numpy(), expected)
     if program:
         assert generator.state == after
+
+
+def test_a_crop_of_a_mirrored_resize_shows_its_own_side() -> None:
+    """A flip and a resize may both be done while decoding: the crop is then of their result."""
+    crop = Operation("crop", (4, 3, 9, 8), "constant")
+    steps = [do(Operation("mirror")), resized_to((20, 30), "own"), do(crop)]
+    program, image = Program([step for each in steps for step in each]), _image(17, 23, 0)
+    assert _transform(program).draw(17, 23, None).plan.size == (8, 9)
+
+    operations, _ = draw_operations(program, 0, *image.size)
+    expected = augment(np.asarray(image), operations, (8, 9))
+    made = _transform(program)(encode(image, "png")).permute(1, 2, 0).numpy()
+    np.testing.assert_array_equal(made, expected)
 
 
 NUMBERS_OF: dict[Any, tuple[float, ...]] = {
@@ -396,9 +398,11 @@ def test_windows_lie_inside_the_image(width: int, height: int, side: int, state:
     assert 0 <= top <= down - side
 
 
-def test_windows_are_uniform() -> None:
-    """Every place of a random crop is drawn equally often."""
-    crop = _random_crop((8, 8), "constant", 0, ())
+@pytest.mark.parametrize(
+    "crop", [_random_crop((8, 8), "constant", 0, ()), random_box((64 / 110,) * 2, (1.0, 1.0))]
+)
+def test_windows_are_uniform(crop: Program) -> None:
+    """Every place of a random crop, and of a box of this share of the image, is equally likely."""
     places = [draw_operations(crop, 977 * seed, 11, 10)[0][0].value[:2] for seed in range(4000)]
     counts = np.unique(np.array(places), axis=0, return_counts=True)[1]
     assert len(counts) == 12
