@@ -313,6 +313,7 @@ def test_the_marks_are_looked_for_at_all_reductions() -> None:
 
 
 WINDOW = do(Operation("crop", (20, 10, 200, 150), "constant"))
+PART = do(Operation("crop", (5, 10, 90, 70), "constant"))
 BORDER = do(Operation("pad", (7, 20, 30, 3), "constant"))
 SMALLER = resized_to((90, 110), "bilinear")
 FLIP = flipped(1.0)
@@ -325,6 +326,8 @@ FLIP = flipped(1.0)
         (FLIP, WINDOW, SMALLER, BORDER),
         (BORDER, FLIP, WINDOW, SMALLER),
         (SMALLER, FLIP, BORDER, FLIP, FLIP),
+        (SMALLER, PART),  # behind two resizes a crop is not done while decoding
+        (FLIP, SMALLER, FLIP, PART, BORDER),
     ],
 )
 def test_a_mark_is_found_after_steps_in_any_order(steps: Any) -> None:

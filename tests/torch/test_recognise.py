@@ -289,6 +289,17 @@ def test_fusing_stops_before_the_first_unknown_part(name: str, monkeypatch: Any)
     assert (fused.shape, fused.isolated) == (None, False)
 
 
+def test_floats_that_are_not_scaled_keep_the_levels() -> None:
+    """ToDtype makes floats of 0 to 255 unless it is to scale them."""
+    convert = [resize(), v1("PILToTensor")]
+    as_levels = v2("ToDtype", dtype=torch.float32, scale=False)
+    levels, bytes_ = (fuse(compose(*parts)) for parts in ([*convert, as_levels], convert))
+    assert levels.fused
+    for path in PHOTOS:
+        data = path.read_bytes()
+        torch.testing.assert_close(levels(data), bytes_(data).float())
+
+
 def test_a_loader_draws_a_flip_after_the_random_crop_that_follows_it() -> None:
     """Both commute; so an epoch that began with an earlier version goes on with its draws."""
     program = fuse(compose(flip(), crop(), TENSOR)).in_loader.head.program

@@ -439,11 +439,11 @@ class Recipe(EncodedTransform):
         """
         height, width = plan.size
         window = (plan.left, plan.top, plan.left + width, plan.top + height)
-        unchanged = box == (0, 0, *image.shape[1::-1]) and image.shape[:2] == plan.canvas
-        left, top, right, bottom = whole = tuple(map(int, box))
+        whole = box == (0, 0, *image.shape[1::-1])
+        unchanged = whole and image.shape[:2] == plan.canvas
         huge = math.prod(plan.canvas) > _MAX_CANVAS_RATIO * height * width
-        if unchanged or (self.by_torch and whole == box and not huge):
-            return _resize_with_torch(image[top:bottom, left:right], plan.canvas, window)
+        if unchanged or (self.by_torch and whole and not huge):
+            return _resize_with_torch(image, plan.canvas, window)
         arguments = image, box, plan.canvas, window, plan.filter
         resized = None if self.by_torch else resize_in_core(*arguments)
         if resized is None:
