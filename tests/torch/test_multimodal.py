@@ -167,6 +167,10 @@ def wide_ones(image: Any) -> Any:
     return expand2square(image, (224, 224, 224)) if image.size[0] != 224 else image
 
 
+def of_other_sizes(image: Any) -> Any:
+    return image if image.size == (640, 480) else expand2square(image, COLOUR)
+
+
 def counts(image: Any) -> Any:
     SEEN.append(image)
     return expand2square(image, COLOUR)
@@ -184,7 +188,10 @@ SQUARES = {
 }
 if hasattr(v1, "Lambda"):
     SQUARES["a Lambda"] = v1.Lambda(lambda image: expand2square(image, COLOUR)), COLOUR
-OTHERS = {"small": up_to_500, "top": at_the_top, "of one size": wide_ones, "more": counts}
+OTHERS = {
+    "small": up_to_500, "top": at_the_top, "of one side": wide_ones, "of one size": of_other_sizes,
+    "more": counts,
+}  # fmt: skip
 
 
 def _samples(step: Any) -> tuple[Any, list[Any]]:
