@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -97,14 +97,19 @@ class FusedJoint:
         self._alone = _Way.of(parts, begin)
         self._in_loader = _Way.of(parts, begin.but(augments=True))
         self.does_something = bool(self._alone.drawn or self._in_loader.drawn)
-        self.isolated = "globally" not in map(_draws, self._in_loader.fused.rest)
+        rest = {*map(_draws, self._in_loader.fused.rest)}
+        self.isolated = "globally" not in rest
+        placed = any(not isinstance(one, Program) for one in self._in_loader.drawn)
+        self._draws_in_torch = placed or not rest <= {"nothing"}
 
     def make(self, data: Data, target: Any, **options: Unpack[TransformOptions]) -> tuple[Any, Any]:
         """Decode and transform an image, and transform its target alike."""
         generator = options.get("generator")
         if not isinstance(generator, SampleGenerator):
             return self._make(self._alone, data, target, **options)
-        with suppress(Impossible), DrawingFrom(generator):
+        # It looks at each call of torch, which is a tenth of the time of a sample with boxes.
+        drawing = DrawingFrom(generator) if self._draws_in_torch else nullcontext()
+        with suppress(Impossible), drawing:
             return self._make(self._in_loader, data, target, **options)
         with as_written(generator):
             return self._make(self._alone, data, target, **options)
