@@ -8,7 +8,7 @@
 The text between the marks of a name is the output of the macro of that name in `readme.jinja`.
 Each kind of processor has a folder in `results`, whose `run.json` has the version and a hash of the
 core's sources, without their comments. Tables show the newest run; what README.md claims is the
-least of all runs of its version. A release needs figures of its own.
+least of all processors that measured its version. A release needs figures of its own.
 """
 
 from __future__ import annotations
@@ -136,8 +136,10 @@ def load(name: str) -> dict[str, Any]:
 
 
 def load_all(name: str) -> list[dict[str, Any]]:
-    """Read a result of every run of the newest version."""
-    return [read(folder, name) for folder in runs()]
+    """Read a result of every processor on which the newest version was measured."""
+    version = load(_RUN)["fastdecode"]
+    found = [read(path.parent, name) for path in sorted(_RESULTS.glob(f"*/{name}.json"))]
+    return [one for one in found if one["machine"]["fastdecode"] == version]
 
 
 def pipelines(name: str, kind: str) -> dict[str, Any]:
@@ -156,7 +158,8 @@ def times(recipe: str, loader: str) -> float | None:
 
     Of several machines, it is the one on which fastdecode gains least.
     """
-    every = [speeds(one["result"][recipe]["loaders"]) for one in load_all("recipes")]
+    results = [one["result"] for one in load_all("recipes")]
+    every = [speeds(one[recipe]["loaders"]) for one in results if recipe in one]
     found = min(every, key=lambda one: one["fastdecode"] / one["torchvision"])
     return found[loader] / found["torchvision"] if loader in found else None
 
@@ -181,6 +184,11 @@ def by_kind(found: Mapping[str, Any]) -> dict[str, float]:
 def least(figures: Iterable[float]) -> str:
     """Write the least of some figures, rounded down."""
     return f"{math.floor(10 * min(figures)) / 10:.1f}"
+
+
+def span(figures: Sequence[float]) -> str:
+    """Write the least and the greatest of some figures, both rounded down."""
+    return f"{least(figures)} to {least([max(figures)])}"
 
 
 def photo_speeds(result: Mapping[str, Any]) -> dict[str, dict[str, float]]:
@@ -304,7 +312,7 @@ _ENVIRONMENT.globals |= {
         one.__name__: one
         for one in (
             *(bars, by_kind, compared, declared, grid, least, listing, load, load_all),
-            *(measured, photo_speeds, pipelines, shown, sorted, speeds, times, zip),
+            *(measured, photo_speeds, pipelines, shown, sorted, span, speeds, times, zip),
         )
     },
 }
