@@ -284,11 +284,11 @@ def _device_line(name: str, text: str) -> str:
 def add_arguments(parser: Parser) -> None:
     """Add the arguments of the command to its parser."""
     parser.description = (
-        "Show which decoding libraries work here, and which of them decode() chooses\n"
-        "for each format."
+        "Show which decoding libraries decode() chooses here, for which formats, and\n"
+        "which do not work."
     )
     parser.add_argument(
-        "--all", action="store_true", help="show versions, reasons, and how to install the others"
+        "--all", action="store_true", help="list all, with versions, and how to install the others"
     )
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
 

@@ -296,9 +296,9 @@ def fuse(
         As for `fastdecode.torch.transforms.RandomResizedCrop`.
     draws : {"torch", "seed"}
         Outside a `Loader`, ``"torch"`` draws everything from torch's generator in torchvision's
-        order, so an image is as without `fuse`. ``"seed"`` draws from there only a seed for all
-        draws of the image: distributed alike, but not the same. The core then does what it does in
-        a `Loader`, which is much more.
+        order, so an image is as without `fuse`, except that timm draws its crop from Python's
+        generator. ``"seed"`` draws from there only a seed for all draws of the image: distributed
+        alike, but not the same. The core then does what it does in a `Loader`, which is much more.
 
     Returns
     -------

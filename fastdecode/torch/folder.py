@@ -60,7 +60,8 @@ class ImageFolder(DecodeDataset["tuple[Any, Target]"]):
     targets : list of int
         The class index of each sample.
     root, loader, extensions, is_valid_file, allow_empty, transform, target_transform, transforms
-        As given, or torchvision's defaults.
+        As given, or torchvision's defaults; `extensions` has more by default, such as .gif, .avif
+        and .jxl.
 
     Raises
     ------

@@ -183,10 +183,10 @@ class Loader:
     -----
     Each ``iter(loader)`` starts the next epoch, or the one that `set_epoch` named, when its first
     batch is asked for. The memory of a batch is reused only when nothing refers to the batch any
-    more, so you may keep batches. An epoch keeps the transforms and options with which it began: if
-    you assign others to the dataset meanwhile, a warning says that they begin with the next epoch.
-    With worker processes or a device there is one epoch at a time: a
-    new one ends the previous one.
+    more, so you may keep batches; so is that of each image if a ``collate_fn`` gets several sizes.
+    An epoch keeps the transforms and options with which it began: if you assign others to the
+    dataset meanwhile, a warning says that they begin with the next epoch. With worker processes or
+    a device there is one epoch at a time: a new one ends the previous one.
 
     Examples
     --------

@@ -6,7 +6,6 @@ import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from enum import Enum
 from functools import lru_cache, partial
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypedDict, get_args
@@ -52,8 +51,6 @@ if TYPE_CHECKING:
 
 Quality = Literal["fast", "exact"]
 Interpolation: TypeAlias = Literal["bilinear", "bicubic"]
-AnyInterpolation: TypeAlias = Interpolation | int | Enum
-"""An interpolation as a string, Pillow's constant or torchvision's enumeration."""
 
 SizeLike: TypeAlias = "int | Sequence[int]"
 """A side for both, or (height, width), in pixels."""

@@ -21,7 +21,6 @@ from fastdecode.native._augment import (
 )
 from fastdecode.torch._programs import as_it_says, resampling
 from fastdecode.torch.transforms.base import (
-    AnyInterpolation,
     Quality,
     Recipe,
     SizeLike,
@@ -31,7 +30,7 @@ from fastdecode.torch.transforms.base import (
     is_number,
 )
 from fastdecode.torch.transforms.conversions import as_tensor
-from fastdecode.torch.transforms.images import is_image, transformed
+from fastdecode.torch.transforms.images import AnyMode, is_image, transformed
 from fastdecode.torch.transforms.normalize import IMAGENET_MEAN, IMAGENET_STD
 
 if TYPE_CHECKING:
@@ -61,7 +60,7 @@ class _Crop(Recipe):
 
     def __init__(
         self,
-        interpolation: AnyInterpolation,
+        interpolation: AnyMode,
         antialias: object,
         *,
         flip: float = 0.0,
@@ -124,9 +123,9 @@ class RandomResizedCrop(_Crop):
         Range of the area of the box, as a fraction of the image's area.
     ratio : (low, high)
         Range of the aspect ratio of the box, width to height.
-    interpolation : {"bilinear", "bicubic"}
-        As a string, torchvision's enumeration or Pillow's constant. Bicubic pixels are Pillow's,
-        bit for bit.
+    interpolation : {"bilinear", "bicubic", "nearest", "box", "hamming", "lanczos"}
+        As a string, torchvision's enumeration or Pillow's constant. All but bilinear pixels are
+        Pillow's, bit for bit.
     antialias : bool
         Must be True; torchvision has this argument, too.
     flip : float
@@ -138,10 +137,9 @@ class RandomResizedCrop(_Crop):
         dtype of the result. By default torch.float32 if there is a mean, and otherwise torch.uint8.
         torch.float32 without a mean gives values of 0 to 1.
     quality : {"exact", "fast"}
-        ``"exact"`` gives torchvision's pixels. ``"fast"`` lets the JPEG decoder first shrink the
-        image by up to 8, which gains nothing for photos of 500 x 375, a factor of 1.3 for 2
-        megapixels and of 1.5 to 1.6 for 17 megapixels, and changes the pixels by 43 to 47 dB on
-        average where it shrinks; the worst seen is 28.9 dB, for a result of 96 pixels.
+        ``"exact"`` gives torchvision's pixels, within one level. ``"fast"`` lets the JPEG decoder
+        first shrink the image by up to 8, which gains nothing for small photos, and changes the
+        pixels: [how much](../benchmarks.md#how-near).
     headroom : float
         With ``quality="fast"``, how many times larger than the result the box must still be after
         the decoder has shrunk it, at least 1.
@@ -173,7 +171,7 @@ class RandomResizedCrop(_Crop):
         size: SizeLike,
         scale: Sequence[float] = (0.08, 1.0),
         ratio: Sequence[float] = (3 / 4, 4 / 3),
-        interpolation: AnyInterpolation = "bilinear",
+        interpolation: AnyMode = "bilinear",
         antialias: bool = True,
         **options: Unpack[CropOptions],
     ) -> None:
@@ -192,7 +190,7 @@ def RandomResizedCropFlipNormalize(  # noqa: N802 - it was a class
     size: SizeLike,
     scale: Sequence[float] = (0.08, 1.0),
     ratio: Sequence[float] = (3 / 4, 4 / 3),
-    interpolation: AnyInterpolation = "bilinear",
+    interpolation: AnyMode = "bilinear",
     antialias: bool = True,
     *,
     flip: float = 0.5,
@@ -255,7 +253,7 @@ class ResizeCenterCrop(_Crop):
         self,
         resize: SizeLike,
         size: SizeLike,
-        interpolation: AnyInterpolation = "bilinear",
+        interpolation: AnyMode = "bilinear",
         antialias: bool = True,
         **options: Unpack[CropOptions],
     ) -> None:
@@ -271,7 +269,7 @@ class ResizeCenterCrop(_Crop):
 def ResizeCenterCropNormalize(  # noqa: N802 - it was a class
     resize: SizeLike,
     size: SizeLike,
-    interpolation: AnyInterpolation = "bilinear",
+    interpolation: AnyMode = "bilinear",
     antialias: bool = True,
     *,
     flip: float = 0.0,
@@ -336,7 +334,7 @@ class Resize(_Crop):
     def __init__(
         self,
         size: SizeLike | None,
-        interpolation: AnyInterpolation = "bilinear",
+        interpolation: AnyMode = "bilinear",
         max_size: int | None = None,
         antialias: bool = True,
         **options: Unpack[CropOptions],
