@@ -27,7 +27,7 @@ class Command(NamedTuple):
 
 
 COMMANDS = {
-    "info": Command("fastdecode.cli.info", "show which decoders work here (the default)"),
+    "info": Command("fastdecode.cli.info", "show which decoders are chosen here (the default)"),
     "bench": Command("fastdecode.measure._command", "compare the decoders on your own images"),
     "calibrate": Command(
         "fastdecode.measure._calibrate_command", "measure which decoder is fastest on this machine"
