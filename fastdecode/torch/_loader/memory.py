@@ -151,14 +151,17 @@ def _find_block(size: int, free: deque[_Loan]) -> NDArray[np.uint8]:
 
 
 def _find_fitting(size: int, free: deque[_Loan]) -> NDArray[np.uint8]:
-    """Return a free block of up to twice the size, or a new one; the others stay free."""
+    """Return a free block of up to twice the size, or a new one; the others stay free.
+
+    The latest one is taken first: most of it may still be in caches, and few pages stay in use.
+    """
     for _ in range(len(free)):
         try:
-            loan = free.popleft()
+            loan = free.pop()
         except IndexError:  # another thread was faster
             break
         if size <= loan.block.size <= 2 * size:
             return loan.block
-        free.append(loan)
+        free.appendleft(loan)
     # A larger one fits more samples later. What is not written to costs no memory until then.
     return np.empty(size + size // 4, np.uint8)
