@@ -297,12 +297,11 @@ def test_images_of_several_sizes_need_no_more_memory_later(traced: Any) -> None:
     """The samples of later epochs, whose sizes differ, lie where earlier ones lay."""
     sides = [(400, 300), (300, 400), (500, 300), (600, 300)]
     files = [encode(Image.new("RGB", one)) for one in sides]
-    photos, size, begun = Sources(*files, transform=Resize(300)), 3 * 300 * 600, traced()
+    photos, largest, begun = Sources(*files, transform=Resize(300)), 3 * 300 * 600, traced()
     with Loader(photos, 2, True, threads=2, collate_fn=list) as loader:
-        for _ in range(3):
+        for _ in range(20):
             assert {max(image.shape[1:]) for batch in loader for image, _ in batch} > {400}
-        taken = traced()
-        for _ in range(10):
-            assert len([*loader]) == 2
-        assert taken - begun > 2 * size  # kept for the next epoch
-        assert traced() - taken < 2 * size
+        kept = traced() - begun
+
+    # Blocks are a quarter larger, and as many may be free as are in use at once.
+    assert largest < kept < 2 * 2 * (loader.prefetch + 2) * 1.25 * largest
