@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import threading
 import weakref
 from collections import defaultdict, deque
@@ -73,7 +74,7 @@ class BatchMemory:
 
     def __init__(self, most: int, *, samples: int = 0, pinned: bool = False) -> None:
         self._free = defaultdict[int, deque[_Loan]](partial(deque, maxlen=most))
-        self._free_samples = deque[_Loan](maxlen=most * samples)
+        self._free_samples = deque[_Loan](maxlen=min(most * samples, sys.maxsize))
         self._pinned = pinned
 
     @contextmanager
