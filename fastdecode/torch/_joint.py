@@ -171,7 +171,8 @@ class FusedJoint:
 
 
 def _draws(part: Any) -> Draws:
-    if _recognise.draws_nothing(part):
+    calls = callable(getattr(part, "labels_getter", None))  # SanitizeBoundingBoxes: the user's code
+    if _recognise.draws_nothing(part) and not calls:
         return "nothing"
     return "from the seed" if _recognise.draws_in_torch(part) else "globally"
 

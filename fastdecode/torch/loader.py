@@ -292,7 +292,7 @@ class Loader:
             # Created once, so that its streams last; and here, to find a missing device early.
             self._delivery = Delivery(self.device, decoder)
         pinned = pinned or self.device.type == "cuda"
-        samples = self.batch_size or 64  # of a batch_sampler, whose batches may be of any size
+        samples = self.batch_size or 64  # a batch_sampler's may be of any size
         self._memory = BatchMemory(self.prefetch + 2, samples=samples, pinned=pinned)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -531,6 +531,7 @@ class Loader:
         if self._delivery is not None:
             self._delivery.close()
         self._workers.close()
+        self._memory.clear()
         for epoch in tuple(under_way):
             if epoch._loader is self:
                 under_way.discard(epoch)

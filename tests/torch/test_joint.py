@@ -325,12 +325,19 @@ def test_targets_follow_in_a_loader(steps: list[Any], threads: int) -> None:
     assert np.abs(made - wanted).mean() < 4  # colours amplify what differs
 
 
+def _labels_by_chance(sample: Any) -> Any:
+    """Draw, as a user's labels_getter may."""
+    torch.rand(1)
+    return sample[1]["labels"]
+
+
 PLACED = {
     "a crop that boxes allow": [v2.RandomIoUCrop()],
     "a canvas": [v2.RandomZoomOut((9, 99, 199), (1.0, 3.0))],
     "a canvas and a crop": [v2.RandomZoomOut(), v2.RandomIoUCrop(0.5), v2.SanitizeBoundingBoxes()],
     "unknown fills": [v2.Resize((48, 64)), v2.RandomZoomOut({tv_tensors.Image: 5, "others": 0})],
     "noise": [FLIP(0.0), v2.Resize((48, 64)), v2.ToImage(), FLOAT, v2.GaussianNoise()],
+    "labels": [v2.Resize((48, 64)), v2.SanitizeBoundingBoxes(labels_getter=_labels_by_chance)],
 }
 
 

@@ -8,7 +8,7 @@ import threading
 import weakref
 from collections import defaultdict, deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -69,12 +69,12 @@ class BatchMemory:
     new memory of that size is 9400 pages, which the system must clear first.
 
     Samples that are not written straight into a batch, such as images of several sizes, have blocks
-    of their own: at most `samples` free ones for each of the batches.
+    of their own, of which at most `samples` are free, those of one batch.
     """
 
     def __init__(self, most: int, *, samples: int = 0, pinned: bool = False) -> None:
         self._free = defaultdict[int, deque[_Loan]](partial(deque, maxlen=most))
-        self._free_samples = deque[_Loan](maxlen=min(most * samples, sys.maxsize))
+        self._free_samples = deque[_Loan](maxlen=min(samples, sys.maxsize))
         self._pinned = pinned
 
     @contextmanager
@@ -110,6 +110,11 @@ class BatchMemory:
             size = math.prod(laid) * dtype.itemsize
             tensor = _lease(_find_block(size, free), free, laid, dtype)
         return tensor.permute(0, 3, 1, 2) if channels_last else tensor
+
+    def clear(self) -> None:
+        """Release all free blocks."""
+        self._free.clear()
+        self._free_samples.clear()
 
     def take_sample(self, shape: tuple[int, ...], dtype: torch.dtype) -> Any:
         """Return a tensor of any shape for one sample, whose values are not initialised."""
@@ -152,17 +157,17 @@ def _find_block(size: int, free: deque[_Loan]) -> NDArray[np.uint8]:
 
 
 def _find_fitting(size: int, free: deque[_Loan]) -> NDArray[np.uint8]:
-    """Return a free block of up to twice the size, or a new one; the others stay free.
+    """Return a free block of about this size, or a new one; then the oldest free one is released.
 
-    The latest one is taken first: most of it may still be in caches, and few pages stay in use.
+    So blocks of sizes that come no more do not stay. The latest one is taken first: most of it may
+    still be in caches, and few pages stay in use.
     """
-    for _ in range(len(free)):
-        try:
+    with suppress(IndexError):  # another thread was faster
+        for _ in range(len(free)):
             loan = free.pop()
-        except IndexError:  # another thread was faster
-            break
-        if size <= loan.block.size <= 2 * size:
-            return loan.block
-        free.appendleft(loan)
+            if size <= loan.block.size <= size + size // 2:
+                return loan.block
+            free.appendleft(loan)
+        free.popleft()
     # A larger one fits more samples later. What is not written to costs no memory until then.
-    return np.empty(size + size // 4, np.uint8)
+    return np.empty(size + size // 8, np.uint8)
