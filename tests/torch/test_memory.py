@@ -135,33 +135,33 @@ def test_layouts_have_the_same_shape(dtype: torch.dtype) -> None:
 
 
 def test_a_sample_takes_a_free_block_of_its_size() -> None:
-    """A block of up to half more serves again; the others stay free for what they fit."""
+    """A block of up to twice the size serves again; the others stay free for what they fit."""
     sides = (400, 1000, 2500)
     memory = BatchMemory(1, samples=len(sides))
     with memory.for_samples():
         kept = [new_sample((3, side, 500), torch.uint8) for side in sides]
         places = [one.data_ptr() for one in kept]
         del kept
-        for side, place in ((440, 0), (800, 1), (2600, 2), (1100, 1), (320, 0)):
+        for side, place in ((480, 0), (700, 1), (2600, 2), (1100, 1), (260, 0)):
             sample = new_sample((3, side, 500), torch.uint8)
 
             assert sample.shape == (3, side, 500)
             assert sample.data_ptr() == places[place]
             del sample
-        assert new_sample((3, 290, 500), torch.uint8).data_ptr() not in places  # wastes no block
+        assert new_sample((3, 240, 500), torch.uint8).data_ptr() not in places  # wastes no block
 
 
 def test_free_blocks_of_samples_are_limited(traced: Any) -> None:
-    """Of many samples that are dropped at once, the blocks of one batch are kept."""
+    """Of many samples that are dropped at once, the blocks of so many batches are kept."""
     memory, begun = BatchMemory(2, samples=3), traced()
     with memory.for_samples():
         kept = [new_sample((3, 500, 500), torch.uint8) for _ in range(10)]
     one = (traced() - begun) / len(kept)
-    del kept
+    del kept[1:]
 
-    assert 2.9 * one < traced() - begun < 3.1 * one
-    memory.clear()
-    assert traced() - begun < 0.1 * one
+    assert 6.9 * one < traced() - begun < 7.1 * one
+    del memory
+    assert traced() - begun < 1.1 * one  # that which is still kept
 
 
 def test_blocks_of_sizes_that_come_no_more_are_released(traced: Any) -> None:
@@ -172,7 +172,7 @@ def test_blocks_of_sizes_that_come_no_more_are_released(traced: Any) -> None:
             kept = [new_sample((3, side, side), torch.uint8) for _ in range(8)]
     del kept
 
-    assert traced() - begun < 2 * 8 * 1.125 * 3 * 980 * 980
+    assert traced() - begun < 2 * 8 * 1.25 * 3 * 980 * 980
 
 
 def test_samples_have_that_memory_only_in_a_loader(traced: Any) -> None:
@@ -316,7 +316,7 @@ def test_images_of_several_sizes_need_no_more_memory_later(traced: Any) -> None:
             assert {max(image.shape[1:]) for batch in loader for image, _ in batch} > {400}
         kept = traced() - begun
 
-    # Blocks are an eighth larger, and those of one batch may be free.
-    assert largest < kept < 2 * (loader.prefetch + 3) * 1.125 * largest
+    # Blocks are a quarter larger, and as many may be free as are in use at once.
+    assert largest < kept < 2 * 2 * (loader.prefetch + 2) * 1.25 * largest
     loader.close()
     assert traced() - begun < largest

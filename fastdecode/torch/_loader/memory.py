@@ -69,12 +69,12 @@ class BatchMemory:
     new memory of that size is 9400 pages, which the system must clear first.
 
     Samples that are not written straight into a batch, such as images of several sizes, have blocks
-    of their own, of which at most `samples` are free, those of one batch.
+    of their own: at most `samples` free ones for each of the batches.
     """
 
     def __init__(self, most: int, *, samples: int = 0, pinned: bool = False) -> None:
         self._free = defaultdict[int, deque[_Loan]](partial(deque, maxlen=most))
-        self._free_samples = deque[_Loan](maxlen=min(samples, sys.maxsize))
+        self._free_samples = deque[_Loan](maxlen=min(most * samples, sys.maxsize))
         self._pinned = pinned
 
     @contextmanager
@@ -115,6 +115,10 @@ class BatchMemory:
         """Release all free blocks."""
         self._free.clear()
         self._free_samples.clear()
+
+    def __del__(self) -> None:
+        """Release them although a sample that is kept refers to their list."""
+        self.clear()
 
     def take_sample(self, shape: tuple[int, ...], dtype: torch.dtype) -> Any:
         """Return a tensor of any shape for one sample, whose values are not initialised."""
@@ -157,7 +161,7 @@ def _find_block(size: int, free: deque[_Loan]) -> NDArray[np.uint8]:
 
 
 def _find_fitting(size: int, free: deque[_Loan]) -> NDArray[np.uint8]:
-    """Return a free block of about this size, or a new one; then the oldest free one is released.
+    """Return a free block of up to twice the size, or a new one; the oldest is then released.
 
     So blocks of sizes that come no more do not stay. The latest one is taken first: most of it may
     still be in caches, and few pages stay in use.
@@ -165,9 +169,9 @@ def _find_fitting(size: int, free: deque[_Loan]) -> NDArray[np.uint8]:
     with suppress(IndexError):  # another thread was faster
         for _ in range(len(free)):
             loan = free.pop()
-            if size <= loan.block.size <= size + size // 2:
+            if size <= loan.block.size <= 2 * size:
                 return loan.block
             free.appendleft(loan)
         free.popleft()
     # A larger one fits more samples later. What is not written to costs no memory until then.
-    return np.empty(size + size // 8, np.uint8)
+    return np.empty(size + size // 4, np.uint8)
