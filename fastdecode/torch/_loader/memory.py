@@ -20,6 +20,10 @@ _NUMPY: dict[torch.dtype, Any] = {torch.float32: np.float32, torch.uint8: np.uin
 _LARGE = 1 << 17  # bytes; a C library keeps less than that for the next caller itself
 
 
+_HUGE = 1 << 22
+"""Bytes from which NumPy asks for huge pages. To touch those first may take four times as long."""
+
+
 class _Lent(threading.local):
     """The memory for samples that this thread makes for a `Loader`."""
 
@@ -174,4 +178,7 @@ def _find_fitting(size: int, free: deque[_Loan]) -> NDArray[np.uint8]:
             free.appendleft(loan)
         free.popleft()
     # A larger one fits more samples later. What is not written to costs no memory until then.
-    return np.empty(size + size // 4, np.uint8)
+    size += size // 4
+    if size >= _HUGE:
+        return torch.empty(size, dtype=torch.uint8, device="cpu").numpy()
+    return np.empty(size, np.uint8)
