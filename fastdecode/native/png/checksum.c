@@ -46,13 +46,11 @@ uint32_t fd_crc32(const uint8_t *data, size_t size) {
 
 /* ---- Adler-32 ---- */
 
-enum { MOST_BYTES = 5536 /* before the sums exceed 32 bits */ };
-
 uint32_t fd_adler_plain(uint32_t sum, const uint8_t *data, size_t size) {
     uint32_t low = sum & 0xFFFF, high = sum >> 16;
 
     while (size) {
-        size_t some = size < MOST_BYTES ? size : MOST_BYTES;
+        size_t some = size < FD_ADLER_BYTES ? size : FD_ADLER_BYTES;
         size -= some;
         for (; some; some--)
             high += low += *data++;

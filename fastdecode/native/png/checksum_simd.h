@@ -60,33 +60,58 @@ SIMD_TARGET static uint32_t crc(uint32_t crc, const uint8_t *data, size_t size) 
 
 /* ---- Adler-32 ---- */
 
+/* 32 bits for each number of two vectors, whatever their order. */
+typedef struct {
+    ints of[4];
+} widened;
+
+SIMD widened plus_unsigned(widened sum, const shorts *two) {
+    for (int i = 0; i < 4; i++)
+        sum.of[i] += ((ints)two[i / 2] >> (i % 2 * 16)) & 0xFFFF;
+    return sum;
+}
+
 /* For each byte of a vector there is a sum of all bytes at its place, and one of these sums as they were
- * before each vector. After 16 vectors they are weighted and added up; until then they fit 16 bits. */
+ * before each vector. They fit 16 bits for 16 vectors, then they are added to those of a block. At its end
+ * each byte has been counted as often as it is far from the end. */
 SIMD_TARGET static uint32_t adler(uint32_t sum, const uint8_t *data, size_t size) {
-    enum { VECTORS = 16, STEP = VECTORS * SIMD_BYTES };
+    enum { VECTORS = 16, STEP = VECTORS * SIMD_BYTES, STEPS = FD_ADLER_BYTES / STEP };
     uint32_t low = sum & 0xFFFF, high = sum >> 16;
+    const widened zero = {{{0}, {0}, {0}, {0}}};
     uint8_t counts[SIMD_BYTES];
     for (int i = 0; i < SIMD_BYTES; i++)
         counts[i] = (uint8_t)(SIMD_BYTES - i);
     const shorts loaded = load(counts), counted[2] = {low_bytes(loaded), high_bytes(loaded)};
-    for (; size >= STEP; size -= STEP) {
-        shorts sums[2] = {{0}, {0}}, before[2] = {{0}, {0}};
-        for (int i = 0; i < VECTORS; i++, data += SIMD_BYTES) {
-            shorts vector = load(data);
-            before[0] += sums[0];
-            before[1] += sums[1];
-            sums[0] += low_bytes(vector);
-            sums[1] += high_bytes(vector);
+    const widened weights = plus_unsigned(zero, counted);
+    while (size >= STEP) {
+        const size_t steps = size / STEP < STEPS ? size / STEP : STEPS;
+        widened all_bytes = zero, earlier = zero, steps_before = zero;
+        for (size_t step = 0; step < steps; step++) {
+            shorts sums[2] = {{0}, {0}}, before[2] = {{0}, {0}};
+            for (int i = 0; i < VECTORS; i++, data += SIMD_BYTES) {
+                shorts vector = load(data);
+                before[0] += sums[0];
+                before[1] += sums[1];
+                sums[0] += low_bytes(vector);
+                sums[1] += high_bytes(vector);
+            }
+            for (int i = 0; i < 4; i++)
+                steps_before.of[i] += all_bytes.of[i];
+            earlier = plus_unsigned(earlier, before);
+            all_bytes = plus_unsigned(all_bytes, sums);
         }
-        uint32_t all_bytes = 0, earlier = 0, weighted = 0;
-        for (int i = 0; i < SIMD_BYTES; i++) {
-            int half = i % 2, at = i / 2;
-            all_bytes += (uint32_t)sums[half][at];
-            earlier += (uint32_t)before[half][at];
-            weighted += (uint32_t)(sums[half][at] * counted[half][at]);
+        high += (uint32_t)(steps * STEP) * low;
+        for (int i = 0; i < 4; i++) {
+            ints far = STEP * steps_before.of[i] + SIMD_BYTES * earlier.of[i] +
+                       weights.of[i] * all_bytes.of[i];
+            for (int lane = 0; lane < SIMD_BYTES / 4; lane++) {
+                low += (uint32_t)all_bytes.of[i][lane];
+                high += (uint32_t)far[lane];
+            }
         }
-        high = (high + STEP * low + SIMD_BYTES * earlier + weighted) % FD_ADLER_MODULUS;
-        low = (low + all_bytes) % FD_ADLER_MODULUS;
+        low %= FD_ADLER_MODULUS;
+        high %= FD_ADLER_MODULUS;
+        size -= steps * STEP;
     }
     return fd_adler_plain(high << 16 | low, data, size);
 }

@@ -91,6 +91,7 @@ INLINE uint64_t load64(const uint8_t *at) { /* little-endian: png.c sees to that
     (bits |= load64(next) << (count & 63), next += ((count & 63) ^ 63) >> 3, count |= 56)
 #define LOW(n) (bits & ((UINT64_C(1) << (n)) - 1))
 #define DROP(n) (bits >>= (n), count -= (n))
+#define LOOKUP() (literals[LOW(FD_LITERAL_BITS)])
 
 INLINE uint32_t reversed(uint32_t code, int length) {
     code = (code & 0x5555) << 1 | (code >> 1 & 0x5555);
@@ -405,20 +406,20 @@ INLINE uint8_t *decode_symbols_body(fd_inflater *inflater, const uint8_t *base, 
     const uint8_t *next = inflater->next, *const past = last_start(inflater);
     uint64_t bits = inflater->bits, count = inflater->count;
 
+    REFILL();
+    uint32_t entry = LOOKUP();
     while (out < limit && next <= past) {
-        REFILL();
-        uint32_t entry = literals[LOW(FD_LITERAL_BITS)];
-        /* Four lookups of 12 bits fit into 56. */
         int lookups = 0;
+        REFILL(); /* the lookups do not wait for it: their bits have been there since the last time */
         while (entry & COUNT_MASK) {
             uint32_t three = entry >> CODE_SHIFT;
             memcpy(out, &three, sizeof three);
             bits >>= entry & DROP_MASK;
             count -= entry; /* the bits above the sixth do not matter */
             out += entry >> COUNT_SHIFT & 3;
-            if (++lookups == 4)
+            entry = LOOKUP();
+            if (++lookups == 4) /* 5 lookups of 12 bits fit into 64 */
                 break;
-            entry = literals[LOW(FD_LITERAL_BITS)];
         }
         if (lookups == 4)
             continue;
@@ -433,6 +434,7 @@ INLINE uint8_t *decode_symbols_body(fd_inflater *inflater, const uint8_t *base, 
             if (entry & COUNT_MASK && !(entry & EXCEPTION)) {
                 *out++ = (uint8_t)(entry >> CODE_SHIFT);
                 DROP(entry & DROP_MASK);
+                entry = LOOKUP();
                 continue;
             }
             if (entry & EXCEPTION) {
@@ -462,6 +464,7 @@ INLINE uint8_t *decode_symbols_body(fd_inflater *inflater, const uint8_t *base, 
                                    ((UINT64_C(1) << (other >> EXTRA_SHIFT & NIBBLE)) - 1));
         if (RARELY(distance > (size_t)(out - base)))
             return NULL;
+        entry = LOOKUP();
         if (distance >= 16)
             copy_far(out, out - distance, out + length, distance);
         else

@@ -21,7 +21,10 @@ uint32_t fd_crc32(const uint8_t *data, size_t size);
 /* Go on with an Adler-32, which begins as 1. */
 uint32_t fd_adler32(uint32_t sum, const uint8_t *data, size_t size);
 
-enum { FD_ADLER_MODULUS = 65521 };
+enum {
+    FD_ADLER_MODULUS = 65521,
+    FD_ADLER_BYTES = 5536 /* before the sums exceed 32 bits */
+};
 fd_checksum fd_crc_plain, fd_adler_plain;
 
 /* ---- unfilter.c, unfilter_simd.h ---- */
