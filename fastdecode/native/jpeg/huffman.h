@@ -3,7 +3,8 @@
  *
  * One table lookup decodes the next 10 bits: up to two coefficients with their values, and how many
  * bits they take. Longer codes and large values are escapes, whose code is looked up by length. The
- * reader holds at least 56 bits after each refill, enough for three lookups and an escape.
+ * reader holds 64 bits after each refill, of which at least 56 are counted: enough for three lookups and
+ * an escape, or for five lookups. So the lookup after a refill is made before it, and need not wait.
  *
  * Nothing here checks for the end of the data. The caller checks after each MCU, and the data is
  * followed by more zeros than one MCU can read. `is_odd` records invalid codes and values.
@@ -60,7 +61,8 @@ typedef struct {
  * sample. */
 int fd_table_make(fd_table *table, const fd_codes *codes, fd_table_kind kind, int low);
 
-/* The bits to read next are at the top of `buffer`; the lowest 6 bits of `count` are their number. */
+/* The bits to read next are at the top of `buffer`; the lowest 6 bits of `count` are their number. Between
+ * blocks there are enough for a lookup. */
 typedef struct {
     uint64_t buffer, count;
     const uint8_t *next;
@@ -89,8 +91,11 @@ FD_INLINE uint64_t fd_eight_bytes(const uint8_t *at) {
 FD_INLINE void fd_bits_begin(fd_bits *bits, const uint8_t *from) {
     bits->buffer = bits->count = 0;
     bits->next = from;
+    FD_REFILL(bits->buffer, bits->count, bits->next);
     memset(bits->dc, 0, sizeof bits->dc);
 }
+
+#define FD_LOOKUP(table) ((table)[buffer >> (64 - FD_LOOKUP_BITS)])
 
 /* How many bytes after `from` have been read, at least in part. */
 FD_INLINE size_t fd_bytes_read(const fd_bits *bits, const uint8_t *from) {
@@ -169,10 +174,10 @@ FD_INLINE void fd_block(fd_bits *bits, const fd_table *dc, const fd_table *ac,
     const uint8_t *next = bits->next;
     const uint64_t *two = ac->two;
 
+    uint32_t start = FD_LOOKUP(dc->one);
     FD_REFILL(buffer, count, next);
     if (stores)
         fd_clear(block);
-    uint32_t start = dc->one[buffer >> (64 - FD_LOOKUP_BITS)];
     int32_t difference;
     if (FD_RARELY(start & FD_ESCAPE)) {
         uint32_t step;
@@ -189,15 +194,15 @@ FD_INLINE void fd_block(fd_bits *bits, const fd_table *dc, const fd_table *ac,
     bits->dc[c] = (int16_t)level;
     block[0] = (int16_t)level;
 
-    uint64_t entry, before;
+    uint64_t entry = FD_LOOKUP(two), here, before;
     uint32_t k = 0, k1, odd = 0;
 #define FD_STEP                                                                                    \
-    entry = two[buffer >> (64 - FD_LOOKUP_BITS)];                                                  \
+    here = entry;                                                                                  \
     before = buffer;                                                                               \
-    if (FD_RARELY(entry & FD_ESCAPE)) {                                                            \
+    if (FD_RARELY(here & FD_ESCAPE)) {                                                             \
         uint32_t step;                                                                             \
         int32_t value;                                                                             \
-        FD_FOLLOW(ac, (uint32_t)entry, step, value);                                               \
+        FD_FOLLOW(ac, (uint32_t)here, step, value);                                                \
         k += step;                                                                                 \
         if (stores) {                                                                              \
             size_t place = fd_natural_order[k];                                                    \
@@ -207,14 +212,16 @@ FD_INLINE void fd_block(fd_bits *bits, const fd_table *dc, const fd_table *ac,
         FD_REFILL(buffer, count, next);                                                            \
         if (k >= FD_LAST)                                                                          \
             goto last;                                                                             \
+        entry = FD_LOOKUP(two);                                                                    \
     } else {                                                                                       \
-        buffer <<= entry & 63;                                                                     \
-        k1 = k + (uint32_t)(entry >> 8 & 255);                                                     \
-        k += (uint32_t)(entry >> 32 & 255);                                                        \
-        count -= entry;                                                                            \
+        buffer <<= here & 63;                                                                      \
+        entry = FD_LOOKUP(two);                                                                    \
+        k1 = k + (uint32_t)(here >> 8 & 255);                                                      \
+        k += (uint32_t)(here >> 32 & 255);                                                         \
+        count -= here;                                                                             \
         if (stores) {                                                                              \
-            block[fd_natural_order[k1]] = (int16_t)(entry >> 16);                                  \
-            block[fd_natural_order[k]] = (int16_t)(entry >> 48);                                   \
+            block[fd_natural_order[k1]] = (int16_t)(here >> 16);                                   \
+            block[fd_natural_order[k]] = (int16_t)(here >> 48);                                    \
         }                                                                                          \
         if (k >= FD_LAST)                                                                          \
             break;                                                                                 \
@@ -231,8 +238,8 @@ FD_INLINE void fd_block(fd_bits *bits, const fd_table *dc, const fd_table *ac,
 #undef FD_STEP
     if (FD_RARELY(k1 >= FD_LAST && k1 < FD_END_OF_BLOCK)) {
         /* The first coefficient ended the block: the second belongs to the next one. */
-        buffer = before << (entry >> 40 & 63);
-        count += (entry & 63) - (entry >> 40 & 63);
+        buffer = before << (here >> 40 & 63);
+        count += (here & 63) - (here >> 40 & 63);
         k = k1;
     }
 last:

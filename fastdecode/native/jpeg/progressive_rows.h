@@ -40,8 +40,8 @@ FD_ROWS void first_dc(fd_reader *reader, int i, int32_t quantiser, int16_t *bloc
     const fd_table *table = reader->tables[i];
     uint64_t buffer = bits->buffer, count = bits->count;
     int32_t difference, unit = 1 << reader->pass->low;
+    uint32_t entry = FD_LOOKUP(table->one);
     FD_REFILL(buffer, count, bits->next);
-    uint32_t entry = table->one[buffer >> (64 - FD_LOOKUP_BITS)];
     if (FD_RARELY(entry & FD_ESCAPE)) {
         uint32_t step;
         FD_FOLLOW(table, entry, step, difference);
@@ -149,14 +149,14 @@ FD_ROWS void first_ac(fd_reader *reader, const uint16_t *quantiser, int16_t *blo
     const uint8_t *order = reader->order, *next = bits->next;
     uint64_t buffer = bits->buffer, count = bits->count;
     uint32_t k = (uint32_t)reader->pass->first - 1, last = (uint32_t)reader->pass->last;
-    uint64_t found = 0, found_before, entry, before;
+    uint64_t found = 0, found_before, entry = FD_LOOKUP(two), here, before;
     uint32_t k1, odd = 0;
 #define STEP                                                                                       \
-    entry = two[buffer >> (64 - FD_LOOKUP_BITS)];                                                  \
+    here = entry;                                                                                  \
     before = buffer;                                                                               \
-    if (FD_RARELY(entry & FD_ESCAPE)) {                                                            \
+    if (FD_RARELY(here & FD_ESCAPE)) {                                                             \
         uint32_t step, size;                                                                       \
-        FD_FIND(table, (uint32_t)entry, step, size);                                               \
+        FD_FIND(table, (uint32_t)here, step, size);                                                \
         if (step == FD_END_OF_BLOCK) {                                                             \
             reader->ends = (1u << size) - 1 + top_bits(buffer, size);                              \
             buffer <<= size;                                                                       \
@@ -180,13 +180,15 @@ FD_ROWS void first_ac(fd_reader *reader, const uint16_t *quantiser, int16_t *blo
             odd |= k > last;                                                                       \
             goto done;                                                                             \
         }                                                                                          \
+        entry = FD_LOOKUP(two);                                                                    \
     } else {                                                                                       \
-        buffer <<= entry & 63;                                                                     \
-        k1 = k + (uint32_t)(entry >> 8 & 255);                                                     \
-        k += (uint32_t)(entry >> 32 & 255);                                                        \
-        count -= entry;                                                                            \
-        block[order[k1]] = (int16_t)(entry >> 16);                                                 \
-        block[order[k]] = (int16_t)(entry >> 48);                                                  \
+        buffer <<= here & 63;                                                                      \
+        entry = FD_LOOKUP(two);                                                                    \
+        k1 = k + (uint32_t)(here >> 8 & 255);                                                      \
+        k += (uint32_t)(here >> 32 & 255);                                                         \
+        count -= here;                                                                             \
+        block[order[k1]] = (int16_t)(here >> 16);                                                  \
+        block[order[k]] = (int16_t)(here >> 48);                                                   \
         found_before = found;                                                                      \
         found |= BIT(k1) | BIT(k);                                                                 \
         if (k >= last)                                                                             \
@@ -199,12 +201,12 @@ FD_ROWS void first_ac(fd_reader *reader, const uint16_t *quantiser, int16_t *blo
 #undef STEP
     if (FD_RARELY(k1 >= last && k1 < FD_END_OF_BLOCK)) {
         /* The first coefficient ended the band: the second belongs to the next block. */
-        buffer = before << (entry >> 40 & 63);
-        count += (entry & 63) - (entry >> 40 & 63);
+        buffer = before << (here >> 40 & 63);
+        count += (here & 63) - (here >> 40 & 63);
         found = found_before | BIT(k1);
         odd |= k1 > last;
     } else if (k >= FD_END_OF_BLOCK) {
-        reader->ends = (uint32_t)(entry >> 48);
+        reader->ends = (uint32_t)(here >> 48);
     } else {
         odd |= k > last;
     }
@@ -287,9 +289,9 @@ FD_ROWS void refine_ac(fd_reader *reader, int16_t *block, uint64_t *mask) {
     uint64_t rest = reader->band, corrected = 0, fresh = 0; /* `rest` is still to come */
     uint32_t ends = reader->ends;
     int16_t unit = (int16_t)(1 << reader->pass->low);
+    uint32_t entry = FD_LOOKUP(table->one), step;
     FD_REFILL(buffer, count, next);
     while (ends == 0 && rest != 0) {
-        uint32_t entry = table->one[buffer >> (64 - FD_LOOKUP_BITS)], step;
         int16_t value;
         if (FD_RARELY(entry & FD_ESCAPE)) {
             uint32_t size;
@@ -331,6 +333,7 @@ FD_ROWS void refine_ac(fd_reader *reader, int16_t *block, uint64_t *mask) {
             block[fd_natural_order[__builtin_clzll(place)]] = value;
             fresh |= place;
         }
+        entry = FD_LOOKUP(table->one);
         FD_REFILL(buffer, count, next);
     }
     if (ends) {
