@@ -205,6 +205,16 @@ def test_solarize_add_lifts_dark_levels() -> None:
     np.testing.assert_array_equal(made, expected)
 
 
+def test_colours_that_are_no_numbers_become_levels() -> None:
+    """Where the largest of three floats is 0, and another is less, no hue has a saturation.
+
+    torchvision's formula gives NaN there, and the next hue has to do with it.
+    """
+    pixels = np.broadcast_to(np.array([2, 1, 1], np.uint8), (3, 5, 3))
+    hue = Operation("hue", (0.3, 1.0, 1.0, 1.0, -2.0, -2.0, -2.0), library="floats")
+    assert augment(pixels, [hue, hue])[1, 2].tolist() == [2, 255, 2]
+
+
 def _finished(pixels: Any, program: Program, state: int, *, first: bool) -> tuple[Any, Any]:
     """Return pixels as floats from 0 to 1 after the operations of a sample, and these."""
     height, width = pixels.shape[:2]
