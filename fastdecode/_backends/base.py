@@ -6,10 +6,12 @@ import importlib.metadata
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, get_args
 
+from fastdecode._arguments import shown
 from fastdecode.errors import DecodeError
 from fastdecode.types import (
+    REDUCES,
     Box,
     Buffer,
     Coding,
@@ -25,6 +27,15 @@ from fastdecode.types import (
 
 class CodecWarning(DecodeError):
     """The codec gave a warning while ``strict`` was set; the message is the codec's."""
+
+
+_WORDS = {
+    "layouts": get_args(PixelLayout),
+    "reduces": REDUCES,
+    "colors": get_args(Color),
+    "codings": get_args(Coding),
+    "samples": get_args(Sample),
+}
 
 
 @dataclass(frozen=True)
@@ -70,6 +81,11 @@ class Support:
     partial_scans : bool
         It decodes a progressive JPEG whose last scans are missing as libjpeg-turbo 3 does.
 
+    Raises
+    ------
+    ValueError
+        A set has a word that names nothing: no file would ever be of that kind.
+
     Examples
     --------
     >>> from fastdecode import Support, probe
@@ -97,6 +113,13 @@ class Support:
     progressive: bool = True
     animated: bool = True
     partial_scans: bool = True
+
+    def __post_init__(self) -> None:
+        for name, words in _WORDS.items():
+            given = getattr(self, name)
+            if isinstance(given, str) or (given is not None and not {*given} <= {*words}):
+                known = ", ".join(map(repr, words))
+                raise ValueError(f"{name} must be a set of {known}, not {shown(given)}")
 
     def refusal(self, header: Header, *, complete: bool = True) -> str:
         """Return in words why a file of this kind is not read; empty if it is."""

@@ -14,9 +14,10 @@ from functools import cache
 from shlex import quote
 from typing import TYPE_CHECKING, NamedTuple, cast
 
+from fastdecode._arguments import shown
 from fastdecode._system.process import ForkLock
 from fastdecode.errors import BackendUnavailable, UnknownBackend
-from fastdecode.types import BackendInfo
+from fastdecode.types import FORMATS, BackendInfo
 
 if TYPE_CHECKING:
     from fastdecode._backends.base import Backend
@@ -211,6 +212,8 @@ def _construct(found: Entry) -> Backend:
         raise TypeError(f"{found.target!r} is not a fastdecode Backend but {type(backend)}")
     if not isinstance(getattr(backend, "supports", None), Mapping):
         raise TypeError(f"{found.target!r} does not declare what it supports")
+    if unknown := {*backend.supports} - {*FORMATS}:
+        raise ValueError(f"{found.target!r} supports {shown(unknown)}, which is no format")
     return backend
 
 

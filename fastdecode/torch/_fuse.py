@@ -99,7 +99,8 @@ class Fused(EncodedTransform):
     Raises
     ------
     ValueError
-        `form` is ``"pil"``, but the head does not return torch.uint8.
+        `form` is ``"pil"``, but the head does not return torch.uint8. Or `form` or `draws` is
+        invalid.
 
     Examples
     --------
@@ -124,6 +125,8 @@ class Fused(EncodedTransform):
         written: Callable[[Any], Any] | None = None,
         draws: Draws = "torch",
     ) -> None:
+        check_word("form", form, ("tensor", "pil", "array"))
+        check_word("draws", draws, get_args(Draws))
         if form == "pil" and head.dtype != torch.uint8:
             raise ValueError(f"a Pillow image is made of torch.uint8, not {head.dtype}")
         self.head = head

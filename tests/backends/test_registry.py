@@ -21,6 +21,7 @@ from processes import answers
 from fastdecode import (
     Backend,
     BackendUnavailable,
+    Support,
     backends,
     decode,
     decode_batch,
@@ -156,6 +157,12 @@ class Unfinished(Backend):
     supports = {}
 
 
+class Misspelt(Undeclared):
+    """A test double that declares a suffix instead of a format."""
+
+    supports = {"jpg": (Support(),)}
+
+
 UNUSABLE = {
     "no such module": "no_such_module:Thing",
     "no such class": "json:Thing",
@@ -164,6 +171,7 @@ UNUSABLE = {
     "ends the program": lambda: sys.exit("no licence"),
     "unfinished": Unfinished,
     "undeclared": Undeclared,
+    "misspelt": Misspelt,
 }
 
 
@@ -181,6 +189,17 @@ def test_what_is_no_backend_is_reported_and_breaks_nothing(target: Any) -> None:
     with pytest.raises(BackendUnavailable, match="'bad'") as caught:
         decode(PNG, backend="bad")
     assert "pip install bad-plugin" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [{"layouts": "RGB"}, {"layouts": {"rgb"}}, {"reduces": {3}}, {"colors": {"YCC"}}],
+    ids=str,
+)
+def test_a_support_that_no_file_can_need_is_refused(declared: Any) -> None:
+    """What names nothing is an error, because the backend would never be asked."""
+    with pytest.raises(ValueError, match=f"^{next(iter(declared))} must be a set of"):
+        Support(**declared)
 
 
 @own

@@ -604,12 +604,14 @@ def test_repr_names_what_was_fused_and_why_the_rest_was_not(
 
 
 def test_wrong_options_are_refused_by_name() -> None:
-    """Quality and headroom are checked; floats cannot be a Pillow image."""
+    """What names a choice is checked; floats cannot be a Pillow image."""
     for name, make in (
         ("quality", lambda: fuse(crop(), quality="best")),
         ("quality", lambda: fuse(None, quality="default")),
         ("headroom", lambda: fuse(crop(), headroom=0)),
         ("Pillow", lambda: Fused(Resize(32, dtype=torch.float32), form="pil")),
+        ("form", lambda: Fused(Resize(32), form="pillow")),
+        ("draws", lambda: Fused(Resize(32), draws=7)),
     ):
         with pytest.raises(ValueError, match=name):
             make()
