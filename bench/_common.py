@@ -132,9 +132,10 @@ def scaled(photo: Image.Image, format: str, target: int) -> bytes:
 
 
 def epoch_length(photos: Sequence[Path], batch: int, workers: int, limit: int | None) -> int:
-    """Choose the number of images: whole batches, and equally many per worker without `limit`."""
+    """Choose the number of images: whole batches, and equally many a worker if there are enough."""
     if limit:
-        return batch * math.ceil(limit / batch)
+        step = batch * workers if limit >= batch * workers > 0 else batch
+        return step * math.ceil(limit / step)
     headers = [fastdecode.probe(path.read_bytes()) for path in photos]
     area = sum(header.width * header.height for header in headers) / len(headers)
     step = batch * max(1, workers)

@@ -165,9 +165,9 @@ def times(recipe: str, loader: str) -> float | None:
 
 
 def bars(recipe: str, titles: Mapping[str, str]) -> dict[str, float]:
-    """Return the bars of a recipe in the chart: times torchvision, by title of the loader."""
+    """Return the bars of a recipe in the chart: times torchvision, by title, rounded down."""
     found = {title: times(recipe, loader) for loader, title in titles.items()}
-    return {title: one for title, one in found.items() if one is not None}
+    return {title: math.floor(10 * one) / 10 for title, one in found.items() if one is not None}
 
 
 def by_kind(found: Mapping[str, Any]) -> dict[str, float]:

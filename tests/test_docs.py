@@ -6,6 +6,7 @@ import configparser
 import importlib
 import importlib.util
 import json
+import math
 import os
 import re
 import subprocess
@@ -196,7 +197,11 @@ def test_the_chart_shows_the_least_gains() -> None:
     gains, expected = _gains(), []
     for title, recipe in _CHART.items():
         times = gains[recipe]
-        bars = [(f"{times[one]:.1f}", name) for one, name in _LOADERS.items() if one in times]
+        bars = [
+            (f"{math.floor(10 * times[one]) / 10:.1f}", name)
+            for one, name in _LOADERS.items()
+            if one in times
+        ]
         described = ", ".join(f"{name} {figure}" for figure, name in bars)
         assert f" {title}: {described}." in alt
         expected += bars
