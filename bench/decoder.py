@@ -5,9 +5,10 @@ PHOTOS contains JPEG photos. One thread decodes bytes in memory. There are four 
 - Stages: where the decoder of baseline JPEG spends its time, and its entropy decoding compared with
   libjpeg-turbo's `decode_mcu` (`decoder_stages.c`, compiled with the flags of the core; it
   needs the headers of libjpeg-turbo).
-- Calls: ``decode(data, reduce=...)`` compared with every other backend that decodes JPEG, by name.
-  Few cameras write 4:4:4, so Pillow makes such photos from the others, at quality 90. It also makes
-  those of 4:2:0 if there are none.
+- Calls: ``decode(data, reduce=...)`` compared with every other backend that decodes JPEG, by name,
+  and with Pillow and simplejpeg alone, as people call them, which check less. Few cameras write
+  4:4:4, so Pillow makes such photos from the others, at quality 90. It also makes those of 4:2:0 if
+  there are none, and 4:4:4 at quality 98, of which a decoder has the most to read.
 - Progressive: the same for the photos as progressive JPEG, at quality 90.
 - PNG: the photos as Pillow and as OpenCV write them, with alpha, and in 16 bits, and made
   screenshots of 1280 x 800; compared with Pillow and with other libraries, which are called
@@ -100,7 +101,8 @@ def by_sampling(files: Sequence[bytes]) -> dict[str, list[bytes]]:
     full = found.get("444", [])
     if len(full) < len(photos):
         full = [_again(data, quality=90, subsampling=0) for data in photos]
-    return {"4:4:4": full, "4:2:0": photos}
+    best = [_again(data, quality=98, subsampling=0) for data in photos]
+    return {"4:4:4": full, "4:2:0": photos, "quality 98": best}
 
 
 Call = Callable[[bytes], object]
@@ -113,11 +115,28 @@ def compare(files: Sequence[bytes], calls: Mapping[str, Call], rounds: int) -> d
     return dict(sorted(found.items(), key=lambda pair: pair[1]["ms"]))
 
 
+def _by_pillow(data: bytes, reduce: int = 1, mode: str = "RGB") -> np.ndarray:
+    with Image.open(io.BytesIO(data)) as image:
+        if reduce > 1:
+            image.draft(mode, (image.width // reduce, image.height // reduce))
+        return np.asarray(image.convert(mode))
+
+
+def _by_simplejpeg(data: bytes, reduce: int) -> np.ndarray:
+    height, width, *_ = simplejpeg.decode_jpeg_header(data)
+    least = {"min_height": -(-height // reduce), "min_width": -(-width // reduce)}
+    return simplejpeg.decode_jpeg(data, "RGB", **least)
+
+
 def _calls(names: Sequence[str], reduce: int) -> dict[str, Call]:
-    """Return the calls: the core, and the other backends."""
+    """Return the calls: the core, the other backends, and two libraries without this package."""
     core = partial(decode, reduce=reduce, backend="native")
     others = {name: partial(decode, reduce=reduce, backend=name) for name in names}
-    return {_OWN: core, **others}
+    alone: dict[str, Call] = {
+        "Pillow alone": partial(_by_pillow, reduce=reduce),
+        "simplejpeg alone": partial(_by_simplejpeg, reduce=reduce),
+    }
+    return {_OWN: core, **others, **alone}
 
 
 def all_calls(
@@ -202,6 +221,8 @@ def _png_calls(kind: str) -> dict[str, Call]:
             found[name] = importlib.import_module(name)
         except ImportError as error:
             print(f"{name} is left out: {error}")
+    if kind != "16 bits":
+        calls["Pillow alone"] = partial(_by_pillow, mode=mode)
     if "cv2" in found:
         cv2 = found["cv2"]
         calls["cv2"] = lambda data: cv2.imdecode(
