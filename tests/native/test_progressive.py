@@ -147,6 +147,30 @@ def test_data_that_is_not_needed_is_not_checked(scan: int, passed: Any, refused:
             decode(broken, backend="native", **options)
 
 
+def test_sixteen_zeros_before_an_end_are_no_coefficient() -> None:
+    """Where 16 zeros and then the end of a block are coded, a later scan refines none of them."""
+
+    def segment(marker: int, content: bytes) -> bytes:
+        return bytes([0xFF, marker]) + (len(content) + 2).to_bytes(2, "big") + content
+
+    def scan(first: int, last: int, bits: int, data: int) -> bytes:
+        return segment(0xDA, bytes([1, 1, 0, first, last, bits])) + bytes([data])
+
+    data = b"".join(
+        (
+            b"\xff\xd8" + segment(0xDB, bytes([0, *[255] * 64])),
+            segment(0xC2, bytes([8, 0, 8, 0, 8, 1, 1, 0x11, 0])),
+            segment(0xC4, bytes([0x00, 1, *[0] * 15, 0x00])),  # 0: no difference
+            segment(0xC4, bytes([0x10, 1, 1, *[0] * 14, 0xF0, 0x00])),  # 0: 16 zeros; 10: the end
+            scan(0, 0, 0x00, 0b01111111),
+            scan(1, 63, 0x01, 0b01011111),
+            scan(1, 63, 0x10, 0b10111111) + b"\xff\xd9",
+        )
+    )
+    made = with_each(lambda: decode(data, mode="L", backend="native"))
+    np.testing.assert_array_equal(made, decode(data, mode="L", backend="pillow"))
+
+
 def test_many_scans_are_left_to_others() -> None:
     """Another backend judges more scans than the core has readers for, or out of order."""
     data = progressive(40, 30)

@@ -73,7 +73,7 @@ static void turn_hue(float *red, float *green, float *blue, float shift) {
     float sixths = most == *red ? b - g : most == *green ? 2.0F + r - b : 4.0F + g - r;
     float hue = fmodf(sixths / 6.0F + 1.0F, 1.0F) + shift;
     float share = range / (most == least ? 1.0F : most), place = (hue - floorf(hue)) * 6.0F;
-    int32_t sixth = place > 0.0F ? (int32_t)place : 0; /* NaN, too, which a tiny deviation makes */
+    int32_t sixth = place > 0.0F ? (int32_t)place : 0; /* of NaN, which a `most` of 0 leaves */
     float part = share * (place - (float)sixth);
     float p = clamped(most * (1.0F - share)), q = clamped(most * (1.0F - part));
     float t = clamped(most * (1.0F - share + part));

@@ -206,13 +206,14 @@ FD_ROWS void first_ac(fd_reader *reader, const uint16_t *quantiser, int16_t *blo
         found = found_before | BIT(k1);
         odd |= k1 > last;
     } else if (k >= FD_END_OF_BLOCK) {
+        /* The end has set the bit of the place before it, which may be the last of 16 zeros. */
+        found = found_before | (k1 < FD_END_OF_BLOCK ? BIT(k1) : 0);
         reader->ends = (uint32_t)(here >> 48);
     } else {
         odd |= k > last;
     }
 done:
-    *mask |= found &
-             reader->band; /* an end of block has set a bit again, or one outside the band */
+    *mask |= found & reader->band; /* a file that is refused has others */
     bits->is_odd |= odd;
     bits->buffer = buffer;
     bits->count = count;
