@@ -3,7 +3,7 @@
 JPEGs are used as they are. Pillow makes PNG, WebP and JPEG 2000 from the smaller ones, because
 there is no collection of photos in these formats. All usable backends decode the same files from
 memory, in turn, in rounds of random order, with one thread, each in its own process
-(`fastdecode.measure`).
+(`fastdecode.measure`). They are called alone: `decode` also checks the files.
 """
 
 from __future__ import annotations

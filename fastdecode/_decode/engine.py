@@ -180,6 +180,20 @@ def _decode(choice: Choice, request: DecodeRequest) -> Image:
     return deliver(image, request.out)
 
 
+def decode_unchecked(choice: Choice, request: DecodeRequest) -> Image:
+    """Decode with a library alone, to measure it: neither its data nor its result is checked."""
+    image = choice.backend.decode(
+        request.data,
+        request.header,
+        reduce=choice.reduce,
+        layout=choice.layout,
+        window=None,
+        out=None,
+        strict=False,
+    )
+    return _finish(image, choice, request, None)
+
+
 def _finish(image: Image, choice: Choice, request: DecodeRequest, inside: Box | None) -> Image:
     """Apply the steps that the backend did not: crop, convert, reduce, orient."""
     header, want = request.header, request.want

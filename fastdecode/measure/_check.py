@@ -11,6 +11,7 @@ import numpy as np
 
 from fastdecode._backends import selection
 from fastdecode._decode.api import decode
+from fastdecode._decode.engine import DecodeRequest, decode_unchecked
 from fastdecode._decode.stats import stats
 from fastdecode._system.process import ChildDied
 from fastdecode.errors import FastDecodeError, without_advice
@@ -82,11 +83,24 @@ def backend_argument(name: str) -> str | None:
 
 def chosen(name: str, header: Header, reduce: Reduce) -> selection.Choice | None:
     """Return what `decode` tries first for a file; None if nothing reads it."""
-    want = selection.Want("RGB", reduce, strict=False, complete=True)
     try:
-        return selection.first(backend_argument(name), header, want)
+        return selection.first(backend_argument(name), header, _want(reduce))
     except FastDecodeError:  # the check reports the reason
         return None
+
+
+def decode_alone(data: bytes, header: Header, reduce: Reduce, name: str) -> Image:
+    """Decode with a library alone: without what `decode` checks, if it can do without repairs."""
+    try:
+        choice = selection.first(name, header, _want(reduce))
+        request = DecodeRequest(data, header, _want(reduce), None, 1, None, name)
+        return decode_unchecked(choice, request)
+    except Exception:  # such as a JPEG without an end marker, which `decode` adds for some
+        return decode(data, reduce, backend=name)
+
+
+def _want(reduce: Reduce) -> selection.Want:
+    return selection.Want("RGB", reduce, strict=False, complete=True)
 
 
 def reference_digest(data: bytes, reduce: Reduce) -> bytes | None:

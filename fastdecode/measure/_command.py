@@ -61,7 +61,8 @@ or --seconds it takes as long as it needs.
 
 Each backend or pipeline runs in its own process. They all work on the same
 files, in rounds, in random order. "vs Pillow" is the quotient of the images/s.
-The pixels are compared with Pillow's.
+Libraries are called alone; decode() also checks the files. The pixels are
+compared with Pillow's.
 
 exit status: 0; 1 if no file could be decoded; 2 if an argument is wrong or
 there are no images; 130 after Ctrl-C, with the results so far"""

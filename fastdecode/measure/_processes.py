@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from fastdecode.measure._check import Examination
     from fastdecode.measure._collection import Photo
     from fastdecode.measure.result import Measurement
-    from fastdecode.types import BackendInfo, Reduce
+    from fastdecode.types import BackendInfo, Header, Reduce
 
 DECODER = f"{__name__}:Decoder"
 TRAINER = f"{__name__}:Trainer"
@@ -193,21 +193,27 @@ class Decoder:
         choices = filter(None, (_check.chosen(self._name, header, reduce) for header in headers))
         return Counter(choice.name for choice in choices).most_common(1)[0][0]
 
-    def time(self, block: Sequence[int], reduce: Reduce) -> BlockTimes:
-        """Time the decoding of a block, image after image."""
+    def time(self, block: Sequence[int], reduce: Reduce, alone: bool) -> BlockTimes:
+        """Time the decoding of a block, image after image, by `decode` or a library `alone`."""
         backend = _check.backend_argument(self._name)
         photos = self._photos
+
+        def call(data: bytes, header: Header) -> object:
+            if alone and backend is not None:
+                return _check.decode_alone(data, header, reduce, backend)
+            return decode(data, reduce, backend=backend)
+
         # A store may return a view whose data is not in memory yet.
-        items = [bytes(photos[index].read()) for index in block]
+        items = [(bytes(photos[index].read()), photos[index].header) for index in block]
         calls, clock = [], time.perf_counter
         with no_garbage_collection():
             smallest = min(block, key=lambda index: photos[index].pixels)
             if photos[smallest].pixels < _LARGE:  # the caches hold data of another process
-                decode(items[list(block).index(smallest)], reduce, backend=backend)
+                call(*items[list(block).index(smallest)])
             cpu = time.process_time()
-            for item in items:
+            for data, header in items:
                 start = clock()
-                decode(item, reduce, backend=backend)
+                call(data, header)
                 calls.append(clock() - start)
             cpu = time.process_time() - cpu
         return BlockTimes(tuple(calls), sum(calls), cpu, _peak_mb())

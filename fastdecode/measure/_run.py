@@ -206,7 +206,8 @@ class _Engine:
         case.compared, case.common = comparable_files(read)
         if OWN in case.compared and case.common:
             case.chosen = members.ask(OWN, "chosen", case.common, task.reduce) or ""
-        self._time(case, members, task.reduce)
+        # People call libraries alone; where `decode` is to choose among them, it calls them.
+        self._time(case, members, task.reduce, not self._plan.automatic)
 
     def _train(self, task: Measurement) -> None:
         """Time the pipelines on the files that all decoders read."""

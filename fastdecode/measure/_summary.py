@@ -131,6 +131,7 @@ def pixels(one: Measurement) -> str:
 def figures(group: Group) -> tuple[Figure, ...]:
     """Return the columns of a table."""
     base = "Pillow" if group.has_pillow else "best"
+    alone = group.has_pillow and group.one.protocol == "decode"
     found = (
         Figure("", lambda one: label(one.protocol, one.backend), right=False),
         Figure("images/s", _timed(lambda one: number(one.images_per_s.median))),
@@ -140,7 +141,11 @@ def figures(group: Group) -> tuple[Figure, ...]:
             "how far the figure moves if it is measured again: as far as the figures of nine parts "
             "of the run lie apart",
         ),
-        Figure(f"vs {base}", _timed(lambda one: times(one.ratio.median))),
+        Figure(
+            f"vs {base}",
+            _timed(lambda one: times(one.ratio.median)),
+            "libraries are called alone; decode() also checks the files" if alone else "",
+        ),
         Figure(
             "CPU s/1000",
             lambda one: number(one.cpu_s_per_1000) if one.cpu_s_per_1000 else "-",

@@ -11,14 +11,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
+import numpy as np
 import pytest
 from benches import make_photos, photo
 from corpus import usable_backends
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fastdecode import decode, probe
+from fastdecode._backends.registry import describe
 from fastdecode._system.processor import usable_cores
 from fastdecode.measure import _cases as stats
+from fastdecode.measure import _check, _processes
 from fastdecode.measure._cases import measurements
 from fastdecode.measure._check import (
     Check,
@@ -32,7 +36,7 @@ from fastdecode.measure._processes import BlockTimes, Processes
 from fastdecode.measure._run import Case, Round, Run, RunPlan, _Engine, blocks, measure
 from fastdecode.measure._summary import movement
 from fastdecode.measure.result import NOTHING, OWN, PILLOW, Measurement, Protocol, Spread
-from fastdecode.types import Header
+from fastdecode.types import Header, Reduce
 
 JPEG = tuple(name for name in ("pillow", "native", "simplejpeg") if name in usable_backends())
 PHOTOS = [Photo(name, Path(name), Header("jpeg", 1000, 500), 2_000_000) for name in "ab"]
@@ -357,3 +361,44 @@ def test_processor_time_of_a_family(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert _processes.cpu_seconds(os.getpid()) > 0
     monkeypatch.setattr(_processes, "_PROC", tmp_path)
     assert _processes.cpu_seconds(1) == 0
+
+
+@pytest.mark.parametrize("name", JPEG)
+def test_a_library_is_timed_alone(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without what `decode` does more, unless it refuses a file that `decode` repairs."""
+    cut, whole = tmp_path / "cut.jpg", tmp_path / "whole.jpg"
+    whole.write_bytes(photo(64, 48))
+    cut.write_bytes(photo(64, 48)[:-2])  # without an end marker
+    files = collect([whole, cut]).photos
+    decoded: list[bytes] = []
+
+    def noted(data: bytes, reduce: Reduce, *, backend: str | None) -> object:
+        decoded.append(data)
+        return decode(data, reduce, backend=backend)
+
+    for module in (_processes, _check):
+        monkeypatch.setattr(module, "decode", noted)
+    process = _processes.Decoder({}, files, name)
+    process.time([0, 1], 1, True)
+    assert whole.read_bytes() not in decoded
+    if name == PILLOW:
+        assert set(decoded) == {cut.read_bytes()}
+
+    decoded.clear()
+    process.time([1], 1, False)
+    assert set(decoded) == {whole.read_bytes()}
+
+
+@pytest.mark.parametrize("reduce", [1, 2, 4, 8])
+@pytest.mark.parametrize("kind", ["JPEG", "PNG"])
+@pytest.mark.parametrize("name", usable_backends())
+def test_a_library_alone_does_the_same_work(name: str, kind: str, reduce: Reduce) -> None:
+    """It gives the pixels that are checked, also where the package reduces or converts them."""
+    data = photo(643, 427, kind)
+    header = probe(data)
+    if header.format not in describe(name).formats:
+        pytest.skip("another format")
+    alone = _check.decode_alone(data, header, reduce, name)
+    assert np.array_equal(alone, decode(data, reduce, backend=name))
