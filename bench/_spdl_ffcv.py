@@ -28,6 +28,9 @@ class SpdlLoader:
     """A pipeline of SPDL: threads decode, one of them collates."""
 
     def __init__(self, setup: Any) -> None:
+        import spdl.io as spdl
+
+        spdl.demux_image(setup.samples[0][0])  # raises what its threads do not: no FFmpeg
         self._setup = setup
         # Once a batch, on its channels: as SPDL's example for ImageNet does it on the GPU.
         self._scale = (1 / (255 * torch.tensor(STD))).view(1, 3, 1, 1)

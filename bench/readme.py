@@ -121,12 +121,17 @@ def read(folder: Path, name: str) -> dict[str, Any]:
     return content
 
 
+def release_of(version: str) -> str:
+    """Return the release that a version is, or will be: that of 0.3.0.dev0 is 0.3.0."""
+    return version.partition(".dev")[0]
+
+
 def runs() -> list[Path]:
-    """Return the folders with a run of the newest version, the newest run first."""
+    """Return the folders with a run of the newest release, the newest run first."""
     found = {path.parent: read(path.parent, _RUN) for path in _RESULTS.glob(f"*/{_RUN}.json")}
     order = sorted(found, key=lambda one: found[one]["measured"], reverse=True)
-    version = found[order[0]]["fastdecode"]
-    return [folder for folder in order if found[folder]["fastdecode"] == version]
+    newest = release_of(found[order[0]]["fastdecode"])
+    return [folder for folder in order if release_of(found[folder]["fastdecode"]) == newest]
 
 
 def load(name: str) -> dict[str, Any]:
@@ -136,10 +141,10 @@ def load(name: str) -> dict[str, Any]:
 
 
 def load_all(name: str) -> list[dict[str, Any]]:
-    """Read a result of every processor on which the newest version was measured."""
-    version = load(_RUN)["fastdecode"]
+    """Read a result of every processor on which the newest release was measured."""
+    newest = release_of(load(_RUN)["fastdecode"])
     found = [read(path.parent, name) for path in sorted(_RESULTS.glob(f"*/{name}.json"))]
-    return [one for one in found if one["machine"]["fastdecode"] == version]
+    return [one for one in found if release_of(one["machine"]["fastdecode"]) == newest]
 
 
 def pipelines(name: str, kind: str) -> dict[str, Any]:
