@@ -5,8 +5,8 @@
 #
 # PHOTOS is made by bench/photos.py: px500, png500, hd1080 and mp12plus. PYTHON needs the packages of
 # '.[all,test]', torchvision, timm, albumentations, DALI, SPDL with FFmpeg's libraries, FFCV, Ray,
-# moto and h5py. The core must be built. It replaces the results of this kind of processor, except those of accuracy.py, survey.py,
-# instructions.py and a GPU.
+# moto and h5py. The core must be built. It replaces the results of this kind of processor, except
+# those of accuracy.py, survey.py, instructions.py and a GPU.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 photos=$(realpath "$1") PYTHON=${PYTHON:-python}

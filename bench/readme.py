@@ -161,12 +161,11 @@ def speeds(records: Records, key: str = "images_per_s") -> dict[str, float]:
 def times(recipe: str, loader: str) -> float | None:
     """Return how many times as fast as torchvision a loader makes the batches of a recipe.
 
-    Of several machines, it is the one on which fastdecode gains least.
+    Of several machines, it is the one on which the loader gains least.
     """
     results = [one["result"] for one in load_all("recipes")]
     every = [speeds(one[recipe]["loaders"]) for one in results if recipe in one]
-    found = min(every, key=lambda one: one["fastdecode"] / one["torchvision"])
-    return found[loader] / found["torchvision"] if loader in found else None
+    return min((one[loader] / one["torchvision"] for one in every if loader in one), default=None)
 
 
 def bars(recipe: str, titles: Mapping[str, str]) -> dict[str, float]:
