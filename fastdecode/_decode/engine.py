@@ -182,16 +182,14 @@ def _decode(choice: Choice, request: DecodeRequest) -> Image:
 
 def decode_unchecked(choice: Choice, request: DecodeRequest) -> Image:
     """Decode with a library alone, to measure it: neither its data nor its result is checked."""
-    image = choice.backend.decode(
-        request.data,
-        request.header,
-        reduce=choice.reduce,
-        layout=choice.layout,
-        window=None,
-        out=None,
-        strict=False,
-    )
-    return _finish(image, choice, request, None)
+    decode = partial(choice.backend.decode, reduce=choice.reduce, layout=choice.layout)
+    try:
+        image = decode(request.data, request.header, window=None, out=None, strict=False)
+        return _finish(image, choice, request, None)
+    except _PASSED_ON:
+        raise
+    except BaseException as error:
+        raise _as_decode_error(error) from error
 
 
 def _finish(image: Image, choice: Choice, request: DecodeRequest, inside: Box | None) -> Image:

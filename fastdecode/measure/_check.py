@@ -95,7 +95,7 @@ def decode_alone(data: bytes, header: Header, reduce: Reduce, name: str) -> Imag
         choice = selection.first(name, header, _want(reduce))
         request = DecodeRequest(data, header, _want(reduce), None, 1, None, name)
         return decode_unchecked(choice, request)
-    except Exception:  # such as a JPEG without an end marker, which `decode` adds for some
+    except FastDecodeError:  # such as a JPEG without an end marker, which `decode` adds for some
         return decode(data, reduce, backend=name)
 
 
