@@ -22,7 +22,8 @@ keep() { # the name of a result, and what Python runs to make it
     shift
     [ ! -e "$path" ] || { echo "=== $name is there"; return; }
     echo "=== $name ($((($(date +%s) - begun) / 60)) min)"
-    "$PYTHON" "$@" --json "$path"
+    "$PYTHON" "$@" --json "$parts/unfinished" # fastdecode.bench saves what it has after Ctrl-C
+    mv "$parts/unfinished" "$path"
 }
 measure() { # a script, and the name of its result if that differs, then what else it takes
     local script=$1 name=$2
