@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from fastdecode.measure._calibrate import calibrate
     from fastdecode.types import BackendInfo, Header
 
-__version__ = "0.3.0"
+__version__ = "0.4.0.dev0"
 
 # Public names by module. They are imported on first use (PEP 562), so that ``import fastdecode``
 # costs nothing: no NumPy, Pillow, OpenCV or PyTorch before they are needed.
