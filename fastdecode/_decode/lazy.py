@@ -538,23 +538,18 @@ def _replayed(file: _EncodedFile, steps: _Calls) -> Any:
     return image.im
 
 
-def remembered(image: object) -> list[tuple[str, Any]]:
-    """Return the calls that an image has remembered, each with what does not depend on its size.
+def remember_rgb(
+    opened: PillowImage.Image, decode: Callable[[], PillowImage.Image]
+) -> PillowImage.Image | None:
+    """Return an opened file as an RGB image that remembers what is done to it; None if it cannot.
 
-    Raises
-    ------
-    ValueError
-        It remembers none, or resizes a part of an image.
+    What the core refuses is decoded by `decode`, which returns all of the image.
     """
-    if type(image) is not LazyImage or image._known() is None:
-        raise ValueError("the image remembers no calls")
-    calls: list[tuple[str, Any]] = []
-    for method, arguments, size in image._steps:
-        resizes = method == "resize"
-        if resizes and arguments[2] != (0, 0, *size):
-            raise ValueError("a part of the image is resized")
-        calls.append((method, arguments[:2] if resizes else arguments))
-    return calls
+    image = opened.convert("RGB") if isinstance(opened, _LazyFile) and opened._known() else None
+    if not isinstance(image, LazyImage) or image._file is None:
+        return None
+    image._file = image._file._replace(reopen=decode)
+    return image
 
 
 def encoded(image: object) -> bytes | None:

@@ -1,8 +1,7 @@
 """albumentations' transforms of an image as programs of the core; albumentations is not imported.
 
-Users hand arrays to a Compose by name, mostly in a function of their own. `steps_of` finds the
-Compose that such a function calls, by trying it with another one in its place, and yields the
-steps, each as an `OfImage`. `program_of` has the table.
+A Compose that is given as a transform becomes an `OfImage`, which hands it the image by its name;
+`steps_of` returns its steps, each as another one. `program_of` has the table.
 
 Notes
 -----
@@ -19,7 +18,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
-import torch
 from PIL import Image as PillowImage
 
 from fastdecode.native._augment import (
@@ -41,8 +39,8 @@ from fastdecode.native._augment import (
     padded_to,
     random_box,
 )
-from fastdecode.torch._probes import Form, HandedOn, hands_on
 from fastdecode.torch._programs import Size, Unsupported, as_range, made_by, size_after
+from fastdecode.torch._unchanged import is_unchanged
 
 _PACKAGE = "albumentations"
 _LEVELS = 255.0
@@ -50,12 +48,6 @@ _LARGEST_KERNEL = 255  # of blur.c
 _LARGEST_SQUARE, _LARGEST_MEDIAN, _MOST_TILES, _LARGEST_SIGMA = 63, 15, 64, 500
 _MOST_CASES = 64
 _PIPELINES = ("Compose", "Sequential")
-_CONVERSIONS = frozenset(
-    [
-        *("ImageClassification", "MaybePILToTensor", "MaybeToTensor", "PILToTensor", "ToImage"),
-        *("ChannelsFirst", "ToTensor", "ToTensorV2"),
-    ]
-)
 
 
 class OfImage:
@@ -84,21 +76,13 @@ class OfImage:
     @property
     def can_be_seeded(self) -> bool:
         """Whether albumentations alone draws, and calls no function of the user's."""
-        return _is_its_own(self.transform)
+        return is_its_own(self.transform)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return OfImage, (self.transform,)
 
     def __repr__(self) -> str:
         return repr(self.transform)
-
-
-class ChannelsFirst:
-    """What many do in place of ToTensorV2."""
-
-    def __call__(self, rows: Any) -> torch.Tensor:
-        """Return an array (H, W, C) as a tensor (C, H, W)."""
-        return torch.from_numpy(rows.transpose(2, 0, 1).copy())
 
 
 def is_of_albumentations(transform: Any) -> bool:
@@ -114,39 +98,20 @@ def is_known(transform: Any) -> bool:
     replaced = any(callable(getattr(type(transform), name, None)) for name in own)
     # Those before 2.0 have the first one; what has the others returns more than the image's result.
     special = ("always_apply", "processors", "replay_mode", "deterministic")
-    return not replaced and not any(own.get(name) for name in special)
+    changed = replaced or not is_unchanged(transform)
+    return not (changed or any(own.get(name) for name in special))
 
 
-def _is_its_own(transform: Any) -> bool:
+def is_its_own(transform: Any) -> bool:
     """Return whether a transform, and all that it holds, is albumentations' own code."""
     held = vars(transform).get("transforms") or ()
     functions = any(map(callable, vars(transform).values()))
-    return is_known(transform) and not functions and all(map(_is_its_own, held))
+    return is_known(transform) and not functions and all(map(is_its_own, held))
 
 
-def steps_of(parts: Sequence[Any], form: Form) -> Iterator[Any]:
-    """Yield the parts of a pipeline, and of those that call albumentations its steps.
-
-    What follows a conversion to a tensor makes an array of that, in its own way.
-    """
-    converted = form == "uint8"
-    for part in parts:
-        held = HandedOn(part.transform, False) if isinstance(part, OfImage) else None
-        held = hands_on(part, is_known, form) if held is None and not converted else held
-        steps = [part] if held is None else list(map(OfImage, _flat(held.to)))
-        steps += [ChannelsFirst()] if held is not None and held.becomes_tensor else []
-        yield from steps
-        converted = converted or any(map(_converts, steps))
-
-
-def _converts(step: Any) -> bool:
-    """Return whether a step makes a tensor, or may hold one that does."""
-    kind = type(step.transform if isinstance(step, OfImage) else step)
-    held = getattr(step, "transforms", None)
-    return kind.__name__ in _CONVERSIONS or any(
-        _converts(one) or hands_on(one, is_known, "pil") is not None
-        for one in (held if isinstance(held, (list, tuple)) else ())
-    )
+def steps_of(transform: OfImage) -> list[OfImage]:
+    """Return the transforms that are always called, one after another."""
+    return list(map(OfImage, _flat(transform.transform)))
 
 
 def _flat(transform: Any) -> Iterator[Any]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import cached_property
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, get_args
 
 import numpy as np
 import torch
@@ -13,24 +14,19 @@ from PIL import Image as PillowImage
 
 from fastdecode._arguments import check_word
 from fastdecode._buffers import without_row
+from fastdecode._decode import api
 from fastdecode._decode.lazy import encoded
+from fastdecode._decode.opening import info_of, open_rgb
 from fastdecode.geometry import Geometry
 from fastdecode.native._augment import Impossible
 from fastdecode.torch import _recognise
-from fastdecode.torch._albumentations import steps_of
-from fastdecode.torch._measured import Layout
+from fastdecode.torch._albumentations import OfImage, steps_of
 from fastdecode.torch._options import DecodeOptions
-from fastdecode.torch._probes import Form
 from fastdecode.torch._processors import as_transform
-from fastdecode.torch._stages import (
-    Called,
-    InCore,
-    as_image,
-    as_written,
-    stages_after,
-    works_again,
-)
-from fastdecode.torch._user_code import drawn_from
+from fastdecode.torch._snapshot import Snapshot
+from fastdecode.torch._stages import Called, Following, as_image, as_written, stages_of
+from fastdecode.torch._unchanged import forget
+from fastdecode.torch._user_code import is_isolated
 from fastdecode.torch.transforms import (
     EncodedTransform,
     Normalize,
@@ -78,8 +74,6 @@ class Fused(EncodedTransform):
         Why the first step of `rest` is not among them, for `repr`.
     in_loader : Fused, optional
         Does more of the pipeline in the core, with draws of its own. A `Loader` uses it.
-    idle : sequence of callables, optional
-        The steps that are passed over, for `repr`.
     written : callable, optional
         The whole pipeline, for images that have been decoded already.
     draws : {"torch", "seed"}
@@ -121,7 +115,6 @@ class Fused(EncodedTransform):
         fused: Sequence[str] = (),
         reason: str = "",
         in_loader: Fused | None = None,
-        idle: Sequence[Any] = (),
         written: Callable[[Any], Any] | None = None,
         draws: Draws = "torch",
     ) -> None:
@@ -142,9 +135,9 @@ class Fused(EncodedTransform):
         as_written = in_loader is None and (self.rest or form != "tensor")
         self.shape = None if as_written else made_by.shape
         self.dtype = made_by.dtype
-        self.idle = tuple(idle)
-        steady = in_loader is not None or all(_draws_nothing(part) for part in self.rest)
-        self.isolated = made_by.isolated and steady
+        known = in_loader is not None or all(_is_isolated(part) for part in self.rest)
+        self.isolated = is_isolated(made_by) and known
+        self._source: _Source | None = None
 
     def __call__(self, data: Data, **options: Unpack[TransformOptions]) -> Any:
         """Decode and transform an image, and return the result of the last step.
@@ -152,13 +145,21 @@ class Fused(EncodedTransform):
         `data` may also be an image that `fastdecode.open` has opened, or any other Pillow image, on
         which `written` is called.
         """
+        if not isinstance(options.get("generator"), SampleGenerator):
+            renewed = self.renewed()
+            if renewed is not self:
+                vars(self).update(vars(renewed))
         if isinstance(data, PillowImage.Image):
             file = encoded(data)
             if file is None:
                 return self._written(data)
-            options.setdefault("generator", drawn_from.generator)
             data = file
         return self._run(without_row(data), **options)[0]
+
+    def renewed(self) -> Fused:
+        """Return this object, or another one if the pipeline has changed since it was fused."""
+        source = self._source
+        return self if source is None or source.made.is_current() else source.fused()
 
     def _written(self, image: PillowImage.Image) -> Any:
         if self.written is None:
@@ -217,33 +218,58 @@ class Fused(EncodedTransform):
     ) -> tuple[Any, Geometry]:
         """Run the head, and then the other steps."""
         direct = not self.rest and self.form == "tensor"
-        result, geometry = self.head.with_geometry(
-            data, generator=generator, out=out if direct else None, **decoding
-        )
-        if direct and out is not None:
-            return out, geometry
-        result = self.finish(result, generator)
+        if self._opens:
+            result: Any = open_rgb(data, **decoding)
+            orient = bool(decoding.get("orient"))
+            geometry = Geometry.of_decode(api.probe(data), orient=orient)
+        else:
+            made, geometry = self.head.with_geometry(
+                data, generator=generator, out=out if direct else None, **decoding
+            )
+            if direct and out is not None:
+                return out, geometry
+            result = self.as_output(made, data)
+        result = self._through_rest(result, generator)
         return (result if out is None else _copy_result(result, out)), geometry
 
-    def finish(self, pixels: torch.Tensor, generator: torch.Generator | None = None) -> Any:
-        """Return the result of the last step from that of the head."""
-        result = self.as_output(pixels)
+    def finish(
+        self, pixels: torch.Tensor, generator: torch.Generator | None = None, data: Any = None
+    ) -> Any:
+        """Return the result of the last step from that of the head, with `data` for `as_output`."""
+        return self._through_rest(self.as_output(pixels, data), generator)
+
+    @property
+    def _opens(self) -> bool:
+        """Whether the head hands on the whole image, and code of the user's decides what to use."""
+        whole = type(self.head) is Recipe and not self.head.program
+        return whole and self.form == "pil" and self.rest_is_users
+
+    @cached_property
+    def rest_is_users(self) -> bool:
+        """Whether code of the user's is among `rest`, or gets the result."""
+        return not self.rest or not all(map(_is_librarys, self.rest))
+
+    def _through_rest(self, result: Any, generator: torch.Generator | None) -> Any:
         for part in self.rest:
-            staged = isinstance(part, (Called, InCore))
+            staged = isinstance(part, (Called, Following))
             result = part(result, generator) if staged else part(result)
         return result
 
     @property
     def draws_later(self) -> bool:
         """Whether what `finish` draws does not depend on how much the head has drawn."""
-        stages = [one for one in self.rest if isinstance(one, InCore)]
-        steady = all(part.is_steady for one in stages for part in one.recipe.program.parts)
-        return self.isolated and steady
+        return self.isolated and not self.rest_is_users
 
-    def as_output(self, pixels: torch.Tensor) -> Any:
-        """Return the result of the head in the form that the next step, or the caller, gets."""
+    def as_output(self, pixels: torch.Tensor, data: Any = None) -> Any:
+        """Return the result of the head in the form that the next step, or the caller, gets.
+
+        A Pillow image for code of the user's has the `info` of the file, if that is given.
+        """
         image = self.image or (np.ndarray if self.form == "array" else None)
-        return as_image(pixels, self.form, image)
+        made = as_image(pixels, self.form, image)
+        if data is not None and isinstance(made, PillowImage.Image) and self.rest_is_users:
+            made.info = info_of(data)
+        return made
 
     def __repr__(self) -> str:
         lines = ["Fused("]
@@ -270,8 +296,7 @@ class Fused(EncodedTransform):
             lines += [f"    {where}: {', '.join(names)}"] if names else []
         for stage in self.rest:
             lines += [f"    {line}" for line in stage.lines()]
-        idle = [*self.idle, *(one for part in self.rest for one in getattr(part, "idle", ()))]
-        return lines + [f"    passed over, as it changes no image: {part!r}" for part in idle]
+        return lines
 
 
 def fuse(
@@ -335,8 +360,7 @@ def fuse(
     From the first unrecognised step on, the pipeline runs as written. That step gets the same input
     as without `fuse`: a Pillow image, or a contiguous tensor. A flip with p=0 draws nothing.
 
-    The pipeline is read once. If you change one of its steps later, call `fuse` again; for a
-    dataset, assign its `transform` again.
+    If you change one of the pipeline's steps later, the next image is made with it.
 
     Examples
     --------
@@ -349,18 +373,41 @@ def fuse(
     )
     """
     check_word("draws", draws, get_args(Draws))
-    fused = fuse_for(transform, DecodeOptions(quality=quality, headroom=headroom))
+    options = DecodeOptions(quality=quality, headroom=headroom)
+    fused = fuse_for(transform, options)
     if type(fused) is Fused and fused is not transform:
-        fused.draws = draws
-    if type(fused) is Fused and _recognise.encoded_head(transform) is None:
-        fused.written = as_transform(transform)
+        source = _Source(transform, Snapshot(transform), options, draws)
+        return source.complete(fused)
     return fused
+
+
+class _Source(NamedTuple):
+    """What a `Fused` was made of by `fuse`."""
+
+    transform: Any
+    made: Snapshot
+    options: DecodeOptions
+    draws: Draws
+
+    def fused(self) -> Fused:
+        """Return the pipeline as it is now, also if none of it is known any more."""
+        made = fuse_for(self.transform, self.options)
+        whole = made if type(made) is Fused else unfused(self.transform, self.options)
+        return self._replace(made=Snapshot(self.transform)).complete(whole)
+
+    def complete(self, fused: Fused) -> Fused:
+        """Return a new `Fused` with what it was made of."""
+        fused.draws, fused._source = self.draws, self
+        if _recognise.encoded_head(self.transform) is None:
+            fused.written = as_transform(self.transform)
+        return fused
 
 
 def fuse_for(transform: _T, options: DecodeOptions) -> Fused | _T:
     """Do what `fuse` does, for images in the form that a dataset's `output` names."""
     if transform is None or isinstance(transform, EncodedTransform):
         return transform
+    forget()
     transform = as_transform(transform)
     if not callable(transform):
         raise TypeError(f"transform must be callable with an image, not {transform!r}")
@@ -385,18 +432,21 @@ def first_recipe(options: DecodeOptions, *, joint: bool = False) -> Recipe:
     return recipe.but(form=form, image=image, joint=joint)
 
 
+def unfused(transform: Any, options: DecodeOptions) -> Fused:
+    """Return a pipeline that is called as written with the decoded image."""
+    begin, parts = first_recipe(options), [as_transform(transform)]
+    return build_fused(begin, parts, 0, not_fused_reason(transform, options, joint=False))
+
+
 def _with_augmentations(fused: Fused, begin: Recipe, parts: list[Any]) -> Fused:
-    """Let the core do all of the pipeline in a Loader, from the whole image on, if it can."""
-    given: Form = "array" if begin.image is np.ndarray else "pil"
-    given = "uint8" if begin.form == "uint8" and begin.image is None else given
-    parts = list(steps_of(parts, given))
+    """Let the core do as much of the pipeline in a Loader as it can, from the whole image on."""
+    if isinstance(parts[0], OfImage):
+        parts = [*steps_of(parts[0]), *parts[1:]]
     recipe, count, _ = _recognise.read_pipeline(parts, begin.but(augments=True))
-    if len(recipe.idle) == count and not any(map(_recognise.row_of, parts)):
-        return fused
-    stages = stages_after(recipe, parts[count:])
-    in_loader = build_fused(recipe, [*parts[:count], *stages], count, "")
-    more = count > len(fused.fused) or in_loader.isolated
-    if in_loader.rest and not ((more and recipe.program) or any(map(works_again, stages))):
+    in_loader = build_fused(recipe, [*parts[:count], *stages_of(parts[count:])], count, "")
+    more = recipe.program and (count > len(fused.fused) or in_loader.isolated)
+    known = any(_recognise.row_of(part) is not None for part in parts)
+    if in_loader.rest and not (more or (known and len(parts) > 1)):
         return fused
     return Fused(
         fused.head,
@@ -417,16 +467,14 @@ def not_fused_reason(transform: Any, options: DecodeOptions, *, joint: bool) -> 
 
 def build_fused(recipe: Recipe, parts: Sequence[Any], count: int, reason: str) -> Fused:
     """Return the first `count` parts as a recipe, followed by the rest."""
-    laid_out = recipe.image is np.ndarray or isinstance(recipe.image, Layout)
-    in_rows: Any = {"pil": "pil"}.get(recipe.form, "array" if laid_out else "")
+    in_rows: Any = "pil" if recipe.form == "pil" else "array" if recipe.image is np.ndarray else ""
     return Fused(
         recipe,
         parts[count:],
         form=in_rows or "tensor",
         image=recipe.image,
-        fused=[_recognise.name_of(part) for part in parts[:count] if part not in recipe.idle],
+        fused=list(map(_recognise.name_of, parts[:count])),
         reason=reason,
-        idle=recipe.idle,
     )
 
 
@@ -476,8 +524,15 @@ def _recipe_of(head: EncodedTransform) -> Recipe | None:
     return Recipe().but(**{name: getattr(head, name) for name in shared})
 
 
-def _draws_nothing(part: Any) -> bool:
-    return isinstance(part, (Called, InCore)) and not part.draws
+def _is_librarys(part: Any) -> bool:
+    """Return whether a step, or all those after one, are known classes of a library's."""
+    if isinstance(part, Following):
+        return all(map(_is_librarys, part.parts))
+    return _recognise.is_known(part.part if isinstance(part, Called) else part)
+
+
+def _is_isolated(part: Any) -> bool:
+    return isinstance(part, (Called, Following)) and part.isolated
 
 
 def _copy_result(result: Any, out: torch.Tensor) -> torch.Tensor:

@@ -24,6 +24,7 @@ from fastdecode.native._library import lib
 from fastdecode.torch import _recognise
 from fastdecode.torch._fuse import Fused, build_fused, first_recipe
 from fastdecode.torch._stages import Called, as_written
+from fastdecode.torch._unchanged import forget
 from fastdecode.torch._user_code import DrawingFrom
 from fastdecode.torch.mixin import SIZE_OPTIONS
 from fastdecode.torch.transforms import EncodedTransform
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
     from fastdecode._decode.api import Data
     from fastdecode.torch._options import DecodeOptions
-    from fastdecode.torch._probes import Draws
     from fastdecode.torch.transforms.base import Recipe, TransformOptions
 
 _MOVED = ("BoundingBoxes", "KeyPoints", "Mask")
@@ -97,10 +97,10 @@ class FusedJoint:
         self._alone = _Way.of(parts, begin)
         self._in_loader = _Way.of(parts, begin.but(augments=True))
         self.does_something = bool(self._alone.drawn or self._in_loader.drawn)
-        rest = {*map(_draws, self._in_loader.fused.rest)}
-        self.isolated = "globally" not in rest
+        rest = self._in_loader.fused.rest
+        self.isolated = all(Called(part).isolated for part in rest)
         placed = any(not isinstance(one, Program) for one in self._in_loader.drawn)
-        self._draws_in_torch = placed or not rest <= {"nothing"}
+        self._draws_in_torch = placed or not all(map(_recognise.draws_nothing, rest))
 
     def make(self, data: Data, target: Any, **options: Unpack[TransformOptions]) -> tuple[Any, Any]:
         """Decode and transform an image, and transform its target alike."""
@@ -108,7 +108,9 @@ class FusedJoint:
         if not isinstance(generator, SampleGenerator):
             return self._make(self._alone, data, target, **options)
         # It looks at each call of torch, which is a tenth of the time of a sample with boxes.
-        drawing = DrawingFrom(generator) if self._draws_in_torch else nullcontext()
+        in_thread = type(generator) is SampleGenerator and self.isolated
+        draws = in_thread and self._draws_in_torch
+        drawing = DrawingFrom(generator) if draws else nullcontext()
         with suppress(Impossible), drawing:
             return self._make(self._in_loader, data, target, **options)
         with as_written(generator):
@@ -130,7 +132,7 @@ class FusedJoint:
 
         recipe = cast("Recipe", way.fused.head).but(draw=draw)
         pixels, _ = recipe.make(data, **options)
-        sample: Any = way.fused.as_output(pixels), followed[-1]
+        sample: Any = way.fused.as_output(pixels, data), followed[-1]
         for part in way.fused.rest:
             sample = part(*sample)
         made: tuple[Any, Any] = sample
@@ -158,7 +160,7 @@ class FusedJoint:
 
     def __repr__(self) -> str:
         alone, there = self.alone, self._in_loader.fused
-        stages: list[Any] = [Called(part, _draws(part)) for part in there.rest]
+        stages: list[Any] = list(map(Called, there.rest))
         in_loader = Fused(there.head, stages, form=there.form, fused=there.fused)
         shown = Fused(
             *(alone.head, alone.rest),
@@ -168,13 +170,6 @@ class FusedJoint:
             in_loader=in_loader,
         )
         return repr(shown)
-
-
-def _draws(part: Any) -> Draws:
-    calls = callable(getattr(part, "labels_getter", None))  # SanitizeBoundingBoxes: the user's code
-    if _recognise.draws_nothing(part) and not calls:
-        return "nothing"
-    return "from the seed" if _recognise.draws_in_torch(part) else "globally"
 
 
 def _is_moved(leaf: Any) -> bool:
@@ -262,5 +257,6 @@ def resolve_joint(transforms: Any, options: DecodeOptions, *, may_fuse: bool) ->
     if not may_fuse or options.describe(*SIZE_OPTIONS) or options.output == "array":
         return transforms
     begin = first_recipe(options, joint=True)
+    forget()
     fused = FusedJoint(list(_recognise.flatten(transforms)), begin)
     return fused if fused.does_something else transforms

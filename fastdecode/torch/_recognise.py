@@ -27,17 +27,6 @@ from fastdecode.native._augment import Step as ProgramStep
 from fastdecode.torch import _albumentations
 from fastdecode.torch import _programs as programs
 from fastdecode.torch._albumentations import OfImage, is_of_albumentations
-from fastdecode.torch._measured import Measured, measured
-from fastdecode.torch._probes import (
-    Affine,
-    Form,
-    PillowCalls,
-    affine_of,
-    does_as,
-    does_nothing,
-    pads_to_square,
-    pillow_calls,
-)
 from fastdecode.torch._processors import PixelValues, after_processor
 from fastdecode.torch._programs import (
     OWN,
@@ -53,7 +42,8 @@ from fastdecode.torch._programs import (
     size_after,
     with_library,
 )
-from fastdecode.torch._traces import traced
+from fastdecode.torch._unchanged import is_unchanged
+from fastdecode.torch._user_code import belongs_to
 from fastdecode.torch.transforms.base import EncodedTransform, Recipe, interpolation_name
 from fastdecode.torch.transforms.containers import Compose
 from fastdecode.torch.transforms.normalize import Normalize, three_values
@@ -62,7 +52,6 @@ _V1 = "torchvision.transforms.transforms"
 _AUTO = "torchvision.transforms.autoaugment"
 _V2 = "torchvision.transforms.v2."
 _WEIGHTS = "torchvision.transforms._presets"
-_REFERENCES = "presets"  # references/classification/presets.py, which scripts import by this name
 _TIMM = "timm.data.transforms"
 
 
@@ -99,7 +88,7 @@ class Row:
 def row_of(part: Any) -> Row | None:
     """Return what is known about a transform; None if its class or the object itself is unknown."""
     row = TABLE.get((_module(part), type(part).__qualname__))
-    return row if row is not None and _is_unmodified(part, row) else None
+    return row if row is not None and is_own(part) else None
 
 
 def _module(part: Any) -> str:
@@ -107,14 +96,6 @@ def _module(part: Any) -> str:
     module, name = type(part).__module__, type(part).__qualname__
     alike = module.startswith(OWN) and (module, name) not in TABLE
     return _V2 if alike or module.startswith(_V2) else module
-
-
-def _is_unmodified(part: Any, row: Row) -> bool:
-    """Return whether the object has no hooks and no replaced methods."""
-    if not is_unmodified(part):
-        return False
-    # Many projects have a copy of this file, which might do something besides.
-    return _module(part) != _REFERENCES or type(part).__call__.__code__.co_names == (row.parts,)
 
 
 def flatten(transform: Any) -> Iterator[Any]:
@@ -154,8 +135,6 @@ def read_pipeline(parts: Sequence[Any], recipe: Recipe) -> tuple[Recipe, int, st
     for count, part in enumerate(parts):
         row = row_of(part)
         step = None if row is None else row.step
-        if row is None and recipe.augments and not recipe.joint:
-            step = _step_of_own(recipe, part)
         if recipe.image is np.ndarray:
             step = step if row is None or type(part).__name__ in _OF_ARRAYS else None
         elif recipe.image is not None and not isinstance(recipe.image, type):
@@ -175,65 +154,6 @@ def read_pipeline(parts: Sequence[Any], recipe: Recipe) -> tuple[Recipe, int, st
     return recipe, len(parts), "" if recipe.program else "nothing in it crops or resizes"
 
 
-def _step_of_own(recipe: Recipe, part: Any) -> Step | None:
-    """Return the step of a class or function of the user's, found out by trying it."""
-    form: Form = recipe.form if recipe.form in ("pil", "uint8") else "floats"
-    if recipe.image is np.ndarray:
-        return _step_of_arrays(recipe, part)
-    if recipe.image is None and does_nothing(part, form, recipe.channels):
-        return _pass_over
-    if recipe.form in ("float", "normalised"):
-        scaled = affine_of(part, recipe.image or torch.Tensor)
-        return None if scaled is None else partial(_scaled, by=scaled)
-    if recipe.form == "pil" and recipe.channels == 3:
-        by = pillow_calls(part) or pads_to_square(part)
-        if by is not None:
-            return partial(_as_found, by=by)
-    if form != "floats" and recipe.image is None and recipe.channels == 3:
-        comes_to = measured(part, form)
-        if comes_to is not None:
-            return partial(_as_measured, by=comes_to)
-        if recipe.image is None and _followed(recipe, part, program_of) is not None:
-            return _augment
-    known = [
-        kind for kind in type(part).__mro__[1:] if (kind.__module__, kind.__qualname__) in TABLE
-    ]
-    if known and recipe.image is None and is_unmodified(part):
-        row = TABLE[known[0].__module__, known[0].__qualname__]
-        if row.in_place and does_as(part, known[0], form, recipe.channels):
-            return row.step
-    return None
-
-
-def _step_of_arrays(recipe: Recipe, part: Any) -> Step | None:
-    """Return the step of a class or function of the user's for arrays of bytes."""
-    comes_to = measured(part, "array") if recipe.form == "uint8" else None
-    return None if comes_to is None else partial(_as_measured, by=comes_to)
-
-
-def _as_measured(recipe: Recipe, _part: Any, *, by: Measured) -> Recipe | None:
-    """Accept a function that resizes, scales and lays out the values."""
-    if recipe.image is np.ndarray:
-        recipe = recipe.but(form="pil", image=None)  # which has the same pixels
-    made = _crop(recipe, by) if by.program else recipe
-    if made is None:
-        return None
-    made = made.but(form="uint8", image=by.layout.image)
-    if by.layout.dtype == torch.uint8:
-        return made if set(by.factors) == {1.0} and set(by.summands) == {0.0} else None
-    if made.image is None and set(by.factors) == {1.0} and set(by.summands) == {0.0}:
-        return _as_levels(made)
-    stds = [1 / (255 * factor) for factor in by.factors]
-    means = [-summand * std for summand, std in zip(by.summands, stds, strict=True)]
-    plain = np.allclose([*stds, *means], [1, 1, 1, 0, 0, 0], rtol=1e-6, atol=1e-9)
-    return made.floats() if plain else made.floats(means, stds)
-
-
-def _scaled(recipe: Recipe, _part: Any, *, by: Affine) -> Recipe | None:
-    """Accept a function such as ``x * 2 - 1``, as a part of the normalisation."""
-    return _rescaled(recipe.but(image=None), *by)
-
-
 def _rescaled(recipe: Recipe, factors: Sequence[float], summands: Sequence[float]) -> Recipe | None:
     """Return the recipe with floats that are scaled once more."""
     normalize = recipe.normalize
@@ -244,15 +164,6 @@ def _rescaled(recipe: Recipe, factors: Sequence[float], summands: Sequence[float
     made = [std / factor for std, factor in zip(stds, factors, strict=True)]
     shifts = [summand * std for summand, std in zip(summands, made, strict=True)]
     return recipe.floats([mean - one for mean, one in zip(means, shifts, strict=True)], made)
-
-
-def _as_found(recipe: Recipe, _part: Any, *, by: Any) -> Recipe | None:
-    """Accept a function that cuts and resizes, or one such as LLaVA's expand2square."""
-    return _crop(recipe, by)
-
-
-def _pass_over(recipe: Recipe, part: Any) -> Recipe:
-    return recipe.but(idle=(*recipe.idle, part))
 
 
 def second_normalize(parts: Sequence[Any]) -> Any:
@@ -286,19 +197,48 @@ def keeps_geometry(part: Any) -> bool:
 def draws_nothing(part: Any) -> bool:
     """Return whether a transform of torchvision is known to draw no random numbers."""
     known = _module(part) in (_V1, _V2) and type(part).__qualname__ in _DRAW_NOTHING
-    return known and is_unmodified(part)
+    return known and is_own(part) and not _holds_functions(part)
 
 
 def draws_in_torch(part: Any) -> bool:
-    """Return whether a transform is v2's own, with all that it holds: these draw by torch alone."""
+    """Return whether a transform is v2's or ours, with all that it holds: these draw by torch."""
+    module, held = type(part).__module__, getattr(part, "transforms", None) or ()
+    own = module.startswith((_V2, OWN)) and type(part).__qualname__ != "Lambda"
+    return own and is_own(part) and not _holds_functions(part) and all(map(draws_in_torch, held))
+
+
+def is_known(part: Any) -> bool:
+    """Return whether a part, with all that it holds, is code of a library and not of the user's."""
+    part = part.transform if isinstance(part, OfImage) else part
+    if is_of_albumentations(part):
+        return _albumentations.is_its_own(part)
     held = getattr(part, "transforms", None) or ()
-    own = type(part).__module__.startswith(_V2) and type(part).__qualname__ != "Lambda"
-    return own and is_unmodified(part) and all(map(draws_in_torch, held))
+    known = row_of(part) is not None or draws_nothing(part) or draws_in_torch(part)
+    return known and not _holds_functions(part) and all(map(is_known, held))
+
+
+def _holds_functions(part: Any) -> bool:
+    """Return whether a transform was given a function of the user's, which it may call."""
+    library = type(part).__module__.partition(".")[0]
+    held = (getattr(one, "func", one) for one in vars(part).values() if callable(one))
+    return any(
+        not isinstance(one, (type, torch.nn.Module)) and not belongs_to(one, library)
+        for one in held
+    )
+
+
+def is_own(part: Any) -> bool:
+    """Return whether an object and its class are as their library made them."""
+    return is_unmodified(part) and is_unchanged(part)
+
+
+def image_tensor() -> Any:
+    """Return torchvision's class of images, if it is loaded."""
+    return getattr(sys.modules.get("torchvision.tv_tensors"), "Image", None)
 
 
 _OF_ARRAYS = (
     *(
-        "ChannelsFirst",
         "LetterBox",
         "OfImage",
         "OpenCVResize",
@@ -328,8 +268,6 @@ def tensor_program_of(transform: Any, size: Size) -> Program:
     """Do the same for a transform of tensors of bytes."""
     if any(module.startswith("timm.") for module in modules_of(transform)):
         raise Unsupported("timm's augmentations take Pillow images")
-    if not _is_known(transform):
-        raise Unsupported("what a step of the user's does is known of Pillow images")
     return for_tensors(_make(transform, size))
 
 
@@ -380,16 +318,9 @@ def decoded_program_of(transform: Any, size: Size, *, of_tensors: bool) -> Progr
 
 def _make(transform: Any, size: Size) -> Program:
     row = row_of(transform)
-    if row is None:
-        return traced(transform, size, _has_program, lambda part, size: _parts([part], size)[0])
-    if row.make is None:
+    if row is None or row.make is None:
         raise Unsupported(f"{type(transform).__name__} is not done in the core")
     return made_by(row.make, transform, size)
-
-
-def _has_program(part: Any) -> bool:
-    row = row_of(part)
-    return row is not None and row.make is not None
 
 
 def _parts(transforms: Iterable[Any], size: Size) -> list[Program]:
@@ -633,7 +564,7 @@ def _maybe_pil_to_tensor(recipe: Recipe, part: Any) -> Recipe | None:
 
 
 def _to_image(recipe: Recipe, part: Any) -> Recipe | None:
-    image = getattr(sys.modules.get("torchvision.tv_tensors"), "Image", None)
+    image = image_tensor()
     known = _holds_image(recipe) or recipe.image is not np.ndarray
     made = _maybe_pil_to_tensor(recipe, part) if known else None
     return made.but(image=image) if image and made else None
@@ -723,10 +654,6 @@ def _of_albumentations(recipe: Recipe, part: Any) -> Recipe | None:
     return transform and _followed(recipe, transform, _albumentations.float_program_of)
 
 
-def _channels_first(recipe: Recipe, _part: Any) -> Recipe | None:
-    return recipe.but(image=None) if recipe.image is np.ndarray else None
-
-
 def _fastdecode_normalize(recipe: Recipe, part: Any) -> Recipe | None:
     """Accept fastdecode's Normalize, which takes bytes, too, and returns plain tensors."""
     if recipe.form == "float" and part.mean is None:
@@ -782,7 +709,6 @@ def _converts(step: Step, *, only_pillow: bool = False) -> Row:
     return Row(step, in_place=True, only_pillow=only_pillow)
 
 
-_PRESET = Row(parts="transforms")
 _OF_BYTES = Row(_own_crop, programs.as_it_says, linear=True)
 _OF_EITHER_VERSION = {
     **{name: Row(_crop, make, linear=True) for name, make in programs.CROPS.items()},
@@ -817,12 +743,6 @@ TABLE: dict[tuple[str, str], Row] = {
     **_rows((_AUTO, _V2), _POLICIES),
     (_V1, "ToTensor"): _converts(_to_tensor, only_pillow=True),
     (_WEIGHTS, "ImageClassification"): Row(_image_classification, programs.preset),
-    (_REFERENCES, "ClassificationPresetTrain"): _PRESET,
-    (_REFERENCES, "ClassificationPresetEval"): _PRESET,
-    (_REFERENCES, "DetectionPresetTrain"): _PRESET,
-    (_REFERENCES, "DetectionPresetEval"): _PRESET,
-    (_REFERENCES, "SegmentationPresetTrain"): _PRESET,
-    (_REFERENCES, "SegmentationPresetEval"): _PRESET,
     (_TIMM, "MaybePILToTensor"): _converts(_maybe_pil_to_tensor),
     (_TIMM, "MaybeToTensor"): _converts(_maybe_to_tensor),
     (_TIMM, "RandomResizedCropAndInterpolation"): _crops(programs.timm_resizing),
@@ -843,12 +763,9 @@ TABLE: dict[tuple[str, str], Row] = {
         (f"{OWN}opencv",),
         dict.fromkeys(("LetterBox", "OpenCVResize"), _moves(programs.as_it_says)),
     ),
-    (Measured.__module__, "Measured"): _crops(programs.as_it_says),
-    (PillowCalls.__module__, "PillowCalls"): _crops(programs.as_it_says),
     (Normalize.__module__, "Normalize"): _converts(_fastdecode_normalize),
     (PixelValues.__module__, "PaddedPixelValues"): Row(parts="parts"),
     (PixelValues.__module__, "PixelValues"): Row(_pixel_values),
-    (OfImage.__module__, "ChannelsFirst"): _converts(_channels_first),
     (OfImage.__module__, "OfImage"): Row(_of_albumentations),
     ("torch.nn.modules.container", "Sequential"): Row(parts="_modules"),
     ("torch.nn.modules.linear", "Identity"): _converts(_accept),

@@ -5,32 +5,26 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Sequence
-from types import FunctionType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from PIL import Image as PillowImage
-from torch.nn import Module
 
 from fastdecode import _formats
 from fastdecode._arguments import is_int, shown
 from fastdecode._buffers import as_buffer
 from fastdecode._decode.api import decode_part
 from fastdecode._pixels import seen_size
-from fastdecode.torch import _recognise
 from fastdecode.torch._fuse import Fused, fuse
-from fastdecode.torch._traces import is_open
-from fastdecode.torch._user_code import may_draw
+from fastdecode.torch._user_code import is_isolated
 from fastdecode.torch.transforms import EncodedTransform
 from fastdecode.torch.transforms._random_crop import SampleGenerator
 from fastdecode.torch.transforms.base import DecodedPart, DrawnSample, Quality, Recipe
-from fastdecode.torch.transforms.containers import Compose
 
 if TYPE_CHECKING:
     import torch
     from typing_extensions import Unpack
 
     from fastdecode._decode.api import Data
-    from fastdecode.torch._options import DecodeOptions
     from fastdecode.torch.transforms.base import TransformOptions
     from fastdecode.types import Box
 
@@ -69,8 +63,8 @@ class Views(EncodedTransform):
     Outside a `Loader`, the views draw one after another from torch's generator, as if each pipeline
     were called with the decoded image.
 
-    A dataset also takes classes that return views, such as those of SimCLR, MoCo and DINO, as they
-    are.
+    A class of your own that returns views, such as those of SimCLR, MoCo and DINO, is called as it
+    is written, in worker processes.
 
     Examples
     --------
@@ -79,8 +73,6 @@ class Views(EncodedTransform):
     >>> [view.shape for view in Views(RandomResizedCropFlipNormalize(224), 2)(data)]
     [torch.Size([3, 224, 224]), torch.Size([3, 224, 224])]
     """
-
-    _kind: type = list  # of the result
 
     def __init__(
         self,
@@ -104,15 +96,26 @@ class Views(EncodedTransform):
         fused = {id(view): fuse(view, quality=quality, headroom=headroom) for view in several}
         self.views: tuple[Callable[..., Any], ...] = tuple(fused[id(view)] for view in several)
         self.isolated = all(
-            isinstance(view, EncodedTransform) and view.isolated for view in self.views
+            isinstance(view, EncodedTransform) and is_isolated(view) for view in self.views
         )
 
     def __call__(self, data: Data, **options: Unpack[TransformOptions]) -> Any:
         """Decode an image, and return the list of its views."""
         if options.get("out") is not None:
             raise ValueError("out is for one image, and there are several views")
-        made = _Making(as_buffer(data, function="transform"), **options).make(self.views)
-        return self._kind(made)
+        views = self.views
+        if not isinstance(options.get("generator"), SampleGenerator):
+            views = self.renewed().views
+        return _Making(as_buffer(data, function="transform"), **options).make(views)
+
+    def renewed(self) -> Views:
+        """Return this object, or another one if a pipeline has been changed since it was fused."""
+        views = tuple(view.renewed() if type(view) is Fused else view for view in self.views)
+        if all(new is old for new, old in zip(views, self.views, strict=True)):
+            return self
+        made = copy.copy(self)
+        made.views = views
+        return made
 
     def with_geometry(self, data: Data, **options: Unpack[TransformOptions]) -> NoReturn:  # noqa: ARG002
         """Raise ValueError: each view lies elsewhere in the image."""
@@ -129,72 +132,6 @@ class Views(EncodedTransform):
             for line in [f"{self.views.count(view)} x", *f"{view!r}".splitlines()]
         ]
         return "\n".join(["Views(", *(f"  {line}" for line in parts), ")"])
-
-
-# ---- classes of the user's that call pipelines ----
-
-
-class _Image:
-    """Stands for an image; whoever looks at it fails."""
-
-
-class _Traced:
-    """Stands for the parts of a pipeline, and, once `called`, for what they make of the image."""
-
-    def __init__(self, image: _Image, *parts: Any, called: bool = False) -> None:
-        self.parts, self.called = parts, called
-        self._image = image
-
-    def __call__(self, image: Any) -> _Traced:
-        before: tuple[Any, ...] = ()
-        if isinstance(image, _Traced) and image.called:
-            before, image = image.parts, image._image
-        if image is not self._image:
-            raise TypeError("it is called with something else than the image")
-        return _Traced(image, *before, *self.parts, called=True)
-
-    @property
-    def pipeline(self) -> Any:
-        return self.parts[0] if len(self.parts) == 1 else Compose(self.parts)
-
-
-def seen_through(transform: Any, options: DecodeOptions) -> Any:
-    """Return what an object of the user's calls: a pipeline, or `Views`; else the object itself.
-
-    Its pipelines are replaced while it is called, so only what it does with their results is seen:
-    it must return one of them, or a list or tuple, and draw nothing itself.
-    """
-    held = getattr(transform, "__dict__", {})
-    own = vars(type(transform)).get("__call__")
-    if not isinstance(own, FunctionType) or isinstance(transform, Module) or may_draw(own):
-        return transform
-    if _recognise.row_of(transform) is not None:
-        return transform
-    image, traced = _Image(), copy.copy(transform)
-
-    def replaced(value: Any) -> Any:
-        if isinstance(value, (list, tuple)):
-            return type(value)(map(replaced, value)) if type(value) in (list, tuple) else value
-        return _Traced(image, value) if _recognise.row_of(value) is not None else value
-
-    try:
-        traced.__dict__.update({name: replaced(value) for name, value in held.items()})
-        made = traced(image)
-    except Exception:  # of any kind: whatever the user's code raises
-        return transform
-    if isinstance(made, _Traced) and made.called:
-        known = is_open(transform, lambda one: _recognise.row_of(one) is not None)
-        return made.pipeline if known else transform
-    if type(made) not in (list, tuple) or not made:
-        return transform
-    if not all(isinstance(one, _Traced) and one.called and len(one.parts) == 1 for one in made):
-        return transform
-    if len({*map(id, made)}) < len(made):
-        return transform  # the same view twice
-    pipelines = [one.pipeline for one in made]
-    views = Views(pipelines, quality=options.quality, headroom=options.headroom)
-    views._kind = type(made)
-    return views
 
 
 class _Making:
@@ -262,7 +199,7 @@ class _Making:
                 return pixels
             whole = view.in_loader
             return (view if whole is None or crop is view.head else whole).finish(
-                pixels, self._generator
+                pixels, self._generator, self._data
             )
         if isinstance(view, EncodedTransform):
             return view(self._data, generator=self._generator, **self._decoding)

@@ -8,7 +8,7 @@ import sys
 import threading
 import warnings
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
@@ -21,6 +21,7 @@ from torch.utils.data import Dataset
 from fastdecode._arguments import check_kinds, check_names, is_int
 from fastdecode._buffers import as_buffer, without_row
 from fastdecode._decode import api
+from fastdecode._decode.opening import with_pixels
 from fastdecode._error_policy import (
     ITEM_ERRORS,
     is_item_error,
@@ -43,7 +44,7 @@ from fastdecode.torch._errors import (
 from fastdecode.torch._fuse import Fused, not_fused_reason, transform_for_slot
 from fastdecode.torch._joint import FusedJoint, resolve_joint
 from fastdecode.torch._options import DatasetOptions, DecodeOptions
-from fastdecode.torch._user_code import alone, is_thread_safe, may_draw, users_methods
+from fastdecode.torch._user_code import is_isolated, is_thread_safe, is_users
 from fastdecode.torch.mixin import (
     SIZE_OPTIONS,
     DecodeMixin,
@@ -106,8 +107,6 @@ class Settings(NamedTuple):
 
 class _Held(threading.local):
     settings: Mapping[int, Settings] = {}
-    reseed: Callable[[], None] | None = None
-    """Seeds the global generators for the targets of a sample, if a loader does that."""
 
 
 _HELD = ("transform", "transforms", "target_transform", "decode_options", "_loader")
@@ -163,9 +162,9 @@ class DecodeDataset(DecodeMixin, Dataset[Sample_co]):
     transform : callable, optional
         Called with the file's bytes if it is an `EncodedTransform`, and otherwise with the decoded
         image in the form that `output` names. The leading steps of a torchvision pipeline that
-        `fuse` recognises run while decoding. A pipeline is read once, at the latest at its first
-        use: if you change one of its steps later, assign it again,
-        ``dataset.transform = dataset.transform``.
+        `fuse` recognises run while decoding. A change to one of its steps takes effect with the
+        next sample, in a `Loader` with the next epoch. What is not recognised is called as it is
+        written, by a `Loader` in worker processes.
     target_transform : callable, optional
         Called with the target.
     transforms : callable, optional
@@ -190,8 +189,8 @@ class DecodeDataset(DecodeMixin, Dataset[Sample_co]):
     thread_safe : bool
         Set it to true in the class that has `read`, `map_target` or another method of your own, or
         for one instance, if they and the functions that you gave may run in several threads at
-        once. By default the threads of a `Loader` call them one at a time: they may seek in a file
-        that all threads share.
+        once. By default a `Loader` calls them in worker processes, with the global generators
+        seeded for each sample; threads share these with your training.
 
     Raises
     ------
@@ -388,9 +387,7 @@ class DecodeDataset(DecodeMixin, Dataset[Sample_co]):
         source = None
         try:
             if encoded is None:
-                with alone(thread_safe=self._reads_in_threads):
-                    found = self.read(index)
-                source, target = check_pair(self, index, found)
+                source, target = check_pair(self, index, self.read(index))
                 encoded = EncodedSample(source, source, target)
             source, target = encoded.source, encoded.target
             if encoded.error is not None:
@@ -421,11 +418,11 @@ class DecodeDataset(DecodeMixin, Dataset[Sample_co]):
             data, transform = self._read_encoded(source), transform_for_slot(transform, out)
             make = transform.with_geometry if self._maps_targets() else transform
             made: Any = make(data, generator=generator, out=out, **options.for_transform())
-            return made if self._maps_targets() else (made, None)
+            return with_pixels(made) if self._maps_targets() else (with_pixels(made), None)
         if out is not None:
             raise ValueError("out needs an EncodedTransform: only that knows a sample's shape")
         image, geometry = self._decode_source(source)
-        return (image if transform is None else transform(image)), geometry
+        return with_pixels(image if transform is None else transform(image)), geometry
 
     def _joint(self) -> Any:
         """Return the transform of images and targets together; None if there is none."""
@@ -466,6 +463,9 @@ class DecodeDataset(DecodeMixin, Dataset[Sample_co]):
 
     def _settings(self, **changed: Any) -> Settings:
         """Return what samples are made with at this moment, with some options changed."""
+        known = self.__dict__.get("_resolved")
+        if known is not None and not known.made.is_current_for_epoch():
+            del self.__dict__["_resolved"]
         return Settings(
             replace(self.decode_options, **changed),
             self._current_transform(),
@@ -482,7 +482,8 @@ class DecodeDataset(DecodeMixin, Dataset[Sample_co]):
         transforms, options = self._resolved_transform(), self._options
         if not isinstance(transforms, FusedJoint):
             image, geometry = self._decode_source(source)
-            made: tuple[Any, Any] = transforms(image, map_targets(self, target, geometry))
+            pair = transforms(image, map_targets(self, target, geometry))
+            made: tuple[Any, Any] = with_pixels(pair)
             return made
         data = self._read_encoded(source)
         if self._maps_targets():
@@ -513,38 +514,42 @@ class DecodeDataset(DecodeMixin, Dataset[Sample_co]):
 
     @property
     def isolated(self) -> bool:
-        """Whether all random draws of a sample come from the `generator` that `load` is given.
+        """Whether a `Loader` may make samples in threads.
 
-        False for a subclass with its own ``__getitem__``, `fetch` or `load`, whose draws are
-        unknown, and if the code of `read`, `map_target` or `target_transform` mentions random
-        numbers.
+        There is no code of the user's that has not said ``thread_safe = True``, and all random
+        draws come from the `generator` that `load` is given.
         """
         return not self._why_processes
 
     @property
     def _why_processes(self) -> str:
         """Say why a `Loader` uses processes, and what would let it use threads; empty if it may."""
-        name = type(self).__name__
-        if changed := overridden(type(self), DecodeDataset, ("__getitem__", "fetch", "load")):
-            return f"{name} has its own {changed}. For threads, override read instead"
-        loader = self._own_loader
-        if loader is not None and not self.thread_safe:
-            return (
-                "its loader may not run in several threads. For threads, leave it out, or say "
-                f"thread_safe = True in {name}"
-            )
-        if may_draw(*users_methods(self, "read", "map_target"), self._target_transform, loader):
-            return (
-                f"{name} may draw random numbers outside of its transform. For threads, draw them "
-                "nowhere else"
-            )
-        transform = self._resolved_transform()
-        if transform is None or getattr(transform, "isolated", False) is True:
+        if self.thread_safe:
+            return ""
+        found = next(self._users_code(), None)
+        if found is None:
             return ""
         return (
-            f"the transform of {name} may draw random numbers of its own. For threads, replace the "
-            "step that print(dataset) names"
+            f"{found} is code of your own. For threads, say thread_safe = True in "
+            f"{type(self).__name__}, if several may run it at once"
         )
+
+    def _users_code(self) -> Iterator[str]:
+        """Name what makes the samples and is not this package's."""
+        name = type(self).__name__
+        for method in ("__getitem__", "fetch", "load", "read", "map_target"):
+            if is_users(getattr(self, method)):
+                yield f"{name}.{method}"
+        if self._own_loader is not None:
+            yield "its loader"
+        if self._target_transform is not None:
+            yield "its target_transform"
+        transform = self._resolved_transform()
+        known = transform is None or (
+            transform.isolated if isinstance(transform, FusedJoint) else is_isolated(transform)
+        )
+        if not known:
+            yield "a step of its transform (print(dataset) names it)"
 
     def extra_repr(self) -> str:
         """Return extra lines for `repr`; a subclass may override this."""
@@ -847,13 +852,9 @@ def map_targets(dataset: Any, target: Any, geometry: Geometry | None) -> Any:
     maps = geometry is not None and dataset._maps_targets()
     if transform is None and not maps:
         return target
-    shared = is_thread_safe(dataset, "map_target") and (transform is None or dataset.thread_safe)
-    with alone(thread_safe=shared):
-        if held.reseed is not None:
-            held.reseed()
-        if maps:
-            target = dataset.map_target(target, geometry)
-        return target if transform is None else transform(target)
+    if maps:
+        target = dataset.map_target(target, geometry)
+    return target if transform is None else transform(target)
 
 
 def overridden(kind: type, base: type, names: Sequence[str]) -> str:

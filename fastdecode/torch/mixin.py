@@ -13,18 +13,20 @@ from fastdecode._backends import selection
 from fastdecode._backends.selection import Preference, load_named
 from fastdecode._buffers import without_row
 from fastdecode._decode import api
+from fastdecode._decode.opening import info_of, open_rgb, with_pixels
 from fastdecode._decode.plan import reduce_for
 from fastdecode._pixels import converter
 from fastdecode._system.process import is_worker
-from fastdecode.errors import BackendUnavailable, UnknownBackend
+from fastdecode.errors import BackendUnavailable, FastDecodeError, UnknownBackend, begin_with
 from fastdecode.geometry import Geometry
 from fastdecode.stores._ranges import FileMap
-from fastdecode.torch._fuse import fuse_for
+from fastdecode.torch._fuse import Fused, fuse_for
 from fastdecode.torch._loader.threads import limit_threads
 from fastdecode.torch._options import DecodeOptions
 from fastdecode.torch._processors import as_transform
 from fastdecode.torch._recognise import encoded_head
-from fastdecode.torch._views import Views, seen_through
+from fastdecode.torch._snapshot import Snapshot
+from fastdecode.torch._views import Views
 from fastdecode.torch.transforms import EncodedTransform
 
 if TYPE_CHECKING:
@@ -44,6 +46,20 @@ class _CarriedBackend(NamedTuple):
 
     process: int
     preference: Preference
+
+
+class _Resolved(NamedTuple):
+    """What a dataset makes its samples with, and what it was made of."""
+
+    transform: Any
+    options: DecodeOptions
+    resolved: Any
+    made: Snapshot
+
+    def is_of(self, transform: Any, options: DecodeOptions) -> bool:
+        """Return whether it was made of these, as they are now."""
+        same = self.transform is transform and self.options == options
+        return same and self.made.is_current()
 
 
 class DecodeMixin:
@@ -150,19 +166,20 @@ class DecodeMixin:
             As from `fastdecode.decode` and `decode_file`. The message names the path, if one was
             given.
         """
+        return self._decode(source, self._options.output or "array", _as_it_is)
+
+    def _decode(self, source: Any, output: Output, then: Callable[[Any], Any]) -> Any:
+        """Return what a function makes of a decoded image; errors of both name the file."""
         set_up_process(self)
-        options, source = self._options, without_row(source)
-        decode = api.decode_file if isinstance(source, (str, os.PathLike)) else api.decode
-        image = decode(
-            source,
-            options.reduce,
-            min_size=options.min_size,
-            mode=options.mode,
-            orient=options.orient,
-            max_pixels=options.max_pixels,
-            backend=options.backend,
-        )
-        return _converter(options.output or "array")(image)
+        source = without_row(source)
+        path = os.fspath(source) if isinstance(source, (str, os.PathLike)) else None
+        data = source if path is None else api.read_file(path)
+        try:
+            return with_pixels(then(decode_with_geometry(data, self._options, output)[0]))
+        except FastDecodeError as error:
+            if path is not None:
+                begin_with(error, path)
+            raise
 
     def transformed(self, source: Any) -> Any:
         """Decode one image and apply the `transform` of the dataset, if it has one.
@@ -190,13 +207,19 @@ class DecodeMixin:
         transform = self._resolved_transform()
         if isinstance(transform, EncodedTransform):
             return transform(read_encoded(source), **self._options.for_transform())
-        image = self._decode_for_loader(source)
-        return image if transform is None else transform(image)
+        output = self._options.output or "pil"
+        if type(self).decode is not DecodeMixin.decode:
+            image = self._decode_for_loader(source)
+            return image if transform is None else transform(image)
+        return self._decode(source, output, transform or _as_it_is)
 
     def _decode_for_loader(self, source: Any) -> Any:
         """Decode an image as `output` says; into a Pillow image, as torchvision does, if None."""
+        output = self._options.output
+        if type(self).decode is DecodeMixin.decode:
+            return self._decode(source, output or "pil", _as_it_is)
         image = self.decode(source)
-        return image if self._options.output is not None else _converter("pil")(image)
+        return image if output is not None else _converter("pil")(image)
 
     def decode_with_geometry(self, source: Any) -> tuple[Any, Geometry]:
         """Decode one image, and return how its pixels lie in the full-size image.
@@ -220,7 +243,9 @@ class DecodeMixin:
         """
         set_up_process(self)
         options = self._options
-        return decode_with_geometry(read_encoded(source), options, options.output or "array")
+        output = options.output or "array"
+        image, geometry = decode_with_geometry(read_encoded(source), options, output)
+        return with_pixels(image), geometry
 
     def _resolved_transform(self) -> Any:
         """Return the transform to call, which is made once for each `transform` that is assigned.
@@ -230,12 +255,11 @@ class DecodeMixin:
         return self._resolve_once(getattr(self, "transform", None), _resolve)
 
     def _resolve_once(self, transform: Any, resolve: Callable[..., Any]) -> Any:
-        options = self.decode_options
-        known = self.__dict__.get("_resolved")
-        if known is None or known[0] is not transform or known[1] != options:
-            resolved = resolve(transform, options, may_fuse=self._may_fuse())
-            known = self.__dict__["_resolved"] = transform, options, resolved
-        return known[2]
+        known, given = self.__dict__.get("_resolved"), (transform, self.decode_options)
+        if known is None or not known.is_of(*given):
+            resolved = resolve(*given, may_fuse=self._may_fuse())
+            known = self.__dict__["_resolved"] = _Resolved(*given, resolved, Snapshot(transform))
+        return known.resolved
 
     @property
     def _options(self) -> DecodeOptions:
@@ -245,6 +269,10 @@ class DecodeMixin:
     def _may_fuse(self) -> bool:
         """Return whether a transform of images may be merged with the decoding."""
         return False
+
+
+def _as_it_is(image: Any) -> Any:
+    return image
 
 
 def read_encoded(source: Any) -> Any:
@@ -262,11 +290,17 @@ def read_encoded(source: Any) -> Any:
 
 
 def decode_with_geometry(data: Any, options: DecodeOptions, output: Output) -> tuple[Any, Geometry]:
-    """Decode bytes; choose the reduction here, so that the geometry is known."""
+    """Decode bytes; choose the reduction here, so that the geometry is known.
+
+    A Pillow image may decode later: see `with_pixels`.
+    """
     header = api.probe(data)
     reduce, orient = options.reduce, options.orient
     if options.min_size is not None:
         reduce = reduce_for(header, options.min_size, orient=orient)
+    geometry = Geometry.of_decode(header, reduce, orient=orient)
+    if output == "pil" and reduce == 1 and options.mode == "RGB":
+        return open_rgb(data, **options.for_transform()), geometry
     image = api.decode(
         data,
         reduce,
@@ -275,7 +309,10 @@ def decode_with_geometry(data: Any, options: DecodeOptions, output: Output) -> t
         max_pixels=options.max_pixels,
         backend=options.backend,
     )
-    return _converter(output)(image), Geometry.of_decode(header, reduce, orient=orient)
+    made = _converter(output)(image)
+    if output == "pil":
+        made.info = info_of(data, header)
+    return made, geometry
 
 
 def _resolve(transform: Any, options: DecodeOptions, *, may_fuse: bool) -> Any:
@@ -298,8 +335,8 @@ def _resolve(transform: Any, options: DecodeOptions, *, may_fuse: bool) -> Any:
         )
     # A Compose that begins with an EncodedTransform can only be called with bytes.
     if encoded or (may_fuse and not asked):
-        seen = transform if options.output else seen_through(transform, options)
-        return fuse_for(seen, options)
+        renews = type(transform) in (Fused, Views)
+        return fuse_for(transform.renewed() if renews else transform, options)
     return as_transform(transform)
 
 

@@ -153,6 +153,11 @@ class StoreDataset(DecodeDataset[Sample_co]):
             self.store, "source", "read", "_read", "groups", "read_group", "target"
         )
 
+    def _users_code(self) -> Iterator[str]:
+        yield from super()._users_code()
+        if not self._reads_in_threads:
+            yield f"the store ({type(self.store).__name__})"
+
     def _group_reads(self, indices: Sequence[int]) -> list[list[int]]:
         if type(self).read is not StoreDataset.read:
             return super()._group_reads(indices)

@@ -38,7 +38,6 @@ from fastdecode.torch._loader.transfer import (
     record_event,
     transfer_to,
 )
-from fastdecode.torch._user_code import alone
 from fastdecode.torch.dataset import EncodedSample, map_targets
 from fastdecode.torch.prefetcher import DevicePrefetcher
 from fastdecode.torch.transforms._random_crop import generator_of
@@ -108,7 +107,7 @@ class EncodedBatch(BatchBuilder):
         try:
             before = None if self._reads is None else self._reads[at].result()
             if before is None:
-                with alone(thread_safe=dataset._reads_in_threads):
+                with source.lock:
                     before = dataset.read(source.dataset_index(index))
             place, target = before
             found = self._found[at] = EncodedSample(place, dataset._read_encoded(place), target)
@@ -120,7 +119,8 @@ class EncodedBatch(BatchBuilder):
             request = None if plan is None else self._request(data, header, plan)
             if request is not None:
                 geometry = drawn.geometry() if self._how.eligible.maps else None
-                target = map_targets(dataset, target, geometry)
+                with source.lock:
+                    target = map_targets(dataset, target, geometry)
                 self._found[at] = found._replace(target=target, target_is_mapped=True)
         except Exception:  # raised again when the dataset makes the sample
             return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import CancelledError
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -20,10 +20,10 @@ from fastdecode import _formats
 from fastdecode._decode.resizing import core_may_decode
 from fastdecode.errors import FastDecodeError
 from fastdecode.native._pool import as_source
-from fastdecode.torch._user_code import alone
+from fastdecode.torch._user_code import seed_global_generators
 from fastdecode.torch.dataset import EligibleRecipe, map_targets
 from fastdecode.torch.mixin import set_up_process
-from fastdecode.torch.transforms._random_crop import generator_of
+from fastdecode.torch.transforms._random_crop import generator_of, global_draws
 from fastdecode.torch.transforms.base import Recipe, core_pixel_format
 
 if TYPE_CHECKING:
@@ -51,9 +51,10 @@ def take_new(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
 class NativeBatchMaker:
     """Makes samples of a dataset in a pool of the core. Any number of threads may use it at once.
 
-    `place_of` returns where in the dataset an item is. `as_uint8` makes uint8 images without
-    normalising them. `seed_all`, if given, is called with a sample's seed before user code runs,
-    which may draw from the global generators.
+    `place_of` returns where in the dataset an item is. Code of the user's is called under `lock`.
+    `as_uint8` makes uint8 images without normalising them. With `seeds`, the global generators are
+    seeded for each sample; what the core draws begins from a number of torch's, as in
+    `GlobalDraws`.
     """
 
     def __init__(
@@ -61,13 +62,15 @@ class NativeBatchMaker:
         dataset: Any,
         pool: Pool,
         place_of: Callable[[Any], Any],
+        lock: AbstractContextManager[Any],
         *,
         as_uint8: bool = False,
-        seed_all: Callable[[int], None] | None = None,
+        seeds: bool = False,
     ) -> None:
         self.dataset = dataset
         self.place_of = place_of
-        self.seed_all = seed_all
+        self.lock = lock
+        self.seeds = seeds
         self._pool = pool
         self._as_uint8 = as_uint8
         self._asked = self._made = 0
@@ -121,6 +124,8 @@ class NativeBatchMaker:
         eligible: EligibleRecipe | str = self.dataset._eligible_recipe(finishes=not self._as_uint8)
         if isinstance(eligible, str) or not core_may_decode(self.dataset._options.backend):
             return None
+        if self.seeds and (eligible.maps or eligible.finish is not None):
+            return None  # code of the user's draws before and after the core, for each sample
         if self._as_uint8:
             return eligible._replace(recipe=eligible.recipe.in_bytes(), image=None)
         return eligible
@@ -140,6 +145,7 @@ class _Call:
     def __post_init__(self) -> None:
         self._dataset = self._maker.dataset
         self._targets: list[Any] = [None] * len(self._items)
+        self._seeds = [item.seed for item in self._items]
         self._rows: Sequence[Any] | None = None
         self._done: list[tuple[int, Geometry | None]] = []
         self.samples: list[Any] = [FALLBACK] * len(self._items)
@@ -153,7 +159,7 @@ class _Call:
         recipe = self._core_recipe(orient=orient)
         if stopped() or recipe is None:
             return
-        seeds, how = [item.seed for item in self._items], self._output_layout()
+        seeds, how = self._seeds, self._output_layout()
         made, left = items.make(pool, sources, seeds, recipe, *how)
         self._add_made(items, made)
         if orient and left and not stopped():
@@ -178,18 +184,20 @@ class _Call:
             with suppress(CancelledError):
                 other.exception()
         read, place_of = self._dataset.read, self._maker.place_of
-        seed_all = self._maker.seed_all
         found: list[Any] = []
-        with alone(thread_safe=reads is not None or self._dataset._reads_in_threads):
+        with self._maker.lock:
             began = time.perf_counter()
             for at, item in enumerate(self._items):
                 try:
-                    if seed_all is not None:
-                        seed_all(item.seed)
+                    if self._maker.seeds:
+                        seed_global_generators(item.seed)
                     if reads is not None:
                         source, self._targets[at] = reads[at].result()
                     else:
                         source, self._targets[at] = read(place_of(item.index))
+                    if self._maker.seeds:
+                        self._seeds[at] = global_draws(item.seed).state
+                        self._targets[at] = map_targets(self._dataset, self._targets[at], None)
                     found.append(as_source(source))
                 except Exception:  # raised again when the sample is made on its own
                     found.append(None)
@@ -204,7 +212,7 @@ class _Call:
         headers, draw = items.headers(), self._eligible.recipe.draw
         width, height = headers.width.tolist(), headers.height.tolist()
         for at in made:
-            drawn = draw(width[at], height[at], generator_of(self._items[at].seed))
+            drawn = draw(width[at], height[at], generator_of(self._seeds[at]))
             self._done.append((at, drawn.geometry()))
 
     def _core_recipe(self, *, orient: bool) -> Any:
@@ -236,23 +244,22 @@ class _Call:
         began = time.perf_counter()
         rows, targets = self._rows, self._targets
         as_read = not self._eligible.maps and self._dataset._target_transform is None
+        as_read |= self._maker.seeds
         bare, finish = self._dataset._is_bare(), self._eligible.finish
-        for at, geometry in self._done:
-            image: Any = _IN_PLACE if rows is None else rows[at]
-            try:
-                if finish is not None:
-                    image = finish(image, generator_of(self._items[at].seed))
-                target = targets[at] if as_read else self._target(at, geometry)
-                self.samples[at] = image if bare else (image, target)
-            except Exception:  # raised again when the sample is made on its own
-                self.made -= 1
-            self.made += 1
+        with self._maker.lock:
+            for at, geometry in self._done:
+                image: Any = _IN_PLACE if rows is None else rows[at]
+                try:
+                    if finish is not None:
+                        image = finish(image, generator_of(self._seeds[at]))
+                    target = targets[at]
+                    if not as_read:
+                        target = map_targets(self._dataset, target, geometry)
+                    self.samples[at] = image if bare else (image, target)
+                except Exception:  # raised again when the sample is made on its own
+                    self.made -= 1
+                self.made += 1
         self.python_s += time.perf_counter() - began
-
-    def _target(self, at: int, geometry: Geometry | None) -> Any:
-        if self._maker.seed_all is not None:
-            self._maker.seed_all(self._items[at].seed)
-        return map_targets(self._dataset, self._targets[at], geometry)
 
 
 def _fits(images: torch.Tensor, recipe: Recipe) -> bool:

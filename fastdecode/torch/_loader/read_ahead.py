@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
-
-from fastdecode.torch._user_code import alone
 
 if TYPE_CHECKING:
     from fastdecode.torch._loader.order import DrawnBatch
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
 READ_THREADS = 32
 """How many requests run at the same time by default."""
 
+_FREE: AbstractContextManager[Any] = nullcontext()
 _WINDOW = 2
 """Items begun per thread, so that no thread is idle while the last items of a batch arrive."""
 
@@ -44,7 +44,9 @@ class ReadAhead:
         locate: Callable[[Any], tuple[Any, Any]],
         place: DrawnBatch,
         pool: ThreadPool,
+        lock: AbstractContextManager[Any],
     ) -> None:
+        self._lock = lock
         self._datasets = datasets
         self._locate = locate  # returns the dataset that has an item, and its index there
         self._place = place
@@ -72,16 +74,20 @@ class ReadAhead:
         reads: list[Read] = [Future()] * len(places)
         for dataset in self._datasets:
             inside = [at for at, (where, _) in enumerate(places) if where is dataset]
-            begun = begin_reads(
-                dataset, [places[at][1] for at in inside], self._pool, lambda: self._closed
-            )
+            indices_inside = [places[at][1] for at in inside]
+            stopped = lambda: self._closed  # noqa: E731
+            begun = begin_reads(dataset, indices_inside, self._pool, stopped, self._lock)
             for at, read in zip(inside, begun, strict=True):
                 reads[at] = read
         return reads
 
 
 def begin_reads(
-    dataset: Any, indices: Sequence[Any], pool: ThreadPool, stopped: Callable[[], bool] = bool
+    dataset: Any,
+    indices: Sequence[Any],
+    pool: ThreadPool,
+    stopped: Callable[[], bool] = bool,
+    lock: AbstractContextManager[Any] = _FREE,
 ) -> list[Read]:
     """Begin to read some items of a dataset; return a pending Read for each, without waiting."""
     reads: list[Read] = [Future() for _ in indices]
@@ -90,7 +96,7 @@ def begin_reads(
         if stopped():
             return
         try:
-            with alone(thread_safe=dataset._reads_in_threads):
+            with lock:
                 groups = dataset._group_reads(indices)
         except Exception:  # each item raises its own when it is read
             groups = [[at] for at in range(len(indices))]
@@ -101,7 +107,7 @@ def begin_reads(
         if stopped():
             return
         try:
-            with alone(thread_safe=dataset._reads_in_threads):
+            with lock:
                 found = dataset._read_group([indices[at] for at in group])
         except BaseException as error:  # any error: it is raised where the sample is made
             found = [error] * len(group)

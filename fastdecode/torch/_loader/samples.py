@@ -5,8 +5,7 @@ from __future__ import annotations
 import copy
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from functools import cached_property, partial
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,6 +13,7 @@ from torch.utils.data import ConcatDataset, IterableDataset, Subset
 
 from fastdecode._arguments import is_int, shown
 from fastdecode._backends.selection import load_named, preferred
+from fastdecode._system.process import ForkLock
 from fastdecode.errors import BackendUnavailable, UnknownBackend
 from fastdecode.native._pool import Pool
 from fastdecode.torch._errors import SKIPPED, Failure
@@ -23,14 +23,7 @@ from fastdecode.torch._loader.native_batches import (
     Take,
     take_new,
 )
-from fastdecode.torch._user_code import (
-    alone,
-    drawn_from,
-    may_draw,
-    seed_global_generators,
-    seedable,
-    users_methods,
-)
+from fastdecode.torch._user_code import seed_global_generators
 from fastdecode.torch.dataset import (
     DecodeDataset,
     EligibleRecipe,
@@ -39,8 +32,7 @@ from fastdecode.torch.dataset import (
     held,
     overridden,
 )
-from fastdecode.torch.transforms import EncodedTransform
-from fastdecode.torch.transforms._random_crop import generator_of
+from fastdecode.torch.transforms._random_crop import generator_of, global_draws
 
 if TYPE_CHECKING:
     from fastdecode.torch._loader.order import Item
@@ -83,6 +75,7 @@ class SampleSource:
                 f"{self._foreign_dataset_reason()}"
             )
         self._among: dict[int, list[int]] = {}
+        self._lock = ForkLock()
         self.hold()  # raises if an option is wrong
 
     def length(self, *, needed: bool) -> int | None:
@@ -101,7 +94,13 @@ class SampleSource:
 
     def __getstate__(self) -> dict[str, Any]:
         # What is known by the `id` of a dataset is not true of a copy of it in another process.
-        return {**self.__dict__, "settings": {}, "_among": {}}
+        state = {**self.__dict__, "settings": {}, "_among": {}}
+        del state["_lock"]
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._lock = ForkLock()
 
     def made_of(self) -> list[Any]:
         """Return what an epoch makes its samples with, to compare it with that of another one."""
@@ -133,14 +132,13 @@ class SampleSource:
         """Return how the dataset gives a whole batch, if it does: see `_batch_getter`."""
         return None if self.datasets else _batch_getter(self.dataset)
 
-    def alone(self) -> AbstractContextManager[Any]:
-        """Return the lock for making a sample, if code of the user's other than `read` does."""
-        shared = self.isolated or all(getattr(one, "thread_safe", False) for one in self._inner)
-        return alone(thread_safe=shared)
+    @property
+    def lock(self) -> AbstractContextManager[Any]:
+        """The lock under which to call code of the user's; of no effect if none is there.
 
-    def users_code(self) -> list[Any]:
-        """Return the user's code that makes the samples."""
-        return [code for one in self._inner for code in _code_of(one)]
+        Only those who ask for threads in spite of such code need it.
+        """
+        return nullcontext() if self.isolated else self._lock
 
     def locate(self, index: Any) -> tuple[Any, Any]:
         """Return the dataset inside that has an item, and its index there."""
@@ -180,9 +178,10 @@ class SampleSource:
 
     @property
     def isolated(self) -> bool:
-        """Whether all random draws of a sample come from the generator that it is given."""
+        """Whether threads may make the samples: no code of the user's does, or the user says so."""
         if not self.datasets:
-            return bool(self._inner) and all(map(_only_its_transform_draws, self._inner))
+            said = (getattr(one, "thread_safe", False) is True for one in self._inner)
+            return bool(self._inner) and all(said)
         return all(one.isolated for one in self.datasets)
 
     @property
@@ -191,7 +190,7 @@ class SampleSource:
         if not self.datasets and not self.isolated:
             return (
                 f"{self._foreign_dataset_reason()}. For threads, use one, or say "
-                "thread_safe = True in its class, and let fuse() make its transform"
+                "thread_safe = True in its class"
             )
         if self.holds_gil:
             return "the chosen backend holds the GIL. For threads, choose another"
@@ -331,29 +330,6 @@ def _batch_getter(dataset: Any) -> Callable[[list[Any]], Any] | None:
     return getter if callable(getter) and first else None
 
 
-def _only_its_transform_draws(dataset: Any) -> bool:
-    """Return whether a dataset of another package may run in threads, and draws in `fuse`'s result.
-
-    Its class must say ``thread_safe = True``.
-    """
-    fused = getattr(dataset, "transform", None)
-    return (
-        getattr(dataset, "thread_safe", False) is True
-        and isinstance(fused, EncodedTransform)
-        and fused.isolated
-        and not may_draw(
-            *users_methods(dataset, *_ITEM_METHODS), getattr(dataset, "target_transform", None)
-        )
-    )
-
-
-def _code_of(dataset: Any) -> list[Any]:
-    """Return the user's code that makes the samples of a dataset."""
-    methods = users_methods(dataset, *_ITEM_METHODS, "fetch", "load", "read", "map_target")
-    given = ("transform", "target_transform", "transforms", "_loader")
-    return [*methods, *(getattr(dataset, name, None) for name in given)]
-
-
 def _holds_gil(backend: Any) -> bool:
     name = preferred() if backend is None else backend
     if not isinstance(name, str):
@@ -369,23 +345,23 @@ class SampleMaker:
 
     Any number of threads may use it at once. `pool` is a pool of the native core; with None all
     samples are made one by one. `alone` says that nothing else runs in the process meanwhile: then
-    the global generators are seeded for each sample, too, for user code that draws from them.
+    the global generators are seeded for each sample that code of the user's helps to make.
     """
 
     def __init__(self, source: SampleSource, pool: Pool | None, *, alone: bool = False) -> None:
         self.source = source
-        self._code = source.users_code()
-        self._seed_all = self._seed_generators if alone else None
+        self._seeds = alone and not source.isolated
+        self._lock = nullcontext() if self._seeds else source.lock
         self._getter: Any = source.batch_getter()
-        self._alone = source.alone()
         self.native: NativeBatchMaker | None = None
         if pool is not None and source.ours is not None:
             self.native = NativeBatchMaker(
                 source.ours,
                 pool,
                 source.dataset_index,
+                self._lock,
                 as_uint8=source.as_uint8,
-                seed_all=self._seed_all,
+                seeds=self._seeds,
             )
 
     def make(self, items: Sequence[Item]) -> list[Any]:
@@ -415,18 +391,15 @@ class SampleMaker:
         self, item: Item, out: torch.Tensor | None = None, encoded: EncodedSample | None = None
     ) -> Any:
         """Make one sample, or SKIPPED; `out` and `encoded` are as for `SampleSource.fetch`."""
-        with self._alone:
-            self._seed(item.seed)
-            # The core reads all samples before it makes their targets, each from the seed on.
-            held.reseed = None if self._seed_all is None else partial(self._seed_all, item.seed)
-            generator = drawn_from.generator = generator_of(item.seed)
+        with self._lock:
+            if self._seeds:
+                seed_global_generators(item.seed)
+            generator = global_draws(item.seed) if self._seeds else generator_of(item.seed)
             try:
                 return self.source.fetch(item.index, generator, out, encoded)
             except (IndexError, TypeError) as error:
                 self.source.name_sampler(error, item.index)
                 raise
-            finally:
-                held.reseed = drawn_from.generator = None
 
     @property
     def makes_whole_batches(self) -> bool:
@@ -435,26 +408,7 @@ class SampleMaker:
 
     def make_whole(self, items: Sequence[Item]) -> Any:
         """Return what the dataset's ``__getitems__`` gives, for `collate_fn`."""
-        with self._alone:
-            self._seed(items[0].seed)
+        with self._lock:
+            if self._seeds:
+                seed_global_generators(items[0].seed)
             return self._getter([item.index for item in items])
-
-    def _seed(self, seed: int) -> None:
-        if self._seed_all is not None:
-            self._seed_all(seed)
-        else:
-            self._seed_owners(seed)
-
-    @cached_property
-    def _owners(self) -> list[Any]:
-        """What draws from generators of its own; only samples that Python makes ask for it."""
-        return seedable(*self._code)
-
-    def _seed_owners(self, seed: int) -> None:
-        for owner in self._owners:
-            owner.set_random_seed(seed % 2**32)
-
-    def _seed_generators(self, seed: int) -> None:
-        """Seed all generators that user code might draw from: the global ones, and those owned."""
-        self._seed_owners(seed)
-        seed_global_generators(seed)

@@ -79,7 +79,7 @@ class ThreadWorkers:
                 if self._readers is None:
                     self._readers = ThreadPool(self._read_threads)
                 source = config.source
-                ahead = ReadAhead(source.datasets, source.locate, place, self._readers)
+                ahead = ReadAhead(source.datasets, source.locate, place, self._readers, source.lock)
             prefetch, timeout = self._prefetch, self._timeout
             epoch = _ThreadEpoch(config, order, place, prefetch, timeout, self._pool, ahead)
             self._under_way.add(epoch)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ from fastdecode.torch._loader.order import Item, Seed, world
 from fastdecode.torch._loader.position import check_state, refuse_other
 from fastdecode.torch._loader.samples import SampleMaker, SampleSource
 from fastdecode.torch._options import DatasetOptions
+from fastdecode.torch._user_code import preserve_generators
 from fastdecode.torch.dataset import DecodeDataset
 from fastdecode.torch.shards._assignment import (
     Assignment,
@@ -307,14 +309,20 @@ class ShardStream(IterableDataset[Any]):
         given = place.given
         skip = given % _CHUNK_SAMPLES  # chunks hold the same samples as in an uninterrupted epoch
         images = copy.copy(self._images)  # each iterator has its own
-        maker = SampleMaker(SampleSource(images), Pool(self._thread_count()))
+        source = SampleSource(images)
+        maker = SampleMaker(source, Pool(self._thread_count()), alone=not source.isolated)
+        trains_here = get_worker_info() is None and not source.isolated
+        kept = preserve_generators if trains_here else nullcontext
         for images.samples in _group_chunks(share.samples(given - skip)):
             seeds = [self._assignment.sample_seed(one, place.epoch) for one in images.samples]
             items = list(map(Item, range(len(seeds)), seeds))[skip:]
             skip = 0
             # One by one, so samples before a damaged one are given before its error is raised.
-            for item, sample in zip(items, maker.make_batch(items), strict=True):
-                made = maker.make_one(item) if sample is FALLBACK else sample
+            with kept():
+                begun = maker.make_batch(items)
+            for item, sample in zip(items, begun, strict=True):
+                with kept():
+                    made = maker.make_one(item) if sample is FALLBACK else sample
                 given += 1
                 place.given = given
                 if made is not SKIPPED:

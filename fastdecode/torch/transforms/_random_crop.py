@@ -71,6 +71,21 @@ class SampleGenerator(torch.Generator):
         return _restore, (self.get_state(),)
 
 
+class GlobalDraws(SampleGenerator):
+    """The random numbers of a sample that code of the user's helps to make, in a worker process.
+
+    What the core draws begins from a number of torch's global generator, which that code may seed,
+    save and set back.
+    """
+
+    @property
+    def state(self) -> int:
+        return int(torch.randint(2**63 - 1, (), device="cpu"))
+
+    @state.setter
+    def state(self, _: int) -> None: ...
+
+
 def _restore(state: torch.Tensor) -> SampleGenerator:
     return SampleGenerator().set_state(state)
 
@@ -206,6 +221,7 @@ class _ThreadLocals(threading.local):
 
     def __init__(self) -> None:
         self.generator = SampleGenerator("cpu")
+        self.global_draws = GlobalDraws("cpu")
         self.scratch_numbers: dict[torch.device, torch.Tensor] = {}
 
 
@@ -215,6 +231,13 @@ _thread_locals = _ThreadLocals()
 def generator_of(seed: int) -> SampleGenerator:
     """Return this thread's generator with this seed; it is valid until the thread's next call."""
     return _thread_locals.generator.manual_seed(seed)
+
+
+def global_draws(seed: int) -> GlobalDraws:
+    """Return this thread's generator of samples that the user's code helps to make."""
+    generator = _thread_locals.global_draws
+    generator.manual_seed(seed)
+    return generator
 
 
 def _scratch_number(device: torch.device) -> torch.Tensor:

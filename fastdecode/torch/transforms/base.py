@@ -78,8 +78,8 @@ class EncodedTransform(ABC):
     dtype : torch.dtype
         The dtype of every result.
     isolated : bool
-        Whether all random draws come from `generator` and none from a global generator. If so,
-        results do not depend on the number of threads.
+        Whether several threads may call it at once, and all random draws come from `generator`. A
+        class of your own must say so itself; a `Loader` calls any other in worker processes.
 
     Examples
     --------
@@ -235,8 +235,6 @@ class Recipe(EncodedTransform):
     """Whether a part may be done that torchvision draws otherwise, as in a `Loader`."""
     joint = False
     """Whether the pipeline is called with an image and its target, which must follow."""
-    idle: tuple[Any, ...] = ()
-    """The parts that were passed over, because they do nothing to an image."""
 
     def __init__(
         self,

@@ -1,0 +1,107 @@
+"""What a pipeline's objects held when it was compiled: if that changes, so must the program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from typing import Any
+
+import numpy as np
+import torch
+
+from fastdecode.torch import _unchanged
+from fastdecode.torch._user_code import belongs_to
+
+_READ = ("torchvision", "timm", "albumentations", "fastdecode", "transformers")
+"""Whose objects are read, and not called; those of torch are containers."""
+_OF_CALLS = ("params",)
+"""Attributes in which albumentations keeps what it has drawn last."""
+
+
+class Snapshot:
+    """The attributes of a pipeline, of its steps, and of what these hold."""
+
+    def __init__(self, pipeline: Any) -> None:
+        self._objects = list(_objects(pipeline, set()))
+        self._held = [(vars(one), _copied(vars(one))) for one in self._objects]
+        self._arrays = [(one, _version(one)) for held, _ in self._held for one in _arrays(held)]
+        self._unchanged = self._look_at_classes()
+
+    def is_current(self) -> bool:
+        """Return whether all attributes are as they were."""
+        try:
+            return all(now == then for now, then in self._held) and all(
+                _version(one) == version for one, version in self._arrays
+            )
+        except (RuntimeError, ValueError):  # an array in the place of another
+            return False
+
+    def is_current_for_epoch(self) -> bool:
+        """Return whether the classes are as they were, too: somebody may have patched one."""
+        _unchanged.forget()
+        return self.is_current() and self._unchanged == self._look_at_classes()
+
+    def _look_at_classes(self) -> list[bool]:
+        return [_unchanged.is_unchanged(one) for one in self._objects]
+
+
+def _objects(found: Any, seen: set[int]) -> Iterator[Any]:
+    """Yield an object and those that it holds whose attributes a program is made of."""
+    if id(found) in seen:
+        return
+    seen.add(id(found))
+    if isinstance(found, Mapping):
+        held: Any = found.values()
+    elif isinstance(found, (list, tuple)):
+        held = found
+    elif _is_read(found):
+        yield found
+        held = vars(found).values()
+    else:
+        return
+    for one in held:
+        yield from _objects(one, seen)
+
+
+def _is_read(found: Any) -> bool:
+    if isinstance(found, (type, Enum)) or not hasattr(found, "__dict__"):
+        return False
+    container = isinstance(found, torch.nn.Module) and belongs_to(type(found), "torch")
+    return container or any(belongs_to(type(found), library) for library in _READ)
+
+
+def _copied(value: Any) -> Any:
+    """Return a value with copies of its containers."""
+    if isinstance(value, dict):
+        return _Attributes((name, _copied(one)) for name, one in value.items())
+    if type(value) in (list, tuple):
+        return type(value)(map(_copied, value))
+    return value
+
+
+class _Attributes(dict[Any, Any]):
+    """Attributes, equal to others but for those that calls change."""
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, dict) or self.keys() != other.keys():
+            return False
+        return all(
+            other[name] is one or other[name] == one
+            for name, one in self.items()
+            if name not in _OF_CALLS
+        )
+
+    __hash__ = None
+
+
+def _arrays(value: Any) -> Iterator[Any]:
+    if isinstance(value, (np.ndarray, torch.Tensor)):
+        yield value
+    elif isinstance(value, (dict, list, tuple)):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from _arrays(one)
+
+
+def _version(array: Any) -> Any:
+    """Return what tells that an array has been changed in place."""
+    return array.tobytes() if isinstance(array, np.ndarray) else array._version
