@@ -14,8 +14,8 @@ from fastdecode.torch._user_code import belongs_to
 
 _READ = ("torchvision", "timm", "albumentations", "fastdecode", "transformers")
 """Whose objects are read, and not called; those of torch are containers."""
-_OF_CALLS = ("params",)
-"""Attributes in which albumentations keeps what it has drawn last."""
+_BY_CALLS = ("params", "program")
+"""Attributes that calls set: albumentations' last draws, and a program that follows from others."""
 
 
 class Snapshot:
@@ -23,16 +23,15 @@ class Snapshot:
 
     def __init__(self, pipeline: Any) -> None:
         self._objects = list(_objects(pipeline, set()))
-        self._held = [(vars(one), _copied(vars(one))) for one in self._objects]
+        self._held = [(vars(one), _attributes(one)) for one in self._objects]
         self._arrays = [(one, _version(one)) for held, _ in self._held for one in _arrays(held)]
         self._unchanged = self._look_at_classes()
 
     def is_current(self) -> bool:
         """Return whether all attributes are as they were."""
         try:
-            return all(now == then for now, then in self._held) and all(
-                _version(one) == version for one, version in self._arrays
-            )
+            held = all(_are_same(now, then) for now, then in self._held)
+            return held and all(_version(one) == version for one, version in self._arrays)
         except (RuntimeError, ValueError):  # an array in the place of another
             return False
 
@@ -73,25 +72,21 @@ def _is_read(found: Any) -> bool:
 def _copied(value: Any) -> Any:
     """Return a value with copies of its containers."""
     if isinstance(value, dict):
-        return _Attributes((name, _copied(one)) for name, one in value.items())
+        return {name: _copied(one) for name, one in value.items()}
     if type(value) in (list, tuple):
         return type(value)(map(_copied, value))
     return value
 
 
-class _Attributes(dict[Any, Any]):
-    """Attributes, equal to others but for those that calls change."""
+def _attributes(found: Any) -> dict[str, Any]:
+    return {name: _copied(one) for name, one in vars(found).items() if name not in _BY_CALLS}
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, dict) or self.keys() != other.keys():
-            return False
-        return all(
-            other[name] is one or other[name] == one
-            for name, one in self.items()
-            if name not in _OF_CALLS
-        )
 
-    __hash__ = None
+def _are_same(now: dict[str, Any], then: dict[str, Any]) -> bool:
+    by_calls = sum(name in now for name in _BY_CALLS)
+    return len(now) - by_calls == len(then) and all(
+        name in now and (now[name] is one or now[name] == one) for name, one in then.items()
+    )
 
 
 def _arrays(value: Any) -> Iterator[Any]:

@@ -67,6 +67,8 @@ class SeededLoader(Loader):
 class Sources(DecodeDataset):
     """Encoded images or paths with their indices as targets; `reads` lists the indices read."""
 
+    thread_safe = True
+
     def __init__(self, *sources: Any, transform: Any = CROP, **options: Any) -> None:
         super().__init__(transform, **options)
         self.sources = sources
@@ -82,6 +84,8 @@ class Sources(DecodeDataset):
 
 class Images(DecodeDataset):
     """Small JPEGs with their index as the target; some may be truncated, or raise when read."""
+
+    thread_safe = True
 
     def __init__(
         self,

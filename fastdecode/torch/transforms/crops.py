@@ -83,6 +83,8 @@ class _Crop(Recipe):
         super().__setattr__(name, value)
         if name != "program":
             vars(self).pop("program", None)  # it follows from the others
+        if name not in ("program", "shape") and "shape" in vars(self):
+            self.shape = self._shape_after(self.program)
 
     @cached_property
     def program(self) -> Program:  # type: ignore[override]

@@ -130,7 +130,9 @@ def _as_given(made: np.ndarray, image: Any) -> Any:
         return torch.from_numpy(made).permute(2, 0, 1).contiguous().as_subclass(type(image))
     if not isinstance(image, PillowImage.Image):
         return made
-    return PillowImage.fromarray(made[..., 0] if made.shape[2] == _GREY else made)
+    new = PillowImage.fromarray(made[..., 0] if made.shape[2] == _GREY else made)
+    new.info = dict(image.info)
+    return new
 
 
 def _fills_colours(operation: Operation) -> bool:
