@@ -119,6 +119,8 @@ def after_processor(processor: Any, recipe: Recipe) -> Recipe | None:
     steps = {one: bool(getattr(processor, f"do_{one}", False)) for one in _STEPS}
     if name.startswith("Detr"):  # it pads the images of a batch, and here there is one
         steps["pad"] = getattr(processor, "pad_size", None) is not None
+    if name.startswith("Segformer") or name == "DPTImageProcessorPil":
+        steps["center_crop"] = False  # which they ignore
     if name.startswith("DPT") and not _keeps_size(processor):
         return None
     mode = interpolation_name(processor.resample)

@@ -25,6 +25,7 @@ _MODULES: Mapping[str, tuple[str, ...]] = {
     "torchvision": ("torchvision.transforms.", "PIL.ImageOps", "PIL.ImageEnhance"),
     "timm": ("timm.data.auto_augment", "timm.data.random_erasing", "timm.data.transforms"),
     "albumentations": ("albumentations.augmentations.", "albumentations.core.transforms_"),
+    "fastdecode": (),
 }
 """The modules, or the beginnings of their names, whose functions a library's transforms call."""
 _ALIASES = {
@@ -35,6 +36,7 @@ _ALIASES = {
     "get_image_num_channels": "get_num_channels",
 }
 """Names by which torchvision's v2 has functions with other names of their own."""
+_CALLS = ("__call__", "__getattr__", "__getattribute__")
 _ENDS = ("object", "Module", "ABC")
 """Classes that end the search for methods, whose own are called by all others."""
 
@@ -99,13 +101,15 @@ def _replaced_method(kind: type) -> str:
         if one.__name__ in _ENDS:
             break
         for name, value in vars(one).items():
+            if name.startswith("__") and name not in _CALLS:
+                continue
             for function in _functions_of(value):
                 owner, _, own_name = function.__qualname__.rpartition(".")
                 # What a decorator or a metaclass made is called otherwise.
                 moved = "<locals>" not in owner and (
                     owner.rpartition(".")[2] not in names or not name.endswith(own_name)
                 )
-                if not _is_librarys(function) or (moved and not name.startswith("__")):
+                if moved or not _is_librarys(function):
                     return f"{one.__name__}.{name}"
             if callable(value) and type(value).__module__.startswith("unittest."):
                 return f"{one.__name__}.{name}"

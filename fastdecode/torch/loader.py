@@ -78,12 +78,12 @@ class Loader:
         batches.
     threads : int or "auto"
         How many threads make batches. ``"auto"`` is one per core that this process may use. It
-        starts as many worker processes instead if threads do not suit the dataset: if its random
-        draws may come from global generators (your own random transform, a dataset of another
-        library), or if the backend holds the GIL. 0 makes each batch in the calling thread, or in
-        the prefetch thread if batches go to a device. If you ask for threads in spite of such
-        draws, or for 0 with a device, the draws do not follow from `seed`, because the whole
-        process shares the global generators.
+        starts as many worker processes instead if code of your own makes the samples (a `read`, a
+        `target_transform`, a step of the transform, a dataset of another library) and does not say
+        ``thread_safe = True``, or if the backend holds the GIL. 0 makes each batch in the calling
+        thread, or in the prefetch thread if batches go to a device. If you ask for threads in spite
+        of such code, they call it one at a time, and what it draws does not follow from `seed`, as
+        with 0 and a device: the whole process shares the global generators.
     workers : int
         Make batches in this many worker processes instead of threads, for datasets whose own
         Python code is slow. The processes start again at each epoch, with the dataset as it is
@@ -146,8 +146,8 @@ class Loader:
         - `generator`: the `seed` is drawn from it instead of the global one.
         - `worker_init_fn` and `multiprocessing_context` apply to worker processes only.
         - ``persistent_workers=True`` keeps worker processes for later epochs, with the dataset of
-          the first, until its transforms, options or length or the `collate_fn` change. Threads
-          always persist.
+          the first, until its transforms, options or length or the `collate_fn` change. Of your own
+          objects they keep what these were. Threads always persist.
 
         And `max_pixels`, which replaces that option of the dataset (see `DecodeOptions`).
         Arguments that have no meaning here (``in_order=False``, `pin_memory_device`) are refused.
@@ -184,8 +184,9 @@ class Loader:
     Each ``iter(loader)`` starts the next epoch, or the one that `set_epoch` named, when its first
     batch is asked for. The memory of a batch is reused only when nothing refers to the batch any
     more, so you may keep batches; so is that of each image if a ``collate_fn`` gets several sizes.
-    An epoch keeps the transforms and options with which it began: if you assign others to the
-    dataset meanwhile, a warning says that they begin with the next epoch. With worker processes or
+    An epoch keeps the transforms and options with which it began, also if you change a step of a
+    pipeline: if you assign others to the dataset meanwhile, a warning says that they begin with the
+    next epoch. With worker processes or
     a device there is one epoch at a time: a new one ends the previous one.
 
     Examples
