@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from packed import make_source
 
-from fastdecode import decode_batch
+from fastdecode import decode_batch, imread
 from fastdecode._error_policy import is_item_error, is_temporary, mark_if_folder_vanished
 from fastdecode.cli import main
 from fastdecode.errors import StoreError
@@ -74,6 +74,14 @@ def test_an_error_of_the_disk_is_raised_by_decode_batch(threads: int) -> None:
     assert caught.value.errno == errno.EIO
     found = decode_batch([photo, "/no/such/file.jpg"], threads=threads, on_error="return")
     assert isinstance(found[1], FileNotFoundError)
+
+
+@needs_unreadable
+def test_an_error_of_the_disk_is_raised_by_imread() -> None:
+    """With "none", which is for damaged and missing files."""
+    with pytest.raises(OSError, match="/proc/self/mem"):
+        imread(UNREADABLE, on_error="none")
+    assert imread("/no/such/file.jpg", on_error="none") is None
 
 
 @needs_unreadable

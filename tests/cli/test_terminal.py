@@ -14,6 +14,7 @@ from corpus import NO_RANKING, TESTS
 from packed import make_source
 
 import fastdecode
+from fastdecode.cli import terminal
 from fastdecode.cli.terminal import brief, csv_text, say
 
 if os.name != "posix":
@@ -200,6 +201,19 @@ def test_words_on_any_terminal(
     assert lines[1].startswith("  words")
     assert max(map(len, lines)) <= 80
     assert len(brief("x" * 1000)) < 120
+
+
+def test_progress_ends_at_its_total(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The line of counted work shows the last count, however soon it comes after another."""
+    monkeypatch.setattr(terminal, "has_rich", lambda: False)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with terminal.progress(counted=True) as notify:
+        for done in range(2001):
+            notify("reading", done, 2000)
+
+    assert capsys.readouterr().err.endswith("\rreading 2,000 of 2,000\n")
 
 
 def test_a_table_of_strangers_words_reads_back() -> None:

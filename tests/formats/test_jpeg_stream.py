@@ -160,10 +160,18 @@ def test_one_scan_ends_where_its_data_does(data: bytes, end: int, buffer) -> Non
     assert ends_of_data(buffer(data)) == [end]
 
 
+ODD = [
+    encode(drawing(*sides), progressive=progressive, restart_marker_blocks=1, subsampling=shared)
+    for sides in ((33, 17), (17, 33), (50, 49), (1, 8))
+    for progressive in (True, False)
+    for shared in (0, 1, 2)
+]
+
+
 @every_buffer
-def test_ends_of_all_scans(buffer) -> None:
-    """The tables of the next scan, or its marker, end the data of a scan."""
-    data = PROGRESSIVE
+@pytest.mark.parametrize("data", [PROGRESSIVE, *ODD])
+def test_ends_of_all_scans(data: bytes, buffer) -> None:
+    """The next scan's tables, or its marker, end the data of a scan; a restart marker does not."""
     ends = ends_of_data(buffer(data))
 
     after = [*scan_starts(data)[1:], len(data) - 2]

@@ -215,6 +215,23 @@ def test_colours_that_are_no_numbers_become_levels() -> None:
     assert augment(pixels, [hue, hue])[1, 2].tolist() == [2, 255, 2]
 
 
+def test_chains_of_floats_are_rounded_once() -> None:
+    """Operations with different factors are within a rounding of the chain in doubles."""
+    random = np.random.default_rng(3)
+    pixels, luminance = random.integers(0, 256, (40, 60, 3), np.uint8), (0.2989, 0.587, 0.114)
+    for kinds in permutations(("brightness", "saturation", "contrast", "invert")):
+        values, chain = pixels / 255, []
+        for kind, factor in zip(kinds, (0.3, 2.6, 1.4, 0.7), strict=True):
+            grey = values @ luminance
+            other = {"brightness": 0.0, "saturation": grey[..., None], "contrast": grey.mean()}
+            plain = 1 - values if kind == "invert" else factor * values + (1 - factor) * other[kind]
+            values = plain.clip(0, 1)
+            numbers = (factor, *(1 / 255,) * 3, *(0.0,) * 3)
+            chain.append(Operation(kind, numbers, library="floats"))
+
+        assert abs(augment(pixels, chain) - 255 * values).max() < 0.501, kinds
+
+
 def _finished(pixels: Any, program: Program, state: int, *, first: bool) -> tuple[Any, Any]:
     """Return pixels as floats from 0 to 1 after the operations of a sample, and these."""
     height, width = pixels.shape[:2]
@@ -266,6 +283,27 @@ def test_erasures_fill_their_boxes(pixels: Any, erasure: Any, state: int, first:
             assert abs(erased.mean()) < 5 / erased.size**0.5
             assert abs(erased.std() - 1) < 4 / erased.size**0.5
     np.testing.assert_array_equal(made, plain)
+
+
+def test_several_erasures_are_all_done() -> None:
+    """Each in its box with its levels; if one of them lies outside, none is done."""
+    pixels = np.random.default_rng(3).integers(0, 256, (40, 60, 3), np.uint8)
+    levels = np.float32([LEVELS, (-1.0, 7.0, 3.0), (4.0, 5.0, 6.0)])
+    kinds = [Erasure((0.1, 0.3), (0.5, 2.0), "none", each) for each in levels.tolist()]
+    program = Program([*do(Operation("invert")), *(step for one in kinds for step in erase(one))])
+    made, operations = _finished(pixels, program, 5, first=True)
+
+    expected = np.moveaxis(255 - pixels, 2, 0) * np.float32(1 / 255)
+    for box, level in zip(list(operations)[1:], levels, strict=True):
+        left, top, width, height = map(int, list(box.value)[:4])
+        expected[:, top : top + height, left : left + width] = level[:, None, None]
+    np.testing.assert_array_equal(made, expected)
+    stored = _library.stored(((1 / 255,) * 3, (0.0,) * 3), channels_first=True)
+    for at in range(1, 4):
+        inside, operations[at].value[0] = operations[at].value[0], 60
+        whole = (pixels, resize_unchanged(60, 40), stored, made.ctypes.data)
+        assert not _library.resize_pixels(*whole, operations)
+        operations[at].value[0] = inside
 
 
 def test_noise_is_normal() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import mmap
 import os
+import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -221,6 +222,25 @@ def test_sources_are_let_go(pool: Pool, tmp_path: Path) -> None:
             mapped.close()
         items.clear()
         mapped.close()
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="there is no /proc here")
+def test_a_file_may_be_longer_than_it_says(pool: Pool) -> None:
+    """Such as one of /proc, which says that it is empty: all of it is read."""
+    words = {name: os.urandom(50_000).hex() for name in "abc"}
+    code = "print(flush=True); input()"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=words
+    )
+    with process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        path, items = f"/proc/{process.pid}/environ", Items()
+        items.read(pool, [path])
+        found = bytes(items.data(0))
+        process.communicate(b"\n")
+
+    assert found == b"".join(f"{name}={word}\0".encode() for name, word in words.items())
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="there is no /proc here")

@@ -27,6 +27,10 @@ SIDES = st.one_of(st.integers(1, 12), st.integers(1, 250))
 Box = tuple[float, float, float, float]
 
 
+def new_resampler() -> Any:
+    return ffi.gc(lib.fd_resampler_create(), lib.fd_resampler_destroy)
+
+
 def resized(image: Any, canvas: tuple[int, int], status: int = lib.FD_OK, **options: Any) -> Any:
     """Resize to `canvas` (width, height) with every instruction set.
 
@@ -50,7 +54,7 @@ def resized(image: Any, canvas: tuple[int, int], status: int = lib.FD_OK, **opti
     pixels.scale, pixels.bias = SCALE.tolist(), BIAS.tolist()
     sides = (area[3], area[2]) if status == lib.FD_OK else (9, 9)
     shape = (3, *sides) if pixels.channels_first else (*sides, 3)
-    resampler = ffi.gc(lib.fd_resampler_create(), lib.fd_resampler_destroy)
+    resampler = options.get("resampler") or new_resampler()
     source = (ffi.cast("uint8_t *", image.ctypes.data), width, height, image.strides[0])
 
     def make() -> Any:
@@ -147,6 +151,16 @@ def test_a_part_of_the_canvas_is_a_part_of_the_result() -> None:
         np.testing.assert_array_equal(resized(image, canvas, flip=True, **part), want[:, ::-1])
 
 
+@pytest.mark.parametrize("scale", [2.02, 4.02, 8.02, 16.02])
+def test_a_part_inside_has_the_bits_of_the_whole_canvas(scale: float) -> None:
+    """The largest weights, which the bits depend on, are those of the canvas's outermost pixels."""
+    side = round(50 * scale)
+    image = image_of("black and white", side, side, np.random.default_rng(6))
+    want = resized(image, (50, 50))[5:45, 5:45]
+
+    np.testing.assert_array_equal(resized(image, (50, 50), part=(5, 5, 40, 40)), want)
+
+
 def test_values_are_scaled_and_laid_out() -> None:
     """Floats are v * scale + bias, each step rounded to float32; bytes are unchanged."""
     for image, canvas, box, random in images(4, 150):
@@ -165,6 +179,18 @@ def test_the_same_size_is_a_copy() -> None:
     np.testing.assert_array_equal(
         resized(image, (40, 30), box=(11, 12, 51, 42)), image[12:42, 11:51]
     )
+
+
+@pytest.mark.parametrize("edge", range(4))
+def test_a_box_between_pixels_is_no_copy(edge: int) -> None:
+    """A box of the canvas's size, or nearly, is resized as by Pillow if one edge is a fraction."""
+    image = image_of("noise", 50, 70, np.random.default_rng(7))
+    box = [11.0, 12.0, 51.0, 42.0]
+    box[edge] += 0.4
+    for part in (tuple(box), (*box[:2], box[0] + 40, box[1] + 30)):
+        want = Image.fromarray(image).resize((40, 30), Image.Resampling.BILINEAR, box=part)
+
+        assert apart(resized(image, (40, 30), box=part), want) <= 1
 
 
 @pytest.mark.parametrize("level", [0, 1, 127, 128, 254, 255])
@@ -212,6 +238,18 @@ def test_a_box_that_sticks_out_repeats_the_edge() -> None:
     np.testing.assert_array_equal(result[40:60, :30], np.repeat(image[:, :1], 30, axis=1))
     np.testing.assert_array_equal(result[60:, 30:60], np.repeat(image[-1:], 20, axis=0))
     np.testing.assert_array_equal(result[:40, 60:], np.broadcast_to(image[0, -1], (40, 30, 3)))
+
+
+@pytest.mark.parametrize(("x", "y"), [(5, 0), (-5, 0), (0, 5), (0, -5)])
+def test_a_box_of_the_same_size_that_sticks_out_is_no_copy(x: int, y: int) -> None:
+    """It repeats the edge, too, beyond which pixels may not be read."""
+    image = image_of("noise", 50, 70, np.random.default_rng(11))
+    rows = np.clip(np.arange(10 + y, 30 + y), 10, 29)
+    columns = np.clip(np.arange(10 + x, 40 + x), 10, 39)
+
+    result = resized(image, (30, 20), box=(10 + x, 10 + y, 40 + x, 30 + y), inside=(10, 10, 40, 30))
+
+    np.testing.assert_array_equal(result, image[np.ix_(rows, columns)])
 
 
 def test_rows_may_lie_anywhere() -> None:
@@ -270,6 +308,18 @@ PILLOW_FILTERS = {
     "LANCZOS": Image.Resampling.LANCZOS,
     "HAMMING": Image.Resampling.HAMMING,
 }
+
+
+@pytest.mark.parametrize("name", ["OWN", *PILLOW_FILTERS])
+def test_nothing_is_left_of_the_image_before(name: str) -> None:
+    """A resampler that has resized other images gives the pixels of a new one."""
+    used, filter = new_resampler(), getattr(lib, f"FD_FILTER_{name}")
+    for image, canvas, box, _ in images(13, 40, 120):
+        whole = tuple(map(int, box[:2])) + tuple(int(np.ceil(at)) for at in box[2:])
+        how = {"box": whole, "inside": whole, "filter": filter}
+        want = resized(image, canvas, **how)
+
+        np.testing.assert_array_equal(resized(image, canvas, resampler=used, **how), want)
 
 
 @pytest.mark.parametrize("name", PILLOW_FILTERS)

@@ -71,6 +71,23 @@ def test_a_jpeg_is_reduced_as_far_as_the_size_allows(
 
 
 @pytest.mark.parametrize("disabled", ["", "native"])
+@pytest.mark.parametrize("mode", ["RGB", "L"])
+def test_half_a_reduced_pixel_is_left_out(
+    mode: Any, disabled: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A JPEG of 319 columns is resized, although as many as are wanted are decoded of it: 160."""
+    monkeypatch.setenv("FASTDECODE_DISABLE", disabled)
+    data = encode(Image.fromarray(SMOOTH[:199, :319]))
+
+    (portion,) = made([data], (100, 160), mode=mode)
+
+    image = Image.fromarray(decode(data, reduce=2, mode=mode))
+    assert image.size == (160, 100)
+    expected = image.resize((160, 100), Image.Resampling.BILINEAR, box=(0, 0, 159.5, 99.5))
+    assert np.abs(portion.images[0].astype(int) - np.asarray(expected)).max() <= 1
+
+
+@pytest.mark.parametrize("disabled", ["", "native"])
 @pytest.mark.parametrize("reduce", [1, 2])
 def test_region_is_cut_before_the_resize(
     reduce: int, disabled: str, monkeypatch: pytest.MonkeyPatch
@@ -154,6 +171,24 @@ def test_a_damaged_image_is_left_out(size: int | None, caplog: pytest.LogCapture
     assert len(portion.images) == 1
     assert "left out image 0: " in caplog.text
     assert "1 more" in caplog.text
+
+
+@pytest.mark.parametrize("size", [None, 8])
+def test_a_row_of_a_later_portion_has_its_own_name(
+    size: int | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whether it ends the job, is left out, or has no such region."""
+    good = [encode(drawing(20, 20))] * 65
+    bad, small = [*good, CUT], [*good, encode(drawing(9, 9))]
+
+    with pytest.raises(ValueError, match="image 65: "):
+        made(bad, size)
+    with pytest.raises(ValueError, match="image 65: "):
+        made(small, size, region=(0, 0, 20, 20))
+    with caplog.at_level(logging.WARNING, "fastdecode.ray"):
+        portions = made(bad, size, on_error="skip")
+    assert "left out image 65: " in caplog.text
+    assert [each.kept for each in portions] == [list(range(64)), [64]]
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning:PIL.*")

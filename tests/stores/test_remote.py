@@ -234,6 +234,17 @@ def test_child_processes_open_their_own_connection(server, tmp_path: Path, metho
     assert bytes(store.read(1)) == image(1)
 
 
+@pytest.mark.parametrize("protocol", ["s3", "s3a"])
+def test_options_of_the_user_win(protocol: str) -> None:
+    """The connections to S3 are those that the user allows, besides other options."""
+    from fastdecode.stores._remote import CONNECTIONS, Remote
+
+    for given in ({}, {"max_pool_connections": 3}, {"connect_timeout": 5}):
+        system: Any = Remote(f"{protocol}://{BUCKET}/a", {"config_kwargs": given})._filesystem
+
+        assert system.config_kwargs == {"max_pool_connections": CONNECTIONS} | given
+
+
 def test_unknown_protocol_is_an_error() -> None:
     """A URI with an unknown protocol raises fsspec's error."""
     with pytest.raises(ValueError, match="nonsense"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
-from itertools import product
+from itertools import permutations, product
 from typing import Any, get_args
 
 import numpy as np
@@ -228,6 +228,21 @@ def test_a_program_is_its_steps_one_by_one(program: Program, image: Any, state: 
     np.testing.assert_array_equal(made.permute(1, 2, 0).numpy(), expected)
     if program:
         assert generator.state == after
+
+
+@pytest.mark.parametrize("name", FILTERS)
+def test_two_mirrors_a_crop_and_a_resize_in_any_order(name: Any) -> None:
+    """Two mirrors are none, and before a resize one is not the same as behind it.
+
+    The box filter takes a pixel that is half inside on one side alone.
+    """
+    image, mirror = _image(25, 15, 0), Operation("mirror")
+    crop, resize = Operation("crop", (2, 3, 5, 5), "constant"), Operation("resize", (10, 9), name)
+    for operations in permutations([mirror, mirror, crop, resize]):
+        program = Program([step for each in operations for step in do(each)])
+
+        made = _transform(program)(encode(image, "png")).permute(1, 2, 0).numpy()
+        np.testing.assert_array_equal(made, _step_by_step(image, [*operations]))
 
 
 def test_a_crop_of_a_mirrored_resize_shows_its_own_side() -> None:
