@@ -301,7 +301,7 @@ def _check_jpeg(
     header, reports = request.header, choice.support.warnings
     # A library may report only its first warning, which need not be the worst.
     if warned or not reports:
-        truncation.check_restarts(request.data, header)
+        truncation.check_restarts(request.data)
     if (
         warned
         or header.coding == "arithmetic"

@@ -231,7 +231,10 @@ def check_zeros(
             raise NoFallback(_LEFT_OVER)
 
 
-def check_restarts(data: Buffer, header: Header) -> None:
-    """Check that no restart interval was lost, for a decoder that does not report it."""
-    if header.restart_interval and not jpeg_stream.read(data).in_order:
+def check_restarts(data: Buffer) -> None:
+    """Check that no restart interval was lost, for a decoder that does not report it.
+
+    Any scan may have intervals: the header knows those of the first alone.
+    """
+    if not jpeg_stream.read(data).in_order:
         raise NoFallback(_RESTARTS)

@@ -235,6 +235,16 @@ def test_extents_of_an_image(
     assert found.startswith(said) if said else not found
 
 
+def test_extents_of_an_item_are_one_piece_of_data() -> None:
+    """What is coded may go on from one extent to another: here a NAL unit of HEVC."""
+    places = iloc(0, (1, 0, 0, ((300, 7), (390, 10))))
+    data = heif(b"heic", ispe(8, 8), box(b"hvcC", bytes(21) + b"\3"), more=places).ljust(400, b"\0")
+    unit = struct.pack(">I", 13) + b"\x55" * 13
+
+    assert not isobmff.missing(data[:300] + unit[:7] + data[307:390] + unit[7:])
+    assert isobmff.missing(data[:300] + bytes(7) + data[307:390] + unit[7:])
+
+
 @pytest.mark.parametrize(("length", "whole"), [(8, True), (9, False)])
 def test_extents_in_the_idat_box(length: int, whole: bool) -> None:
     """With construction method 1 the data lie in the idat box of the meta box."""

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from corpus import CORPUS, DATA, jpeg_backends, native_core, outcome
 from PIL import Image
-from scans import segment
+from scans import Scan, coefficients, segment, write
 
 from fastdecode import DecodeError, FastDecodeError, backends, decode, decode_batch, probe
 from fastdecode._backends.ranking import DEFAULT
@@ -134,6 +134,10 @@ def without_intervals() -> Iterator[bytes]:
     data = encode(drawing(120, 200), restart_marker_rows=1)
     for at in markers(rb"\xff[\xd0-\xd7]", data)[3:9]:
         yield data[:at] + data[at + 2 :]
+    later = [Scan((c,), 1, 63, 0, 0, interval=4) for c in range(3)]  # said behind the first scan
+    data = write(coefficients(3, 1), [Scan((0, 1, 2), 0, 0, 0, 0), *later])
+    first, second, *_ = markers(rb"\xff[\xd0-\xd7]", data)
+    yield data[:first] + data[second:]
 
 
 def arithmetic() -> Iterator[bytes]:

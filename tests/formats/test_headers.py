@@ -409,6 +409,15 @@ def test_hostile_headers_are_bounded(data: bytes) -> None:
     assert time.process_time() - started < 0.5
 
 
+def test_the_size_of_a_box_may_have_64_bits() -> None:
+    """Such a size counts its own bytes, too."""
+    data = heif(b"avif", ispe(WIDTH, HEIGHT), box(b"irot", b"\1"))
+    at = data.index(b"meta") - 4
+    wide = struct.pack(">I4sQ", 1, b"free", 24) + bytes(8)
+
+    assert probe(data[:at] + wide + data[at:]) == probe(data)
+
+
 def test_unknown_bytes_are_unsupported() -> None:
     """An unknown format is named by its first bytes."""
     with pytest.raises(UnsupportedFormat, match="70 6C 61 69 6E"):

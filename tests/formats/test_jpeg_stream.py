@@ -6,6 +6,8 @@ import re
 from typing import NamedTuple
 
 import pytest
+from PIL import Image
+from scans import Scan, coefficients, segment, write
 
 from fastdecode import FastDecodeError, decode, probe
 from fastdecode._formats import jpeg_stream
@@ -180,6 +182,76 @@ def test_ends_of_all_scans(data: bytes, buffer) -> None:
     )
     assert all(end <= start for end, start in zip(ends, after, strict=True))
     assert ends[-1] == len(data) - 2
+
+
+LATER = [Scan((0, 1, 2), 0, 0, 0, 0), *(Scan((c,), 1, 63, 0, 0, interval=3 + c) for c in range(3))]
+
+
+def test_each_scan_has_its_own_restart_interval() -> None:
+    """That of the segment before it; of all scans the markers must count in their order."""
+    data = write(coefficients(3, 1), LATER)
+    found = jpeg_stream.read(data)
+    assert [(scan.interval, scan.intervals) for scan in found.scans] == [
+        (0, 0),
+        (3, 6),
+        (4, 4),
+        (5, 4),
+    ]
+    assert found.in_order
+    for scan in found.scans[1:]:
+        wrong = data.replace(b"\xff\xd1", b"\xff\xd2")
+        assert not jpeg_stream.read(
+            data[: scan.start] + wrong[scan.start : scan.end] + data[scan.end :]
+        ).in_order
+
+
+@pytest.mark.parametrize("place", range(1, 4))
+def test_zeros_between_any_scans_are_noticed(place: int) -> None:
+    """Behind a comment, say, where no decoder looks."""
+    comment = segment(0xFE, b"words")
+    between = [comment + bytes(16) * (number == place) for number in range(4)]
+
+    assert jpeg_stream.read(write(coefficients(3, 1), LATER, between)).gap
+    assert not jpeg_stream.read(write(coefficients(3, 1), LATER, [comment])).gap
+
+
+def test_tables_in_one_segment_are_as_apart() -> None:
+    """The codes of only zeros are known of each, and so is which zeros may be data."""
+    image = Image.new("RGB", (64, 64), (90, 120, 30))
+    image.putpixel((5, 5), (255, 0, 0))
+    data = encode(image, optimize=True)
+    tables = re.compile(rb"\xff\xc4\0(.)", re.DOTALL)
+    begins = [found.start() for found in tables.finditer(data)]
+    ends = [at + 2 + data[at + 3] for at in begins]
+    assert [*begins[1:], data.index(SOS)] == ends
+    joined = b"".join(data[at + 4 : end] for at, end in zip(begins, ends, strict=True))
+    one = data[: begins[0]] + segment(0xC4, joined) + data[ends[-1] :]
+
+    (scan,), (plain,) = jpeg_stream.read(one).scans, jpeg_stream.read(data).scans
+    assert scan.zeros == plain.zeros > 16
+
+
+def test_bytes_of_data_are_taken_from_its_end() -> None:
+    """FF and the zero behind it are one byte."""
+    data = b"\x01\xff\0\x02"
+    assert [jpeg_stream.without_last_bytes(data, 4, count) for count in (1, 2)] == [
+        data[:3],
+        data[:1],
+    ]
+
+
+def test_the_longest_zeros_of_each_interval_are_found() -> None:
+    """Not the last ones."""
+    parts = [b"\1".join(map(bytes, sizes)) for sizes in ((20, 40, 30), (50, 20), (16, 15))]
+    at = RESTARTS.index(SOS) + 14
+    data = (
+        RESTARTS[:at]
+        + b"".join(b"\1" + part + b"\xff" + bytes([0xD0 + i]) for i, part in enumerate(parts))
+        + RESTARTS[at:]
+    )
+
+    found = jpeg_stream.holes(data, jpeg_stream.read(data).scans)
+    assert [hole.size for hole in found] == [50, 40, 16]
 
 
 @every_whole

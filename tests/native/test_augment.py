@@ -484,6 +484,18 @@ def test_a_mix_that_does_not_end_is_refused(kinds: tuple[Any, ...]) -> None:
         augment(np.zeros((4, 4, 3), np.uint8), [Operation(kind, (0.5,)) for kind in kinds])
 
 
+@pytest.mark.parametrize("box", [(0, 0, 4, 3), (0, 0, 3, 4)], ids=["lower", "narrower"])
+def test_a_mix_with_an_image_of_another_size_is_refused(box: tuple[float, ...]) -> None:
+    """A chain in a mix keeps the size."""
+    crop, share = Operation("crop", box, "constant"), (0.5,)
+    for kind in ("mix_add", "mix_end"):
+        with pytest.raises(ValueError, match="not possible"):
+            augment(
+                np.zeros((4, 4, 3), np.uint8),
+                [Operation("mix_begin", share), crop, Operation(kind, share)],
+            )
+
+
 def test_probabilities_hold_for_whole_groups() -> None:
     """A group with a probability is done in whole or not at all."""
     inner = [do(Operation("grey")), do(Operation("invert"), probability=0.5)]

@@ -240,6 +240,16 @@ def test_a_box_that_sticks_out_repeats_the_edge() -> None:
     np.testing.assert_array_equal(result[:40, 60:], np.broadcast_to(image[0, -1], (40, 30, 3)))
 
 
+@pytest.mark.parametrize(("left", "top"), [(0, 0), (0, -4), (-4, 0), (-4, -4)])
+def test_a_few_pixels_at_an_edge_have_all_the_weight(left: int, top: int) -> None:
+    """Where a box sticks out on one side, the last results have larger weights than the others."""
+    image = image_of("black and white", 40, 40, np.random.default_rng(14))
+    box = (left, top, left + 44, top + 44)
+
+    off = resized(image, (11, 11), box=box) - exact(image, (11, 11), box)
+    assert np.abs(off).max() < 0.6
+
+
 @pytest.mark.parametrize(("x", "y"), [(5, 0), (-5, 0), (0, 5), (0, -5)])
 def test_a_box_of_the_same_size_that_sticks_out_is_no_copy(x: int, y: int) -> None:
     """It repeats the edge, too, beyond which pixels may not be read."""

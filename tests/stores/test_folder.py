@@ -151,3 +151,20 @@ def test_wrong_kinds_and_options_are_named(classes: Path, tmp_path: Path) -> Non
         (classes / "cat/deep/a.JPG").unlink()
         with pytest.raises(FileNotFoundError, match=r"a\.JPG"):
             store.read(0)
+
+
+def test_options_of_the_user_win(tmp_path: Path) -> None:
+    """A delimiter in a .tsv, a root that is not the list's folder, and suffixes of no image."""
+    photos, table = tmp_path / "photos", tmp_path / "list.tsv"
+    photos.mkdir()
+    for name in ("a.jpg", "b.img"):
+        (photos / name).write_text(name)
+    table.write_text("a.jpg;3\nb.img;4\n")
+
+    with open_store(table, delimiter=";", root=photos) as store:
+        assert [(bytes(store.read(at)), store.target(at)) for at in range(2)] == [
+            (b"a.jpg", 3),
+            (b"b.img", 4),
+        ]
+    with open_store(photos, extensions=[".img"]) as store:
+        assert [store.key(at) for at in range(len(store))] == ["b.img"]

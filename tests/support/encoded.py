@@ -172,12 +172,14 @@ class JxlBits:
         return b"\xff\x0a" + self.value.to_bytes(self.count // 8 + 1, "little") + bytes(16)
 
 
-def heif(brand: bytes, *properties: bytes, compatible: bytes = b"") -> bytes:
-    """Build an AVIF or HEIC with one item that has the properties, in that order."""
-    associations = bytes(range(1, len(properties) + 1))
-    ipma = struct.pack(">IIHB", 0, 1, 1, len(properties)) + associations
-    iprp = box(b"iprp", box(b"ipco", *properties), box(b"ipma", ipma))
-    meta = box(b"meta", bytes(4), box(b"pitm", bytes(4), b"\0\1"), iprp)
+def heif(brand: bytes, *properties: bytes, compatible: bytes = b"", more: bytes = b"") -> bytes:
+    """Build an AVIF or HEIC with one item that has the properties, in that order.
+
+    Each has an ipma box of its own. `more` boxes are inside the meta box.
+    """
+    ipma = (struct.pack(">IIHBB", 0, 1, 1, 1, at + 1) for at in range(len(properties)))
+    iprp = box(b"iprp", box(b"ipco", *properties), *(box(b"ipma", each) for each in ipma))
+    meta = box(b"meta", bytes(4), box(b"pitm", bytes(4), b"\0\1"), iprp, more)
     return box(b"ftyp", brand, bytes(4), compatible or brand) + meta
 
 
