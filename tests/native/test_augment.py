@@ -24,6 +24,7 @@ from fastdecode.native._augment import (
     Impossible,
     Operation,
     Program,
+    as_operations,
     do,
     draw_in_core,
     draw_operations,
@@ -475,6 +476,25 @@ def test_a_mix_is_the_weighted_sum_of_its_chains() -> None:
     np.testing.assert_array_equal(made, np.asarray(blended))
     whole = augment(pixels, [*steps, Operation("mix_end", (1.0,))])
     np.testing.assert_array_equal(whole, expected.astype(np.uint8))
+    made[:] = 0  # by a resampler that has begun a mix, and not ended it
+    sizes = resize_unchanged(60, 40), _library.stored(None, channels_first=False)
+    for many, good in ((steps, False), ([*steps, Operation("mix_end", (1.0,))], True)):
+        done = _library.resize_pixels(pixels, *sizes, made.ctypes.data, as_operations(many))
+        assert done is good
+    np.testing.assert_array_equal(made, whole)
+
+
+def test_operations_follow_a_run_of_floats() -> None:
+    """As many as there were floats are not left out, and another run may follow."""
+    pixels = np.random.default_rng(3).integers(0, 256, (40, 60, 3)).astype(np.uint8)
+    numbers = (0.7, *(1 / 255,) * 3, *(0.0,) * 3)
+    floats = [Operation(kind, numbers, library="floats") for kind in ("contrast", "saturation")]
+    parts = floats, [Operation("mirror"), Operation("turn_over"), Operation("invert")], floats[:1]
+    expected = pixels
+    for part in parts:
+        expected = augment(expected, part)
+    made = augment(pixels, [operation for part in parts for operation in part])
+    np.testing.assert_array_equal(made, expected)
 
 
 @pytest.mark.parametrize("kinds", [("mix_begin",), ("mix_add",), ("mix_begin", "mix_begin")])

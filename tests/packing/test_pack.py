@@ -128,8 +128,10 @@ def test_shards(tmp_path: Path) -> None:
     source = make_source(tmp_path / "source")
     most = 8192
 
-    pack(source, tmp_path / "out.tar", shard_size=most)
+    packed = pack(source, tmp_path / "out.tar", shard_size=most)
 
+    given = [path.stat().st_size for path in source.glob("*/*")]
+    assert (packed.items, packed.bytes_in, packed.bytes_out) == (len(given), *[sum(given)] * 2)
     shards = sorted(tmp_path.glob("out-*.tar"))
     assert len(shards) > 1
     assert not (tmp_path / "out.tar").exists()
@@ -197,14 +199,16 @@ def test_only_bad_items(tmp_path: Path) -> None:
 
 
 @needs_core
-def test_restart_markers(tmp_path: Path) -> None:
+@pytest.mark.parametrize("size", [None, 5000])
+def test_restart_markers(tmp_path: Path, size: int | None) -> None:
     """JPEGs get restart markers and keep their pixels; those refused are unchanged and counted."""
     source = make_source(tmp_path / "source")
     odd = CORPUS / "jpeg_kinds" / "jpeg_decoder__extraneous-data.jpg"
     (source / "dogs" / "odd.jpg").write_bytes(odd.read_bytes())
 
-    packed = pack(source, tmp_path / "out.tar", restart_markers=True)
+    packed = pack(source, tmp_path / "out.tar", restart_markers=True, shard_size=size)
 
+    assert len(packed.shards) > 3 or size is None
     assert packed.notes == {"restart markers": 6, "no restart markers": 1}
     with open_store(source) as before, open_store(tmp_path / "out.tar") as after:
         for index in range(len(after)):

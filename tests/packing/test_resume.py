@@ -66,6 +66,7 @@ def test_complete_shards_are_kept(source: Path, tmp_path: Path, begun: Path) -> 
     packed = pack(source, tmp_path / "out.tar", **SHARDS)
 
     assert packed.resumed == len(before) == 4
+    assert (packed.items, packed.empty_classes) == (8, [])
     assert all((tmp_path / name).stat().st_mtime_ns == time for name, time in before.items())
     assert packed_files(tmp_path) == whole(source)
     assert not begun.exists()

@@ -376,6 +376,10 @@ def test_other_members_can_be_the_image_and_the_target(tmp_path: Path) -> None:
     assert masks.target(0) == {"x": None}
     texts = open_store(path, image="jpg", target="caption.txt")
     assert [texts.target(i) for i in range(2)] == ["a dog", None]
+    more = [("3.jpg", b"3"), ("3.cls", b"7"), ("3.caption.txt", b"a cat")]
+    paths = [path, write_tar(tmp_path / "u.tar", more)]
+    both = open_store(paths, image="jpg", target="caption.txt")
+    assert [both.target(i) for i in range(3)] == ["a dog", None, "a cat"]
     with pytest.raises(StoreError, match="none of its 2 samples has a file with bmp"):
         open_store(path, image="bmp")
 
