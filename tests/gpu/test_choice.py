@@ -76,6 +76,17 @@ def test_the_first_that_works_decodes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @OWN
+def test_each_device_has_an_instance_of_its_own() -> None:
+    """A decoder of one GPU cannot decode for another; for the same one it is made once."""
+    register("one", NoSingle, batch=batch_double())
+
+    first, second, again = (choose(torch.device("cuda", at), "one") for at in (0, 1, 0))
+
+    assert first is again is not second
+    assert [each and each.device.index for each in (first, second)] == [0, 1]
+
+
+@OWN
 def test_gpu_without_a_backend_says_what_to_install() -> None:
     """decode="gpu" without a usable backend names those that could be installed."""
 

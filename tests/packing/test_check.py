@@ -6,6 +6,7 @@ import csv
 import shutil
 import sys
 import warnings
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from packed import make_large_source, make_source
 
 from fastdecode import stores
 from fastdecode.cli import main, terminal
-from fastdecode.packing import Finding, Limits, _survey, pack, survey
+from fastdecode.packing import Finding, Limits, _check_command, _survey, pack, survey
 from fastdecode.packing._rewrite import Work
 from fastdecode.stores import create_store, open_store
 from fastdecode.testing import drawing, encode
@@ -134,6 +135,44 @@ def test_the_check_command(
         "height": "30",
         "bytes": str((mixed / "good.jpg").stat().st_size),
     }
+
+
+@pytest.mark.parametrize(("number", "more"), [(2, ""), (3, ""), (5, "... and 2 more")])
+def test_what_is_not_shown_is_counted(
+    number: int, more: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Three examples of a status are listed; the last line sums up all images."""
+    seen = _check_command._Tally()
+    for at in range(number):
+        seen.add(Finding(f"{at}.jpg", "damaged", ("it is cut",), bytes=10**6))
+
+    _check_command._report(seen, 2.0, None)
+
+    *rows, last = capsys.readouterr().out.splitlines()
+    assert ["".join(rows).count(words) for words in ("it is cut", "more")] == [
+        min(3, number),
+        bool(more),
+    ]
+    assert more in rows[-1]
+    assert last == f"{number} images, {number}.0 MB, {number / 2:.0f} images/s"
+
+
+def test_the_options_of_check_are_those_of_survey(
+    mixed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Threads, limits and strictness."""
+    asked = []
+
+    def recorded(
+        store: stores.Store, threads: int, limits: Limits
+    ) -> Generator[Finding, None, None]:
+        asked.append((threads, limits))
+        return survey(store, threads, limits)
+
+    monkeypatch.setattr("fastdecode.packing._check_command.survey", recorded)
+    line = f"check {mixed} --threads 3 --max-side 90 --max-pixels 900 --strict"
+    assert main(line.split()) == 1
+    assert asked == [(3, Limits(90, 900, strict=True))]
 
 
 def test_image_beyond_the_limit_of_decode_is_oversized(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from corpus import CORPUS
 from PIL import Image
@@ -189,6 +190,33 @@ def test_a_row_of_a_later_portion_has_its_own_name(
         portions = made(bad, size, on_error="skip")
     assert "left out image 65: " in caplog.text
     assert [each.kept for each in portions] == [list(range(64)), [64]]
+
+
+@pytest.mark.parametrize("bad", [None, 3, 68])
+def test_the_other_columns_follow_the_images(bad: int | None) -> None:
+    """In a later portion, too, with a row left out before it, in it, or nowhere."""
+    task = pytest.importorskip("fastdecode.ray.decode")._Decode
+    options = _rows.JobOptions.checked(None, 1, on_error="skip")
+    photos = [CUT if at == bad else encode(drawing(9, 9)) for at in range(70)]
+    table = pa.table({"jpeg": photos, "label": range(70)})
+
+    tables = list(task("jpeg", None, "image", False, options)(table))
+
+    assert len(tables) == 2
+    labels = [label for each in tables for label in each["label"].to_pylist()]
+    assert labels == [at for at in range(70) if at != bad]
+
+
+def test_threads_that_read_are_as_many_as_the_user_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also none, for which URIs are no exception."""
+    fsspec, read = pytest.importorskip("fsspec"), pytest.importorskip("fastdecode.ray.read")
+    fsspec.filesystem("memory").pipe("/ray-threads/a.jpg", PHOTO)
+    monkeypatch.setattr(read.ray, "put", lambda store: store)
+    store, options = open_store("memory://ray-threads"), _rows.JobOptions.checked(8, 1)
+
+    tasks = [read._task(store, options, None, threads, paths=True) for threads in (0, 3, None)]
+
+    assert [task.threads for task in tasks] == [0, 3, 16]
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning:PIL.*")
