@@ -41,7 +41,10 @@ int fd_progressive_zeros(const fd_progressive *progressive) {
         const fd_reader *reader = &progressive->readers[i];
         const uint8_t *begin = progressive->scan->bytes + reader->pass->begin;
         const uint8_t *here = reader->from + fd_bytes_read(&reader->bits, reader->from);
+        const uint8_t *limit = reader->limit - BEYOND;
         const fd_pass *pass = reader->pass;
+        if (here < limit) /* only the first of many zeros may have been read */
+            here += limit - here < FD_MANY_ZEROS ? limit - here : FD_MANY_ZEROS - 1;
         size_t size = (size_t)(here - begin);
         size_t most = fd_most_zeros(1, pass->first, pass->last, pass->is_first,
                                     pass->codes[0].symbols[0]);
