@@ -56,13 +56,15 @@ class Jpeg4py(Backend):
         try:
             jpeg.decode(image, pixel_format)
         except jpeg4py.JPEGRuntimeError as error:
-            # jpeg4py raises any warning as an error, after it has decoded as much as it can. The
-            # handle would go back into jpeg4py's pool and fail for every later file.
+            # jpeg4py raises any warning as an error, after it has decoded as much as it can.
+            if strict or not is_recoverable(str(error)):
+                raise CodecWarning(str(error)) from error
+        finally:
+            # Its decompressor would go back into jpeg4py's pool, with the tables of this image for
+            # the next one that lacks its own.
             if jpeg.decompressor is not None:
                 jpeg.decompressor.release()
                 jpeg.decompressor = None
-            if strict or not is_recoverable(str(error)):
-                raise CodecWarning(str(error)) from error
         if source is not data:
             image = image[: -(-header.height // reduce), : -(-header.width // reduce)]
         return image[:, :, 0] if layout == "L" else image

@@ -270,6 +270,24 @@ class BackendContract:
             with pytest.raises(DecodeError):
                 decode(data[:-2], strict=True, backend=self.name)
 
+    @pytest.mark.parametrize("marker", [0xDB, 0xC4, 0xDD], ids=["DQT", "DHT", "DRI"])
+    def test_nothing_is_left_of_the_image_before(self, backend: Backend, marker: int) -> None:
+        """A JPEG without tables of its own never gets those of the image before it."""
+        self.support(backend, "jpeg")
+        picture = drawing(40, 24)
+        lacking = _without_segments(encode(picture, restart_marker_blocks=2), marker)
+        answers = []
+        for quality, optimize in ((10, False), (97, True)):
+            before = encode(picture, quality=quality, optimize=optimize, restart_marker_blocks=9)
+            decode(before, backend=self.name)
+            try:
+                answers.append(decode(lacking, backend=self.name).tolist())
+            except DecodeError:
+                answers.append(None)
+
+        assert answers[0] == answers[1]
+        assert marker != 0xDB or answers == [None, None]  # the standard has tables of codes alone
+
     def test_trailing_garbage_is_ignored(self, backend: Backend) -> None:
         """Bytes after the end of a JPEG are ignored."""
         self.support(backend, "jpeg")
@@ -329,6 +347,17 @@ class BackendContract:
             image = pool.apply_async(_decode_in_process, (data, self.name)).get(timeout=120)
 
         np.testing.assert_array_equal(image, expected)
+
+
+def _without_segments(data: bytes, marker: int) -> bytes:
+    """Leave out the segments of a kind in front of a JPEG's scan."""
+    kept, at = [data[:2]], 2
+    while data[at + 1] != 0xDA:
+        end = at + 2 + int.from_bytes(data[at + 2 : at + 4], "big")
+        if data[at + 1] != marker:
+            kept.append(data[at:end])
+        at = end
+    return b"".join((*kept, data[at:]))
 
 
 def _upright(stored: Image, orientation: int) -> Image:
