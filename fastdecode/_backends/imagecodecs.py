@@ -50,6 +50,7 @@ class Imagecodecs(Backend):
             Support(
                 layouts=frozenset({"stored"}),
                 bits=None,
+                codings=frozenset({""}),
                 samples=frozenset({"unsigned", "float"}),
             ),
         ),

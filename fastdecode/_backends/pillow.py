@@ -133,6 +133,8 @@ class Pillow(Backend):
         image = _open(data, header)
         if header.format == "jpeg":
             _draft(cast("ImageFile.ImageFile", image), reduce, layout)
+        elif header.format == "tiff" and header.color == "palette":
+            _widen_palette(cast("TiffImagePlugin.TiffImageFile", image))
         elif header.format == "bmp" and header.color == "palette" and image.mode != "P":
             _keep_palette(cast("ImageFile.ImageFile", image), header)
         elif layout == "stored" and header.bits == 16 and header.format == "png":
@@ -157,6 +159,13 @@ class Pillow(Backend):
 def _open(data: Buffer, header: Header) -> PillowImage.Image:
     # BytesIO does not copy an immutable `bytes`.
     return _OPENERS[header.format](io.BytesIO(data))
+
+
+def _widen_palette(image: TiffImagePlugin.TiffImageFile) -> None:
+    """Take the colours of a palette as they are if none has more than 8 bits, as libtiff does."""
+    colours = image.tag_v2[TiffImagePlugin.COLORMAP]
+    if max(colours) < 256:
+        image.palette = ImagePalette.raw("RGB;L", bytes(colours))
 
 
 def _keep_palette(image: ImageFile.ImageFile, header: Header) -> None:

@@ -6,7 +6,7 @@ import io
 import logging
 import re
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import cast
 
@@ -29,7 +29,7 @@ _JPEG, _LERC, _WEBP, _JPEG_XL = 7, 34887, 50001, 50002
 _ZEROS = bytes(16)
 _MCU = 16  # a JPEG may be filled up to whole blocks
 _REVERSED_BITS = 2  # FillOrder
-_COLOURS = {"gray": 1, "rgb": 3, "ycc": 3, "cmyk": 4}
+_INKS = {"palette": 1, "gray": 1, "rgb": 3, "ycc": 3, "cmyk": 4}
 _PREMULTIPLIED, _ALPHA = 1, 2  # ExtraSamples
 # imagecodecs reads CCITT from 2026.1.1 on, which needs Python 3.11.
 _FAXES: dict[int, Callable[..., Image]] = {
@@ -75,7 +75,8 @@ class Tifffile(Backend):
                 for index, (at, size) in enumerate(parts):
                     if size:
                         check(bytes(data[at : at + size]), page, index)
-            (planes, *sides, samples), turn = tiff.storage(data)
+            stored = tiff.storage(data)
+            planes, *sides, samples = stored.shape
             if page.shaped != (planes, 1, *sides, samples):
                 raise DecodeError(f"tifffile takes the TIFF for {page.shaped}, which it is not")
             image = page.asarray(squeeze=False, maxworkers=1)[:, 0]
@@ -83,35 +84,46 @@ class Tifffile(Backend):
             if planes == samples == 1:
                 image = image[..., 0]
             if layout != "stored":
-                image, header = _shown(image, page, header)
-            image = _pixels.apply_orientation(image, turn)
+                image, header = _shown(image, page, header, white_is_zero=stored.white_is_zero)
+            image = _pixels.apply_orientation(image, stored.orientation)
             return _pixels.convert(image, "stored", cast("Mode", layout), header)
 
 
-def _shown(image: Image, page: tifffile.TiffPage, header: Header) -> tuple[Image, Header]:
+def _shown(
+    image: Image, page: tifffile.TiffPage, header: Header, *, white_is_zero: bool
+) -> tuple[Image, Header]:
     """Return the colours that samples stand for, and alpha if there is any, and their header."""
-    if header.color == "palette":
-        table = np.asarray(page.colormap)
-        if table.shape != (3, 1 << header.bits):
-            raise DecodeError("the TIFF's colour map is missing, or of another size")
-        shown: Image = (table >> 8).astype(np.uint8).T[image.astype(np.intp)]
-        return shown, header._replace(bits=8, color="rgb")
-    white = (1 << header.bits) - 1
-    if page.photometric == tifffile.PHOTOMETRIC.MINISWHITE:
-        image = ~image if image.dtype == np.bool_ else np.asarray(white - image)
-    if image.ndim == 2:
-        return image, header
-    colours = _COLOURS[header.color]
-    kinds = [*page.extrasamples] or [_ALPHA] * (colours == 3 and header.channels == 4)
+    white, inks = (1 << header.bits) - 1, _INKS[header.color]
+    image = np.atleast_3d(image)
+    shown, others = image[..., :inks], image[..., inks:]
+    kinds = [*page.extrasamples] or [_ALPHA] * (inks == 3 and header.channels == 4)
     alphas = [number for number, kind in enumerate(kinds) if kind in (_PREMULTIPLIED, _ALPHA)][:1]
-    shown = image[..., :colours]
-    if not alphas or header.color == "cmyk":
-        return shown, header
-    alpha = image[..., colours + alphas[0], None]
-    if kinds[alphas[0]] == _PREMULTIPLIED:
+    if white_is_zero:
+        shown = ~shown if shown.dtype == np.bool_ else np.asarray(white - shown)
+    eight = header._replace(bits=8, color="rgb")
+    if header.color == "palette":
+        shown = _palette(page, header)[shown[..., 0].astype(np.intp)]
+    if not alphas:
+        return shown, eight if header.color == "palette" else header
+    alpha = others[..., alphas]
+    if kinds[alphas[0]] == _PREMULTIPLIED and header.color != "palette":
         divided = shown.astype(np.uint32) * white // np.maximum(alpha, 1)
         shown = np.where(alpha > 0, np.minimum(divided, white), shown).astype(image.dtype)
+    if header.color == "cmyk":
+        shown = _pixels.convert(shown, "stored", "RGB", header)
+    if header.color in ("palette", "cmyk"):
+        alpha = _pixels.convert(alpha, "stored", "L", header._replace(color="gray"))[..., None]
+        header = eight
     return np.concatenate([shown, alpha], axis=-1), header
+
+
+def _palette(page: tifffile.TiffPage, header: Header) -> Image:
+    """Return the colours of a palette in 8 bits. If none has more, they have 8 (tif_getimage.c)."""
+    table = np.asarray(page.colormap)
+    if table.shape != (3, 1 << header.bits):
+        raise DecodeError("the TIFF's colour map is missing, or of another size")
+    colours: Image = (table if table.max() < 256 else table >> 8).astype(np.uint8).T
+    return colours
 
 
 # What the codecs of imagecodecs do not notice by themselves.
@@ -126,6 +138,8 @@ def _check_kind(part: bytes, page: tifffile.TiffPage, index: int) -> None:
         width, height, letter = _lerc(part)
     else:
         inner = _formats.probe(part)
+        if words := _formats.oddity(part, inner):
+            raise DecodeError(f"a part of the TIFF has {words}")
         width, height = inner.width, inner.height
         number = "f" if inner.sample == "float" else "u"
         letter = f"{number}{1 if inner.bits <= 8 else 2 if inner.bits <= 16 else 4}"
@@ -164,8 +178,22 @@ def _check_jpeg(part: bytes, page: tifffile.TiffPage, index: int) -> None:
         try:
             truncation.verify(decode(shorter), shorter, header, decode)
         except DecodeError:
-            return
-        raise DecodeError("a JPEG of the TIFF has zeros left over, which stand in place of data")
+            return  # they are data
+        bare = data[: -len(EOI)].rstrip(b"\0") + EOI
+        truncation.verify(decode(bare), bare, header, decode)  # or they stand in place of data
+
+
+def _check_webp(part: bytes, page: tifffile.TiffPage, index: int) -> None:
+    """Check that zeros in a WebP are data, as for a WebP file."""
+    _check_kind(part, page, index)
+
+    def decode(again: bytes) -> Image:
+        try:
+            return np.asarray(imagecodecs.webp_decode(again))
+        except imagecodecs.WebpError as error:
+            raise DecodeError(str(error)) from error
+
+    truncation.check_webp(decode(part), part, decode)
 
 
 def _check_fax(part: bytes, page: tifffile.TiffPage, index: int) -> None:
@@ -181,44 +209,49 @@ def _check_fax(part: bytes, page: tifffile.TiffPage, index: int) -> None:
     if page.compression == _FAX_3:
         decode = partial(decode_more, t4options=options)
         decode_more = partial(decode, t4options=options | _FILLED)  # the last byte may be filled up
-    more = decode_more(_with_row(part, page.compression, width, options), height + 1, width)
-    striped = np.arange(1, width + 1) % 2
-    if not (
-        np.array_equal(more[height], striped)
-        and np.array_equal(more[:height], decode(part, height, width))
-    ):
-        raise DecodeError("CCITT data of the TIFF is damaged, or ends before the image does")
+    image, striped = decode(part, height, width), np.arange(1, width + 1) % 2
+    for longer in _with_row(part, page.compression, width, options):
+        try:
+            more = decode_more(longer, height + 1, width)
+        except RuntimeError:  # of imagecodecs
+            continue
+        if np.array_equal(more[height], striped) and np.array_equal(more[:height], image):
+            return
+    raise DecodeError("CCITT data of the TIFF is damaged, or ends before the image does")
 
 
-def _with_row(part: bytes, compression: int, width: int, options: int) -> bytes:
-    """Return CCITT data with another row, of black and white pixels in turn.
+def _with_row(part: bytes, compression: int, width: int, options: int) -> Iterator[bytes]:
+    """Yield CCITT data with another row, of black and white pixels in turn.
 
-    ITU-T T.4 and T.6: the run of no white pixel is 00110101, of one 000111; of no black pixel
-    0000110111, of one 010. In two-dimensional coding 001 begins two such runs.
+    Zeros may follow the last code, or be its end: so there are several places for the row. ITU-T
+    T.4 and T.6: the run of no white pixel is 00110101, of one 000111; of no black pixel 0000110111,
+    of one 010. In two-dimensional coding 001 begins two such runs.
     """
     runs = ["00110101010", *["000111010"] * ((width - 1) // 2)]
     if width % 2 == 0:
         runs.append("0001110000110111")
-    bits = f"{int.from_bytes(part, 'big'):0{8 * len(part)}b}"
+    bits, row = f"{int.from_bytes(part, 'big'):0{8 * len(part)}b}", "".join(runs)
     if compression == _FAX_4:
-        whole = bits.rstrip("0")
-        if not whole.endswith(_EOL * 2):
-            raise DecodeError("CCITT data of the TIFF does not end in its end mark")
-        bits = whole[: -2 * len(_EOL)] + "".join(f"001{pair}" for pair in runs) + _EOL * 2
+        begun, row = bits.rstrip("0"), "".join(f"001{pair}" for pair in runs) + _EOL * 2
+        is_ended = begun.endswith(_EOL * 2)
+        begun = begun.removesuffix(_EOL * 2)
+        begins = [begun + "0" * zeros for zeros in range(1 if is_ended else 8)]
     elif compression == _FAX_3:
         mark = _EOL + "1" * (options & _TWO_DIMENSIONAL)
-        bits = re.sub(f"(?:0*{mark})+0*$", "", bits)  # marks of its own end
-        bits += mark + "".join(runs) + mark
-    else:
-        bits += "".join(runs)
-    bits += "0" * (-len(bits) % 8)
-    return int(bits, 2).to_bytes(len(bits) // 8, "big")
+        begins, row = [re.sub(f"(?:0*{mark})+0*$", "", bits)], mark + row + mark
+    else:  # each row begins with a byte
+        begun = bits[: 8 * len(part.rstrip(b"\0"))]
+        begins = [begun + "0" * zeros for zeros in (0, 8, 16)]
+    for begin in begins:
+        longer = begin + row + "0" * (-len(begin + row) % 8)
+        yield int(longer, 2).to_bytes(len(longer) // 8, "big")
 
 
 _EOL = "000000000001"
 _TWO_DIMENSIONAL, _FILLED = 1, 4  # T4Options
 _CHECKS: dict[int, Callable[[bytes, tifffile.TiffPage, int], None]] = {
     **dict.fromkeys(_FAXES, _check_fax),
-    **dict.fromkeys((_WEBP, _JPEG_XL, _LERC), _check_kind),
+    **dict.fromkeys((_JPEG_XL, _LERC), _check_kind),
+    _WEBP: _check_webp,
     _JPEG: _check_jpeg,
 }

@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 from fastdecode._backends import registry, selection
 from fastdecode._backends.base import CodecWarning
 from fastdecode._decode.stats import count_failure, count_fallback
+from fastdecode import _formats
 from fastdecode._formats import jpeg_stream, truncation
 from fastdecode._formats.truncation import NoFallback
 from fastdecode._pixels import apply_orientation, box_reduce, convert, crop, deliver
-from fastdecode.errors import DecodeError, FastDecodeError, ImageTooLarge
+from fastdecode.errors import DecodeError, FastDecodeError, ImageTooLarge, UnsupportedFormat
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,8 +81,15 @@ def run(request: DecodeRequest) -> Image:
         want = want._replace(complete=complete)
         request = replace(request, data=data, want=want, suspect=suspect)
     elif header.format != "jpeg":
-        truncation.check_container(request.data, header)
-    choice = selection.first(request.backend, header, request.want)
+        data = truncation.check_container(request.data, header)
+        request = request if data is request.data else replace(request, data=data)
+    try:
+        choice = selection.first(request.backend, header, request.want)
+    except UnsupportedFormat as error:
+        words = _formats.oddity(request.data, header)
+        if not words:
+            raise
+        raise UnsupportedFormat(f"no backend reads a {header.format} with {words}") from error
     try:
         return _decode(choice, request)
     except DecodeError as error:
@@ -321,7 +329,13 @@ def _check_zeros(choice: Choice, request: DecodeRequest) -> None:
     own = able.get(choice.name, choice)
     frank = [other for other in able.values() if other.support.warnings]
     judges = [own] if own.support.warnings or not frank else frank
-    for judge in judges:
+    for tight in truncation.without_padding(request.data):
+        if any(_is_whole(judge, request, tight) for judge in judges):
+            ours, bare = (_decode_all(own, request, data) for data in (request.data, tight))
+            if np.array_equal(ours, bare):  # nothing was missing in front of the zeros
+                request = replace(request, data=tight)
+                break
+    for judge in judges if jpeg_stream.has_zeros(request.data, request.header) else ():
         try:
             truncation.check_zeros(
                 request.data,
@@ -338,6 +352,20 @@ def _check_zeros(choice: Choice, request: DecodeRequest) -> None:
             return
 
 
+def _is_whole(choice: Choice, request: DecodeRequest, data: bytes) -> bool:
+    """Return whether other data in place of the file's has all pixels, and nothing besides."""
+    reports, header = choice.support.warnings, request.header
+    decode_all = partial(_decode_all, choice, request)
+    try:
+        image = decode_all(data, strict=reports)
+        if not reports or header.coding == "arithmetic":
+            plain = header._replace(coding="baseline")  # not even zeros that its coder may leave out
+            truncation.verify(image, data, plain, decode_all)
+    except DecodeError:
+        return False
+    return True
+
+
 def _able(request: DecodeRequest) -> dict[str, Choice]:
     """Return what decodes all pixels and components of an image, by name."""
     return {one.name: one for one in selection.able(request.header, _all_of(request.want))}
@@ -347,9 +375,12 @@ def _all_of(want: Want) -> Want:
     return want._replace(mode="RGB", reduce=1, strict=False, part=False)
 
 
-def _decode_all(choice: Choice, request: DecodeRequest, data: Buffer) -> Image:
+def _decode_all(
+    choice: Choice, request: DecodeRequest, data: Buffer, *, strict: bool = False
+) -> Image:
     """Decode all pixels and components of other data in place of the file's."""
-    every = replace(request, data=data, want=_all_of(request.want), suspect=True)
+    want = _all_of(request.want)._replace(strict=strict)
+    every = replace(request, data=data, want=want, suspect=True)
     return _call_backend(choice, every, None, None)[0]
 
 

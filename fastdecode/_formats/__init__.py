@@ -114,6 +114,14 @@ def probe(data: Buffer) -> Header:
         raise DecodeError(f"the {name.upper()} header: {type(error).__name__}: {error}") from error
 
 
+def oddity(data: Buffer, header: Header) -> str:
+    """Return in words why no backend reads a file, as far as its header does not say it."""
+    if header.coding != "other" or header.format not in ("tiff", "jxl"):
+        return ""
+    words: str = importlib.import_module(f"fastdecode._formats.{header.format}").oddity(data)
+    return words
+
+
 def _unsupported(data: Buffer) -> UnsupportedFormat:
     """Return an error that names the format and a library that reads it, or the first bytes."""
     start = bytes(data[:16])

@@ -134,6 +134,22 @@ def holes(data: Buffer, scans: Sequence[Scan]) -> list[Hole]:
     return sorted(found.values(), key=attrgetter("size"), reverse=True)
 
 
+def without_padding(data: Buffer, scans: Sequence[Scan], fewest: int) -> bytes:
+    """Remove so many zeros, or more, behind the last scan and in front of restart markers.
+
+    Between two scans they may stand in place of a table.
+    """
+    parts, begin = [], 0
+    for scan in scans:
+        restarts = _RESTART.finditer(data, scan.start, scan.end) if scan.interval else ()
+        last = (scan.end,) if scan is scans[-1] else ()
+        for end in (*(found.start() for found in restarts), *last):
+            part = bytes(data[begin:end])
+            parts.append(part.rstrip(b"\0") if part.endswith(bytes(fewest)) else part)
+            begin = end
+    return b"".join((*parts, data[begin:]))
+
+
 def says_missing_pixels(warning: str) -> bool:
     """Return whether a libjpeg warning means that part of the image was not in the data."""
     return _MISSING.search(warning) is not None

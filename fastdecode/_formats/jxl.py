@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from fastdecode._formats.isobmff import whole
 from fastdecode.errors import DecodeError
-from fastdecode.types import Buffer, Color, Header, Sample
+from fastdecode.types import Buffer, Coding, Color, Header, Sample
 
 _SIGNATURE = b"\xff\x0a"
 _HEADER_BYTES = 8192  # more than the parser needs for any sane file
@@ -62,7 +62,7 @@ def parse(data: Buffer) -> Header:
     bits = _CodestreamBits(codestream[2:])
     width, height = _size(bits, _IMAGE)
     orientation, animated = 1, False
-    depth, color, alpha = 8, _GRAY - 1, False
+    depth, color, alpha, is_linear = 8, _GRAY - 1, False, False
     sample: Sample = "unsigned"
     if not bits.u(1):  # all_default
         if bits.u(1):  # extra_fields
@@ -71,15 +71,21 @@ def parse(data: Buffer) -> Header:
         depth, sample = _bit_depth(bits)
         bits.u(1)  # modular_16bit_buffers
         alpha = _has_alpha(bits)
-        color = _color_space(bits)
+        color, is_linear = _color_space(bits)
     if orientation >= 5:
         width, height = height, width
     gray = color == _GRAY
     name: Color = "gray" if gray else "rgb"
     channels = (1 if gray else 3) + alpha
+    coding: Coding = "other" if is_linear else ""
     return Header(
-        "jxl", width, height, channels, depth, color=name, animated=animated, sample=sample
+        "jxl", width, height, channels, depth, color=name, animated=animated, coding=coding, sample=sample
     )
+
+
+def oddity(_: Buffer) -> str:
+    """Return what makes its coding ``"other"``."""
+    return "lossy colours of an ICC profile, of which libjxl makes linear light; djxl converts it"
 
 
 def _codestream(data: Buffer) -> bytes:
@@ -159,10 +165,13 @@ def _has_alpha(bits: _CodestreamBits) -> bool:
     return alpha
 
 
-def _color_space(bits: _CodestreamBits) -> int:
-    """Read up to the colour space of the ColourEncoding: 0 RGB, 1 grey, 2 XYB, 3 unknown."""
-    bits.u(1)  # xyb_encoded
+def _color_space(bits: _CodestreamBits) -> tuple[int, bool]:
+    """Read up to the colour space of the ColourEncoding: 0 RGB, 1 grey, 2 XYB, 3 unknown.
+
+    Return also whether libjxl gives linear light: for lossy colours with an ICC profile.
+    """
+    xyb_encoded = bits.u(1)
     if bits.u(1):  # all_default: sRGB
-        return 0
-    bits.u(1)  # want_icc
-    return bits.enum()
+        return 0, False
+    want_icc = bits.u(1)
+    return bits.enum(), bool(xyb_encoded and want_icc)

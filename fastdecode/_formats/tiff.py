@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from fastdecode._formats import exif
@@ -41,12 +41,9 @@ _CODINGS: dict[int, Coding] = {
     7: "jpeg",
     **dict.fromkeys((*_PLAIN, 34887, 34925, 50000, 50001, 50002), "packed"),
 }
-_UNCOMPRESSED, _OLD_JPEG, _PACK_BITS = 1, 6, 32773
+_UNCOMPRESSED, _LZW, _OLD_JPEG, _JPEG, _PACK_BITS, _ZSTD = 1, 5, 6, 7, 32773, 50000
 _DEFLATE = frozenset({8, 32946})
-# Of LZW, Zstandard and WebP, which have no checksum: how many zeros at the end of a strip or tile
-# are no data. The last code of LZW has at most 12 bits, and its writers fill up at most 16.
 _ALWAYS_FINE, _MOST_PER_BYTE = 1 << 27, 20_000  # bytes of pixels, in all and for one of the file
-_TOO_MANY_ZEROS = {5: 4, 50000: 16, 50001: 16}
 # Field types that hold integers: struct letter by type number (BYTE … LONG8, IFD8).
 _INTEGERS = {1: "B", 3: "H", 4: "I", 6: "b", 8: "h", 9: "i", 16: "Q", 17: "q", 18: "Q"}
 # Bytes of a value of each field type. All readers ignore fields of other types.
@@ -57,7 +54,10 @@ _COLORS: dict[int, Color] = {
 }  # fmt: skip
 _INKS = {"gray": 1, "palette": 1, "rgb": 3, "ycc": 3, "cmyk": 4}
 _SAMPLE_TYPES: dict[int, Sample] = {1: "unsigned", 2: "signed", 3: "float", 4: "unsigned"}
-_WHITE_IS_ZERO, _HORIZONTAL, _ALPHA = 0, 2, 2
+_COMPLEX = (5, 6)
+_WHITE_IS_ZERO, _BLACK_IS_ZERO, _RGB = 0, 1, 2  # PhotometricInterpretation
+_HORIZONTAL, _ALPHA = 2, 2
+_ZSTD_FRAME, _STORED, _REPEATED = b"\x28\xb5\x2f\xfd", 0, 1  # magic number, types of blocks
 _MAX_ENTRIES = 65535
 _MAX_XMP = 1 << 20
 
@@ -129,6 +129,7 @@ class _Fields:
     def __init__(self, data: Buffer) -> None:
         self.directory = _directory(data)
         self._values: dict[int, tuple[int, ...]] = {}
+        self._places: dict[int, tuple[int, int]] = {}
         self._xmp = b""
         self.is_odd = False  # a field is no integer: some readers take it, others do not
         for tag, kind, count, at in self.directory.fields():
@@ -136,6 +137,7 @@ class _Fields:
                 continue
             if tag in _WANTED and tag not in self._values and kind in _INTEGERS:
                 self._values[tag] = self.directory.values(kind, count, at)
+                self._places[tag] = kind, at
             elif tag == _XMP and kind in _BYTES:
                 self._xmp = bytes(data[at : at + min(count, _MAX_XMP)])
             else:
@@ -149,16 +151,32 @@ class _Fields:
         self.bits = self.all(_BITS)[: self.samples] or (8 if old_jpeg else 1,)
         if self.samples <= 0 or min(self.bits) <= 0:
             raise DecodeError("the TIFF's directory says that a pixel has no samples, or no bits")
-        self.color = (
-            "ycc" if old_jpeg else _COLORS.get(self.one(_PHOTOMETRIC, _WHITE_IS_ZERO), "other")
-        )
+        self.bits += self.bits[-1:] * (self.samples - len(self.bits))
+        self.photometric = self.one(_PHOTOMETRIC, self._usual_photometric())
+        self.color = "ycc" if old_jpeg else _COLORS.get(self.photometric, "other")
 
     def all(self, tag: int) -> tuple[int, ...]:
         return self._values.get(tag, ())
 
+    def replace(self, tag: int, values: Sequence[int]) -> bytes:
+        """Return the file with other first values of a field."""
+        kind, at = self._places[tag]
+        changed = bytearray(self.directory.data)
+        form = f"{self.directory.order}{len(values)}{_INTEGERS[kind]}"
+        struct.pack_into(form, changed, at, *values)
+        return bytes(changed)
+
     def one(self, tag: int, default: int = 0) -> int:
         """Return the first value of a field."""
         return (self._values.get(tag) or (default,))[0]
+
+    def _usual_photometric(self) -> int:
+        """Return what libtiff takes the pixels for if they do not say it (tif_getimage.c)."""
+        colours = self.samples - len(self.all(_EXTRA))
+        if colours == 1:
+            is_fax = _CODINGS.get(self.compression) == "fax"
+            return _WHITE_IS_ZERO if is_fax else _BLACK_IS_ZERO
+        return _RGB if colours == 3 and self.compression != _JPEG else -1
 
     def orientation(self) -> int:
         """Return the orientation; without the tag that of the XMP packet counts, as in Pillow."""
@@ -177,7 +195,7 @@ class _Fields:
             raise DecodeError(f"the TIFF has tiles of {sides[0]} x {sides[1]} pixels")
         planes = self.samples if self.one(_PLANES, 1) == 2 else 1
         number = -(-self.width // sides[0]) * -(-self.height // sides[1]) * planes
-        line = sides[0] * (self.samples // planes) * max(self.bits)
+        line = sides[0] * (sum(self.bits) if planes == 1 else min(self.bits))
         offsets, sizes = (
             self.all(_TILES[i]) or self.all(_STRIPS[i]) if tiled else self.all(_STRIPS[i])
             for i in (0, 1)
@@ -188,23 +206,38 @@ class _Fields:
             tiled, *sides, planes, number, -(-line // 8), offsets[:number], sizes[:number]
         )
 
+    def oddity(self) -> str:
+        """Return what no backend reads, in words; empty if there is nothing."""
+        types = self.all(_FORMAT)[: self.samples]
+        if self.is_odd:
+            return "a field that is no integer"
+        if len(set(self.bits)) > 1:
+            return f"samples of {', '.join(map(str, self.bits))} bits"
+        if any(kind in _COMPLEX for kind in types):
+            return "complex samples"
+        if not {*types} <= {*_SAMPLE_TYPES} or len({_SAMPLE_TYPES[kind] for kind in types}) > 1:
+            return f"samples of the types {', '.join(map(str, types))}"
+        if self.one(_DEPTH, 1) != 1 or self.one(_PLANES, 1) not in (1, 2):
+            return "pixels in several layers, or an unknown order"
+        if self.samples < _INKS.get(self.color, 1):
+            return f"{self.samples} samples of {self.color}"
+        if self.compression not in _CODINGS:
+            return f"compression {self.compression}"
+        # libtiff ignores it there, others do not
+        if self.one(_PREDICTOR, 1) != 1 and self.compression in (_UNCOMPRESSED, _PACK_BITS):
+            return "a predictor, but no compression that has one"
+        # chroma may be subsampled, which only codecs know
+        return "uncompressed YCbCr" if self.color == "ycc" and self.compression != _JPEG else ""
+
     def coding(self) -> Coding:
         """Return empty for what all readers agree on, else who reads the pixels (see `Header`)."""
-        kinds = {_SAMPLE_TYPES.get(kind) for kind in self.all(_FORMAT)[: self.samples]}
-        even = len(set(self.bits)) == 1 and len(kinds) <= 1 and None not in kinds
-        usual = self.one(_DEPTH, 1) == 1 and self.one(_PLANES, 1) in (1, 2)
-        if self.is_odd or not (even and usual) or self.samples < _INKS.get(self.color, 1):
+        if self.oddity():
             return "other"
-        coding = _CODINGS.get(self.compression, "other")
         predictor = self.one(_PREDICTOR, 1)
-        if predictor != 1 and self.compression in (_UNCOMPRESSED, _PACK_BITS):
-            return "other"  # libtiff ignores it there, others do not
-        if self.color == "ycc" and coding != "jpeg":
-            return "other"  # chroma may be subsampled, which only codecs know
         parts = self.parts()
         plain = (
             self.compression in _PLAIN
-            and kinds <= {"unsigned"}
+            and {*self.all(_FORMAT)[: self.samples]} <= {1, 4}
             and not (parts.tiled or parts.empty())
             and self.one(_PHOTOMETRIC) in (1, 2, 3)
             and self.bits[0] in ((8,) if self.color != "gray" or predictor != 1 else (1, 8))
@@ -214,7 +247,7 @@ class _Fields:
             and predictor in (1, _HORIZONTAL)
             and self.one(_FILL_ORDER, 1) == 1
         )
-        return "" if plain else coding
+        return "" if plain else _CODINGS[self.compression]
 
 
 class _Parts(NamedTuple):
@@ -256,14 +289,25 @@ def parse(data: Buffer) -> Header:
     )
 
 
-def storage(data: Buffer) -> tuple[tuple[int, int, int, int], int]:
-    """Return how the first page is stored, and its orientation, for decoders that do not apply it.
+class Storage(NamedTuple):
+    """How the first page is stored, for decoders that leave its rules to the caller."""
 
-    That is the number of planes, the stored height and width, and the samples of each plane.
-    """
+    shape: tuple[int, int, int, int]  # planes, height, width, samples of each plane
+    orientation: int
+    white_is_zero: bool
+
+
+def storage(data: Buffer) -> Storage:
+    """Return how the first page is stored."""
     fields = _Fields(data)
     planes = fields.parts().planes
-    return (planes, fields.height, fields.width, fields.samples // planes), fields.orientation()
+    shape = planes, fields.height, fields.width, fields.samples // planes
+    return Storage(shape, fields.orientation(), fields.photometric == _WHITE_IS_ZERO)
+
+
+def oddity(data: Buffer) -> str:
+    """Return what the first page has that no backend reads, in words; empty if nothing."""
+    return _Fields(data).oddity()
 
 
 def excess(data: Buffer, _: Header) -> str:
@@ -343,7 +387,6 @@ def _missing_part(fields: _Fields, data: Buffer) -> str:
     if min(len(parts.offsets), len(parts.sizes)) < parts.number:
         found = min(len(parts.offsets), len(parts.sizes))
         return f"the TIFF lists {found} of its {parts.number} {kind}s"
-    zeros = _TOO_MANY_ZEROS.get(fields.compression, 0)
     a_plane = -(-fields.height // parts.height) if not parts.tiled else 1
     for index, (at, size) in enumerate(zip(parts.offsets, parts.sizes, strict=True)):
         if at == size == 0:
@@ -356,6 +399,51 @@ def _missing_part(fields: _Fields, data: Buffer) -> str:
         least = parts.row * rows if fields.compression == _UNCOMPRESSED else 1
         if size < least and fields.color != "ycc":  # with fewer samples of chroma
             return f"{kind} {index} of the TIFF has {size} of {least} bytes"
-        if not any(data[max(at, at + size - zeros) : at + size]) and zeros:
-            return f"{kind} {index} of the TIFF ends in zeros, which no encoder writes"
     return ""
+
+
+def without_padding(data: Buffer) -> Buffer:
+    """Return a TIFF whose strips and tiles end where their data does, if that can be told.
+
+    That is so with LZW and Zstandard, which have no checksum. Where zeros stand in place of data,
+    too few pixels are left, which the decoder notices.
+    """
+    fields = _Fields(data)
+    end_of = {_LZW: _end_of_lzw, _ZSTD: _end_of_zstd}.get(fields.compression)
+    if end_of is None:
+        return data
+    parts = fields.parts()
+    places = zip(parts.offsets, parts.sizes, strict=True)
+    ends = tuple(end_of(bytes(data[at : at + size])) for at, size in places)
+    tag = _TILES[1] if parts.tiled and fields.all(_TILES[1]) else _STRIPS[1]
+    return data if ends == parts.sizes else fields.replace(tag, ends)
+
+
+def _end_of_lzw(part: bytes) -> int:
+    """Return where the codes end: the last one has up to 12 bits, filled up to at most 16."""
+    return len(part) if any(part[-4:]) else len(part.rstrip(b"\0"))
+
+
+def _end_of_zstd(part: bytes) -> int:
+    """Return where the frames end (RFC 8878, 3.1.1).
+
+    A block is stored as it is only if compressing it would save no more than about a 64th. All
+    others end in a bit that is set, or in a zero that says that there are no sequences.
+    """
+    at = 0
+    while part.startswith(_ZSTD_FRAME, at):
+        kind = part[at + 4]
+        is_single = kind >> 5 & 1
+        at += 6 - is_single + (0, 1, 2, 4)[kind & 3] + (is_single, 2, 4, 8)[kind >> 6]
+        is_last = 0
+        while not is_last:
+            block = int.from_bytes(part[at : at + 3], "little")
+            is_last, how, size = part[at] & 1, block >> 1 & 3, block >> 3
+            at += 3 + (1 if how == _REPEATED else size)
+            zeros = size // 50 + 16 if how == _STORED else 4
+            if how != _REPEATED and size > zeros and not any(part[at - zeros : at]):
+                raise DecodeError("pixels are missing: there are zeros in place of Zstandard data")
+        at += kind & 4  # a checksum
+    if at > len(part):
+        raise DecodeError("pixels are missing: Zstandard data ends before its last block does")
+    return at or len(part)  # or it is something else, of which the decoder knows

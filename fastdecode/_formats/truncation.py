@@ -43,6 +43,7 @@ _SECOND_CODE = b"\x80" + jpeg_stream.ENDINGS[0]  # there is a code 10…, if the
 _FEWEST_ZEROS = 16
 # Bytes at the end of a WebP, of which some are not needed: of a lossless one two at most.
 _LAST, _LAST_LOSSLESS = 8, 3
+_FLUSHED = 2  # bytes with which its coder may end, which may be zeros
 
 
 class NoFallback(DecodeError):
@@ -57,11 +58,12 @@ class CheckedJpeg(NamedTuple):
     suspect: bool  # a decoder may return an image although data is missing
 
 
-def check_container(data: Buffer, header: Header) -> None:
+def check_container(data: Buffer, header: Header) -> Buffer:
     """Check that a file is as long as its tables say, where decoders do not check it.
 
     TIFF, AVIF, HEIC, BMP and PNM need this. The other formats are read in order, so their
     decoders notice missing data. A few bytes of PNG, JPEG 2000 or TIFF may cost a decoder seconds.
+    Return what to decode.
     """
     module = _EXCESS.get(header.format)
     if module is not None:
@@ -70,13 +72,14 @@ def check_container(data: Buffer, header: Header) -> None:
             raise DecodeError(f"{words}: refused as hostile")
     module = _MODULES.get(header.format)
     if module is None:
-        return
+        return data
     try:
         words = _parser(module).missing(data)
+        if not words:
+            return _parser(module).without_padding(data) if header.format == "tiff" else data
     except (IndexError, OverflowError, struct.error):
         words = f"the tables of its parts are truncated ({len(data)} bytes)"
-    if words:
-        raise DecodeError(f"pixels are missing: {words}")
+    raise DecodeError(f"pixels are missing: {words}")
 
 
 @cache
@@ -185,14 +188,33 @@ def check_webp(image: Image, data: Buffer, decode_again: Callable[[bytes], Image
     from fastdecode._formats import webp  # `probe` has imported it already
 
     start, end = webp.coded(data)
-    if bytes(data[start:end]).find(bytes(_FEWEST_ZEROS)) < 0:
+    coded, many = bytes(data[start:end]), bytes(_FEWEST_ZEROS)
+    if many not in coded:
         return
+    needed = coded.rstrip(b"\0")
+    if many not in needed:  # but behind it, where they may be more than the pixels need
+        spare = end - start - len(needed) - _FLUSHED
+        others = ((ending * spare)[:spare] for ending in jpeg_stream.ENDINGS)
+        longer = (b"".join((data[: end - spare], other, data[end:])) for other in others)
+        if not any(_changes(image, decode_again, other) for other in longer):
+            return
     last = _LAST_LOSSLESS if webp.is_lossless(data, start) else _LAST
     for ending in jpeg_stream.ENDINGS:
         other = b"".join((data[: end - last], ending[:last], data[end:]))
         if _changes(image, decode_again, other):
             return
     raise NoFallback(_LEFT_OVER)
+
+
+def without_padding(data: Buffer) -> list[bytes]:
+    """Return a JPEG without the zeros behind its data; first without many, then without any.
+
+    None, if a scan is missing, in whose place they may stand.
+    """
+    found = jpeg_stream.read(data)
+    counts = (_FEWEST_ZEROS, 1) if found.complete else ()
+    tight = (jpeg_stream.without_padding(data, found.scans, count) for count in counts)
+    return [other for other in tight if len(other) < len(data)]
 
 
 def check_zeros(
