@@ -284,7 +284,10 @@ def declared() -> str:
         formats = [format for format in FORMATS if format in known]
         reduces = "yes" if "jpeg" in own and own["jpeg"][0].reduces - {1} else ""
         warned = [format for format in formats if own[format][0].warnings]
-        free = "yes" if kind.releases_gil else "no"
+        held = [f"`{format}`" for format in formats if format in kind.holds_gil]
+        free = (
+            f"yes, except for {', '.join(held)}" if held else "yes" if kind.releases_gil else "no"
+        )
         rows.append([f"`{name}`", every(formats), reduces, every(warned), free])
     head = ["backend", "reads", "reduces JPEG in the decoder", "reports warnings for"]
     return table([*head, "releases the GIL"], rows)

@@ -190,6 +190,8 @@ class Backend(ABC):
         lossless formats). A backend that is not exact is used only if the caller names it.
     releases_gil : bool
         It releases the GIL while it decodes.
+    holds_gil : frozenset of Format
+        Formats of which that is not true.
     fork_safe : bool
         It works in a child process that was forked after the parent used it.
     distribution : str
@@ -214,6 +216,7 @@ class Backend(ABC):
     supports: Mapping[Format, tuple[Support, ...]]
     exact: ClassVar[bool] = True
     releases_gil: ClassVar[bool] = True
+    holds_gil: ClassVar[frozenset[Format]] = frozenset()
     fork_safe: ClassVar[bool] = True
     distribution: ClassVar[str] = ""
 

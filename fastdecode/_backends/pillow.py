@@ -58,6 +58,7 @@ class Pillow(Backend):
     """Every format that Pillow's wheels read. ``draft`` reduces a JPEG."""
 
     distribution = "pillow"
+    holds_gil = frozenset({"jpeg2000"})
     supports = {
         "jpeg": (
             Support(

@@ -201,8 +201,8 @@ def _names(names: object) -> tuple[str, ...]:
 
 # Fastest first on real photos, from bench/results/default_order.json, and decoder_px500.json for
 # `native`. There are two exceptions: PyTorch's decoders come last, because choosing one would
-# import PyTorch into programs that do not need it otherwise; kornia_rs comes after Pillow, because
-# it holds the GIL.
+# import PyTorch into programs that do not need it otherwise; kornia_rs comes after Pillow, and
+# Pillow comes last for JPEG 2000, because they hold the GIL.
 DEFAULT = Ranking(
     {
         ("jpeg", 1): (
@@ -223,7 +223,7 @@ DEFAULT = Ranking(
         ("png", 1): ("native", "opencv", "pillow", "torchcodec"),
         ("webp", 1): ("opencv", "pillow"),
         ("pnm", 1): ("opencv", "pillow"),
-        ("jpeg2000", 1): ("pillow", "imagecodecs"),
+        ("jpeg2000", 1): ("imagecodecs", "pillow"),
     }
 )
 

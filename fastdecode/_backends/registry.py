@@ -265,6 +265,11 @@ def describe(name: str) -> BackendInfo:
         formats=tuple(backend.supports),
         reduces=tuple(sorted({reduce for support in jpeg for reduce in support.reduces})),
         releases_gil=backend.releases_gil,
+        holds_gil=tuple(
+            format
+            for format in backend.supports
+            if format in backend.holds_gil or not backend.releases_gil
+        ),
         fork_safe=backend.fork_safe,
         devices=_devices(name),
     )

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from fastdecode import _formats
 from fastdecode._backends import registry, selection
 from fastdecode._backends.base import CodecWarning
 from fastdecode._decode.stats import count_failure, count_fallback
-from fastdecode import _formats
 from fastdecode._formats import jpeg_stream, truncation
 from fastdecode._formats.truncation import NoFallback
 from fastdecode._pixels import apply_orientation, box_reduce, convert, crop, deliver
@@ -359,7 +359,9 @@ def _is_whole(choice: Choice, request: DecodeRequest, data: bytes) -> bool:
     try:
         image = decode_all(data, strict=reports)
         if not reports or header.coding == "arithmetic":
-            plain = header._replace(coding="baseline")  # not even zeros that its coder may leave out
+            plain = header._replace(
+                coding="baseline"
+            )  # not even zeros that its coder may leave out
             truncation.verify(image, data, plain, decode_all)
     except DecodeError:
         return False

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _UNCHANGED = -1
 _COLOR, _ANYDEPTH, _ANYCOLOR, _GDAL, _IGNORE_ORIENTATION, _RGB = 1, 2, 4, 8, 128, 256
 _REDUCED: dict[int, Reduce] = {16: 2, 32: 4, 64: 8}
+_ANY_REDUCED = 16 | 32 | 64
 
 
 class _Wanted(NamedTuple):
@@ -104,12 +105,26 @@ def _read(data: bytes, name: str, flags: int) -> Image:
     cv2 = _cv2()
     gdal = flags != _UNCHANGED and bool(flags & _GDAL)
     if cv2 is not None and (gdal or not _has_its_pixels(header, data, wanted)):
-        made: Image | None = cv2.imread(name, flags)
-        if made is None:
-            raise DecodeError("cv2.imread returned None")
-        return made
+        return _read_by_cv2(cv2, header, name, flags)
     image = _decode(data, header, wanted)
     return image if wanted.rgb or image.ndim == 2 else _as_bgr(image, cv2)
+
+
+def _read_by_cv2(cv2: Any, header: Header, name: str, flags: int) -> Image:
+    """Call ``cv2.imread``, which raises an error of its own if a side would become 0 pixels."""
+    reduce = _wanted(flags).reduce
+    if header.format == "jpeg" or min(header.width, header.height) >= reduce:
+        reduce = 1  # by OpenCV itself
+    try:
+        made: Image | None = cv2.imread(name, flags if reduce == 1 else flags & ~_ANY_REDUCED)
+        if made is not None and reduce > 1:
+            size = [max(1, side // reduce) for side in (made.shape[1], made.shape[0])]
+            made = cv2.resize(made, size, interpolation=cv2.INTER_LINEAR_EXACT)
+    except cv2.error as error:
+        raise DecodeError(f"cv2.imread: {error}") from error
+    if made is None:
+        raise DecodeError("cv2.imread returned None")
+    return made
 
 
 def _wanted(flags: int) -> _Wanted:

@@ -79,7 +79,15 @@ def parse(data: Buffer) -> Header:
     channels = (1 if gray else 3) + alpha
     coding: Coding = "other" if is_linear else ""
     return Header(
-        "jxl", width, height, channels, depth, color=name, animated=animated, coding=coding, sample=sample
+        "jxl",
+        width,
+        height,
+        channels,
+        depth,
+        color=name,
+        animated=animated,
+        coding=coding,
+        sample=sample,
     )
 
 

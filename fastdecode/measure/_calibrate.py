@@ -115,16 +115,18 @@ def rank(found: Sequence[Photo], seconds: float, notify: Notify) -> tuple[Rankin
     )
     run = Run()
     measure(found, plan, run, notify)
-    holding = {name for name, info in run.infos.items() if not info.releases_gil}
+    holding = {(name, form) for name, info in run.infos.items() for form in info.holds_gil}
     return make_ranking(run.measurements(), holding), run.notes
 
 
-def make_ranking(measurements: Iterable[Measurement], holding: Container[str] = ()) -> Ranking:
+def make_ranking(
+    measurements: Iterable[Measurement], holding: Container[tuple[str, Format]] = ()
+) -> Ranking:
     """Turn figures into orders of backends with right pixels.
 
     The order is the default one, except that backends move forward whose lead is larger than the
-    spread of their own rounds. Those that are `holding` the GIL do not: alone they are as fast as
-    others, next to threads they are not.
+    spread of their own rounds. Those that are `holding` the GIL for a format do not: alone they are
+    as fast as others, next to threads they are not.
     """
     found: dict[tuple[Format, Reduce], dict[str, Measurement]] = {}
     for one in measurements:
@@ -135,7 +137,7 @@ def make_ranking(measurements: Iterable[Measurement], holding: Container[str] = 
 
     def order(cell: tuple[Format, Reduce], own: Mapping[str, Measurement]) -> tuple[str, ...]:
         def beats(one: str, other: str) -> bool:
-            return one not in holding and own[one].ratio.low > own[other].ratio.high
+            return (one, cell[0]) not in holding and own[one].ratio.low > own[other].ratio.high
 
         left, names = sort_by_default(own, *cell), list[str]()
         while left:

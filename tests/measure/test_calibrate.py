@@ -65,7 +65,7 @@ def test_a_lead_that_may_be_chance_is_not_kept() -> None:
     every = make_ranking([near, default, ahead])
     assert every.order("jpeg", 1) == ("pillow", "native", "simplejpeg")
     assert not every.stale()
-    held = make_ranking([near, default, ahead], holding={"pillow"})
+    held = make_ranking([near, default, ahead], holding={("pillow", "jpeg")})
     assert held.order("jpeg", 1) == ("native", "simplejpeg", "pillow")
 
 
