@@ -223,9 +223,9 @@ def _check_fax(part: bytes, page: tifffile.TiffPage, index: int) -> None:
 def _with_row(part: bytes, compression: int, width: int, options: int) -> Iterator[bytes]:
     """Yield CCITT data with another row, of black and white pixels in turn.
 
-    Zeros may follow the last code, or be its end: so there are several places for the row. ITU-T
-    T.4 and T.6: the run of no white pixel is 00110101, of one 000111; of no black pixel 0000110111,
-    of one 010. In two-dimensional coding 001 begins two such runs.
+    Zeros at the end may belong to the last code, or not: then there are two places for the row.
+    ITU-T T.4 and T.6: the run of no white pixel is 00110101, of one 000111; of no black pixel
+    0000110111, of one 010. In two-dimensional coding 001 begins two such runs.
     """
     runs = ["00110101010", *["000111010"] * ((width - 1) // 2)]
     if width % 2 == 0:
@@ -233,15 +233,15 @@ def _with_row(part: bytes, compression: int, width: int, options: int) -> Iterat
     bits, row = f"{int.from_bytes(part, 'big'):0{8 * len(part)}b}", "".join(runs)
     if compression == _FAX_4:
         begun, row = bits.rstrip("0"), "".join(f"001{pair}" for pair in runs) + _EOL * 2
-        is_ended = begun.endswith(_EOL * 2)
-        begun = begun.removesuffix(_EOL * 2)
-        begins = [begun + "0" * zeros for zeros in range(1 if is_ended else 8)]
+        if not begun.endswith(_EOL * 2):
+            raise DecodeError("CCITT data of the TIFF does not end in its end mark")
+        begins = [begun.removesuffix(_EOL * 2)]
     elif compression == _FAX_3:
         mark = _EOL + "1" * (options & _TWO_DIMENSIONAL)
         begins, row = [re.sub(f"(?:0*{mark})+0*$", "", bits)], mark + row + mark
     else:  # each row begins with a byte
         begun = bits[: 8 * len(part.rstrip(b"\0"))]
-        begins = [begun + "0" * zeros for zeros in (0, 8, 16)]
+        begins = [bits, begun]
     for begin in begins:
         longer = begin + row + "0" * (-len(begin + row) % 8)
         yield int(longer, 2).to_bytes(len(longer) // 8, "big")

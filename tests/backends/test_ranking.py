@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from fastdecode import Ranking
-from fastdecode._backends.ranking import libraries, ranking_path
+from fastdecode import Ranking, backends
+from fastdecode._backends.ranking import DEFAULT, libraries, ranking_path
 from fastdecode._system.processor import cpu_model
 
 FULL = Ranking(
@@ -146,3 +146,15 @@ def test_a_library_that_comes_or_goes_makes_it_stale(
 
     assert f"{name} 4.2 then, missing now" in with_it.stale()
     assert not without.stale()
+
+
+def test_what_holds_the_gil_for_a_format_comes_last() -> None:
+    """In the default order; only backends that import PyTorch come behind it."""
+    held = {info.name: info.holds_gil for info in backends()}
+    for (format, _), names in DEFAULT.orders.items():
+        order = [name for name in names if name not in ("torchcodec", "torchvision")]
+        holding = [name for name in order if format in held[name]]
+
+        assert order[len(order) - len(holding) :] == holding
+    assert held["pillow"] == ("jpeg2000",)
+    assert held["imagecodecs"] == ()

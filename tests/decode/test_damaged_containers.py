@@ -179,6 +179,26 @@ def test_flat_areas_of_webp_and_avif_may_be_zeros(
     np.testing.assert_array_equal(decode(data, backend=backend), expected)
 
 
+@pytest.mark.parametrize("backend", [None, "pillow", "opencv"])
+@pytest.mark.parametrize("kind", ["webp", "webp, lossless"])
+def test_zeros_behind_the_data_of_a_webp_are_no_damage(kind: str, backend: str | None) -> None:
+    """A chunk that is filled up decodes, and one that is cut and filled up never does."""
+    if backend and backend not in usable_backends():
+        pytest.skip(f"{backend} is not installed")
+    data = encode(noisy(), **MODERN[kind])
+    (size,) = struct.unpack_from("<I", data, 16)
+
+    def with_chunk(body: bytes) -> bytes:
+        body += bytes(len(body) % 2)
+        sizes = struct.pack("<I", 12 + len(body)), struct.pack("<I", len(body))
+        return b"".join((b"RIFF", sizes[0], data[8:16], sizes[1], body))
+
+    for zeros in (2, 20, 700):
+        assert outcome(with_chunk(data[20 : 20 + size] + bytes(zeros)), data, backend) == "whole"
+    for cut in np.linspace(100, size - 24, 25).astype(int).tolist():
+        assert outcome(with_chunk(data[20 : 20 + cut] + bytes(700)), data, backend) == "error", cut
+
+
 def test_heic_cannot_be_strict() -> None:
     """Strict decoding is refused, because libheif and pillow_heif do not report warnings."""
     with pytest.raises(UnsupportedFormat, match=r"pillow_heif.*heic"):

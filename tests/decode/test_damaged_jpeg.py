@@ -503,6 +503,52 @@ def test_zeros_in_place_of_data_are_an_error(kind: str, backend: str | None) -> 
     assert outcomes.count("error") >= 0.9 * len(outcomes)
 
 
+def with_padding(data: bytes, zeros: int) -> bytes:
+    """Put zeros in front of each restart marker, and of the end marker."""
+    if probe(data).restart_interval:
+        data = re.sub(rb"(?=\xff[\xd0-\xd7])", bytes(zeros), data)
+    return data[:-2] + bytes(zeros) + EOI
+
+
+@pytest.mark.parametrize("kind", [kind for kind in FINE if kind != "in white"])
+@every_reader
+@pytest.mark.parametrize("zeros", [1, 15, 16, 500])
+def test_zeros_behind_complete_data_are_no_damage(
+    kind: str, backend: str | None, zeros: int
+) -> None:
+    """Where all blocks are there, zeros between them and a marker are in place of nothing."""
+    data = FINE[kind]
+    if backend and (backend == "native" or not decodes(data, backend)):
+        pytest.skip(f"{backend} does not read {kind}")
+
+    for padded in (with_padding(data, zeros), data[:-2] + bytes(zeros)):
+        assert outcome(padded, data, backend) == "whole"
+        with pytest.raises(FastDecodeError):
+            decode(padded, strict=True, backend=backend)
+
+
+@pytest.mark.parametrize("kind", FINE)
+def test_zeros_behind_data_that_is_cut_hide_nothing(kind: str) -> None:
+    """Wherever data ends too early, more zeros than it needs do not make up for it."""
+    data = FINE[kind]
+    whole = decode(data)
+    last = range(len(data) - 2 - 8, len(data) - 2)
+    for cut in (*cuts(data, 20, 12), *last):
+        for end in (EOI, b""):
+            assert outcome(data[:cut] + bytes(600) + end, whole) != "other pixels", cut
+
+
+def test_zeros_in_place_of_a_table_are_an_error() -> None:
+    """Between two scans they may have been a table, without which the next one is another."""
+    data = FINE["progressive"]
+    places = [*markers(rb"\xff[\xc4\xda]", data[: len(data) - 2]), len(data) - 2]
+    behind = [at for at in places if at > probe(data).scan_offset]
+
+    for start, end in itertools.pairwise(behind):
+        with pytest.raises(DecodeError):
+            decode(data[:start] + bytes(end - start) + data[end:])
+
+
 def decodes(data: bytes, backend: str) -> bool:
     try:
         decode(data, backend=backend)

@@ -159,3 +159,17 @@ def test_a_file_that_cannot_be_read_raises_or_is_none(tmp_path: Path) -> None:
         assert fastdecode.imread(path, on_error="none") is None
     with pytest.raises(ValueError, match="on_error"):
         fastdecode.imread(photo, on_error="skip")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("form", ["PNG", "JPEG", "BMP", "WEBP", "TIFF"])
+@pytest.mark.parametrize("size", [(3, 40), (40, 1), (1, 1), (7, 7)], ids=str)
+def test_a_tiny_image_keeps_a_pixel(form: str, size: tuple[int, int], tmp_path: Path) -> None:
+    """A reduction that would leave none, of which OpenCV makes an error, leaves one."""
+    path, colour = tmp_path / "image", (9, 90, 200)
+    Image.new("RGB", size, colour).save(path, form, **({"quality": 100} if form == "JPEG" else {}))
+    for flags, reduce in ((17, 2), (65, 8), (32, 4), (32 | 2, 4)):
+        made, theirs = fastdecode.imread(path, flags), _read_by_cv2(str(path), flags)
+
+        assert made is not None
+        sides = [max(1, side // reduce) for side in size[::-1]]
+        assert [*made.shape[:2]] == (sides if theirs is None else [*theirs.shape[:2]])

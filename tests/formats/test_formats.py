@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import struct
 import zlib
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 from corpus import outcome, usable_backends
 from encoded import LONG, SHORT, chunk, png
-from forged import bmp, packed, padded, pnm, run_lengths, tiff
+from forged import bmp, one_strip, packed, padded, pnm, run_lengths, tiff
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageOps
@@ -115,14 +116,63 @@ def test_tiff_of_any_layout(drawn: tuple[bytes, Any, Any]) -> None:
 
 @pytest.mark.parametrize("bits", [1, 2, 4, 8])
 @pytest.mark.parametrize("rows", [None, 4])
-def test_tiff_with_a_colour_map(bits: int, rows: int | None) -> None:
-    """RGB shows the colours of the map, and "stored" the indices."""
+@pytest.mark.parametrize("depth", [8, 16])
+def test_tiff_with_a_colour_map(bits: int, rows: int | None, depth: int) -> None:
+    """RGB shows the colours of the map, also of one of 8 bits, and "stored" the indices."""
     indices = noise(1, bits)
-    table = np.random.default_rng(1).integers(0, 1 << 16, (3, 1 << bits))
+    table = np.random.default_rng(1).integers(0, 1 << depth, (3, 1 << bits))
     data = tiff(indices, bits, 3, (320, SHORT, tuple(table.ravel().tolist())), rows=rows)
 
     assert_decodes(data, indices[:, :, 0], mode="stored")
-    assert_decodes(data, (table[:, indices[:, :, 0]] >> 8).transpose(1, 2, 0))
+    assert_decodes(data, (table[:, indices[:, :, 0]] >> depth - 8).transpose(1, 2, 0))
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("extra", [(), (0,), (1,), (2,), (0, 2)], ids=str)
+@pytest.mark.parametrize("planar", [False, True])
+def test_a_palette_may_have_extra_samples(bits: int, extra: tuple[int, ...], planar: bool) -> None:
+    """They do not change its colours, and the one that is alpha is alpha."""
+    pytest.importorskip("tifffile")
+    samples = noise(1 + max(1, len(extra)), bits)
+    table = np.random.default_rng(1).integers(0, 1 << 16, (3, 1 << bits))
+    colours = (320, SHORT, tuple(table.ravel().tolist()))
+    data = tiff(samples, bits, 3, colours, alpha=extra, planar=planar)
+    place = next((1 + at for at, kind in enumerate(extra) if kind), None)
+    alpha = 255 if place is None else samples[..., place].astype(int) * 255 // ((1 << bits) - 1)
+
+    made = decode(data, mode="RGBA")
+
+    np.testing.assert_array_equal(made[..., :3], decode(data))
+    np.testing.assert_array_equal(made[..., :3].transpose(2, 0, 1), table[:, samples[..., 0]] >> 8)
+    np.testing.assert_array_equal(made[..., 3], np.broadcast_to(alpha, made.shape[:2]))
+    np.testing.assert_array_equal(decode(data, mode="stored"), samples)
+
+
+@pytest.mark.parametrize(("channels", "extra"), [(1, ()), (2, (2,)), (3, ()), (4, (2,))], ids=str)
+@pytest.mark.parametrize("bits", [1, 8, 16])
+def test_without_a_photometric_interpretation(
+    channels: int, extra: tuple[int, ...], bits: int
+) -> None:
+    """Grey is black-is-zero and three samples are RGB, as libtiff takes them."""
+    pytest.importorskip("tifffile")
+    samples = noise(channels, bits)
+
+    image = decode(tiff(samples, bits, None, alpha=extra))
+
+    np.testing.assert_array_equal(image, rgb(samples, bits))
+
+
+def test_cmyk_keeps_its_alpha() -> None:
+    """An alpha channel behind the inks is that of RGBA."""
+    pytest.importorskip("tifffile")
+    samples = noise(5, 8)
+
+    made = decode(tiff(samples, 8, 5, alpha=(2,)), mode="RGBA")
+
+    inks = Image.fromarray(np.ascontiguousarray(samples[..., :4]), "CMYK")
+    np.testing.assert_array_equal(
+        made, np.dstack([np.asarray(inks.convert("RGB")), samples[..., 4]])
+    )
 
 
 @pytest.mark.parametrize("bits", [8, 16])
@@ -152,15 +202,16 @@ def test_alpha_is_the_extra_channel_that_says_so(
     """Other channels, before or behind it, are none; without alpha all is opaque."""
     pytest.importorskip("tifffile")
     samples = noise(colours + len(extra), bits)
-    data = tiff(samples, bits, 2 if colours == 3 else 1, alpha=extra)
     shown = np.broadcast_to(samples[..., :colours], (*samples.shape[:2], 3))
+    for photometric in (2,) if colours == 3 else (1, 0):  # black is zero, or white, of the greys
+        data = tiff(samples, bits, photometric, alpha=extra)
 
-    made = decode(data, mode="RGBA", backend="tifffile")
-    np.testing.assert_array_equal(made[..., :3], rgb(shown, bits))
-    place = colours + extra.index(2) if 2 in extra else None
-    opaque = np.full(made.shape[:2], 255)
-    alpha = opaque if place is None else samples[..., place] >> bits - 8
-    np.testing.assert_array_equal(made[..., 3], alpha)
+        made = decode(data, mode="RGBA", backend="tifffile")
+        np.testing.assert_array_equal(made[..., :3], rgb(shown, bits, inverted=photometric == 0))
+        place = colours + extra.index(2) if 2 in extra else None
+        opaque = np.full(made.shape[:2], 255)
+        alpha = opaque if place is None else samples[..., place] >> bits - 8
+        np.testing.assert_array_equal(made[..., 3], alpha)
 
 
 @pytest.mark.parametrize("value", range(1, 9))
@@ -322,6 +373,81 @@ def test_damage_in_a_codec_of_tiff_is_an_error(codec: str, backend: str | None) 
         assert outcome(data[:end], whole, backend) != "other pixels", end
 
 
+GREY = np.asarray(drawing(64, 48, "L"))
+BLACK_END = np.where(np.arange(48)[:, None] < 30, GREY, 0).astype(np.uint8)
+
+
+def lzw_without_end(data: bytes) -> bytes:
+    """Write each byte as a literal of 9 bits, with a clear code before the codes would grow."""
+    codes = [code for at in range(0, len(data), 200) for code in (256, *data[at : at + 200])]
+    bits = "".join(format(code, "09b") for code in codes)
+    return int(bits + "0" * (-len(bits) % 8), 2).to_bytes(-(-len(bits) // 8), "big")
+
+
+def strip_of(kind: str, grey: Any) -> tuple[bytes, int, tuple[Any, ...]]:
+    """Compress grey pixels; return also the number of the compression and further fields."""
+    codecs = pytest.importorskip("imagecodecs")
+    if kind == "lzw without end":
+        return lzw_without_end(grey.tobytes()), 5, ()
+    if kind.startswith("webp"):
+        image = np.dstack([grey] * 3)
+        part = codecs.webp_encode(image, lossless=kind == "webp, lossless")
+        return part, 50001, ((258, SHORT, (8,) * 3), (262, SHORT, (2,)), (277, SHORT, (3,)))
+    if "ccitt" in kind or "group" in kind:
+        name = kind.split(maxsplit=1)[0]
+        file = written(Image.fromarray(grey).convert("1"), compression=name, tiffinfo={278: 64})
+        ((start, size),) = strips(file)
+        part = file[start : start + size]
+        number = {"tiff_ccitt": 2, "group4": 4}[name]
+        return part, number, ((258, SHORT, (1,)), (262, SHORT, (0,)))
+    numbers = {"lzw": 5, "zlib": 8, "packbits": 32773, "zstd": 50000, "lzma": 34925, "jpeg": 7}
+    return bytes(getattr(codecs, f"{kind}_encode")(np.ascontiguousarray(grey))), numbers[kind], ()
+
+
+@pytest.mark.parametrize("grey", [GREY, BLACK_END], ids=["busy", "black at the end"])
+@pytest.mark.parametrize(
+    "kind",
+    ["lzw", "lzw without end", "zlib", "packbits", "zstd", "lzma", "jpeg", "webp", "webp, lossless",
+     "tiff_ccitt", "group4"],
+)  # fmt: skip
+def test_zeros_behind_the_data_of_a_strip_are_no_damage(kind: str, grey: Any) -> None:
+    """A strip that is filled up decodes, and one that is cut and filled up never does."""
+    pytest.importorskip("tifffile")
+    if kind == "lzw without end" and grey is BLACK_END:
+        return  # zeros are its black pixels, of which nobody knows how many are missing
+    part, number, more = strip_of(kind, grey)
+    whole = decode(one_strip(part, grey.shape, number, *more))
+    for zeros in (1, 3, 4, 20, 700):
+        padded = [part + bytes(zeros)]
+        padded += [part[:-2] + bytes(zeros) + part[-2:]] if kind == "jpeg" else []
+        for longer in padded:
+            image = decode(one_strip(longer, grey.shape, number, *more))
+            np.testing.assert_array_equal(image, whole)
+
+    if kind in ("packbits", "jpeg"):  # of which zeros may be data, or do not reach the end
+        return
+    for cut in np.linspace(len(part) // 5, len(part) - 24, 25).astype(int).tolist():
+        data = one_strip(part[:cut] + bytes(700), grey.shape, number, *more)
+        assert outcome(data, whole) != "other pixels", cut
+
+
+@pytest.mark.parametrize("black", [1, 8, 16, 150])
+@pytest.mark.parametrize("kind", ["u1", "u2"])
+def test_noise_in_zstandard_may_end_in_black(black: int, kind: str) -> None:
+    """Zstandard stores noise as it is, with its zeros; but it would compress many of them."""
+    codecs = pytest.importorskip("imagecodecs")
+    noisy = np.random.default_rng(0).integers(1, 256, (96, 128)).astype(kind)
+    noisy[-1, -min(black, 128) :] = 0
+    field = (258, SHORT, (8 * noisy.itemsize,))
+    part = codecs.zstd_encode(noisy)
+
+    data = one_strip(part, noisy.shape, 50000, field)
+    np.testing.assert_array_equal(decode(data, mode="stored"), noisy)
+    for missing in (400, 3000, 9000):
+        with pytest.raises(DecodeError, match="missing"):
+            decode(one_strip(part[:-missing] + bytes(missing), noisy.shape, 50000, field))
+
+
 @pytest.mark.parametrize(("size", "axis"), [((48, 64), 257), ((64, 48), 256)])
 def test_a_jpeg_larger_than_its_strip_is_an_error(size: tuple[int, int], axis: int) -> None:
     """Each side of a JPEG counts by itself, with what fills up its last blocks."""
@@ -390,6 +516,29 @@ def test_tiff_that_no_backend_reads_is_refused(compression: int, photometric: in
 
     with pytest.raises(UnsupportedFormat, match="tiff"):
         decode(data)
+
+
+@pytest.mark.parametrize(
+    ("bits", "kind", "named"),
+    [((5, 6, 5), 1, "5, 6, 5 bits"), ((16, 16, 8), 1, "16, 16, 8 bits"), ((64,), 6, "complex"),
+     ((32,), 5, "complex"), ((128,), 6, "complex")],
+    ids=str,
+)  # fmt: skip
+@pytest.mark.parametrize("mode", ["RGB", "stored"])
+def test_samples_that_no_backend_reads_are_named(
+    bits: tuple[int, ...], kind: int, named: str, mode: Any
+) -> None:
+    """A whole file is unsupported, and the error says why; a cut one misses pixels."""
+    row = -(-10 * sum(bits) // 8)
+    pixels = np.random.default_rng(0).integers(0, 256, (1, 5 * row, 1)).astype(np.uint8)
+    more = [(256, SHORT, (10,)), (257, SHORT, (5,)), (258, SHORT, bits), (278, SHORT, (5,)),
+            (277, SHORT, (len(bits),)), (339, SHORT, (kind,) * len(bits))]  # fmt: skip
+    photometric = 2 if len(bits) == 3 else 1
+
+    with pytest.raises(UnsupportedFormat, match=named):
+        decode(tiff(pixels, 8, photometric, *more), mode=mode)
+    with pytest.raises(DecodeError, match="has .* of"):
+        decode(tiff(pixels[:, :-2], 8, photometric, *more), mode=mode)
 
 
 # BMP
@@ -610,3 +759,23 @@ def test_png_of_few_bits_is_stored_as_it_is(bits: int) -> None:
 
     assert_decodes(data, samples[:, :, 0], mode="stored")
     assert_decodes(data, rgb(samples, bits))
+
+
+LINEAR = base64.b64decode(
+    "/wrLQAp3CgMS5gHQpqZ77XkdmxCowXlHy1DDQ6AJA1X20rA80OwyEcJGotH6mIrGnQBEq9Qs2v4BnqhNJgj+kOro"
+    "52eQq1euSi5st5U4tafbwJxB0OMSFObDUjfAoGXQdwXWbISBfWCfOUCknfBaAwASiAIAqANd5RIAABUqo4wbvJzr"
+    "+fJDh8W0jesMbbVtYUmiyDg2SSdwmKSgQJKkGGOMisGhqBgl7LAdpEqiREuSqlKMkTEYZFIpg368TN/TQriA8WrJ"
+    "cx4A/aizcbvBbItvanY0mbXL4U/aw/lnedEwiBV9gd3tv06XnfLALUifosLawdZLvFfKbKmEVZUpKsrAV+iczMk7"
+    "kIgrQnBYcEwBUAUOqFaYSw0rgF9IoRbogSkrpMC9LZUZGS9mxpg5Gi8PEMTDUr7ZQZ4Ol3QTvU+ClszV4N5X2g43"
+    "QJ7M9L8eTMhzSL5Ydx5JndzRrjXHgGY="
+)
+"""64 x 48 pixels by ``cjxl -d 1``, with a profile of Adobe RGB's primaries and gamma."""
+
+
+@pytest.mark.parametrize("mode", ["RGB", "stored"])
+def test_jpeg_xl_that_comes_in_linear_light_is_refused(mode: Any) -> None:
+    """Of lossy colours with an ICC profile libjxl makes linear light, which would be too dark."""
+    assert probe(LINEAR).coding == "other"
+
+    with pytest.raises(UnsupportedFormat, match="linear light"):
+        decode(LINEAR, mode=mode)

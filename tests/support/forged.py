@@ -39,7 +39,7 @@ def parts_of(samples: Any, sides: tuple[int, int], *, planar: bool, tiled: bool)
 def tiff(
     samples: Any,
     bits: int,
-    photometric: int,
+    photometric: int | None,
     *more: Field,
     order: str = "<",
     big: bool = False,
@@ -71,17 +71,25 @@ def tiff(
         (257, SHORT, (height,)),
         (258, SHORT, (bits,) * channels),
         (259, SHORT, (8 if zipped else 1,)),
-        (262, SHORT, (photometric,)),
         (277, SHORT, (channels,)),
         (284, SHORT, (2 if planar else 1,)),
         (325 if tile else 279, LONG, sizes),
         (339, SHORT, (kind,) * channels),
         *places,
     ]
+    fields += [(262, SHORT, (photometric,))] if photometric is not None else []
     fields += [(338, SHORT, tuple(alpha))] if alpha else []
     given = {field[0] for field in more}
     fields = [field for field in fields if field[0] not in given]
     return directory_last(b"".join(data), *fields, *more, order=order, big=big)
+
+
+def one_strip(part: bytes, size: tuple[int, int], compression: int, *more: Field) -> bytes:
+    """Put the compressed data of 8-bit grey pixels of (height, width) into a TIFF."""
+    fields = (256, size[1]), (257, size[0]), (259, compression), (278, size[0])
+    given = {field[0] for field in more}
+    kept = [(tag, SHORT, (value,)) for tag, value in fields if tag not in given]
+    return tiff(np.frombuffer(part, np.uint8)[None, :, None], 8, 1, *kept, *more)
 
 
 def bmp(
