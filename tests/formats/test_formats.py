@@ -537,7 +537,7 @@ def test_samples_that_no_backend_reads_are_named(
 
     with pytest.raises(UnsupportedFormat, match=named):
         decode(tiff(pixels, 8, photometric, *more), mode=mode)
-    with pytest.raises(DecodeError, match="has .* of"):
+    with pytest.raises(DecodeError, match=r"has \d+ of"):
         decode(tiff(pixels[:, :-2], 8, photometric, *more), mode=mode)
 
 
