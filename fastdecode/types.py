@@ -96,7 +96,7 @@ class BackendInfo:
     releases_gil, fork_safe : bool
         Whether it releases the GIL while it decodes, and works in a forked child.
     holds_gil : tuple of Format
-        Formats for which it holds the GIL nevertheless, or all of them.
+        Formats for which it does not release it.
     devices : tuple of str
         Types of device, as PyTorch names them, on which its `BatchBackend` decodes; empty if it has
         none. This does not say whether such a device is present, or supported by the installed

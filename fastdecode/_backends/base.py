@@ -191,7 +191,7 @@ class Backend(ABC):
     releases_gil : bool
         It releases the GIL while it decodes.
     holds_gil : frozenset of Format
-        Formats of which that is not true.
+        Formats for which it does not.
     fork_safe : bool
         It works in a child process that was forked after the parent used it.
     distribution : str
