@@ -353,5 +353,7 @@ def _keep(options: argparse.Namespace, result: Any) -> None:
         "result": result,
     }
     options.json.parent.mkdir(parents=True, exist_ok=True)
-    files.write_text(options.json, json.dumps(content, indent=1, default=str) + "\n")
+    files.write_text(
+        options.json, json.dumps(content, indent=1, default=str) + "\n", b'{\n "measured": '
+    )
     print(options.json)

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 SCHEMA = 2
+MARK = b'{\n "schema": '
+"""What a saved ranking begins with, and a saved result of the benchmark: no other is replaced."""
+
 
 _DAMAGE = ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError
 """What reading JSON, and looking for names in it, raises."""
@@ -124,8 +127,8 @@ class Ranking:
             "measured": self.measured,
             "orders": [[*cell, names] for cell, names in self.orders.items()],
         }
-        files.check_writable(target, parents=True)
-        files.write_text(target, json.dumps(content, indent=1))
+        files.check_writable(target, MARK, parents=True)
+        files.write_text(target, json.dumps(content, indent=1), MARK)
         return target
 
     @classmethod

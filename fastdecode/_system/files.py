@@ -1,7 +1,10 @@
-"""Read only regular files, and replace files atomically.
+"""Read only regular files; write files atomically, and never over a file of others.
 
 Opening a FIFO would block until another process writes to it, and a device may have no end. So
 files are opened without blocking, and the type of the opened file is checked.
+
+What the package writes replaces a file only if that is empty, or begins with the mark of what is
+written (see `check_replaceable`). A link is never followed, because its target has another name.
 """
 
 from __future__ import annotations
@@ -71,52 +74,81 @@ def read_regular(path: str | os.PathLike[str]) -> bytes:
             raise (ImageTooLarge if size >= _LARGE else MemoryError)(words) from None
 
 
-def check_writable(path: str | os.PathLike[str], *, parents: bool = False) -> None:
+def check_writable(
+    path: str | os.PathLike[str], mark: bytes = b"", *, parents: bool = False
+) -> None:
     """Raise an OSError if a file cannot be written; an existing file is not touched."""
     target = Path(path)
     if target.is_dir():
         raise IsADirectoryError("it is a folder")
     if not _is_device(target):
-        folder = Path(os.path.realpath(target)).parent
+        check_replaceable(target, mark)
         if parents:
-            folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
+            target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=target.parent):
             pass
 
 
 def check_result(
-    place: str | os.PathLike[str], option: str, suffix: str = "", *, parents: bool = False
+    place: str | os.PathLike[str], option: str, mark: bytes = b"", *, parents: bool = False
 ) -> None:
-    """Raise a worded OSError if an option's file cannot be written without losing another file.
+    """Raise a worded OSError if an option's file cannot be written; see `check_replaceable`.
 
-    Users mistype the names of images, lists and stores there. So an existing file is replaced only
-    if it is empty, or has the suffix of what the option writes.
+    Users mistype the names of images, lists and stores there.
     """
-    with name_in_errors(place):
-        check_writable(place, parents=parents)
-    path = Path(place)
-    kept = path.is_file() and path.stat().st_size  # a device is written to, not replaced
-    if kept and not (suffix and path.suffix.lower() == suffix):
-        only = f"only a {suffix} file" if suffix else "no file"
-        raise FileExistsError(f"{visible(str(path))} is there already: {option} replaces {only}")
+    try:
+        with name_in_errors(place):
+            check_writable(place, mark, parents=parents)
+    except FileExistsError:
+        only = "only a file that it has written, and no link" if mark else "no file"
+        name = visible(os.fspath(place))
+        raise FileExistsError(f"{name} is there already: {option} replaces {only}") from None
 
 
-def write_text(path: str | os.PathLike[str], text: str) -> None:
+def check_replaceable(path: Path, mark: bytes = b"") -> None:
+    """Raise a FileExistsError unless there is nothing, or a file that may be replaced.
+
+    That is an empty one, or one that begins with `mark`, as what is written there does. So the user
+    may measure, pack or index again, and a mistyped name costs no file.
+    """
+    if not os.path.lexists(path):
+        return
+    name = visible(str(path))
+    if path.is_symlink():
+        raise FileExistsError(f"{name} is a link: remove it, or name a file that is not one")
+    if path.is_file():
+        with open_regular(path) as file:
+            begins = file.read(max(1, len(mark)))
+        if not begins or (mark and begins == mark):
+            return
+    raise FileExistsError(f"{name} is there already: remove it, or choose another place")
+
+
+def remove_empty_folders(folder: Path) -> None:
+    """Remove a folder and the folders in it, except those that hold a file or a link."""
+    for path, _, _ in os.walk(folder, topdown=False):
+        with suppress(OSError):
+            Path(path).rmdir()
+
+
+def write_text(path: str | os.PathLike[str], text: str, mark: bytes = b"") -> None:
     """Write a text file in UTF-8, atomically; see `write_bytes`."""
-    write_bytes(path, text.encode())
+    write_bytes(path, text.encode(), mark)
 
 
-def write_bytes(path: str | os.PathLike[str], data: bytes, *, durable: bool = False) -> None:
+def write_bytes(
+    path: str | os.PathLike[str], data: bytes, mark: bytes = b"", *, durable: bool = False
+) -> None:
     """Write a file atomically: readers see the old file or the whole new one.
 
-    A symbolic link stays, and its target is replaced; a device or pipe is written to. With
-    `durable`, the bytes are on the disk before the file is replaced, so even a crash of the machine
-    leaves no partial file.
+    Only a file that is empty or begins with `mark` is replaced; a device or pipe is written to.
+    With `durable`, the bytes are on the disk before the file is replaced, so even a crash of the
+    machine leaves no partial file.
     """
-    if _is_device(Path(path)):
-        Path(path).write_bytes(data)
+    target = Path(path)
+    if _is_device(target):
+        target.write_bytes(data)
         return
-    target = Path(os.path.realpath(path))
     partial = target.with_name(f".{target.name}.{token_hex(4)}")
     try:
         with partial.open("xb") as file:
@@ -124,10 +156,11 @@ def write_bytes(path: str | os.PathLike[str], data: bytes, *, durable: bool = Fa
             if durable:
                 file.flush()
                 os.fsync(file.fileno())
+        check_replaceable(target, mark)
         partial.replace(target)
     except BaseException as error:  # Ctrl-C, too, must leave no partial file
         partial.unlink(missing_ok=True)
-        if isinstance(error, OSError):
+        if isinstance(error, OSError) and error.errno is not None:
             error.filename = os.fspath(path)  # not the partial file
         raise
 
@@ -142,6 +175,8 @@ def name_in_errors(place: str | os.PathLike[str]) -> Iterator[None]:
     """Name the file in errors of writing, in words for the users of a command."""
     try:
         yield
+    except FileExistsError:  # it names the file, and the way out
+        raise
     except OSError as error:
         why = error.strerror or error
         raise OSError(f"{visible(os.fspath(place))} cannot be written: {why}") from error

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 from pathlib import Path
 
 from fastdecode.cli.terminal import Parser
@@ -54,7 +53,8 @@ def run(options: argparse.Namespace, parser: Parser) -> int:
                 parser.fail(f"{path} is there already, and is another file: choose another folder")
         for path, source in missing.items():
             path.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(source, path)
+            with path.open("xb") as file:  # never through a link
+                file.write(source.read_bytes())
     except OSError as error:
         parser.fail(error)
     for what in ("cat.jpg", "photos", "train"):

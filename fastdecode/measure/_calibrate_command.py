@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fastdecode._backends.ranking import ranking_path
+from fastdecode._backends.ranking import MARK, ranking_path
 from fastdecode._system import files as _files
 from fastdecode.cli.terminal import INTERRUPTED, Parser, paragraph, progress, seconds
 from fastdecode.errors import FastDecodeError, visible
@@ -41,11 +41,8 @@ def run(options: argparse.Namespace, parser: Parser) -> int:
     begun, load = time.monotonic(), busy(machine())
     place = None if options.no_save else options.to or ranking_path()
     try:
-        if options.to:
-            _files.check_result(options.to, "--to", ".json", parents=True)
-        elif place:  # what is there was not named, and may be damaged: it is replaced
-            with _files.name_in_errors(place):
-                _files.check_writable(place, parents=True)
+        if place:
+            _files.check_result(place, "--to", MARK, parents=True)
         photos = _find_photos(options.paths) if options.paths else sample_photos()
         with progress() as notify:
             ranking, notes = rank(photos, options.seconds, notify)

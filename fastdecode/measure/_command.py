@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fastdecode._backends import registry, selection
-from fastdecode._backends.ranking import DEFAULT
+from fastdecode._backends.ranking import DEFAULT, MARK
 from fastdecode._system import files as _files
 from fastdecode.cli.terminal import INTERRUPTED, Parser, count, progress, say, seconds
 from fastdecode.errors import BackendUnavailable, StoreError, UnknownBackend, visible
@@ -71,7 +71,9 @@ _IN_BOTH = ("torchvision",)  # as a backend, too
 _SHORT_RUN_S = 25.0  # of timing, of the minute: processes also need time to start
 _SHORT_SECONDS = 2.0
 
-_SUFFIXES = {"json": ".json", "html": ".html"}
+_MARKS = {"json": MARK, "html": b"<!DOCTYPE html>\n<!-- fastdecode bench -->"}
+"""What the file of an option begins with: no other file is replaced."""
+
 """The options that write a file, and the suffix of files that each of them may replace."""
 
 
@@ -341,21 +343,19 @@ def _check_arguments(parser: Parser, options: argparse.Namespace) -> None:
         parser.need(library, f"--recipe {options.recipe}", registry.pip_install(library))
     if options.html:
         parser.need("jinja2", "--html", registry.pip_install("fastdecode[bench]"))
-    written = {
-        flag: path for flag in _SUFFIXES if (path := getattr(options, flag)) not in (None, "-")
-    }
+    written = {flag: path for flag in _MARKS if (path := getattr(options, flag)) not in (None, "-")}
     if len(set(written.values())) < len(written):
         parser.error("--json and --html are the same file")
     try:
         for flag, place in written.items():
-            _files.check_result(place, f"--{flag}", _SUFFIXES[flag])
+            _files.check_result(place, f"--{flag}", _MARKS[flag])
     except OSError as error:
         parser.fail(error)
 
 
 def _save_results(parser: Parser, options: argparse.Namespace, result: Result) -> None:
     """Write the requested files; exit with status 2 if that fails."""
-    wanted = {flag: getattr(options, flag) for flag in _SUFFIXES}
+    wanted = {flag: getattr(options, flag) for flag in _MARKS}
     for flag, place in wanted.items():
         if not place or place == "-":
             continue
@@ -365,7 +365,7 @@ def _save_results(parser: Parser, options: argparse.Namespace, result: Result) -
             continue
         try:
             with _files.name_in_errors(place):
-                _files.write_text(place, _content(flag, result))
+                _files.write_text(place, _content(flag, result), _MARKS[flag])
         except OSError as error:
             parser.fail(error)
         say(f"{ {'json': 'Figures', 'html': 'Page'}[flag] }: {place}")

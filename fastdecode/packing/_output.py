@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import fastdecode
-from fastdecode._system.files import sync_folder, write_bytes, write_text
+from fastdecode._system.files import check_replaceable, sync_folder, write_bytes
 from fastdecode.cli.terminal import csv_text
 from fastdecode.packing._survey import printable
 from fastdecode.stores import kind_by_suffix
 from fastdecode.stores._index import dump_json
 from fastdecode.stores._items import Keys
+from fastdecode.stores._ranges import is_uri, local_path
 from fastdecode.stores.folder import INDEX
 from fastdecode.stores.tar.writer import ShardFull, TarWriter
 
@@ -27,7 +28,11 @@ if TYPE_CHECKING:
     from fastdecode.types import Buffer
 
 _FORMAT = 1
-_BAD = ("key", "reason")
+_BAD_HEADING = b'"key","reason"\n'
+"""What a list of bad items begins with. The quotes mark it as ours: the rows have them only where
+they need them.
+"""
+
 _PIECE = 1 << 20
 
 
@@ -112,11 +117,15 @@ class OutputPaths:
         return f"{self.path.stem}-{number:05d}{self.path.suffix}"
 
     def check_not_in_source(self, source: str) -> None:
-        """Raise a ValueError if the result would be part of its own source."""
-        if "://" in source or not Path(source).is_dir():
+        """Raise a ValueError if the source holds the result, or lies where `pack` writes."""
+        if is_uri(source):
             return
-        if Path(os.path.realpath(self.path)).is_relative_to(os.path.realpath(source)):
+        real = Path(os.path.realpath(local_path(source)))
+        if real.is_dir() and Path(os.path.realpath(self.path)).is_relative_to(real):
             raise ValueError(f"{self.path} lies inside {source}, which is packed: choose another")
+        for own in (self.partial, self.bad):
+            if real.is_relative_to(os.path.realpath(own)):
+                raise ValueError(f"{source} lies in {own}, which pack writes itself: move it away")
 
     def check_free(self) -> None:
         """Raise a FileExistsError if a file but an earlier list of bad items would be replaced."""
@@ -127,10 +136,9 @@ class OutputPaths:
             shards = f"{glob.escape(self.path.stem)}-[0-9]*{glob.escape(self.path.suffix)}"
             others += self.path.parent.glob(shards)
             others += self.path.parent.glob(f"{shards}.fdx")
-        if not self._has_bad_list():
-            others.append(self.bad)
         for other in others:
             _check_missing(other)
+        check_replaceable(self.bad, _BAD_HEADING)
 
     def complete_error(self) -> FileExistsError:
         return FileExistsError(
@@ -138,21 +146,14 @@ class OutputPaths:
             f"{self.manifest}, or choose another place"
         )
 
-    def _has_bad_list(self) -> bool:
-        """Return whether an earlier run has left a list of bad items, which may be replaced."""
-        heading = csv_text([_BAD]).encode()
-        if not self.bad.is_file() or self.bad.is_symlink():
-            return False
-        with self.bad.open("rb") as file:
-            return file.read(len(heading)) == heading
-
     def write_bad(self, bad: Sequence[tuple[str, str]], work: WorkFolder) -> None:
         """Write the bad items as CSV with key and reason; without any, remove an earlier list."""
+        check_replaceable(self.bad, _BAD_HEADING)
         if not bad:
-            self.bad.unlink(missing_ok=True)  # `check_free` has found nothing else there
+            self.bad.unlink(missing_ok=True)
             return
         made = work.record(self.bad.name)  # so that a kill leaves nothing next to the store
-        write_text(made, csv_text([_BAD, *bad]))
+        write_bytes(made, _BAD_HEADING + csv_text(bad).encode(), _BAD_HEADING)
         made.replace(self.bad)
 
     def publish(self, work: WorkFolder) -> None:

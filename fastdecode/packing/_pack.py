@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -298,11 +297,7 @@ class _Job:
             kept.append(part)
             names |= {path.name, f"{path.name}{SUFFIX}"}
             self.part.next = self.resumed = part.next
-        for path in self.work.files():
-            if path.is_dir():
-                shutil.rmtree(path)
-            elif path.name not in names:
-                path.unlink()
+        self.work.discard(names)
         return kept
 
     def _count_shard(self, number: int, classes: Sequence[str]) -> list[str]:
@@ -320,6 +315,8 @@ class _Job:
         """Write the next item, or note that it is bad."""
         bad = outcome.bad
         if not bad:
+            if self.place.kind == "folder":
+                self.work.add_key(outcome.key)
             try:
                 writer.add(outcome.key, outcome.data, outcome.target)
             except StoreError:  # of the shard that this item has completed

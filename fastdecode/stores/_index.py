@@ -34,7 +34,7 @@ _INT, _OTHER, _NONE = 0, 1, 2
 """The form of a target: a number in its column, JSON among the texts, or None."""
 
 
-_MAGIC = b"FDINDEX1"
+MAGIC = b"FDINDEX1"
 _FIRST_READ = 1 << 16
 _MIN_ITEM_BYTES = 8
 """Least bytes that an item takes in an index: those of one column."""
@@ -107,11 +107,11 @@ class IndexBuilder:
         words = dump_json(header).encode()
         words += b" " * (-len(words) % _ALIGNED)
         rest = b"".join((len(words).to_bytes(8, "little"), words, body))
-        return b"".join((_MAGIC, zlib.crc32(rest).to_bytes(8, "little"), rest))
+        return b"".join((MAGIC, zlib.crc32(rest).to_bytes(8, "little"), rest))
 
     def write(self, path: str | os.PathLike[str], about: Mapping[str, Any] | None = None) -> None:
-        """Write the index to a file, atomically."""
-        write_bytes(path, self.to_bytes(about), durable=True)
+        """Write the index to a file, atomically, which may replace another index."""
+        write_bytes(path, self.to_bytes(about), MAGIC, durable=True)
 
 
 class Index:
@@ -223,6 +223,19 @@ class Index:
         except (RecursionError, ValueError) as error:
             raise self._entry_error(index) from error
 
+    def outside(self, classes: Sequence[str]) -> bool:
+        """Return whether any target is neither None nor the index of one of these classes."""
+        kinds, targets = self["kinds"], self["targets"]
+        is_class = (kinds == _INT) & (targets >= 0) & (targets < len(classes))
+        return not bool((is_class | (kinds == _NONE)).all())
+
+    def has_items_of(self, other: Index) -> bool:
+        """Return whether another index says the same of the items, as far as this one does."""
+        return all(
+            other.has(name) and np.array_equal(values, other[name])
+            for name, values in self._columns.items()
+        )
+
     def _entry_error(self, index: int) -> StoreError:
         return StoreError(
             f"{self.name}, item {index}: its entry in the index is damaged; remove the index and "
@@ -307,9 +320,9 @@ def summary(path: str, storage_options: Mapping[str, Any] | None = None) -> Summ
     """
     file = Ranges(path, storage_options)
     start = bytes(file.read(0, min(file.size, _FIRST_READ)))
-    first = len(_MAGIC) + 16
+    first = len(MAGIC) + 16
     end = first + int.from_bytes(start[first - 8 : first], "little")
-    if start.startswith(_MAGIC) and len(start) < end <= file.size:
+    if start.startswith(MAGIC) and len(start) < end <= file.size:
         start = bytes(file.read(0, end))
     found = _parse_summary(_parse_header(start[first:end], path), path)
     if not 0 <= found.items * _MIN_ITEM_BYTES <= file.size:
@@ -337,9 +350,9 @@ def _parse_summary(header: Mapping[str, Any], name: str) -> Summary:
 
 def _split(view: memoryview, name: str) -> tuple[dict[str, Any], memoryview]:
     """Return the header of an index, and the bytes that hold its columns; check both."""
-    start = len(_MAGIC) + 8
-    checksum, rest = int.from_bytes(view[len(_MAGIC) : start], "little"), view[start:]
-    if view[: len(_MAGIC)] != _MAGIC or zlib.crc32(rest) != checksum:
+    start = len(MAGIC) + 8
+    checksum, rest = int.from_bytes(view[len(MAGIC) : start], "little"), view[start:]
+    if view[: len(MAGIC)] != MAGIC or zlib.crc32(rest) != checksum:
         raise _index_error(name)
     end = 8 + int.from_bytes(rest[:8], "little")
     return _parse_header(rest[8:end], name), rest[end:]

@@ -421,7 +421,7 @@ class Writer(ABC):
         sync_folder(self._final)
 
     def _check_location_free(self) -> None:
-        if self._final.exists():
+        if os.path.lexists(self._final):
             raise FileExistsError(f"{self.location} is there already")
 
     def _sync(self) -> None:

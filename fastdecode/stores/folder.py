@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fastdecode._error_policy import has_files, mark_fatal, mark_if_folder_vanished, with_retry
-from fastdecode._system.files import NotRegular, read_regular
+from fastdecode._system.files import NotRegular, read_regular, remove_empty_folders
 from fastdecode.errors import with_advice
 from fastdecode.stores._index import Index, IndexBuilder, IndexedStore
 from fastdecode.stores._items import Keys, is_below, is_file_name, plain_target, relative
@@ -138,11 +137,11 @@ class FolderWriter(Writer):
             file = path.open("xb")
         except (FileExistsError, IsADirectoryError):  # on file systems where "A" and "a" are one
             raise ValueError(f"{self.location}: the key {key!r} is there already") from None
-        with file:
-            file.write(data)
         try:
+            with file:
+                file.write(data)
             self._builder.add(key, target)
-        except ValueError:
+        except BaseException:
             path.unlink()
             raise
         self._by_class = self._by_class and _is_in_class_folder(key, target, self.classes)
@@ -158,7 +157,10 @@ class FolderWriter(Writer):
             os.sync()
 
     def _remove(self) -> None:
-        shutil.rmtree(self._partial, ignore_errors=True)
+        made = Index(self._builder.to_bytes(), self.location)
+        for name in (INDEX, *map(made.key, range(len(made)))):
+            (self._partial / name).unlink(missing_ok=True)
+        remove_empty_folders(self._partial)
 
 
 def _is_in_class_folder(key: str, target: Any, classes: Sequence[str]) -> bool:

@@ -194,17 +194,19 @@ def test_no_option_loses_a_file(
     assert said.out == ""
 
 
-@pytest.mark.parametrize("suffix", [".json", ".html"])
-def test_an_option_replaces_its_own_kind_of_file(tmp_path: Path, suffix: str) -> None:
-    """A file with the suffix of what is written is replaced, and so is an empty file."""
-    (tmp_path / "empty").touch()
-    (tmp_path / f"full{suffix}").write_text("full")
+@pytest.mark.parametrize(("mark", "replaced"), [(b"ours", "only a file"), (b"", "no file")])
+def test_an_option_replaces_what_it_has_written(tmp_path: Path, mark: bytes, replaced: str) -> None:
+    """A file that begins as what is written is replaced, or an empty one; no other, and no link."""
+    for name, data in {"empty": b"", "ours": b"ours too", "mine": b"mine, not ours"}.items():
+        (tmp_path / name).write_bytes(data)
+    (tmp_path / "link").symlink_to("empty")
+    (tmp_path / "dangling").symlink_to("nothing")
 
-    check_result(tmp_path / "empty", "--it", suffix)
-    check_result(tmp_path / f"full{suffix}", "--it", suffix)
-    check_result(tmp_path / "empty", "--it")
-    with pytest.raises(FileExistsError, match="--it replaces no file"):
-        check_result(tmp_path / f"full{suffix}", "--it")
+    for name in ("empty", *(["ours"] if mark else [])):
+        check_result(tmp_path / name, "--it", mark)
+    for name in ("mine", "link", "dangling", *([] if mark else ["ours"])):
+        with pytest.raises(FileExistsError, match=f"{name} is there.*--it replaces {replaced}"):
+            check_result(tmp_path / name, "--it", mark)
 
 
 def test_a_list_as_spreadsheets_save_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,22 +11,34 @@ import pytest
 from fastdecode._system import files
 
 
-def test_results_replace_files_whole(tmp_path: Path) -> None:
-    """A file is replaced atomically, also through a link, with the usual permissions."""
-    target, link = tmp_path / "real.json", tmp_path / "link.json"
-    target.write_text("old")
-    link.symlink_to(target)
-    files.check_writable(link)
+def test_results_replace_their_own_files_whole(tmp_path: Path) -> None:
+    """A file is replaced atomically if it begins with the mark, with the usual permissions."""
+    target = tmp_path / "real.json"
+    target.write_text("ours: old")
+    files.check_writable(target, b"ours")
 
-    assert target.read_text() == "old"
+    assert target.read_text() == "ours: old"
 
-    files.write_text(link, "new")
+    files.write_text(target, "ours: new", b"ours")
     (tmp_path / "plain").write_text("")
 
-    assert target.read_text() == "new"
-    assert link.is_symlink()
+    assert target.read_text() == "ours: new"
     assert stat.S_IMODE(target.stat().st_mode) == stat.S_IMODE((tmp_path / "plain").stat().st_mode)
-    assert len(list(tmp_path.iterdir())) == 3
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.mark.parametrize("target", ["ours", "nothing"])
+def test_no_link_is_followed(tmp_path: Path, target: str) -> None:
+    """What writes neither follows a link nor replaces it, dangling or not."""
+    (tmp_path / "ours").write_text("ours: old")
+    (tmp_path / "link").symlink_to(target)
+
+    with pytest.raises(FileExistsError, match="link is a link"):
+        files.write_text(tmp_path / "link", "ours: new", b"ours")
+
+    assert (tmp_path / "ours").read_text() == "ours: old"
+    assert (tmp_path / "link").is_symlink()
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_the_mask_of_permissions_is_left_alone(

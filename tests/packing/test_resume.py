@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -276,8 +277,8 @@ def test_folder_that_another_pack_removes_is_made_again(
     def ending(handle: int, folder: Path) -> None:
         if not removed:
             removed.append(shutil.rmtree(folder))
-            folder.mkdir()
-            (folder / "lock").touch()
+            folder.mkdir(0o700)
+            (folder / "records").mkdir()
         lock(handle, folder)
 
     monkeypatch.setattr(_work, "_lock", ending)
@@ -288,16 +289,107 @@ def test_folder_that_another_pack_removes_is_made_again(
         WorkFolder(partial, "out.tar.json")
 
 
-def test_leftovers_of_a_kill_are_removed(source: Path, tmp_path: Path) -> None:
-    """What a killed pack has left is removed, whatever it is."""
+@pytest.mark.parametrize("begun", [False, True])
+def test_leftovers_of_a_kill_are_removed(source: Path, tmp_path: Path, begun: bool) -> None:
+    """What a killed pack has recorded, or was about to, is removed, whatever it is."""
     partial = tmp_path / ".out.tar.partial"
-    (partial / ".out.0a1b2c3d.partial" / "cats").mkdir(parents=True)
-    (partial / "out.tar").write_bytes(b"half")
-    (partial / "records").mkdir()
+    (partial / "records").mkdir(parents=True)
+    if begun:
+        (partial / ".out.tar.0a1b2c3d.partial" / "cats").mkdir(parents=True)
+        (partial / "out.tar").write_bytes(b"half")
+        (partial / ".out.tar.fdx.0a1b2c3d").write_bytes(b"half")
+        (partial / "records" / "begun").write_bytes(b'{"fastdecode": "0.1"}')
+        (partial / "records" / "keys").write_bytes(b'"cats/1.jpg"\n"cats')
+        (partial / ".out.tar.0a1b2c3d.partial" / "cats" / "1.jpg").touch()
     (partial / "records" / ".begun.0a1b2c3d").write_bytes(b'{"kind": ')
 
     assert pack(source, tmp_path / "out.tar").items == 8
     assert not partial.exists()
+
+
+def _own_folder(work: Path) -> None:
+    (work / "records").mkdir(parents=True)
+    (work / "records" / "begun").write_text('{"fastdecode": "0.1"}')
+
+
+def _made(work: Path, name: str, *, own: bool = True) -> None:
+    """Put a file of the user's into the work folder, which is one of pack if `own`."""
+    if own:
+        _own_folder(work)
+    (work / name).parent.mkdir(parents=True, exist_ok=True)
+    (work / name).write_text("mine")
+
+
+def _linked(work: Path, name: str) -> None:
+    """Let one of the names in the work folder, or itself (""), be a link to a folder with files."""
+    victim = work.parent / "victim"
+    _made(victim, "notes")
+    _made(victim, "out.tar.json", own=False)
+    if name:
+        _own_folder(work)
+        if (work / name).exists():
+            shutil.move(work / name, work.parent / "moved")
+            (work / name).symlink_to(work.parent / "moved")
+        else:
+            (work / name).symlink_to(victim / "notes")
+    else:
+        work.symlink_to(victim)
+
+
+_FOREIGN: dict[str, Callable[[Path], object]] = {
+    "a folder": lambda work: _made(work, "notes", own=False),
+    "an empty folder": lambda work: work.mkdir(mode=0o755),
+    "with the manifest": lambda work: _made(work, "out.tar.json", own=False),
+    "with records": lambda work: _made(work, "records/notes", own=False),
+    "with another begun": lambda work: _made(work, "records/begun", own=False),
+    "a file": lambda work: work.write_text("mine"),
+    "a file in ours": lambda work: _made(work, "notes"),
+    "a folder in ours": lambda work: _made(work, "out.tar/notes"),
+    "a record in ours": lambda work: _made(work, "records/notes"),
+    "a link": lambda work: _linked(work, ""),
+    "linked records": lambda work: _linked(work, "records"),
+    "a linked begun": lambda work: _linked(work, "records/begun"),
+    "a linked shard": lambda work: _linked(work, "out-00000.tar"),
+    "a dangling link": lambda work: work.symlink_to("nothing"),
+}
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need a privilege there")
+@pytest.mark.parametrize("made", _FOREIGN.values(), ids=_FOREIGN)
+@pytest.mark.parametrize("call", ["pack", "missing", "complete"])
+def test_work_of_others_is_not_touched(
+    source: Path, tmp_path: Path, made: Callable[[Path], object], call: str
+) -> None:
+    """A work folder that no pack has begun, or that holds more, is named and not touched."""
+    made(tmp_path / ".out.tar.partial")
+    if call == "complete":
+        for name in ("out.tar", "out.tar.json"):
+            (tmp_path / name).touch()
+    before = checksums(tmp_path), sorted(tmp_path.rglob("*"))
+
+    with pytest.raises((CannotResume, FileExistsError), match=r"\.out\.tar\.partial"):
+        pack(source if call != "missing" else tmp_path / "none", tmp_path / "out.tar", **SHARDS)
+
+    assert (checksums(tmp_path), sorted(tmp_path.rglob("*"))) == before
+
+
+def test_source_in_the_work_folder_is_refused(tmp_path: Path, begun: Path) -> None:
+    """What `pack` itself would remove is no source: its work folder, and its list of bad items."""
+    before = checksums(tmp_path)
+    for place in (begun, begun / "out-00000.tar", f"file://{begun}/out-0000{{0..1}}.tar"):
+        with pytest.raises(ValueError, match="which pack writes itself"):
+            pack(place, tmp_path / "out.tar", **SHARDS)
+    with pytest.raises(ValueError, match="which pack writes itself"):
+        pack(tmp_path / "out.tar.bad.csv", tmp_path / "out.tar")
+    assert checksums(tmp_path) == before
+
+
+def test_damaged_record_is_named(source: Path, tmp_path: Path, begun: Path) -> None:
+    """A record that is no JSON, or not of a shard, is an error that says what to remove."""
+    for name, data in (("1", b"{"), ("1", b'{"odd": 1}'), ("begun", b'{"fastdecode": ')):
+        (begun / "records" / name).write_bytes(data)
+        with pytest.raises(CannotResume, match=f"records/{name},.*is damaged: remove {begun}"):
+            pack(source, tmp_path / "out.tar", **SHARDS)
 
 
 def _stop_publishing(patch: pytest.MonkeyPatch, count: int) -> None:

@@ -306,3 +306,29 @@ def test_threads_open_a_shard_once(tmp_path: Path, name: str, shards: int) -> No
     assert server.requests["GET", ".fdx"] == shards
     assert server.requests["HEAD", ".fdx"] + server.requests["HEAD", ".tar"] <= 2 * shards
     assert server.requests["GET", ".tar"] == len(numbers)
+
+
+@pytest.mark.parametrize("times", [1, 99])
+def test_short_replies_are_an_outage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    """A reply that lacks bytes of a file that is whole is tried again, then says what came."""
+    memory = pytest.importorskip("fsspec.implementations.memory").MemoryFileSystem
+    shard, index = _shard(tmp_path)
+    memory().pipe_file("/short/t.tar", shard.read_bytes())
+    read, left = memory.cat_file, times
+
+    def short(self: Any, path: str, start: Any = None, end: Any = None, **more: Any) -> bytes:
+        nonlocal left
+        left -= 1
+        data = read(self, path, start=start, end=end, **more)
+        return data[:-1] if left >= 0 else data
+
+    with open_store("memory://short/t.tar", index=index) as store:
+        monkeypatch.setattr(memory, "cat_file", short)
+        monkeypatch.setattr("fastdecode._error_policy._WAIT_S", 0)
+        if times == 1:
+            assert bytes(store.read(0)) == image(0)
+        else:
+            with pytest.raises(ConnectionError, match=r"server sent \d+ bytes where \d+"):
+                store.read(0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import pickle
 import tarfile
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 from tars import image
 
+from fastdecode.cli import main
 from fastdecode.stores import create_store, open_store
 from fastdecode.stores._index import Index
 from fastdecode.stores.tar.store import TarStore, index_tar, stream_tar
@@ -121,7 +123,7 @@ def test_tarfile_reads_what_was_written(shard: Path) -> None:
 
 def test_indexing_again_gives_the_same_index(shard: Path) -> None:
     """Indexing a shard again gives the same index; the classes come from the old one."""
-    index_tar(shard, classes=["cat", "dog"])
+    index_tar(shard, classes=[f"class {number}" for number in range(20)])
     before = Path(f"{shard}.fdx").read_bytes()
 
     index = index_tar(shard)
@@ -129,3 +131,65 @@ def test_indexing_again_gives_the_same_index(shard: Path) -> None:
     assert isinstance(index, Index)
     assert len(index) == len(_ITEMS)
     assert Path(f"{shard}.fdx").read_bytes() == before
+
+
+@pytest.mark.parametrize("change", ["targets", "images", "names"])
+def test_names_of_another_shard_are_not_kept(tmp_path: Path, change: str) -> None:
+    """An index keeps the class names of an earlier one only if that is one of this very shard."""
+    shard = tmp_path / "train.tar"
+    with create_store(shard, classes=["cat", "dog"]) as writer:
+        writer.add("a.jpg", image(0), 0)
+        writer.add("b.jpg", image(0), 1)
+    assert index_tar(shard).classes == ["cat", "dog"]
+    index = shard.with_name("train.tar.fdx").read_bytes()
+    for path in tmp_path.iterdir():
+        path.unlink()
+    names = ("a.jpg", "c.jpg") if change == "names" else ("a.jpg", "b.jpg")
+    with create_store(shard) as writer:
+        for name, target in zip(names, (0, 2 if change == "targets" else 1), strict=True):
+            writer.add(name, image(0) + b"\0" * 600 if change == "images" else image(0), target)
+    shard.with_name("train.tar.fdx").write_bytes(index)
+
+    with pytest.warns(UserWarning, match=r"train\.tar\.fdx are not kept"):
+        assert index_tar(shard).classes == []
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need a privilege there")
+@pytest.mark.parametrize("other", ["file", "link", "dangling"])
+def test_no_index_replaces_another_file(tmp_path: Path, other: str) -> None:
+    """Neither writing a shard nor indexing it replaces a file that is no index, or a link."""
+    whole, mine = tmp_path / "whole.tar", tmp_path / "p.tar.fdx"
+    with create_store(whole) as writer:
+        writer.add("a.jpg", image(0), 0)
+    index = whole.with_name("whole.tar.fdx").rename(tmp_path / "an.fdx")
+    mine.write_bytes(b"mine") if other == "file" else mine.symlink_to(
+        index if other == "link" else "nothing"
+    )
+    before = {path: path.is_file() and path.read_bytes() for path in tmp_path.iterdir()}
+
+    with pytest.raises(FileExistsError, match=r"p\.tar\.fdx is"):
+        create_store(tmp_path / "p.tar")
+    with pytest.raises(FileExistsError, match=r"p\.tar\.fdx is"):
+        index_tar(whole, index=mine)
+    assert {path: path.is_file() and path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_indexes_of_two_shards_do_not_replace_each_other(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """``index --to`` refuses two shards of one name, and the index of another shard."""
+    shards = []
+    for target, name in enumerate(("a", "b")):
+        shards.append(str(tmp_path / name / "train.tar"))
+        with create_store(shards[-1], classes=["x", "y"]) as writer:
+            writer.add("a.jpg", image(0), target)
+    to = ["index", "--to", str(tmp_path / "to")]
+
+    with pytest.raises(SystemExit):
+        main([*to, *shards])
+    assert "have the same name" in capsys.readouterr().err
+    assert not (tmp_path / "to").exists()
+    assert main([*to, shards[0]]) == main([*to, shards[0]]) == 0
+    assert main([*to, shards[1]]) == 1
+    assert "is there already" in capsys.readouterr().err
+    assert open_store(shards[0], index=tmp_path / "to" / "train.tar.fdx").classes == ["x", "y"]

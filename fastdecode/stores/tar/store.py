@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import warnings
 import zlib
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack
@@ -12,8 +13,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fastdecode._error_policy import ITEM_ERRORS, mark_fatal
+from fastdecode._system.files import check_replaceable, write_bytes
 from fastdecode.errors import StoreError, with_advice
-from fastdecode.stores._index import Index, IndexBuilder, IndexedStore, summary
+from fastdecode.stores._index import MAGIC, Index, IndexBuilder, IndexedStore, summary
 from fastdecode.stores._items import relative
 from fastdecode.stores._ranges import Ranges, exists, is_uri, local_path, open_stream
 from fastdecode.stores.base import Store, sort_groups
@@ -374,9 +376,11 @@ def index_tar(
     location : path or URI
         The shard. A remote one is read once, from beginning to end.
     index : path, optional
-        The file to write. By default the index is written next to the shard, which must be local.
+        The file to write. By default the index is written next to the shard, which must be local,
+        and may replace another index there; any other file that is there already is an error.
     classes : sequence of str, optional
-        Names of the classes; by default those of the existing index.
+        Names of the classes; by default those of the index next to the shard, if it is an index of
+        this very shard.
     image, target : optional
         See `TarStore`.
     storage_options : mapping, optional
@@ -390,10 +394,17 @@ def index_tar(
     ------
     OSError
         If the shard cannot be read, or the index cannot be written.
+    FileExistsError
+        If another file, or a link, is where the index goes.
     StoreError
         If the shard is damaged or not a tar file.
     ValueError
         If the shard is behind a URI, and `index` is missing.
+
+    Warns
+    -----
+    UserWarning
+        If the names in the index next to the shard are not kept.
 
     Examples
     --------
@@ -405,14 +416,48 @@ def index_tar(
         error = ValueError(f"{where} is not local")
         raise with_advice(error, ": say with index= where to write the index")
     path = Path(local_path(where) + SUFFIX if index is None else index)
+    check_replaceable(path, MAGIC)
+    builder, about = _scan(where, wanted_members(image, target), storage_options)
+    made = Index(builder.to_bytes(about), where)
     if classes is None:
-        try:
-            classes = summary(str(path)).classes
-        except (FileNotFoundError, StoreError):  # no index, or a damaged one
-            classes = ()
-    builder, about = _scan(where, wanted_members(image, target), storage_options, classes)
-    builder.write(path, about)
+        builder.classes = _kept_classes(where, made, storage_options)
+    else:
+        builder.classes = list(classes)
+    data = builder.to_bytes(about)
+    if index is not None and path.exists() and path.read_bytes() not in (b"", data):
+        raise FileExistsError(
+            f"{path} is there already, and another index than that of {where}: remove it, or "
+            "choose another place"
+        )
+    write_bytes(path, data, MAGIC, durable=True)
     return Index.load(path)
+
+
+def _kept_classes(shard: str, made: Index, storage_options: Mapping[str, Any] | None) -> list[str]:
+    """Return the class names of the index next to a shard, if it is an index of this very shard.
+
+    The shard may have been replaced since, or the index copied from elsewhere.
+    """
+    try:
+        old = Index.load_if_exists(shard + SUFFIX, (), storage_options)
+        if old is None or not old.classes:
+            return []
+        now, wanted = made, _members_of(old.about)
+        if wanted.image != _members_of(made.about).image:
+            builder, about = _scan(shard, wanted, storage_options)
+            now = Index(builder.to_bytes(about), shard)
+        same = old.about.get("shard_size") == now.about["shard_size"] and old.has_items_of(now)
+        fits = wanted.target == _members_of(made.about).target and not made.outside(old.classes)
+        if same and fits:
+            return old.classes
+    except StoreError:  # a damaged index
+        return []
+    warnings.warn(
+        f"{shard}: the names of classes in {shard + SUFFIX} are not kept, because that was the "
+        "index of another shard, or of an earlier state of this one",
+        stacklevel=3,
+    )
+    return []
 
 
 def _scan(

@@ -7,7 +7,8 @@ import zlib
 from collections.abc import Sequence
 from typing import Any
 
-from fastdecode.stores._index import IndexBuilder
+from fastdecode._system.files import check_replaceable
+from fastdecode.stores._index import MAGIC, IndexBuilder
 from fastdecode.stores._items import dump_target, plain_target
 from fastdecode.stores.base import Writer
 from fastdecode.stores.tar.format import END, make_header, padded
@@ -59,6 +60,8 @@ class TarWriter(Writer):
         self._builder = IndexBuilder(classes, COLUMNS)
         self._sha256 = hashlib.sha256()
         self.size = 0
+        self._beside = self._final.with_name(self._final.name + SUFFIX)
+        check_replaceable(self._beside, MAGIC)
         self._file = self._partial.open("xb")
 
     @property
@@ -111,8 +114,7 @@ class TarWriter(Writer):
 
     def _publish(self) -> None:
         # The index first: an index without a shard does no harm, a shard with an old index would.
-        index = self._final.with_name(self._final.name + SUFFIX)
-        self._builder.write(index, about_index(self.size, WantedMembers()))
+        self._builder.write(self._beside, about_index(self.size, WantedMembers()))
         super()._publish()
 
 
