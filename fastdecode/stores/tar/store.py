@@ -401,10 +401,9 @@ def index_tar(
     ValueError
         If the shard is behind a URI, and `index` is missing.
 
-    Warns
+    Notes
     -----
-    UserWarning
-        If the names in the index next to the shard are not kept.
+    If the names in the index next to the shard are not kept, a UserWarning says so.
 
     Examples
     --------
