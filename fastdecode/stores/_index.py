@@ -224,10 +224,9 @@ class Index:
             raise self._entry_error(index) from error
 
     def outside(self, classes: Sequence[str]) -> bool:
-        """Return whether any target is neither None nor the index of one of these classes."""
-        kinds, targets = self["kinds"], self["targets"]
-        is_class = (kinds == _INT) & (targets >= 0) & (targets < len(classes))
-        return not bool((is_class | (kinds == _NONE)).all())
+        """Return whether any integer target is not the index of one of these classes."""
+        numbers = self["targets"][self["kinds"] == _INT]
+        return bool(((numbers < 0) | (numbers >= len(classes))).any())
 
     def has_items_of(self, other: Index) -> bool:
         """Return whether another index says the same of the items, as far as this one does."""
