@@ -404,8 +404,10 @@ def _while_decoding(recipe: Recipe, part: Any) -> Recipe | None:
             else decoded_program_of(part, None, of_tensors=recipe.form != "pil")
         )
         letters = _letters(made)
-        # A flip commutes with a random crop where the draws are the loader's.
-        after_flip = recipe.augments and _letters(before) == "m" and letters == "br"
+        # A flip commutes with a random crop where the draws are the loader's; but not with the
+        # resize of a mask, which takes the pixel on the left of two.
+        commutes = recipe.augments and not recipe.joint
+        after_flip = commutes and _letters(before) == "m" and letters == "br"
         following = recipe.doing(Program([*made, *before] if after_flip else [*before, *made]))
     except Unsupported:
         return None
