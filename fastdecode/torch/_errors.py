@@ -132,7 +132,7 @@ def replacement_candidates(index: int, among: Sequence[int]) -> Iterator[int]:
         # Seeded with a string, whose draws are the same on every machine and Python version.
         start = random.Random(f"{index}/{attempt}").randrange(count)  # noqa: S311
         for position in range(start, start + count):
-            candidate = among[position % count]
+            candidate = plain_index(among[position % count])
             if candidate not in tried:
                 tried.add(candidate)
                 yield candidate

@@ -45,6 +45,7 @@ from fastdecode.torch._fuse import Fused, not_fused_reason, transform_for_slot
 from fastdecode.torch._joint import FusedJoint, resolve_joint
 from fastdecode.torch._options import DatasetOptions, DecodeOptions
 from fastdecode.torch._user_code import is_isolated, is_thread_safe, is_users
+from fastdecode.torch._wrappers import asked_by_torch, items_of, outermost
 from fastdecode.torch.mixin import (
     SIZE_OPTIONS,
     DecodeMixin,
@@ -107,6 +108,8 @@ class Settings(NamedTuple):
 
 class _Held(threading.local):
     settings: Mapping[int, Settings] = {}
+    asked: Any = None
+    """The dataset that a loader was given, with the wrappers in which others lie."""
 
 
 _HELD = ("transform", "transforms", "target_transform", "decode_options", "_loader")
@@ -722,6 +725,9 @@ class DecodeDataset(DecodeMixin, Dataset[Sample_co]):
         DecodeError
             All samples are skipped.
         """
+        asked: Any = asked_by_torch(self)
+        if asked is not self:
+            return [asked[index] for index in indices]
         fetched = self._fetch_all(indices)
         samples = [sample for sample in fetched if sample is not SKIPPED]
         if fetched and not samples:
@@ -774,8 +780,9 @@ class DecodeDataset(DecodeMixin, Dataset[Sample_co]):
         if on_error == "skip":
             return SKIPPED
         if on_error == "replace":
-            candidates = range(len(self)) if among is None else among
-            return self._make_replacement(index, candidates, first, error, make)
+            if among is None:
+                among = items_of(held.asked, self) or items_of(outermost(self), self)
+            return self._make_replacement(index, among, first, error, make)
         return _RAISE
 
     def _make_replacement(

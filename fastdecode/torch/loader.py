@@ -242,17 +242,15 @@ class Loader:
         self.normalize_on: NormalizeOn = normalize_on
         self.skipped = 0
         self._ranks = rank, world_size
-        self._source = SampleSource(dataset, _decode_options(dataloader))
+        self._options = _decode_options(dataloader)
         self._shuffle = bool(shuffle)
         self._position = Position()
         self._begun = False  # as long as it is, the next iterator begins at that position
         self._skipped_batches = 0
         self.decoding = "cpu" if decode == "cpu" else load_decoder(decode, self.device)
-        apart = self.decoding != "cpu"
-        self.threads, self.workers = resolve_workers(
-            self._source, threads, workers, dataloader.get("num_workers"), apart=apart
-        )
-        self.read_threads = resolve_read_threads(self._source, read_threads, self.workers)
+        self._asked = threads, workers, dataloader.get("num_workers")
+        self._asked_to_read = read_threads
+        self.threads, self.workers, self.read_threads = self._look_inside()
         self._way()  # raises if arguments and dataset contradict
         self._share_seed()
         self._set_up()
@@ -268,6 +266,21 @@ class Loader:
         self.worker_init_fn = options.get("worker_init_fn")
         self.multiprocessing_context = options.get("multiprocessing_context")
         self.persistent_workers = bool(options.get("persistent_workers"))
+
+    def _look_inside(self) -> tuple[int, int, int]:
+        """Find the datasets inside; return how many threads, processes and reading threads suit."""
+        self._source = SampleSource(self.dataset, self._options)
+        apart = self.decoding != "cpu"
+        threads, workers = resolve_workers(self._source, *self._asked, apart=apart)
+        return threads, workers, resolve_read_threads(self._source, self._asked_to_read, workers)
+
+    def _adapt(self) -> None:
+        """Look inside again, because another dataset may be there since the last epoch."""
+        made_by = self._look_inside()
+        if made_by != (self.threads, self.workers, self.read_threads):
+            self.close()
+            self.__dict__.update(zip(("threads", "workers", "read_threads"), made_by, strict=True))
+            self._set_up()
 
     def _set_up(self) -> None:
         """Create what belongs to this process and cannot be copied or pickled."""
@@ -398,6 +411,7 @@ class Loader:
         Return its order, the source of its samples, and its batches.
         """
         self._share_seed()  # torch.distributed may have begun since the loader was made
+        self._adapt()
         way = self._way()
         position = Position(self._position.epoch + 1) if self._begun else self._position
         position = self._at_callers_epoch(position)

@@ -9,13 +9,16 @@ import re
 import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
 from damaged import CUT, FILES, NO_SUCH_FILE, PHOTO, SMALL, Listed
+from torch.utils.data import ConcatDataset, DataLoader, Dataset, Subset
 
 from fastdecode import errors
+from fastdecode.torch import Loader
 from fastdecode.torch._errors import SKIPPED, Failure, replacement_candidates
 
 
@@ -320,3 +323,48 @@ def test_failures_cross_process_borders() -> None:
     assert pickle.loads(pickle.dumps(SKIPPED)) is SKIPPED
     assert repr(SKIPPED) == "SKIPPED"
     assert again.errors == dataset.errors
+
+
+class Numbered(Dataset[Any]):
+    """A wrapper of the user's that hands on what it does not have."""
+
+    def __init__(self, dataset: Any) -> None:
+        self.dataset = dataset
+
+    __getattr__ = lambda self, name: getattr(self.__dict__["dataset"], name)  # noqa: E731
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.dataset[index][0], self.dataset[index][1] + 100
+
+
+IN_SUBSETS: dict[str, Any] = {
+    "subset": lambda whole: Subset(whole, [1, 2, 5]),
+    "nested": lambda whole: Subset(Subset(whole, [0, 2, 1, 3, 5]), torch.tensor([2, 1, 4])),
+    "joined": lambda whole: Subset(ConcatDataset([Subset(whole, [0, 1]), whole]), [1, 4, -1]),
+    "parts": lambda whole: ConcatDataset([Subset(whole, [1, 2]), Subset(whole, [5])]),
+    "wrapper": lambda whole: Numbered(Subset(whole, [1, 2, 5])),
+}
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("how", IN_SUBSETS)
+@pytest.mark.parametrize("load", [DataLoader, Loader, partial(Loader, num_workers=0)])
+def test_replacement_lies_in_the_subset(load: Any, how: str) -> None:
+    """In every loader, "replace" takes no sample that the subset leaves out."""
+    whole = Listed(PHOTO, CUT, CUT, PHOTO, PHOTO, PHOTO, transform=SMALL, on_error="replace")
+    [(_, targets)] = load(IN_SUBSETS[how](whole), 3)
+
+    assert {target % 100 for target in targets.tolist()} == {5}
+
+
+@pytest.mark.parametrize("around", [lambda wrapped: wrapped, lambda wrapped: Subset(wrapped, [1])])
+def test_wrapper_with_getattr_is_not_passed_by(around: Any) -> None:
+    """A wrapper that hands on unknown attributes gives its own samples in torch's DataLoader."""
+    wrapped = Numbered(Numbered(Listed(PHOTO, PHOTO, transform=SMALL)))
+
+    [targets] = [targets for _, targets in DataLoader(around(wrapped), 2)]
+
+    assert targets.tolist()[-1] == 201

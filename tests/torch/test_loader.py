@@ -487,3 +487,20 @@ def test_closing_frees_who_waits() -> None:
     hang.set()
 
     assert len(raised) == 1
+
+
+@pytest.mark.parametrize("how", [{"threads": 2}, {"workers": 1, "persistent_workers": True}])
+def test_what_replaces_a_dataset_inside_is_read_from_the_next_epoch_on(how: Any) -> None:
+    """As by torch's DataLoader: a dataset in a Subset or ConcatDataset, and the chosen indices."""
+    joined = ConcatDataset([Images(), Images()])
+    subset = Subset(joined, [0, 1, 2])
+    with Loader(subset, 3, **how) as loader:
+        first = iter(loader)
+        if "threads" in how:
+            joined.datasets[0] = Images()  # within an epoch
+        assert [batch[1].tolist() for batch in first] == [[0, 1, 2]]
+        joined.datasets[0] = Images()
+        joined.datasets[0].target_transform = (1000).__add__
+        assert [batch[1].tolist() for batch in loader] == [[1000, 1001, 1002]]
+        subset.indices = [5, 4, 3]
+        assert [batch[1].tolist() for batch in loader] == [[1005, 1004, 1003]]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import copy
-from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils.data import ConcatDataset, IterableDataset, Subset
+from torch.utils.data import IterableDataset, Subset
 
 from fastdecode._arguments import is_int, shown
 from fastdecode._backends.selection import load_named, preferred
@@ -24,6 +23,7 @@ from fastdecode.torch._loader.native_batches import (
     take_new,
 )
 from fastdecode.torch._user_code import seed_global_generators
+from fastdecode.torch._wrappers import inside, locate, snapshot, unwrap
 from fastdecode.torch.dataset import (
     DecodeDataset,
     EligibleRecipe,
@@ -61,9 +61,8 @@ class SampleSource:
                 "to DevicePrefetcher"
             )
         self.dataset = dataset
-        wrapped = list(_unwrap(dataset))
-        self._has_subset = any(type(one) is Subset for one in wrapped)
-        inner = [one for one in wrapped if type(one) not in (Subset, ConcatDataset)]
+        self._wrappers = snapshot(dataset)
+        inner = [one for one in unwrap(self._wrappers) if not inside(one)]
         self._inner = tuple({id(one): one for one in inner}.values())
         ours = inner and all(isinstance(one, DecodeDataset) and one.fetches for one in inner)
         self.datasets: tuple[Any, ...] = self._inner if ours else ()
@@ -74,7 +73,6 @@ class SampleSource:
                 f"{', '.join(options)}= is for datasets of this package: "
                 f"{self._foreign_dataset_reason()}"
             )
-        self._among: dict[int, list[int]] = {}
         self._lock = ForkLock()
         self.hold()  # raises if an option is wrong
 
@@ -94,7 +92,7 @@ class SampleSource:
 
     def __getstate__(self) -> dict[str, Any]:
         # What is known by the `id` of a dataset is not true of a copy of it in another process.
-        state = {**self.__dict__, "settings": {}, "_among": {}}
+        state = {**self.__dict__, "settings": {}}
         del state["_lock"]
         return state
 
@@ -105,7 +103,8 @@ class SampleSource:
     def made_of(self) -> list[Any]:
         """Return what an epoch makes its samples with, to compare it with that of another one."""
         parts = (part for settings in self.settings.values() for part in settings)
-        return [self.length(needed=False), *parts]
+        chosen = (getattr(one, "indices", None) for one in unwrap(self._wrappers) if inside(one))
+        return [self.length(needed=False), *self._inner, *chosen, *parts]
 
     def as_uint8_source(self) -> SampleSource:
         """Return this source with images of ``torch.uint8``; only where a recipe is `eligible`."""
@@ -122,11 +121,12 @@ class SampleSource:
     @contextmanager
     def in_effect(self) -> Iterator[None]:
         """Let this thread use the settings that the epoch keeps, within the block."""
-        before, held.settings = held.settings, self.settings
+        before = held.settings, held.asked
+        held.settings, held.asked = self.settings, self._wrappers
         try:
             yield
         finally:
-            held.settings = before
+            held.settings, held.asked = before
 
     def batch_getter(self) -> Callable[[list[Any]], Any] | None:
         """Return how the dataset gives a whole batch, if it does: see `_batch_getter`."""
@@ -142,18 +142,7 @@ class SampleSource:
 
     def locate(self, index: Any) -> tuple[Any, Any]:
         """Return the dataset inside that has an item, and its index there."""
-        dataset = self.dataset
-        while True:
-            if type(dataset) is Subset:
-                index, dataset = dataset.indices[index], dataset.dataset
-            elif type(dataset) is ConcatDataset:
-                if not -len(dataset) <= index < len(dataset):
-                    raise IndexError(f"index {index} is out of range: there are {len(dataset)}")
-                index, ends = index % len(dataset), dataset.cumulative_sizes
-                part = bisect_right(ends, index)
-                index, dataset = index - (ends[part - 1] if part else 0), dataset.datasets[part]
-            else:
-                return dataset, index
+        return locate(self._wrappers, index)
 
     def name_sampler(self, error: Exception, index: Any) -> None:
         """Say in the error of an item what the sampler gave, if only that can have asked for it."""
@@ -166,15 +155,6 @@ class SampleSource:
     def dataset_index(self, index: Any) -> Any:
         """Return the index of an item in the dataset inside that has it."""
         return self.locate(index)[1]
-
-    def _replacements(self, dataset: Any) -> list[int] | None:
-        """Return the items of a dataset inside that may replace another one; None for all."""
-        if not self._has_subset or dataset._options.on_error != "replace":
-            return None
-        if id(dataset) not in self._among:
-            places = map(self.locate, range(len(self.dataset)))
-            self._among[id(dataset)] = [index for inside, index in places if inside is dataset]
-        return self._among[id(dataset)]
 
     @property
     def isolated(self) -> bool:
@@ -297,18 +277,8 @@ class SampleSource:
         dataset, place = self.locate(index)
         # A subclass with its own `fetch` may not know of `encoded`.
         read = {} if encoded is None else {"encoded": encoded}
-        among = self._replacements(dataset)
-        sample = dataset.fetch(place, generator=generator, out=out, among=among, **read)
+        sample = dataset.fetch(place, generator=generator, out=out, **read)
         return sample[0] if sample is not SKIPPED and dataset._is_bare() else sample
-
-
-def _unwrap(dataset: Any) -> Iterator[Any]:
-    """Yield a dataset and, if it is one of torch's wrappers, what is inside."""
-    yield dataset
-    if type(dataset) in (Subset, ConcatDataset):
-        inside = [dataset.dataset] if type(dataset) is Subset else dataset.datasets
-        for one in inside:
-            yield from _unwrap(one)
 
 
 def _batch_getter(dataset: Any) -> Callable[[list[Any]], Any] | None:
