@@ -6,6 +6,8 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from fastdecode._arguments import check_kinds, check_names, is_int, is_iterable, wrong_kind
 from fastdecode.stores.file_list import Table, convert_targets, read_table
 from fastdecode.torch._options import DatasetOptions
@@ -205,8 +207,12 @@ def _as_paths(
 
 
 def _as_list(targets: Any) -> list[Any]:
-    """Copy the targets; turn a vector into plain numbers, which collate like those of a list."""
-    if getattr(targets, "ndim", None) == 1:
-        numbers: list[Any] = targets.tolist()
-        return numbers
-    return list(targets)
+    """Copy the targets; the numbers of a vector are collated to a vector of the same type."""
+    if getattr(targets, "ndim", None) != 1:
+        return list(targets)
+    try:
+        vector = np.asarray(targets)
+    except (TypeError, RuntimeError):  # a type that only torch has, or on another device
+        return list(targets)
+    as_python = vector.dtype in (np.int64, np.float64) or vector.dtype.kind in "OUSb"
+    return vector.tolist() if as_python else list(vector)

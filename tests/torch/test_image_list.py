@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch.utils.data import DataLoader
 
 import fastdecode
 from fastdecode import decode
-from fastdecode.torch import DecodeOptions
+from fastdecode.torch import DecodeOptions, Loader
 from fastdecode.torch.image_list import ImageList
 from fastdecode.torch.transforms import ResizeCenterCropNormalize
 
@@ -56,9 +57,9 @@ def test_without_targets_a_sample_is_the_image_alone() -> None:
 
 
 def test_targets_may_be_a_vector_or_of_any_kind() -> None:
-    """Numbers of an array or tensor become plain numbers; rows of a matrix stay rows."""
+    """What Python has as numbers become plain numbers; rows of a matrix stay rows."""
     plain = ImageList(NAMES, np.array([1, 2, 3]), CROP, root=FOLDER)
-    tensor = ImageList(NAMES, torch.tensor([0.5, 1, 2]), CROP, root=FOLDER)
+    tensor = ImageList(NAMES, torch.tensor([0.5, 1, 2]).double(), CROP, root=FOLDER)
     rows = ImageList(NAMES, torch.eye(3), CROP, str, root=FOLDER)
 
     assert [type(target) for target in plain.targets] == [int, int, int]
@@ -187,3 +188,23 @@ class Named(ImageList):
     def read(self, index: int) -> tuple[Any, Any]:
         path, _ = super().read(index)
         return path, Path(path).name
+
+
+@pytest.mark.parametrize(
+    "targets",
+    [
+        *(np.arange(3).astype(kind) for kind in ("f2", "f4", "f8", ">f4", "u1", "i4", "i8", "?")),
+        *(torch.arange(3).to(kind) for kind in (torch.bfloat16, torch.float32, torch.int16)),
+        torch.linspace(0, 1, 3, requires_grad=True),
+        np.array(["a", "b", "c"]),
+    ],
+    ids=lambda targets: f"{type(targets).__name__} of {targets.dtype}",
+)
+def test_vector_of_targets_keeps_its_type(targets: Any) -> None:
+    """A batch of them is that of a dataset that holds the vector, in every loader."""
+    dataset = ImageList(NAMES, targets, CROP, root=FOLDER)
+    right = next(iter(DataLoader(list(targets), 3)))
+    for load in (DataLoader, Loader):
+        made = next(iter(load(dataset, 3)))[1]
+        assert getattr(made, "dtype", None) == getattr(right, "dtype", None)
+        assert list(made) == list(right)
