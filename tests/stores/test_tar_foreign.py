@@ -141,6 +141,8 @@ def test_scattered_samples_are_refused(tmp_path: Path) -> None:
         path = write_tar(tmp_path / "t.tar", ordered)
         with pytest.raises(StoreError, match=r"sample '[ab]' do not follow.*--sort=name"):
             open_store(path)
+        with pytest.raises(StoreError, match=r"sample '[ab]' do not follow.*--sort=name"):
+            list(stream_tar(path))
 
 
 @pytest.mark.parametrize(

@@ -368,3 +368,14 @@ def test_a_shard_that_was_replaced_is_an_error(tmp_path: Path) -> None:
 
     with pytest.raises(StoreError, match=r"part-001\.tar: it holds more than the 11 samples"):
         list(counted)
+
+
+def test_labels_that_come_later_are_an_error(tmp_path: Path) -> None:
+    """No sample is given without its target: the error comes before those read with it."""
+    image = encoded()[0]
+    with tarfile.open(tmp_path / "t.tar", "w") as tar:
+        for name, data in (("0.jpg", image), ("1.jpg", image), ("0.cls", b"3"), ("1.cls", b"4")):
+            add(tar, name, data)
+
+    with pytest.raises(StoreError, match="sort=name"):
+        next(iter(ShardStream(str(tmp_path / "t.tar"), SMALL)))

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
+from fastdecode._error_policy import mark_fatal
 from fastdecode._formats import sniff
 from fastdecode.errors import StoreError, with_advice
 from fastdecode.stores._items import check_key, parse_target, relative
@@ -148,8 +149,9 @@ def samples(
 
     The rules are WebDataset's (``group_by_keys`` in its ``tariterators.py``): the files of a sample
     follow one another, and extensions are compared in lower case. No sample goes on in another
-    archive.
+    archive. If files of a sample come apart from its image, a StoreError is raised.
     """
+    whole = _Whole(source.location)
     sample: SampleMembers | None = None
     archive = 0
     for member in members(source):
@@ -159,12 +161,31 @@ def samples(
         stem, extension = parts
         if sample is None or stem != sample.stem or archive != member.archive:
             if sample is not None:
-                yield sample.finish()
+                yield whole.checked(sample.finish())
             sample = SampleMembers(stem, source.location, wanted)
             archive = member.archive
         sample.add(source, member, extension, with_data=with_data)
     if sample is not None:
-        yield sample.finish()
+        yield whole.checked(sample.finish())
+
+
+class _Whole:
+    """The samples of a shard so far, none of which may have files apart from its image."""
+
+    def __init__(self, location: str) -> None:
+        self._location = location
+        self._seen: tuple[set[int], set[int]] = set(), set()  # hashes: a tenth of the names' memory
+
+    def checked(self, sample: SampleMembers) -> SampleMembers:
+        name, has_image = hash(sample.stem), sample.member is not None
+        self._seen[has_image].add(name)
+        if name in self._seen[not has_image]:
+            error = StoreError(
+                f"{self._location}: the files of sample {sample.stem!r} do not follow one "
+                "another, so that its target would be lost: make the tar with --sort=name"
+            )
+            raise mark_fatal(error)
+        return sample
 
 
 class SampleMembers:

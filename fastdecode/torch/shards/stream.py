@@ -460,7 +460,10 @@ def _reader(worker: int, workers: int) -> str:
 
 
 def _group_chunks(samples: Iterator[ShardSample]) -> Iterator[list[ShardSample]]:
-    """Group samples into chunks; samples before a damaged place are given before its error."""
+    """Group samples into chunks; samples before a damaged place are given before its error.
+
+    But not before one that says that their targets come later.
+    """
     chunk: list[ShardSample] = []
     try:
         for sample in samples:
@@ -468,8 +471,8 @@ def _group_chunks(samples: Iterator[ShardSample]) -> Iterator[list[ShardSample]]
             if len(chunk) == _CHUNK_SAMPLES:
                 yield chunk
                 chunk = []
-    except (FastDecodeError, OSError):
-        if chunk:
+    except (FastDecodeError, OSError) as error:
+        if chunk and not getattr(error, "is_fatal", False):
             yield chunk
         raise
     if chunk:
