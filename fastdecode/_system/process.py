@@ -81,6 +81,21 @@ def late_interrupt() -> Iterator[None]:
             signal.raise_signal(signal.SIGINT)
 
 
+def raised_by_signal(error: BaseException) -> bool:
+    """Return whether the handler of a signal raised an error, whatever it has interrupted."""
+    if isinstance(error, KeyboardInterrupt):
+        return True
+    handlers = [signal.getsignal(number) for number in signal.valid_signals()]
+    functions = [*handlers, *(vars(type(one)).get("__call__") for one in handlers)]
+    codes = [one.__code__ for one in functions if hasattr(one, "__code__")]
+    where = error.__traceback__
+    while where is not None:
+        if where.tb_frame.f_code in codes:
+            return True
+        where = where.tb_next
+    return False
+
+
 class ForkLock:
     """A re-entrant lock that is free in a forked child, whoever held it in the parent."""
 

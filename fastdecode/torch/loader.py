@@ -289,6 +289,7 @@ class Loader:
         if self.workers:
             self._workers = ProcessWorkers(
                 self.timeout,
+                asked=self._asked != ("auto", 0, None),
                 num_workers=self.workers,
                 prefetch_factor=self.prefetch,
                 persistent_workers=self.persistent_workers,

@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import signal
 import time
+from collections import namedtuple
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from loading import (
 from loading import (
     SeededLoader as Loader,
 )
+from torch.utils.data import default_collate
 
 pytestmark = [pytest.mark.filterwarnings(warning) for warning in PROCESS_WARNINGS]
 
@@ -226,3 +228,105 @@ def test_kept_error_keeps_no_processes() -> None:
 
     assert set(multiprocessing.active_children()) == before
     assert kept.value.__traceback__ is not None
+
+
+class Late(TimeoutError):
+    """What the handler raises."""
+
+
+class Interrupted(Images):
+    """Sends a signal to the training process, once, while that waits for the third batch."""
+
+    thread_safe = True
+
+    def __init__(self) -> None:
+        super().__init__(count=8, on_error="skip")
+        self.go, self.done = multiprocessing.Event(), multiprocessing.Event()
+        self.main = os.getpid()
+
+    def read(self, index: int) -> Any:
+        if index == 4:
+            self.interrupt()
+        return super().read(index)
+
+    def interrupt(self) -> None:
+        if not self.done.is_set():
+            self.go.wait()
+            time.sleep(0.2)  # most likely, the other waits for a batch by now
+            os.kill(self.main, signal.SIGUSR1)
+            self.done.wait()
+
+    def collate(self, samples: Any) -> Any:
+        batch = default_collate(samples)
+        if 6 in batch[1]:
+            self.interrupt()
+        return batch
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="no such signals on Windows")
+@pytest.mark.parametrize(
+    "how",
+    [{"threads": 0}, {"threads": 2}, {"threads": 2, "collate": True}, {"workers": 2}],
+    ids=str,
+)
+def test_signal_loses_no_batch(how: dict[str, Any]) -> None:
+    """What a signal's handler raises in next() is of no batch: the same one comes next."""
+    dataset, came, states = Interrupted(), [], []
+    if how.pop("collate", False):
+        how["collate_fn"], dataset.read = dataset.collate, super(Interrupted, dataset).read
+
+    def raise_late(*_: object) -> None:
+        dataset.done.set()
+        raise Late
+
+    usual = signal.signal(signal.SIGUSR1, raise_late)
+    try:
+        with Loader(dataset, 2, **how) as loader:
+            batches = iter(loader)
+            while len(came) < 4:
+                try:
+                    came.append(next(batches)[1].tolist())
+                except Late:
+                    states.append(loader.state_dict()["batch"] - len(came))
+                dataset.go.set()
+            assert list(batches) == []
+    finally:
+        signal.signal(signal.SIGUSR1, usual)
+
+    assert came == [[0, 1], [2, 3], [4, 5], [6, 7]]
+    assert states == [0]
+    assert dataset.errors == []
+
+
+class Unsendable(Plain):
+    """Its samples, or its errors, are of a class that cannot be pickled."""
+
+    def __init__(self, fails: bool) -> None:
+        super().__init__(stopping, 4)
+        self.fails = fails
+
+    def __getitem__(self, index: int) -> Any:
+        kind = namedtuple("Local", "image label")  # noqa: PYI024 - not at the top
+        if self.fails:
+            raise type("LocalError", (Exception,), {})("of a local class")
+        return kind(torch.ones(3), index)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("context", multiprocessing.get_all_start_methods())
+def test_what_cannot_be_pickled_is_an_error(fails: bool, context: str) -> None:
+    """A batch, or an error, that a worker process cannot send reaches the caller in words."""
+    words = "LocalError.*of a local class" if fails else "cannot be sent.*num_workers=0"
+    how = {"workers": 1, "multiprocessing_context": context, "timeout": 60}
+    raises = pytest.raises((TypeError, RuntimeError), match=f"(?s){words}")
+    with Loader(Unsendable(fails), 2, **how) as loader, raises:
+        next(iter(loader))
+
+
+def test_what_cannot_be_pickled_is_made_here_if_nobody_asked_for_processes() -> None:
+    """As by torch's DataLoader, which takes it without worker processes."""
+    with Loader(Unsendable(fails=False), 2) as loader:
+        for _ in range(2):
+            with pytest.warns(RuntimeWarning, match="in this process"):
+                batches = list(loader)
+            assert [batch.label.tolist() for batch in batches] == [[0, 1], [2, 3]]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
+from fastdecode._system.process import raised_by_signal
 from fastdecode.torch._errors import SKIPPED
 from fastdecode.torch._loader.collate import ReadyBatch, collate, collate_whole
 from fastdecode.torch._loader.memory import BatchMemory
@@ -104,11 +105,16 @@ class BatchBuilder:
         self._done.set()
 
     def make(self, part: range) -> None:
-        """Make the samples of a part; never raise, because `result` raises the error."""
+        """Make the samples of a part; `result` raises its errors.
+
+        Only what a signal's handler raises comes from here: then the part is still to be made.
+        """
         try:
             with self._config.source.in_effect(), self._config.memory.for_samples():
                 self._make_samples(part)
         except BaseException as error:  # any error: the consumer must not wait for ever
+            if raised_by_signal(error):
+                raise
             self._errors.setdefault(part.start, error)
         with self._lock:
             self._left -= 1
@@ -140,6 +146,8 @@ class BatchBuilder:
             try:
                 self._samples[at] = self._make_sample(at)
             except BaseException as error:  # any error: the consumer must get it
+                if raised_by_signal(error):
+                    raise
                 self._errors[at] = error
 
     def _start_part(self, part: range) -> Iterable[int]:
@@ -187,12 +195,11 @@ class BatchBuilder:
             return EncodedSample(None, None, None, error=error)
         return EncodedSample(source, source, target)
 
-    def result(self, timeout: float | None) -> ReadyBatch | BatchBuilder:
-        """Wait for the batch; return the builder itself if a device must still decode the batch.
+    def result(self) -> ReadyBatch | BatchBuilder:
+        """Return what was awaited, or the builder if a device must still decode the batch.
 
         If samples failed, the error of the first one, in the order of the batch, is raised here.
         """
-        self._wait(timeout)
         self._raise_first_error()
         return self._collated() if self._ready is None else self._ready
 
@@ -203,10 +210,12 @@ class BatchBuilder:
             return collate_whole(self._whole, self._position, how, channels_last=last)
         parts = self._samples, self._images, self._position, how
         ready = collate(*parts, channels_last=last, memory=config.memory)
+        self._ready = ready._replace(normalize=config.normalize)
         self._samples.clear()  # what was copied out of them is not kept twice
-        return ready._replace(normalize=config.normalize)
+        return self._ready
 
-    def _wait(self, timeout: float | None) -> None:
+    def wait(self, timeout: float | None) -> None:
+        """Wait for all samples."""
         waited = 0.0
         # Wait in short turns, because on Windows Ctrl-C does not end a wait.
         while not self._done.wait(_POLL_S) and not self._cancelled:

@@ -147,10 +147,13 @@ class EncodedBatch(BatchBuilder):
         slot = self._slots[at] = torch.empty(shape, dtype=torch.uint8, device="cpu")
         return slot
 
-    def result(self, timeout: float | None) -> EncodedBatch:
-        """Wait until everything is read, and return the builder; `decoded` raises the errors."""
+    def wait(self, timeout: float | None) -> None:
+        """Wait until everything is read."""
         self._timeout = timeout
-        self._wait(timeout)
+        super().wait(timeout)
+
+    def result(self) -> EncodedBatch:
+        """Return the builder; `decoded` raises the errors."""
         return self
 
     def decoded(self, device: torch.device) -> ReadyBatch:
@@ -214,7 +217,7 @@ class EncodedBatch(BatchBuilder):
                 one()
             else:
                 self._threads.submit(one)
-        self._wait(self._timeout)
+        self.wait(self._timeout)
 
 
 def _on_device(host: torch.Tensor, device: torch.device) -> torch.Tensor:

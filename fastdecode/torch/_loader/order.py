@@ -13,6 +13,7 @@ import torch
 from torch.utils.data import get_worker_info
 
 from fastdecode._arguments import is_int
+from fastdecode._system.process import raised_by_signal
 
 
 class Item(NamedTuple):
@@ -126,6 +127,20 @@ class DrawnBatch:
         self.follows: DrawnBatch | None = None
 
 
+class _Slices(Iterator[list[Any]]):
+    """Slices of an array, which go on after a signal's handler has raised, unlike a generator."""
+
+    def __init__(self, indices: Any, size: int, start: int, stop: int) -> None:
+        self._indices, self._size, self._at, self._stop = indices, size, start, stop
+
+    def __next__(self) -> list[Any]:
+        if self._at >= self._stop:
+            raise StopIteration
+        taken: list[Any] = self._indices[self._at : self._at + self._size].tolist()
+        self._at += self._size
+        return taken
+
+
 class Order:
     """The batches of one rank in one epoch: a chain that `draw` makes longer, up to `last`.
 
@@ -167,6 +182,8 @@ class Order:
                 self.ended = True
                 return
             except BaseException as error:
+                if isinstance(self.batches, _Slices) and raised_by_signal(error):
+                    raise
                 self.ended, self._error = True, error
                 if not isinstance(error, Exception):  # Ctrl-C
                     raise
@@ -250,8 +267,7 @@ class Sharding:
     def order(self, epoch: int, start: int = 0) -> Order:
         """Return an epoch's order from a batch on."""
         mine, size = self.indices(epoch), self.batch_size
-        ends = range(start * size, self.batches(len(mine)) * size, size)
-        batches = (mine[at : at + size].tolist() for at in ends)
+        batches = _Slices(mine, size, start * size, self.batches(len(mine)) * size)
         return Order(batches, self.seed, epoch, number=start)
 
     def settings(self, *, sampled: bool | str) -> dict[str, Any]:

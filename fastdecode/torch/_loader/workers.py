@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import copy
 import os
+import pickle
 import sys
 import threading
+import warnings
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
-from typing import Any, cast
+from multiprocessing.reduction import ForkingPickler
+from typing import Any, NamedTuple, cast
 
 import torch
+from torch._utils import ExceptionWrapper
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
-from fastdecode._system.process import late_interrupt
+from fastdecode._system.process import late_interrupt, raised_by_signal
 from fastdecode.native._pool import Pool
 from fastdecode.torch._errors import suppress_worker_warnings
 from fastdecode.torch._loader.batch_builder import (
@@ -124,7 +128,6 @@ class _ThreadEpoch:
         self._timeout = timeout
         self._process = os.getpid()
         self._closed = False
-        self._awaited: BatchBuilder | None = None
         self._lock = threading.RLock()  # of what `close` changes, which any thread may call
         self._pending: deque[BatchBuilder] = deque()
         self._latest: weakref.ref[BatchBuilder] | None = None
@@ -177,18 +180,30 @@ class _ThreadEpoch:
                 raise closed_error()
             if not self._pending:
                 raise StopIteration
-            builder = self._awaited = self._pending.popleft()
+            builder = self._pending[0]
             self._latest = weakref.ref(builder)
         if self._pool is None:
-            with self._kept():
-                for part in builder.parts:
-                    builder.make(part)
+            while builder.parts:
+                with self._kept():
+                    builder.make(builder.parts[0])
+                del builder.parts[0]
+        builder.wait(self._timeout)
         try:
-            return builder.result(self._timeout)
-        except StopIteration as error:
-            raise stop_iteration_error(error) from error
-        finally:
-            self._awaited = None
+            ready = builder.result()
+        except BaseException as error:
+            if not raised_by_signal(error):
+                self._take_out(builder)
+            if isinstance(error, StopIteration):
+                raise stop_iteration_error(error) from error
+            raise
+        self._take_out(builder)
+        return ready
+
+    def _take_out(self, builder: BatchBuilder) -> None:
+        """Let the next batch come: what interrupts the wait for one does not lose it."""
+        with self._lock:
+            if self._pending and self._pending[0] is builder:
+                self._pending.popleft()
 
     def close(self) -> None:
         """Cancel the unfinished batches; if there are any, asking for more raises an error."""
@@ -199,7 +214,7 @@ class _ThreadEpoch:
             # Another thread may wait for the awaited batch, or for images of the latest one that a
             # device has refused.
             latest = None if self._latest is None else self._latest()
-            for builder in (self._awaited, latest, *self._pending):
+            for builder in (latest, *self._pending):
                 if builder is not None:
                     builder.cancel()
             self._pending.clear()
@@ -225,27 +240,66 @@ class _WorkerDataset(Dataset[Any]):
         """The user's dataset."""
         return self._source.dataset
 
-    def __getitems__(self, items: list[Item]) -> tuple[ReadyBatch, list[Any]]:
+    def __getitems__(self, batch: tuple[int, list[Item]]) -> bytes:
+        """Make a batch; return it, or its error, as bytes.
+
+        It is pickled here and not by torch's queue, which only prints that it cannot.
+        """
+        number, items = batch
+        made: Any
+        try:
+            made = self._make(items)._replace(position=number)
+        except Exception:
+            made = ExceptionWrapper(where=f"in worker process {get_worker_info().id}")  # type: ignore[union-attr]
+        failures = self._source.errors_since(self._reported)
+        self._reported = self._source.error_counts()
+        try:
+            return bytes(ForkingPickler.dumps(_Sent(number, made, failures)))
+        except Exception as error:
+            return bytes(ForkingPickler.dumps(_Sent(number, _unsendable(made, error), failures)))
+
+    def _make(self, items: list[Item]) -> ReadyBatch:
         if self._maker is None:  # one thread, because a worker has one core to itself
             self._source = self._source.hold()
             self._maker = SampleMaker(self._source, Pool(1), alone=True)
+        how, last = self._collate_fn, self._channels_last
+        maker = self._maker
         try:
             with self._source.in_effect():
-                ready = self._make(self._maker, items)
+                if maker.makes_whole_batches:
+                    return collate_whole(maker.make_whole(items), 0, how, channels_last=last)
+                with self._source.prefetch_batch([item.index for item in items]):
+                    samples = maker.make(items)
+                return collate(samples, None, 0, how, channels_last=last)
         except StopIteration as error:
             raise stop_iteration_error(error) from error
-        # These include the failures of an earlier batch that raised and so could not report them.
-        failures = self._source.errors_since(self._reported)
-        self._reported = self._source.error_counts()
-        return ready, failures
 
-    def _make(self, maker: SampleMaker, items: list[Item]) -> ReadyBatch:
-        how, last = self._collate_fn, self._channels_last
-        if maker.makes_whole_batches:
-            return collate_whole(maker.make_whole(items), 0, how, channels_last=last)
-        with self._source.prefetch_batch([item.index for item in items]):
-            samples = maker.make(items)
-        return collate(samples, None, 0, how, channels_last=last)
+
+class _Sent(NamedTuple):
+    """What a worker process sends for a batch."""
+
+    number: int
+    made: Any
+    """The batch, or its error."""
+    failures: list[Any]
+
+
+class BatchNotSent(TypeError):
+    """A worker process cannot send a batch, because something in it cannot be pickled."""
+
+
+def _unsendable(made: Any, why: Exception) -> ExceptionWrapper:
+    """Return the error to send in place of a batch, or of an error, that cannot be pickled."""
+    error: Exception
+    if isinstance(made, ExceptionWrapper):
+        name = made.exc_type.__name__
+        error = RuntimeError(f"{name}, which cannot be pickled: {made.exc_msg}")
+    else:
+        error = BatchNotSent(
+            f"a batch cannot be sent from a worker process: {why}. num_workers=0 makes batches in "
+            "this process"
+        )
+    return ExceptionWrapper((type(error), error, None), "in a worker process")
 
 
 def _identity(made: Any) -> Any:
@@ -258,22 +312,24 @@ class _Batches:
     order: Order
     place: DrawnBatch
 
-    def __iter__(self) -> Iterator[list[Item]]:
+    def __iter__(self) -> Iterator[tuple[int, list[Item]]]:
         place = self.place
         del self.place  # else all batches of the epoch would be kept
         while not self.order.is_at_end(place):
             place = cast(DrawnBatch, place.follows)
-            yield self.order.items(place)
+            yield place.number, self.order.items(place)
 
 
 class ProcessWorkers:
     """Worker processes: those of torch's DataLoader, started for each epoch, or once.
 
-    `options` are arguments of the DataLoader.
+    `options` are arguments of the DataLoader. If nobody has `asked` for processes, what cannot be
+    pickled is made in this process instead.
     """
 
-    def __init__(self, timeout: float, **options: Any) -> None:
+    def __init__(self, timeout: float, *, asked: bool = True, **options: Any) -> None:
         self._timeout = timeout
+        self._asked = asked
         self._options = options
         self._batches = _Batches()
         self._loader: DataLoader[Any] | None = None
@@ -289,7 +345,7 @@ class ProcessWorkers:
         ahead: int = self._options["prefetch_factor"] * self._options["num_workers"]
         return ahead
 
-    def epoch(self, config: EpochConfig, order: Order, place: DrawnBatch) -> _ProcessEpoch:
+    def epoch(self, config: EpochConfig, order: Order, place: DrawnBatch) -> Iterator[Any]:
         """Begin an epoch at a place in its order; one that is still running ends."""
         made_of = [config.collate_fn, config.channels_last, *config.source.made_of()]
         stays = self._are_alive() and _are_same(made_of, self._made_of)
@@ -305,16 +361,22 @@ class ProcessWorkers:
             self.close()
             self._loader, self._made_of = self._make_loader(config), made_of
             self._process = os.getpid()
-            with late_interrupt():
-                batches = iter(self._loader)
+            try:
+                with late_interrupt():
+                    batches = iter(self._loader)
+            except (pickle.PicklingError, AttributeError, TypeError) as error:
+                if self._asked:
+                    raise
+                return _here(config, order, place, error)
         epoch = _ProcessEpoch(config, place, self._timeout, batches)
+        epoch.instead = None if self._asked else partial(_here, config, order)
         self._running = weakref.ref(epoch)
         return epoch
 
     def _make_loader(self, config: EpochConfig) -> DataLoader[Any]:
         return DataLoader(
             _WorkerDataset(config),
-            batch_sampler=self._batches,
+            batch_sampler=cast(Any, self._batches),
             collate_fn=_identity,
             worker_init_fn=partial(
                 _set_up_worker, reported=bool(config.source.datasets), then=config.worker_init_fn
@@ -352,6 +414,17 @@ class ProcessWorkers:
         return getattr(self._loader, "_iterator", None) if self._process == os.getpid() else None
 
 
+def _here(config: EpochConfig, order: Order, place: DrawnBatch, why: object) -> _ThreadEpoch:
+    """Go on in this process, as DataLoader does if nobody asks for worker processes."""
+    warnings.warn(
+        f"batches are made in this process, one after another, because {why}. "
+        "num_workers=0 says so",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+    return ThreadWorkers(0, 0, 1, None).epoch(config, order, place)
+
+
 def _are_same(first: list[Any], second: list[Any]) -> bool:
     """Return whether what worker processes were started with is what an epoch needs."""
     return len(first) == len(second) and all(
@@ -371,6 +444,8 @@ class _ProcessEpoch:
         self._timeout = timeout
         self._process = os.getpid()
         self._batches: Any = batches
+        self._here: Iterator[Any] | None = None
+        self.instead: Callable[[DrawnBatch, object], Iterator[Any]] | None = None
         self._ended = False
         # A thread that copies may still wait for a batch while the next epoch begins, which uses
         # the same iterator of torch's if the workers persist.
@@ -388,22 +463,32 @@ class _ProcessEpoch:
             raise StopIteration
         if self._batches is None:
             raise closed_error()
+        if self._here is not None:
+            made: ReadyBatch = next(self._here)
+            return made
         try:
-            ready: ReadyBatch
-            ready, failures = next(self._batches)
+            sent: _Sent = pickle.loads(next(self._batches))  # noqa: S301 - of our own process
         except StopIteration:
             self._ended, self._batches = True, None
             raise
-        except Exception as error:
-            batch = cast(DrawnBatch, self._place.follows)
-            if str(error).startswith("DataLoader timed out"):
-                # torch asks for this batch again next, so the place stays.
-                raise timeout_error(batch.number, self._timeout, batch.indices) from error
-            self._place = batch
-            raise
-        self._place = cast(DrawnBatch, self._place.follows)
-        self._config.source.add_errors(failures)
-        return ready._replace(position=self._place.number, normalize=self._config.normalize)
+        except Exception as error:  # of no batch: the same one comes next
+            awaited = self._place.follows
+            if awaited is None or not str(error).startswith("DataLoader timed out"):
+                raise
+            raise timeout_error(awaited.number, self._timeout, awaited.indices) from error
+        unsent = getattr(sent.made, "exc_type", None) is BatchNotSent
+        if unsent and self.instead is not None:
+            _shut_down(self._batches)
+            why = "something in them cannot be pickled for worker processes"
+            self._here = self.instead(self._place, why)
+            return self._next()
+        while self._place.number < sent.number and self._place.follows is not None:
+            self._place = self._place.follows
+        self._config.source.add_errors(sent.failures)
+        if isinstance(sent.made, ExceptionWrapper):
+            sent.made.reraise()
+        ready: ReadyBatch = sent.made
+        return ready._replace(normalize=self._config.normalize)
 
     def close(self, *, shut_down: bool = False) -> None:
         """End the epoch, and its workers if they are not needed any more."""
