@@ -86,7 +86,7 @@ def raised_by_signal(error: BaseException) -> bool:
     if isinstance(error, KeyboardInterrupt):
         return True
     handlers = [signal.getsignal(number) for number in signal.valid_signals()]
-    functions = [*handlers, *(vars(type(one)).get("__call__") for one in handlers)]
+    functions: list[Any] = [*handlers, *(vars(type(one)).get("__call__") for one in handlers)]
     codes = [one.__code__ for one in functions if hasattr(one, "__code__")]
     where = error.__traceback__
     while where is not None:

@@ -8,9 +8,10 @@ import signal
 import threading
 import time
 import weakref
+from collections import OrderedDict
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -39,12 +40,11 @@ from torch.utils.data import (
     TensorDataset,
     default_collate,
 )
+from torch.utils.data._utils.collate import default_collate_fn_map
 
 from fastdecode.testing import drawing, encode
 from fastdecode.torch import ImageList
-from fastdecode.torch.transforms import (
-    Resize,
-)
+from fastdecode.torch.transforms import Resize, ResizeCenterCropNormalize
 
 
 def test_subset_still_decodes_into_the_batch() -> None:
@@ -481,7 +481,7 @@ def test_closing_frees_who_waits() -> None:
     batches = iter(loader)
     waiting = threading.Thread(target=wait, args=(batches,))
     waiting.start()
-    wait_until(lambda: batches._order is not None and batches._source._awaited is not None)
+    wait_until(lambda: batches._order is not None and batches._source._latest is not None)
     loader.close()
     waiting.join(30)
     hang.set()
@@ -504,3 +504,78 @@ def test_what_replaces_a_dataset_inside_is_read_from_the_next_epoch_on(how: Any)
         assert [batch[1].tolist() for batch in loader] == [[1000, 1001, 1002]]
         subset.indices = [5, 4, 3]
         assert [batch[1].tolist() for batch in loader] == [[1005, 1004, 1003]]
+
+
+class Sample(NamedTuple):
+    image: Any
+    label: Any
+
+
+class Pair(tuple):  # noqa: SLOT001 - as users write it
+    """A tuple of the user's own kind."""
+
+
+class Own(Images):
+    """A dataset of this package whose own `fetch` makes samples of another kind."""
+
+    def __init__(self, make: Any) -> None:
+        super().__init__(ResizeCenterCropNormalize(16, 16), count=4)
+        self.make = make
+
+    def fetch(self, index: int, **how: Any) -> Any:
+        return self.make(*super().fetch(index, **how))
+
+    def __getitem__(self, index: int) -> Any:
+        return self.make(*super().__getitem__(index))
+
+
+IMAGE = torch.arange(48, dtype=torch.uint8).view(3, 4, 4)
+SAMPLES: dict[str, Any] = {
+    "named": Sample,
+    "own tuple": lambda image, n: Pair((image, n)),
+    "list": lambda image, n: [image, n],
+    "dict": lambda image, n: OrderedDict(image=image, n=n),
+    "three": lambda image, n: (image, n, float(n)),
+    "lengths": lambda image, n: (image, *[n] * (n % 2)),
+    "mixed": lambda image, n: [image, n] if n % 2 else (image, n),
+    "empty": lambda _image, _n: (),
+    "image": lambda image, _n: image,
+    "half": lambda image, n: (image.half(), n),
+    "boolean": lambda image, n: (image > 3, n),
+    "sparse": lambda image, n: (image.to_sparse(), n),
+    "grad": lambda image, n: (image.float().requires_grad_(), n),
+    "views": lambda image, n: ([image, image], n),
+    "view of views": lambda image, n: ([[image], image], n),
+    "targets": lambda image, n: (image, {"a": n > 1, "b": str(n), "c": [np.float32(n), b"x"]}),
+    "numbers": lambda image, n: (image, np.uint8(n), torch.tensor(n, dtype=torch.int16)),
+    "large": lambda image, _n: (image, 2**64),
+    "none": lambda image, _n: (image, None),
+    "number first": lambda image, n: (n, image),
+}
+
+
+def _batch_or_error(load: Any, *arguments: Any, **how: Any) -> Any:
+    try:
+        return next(iter(load(*arguments, **how)))
+    except Exception as error:
+        return type(error)
+
+
+@pytest.mark.parametrize("registered", [None, torch.Tensor, int, tuple, list])
+@pytest.mark.parametrize("kind", SAMPLES)
+def test_batches_are_those_of_default_collate(
+    kind: str, registered: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of each kind of sample: containers, types, values and errors, and what is registered."""
+    if registered is not None:
+        made = lambda batch, **_: ("registered", len(batch))  # noqa: E731
+        monkeypatch.setitem(default_collate_fn_map, registered, made)
+    make = SAMPLES[kind]
+    plain = Plain(lambda index: make(IMAGE + index, index), 4)
+    plain.thread_safe = True  # type: ignore[attr-defined]
+    for dataset in (plain, Own(make)) if kind != "sparse" else (plain,):
+        right = _batch_or_error(DataLoader, plain if dataset is plain else dataset, 4)
+        for threads in (0, 2):
+            ours = _batch_or_error(Loader, dataset, 4, threads=threads)
+            assert repr(ours) == repr(right)
+            assert type(ours) is type(right)

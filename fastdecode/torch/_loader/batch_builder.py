@@ -12,7 +12,7 @@ import torch
 
 from fastdecode._system.process import raised_by_signal
 from fastdecode.torch._errors import SKIPPED
-from fastdecode.torch._loader.collate import ReadyBatch, collate, collate_whole
+from fastdecode.torch._loader.collate import ReadyBatch, collate, collate_whole, with_image
 from fastdecode.torch._loader.memory import BatchMemory
 from fastdecode.torch._loader.native_batches import FALLBACK
 from fastdecode.torch._loader.order import Item
@@ -80,6 +80,7 @@ class BatchBuilder:
         self._samples: list[Any] = [None] * len(items)
         self._whole: Any = None  # what the dataset gave for all items at once
         self._errors: dict[int, BaseException] = {}
+        self._apart: set[int] = set()  # the samples whose images are not in their slots
         self.parts = [range(at, min(at + part, len(items))) for at in range(0, len(items), part)]
         self._left = len(self.parts)
         self._ready: ReadyBatch | None = None
@@ -180,8 +181,13 @@ class BatchBuilder:
         sample = self._maker.make_one(self._items[at], slot, self._take_read(at))
         if slot is not None and sample is not SKIPPED:
             image = sample[0] if isinstance(sample, tuple) else sample
-            if image is not slot:  # the replacement of a damaged image is made elsewhere
-                slot.copy_(image)
+            # The replacement of a damaged image is made elsewhere, and so is what a class's own
+            # `fetch` or `load` makes of an image, which may be anything.
+            if image is not slot:
+                if _fits(image, slot):
+                    slot.copy_(image)
+                else:
+                    self._apart.add(at)
         return sample
 
     def _take_read(self, at: int) -> EncodedSample | None:
@@ -208,7 +214,13 @@ class BatchBuilder:
         how, last = config.collate_fn, config.channels_last
         if self._maker.makes_whole_batches:
             return collate_whole(self._whole, self._position, how, channels_last=last)
-        parts = self._samples, self._images, self._position, how
+        images = self._images
+        if self._apart:
+            for at, sample in enumerate(self._samples):
+                if sample is not SKIPPED and at not in self._apart:
+                    self._samples[at] = with_image(sample, images[at])
+            images = None
+        parts = self._samples, images, self._position, how
         ready = collate(*parts, channels_last=last, memory=config.memory)
         self._ready = ready._replace(normalize=config.normalize)
         self._samples.clear()  # what was copied out of them is not kept twice
@@ -241,6 +253,15 @@ class BatchBuilder:
             for at, (item, sample) in enumerate(zip(self._items, self._samples, strict=True))
             if sample is None and at not in self._errors
         ]
+
+
+def _fits(image: Any, slot: torch.Tensor) -> bool:
+    """Return whether an image is the same in its slot as on its own."""
+    alike = isinstance(image, torch.Tensor) and (image.shape, image.dtype) == (
+        slot.shape,
+        slot.dtype,
+    )
+    return alike and not image.requires_grad
 
 
 def timeout_error(position: int, timeout: float | None, items: list[Any]) -> TimeoutError:

@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from PIL.Image import Image
 from torch.utils.data import default_collate
+from torch.utils.data._utils.collate import collate_tensor_fn, default_collate_fn_map
 
 from fastdecode.torch._errors import SKIPPED
 from fastdecode.torch._loader.memory import BatchMemory
 from fastdecode.torch.transforms.normalize import Normalize
+
+_DTYPES = (torch.float32, torch.uint8)
+"""Types of images whose memory is reused."""
 
 
 class ReadyBatch(NamedTuple):
@@ -46,20 +51,49 @@ def collate(
     if not kept:
         return ReadyBatch(None, position, skipped)
     good = [samples[at] for at in kept]
-    batch: Any
     if collate_fn is not None:
         return ReadyBatch(collate_fn(good), position, skipped)
-    if images is not None:
-        batch = images[kept] if skipped else images
-    else:
-        batch = memory and _stacked(good, memory, channels_last=channels_last)
-        if batch is None:
-            batch = _collate_all(good)
-            return ReadyBatch(_channels_last(batch) if channels_last else batch, position, skipped)
-    if isinstance(good[0], tuple):  # a list, as from torch's default_collate
+    batch: Any = images[kept] if images is not None and skipped else images
+    plain = _are_plain(good)
+    if batch is not None and not plain:
+        good, batch = [with_image(*pair) for pair in zip(good, batch, strict=True)], None
+    elif batch is None and plain and memory:
+        batch = _stacked(good, memory, channels_last=channels_last)
+    if batch is None:
+        batch = _collate_all(good)
+        return ReadyBatch(_channels_last(batch) if channels_last else batch, position, skipped)
+    if type(good[0]) is tuple:  # a list, as from torch's default_collate
         rest = zip(*(sample[1:] for sample in good), strict=True)
-        batch = [batch, *(_collate_values(list(values)) for values in rest)]
+        batch = [batch, *(default_collate(list(values)) for values in rest)]
     return ReadyBatch(batch, position, skipped)
+
+
+def _are_plain(samples: list[Any]) -> bool:
+    """Return whether default_collate stacks the images of samples, and collates what follows them.
+
+    So it does for plain tuples of one length, unless the user has registered another way.
+    """
+    if default_collate_fn_map.get(torch.Tensor) is not collate_tensor_fn:
+        return False
+    first = samples[0]
+    if type(first) is not tuple:
+        return not any(isinstance(sample, tuple) for sample in samples)
+    image = first[0] if first and isinstance(first[0], list) else []
+    registered = any(isinstance(one, key) for one in (first, image) for key in _other_keys())
+    alike = all(type(one) is tuple and len(one) == len(first) for one in samples)
+    return bool(first) and alike and not registered
+
+
+def _other_keys() -> list[Any]:
+    return [key for key in default_collate_fn_map if key is not torch.Tensor]
+
+
+def with_image(sample: Any, image: torch.Tensor) -> Any:
+    """Return a sample with an image that was made elsewhere."""
+    if not isinstance(sample, tuple):
+        return image
+    parts = (image, *sample[1:])
+    return type(sample)(*parts) if hasattr(sample, "_fields") else type(sample)(parts)
 
 
 def _stacked(samples: list[Any], memory: BatchMemory, *, channels_last: bool) -> Any:
@@ -84,6 +118,7 @@ def _stacked(samples: list[Any], memory: BatchMemory, *, channels_last: bool) ->
 def _form(image: Any) -> Any:
     """Return what images must have in common to be stacked; None if it is not a plain image."""
     plain = type(image) is torch.Tensor and image.ndim == 3 and not image.requires_grad
+    plain = plain and image.layout is torch.strided and image.dtype in _DTYPES
     return (image.shape, image.dtype) if plain and image.device.type == "cpu" else None
 
 
@@ -93,7 +128,10 @@ def _collate_all(samples: list[Any]) -> Any:
         return default_collate(samples)
     except (TypeError, RuntimeError) as error:
         images = [one[0] if isinstance(one, (tuple, list)) and one else one for one in samples]
-        shapes = {tuple(getattr(image, "shape", ())) for image in images}
+        arrays = all(isinstance(image, (torch.Tensor, np.ndarray)) for image in images)
+        shapes = {tuple(image.shape) for image in images} if arrays else set()
+        if type(error) not in (TypeError, RuntimeError):
+            raise
         if all(isinstance(image, Image) for image in images):
             what, way_out = "Pillow images", '; or output="tensor", if all images have one size'
         elif len(shapes) > 1:
@@ -114,13 +152,6 @@ def collate_whole(
     batch = (collate_fn or _collate_all)(samples)
     lay_out = channels_last and collate_fn is None
     return ReadyBatch(_channels_last(batch) if lay_out else batch, position, 0)
-
-
-def _collate_values(values: list[Any]) -> Any:
-    """Return the same as default_collate, which is slow for plain class numbers."""
-    if all(type(value) is int for value in values):
-        return torch.tensor(values)
-    return default_collate(values)
 
 
 def _channels_last(batch: Any) -> Any:
