@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import pickle
+import sys
 import tarfile
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,7 @@ SIZES = [5, 11, 0, 9, 4]
 TOTAL = sum(SIZES)
 PATTERN = "part-{000..004}.tar"
 SMALL = ResizeCenterCropNormalize(32, 24)
-pytestmark = pytest.mark.filterwarnings(*PROCESS_WARNINGS)
+pytestmark = pytest.mark.filterwarnings(*PROCESS_WARNINGS, "ignore:this ShardStream gives epoch")
 
 
 @pytest.fixture(scope="module")
@@ -379,3 +381,23 @@ def test_labels_that_come_later_are_an_error(tmp_path: Path) -> None:
 
     with pytest.raises(StoreError, match="sort=name"):
         next(iter(ShardStream(str(tmp_path / "t.tar"), SMALL)))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_epoch_that_is_given_again_is_told(
+    shards: Path, workers: int, capfd: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever never calls `set_epoch` is warned, unless nothing is drawn."""
+    show = lambda message, *_: sys.stderr.write(f"{message}\n")  # noqa: E731
+    warnings.simplefilter("always")
+    monkeypatch.setattr(warnings, "showwarning", show)
+    random = RandomResizedCropFlipNormalize(24)
+    for transform, shuffle in ((random, False), (SMALL, True), (SMALL, False)):
+        dataset = stream(shards, transform, shuffle=shuffle)
+        loader = DataLoader(dataset, 8, num_workers=workers)
+        for epoch in range(2):
+            dataset.set_epoch(epoch)
+            list(loader)
+        assert "set_epoch" not in capfd.readouterr().err
+        list(loader)
+        assert ("set_epoch" in capfd.readouterr().err) == (shuffle or transform is random)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -47,7 +49,7 @@ _CHUNK_SAMPLES = 32
 """How many samples are decoded together."""
 
 _VERSION = 2
-_EPOCH, _BY_WORKERS = range(2)
+_EPOCH, _BY_WORKERS, _IS_SET, _BEGUN_BY = range(4)
 
 
 @dataclass
@@ -144,7 +146,7 @@ class ShardStream(IterableDataset[Any]):
     Notes
     -----
     Every iterator gives the same epoch until `set_epoch` sets another one, as with PyTorch's
-    DistributedSampler. `set_epoch` also reaches persistent workers. A sample's random draws depend
+    DistributedSampler; the second one warns of it if epochs differ. `set_epoch` also reaches persistent workers. A sample's random draws depend
     on `seed`, the epoch and the sample's place in the shards, not on the process that makes it.
 
     `state_dict` and `load_state_dict` save and resume the position inside an epoch. Where worker
@@ -224,8 +226,10 @@ class ShardStream(IterableDataset[Any]):
         self._images.has_targets = has_targets
         self._threads = threads
         self._world = 0, 1
-        # Shared with worker processes, also persistent ones: the epoch, and whether they read.
-        self._shared: torch.Tensor = torch.zeros(2, dtype=torch.int64, device="cpu")
+        # Shared with worker processes, also persistent ones: the epoch, whether they read, whether
+        # `set_epoch` has set it, and the iterator that has given samples of it.
+        self._shared: torch.Tensor = torch.zeros(4, dtype=torch.int64, device="cpu")
+        self._begins = 0
         self._shared.share_memory_()
         self._saved: _Place | None = None
         self._current: _Place | None = None
@@ -271,7 +275,7 @@ class ShardStream(IterableDataset[Any]):
         if self._saved is not None and self._saved.epoch != epoch:
             self._saved = None
         self._current = None
-        self._shared[:] = torch.tensor([int(epoch), 0])
+        self._shared[:] = torch.tensor([int(epoch), 0, 1, 0])
 
     def __len__(self) -> int:
         """Return how many samples this rank gives in an epoch, if the shards are counted."""
@@ -283,14 +287,23 @@ class ShardStream(IterableDataset[Any]):
     def __iter__(self) -> Iterator[Any]:
         """Begin an epoch, or the rest of it after `load_state_dict`."""
         self._assignment = self._agreed(self._assignment)
+        mine = self._iterator()
         self._current = self._begin()
-        return _Samples(self._iterate_samples(self._current))
+        return _Samples(self._iterate_samples(self._current, mine))
 
     def _begin(self) -> _Place:
         """Return where this process begins; a state that was loaded is used once."""
         info = get_worker_info()
         worker, workers = (0, 0) if info is None else (info.id, info.num_workers)
         self._shared[_BY_WORKERS] = int(info is not None)
+        if self._was_given_by_another() and self._draws():
+            warnings.warn(
+                f"this ShardStream gives epoch {self.epoch} again, in the same order and with the "
+                "same crops: call set_epoch before each epoch",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+        self._begins += 1
         saved = self._saved
         if saved is None or saved.epoch != self.epoch:
             return _Place(self.epoch, worker, workers)
@@ -303,7 +316,23 @@ class ShardStream(IterableDataset[Any]):
         self._saved = None
         return saved
 
-    def _iterate_samples(self, place: _Place) -> Iterator[Any]:
+    def _iterator(self) -> int:
+        """Return a number of the iterator that begins next, in all of its worker processes."""
+        info = get_worker_info()
+        return (-1 if info is None else info.seed - info.id) - self._begins
+
+    def _was_given_by_another(self) -> bool:
+        """Return whether another iterator has given samples of this epoch since it was set."""
+        return int(self._shared[_BEGUN_BY]) not in (0, self._iterator())
+
+    def _draws(self) -> bool:
+        """Return whether epochs differ, as far as that is known."""
+        transform = self._images._resolved_transform()
+        program = getattr(getattr(transform, "head", transform), "program", None)
+        parts = () if program is None else program.parts
+        return self._assignment.shuffle or not all(part.is_steady for part in parts)
+
+    def _iterate_samples(self, place: _Place, mine: int) -> Iterator[Any]:
         consumer = Consumer(*self._current_world(), place.worker, max(1, place.workers))
         share = self._assignment.share(consumer, place.epoch, place.counts)
         given = place.given
@@ -326,6 +355,8 @@ class ShardStream(IterableDataset[Any]):
                 given += 1
                 place.given = given
                 if made is not SKIPPED:
+                    if place.epoch == self.epoch:
+                        self._shared[_BEGUN_BY] = mine
                     yield made
 
     def _thread_count(self) -> int:
@@ -378,8 +409,12 @@ class ShardStream(IterableDataset[Any]):
         if not self._seed.given:
             del settings["seed"]
         place = _Place.from_state(state, settings)
-        self.set_epoch(place.epoch)
-        self._saved = place
+        # torchdata's StatefulDataLoader calls this late, when its iterator begins.
+        late = str(sys._getframe(1).f_globals.get("__name__")).startswith("torchdata.")
+        newer = bool(self._shared[_IS_SET]) and not self._was_given_by_another()
+        if not (late and newer and place.epoch != self.epoch):
+            self.set_epoch(place.epoch)
+            self._saved = place
         self._seed.take_over(state["settings"]["seed"])
         self._assignment = replace(self._assignment, seed=self._seed.value)
 
