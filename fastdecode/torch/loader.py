@@ -144,7 +144,8 @@ class Loader:
           CUDA device.
         - `prefetch_factor` is `prefetch`.
         - `generator`: the `seed` is drawn from it instead of the global one.
-        - `worker_init_fn` and `multiprocessing_context` apply to worker processes only.
+        - `worker_init_fn` prepares worker processes, so these make the batches in the place of
+          threads. It and `multiprocessing_context` have no meaning for 0.
         - ``persistent_workers=True`` keeps worker processes for later epochs, with the dataset of
           the first, until its transforms, options or length or the `collate_fn` change. Of your own
           objects they keep what these were. Threads always persist.
@@ -250,6 +251,7 @@ class Loader:
         self.decoding = "cpu" if decode == "cpu" else load_decoder(decode, self.device)
         self._asked = threads, workers, dataloader.get("num_workers")
         self._asked_to_read = read_threads
+        self._prepares = self.worker_init_fn is not None
         self.threads, self.workers, self.read_threads = self._look_inside()
         self._way()  # raises if arguments and dataset contradict
         self._share_seed()
@@ -272,11 +274,25 @@ class Loader:
         self._source = SampleSource(self.dataset, self._options)
         apart = self.decoding != "cpu"
         threads, workers = resolve_workers(self._source, *self._asked, apart=apart)
+        if self._prepares and threads:
+            if apart or self._asked[0] != "auto":
+                raise ValueError(
+                    "worker_init_fn prepares worker processes, but threads make the batches: leave "
+                    "it out, or give workers= instead of threads or decode"
+                )
+            threads, workers = 0, threads
         return threads, workers, resolve_read_threads(self._source, self._asked_to_read, workers)
 
     def _adapt(self) -> None:
         """Look inside again, because another dataset may be there since the last epoch."""
         made_by = self._look_inside()
+        if self.worker_init_fn is not None and made_by[0]:  # it has been assigned since
+            warnings.warn(
+                "worker_init_fn is not called, because threads make the batches, not worker "
+                "processes: for these, give it to the constructor",
+                RuntimeWarning,
+                stacklevel=4,
+            )
         if made_by != (self.threads, self.workers, self.read_threads):
             self.close()
             self.__dict__.update(zip(("threads", "workers", "read_threads"), made_by, strict=True))
@@ -571,6 +587,8 @@ class Loader:
             f"device={str(self.device)!r}{decodes})"
         )
         why = self._source.why_processes if self.workers else ""
+        if self.workers and self._prepares:
+            why = why or "worker_init_fn prepares them. For threads, leave it out"
         force = f"threads={many} forces them: then random draws depend on chance."
         return f"{told}\n    Processes, because {why}.\n    {force}" if why else told
 

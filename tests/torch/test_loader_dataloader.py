@@ -268,14 +268,18 @@ def test_worker_init_fn_prepares_worker_processes(
     assert _begun == []  # not here: it was another process
 
 
-def never(number: int) -> None:
-    raise AssertionError(f"worker {number} is none")
-
-
-def test_worker_init_fn_has_nothing_to_prepare_in_threads() -> None:
-    """`worker_init_fn` is not called for threads."""
-    with Loader(Images(count=4), 2, num_workers=2, worker_init_fn=never) as loader:
+def test_worker_init_fn_is_called_or_it_is_told() -> None:
+    """It asks for worker processes; where there are none, an error or a warning says so."""
+    dataset = Images(count=4)
+    with Loader(dataset, 2, num_workers=2, worker_init_fn=_begun.append) as loader:
+        assert (loader.threads, loader.workers) == (0, 2)
         assert indices(loader) == [0, 1, 2, 3]
+    with pytest.raises(ValueError, match="worker_init_fn.*workers="):
+        Loader(dataset, 2, threads=2, worker_init_fn=_begun.append)
+    with Loader(dataset, 2, threads=2) as loader:
+        loader.worker_init_fn = _begun.append  # as Lightning does
+        with pytest.warns(RuntimeWarning, match="worker_init_fn is not called"):
+            assert indices(loader) == [0, 1, 2, 3]
 
 
 # What others read
