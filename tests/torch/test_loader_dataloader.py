@@ -274,7 +274,7 @@ def test_worker_init_fn_is_called_or_it_is_told() -> None:
     with Loader(dataset, 2, num_workers=2, worker_init_fn=_begun.append) as loader:
         assert (loader.threads, loader.workers) == (0, 2)
         assert indices(loader) == [0, 1, 2, 3]
-    with pytest.raises(ValueError, match="worker_init_fn.*workers="):
+    with pytest.raises(ValueError, match=r"worker_init_fn.*workers="):
         Loader(dataset, 2, threads=2, worker_init_fn=_begun.append)
     with Loader(dataset, 2, threads=2) as loader:
         loader.worker_init_fn = _begun.append  # as Lightning does

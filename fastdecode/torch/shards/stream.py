@@ -146,8 +146,9 @@ class ShardStream(IterableDataset[Any]):
     Notes
     -----
     Every iterator gives the same epoch until `set_epoch` sets another one, as with PyTorch's
-    DistributedSampler; the second one warns of it if epochs differ. `set_epoch` also reaches persistent workers. A sample's random draws depend
-    on `seed`, the epoch and the sample's place in the shards, not on the process that makes it.
+    DistributedSampler; the second one warns of it if epochs differ. `set_epoch` also reaches
+    persistent workers. A sample's random draws depend on `seed`, the epoch and the sample's place
+    in the shards, not on the process that makes it.
 
     `state_dict` and `load_state_dict` save and resume the position inside an epoch. Where worker
     processes read the stream, torchdata's StatefulDataLoader calls them in each worker.
