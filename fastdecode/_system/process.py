@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
@@ -101,7 +102,7 @@ class ForkLock:
 
     def __init__(self) -> None:
         self._renew()
-        after_fork(self._renew)
+        _locks.add(self)
 
     def _renew(self) -> None:
         self._lock = threading.RLock()
@@ -112,6 +113,16 @@ class ForkLock:
     def __exit__(self, *error: object) -> None:
         with suppress(RuntimeError):  # a child forked within the block has a new lock
             self._lock.release()
+
+
+_locks: weakref.WeakSet[ForkLock] = weakref.WeakSet()
+
+
+@after_fork
+def _free_locks() -> None:
+    """Free in a forked child what other threads of the parent held."""
+    for lock in tuple(_locks):
+        lock._renew()
 
 
 # With -c, Python puts the current folder first on its path: modules there must not shadow others.

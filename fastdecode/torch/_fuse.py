@@ -440,7 +440,7 @@ def unfused(transform: Any, options: DecodeOptions) -> Fused:
 
 def _with_augmentations(fused: Fused, begin: Recipe, parts: list[Any]) -> Fused:
     """Let the core do as much of the pipeline in a Loader as it can, from the whole image on."""
-    if isinstance(parts[0], OfImage):
+    if parts and isinstance(parts[0], OfImage):
         parts = [*steps_of(parts[0]), *parts[1:]]
     recipe, count, _ = _recognise.read_pipeline(parts, begin.but(augments=True))
     in_loader = build_fused(recipe, [*parts[:count], *stages_of(parts[count:])], count, "")

@@ -7,6 +7,7 @@ True``.
 
 from __future__ import annotations
 
+import inspect
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -54,8 +55,13 @@ class DrawingFrom(TorchFunctionMode):
 
 def is_thread_safe(owner: Any, *methods: str) -> bool:
     """Return whether several threads may call these methods: they are ours, or the user says so."""
-    said: Any = getattr(owner, "thread_safe", False)
-    return said is True or not any(map(is_users, (getattr(owner, name, None) for name in methods)))
+    found = (getattr(owner, name, None) for name in methods)
+    return says_thread_safe(owner) or not any(map(is_users, found))
+
+
+def says_thread_safe(owner: Any) -> bool:
+    """Return whether an object or its class says ``thread_safe = True``; not what it hands on."""
+    return inspect.getattr_static(owner, "thread_safe", False) is True
 
 
 def is_isolated(transform: Any) -> bool:

@@ -17,6 +17,7 @@ from torch.utils.data import (
 )
 
 from fastdecode._arguments import check_names, is_int
+from fastdecode._system.process import ForkLock
 from fastdecode.torch._loader import accelerate
 from fastdecode.torch._loader.arguments import (
     BatchWay,
@@ -249,6 +250,7 @@ class Loader:
         self._begun = False  # as long as it is, the next iterator begins at that position
         self._skipped_batches = 0
         self.decoding = "cpu" if decode == "cpu" else load_decoder(decode, self.device)
+        self._lock = ForkLock()
         self._asked = threads, workers, dataloader.get("num_workers")
         self._asked_to_read = read_threads
         self._prepares = self.worker_init_fn is not None
@@ -271,7 +273,7 @@ class Loader:
 
     def _look_inside(self) -> tuple[int, int, int]:
         """Find the datasets inside; return how many threads, processes and reading threads suit."""
-        self._source = SampleSource(self.dataset, self._options)
+        self._source = SampleSource(self.dataset, self._options, self._lock)
         apart = self.decoding != "cpu"
         threads, workers = resolve_workers(self._source, *self._asked, apart=apart)
         if self._prepares and threads:
@@ -337,7 +339,7 @@ class Loader:
         """Leave out what `_set_up` creates (threads, processes, memory, streams) and the order."""
         state = self.__dict__.copy()
         state["_position"] = self._position.detached(self._given)
-        for name in ("_workers", "_delivery", "_memory"):
+        for name in ("_workers", "_delivery", "_memory", "_lock"):
             del state[name]
         # Not every PyTorch can pickle a generator, and the seed has been drawn from it already.
         state["generator"] = None
@@ -345,6 +347,7 @@ class Loader:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
+        self._lock = ForkLock()
         self._set_up()
 
     @property

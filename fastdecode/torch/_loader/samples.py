@@ -12,7 +12,6 @@ from torch.utils.data import IterableDataset, Subset
 
 from fastdecode._arguments import is_int, shown
 from fastdecode._backends.selection import load_named, preferred
-from fastdecode._system.process import ForkLock
 from fastdecode.errors import BackendUnavailable, UnknownBackend
 from fastdecode.native._pool import Pool
 from fastdecode.torch._errors import SKIPPED, Failure
@@ -22,7 +21,7 @@ from fastdecode.torch._loader.native_batches import (
     Take,
     take_new,
 )
-from fastdecode.torch._user_code import seed_global_generators
+from fastdecode.torch._user_code import says_thread_safe, seed_global_generators
 from fastdecode.torch._wrappers import inside, locate, snapshot, unwrap
 from fastdecode.torch.dataset import (
     DecodeDataset,
@@ -53,7 +52,12 @@ class SampleSource:
     settings: Mapping[int, Settings] = {}
     """Those that an epoch keeps, by the `id` of each dataset inside; empty outside an epoch."""
 
-    def __init__(self, dataset: Any, options: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        dataset: Any,
+        options: Mapping[str, Any] | None = None,
+        lock: AbstractContextManager[Any] | None = None,
+    ) -> None:
         if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__getitem__"):
             raise TypeError(
                 "Loader needs a map-style dataset, with __getitem__ and __len__, not "
@@ -73,7 +77,7 @@ class SampleSource:
                 f"{', '.join(options)}= is for datasets of this package: "
                 f"{self._foreign_dataset_reason()}"
             )
-        self._lock = ForkLock()
+        self._lock = lock or nullcontext()
         self.hold()  # raises if an option is wrong
 
     def length(self, *, needed: bool) -> int | None:
@@ -98,7 +102,7 @@ class SampleSource:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._lock = ForkLock()
+        self._lock = nullcontext()  # the process has one thread
 
     def made_of(self) -> list[Any]:
         """Return what an epoch makes its samples with, to compare it with that of another one."""
@@ -136,7 +140,7 @@ class SampleSource:
     def lock(self) -> AbstractContextManager[Any]:
         """The lock under which to call code of the user's; of no effect if none is there.
 
-        Only those who ask for threads in spite of such code need it.
+        Only those who ask for threads in spite of such code need it, and give one.
         """
         return nullcontext() if self.isolated else self._lock
 
@@ -160,8 +164,7 @@ class SampleSource:
     def isolated(self) -> bool:
         """Whether threads may make the samples: no code of the user's does, or the user says so."""
         if not self.datasets:
-            said = (getattr(one, "thread_safe", False) is True for one in self._inner)
-            return bool(self._inner) and all(said)
+            return bool(self._inner) and all(map(says_thread_safe, self._inner))
         return all(one.isolated for one in self.datasets)
 
     @property
