@@ -23,7 +23,7 @@ from fastdecode.native._augment import Impossible, Operation, Program, as_operat
 from fastdecode.native._library import lib
 from fastdecode.torch import _recognise
 from fastdecode.torch._fuse import Fused, build_fused, first_recipe
-from fastdecode.torch._stages import Called, as_written
+from fastdecode.torch._stages import Called, as_written, draws_for_itself
 from fastdecode.torch._unchanged import forget
 from fastdecode.torch._user_code import DrawingFrom
 from fastdecode.torch.mixin import SIZE_OPTIONS
@@ -108,8 +108,7 @@ class FusedJoint:
         if not isinstance(generator, SampleGenerator):
             return self._make(self._alone, data, target, **options)
         # It looks at each call of torch, which is a tenth of the time of a sample with boxes.
-        in_thread = type(generator) is SampleGenerator and self.isolated
-        draws = in_thread and self._draws_in_torch
+        draws = self._draws_in_torch and self.isolated and draws_for_itself(generator)
         drawing = DrawingFrom(generator) if draws else nullcontext()
         with suppress(Impossible), drawing:
             return self._make(self._in_loader, data, target, **options)

@@ -676,11 +676,6 @@ def _reason_not_fused(part: Any, recipe: Recipe, *, known: bool) -> str:
         mode = interpolation_name(getattr(part, "interpolation", "bilinear"))
         why = "its arguments, or what comes before it, are" if mode else "its interpolation is"
         return f"{why} not among those that are done while decoding: {part!r}"
-    if any(map(is_of_albumentations, getattr(part, "__dict__", {}).values())):
-        return (
-            f"{name} does more than to return compose(image=image)['image'], or albumentations' "
-            "transforms that are not known begin it"
-        )
     if recipe.image is np.ndarray and not begun:
         return f"with output='array' it gets arrays, and {name} is none of the transforms of those"
     which = name if begun else f"it begins with {name}, which"

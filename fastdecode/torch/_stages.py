@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -22,6 +22,9 @@ from fastdecode.torch._albumentations import OfImage
 from fastdecode.torch._user_code import DrawingFrom, is_thread_safe, seeded
 from fastdecode.torch.transforms._random_crop import GlobalDraws, SampleGenerator
 from fastdecode.torch.transforms.base import DecodedPart, Recipe
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
 
 Form: TypeAlias = Literal["pil", "array", "uint8"]
 """A Pillow image, an array (H, W, C) or a tensor (C, H, W), of bytes."""
@@ -38,7 +41,7 @@ class Called:
         if isinstance(self.part, OfImage) and generator is not None and self.isolated:
             given = None if isinstance(generator, GlobalDraws) else generator
             return self.part(image, int(torch.randint(2**32, (), generator=given)))
-        if type(generator) is not SampleGenerator or not self._is_known:
+        if not draws_for_itself(generator) or not self._is_known:
             return self.part(image)  # with the global generators, as it is written
         drawing = DrawingFrom(generator) if self.isolated else as_written(generator)
         with drawing:
@@ -54,7 +57,7 @@ class Called:
         if isinstance(self.part, OfImage):
             return self.part.can_be_seeded
         known = _recognise.draws_nothing(self.part) or _recognise.draws_in_torch(self.part)
-        return known or is_thread_safe(self.part, "__call__")
+        return known or is_thread_safe(self.part, "__call__", "forward")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Called, (self.part,)
@@ -153,7 +156,12 @@ def as_written(generator: torch.Generator | None) -> AbstractContextManager[None
     an error of their own, or too large for it. In a worker process the global generators are the
     sample's.
     """
-    return seeded(generator.state) if type(generator) is SampleGenerator else nullcontext()
+    return seeded(generator.state) if draws_for_itself(generator) else nullcontext()
+
+
+def draws_for_itself(generator: Any) -> TypeIs[SampleGenerator]:
+    """Return whether a sample has random numbers of its own, and not torch's global ones."""
+    return isinstance(generator, SampleGenerator) and not isinstance(generator, GlobalDraws)
 
 
 def form_of(image: Any) -> Form | None:

@@ -54,13 +54,29 @@ class DrawingFrom(TorchFunctionMode):
 
 
 def is_thread_safe(owner: Any, *methods: str) -> bool:
-    """Return whether several threads may call these methods: they are ours, or the user says so."""
-    found = (getattr(owner, name, None) for name in methods)
-    return says_thread_safe(owner) or not any(map(is_users, found))
+    """Return whether these methods may run in several threads at once.
+
+    They may if they are ours, or if the class that has the method, one below it or the object says
+    ``thread_safe = True``.
+    """
+    own = getattr(owner, "__dict__", {})
+    if "thread_safe" in own or not own.keys().isdisjoint(methods):
+        return own.get("thread_safe") is True
+    return all(_method_is_safe(type(owner), method) for method in methods)
+
+
+def _method_is_safe(kind: type, method: str) -> bool:
+    for one in kind.__mro__:
+        ours = belongs_to(one, _OURS)
+        if "thread_safe" in vars(one) and not ours:
+            return vars(one)["thread_safe"] is True
+        if method in vars(one):
+            return ours and belongs_to(vars(one)[method], _OURS)
+    return True
 
 
 def says_thread_safe(owner: Any) -> bool:
-    """Return whether an object or its class says ``thread_safe = True``; not what it hands on."""
+    """Return whether an object or its class says ``thread_safe = True``."""
     return inspect.getattr_static(owner, "thread_safe", False) is True
 
 
@@ -76,11 +92,6 @@ def is_isolated(transform: Any) -> bool:
             if said in vars(kind):
                 return vars(kind)[said] is True
     return belongs_to(type(transform), _OURS) and transform.isolated is True
-
-
-def is_users(function: Any) -> bool:
-    """Return whether a function or method is the user's and not this package's."""
-    return function is not None and not belongs_to(function, _OURS)
 
 
 def belongs_to(found: Any, library: str) -> bool:

@@ -44,7 +44,7 @@ from fastdecode.torch._errors import (
 from fastdecode.torch._fuse import Fused, not_fused_reason, transform_for_slot
 from fastdecode.torch._joint import FusedJoint, resolve_joint
 from fastdecode.torch._options import DatasetOptions, DecodeOptions
-from fastdecode.torch._user_code import is_isolated, is_thread_safe, is_users
+from fastdecode.torch._user_code import is_isolated, is_thread_safe, says_thread_safe
 from fastdecode.torch._wrappers import asked_by_torch, items_of, outermost
 from fastdecode.torch.mixin import (
     SIZE_OPTIONS,
@@ -527,8 +527,6 @@ class DecodeDataset(DecodeMixin, Dataset[Sample_co]):
     @property
     def _why_processes(self) -> str:
         """Say why a `Loader` uses processes, and what would let it use threads; empty if it may."""
-        if self.thread_safe:
-            return ""
         found = next(self._users_code(), None)
         if found is None:
             return ""
@@ -537,21 +535,25 @@ class DecodeDataset(DecodeMixin, Dataset[Sample_co]):
             f"{type(self).__name__}, if several may run it at once"
         )
 
+    @property
+    def _transform_is_isolated(self) -> bool:
+        transform = self._resolved_transform()
+        if transform is None or isinstance(transform, FusedJoint):
+            return transform is None or transform.isolated
+        return is_isolated(transform)
+
     def _users_code(self) -> Iterator[str]:
-        """Name what makes the samples and is not this package's."""
-        name = type(self).__name__
+        """Name what makes the samples, is not this package's, and does not say `thread_safe`."""
         for method in ("__getitem__", "fetch", "load", "read", "map_target"):
-            if is_users(getattr(self, method)):
-                yield f"{name}.{method}"
+            if not is_thread_safe(self, method):
+                yield f"{type(self).__name__}.{method}"
+        if says_thread_safe(self):
+            return
         if self._own_loader is not None:
             yield "its loader"
         if self._target_transform is not None:
             yield "its target_transform"
-        transform = self._resolved_transform()
-        known = transform is None or (
-            transform.isolated if isinstance(transform, FusedJoint) else is_isolated(transform)
-        )
-        if not known:
+        if not self._transform_is_isolated:
             yield "a step of its transform (print(dataset) names it)"
 
     def extra_repr(self) -> str:

@@ -20,7 +20,6 @@ from loading import (
     PROCESS_WARNINGS,
     Images,
     Plain,
-    add_random,
     copies,
     epoch,
     pool_threads,
@@ -198,11 +197,13 @@ def test_chooses_processes_where_threads_cannot_help(monkeypatch: pytest.MonkeyP
     assert chosen(ConcatDataset([Images(), Subset(Images(), [1])])) == (3, 0)
     assert chosen(ConcatDataset([Images(), Plain(str)])) == (0, 3)
     assert chosen(Plain(str)) == (0, 3)
-    assert chosen(Images(lambda image: image)) == (0, 3)
+    unsafe = Images(lambda image: image)
+    unsafe.thread_safe = False
+    assert chosen(unsafe) == (0, 3)
     assert chosen(Plain(str), threads=2) == (2, 0)
     assert chosen(Images(), workers=1) == (0, 1)
     assert chosen(Images(), num_workers=2) == (2, 0)
-    assert chosen(Plain(str), num_workers=2) == chosen(Images(add_random), num_workers=2) == (0, 2)
+    assert chosen(Plain(str), num_workers=2) == chosen(unsafe, num_workers=2) == (0, 2)
     assert chosen(Plain(str), num_workers=0) == (0, 0)
 
 

@@ -75,20 +75,17 @@ def test_repr_says_why_processes_and_how_to_get_threads() -> None:
         def map_target(self, target: Any, geometry: Any) -> Any:
             return random.random()
 
-    class Stubborn(Images):
-        isolated = False
-
     class Foreign(torch.utils.data.Dataset[Any]):
         def __len__(self) -> int:
             return 4
 
     turned = Images(transform=lambda image: image.rotate(random.random()))
+    turned.thread_safe = False
     kinds: list[tuple[Any, tuple[str, ...]]] = [
-        (Own(), ("Own", "__getitem__", "override read")),
-        (Drawing(), ("Drawing", "random numbers")),
-        (Stubborn(), ("Stubborn", "isolated")),
-        (Foreign(), ("Foreign", "thread_safe", "fuse()")),
-        (turned, ("transform", "print(dataset)")),
+        (Own(), ("Own.__getitem__", "thread_safe = True in Own")),
+        (Drawing(), ("Drawing.map_target", "code of your own")),
+        (Foreign(), ("Foreign", "thread_safe")),
+        (turned, ("Images.read", "thread_safe")),
         (ConcatDataset([Images(), Own()]), ("Own", "__getitem__")),
     ]
     if find_spec("kornia_rs"):

@@ -348,6 +348,7 @@ def test_draws_of_user_code_follow_from_seed_epoch_and_index(how: dict[str, int]
     """A transform may draw from torch, random and NumPy; the training code's are unaffected."""
     before = generator_states()
     dataset = Images(add_random)
+    dataset.thread_safe = False
     with plain(dataset, 5, seed=1, threads=0) as expected:
         image_of = [image for images, _ in copies(expected) for image in images]
     with Loader(dataset, 4, True, seed=1, **how) as batches:

@@ -283,9 +283,9 @@ def _whole_batch_recipe(
     eligible = source.eligible
     if isinstance(eligible, str):
         raise _impossible(what, eligible, _TRANSFORM_REMEDY, instead)
-    if not source.isolated:
-        why = "its transform draws random numbers that do not come from the generator it is given"
-        raise _impossible(what, why, "Draw all of them from that generator", instead)
+    if not source.ours._transform_is_isolated:
+        why = "its transform does not say that it draws from the generator it is given"
+        raise _impossible(what, why, "Say isolated = True in its class", instead)
     if eligible.recipe.augments_pixels:
         why = "its augmentations run in the core, on the CPU"
         raise _impossible(what, why, "Leave them out", instead)

@@ -40,7 +40,6 @@ from fastdecode.torch._loader.transfer import (
 )
 from fastdecode.torch.dataset import EncodedSample, map_targets
 from fastdecode.torch.prefetcher import DevicePrefetcher
-from fastdecode.torch.transforms._random_crop import generator_of
 from fastdecode.types import Buffer, Header
 
 if TYPE_CHECKING:
@@ -113,7 +112,7 @@ class EncodedBatch(BatchBuilder):
             found = self._found[at] = EncodedSample(place, dataset._read_encoded(place), target)
             data = as_buffer(found.data)
             header = _formats.probe(data)
-            recipe, generator = self._how.eligible.recipe, generator_of(seed)
+            recipe, generator = self._how.eligible.recipe, self._maker.generator_of(seed)
             drawn = recipe.draw(header.width, header.height, generator)
             plan = drawn.whole_plan()
             request = None if plan is None else self._request(data, header, plan)

@@ -23,7 +23,7 @@ from fastdecode.native._pool import as_source
 from fastdecode.torch._user_code import seed_global_generators
 from fastdecode.torch.dataset import EligibleRecipe, map_targets
 from fastdecode.torch.mixin import set_up_process
-from fastdecode.torch.transforms._random_crop import generator_of, global_draws
+from fastdecode.torch.transforms._random_crop import draws_beside_users_code, generator_of
 from fastdecode.torch.transforms.base import Recipe, core_pixel_format
 
 if TYPE_CHECKING:
@@ -52,9 +52,8 @@ class NativeBatchMaker:
     """Makes samples of a dataset in a pool of the core. Any number of threads may use it at once.
 
     `place_of` returns where in the dataset an item is. Code of the user's is called under `lock`.
-    `as_uint8` makes uint8 images without normalising them. With `seeds`, the global generators are
-    seeded for each sample; what the core draws begins from a number of torch's, as in
-    `GlobalDraws`.
+    `as_uint8` makes uint8 images without normalising them. `isolated` says that there is no such
+    code. With `seeds`, the global generators are seeded for each sample.
     """
 
     def __init__(
@@ -65,11 +64,13 @@ class NativeBatchMaker:
         lock: AbstractContextManager[Any],
         *,
         as_uint8: bool = False,
+        isolated: bool = True,
         seeds: bool = False,
     ) -> None:
         self.dataset = dataset
         self.place_of = place_of
         self.lock = lock
+        self.isolated = isolated
         self.seeds = seeds
         self._pool = pool
         self._as_uint8 = as_uint8
@@ -124,7 +125,8 @@ class NativeBatchMaker:
         eligible: EligibleRecipe | str = self.dataset._eligible_recipe(finishes=not self._as_uint8)
         if isinstance(eligible, str) or not core_may_decode(self.dataset._options.backend):
             return None
-        if self.seeds and (eligible.maps or eligible.finish is not None):
+        draws_between = self.seeds and eligible.maps
+        if draws_between or (eligible.finish is not None and not self.isolated):
             return None  # code of the user's draws before and after the core, for each sample
         if self._as_uint8:
             return eligible._replace(recipe=eligible.recipe.in_bytes(), image=None)
@@ -195,8 +197,10 @@ class _Call:
                         source, self._targets[at] = reads[at].result()
                     else:
                         source, self._targets[at] = read(place_of(item.index))
+                    if not self._maker.isolated:
+                        generator = draws_beside_users_code(item.seed, globally=self._maker.seeds)
+                        self._seeds[at] = generator.state
                     if self._maker.seeds:
-                        self._seeds[at] = global_draws(item.seed).state
                         self._targets[at] = map_targets(self._dataset, self._targets[at], None)
                     found.append(as_source(source))
                 except Exception:  # raised again when the sample is made on its own

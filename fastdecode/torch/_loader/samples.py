@@ -21,7 +21,7 @@ from fastdecode.torch._loader.native_batches import (
     Take,
     take_new,
 )
-from fastdecode.torch._user_code import says_thread_safe, seed_global_generators
+from fastdecode.torch._user_code import is_thread_safe, seed_global_generators
 from fastdecode.torch._wrappers import inside, locate, snapshot, unwrap
 from fastdecode.torch.dataset import (
     DecodeDataset,
@@ -31,7 +31,11 @@ from fastdecode.torch.dataset import (
     held,
     overridden,
 )
-from fastdecode.torch.transforms._random_crop import generator_of, global_draws
+from fastdecode.torch.transforms._random_crop import (
+    SampleGenerator,
+    draws_beside_users_code,
+    generator_of,
+)
 
 if TYPE_CHECKING:
     from fastdecode.torch._loader.order import Item
@@ -164,7 +168,9 @@ class SampleSource:
     def isolated(self) -> bool:
         """Whether threads may make the samples: no code of the user's does, or the user says so."""
         if not self.datasets:
-            return bool(self._inner) and all(map(says_thread_safe, self._inner))
+            return bool(self._inner) and all(
+                is_thread_safe(one, *_ITEM_METHODS) for one in self._inner
+            )
         return all(one.isolated for one in self.datasets)
 
     @property
@@ -323,7 +329,8 @@ class SampleMaker:
 
     def __init__(self, source: SampleSource, pool: Pool | None, *, alone: bool = False) -> None:
         self.source = source
-        self._seeds = alone and not source.isolated
+        self._isolated = source.isolated
+        self._seeds = alone and not self._isolated
         self._lock = nullcontext() if self._seeds else source.lock
         self._getter: Any = source.batch_getter()
         self.native: NativeBatchMaker | None = None
@@ -334,6 +341,7 @@ class SampleMaker:
                 source.dataset_index,
                 self._lock,
                 as_uint8=source.as_uint8,
+                isolated=self._isolated,
                 seeds=self._seeds,
             )
 
@@ -367,12 +375,16 @@ class SampleMaker:
         with self._lock:
             if self._seeds:
                 seed_global_generators(item.seed)
-            generator = global_draws(item.seed) if self._seeds else generator_of(item.seed)
             try:
-                return self.source.fetch(item.index, generator, out, encoded)
+                return self.source.fetch(item.index, self.generator_of(item.seed), out, encoded)
             except (IndexError, TypeError) as error:
                 self.source.name_sampler(error, item.index)
                 raise
+
+    def generator_of(self, seed: int) -> SampleGenerator:
+        if self._isolated:
+            return generator_of(seed)
+        return draws_beside_users_code(seed, globally=self._seeds)
 
     @property
     def makes_whole_batches(self) -> bool:

@@ -187,8 +187,8 @@ class _ThreadEpoch:
                 with self._kept():
                     builder.make(builder.parts[0])
                 del builder.parts[0]
-        builder.wait(self._timeout)
         try:
+            builder.wait(self._timeout)
             ready = builder.result()
         except BaseException as error:
             if not raised_by_signal(error):
