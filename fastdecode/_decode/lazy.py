@@ -538,6 +538,14 @@ def _replayed(file: _EncodedFile, steps: _Calls) -> Any:
     return image.im
 
 
+def with_pixels(image: PillowImage.Image) -> PillowImage.Image:
+    """Return an image that nobody else has yet, decoded, and of Pillow's own class."""
+    image.load()
+    if isinstance(image, LazyImage):
+        image.__class__ = image._plain
+    return image
+
+
 def remember_rgb(
     opened: PillowImage.Image, decode: Callable[[], PillowImage.Image]
 ) -> PillowImage.Image | None:

@@ -65,7 +65,7 @@ def with_pixels(made: Any) -> Any:
     So its errors are raised here, where somebody knows of which file they are.
     """
     if isinstance(made, PillowImage.Image):
-        made.load()
+        lazy.with_pixels(made)
     elif isinstance(made, (list, tuple)):
         for one in made:
             with_pixels(one)

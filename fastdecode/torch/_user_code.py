@@ -59,20 +59,23 @@ def is_thread_safe(owner: Any, *methods: str) -> bool:
     They may if they are ours, or if the class that has the method, one below it or the object says
     ``thread_safe = True``.
     """
+    return all(_method_is_safe(owner, method) for method in methods)
+
+
+def _method_is_safe(owner: Any, method: str) -> bool:
     own = getattr(owner, "__dict__", {})
-    if "thread_safe" in own or not own.keys().isdisjoint(methods):
+    found = own.get(method, inspect.getattr_static(owner, method, None))
+    if found is None or belongs_to(found, _OURS):
+        return True
+    if "thread_safe" in own or method in own:
         return own.get("thread_safe") is True
-    return all(_method_is_safe(type(owner), method) for method in methods)
-
-
-def _method_is_safe(kind: type, method: str) -> bool:
-    for one in kind.__mro__:
+    for one in type(owner).__mro__:
         ours = belongs_to(one, _OURS)
         if "thread_safe" in vars(one) and not ours:
             return vars(one)["thread_safe"] is True
         if method in vars(one):
-            return ours and belongs_to(vars(one)[method], _OURS)
-    return True
+            return False
+    return False
 
 
 def says_thread_safe(owner: Any) -> bool:

@@ -22,7 +22,6 @@ __all__ = [
     "STEPS",
     "A",
     "ToTensorV2",
-    "Wrapper",
     "axes",
     "wrapped",
 ]
@@ -179,18 +178,3 @@ SCALED = {
     "Normalize": Step(lambda: A.Normalize(mean=(0.4, 0.5, 0.6), std=(0.2, 0.25, 0.5)), 1 / 51),
     "ToFloat": Step(lambda: A.ToFloat(max_value=255.0), 1 / 255),
 }
-
-
-class Wrapper:
-    """What users write around a pipeline."""
-
-    def __init__(self, compose: Any) -> None:
-        self.compose = compose
-
-    def __call__(self, image: Any) -> Any:
-        return self.compose(image=np.array(image))["image"]
-
-
-def wrapped(make: Callable[[], Any]) -> Wrapper:
-    """Return a step as users call it."""
-    return Wrapper(A.Compose([make()]))

@@ -39,7 +39,6 @@ from albumentations_steps import (
     STEPS,
     A,
     ToTensorV2,
-    Wrapper,
     axes,
 )
 
@@ -75,7 +74,7 @@ def made(name: str) -> Any:
 
 def loaded(compose: Any, **options: Any) -> list[Any]:
     """Return the samples of a Loader in threads, all of which the core makes."""
-    dataset = Sources(*FILES, transform=Wrapper(compose), **options)
+    dataset = Sources(*FILES, transform=compose, **options)
     fused = dataset._resolved_transform()
     assert isinstance(fused, Fused)
     assert fused.in_loader is not None
@@ -118,7 +117,7 @@ WHITE = [
 def test_white_is_not_among_the_levels_that_autocontrast_spreads(rows: Any) -> None:
     """It stays white; and one other level alone stays, too."""
     image, compose = np.array(rows, np.uint8), A.Compose([made("AutoContrast")])
-    dataset = Sources(encode(PillowImage.fromarray(image), "png"), transform=Wrapper(compose))
+    dataset = Sources(encode(PillowImage.fromarray(image), "png"), transform=compose)
     assert not dataset._resolved_transform().in_loader.rest
     with SeededLoader(dataset, 1, threads=1, collate_fn=list) as loader:
         ((result, _),) = next(iter(loader))
@@ -133,7 +132,7 @@ def test_perspective_of_an_image_of_a_row_is_as_written(sides: tuple[int, int]) 
     with pytest.raises(Impossible):
         draw_in_core(program_of(step, sides), 1, sides[1], sides[0])
     compose = A.Compose([step])
-    dataset = Sources(encode(PillowImage.fromarray(image), "png"), transform=Wrapper(compose))
+    dataset = Sources(encode(PillowImage.fromarray(image), "png"), transform=compose)
     with SeededLoader(dataset, 1, threads=1, collate_fn=list) as loader:
         ((result, _),) = next(iter(loader))
     check(result, compose(image=image)["image"], 0)
@@ -143,157 +142,15 @@ def test_a_compose_needs_no_function_and_is_called_as_written_outside_a_loader()
     """What albumentations calls by name is called so, and draws as it does alone."""
     compose = A.Compose([made("Resize"), A.HorizontalFlip(p=0.5), made("Normalize"), ToTensorV2()])
     dataset = Sources(*FILES, transform=compose)
-    twin = Sources(*FILES, transform=Wrapper(compose))
     results = []
-    for how in (dataset, twin, None):
+    for how in (dataset, None):
         compose.set_random_seed(3)
         results.append([how[at][0] if how else compose(image=IMAGES[at])["image"] for at in (0, 1)])
 
-    assert all(map(torch.equal, results[0], results[2]))
-    assert all(map(torch.equal, results[1], results[2]))
+    assert all(map(torch.equal, *results))
     assert isinstance(fuse(compose), Fused)
     with SeededLoader(dataset, 2, threads=2) as loader:
         assert next(iter(loader))[0].shape == (2, 3, 40, 30)
-
-
-size = 1600  # the name of an attribute of images
-
-
-def halves_by_global(image: Any) -> Any:
-    pixels = np.array(image)
-    return COMPOSE(image=pixels[::2, ::2] if pixels.shape[0] > size else pixels)["image"]
-
-
-def halves_by_default(image: Any, limit: int = 1600) -> Any:
-    pixels = np.array(image)
-    return COMPOSE(image=pixels[::2, ::2] if pixels.shape[0] > limit else pixels)["image"]
-
-
-def halves_by_number(image: Any) -> Any:
-    pixels = np.array(image)
-    return COMPOSE(image=pixels[::2, ::2] if pixels.shape == (1800, 24, 3) else pixels)["image"]
-
-
-class Halves:
-    """One that a limit of its own or of its class tells when to leave out rows."""
-
-    size = 1600
-
-    def __init__(self, compose: Any, **limit: int) -> None:
-        self.compose = compose
-        vars(self).update(limit)
-
-    def __call__(self, image: Any) -> Any:
-        pixels = np.array(image)
-        pixels = pixels[::2, ::2] if pixels.shape[0] > self.size else pixels
-        return self.compose(image=pixels)["image"]
-
-
-COMPOSE = A.Compose([made("Resize"), ToTensorV2()])
-OTHER = A.Compose([made("Resize"), ToTensorV2()])
-ROWS = A.Compose([made("Resize")])
-
-
-def in_two_lines(image: Any) -> Any:
-    result = COMPOSE(image=np.asarray(image.convert("RGB")))
-    return result["image"]
-
-
-class Holds:
-    compose: Any = None
-
-    def __call__(self, image: Any) -> Any:
-        return self.compose(image=np.array(image))["image"]
-
-
-def convert(image: Any) -> Any:
-    """Do what is seldom done; images have a method of this name."""
-    return 255 - np.array(image) if random.random() < 1e-6 else np.array(image)
-
-
-def holder() -> Any:
-    made = Holds()
-    made.compose = COMPOSE
-    return made
-
-
-def enclosed(compose: Any) -> Any:
-    return lambda image: compose(image=np.asarray(image))["image"]
-
-
-HANDS_ON = {
-    "a lambda": lambda image: COMPOSE(image=np.array(image))["image"],
-    "a function": in_two_lines,
-    "a closure": enclosed(COMPOSE),
-    "a default": lambda image, compose=COMPOSE: compose(image=np.array(image))["image"],
-    "an object": Wrapper(COMPOSE),
-    "an attribute of its own": holder(),
-    "a transposed tensor": lambda image: torch.from_numpy(
-        ROWS(image=np.array(image))["image"].transpose(2, 0, 1)
-    ),
-    "a permuted tensor": lambda image: torch.from_numpy(
-        np.ascontiguousarray(ROWS(image=np.array(image))["image"])
-    ).permute(2, 0, 1),
-}
-DOES_MORE = {
-    "floats": lambda image: COMPOSE(image=np.array(image, np.float32))["image"],
-    "turned": lambda image: COMPOSE(image=np.array(image)[:, ::-1])["image"],
-    "of another mode": lambda image: COMPOSE(image=np.array(image.convert("L")))["image"],
-    "a mask": lambda image: COMPOSE(image=np.array(image), mask=np.array(image))["image"],
-    "the dictionary": lambda image: COMPOSE(image=np.array(image)),
-    "its size": lambda image: COMPOSE(image=np.array(image))["image"].shape,
-    "another one": lambda image: (COMPOSE if image.size[0] > 60 else OTHER)(image=image)["image"],
-    "not large ones": lambda image: (
-        COMPOSE(image=np.array(image))["image"] if image.size[0] < 1200 else None
-    ),
-    "narrow images": lambda image: COMPOSE(
-        image=np.array(image)[:, :: 4 if image.size[0] > 4 * image.size[1] else 1]
-    )["image"],
-    "a global limit": halves_by_global,
-    "a limit as default": halves_by_default,
-    "images of one size": halves_by_number,
-    "a limit of its own": Halves(COMPOSE, size=1600),
-    "a limit of its class": Halves(COMPOSE),
-    "a function of the user's": lambda image: COMPOSE(image=convert(image))["image"],
-    "a part of a tensor": lambda image: torch.from_numpy(
-        ROWS(image=np.array(image))["image"][:255].transpose(2, 0, 1)
-    ),
-    "a mirrored tensor": lambda image: torch.from_numpy(
-        ROWS(image=np.array(image))["image"].transpose(2, 1, 0)
-    ),
-    "floats of a tensor": lambda image: torch.from_numpy(
-        ROWS(image=np.array(image))["image"].transpose(2, 0, 1)
-    ).float(),
-    "twice": lambda image: COMPOSE(image=COMPOSE(image=np.array(image))["image"])["image"],
-}
-
-
-@pytest.mark.parametrize("name", [*HANDS_ON, *DOES_MORE])
-def test_a_function_is_known_if_it_hands_on_the_image_and_does_nothing_else(name: str) -> None:
-    """It is tried with another object in the place of the compose, and must return its result."""
-    function = {**HANDS_ON, **DOES_MORE}[name]
-    dataset = Sources(*FILES, transform=function)
-
-    assert isinstance(dataset._resolved_transform(), Fused) == (name in HANDS_ON)
-    assert dataset.isolated == (name in HANDS_ON)
-
-
-def test_a_function_may_make_the_tensor_itself() -> None:
-    """The samples are those of ToTensorV2, and so are their type and layout."""
-    steps = [made("Resize"), made("Normalize")]
-    compose, conversion = A.Compose(steps), A.Compose([*steps, ToTensorV2()])
-
-    def transpose(image: Any) -> Any:
-        return torch.from_numpy(compose(image=np.array(image))["image"].transpose(2, 0, 1))
-
-    samples = []
-    for transform in (transpose, conversion):
-        dataset = Sources(*FILES, transform=transform)
-        assert not dataset._resolved_transform().in_loader.rest
-        with SeededLoader(dataset, len(FILES), threads=1) as loader:
-            samples.append(next(iter(loader))[0])
-    assert samples[0].dtype == torch.float32
-    assert torch.equal(*samples)
 
 
 def nested(names: list[str], how: str) -> Any:
@@ -632,14 +489,14 @@ def test_holes_have_the_sizes_that_are_drawn_and_lie_anywhere() -> None:
 def test_what_follows_a_tensor_gets_the_tensor() -> None:
     """It is no array of three rows, which a flip would turn into another image."""
     idle = A.Compose([made("Resize"), ToTensorV2(), A.NoOp()])
-    dataset = Sources(*FILES, transform=Wrapper(idle))
+    dataset = Sources(*FILES, transform=idle)
     with SeededLoader(dataset, 1, num_workers=0, collate_fn=list) as loader:
         samples = [sample for batch in loader for sample, _ in batch]
     for sample, image in zip(samples, IMAGES, strict=True):
         check(sample, idle(image=image)["image"], 1)
 
     flips = A.Compose([made("Resize"), ToTensorV2(), A.VerticalFlip(p=1)])
-    dataset = Sources(*FILES, transform=Wrapper(flips))
+    dataset = Sources(*FILES, transform=flips)
     loader = SeededLoader(dataset, 1, num_workers=0, collate_fn=list)
     with loader, pytest.raises(Exception, match=r"\w"):  # whatever OpenCV says of a tensor
         next(iter(loader))
@@ -662,7 +519,7 @@ def odd(transform: Any, **attributes: Any) -> Any:
 )
 def test_numbers_that_the_core_does_not_take_are_left_to_albumentations(make: Any) -> None:
     """A Normalize that holds them is not read, and raises no error when the dataset is read."""
-    dataset = Sources(*FILES, transform=Wrapper(A.Compose([made("Resize"), make()])))
+    dataset = Sources(*FILES, transform=A.Compose([made("Resize"), make()]))
     fused = dataset._resolved_transform()
 
     assert [type(stage).__name__ for stage in fused.in_loader.rest] == ["Called"]
@@ -679,7 +536,7 @@ def test_numbers_that_the_core_does_not_take_are_left_to_albumentations(make: An
 def test_a_border_after_the_normalisation_is_not_normalised(step: Any) -> None:
     """What fills floats becomes the level that is normalised to it, within half a level."""
     compose = A.Compose([made("Resize"), made("Normalize"), step()])
-    dataset = Sources(*FILES, transform=Wrapper(compose))
+    dataset = Sources(*FILES, transform=compose)
     assert not dataset._resolved_transform().in_loader.rest
     with SeededLoader(dataset, 1, num_workers=1, collate_fn=list) as loader:
         samples = [sample for batch in loader for sample, _ in batch]
@@ -694,7 +551,7 @@ def test_a_hole_after_the_normalisation_has_the_value_that_is_given() -> None:
     sides = {"hole_height_range": (0.5, 0.5), "hole_width_range": (0.5, 0.5)}
     drop = A.CoarseDropout(num_holes_range=(1, 1), **sides, fill=0.5, p=1)
     compose = A.Compose([made("Resize"), made("Normalize"), drop])
-    dataset = Sources(*FILES, transform=Wrapper(compose))
+    dataset = Sources(*FILES, transform=compose)
     assert not dataset._resolved_transform().in_loader.rest
     with SeededLoader(dataset, 1, num_workers=1, collate_fn=list) as loader:
         samples = [np.asarray(sample) for batch in loader for sample, _ in batch]
@@ -724,11 +581,11 @@ Draws.__module__ = "albumentations.foreign"
 def test_a_step_of_albumentations_itself_is_seeded_and_ends_nothing(kind: Any) -> None:
     """Threads call copies of it, which draw from the sample's seed; the rest is in the core."""
     parts = [made("Resize"), A.HorizontalFlip(p=0.5), kind(), made("InvertImg"), ToTensorV2()]
-    dataset = Sources(*FILES * 4, transform=Wrapper(A.Compose(parts)))
+    dataset = Sources(*FILES * 4, transform=A.Compose(parts))
     fused = dataset._resolved_transform()
 
-    assert dataset.isolated
-    assert [type(stage).__name__ for stage in fused.in_loader.rest] == ["Called", "InCore"]
+    assert fused.isolated
+    assert [type(stage).__name__ for stage in fused.in_loader.rest] == ["Called", "Following"]
     results = []
     for how in ({"threads": 1}, {"threads": 3}, {"num_workers": 1}):
         with SeededLoader(dataset, 1, shuffle=False, **how) as loader:
@@ -760,19 +617,20 @@ def test_a_seed_is_for_a_copy_of_a_step() -> None:
 def test_a_step_that_calls_the_users_code_is_called_in_processes() -> None:
     """That may draw from generators that nobody seeds, though the class is albumentations' own."""
     step = odd(Foreign(), function=random.random)
-    dataset = Sources(*FILES, transform=Wrapper(A.Compose([made("Resize"), step])))
+    dataset = Sources(*FILES, transform=A.Compose([made("Resize"), step]))
 
-    assert not dataset.isolated
+    assert not dataset._resolved_transform().isolated
 
 
 def test_samples_do_not_depend_on_how_they_are_made() -> None:
     """An unknown step between known ones is called in processes, and seeded for each sample."""
     parts = [made("Resize"), A.HorizontalFlip(p=0.5), Unknown(), made("InvertImg"), ToTensorV2()]
-    dataset = Sources(*FILES, transform=Wrapper(A.Compose(parts)))
+    dataset = Sources(*FILES, transform=A.Compose(parts))
+    dataset.thread_safe = False
     fused = dataset._resolved_transform()
 
     assert not dataset.isolated
-    assert [type(stage).__name__ for stage in fused.in_loader.rest] == ["Called", "InCore"]
+    assert [type(stage).__name__ for stage in fused.in_loader.rest] == ["Called", "Following"]
     results = []
     for processes in (1, 2):
         with SeededLoader(dataset, 1, num_workers=processes, shuffle=False) as loader:

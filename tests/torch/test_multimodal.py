@@ -14,17 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from loading import SeededLoader, Sources
 from PIL import Image as PillowImage
-from PIL import ImageOps
 from torch_reference import PHOTOS
 
 from fastdecode.testing import encode
 from fastdecode.torch.transforms import PadToSquare, SmartResize
 
 try:
-    from torchvision.transforms import InterpolationMode as Mode
     from torchvision.transforms import transforms as v1
 except ImportError:
-    from small_torchvision import Mode, v1
+    from small_torchvision import v1
 
 native_core()
 FILES = [photo.read_bytes() for photo in PHOTOS[:3]]
@@ -114,132 +112,6 @@ def test_pixels_are_pillows(sides: tuple[int, int]) -> None:
             [(batch, _)] = loader
         assert dataset.isolated
         assert (batch[0].permute(1, 2, 0).numpy() == array).all()
-
-
-class Expands:
-    """A class that many write."""
-
-    def __init__(self, colour: Any) -> None:
-        self.colour = colour
-
-    def __call__(self, image: Any) -> Any:
-        side = max(image.size)
-        square = PillowImage.new("RGB", (side, side), self.colour)
-        square.paste(image, ((side - image.width) // 2, (side - image.height) // 2))
-        return square
-
-
-class PadsEvenly:
-    """What is copied most: by as many pixels at both ends, so that it may be no square."""
-
-    def __call__(self, image: Any) -> Any:
-        width, height = image.size
-        most = np.max([width, height])
-        across, down = int((most - width) / 2), int((most - height) / 2)
-        return ImageOps.expand(image, (across, down, across, down), 0)
-
-
-class PadsTheRest(Expands):
-    """The same with what is left at the right and the bottom."""
-
-    def __call__(self, image: Any) -> Any:
-        most = max(image.size)
-        left, top = [(most - side) // 2 for side in image.size]
-        right, bottom = [most - (side + pad) for side, pad in zip(image.size, [left, top])]  # noqa: B905
-        return ImageOps.expand(image, (left, top, right, bottom), self.colour)
-
-
-def enclosed(colour: Any) -> Any:
-    return lambda image: expand2square(image, colour)
-
-
-def up_to_500(image: Any) -> Any:
-    return expand2square(image, COLOUR) if image.size[0] < 500 else image
-
-
-def at_the_top(image: Any) -> Any:
-    made = PillowImage.new("RGB", (max(image.size),) * 2, COLOUR)
-    made.paste(image, (0, 0))
-    return made
-
-
-def wide_ones(image: Any) -> Any:
-    return expand2square(image, (224, 224, 224)) if image.size[0] != 224 else image
-
-
-def of_other_sizes(image: Any) -> Any:
-    return image if image.size == (640, 480) else expand2square(image, COLOUR)
-
-
-def counts(image: Any) -> Any:
-    SEEN.append(image)
-    return expand2square(image, COLOUR)
-
-
-SEEN: list[Any] = []
-SQUARES = {
-    "a lambda": (lambda image: expand2square(image, COLOUR), COLOUR),
-    "with constants": (lambda image: expand2square(image, (127, 3, 255)), (127, 3, 255)),
-    "a closure": (enclosed((9, 8, 7)), (9, 8, 7)),
-    "of one level": (lambda image: expand2square(image, 0), (0, 0, 0)),
-    "by its name": (lambda image: expand2square(image, "white"), (255, 255, 255)),
-    "a class": (Expands(COLOUR), COLOUR),
-    "all sides": (PadsTheRest(COLOUR), COLOUR),
-}
-if hasattr(v1, "Lambda"):
-    SQUARES["a Lambda"] = v1.Lambda(lambda image: expand2square(image, COLOUR)), COLOUR
-OTHERS = {
-    "small": up_to_500, "top": at_the_top, "of one side": wide_ones, "of one size": of_other_sizes,
-    "more": counts,
-}  # fmt: skip
-
-
-def _samples(step: Any) -> tuple[Any, list[Any]]:
-    parts = [step, v1.Resize((48, 48), interpolation=Mode.BICUBIC), v1.PILToTensor()]
-    dataset = Sources(*FILES, transform=v1.Compose(parts))
-    with SeededLoader(dataset, 1, num_workers=0, collate_fn=list) as loader:
-        return dataset, [sample for batch in loader for sample, _ in batch]
-
-
-@pytest.mark.parametrize("name", SQUARES)
-def test_functions_that_pad_to_squares_are_done_in_the_core(name: str) -> None:
-    """Whoever writes LLaVA's function by hand gets the same pixels, without Python."""
-    step, colour = SQUARES[name]
-    dataset, made = _samples(step)
-
-    assert not dataset._resolved_transform().in_loader.rest
-    for image, sample in zip(IMAGES, made, strict=True):
-        square = expand2square(image, colour)
-        expected = np.array(square.resize((48, 48), PillowImage.Resampling.BICUBIC))
-        assert (sample.permute(1, 2, 0).numpy() == expected).all()
-
-
-def test_a_function_that_pads_evenly_is_done_in_the_core() -> None:
-    """Its result may be a pixel short of a square, as written."""
-    files = [encode(image.crop((0, 0, *size))) for image in IMAGES for size in ODD]
-    parts = [PadsEvenly(), v1.ToTensor()]
-    dataset = Sources(*files, transform=v1.Compose(parts))
-    assert not dataset._resolved_transform().in_loader.rest
-    with SeededLoader(dataset, 1, num_workers=0, collate_fn=list) as loader:
-        samples = [sample for batch in loader for sample, _ in batch]
-    for file, sample in zip(files, samples, strict=True):
-        image = PillowImage.open(io.BytesIO(file)).convert("RGB")
-        assert (sample - v1.ToTensor()(PadsEvenly()(image))).abs().max() <= 1e-6
-
-
-ODD = ((40, 31), (31, 40), (30, 40), (7, 7), (1, 2))
-
-
-@pytest.mark.parametrize("name", OTHERS)
-def test_other_functions_are_called(name: str) -> None:
-    """Not one that pads elsewhere, leaves some images as they are, or does something else."""
-    dataset, made = _samples(OTHERS[name])
-
-    fused = dataset._resolved_transform()
-    assert fused.in_loader.rest
-    for image, sample in zip(IMAGES, made, strict=True):
-        resized = OTHERS[name](image).resize((48, 48), PillowImage.Resampling.BICUBIC)
-        assert (sample.permute(1, 2, 0).numpy() == np.array(resized)).all()
 
 
 @pytest.mark.parametrize(

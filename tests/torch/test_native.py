@@ -162,6 +162,8 @@ PERHAPS_DAMAGED = st.tuples(st.sampled_from(GOOD + DAMAGED), SIDES, st.sampled_f
 class Shown(Sources):
     """A dataset whose target is what the sample shows of its image."""
 
+    thread_safe = True
+
     def map_target(self, target: Any, geometry: Any) -> Any:
         return torch.tensor([target, *geometry.box, geometry.flipped], dtype=torch.float64)
 
@@ -357,6 +359,8 @@ def test_another_backend_or_overridden_methods_keep_the_core_out(made: Made) -> 
     """Another backend, or overridden methods, keep the core from being used."""
 
     class Loads(Sources):
+        thread_safe = True
+
         def load(self, index: int, **options: Any) -> Any:
             image, target = super().load(index, **options)
             return image, -target

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from torch.utils.data import ConcatDataset, Dataset, Subset
 
 import fastdecode
 from fastdecode.torch import DecodeOptions, fuse
+from fastdecode.torch._loader.order import sample_seed
 from fastdecode.torch.mixin import DecodeMixin
 from fastdecode.torch.transforms import RandomResizedCrop
 from fastdecode.torch.transforms._random_crop import SampleGenerator
@@ -43,13 +43,6 @@ class ThreadSafeImages(OwnImages):
     """The same, and its class says so."""
 
     thread_safe = True
-
-
-class DrawingImages(ThreadSafeImages):
-    """It says so, too, but draws from a global generator."""
-
-    def __getitem__(self, index: int) -> Any:
-        return super().__getitem__(random.randrange(index + 1))
 
 
 def _drawn(transform: Any, image: Any) -> torch.Tensor:
@@ -89,17 +82,6 @@ def test_a_seed_is_all_that_is_drawn_outside_a_loader() -> None:
     assert torch.equal(made, fused(data, generator=own))
 
 
-@pytest.mark.parametrize("draws", ["torch", "seed"])
-def test_a_loader_draws_as_always(draws: Any) -> None:
-    """In a Loader what `fuse` draws elsewhere changes nothing."""
-    made = []
-    for fused in (fuse(JITTER, draws=draws), fuse(JITTER)):
-        with Loader(ThreadSafeImages(fused), COUNT, threads=1) as loader:
-            made.append(next(iter(loader))[0])
-
-    assert torch.equal(*made)
-
-
 def test_other_images_go_through_the_pipeline_as_written() -> None:
     """An image that was changed or drafted, has pixels, or is Pillow's runs as without `fuse`."""
     fused, data = fuse(PLAIN), encoded()[3]
@@ -120,52 +102,29 @@ def test_a_transform_of_this_package_says_what_it_takes() -> None:
         fused(Image.new("RGB", (50, 40)))
 
 
+@pytest.mark.parametrize("draws", ["torch", "seed"])
 @pytest.mark.parametrize("pipeline", [PLAIN, JITTER])
-def test_threads_and_processes_make_the_same_batches(pipeline: Any) -> None:
-    """A class that is thread-safe is called in threads, with the draws of worker processes."""
-    fused = fuse(pipeline)
-    threads = Loader(ThreadSafeImages(fused), 5, shuffle=True, num_workers=2)
-    processes = Loader(OwnImages(fused), 5, shuffle=True, num_workers=2)
-
-    assert (threads.threads, threads.workers) == (2, 0)
-    assert (processes.threads, processes.workers) == (0, 2)
-    first = [images for images, _ in threads]
-    for ours, (theirs, _) in zip(first, processes, strict=True):
-        assert torch.equal(ours, theirs)
-    for ours, (theirs, _) in zip(first, threads, strict=True):
-        assert not torch.equal(ours, theirs)  # another epoch has other draws
+def test_a_loader_is_a_dataloader_with_seeds(pipeline: Any, draws: Any) -> None:
+    """Its batches are those of the dataset, if torch has the seed of each sample before it."""
+    dataset = OwnImages(fuse(pipeline, draws=draws))
+    for how in ({"threads": 0}, {"num_workers": 1}, {"num_workers": 2}):
+        with Loader(dataset, 5, seed=3, **how) as loader:
+            assert loader.workers == how.get("num_workers", 0)
+            for epoch in range(2):
+                made = torch.cat([images for images, _ in loader])
+                for index, image in enumerate(made):
+                    torch.default_generator.manual_seed(sample_seed(3, epoch, index))
+                    assert torch.equal(image, dataset[index][0])
 
 
-def _noisy(image: torch.Tensor) -> torch.Tensor:
-    return torch.nn.functional.dropout(image)  # other draws would follow from the sample's seed
-
-
-class Labelled(ThreadSafeImages):
-    """It has a target_transform, as those of torchvision."""
-
-    def __init__(self, target_transform: Any) -> None:
-        super().__init__(fuse(PLAIN))
-        self.target_transform = target_transform
-
-
-SAFE = ThreadSafeImages(fuse(PLAIN))
-ELSEWHERE = {
-    "in the dataset": DrawingImages(fuse(PLAIN)),
-    "in a pipeline that is not fused": ThreadSafeImages(PLAIN),
-    "in a step that is not fused": ThreadSafeImages(fuse(v1.Compose([PLAIN, _noisy]))),
-    "in target_transform": Labelled(lambda target: target + random.random()),
-    "in any thread": OwnImages(fuse(PLAIN)),
-}
-
-
-@pytest.mark.parametrize("draws", ELSEWHERE)
-def test_what_may_draw_elsewhere_runs_in_processes(draws: str) -> None:
-    """Also where only one part of the dataset does; and any other runs in threads."""
-    dataset = ELSEWHERE[draws]
-    for one in (dataset, Subset(dataset, range(9)), ConcatDataset([SAFE, dataset])):
+def test_a_class_that_is_thread_safe_is_called_in_threads() -> None:
+    """Also in torch's wrappers; of several classes all must say so, whatever their attributes."""
+    safe, own = ThreadSafeImages(PLAIN), OwnImages(fuse(PLAIN))
+    for one in (own, Subset(own, range(9)), ConcatDataset([safe, own])):
         assert Loader(one, 5, num_workers=2).workers == 2
-    for one in (SAFE, Subset(SAFE, range(9)), ConcatDataset([SAFE, Labelled(float)])):
+    for one in (safe, Subset(safe, range(9)), ConcatDataset([safe, safe])):
         assert Loader(one, 5, num_workers=2).workers == 0
+        assert len(torch.cat([images for images, _ in Loader(one, 5, num_workers=2)])) == len(one)
 
 
 @pytest.mark.parametrize("on_disk", [False, True])

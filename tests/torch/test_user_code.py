@@ -6,6 +6,7 @@ import functools
 import random
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -22,14 +23,24 @@ from loading import (
     same,
 )
 from loading import SeededLoader as Loader
+from PIL import ImageOps
 from torch.utils.data import ConcatDataset, DataLoader, get_worker_info
 from torch_reference import PHOTOS
 
+import fastdecode
 from fastdecode.stores.base import Store
-from fastdecode.torch import DecodeDataset, ImageList, StoreDataset
-from fastdecode.torch._loader import samples
-from fastdecode.torch._user_code import is_thread_safe, may_draw
-from fastdecode.torch.transforms import ResizeCenterCropNormalize
+from fastdecode.torch import DecodeDataset, ImageList, StoreDataset, fuse
+from fastdecode.torch._user_code import is_thread_safe
+from fastdecode.torch.transforms import (
+    ColorJitter,
+    Compose,
+    RandomHorizontalFlip,
+    RandomInvert,
+    RandomResizedCrop,
+    Resize,
+    ResizeCenterCropNormalize,
+    ToTensor,
+)
 
 pytestmark = pytest.mark.filterwarnings(*PROCESS_WARNINGS)
 CROP = ResizeCenterCropNormalize(28, 24)
@@ -100,6 +111,8 @@ def plain(cursor: Cursor) -> Any:
 class ImageTargets(Images):
     """The target is what a function reads."""
 
+    thread_safe = False
+
     def __init__(self, cursor: Cursor) -> None:
         super().__init__(CROP, target_transform=lambda index: len(cursor.read(index)))
 
@@ -131,7 +144,12 @@ def test_code_that_shares_a_cursor_gives_each_item_its_own(
         assert same(copies(loader), expected)
 
 
-class Declared(Images):
+class Plainly(ImageList):
+    def read(self, index: int) -> tuple[Any, Any]:
+        return super().read(index)
+
+
+class Declared(Plainly):
     thread_safe = True
 
     def read(self, index: int) -> tuple[Any, Any]:
@@ -155,17 +173,17 @@ class OnlyTargets(ImageList):
 def test_which_methods_may_run_in_several_threads() -> None:
     """Ours may, and those of a class that says so; a class below with its own says it anew."""
     assert is_thread_safe(ImageList([]), "read", "map_target")
-    assert not is_thread_safe(Images(), "read")
-    assert is_thread_safe(Declared(), "read")
-    assert is_thread_safe(Below(), "read")
-    assert not is_thread_safe(OwnReadBelow(), "read")
+    assert not is_thread_safe(Plainly([]), "read")
+    assert is_thread_safe(Declared([]), "read")
+    assert is_thread_safe(Below([]), "read")
+    assert not is_thread_safe(OwnReadBelow([]), "read")
     assert is_thread_safe(OnlyTargets([]), "read")
     assert not is_thread_safe(OnlyTargets([]), "map_target")
-    one = Images()
+    one: Any = Plainly([])
     one.thread_safe = True
     assert is_thread_safe(one, "read")
     OwnReadBelow.thread_safe = True
-    assert is_thread_safe(OwnReadBelow(), "read")
+    assert is_thread_safe(OwnReadBelow([]), "read")
     one = ImageList([])
     one.read = lambda _: (b"", 0)  # type: ignore[method-assign]
     assert not is_thread_safe(one, "read")
@@ -173,97 +191,31 @@ def test_which_methods_may_run_in_several_threads() -> None:
 
 # ---- draws ----
 
-PRIVATE = np.random.default_rng(0)
-WORDS = ["one", "two", "three", "four", "five"]
-
 
 def drawn(_: Any = None) -> int:
     return random.randrange(10**6)
 
 
-def helper(_: Any) -> int:
-    return drawn() + 1
+class Helper:
+    """An object of which nothing shows that it draws."""
+
+    def __call__(self, target: int) -> float:
+        return target + float(torch.distributions.Normal(0.0, 1.0).sample())
 
 
-class Caller:
-    def __init__(self, made: Any) -> None:
-        self.made = made
+class Seeds(Images):
+    """Its `read` decides the crop."""
 
-    def __call__(self, target: Any) -> Any:
-        return self.made(target)
+    thread_safe = False
 
-
-class Drawer(torch.nn.Module):
-    def forward(self, target: Any) -> Any:
-        return drawn(target)
-
-
-class Counting:
-    scale = 3
-
-    def __call__(self, target: int) -> int:
-        return self.scaled(target) + len(WORDS)
-
-    def scaled(self, target: int) -> int:
-        return target * self.scale
-
-
-def make_closure() -> Callable[[Any], Any]:
-    choose = random.choice
-
-    return lambda _: choose(range(10**6))
-
-
-def called(target: Any, made: Any = None, *more: Any) -> Any:
-    return (target, made, more) if made is None else made(target)
-
-
-DRAWS: dict[str, Any] = {
-    "random": drawn,
-    "by way of a helper": helper,
-    "a method of random": random.random,
-    "numpy": lambda _: int(np.random.randint(10**6)),  # noqa: NPY002
-    "a generator of numpy": lambda _: int(PRIVATE.integers(10**6)),
-    "torch": lambda _: torch.rand(()),
-    "partial": functools.partial(random.choice, WORDS),
-    "what a partial is given": functools.partial(called, 1, drawn),
-    "what a partial is given by name": functools.partial(called, made=drawn),
-    "a generator that a partial is given": functools.partial(called, made=random.Random(0)),
-    "an object": Caller(drawn),
-    "an object with a generator": Caller(random.Random(0)),
-    "a closure": make_closure(),
-    "nested": lambda _: [drawn() for _ in range(2)],
-    "a module": torch.nn.Sequential(torch.nn.Identity(), Drawer()),
-}
-DRAWS_NOTHING: dict[str, Any] = {
-    "a type": int,
-    "a method of a dict": {3: 4}.get,
-    "a lambda": lambda target: target % 3,
-    "an item of a list": lambda target: WORDS[target % 5],
-    "an object": Counting(),
-    "torch": lambda target: torch.tensor(target).float(),
-    "numpy": lambda target: np.eye(30)[target],
-    "partial": functools.partial(max, 3),
-    "partial with names": functools.partial(called, made=Counting()),
-    "none": None,
-}
-
-
-@pytest.mark.parametrize("name", DRAWS)
-def test_code_that_draws_is_recognised(name: str) -> None:
-    """A function that reaches a random generator is found out, by whatever way it does."""
-    assert may_draw(DRAWS[name])
-
-
-@pytest.mark.parametrize("name", DRAWS_NOTHING)
-def test_code_that_draws_nothing_stays_in_threads(name: str) -> None:
-    """Common functions of targets do not make a Loader start processes."""
-    assert not may_draw(DRAWS_NOTHING[name])
-    with Loader(Images(EXACT, target_transform=DRAWS_NOTHING[name])) as loader:
-        assert loader.workers == 0
+    def read(self, index: int) -> tuple[Any, Any]:
+        torch.manual_seed(7)
+        return encoded()[0], index
 
 
 class DrawsInRead(Images):
+    thread_safe = False
+
     def read(self, index: int) -> tuple[Any, Any]:
         data, _ = super().read(index)
         return data, (self.pick(), index)
@@ -273,6 +225,8 @@ class DrawsInRead(Images):
 
 
 class DrawsInMapTarget(Images):
+    thread_safe = False
+
     def map_target(self, target: Any, geometry: Any) -> Any:
         return geometry.size[0] + int(np.random.randint(10**6))  # noqa: NPY002
 
@@ -283,7 +237,10 @@ class DrawsTwice(DrawsInRead):
 
 
 def drawing_datasets() -> Iterator[Any]:
-    yield Images(EXACT, target_transform=drawn)
+    for function in (drawn, Helper()):
+        dataset = Images(EXACT, target_transform=function)
+        dataset.thread_safe = False
+        yield dataset
     yield DrawsInRead(EXACT)
     yield DrawsInMapTarget(EXACT)
     yield DrawsTwice(EXACT, target_transform=lambda target: (*target, drawn()))
@@ -293,7 +250,7 @@ def flat(batches: Any) -> list[Any]:
     return [value for _, targets in batches for value in torch.utils._pytree.tree_leaves(targets)]
 
 
-@pytest.mark.parametrize("at", range(4))
+@pytest.mark.parametrize("at", range(5))
 def test_draws_of_targets_are_those_of_the_seed(at: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs with one seed are equal, with any number of processes, or none, with or without core."""
     runs = []
@@ -310,62 +267,94 @@ def test_draws_of_targets_are_those_of_the_seed(at: int, monkeypatch: pytest.Mon
     assert not same(runs[0][: len(runs[0]) // 2], runs[0][len(runs[0]) // 2 :])
 
 
-class Augmenter:
-    """Owns its generators, as albumentations' Compose does."""
-
-    def __init__(self) -> None:
-        self.set_random_seed(0)
-
-    def set_random_seed(self, seed: int) -> None:
-        self.random = np.random.default_rng(seed)
-
-    def __call__(self, image: Any) -> Any:
-        return {"image": np.asarray(image)[:4, :4] + self.random.integers(1000)}
+@pytest.mark.parametrize("how", [{"threads": 0}, {"workers": 2}], ids=str)
+def test_a_read_that_seeds_torch_decides_the_crop(how: dict[str, int]) -> None:
+    """The core begins its draws where the transform would: after `read`, from torch's generator."""
+    with Loader(Seeds(EXACT), COUNT, **how) as loader:
+        ((images, _),) = loader
+    assert len({image.numpy().tobytes() for image in images}) == 1
 
 
-AUGMENTER = Augmenter()
+class Pairs(Plain):
+    """An image and its mask, which get the same crop by seeding torch twice."""
 
-
-def augment(image: Any) -> Any:
-    return AUGMENTER(image=image)["image"]
-
-
-class Augmented(Plain):
-    """A foreign dataset with an augmenter of its own."""
-
-    def __init__(self) -> None:
-        super().__init__(lambda index: index)
-        self.augmenters = [Augmenter()]
+    def __init__(self, transform: Any, how: str) -> None:
+        super().__init__(lambda index: index, 6)
+        self.transform, self.how = transform, how
 
     def __getitem__(self, index: int) -> Any:
-        return self.augmenters[0](np.zeros((4, 4), np.int64))["image"], index
+        image, mask = (fastdecode.open(encoded()[index]).convert("RGB") for _ in range(2))
+        if self.how == "manual_seed":
+            torch.manual_seed(index + 10)
+            first = self.transform(image)
+            torch.manual_seed(index + 10)
+            return first, self.transform(mask)
+        if self.how == "fork_rng":
+            with torch.random.fork_rng(devices=[]):
+                first = self.transform(image)
+            return first, self.transform(mask)
+        state = torch.get_rng_state()
+        first = self.transform(image)
+        torch.set_rng_state(state)
+        return first, self.transform(mask)
 
 
-@pytest.mark.parametrize("kind", ["ours", "foreign"])
-def test_an_augmenter_with_generators_of_its_own_is_seeded_for_each_sample(kind: str) -> None:
-    """Its draws follow from seed, epoch and item, in processes, one thread or several."""
-    dataset: Any = Images(augment, output="array") if kind == "ours" else Augmented()
-    runs = []
-    for how in ({"workers": 2}, {"threads": 0}, {"threads": 3}):
-        with Loader(dataset, 4, seed=5, **how) as loader:
-            runs.append([copies(loader), copies(loader)])
-    first, second = ([image for images, _ in epoch for image in images] for epoch in runs[0])
-
-    assert all(same(run, runs[0]) for run in runs)
-    assert len({int(image.sum()) for image in first + second}) > COUNT
-
-
-@pytest.mark.parametrize(("transform", "searches"), [(CROP, 0), (own_transform, 1)])
-def test_generators_are_sought_once_and_only_for_samples_of_python(
-    transform: Any, searches: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("seeds", ["manual_seed", "fork_rng", "get_rng_state"])
+@pytest.mark.parametrize("draws", ["torch", "seed"])
+@pytest.mark.parametrize("how", [{"threads": 0}, {"workers": 1}, {"workers": 2}], ids=str)
+def test_an_image_and_its_mask_get_the_same_crop(
+    seeds: str, draws: Any, how: dict[str, int]
 ) -> None:
-    """An epoch whose samples the core makes searches no code, which takes milliseconds."""
-    found: list[Any] = []
-    monkeypatch.setattr(samples, "seedable", lambda *code: found.append(code) or [])
-    dataset = ImageList(PHOTOS, [0] * len(PHOTOS), transform=transform)
-    with Loader(dataset, 2, threads=1) as loader:
-        assert len(copies(loader)) > 1
-    assert len(found) == searches
+    """`fuse` draws from torch's global generator, which the user's class seeds and sets back."""
+    steps = [RandomResizedCrop(16), RandomHorizontalFlip(), ColorJitter(0.5), ToTensor()]
+    with Loader(Pairs(fuse(Compose(steps), draws=draws), seeds), 3, **how) as loader:
+        made = copies(loader)
+    assert all(same(image, mask) for image, mask in made)
+    assert len({one.numpy().tobytes() for images, _ in made for one in images}) == 6
+
+
+# ---- code that waits, and code in the place of ours ----
+
+
+class Mosaic(DecodeDataset):
+    """Its `read` asks another dataset in other threads, or a loader of that."""
+
+    def __init__(self, *, loads: bool) -> None:
+        super().__init__(CROP)
+        self.parts, self.loads = Records(Cursor(), transform=CROP), loads
+
+    def __len__(self) -> int:
+        return 4
+
+    def read(self, index: int) -> tuple[Any, Any]:
+        if self.loads:
+            with Loader(self.parts, COUNT, threads=2) as loader:
+                return encoded()[index], int(next(iter(loader))[1].sum())
+        with ThreadPoolExecutor(2) as pool:
+            made = list(pool.map(self.parts.__getitem__, [index, index + 1]))
+        return encoded()[index], sum(target for _, target in made)
+
+
+@pytest.mark.parametrize("loads", [False, True])
+def test_a_read_may_wait_for_other_threads(loads: bool) -> None:
+    """Outside of a loader and in the threads of one, which hold no lock that others need."""
+    dataset = Mosaic(loads=loads)
+    expected = [COUNT * (COUNT - 1) // 2] * 4 if loads else [1, 3, 5, 7]
+    assert [dataset[index][1] for index in range(4)] == expected
+    with Loader(dataset, 4, threads=2) as loader:
+        assert next(iter(loader))[1].tolist() == expected
+
+
+def test_a_method_that_somebody_has_replaced_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A class is known as long as its code is its own; also between epochs."""
+    dataset = ImageList(PHOTOS[:2], [0] * 2, transform=Compose([Resize((8, 8)), RandomInvert(0.0)]))
+    with Loader(dataset, 1, threads=0, collate_fn=list) as loader:
+        assert dataset.isolated
+        before = [image.tobytes() for batch in loader for image, _ in batch]
+        monkeypatch.setattr(RandomInvert, "__call__", lambda _, image: ImageOps.mirror(image))
+        after = [image for batch in loader for image, _ in batch]
+        assert not dataset.isolated
+        assert [ImageOps.mirror(image).tobytes() for image in after] == before
 
 
 # ---- whole batches ----

@@ -116,13 +116,18 @@ class SampleSource:
 
     def as_uint8_source(self) -> SampleSource:
         """Return this source with images of ``torch.uint8``; only where a recipe is `eligible`."""
-        source = copy.copy(self)
+        source = self._copied()
         source.as_uint8 = True
+        return source
+
+    def _copied(self) -> SampleSource:
+        source = copy.copy(self)
+        source._lock = self._lock
         return source
 
     def hold(self) -> SampleSource:
         """Return this source for one epoch: the datasets keep their present settings."""
-        source = copy.copy(self)
+        source = self._copied()
         source.settings = {id(one): one._settings(**self._options) for one in self.datasets}
         return source
 
