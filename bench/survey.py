@@ -1,7 +1,7 @@
 """How much of the world's pipelines does a `Loader` do in the core, and what is that worth?
 
 ``--pipelines`` names a Python file with a list ``PIPES`` of dicts: `key`; `build`, a function that
-returns the pipeline; `sources`, at how many places it was met, or a name for one; and `kind`, where
+returns the pipeline; `sources`, the places where it was met, their number, or a name for one; and `kind`, where
 "tensor_in" and "array" say what the dataset gives it. "whole" pipelines run in the core; of
 "partly" ones Python is called for some steps; "none" are called with the decoded image. Each counts
 as often as it was met.
@@ -96,8 +96,8 @@ def gain_of(theirs: Any, ours: Any, batch: int) -> float:
 
 def row_of(pipe: dict[str, Any], photos: Sequence[Path], batch: int) -> Row:
     """Return what becomes of a pipeline; with a `batch` of 0, not what it gains."""
-    output, given = _OUTPUTS.get(pipe["kind"]), str(pipe["sources"])
-    met = int(given) if given.isdigit() else 1
+    output, given = _OUTPUTS.get(pipe["kind"]), pipe["sources"]
+    met = len(given) if isinstance(given, list) else int(given) if str(given).isdigit() else 1
     dataset = ImageList(photos, [0] * len(photos), transform=pipe["build"](), output=output)
     made = dataset._resolved_transform()
     stock = AsWritten(photos, pipe["build"](), output)

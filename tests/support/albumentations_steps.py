@@ -23,7 +23,6 @@ __all__ = [
     "A",
     "ToTensorV2",
     "axes",
-    "wrapped",
 ]
 
 NO = (0.0, 0.0)

@@ -22,11 +22,17 @@ from fastdecode.torch.transforms import (
     CenterCrop,
     Compose,
     Normalize,
+    PILToTensor,
     RandomHorizontalFlip,
     RandomResizedCrop,
     Resize,
     ToTensor,
 )
+
+try:
+    from torchvision.transforms import transforms as v1
+except ImportError:
+    from small_torchvision import v1
 
 native_core()
 pytestmark = pytest.mark.filterwarnings(*PROCESS_WARNINGS)
@@ -121,6 +127,43 @@ def test_a_step_is_called_as_it_is_written(name: str, way: str) -> None:
     """The result of a `Loader` is that of the pipeline on Pillow's image, within a level or two."""
     for made, file in zip(images(STEPS[name](), WAYS[way]), FILES, strict=True):
         check(made, as_written(STEPS[name](), file), 2.02)
+
+
+class Alternates:
+    """A step that makes tensors of every second image."""
+
+    turn = 0
+
+    def __call__(self, image: Any) -> Any:
+        self.turn += 1
+        return PILToTensor()(image) if self.turn % 2 else image
+
+
+def inverse(image: Any) -> Any:
+    return 255 - image if isinstance(image, torch.Tensor) else ImageOps.invert(image)
+
+
+def test_what_a_step_returns_decides_where_the_next_ones_run() -> None:
+    """Each image goes on by its own form; known steps run in the core again, in any stage."""
+
+    def steps() -> Any:
+        alternating = [Alternates(), CenterCrop(48), inverse, resize(24), inverse]
+        return Compose([CenterCrop(96), *alternating, RandomHorizontalFlip(1.0)])
+
+    written, dataset = steps(), ImageList(FILES, [0] * 3, transform=steps())
+    with SeededLoader(dataset, 1, threads=0, collate_fn=list) as loader:
+        for batch, file in zip(loader, FILES, strict=True):
+            check(batch[0][0], as_written(written, file), 2.02)
+    (called, after) = dataset._resolved_transform().in_loader.rest
+    kinds = [[type(one).__name__ for one in stages] for stages in after._stages.values()]
+    assert (type(called).__name__, kinds) == ("Called", [["InCore", "Following"]] * 2)
+    form = "uint8", torch.Tensor
+    ran = []
+    while after:
+        first, *rest = after._stages[form]
+        ran.append(type(first).__name__)
+        after = rest[0] if rest else None
+    assert ran == ["InCore", "Called", "InCore", "Called", "InCore"]
 
 
 class Counted:
@@ -348,6 +391,11 @@ def test_a_fused_pipeline_follows_its_changes() -> None:
     pipeline.transforms[0] = Resize((20, 24))
     assert {tuple(one.shape) for one in (fused(data), *views(data))} == {(3, 20, 24)}
     assert fused.shape == (3, 20, 24)
+    mean_and_std = torch.zeros(3), torch.ones(3)
+    pipeline.transforms[2] = v1.Normalize(*mean_and_std)
+    as_it_was = fused(data)
+    mean_and_std[0].add_(0.5)
+    check(fused(data), as_it_was - 0.5, 0.01)
     pipeline.transforms.append(ImageFilter.DETAIL)
     with pytest.raises(TypeError):
         fused(data)
