@@ -307,13 +307,10 @@ def padded_to(
     return Program([Step("pad_to", operation=Operation("pad", value, mode, fill), picks=0)])
 
 
-def squared(fill: tuple[int, int, int], *, evenly: bool = False) -> Program:
-    """Return a program that pads an image to a square, in whose middle it then is.
-
-    If it pads `evenly`, both borders are equal, and one side may be shorter by a pixel.
-    """
+def squared(fill: tuple[int, int, int]) -> Program:
+    """Return a program that pads an image to a square, in whose middle it then is."""
     pad = Operation("pad", (0, 0, 0, 0, 0.5, 0.5), "constant", fill)
-    return Program([Step("pad_to", operation=pad, picks=2 if evenly else 1)])
+    return Program([Step("pad_to", operation=pad, picks=1)])
 
 
 def in_multiples(

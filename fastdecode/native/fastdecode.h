@@ -276,8 +276,7 @@ typedef enum {
              * it or, if `picks` is 1, covers it; by at most value[3], if that is not 0 */
     FD_PAD_TO, /* pad to at least that size, or, if value[2] and value[3] are not 0, to multiples of them;
                 * value[4] and value[5] are the shares of that at the left and the top, -1: random; if
-                * `picks` is 1, pad to a square; if it is 2, by as many pixels at both ends, so that one side
-                * may be 1 shorter */
+                * `picks` is 1, pad to a square */
     FD_MULTIPLES, /* resize to multiples of value[0], with at least area[0] and at most area[1] pixels */
     FD_HOLE, /* FD_FILL a random box: value[0] to value[1] wide, and value[2] to value[3] high; if `picks` is
               * 1, these are shares of the image, else whole pixels */

@@ -148,7 +148,7 @@ class Fused(EncodedTransform):
         if not isinstance(options.get("generator"), SampleGenerator):
             renewed = self.renewed()
             if renewed is not self:
-                vars(self).update(vars(renewed))
+                self.__dict__ = dict(vars(renewed))
         if isinstance(data, PillowImage.Image):
             file = encoded(data)
             if file is None:

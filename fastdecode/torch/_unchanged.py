@@ -63,8 +63,9 @@ def is_unchanged(transform: Any) -> bool:
 @cache
 def change_of(library: str) -> str:
     """Return the name of a function of a loaded library that has been replaced, or nothing."""
-    for name, module in list(sys.modules.items()):
-        if name.startswith(_MODULES[library]) and isinstance(module, ModuleType):
+    for name in [one for one in tuple(sys.modules) if one.startswith(_MODULES[library])]:
+        module = sys.modules.get(name)
+        if isinstance(module, ModuleType):
             for attribute, value in vars(module).items():
                 if not attribute.startswith("__") and _is_replaced(attribute, value, library):
                     return f"{name}.{attribute}"

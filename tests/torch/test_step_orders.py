@@ -38,6 +38,7 @@ from torch_reference import PHOTOS
 from fastdecode.testing import encode
 from fastdecode.torch import Views, _recognise
 from fastdecode.torch import transforms as own
+from fastdecode.torch._albumentations import OfImage
 from fastdecode.torch.transforms import (
     EncodedTransform,
     GaussianBlur,
@@ -278,12 +279,18 @@ RANDOM = {
 }
 """These draw from torch's generator alone."""
 OF_ARRAYS: dict[str, Step] = {}
+
+
+def _of_image(make: Any) -> OfImage:
+    return OfImage(albumentations.A.Compose([make()]))
+
+
 if albumentations is not None:
     for _name, _step in {**albumentations.STEPS, **albumentations.SCALED}.items():
-        _make = partial(lambda make, _: albumentations.wrapped(make), _step.make)
+        _make = partial(lambda make, _: _of_image(make), _step.make)
         OF_ARRAYS[f"A.{_name}"] = Step(_make, _step.gain, _step.error)
-    OF_ARRAYS["A.ToTensorV2"] = Step(lambda _: albumentations.wrapped(albumentations.ToTensorV2))
-"""albumentations' steps, in a class of the user's."""
+    OF_ARRAYS["A.ToTensorV2"] = Step(lambda _: _of_image(albumentations.ToTensorV2))
+"""albumentations' steps, as a dataset calls a Compose that it is given."""
 JITTERS = ("A.brightness", "A.contrast", "A.saturation", "A.hue")
 STEPS = {**GEOMETRY, **MOVES, **COLOURS, **VALUES, **RANDOM, **OF_ARRAYS}
 

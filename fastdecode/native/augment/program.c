@@ -435,8 +435,6 @@ static int add_padding(drawing *to, const fd_step *step) {
         double least = step->picks ? fmax(to->width, to->height) : value[axis];
         double missing = divisor > 0.0 ? ceil(side / divisor) * divisor - side : least - side;
         missing = fmax(0.0, missing);
-        if (step->picks == 2)
-            missing = 2.0 * floor(missing / 2.0);
         if (missing >= FD_LARGEST_NUMBER)
             return FD_ARGUMENT;
         before[axis] = value[4 + axis] < 0.0 ? fd_draw_below(to->state, (int32_t)missing + 1)
