@@ -36,8 +36,10 @@ class Snapshot:
             return False
 
     def is_current_for_epoch(self) -> bool:
-        """Return whether the classes are as they were, too: somebody may have patched one."""
-        _unchanged.forget()
+        """Return whether the classes are as they were, too: somebody may have patched one.
+
+        The caller lets `_unchanged` forget what it knows of them.
+        """
         return self.is_current() and self._unchanged == self._look_at_classes()
 
     def _look_at_classes(self) -> list[bool]:
