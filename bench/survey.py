@@ -1,7 +1,7 @@
 """How much of the world's pipelines does a `Loader` do in the core, and what is that worth?
 
 ``--pipelines`` names a Python file with a list ``PIPES`` of dicts: `key`; `build`, a function that
-returns the pipeline; `sources`, the places where it was met, their number, or a name for one; and `kind`, where
+returns the pipeline; `sources`, where it was met, or how often; and `kind`, where
 "tensor_in" and "array" say what the dataset gives it. "whole" pipelines run in the core; of
 "partly" ones Python is called for some steps; "none" are called with the decoded image. Each counts
 as often as it was met.

@@ -341,6 +341,8 @@ class LazyImage(PillowImage.Image):
             return
         if pixels is None:
             pixels = _pixels_of(file, self._steps, (0, 0, *self._size), packed=False)
+        elif file.stored.mode != "RGB":
+            pixels = pixels.copy()  # others may have this as an array, and Pillow may write to it
         self.im = _replayed(file, self._steps) if pixels is None else _core_image(pixels, file)
 
     @property

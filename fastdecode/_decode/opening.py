@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import warnings
 from typing import TYPE_CHECKING, Any
 
 from PIL import Image as PillowImage
@@ -53,10 +54,13 @@ def info_of(data: Data, header: Header | None = None) -> dict[Any, Any]:
     """Return Pillow's `info` of a file as an RGB image; empty if Pillow does not open it."""
     buffer = as_buffer(data, function="info_of")
     opened = _opened(buffer, header or _formats.probe(buffer))
-    info = {} if opened is None else dict(opened.info)
-    if opened is not None and opened.mode != "RGB":
-        info.pop("transparency", None)
-    return info
+    if opened is None:
+        return {}
+    if opened.mode != "RGB" and "transparency" in opened.info:
+        with warnings.catch_warnings():  # such as that it cannot be kept
+            warnings.simplefilter("ignore")
+            return dict(opened.convert("RGB").info)
+    return dict(opened.info)
 
 
 def with_pixels(made: Any) -> Any:

@@ -151,7 +151,6 @@ class _Fields:
         self.bits = self.all(_BITS)[: self.samples] or (8 if old_jpeg else 1,)
         if self.samples <= 0 or min(self.bits) <= 0:
             raise DecodeError("the TIFF's directory says that a pixel has no samples, or no bits")
-        self.bits += self.bits[-1:] * (self.samples - len(self.bits))
         self.photometric = self.one(_PHOTOMETRIC, self._usual_photometric())
         self.color = "ycc" if old_jpeg else _COLORS.get(self.photometric, "other")
 
@@ -195,7 +194,9 @@ class _Fields:
             raise DecodeError(f"the TIFF has tiles of {sides[0]} x {sides[1]} pixels")
         planes = self.samples if self.one(_PLANES, 1) == 2 else 1
         number = -(-self.width // sides[0]) * -(-self.height // sides[1]) * planes
-        line = sides[0] * (sum(self.bits) if planes == 1 else min(self.bits))
+        unsaid = self.samples - len(self.bits)  # which may be billions in a hostile file
+        of_pixel = sum(self.bits) + self.bits[-1] * unsaid
+        line = sides[0] * (of_pixel if planes == 1 else min(self.bits))
         offsets, sizes = (
             self.all(_TILES[i]) or self.all(_STRIPS[i]) if tiled else self.all(_STRIPS[i])
             for i in (0, 1)

@@ -67,6 +67,11 @@ class OfImage:
         transform = self.transform if seed is None else self._seeded(seed)
         return transform(image=given)["image"]
 
+    def seed(self, seed: int) -> None:
+        """Seed the transform itself, in a process in which nothing else draws from it."""
+        if hasattr(self.transform, "set_random_seed"):  # not before albumentations 2
+            self.transform.set_random_seed(seed)
+
     def _seeded(self, seed: int) -> Any:
         if not hasattr(self._copies, "transform"):
             self._copies.transform = copy.deepcopy(self.transform)

@@ -156,10 +156,14 @@ class Fused(EncodedTransform):
             data = file
         return self._run(without_row(data), **options)[0]
 
-    def renewed(self) -> Fused:
+    def renewed(self, *, for_epoch: bool = False) -> Fused:
         """Return this object, or another one if the pipeline has changed since it was fused."""
         source = self._source
-        return self if source is None or source.made.is_current() else source.fused()
+        if source is None:
+            return self
+        made = source.made
+        current = made.is_current_for_epoch() if for_epoch else made.is_current()
+        return self if current else source.fused()
 
     def _written(self, image: PillowImage.Image) -> Any:
         if self.written is None:

@@ -14,6 +14,7 @@ from fastdecode.torch._user_code import belongs_to
 
 _READ = ("torchvision", "timm", "albumentations", "fastdecode", "transformers")
 """Whose objects are read, and not called; those of torch are containers."""
+_SMALL = 64  # values: a mean has three
 _BY_CALLS = ("params", "program")
 """Attributes that calls set: albumentations' last draws, and a program that follows from others."""
 
@@ -23,15 +24,17 @@ class Snapshot:
 
     def __init__(self, pipeline: Any) -> None:
         self._objects = list(_objects(pipeline, set()))
-        self._held = [(vars(one), _attributes(one)) for one in self._objects]
-        self._arrays = [(one, _version(one)) for held, _ in self._held for one in _arrays(held)]
+        # The objects and not their attributes, of which copies of the objects have others.
+        self._held = [(one, _attributes(one)) for one in self._objects]
+        held = (array for one in self._objects for array in _arrays(vars(one)))
+        self._arrays = [(one, _contents(one)) for one in held]
         self._unchanged = self._look_at_classes()
 
     def is_current(self) -> bool:
         """Return whether all attributes are as they were."""
         try:
-            held = all(_are_same(now, then) for now, then in self._held)
-            return held and all(_version(one) == version for one, version in self._arrays)
+            held = all(_are_same(vars(one), then) for one, then in self._held)
+            return held and all(_contents(one) == then for one, then in self._arrays)
         except (RuntimeError, ValueError):  # an array in the place of another
             return False
 
@@ -99,6 +102,10 @@ def _arrays(value: Any) -> Iterator[Any]:
             yield from _arrays(one)
 
 
-def _version(array: Any) -> Any:
-    """Return what tells that an array has been changed in place."""
-    return array.tobytes() if isinstance(array, np.ndarray) else array._version
+def _contents(array: Any) -> Any:
+    """Return what tells that an array has been changed in place; of a large tensor its version."""
+    if isinstance(array, np.ndarray):
+        return array.tobytes()
+    if array.numel() <= _SMALL:
+        return array.tolist()
+    return None if array.is_inference() else array._version

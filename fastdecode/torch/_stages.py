@@ -19,7 +19,8 @@ from PIL import Image as PillowImage
 from fastdecode.native._augment import Impossible
 from fastdecode.torch import _recognise
 from fastdecode.torch._albumentations import OfImage
-from fastdecode.torch._user_code import DrawingFrom, is_thread_safe, seeded
+from fastdecode.torch._snapshot import Snapshot
+from fastdecode.torch._user_code import DrawingFrom, is_thread_safe, says_thread_safe, seeded
 from fastdecode.torch.transforms._random_crop import GlobalDraws, SampleGenerator
 from fastdecode.torch.transforms.base import DecodedPart, Recipe
 
@@ -38,9 +39,11 @@ class Called:
 
     def __call__(self, image: Any, generator: torch.Generator | None) -> Any:
         """Return what the step makes of an image."""
+        if isinstance(self.part, OfImage) and isinstance(generator, GlobalDraws):
+            self.part.seed(int(torch.randint(2**32, ())))
+            return self.part(image)
         if isinstance(self.part, OfImage) and generator is not None and self.isolated:
-            given = None if isinstance(generator, GlobalDraws) else generator
-            return self.part(image, int(torch.randint(2**32, (), generator=given)))
+            return self.part(image, int(torch.randint(2**32, (), generator=generator)))
         if not draws_for_itself(generator) or not self._is_known:
             return self.part(image)  # with the global generators, as it is written
         drawing = DrawingFrom(generator) if self.isolated else as_written(generator)
@@ -57,7 +60,9 @@ class Called:
         if isinstance(self.part, OfImage):
             return self.part.can_be_seeded
         known = _recognise.draws_nothing(self.part) or _recognise.draws_in_torch(self.part)
-        return known or is_thread_safe(self.part, "__call__", "forward")
+        held = getattr(self.part, "transforms", None) or ()
+        safe = is_thread_safe(self.part, "__call__", "forward")
+        return known or says_thread_safe(self.part) or (safe and not held)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Called, (self.part,)
@@ -102,11 +107,15 @@ class Following:
 
     parts: tuple[Any, ...]
     _stages: dict[Any, tuple[Any, ...]] = field(default_factory=dict, compare=False, repr=False)
+    _made: list[Snapshot] = field(default_factory=list, compare=False, repr=False)
 
     def __call__(self, image: Any, generator: torch.Generator | None) -> Any:
         """Return what the parts make of whatever the step has returned."""
         form = form_of(image)
         kind = type(image) if form == "uint8" else None
+        if not (self._made and self._made[0].is_current()):  # a step may change the later ones
+            self._stages.clear()
+            self._made[:] = [Snapshot(self.parts)]
         if (form, kind) not in self._stages:
             self._stages[form, kind] = self._stages_for(form, kind)
         for stage in self._stages[form, kind]:
@@ -126,9 +135,7 @@ class Following:
     @property
     def isolated(self) -> bool:
         """Whether none of them draws from a generator that threads share."""
-        return all(
-            _recognise.row_of(part) is not None or Called(part).isolated for part in self.parts
-        )
+        return all(_recognise.is_known(part) or Called(part).isolated for part in self.parts)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Following, (self.parts,)

@@ -126,9 +126,10 @@ def _functions_of(value: Any) -> Iterator[FunctionType]:
 def _is_librarys(function: FunctionType) -> bool:
     """Return whether the code of a function is in a file of a known library."""
     file = function.__code__.co_filename
-    return file.startswith(_folders()) or (
-        file.startswith(_STANDARD) and not file.startswith(_INSTALLED)
-    )
+    standard = file.startswith(_STANDARD) and not file.startswith(_INSTALLED)
+    inner = getattr(function, "__wrapped__", None)  # of what a decorator made
+    known = file.startswith(_folders()) or standard
+    return known and (not isinstance(inner, FunctionType) or _is_librarys(inner))
 
 
 _STANDARD = (sysconfig.get_path("stdlib"), "<frozen")

@@ -13,6 +13,7 @@ from fastdecode import _formats
 from fastdecode._arguments import is_int, shown
 from fastdecode._buffers import as_buffer
 from fastdecode._decode.api import decode_part
+from fastdecode._decode.opening import info_of
 from fastdecode._pixels import seen_size
 from fastdecode.torch._fuse import Fused, fuse
 from fastdecode.torch._user_code import is_isolated
@@ -108,9 +109,12 @@ class Views(EncodedTransform):
             views = self.renewed().views
         return _Making(as_buffer(data, function="transform"), **options).make(views)
 
-    def renewed(self) -> Views:
+    def renewed(self, *, for_epoch: bool = False) -> Views:
         """Return this object, or another one if a pipeline has been changed since it was fused."""
-        views = tuple(view.renewed() if type(view) is Fused else view for view in self.views)
+        views = tuple(
+            view.renewed(for_epoch=for_epoch) if type(view) is Fused else view
+            for view in self.views
+        )
         if all(new is old for new, old in zip(views, self.views, strict=True)):
             return self
         made = copy.copy(self)
@@ -203,7 +207,9 @@ class _Making:
             )
         if isinstance(view, EncodedTransform):
             return view(self._data, generator=self._generator, **self._decoding)
-        return view(PillowImage.fromarray(part.image))
+        image = PillowImage.fromarray(part.image)
+        image.info = info_of(self._data)
+        return view(image)
 
 
 def _union(boxes: Sequence[Box]) -> Box:

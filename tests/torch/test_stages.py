@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import io
+import pickle
 import random
 from collections.abc import Callable
 from typing import Any
@@ -23,6 +25,7 @@ from fastdecode.torch.transforms import (
     Compose,
     Normalize,
     PILToTensor,
+    RandomApply,
     RandomHorizontalFlip,
     RandomResizedCrop,
     Resize,
@@ -403,3 +406,53 @@ def test_a_fused_pipeline_follows_its_changes() -> None:
     check(fused(data), before, 0)
     pipeline.transforms[:] = [lambda image: image.size]
     assert fused(data) == (500, 333)
+
+
+class Held:
+    """An object of the user's with a pipeline, and with what `fuse` makes of it."""
+
+    def __init__(self) -> None:
+        self.flip = RandomHorizontalFlip(0.0)
+        self.pipeline = Compose([resize(), self.flip, ToTensor()])
+        self.fused = fuse(self.pipeline)
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
+def test_a_copy_of_a_fused_pipeline_follows_the_changes_of_its_own(copied: Any) -> None:
+    """A worker process that is not forked gets such a copy; a loader, a pipeline changed twice."""
+    data, held = FILES[0].read_bytes(), copied(Held())
+    before = held.fused(data)
+    dataset = ImageList(FILES[:1], [0], transform=held.fused)
+    with SeededLoader(dataset, 1, threads=1) as loader:
+        for p, expected in ((1.0, before.flip(-1)), (0.0, before), (1.0, before.flip(-1))):
+            held.flip.p = p
+            check(held.fused(data), expected, 0)
+            held.flip.p = 1.0 - p
+            check(next(iter(loader))[0][0], expected.flip(-1), 0)
+
+
+class Chooses:
+    """A step that decides how large the next one makes the image."""
+
+    def __init__(self, after: Any) -> None:
+        self.after, self.side = after, 20
+
+    def __call__(self, image: Any) -> Any:
+        self.side += 1
+        self.after.size = (self.side, self.side)
+        return image
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_step_may_change_a_later_one(way: str) -> None:
+    """What follows a step is read again if it has changed, as when it is called as written."""
+    after = resize()
+    made = images(Compose([Chooses(after), after, ToTensor()]), WAYS[way])
+    sides = [image.shape[-1] for image in made]
+    assert sides == ([21, 22, 23] if way == "here" else [21, 21, 22])
+
+
+def test_a_safe_step_does_not_vouch_for_others() -> None:
+    """A step that is not thread-safe is found inside a known one that follows another step."""
+    steps = [SaysSafe(), RandomApply([ImageOps.mirror], p=1.0), ToTensor()]
+    assert not ImageList(FILES, [0] * 3, transform=Compose(steps)).isolated
