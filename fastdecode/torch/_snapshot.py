@@ -15,8 +15,8 @@ from fastdecode.torch._user_code import belongs_to
 _READ = ("torchvision", "timm", "albumentations", "fastdecode", "transformers")
 """Whose objects are read, and not called; those of torch are containers."""
 _SMALL = 64  # values: a mean has three
-_BY_CALLS = ("params", "program")
-"""Attributes that calls set: albumentations' last draws, and a program that follows from others."""
+_BY_CALLS = ("params", "program", "py_random", "random_generator", "seed")
+"""Attributes that calls set: albumentations' draws, and a program that follows from others."""
 
 
 class Snapshot:
