@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from corpus import CORPUS, DATA, jpeg_backends, native_core, outcome
+from corpus import CORPUS, DATA, jpeg_backends, native_core, outcome, usable_backends
 from PIL import Image
 from scans import Scan, coefficients, segment, write
 
