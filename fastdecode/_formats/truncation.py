@@ -226,10 +226,16 @@ def check_zeros(
     last bytes of their scan, or restart interval, are not needed. `decode_again` decodes all pixels
     and components; with `reports` it raises an error if pixels are missing.
     """
-    holes = jpeg_stream.holes(data, jpeg_stream.read(data).scans)
-    for scan, _, size in holes:
+    found = jpeg_stream.read(data)
+    holes = jpeg_stream.holes(data, found.scans)
+    for scan, end, size in holes:
+        in_place_of_a_scan = not found.complete and not any(data[end - _FEWEST_ZEROS : scan.end])
         # An arithmetic decoder reads zeros behind the data for ever, and a flat area needs few.
-        if header.coding == "arithmetic" or size > scan.zeros:
+        if (
+            header.coding == "arithmetic"
+            or size > scan.zeros
+            or (in_place_of_a_scan and not reports)
+        ):
             raise NoFallback(_ZEROS)
     if not holes:
         return
