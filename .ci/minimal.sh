@@ -21,7 +21,7 @@ check() {
         "$bin/python" -m fastdecode
         "$bin/fastdecode" --version
         "$bin/python" -m fastdecode.bench --seconds 0.05
-        FASTDECODE_REQUIRED_BACKENDS=pillow,native "$bin/pytest" -q -n 2 \
+        FASTDECODE_REQUIRED_BACKENDS=pillow,native "$bin/pytest" -n 2 \
             -c "$tree/pyproject.toml" --rootdir "$tree" "$@"
     )
 }

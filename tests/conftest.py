@@ -10,23 +10,53 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from random import SystemRandom
 from typing import Any
 
+import cases
 import pytest
 from corpus import LIBRARIES, NO_RANKING, REQUIRED, usable_backends
+from hypothesis import settings
 
 from fastdecode._backends import registry
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option that writes the golden texts anew, for a change that is meant."""
-    parser.addoption("--regenerate", action="store_true", help="write the golden texts anew")
+    """Add the options that say which cases are tried, and one that writes the golden texts anew."""
+    group = parser.getgroup("fastdecode")
+    group.addoption("--all", action="store_true", help="try every case of each test")
+    group.addoption("--seed", type=int, help="try the cases that this number draws")
+    group.addoption("--regenerate", action="store_true", help="write the golden texts anew")
 
 
-def pytest_configure() -> None:
-    """Restore SIGINT, which shells ignore in background jobs, for processes that tests start."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Draw a seed, which the processes of pytest-xdist share, and which hypothesis uses, too."""
+    if config.option.seed is None:
+        config.option.seed = SystemRandom().randrange(1 << 32)
+    if config.option.hypothesis_seed is None:
+        config.option.hypothesis_seed = config.option.seed
+    cases.Run.every, cases.Run.seed = config.option.all, config.option.seed
+    settings.register_profile("some", max_examples=cases.examples(100))
+    settings.load_profile("some")
+    # Shells ignore SIGINT in background jobs; processes that tests start need it.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    """Say which cases are tried, and how to try them again."""
+    which = "every case" if cases.Run.every else "some cases (--all: every one)"
+    return f"{which} of each test; the same again with --seed {cases.Run.seed}"
+
+
+@pytest.hookimpl(trylast=True)  # after -k and the like
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the cases that this run does not try; those that were asked for by name are."""
+    if config.option.all or config.option.lf or any("[" in name for name in config.args):
+        return
+    kept = cases.chosen(items)
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = [item for item in items if item in kept]
 
 
 def pytest_collection_finish() -> None:
@@ -57,8 +87,8 @@ def pytest_pycollect_makemodule(module_path: Path) -> None:
         pytest.importorskip(_NEEDS[module_path.parent.name])
 
 
-def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Print how many tests were skipped for which reason, most frequent first."""
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Print how many tests were skipped for which reason, and how to repeat a run that failed."""
     reasons: Counter[str] = Counter()
     for report in terminalreporter.stats.get("skipped", ()):
         place = report.longrepr if isinstance(report.longrepr, tuple) else ("", 0, report.longrepr)
@@ -67,6 +97,8 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         terminalreporter.section("reasons of skips")
     for reason, times in reasons.most_common():
         terminalreporter.line(f"{times:6,}  {reason.splitlines()[0]}")
+    if terminalreporter.stats.keys() & {"failed", "error"}:
+        terminalreporter.section(pytest_report_header(config))
 
 
 @pytest.fixture(autouse=True)

@@ -6,6 +6,7 @@ import contextlib
 
 import numpy as np
 import pytest
+from cases import examples
 from corpus import CORPUS, samples, usable_backends
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -131,7 +132,7 @@ _REGION_FILES = [
 ] + [CORPUS / "formats" / name for name in ("gen_pal_trns.png", "gen_interlaced.gif")]
 
 
-@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=examples(150), suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_a_region_is_a_slice_of_the_whole(data: st.DataObject) -> None:
     """For any region, reduction and orientation, the result equals a slice of the whole.

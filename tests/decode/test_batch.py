@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cases import examples
 from doubles import double, flat, own_registry  # noqa: F401
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -400,7 +401,7 @@ def thumbnail(data: bytes, side: int, mode: str = "RGB", region: Any = None) -> 
     return np.asarray(ImageOps.exif_transpose(image))
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(
     st.integers(1, 400),
     st.integers(1, 400),

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cases import examples
 from corpus import usable_backends
 from encoded import chunk
 from hypothesis import given, settings
@@ -213,7 +214,7 @@ def mutations(draw: st.DrawFn) -> bytes:
 
 
 @given(mutations())
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 def test_the_verdict_depends_on_no_library(data: bytes) -> None:
     """Modes, the automatic choice, and Pillow or OpenCV alone agree on each damaged file."""
     # An index without a colour is an index all the same.

@@ -16,6 +16,7 @@ from typing import Any
 import corpus
 import numpy as np
 import pytest
+from cases import examples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageDraw, ImageFile, ImageOps
@@ -175,7 +176,7 @@ _STEPS: st.SearchStrategy[_Step] = st.one_of(
 _HALF = (0.25, 0.0, 0.75, 1.0)
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(st.sampled_from([*_KINDS]), st.lists(_STEPS, max_size=5))
 @example("jpeg", [_resize((14, 1), None, _HALF, None)])  # the order of passes
 @example("png-RGB", [_resize((103, 11), None, (0.22156178581353086, *_HALF[1:]), None)])  # floats
@@ -207,7 +208,7 @@ def test_what_is_remembered_is_done_in_its_order(kind: str, first: int) -> None:
         assert _result(fastdecode.open, data, steps) == _result(_pillow, data, steps)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(
     kind=st.sampled_from([*_KINDS]),
     kept=st.just(1.0) | st.floats(0.3, 1),

@@ -8,6 +8,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from cases import examples
 from corpus import jpeg_backends, native_core
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -205,7 +206,7 @@ def legal_scripts(draw: st.DrawFn) -> list[Scan]:
     return [*firsts, *rest]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.data(),
     legal_scripts(),

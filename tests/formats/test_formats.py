@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cases import examples
 from corpus import outcome, usable_backends
 from encoded import LONG, SHORT, chunk, png
 from forged import bmp, one_strip, packed, padded, pnm, run_lengths, tiff
@@ -24,7 +25,7 @@ from fastdecode.errors import BackendUnavailable, DecodeError
 from fastdecode.testing import drawing
 
 WIDTH, HEIGHT = 13, 9
-ours = settings(deadline=None, max_examples=150)
+ours = settings(deadline=None, max_examples=examples(150))
 
 
 def noise(

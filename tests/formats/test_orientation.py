@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import PIL
 import pytest
+from cases import examples
 from encoded import (
     LONG,
     SHORT,
@@ -92,7 +93,7 @@ as_pillow_13 = pytest.mark.skipif(int(PIL.__version__.split(".")[0]) < 13, reaso
 
 @as_pillow_13
 @given(blocks(), packets)
-@settings(deadline=None, max_examples=500)
+@settings(deadline=None, max_examples=examples(500))
 def test_blocks_are_read_as_pillow_does(block: bytes, packet: bytes) -> None:
     """Any type and count, damage, values beside the entries, and XMP where there is no tag."""
     image = Image.new("RGB", (2, 1))
@@ -111,7 +112,7 @@ def test_blocks_are_read_as_pillow_does(block: bytes, packet: bytes) -> None:
 @as_pillow_13
 @given(st.lists(st.one_of(st.builds(lambda b: b"Exif\0\0" + b, blocks()),
                           st.builds(lambda p: XAP + p, packets)), max_size=3))  # fmt: skip
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 def test_segments_of_a_jpeg(segments: list[bytes]) -> None:
     """EXIF and XMP of a JPEG, in any order and number."""
     data = with_segments(saved("JPEG"), *segments)
@@ -154,7 +155,7 @@ def itxt(key: bytes, text: bytes) -> bytes:
 @example([], [itxt(b"exif", exif_of((11, 1, b"\0\0\xc0@")))])  # no UTF-8
 @example([itxt(KEYS[2], xmp_of(2))], [chunk(b"tEXt", KEYS[2] + b"\0")])
 @example([itxt(KEYS[2], xmp_of(2))], [itxt(KEYS[2], b"\xff" + xmp_of(3))])
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 def test_chunks_of_a_png(before: list[bytes], behind: list[bytes]) -> None:
     """EXIF and XMP of a PNG, as chunk or text of any kind, before and behind the pixels."""
     data = with_chunks(with_chunks(saved("PNG"), *before), *behind, behind=True)
@@ -165,7 +166,7 @@ def test_chunks_of_a_png(before: list[bytes], behind: list[bytes]) -> None:
 @given(st.integers(0, 255), st.lists(st.one_of(
     st.tuples(st.just(b"EXIF"), blocks()), st.tuples(st.just(b"XMP "), packets)
 ), max_size=3))  # fmt: skip
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 def test_chunks_of_a_webp(flags: int, found: list[tuple[bytes, bytes]]) -> None:
     """EXIF and XMP of a WebP, in any order and number; only what is announced counts."""
     data = with_riff(saved("WEBP"), flags & 0x0C, *found)

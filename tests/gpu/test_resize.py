@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from cases import examples
 from gpus import LATE, NEEDS_CUDA
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -59,7 +60,7 @@ def apart(result: Any, expected: Any) -> int:
     return int(np.abs(have - expected.astype(int)).max())
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(80), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     kind=st.sampled_from(("noise", "black and white", "chessboard", "ramp")),
     sides=st.tuples(st.integers(1, 90), st.integers(1, 90)),

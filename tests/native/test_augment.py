@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cases import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from instructions import lib, with_each
@@ -96,7 +97,7 @@ WITHOUT: dict[str, Callable[[Image.Image], Image.Image]] = {
 
 @pytest.mark.parametrize("kind", [*WITH_NUMBER, *WITHOUT])
 @given(data=st.data())
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 def test_colours_are_those_of_pillow(kind: Any, data: Any) -> None:
     """Each operation on colours gives the bytes that Pillow gives."""
     pixels = data.draw(images())
@@ -137,7 +138,7 @@ TILTS = st.tuples(*[st.floats(-0.02, 0.02)] * 2)
 @pytest.mark.parametrize("kind", ["warp", "rotate", "perspective"])
 @pytest.mark.parametrize("name", FILTERS)
 @given(data=st.data())
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 def test_geometry_is_that_of_pillow(kind: Any, name: Any, data: Any) -> None:
     """Warps, also tilted ones, and rotations give Pillow's bytes, with each filter and any fill."""
     pixels, fill = data.draw(images()), data.draw(st.tuples(*[st.integers(0, 255)] * 3))
@@ -172,7 +173,7 @@ def _warped_tensor(pixels: Any, matrix: tuple[float, ...], fill: Any) -> Any:
 
 
 @given(data=st.data())
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 def test_warps_of_tensors(data: Any) -> None:
     """A bilinear warp is within 1 level of doubles."""
     pixels, matrix = data.draw(images()), data.draw(MATRICES)
@@ -183,7 +184,7 @@ def test_warps_of_tensors(data: Any) -> None:
 
 
 @given(data=st.data())
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 def test_blur_is_the_gaussian_of_its_kernel(data: Any) -> None:
     """A blur is within 1 level of the sum of all products, with mirrored edges."""
     pixels, sigma = data.draw(images()), data.draw(st.floats(0.1, 3))
@@ -260,7 +261,7 @@ ERASURES = st.builds(
 
 
 @given(images(), ERASURES, st.integers(0, 2**63), st.booleans())
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 def test_erasures_fill_their_boxes(pixels: Any, erasure: Any, state: int, first: bool) -> None:
     """A box gets its levels, one number a channel, or one a value; the rest stays as it is."""
     program = Program([*do(Operation("invert")), *erase(erasure)])

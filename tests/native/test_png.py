@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cases import examples
 from corpus import samples
 from deflate import ILLEGAL, deflated, illegal
 from deflate import KINDS as BLOCKS
@@ -170,7 +171,7 @@ def regions(image: list[int], chance: random.Random, count: int) -> Iterator[tup
 
 
 @given(streams())
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 def test_blocks_of_every_kind_in_every_order(drawn: Any) -> None:
     """Stored, fixed and dynamic blocks, any filters, narrow images of any kind: as in Pillow."""
     image, stream, chance = drawn
@@ -189,7 +190,7 @@ def test_the_fixed_codes_come_again(kinds: list[str]) -> None:
 
 
 @given(streams(), st.data())
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 def test_no_part_is_made_of_what_is_not_there(drawn: Any, data: Any) -> None:
     """Of a cut stream with right CRCs, a region is refused, or has the pixels of the whole."""
     image, stream, chance = drawn

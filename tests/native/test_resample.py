@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cases import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from instructions import INSTRUCTIONS, ffi, lib, with_each
@@ -350,7 +351,7 @@ def test_the_order_of_the_passes_is_pillows(name: str, more: int) -> None:
 
 @pytest.mark.parametrize("name", PILLOW_FILTERS)
 @given(data=st.data())
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=examples(80))
 def test_filters_of_pillow_give_its_bytes(name: str, data: Any) -> None:
     """A box resized with one of Pillow's filters, or a part of it, equals crop and resize there."""
     width, height = data.draw(SIDES), data.draw(SIDES)

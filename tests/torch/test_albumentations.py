@@ -6,7 +6,6 @@ Without albumentations its doubles take its place. FASTDECODE_SEEDS is the numbe
 from __future__ import annotations
 
 import io
-import os
 import platform
 import random
 import warnings
@@ -16,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from cases import examples
 from corpus import native_core
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -43,7 +43,7 @@ from albumentations_steps import (
 )
 
 native_core()
-SEEDS = settings(WITHOUT_SHRINKING, max_examples=int(os.environ.get("FASTDECODE_SEEDS", "100")))
+SEEDS = settings(WITHOUT_SHRINKING, max_examples=examples(100))
 HEIGHT, WIDTH = 48, 64
 with PillowImage.open(PHOTOS[0]) as opened:
     _SMALL = opened.convert("RGB").resize((WIDTH, HEIGHT))

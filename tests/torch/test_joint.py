@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from cases import examples
 from encoded import with_orientation
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
@@ -279,7 +279,7 @@ class Unmasked(Small):
     st.integers(0, 99),
     st.sampled_from([None, None, "pil", "tensor", "array"]),
 )
-@settings(WITHOUT_SHRINKING, max_examples=int(os.environ.get("FASTDECODE_SEEDS", "100")))
+@settings(WITHOUT_SHRINKING, max_examples=examples(100))
 def test_targets_follow_steps_in_any_order(steps: list[Any], seed: int, output: Any) -> None:
     """For the same seed, image and target are those of the pipeline as written, or it raises."""
     pipeline = v2.Compose(steps)
@@ -307,7 +307,7 @@ def test_targets_follow_steps_in_any_order(steps: list[Any], seed: int, output: 
 @pytest.mark.filterwarnings("ignore")
 @given(st.lists(st.sampled_from(MOVED), min_size=1, max_size=5), st.integers(0, 1))
 @example([FLIP(1.0), WHOLE, WHOLE], 1)  # a flip, and the resize of a mask, which do not commute
-@settings(WITHOUT_SHRINKING, max_examples=int(os.environ.get("FASTDECODE_SEEDS", "100")))
+@settings(WITHOUT_SHRINKING, max_examples=examples(100))
 def test_targets_follow_in_a_loader(steps: list[Any], threads: int) -> None:
     """Also colours and nested steps run in the core there, or whatever it cannot do as written."""
     assume(not {v2.Pad, v2.RandomCrop} <= {*map(type, steps)})  # of a larger image, a crop is drawn

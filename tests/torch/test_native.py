@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases import examples
 
 pytest.importorskip("fastdecode.native._core")
 import numpy as np
@@ -203,7 +204,7 @@ def is_for_core(kind: str, orient: bool) -> bool:
 
 
 @pytest.mark.filterwarnings("ignore:all .* samples were skipped:RuntimeWarning")
-@settings(WITHOUT_SHRINKING, max_examples=120)
+@settings(WITHOUT_SHRINKING, max_examples=examples(120))
 @given(data=st.data())
 def test_the_cores_samples_are_pythons(data: Any, folder: Path, made: Made) -> None:
     """Any files, transform, policy and layout give the same bits, errors and geometry.

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from cases import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from loading import Images, copies, indices, same
@@ -372,7 +373,7 @@ class Model:
 
 
 @pytest.mark.parametrize("plan", PLANS)
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=examples(25))
 @given(data=st.data())
 def test_any_order_of_calls_gives_what_a_plain_model_says(plan: str, data: st.DataObject) -> None:
     """Whatever is called, and when, each batch is the one that follows from seed and position."""

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from cases import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
@@ -120,7 +121,7 @@ SIDES = st.one_of(st.integers(1, 8), st.integers(1, 300))
 
 @pytest.mark.parametrize("library", [v1_functional, v2.functional], ids=["v1", "v2"])
 @given(st.integers(0, 2**32), SIDES, SIDES)
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=examples(25))
 def test_tensors_get_torchvisions_results(library: Any, seed: int, height: int, width: int) -> None:
     """Each operation for tensors is within 1 level of torchvision's function."""
     draws, noise = random.Random(seed), np.random.default_rng(seed)
@@ -232,7 +233,7 @@ def test_policies_draw_as_often_as_torchvision(
 
 @pytest.mark.parametrize("mode", [Mode.NEAREST, Mode.BILINEAR, Mode.BICUBIC], ids=str)
 @given(st.data())
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 def test_affine_has_the_pixels_of_pillow_images(mode: Mode, data: Any) -> None:
     """Any angle, move, scale and shear of an image of any size is torchvision's, bit for bit."""
     width, height = data.draw(SIDES), data.draw(SIDES)

@@ -10,6 +10,7 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 import torch
+from cases import examples
 from corpus import native_core
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -118,7 +119,7 @@ def _check(image: Image.Image, operation: Operation) -> None:
 
 @pytest.mark.parametrize("name", FILTERS)
 @given(IMAGES, SIDES, SIDES)
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 def test_resizing_is_pillows(name: Any, image: Image.Image, width: int, height: int) -> None:
     """With each of Pillow's filters, up and down."""
     _check(image, Operation("resize", (width, height), name))
@@ -129,7 +130,7 @@ BORDERS = st.tuples(*[st.integers(0, 9)] * 4)
 
 @pytest.mark.parametrize("mode", MODES)
 @given(IMAGES, BORDERS, st.tuples(*[st.integers(0, 255)] * 3))
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 def test_padding_is_pillows_and_numpys(mode: Any, image: Any, border: Any, fill: Any) -> None:
     """With each mode, also where the border is wider than the image, which is then repeated."""
     _check(image, Operation("pad", border, mode, fill))
@@ -137,7 +138,7 @@ def test_padding_is_pillows_and_numpys(mode: Any, image: Any, border: Any, fill:
 
 @pytest.mark.parametrize("name", WARPS)
 @given(IMAGES, st.one_of(st.sampled_from([0.0, 90, 180, 270, -90]), st.floats(-400, 400)))
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 def test_an_image_that_grows_as_it_turns_is_pillows(name: Any, image: Any, degrees: float) -> None:
     """Its size and its pixels are those of ``Image.rotate(expand=True)``."""
     program = do(Operation("rotate", (degrees, 1.0), name, (9, 90, 200)))
@@ -153,7 +154,7 @@ NUMBERS = st.tuples(*[st.floats(-2, 2), st.floats(-1, 1), st.floats(-60, 60)] * 
 
 @pytest.mark.parametrize("name", WARPS)
 @given(IMAGES, NUMBERS, st.tuples(*[st.floats(-0.02, 0.02)] * 2))
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 def test_perspective_is_pillows(name: Any, image: Any, numbers: Any, tilt: Any) -> None:
     """Its pixels are those of ``Image.transform``."""
     _check(image, Operation("perspective", (*numbers, *tilt), name, (1, 2, 3)))
@@ -209,7 +210,7 @@ def _transform(program: Program, shape: Any = None, **options: Any) -> Recipe:
 
 
 @given(programs(), IMAGES, st.integers(0, 2**63))
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 def test_a_program_is_its_steps_one_by_one(program: Program, image: Any, state: int) -> None:
     """In any order, and nested, from a file to the result, which parts of it are decoded or not."""
     try:
@@ -322,7 +323,7 @@ def test_levels_with_a_mean_come_before_a_crop() -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 @given(BORDERS, st.data())
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 def test_a_border_that_a_crop_leaves_out_is_not_made(mode: Any, border: Any, data: Any) -> None:
     """Only the part of the image that shows is decoded, and only the rest of its border made."""
     sides = 14 + border[0] + border[2], 12 + border[1] + border[3]
@@ -344,7 +345,7 @@ def test_a_border_that_a_crop_leaves_out_is_not_made(mode: Any, border: Any, dat
 
 
 @given(programs(), st.lists(IMAGES, min_size=2, max_size=5), st.sampled_from(["png", "jpeg"]))
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 def test_a_batch_has_the_samples_of_single_calls(program: Any, images: Any, kind: Any) -> None:
     """Whether the core makes many files at once, or each is made alone."""
     program = Program([*program, *resized_to((11, 13), "bilinear")])
@@ -399,7 +400,7 @@ def test_what_a_size_does_not_allow_is_done_as_written() -> None:
 
 
 @given(st.integers(1, 60), st.integers(1, 60), st.integers(1, 40), st.integers(0, 2**40))
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_windows_lie_inside_the_image(width: int, height: int, side: int, state: int) -> None:
     """A random crop lies inside the image, padded if that was asked for, and has its size."""
     program = _random_crop((side, side), "edge", 1, ())

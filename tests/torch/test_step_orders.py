@@ -14,7 +14,6 @@ from __future__ import annotations
 import copy
 import io
 import math
-import os
 import random
 import sys
 import warnings
@@ -26,6 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import torch
+from cases import Run, examples
 from corpus import native_core
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
@@ -68,8 +68,7 @@ except ImportError:  # without OpenCV
     albumentations = None
 
 REAL = "torchvision" in sys.modules
-USUAL = 100
-SEEDS = settings(WITHOUT_SHRINKING, max_examples=int(os.environ.get("FASTDECODE_SEEDS", USUAL)))
+SEEDS = settings(WITHOUT_SHRINKING, max_examples=examples(100))
 native_core()
 
 HEIGHT, WIDTH = 48, 64
@@ -709,7 +708,7 @@ def _pairs(before: str) -> Iterator[list[Part]]:
     turn = STEADY.index(before)
     each = product(enumerate(STEADY), enumerate(LIBRARIES), (False, True))
     for (at, after), (which, library), of_tensors in each:
-        if (turn + at + which + of_tensors) % len(LIBRARIES) and SEEDS.max_examples <= USUAL:
+        if (turn + at + which + of_tensors + Run.seed) % len(LIBRARIES):
             continue
         begin = ["ToImage", "Resize"] if of_tensors else ["Resize cubic"]
         pipelines = [[*begin, before, after]]

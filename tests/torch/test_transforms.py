@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 import torch_reference as reference
+from cases import examples
 from corpus import CORPUS, usable_backends
 from encoded import with_orientation
 from forged import tiff
@@ -89,7 +90,7 @@ def reference_sample(transform: Any, image: torch.Tensor, generator: torch.Gener
 
 
 @pytest.mark.parametrize("disabled", ["", "native"], ids=["core", "no core"])
-@settings(WITHOUT_SHRINKING, max_examples=100)
+@settings(WITHOUT_SHRINKING, max_examples=examples(100))
 @given(data=st.data())
 def test_samples_are_the_references(
     data: Any, disabled: str, monkeypatch: pytest.MonkeyPatch
