@@ -16,7 +16,8 @@ _TESTS = Path(__file__).parent
 class _Case:
     """What pytest says of a test that it has collected."""
 
-    def __init__(self, name: str, **places: int) -> None:
+    def __init__(self, name: str, *markers: str, **places: int) -> None:
+        self.get_closest_marker = markers.count
         self.nodeid = f"{name}[{places}]" if places else name
         if places:
             self.callspec = SimpleNamespace(indices=places)
@@ -29,15 +30,16 @@ def default_run(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("default_run")
 def test_values_of_each_parameter_are_tried() -> None:
-    """Of few values every one is, of many values some, and a test without parameters is."""
-    alone = _Case("alone")
+    """Of few values every one is, of many some, and a test without parameters is unless long."""
+    alone, long = _Case("alone"), _Case("long", "thorough")
     square = [_Case("square", a=a, b=b) for a in range(4) for b in range(5)]
     files = [_Case("files", file=file) for file in range(_MANY)]
 
-    kept = cases.chosen([alone, *square, *files])
+    kept = cases.chosen([alone, long, *square, *files])
 
     tried = [case.callspec.indices for case in square if case in kept]
     assert alone in kept
+    assert long not in kept
     assert ({at["a"] for at in tried}, {at["b"] for at in tried}) == ({*range(4)}, {*range(5)})
     assert len(tried) < len(square)
     assert len([case for case in files if case in kept]) == cases.FEW

@@ -355,6 +355,7 @@ def _furnish(folder: Path) -> dict[str, str]:
     return environment
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("module", _NEEDED)
 def test_the_examples_run(module: str, tmp_path: Path) -> None:
     """Every example prints what its docstring or the reference shows."""

@@ -84,6 +84,7 @@ def test_thumbnails_are_made_of_every_format(folder: Path, tmp_path: Path) -> No
     assert {max(size) for size in sizes.values()} == {48}
 
 
+@pytest.mark.thorough
 def test_training_from_a_folder_tells_loss_and_speed(folder: Path, tmp_path: Path) -> None:
     """Both epochs print the loss and images/s, and name the damaged file."""
     arguments = ("--epochs", 2, "--batch-size", 4, "--size", 64)
@@ -106,6 +107,7 @@ def test_a_dataset_of_ones_own_reads_lmdb(folder: Path, tmp_path: Path) -> None:
     assert (tmp_path / "photos.lmdb").read_bytes() == written
 
 
+@pytest.mark.thorough
 def test_training_from_shards_goes_on_in_the_middle_of_an_epoch(
     folder: Path, tmp_path: Path
 ) -> None:
@@ -142,6 +144,7 @@ def test_boxes_lose_what_the_crop_does_not_show(folder: Path, tmp_path: Path) ->
     assert "half.jpg" in complained
 
 
+@pytest.mark.thorough
 def test_lightning_trains(folder: Path, tmp_path: Path) -> None:
     """Lightning's trainer takes a Loader, and the program prints the loss."""
     said, _ = output("train_lightning", folder, "--epochs", 1, "--batch-size", 4, cwd=tmp_path)

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import PIL
 import pytest
+from cases import some
 from corpus import CORPUS, Sample, needs_tifffile, outcome, samples, usable_backends
 from PIL import Image, UnidentifiedImageError
 from sweep import Case, cases, sweep
@@ -171,21 +172,23 @@ def test_rare_jpeg_in_its_own_type(name: str, shape: tuple[int, ...], dtype: typ
     assert image.dtype == dtype
 
 
-@pytest.mark.parametrize("part", range(_PARTS))
+@pytest.mark.parametrize("part", some(range(_PARTS), 1))
 def test_every_backend_gives_the_same_pixels_or_our_error(part: int) -> None:
     """No file crashes a backend, hangs it, or makes it raise anything that is not ours.
 
     Of a JPEG all exact ones show the same, and none shows an image where one finds pixels missing.
     """
-    files = [s for s in (*_VALID, *_ODD, *_DAMAGED) if "photos" not in s.name][part::_PARTS]
+    every = [s for s in (*_VALID, *_ODD, *_DAMAGED) if "photos" not in s.name]
+    files = some(every[part::_PARTS], 24)
 
     report = sweep([Case(str(one.path), 0) for one in files], methods=("agree",))
 
     assert not report.faults, "\n".join(report.faults)
-    assert report.answers["pixels"] > len(files)
+    assert report.answers["pixels"] > sum(one not in _DAMAGED for one in files)
     assert report.answers["DecodeError"] > sum(one in _DAMAGED for one in files)
 
 
+@pytest.mark.thorough
 def test_a_sample_of_the_sweep_finds_nothing(tmp_path: Path) -> None:
     """Files of every kind, intact and damaged, cause no fault in any way of decoding."""
     report = sweep(list(cases(60, tmp_path, files=60)))

@@ -54,6 +54,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return run
 
 
+@pytest.mark.thorough
 def test_every_backend_decodes_every_file(found: Run) -> None:
     """Each case compares the backends that read the format, on the files that all of them read."""
     settings = [(one.task.format, one.task.reduce) for one in found.cases]
@@ -113,6 +114,7 @@ def test_a_run_that_has_to_end_times_all_files(tmp_path: Path) -> None:
     assert len(run.cases[0].rounds) == 2
 
 
+@pytest.mark.thorough
 def test_training_batches(tmp_path: Path) -> None:
     """Every installed pipeline makes whole epochs of the files that all decoders read."""
     pytest.importorskip("torch", reason="batches are PyTorch's")

@@ -53,6 +53,7 @@ def measured(folder: Path, *backends: str, reduce: int = 1) -> tuple[dict[str, M
     return {one.backend: one for one in run.measurements()}, run
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("reduce", [1, 2])
 def test_wrong_pixels_are_flagged(folder: Path, reduce: int) -> None:
     """Swapped channels and a shifted row are called different; a missing row is a refusal."""
@@ -111,6 +112,7 @@ def test_only_the_crashing_is_asked_for(folder: Path) -> None:
     assert found[OWN].ratio.median == 1
 
 
+@pytest.mark.thorough
 def test_a_pipeline_that_fails_ends_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A pipeline whose library is missing is noted, and the others are timed."""
     pytest.importorskip("torch", reason="batches are PyTorch's")

@@ -64,6 +64,7 @@ def _setup(source: Path, *words: str, **variables: str) -> subprocess.CompletedP
     )
 
 
+@pytest.mark.thorough
 def test_one_wheel_for_all_pythons(source: Path) -> None:
     """The wheel is for this platform and any Python, and decodes without anything beside it.
 

@@ -305,6 +305,7 @@ def test_nothing_to_read_is_an_error(tmp_path: Path) -> None:
         read_images(tmp_path, read_threads=-1)
 
 
+@pytest.mark.thorough
 def test_losing_a_node_loses_neither_rows_nor_counts(cluster: Any, tmp_path: Path) -> None:
     """After a node is lost every row comes once; counts outlive all nodes but the driver's."""
     gate = tmp_path / "gate"

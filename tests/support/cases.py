@@ -43,6 +43,8 @@ def chosen(items: Sequence[Any]) -> set[Any]:
     """Return the tests that the default run is to try, of all that pytest has collected."""
     cases: defaultdict[str, list[Any]] = defaultdict(list)
     for item in items:
+        if item.get_closest_marker("thorough"):
+            continue
         cases[item.nodeid.partition("[")[0]].append(item)
     return {item for name, of_one in cases.items() for item in _covering(name, of_one)}
 

@@ -110,6 +110,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     return [json.loads(output) for output, _ in outputs]
 
 
+@pytest.mark.thorough
 def test_ranks_of_a_loader_need_not_be_named(said: list[dict[str, Any]]) -> None:
     """Each sample comes once per epoch; a rank that is passed explicitly has precedence."""
     first, second = (each["epochs"] for each in said)
