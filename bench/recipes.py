@@ -169,6 +169,8 @@ def _boxes(size: tuple[int, int]) -> dict[str, Any]:
 class _OwnBoxes(ImageList):
     """The dataset of this package for images with boxes."""
 
+    thread_safe = True  # else worker processes make the samples, and send 13 MB for each
+
     def map_target(self, _target: Any, geometry: Any) -> Any:
         return _boxes(geometry.size)
 
