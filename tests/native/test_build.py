@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import importlib.util
 import os
 import re
 import runpy
@@ -32,10 +33,20 @@ def _has_setuptools() -> bool:
     return (int(found[0]), int(found[1])) >= (70, 1)
 
 
+def _compiles(name: str) -> bool:
+    """Return whether a compiler of the system is there with the headers of a C library."""
+    words = [name, "-fsyntax-only", "-include", "math.h", "-x", "c", os.devnull]
+    return shutil.which(name) is not None and subprocess.call(words, stderr=subprocess.DEVNULL) == 0
+
+
 pytestmark = [
     pytest.mark.skipif(not _has_setuptools(), reason="setuptools 70.1 or later is not installed"),
     pytest.mark.skipif(not (ROOT / "setup.py").exists(), reason="the sources are not here"),
 ]
+_with_compiler = pytest.mark.skipif(
+    not importlib.util.find_spec("ziglang") and not any(map(_compiles, ("cc", "gcc", "clang"))),
+    reason="there is no C compiler (install gcc, or ziglang with pip)",
+)
 
 
 @pytest.fixture
@@ -65,6 +76,7 @@ def _setup(source: Path, *words: str, **variables: str) -> subprocess.CompletedP
 
 
 @pytest.mark.thorough
+@_with_compiler
 def test_one_wheel_for_all_pythons(source: Path) -> None:
     """The wheel is for this platform and any Python, and decodes without anything beside it.
 
@@ -102,6 +114,7 @@ def test_a_compiler_that_does_not_work_ends_the_build(source: Path) -> None:
     assert "/there/is/no/cc" in done.stderr
 
 
+@_with_compiler
 def test_what_does_not_compile_ends_the_build(source: Path) -> None:
     """The compiler's words are shown; no package without the core is made."""
     (source / "fastdecode" / "native" / "decode.c").write_text("#error of some compiler\n")
@@ -113,6 +126,7 @@ def test_what_does_not_compile_ends_the_build(source: Path) -> None:
     assert not (source / "made").exists()
 
 
+@_with_compiler
 @pytest.mark.parametrize(
     ("macro", "words"),
     [("__SIZE_TYPE__=__UINT32_TYPE__", "64 bits"), ("__FLT_EVAL_METHOD__=2", "floats as floats")],
@@ -137,8 +151,8 @@ def test_a_compiler_is_asked_for_where_there_is_none(
     folder.mkdir()
     for name in (*compilers, "as", "ld"):
         found = shutil.which(name)
-        if found is None:
-            pytest.skip(f"there is no {name}")
+        if found is None or (name in compilers and not _compiles(name)):
+            pytest.skip(f"there is no {name} that works")
         (folder / name).symlink_to(found)
     code = "import _build; print(_build.get_requires_for_build_wheel()[-1:])"
     done = subprocess.run(
