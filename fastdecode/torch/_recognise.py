@@ -666,6 +666,14 @@ def _fastdecode_normalize(recipe: Recipe, part: Any) -> Recipe | None:
     return recipe if recipe.form == "float" and part.mean is None else _normalize(recipe, part)
 
 
+def _shown(part: Any) -> str:
+    """Return the `repr` of a part; of one with arguments that its library cannot show, its name."""
+    try:
+        return repr(part)
+    except Exception:  # of any kind: it is not ours
+        return name_of(part)
+
+
 def _reason_not_fused(part: Any, recipe: Recipe, *, known: bool) -> str:
     """Return, in words, why a part is not done while decoding."""
     name = getattr(part, "__name__", type(part).__name__)
@@ -675,7 +683,7 @@ def _reason_not_fused(part: Any, recipe: Recipe, *, known: bool) -> str:
     if known:
         mode = interpolation_name(getattr(part, "interpolation", "bilinear"))
         why = "its arguments, or what comes before it, are" if mode else "its interpolation is"
-        return f"{why} not among those that are done while decoding: {part!r}"
+        return f"{why} not among those that are done while decoding: {_shown(part)}"
     if recipe.image is np.ndarray and not begun:
         return f"with output='array' it gets arrays, and {name} is none of the transforms of those"
     which = name if begun else f"it begins with {name}, which"

@@ -48,14 +48,13 @@ def forget() -> None:
 
 
 def is_unchanged(transform: Any) -> bool:
-    """Return whether the class of a transform, and the functions that it calls, are the library's.
-
-    Of a class that is in no module nothing can have been replaced.
-    """
+    """Return whether the class of a transform, and the functions that it calls, are the library's."""
     kind = type(transform)
     library = kind.__module__.partition(".")[0]
-    if library not in _MODULES or getattr(_module(kind), kind.__name__, None) is not kind:
+    if library not in _MODULES:
         return True
+    if getattr(sys.modules.get(kind.__module__), kind.__name__, None) is not kind:
+        return False
     replaced = _replaced_method(kind) or _replaced_method(PillowImage.Image)
     return not (replaced or change_of(library) or _is_hooked())
 
@@ -144,10 +143,6 @@ def _folders() -> tuple[str, ...]:
 
 
 _LIBRARIES = (*_MODULES, "PIL", "albucore", "cv2", "numpy", "pydantic", "scipy", "torch")
-
-
-def _module(kind: type) -> ModuleType | None:
-    return sys.modules.get(kind.__module__)
 
 
 def _is_hooked() -> bool:

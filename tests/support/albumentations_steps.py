@@ -1,18 +1,13 @@
-"""Steps of albumentations, or of its doubles, that draw nothing that matters."""
+"""Steps of albumentations that draw nothing that matters."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import albumentations as A  # noqa: N812 - as everybody calls it
 import numpy as np
-
-try:
-    import albumentations as A  # noqa: N812 - as everybody calls it
-    from albumentations.pytorch import ToTensorV2
-except ImportError:
-    import small_albumentations as A  # noqa: N812
-    from small_albumentations import ToTensorV2
+from albumentations.pytorch import ToTensorV2
 
 __all__ = [
     "MOVES",

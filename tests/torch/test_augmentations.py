@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import random
-import sys
 from functools import cache
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -15,7 +12,6 @@ import torch
 from corpus import native_core
 from PIL import Image as PillowImage
 from torch_reference import MEAN, PHOTOS, STD
-from torchvision_doubles import double
 
 from fastdecode.errors import DecodeError
 from fastdecode.native._augment import (
@@ -32,8 +28,6 @@ from fastdecode.native._augment import (
 from fastdecode.testing import encode
 from fastdecode.torch import Fused, ImageList, Loader
 from fastdecode.torch._loader.order import sample_seed
-from fastdecode.torch._programs import Unsupported
-from fastdecode.torch._recognise import program_of, tensor_program_of
 from fastdecode.torch.transforms import RandomResizedCrop
 from fastdecode.torch.transforms._random_crop import SampleGenerator
 
@@ -209,63 +203,3 @@ def test_bicubic_is_pillows() -> None:
             whole.crop(plan.box).resize((SIDE, SIDE), PillowImage.Resampling.BICUBIC)
         )
         np.testing.assert_array_equal(made.permute(1, 2, 0).numpy(), np.asarray(expected))
-
-
-TIMM = "timm.data.auto_augment"
-LEVELS = {
-    "Posterize": lambda level: int(level / 10 * 4),
-    "PosterizeOriginal": lambda level: int(level / 10 * 4) + 4,
-    "Solarize": lambda level: int(level / 10 * 256),
-    "SolarizeIncreasing": lambda level: 256 - int(level / 10 * 256),
-    "SolarizeAdd": lambda level: int(level / 10 * 110),
-    "Brightness": lambda level: level / 10 * 1.8 + 0.1,
-    "Desaturate": lambda level: 0.5 - level / 10 * 0.5,
-    "GaussianBlur": lambda level: 0.1 + level / 10 * 1.9,
-}
-"""What timm makes of a level."""
-
-
-@pytest.mark.parametrize(
-    ("magnitude", "most", "spread"),
-    [
-        *((4, None, 0.0), (10, None, 0.5), (4, 6, 0.0), (4, 6, 0.5), (4, 6, float("inf"))),
-        *((5, 9.5, 0.0), (8, 6, 0.0), (8, 6, 2.5), (6, 6, float("inf")), (3, 10, 2.5)),
-    ],
-)
-@pytest.mark.parametrize("name", LEVELS)
-def test_timms_magnitudes_are_limited_as_timm_does(
-    name: str, magnitude: float, most: float | None, spread: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The numbers of an operation are those of timm: the same, or of the same distribution."""
-    module: Any = ModuleType(TIMM)
-    module.NAME_TO_OP, module.LEVEL_TO_ARG = dict.fromkeys(LEVELS, repr), LEVELS
-    monkeypatch.setitem(sys.modules, TIMM, module)
-    how = {"magnitude": magnitude, "magnitude_max": most, "magnitude_std": spread}
-    op = double(TIMM, "AugmentOp", prob=1.0, aug_fn=repr, level_fn=LEVELS[name], **how)
-    op.name, op.hparams, op.kwargs = name, {}, {}
-    program = program_of(double(TIMM, "AutoAugment", policy=[[op]]), (48, 64))
-    draws, count = random.Random(1), 1 if spread == 0 else 1500
-    expected = []
-    for _ in range(count):
-        uniform = spread == float("inf")
-        level = draws.uniform(0, magnitude) if uniform else draws.gauss(magnitude, spread)
-        expected.append(LEVELS[name](max(0.0, min(level, most or 10))))
-    made = [draw_operations(program, 7919 * seed)[0][0].value[0] for seed in range(count)]
-    reach = abs(LEVELS[name](10) - LEVELS[name](0))
-    apart = np.quantile(made, [0, 0.3, 0.5, 0.7, 1]) - np.quantile(expected, [0, 0.3, 0.5, 0.7, 1])
-    if count == 1:
-        assert abs(apart).max() < 1e-12
-    else:
-        assert abs(np.mean(made) - np.mean(expected)) < 0.03 * reach
-        assert abs(apart[1:-1]).max() <= max(0.05 * reach, float(name.startswith("Poster")))
-        assert max(made) <= max(map(LEVELS[name], (0, magnitude if uniform else most or 10)))
-
-
-def test_timms_augmentations_of_tensors_are_not_done() -> None:
-    """They take Pillow images, also inside of another transform."""
-    policy = double(TIMM, "RandAugment", num_layers=1, ops=[], choice_weights=None)
-    held = double("torchvision.transforms.transforms", "Compose", transforms=[policy])
-    program_of(held, (48, 64))
-    for transform in (policy, held):
-        with pytest.raises(Unsupported):
-            tensor_program_of(transform, (48, 64))

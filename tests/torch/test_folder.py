@@ -13,14 +13,13 @@ import torch
 from class_tree import PHOTOS, make_tree
 from corpus import TESTS
 from PIL import Image as PillowImage
-from torchvision_doubles import TENSOR, compose, resize
 
 from fastdecode import DecodeError, decode, decode_file, probe
 from fastdecode.stores import open_store
 from fastdecode.stores._scan import EXTENSIONS
 from fastdecode.stores.tar.names import IMAGES
 from fastdecode.torch.folder import ImageFolder
-from fastdecode.torch.transforms import ResizeCenterCropNormalize
+from fastdecode.torch.transforms import Compose, Resize, ResizeCenterCropNormalize, ToTensor
 
 CUT = TESTS / "data" / "malformed" / "gen_jpg_cut667.jpg"
 
@@ -167,18 +166,21 @@ def test_default_loader_decodes(root: Path) -> None:
 def test_given_loader_is_obeyed(root: Path) -> None:
     """The user's loader is called with the path; nothing is decoded or fused here."""
     seen = []
-    pipeline = compose(resize(8))
-    pipeline.__class__.__call__ = lambda self, image: ("transformed", image)
-    dataset = ImageFolder(root, pipeline, loader=lambda path: seen.append(path) or "loaded")
 
-    assert dataset[3] == (("transformed", "loaded"), 1)
-    assert seen == [dataset.samples[3][0]]
-    assert dataset.loader("x") == "loaded"
+    def load(path: str) -> PillowImage.Image:
+        seen.append(path)
+        return PillowImage.new("RGB", (20, 10))
+
+    dataset = ImageFolder(root, Compose([Resize(8)]), loader=load)
+
+    assert (dataset[3][0].size, dataset[3][1]) == ((16, 8), 1)
+    assert {*seen} == {dataset.samples[3][0]}
+    assert dataset.loader("x").size == (20, 10)
     assert "Decoding: by <function" in repr(dataset)
 
-    dataset.loader = str.upper
+    dataset.loader = lambda _: PillowImage.new("RGB", (10, 30))
 
-    assert dataset[3][0] == ("transformed", dataset.samples[3][0].upper())
+    assert dataset[3][0].size == (8, 24)
 
 
 def test_error_of_a_loader_names_the_file_once(root: Path) -> None:
@@ -289,7 +291,7 @@ def test_repr_is_torchvisions_and_one_part_more(root: Path) -> None:
         ),
     ]
     assert "    Decoding: Fused(\n      fused: Resize, ToTensor\n" in repr(
-        ImageFolder(root, compose(resize(8), TENSOR))
+        ImageFolder(root, Compose([Resize(8), ToTensor()]))
     )
 
 

@@ -14,13 +14,17 @@ from PIL import Image as PillowImage
 
 pytest.importorskip("timm", reason="the pipelines are timm's")
 
+from timm.data import auto_augment as policies
 from timm.data import transforms as timm
 from timm.data.transforms_factory import create_transform
 from torch_reference import PHOTOS
 from torchvision.transforms import transforms as v1
 
+from fastdecode.native._augment import draw_operations
 from fastdecode.testing import encode
 from fastdecode.torch import ImageList, fuse
+from fastdecode.torch._programs import Unsupported
+from fastdecode.torch._recognise import program_of, tensor_program_of
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 STRIPS = [encode(PillowImage.open(PHOTOS[0]).resize(size)) for size in ((400, 9), (9, 400))]
@@ -175,3 +179,58 @@ def test_a_changed_crop_is_left_alone() -> None:
         crop = kind(64)
         vars(crop).update(change)
         assert fuse(crop) is crop
+
+
+LEVELS = [
+    *("Posterize", "PosterizeOriginal", "Solarize", "SolarizeIncreasing", "SolarizeAdd"),
+    *("Brightness", "Desaturate", "GaussianBlur"),
+]
+
+
+@pytest.mark.parametrize(
+    ("magnitude", "most", "spread"),
+    [
+        *((4, None, 0.0), (10, None, 0.5), (4, 6, 0.0), (4, 6, 0.5), (4, 6, float("inf"))),
+        *((5, 9.5, 0.0), (8, 6, 0.0), (8, 6, 2.5), (6, 6, float("inf")), (3, 10, 2.5)),
+    ],
+)
+@pytest.mark.parametrize("name", LEVELS)
+def test_timms_magnitudes_are_limited_as_timm_does(
+    name: str, magnitude: float, most: float | None, spread: float
+) -> None:
+    """The numbers of an operation are those of timm: the same, or of the same distribution."""
+    how = {"magnitude_max": most, "magnitude_std": spread}
+    program = program_of(
+        policies.AutoAugment([[policies.AugmentOp(name, 1.0, magnitude, how)]]), (48, 64)
+    )
+
+    def number(_: Any, given: float, **options: Any) -> float:
+        return 1 - given if name == "Desaturate" else given  # it takes the part that is lost
+
+    def at(level: float) -> float:
+        return number(None, *policies.LEVEL_TO_ARG[name](level, {}))
+
+    theirs = policies.AugmentOp(name, 1.0, magnitude, how)
+    theirs.aug_fn = number
+    random.seed(1)
+    uniform, count = spread == float("inf"), 1 if spread == 0 else 1500
+    expected = [theirs(None) for _ in range(count)]
+    made = [draw_operations(program, 7919 * seed)[0][0].value[0] for seed in range(count)]
+    reach = abs(at(10) - at(0))
+    apart = np.quantile(made, [0, 0.3, 0.5, 0.7, 1]) - np.quantile(expected, [0, 0.3, 0.5, 0.7, 1])
+    if count == 1:
+        assert abs(apart).max() < 1e-12
+    else:
+        assert abs(np.mean(made) - np.mean(expected)) < 0.03 * reach
+        assert abs(apart[1:-1]).max() <= max(0.05 * reach, float(name.startswith("Poster")))
+        assert max(made) <= max(map(at, (0, magnitude if uniform else most or 10)))
+
+
+def test_timms_augmentations_of_tensors_are_not_done() -> None:
+    """They take Pillow images, also inside of another transform."""
+    policy = policies.rand_augment_transform("rand-m4-n1", {})
+    held = v1.Compose([policy])
+    program_of(held, (48, 64))
+    for transform in (policy, held):
+        with pytest.raises(Unsupported):
+            tensor_program_of(transform, (48, 64))

@@ -17,12 +17,7 @@ from PIL import Image as PillowImage
 from torch_reference import PHOTOS
 
 from fastdecode.testing import encode
-from fastdecode.torch.transforms import PadToSquare, SmartResize
-
-try:
-    from torchvision.transforms import transforms as v1
-except ImportError:
-    from small_torchvision import v1
+from fastdecode.torch.transforms import Compose, PadToSquare, PILToTensor, SmartResize
 
 native_core()
 FILES = [photo.read_bytes() for photo in PHOTOS[:3]]
@@ -107,7 +102,7 @@ def test_pixels_are_pillows(sides: tuple[int, int]) -> None:
         assert (step(np.array(image)) == array).all()
         tensor = step(torch.from_numpy(np.array(image)).permute(2, 0, 1))
         assert (tensor.permute(1, 2, 0).numpy() == array).all()
-        dataset = Sources(file, transform=v1.Compose([step, v1.PILToTensor()]))
+        dataset = Sources(file, transform=Compose([step, PILToTensor()]))
         with SeededLoader(dataset, 1, threads=2) as loader:
             [(batch, _)] = loader
         assert dataset.isolated

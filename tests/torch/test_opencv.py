@@ -12,15 +12,16 @@ from loading import SeededLoader, Sources
 from PIL import Image as PillowImage
 from torch_reference import PHOTOS
 
-from fastdecode.torch.transforms import LetterBox, OpenCVResize
+from fastdecode.torch.transforms import (
+    Compose,
+    LetterBox,
+    OpenCVResize,
+    RandomHorizontalFlip,
+    ToTensor,
+)
 
 cv2 = pytest.importorskip("cv2")
 native_core()
-
-try:
-    from torchvision.transforms import transforms as v1
-except ImportError:
-    from small_torchvision import v1
 
 SHAPES = ((50, 70), (71, 33), (1, 9), (96, 96), (95, 200), (300, 301))
 IMAGES = [np.random.default_rng(7).integers(0, 256, (*shape, 3), np.uint8) for shape in SHAPES]
@@ -101,7 +102,7 @@ def test_every_kind_of_image_has_the_same_result_of_its_kind() -> None:
 @pytest.mark.parametrize("step", [LetterBox((90, 70)), OpenCVResize((90, 70), "area")])
 def test_a_loader_does_them_in_the_core(step: Any) -> None:
     """Its batches have one shape, and differ by at most one level from what a call gives."""
-    transform = v1.Compose([step, v1.RandomHorizontalFlip(p=1.0), v1.ToTensor()])
+    transform = Compose([step, RandomHorizontalFlip(p=1.0), ToTensor()])
     dataset = Sources(*(photo.read_bytes() for photo in PHOTOS[:3]), transform=transform)
     with SeededLoader(dataset, 3, threads=2) as loader:
         (batch,) = [images for images, _ in loader]

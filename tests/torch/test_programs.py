@@ -364,7 +364,6 @@ def test_wrappers_hold_their_parts() -> None:
 @pytest.mark.parametrize(
     "transform",
     [
-        v1.RandomRotation(10, expand=True, center=(1, 2)),
         v1.RandomApply([v1.Grayscale(1)]),
         v1.Pad(-3),
         v1.Resize(20, max_size=20.5),

@@ -2,8 +2,7 @@
 
 The steps draw nothing that matters: they have p=1, or a range of one number. So a `Loader`, whose
 draws are its own, must give what the pipeline gives for the image that Pillow has decoded. The
-steps are torchvision's, timm's and this package's own, mixed. Where torchvision is not installed,
-doubles take its place, for fewer steps.
+steps are torchvision's, timm's, albumentations' and this package's own, mixed.
 
 FASTDECODE_SEEDS is the number of pipelines for each test; with more than usual, pairs of steps are
 those of every library.
@@ -15,7 +14,6 @@ import copy
 import io
 import math
 import random
-import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -51,23 +49,18 @@ from fastdecode.torch.transforms import (
     SmartResize,
 )
 
-try:
-    import timm.data.auto_augment as timm_policies
-    import timm.data.random_erasing as timm_erasing
-    import timm.data.transforms as timm
-    from torchvision.transforms import InterpolationMode as Mode
-    from torchvision.transforms import _presets, autoaugment, v2
-    from torchvision.transforms import transforms as v1
-except ImportError:
-    import small_torchvision
-    from small_torchvision import Mode, timm, v1, v2
+pytest.importorskip("torchvision")
+pytest.importorskip("timm")
+pytest.importorskip("albumentations")
 
-try:
-    import albumentations_steps as albumentations
-except ImportError:  # without OpenCV
-    albumentations = None
+import albumentations_steps as albumentations
+import timm.data.auto_augment as timm_policies
+import timm.data.random_erasing as timm_erasing
+import timm.data.transforms as timm
+from torchvision.transforms import InterpolationMode as Mode
+from torchvision.transforms import _presets, autoaugment, v2
+from torchvision.transforms import transforms as v1
 
-REAL = "torchvision" in sys.modules
 SEEDS = settings(WITHOUT_SHRINKING, max_examples=examples(100))
 native_core()
 
@@ -284,11 +277,10 @@ def _of_image(make: Any) -> OfImage:
     return OfImage(albumentations.A.Compose([make()]))
 
 
-if albumentations is not None:
-    for _name, _step in {**albumentations.STEPS, **albumentations.SCALED}.items():
-        _make = partial(lambda make, _: _of_image(make), _step.make)
-        OF_ARRAYS[f"A.{_name}"] = Step(_make, _step.gain, _step.error)
-    OF_ARRAYS["A.ToTensorV2"] = Step(lambda _: _of_image(albumentations.ToTensorV2))
+for _name, _step in {**albumentations.STEPS, **albumentations.SCALED}.items():
+    _make = partial(lambda make, _: _of_image(make), _step.make)
+    OF_ARRAYS[f"A.{_name}"] = Step(_make, _step.gain, _step.error)
+OF_ARRAYS["A.ToTensorV2"] = Step(lambda _: _of_image(albumentations.ToTensorV2))
 """albumentations' steps, as a dataset calls a Compose that it is given."""
 JITTERS = ("A.brightness", "A.contrast", "A.saturation", "A.hue")
 STEPS = {**GEOMETRY, **MOVES, **COLOURS, **VALUES, **RANDOM, **OF_ARRAYS}
@@ -306,7 +298,7 @@ class Part(NamedTuple):
 
 
 def _made(name: str, m: Any) -> Any:
-    """Make a step; None if the installed library, or its double, has none."""
+    """Make a step; None if the library has none."""
     try:
         return STEPS[name].make(m)
     except (AttributeError, NameError, TypeError):
@@ -388,7 +380,7 @@ def pipelines(draw: st.DrawFn) -> list[Part]:
 @st.composite
 def compositions(draw: st.DrawFn) -> list[Part]:
     """Draw known steps in any order, nested."""
-    names = draw(st.sampled_from([ANY, STEADY, [*GEOMETRY, *MOVES, *COLOURS], [*OF_ARRAYS] or ANY]))
+    names = draw(st.sampled_from([ANY, STEADY, [*GEOMETRY, *MOVES, *COLOURS], [*OF_ARRAYS]]))
     made = draw(st.lists(parts(names, held=True), min_size=1, max_size=6))
     return [*made, draw(parts(["ToTensor", "ToImage", *ANY]))]
 
@@ -518,10 +510,8 @@ def _seed(seed: int) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _quiet(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Ignore what torchvision warns of, and let doubles have their own class of images."""
-    if not REAL:
-        monkeypatch.setitem(sys.modules, "torchvision.tv_tensors", small_torchvision.TV_TENSORS)
+def _quiet() -> Iterator[None]:
+    """Ignore what torchvision warns of."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
@@ -729,7 +719,6 @@ def test_each_step_after_each_other_is_done_as_written(before: str) -> None:
             raise AssertionError(f"{pipeline}") from error
 
 
-@pytest.mark.skipif(not REAL, reason="the doubles of torchvision have fewer classes")
 def test_all_known_classes_are_drawn() -> None:
     """Whoever teaches `fuse` another class adds it to the steps above."""
     drawn = {type(_made(name, m)).__qualname__ for name in STEPS for m in (v1, v2)}
