@@ -8,4 +8,5 @@ python3 -m venv .venv
 # Compiling 200 MB of Python would take a minute; modules are compiled when they are imported.
 .venv/bin/pip install -q --no-compile torch==2.13.0
 .venv/bin/pip install -q --no-compile -e '.[all,test,dev,docs,ray,interop,nvimgcodec,dali]' setuptools
+.ci/vision.sh
 touch .venv/complete
