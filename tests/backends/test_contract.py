@@ -10,6 +10,7 @@ from cases import examples
 from corpus import CORPUS, samples, usable_backends
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from same import assert_same
 
 from fastdecode import decode, probe
 from fastdecode._backends import registry
@@ -63,8 +64,8 @@ def test_the_libjpeg_turbo_group_is_bit_identical(name: str, reduce: Reduce) -> 
             # Its colour profile lacks a segment. Some libraries stop at that; no pixel is missing.
             if not sample.name.endswith("gen_icc_missing_seg.jpg"):
                 assert is_left, sample.name
-                np.testing.assert_array_equal(
-                    decode(data, reduce), decode(data, reduce, backend="pillow")
+                assert_same(
+                    decode(data, reduce), decode(data, reduce, backend="pillow"), sample.name
                 )
             continue
         assert not is_left, sample.name
@@ -120,7 +121,7 @@ def test_a_tiny_jpeg_is_reduced_by_the_factor(name: str, reduce: Reduce) -> None
             assert decode(data, reduce, mode=mode, backend=name, out=out) is out
             assert image.shape == expected.shape
             assert np.abs(image.astype(int) - expected).max() <= limit, (kind, mode)
-            np.testing.assert_array_equal(out, image)
+            assert_same(out, image, (kind, mode))
             compared += 1
 
     assert compared >= len(files) or reduce not in backend.supports["jpeg"][0].reduces
@@ -155,4 +156,4 @@ def test_a_region_is_a_slice_of_the_whole(data: st.DataObject) -> None:
     whole = decode(encoded, reduce, mode=mode, orient=orient)
     rows = slice(top // reduce, -(-bottom // reduce))
     columns = slice(left // reduce, -(-right // reduce))
-    np.testing.assert_array_equal(part, whole[rows, columns])
+    assert_same(part, whole[rows, columns])

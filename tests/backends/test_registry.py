@@ -17,6 +17,7 @@ import pytest
 from corpus import TESTS, usable_backends
 from doubles import double, flat, own_registry, restore_registry  # noqa: F401
 from processes import answers
+from same import assert_same
 
 from fastdecode import (
     Backend,
@@ -100,7 +101,7 @@ def test_name_that_is_taken_needs_replace(taken: str) -> None:
         register(taken, double(flat(2)))
     register(taken, double(flat(3)), replace=True)
 
-    assert (decode(PNG, backend=taken) == 3).all()
+    assert_same(decode(PNG, backend=taken), 3)
 
 
 WRONG = {
@@ -139,7 +140,7 @@ def test_registered_by_words_is_imported_on_first_use(
     register("late", "late_double:Late")
 
     assert "late_double" not in sys.modules
-    assert (decode(PNG, backend="late") == 5).all()
+    assert_same(decode(PNG, backend="late"), 5)
     assert "late_double" in sys.modules
     del sys.modules["late_double"]
 
@@ -185,7 +186,7 @@ def test_what_is_no_backend_is_reported_and_breaks_nothing(target: Any) -> None:
 
     assert not info.usable
     assert info.reason
-    assert (decode(PNG) == 3).all()
+    assert_same(decode(PNG), 3)
     with pytest.raises(BackendUnavailable, match="'bad'") as caught:
         decode(PNG, backend="bad")
     assert "pip install bad-plugin" in str(caught.value)

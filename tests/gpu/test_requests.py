@@ -26,6 +26,7 @@ from device_doubles import (  # noqa: F401
     tensor_of,
 )
 from PIL import Image as PillowImage
+from same import assert_same
 
 from fastdecode import DecodeError, FastDecodeError, decode, probe, stats
 from fastdecode._backends.batch_base import BatchItem
@@ -51,8 +52,7 @@ def test_the_kinds_that_it_declares_go_to_it() -> None:
     assert isinstance(images.pop(), DecodeError)
     assert [at for at, image in enumerate(images) if not is_marked(image)] == CPU_INDICES
     assert stats().fallbacks == {}
-    for image, item in zip(images, MIXED, strict=True):
-        np.testing.assert_array_equal(array_of(image)[1:], decode(item)[1:])
+    assert_same([array_of(image)[1:] for image in images], [decode(item)[1:] for item in MIXED])
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_pixels_are_those_of_decode(options: dict[str, Any]) -> None:
     how = {("mode" if name == "layout" else name): value for name, value in options.items()}
     for image, item in zip(images, items, strict=True):
         expected = decode(item, **how)
-        np.testing.assert_array_equal(array_of(image).reshape(expected.shape), expected)
+        assert_same(array_of(image).reshape(expected.shape), expected)
 
 
 def test_an_image_that_lies_on_its_side() -> None:
@@ -93,7 +93,7 @@ def test_an_image_that_lies_on_its_side() -> None:
     seen, upright = together([lying, PHOTOS[0]], orient=True)
 
     assert tuple(stored.shape) == (3, 24, 40)
-    np.testing.assert_array_equal(array_of(seen), decode(lying, orient=True))
+    assert_same(array_of(seen), decode(lying, orient=True))
     assert [is_marked(image) for image in (stored, plain, seen, upright)] == [1, 1, 0, 1]
 
 
@@ -105,8 +105,7 @@ def test_what_it_refuses_is_the_cpus(how: Any, on_cpu: list[int]) -> None:
     images = together(PHOTOS)
 
     assert [at for at, image in enumerate(images) if not is_marked(image)] == on_cpu
-    for image, item in zip(images, PHOTOS, strict=True):
-        np.testing.assert_array_equal(array_of(image)[1:], decode(item)[1:])
+    assert_same([array_of(image)[1:] for image in images], [decode(item)[1:] for item in PHOTOS])
     assert stats().fallbacks == {("double", "cpu"): len(on_cpu)}
     assert double.asked == [len(PHOTOS)]
 
@@ -128,8 +127,7 @@ def test_what_is_not_of_the_right_form_is_refused(lie: Any, words: str) -> None:
 
     images = together(PHOTOS[:3])
 
-    for image, item in zip(images, PHOTOS[:3], strict=True):
-        np.testing.assert_array_equal(array_of(image), decode(item))
+    assert_same([*map(array_of, images)], [*map(decode, PHOTOS[:3])])
     assert words in stats().recent[0]
 
 
@@ -189,7 +187,7 @@ def test_a_grey_image_is_not_taken_for_missing_data(size: tuple[int, int]) -> No
     [image] = together([grey])
 
     assert double.asked == [1]
-    np.testing.assert_array_equal(array_of(image), decode(grey))
+    assert_same(array_of(image), decode(grey))
     assert stats().fallbacks == {}
 
 
@@ -205,7 +203,7 @@ def test_every_file_of_the_collection() -> None:
         alone = _decoded(path.read_bytes())
         if isinstance(alone, np.ndarray):
             found = array_of(image).reshape(alone.shape)
-            np.testing.assert_array_equal(found, alone, err_msg=str(path))
+            assert_same(found, alone, str(path))
         else:
             assert type(image) is type(alone), path
 

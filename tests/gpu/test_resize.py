@@ -12,6 +12,7 @@ from gpus import LATE, NEEDS_CUDA
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
+from same import assert_same
 
 from fastdecode.gpu._resize import resize_into
 from fastdecode.testing import encode
@@ -113,7 +114,7 @@ def test_one_colour_stays_that_colour(device: str, level: int) -> None:
     for sides in SIDES:
         image = torch.full((3, *sides), level, dtype=torch.uint8, device=device)
         for size in ((224, 224), (1, 1), (300, 7)):
-            assert (resized(image, size) == level).all()
+            assert_same(resized(image, size), level, (sides, size))
 
 
 @pytest.mark.parametrize("sides", EXTREMES.split())
@@ -153,9 +154,9 @@ def test_nothing_is_written_beside_the_result() -> None:
 
     resize_into(out, image)
 
-    assert torch.equal(out, resized(image, (30, 20)))
+    assert_same(out, resized(image, (30, 20)))
     out.fill_(77)
-    assert (room == 77).all()
+    assert_same(room, 77)
 
 
 @pytest.mark.parametrize("flip", [False, True])
@@ -172,7 +173,7 @@ def test_a_window_beyond_the_canvas_is_black_there(device: str, flip: bool) -> N
     result = resized(planes(image, device), (60, 100), (40, 60), top=-14, left=-10, flip=flip)
 
     assert apart(result, expected) <= 1
-    assert (result.cpu()[:, torch.from_numpy(black)] == 0).all()
+    assert_same(result.cpu()[:, torch.from_numpy(black)], 0)
 
 
 TRANSFORMS: list[Any] = [
@@ -206,7 +207,7 @@ def test_neither_autocast_nor_inference_mode_changes_anything() -> None:
     with torch.autocast("cpu", dtype=torch.bfloat16), torch.inference_mode():
         resize_into(out, image)
 
-    assert torch.equal(out, resized(image, (224, 200)))
+    assert_same(out, resized(image, (224, 200)))
 
 
 @NEEDS_CUDA
@@ -239,7 +240,7 @@ def test_work_is_in_the_order_of_the_current_stream() -> None:
         torch.zeros(1 << 20, dtype=torch.uint8, device="cuda").fill_(255)
         have = result.cpu()
 
-    assert torch.equal(have, want)
+    assert_same(have, want)
 
 
 @NEEDS_CUDA

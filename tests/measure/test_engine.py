@@ -11,12 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
-import numpy as np
 import pytest
 from benches import make_photos, photo
 from corpus import usable_backends
 from hypothesis import given
 from hypothesis import strategies as st
+from same import assert_same
 
 from fastdecode import decode, probe
 from fastdecode._backends.registry import describe
@@ -403,4 +403,4 @@ def test_a_library_alone_does_the_same_work(name: str, kind: str, reduce: Reduce
     if header.format not in describe(name).formats:
         pytest.skip("another format")
     alone = _check.decode_alone(data, header, reduce, name)
-    assert np.array_equal(alone, decode(data, reduce, backend=name))
+    assert_same(alone, decode(data, reduce, backend=name))

@@ -12,6 +12,7 @@ import pytest
 from corpus import native_core, samples
 from encoded import turned
 from PIL import Image
+from same import assert_same
 
 import fastdecode
 from fastdecode import DecodeError, FastDecodeError, Ranking, decode_batch, use
@@ -77,7 +78,7 @@ def test_one_size_is_made_by_the_core(
 
     assert made == [True] * len(items)
     alone = decode_batch(items, threads=1, size=(60, 44), **options)
-    np.testing.assert_array_equal(batch, alone)
+    assert_same(batch, alone)
     monkeypatch.setenv("FASTDECODE_DISABLE", "native")
     without = decode_batch(items, threads=threads, size=(60, 44), **options)
     assert made == [True] * len(items)
@@ -88,12 +89,6 @@ def encoded_png() -> bytes:
     stream = io.BytesIO()
     Image.new("RGB", (8, 8)).save(stream, "PNG")
     return stream.getvalue()
-
-
-def same(first: Any, second: Any) -> bool:
-    if isinstance(first, np.ndarray):
-        return np.array_equal(first, second) and first.dtype == second.dtype
-    return type(first) is type(second) and str(first) == str(second)
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
@@ -108,7 +103,7 @@ def test_arrays_are_those_of_decode(
     with use("native"):  # whatever the order of the backends is
         arrays = decode_batch(items, threads=threads, **options)
 
-    assert all(map(same, arrays, expected))
+    assert_same(arrays, expected)
     assert all(array.flags.c_contiguous and array.flags.owndata for array in arrays)
     assert made == [True] * len(items)
 
@@ -123,8 +118,7 @@ def test_every_kind_of_file_is_as_before(made: list[bool]) -> None:
             part = items[start : start + some]
             expected = one_by_one(part)
             found = decode_batch([PLAIN, *part], threads=2, on_error="return")[1:]
-            for item, array, one in zip(part, found, expected, strict=True):
-                assert same(array, one), item
+            assert_same(dict(zip(part, found, strict=True)), dict(zip(part, expected, strict=True)))
 
     assert len(items) > made.count(True) > 10
     assert made.count(False) > 2
@@ -139,7 +133,7 @@ def test_what_the_core_is_not_asked_for(options: dict[str, Any], made: list[bool
     """Other modes, strict decoding and other backends do not use the core."""
     arrays = decode_batch([PLAIN, PHOTOS[1]], threads=2, **options)
 
-    assert all(map(same, arrays, one_by_one([PLAIN, PHOTOS[1]], **options)))
+    assert_same(arrays, one_by_one([PLAIN, PHOTOS[1]], **options))
     assert not made
 
 
@@ -162,7 +156,7 @@ def test_turned_images_are_left_out(
         images = decode_batch(items, threads=2, size=size, orient=True)
         alone = decode_batch(items, threads=1, size=size, orient=True)
 
-    assert all(map(same, images, alone))
+    assert_same(images, alone)
     if size is None:
         assert images[1].shape[:2] == images[0].shape[1::-1]
         assert made == [True, True]

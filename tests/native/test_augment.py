@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from instructions import lib, with_each
 from PIL import Image, ImageEnhance, ImageFilter, ImageOps
+from same import assert_same
 
 from fastdecode._decode.resizing import resize_unchanged
 from fastdecode.native import _augment, _library
@@ -108,7 +109,7 @@ def test_colours_are_those_of_pillow(kind: Any, data: Any) -> None:
         expected, operation = change(image, number), Operation(kind, (float(number),))
     else:
         expected, operation = WITHOUT[kind](image), Operation(kind)
-    np.testing.assert_array_equal(augment(pixels, [operation]), np.asarray(expected))
+    assert_same(augment(pixels, [operation]), np.asarray(expected))
 
 
 ALL_COLOURS = np.arange(2**24, dtype="<u4").view(np.uint8).reshape(4096, 4096, 4)[..., :3]
@@ -119,7 +120,7 @@ def test_the_hue_of_every_colour_is_that_of_pillow(shift: float) -> None:
     """The steps that Pillow computes in doubles round no colour elsewhere."""
     expected = _shift_hue(Image.fromarray(np.ascontiguousarray(ALL_COLOURS)), shift)
     made = augment(ALL_COLOURS, [Operation("hue", (shift,))])
-    assert np.array_equal(made, np.asarray(expected))
+    assert_same(made, np.asarray(expected))
 
 
 ANGLES = st.one_of(st.sampled_from((0.0, 90.0, 180.0, 270.0, -90.0)), st.floats(-400, 400))
@@ -151,7 +152,7 @@ def test_geometry_is_that_of_pillow(kind: Any, name: Any, data: Any) -> None:
         how = Image.Transform.AFFINE if kind == "warp" else Image.Transform.PERSPECTIVE
         expected = image.transform(image.size, how, value, FILTERS[name], fillcolor=fill)
     made = augment(pixels, [Operation(kind, value, name, fill)])
-    np.testing.assert_array_equal(made, np.asarray(expected))
+    assert_same(made, np.asarray(expected))
 
 
 def _warped_tensor(pixels: Any, matrix: tuple[float, ...], fill: Any) -> Any:
@@ -204,7 +205,7 @@ def test_solarize_add_lifts_dark_levels() -> None:
     levels = np.arange(256, dtype=np.uint8).reshape(16, 16, 1).repeat(3, 2)
     made = augment(levels, [Operation("solarize_add", (110.0,))])
     expected = np.where(levels < 128, np.minimum(255, levels.astype(int) + 110), levels)
-    np.testing.assert_array_equal(made, expected)
+    assert_same(made, expected.astype(np.uint8))
 
 
 def test_colours_that_are_no_numbers_become_levels() -> None:
@@ -276,15 +277,15 @@ def test_erasures_fill_their_boxes(pixels: Any, erasure: Any, state: int, first:
         erased = made[inside].copy()
         made[inside] = plain[inside]
         if erasure.noise == "none":
-            assert (erased == np.float32(LEVELS).reshape(3, 1, 1)).all()
+            assert_same(erased, np.broadcast_to(np.float32(LEVELS).reshape(3, 1, 1), erased.shape))
         elif erasure.noise == "channel":
-            assert (erased == erased[:, :1, :1]).all()
+            assert_same(erased, np.broadcast_to(erased[:, :1, :1], erased.shape))
             assert len(np.unique(erased)) == (3 if erased.size else 0)
         elif erased.size > 300:
             assert len(np.unique(erased)) > 0.99 * erased.size
             assert abs(erased.mean()) < 5 / erased.size**0.5
             assert abs(erased.std() - 1) < 4 / erased.size**0.5
-    np.testing.assert_array_equal(made, plain)
+    assert_same(made, plain)
 
 
 def test_several_erasures_are_all_done() -> None:
@@ -299,7 +300,7 @@ def test_several_erasures_are_all_done() -> None:
     for box, level in zip(list(operations)[1:], levels, strict=True):
         left, top, width, height = map(int, list(box.value)[:4])
         expected[:, top : top + height, left : left + width] = level[:, None, None]
-    np.testing.assert_array_equal(made, expected)
+    assert_same(made, expected)
     stored = _library.stored(((1 / 255,) * 3, (0.0,) * 3), channels_first=True)
     for at in range(1, 4):
         inside, operations[at].value[0] = operations[at].value[0], 60
@@ -349,7 +350,7 @@ def test_operations_follow_one_another() -> None:
     expected = pixels
     for operation in several:
         expected = augment(expected, [operation])
-    np.testing.assert_array_equal(augment(pixels, several), expected)
+    assert_same(augment(pixels, several), expected)
 
 
 @pytest.mark.parametrize(
@@ -450,7 +451,7 @@ def test_weights_of_a_mix_are_of_a_dirichlet_distribution(alpha: float) -> None:
         weights.append([each.value[0] for each in operations if each.kind.startswith("mix_")])
     drawn = np.array(weights)
     np.testing.assert_allclose(drawn[:, :4].sum(1), 1)
-    assert (drawn[:, 4] == 1).all()
+    assert_same(drawn[:, 4], 1)
     deviation = 0.5 / (2 * alpha + 1) ** 0.5  # of the beta distribution
     assert abs(drawn[:, 0].mean() - 0.5) < 4 * deviation / 3000**0.5
     assert abs(drawn[:, 0].std() - deviation) < 0.015
@@ -474,15 +475,15 @@ def test_a_mix_is_the_weighted_sum_of_its_chains() -> None:
         Image.fromarray(pixels), Image.fromarray(expected.astype(np.uint8)), float(end)
     )
     made = augment(pixels, [*steps, Operation("mix_end", (float(end),))])
-    np.testing.assert_array_equal(made, np.asarray(blended))
+    assert_same(made, np.asarray(blended))
     whole = augment(pixels, [*steps, Operation("mix_end", (1.0,))])
-    np.testing.assert_array_equal(whole, expected.astype(np.uint8))
+    assert_same(whole, expected.astype(np.uint8))
     made[:] = 0  # by a resampler that has begun a mix, and not ended it
     sizes = resize_unchanged(60, 40), _library.stored(None, channels_first=False)
     for many, good in ((steps, False), ([*steps, Operation("mix_end", (1.0,))], True)):
         done = _library.resize_pixels(pixels, *sizes, made.ctypes.data, as_operations(many))
         assert done is good
-    np.testing.assert_array_equal(made, whole)
+    assert_same(made, whole)
 
 
 def test_operations_follow_a_run_of_floats() -> None:
@@ -495,7 +496,7 @@ def test_operations_follow_a_run_of_floats() -> None:
     for part in parts:
         expected = augment(expected, part)
     made = augment(pixels, [operation for part in parts for operation in part])
-    np.testing.assert_array_equal(made, expected)
+    assert_same(made, expected)
 
 
 @pytest.mark.parametrize("kinds", [("mix_begin",), ("mix_add",), ("mix_begin", "mix_begin")])
@@ -537,7 +538,7 @@ def test_numbers_are_drawn_in_their_range() -> None:
     assert uniform[:, 0].min() >= 0.5
     assert uniform[:, 0].max() < 2.5
     assert abs(uniform[:, 0].mean() - 1.5) < 0.05
-    np.testing.assert_array_equal(uniform[:, 0], uniform[:, 3])
+    assert_same(uniform[:, 0], uniform[:, 3])
     normal = values(Draw(1, 0.0, 10.0, mean=0.5, deviation=0.1))[:, 1]
     assert abs(normal.mean() - 5) < 0.1
     assert abs(normal.std() - 1) < 0.05

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from corpus import native_core, samples
 from processes import answers, resident
+from same import assert_same
 
 import fastdecode
 from fastdecode import DecodeError, UnsupportedFormat, decode, probe
@@ -95,10 +96,8 @@ def test_any_region_of_any_file_is_that_slice_of_pillows_image(part: int) -> Non
         columns = slice(left // reduce, -(-right // reduce))
         compared += 1
 
-        np.testing.assert_array_equal(
-            image,
-            _whole(name, reduce, mode)[rows, columns],
-            err_msg=f"{name} {box} {mode} 1/{reduce}",
+        assert_same(
+            image, _whole(name, reduce, mode)[rows, columns], f"{name} {box} {mode} 1/{reduce}"
         )
 
     assert len(names) > 100
@@ -220,9 +219,9 @@ def test_rows_may_lie_anywhere(upwards: bool, box: tuple[int, int, int, int]) ->
     end = 4 + part.shape[1] * 3
     inside = room[1:-1, 4:end].reshape(part.shape)
     assert status == lib.FD_OK
-    np.testing.assert_array_equal(inside[::-1] if upwards else inside, part)
+    assert_same(inside[::-1] if upwards else inside, part)
     room[1:-1, 4:end] = 77
-    assert (room == 77).all()
+    assert_same(room, 77)
 
 
 def test_a_region_of_a_file_without_its_end_marker() -> None:
@@ -231,7 +230,7 @@ def test_a_region_of_a_file_without_its_end_marker() -> None:
 
     image = decode(PHOTO[:-2], region=box, backend="native")
 
-    np.testing.assert_array_equal(image, decode(PHOTO, backend="pillow")[40:70, 30:90])
+    assert_same(image, decode(PHOTO, backend="pillow")[40:70, 30:90])
     with pytest.raises(DecodeError, match="end marker"):
         decode(PHOTO[:-2], region=box, backend="native", strict=True)
 
@@ -257,7 +256,7 @@ def test_a_damaged_file_gives_its_parts_as_it_gives_the_whole(
 
         image = decode(damaged, region=(10, 10, 400, 300), backend=backend)
 
-        np.testing.assert_array_equal(image, whole[10:300, 10:400])
+        assert_same(image, whole[10:300, 10:400])
 
     assert 10 < shown < 60
 

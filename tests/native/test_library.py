@@ -6,9 +6,9 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from processes import python
+from same import assert_same
 
 import fastdecode
 from fastdecode import DecodeError, ImageTooLarge, UnsupportedFormat, decode, stats
@@ -51,7 +51,7 @@ def test_it_gives_pillows_pixels(
     """Its own decoder gives the pixels of libjpeg-turbo, as Pillow uses it."""
     data = encode(drawing(61, 43), "jpeg", subsampling=subsampling, progressive=progressive)
 
-    np.testing.assert_array_equal(
+    assert_same(
         decode(data, reduce, mode=mode, backend="native"),
         decode(data, reduce, mode=mode, backend="pillow"),
     )
@@ -66,7 +66,7 @@ def test_what_it_does_not_declare_is_no_fallback() -> None:
     data = encode(drawing(61, 43), "jpeg")
     odd = decode(data[:-2] + b"\x11" * 40 + data[-2:])
 
-    np.testing.assert_array_equal(odd, decode(data))
+    assert_same(odd, decode(data))
     assert [first for first, _ in stats(reset=True).fallbacks] == ["native"]
 
 

@@ -25,6 +25,7 @@ from instructions import with_each
 from PIL import Image
 from pngs import FILTERS, SAMPLES, bits_of, file, interlaced_header, made
 from processes import answers, resident
+from same import assert_same
 
 import fastdecode
 from fastdecode import DecodeError, FastDecodeError, decode, decode_batch, probe
@@ -61,13 +62,13 @@ def compare(data: bytes, draw: random.Random, regions: int = 2) -> int:
         expected = outcome(data, "pillow", mode=mode)
         assert not isinstance(expected, FastDecodeError), f"{mode}: Pillow refuses it: {expected}"
         assert image.dtype == expected.dtype
-        np.testing.assert_array_equal(image, expected, mode)
+        assert_same(image, expected, mode)
         height, width = image.shape[:2]
         for _ in range(regions):
             left, top = draw.randrange(width), draw.randrange(height)
             right, bottom = draw.randint(left + 1, width), draw.randint(top + 1, height)
             part = by_core(data, mode=mode, region=(left, top, right, bottom))
-            np.testing.assert_array_equal(part, expected[top:bottom, left:right], mode)
+            assert_same(part, expected[top:bottom, left:right], mode)
         decoded += 1
     return decoded
 
@@ -134,7 +135,7 @@ def test_a_transparent_colour_is_compared_in_all_its_bits(
         ]
         assert image.reshape(-1, 4).tolist() == expected
         part = decode(data, mode="RGBA", backend=backend, region=(3, 2, 7, 5))
-        np.testing.assert_array_equal(part, image[2:5, 3:7])
+        assert_same(part, image[2:5, 3:7], above)
 
 
 @st.composite
@@ -199,14 +200,14 @@ def test_no_part_is_made_of_what_is_not_there(drawn: Any, data: Any) -> None:
         cut = around(image, stream[:size], chance)
         assert isinstance(outcome(cut, "native"), DecodeError)
         with suppress(DecodeError):  # if only the end of the stream is missing
-            np.testing.assert_array_equal(decode(cut, mode="RGBA"), whole)
+            assert_same(decode(cut, mode="RGBA"), whole, size)
         for left, top, right, bottom in [
             *regions(image, chance, 3),
             *((0, 0, image[0], bottom) for bottom in range(1, image[1])),
         ]:
             part = outcome(cut, "native", mode="RGBA", region=(left, top, right, bottom))
             if not isinstance(part, FastDecodeError):
-                np.testing.assert_array_equal(part, whole[top:bottom, left:right])
+                assert_same(part, whole[top:bottom, left:right], (size, top, bottom))
 
 
 def _written(data: bytes, region: tuple[int, int, int, int]) -> Any:
@@ -231,9 +232,11 @@ def test_only_the_rows_of_a_region_are_written(kind: int) -> None:
         for top, bottom in product(range(height), range(1, height + 1)):
             if top < bottom:
                 memory = with_each(partial(_written, data, (0, top, width, bottom)))
-                np.testing.assert_array_equal(memory[256:-256], expected[top:bottom].ravel())
-                assert (memory[:256] == 77).all()
-                assert (memory[-256:] == 77).all()
+                assert_same(
+                    memory[256:-256], expected[top:bottom].ravel(), (width, height, top, bottom)
+                )
+                assert_same(memory[:256], 77)
+                assert_same(memory[-256:], 77)
 
 
 @pytest.mark.parametrize(
@@ -264,7 +267,7 @@ def test_large_images_go_through_the_window_in_parts() -> None:
         *(made(500, 300, 2, 8, draw, idat=idat, level=1) for idat in (5, 65536, 65537)),
     ):
         expected = decode(data, backend="pillow", mode="stored")
-        np.testing.assert_array_equal(by_core(data, mode="stored"), expected)
+        assert_same(by_core(data, mode="stored"), expected, expected.shape)
 
 
 def test_every_cut_is_refused() -> None:
@@ -388,7 +391,7 @@ def test_a_cut_file_never_lies(backend: str | None) -> None:
         for end in (b"", chunk(b"IEND"), bytes(30) + chunk(b"IEND")):
             image = outcome(data[:size] + end, backend)
             if not isinstance(image, FastDecodeError):
-                np.testing.assert_array_equal(image, whole)
+                assert_same(image, whole, (size, end))
                 accepted += 1
     assert 0 < accepted < 3 * 20  # where only what follows the pixels is lost
 
@@ -466,8 +469,8 @@ def test_a_batch_is_decoded_by_the_core() -> None:
     for mode in MODES:
         for reduce in (1, 4):
             images = decode_batch(data, reduce=reduce, mode=mode, threads=2)
-            for image, content in zip(images, data, strict=True):
-                np.testing.assert_array_equal(image, decode(content, reduce=reduce, mode=mode))
+            alone = [decode(content, reduce=reduce, mode=mode) for content in data]
+            assert_same(images, alone, (mode, reduce))
 
 
 def test_interlaced_files_are_no_fallback() -> None:

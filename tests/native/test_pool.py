@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from corpus import TESTS, native_core
 from processes import answers, resident
+from same import assert_same
 
 import fastdecode
 from fastdecode.native import _library
@@ -130,7 +131,7 @@ def test_a_batch_is_what_single_images_are(pool: Pool) -> None:
 
         assert done == [True] * count
         for at in range(count):
-            np.testing.assert_array_equal(out[at], expected[at % len(every)])
+            assert_same(out[at], expected[at % len(every)], at)
 
 
 def test_only_what_is_wanted_is_decoded(pool: Pool) -> None:
@@ -147,7 +148,7 @@ def test_only_what_is_wanted_is_decoded(pool: Pool) -> None:
     assert done == [True]
     assert len(np.unique(out[2])) > 7
     out[2] = 7
-    assert (out == 7).all()
+    assert_same(out, 7)
 
 
 def test_what_can_be_planned_is_made_in_one_call(pool: Pool, tmp_path: Path) -> None:
@@ -170,7 +171,7 @@ def test_what_can_be_planned_is_made_in_one_call(pool: Pool, tmp_path: Path) -> 
         whole = (0, 0, int(headers.width[at]), int(headers.height[at]))
         resize = _library.CoreResize(1, *whole, *whole, SIDE, SIDE, 0, 0, SIDE, SIDE, flip=False)
         assert _library.decode_resized(bytes(items.data(at)), resize, BYTES, alone.ctypes.data)
-        np.testing.assert_array_equal(out[at], alone)
+        assert_same(out[at], alone, at)
     assert not out[[1, 2, 5]].any()
     before = resident()
     items.clear()
@@ -204,7 +205,7 @@ def test_ranges_of_a_file_are_as_good_as_bytes(pool: Pool, tmp_path: Path) -> No
             results.append((items, out))
 
     (first, ours), (second, theirs) = results
-    np.testing.assert_array_equal(ours, theirs)
+    assert_same(ours, theirs)
     assert ours[-2].any()
     assert ours[-1].any() == _WINDOWS
     assert first is second  # with the buffers that it has
@@ -322,9 +323,9 @@ def test_many_threads_use_a_pool_at_once(threads: int) -> None:
             parts = [(0, 0, 0, 0, 1, _library.LAYOUTS["RGB"])] * count
 
             assert done == items.decode(pool, range(count), parts, whole) == [True] * count
-            np.testing.assert_array_equal(out, expected[chosen])
+            assert_same(out, expected[chosen])
             for at, image in zip(chosen, whole, strict=True):
-                np.testing.assert_array_equal(image, wholes[at])
+                assert_same(image, wholes[at], at)
 
     with ThreadPoolExecutor(6) as callers:
         for done in [callers.submit(use, turn) for turn in range(6)]:

@@ -8,10 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from instructions import with_each
 from processes import answers, resident
+from same import assert_same
 
 from fastdecode import DecodeError, UnsupportedFormat, decode, decode_batch, probe
 from fastdecode.testing import drawing, encode, photo
@@ -38,7 +38,7 @@ def check(data: bytes, rng: random.Random, regions: int) -> None:
     for reduce, mode in itertools.product(REDUCES, ("RGB", "L", "RGBA")):
         whole = decode(data, reduce, mode=mode, backend="pillow")
         own = decode(data, reduce, mode=mode, backend="native", strict=rng.random() < 0.5)
-        np.testing.assert_array_equal(own, whole)
+        assert_same(own, whole, (reduce, mode))
         for _ in range(regions):
             left, top = rng.randrange(header.width), rng.randrange(header.height)
             right = rng.randint(left + 1, header.width)
@@ -48,7 +48,7 @@ def check(data: bytes, rng: random.Random, regions: int) -> None:
             )
             rows = slice(top // reduce, -(-bottom // reduce))
             columns = slice(left // reduce, -(-right // reduce))
-            np.testing.assert_array_equal(part, whole[rows, columns])
+            assert_same(part, whole[rows, columns], (reduce, mode))
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -84,8 +84,7 @@ def test_batches_take_it(tmp_path: Path) -> None:
     batch = decode_batch([*paths], size=48, backend="native")
 
     assert (len(images), batch.shape) == (4, (4, 48, 48, 3))
-    for path, image in zip(paths, images, strict=True):
-        np.testing.assert_array_equal(image, decode(path.read_bytes(), backend="pillow"))
+    assert_same(images, [decode(path.read_bytes(), backend="pillow") for path in paths])
 
 
 # ---- damage ----
@@ -106,7 +105,7 @@ def test_a_cut_file_never_lies(options: dict[str, Any], end: bytes) -> None:
         except (DecodeError, UnsupportedFormat):
             refused += 1
         else:
-            np.testing.assert_array_equal(image, whole)
+            assert_same(image, whole, size)
 
     assert refused > (len(data) - probe(data).scan_offset) // 3 // 2
 
@@ -141,7 +140,7 @@ def test_data_that_is_not_needed_is_not_checked(scan: int, passed: Any, refused:
     broken = damaged(data, scan)
 
     whole = decode(data, backend="native", **passed)
-    np.testing.assert_array_equal(decode(broken, backend="native", **passed), whole)
+    assert_same(decode(broken, backend="native", **passed), whole)
     for options in (refused, {**passed, "strict": True}):
         with pytest.raises(DecodeError):
             decode(broken, backend="native", **options)
@@ -168,7 +167,7 @@ def test_sixteen_zeros_before_an_end_are_no_coefficient() -> None:
         )
     )
     made = with_each(lambda: decode(data, mode="L", backend="native"))
-    np.testing.assert_array_equal(made, decode(data, mode="L", backend="pillow"))
+    assert_same(made, decode(data, mode="L", backend="pillow"))
 
 
 def test_many_scans_are_left_to_others() -> None:

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from instructions import INSTRUCTIONS, ffi, lib, with_each
 from PIL import Image
+from same import assert_same
 
 DTYPES = {"uint8": lib.FD_UINT8, "float32": lib.FD_FLOAT32}
 MEAN, STD = np.float32([0.485, 0.456, 0.406]), np.float32([0.229, 0.224, 0.225])
@@ -65,8 +66,9 @@ def resized(image: Any, canvas: tuple[int, int], status: int = lib.FD_OK, **opti
         return memory
 
     guarded = with_each(make)
-    assert (guarded[-64:] == 77).all()
-    assert status == lib.FD_OK or (guarded == 77).all()
+    assert_same(guarded[-64:], 77)
+    if status != lib.FD_OK:
+        assert_same(guarded, 77)
     return guarded[:-64].reshape(shape)
 
 
@@ -148,8 +150,8 @@ def test_a_part_of_the_canvas_is_a_part_of_the_result() -> None:
         want = resized(image, canvas, box=box)[y : y + height, x : x + width]
         part = {"box": box, "part": (x, y, width, height)}
 
-        np.testing.assert_array_equal(resized(image, canvas, **part), want)
-        np.testing.assert_array_equal(resized(image, canvas, flip=True, **part), want[:, ::-1])
+        assert_same(resized(image, canvas, **part), want, (canvas, part))
+        assert_same(resized(image, canvas, flip=True, **part), want[:, ::-1], (canvas, part))
 
 
 @pytest.mark.parametrize("scale", [2.02, 4.02, 8.02, 16.02])
@@ -159,7 +161,7 @@ def test_a_part_inside_has_the_bits_of_the_whole_canvas(scale: float) -> None:
     image = image_of("black and white", side, side, np.random.default_rng(6))
     want = resized(image, (50, 50))[5:45, 5:45]
 
-    np.testing.assert_array_equal(resized(image, (50, 50), part=(5, 5, 40, 40)), want)
+    assert_same(resized(image, (50, 50), part=(5, 5, 40, 40)), want)
 
 
 def test_values_are_scaled_and_laid_out() -> None:
@@ -170,16 +172,14 @@ def test_values_are_scaled_and_laid_out() -> None:
         want = levels if dtype == "uint8" else (levels.astype(np.float32) * SCALE + BIAS)
         values = resized(image, canvas, box=box, dtype=dtype, channels_first=first, flip=flip)
         values = values.transpose(1, 2, 0) if first else values
-        np.testing.assert_array_equal(values, want.astype(dtype))
+        assert_same(values, want.astype(dtype))
 
 
 def test_the_same_size_is_a_copy() -> None:
     """A box of whole pixels on a canvas of its size is copied."""
     image = image_of("noise", 50, 70, np.random.default_rng(7))
 
-    np.testing.assert_array_equal(
-        resized(image, (40, 30), box=(11, 12, 51, 42)), image[12:42, 11:51]
-    )
+    assert_same(resized(image, (40, 30), box=(11, 12, 51, 42)), image[12:42, 11:51])
 
 
 @pytest.mark.parametrize("edge", range(4))
@@ -198,7 +198,7 @@ def test_a_box_between_pixels_is_no_copy(edge: int) -> None:
 def test_one_colour_stays_that_colour(level: int) -> None:
     """An image of one level keeps that level after any resize."""
     for image, canvas, box, _ in images(8, 40):
-        assert (resized(np.full_like(image, level), canvas, box=box) == level).all()
+        assert_same(resized(np.full_like(image, level), canvas, box=box), level, (canvas, box))
 
 
 @pytest.mark.parametrize("sides", EXTREMES.split())
@@ -223,7 +223,7 @@ def test_only_readable_pixels_are_read() -> None:
             "flip": bool(random.integers(2)),
         }
 
-        np.testing.assert_array_equal(
+        assert_same(
             resized(image, canvas, box=box, inside=inside, **options),
             resized(cut, canvas, box=moved, **options),
         )
@@ -235,10 +235,10 @@ def test_a_box_that_sticks_out_repeats_the_edge() -> None:
 
     result = resized(image, (90, 80), box=(-30, -40, 60, 40))
 
-    np.testing.assert_array_equal(result[40:60, 30:60], image)
-    np.testing.assert_array_equal(result[40:60, :30], np.repeat(image[:, :1], 30, axis=1))
-    np.testing.assert_array_equal(result[60:, 30:60], np.repeat(image[-1:], 20, axis=0))
-    np.testing.assert_array_equal(result[:40, 60:], np.broadcast_to(image[0, -1], (40, 30, 3)))
+    assert_same(result[40:60, 30:60], image)
+    assert_same(result[40:60, :30], np.repeat(image[:, :1], 30, axis=1))
+    assert_same(result[60:, 30:60], np.repeat(image[-1:], 20, axis=0))
+    assert_same(result[:40, 60:], np.broadcast_to(image[0, -1], (40, 30, 3)))
 
 
 @pytest.mark.parametrize(("left", "top"), [(0, 0), (0, -4), (-4, 0), (-4, -4)])
@@ -260,14 +260,14 @@ def test_a_box_of_the_same_size_that_sticks_out_is_no_copy(x: int, y: int) -> No
 
     result = resized(image, (30, 20), box=(10 + x, 10 + y, 40 + x, 30 + y), inside=(10, 10, 40, 30))
 
-    np.testing.assert_array_equal(result, image[np.ix_(rows, columns)])
+    assert_same(result, image[np.ix_(rows, columns)])
 
 
 def test_rows_may_lie_anywhere() -> None:
     """Rows may be any number of bytes apart, also backwards."""
     rows = image_of("noise", 40, 64, np.random.default_rng(12))[::-1, :50]
 
-    np.testing.assert_array_equal(resized(rows, (33, 20)), resized(rows.copy(), (33, 20)))
+    assert_same(resized(rows, (33, 20)), resized(rows.copy(), (33, 20)))
 
 
 @pytest.mark.parametrize(
@@ -330,7 +330,7 @@ def test_nothing_is_left_of_the_image_before(name: str) -> None:
         how = {"box": whole, "inside": whole, "filter": filter}
         want = resized(image, canvas, **how)
 
-        np.testing.assert_array_equal(resized(image, canvas, resampler=used, **how), want)
+        assert_same(resized(image, canvas, resampler=used, **how), want, (canvas, box))
 
 
 @pytest.mark.parametrize("name", PILLOW_FILTERS)
@@ -346,7 +346,7 @@ def test_the_order_of_the_passes_is_pillows(name: str, more: int) -> None:
         canvas = width - across, height - 2 * across - more
         expected = Image.fromarray(pixels).resize(canvas, PILLOW_FILTERS[name])
         made = resized(pixels, canvas, filter=getattr(lib, f"FD_FILTER_{name}"))
-        np.testing.assert_array_equal(made, np.asarray(expected))
+        assert_same(made, np.asarray(expected), (width, height, across))
 
 
 @pytest.mark.parametrize("name", PILLOW_FILTERS)
@@ -370,4 +370,4 @@ def test_filters_of_pillow_give_its_bytes(name: str, data: Any) -> None:
     box = left, top, right, bottom
     options = {"filter": getattr(lib, f"FD_FILTER_{name}"), "flip": flip, "part": part}
     made = resized(pixels, canvas, box=box, inside=box, **options)
-    np.testing.assert_array_equal(made, expected)
+    assert_same(made, expected)

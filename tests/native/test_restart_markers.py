@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from corpus import samples
 from PIL import Image
+from same import assert_same
 
 import fastdecode
 from fastdecode import DecodeError, FastDecodeError, ImageTooLarge, UnsupportedFormat, decode
@@ -91,7 +92,7 @@ def check(data: bytes) -> bytes:
     intervals = [s.body for s in segments(result) if s.marker == 0xDD]
     scan = list(segments(result))[-1].start
 
-    np.testing.assert_array_equal(pixels(result), pixels(data))
+    assert_same(pixels(result), pixels(data))
     assert marker == 0xC0
     assert intervals == [across.to_bytes(2, "big")]
     assert sum(result.count(bytes((0xFF, 0xD0 + i)), scan) for i in range(8)) == down - 1
@@ -175,7 +176,7 @@ def test_any_part_decodes_alike() -> None:
         top, bottom = sorted(generator.choice(height + 1, 2, replace=False).tolist())
         for backend in ("native", None):
             part = decode(result, region=(left, top, right, bottom), backend=backend)
-            np.testing.assert_array_equal(part, whole[top:bottom, left:right])
+            assert_same(part, whole[top:bottom, left:right], backend)
 
 
 @pytest.mark.parametrize("kind", OPTIONS)
@@ -204,7 +205,7 @@ def test_damage_is_not_hidden(kind: str) -> None:
         except FastDecodeError:
             refused += 1
         else:
-            np.testing.assert_array_equal(pixels(result), pixels(damaged))
+            assert_same(pixels(result), pixels(damaged), (at, value))
 
     assert refused > 50
 
@@ -252,7 +253,7 @@ def test_restart_markers_takes_any_buffer() -> None:
 
     for given in (bytearray(PHOTO), memoryview(PHOTO), np.frombuffer(PHOTO, np.uint8)):
         assert add_restart_markers(given) == new
-    np.testing.assert_array_equal(decode(new), decode(PHOTO))
+    assert_same(decode(new), decode(PHOTO))
 
 
 def test_restart_markers_refuses_in_the_packages_words(tmp_path: Path) -> None:
@@ -297,4 +298,4 @@ def test_zeros_in_place_of_data_are_not_repacked(way: dict[str, int]) -> None:
 
     pixels[20:] = 255
     flat = encode(Image.fromarray(np.tile(pixels, (5, 1, 1))), **way)
-    np.testing.assert_array_equal(decode(add_restart_markers(flat)), decode(flat))
+    assert_same(decode(add_restart_markers(flat)), decode(flat))

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from corpus import CORPUS
 from PIL import Image, ImageCms
+from same import assert_same
 
 from fastdecode import DecodeError, decode, probe
 from fastdecode.packing import pack
@@ -59,7 +60,7 @@ def test_jpeg_keeps_metadata() -> None:
     assert image.info["icc_profile"] == PROFILE
     wanted = Image.fromarray(decode(data)).resize((60, 40), Image.Resampling.LANCZOS)
     again = encode(wanted, "jpeg", quality=90, subsampling="4:2:0")
-    assert (decode(again) == decode(made.data)).all()
+    assert_same(decode(again), decode(made.data))
 
 
 def test_the_decoder_reduces_first() -> None:
@@ -122,7 +123,7 @@ def test_transparent_pixels_do_not_bleed() -> None:
     _, image = _shrunk(encode(Image.fromarray(pixels), "png"), 20)
 
     seen = np.asarray(image)
-    assert (seen[..., 1][seen[..., 3] > 0] == 0).all()
+    assert_same(seen[..., 1][seen[..., 3] > 0], 0)
 
 
 def test_orientation_is_not_applied_twice() -> None:

@@ -16,6 +16,7 @@ import ray.data
 from faults import faulty_s3
 from ray_cluster import CUT, PHOTO, Gated, Mixed, two_nodes
 from s3_server import BUCKET, s3_server
+from same import assert_same
 
 from fastdecode import decode
 from fastdecode.errors import DecodeError
@@ -69,7 +70,7 @@ def test_a_folder_of_classes_gives_images_labels_and_paths(tree: Path) -> None:
     expected = {str(path): path for path in sorted(tree.rglob("*.jpg"))}
     assert rows.keys() == expected.keys()
     for name, path in expected.items():
-        assert np.array_equal(rows[name]["image"], decode(path.read_bytes()))
+        assert_same(rows[name]["image"], decode(path.read_bytes()), name)
         assert rows[name]["label"] == sorted(CLASSES).index(path.parent.name)
 
 
@@ -99,7 +100,7 @@ def test_options_are_those_of_decode(tree: Path) -> None:
     ):
         (row,) = read_images([path], **options).take_all()
 
-        assert np.array_equal(row["image"], decode(Path(path).read_bytes(), **options))
+        assert_same(row["image"], decode(Path(path).read_bytes(), **options), options)
 
 
 def test_lists_patterns_tables_and_stores_are_read(tree: Path, tmp_path: Path) -> None:
@@ -123,8 +124,8 @@ def test_lists_patterns_tables_and_stores_are_read(tree: Path, tmp_path: Path) -
     assert all("label" not in row for row in (*listed.values(), *stored.values()))
     assert [row["label"] for row in tabled.values()] == [0.5, 1.5, 2.5, 3.5]
     assert [row["label"] for row in packed.values()] == [0] * 4
-    for one, *others in zip(listed.values(), stored.values(), packed.values(), strict=True):
-        assert all(np.array_equal(one["image"], other["image"]) for other in others)
+    first, *others = ([row["image"] for row in rows.values()] for rows in (listed, stored, packed))
+    assert_same(others, [first, first])
 
 
 def test_uris_are_read_through_fsspec(tree: Path) -> None:
@@ -136,8 +137,7 @@ def test_uris_are_read_through_fsspec(tree: Path) -> None:
     listed = read_images(paths, override_num_blocks=1).take_all()
 
     assert [row["label"] for row in folder] == [0, 0, 0, 1, 1, 2, 2, 2, 2]
-    for one, other in zip(folder[-4:], listed, strict=True):
-        assert np.array_equal(one["image"], other["image"])
+    assert_same([row["image"] for row in folder[-4:]], [row["image"] for row in listed])
     with pytest.raises(ValueError, match="same beginning"):
         read_images([*paths, "s3://bucket/other.jpg"])
 
@@ -271,7 +271,7 @@ def test_a_column_of_bytes_is_decoded() -> None:
 
     assert [row["name"] for row in rows] == ["row 0", "row 1", "row 2"]
     assert [row["error"] is None for row in rows] == [True, False, False]
-    assert np.array_equal(rows[0]["image"], decode(PHOTO))
+    assert_same(rows[0]["image"], decode(PHOTO))
     assert rows[1]["bytes"] == CUT
     assert [(row.keys(), row["pixels"].shape) for row in kept] == [({"name", "pixels"}, (8, 8, 3))]
     assert skipped.reasons().keys() == {"row 1", "row 2"}

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from corpus import CORPUS
 from PIL import Image
+from same import assert_same
 
 from fastdecode import decode
 from fastdecode.ray import _rows
@@ -118,8 +119,8 @@ def test_the_orientation_is_applied_on_request() -> None:
     (portion,) = made([data], orient=True)
     (same,) = made([data], turned.shape[:2], orient=True)
 
-    assert np.array_equal(portion.images[0], turned)
-    assert np.array_equal(same.images[0], turned)
+    assert_same(portion.images[0], turned)
+    assert_same(same.images[0], turned)
 
 
 def test_without_a_size_images_are_as_decode_gives_them(tmp_path: Path) -> None:
@@ -131,8 +132,8 @@ def test_without_a_size_images_are_as_decode_gives_them(tmp_path: Path) -> None:
 
     assert [(each.start, each.stop) for each in portions] == [(0, 3), (3, 5)]
     assert [at for each in portions for at in each.kept] == [0, 1, 2, 3, 4]
-    assert np.array_equal(portions[0].images[1], decode(PHOTO))
-    assert np.array_equal(portions[1].images[0], decode(large))
+    assert_same(portions[0].images[1], decode(PHOTO))
+    assert_same(portions[1].images[0], decode(large))
 
 
 def test_images_of_a_size_come_in_portions() -> None:
@@ -159,7 +160,7 @@ def test_a_damaged_image_is_a_row_with_an_error(bad: Any, size: int | None) -> N
     assert "Error" in portion.errors[1] or "Unsupported" in portion.errors[1]
     assert portion.images[1].shape == ((32, 32, 3) if size else (0, 0, 3))
     assert not portion.images[1].any()
-    assert np.array_equal(portion.images[0], portion.images[2])
+    assert_same(portion.images[0], portion.images[2])
 
 
 @pytest.mark.parametrize("size", [None, 32])

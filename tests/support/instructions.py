@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from corpus import native_core
+from same import assert_same
 
 _core = native_core()
 ffi, lib = _core.ffi, _core.lib
@@ -25,5 +26,5 @@ def with_each(make: Callable[[], Any]) -> Any:
     for name, other in zip(INSTRUCTIONS, made, strict=True):
         assert type(other) is type(made[0]), name
         if isinstance(other, np.ndarray):
-            np.testing.assert_array_equal(other, made[0], name)
+            assert_same(other, made[0], name)
     return made[0]

@@ -12,8 +12,9 @@ from PIL import Image
 def assert_same(got: Any, wanted: Any, of: object = "what came", within: float = 0) -> None:
     """Fail unless types, shapes and values are the same; NaN is the same as NaN.
 
-    `of` says what is compared, such as a file. Numbers may differ by `within`. A number that is
-    wanted of an array stands for each of its values; lists and tuples count as the same type.
+    `of` says what is compared, such as a file. Numbers may differ by `within`. An array may be
+    compared with a list, or with one number for all its values, whose type is not compared.
+    Lists and tuples count as the same type; errors are compared by their class and text.
     """
     __tracebackhide__ = True
     if isinstance(got, (list, tuple)) and isinstance(wanted, (list, tuple)):
@@ -24,9 +25,9 @@ def assert_same(got: Any, wanted: Any, of: object = "what came", within: float =
             assert_same(item, wanted[key], f"{of}[{key!r}]", within)
         return
     (kind, one), (other, two) = _values(got), _values(wanted)
-    if one.size and kind != "value" and isinstance(wanted, (int, float)):
-        dtype = one.dtype if one.dtype.kind == "f" else None
-        other, two = kind, np.full(one.shape, wanted, dtype)
+    if one.size and kind != "value" and isinstance(wanted, (int, float, list)):
+        other, two = kind, np.array(wanted, one.dtype if one.dtype.kind == "f" else None)
+        two = two if two.ndim else np.full(one.shape, two)
     kind, other = f"{kind} of shape {one.shape}", f"{other} of shape {two.shape}"
     assert kind == other, f"{of}: {kind}, not {other}"
     difference = _difference(one, two, within)
@@ -47,7 +48,8 @@ def _values(whole: Any) -> tuple[str, Any]:
     if isinstance(whole, np.ndarray):
         return f"array of {whole.dtype}", whole
     alone = np.empty(1, object)
-    alone[0] = whole
+    failed = isinstance(whole, Exception)
+    alone[0] = f"{type(whole).__name__}: {whole}" if failed else whole
     return "value", alone.reshape(())
 
 
