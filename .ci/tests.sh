@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Run every case by the README's test command. These backends and libraries must be there: no test may skip them.
+# Run every case by the README's test command. These backends and libraries must be there: no test
+# may skip them.
 . "$(dirname "$0")/common.sh"
 step "the README's test command"
 [ -z "$corpus" ] || export FASTDECODE_CORPUS="$corpus"
