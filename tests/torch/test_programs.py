@@ -235,7 +235,10 @@ def test_policies_draw_as_often_as_torchvision(
 @given(st.data())
 @settings(deadline=None, max_examples=examples(50))
 def test_affine_has_the_pixels_of_pillow_images(mode: Mode, data: Any) -> None:
-    """Any angle, move, scale and shear of an image of any size is torchvision's, bit for bit."""
+    """Any angle, move, scale and shear of an image of any size is v2's, bit for bit.
+
+    v1 rounds its matrix otherwise: a pixel that lies between two levels may get the other one.
+    """
     width, height = data.draw(SIDES), data.draw(SIDES)
     noise = np.random.default_rng(data.draw(st.integers(0, 2**32)))
     pixels = noise.integers(0, 256, (height, width, 3)).astype(np.uint8)
@@ -243,12 +246,14 @@ def test_affine_has_the_pixels_of_pillow_images(mode: Mode, data: Any) -> None:
     moves = [data.draw(st.integers(-side, side)) for side in (width, height)]
     shear = [data.draw(st.floats(-60, 60)) for _ in "xy"]
     fill = data.draw(st.tuples(*[st.integers(0, 255)] * 3))
-    expected = v1_functional.affine(
-        Image.fromarray(pixels), turn, moves, scale, shear, mode, fill=list(fill)
+    given = (Image.fromarray(pixels), turn, moves, scale, shear, mode)
+    by_v2, by_v1 = (
+        np.asarray(m.affine(*given, fill=list(fill))) for m in (v2.functional, v1_functional)
     )
     look = _programs.Look.of(mode, fill)
     made = augment(pixels, [Operation("affine", (turn, *moves, scale, *shear), *look)])
-    np.testing.assert_array_equal(made, np.asarray(expected))
+    np.testing.assert_array_equal(made, by_v2)
+    assert np.abs(made.astype(int) - by_v1).max() <= (mode is not Mode.NEAREST)
 
 
 def test_affine_is_torchvisions() -> None:
