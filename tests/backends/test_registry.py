@@ -261,7 +261,7 @@ def test_threads_decode_while_others_choose_and_register(monkeypatch: pytest.Mon
                 register("mine", "fastdecode._backends.pillow:Pillow", replace=True)
             with use("pillow") if draw.random() < 0.3 else nullcontext():
                 image = decode(files[file], **wanted[option])
-                assert image.tobytes() == whole[file][option]
+                assert_same(image.tobytes(), whole[file][option], (file, option))
             (many,) = {image.tobytes() for image in decode_batch([files[file]] * 3, threads=2)}
             assert many == whole[file][0]
             stats()

@@ -18,6 +18,7 @@ import pytest
 from encoded import with_orientation
 from hypothesis import given
 from hypothesis import strategies as st
+from same import assert_same
 
 from fastdecode import decode, decode_batch, decode_file, decode_iter, probe, reduce_for
 from fastdecode.native import add_restart_markers
@@ -69,7 +70,7 @@ def test_every_buffer_gives_the_same_pixels(wrap, data: bytes) -> None:
 
     image = decode(given_)
 
-    np.testing.assert_array_equal(image, decode(data))
+    assert_same(image, decode(data))
     assert probe(given_) == probe(data)
     assert bytes(memoryview(given_.numpy() if hasattr(given_, "numpy") else given_)) == data
 
@@ -218,7 +219,7 @@ def test_nothing_is_written_into_a_wrong_out(data: bytes, options, kind: str) ->
     with pytest.raises(ValueError, match="out"):
         decode(data, out=out, **options)
 
-    assert (out == 9).all()
+    assert_same(out, 9)
 
 
 class Lying(np.ndarray):
@@ -239,7 +240,7 @@ def test_out_is_measured_not_asked(backend: str | None) -> None:
     with pytest.raises(ValueError, match="out"):
         decode_batch([JPEG] * 3, out=[None, memory[:-100].view(Lying), None], threads=2)
 
-    assert (memory == 9).all()
+    assert_same(memory, 9)
 
 
 @pytest.mark.parametrize("data", [JPEG, PNG], ids=["jpeg", "png"])
@@ -258,7 +259,7 @@ def test_out_is_not_where_the_data_is(data: bytes) -> None:
         decode_batch([data, encoded], out=[None, over.reshape(HEIGHT, WIDTH, 3)], threads=2)
     assert encoded.tobytes() == data
     image = decode(encoded, out=beside.reshape(HEIGHT, WIDTH, 3))
-    np.testing.assert_array_equal(image, decode(data))
+    assert_same(image, decode(data))
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -282,7 +283,7 @@ def test_numpy_integers_are_integers(integer, data: bytes) -> None:
     plain = decode(data, 2, region=(3, 5, 29, 21), orient=True)
 
     assert reduce_for(probe(data), (integer(4), integer(4)), region=region) == 4
-    np.testing.assert_array_equal(decode(data, integer(2), region=region, orient=True), plain)
+    assert_same(decode(data, integer(2), region=region, orient=True), plain)
 
 
 @pytest.mark.parametrize(
@@ -332,7 +333,7 @@ def test_min_size_decodes_what_reduce_for_says(size: tuple[int, int], value: int
 
     image = decode(data, min_size=size, orient=True)
 
-    np.testing.assert_array_equal(image, decode(data, reduce, orient=True))
+    assert_same(image, decode(data, reduce, orient=True))
     for larger in (r for r in REDUCES if r > reduce):
         shape = decode(data, larger, orient=True).shape
         assert shape[0] < size[0] or shape[1] < size[1]
@@ -346,7 +347,7 @@ def test_decode_file_takes_both_kinds_of_path(kind, tmp_path: Path) -> None:
 
     image = decode_file(kind(path), 2, mode="L")
 
-    np.testing.assert_array_equal(image, decode(JPEG, 2, mode="L"))
+    assert_same(image, decode(JPEG, 2, mode="L"))
 
 
 def test_file_descriptor_is_refused_and_left_open(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from PIL import Image as PillowImage
 from PIL import ImageOps
+from same import assert_same
 
 from fastdecode import (
     BackendUnavailable,
@@ -62,8 +63,7 @@ def test_results_are_in_order(function: Any, threads: int | None, options: dict[
     assert options or [image.shape for image in images] == [(h, w, 3) for w, h in SIZES]
     alone = [decode(item, **options) for item in ITEMS] if "size" not in options else None
     expected = decode_batch(ITEMS, threads=1, **options) if alone is None else alone
-    for image, other in zip(images, expected, strict=True):
-        np.testing.assert_array_equal(image, other)
+    assert_same(images, list(expected))
 
 
 @THREADS
@@ -73,8 +73,7 @@ def test_paths_and_bytes_may_be_mixed(threads: int | None, tmp_path: Path) -> No
     path.write_bytes(ITEMS[1])
     items = [path, ITEMS[1], str(path), bytearray(ITEMS[1]), np.frombuffer(ITEMS[1], np.uint8)]
 
-    for image in decode_batch(items, threads=threads):
-        np.testing.assert_array_equal(image, decode(ITEMS[1]))
+    assert_same(decode_batch(items, threads=threads), [decode(ITEMS[1])] * len(items))
 
 
 @pytest.mark.parametrize("kind", [list, tuple, iter, lambda items: (item for item in items)])
@@ -140,7 +139,7 @@ def test_error_can_stand_in_its_place(
         "ndarray", "DecodeError", "ndarray", "UnsupportedFormat", "FileNotFoundError", "ndarray",
     ]  # fmt: skip
     for i, item in ((0, 0), (2, 1), (5, 2)):
-        np.testing.assert_array_equal(results[i], decode_batch([ITEMS[item]], **options)[0])
+        assert_same(results[i], decode_batch([ITEMS[item]], **options)[0], i)
 
 
 @THREADS
@@ -153,7 +152,7 @@ def test_out_receives_the_images(threads: int | None, kind: str) -> None:
     images = decode_batch(ALIKE, threads=threads, out=out)
 
     for i, item in enumerate(ALIKE):
-        np.testing.assert_array_equal(array[i], decode(item))
+        assert_same(array[i], decode(item), i)
         assert np.shares_memory(images[i], array[i])
 
 
@@ -278,9 +277,7 @@ def test_many_batches_at_once() -> None:
     with ThreadPoolExecutor(6) as threads:
         batches = list(threads.map(lambda items: decode_batch(items, threads=3), turned))
 
-    for images, items in zip(batches, turned, strict=True):
-        for image, item in zip(images, items, strict=True):
-            np.testing.assert_array_equal(image, decode(item))
+    assert_same(batches, [[decode(item) for item in items] for items in turned])
 
 
 def in_a_fork(make: Callable[[], Any]) -> list[bytes]:
@@ -364,7 +361,7 @@ def test_size_fills_an_array_of_the_caller(threads: int | None) -> None:
     batch = decode_batch(SIZED, threads=threads, size=(12, 20), out=out)
 
     assert batch is out
-    np.testing.assert_array_equal(out, decode_batch(SIZED, size=(12, 20)))
+    assert_same(out, decode_batch(SIZED, size=(12, 20)))
     for wrong, said in (
         (out[:, :11], "C-contiguous"),
         (out[:-1], "room"),
@@ -427,8 +424,8 @@ def test_thumbnails_are_those_of_pillow(
 
     one, two = function([data] * 2, max_side=side, orient=True, mode=shown)
 
-    np.testing.assert_array_equal(one, thumbnail(data, side, shown))
-    np.testing.assert_array_equal(two, one)
+    assert_same(one, thumbnail(data, side, shown))
+    assert_same(two, one)
     assert one.flags.c_contiguous
     assert max(one.shape[:2]) == min(side, max(width, height))
 
@@ -446,7 +443,7 @@ def test_a_region_has_its_thumbnail(kind: str, turn: int, region: Any, stored: A
 
     (made,) = decode_batch([data], max_side=40, region=region, orient=True)
 
-    np.testing.assert_array_equal(made, thumbnail(data, 40, region=stored))
+    assert_same(made, thumbnail(data, 40, region=stored))
 
 
 def test_a_region_of_a_reduced_jpeg_ends_between_its_pixels() -> None:
@@ -486,9 +483,8 @@ def test_thumbnails_go_where_they_are_wanted() -> None:
 
     made = decode_batch(ALIKE, max_side=12, out=room)
 
-    for place, image, data in zip(room, made, ALIKE, strict=True):
-        assert image is place
-        np.testing.assert_array_equal(image, thumbnail(data, 12))
+    assert all(image is place for image, place in zip(made, room, strict=True))
+    assert_same(made, [thumbnail(data, 12) for data in ALIKE])
     with pytest.raises(ValueError, match="shape"):
         decode_batch(ALIKE, max_side=12, out=[np.zeros((1, 12, 3), np.uint8) for _ in ALIKE])
 
@@ -528,7 +524,7 @@ def test_nothing_is_written_once_the_batch_has_failed() -> None:
         decode_batch([JPEG, encode(drawing(8, 8))], threads=2, out=out)
 
     assert done.is_set()
-    assert (out[1] == 5).all()
+    assert_same(out[1], 5)
 
 
 @THREADS
@@ -539,7 +535,7 @@ def test_path_that_no_file_can_have_is_the_items_error(threads: int | None) -> N
     results = decode_batch(items, threads=threads, on_error="return")
 
     assert [isinstance(result, OSError) for result in results] == [False, True, True, False]
-    np.testing.assert_array_equal(results[3], decode(JPEG))
+    assert_same(results[3], decode(JPEG))
 
 
 @pytest.mark.usefixtures("own_registry")
@@ -576,7 +572,7 @@ def test_outs_may_be_neighbours_in_any_order() -> None:
 
     decode_batch([JPEG] * 3, out=memory[::-1])
 
-    np.testing.assert_array_equal(memory, np.stack([decode(JPEG)] * 3))
+    assert_same(memory, np.stack([decode(JPEG)] * 3))
 
 
 # ---- a few at a time ----

@@ -24,6 +24,7 @@ from encoded import (
     with_riff,
 )
 from PIL import Image
+from same import assert_same
 
 from fastdecode import DecodeError, FastDecodeError, UnsupportedFormat, decode
 from fastdecode._backends import libtiff
@@ -176,7 +177,7 @@ def test_flat_areas_of_webp_and_avif_may_be_zeros(
     data = encode(Image.fromarray(image), **options)
 
     expected = np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
-    np.testing.assert_array_equal(decode(data, backend=backend), expected)
+    assert_same(decode(data, backend=backend), expected)
 
 
 @pytest.mark.parametrize("backend", [None, "pillow", "opencv"])

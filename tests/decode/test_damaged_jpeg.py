@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from corpus import CORPUS, DATA, jpeg_backends, native_core, outcome
 from PIL import Image
+from same import assert_same
 from scans import Scan, coefficients, segment, write
 
 from fastdecode import DecodeError, FastDecodeError, backends, decode, decode_batch, probe
@@ -98,7 +99,7 @@ def test_region_above_the_cut_is_an_error(kind: str, backend: str | None, reduce
     made = decode_batch(
         [data, *some], threads=2, reduce=reduce, region=top, backend=backend, on_error="return"
     )
-    np.testing.assert_array_equal(made.pop(0), decode(data, reduce)[: 16 // reduce])
+    assert_same(made.pop(0), decode(data, reduce)[: 16 // reduce])
     assert {type(error) for error in made} == {DecodeError}
 
 
@@ -439,7 +440,7 @@ def test_strict_refuses_what_libjpeg_warns_of(kind: str) -> None:
     """
     data = ODD[kind]
     expected = np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
-    np.testing.assert_array_equal(decode(data), expected)
+    assert_same(decode(data), expected)
     for options in ({}, {"region": (8, 8, 24, 16)}):
         with pytest.raises(DecodeError):
             decode(data, strict=True, **options)
@@ -577,7 +578,7 @@ def test_no_part_shows_what_zeros_decode_to(kind: str) -> None:
         right = decode(data, **option)
         for answer in decode_batch(some, threads=2, on_error="return", **option):
             if not isinstance(answer, DecodeError):
-                np.testing.assert_array_equal(answer, right)
+                assert_same(answer, right, option)
         refused = 0
         for damaged in some:
             try:
@@ -585,7 +586,7 @@ def test_no_part_shows_what_zeros_decode_to(kind: str) -> None:
             except DecodeError:
                 refused += 1
             else:
-                np.testing.assert_array_equal(part, right)
+                assert_same(part, right, option)
         assert refused > len(some) // 3
 
 
@@ -609,7 +610,7 @@ def test_no_part_that_ends_with_an_interval_shows_zeros(mode: str) -> None:
         except DecodeError:
             refused += 1
         else:
-            np.testing.assert_array_equal(part, decode(data, region=region))
+            assert_same(part, decode(data, region=region), (row, hole))
     assert refused > 30
 
 
@@ -633,7 +634,7 @@ def test_no_part_shows_zeros_that_the_whole_does_not(image: Image.Image, progres
             region = left, top, right, min(bottom, image.height)
             with suppress(DecodeError):
                 part = decode(damaged, region=region)
-                np.testing.assert_array_equal(part, decode(data, region=region))
+                assert_same(part, decode(data, region=region), region)
 
 
 def test_zeros_are_found_by_check_and_in_resized_batches() -> None:
@@ -683,9 +684,9 @@ def test_flat_areas_may_be_zeros(mode: str, backend: str | None) -> None:
             pytest.skip(f"{backend} does not read {mode}")
         expected = np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
         for given in (data, data[:-2]):
-            np.testing.assert_array_equal(decode(given, backend=backend), expected)
+            assert_same(decode(given, backend=backend), expected, (way, len(given)))
         part = decode(data, region=(10, 2, 200, 7), backend=backend)
-        np.testing.assert_array_equal(part, expected[2:7, 10:200])
+        assert_same(part, expected[2:7, 10:200], way)
         if backend in WARNERS or (backend is None and (mode != "CMYK" or {*WARNERS} - {"native"})):
             decode(data, strict=True, backend=backend)
     assert zeros >= 6
@@ -758,7 +759,7 @@ def test_flat_lossless_jpeg_may_be_zeros(bits: int, level: int) -> None:
             bytes(imagecodecs.ljpeg_encode(pixels, bitspersample=bits)),
         ):
             zeros += bytes(16) in data[probe(data).scan_offset :]
-            np.testing.assert_array_equal(decode(data, mode="stored"), pixels)
+            assert_same(decode(data, mode="stored"), pixels, (height, spots))
     assert zeros > 100
 
 
@@ -772,9 +773,9 @@ def test_last_byte_of_a_jpeg_ls(dtype: Any) -> None:
         pixels = random.integers(0, np.iinfo(dtype).max, shape, dtype)
         pixels[shape[0] // 2 :] = pixels[0, 0]
         data = bytes(imagecodecs.jpegls_encode(pixels))
-        np.testing.assert_array_equal(decode(data, mode="stored"), pixels)
+        assert_same(decode(data, mode="stored"), pixels, shape)
         with suppress(FastDecodeError):
-            np.testing.assert_array_equal(decode(data[:-3] + EOI, mode="stored"), pixels)
+            assert_same(decode(data[:-3] + EOI, mode="stored"), pixels, shape)
         assert outcome(data[:-3] + EOI, data) != "other pixels"
 
 
@@ -805,4 +806,4 @@ def test_deep_jpeg_that_lacks_data_is_an_error(kind: str, mode: Any) -> None:
             except FastDecodeError:
                 continue
             assert rest <= 4
-            np.testing.assert_array_equal(image, whole)
+            assert_same(image, whole, cut)

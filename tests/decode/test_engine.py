@@ -8,6 +8,7 @@ import pickle
 import numpy as np
 import pytest
 from doubles import double, flat, give, own_registry, refuse  # noqa: F401
+from same import assert_same
 
 from fastdecode import (
     BackendUnavailable,
@@ -55,7 +56,7 @@ def test_whatever_a_backend_raises_becomes_a_decode_error(
     register("odd", double(refuse(error)))
     register("second", double(flat(3)))
 
-    assert (decode(data) == 3).all()
+    assert_same(decode(data), 3)
     with pytest.raises(DecodeError, match=r"^odd: ") as caught:
         decode(data, backend="odd")
 
@@ -174,9 +175,9 @@ def test_inexact_backend_answers_only_by_name() -> None:
         decode(FILES["png"])
     assert inexact.asked == []
 
-    assert (decode(FILES["png"], backend="inexact") == 3).all()
+    assert_same(decode(FILES["png"], backend="inexact"), 3)
     with use("inexact"):
-        assert (decode(FILES["png"]) == 3).all()
+        assert_same(decode(FILES["png"]), 3)
 
 
 WRONG = {
@@ -201,7 +202,7 @@ def test_image_of_the_wrong_kind_is_a_refusal(data: bytes, kind: str) -> None:
 
     with pytest.raises(DecodeError, match="wrong"):
         decode(data, backend="wrong")
-    assert (decode(data) == 3).all()
+    assert_same(decode(data), 3)
 
 
 def read_only(image: np.ndarray) -> np.ndarray:
@@ -232,14 +233,14 @@ def test_any_array_will_do(data: bytes, view, into_out: bool) -> None:
 
     image = decode(data, out=out)
 
-    np.testing.assert_array_equal(image, before)
+    assert_same(image, before)
     assert image.flags.c_contiguous
     assert image.flags.writeable
     assert (image is out) == into_out
     assert image.base is None or image.base.nbytes == image.nbytes
     if image is not given:
         image[:] = 0
-    np.testing.assert_array_equal(given, before)
+    assert_same(given, before)
 
 
 @FORMATS
@@ -252,7 +253,7 @@ def test_backend_is_asked_only_for_what_it_declares(data: bytes) -> None:
     image = decode(data, 4, region=(1, 2, 12, 7), orient=True, out=out, backend="plain")
 
     assert image is out
-    assert (image == 3).all()
+    assert_same(image, 3)
     assert plain.asked == [
         {"reduce": 1, "layout": "RGB", "window": None, "out": None, "strict": False}
     ]
@@ -284,12 +285,12 @@ def test_out_is_passed_on_to_a_backend_that_writes_into_it(data: bytes) -> None:
 
     assert decode(data, out=out) is out
     assert able.asked[0]["out"] is out
-    assert (out == 3).all()
+    assert_same(out, 3)
 
     part = np.zeros((5, 5, 3), np.uint8)
     decode(data, region=(0, 0, 5, 5), out=part)
     assert able.asked[1]["out"].shape == (HEIGHT, WIDTH, 3)
-    assert (part == 3).all()
+    assert_same(part, 3)
 
 
 @pytest.mark.parametrize(
@@ -317,7 +318,7 @@ def test_warning_is_judged(warning: str, strict: bool, answer: int | None) -> No
         with pytest.raises(DecodeError, match=f"first: {warning}"):
             decode(FILES["jpeg"], strict=strict)
     else:
-        assert (decode(FILES["jpeg"], strict=strict) == answer).all()
+        assert_same(decode(FILES["jpeg"], strict=strict), answer)
 
 
 ERRORS = [

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from encoded import INVERSE, with_orientation
 from PIL import Image
+from same import assert_same
 
 from fastdecode import Geometry, _pixels, decode, decode_file, probe
 from fastdecode.types import Header
@@ -27,10 +28,10 @@ def test_points_and_boxes_move_with_the_crop() -> None:
     flipped = Geometry(CROP.box, CROP.size, flipped=True)
 
     assert (CROP.scale, CROP.offset) == ((0.5, 2.0), (50, 100))
-    np.testing.assert_array_equal(CROP.points(points), [[0, 0], [400, 100], [20, 5], [-200, -25]])
-    np.testing.assert_array_equal(flipped.points([[100, 50], [110, 60]]), [[400, 0], [380, 5]])
-    np.testing.assert_array_equal(CROP.boxes(boxes), [[20, 5, 60, 25], [0, 0, 400, 100]])
-    np.testing.assert_array_equal(flipped.boxes(boxes), [[340, 5, 380, 25], [0, 0, 400, 100]])
+    assert_same(CROP.points(points), [[0, 0], [400, 100], [20, 5], [-200, -25]])
+    assert_same(flipped.points([[100, 50], [110, 60]]), [[400, 0], [380, 5]])
+    assert_same(CROP.boxes(boxes), [[20, 5, 60, 25], [0, 0, 400, 100]])
+    assert_same(flipped.boxes(boxes), [[340, 5, 380, 25], [0, 0, 400, 100]])
 
 
 @pytest.mark.parametrize("flipped", [False, True])
@@ -41,10 +42,10 @@ def test_boxes_are_cut_at_the_edges(flipped: bool) -> None:
 
     cut, kept = geometry.boxes(boxes), geometry.boxes(boxes, clip=False)
 
-    np.testing.assert_array_equal(cut[0], [200, 0, 400, 50] if flipped else [0, 0, 200, 50])
+    assert_same(cut[0], [200, 0, 400, 50] if flipped else [0, 0, 200, 50])
     assert all(one[2] <= one[0] or one[3] <= one[1] for one in cut[1:])
-    np.testing.assert_array_equal(kept[0], [200, -25, 600, 50] if flipped else [-200, -25, 200, 50])
-    np.testing.assert_array_equal(kept[:, 2:] - kept[:, :2], [[400, 75], *SIZES])
+    assert_same(kept[0], [200, -25, 600, 50] if flipped else [-200, -25, 200, 50])
+    assert_same(kept[:, 2:] - kept[:, :2], [[400, 75], *SIZES])
 
 
 SIZES = [[100, 150], [20, 10], [200, 20]]
@@ -61,8 +62,8 @@ def test_any_number_of_boxes_is_mapped(shape: tuple[int, ...]) -> None:
     assert left.all()
     assert (CROP.boxes([]).shape, CROP.points([]).shape) == ((0, 4), (0, 2))
 
-    np.testing.assert_array_equal(mapped, np.broadcast_to([20, 5, 60, 25], shape))
-    np.testing.assert_array_equal(boxes, np.broadcast_to([110, 60, 130, 100], shape))
+    assert_same(mapped, np.broadcast_to([20.0, 5, 60, 25], shape))
+    assert_same(boxes, np.broadcast_to([110, 60, 130, 100], shape))
 
 
 @pytest.mark.parametrize("flipped", [False, True])
@@ -93,7 +94,7 @@ def test_boxes_that_are_left(library: str, clip: bool, flipped: bool) -> None:
     assert left.tolist() == [True, True, False, False, False, False, False]
     assert type(left) is type(mapped) is type(given)
     assert str(left.dtype).endswith("bool")
-    np.testing.assert_array_equal(mapped, geometry.boxes(given, clip=clip))
+    assert_same(mapped, geometry.boxes(given, clip=clip))
     assert mapped[left].shape == (2, 4)
     assert labels[left].tolist() == [0, 1]
 
@@ -124,8 +125,8 @@ def test_tensors_stay_tensors() -> None:
             mapped = map_(given)
 
             assert isinstance(mapped, torch.Tensor)
-            np.testing.assert_array_equal(mapped.numpy(), map_(given.numpy()))
-            assert torch.equal(given, kept)
+            assert_same(mapped.numpy(), map_(given.numpy()).tolist(), map_.__name__)
+            assert_same(given, kept, map_.__name__)
     assert CROP.points(points).dtype == torch.float32
     assert CROP.boxes(boxes).dtype == torch.float64
     assert CROP.mask(mask).dtype == mask.dtype
@@ -181,10 +182,10 @@ def test_masks_are_cut_and_picked_from() -> None:
     part = Geometry((2, 1, 6, 7), (3, 2)).mask(mask)
     twice = Geometry((2, 1, 3, 3), (4, 2), flipped=True).mask(mask)
 
-    np.testing.assert_array_equal(whole, mask)
+    assert_same(whole, mask)
     assert part.dtype == np.int16
-    np.testing.assert_array_equal(part, [[15, 17], [27, 29], [39, 41]])
-    np.testing.assert_array_equal(twice, [[8, 8], [8, 8], [14, 14], [14, 14]])
+    assert_same(part, [[15, 17], [27, 29], [39, 41]])
+    assert_same(twice, [[8, 8], [8, 8], [14, 14], [14, 14]])
     assert not np.shares_memory(whole, mask)
 
 
@@ -193,13 +194,13 @@ def test_masks_are_filled_outside(flipped: bool) -> None:
     """Pixels outside the image get the given value."""
     mask = np.array([[1, 2], [3, 4]], np.uint8)
     geometry = Geometry((-1, 0, 2, 3), (3, 3), flipped=flipped)
-    expected = np.array([[9, 1, 2], [9, 3, 4], [9, 9, 9]])
+    expected = np.array([[9, 1, 2], [9, 3, 4], [9, 9, 9]], np.uint8)
 
     found = geometry.mask(mask, fill=9)
 
-    np.testing.assert_array_equal(found, expected[:, ::-1] if flipped else expected)
+    assert_same(found, expected[:, ::-1] if flipped else expected)
     assert found.flags.c_contiguous
-    assert (geometry.mask(mask) == np.where(found == 9, 0, found)).all()
+    assert_same(geometry.mask(mask), np.where(found == 9, np.uint8(0), found))
 
 
 @pytest.mark.parametrize("mode", ["P", "L", "I;16"])
@@ -228,7 +229,7 @@ def test_of_a_mask_in_a_file_only_the_region_is_decoded(
         part = decode_file(path, mode="stored", region=geometry.region)
 
         assert part.dtype == whole.dtype
-        np.testing.assert_array_equal(geometry.mask(part, fill=7), geometry.mask(whole, fill=7))
+        assert_same(geometry.mask(part, fill=7), geometry.mask(whole, fill=7), box)
     assert Geometry((2.9, 0, 4.1, 1), (1, 1), full_size=(9, 9)).region == (2, 0, 5, 1)
 
 

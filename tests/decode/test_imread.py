@@ -10,6 +10,7 @@ import corpus
 import numpy as np
 import pytest
 from PIL import Image
+from same import assert_same
 
 import fastdecode
 from fastdecode._decode import imread
@@ -74,7 +75,7 @@ def test_each_file_is_as_cv2_reads_it(path: Path) -> None:
 
         assert ours is not None
         assert ours.dtype == theirs.dtype
-        assert np.array_equal(ours, theirs)
+        assert_same(ours, theirs, flags)
 
 
 @pytest.mark.parametrize("flags", _FLAGS.values(), ids=_FLAGS)
@@ -106,7 +107,7 @@ def test_each_kind_is_as_cv2_reads_it(
 
     assert ours is not None
     assert ours.shape == theirs.shape
-    assert np.array_equal(ours, theirs)
+    assert_same(ours, theirs)
     assert ours.flags.c_contiguous
     assert ours.flags.writeable
 
@@ -118,7 +119,7 @@ def test_an_orientation_in_xmp_alone_is_ignored(tmp_path: Path) -> None:
     theirs = _read_by_cv2(path, 1)
 
     assert fastdecode.probe(Path(path).read_bytes()).orientation == 6
-    assert np.array_equal(fastdecode.imread(path), theirs)
+    assert_same(fastdecode.imread(path), theirs)
 
 
 def test_it_works_without_cv2(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -126,12 +127,12 @@ def test_it_works_without_cv2(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     monkeypatch.setattr(imread, "_cv2", lambda: None)
     rgb = np.asarray(Image.open(io.BytesIO(photo.read_bytes())))
     for flags, expected in ((1, rgb[..., ::-1]), (-1, rgb[..., ::-1]), (256, rgb)):
-        assert np.array_equal(fastdecode.imread(photo, flags), expected)
+        assert_same(fastdecode.imread(photo, flags), expected, flags)
     for form in ("png", "bmp"):
         made = np.asarray(Image.open(_made(tmp_path, "RGB", form)))
         path = tmp_path / f"image.{form}"
 
-        assert np.array_equal(fastdecode.imread(path), made[..., ::-1])
+        assert_same(fastdecode.imread(path), made[..., ::-1], form)
         grey, half = fastdecode.imread(path, 0), fastdecode.imread(path, 17)
         assert grey is not None
         assert grey.shape == (37, 53)

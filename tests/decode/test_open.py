@@ -21,6 +21,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageDraw, ImageFile, ImageOps
 from PIL.JpegImagePlugin import JpegImageFile
+from same import assert_same
 
 import fastdecode
 from fastdecode.native import _library
@@ -310,7 +311,7 @@ def test_arrays_are_read_only_as_pillows() -> None:
     del image
 
     assert not array.flags.writeable
-    assert np.array_equal(array, np.asarray(Image.open(photo).crop((0, 0, 40, 30))))
+    assert_same(array, np.asarray(Image.open(photo).crop((0, 0, 40, 30))))
 
 
 @pytest.mark.parametrize("kind", [*_KINDS])

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from PIL import Image, ImageOps
+from same import assert_same
 
 from fastdecode import _pixels, decode
 from fastdecode._pixels import box_reduce, converter, sample_reduce
@@ -55,7 +56,7 @@ def test_convert_is_pillows(kind: str, layout: str, mode: Mode) -> None:
     converted = _pixels.convert(given, layout, mode, header(color=color))
 
     assert converted.dtype == np.uint8
-    np.testing.assert_array_equal(converted, np.array(source.convert(mode)))
+    assert_same(converted, np.array(source.convert(mode)))
 
 
 @pytest.mark.parametrize(
@@ -95,7 +96,7 @@ def test_image_that_is_a_view_is_converted(mode: Mode) -> None:
 
     converted = _pixels.convert(image, "RGBA", mode, header())
 
-    np.testing.assert_array_equal(converted, _pixels.convert(image.copy(), "RGBA", mode, header()))
+    assert_same(converted, _pixels.convert(image.copy(), "RGBA", mode, header()))
 
 
 @pytest.mark.parametrize("reduce", [1, 2, 4, 8])
@@ -105,7 +106,7 @@ def test_crop_then_reduce_equals_reduce_then_crop(reduce: int) -> None:
 
     part = _pixels.crop(image, (1, 0, 4, 2), reduce)
 
-    np.testing.assert_array_equal(part[::reduce, ::reduce], image[::reduce, ::reduce][0:2, 1:4])
+    assert_same(part[::reduce, ::reduce], image[::reduce, ::reduce][0:2, 1:4])
 
 
 def test_array_and_pillow_image() -> None:
@@ -115,7 +116,7 @@ def test_array_and_pillow_image() -> None:
 
     assert converter("array")(image) is image
     assert isinstance(made, Image.Image)
-    assert (np.asarray(made) == image).all()
+    assert_same(np.asarray(made), image)
     assert made.size == (13, 7)
     assert not np.shares_memory(np.asarray(made), image)
 
@@ -146,7 +147,7 @@ def test_box_reduce_is_pillows(mode: str, reduce: Reduce, size: tuple[int, int])
     reduced = box_reduce(np.array(image), reduce)
 
     assert reduced.dtype == np.uint8
-    np.testing.assert_array_equal(reduced, np.array(image.reduce(reduce)))
+    assert_same(reduced, np.array(image.reduce(reduce)))
 
 
 @pytest.mark.parametrize("mode", ["L", "LA", "RGB", "RGBA", "CMYK"])
@@ -159,7 +160,7 @@ def test_decode_reduces_as_pillow(mode: str, reduce: Reduce) -> None:
     needs_tifffile(data)
     reduced = decode(data, reduce, mode="stored")
 
-    np.testing.assert_array_equal(reduced, np.array(image.reduce(reduce)))
+    assert_same(reduced, np.array(image.reduce(reduce)))
 
 
 @pytest.mark.parametrize("filter_", [box_reduce, sample_reduce])
@@ -176,7 +177,7 @@ def test_size_is_the_ceiling(filter_, reduce, size, channels, dtype) -> None:
 
     assert reduced.shape == (-(-height // reduce), -(-width // reduce), *channels)
     assert reduced.dtype == dtype
-    assert (reduced == image[0, 0]).all()
+    assert_same(reduced, np.broadcast_to(image[0, 0], reduced.shape))
 
 
 @pytest.mark.parametrize("dtype", [np.uint16, np.int32, np.float32, np.float64])
@@ -218,7 +219,7 @@ def test_wide_opaque_colours_are_rounded_to_the_nearest(channels, reduce) -> Non
     reduced = box_reduce(image, reduce)
 
     blocks = image.reshape(16 // reduce, reduce, 24 // reduce, reduce, channels)
-    np.testing.assert_allclose(reduced, blocks.mean((1, 3)), atol=0.51, rtol=0)
+    assert_same(reduced.astype(float), blocks.mean((1, 3)), within=0.51)
 
 
 def test_byte_order_is_kept() -> None:
@@ -236,7 +237,7 @@ def test_mask_stays_a_mask(reduce: Reduce) -> None:
     """A bool mask takes one pixel of each block, so it stays a mask."""
     image = np.random.default_rng(2).random((13, 21)) < 0.5
 
-    np.testing.assert_array_equal(box_reduce(image, reduce), sample_reduce(image, reduce))
+    assert_same(box_reduce(image, reduce), sample_reduce(image, reduce))
 
 
 @given(
@@ -266,7 +267,7 @@ def test_palette_indices_are_sampled(reduce: Reduce) -> None:
     rows, columns = (
         [min(at + reduce // 2, side - 1) for at in range(0, side, reduce)] for side in whole.shape
     )
-    np.testing.assert_array_equal(reduced, whole[np.ix_(rows, columns)])
+    assert_same(reduced, whole[np.ix_(rows, columns)])
 
 
 def test_stored_jpegs_have_their_own_channels() -> None:
@@ -301,9 +302,9 @@ def test_apply_is_what_pillow_shows(value: int, channels: int) -> None:
 
     seen = _pixels.apply_orientation(stored, value)
 
-    np.testing.assert_array_equal(seen, upright(stored, value))
-    np.testing.assert_array_equal(stored, numbered(channels=channels))
-    np.testing.assert_array_equal(_pixels.apply_orientation(seen, INVERSE[value]), stored)
+    assert_same(seen, upright(stored, value))
+    assert_same(stored, numbered(channels=channels))
+    assert_same(_pixels.apply_orientation(seen, INVERSE[value]), stored)
     assert np.shares_memory(seen, stored)
     assert _pixels.seen_size(5, 3, value) == (seen.shape[1], seen.shape[0])
 
@@ -328,4 +329,4 @@ def test_stored_box_holds_the_same_pixels(
     assert 0 <= a < c <= width
     assert 0 <= b < d <= height
     turned = _pixels.apply_orientation(stored[b:d, a:c], value)
-    np.testing.assert_array_equal(turned, seen[top:bottom, left:right])
+    assert_same(turned, seen[top:bottom, left:right])

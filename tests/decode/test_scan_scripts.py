@@ -13,6 +13,7 @@ from corpus import jpeg_backends, native_core
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
+from same import assert_same
 from scans import EOI, Scan, coefficients, segment, write
 
 from fastdecode import DecodeError, FastDecodeError, decode, decode_batch
@@ -66,7 +67,7 @@ def test_bytes_between_scans_hide_none(between: bytes, backend: str | None) -> N
         # Some libraries stop at warnings of them, and the core at all that no encoder writes.
         assert backend == "native" or strays or between[1] in (0, 0xD3, 0xDD)
     else:
-        np.testing.assert_array_equal(image, reference(whole))
+        assert_same(image, reference(whole))
 
 
 def test_hidden_scans_are_refused_in_batches() -> None:
@@ -103,7 +104,7 @@ def test_a_last_refinement_may_be_missing(backend: str | None) -> None:
         except FastDecodeError:
             assert backend not in (None, "pillow", "simplejpeg")
         else:
-            np.testing.assert_array_equal(image, reference(data))
+            assert_same(image, reference(data), missing)
 
 
 @every_reader
@@ -144,11 +145,11 @@ def test_a_run_of_ended_blocks_stops_at_a_restart_marker(interval: int) -> None:
     grey[:, 1::4, 1:] = 0
     scans = [Scan((0,), 0, 0, 0, 0), Scan((0,), 1, 63, 0, 0, interval=interval)]
     whole = write(grey, scans)
-    np.testing.assert_array_equal(decode(whole, backend="native"), reference(whole))
+    assert_same(decode(whole, backend="native"), reference(whole))
 
     for overrun in (*range(1, 16), 100):  # one of them ends with the image
         odd = write(grey, [scans[0], scans[1]._replace(overrun=overrun)])
-        np.testing.assert_array_equal(decode(odd), reference(odd))
+        assert_same(decode(odd), reference(odd), overrun)
         with pytest.raises(DecodeError):
             decode(odd, backend="native")
 
@@ -167,7 +168,7 @@ def test_only_strict_refuses_a_band_before_its_first_values(
     for early in (None, *begun):
         scans = sorted([Scan(ALL, 0, 0, 0, 0), *begun], key=lambda scan: scan is not early)
         whole = write(COLOURS, [*scans, *refined])
-        np.testing.assert_array_equal(decode(whole), reference(whole))
+        assert_same(decode(whole), reference(whole), early)
         if early is None and low and jpeg_backends("warnings") == ["native"]:
             continue  # the core leaves such tables of a refinement to others
         if early is None:
@@ -217,7 +218,7 @@ def test_any_script_gives_the_pixels_of_libjpeg_or_an_error(
 ) -> None:
     """All bits: libjpeg-turbo's pixels. Without some scan: an error, or only the last bits lack."""
     whole = write(COLOURS, scans, between)
-    np.testing.assert_array_equal(decode(whole), reference(whole))
+    assert_same(decode(whole), reference(whole))
 
     gone = data.draw(st.sampled_from(scans))
     left = [scan for scan in scans if scan is not gone]
@@ -230,4 +231,4 @@ def test_any_script_gives_the_pixels_of_libjpeg_or_an_error(
         assert needed
     else:
         assert not needed
-        np.testing.assert_array_equal(image, reference(cut))
+        assert_same(image, reference(cut))

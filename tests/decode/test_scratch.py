@@ -11,6 +11,7 @@ import pytest
 from corpus import CORPUS, usable_backends
 from forged import tiff
 from PIL import Image
+from same import assert_same
 
 import fastdecode
 from fastdecode import decode
@@ -90,13 +91,13 @@ def test_a_region_belongs_to_the_caller(backend: str, reduce: int, part: bool, m
     other = decode(second, reduce, region=box, backend=backend, mode=mode)
 
     assert not np.shares_memory(image, other)
-    np.testing.assert_array_equal(image, kept)
+    assert_same(image, kept)
     assert image.flags.c_contiguous
     assert image.flags.writeable
     whole = decode(first, reduce, backend=backend, mode=mode)
     left, top, right, bottom = box
     expected = whole[top // reduce : -(-bottom // reduce), left // reduce : -(-right // reduce)]
-    np.testing.assert_array_equal(image, expected)
+    assert_same(image, expected)
 
 
 @pytest.mark.parametrize("backend", sorted({*usable_backends()} - {"pillow_heif", "tifffile"}))

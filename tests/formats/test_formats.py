@@ -17,6 +17,7 @@ from forged import bmp, one_strip, packed, padded, pnm, run_lengths, tiff
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageOps
+from same import assert_same
 
 from fastdecode import FastDecodeError, UnsupportedFormat, decode, probe
 from fastdecode._formats import pnm as pnm_header
@@ -70,7 +71,7 @@ def assert_decodes(data: bytes, expected: Any, *, auto: bool = True, **options: 
     found = decodings(data, **options)
     assert not auto or "" in found or not {"tifffile", "opencv"} <= {*usable_backends()}
     for name, image in found.items():
-        np.testing.assert_array_equal(image, expected, err_msg=f"{name}, {options}")
+        assert_same(image, expected.tolist(), f"{name or 'auto'}, {options}")
 
 
 @st.composite
@@ -143,10 +144,10 @@ def test_a_palette_may_have_extra_samples(bits: int, extra: tuple[int, ...], pla
 
     made = decode(data, mode="RGBA")
 
-    np.testing.assert_array_equal(made[..., :3], decode(data))
-    np.testing.assert_array_equal(made[..., :3].transpose(2, 0, 1), table[:, samples[..., 0]] >> 8)
-    np.testing.assert_array_equal(made[..., 3], np.broadcast_to(alpha, made.shape[:2]))
-    np.testing.assert_array_equal(decode(data, mode="stored"), samples)
+    assert_same(made[..., :3], decode(data))
+    assert_same(made[..., :3].transpose(2, 0, 1), (table[:, samples[..., 0]] >> 8).tolist())
+    assert_same(made[..., 3], np.broadcast_to(alpha, made.shape[:2]).tolist())
+    assert_same(decode(data, mode="stored"), samples)
 
 
 @pytest.mark.parametrize(("channels", "extra"), [(1, ()), (2, (2,)), (3, ()), (4, (2,))], ids=str)
@@ -160,7 +161,7 @@ def test_without_a_photometric_interpretation(
 
     image = decode(tiff(samples, bits, None, alpha=extra))
 
-    np.testing.assert_array_equal(image, rgb(samples, bits))
+    assert_same(image, rgb(samples, bits))
 
 
 def test_cmyk_keeps_its_alpha() -> None:
@@ -171,9 +172,7 @@ def test_cmyk_keeps_its_alpha() -> None:
     made = decode(tiff(samples, 8, 5, alpha=(2,)), mode="RGBA")
 
     inks = Image.fromarray(np.ascontiguousarray(samples[..., :4]), "CMYK")
-    np.testing.assert_array_equal(
-        made, np.dstack([np.asarray(inks.convert("RGB")), samples[..., 4]])
-    )
+    assert_same(made, np.dstack([np.asarray(inks.convert("RGB")), samples[..., 4]]))
 
 
 @pytest.mark.parametrize("bits", [8, 16])
@@ -187,9 +186,9 @@ def test_premultiplied_colours_are_divided(channels: int, bits: int) -> None:
     white = (1 << bits) - 1
     full = samples[..., :-1].astype(int) * white // np.maximum(samples[..., -1:], 1)
 
-    np.testing.assert_array_equal(decode(data, mode="stored"), samples)
-    np.testing.assert_array_equal(decode(data), rgb(full, bits))
-    np.testing.assert_array_equal(decode(data, mode="RGBA")[..., 3], samples[..., -1] >> bits - 8)
+    assert_same(decode(data, mode="stored"), samples)
+    assert_same(decode(data), rgb(full, bits))
+    assert_same(decode(data, mode="RGBA")[..., 3], (samples[..., -1] >> bits - 8).tolist())
 
 
 @pytest.mark.parametrize("bits", [8, 16])
@@ -208,11 +207,11 @@ def test_alpha_is_the_extra_channel_that_says_so(
         data = tiff(samples, bits, photometric, alpha=extra)
 
         made = decode(data, mode="RGBA", backend="tifffile")
-        np.testing.assert_array_equal(made[..., :3], rgb(shown, bits, inverted=photometric == 0))
+        assert_same(made[..., :3], rgb(shown, bits, inverted=photometric == 0), photometric)
         place = colours + extra.index(2) if 2 in extra else None
         opaque = np.full(made.shape[:2], 255)
         alpha = opaque if place is None else samples[..., place] >> bits - 8
-        np.testing.assert_array_equal(made[..., 3], alpha)
+        assert_same(made[..., 3], alpha.tolist(), photometric)
 
 
 @pytest.mark.parametrize("value", range(1, 9))
@@ -242,7 +241,7 @@ def test_sparse_parts_are_zeros(kind: str, zipped: bool) -> None:
     for more, empty in ((), 0), ((nodata,), 7):
         data = tiff(samples, 8, 1, *more, zipped=zipped, sparse=frozenset({1}), **layout)
         shown = np.where(expected == 0, empty, expected)
-        np.testing.assert_array_equal(decode(data, mode="stored"), shown)
+        assert_same(decode(data, mode="stored"), shown, more)
 
 
 def test_tables_that_do_not_add_up_are_an_error() -> None:
@@ -309,7 +308,7 @@ def test_checksum_of_deflate(backend: str | None) -> None:
         for body in (stored, longer)
     )  # fmt: skip
 
-    np.testing.assert_array_equal(decode(whole, backend=backend), samples)
+    assert_same(decode(whole, backend=backend), samples)
     for data in (whole, too_long):
         place = data.index(pixels) + 50
         with pytest.raises(DecodeError):
@@ -423,7 +422,7 @@ def test_zeros_behind_the_data_of_a_strip_are_no_damage(kind: str, grey: Any) ->
         padded += [part[:-2] + bytes(zeros) + part[-2:]] if kind == "jpeg" else []
         for longer in padded:
             image = decode(one_strip(longer, grey.shape, number, *more))
-            np.testing.assert_array_equal(image, whole)
+            assert_same(image, whole, zeros)
 
     if kind in ("packbits", "jpeg"):  # of which zeros may be data, or do not reach the end
         return
@@ -443,7 +442,7 @@ def test_noise_in_zstandard_may_end_in_black(black: int, kind: str) -> None:
     part = codecs.zstd_encode(noisy)
 
     data = one_strip(part, noisy.shape, 50000, field)
-    np.testing.assert_array_equal(decode(data, mode="stored"), noisy)
+    assert_same(decode(data, mode="stored"), noisy)
     for missing in (400, 3000, 9000):
         with pytest.raises(DecodeError, match="missing"):
             decode(one_strip(part[:-missing] + bytes(missing), noisy.shape, 50000, field))
@@ -479,10 +478,10 @@ def test_fax(codec: str, size: tuple[int, int], white: int) -> None:
             Image.fromarray(expected), compression=codec.split(maxsplit=1)[0], tiffinfo=more
         )
         try:
-            np.testing.assert_array_equal(decode(data)[..., 0] == 255, expected)
+            assert_same(decode(data)[..., 0] == 255, expected)
         except UnsupportedFormat as error:
             pytest.skip(str(error))
-        np.testing.assert_array_equal(decode(data, mode="stored"), expected ^ (white == 0))
+        assert_same(decode(data, mode="stored"), expected ^ (white == 0))
 
 
 def test_hostile_tiffs_are_refused() -> None:
@@ -596,7 +595,7 @@ def test_run_lengths(bits: int, width: int, seed: int, cut: bool) -> None:
         return
     assert_decodes(data, palette[indices])
     assert_decodes(data, indices, mode="stored")
-    assert (decode(data, mode="RGBA")[..., 3] == 255).all()
+    assert_same(decode(data, mode="RGBA")[..., 3], 255)
 
 
 def test_run_lengths_that_leave_pixels_out() -> None:
@@ -609,8 +608,8 @@ def test_run_lengths_that_leave_pixels_out() -> None:
 
     data = bmp(code, (6, 4), 8, PALETTES["colours"](3), compression=1)
 
-    np.testing.assert_array_equal(decode(data, mode="stored"), expected)
-    np.testing.assert_array_equal(decode(data), PALETTES["colours"](3)[expected])
+    assert_same(decode(data, mode="stored"), expected)
+    assert_same(decode(data), PALETTES["colours"](3)[expected].tolist())
 
 
 # Bits of a pixel, masks, the size of the header, whether RGB and RGBA are right.
@@ -744,7 +743,7 @@ def test_jpeg_xl_of_floats_is_stored_only() -> None:
     image = noise(3, 32, "f")
     data = imagecodecs.jpegxl_encode(image, lossless=True)
 
-    np.testing.assert_array_equal(decode(data, mode="stored"), image)
+    assert_same(decode(data, mode="stored"), image)
     with pytest.raises(UnsupportedFormat, match="float"):
         decode(data)
 

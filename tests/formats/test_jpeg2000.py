@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from corpus import TESTS, decode_by_all
 from encoded import box
+from same import assert_same
 
 from fastdecode import UnsupportedFormat, decode, decode_batch, probe
 from fastdecode.errors import DecodeError, FastDecodeError
@@ -88,16 +89,16 @@ def test_every_depth_is_decoded_exactly(channels: int, bits: int, boxed: bool) -
     data = jp2(image, bits, space) if boxed else codestream(image, bits)
     colours = image[:, :, :3] if channels > 2 else np.repeat(image[:, :, :1], 3, axis=2)
     spread = colours.astype(int) * 255 // ((1 << bits) - 1)
-    expected = colours >> bits - 8 if bits >= 8 else spread
+    expected = (colours >> bits - 8 if bits >= 8 else spread).astype(np.uint8)
 
     stored, shown = decode_by_all(data, mode="stored"), decode_by_all(data)
 
     assert {"auto", "imagecodecs"} <= set(stored)
     assert set(stored) == set(shown)
     for name, native in stored.items():
-        np.testing.assert_array_equal(np.atleast_3d(native), image, err_msg=name)
+        assert_same(np.atleast_3d(native), image, name)
         assert native.dtype == image.dtype
-        np.testing.assert_array_equal(shown[name], expected, err_msg=name)
+        assert_same(shown[name], expected, name)
 
 
 @pytest.mark.parametrize("bits", [8, 12, 16])
@@ -111,7 +112,7 @@ def test_signed_samples_count_from_zero(bits: int) -> None:
 
     assert {"auto", "imagecodecs", "pillow"} <= set(answers)
     for name, native in answers.items():
-        np.testing.assert_array_equal(native, image[:, :, 0], err_msg=name)
+        assert_same(native, image[:, :, 0], name)
 
 
 @pytest.mark.parametrize("columns", [3, 4])
@@ -121,10 +122,10 @@ def test_palette_of_colours(columns: int) -> None:
     colours, boxes = palette(columns)
     data = jp2(indices, 8, SRGB, boxes)
 
-    for image in decode_by_all(data).values():
-        np.testing.assert_array_equal(image, colours[indices[:, :, 0], :3])
-    for image in decode_by_all(data, mode="stored").values():
-        np.testing.assert_array_equal(image, indices[:, :, 0])
+    for name, image in decode_by_all(data).items():
+        assert_same(image, colours[indices[:, :, 0], :3], name)
+    for name, image in decode_by_all(data, mode="stored").items():
+        assert_same(image, indices[:, :, 0], name)
     assert probe(data).color == "palette"
 
 
@@ -139,12 +140,12 @@ def test_palette_that_pillow_would_misread(columns: int, bits: int) -> None:
     stored, shown = decode_by_all(data, mode="stored"), decode_by_all(data)
 
     assert set(stored) == set(shown) == {"auto", "imagecodecs"}
-    for image in stored.values():
-        np.testing.assert_array_equal(np.atleast_3d(image), expected)
+    for name, image in stored.items():
+        assert_same(np.atleast_3d(image), expected, name)
     first = expected[:, :, 0].astype(int)
     first = first >> bits - 8 if bits >= 8 else first * 255 // ((1 << bits) - 1)
-    for image in shown.values():
-        np.testing.assert_array_equal(image[:, :, 0], first)
+    for name, image in shown.items():
+        assert_same(image[:, :, 0], first.tolist(), name)
 
 
 def test_channel_definition_in_another_order() -> None:
@@ -154,8 +155,8 @@ def test_channel_definition_in_another_order() -> None:
     answers = decode_by_all(jp2(image, 8, SRGB, box(b"cdef", order)))
 
     assert set(answers) == {"auto", "imagecodecs"}
-    for shown in answers.values():
-        np.testing.assert_array_equal(shown, image[:, :, ::-1])
+    for name, shown in answers.items():
+        assert_same(shown, image[:, :, ::-1], name)
 
 
 @pytest.mark.parametrize("space", [EYCC, 14, 1, 999])
@@ -164,7 +165,7 @@ def test_colours_of_an_unknown_space_are_not_guessed(space: int) -> None:
     image = samples(3, 8)
     data = jp2(image, 8, space)
 
-    np.testing.assert_array_equal(decode(data, mode="stored"), image)
+    assert_same(decode(data, mode="stored"), image)
     for mode in ("RGB", "L", "RGBA"):
         with pytest.raises(UnsupportedFormat):
             decode(data, mode=mode)
@@ -178,7 +179,7 @@ def test_more_channels_than_colours(channels: int, bits: int, boxed: bool) -> No
     image = samples(channels, bits)
     data = jp2(image, bits, SRGB) if boxed else codestream(image, bits)
 
-    np.testing.assert_array_equal(decode(data, mode="stored"), image)
+    assert_same(decode(data, mode="stored"), image)
     assert decode(data, 4, mode="stored").shape == (6, 8, channels)
     for mode in ("RGB", "L", "RGBA"):
         for backend in (None, "imagecodecs", "pillow"):

@@ -202,7 +202,7 @@ def test_images_go_into_out(made: list[bool]) -> None:
             decode_batch([PLAIN, PLAIN], threads=2, out=small)
 
     assert all(np.shares_memory(array, one) for array, one in zip(arrays, out, strict=True))
-    assert all(np.array_equal(one, fastdecode.decode(PLAIN)) for one in out)
+    assert_same([*out], [fastdecode.decode(PLAIN)] * 3)
     assert made == [True] * 4
 
 

@@ -143,7 +143,8 @@ def test_shards(tmp_path: Path) -> None:
         assert [after.key(index) for index in range(len(after))] == [
             before.key(index) for index in range(len(before))
         ]
-        assert all(bytes(after.read(i)) == bytes(before.read(i)) for i in range(len(before)))
+        for index in range(len(before)):
+            assert_same(after.read(index), before.read(index), before.key(index))
 
 
 def test_bad_items_stop_the_pack(tmp_path: Path) -> None:

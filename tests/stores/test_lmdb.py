@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import store_cases
 from processes import python
+from same import assert_same
 
 from fastdecode.stores import StoreError, create_store, open_store
 
@@ -32,7 +33,8 @@ def test_the_map_grows(tmp_path: Path) -> None:
             writer.add(f"{place}.jpg", bytes([place]) + block)
 
     with open_store(tmp_path / "a.lmdb") as store:
-        assert all(store.read(place) == bytes([place]) + block for place in range(30))
+        for place in range(30):
+            assert_same(store.read(place), bytes([place]) + block, place)
 
 
 def test_plain_lmdb_reads_our_files(tmp_path: Path) -> None:
