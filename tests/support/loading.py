@@ -144,17 +144,6 @@ def same(first: Any, second: Any) -> bool:
     return bool(first == second)
 
 
-def near(first: list[Any], second: list[Any]) -> bool:
-    """Return whether the images differ by at most `LEVEL` and the rest of each batch is equal."""
-    return len(first) == len(second) and all(
-        one[0].shape == two[0].shape
-        and one[0].dtype == two[0].dtype
-        and float((one[0] - two[0]).abs().max()) <= LEVEL
-        and same(one[1:], two[1:])
-        for one, two in zip(first, second, strict=True)
-    )
-
-
 def copies(batches: Any) -> list[Any]:
     """Clone the tensors of batches, because a loader may reuse their memory."""
     return [[part.clone() for part in batch] for batch in batches]

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from loading import SeededLoader, Sources
 from PIL import Image as PillowImage
 from random_transforms import WITHOUT_SHRINKING
+from same import assert_same
 from torch_reference import PHOTOS
 
 from fastdecode.native._augment import Impossible, Operation, augment, draw_in_core, draw_operations
@@ -147,7 +148,7 @@ def test_a_compose_needs_no_function_and_is_called_as_written_outside_a_loader()
         compose.set_random_seed(3)
         results.append([how[at][0] if how else compose(image=IMAGES[at])["image"] for at in (0, 1)])
 
-    assert all(map(torch.equal, *results))
+    assert_same(*results)
     assert isinstance(fuse(compose), Fused)
     with SeededLoader(dataset, 2, threads=2) as loader:
         assert next(iter(loader))[0].shape == (2, 3, 40, 30)
@@ -441,7 +442,7 @@ def test_a_median_is_that_of_opencv(height: int, width: int, side: int, seed: in
     image = np.random.default_rng(seed).integers(0, 256, (height, width, 3)).astype(np.uint8)
     made = augment(image, [Operation("median", (float(side),), library="opencv")])
 
-    assert np.array_equal(made, cv2.medianBlur(image, side))
+    assert_same(made, cv2.medianBlur(image, side))
 
 
 @SEEDS
@@ -573,8 +574,8 @@ def test_a_step_of_albumentations_itself_is_seeded_and_ends_nothing(kind: Any) -
     for how in ({"threads": 1}, {"threads": 3}, {"num_workers": 1}):
         with SeededLoader(dataset, 1, shuffle=False, **how) as loader:
             results.append([batch[0] for batch in loader])
-    assert all(map(torch.equal, results[0], results[1]))
-    assert all(map(torch.equal, results[0], results[2]))
+    assert_same(results[0], results[1])
+    assert_same(results[0], results[2])
     if kind is A.ISONoise:  # it draws from its own generator
         assert len({one.numpy().tobytes() for one in results[0][::2]}) > 2
 
@@ -618,5 +619,5 @@ def test_samples_do_not_depend_on_how_they_are_made() -> None:
     for processes in (0, 1, 2):
         with SeededLoader(dataset, 1, num_workers=processes, shuffle=False) as loader:
             results.append([batch[0] for batch in loader])
-    assert all(map(torch.equal, *results[:2]))
-    assert all(map(torch.equal, *results[1:]))
+    assert_same(*results[:2])
+    assert_same(*results[1:])

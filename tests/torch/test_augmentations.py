@@ -11,6 +11,7 @@ import pytest
 import torch
 from corpus import native_core
 from PIL import Image as PillowImage
+from same import assert_same
 from torch_reference import MEAN, PHOTOS, STD
 
 from fastdecode.errors import DecodeError
@@ -85,7 +86,7 @@ def test_batches_do_not_depend_on_who_makes_them(program: Program, interpolation
     expected = _batches(PHOTOS, transform, threads=2)
     assert not torch.equal(expected, _batches(PHOTOS, _transform(Program()), threads=2))
     for how in ({"threads": 0}, {"threads": 1, "channels_last": True}, {"threads": 4}):
-        assert torch.equal(_batches(PHOTOS, transform, **how), expected)
+        assert_same(_batches(PHOTOS, transform, **how), expected, how)
 
 
 @pytest.mark.parametrize("threads", [0, 1, 2, 4])
@@ -102,7 +103,7 @@ def test_files_that_python_decodes_get_the_same_draws(
         path if kind == "jpg" else _saved_as(kind, path, tmp_path)
         for path, kind in zip(files, kinds, strict=True)
     ]
-    assert torch.equal(_batches(mixed, transform, threads=threads), expected)
+    assert_same(_batches(mixed, transform, threads=threads), expected)
 
     broken = tmp_path / "broken.jpg"
     broken.write_bytes(files[0].read_bytes()[:9000])
@@ -114,13 +115,13 @@ def test_files_that_python_decodes_get_the_same_draws(
     assert {failure.index for failure in dataset.errors} == {1, 6}
     for at, (image, target) in enumerate(zip(images, targets, strict=True)):
         if at == target:
-            assert torch.equal(image, expected[at])
+            assert_same(image, expected[at], at)
             continue
         generator = SampleGenerator("cpu").manual_seed(sample_seed(5, 0, at))
         with pytest.raises(DecodeError):
             transform(broken.read_bytes(), generator=generator)  # it has drawn by then
         other = transform(files[target].read_bytes(), generator=generator)
-        assert torch.equal(image, other)
+        assert_same(image, other, at)
 
 
 @pytest.mark.parametrize("by", ["the core", "png", "webp"])
@@ -136,7 +137,7 @@ def test_a_sample_is_crop_then_operations_then_normalise(by: str, tmp_path: Path
         operations, _ = draw_operations(COLOURS, generator.state, SIDE, SIDE)
         pixels = augment(crop.permute(1, 2, 0).numpy(), operations)
         levels = torch.from_numpy(pixels).permute(2, 0, 1)
-        torch.testing.assert_close(made[at], (levels / 255 - mean) / std, rtol=0, atol=1e-5)
+        assert_same(made[at], (levels / 255 - mean) / std, path, within=1e-5)
 
 
 def test_erased_boxes_are_normal_noise() -> None:
@@ -171,8 +172,7 @@ def test_an_epoch_resumes_with_the_same_augmentations() -> None:
     next(iter(loader))
     again = Loader(dataset, 2, seed=5)
     again.load_state_dict(loader.state_dict())
-    for expected, (images, _) in zip(whole[1:], again, strict=True):
-        assert torch.equal(images, expected)
+    assert_same([images for images, _ in again], whole[1:])
 
 
 def test_outside_a_loader_the_pipeline_runs_as_written() -> None:
@@ -182,7 +182,7 @@ def test_outside_a_loader_the_pipeline_runs_as_written() -> None:
     torch.manual_seed(3)
     image, _ = dataset[0]
     torch.manual_seed(3)
-    assert torch.equal(image, transform.head(PHOTOS[0].read_bytes()))
+    assert_same(image, transform.head(PHOTOS[0].read_bytes()))
 
 
 def test_a_device_cannot_decode_or_normalise_later() -> None:
@@ -202,4 +202,4 @@ def test_bicubic_is_pillows() -> None:
         expected = np.asarray(
             whole.crop(plan.box).resize((SIDE, SIDE), PillowImage.Resampling.BICUBIC)
         )
-        np.testing.assert_array_equal(made.permute(1, 2, 0).numpy(), np.asarray(expected))
+        assert_same(made.permute(1, 2, 0).numpy(), np.asarray(expected), path)

@@ -15,6 +15,7 @@ import torch_reference as reference
 from encoded import INVERSE, with_orientation
 from loading import GOLDEN, next_number, next_share
 from PIL import Image
+from same import assert_same
 from torch_reference import (
     PHOTOS,
     center_crop,
@@ -89,7 +90,7 @@ def test_boxes_are_torchvisions(sides: tuple[int, int], scale: object, ratio: ob
             y, x = (height - h) // 2, (width - w) // 2
 
         assert (top, left, bottom - top, right - left) == (y, x, h, w)
-        assert torch.equal(ours.get_state(), rule.get_state())
+        assert_same(ours.get_state(), rule.get_state(), seed)
 
 
 @pytest.mark.parametrize(
@@ -367,7 +368,7 @@ def test_a_mask_lies_on_its_image(transform: Any) -> None:
     bright = result[1].numpy()
     edge = (bright > 20) & (bright < 235)  # mixed of both
     assert edge.mean() < 0.1
-    np.testing.assert_array_equal(mapped[~edge], bright[~edge] > 127)
+    assert_same(mapped[~edge], (bright[~edge] > 127).astype(np.uint8))
 
 
 def test_padding_is_outside_the_mask() -> None:
@@ -426,7 +427,7 @@ def test_a_state_that_was_kept_draws_the_same_again(copied: Any) -> None:
     boxes = [draw_box(500, 375, *USUAL, one) for one in (other, generator)]
     assert boxes[0] == boxes[1]
     assert other.state == generator.state
-    assert torch.equal(torch.rand(3, generator=other), torch.rand(3, generator=generator))
+    assert_same(torch.rand(3, generator=other), torch.rand(3, generator=generator))
 
 
 @pytest.mark.parametrize("make", [generator_of, seeded])
@@ -475,7 +476,7 @@ def test_users_find_a_generator_of_torchs() -> None:
     """Functions of torch draw from it what a torch generator with that seed gives."""
     expected = torch.rand(3, generator=torch.Generator().manual_seed(2**63 - 1))
 
-    assert torch.equal(torch.rand(3, generator=generator_of(2**63 - 1)), expected)
+    assert_same(torch.rand(3, generator=generator_of(2**63 - 1)), expected)
 
 
 def test_each_thread_has_its_own() -> None:

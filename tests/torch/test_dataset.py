@@ -15,6 +15,7 @@ from corpus import TESTS
 from doubles import double, flat, own_registry  # noqa: F401
 from loading import SeededLoader as Loader
 from PIL import Image as PillowImage
+from same import assert_same
 
 import fastdecode
 from fastdecode import decode, probe, register
@@ -115,7 +116,7 @@ def test_samples_are_pillow_images_unless_told_otherwise(make: Any) -> None:
 
         assert isinstance(image, PillowImage.Image)
         assert image.mode == "RGB"
-        assert np.array_equal(np.asarray(image), decode(path.read_bytes()))
+        assert_same(np.asarray(image), decode(path.read_bytes()), path)
         assert target == target_of(make, index)
 
 
@@ -126,8 +127,8 @@ def test_options_of_decoding_are_obeyed(make: Any) -> None:
     assert (image.size, target) == ((8, 6), str(target_of(make, 3)))
 
     expected = decode(PHOTOS[1].read_bytes(), **options)
-    assert torch.equal(make(output="tensor", **options)[1][0], torch.from_numpy(expected))
-    assert np.array_equal(make(output="array", **options)[1][0], expected)
+    assert_same(make(output="tensor", **options)[1][0], torch.from_numpy(expected))
+    assert_same(make(output="array", **options)[1][0], expected)
     with pytest.raises(TypeError, match="reduced"):
         make(reduced=2)
 
@@ -140,7 +141,7 @@ def test_an_encoded_transform_is_given_the_bytes(make: Any) -> None:
 
     assert targets.tolist() == [target_of(make, index) for index in (4, 1, 0)]
     for image, index in zip(images, (4, 1, 0), strict=True):
-        assert torch.equal(image, transform(PHOTOS[index].read_bytes()))
+        assert_same(image, transform(PHOTOS[index].read_bytes()), PHOTOS[index])
 
 
 def test_samples_of_a_batch_are_drawn_one_after_another(make: Any) -> None:
@@ -151,7 +152,7 @@ def test_samples_of_a_batch_are_drawn_one_after_another(make: Any) -> None:
         torch.manual_seed(5)
         made.append([image for image, _ in fetch(indices)] + [torch.get_rng_state()])
 
-    assert all(map(torch.equal, *made))
+    assert_same(*made)
 
 
 def test_draws_come_from_the_generator_and_go_into_the_slot(make: Any) -> None:
@@ -165,7 +166,7 @@ def test_draws_come_from_the_generator_and_go_into_the_slot(make: Any) -> None:
 
     assert target == target_of(make, 2)
     assert image.data_ptr() == batch[1].data_ptr()
-    assert torch.equal(batch[1], again)
+    assert_same(batch[1], again)
     assert not torch.equal(again, other)
     assert not batch[0].any()
 
@@ -178,7 +179,7 @@ def test_a_pickled_dataset_gives_the_same_samples(make: Any) -> None:
     again = pickle.loads(pickled)
 
     assert b"_resolved" not in pickled
-    assert torch.equal(again[1][0], before[0])
+    assert_same(again[1][0], before[0])
     assert again.decode_options == dataset.decode_options
 
 
@@ -198,9 +199,9 @@ def test_backend_and_orientation_reach_an_encoded_transform() -> None:
 
     image, _ = Turned(transform, orient=True, backend="pillow")[0]
 
-    assert torch.equal(image, transform(turned.read_bytes(), orient=True, backend="pillow"))
+    assert_same(image, transform(turned.read_bytes(), orient=True, backend="pillow"))
     assert not torch.equal(image, transform(turned.read_bytes(), backend="pillow"))
-    assert (Turned(transform, backend="flat")[0][0] == 9).all()
+    assert_same(Turned(transform, backend="flat")[0][0], 9)
 
 
 def test_slot_needs_a_transform_of_known_shape() -> None:
@@ -363,7 +364,7 @@ def test_known_transform_is_fused() -> None:
     dataset = Photos(compose(Resize(64), CenterCrop(48), tensor), quality="fast")
     whole = ResizeCenterCrop(64, 48, dtype=torch.float32, quality="fast")
 
-    assert torch.equal(dataset[1][0], whole(PHOTOS[1].read_bytes()))
+    assert_same(dataset[1][0], whole(PHOTOS[1].read_bytes()))
     assert "fused: Resize, CenterCrop, ToTensor" in repr(dataset)
     assert "quality='fast'" in repr(dataset)
     assert dataset.transform.transforms[2] is tensor  # it shows what it was given
@@ -388,7 +389,7 @@ def test_transform_that_begins_with_our_own_takes_bytes_even_unfused() -> None:
     """A Compose that begins with an `EncodedTransform` always gets bytes."""
     image, _ = Photos(theirs(ResizeCenterCropNormalize(64, 48), torch.neg), fuse=False)[0]
 
-    assert torch.equal(image, -ResizeCenterCropNormalize(64, 48)(PHOTOS[0].read_bytes()))
+    assert_same(image, -ResizeCenterCropNormalize(64, 48)(PHOTOS[0].read_bytes()))
 
 
 def test_a_transform_that_is_assigned_is_fused_anew() -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import torch
 from damaged import CUT, FILES, NO_SUCH_FILE, PHOTO, SMALL, Listed
+from same import assert_same
 from torch.utils.data import ConcatDataset, DataLoader, Dataset, Subset
 
 from fastdecode import errors
@@ -142,7 +143,7 @@ def test_replacement_fills_the_slot() -> None:
 
     assert target == 0
     assert image.data_ptr() == slot.data_ptr()
-    assert torch.equal(slot, SMALL(PHOTO.read_bytes()))
+    assert_same(slot, SMALL(PHOTO.read_bytes()))
 
 
 def test_replacing_ends() -> None:

@@ -13,6 +13,7 @@ import torch
 from class_tree import PHOTOS, make_tree
 from corpus import TESTS
 from PIL import Image as PillowImage
+from same import assert_same
 
 from fastdecode import DecodeError, decode, decode_file, probe
 from fastdecode.stores import open_store
@@ -160,7 +161,7 @@ def test_default_loader_decodes(root: Path) -> None:
     path = dataset.samples[0][0]
 
     assert isinstance(dataset.loader(path), PillowImage.Image)
-    assert np.array_equal(dataset.loader(path), decode(Path(path).read_bytes(), 2))
+    assert_same(np.asarray(dataset.loader(path)), decode(Path(path).read_bytes(), 2))
 
 
 def test_given_loader_is_obeyed(root: Path) -> None:
@@ -200,7 +201,7 @@ def test_loader_may_give_bytes_to_an_encoded_transform(root: Path) -> None:
     transform = ResizeCenterCropNormalize(32, 24)
     dataset = ImageFolder(root, transform, loader=lambda path: Path(path).read_bytes())
 
-    assert torch.equal(dataset[0][0], transform(Path(dataset.samples[0][0]).read_bytes()))
+    assert_same(dataset[0][0], transform(Path(dataset.samples[0][0]).read_bytes()))
 
 
 def test_geometry_is_not_known_behind_a_loader(root: Path) -> None:
@@ -252,7 +253,7 @@ def test_overridden_read_is_used(root: Path) -> None:
     image, target = FromMemory(root)[10]
 
     assert target == -3
-    assert np.array_equal(image, decode(PHOTOS[0].read_bytes()))
+    assert_same(np.asarray(image), decode(PHOTOS[0].read_bytes()))
 
 
 def test_samples_may_be_replaced(root: Path) -> None:
@@ -309,7 +310,7 @@ def test_spawned_workers_decode_and_tell_of_damage(
     told = capfd.readouterr().err
 
     assert [targets.tolist() for _, targets in batches] == [[0, 1, 1], [2, 2, 2], [2, 2, 3]]
-    assert torch.equal(batches[0][0][0], whole[0][0])
+    assert_same(batches[0][0][0], whole[0][0])
     assert f"RuntimeWarning: {root / 'b' / '2.jpg'} (item 6): " in told
     assert told.count("RuntimeWarning") == 2
     assert "fastdecode.torch.Loader" in told
@@ -329,9 +330,7 @@ def test_it_is_as_torchvisions(root: Path) -> None:
     for name in ("root", "classes", "class_to_idx", "samples", "targets"):
         assert getattr(ours, name) == getattr(theirs, name), name
     assert repr(ours).startswith(repr(theirs))
-    for (image, target), (reference, wanted) in zip(ours, theirs, strict=True):
-        assert np.array_equal(image, reference)
-        assert target == wanted
+    assert_same(list(ours), list(theirs))
     messages = []
     for kind in (torchvision.datasets.ImageFolder, ImageFolder):
         with pytest.raises(FileNotFoundError) as caught:

@@ -12,6 +12,7 @@ import torch
 from encoded import saved
 from loading import SeededLoader, Sources
 from PIL import Image as PillowImage
+from same import assert_same
 
 import fastdecode
 
@@ -286,7 +287,7 @@ def test_fused_pipelines_give_the_pixels_of_torchvision(name: str, photo: Path) 
     assert fused.rest == ()
     for seed in range(4):
         expected, state, result, state_after = _both(transform, fused, photo.read_bytes(), seed)
-        assert torch.equal(state, state_after)
+        assert_same(state, state_after)
         _check(expected, result, transform)
 
 
@@ -303,7 +304,7 @@ def test_the_rest_runs_as_written(name: str) -> None:
     assert fused.isolated == (whole is not None and whole.isolated)
     for seed in range(4):
         expected, state, result, state_after = _both(transform, fused, PHOTOS[0].read_bytes(), seed)
-        assert torch.equal(state, state_after)
+        assert_same(state, state_after)
         _check(expected, result, transform)
 
 
@@ -422,7 +423,7 @@ def test_it_is_pickled_with_the_class_of_its_tensors() -> None:
     second = copy(PHOTOS[0].read_bytes())
 
     assert type(second) is tv_tensors.Image
-    assert torch.equal(first, second)
+    assert_same(first, second)
     (batch,) = torch.utils.data.DataLoader([first, second], batch_size=2)
     assert batch.shape == (2, 3, 112, 112)
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from same import assert_same
 from torch.utils.data import DataLoader
 
 import fastdecode
@@ -36,7 +37,7 @@ def test_images_and_targets_belong_together() -> None:
     assert dataset.samples == [(str(FOLDER / NAMES[0]), "casa"), (str(FOLDER / NAMES[1]), "wren")]
     assert dataset.imgs is dataset.samples
     assert dataset.targets == ["casa", "wren"]
-    assert np.array_equal(dataset[1][0], decode((FOLDER / NAMES[1]).read_bytes()))
+    assert_same(np.asarray(dataset[1][0]), decode((FOLDER / NAMES[1]).read_bytes()))
 
 
 def test_without_targets_a_sample_is_the_image_alone() -> None:
@@ -46,7 +47,7 @@ def test_without_targets_a_sample_is_the_image_alone() -> None:
     images = next(iter(torch.utils.data.DataLoader(dataset, batch_size=4)))
 
     assert images.shape == (3, 3, 24, 24)
-    assert torch.equal(dataset[1], images[1])
+    assert_same(dataset[1], images[1])
     assert not dataset.has_targets
     assert dataset.load(1)[1] is None
 
@@ -64,7 +65,7 @@ def test_targets_may_be_a_vector_or_of_any_kind() -> None:
 
     assert [type(target) for target in plain.targets] == [int, int, int]
     assert tensor.targets == [0.5, 1, 2]
-    assert torch.equal(rows.targets[1], torch.tensor([0.0, 1, 0]))
+    assert_same(rows.targets[1], torch.tensor([0.0, 1, 0]))
     assert rows[1][1] == "tensor([0., 1., 0.])"
 
 
@@ -179,7 +180,7 @@ def test_subclass_comes_from_its_own_csv(tmp_path: Path) -> None:
     again = pickle.loads(pickle.dumps(dataset))
 
     assert again[0][1] == NAMES[0]
-    assert torch.equal(again[0][0], CROP((FOLDER / NAMES[0]).read_bytes()))
+    assert_same(again[0][0], CROP((FOLDER / NAMES[0]).read_bytes()))
 
 
 class Named(ImageList):

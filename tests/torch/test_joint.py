@@ -17,6 +17,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from PIL import Image as PillowImage
 from random_transforms import WITHOUT_SHRINKING
+from same import assert_same
 
 import fastdecode
 from fastdecode.torch import DecodeDataset, ImageFolder, ImageList, Loader
@@ -220,7 +221,7 @@ def test_results_are_torchvisions(name: str, form: str) -> None:
             assert image.shape == expected.shape
             levels = 255 * (0.224 if name == "crop" else 1) * (image - expected).abs()
             assert levels.max() <= (12 if name == "distorted" else 1.01)
-            assert torch.equal(after, torch.rand(1))
+            assert_same(after, torch.rand(1), (index, seed))
 
 
 FLIP, FLOAT = v2.RandomHorizontalFlip, v2.ToDtype(torch.float32, scale=True)
@@ -354,7 +355,7 @@ def test_draws_of_torchvision_come_from_the_seed_of_a_sample(name: str) -> None:
         [[(image, ours)]] = Loader(
             kind(transforms=pipeline), 1, seed=seed, threads=seed % 3, collate_fn=list
         )
-        assert torch.equal(before, torch.random.get_rng_state())
+        assert_same(before, torch.random.get_rng_state(), seed)
         torch.manual_seed(sample_seed(seed, 0, 0))
         expected, target = kind(transforms=pipeline, fuse=False)[0]
         torch.random.set_rng_state(before)
@@ -391,7 +392,7 @@ def test_loader_makes_them_in_threads_if_nothing_else_is_drawn(name: str, alone:
         for threads in ((0, 2) if alone else (0,))
     ]
     for ours, again in zip(batches[0], batches[-1], strict=True):
-        assert torch.equal(ours[0], again[0])
+        assert_same(ours[0], again[0])
         _check_alike(ours[1], again[1])
 
 
@@ -434,7 +435,7 @@ def test_other_pipelines_are_called_with_the_decoded_image() -> None:
     torch.manual_seed(1)
     image, _ = Objects(pipeline, fuse=False)[0]
     torch.manual_seed(1)
-    assert torch.equal(image, _as_written(pipeline, 0)[0])
+    assert_same(image, _as_written(pipeline, 0)[0])
 
 
 @pytest.mark.parametrize("options", [{"min_size": 50}, {"reduce": 2}, {"mode": "L"}], ids=str)
@@ -446,7 +447,7 @@ def test_a_known_pipeline_gets_the_image_that_was_asked_for(options: dict[str, A
 
     dataset = ImageList(PHOTOS[:1], [None], transforms=pipeline, **options)
 
-    assert torch.equal(dataset[0][0], expected)
+    assert_same(dataset[0][0], expected)
 
 
 def test_map_target_comes_first() -> None:
@@ -521,7 +522,7 @@ def test_a_pickled_dataset_does_the_same() -> None:
         image, target = dataset[0]
         torch.manual_seed(5)
         same, same_target = again[0]
-        assert torch.equal(image, same)
+        assert_same(image, same, name)
         _check_alike(target, same_target)
 
 

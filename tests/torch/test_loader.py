@@ -23,7 +23,6 @@ from loading import (
     copies,
     epoch,
     pool_threads,
-    same,
     script,
     targets_and_errors,
     wait_until,
@@ -31,6 +30,7 @@ from loading import (
 from loading import (
     SeededLoader as Loader,
 )
+from same import assert_same
 from torch.utils.data import (
     BatchSampler,
     ConcatDataset,
@@ -140,7 +140,7 @@ def test_channels_last_without_a_known_shape(how: dict[str, int], own: Any) -> N
     layout = torch.channels_last if own is None else torch.contiguous_format
     for dataset in (Images(Resize(20)), Plain(plain_image), Whole(plain_image)):
         made = list(Loader(dataset, 4, channels_last=True, collate_fn=own, **how))
-        assert same(made, list(Loader(dataset, 4, threads=1)))
+        assert_same(made, list(Loader(dataset, 4, threads=1)), dataset)
         for batch in made:
             images = batch[0] if isinstance(batch, list) else batch
 
@@ -159,7 +159,7 @@ def test_iterators_at_once_are_epochs_of_their_own() -> None:
         loader.set_epoch(0)
         pairs = list(zip(loader, loader, strict=True))
 
-    assert same([[pair[0] for pair in pairs], [pair[1] for pair in pairs]], expected)
+    assert_same([[pair[0] for pair in pairs], [pair[1] for pair in pairs]], expected)
 
 
 @pytest.mark.parametrize("prefetch", [1, 2, 7])
@@ -316,7 +316,7 @@ def test_default_device_does_not_matter() -> None:
         finally:
             torch.set_default_device(None)
 
-    assert same([batch[0] for batch in found], [batch[0] for batch in expected])
+    assert_same([batch[0] for batch in found], [batch[0] for batch in expected])
 
 
 # Errors, and leaving an epoch early

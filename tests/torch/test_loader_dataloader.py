@@ -25,6 +25,7 @@ from loading import (
 from loading import (
     SeededLoader as Loader,
 )
+from same import assert_same
 from torch.utils.data import (
     BatchSampler,
     ConcatDataset,
@@ -132,7 +133,7 @@ def test_generator_gives_the_seed() -> None:
     generator = torch.Generator().manual_seed(7)
     first, second = epoch(generator), epoch(generator)
 
-    assert same(first, epoch(torch.Generator().manual_seed(7)))
+    assert_same(first, epoch(torch.Generator().manual_seed(7)))
     assert not same(first, second)
     assert not same(first, epoch(torch.Generator().manual_seed(8)))
 
@@ -148,7 +149,7 @@ def test_the_order_follows_from_torchs_seed() -> None:
     runs = [epoch(number) for number in range(5)]
 
     assert len({tuple(indices(run)) for run in runs}) == 5
-    assert same(epoch(3), runs[3])
+    assert_same(epoch(3), runs[3])
     first, second = (fastdecode.torch.Loader(Images(), threads=1) for _ in range(2))
     assert first.seed != second.seed
 
@@ -173,13 +174,13 @@ def test_default_collate_changes_nothing() -> None:
 
         assert loader.collate_fn is default_collate
     with Loader(Images(), 4, threads=1) as loader:
-        assert same(found, copies(loader))
+        assert_same(found, copies(loader))
         assert loader.collate_fn is default_collate
         loader.collate_fn = len
         assert list(loader) == [4, 4, 4, 4, 4, 3]
         loader.collate_fn = default_collate
         loader.set_epoch(0)
-        assert same(found, copies(loader))
+        assert_same(found, copies(loader))
 
 
 def test_arguments_of_dataloader_are_taken() -> None:
@@ -207,7 +208,7 @@ def test_arguments_of_dataloader_are_taken() -> None:
     for loader, options in zip(loaders, (usual, others), strict=True):
         assert (loader.threads, loader.workers) == (options["num_workers"], 0)
         with loader, Loader(Images(), 4, shuffle=options["shuffle"], threads=1) as plain:
-            assert same(copies(loader), copies(plain))
+            assert_same(copies(loader), copies(plain), options)
     assert loaders[1].prefetch == loaders[1].prefetch_factor == 5
     assert loaders[1].timeout == 0
     assert ", 8 threads," in repr(loaders[0])
@@ -370,9 +371,9 @@ def test_set_epoch_of_its_own_sampler_is_the_loaders() -> None:
             sampler.set_epoch(2)
 
             assert loader.epoch == 2
-            assert same(copies(loader), epochs[2])
+            assert_same(copies(loader), epochs[2])
             sampler.set_epoch(0)
-            assert same(copies(loader), epochs[0])
+            assert_same(copies(loader), epochs[0])
 
 
 def test_a_loader_whose_sampler_was_looked_at_ends_when_it_is_dropped() -> None:
@@ -472,7 +473,7 @@ def test_unused_iterator_does_not_count_as_an_epoch() -> None:
             for epoch in epochs[:2]:
                 iter(loader)
                 iter(loader)
-                assert same(copies(loader), epoch)
+                assert_same(copies(loader), epoch, options)
 
 
 def test_set_epoch_applies_to_an_iterator_that_has_given_nothing() -> None:
@@ -488,7 +489,7 @@ def test_set_epoch_applies_to_an_iterator_that_has_given_nothing() -> None:
             state = loader.state_dict()
 
             assert (state["epoch"], state["batch"]) == (named, 1)
-            assert same([*first, *copies(batches)], epochs[named])
+            assert_same([*first, *copies(batches)], epochs[named], named)
             assert loader.epoch == named + 1
     sampler = DistributedSampler(range(23), 1, 0)
     with Loader(Images(), 4, sampler=sampler, threads=1) as loader:
@@ -507,9 +508,9 @@ def test_set_epoch_does_not_affect_an_iterator_in_use() -> None:
         loader.set_epoch(0)
         again = copies(loader)
 
-        assert same([*first, *copies(used)], epochs[0])
-        assert same(again, epochs[0])
-        assert same(copies(unused), epochs[1])
+        assert_same([*first, *copies(used)], epochs[0])
+        assert_same(again, epochs[0])
+        assert_same(copies(unused), epochs[1])
 
 
 def test_resuming_in_mid_epoch_beside_the_sampler() -> None:

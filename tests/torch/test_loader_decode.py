@@ -25,6 +25,7 @@ from device_doubles import (  # noqa: F401
 )
 from loading import (
     EXACT,
+    LEVEL,
     Images,
     Plain,
     Sources,
@@ -34,15 +35,14 @@ from loading import (
     epoch,
     epochs,
     indices,
-    near,
     pool_threads,
-    same,
     targets,
     wait_until,
 )
 from loading import (
     SeededLoader as Loader,
 )
+from same import assert_same
 
 from fastdecode import DecodeError, UnknownBackend, stats
 from fastdecode.native._augment import Operation, Program, do
@@ -75,7 +75,7 @@ def test_the_same_crops_of_the_same_items(transform: Any) -> None:
     ours = epochs(2, Images(transform), 5, shuffle=True, decode="double")
     theirs = epochs(2, Images(transform), 5, shuffle=True)
 
-    assert all(map(near, ours, theirs))
+    assert_same(ours, theirs, within=LEVEL)
     assert double.asked == [5, 5, 5, 5, 3] * 2
 
 
@@ -87,7 +87,7 @@ def test_neither_threads_nor_layout_change_pixels(threads: int, options: Any) ->
 
     ours = epoch(Images(), threads=threads, decode="double", **options)
 
-    assert same(ours, epoch(Images(), decode="double"))
+    assert_same(ours, epoch(Images(), decode="double"))
     layout = torch.channels_last if "channels_last" in options else torch.contiguous_format
     assert all(images.is_contiguous(memory_format=layout) for images, _ in ours)
 
@@ -105,12 +105,13 @@ def test_refused_images_are_decoded_on_the_cpu(how: Any, threads: int, channels_
     ours = epoch(files, decode="double", **options)
     theirs = epoch(files, **options)
 
-    assert near(ours, theirs)
+    assert_same(ours, theirs, within=LEVEL)
     refused = (1, 3) if how is refusing else (0, 1, 2, 3)
     assert stats().fallbacks[("double", "cpu")] == len(refused)
     for (images, numbers), (expected, _) in zip(ours, theirs, strict=True):
         for image, other, index in zip(images, expected, numbers.tolist(), strict=True):
-            assert index not in refused or torch.equal(image, other)
+            if index in refused:
+                assert_same(image, other, index)
 
 
 def test_odd_and_damaged_files_join_in_order() -> None:
@@ -126,7 +127,7 @@ def test_odd_and_damaged_files_join_in_order() -> None:
 
     ours, theirs = run(decode="double"), run()
 
-    assert near(ours[0], theirs[0])
+    assert_same(ours[0], theirs[0], within=LEVEL)
     assert ours[1:] == theirs[1:]
     assert sum(double.asked) == 3
 
@@ -160,7 +161,7 @@ def test_files_are_read_once(threads: int) -> None:
 
     ours = epoch(dataset, decode="double", threads=threads)
 
-    assert near(ours, epoch(Counted(files), threads=threads))
+    assert_same(ours, epoch(Counted(files), threads=threads), within=LEVEL)
     assert indices(ours) == [0, -1, -2, -3, -6, -7]
     assert Counter(dataset.reads) == {at: 2 if at == 5 else 1 for at in range(8)}
     assert dataset.transformed_of == dict.fromkeys((0, 1, 2, 3, 6, 7), 1)

@@ -12,11 +12,11 @@ from loading import (
     copies,
     device_loader,
     epoch,
-    same,
 )
 from loading import (
     SeededLoader as Loader,
 )
+from same import assert_same
 
 from fastdecode.torch import Fused
 from fastdecode.torch._loader.transfer import Transfer
@@ -54,7 +54,7 @@ def test_floats_are_those_of_the_host(transform: Any, options: dict[str, Any]) -
     ours = epoch_later(Images(transform), 5, **options)
     theirs = epoch(Images(transform), 5, **options)
 
-    assert same(ours, theirs)
+    assert_same(ours, theirs)
     for (images, _), (expected, _) in zip(ours, theirs, strict=True):
         assert images.dtype == torch.float32
         assert images.stride() == expected.stride()
@@ -69,7 +69,7 @@ def test_samples_of_processes_and_without_the_core_are_copied_as_bytes(
     """Samples that are made one by one, or in worker processes, are copied as bytes, too."""
     monkeypatch.setenv("FASTDECODE_DISABLE", disabled)
 
-    assert same(epoch_later(Images(), **how), epoch(Images(), threads=2))
+    assert_same(epoch_later(Images(), **how), epoch(Images(), threads=2))
 
 
 @pytest.mark.parametrize("normalize_on", ["host", "device"])
@@ -96,4 +96,4 @@ def test_without_a_device_it_is_as_on_the_host() -> None:
     """On the CPU floats are made at once, which is faster; the batches are the same."""
     with Loader(Images(), 4, threads=2, normalize_on="device") as loader:
         assert loader._way().normalize is None
-        assert same(copies(loader), epoch(Images(), threads=2))
+        assert_same(copies(loader), epoch(Images(), threads=2))

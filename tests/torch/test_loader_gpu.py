@@ -14,6 +14,7 @@ import torch
 from gpus import LATE, NEEDS_CUDA, consumer  # noqa: F401 - a fixture
 from loading import SeededLoader as Loader
 from loading import Sources
+from same import assert_same
 from torch_reference import decibels
 
 from fastdecode.errors import BackendUnavailable
@@ -85,7 +86,7 @@ def test_images_are_near_those_of_the_cpu(decode: str, channels_last: bool) -> N
         for (images, labels), (expected, wanted) in zip(ours, theirs, strict=True):
             assert images.device.type == "cuda"
             assert images.is_contiguous(memory_format=layout)
-            assert torch.equal(labels, wanted)
+            assert_same(labels, wanted)
             worst = min(worst, *map(decibels, images, expected))
 
     assert worst >= 30, f"{worst:.1f} dB"
@@ -109,7 +110,7 @@ def test_floats_made_there_are_those_of_the_host(
     monkeypatch.setattr(CudaTransfer, "stage", stage)
     with loader("cpu", channels_last=channels_last, normalize_on="device") as device:
         for (images, _), (wanted, _) in zip(device, expected, strict=True):
-            assert torch.allclose(images, wanted, rtol=0, atol=1e-6)
+            assert_same(images, wanted, within=1e-6)
             assert images.stride() == wanted.stride()
 
     assert set(staged) == {torch.uint8}
@@ -233,6 +234,4 @@ def test_pin_memory_pins_batches_that_stay_on_the_host() -> None:
         found = list(loader)
 
     assert all(part.is_pinned() for batch in found for part in batch)
-    for one, two in zip(found, expected, strict=True):
-        assert torch.equal(one[0], two[0])
-        assert torch.equal(one[1], two[1])
+    assert_same(found, expected)

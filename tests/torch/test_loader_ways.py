@@ -34,6 +34,7 @@ from loading import (
 from loading import (
     SeededLoader as Loader,
 )
+from same import assert_same
 from torch.utils.data import ConcatDataset, DataLoader, Subset
 
 from fastdecode import DecodeError, ImageTooLarge
@@ -126,7 +127,7 @@ def test_epochs_are_those_of_one_thread(way: str, batch_size: int) -> None:
         assert batches.epoch == 2
 
     assert all(alike(way, epoch, other) for epoch, other in zip(made, expected, strict=True))
-    assert same(generator_states(), before)
+    assert_same(generator_states(), before)
     assert targets(made[0]) != targets(made[1])
     assert sorted(indices(made[1])) == list(range(COUNT))
 
@@ -172,7 +173,7 @@ def test_batches_that_are_kept_are_never_overwritten(way: str) -> None:
                 kept.append(batch)
                 seen += copies([batch])
 
-    assert same(kept, seen)
+    assert_same(kept, seen)
     assert len({images.data_ptr() for images, _ in kept}) == len(kept)
 
 
@@ -340,7 +341,7 @@ def test_collate_fn_gets_the_samples(way: str) -> None:
                 if has_targets
                 else [torch.stack(samples) for samples in made]
             )
-            assert same(stacked, list(expected))
+            assert_same(stacked, list(expected))
 
 
 @pytest.mark.parametrize("how", [{"num_workers": 0}, {"workers": 1}, {"workers": 2}], ids=str)
@@ -358,9 +359,9 @@ def test_draws_of_user_code_follow_from_seed_epoch_and_index(how: dict[str, int]
 
     assert not same(made, following)
     for images, numbers in made:
-        assert same(list(images), [image_of[index] for index in numbers])
+        assert_same(list(images), [image_of[index] for index in numbers])
     assert len({float(image.sum()) for image in image_of}) == COUNT
-    assert same(generator_states(), before)
+    assert_same(generator_states(), before)
 
 
 def parts(**options: Any) -> tuple[Images, Images, Any]:
@@ -384,7 +385,7 @@ def test_concatenated_datasets_are_looked_through(way: str) -> None:
     images = [image for batch, _ in made for image in batch]
     for at, (index, target) in enumerate(zip(whole.indices, EXPECTED, strict=True)):
         fetched = Images(EXACT).load(target, generator=generator_of(sample_seed(3, 0, at)))
-        assert torch.equal(images[at], fetched[0]), index
+        assert_same(images[at], fetched[0], index)
 
 
 @CALLED
@@ -409,7 +410,7 @@ def test_concatenated_types_become_those_of_torch(way: str, first: torch.dtype) 
     each = [ResizeCenterCrop(32, 24, dtype=kind) for kind in kinds]
     whole = ConcatDataset([Images(transform, count=3) for transform in each])
     with loader(way, whole, 4) as batches:
-        assert same(copies(batches), copies(DataLoader(whole, 4)))
+        assert_same(copies(batches), copies(DataLoader(whole, 4)))
 
 
 @CALLED

@@ -12,6 +12,7 @@ import torch
 from loading import Images, Sources
 from loading import SeededLoader as Loader
 from PIL import Image
+from same import assert_same
 from torch.utils.data import default_collate
 
 from fastdecode.testing import encode
@@ -131,7 +132,7 @@ def test_layouts_have_the_same_shape(dtype: torch.dtype) -> None:
     assert first.is_contiguous()
     assert last.is_contiguous(memory_format=torch.channels_last)
     last.copy_(first.fill_(7))
-    assert torch.equal(first, last)
+    assert_same(first, last)
 
 
 def test_a_sample_takes_a_free_block_of_its_size() -> None:
@@ -192,7 +193,7 @@ def test_memory_outlives_its_owner() -> None:
     tensor = take(memory).fill_(3)
     del memory
 
-    assert (tensor == 3).all()
+    assert_same(tensor, 3)
     del tensor
 
 
@@ -239,7 +240,7 @@ def test_images_are_stacked_in_memory_that_is_reused(
 
     def images() -> list[Any]:
         batch = collate(samples, None, 1, None, channels_last=channels_last, memory=memory).batch
-        torch.testing.assert_close(batch, default_collate(samples), check_stride=False)
+        assert_same(batch, default_collate(samples))
         views = batch[0] if isinstance(samples[0], tuple) else batch
         return views if isinstance(views, list) else [views]
 
@@ -306,7 +307,7 @@ def test_samples_that_are_kept_are_never_overwritten(transform: Any) -> None:
             pass
 
     assert len({image.data_ptr() for image in kept}) == len(kept)
-    assert all(map(torch.equal, kept, seen))
+    assert_same(kept, seen)
 
 
 def test_images_of_several_sizes_need_no_more_memory_later(traced: Any) -> None:

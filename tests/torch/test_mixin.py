@@ -13,6 +13,7 @@ import pytest
 import torch
 from corpus import TESTS
 from PIL import Image as PillowImage
+from same import assert_same
 
 import fastdecode
 from fastdecode import DecodeError, Ranking, UnknownBackend, decode, probe, use
@@ -53,7 +54,7 @@ def test_bytes_and_paths_are_decoded_alike() -> None:
     mixin = DecodeMixin()
 
     for source in (DATA, memoryview(DATA), str(PHOTO), PHOTO):
-        assert np.array_equal(mixin.decode(source), decode(DATA))
+        assert_same(mixin.decode(source), decode(DATA), type(source))
 
 
 def test_options_are_those_of_the_class_or_of_the_instance() -> None:
@@ -65,15 +66,15 @@ def test_options_are_those_of_the_class_or_of_the_instance() -> None:
     other = Small()
     other.decode_options = replace(Small.decode_options, reduce=8, backend="pillow")
 
-    assert np.array_equal(Small().decode(DATA), decode(DATA, 4, mode="L"))
-    assert np.array_equal(other.decode(DATA), decode(DATA, 8, mode="L", backend="pillow"))
+    assert_same(Small().decode(DATA), decode(DATA, 4, mode="L"))
+    assert_same(other.decode(DATA), decode(DATA, 8, mode="L", backend="pillow"))
 
 
 def test_min_size_is_handed_on() -> None:
     """`min_size` reduces as far as it allows."""
     mixin = with_options(min_size=(100, 50))
 
-    assert np.array_equal(mixin.decode(DATA), decode(DATA, min_size=(100, 50)))
+    assert_same(mixin.decode(DATA), decode(DATA, min_size=(100, 50)))
     assert mixin.decode(DATA).shape != decode(DATA).shape
 
 
@@ -86,7 +87,7 @@ def test_output_is_what_was_asked_for(output: Any) -> None:
     assert isinstance(image, kinds.get(str(output), np.ndarray))
     if output == "tensor":
         image = image.permute(1, 2, 0)
-    assert np.array_equal(np.asarray(image), decode(DATA))
+    assert_same(np.asarray(image), decode(DATA))
 
 
 @pytest.mark.parametrize(
@@ -155,7 +156,7 @@ def test_property_may_hold_the_options() -> None:
         def decode_options(self) -> DecodeOptions:  # type: ignore[override]
             return DecodeOptions(reduce=self.factor)
 
-    assert np.array_equal(Halved().decode(DATA), decode(DATA, 2))
+    assert_same(Halved().decode(DATA), decode(DATA, 2))
 
 
 TAKEN = [*DatasetOptions.__annotations__, "options", "settings", "size"]
@@ -188,7 +189,7 @@ def test_names_of_options_are_free_for_the_users_own_use(name: str) -> None:
 
         assert getattr(again, name) == "train"
         for found in (photos[0], again[0]):
-            assert np.array_equal(found, expected)
+            assert_same(found, expected, photos)
 
 
 def test_names_of_a_class_behind_the_mixin_stay_its_own() -> None:
@@ -204,7 +205,7 @@ def test_names_of_a_class_behind_the_mixin_stay_its_own() -> None:
 
     assert (mine.mode, mine.orient, mine.reduce, mine.backend) == ("train", "left", "mean", "nccl")
     assert (mine.output(), mine.quality(), mine._load_image(3)) == ("a method", "mine", "image 3")
-    assert np.array_equal(mine.decode(DATA), decode(DATA))
+    assert_same(mine.decode(DATA), decode(DATA))
 
 
 def test_geometry_is_that_of_the_reduction_that_was_taken() -> None:
@@ -214,7 +215,7 @@ def test_geometry_is_that_of_the_reduction_that_was_taken() -> None:
     header = probe(DATA)
     factor = -(-header.width // image.shape[1])
 
-    assert np.array_equal(image, decode(DATA, min_size=100))
+    assert_same(image, decode(DATA, min_size=100))
     assert factor > 1
     assert geometry.size == image.shape[:2]
     assert geometry.scale == (1 / factor, 1 / factor)
@@ -246,7 +247,7 @@ def test_pickled_dataset_has_its_options() -> None:
     photos.decode_options = DecodeOptions(reduce=8, output="tensor")
     again = pickle.loads(pickle.dumps(photos))
 
-    assert torch.equal(again[0], photos[0])
+    assert_same(again[0], photos[0])
     assert vars(again) == vars(photos)
 
 
@@ -309,7 +310,7 @@ def test_transformed_is_as_torchvisions_datasets_have_it() -> None:
     assert photos.transformed(DATA)[0] == "Tensor"
     assert isinstance(photos.decode(DATA), torch.Tensor)
     photos.decode_options = DecodeOptions(reduce=4)
-    assert np.array_equal(photos.decode(DATA), decode(DATA, 4))
+    assert_same(photos.decode(DATA), decode(DATA, 4))
 
 
 def test_transformed_hands_bytes_to_a_transform_that_takes_them() -> None:
@@ -318,8 +319,8 @@ def test_transformed_hands_bytes_to_a_transform_that_takes_them() -> None:
     photos.transform = ResizeCenterCrop(64, 48)
     expected = photos.transform(DATA)
 
-    assert torch.equal(photos.transformed(PHOTO), expected)
-    assert torch.equal(photos.transformed(DATA), expected)
+    assert_same(photos.transformed(PHOTO), expected)
+    assert_same(photos.transformed(DATA), expected)
     photos.decode_options = DecodeOptions(reduce=2)
     with pytest.raises(ValueError, match="reduce=2"):
         photos.transformed(PHOTO)
@@ -329,4 +330,4 @@ def test_transformed_of_a_whole_dataset_is_its_sample() -> None:
     """A `DecodeDataset` makes the same result from any file as for its own samples."""
     listed = ImageList([PHOTO], transform=ResizeCenterCrop(64, 48))
 
-    assert torch.equal(listed.transformed(DATA), listed[0])
+    assert_same(listed.transformed(DATA), listed[0])

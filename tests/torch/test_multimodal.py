@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from loading import SeededLoader, Sources
 from PIL import Image as PillowImage
+from same import assert_same
 from torch_reference import PHOTOS
 
 from fastdecode.testing import encode
@@ -98,15 +99,15 @@ def test_pixels_are_pillows(sides: tuple[int, int]) -> None:
     file = encode(image, "png")
     for step, wanted in expected.items():
         array = np.array(wanted)
-        assert (np.array(step(image)) == array).all()
-        assert (step(np.array(image)) == array).all()
+        assert_same(np.array(step(image)), array, step)
+        assert_same(step(np.array(image)), array, step)
         tensor = step(torch.from_numpy(np.array(image)).permute(2, 0, 1))
-        assert (tensor.permute(1, 2, 0).numpy() == array).all()
+        assert_same(tensor.permute(1, 2, 0).numpy(), array, step)
         dataset = Sources(file, transform=Compose([step, PILToTensor()]))
         with SeededLoader(dataset, 1, threads=2) as loader:
             [(batch, _)] = loader
         assert dataset.isolated
-        assert (batch[0].permute(1, 2, 0).numpy() == array).all()
+        assert_same(batch[0].permute(1, 2, 0).numpy(), array, step)
 
 
 @pytest.mark.parametrize(

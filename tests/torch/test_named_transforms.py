@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from loading import SeededLoader, Sources
 from PIL import Image as PillowImage
 from random_transforms import WITHOUT_SHRINKING
+from same import assert_same
 from torch_reference import PHOTOS
 
 from fastdecode.native._augment import as_operation, augment, do
@@ -193,7 +194,7 @@ def test_results_for_every_kind_of_image_are_those_of_torchvision(
             except ValueError:  # it says what it does not take
                 continue
             compared += 1
-            assert np.array_equal(made, _called(theirs, given_, seed))
+            assert_same(made, _called(theirs, given_, seed), (image, seed))
     assert compared >= len(IMAGES) * len(SEEDS)
 
 
@@ -313,7 +314,7 @@ def test_any_steps_in_turn_are_torchvisions(
             expected = _called(theirs, given_, seed)
         except (IndexError, RuntimeError, TypeError, ValueError):
             continue
-        assert np.array_equal(_called(ours, given_, seed), expected)
+        assert_same(_called(ours, given_, seed), expected, type(given_))
 
 
 @given(_calls().map(_made), st.integers(0, 99), st.integers(20, 60), st.integers(20, 60))
@@ -323,13 +324,13 @@ def test_any_call_has_one_result(transform: Any, seed: int, height: int, width: 
     image = PillowImage.fromarray(_pixels(height, width))
     expected = _called(transform, image, seed)
 
-    assert np.array_equal(_called(transform, np.array(image), seed), expected)
-    assert np.array_equal(_called(pickle.loads(pickle.dumps(transform)), image, seed), expected)
+    assert_same(_called(transform, np.array(image), seed), expected)
+    assert_same(_called(pickle.loads(pickle.dumps(transform)), image, seed), expected)
     one_channel = not isinstance(getattr(transform, "fill", None), tuple)
     if one_channel and not isinstance(transform, (own.AugMix, own.GaussianBlur)):  # by torch
         grey = image.convert("L")
         coloured = _called(transform, grey.convert("RGB"), seed)[:-1].reshape(-1, 3)
-        assert np.array_equal(_called(transform, grey, seed)[:-1], coloured[:, 0])
+        assert_same(_called(transform, grey, seed)[:-1], coloured[:, 0])
     assert repr(transform).startswith(f"{type(transform).__name__}(")
 
 
@@ -364,7 +365,7 @@ def test_a_pipeline_needs_no_torchvision() -> None:
         torch.manual_seed(number)
         of_file = _pipeline()(file)
         torch.manual_seed(number)
-        assert torch.equal(dataset[number][0], of_file)
+        assert_same(dataset[number][0], of_file, file)
 
 
 def test_printing_a_dataset_shows_the_steps_by_their_names() -> None:
@@ -391,7 +392,7 @@ def test_a_crop_with_a_mean_is_one_in_a_pipeline() -> None:
     with SeededLoader(dataset, 1, threads=0) as loader:
         (batch,) = [images for images, _ in loader]
 
-    assert torch.equal(batch[0], crop(file))
+    assert_same(batch[0], crop(file))
     assert torch.allclose(own.Compose([crop])(file), crop(file), atol=1.01 / 255 / 0.2)
 
 
@@ -445,9 +446,7 @@ def test_a_subclass_of_a_users_does_what_its_base_does() -> None:
         pass
 
     image = IMAGES[0]
-    assert np.array_equal(
-        _called(Mine(p=1.0), image, 0), _called(own.RandomInvert(p=1.0), image, 0)
-    )
+    assert_same(_called(Mine(p=1.0), image, 0), _called(own.RandomInvert(p=1.0), image, 0))
 
 
 def test_blurs_of_dino_are_told_from_torchvisions() -> None:
@@ -543,9 +542,7 @@ def test_boxes_are_erased_as_torchvision_does(value: Any) -> None:
     for seed in range(8):
         image = torch.rand(3, 40, 50, generator=torch.Generator().manual_seed(seed))
         ours = _called(own.RandomErasing(value=value), image, seed)
-        assert np.array_equal(
-            ours, _called(_theirs("RandomErasing", {"value": value}), image, seed)
-        )
+        assert_same(ours, _called(_theirs("RandomErasing", {"value": value}), image, seed), seed)
         arguments = {"p": 1.0, "value": value, "inplace": True}
         assert own.RandomErasing(**arguments)(image) is image
 
@@ -557,7 +554,7 @@ def test_containers_draw_as_torchvisions(make: str) -> None:
     parts = [own.RandomInvert(p=0.5), own.RandomSolarize(99, p=0.8), own.RandomPosterize(2, p=0.7)]
     for seed in range(20):
         expected = _called(getattr(v2, make)(parts), IMAGES[0], seed)
-        assert np.array_equal(_called(getattr(own, make)(parts), IMAGES[0], seed), expected)
+        assert_same(_called(getattr(own, make)(parts), IMAGES[0], seed), expected, seed)
 
 
 def test_conversions_are_those_of_torchvision() -> None:
@@ -569,12 +566,12 @@ def test_conversions_are_those_of_torchvision() -> None:
         for scale in (False, True):
             ours, theirs = own.ToDtype(dtype, scale), v2.ToDtype(dtype, scale)
             for image in (levels, levels / 255, levels.double() / 255):
-                assert torch.equal(ours(image), theirs(image))
-    assert torch.equal(own.ConvertImageDtype()(levels), v2.ConvertImageDtype()(levels))
+                assert_same(ours(image), theirs(image), (dtype, scale, image.dtype))
+    assert_same(own.ConvertImageDtype()(levels), v2.ConvertImageDtype()(levels))
     for mode in ("RGB", "L", "1", "I", "F"):
         image = IMAGES[0].convert("L").convert(mode)
-        assert torch.equal(own.PILToTensor()(image), v2.PILToTensor()(image)), mode
-        assert torch.equal(own.ToTensor()(image), v1.ToTensor()(image)), mode
+        assert_same(own.PILToTensor()(image), v2.PILToTensor()(image), mode)
+        assert_same(own.ToTensor()(image), v1.ToTensor()(image), mode)
 
 
 if __name__ == "__main__":

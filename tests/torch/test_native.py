@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from cases import examples
+from same import assert_same
 
 pytest.importorskip("fastdecode.native._core")
 import numpy as np
@@ -240,7 +241,7 @@ def test_the_cores_samples_are_pythons(data: Any, folder: Path, made: Made) -> N
     read_threads = data.draw(st.sampled_from([0, 0, 2]), "read_threads")
     batches = batches_and_errors(ours, threads=threads, read_threads=read_threads, **how)
 
-    assert same(batches, reference)
+    assert_same(batches, reference)
     assert sorted(ours.errors) == sorted(expected.errors)
     kinds = [kind for kind, *_ in drawn]
     good = sum(is_for_core(one, options["orient"]) for one in kinds)
@@ -264,7 +265,7 @@ def test_the_largest_canvas_and_one_pixel_more_are_made_alike(made: Made) -> Non
                 epoch(Shown(PLAIN, PLAIN, transform=one), 2, threads=threads)
                 for one, threads in ((transform, 1), (by_python(transform), 0))
             )
-            assert same(ours, theirs)
+            assert_same(ours, theirs, transform)
             assert made.total == (2 if for_core else 0), (transform, side)
 
 
@@ -290,7 +291,7 @@ def test_an_exact_multiple_of_the_canvas_is_reduced_alike(
             epoch(Sources(*files, transform=one), 4, threads=threads)
             for one, threads in ((transform, 1), (by_python(transform), 0))
         )
-        assert same(ours, theirs)
+        assert_same(ours, theirs, transform)
         assert made.total == len(files)
 
 
@@ -332,7 +333,7 @@ def test_mistakes_of_the_user_are_raised_at_their_batch() -> None:
         (Sources(*eight, transform=Odd(40)), "ValueError"),
     ):
         ours, theirs = (batches_and_errors(dataset, 4, threads=threads) for threads in (2, 0))
-        assert same(ours, theirs)
+        assert_same(ours, theirs, error)
         assert ours[1].startswith(error)
 
 
@@ -353,7 +354,7 @@ def test_without_its_decoder_thecore_resizes_alike(
             theirs = epoch(dataset, 20, threads=2)
 
         assert made.total == count
-        assert torch.equal(ours[0][0], theirs[0][0])
+        assert_same(ours[0][0], theirs[0][0], transform)
 
 
 def test_another_backend_or_overridden_methods_keep_the_core_out(made: Made) -> None:
@@ -379,12 +380,12 @@ def test_another_backend_or_overridden_methods_keep_the_core_out(made: Made) -> 
         Loads(*sources),
     ):
         batch = epoch(dataset, 6, threads=2)[0]
-        torch.testing.assert_close(batch[0], expected[0][0], rtol=0, atol=0.02)  # a level
+        assert_same(batch[0], expected[0][0], dataset, within=0.02)  # a level
         assert batch[1].abs().tolist() == list(range(6))
     with use("simplejpeg"):
         epoch(Sources(*sources), 6, threads=2)
     assert not made
-    assert same(epoch(Sources(*sources, backend="native"), 6, threads=2), expected)
+    assert_same(epoch(Sources(*sources, backend="native"), 6, threads=2), expected)
     assert made.total == 6
 
 
@@ -484,7 +485,7 @@ def test_draws_of_targets_follow_from_the_seed(
     """What `read` draws in a process does not depend on the core, nor on how many there are."""
     drawn = epoch(Captions(*SOURCES), 7, seed=4, workers=workers)
     dataset = Captions(*SOURCES, target_transform=_add_a_draw)
-    assert same(*(epoch(dataset, 7, seed=4, workers=count) for count in (workers, 1)))
+    assert_same(*(epoch(dataset, 7, seed=4, workers=count) for count in (workers, 1)))
     monkeypatch.setenv("FASTDECODE_DISABLE", "native")
     without = epoch(Captions(*SOURCES), 7, seed=4, workers=workers)
 
@@ -502,7 +503,7 @@ def test_fused_pipelines_keep_their_type(made: Made) -> None:
 
     assert {type(image) for image, _ in dataset.__getitems__(range(6))} == {Image}
     ours = epoch(dataset, 6, threads=2)
-    assert same(ours, epoch(dataset, 6, threads=0))
+    assert_same(ours, epoch(dataset, 6, threads=0))
     assert type(ours[0][0]) is torch.Tensor
     assert made.total == count
     made.clear()
@@ -535,8 +536,8 @@ def test_plan_and_reduction_of_a_subclass_are_used() -> None:
         (Named((40, 41)), Resize((40, 41))(PLAIN)),
     ):
         ((images, _),) = epoch(Sources(PLAIN, PLAIN, transform=transform), 2, threads=2)
-        assert torch.equal(images[0], expected)
-        assert torch.equal(images[1], expected)
+        assert_same(images[0], expected, transform)
+        assert_same(images[1], expected, transform)
 
 
 def test_changed_attributes_of_a_transform_are_used() -> None:
@@ -546,7 +547,7 @@ def test_changed_attributes_of_a_transform_are_used() -> None:
     before = epoch(dataset, 4, threads=2)
     transform.scale, transform.flip = (0.5, 0.6), 1.0
     after = epoch(dataset, 4, threads=2)
-    assert same(after, epoch(dataset, 4, threads=0))
+    assert_same(after, epoch(dataset, 4, threads=0))
     assert not same(before, after)
     transform.size = (40, 30)
     assert {tuple(images.shape) for images, _ in epoch(dataset, 4, threads=2)} == {(4, 3, 40, 30)}

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from same import assert_same
 from torch_reference import MEAN, STD, normalized
 
 from fastdecode.torch.transforms import IMAGENET_MEAN, IMAGENET_STD, Normalize
@@ -22,14 +23,14 @@ def test_every_level_is_normalised_as_by_torchvision() -> None:
     result = Normalize()(LEVELS)
 
     assert result.dtype == torch.float32
-    torch.testing.assert_close(result, normalized(LEVELS), rtol=0, atol=1e-6)
+    assert_same(result, normalized(LEVELS), within=1e-6)
 
 
 def test_without_a_mean_there_are_values_of_0_to_1() -> None:
     """`mean=None` only scales, with black at 0 and white at 1."""
     result = Normalize(None)(LEVELS)
 
-    torch.testing.assert_close(result, LEVELS / 255, rtol=0, atol=1e-7)
+    assert_same(result, LEVELS / 255, within=1e-7)
     assert (result.min(), result.max()) == (0, 1)
 
 
@@ -42,7 +43,7 @@ def test_batches_are_normalised_like_their_images(shape: tuple[int, ...]) -> Non
 
     assert result.shape == shape
     for one, drawing in zip(result.view(-1, *shape[-3:]), pixels.view(-1, *shape[-3:])):  # noqa: B905
-        torch.testing.assert_close(one, normalized(drawing), rtol=0, atol=1e-6)
+        assert_same(one, normalized(drawing), within=1e-6)
 
 
 def test_channels_last_stays_channels_last() -> None:
@@ -52,7 +53,7 @@ def test_channels_last_stays_channels_last() -> None:
     result = Normalize()(batch)
 
     assert result.is_contiguous(memory_format=torch.channels_last)
-    torch.testing.assert_close(result[0], normalized(LEVELS), rtol=0, atol=1e-6)
+    assert_same(result[0], normalized(LEVELS), within=1e-6)
 
 
 def test_the_result_goes_where_it_is_wanted() -> None:
@@ -61,8 +62,8 @@ def test_the_result_goes_where_it_is_wanted() -> None:
     pixels = LEVELS.clone()
 
     assert Normalize()(pixels, out=out) is out
-    torch.testing.assert_close(out, normalized(LEVELS), rtol=0, atol=1e-6)
-    assert torch.equal(pixels, LEVELS)
+    assert_same(out, normalized(LEVELS), within=1e-6)
+    assert_same(pixels, LEVELS)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +79,7 @@ def test_an_out_that_does_not_fit_is_left_alone(out: Any) -> None:
         Normalize()(LEVELS, out=out)
 
     assert out.shape == shape
-    assert (out == 0).all()
+    assert_same(out, 0)
 
 
 @pytest.mark.parametrize(
@@ -103,11 +104,11 @@ def test_floats_are_normalised_as_they_are(dtype: Any, inplace: bool) -> None:
     result = Normalize(inplace=inplace)(given)
 
     assert (result is given) == inplace
-    assert torch.equal(given, result if inplace else values)
-    assert torch.equal(result, (values - mean) / std)
+    assert_same(given, result if inplace else values)
+    assert_same(result, (values - mean) / std)
     assert Normalize()(values, out=out) is out
-    assert torch.equal(out, result)
-    assert torch.equal(Normalize(None)(values), values)
+    assert_same(out, result)
+    assert_same(Normalize(None)(values), values)
 
 
 def test_means_come_as_arrays_too() -> None:
@@ -125,7 +126,7 @@ def test_an_unpickled_one_does_the_same() -> None:
     """It can be pickled."""
     other = pickle.loads(pickle.dumps(Normalize((0.1, 0.2, 0.3), (1, 2, 3))))
 
-    assert torch.equal(other(LEVELS), Normalize((0.1, 0.2, 0.3), (1, 2, 3))(LEVELS))
+    assert_same(other(LEVELS), Normalize((0.1, 0.2, 0.3), (1, 2, 3))(LEVELS))
 
 
 def test_it_works_on_several_devices_in_turn() -> None:
@@ -137,7 +138,7 @@ def test_it_works_on_several_devices_in_turn() -> None:
 
         assert result.device.type == device
         assert result.shape == LEVELS.shape
-    torch.testing.assert_close(result, normalized(LEVELS), rtol=0, atol=1e-6)
+    assert_same(result, normalized(LEVELS), within=1e-6)
 
 
 def test_what_it_keeps_for_a_device_is_not_sent_along() -> None:
@@ -160,12 +161,12 @@ def test_it_can_be_undone(mean: Any, std: Any) -> None:
     """Every level is restored from its float; other values go to the nearest."""
     normalize = Normalize(mean, std)
 
-    assert torch.equal(normalize.undo(normalize(LEVELS)), LEVELS)
+    assert_same(normalize.undo(normalize(LEVELS)), LEVELS)
     batch = LEVELS.expand(2, 3, 16, 16)
-    assert torch.equal(normalize.undo(normalize(batch)), batch)
+    assert_same(normalize.undo(normalize(batch)), batch)
     factor, bias = (torch.tensor(three).view(3, 1, 1) for three in normalize.affine)
     for level, expected in ((3.4, 3), (-20.0, 0), (300.0, 255)):
-        assert (normalize.undo(level * factor + bias) == expected).all()
+        assert_same(normalize.undo(level * factor + bias), expected, level)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
@@ -181,5 +182,5 @@ def test_on_a_gpu_the_values_are_the_same(layout: Any) -> None:
 
     assert result.is_cuda
     assert result.stride() == batch.stride()
-    assert torch.equal(result.cpu(), Normalize()(batch))
-    assert torch.equal(Normalize().undo(result).cpu(), batch)
+    assert_same(result.cpu(), Normalize()(batch))
+    assert_same(Normalize().undo(result).cpu(), batch)

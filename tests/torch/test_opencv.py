@@ -10,6 +10,7 @@ import torch
 from corpus import native_core
 from loading import SeededLoader, Sources
 from PIL import Image as PillowImage
+from same import assert_same
 from torch_reference import PHOTOS
 
 from fastdecode.torch.transforms import (
@@ -76,7 +77,7 @@ def test_resizes_are_those_of_opencv(way: Any) -> None:
             theirs = cv2.resize(image, (columns, rows), interpolation=WAYS[way])
             check(OpenCVResize(size, way)(image), theirs)
             if way == "nearest":
-                assert np.array_equal(OpenCVResize(size, way)(image), theirs)
+                assert_same(OpenCVResize(size, way)(image), theirs, (image, size))
 
 
 def test_every_kind_of_image_has_the_same_result_of_its_kind() -> None:
@@ -91,9 +92,9 @@ def test_every_kind_of_image_has_the_same_result_of_its_kind() -> None:
     tensor = box(torch.from_numpy(image).permute(2, 0, 1).as_subclass(Image))
 
     assert isinstance(pillow, PillowImage.Image)
-    assert np.array_equal(np.array(pillow), expected)
+    assert_same(np.array(pillow), expected)
     assert type(tensor) is Image
-    assert np.array_equal(tensor.permute(1, 2, 0).numpy(), expected)
+    assert_same(tensor.permute(1, 2, 0).numpy(), expected)
     assert tuple(expected[0, 0]) == (7, 7, 7)
     with pytest.raises(ValueError, match="floats"):
         box(tensor.as_subclass(torch.Tensor) / 255)

@@ -15,8 +15,9 @@ import torch
 from cases import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loading import Images, copies, indices, same
+from loading import Images, copies, indices
 from loading import SeededLoader as Loader
+from same import assert_same
 from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler
 from torch.utils.data.distributed import DistributedSampler
 
@@ -78,7 +79,7 @@ def test_shuffling_follows_from_seed_and_epoch() -> None:
     assert [[first]] == shares(sharding, 1)
     assert [[first]] != shares(other, 1)
     assert sorted(first) == list(range(50)) != first
-    assert torch.equal(torch.get_rng_state(), state)
+    assert_same(torch.get_rng_state(), state)
 
 
 def test_seeds_of_samples_are_apart() -> None:
@@ -158,7 +159,7 @@ def test_draws_do_not_depend_on_the_rank() -> None:
 
     for images, numbers in Loader(Images(), 3, True, rank=1, world_size=2, threads=1):
         for image, index in zip(images, numbers, strict=True):
-            assert torch.equal(image, alone[int(index)])
+            assert_same(image, alone[int(index)], int(index))
 
 
 # Positions, and resuming from them
@@ -191,15 +192,15 @@ def test_the_usual_loop_goes_on_where_it_was(done: int) -> None:
     rest, _ = train(state["epoch"], state)
 
     assert state["epoch"] == 1
-    assert same(part + rest, whole)
+    assert_same(part + rest, whole)
 
 
 def test_samplers_own_type_of_index_does_not_matter() -> None:
     """Tensors and NumPy numbers as indices have the same random draws as plain ones."""
     plain = copies(loader(sampler=[3, 1, 4, 1, 5]))
 
-    assert same(copies(loader(sampler=torch.tensor([3, 1, 4, 1, 5]))), plain)
-    assert same(copies(loader(sampler=torch.tensor([3, 1, 4, 1, 5]).numpy())), plain)
+    assert_same(copies(loader(sampler=torch.tensor([3, 1, 4, 1, 5]))), plain)
+    assert_same(copies(loader(sampler=torch.tensor([3, 1, 4, 1, 5]).numpy())), plain)
 
 
 def test_a_fresh_process_takes_over_the_seed_of_a_state() -> None:
@@ -215,7 +216,7 @@ def test_a_fresh_process_takes_over_the_seed_of_a_state() -> None:
         assert second.seed == first.seed
         assert second.state_dict() == state
         assert len(copies(second)) == 5
-        assert same(copies(second), following)
+        assert_same(copies(second), following)
 
 
 OTHER_SETTINGS: list[tuple[dict[str, Any], str]] = [
@@ -296,7 +297,7 @@ def test_sampler_is_not_asked_before_its_epoch() -> None:
 
         loader.load_state_dict(state)
 
-    assert torch.equal(torch.get_rng_state(), before)
+    assert_same(torch.get_rng_state(), before)
 
 
 # Any order of calls
@@ -389,8 +390,7 @@ def test_any_order_of_calls_gives_what_a_plain_model_says(plan: str, data: st.Da
         if call == "next":
             expected = model.next(told)
             found = next(iterator, None)
-            assert (found is None) == (expected is None)
-            assert expected is None or same(list(found), list(expected))
+            assert_same(found and list(found), expected and list(expected))
         elif call == "save":
             saved.append((json.loads(json.dumps(batches.state_dict())), model.position))
         elif call == "set_epoch":

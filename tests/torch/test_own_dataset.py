@@ -9,6 +9,7 @@ import torch
 from loading import COUNT, PROCESS_WARNINGS, Sources, encoded
 from loading import SeededLoader as Loader
 from PIL import Image
+from same import assert_same
 from torch.utils.data import ConcatDataset, Dataset, Subset
 
 import fastdecode
@@ -59,7 +60,7 @@ def test_an_opened_image_is_its_file(pipeline: Any) -> None:
     image = fastdecode.open(data)
 
     for one in (image, image.convert("RGB"), image.copy(), {"bytes": data, "path": "a.jpg"}):
-        assert torch.equal(_drawn(fused, one), _drawn(fused, data))
+        assert_same(_drawn(fused, one), _drawn(fused, data), type(one))
 
 
 def test_a_seed_is_all_that_is_drawn_outside_a_loader() -> None:
@@ -76,11 +77,11 @@ def test_a_seed_is_all_that_is_drawn_outside_a_loader() -> None:
     torch.manual_seed(5)
     seed = int(torch.randint(0, 2**63 - 1, (1,)).item())
     generator = SampleGenerator("cpu").manual_seed(seed)
-    assert torch.equal(torch.get_rng_state(), after)
-    assert torch.equal(made, fuse(JITTER)(data, generator=generator))
+    assert_same(torch.get_rng_state(), after)
+    assert_same(made, fuse(JITTER)(data, generator=generator))
     assert not torch.equal(made, _drawn(JITTER, fastdecode.open(data)))
     own = torch.Generator().manual_seed(5)
-    assert torch.equal(made, fused(data, generator=own))
+    assert_same(made, fused(data, generator=own))
 
 
 def test_other_images_go_through_the_pipeline_as_written() -> None:
@@ -92,7 +93,7 @@ def test_other_images_go_through_the_pipeline_as_written() -> None:
     cropped = fastdecode.open(data).crop((3, 4, 60, 40))
 
     for image in (drafted, decoded, cropped, Image.new("RGB", (50, 40), (9, 99, 199))):
-        assert torch.equal(_drawn(fused, image), _drawn(PLAIN, image))
+        assert_same(_drawn(fused, image), _drawn(PLAIN, image), image)
 
 
 def test_a_transform_of_this_package_says_what_it_takes() -> None:
@@ -115,7 +116,7 @@ def test_a_loader_is_a_dataloader_with_seeds(pipeline: Any, draws: Any) -> None:
                 made = torch.cat([images for images, _ in loader])
                 for index, image in enumerate(made):
                     torch.default_generator.manual_seed(sample_seed(3, epoch, index))
-                    assert torch.equal(image, dataset[index][0])
+                    assert_same(image, dataset[index][0], (how, epoch, index))
 
 
 def test_a_class_that_is_thread_safe_is_called_in_threads() -> None:
@@ -138,10 +139,9 @@ def test_rows_of_hugging_face_are_sources(on_disk: bool, tmp_path: Any) -> None:
         rows.append({"bytes": None if on_disk else data, "path": str(path)})
     loaders = [Loader(Sources(*sources, transform=PLAIN), 5) for sources in (rows, encoded())]
 
-    for (ours, _), (theirs, _) in zip(*loaders, strict=True):
-        assert torch.equal(ours, theirs)
+    assert_same(*([images for images, _ in loader] for loader in loaders))
     mixin = type("Rows", (DecodeMixin,), {"decode_options": DecodeOptions(reduce=2)})()
-    assert (mixin.decode(rows[0]) == mixin.decode(encoded()[0])).all()
+    assert_same(mixin.decode(rows[0]), mixin.decode(encoded()[0]))
     assert mixin.transformed(rows[0]) == mixin.transformed(encoded()[0])
     with pytest.raises(TypeError, match="dict"):
         Sources({"data": b""}).load(0)

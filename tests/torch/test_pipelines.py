@@ -24,8 +24,9 @@ import numpy as np
 import pytest
 import torch
 from corpus import native_core, samples
-from loading import SeededLoader, Sources, same
+from loading import SeededLoader, Sources
 from PIL import Image as PillowImage
+from same import assert_same
 from torch_reference import PHOTOS
 
 pytest.importorskip("torchvision")
@@ -280,7 +281,7 @@ def _bytes(result: Any) -> torch.Tensor:
 
 def _same(result: Any, expected: Any) -> None:
     assert type(result) is type(expected)
-    torch.testing.assert_close(_bytes(result), _bytes(expected), rtol=0, atol=0, equal_nan=True)
+    assert_same(result, expected)
 
 
 def _apply(parts: Sequence[Any], image: Any) -> Any:
@@ -398,7 +399,7 @@ def test_pytorchs_loader_gives_torchvisions_batches(workers: int) -> None:
         torch.manual_seed(5)
         loader = torch.utils.data.DataLoader(dataset, 4, shuffle=True, num_workers=workers)
         batches.append([torch.cat(parts) for parts in zip(*loader, strict=True)])
-    assert same(*batches)
+    assert_same(*batches)
 
 
 @pytest.mark.parametrize("name", IN_LOADER)
@@ -432,6 +433,4 @@ def test_samples_of_a_loader_are_those_of_its_parts(name: str) -> None:
             left, top, width, height = map(int, each.value[:4])
             inside = np.s_[:, top : top + height, left : left + width]
             expected[inside] = samples_made[at][inside]
-        torch.testing.assert_close(
-            samples_made[at].as_subclass(torch.Tensor), expected, rtol=0, atol=1e-5
-        )
+        assert_same(samples_made[at].as_subclass(torch.Tensor), expected, path, within=1e-5)

@@ -13,6 +13,7 @@ import pytest
 import torch
 from gpus import LATE, NEEDS_CUDA, consumer  # noqa: F401 - a fixture
 from loading import wait_until
+from same import assert_same
 from torch.utils.data import DataLoader, TensorDataset
 
 from fastdecode.torch.prefetcher import DevicePrefetcher
@@ -278,7 +279,7 @@ def test_tensors_of_every_kind_arrive(make: Callable[[Any], Any]) -> None:
 
     assert moved.device.type == "cuda"
     assert moved.layout == tensor.layout
-    assert torch.equal(moved.cpu().to_dense(), tensor.to_dense())
+    assert_same(moved.cpu().to_dense(), tensor.to_dense())
 
 
 def test_the_memory_format_is_kept() -> None:
@@ -295,11 +296,8 @@ def test_torchs_loader_may_pin_by_itself() -> None:
     data = TensorDataset(torch.arange(100.0), torch.arange(100))
     loader = DataLoader(data, 8, num_workers=2, pin_memory=True)
 
-    for (values, indices), (one, two) in zip(
-        DevicePrefetcher(loader, "cuda"), DataLoader(data, 8), strict=True
-    ):
-        assert torch.equal(values.cpu(), one)
-        assert torch.equal(indices.cpu(), two)
+    moved = [[part.cpu() for part in batch] for batch in DevicePrefetcher(loader, "cuda")]
+    assert_same(moved, list(DataLoader(data, 8)))
 
 
 def test_a_batch_from_a_block_without_gradients_may_be_used_after_it() -> None:

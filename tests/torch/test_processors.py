@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from PIL import Image as PillowImage
+from same import assert_same
 
 import fastdecode
 from fastdecode.torch import Fused, ImageList, Loader, fuse
@@ -101,7 +102,7 @@ def test_pixels_are_the_processors(name: str, way: str) -> None:
         assert image.dtype == torch.float32
         assert image.shape == expected.shape
         assert (255 * level * (image - expected)).abs().max() < 1.01
-    assert torch.equal(dataset[0][0], batch[0])
+    assert_same(dataset[0][0], batch[0])
 
 
 @pytest.mark.parametrize("way", ["", "Pil"])
@@ -126,7 +127,7 @@ def test_a_replaced_method_is_called() -> None:
     processor.normalize = lambda *arguments, **options: -made(*arguments, **options)
     dataset = ImageList(PHOTOS[:1], [0], processor)
 
-    assert torch.equal(dataset[0][0], _own_result(processor, PHOTOS[0]))
+    assert_same(dataset[0][0], _own_result(processor, PHOTOS[0]))
 
 
 @pytest.mark.parametrize("way", ["", "Pil"])
@@ -143,7 +144,7 @@ def test_patches_are_the_processors(name: str, way: str) -> None:
         with PillowImage.open(photo) as file:
             expected = processor(file.convert("RGB"), return_tensors="pt")["pixel_values"]
         assert made[at].shape[1:] == expected.shape == dataset[at][0].shape
-        assert torch.equal(made[at][0], dataset[at][0])
+        assert_same(made[at][0], dataset[at][0], photo)
         level = min(processor.image_std) if processor.do_normalize else 1
         assert (255 * level * (made[at][0] - expected)).abs().max() < 1.01
 
@@ -182,12 +183,12 @@ def test_others_are_called_with_the_image(name: str) -> None:
     expected = _own_result(processor, PHOTOS[0])
 
     assert not isinstance(fuse(processor), Fused)
-    assert torch.equal(ImageList(PHOTOS[:1], [0], processor)[0][0], expected)
+    assert_same(ImageList(PHOTOS[:1], [0], processor)[0][0], expected)
 
 
 def test_not_fused_on_request() -> None:
     """With ``fuse=False``, the processor itself is called."""
     processor = transformers.CLIPImageProcessor()
     dataset = ImageList(PHOTOS[:1], [0], processor, fuse=False)
-    assert torch.equal(dataset[0][0], _own_result(processor, PHOTOS[0]))
+    assert_same(dataset[0][0], _own_result(processor, PHOTOS[0]))
     assert dataset.sample_shape is None

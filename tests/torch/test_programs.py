@@ -15,6 +15,7 @@ from cases import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
+from same import assert_same
 from torch_reference import PHOTOS
 
 pytest.importorskip("torchvision")
@@ -87,7 +88,7 @@ def test_policies_give_torchvisions_pixels(policy: Any, monkeypatch: pytest.Monk
         programs = [_programs.torchvision_operation(*drawn, *how) for drawn in record]
         operations = [step.operation for program in programs for step in program if step.operation]
         assert set(operations) <= possible
-        np.testing.assert_array_equal(augment(PIXELS, operations), expected)
+        assert_same(augment(PIXELS, operations), expected, seed)
 
 
 def _chances(observed: Counter[Any], expected: Counter[Any]) -> float:
@@ -252,7 +253,7 @@ def test_affine_has_the_pixels_of_pillow_images(mode: Mode, data: Any) -> None:
     )
     look = _programs.Look.of(mode, fill)
     made = augment(pixels, [Operation("affine", (turn, *moves, scale, *shear), *look)])
-    np.testing.assert_array_equal(made, by_v2)
+    assert_same(made, by_v2)
     assert np.abs(made.astype(int) - by_v1).max() <= (mode is not Mode.NEAREST)
 
 
@@ -268,10 +269,10 @@ def test_affine_is_torchvisions() -> None:
             PHOTO, turn, [int(right), int(down)], scale, shear, Mode.BILINEAR, fill=7
         )
         if seed < 30:
-            np.testing.assert_array_equal(augment(PIXELS, [operation]), np.asarray(expected))
+            assert_same(augment(PIXELS, [operation]), np.asarray(expected), operation)
         drawn.append(operation.value[:6])
     values = np.array(drawn)
-    assert (values[:, 1:3] == np.rint(values[:, 1:3])).all()
+    assert_same(values[:, 1:3], np.rint(values[:, 1:3]))
     lowest = [-30, -0.1 * SIZE[1], -0.2 * SIZE[0], 0.5, -9, -5]
     highest = [30, 0.1 * SIZE[1], 0.2 * SIZE[0], 1.5, 9, 7]
     reach = np.subtract(highest, lowest)

@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 import torch
+from same import assert_same
 
 from fastdecode.stores import create_store, open_store
 
 fsspec = pytest.importorskip("fsspec")
 
-from loading import COUNT, PROCESS_WARNINGS, Images, copies, encoded, same  # noqa: E402
+from loading import COUNT, PROCESS_WARNINGS, Images, copies, encoded  # noqa: E402
 from loading import SeededLoader as Loader  # noqa: E402
 from s3_server import BUCKET, Server, s3_server  # noqa: E402
 from torch.utils.data import DataLoader  # noqa: E402
@@ -70,7 +71,7 @@ def test_batches_are_the_same(shards: str, server: Server, threads: int, shuffle
     for read_threads in (None, 1, 5):
         dataset = opened(shards, server)
         with Loader(dataset, BATCH, read_threads=read_threads, **options) as loader:
-            assert same(copies(loader), expected)
+            assert_same(copies(loader), expected, read_threads)
 
 
 def test_neighbours_in_a_shard_are_one_request(shards: str, server: Server) -> None:
@@ -165,12 +166,12 @@ def test_pytorchs_dataloader_reads_a_batch_at_once(shards: str, server: Server) 
     server.requests.clear()
     ((images, targets),) = DataLoader(dataset, COUNT)
 
-    assert torch.equal(images, torch.stack(expected))
+    assert_same(images, torch.stack(expected))
     assert server.requests["GET", ".tar"] == SHARDS
     with Loader(dataset, COUNT, workers=1) as loader:
         ((again, same_targets),) = copies(loader)
-    assert torch.equal(again, images)
-    assert torch.equal(targets, same_targets)
+    assert_same(again, images)
+    assert_same(targets, same_targets)
 
 
 def test_any_dataset_may_be_read_ahead(tmp_path: Path) -> None:
@@ -198,7 +199,7 @@ def test_each_part_of_a_batch_gets_its_own_reads(threads: int, batch_size: int) 
         with Loader(images, batch_size, threads=0, shuffle=True) as loader:
             expected = copies(loader)
         with Loader(images, batch_size, threads=threads, read_threads=2, shuffle=True) as loader:
-            assert same(copies(loader), expected)
+            assert_same(copies(loader), expected, transform)
 
 
 def first_batch(loader: Any) -> Future[Any]:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from PIL import Image as PillowImage
+from same import assert_same
 from torch_reference import PHOTOS
 
 import fastdecode
@@ -215,7 +216,7 @@ def test_known_pipelines_become_one_transform(name: str) -> None:
     assert fused.rest == ()
     assert (fused.shape, fused.dtype, fused.isolated) == (expected.shape, expected.dtype, True)
     result = fused(PHOTO, generator=torch.Generator().manual_seed(3))
-    assert torch.equal(result, expected(PHOTO, generator=torch.Generator().manual_seed(3)))
+    assert_same(result, expected(PHOTO, generator=torch.Generator().manual_seed(3)))
 
 
 UNKNOWN = {
@@ -292,7 +293,7 @@ def test_floats_that_are_not_scaled_keep_the_levels() -> None:
     assert levels.fused
     for path in PHOTOS:
         data = path.read_bytes()
-        torch.testing.assert_close(levels(data), bytes_(data).float())
+        assert_same(levels(data), bytes_(data).float(), path)
 
 
 def test_a_loader_draws_a_flip_after_the_random_crop_that_follows_it() -> None:
@@ -342,7 +343,7 @@ def test_a_fused_pipeline_gets_the_form_that_output_names() -> None:
     pipeline = compose(resize((20, 30), v2), FLOAT)
 
     made = ImageList(PHOTOS, transform=pipeline, output="tensor")[0]
-    assert torch.equal(made, Resize((20, 30), **PLAIN)(PHOTOS[0].read_bytes()))
+    assert_same(made, Resize((20, 30), **PLAIN)(PHOTOS[0].read_bytes()))
     assert "as written" not in repr(ImageList(PHOTOS, transform=pipeline, output="tensor"))
     assert "as written: ToDtype" in repr(ImageList(PHOTOS, transform=pipeline, output="pil"))
 
@@ -430,7 +431,7 @@ def test_timms_draws_come_from_torchs_generator() -> None:
         torch.manual_seed(3)
         first = fused(PHOTO)
 
-        assert torch.equal(fused(PHOTO, generator=torch.Generator().manual_seed(3)), first)
+        assert_same(fused(PHOTO, generator=torch.Generator().manual_seed(3)), first, mode)
         assert not torch.equal(fused(PHOTO), first)
         assert random.getstate() == before
 
@@ -492,7 +493,7 @@ def test_the_rest_gets_the_same_type_of_image() -> None:
     expected = PillowImage.fromarray(exact.permute(1, 2, 0).numpy())
     assert fused.shape is None  # no batch memory for a Pillow image
     assert pillow.size == (30, 20)
-    assert pillow.tobytes() == expected.tobytes()
+    assert_same(pillow, expected)
 
 
 def test_tensors_of_torchvisions_class_are_handed_out() -> None:
@@ -519,7 +520,7 @@ def test_a_slot_of_a_batch_is_written_if_it_fits() -> None:
         fused = fuse(compose(resize((20, 30)), TENSOR, normalize(), *rest))
 
         assert fused(PHOTO, out=slot) is slot
-        assert torch.equal(slot, expected)
+        assert_same(slot, expected, rest)
         assert not batch[..., 0].any()
         for wrong in (torch.zeros((3, 20, 31)), torch.zeros((3, 20, 30), dtype=torch.uint8)):
             with pytest.raises(ValueError, match="out"):
@@ -534,7 +535,7 @@ def test_a_transform_of_the_package_may_begin_a_compose() -> None:
     result = fuse(compose(head, seen))(PHOTO, generator=torch.Generator().manual_seed(4))
 
     assert result is seen.image
-    assert torch.equal(result, head(PHOTO, generator=torch.Generator().manual_seed(4)))
+    assert_same(result, head(PHOTO, generator=torch.Generator().manual_seed(4)))
 
 
 def test_geometry_is_told_only_where_it_is_known() -> None:
@@ -556,7 +557,7 @@ def test_a_fused_transform_can_be_pickled() -> None:
     copy = pickle.load(io.BytesIO(pickle.dumps(fused)))
 
     results = [one(PHOTO, generator=torch.Generator().manual_seed(2)) for one in (fused, copy)]
-    assert torch.equal(*results)
+    assert_same(*results)
     assert repr(copy) == repr(fused)
 
 

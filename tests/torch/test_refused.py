@@ -15,6 +15,7 @@ import torch
 from fifos import readable_fifo
 from loading import PROCESS_WARNINGS
 from PIL import Image
+from same import assert_same
 from torch.utils.data import ConcatDataset, DataLoader, Dataset, Subset
 from torch_reference import PHOTOS, seeded
 
@@ -97,7 +98,7 @@ def test_a_transform_refuses_a_giant(giant: bytes, transform: Any) -> None:
 
     with pytest.raises(ImageTooLarge):
         transform(giant, generator=seeded(1), out=out)
-    assert (out == 7).all()
+    assert_same(out, 7)
 
 
 @pytest.mark.parametrize("transform", [None, *TRANSFORMS], ids=repr)

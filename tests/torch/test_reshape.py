@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from loading import SeededLoader, Sources, next_share
 from PIL import Image, ImageOps
+from same import assert_same
 
 from fastdecode.native._augment import (
     Draw,
@@ -114,7 +115,7 @@ def _step_by_step(image: Image.Image, operations: list[Operation]) -> np.ndarray
 def _check(image: Image.Image, operation: Operation) -> None:
     expected = _step_by_step(image, [operation])
     made = augment(np.asarray(image), [operation], expected.shape[:2])
-    np.testing.assert_array_equal(made, expected)
+    assert_same(made, expected)
 
 
 @pytest.mark.parametrize("name", FILTERS)
@@ -146,7 +147,7 @@ def test_an_image_that_grows_as_it_turns_is_pillows(name: Any, image: Any, degre
     (operation,), _ = draw_operations(program, 0, *image.size)
     expected = _step_by_step(image, [operation])
     assert drawn.size == expected.shape[:2]
-    np.testing.assert_array_equal(augment(np.asarray(image), [operation], drawn.size), expected)
+    assert_same(augment(np.asarray(image), [operation], drawn.size), expected)
 
 
 NUMBERS = st.tuples(*[st.floats(-2, 2), st.floats(-1, 1), st.floats(-60, 60)] * 2)
@@ -219,14 +220,12 @@ def test_a_program_is_its_steps_one_by_one(program: Program, image: Any, state: 
         return
     expected = _step_by_step(image, operations)
     assert draw_in_core(program, state, *image.size).size == expected.shape[:2]
-    np.testing.assert_array_equal(
-        augment(np.asarray(image), operations, expected.shape[:2]), expected
-    )
+    assert_same(augment(np.asarray(image), operations, expected.shape[:2]), expected)
     generator = SampleGenerator()
     generator.state = state
     data = encode(image, "png")
     made = _transform(program)(data, generator=generator)
-    np.testing.assert_array_equal(made.permute(1, 2, 0).numpy(), expected)
+    assert_same(made.permute(1, 2, 0).numpy(), expected)
     if program:
         assert generator.state == after
 
@@ -243,7 +242,7 @@ def test_two_mirrors_a_crop_and_a_resize_in_any_order(name: Any) -> None:
         program = Program([step for each in operations for step in do(each)])
 
         made = _transform(program)(encode(image, "png")).permute(1, 2, 0).numpy()
-        np.testing.assert_array_equal(made, _step_by_step(image, [*operations]))
+        assert_same(made, _step_by_step(image, [*operations]), operations)
 
 
 def test_a_crop_of_a_mirrored_resize_shows_its_own_side() -> None:
@@ -256,7 +255,7 @@ def test_a_crop_of_a_mirrored_resize_shows_its_own_side() -> None:
     operations, _ = draw_operations(program, 0, *image.size)
     expected = augment(np.asarray(image), operations, (8, 9))
     made = _transform(program)(encode(image, "png")).permute(1, 2, 0).numpy()
-    np.testing.assert_array_equal(made, expected)
+    assert_same(made, expected)
 
 
 NUMBERS_OF: dict[Any, tuple[float, ...]] = {
@@ -300,7 +299,7 @@ def test_a_crop_comes_before_what_changes_each_pixel_alone(kind: Any, library: A
     crop = Operation("crop", (8, 7, 21, 30), "constant")
     expected = augment(image, [one, crop], (30, 21))
     made = _transform(Program([*do(one), *do(crop)]))(encode(Image.fromarray(image), "png"))
-    np.testing.assert_array_equal(made.permute(1, 2, 0).numpy(), expected)
+    assert_same(made.permute(1, 2, 0).numpy(), expected)
     resize, rest = fold(as_operations([one, crop]), 61, 83)
     first = kind in WITHOUT_PIXELS and library != "floats"  # which are rounded with the next ones
     if kind != "resize":  # of which the window is computed
@@ -318,7 +317,7 @@ def test_levels_with_a_mean_come_before_a_crop() -> None:
         ]
         program = Program([*do(both[0]), *do(both[1])])
         made = _transform(program)(encode(Image.fromarray(image), "png"))
-        np.testing.assert_array_equal(made.permute(1, 2, 0).numpy(), augment(image, both, (30, 21)))
+        assert_same(made.permute(1, 2, 0).numpy(), augment(image, both, (30, 21)), mean)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -333,7 +332,7 @@ def test_a_border_that_a_crop_leaves_out_is_not_made(mode: Any, border: Any, dat
     image, crop = _image(14, 12, 5), Operation("crop", tuple(box), "constant")
     expected = _step_by_step(image, [pad, crop])
     made = _transform(Program([*do(pad), *do(crop)]))(encode(image, "png"))
-    np.testing.assert_array_equal(made.permute(1, 2, 0).numpy(), expected)
+    assert_same(made.permute(1, 2, 0).numpy(), expected)
 
     resize, rest = fold(as_operations([pad, crop]), 14, 12)
     begins = [at - before for at, before in zip(box[:2], border[:2], strict=True)]
@@ -360,7 +359,7 @@ def test_a_batch_has_the_samples_of_single_calls(program: Any, images: Any, kind
             return
     with SeededLoader(Sources(*files, transform=transform), 2, seed=3, threads=2) as loader:
         made = torch.cat([batch for batch, _ in loader])
-    torch.testing.assert_close(made, torch.stack(expected), rtol=0, atol=0)
+    assert_same(made, torch.stack(expected))
 
 
 @given(SIDES, SIDES, st.integers(1, 99), st.integers(0, 99), st.integers(0, 2**63))

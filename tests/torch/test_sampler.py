@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from loading import COUNT, PROCESS_WARNINGS, Images, Plain, copies, indices, same
+from loading import COUNT, PROCESS_WARNINGS, Images, Plain, copies, indices
 from loading import SeededLoader as Loader
+from same import assert_same
 from torch.utils.data import (
     BatchSampler,
     DataLoader,
@@ -340,10 +341,10 @@ def test_a_random_sampler_goes_on_with_the_same_items(
     with second:
         second.load_state_dict(state)
         again = iter(second)
-        assert same(run(second, sampler, again, 12), rest[0])
+        assert_same(run(second, sampler, again, 12), rest[0])
         if kind in FOLLOWED:
             following = run(second, sampler, again, 100) + run(second, sampler, iter(second), 100)
-            assert same(following, rest[1])
+            assert_same(following, rest[1])
 
 
 def test_draws_of_a_sampler_leave_the_generators_alone() -> None:
@@ -359,7 +360,7 @@ def test_draws_of_a_sampler_leave_the_generators_alone() -> None:
         next(epoch)
         before = torch.get_rng_state(), random.getstate()
         list(epoch)
-    assert torch.equal(torch.get_rng_state(), before[0])
+    assert_same(torch.get_rng_state(), before[0])
     assert random.getstate() == before[1]
 
 
@@ -509,9 +510,9 @@ def test_a_state_of_the_first_version_is_resumed(drop_last: bool) -> None:
         loader.load_state_dict(state)
         epoch = iter(loader)
         second = copies([next(epoch)])
-        assert same(second, expected[1:2])
+        assert_same(second, expected[1:2])
         loader.load_state_dict(json.loads(json.dumps(loader.state_dict())))
-        assert same(copies(loader), expected[2:])
+        assert_same(copies(loader), expected[2:])
         assert indices(loader) == [1, 2, 3, 4]
         with pytest.raises(ValueError, match="state"):
             loader.load_state_dict({**state, "batch": 9})
@@ -567,7 +568,7 @@ def test_ranks_with_the_same_share_have_the_same_batches() -> None:
         sampler = DistributedSampler(range(COUNT), 2, 1)
         with Loader(Images(), SIZE, sampler=sampler, threads=1, rank=rank, world_size=4) as loader:
             made.append(copies(loader))
-    assert same(*made)
+    assert_same(*made)
 
 
 # Datasets and epochs
@@ -608,7 +609,7 @@ def test_a_sampler_that_is_set_back_to_0_sets_the_draws_back() -> None:
             sampler.set_epoch(epoch)
             assert (loader.epoch, loader.state_dict()["epoch"]) == (epoch, epoch)
             found = copies(loader)
-    assert same(found, first)
+    assert_same(found, first)
 
 
 @EACH_WAY
@@ -622,11 +623,11 @@ def test_an_epoch_that_is_set_of_the_sampler_while_one_runs_comes_next(when: int
         epoch = iter(loader)
         seen = copies(itertools.islice(epoch, when))
         sampler.set_epoch(5)
-        assert same([*seen, *copies(epoch)], first)
+        assert_same([*seen, *copies(epoch)], first)
         assert loader.epoch == 5
         fifth = copies(loader)
         loader.set_epoch(5)
-        assert same(copies(loader), fifth)
+        assert_same(copies(loader), fifth)
 
 
 def test_the_loaders_epoch_counts_where_it_was_set_after_the_samplers() -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from loading import PROCESS_WARNINGS, same
+from loading import PROCESS_WARNINGS
+from same import assert_same
 from shards import numbers, write_shards
 from torch.utils.data import DataLoader
 
@@ -57,8 +58,8 @@ def test_what_is_left_is_what_was_left(shards: Path, options: Any, given: int) -
     again.set_epoch(3)
 
     assert again.state_dict()["given"] == state["given"]
-    assert same(list(again), rest)
-    assert same(list(again), before + rest)
+    assert_same(list(again), rest)
+    assert_same(list(again), before + rest)
     again.set_epoch(4)
     assert len(list(again)) == TOTAL
 
@@ -86,7 +87,7 @@ def test_a_resumed_epoch_can_be_saved_again(shards: Path) -> None:
         given += islice(iter(part), count)
         state = saved(part.state_dict())
 
-    assert same(given, whole)
+    assert_same(given, whole)
 
 
 def test_a_damaged_image_is_replaced_by_the_same_after_a_resume(tmp_path: Path) -> None:
@@ -178,7 +179,7 @@ def test_torchdatas_loader_saves_and_resumes(shards: Path) -> None:
         again = loading.StatefulDataLoader(stream(shards), 4, num_workers=workers)
         again.load_state_dict(state)
 
-        assert same(list(again), rest)
+        assert_same(list(again), rest, workers)
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # of torchdata's own

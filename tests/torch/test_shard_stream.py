@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 import torch
-from loading import COUNT, PROCESS_WARNINGS, encoded, same
+from loading import COUNT, PROCESS_WARNINGS, encoded
+from same import assert_same
 from shards import add, numbers, write_shards
 from torch.utils.data import DataLoader
 
@@ -49,7 +50,7 @@ def test_samples_are_those_of_the_shards_in_order(shards: Path) -> None:
 
     assert numbers(samples) == list(range(TOTAL))
     for image, number in samples:
-        assert torch.equal(image, SMALL(encoded()[number % COUNT]))
+        assert_same(image, SMALL(encoded()[number % COUNT]), int(number))
 
 
 @pytest.mark.parametrize("places", ["folder", "wildcard", "list"])
@@ -75,7 +76,7 @@ def test_workers_share_the_samples(shards: Path, workers: int, even: Any) -> Non
     alone = {number: image for image, number in stream(shards)}
 
     assert sorted(images) == list(range(TOTAL))
-    assert all(torch.equal(images[number], alone[number]) for number in alone)
+    assert_same(images, alone)
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 8])
@@ -120,7 +121,7 @@ def test_order_and_draws_follow_from_seed_and_epoch(shards: Path) -> None:
     other = list(stream(shards, crop, shuffle=True, buffer=6, seed=2))
 
     assert shuffled.epoch == 0
-    assert same(epochs[0], epochs[2])
+    assert_same(epochs[0], epochs[2])
     assert numbers(epochs[0]) != numbers(epochs[1]) != list(range(TOTAL))
     assert sorted(numbers(epochs[1])) == sorted(numbers(other)) == list(range(TOTAL))
     assert numbers(other) != numbers(epochs[0])
@@ -139,10 +140,10 @@ def test_draws_do_not_depend_on_who_makes_a_sample(shards: Path) -> None:
 
     for samples in others:
         for image, number in samples:
-            assert torch.equal(image, alone[int(number)])
+            assert_same(image, alone[int(number)], int(number))
     generator = torch.get_rng_state()
     list(stream(shards, crop))
-    assert torch.equal(generator, torch.get_rng_state())
+    assert_same(generator, torch.get_rng_state())
 
 
 def test_persistent_workers_follow_the_epoch(shards: Path) -> None:

@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 import torch
 from corpus import native_core
-from loading import PROCESS_WARNINGS, SeededLoader, Sources, same
+from loading import PROCESS_WARNINGS, SeededLoader, Sources
 from PIL import Image as PillowImage
 from PIL import ImageFilter, ImageOps
+from same import assert_same
 from torch_reference import PHOTOS
 
 from fastdecode.testing import encode
@@ -60,7 +61,7 @@ def check(made: Any, expected: Any, levels: float = 1.01) -> None:
         for one in (made, expected)
     )
     scale = 255 if expected.is_floating_point() else 1
-    torch.testing.assert_close(made.double(), expected.double(), rtol=0, atol=levels / scale)
+    assert_same(made.double(), expected.double(), within=levels / scale)
 
 
 # ---- what a step does, it does ----
@@ -232,7 +233,7 @@ def test_draws_follow_from_seed_epoch_and_item() -> None:
         before = torch.get_rng_state()
         with SeededLoader(dataset, 1, **how) as loader:
             runs.append([float(x[0, 0, 0, 0]) for _ in range(2) for x, _ in loader])
-        assert torch.equal(torch.get_rng_state(), before)
+        assert_same(torch.get_rng_state(), before, how)
     assert runs[0] == runs[1] == runs[2]
     assert len({*runs[0]}) == 6
 
@@ -276,8 +277,8 @@ def test_where_a_step_is_called() -> None:
     dataset = ImageList(FILES, [0] * 3, transform=safe)
     assert dataset.isolated
     runs = [images(safe, how) for how in ({"threads": 2}, {"threads": 1}, {"workers": 1})]
-    assert same(runs[0], runs[1])
-    assert same(runs[0], runs[2])
+    assert_same(runs[0], runs[1])
+    assert_same(runs[0], runs[2])
 
 
 def test_a_transform_of_bytes_of_ones_own_says_that_it_is_isolated() -> None:

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 import store_cases
 import torch
-from loading import COUNT, PROCESS_WARNINGS, copies, encoded, epoch, same
+from loading import COUNT, PROCESS_WARNINGS, copies, encoded, epoch
 from processes import few_files, python
+from same import assert_same
 from shards import write_shards
 from torch.utils.data import ConcatDataset, DataLoader
 
@@ -106,7 +107,7 @@ def test_batches_are_those_of_the_folder(tmp_path: Path, folder: Path, kind: str
     dataset = StoreDataset(stored(tmp_path, kind), RandomResizedCropFlipNormalize(24))
     plain = ImageFolder(folder, RandomResizedCropFlipNormalize(24))
 
-    assert same(epoch(dataset, 4, shuffle=True, seed=3), epoch(plain, 4, shuffle=True, seed=3))
+    assert_same(epoch(dataset, 4, shuffle=True, seed=3), epoch(plain, 4, shuffle=True, seed=3))
     assert dataset.classes == plain.classes
     assert dataset.class_to_idx == plain.class_to_idx
     assert dataset.targets == plain.targets
@@ -125,7 +126,7 @@ def test_worker_processes_open_the_store_by_themselves(tmp_path: Path, context: 
     every = ConcatDataset(datasets)
     several = DataLoader(every, 6, num_workers=1, multiprocessing_context=context)
 
-    assert same(list(several), list(DataLoader(every, 6)))
+    assert_same(list(several), list(DataLoader(every, 6)))
 
 
 @pytest.mark.filterwarnings(*PROCESS_WARNINGS)
@@ -169,7 +170,7 @@ def test_more_shards_than_files_may_be_open(
 
     assert sorted(int(label) for _, label in found) == list(range(200))
     wanted = [SMALL(data) for data in encoded()]
-    assert all(torch.equal(image, wanted[int(label) % COUNT]) for image, label in found)
+    assert_same([image for image, _ in found], [wanted[int(label) % COUNT] for _, label in found])
 
 
 @pytest.mark.parametrize("kind", ["tar", "lmdb", "hdf5", "recordio", "folder"])

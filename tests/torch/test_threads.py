@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from loading import PROCESS_WARNINGS, Images, Plain, copies, pool_threads, same, script, wait_until
+from same import assert_same
 from torch.utils.data._utils.collate import default_collate_fn_map
 
 from fastdecode.torch._loader.threads import ThreadPool, use_single_thread
@@ -162,7 +163,7 @@ def test_loader_works_on_in_a_forked_child() -> None:
 
         assert in_child(lambda: str(same(copies(loader), expected[1])).encode()) == b"True"
         assert b"forked from" in in_child(lambda: str(next(batches)).encode())
-        assert same(given + copies(batches), expected[0])
+        assert_same(given + copies(batches), expected[0])
 
 
 LEFT_OPEN = {

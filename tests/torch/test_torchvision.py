@@ -20,6 +20,7 @@ from class_tree import make_tree
 from loading import SeededLoader as Loader
 from PIL import Image as PillowImage
 from processes import python
+from same import assert_same
 
 torchvision = pytest.importorskip("torchvision", exc_type=ImportError)
 
@@ -70,7 +71,7 @@ def test_they_are_wrapped_for_transforms_v2(root: Path) -> None:
         path, label = theirs.samples[index]
         image, target = ours[index]
 
-        assert np.array_equal(image, transform(PIL_LOADER(path)))
+        assert_same(image, transform(PIL_LOADER(path)))
         assert target == -label
 
 
@@ -111,7 +112,7 @@ def test_mixin_before_torchvisions_folder_decodes_for_it(
     monkeypatch.setattr(torchvision.datasets.folder, "pil_loader", None)  # not by torchvision
 
     for (image, target), (reference, wanted) in zip(plain, range_of(theirs), strict=True):
-        assert np.array_equal(image, reference)
+        assert_same(image, reference)
         assert target == wanted
     halved = Mine(root, torchvision.transforms.v2.PILToTensor())
     halved.decode_options = DecodeOptions(reduce=2)
@@ -119,7 +120,7 @@ def test_mixin_before_torchvisions_folder_decodes_for_it(
     width, height = plain[0][0].size
 
     assert halved[0][0].shape == (3, -(-height // 2), -(-width // 2))
-    assert torch.equal(again[0][0], halved[0][0])
+    assert_same(again[0][0], halved[0][0])
     assert Mine(root, loader=len)[0][0] == len(theirs.samples[0][0])
 
 
@@ -278,7 +279,7 @@ def test_results_are_torchvisions(call: Any, theirs: Any) -> None:
 
             assert type(result) is torch.Tensor
             assert levels(result, expected) <= (0 if is_bicubic else 1)
-            assert torch.equal(torch.get_rng_state(), state)
+            assert_same(torch.get_rng_state(), state)
 
 
 @pytest.mark.parametrize("size", [(None, 90), (40, 45), ([40], 300), (40, 41)])
@@ -312,9 +313,9 @@ def test_floats_are_normalised_as_by_torchvision(kind: str, inplace: bool) -> No
         result = ours.Normalize(mean, std, inplace)(given)
 
         assert result.dtype == values.dtype
-        assert torch.equal(result, expected)
+        assert_same(result, expected)
         assert (result is given) == inplace
-        assert torch.equal(given, expected if inplace else values)
+        assert_same(given, expected if inplace else values)
 
 
 def _written() -> list[Any]:
@@ -339,8 +340,8 @@ def test_torchvisions_other_parts_may_follow() -> None:
         torch.manual_seed(seed)
         result = dataset[0]
 
-        torch.testing.assert_close(result, expected, rtol=0, atol=1.01 / 255 / min(STD))
-        torch.testing.assert_close(called, expected, rtol=0, atol=1.01 / 255 / min(STD))
+        assert_same(result, expected, within=1.01 / 255 / min(STD))
+        assert_same(called, expected, within=1.01 / 255 / min(STD))
     assert "as written" not in repr(dataset)
     with Loader(dataset, 3, threads=2) as loader:
         assert [batch.shape for batch in loader] == [(3, 3, 64, 64)] * 2

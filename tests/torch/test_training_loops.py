@@ -17,8 +17,9 @@ from typing import Any
 
 import pytest
 import torch
-from loading import NEEDS_GLOO, Images, copies, encoded, indices, same, script
+from loading import NEEDS_GLOO, Images, copies, encoded, indices, script
 from processes import python
+from same import assert_same
 from torch import nn
 
 import fastdecode
@@ -181,12 +182,12 @@ def test_accelerate_skips_batches_of_a_loader(options: dict[str, Any]) -> None:
         rest = accelerate.skip_first_batches(loader, 1)
         assert rest is loader
         assert rest.state_dict()["batch"] == 1
-        assert same(copies(rest), expected[0][1:])
-        assert same(copies(loader), expected[1])
+        assert_same(copies(rest), expected[0][1:])
+        assert_same(copies(loader), expected[1])
 
         rest = accelerate.Accelerator(cpu=True).skip_first_batches(loader, 2)
         loader.set_epoch(2)  # as Hugging Face's Trainer, which resumes in this order
-        assert same(copies(rest), expected[2][2:])
+        assert_same(copies(rest), expected[2][2:])
         assert copies(accelerate.skip_first_batches(loader, 99)) == []
 
     theirs = torch.utils.data.DataLoader(range(6), 2)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
+from same import assert_same
 from torch.utils import _pytree
 
 from fastdecode.torch._loader.transfer import _dense, map_leaves, move
@@ -157,5 +158,5 @@ def test_only_tensors_with_gaps_are_copied_before_they_are_pinned(make, same: bo
     dense = _dense(tensor)
 
     assert (dense is tensor) is same
-    assert torch.equal(dense, tensor)
+    assert_same(dense, tensor)
     assert dense.untyped_storage().nbytes() == 4 * dense.numel()

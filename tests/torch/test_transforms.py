@@ -21,6 +21,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 from random_transforms import WITHOUT_SHRINKING, transforms
+from same import assert_same
 from torch_reference import PHOTOS, center_crop, levels, pixels, resize, seeded
 
 from fastdecode import DecodeError, UnknownBackend, UnsupportedFormat, probe
@@ -127,7 +128,7 @@ def test_samples_are_the_references(
         assert difference.abs().max() <= most + 0.01
     if isinstance(transform, RandomResizedCrop):
         assert geometry.box == pytest.approx(box)
-    assert torch.equal(ours.get_state(), theirs.get_state())
+    assert_same(ours.get_state(), theirs.get_state())
 
 
 @pytest.mark.parametrize("value", range(1, 9))
@@ -141,7 +142,7 @@ def test_lines_of_pixels_are_turned_where_nothing_is_resized(
     expected = pixels(turned, orient=True)
     height, width = expected.shape[1:]
 
-    assert torch.equal(Resize((height, width), **EXACT)(turned, orient=True), expected)
+    assert_same(Resize((height, width), **EXACT)(turned, orient=True), expected)
 
 
 @pytest.mark.parametrize("disabled", ["", "native"])
@@ -219,9 +220,9 @@ def test_results_go_into_a_slot_of_a_batch(transform: Any) -> None:
         result, _ = transform.with_geometry(PHOTO, generator=seeded(1), out=slot)
 
         assert result is slot
-        assert torch.equal(batch[1], expected)
-        assert (batch[0] == 7).all()
-        assert (batch[2] == 7).all()
+        assert_same(batch[1], expected, layout)
+        assert_same(batch[0], 7)
+        assert_same(batch[2], 7)
 
 
 def test_the_unnormalised_result_is_a_new_one_each_time() -> None:
@@ -233,8 +234,8 @@ def test_the_unnormalised_result_is_a_new_one_each_time() -> None:
     kept = first.clone()
     transform(encode(Image.open(PHOTOS[1]).resize((header.width, header.height))))
 
-    assert torch.equal(first, kept)
-    assert torch.equal(first, pixels(PHOTO))
+    assert_same(first, kept)
+    assert_same(first, pixels(PHOTO))
 
 
 @pytest.mark.parametrize("transform", TRANSFORMS, ids=named)
@@ -246,8 +247,8 @@ def test_the_generator_draws_as_the_global_one(transform: Any) -> None:
     torch.random.set_rng_state(state)
     by_generator = transform(PHOTO, generator=seeded(11))
 
-    assert torch.equal(by_global, by_generator)
-    assert torch.equal(torch.random.get_rng_state(), state)
+    assert_same(by_global, by_generator)
+    assert_same(torch.random.get_rng_state(), state)
     assert transform.isolated
 
 
@@ -265,7 +266,7 @@ def test_another_default_device_changes_nothing(make: Any) -> None:
         result = make()(PHOTO, generator=torch.Generator("cpu").manual_seed(11))
 
     assert result.device.type == "cpu"
-    assert torch.equal(result, make()(PHOTO, generator=seeded(11)))
+    assert_same(result, make()(PHOTO, generator=seeded(11)))
 
 
 def test_many_threads_give_what_one_gives() -> None:
@@ -281,7 +282,7 @@ def test_many_threads_give_what_one_gives() -> None:
     with ThreadPoolExecutor(8) as pool:
         together = list(pool.map(run, tasks))
 
-    assert all(torch.equal(a, b) for a, b in zip(alone, together, strict=True))
+    assert_same(alone, together)
 
 
 @pytest.mark.parametrize("transform", TRANSFORMS, ids=named)
@@ -290,7 +291,7 @@ def test_a_copy_and_an_unpickled_one_do_the_same(transform: Any) -> None:
     expected = transform(PHOTO, generator=seeded(2))
 
     for other in (copy.deepcopy(transform), pickle.loads(pickle.dumps(transform))):
-        assert torch.equal(other(PHOTO, generator=seeded(2)), expected)
+        assert_same(other(PHOTO, generator=seeded(2)), expected, other)
         assert repr(other) == repr(transform)
         assert other.shape == transform.shape
 
@@ -298,7 +299,7 @@ def test_a_copy_and_an_unpickled_one_do_the_same(transform: Any) -> None:
 def test_sources_may_be_any_buffer() -> None:
     """All inputs of `decode` are accepted."""
     for data in (bytearray(PHOTO), memoryview(PHOTO), io.BytesIO(PHOTO).getbuffer()):
-        assert torch.equal(Resize(20)(data), Resize(20)(PHOTO))
+        assert_same(Resize(20)(data), Resize(20)(PHOTO), type(data))
 
 
 def test_repr_has_every_argument_that_changes_the_result() -> None:
@@ -379,7 +380,7 @@ def test_damaged_files_are_errors(transform: Any, data: bytes) -> None:
     with pytest.raises(DecodeError):
         transform(data, out=out)
 
-    assert (out == 5).all()
+    assert_same(out, 5)
 
 
 @pytest.mark.parametrize("data", [b"", b"no image", bytes(1000)])

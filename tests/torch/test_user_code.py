@@ -24,6 +24,7 @@ from loading import (
 )
 from loading import SeededLoader as Loader
 from PIL import ImageOps
+from same import assert_same
 from torch.utils.data import ConcatDataset, DataLoader, get_worker_info
 from torch_reference import PHOTOS
 
@@ -141,7 +142,7 @@ def test_code_that_shares_a_cursor_gives_each_item_its_own(
     with Loader(READERS[reader](Cursor()), 4, threads=0) as loader:
         expected = copies(loader)
     with Loader(READERS[reader](Cursor()), 4, threads=6, **how) as loader:
-        assert same(copies(loader), expected)
+        assert_same(copies(loader), expected)
 
 
 class Plainly(ImageList):
@@ -263,7 +264,7 @@ def test_draws_of_targets_are_those_of_the_seed(at: int, monkeypatch: pytest.Mon
     with Loader(list(drawing_datasets())[at], 4, seed=3, num_workers=1) as loader:
         runs.append(flat(loader) + flat(loader))
 
-    assert all(same(run, runs[0]) for run in runs)
+    assert_same(runs[1:], runs[:1] * 4)
     assert not same(runs[0][: len(runs[0]) // 2], runs[0][len(runs[0]) // 2 :])
 
 
@@ -309,7 +310,8 @@ def test_an_image_and_its_mask_get_the_same_crop(
     steps = [RandomResizedCrop(16), RandomHorizontalFlip(), ColorJitter(0.5), ToTensor()]
     with Loader(Pairs(fuse(Compose(steps), draws=draws), seeds), 3, **how) as loader:
         made = copies(loader)
-    assert all(same(image, mask) for image, mask in made)
+    for images, masks in made:
+        assert_same(images, masks)
     assert len({one.numpy().tobytes() for images, _ in made for one in images}) == 6
 
 
@@ -450,7 +452,7 @@ def test_draws_of_whole_batches_follow_from_seed_and_epoch() -> None:
         with Loader(Drawing(), 5, True, seed=2, **how) as loader:
             runs.append([list(loader), list(loader)])
 
-    assert all(same(run, runs[0]) for run in runs)
+    assert_same(runs[1:], runs[:1] * 2)
     assert len({float(value) for epoch in runs[0] for batch in epoch for value in batch}) > COUNT
 
 

@@ -11,6 +11,7 @@ import torch
 from corpus import native_core
 from encoded import with_orientation
 from PIL import Image as PillowImage
+from same import assert_same
 from torch_reference import MEAN, PHOTOS, STD
 
 from fastdecode import backends
@@ -61,7 +62,7 @@ def test_views_are_those_of_their_pipelines(name: str, kind: str, options: dict[
             expected = _separately(views, data, make("cpu").manual_seed(seed), **options)
             assert isinstance(made, list)
             for one, other in zip(made, expected, strict=True):
-                torch.testing.assert_close(one, other, rtol=0, atol=1.01 if one.max() > 9 else 0.02)
+                assert_same(one, other, path, within=1.01 if one.max() > 9 else 0.02)
 
 
 def test_views_decode_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,7 +105,7 @@ def test_a_view_does_not_change_those_after_it(backend: str, interpolation: Any)
     for make in (torch.Generator, SampleGenerator):
         made = views(data, generator=make("cpu").manual_seed(1), backend=backend)
         for at in (1, 3):
-            torch.testing.assert_close(made[at], expected, rtol=0, atol=0)
+            assert_same(made[at], expected, at)
 
 
 def test_tensors_of_a_view_are_cropped_before_they_are_resized() -> None:
@@ -119,7 +120,7 @@ def test_tensors_of_a_view_are_cropped_before_they_are_resized() -> None:
             make(data, generator=SampleGenerator("cpu").manual_seed(seed))
             for make in (crop, Views([crop, Resize(30)]))
         )
-        assert torch.equal(alone, view[0])
+        assert_same(alone, view[0], path)
 
 
 @pytest.mark.parametrize("threads", [0, 1, 2])
@@ -132,9 +133,7 @@ def test_a_loader_makes_a_list_of_batches(threads: int) -> None:
     for at in range(3):
         generator = SampleGenerator("cpu").manual_seed(sample_seed(5, 0, at))
         expected = KINDS["DINO's"](PHOTOS[int(targets[at])].read_bytes(), generator=generator)
-        assert all(
-            torch.equal(view[at], other) for view, other in zip(images, expected, strict=True)
-        )
+        assert_same([view[at] for view in images], list(expected))
 
 
 def test_augmentations_of_views_differ() -> None:
@@ -185,7 +184,7 @@ def test_views_are_pickled_and_printed() -> None:
         each(data, generator=SampleGenerator("cpu").manual_seed(1))
         for each in (views, KINDS["DINO's"])
     )
-    assert all(map(torch.equal, made, expected))
+    assert_same(made, expected)
     assert repr(views).count("RandomResizedCrop") == 2
     assert "2 x" in repr(views)
     assert "4 x" in repr(views)
@@ -211,7 +210,7 @@ def test_pillows_blur_is_fused() -> None:
     data = PHOTOS[0].read_bytes()
     made = fused(data, generator=SampleGenerator("cpu").manual_seed(1))
     assert fused.in_loader is not None
-    assert torch.equal(made, fused(data))
+    assert_same(made, fused(data))
     plain = ResizeCenterCrop(64, 48)(data).permute(1, 2, 0).numpy()
     blurred = augment(plain, [Operation("box_blur", (1.5,))])
-    assert torch.equal(made.permute(1, 2, 0), torch.from_numpy(blurred))
+    assert_same(made.permute(1, 2, 0), torch.from_numpy(blurred))

@@ -17,12 +17,12 @@ from loading import (
     Images,
     Plain,
     epoch,
-    same,
     script,
 )
 from loading import (
     SeededLoader as Loader,
 )
+from same import assert_same
 from torch.utils.data import default_collate
 
 pytestmark = [pytest.mark.filterwarnings(warning) for warning in PROCESS_WARNINGS]
@@ -60,7 +60,7 @@ def test_spawned_workers_give_the_same() -> None:
     finally:
         multiprocessing.set_start_method(usual, force=True)
 
-    assert same(made, epoch(dataset, threads=1))
+    assert_same(made, epoch(dataset, threads=1))
     assert [failure.index for failure in dataset.errors] == [3]
 
 
