@@ -32,7 +32,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Draw a seed, which the processes of pytest-xdist share, and which hypothesis uses, too."""
     if config.option.seed is None:
-        config.option.seed = SystemRandom().randrange(1 << 32)
+        shared = getattr(config, "workerinput", {})
+        config.option.seed = shared.get("seed") or SystemRandom().randrange(1, 1 << 32)
     if config.option.hypothesis_seed is None:
         config.option.hypothesis_seed = config.option.seed
     cases.Run.every, cases.Run.seed = config.option.all, config.option.seed
@@ -41,6 +42,12 @@ def pytest_configure(config: pytest.Config) -> None:
     # Shells ignore SIGINT in background jobs; processes that tests start need it.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Give a process of pytest-xdist the seed."""
+    node.workerinput["seed"] = cases.Run.seed
 
 
 def pytest_report_header(config: pytest.Config) -> str:
