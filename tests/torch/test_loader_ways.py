@@ -15,6 +15,7 @@ from device_doubles import decode_all, own_registry, register_double, registry_w
 from loading import (
     COUNT,
     EXACT,
+    LEVEL,
     PROCESS_WARNINGS,
     Images,
     Plain,
@@ -24,7 +25,6 @@ from loading import (
     encoded,
     generator_states,
     indices,
-    near,
     pool_threads,
     same,
     targets,
@@ -82,9 +82,9 @@ def plain(dataset: Any, batch_size: int = 4, shuffle: bool = False, **how: Any) 
     return Loader(dataset, batch_size, shuffle, **{"threads": 1, **how})
 
 
-def alike(way: str, first: list[Any], second: list[Any]) -> bool:
-    """Return whether batches are bit-identical, or within one level with another library."""
-    return (near if way == "backend" else same)(first, second)
+def assert_alike(way: str, made: list[Any], expected: list[Any]) -> None:
+    """Fail unless batches are bit-identical, or within one level with another library."""
+    assert_same(made, expected, way, within=LEVEL if way == "backend" else 0)
 
 
 def running() -> set[Any]:
@@ -108,12 +108,12 @@ def test_positions_count_batches_that_failed(way: str) -> None:
                 with pytest.raises((ValueError, LookupError)):
                     next(epoch)
                 continue
-            assert alike(way, copies([next(epoch)]), [batch])
+            assert_alike(way, copies([next(epoch)]), [batch])
             state = batches.state_dict()
             assert state["batch"] == number
             if number > 4:
                 resumed.load_state_dict(state)
-                assert alike(way, copies(resumed), expected[number:])
+                assert_alike(way, copies(resumed), expected[number:])
 
 
 @pytest.mark.parametrize("batch_size", [1, 5, 30])
@@ -126,7 +126,7 @@ def test_epochs_are_those_of_one_thread(way: str, batch_size: int) -> None:
         made = [copies(batches), copies(batches)]
         assert batches.epoch == 2
 
-    assert all(alike(way, epoch, other) for epoch, other in zip(made, expected, strict=True))
+    assert_alike(way, made, expected)
     assert_same(generator_states(), before)
     assert targets(made[0]) != targets(made[1])
     assert sorted(indices(made[1])) == list(range(COUNT))
@@ -140,7 +140,7 @@ def test_draws_of_an_item_follow_from_seed_epoch_and_index(way: str) -> None:
         for images, numbers in batches:
             for image, index in zip(images, numbers.tolist(), strict=True):
                 made, _ = dataset.load(index, generator=generator_of(sample_seed(7, 5, index)))
-                assert alike(way, [[image]], [[made]])
+                assert_alike(way, [[image]], [[made]])
 
 
 def test_batches_are_those_of_torchs_loader(way: str) -> None:
@@ -150,7 +150,7 @@ def test_batches_are_those_of_torchs_loader(way: str) -> None:
         ours = list(batches)
     theirs = list(DataLoader(dataset, 4))
 
-    assert alike(way, ours, theirs)
+    assert_alike(way, ours, theirs)
     assert [type(batch) for batch in ours] == [type(batch) for batch in theirs]
 
 
@@ -242,7 +242,7 @@ def test_damaged_samples_are_skipped_and_counted(
     assert all(failure.reason for failure in dataset.errors)
     with plain(Images(EXACT, count=11)) as whole:
         (images, numbers), *_ = whole
-        assert alike(way, made[:1], [[images[[0, 3]], numbers[[0, 3]]]])
+        assert_alike(way, made[:1], [[images[[0, 3]], numbers[[0, 3]]]])
     assert "RuntimeWarning" not in capfd.readouterr().err
 
 
@@ -269,7 +269,7 @@ def test_damaged_files_are_replaced_and_listed(
     dataset, other = (ImageList(paths, list(range(8)), EXACT, on_error="replace") for _ in range(2))
     with loader(way, dataset) as batches, plain(other) as expected:
         made = copies(batches)
-        assert alike(way, made, copies(expected))
+        assert_alike(way, made, copies(expected))
 
     assert [len(images) for images, _ in made] == [4, 4]
     assert set(indices(made)) == set(range(8)) - set(damaged)
@@ -300,10 +300,10 @@ def test_a_state_of_any_way_gives_the_remaining_batches(way: str) -> None:
             if done == 1 and way != "normalised later":
                 assert pickle.loads(pickle.dumps(second)).state_dict() == state
 
-            assert alike(way, copies(second), batches[done:])
+            assert_alike(way, copies(second), batches[done:])
             assert second.epoch == 1
             if done == 2:
-                assert alike(way, copies(second), following)
+                assert_alike(way, copies(second), following)
             second.close()
 
 
@@ -313,7 +313,7 @@ def test_a_subset_and_a_sampler(way: str) -> None:
     with loader(way, dataset, 2, sampler=[0, 0, 7, 3, 2]) as batches:
         ours = copies(batches)
     with plain(dataset, 2, sampler=[0, 0, 7, 3, 2]) as batches:
-        assert alike(way, ours, copies(batches))
+        assert_alike(way, ours, copies(batches))
 
     assert indices(ours) == [17, 17, 14, 19, 16]
     assert not torch.equal(*ours[0][0])
@@ -459,7 +459,7 @@ def test_images_without_targets(way: str, channels_last: bool) -> None:
     assert all(images.is_contiguous(memory_format=layout) for images in made)
     with plain(Images(EXACT, count=7), 2) as whole:
         expected = [[images] for images, numbers in whole if set(numbers.tolist()) & {2, 3, 6}]
-        assert alike(way, [[images] for images in made], expected)
+        assert_alike(way, [[images] for images in made], expected)
 
 
 class Mapped(Images):
@@ -479,7 +479,7 @@ def test_targets_are_mapped_and_transformed(way: str) -> None:
         loader(way, Mapped(EXACT, target_transform=doubled)) as batches,
         plain(Mapped(EXACT, target_transform=doubled)) as expected,
     ):
-        assert alike(way, copies(batches), copies(expected))
+        assert_alike(way, copies(batches), copies(expected))
 
 
 @pytest.mark.parametrize("way", [way for way in WAYS if not starts_processes(way)], indirect=True)
@@ -504,7 +504,7 @@ def test_a_dataset_may_change_between_epochs(way: str) -> None:
         assert len(batches) == 4
     with plain(dataset, 2) as expected:
         expected.set_epoch(1)
-        assert alike(way, second, copies(expected))
+        assert_alike(way, second, copies(expected))
 
     assert first == [(2, 3, 24, 24)] * 2
     assert [images.shape for images, _ in second] == [(2, 3, 20, 16)] * 4
@@ -544,7 +544,7 @@ def test_what_is_assigned_in_mid_epoch_begins_with_the_next(way: str, at: int) -
         with pytest.warns(RuntimeWarning, match=f"{name}.*next epoch"):
             setattr(dataset, name, value)
         made += copies(epoch)
-        assert alike(way, made, whole)
+        assert_alike(way, made, whole)
         setattr(dataset, name, value)  # no epoch is under way, so there is no warning
         changed = Images(before)
         setattr(changed, name, value)
@@ -554,7 +554,7 @@ def test_what_is_assigned_in_mid_epoch_begins_with_the_next(way: str, at: int) -
                 with pytest.raises(ImageTooLarge):
                     next(iter(batches))
             else:
-                assert alike(way, copies(batches), copies(expected))
+                assert_alike(way, copies(batches), copies(expected))
 
 
 @pytest.mark.parametrize("way", ["threads", "normalised later", "backend"], indirect=True)
@@ -597,7 +597,7 @@ def test_a_new_iterator_ends_the_one_before(way: str) -> None:
         assert batches.epoch == 2
     with plain(Images(EXACT), 4, True) as expected:
         expected.set_epoch(1)
-        assert alike(way, given, copies(expected))
+        assert_alike(way, given, copies(expected))
 
 
 def test_a_state_speaks_of_what_a_device_was_given() -> None:
