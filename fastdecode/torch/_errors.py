@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import operator
 import os
 import random
@@ -14,6 +15,9 @@ from torch.utils.data import get_worker_info
 
 from fastdecode._system.process import ForkLock
 from fastdecode.torch._options import OnError
+
+NO_SHARED_MEMORY = (errno.ENOENT, errno.EACCES, errno.EROFS, errno.ENOSPC, errno.ENOSYS)
+"""What the system says to a process that makes a lock for others, where there is no /dev/shm."""
 
 _MAX_REPLACEMENTS = 32
 _lock = ForkLock()
@@ -152,3 +156,11 @@ def plain_index(index: Any) -> Any:
         return operator.index(index)
     except TypeError:
         return index
+
+
+def no_shared_memory(error: Exception) -> OSError:
+    """Return an error that says what to do where processes cannot share memory."""
+    return OSError(
+        f"worker processes cannot share memory here ({error}): /dev/shm must be there, writable "
+        "and large enough (in a container: docker run --shm-size=1g)"
+    )

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image as PillowImage
+from processes import skip_without_shared_memory
 
 import fastdecode
 from fastdecode.native._augment import Erasure, draw_in_core, erase
@@ -232,6 +233,7 @@ def wait_until(condition: Callable[[], bool], seconds: float = 30) -> None:
 
 def script(code: str) -> subprocess.Popen[str]:
     """Start a process that runs the code after importing this module and the loader."""
+    skip_without_shared_memory()
     paths = [str(Path(__file__).parent), str(Path(fastdecode.__file__).parents[1])]
     begin = f"""
 import sys

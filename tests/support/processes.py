@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -65,6 +66,18 @@ def few_files(count: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+_SHARED = Path("/dev/shm")
+HAS_SHARED_MEMORY = sys.platform != "linux" or (
+    os.access(_SHARED, os.W_OK) and shutil.disk_usage(_SHARED).total >= 16 << 20
+)
+
+
+def skip_without_shared_memory(*_: object, **__: object) -> None:
+    """Skip the test where worker processes cannot share memory, or little."""
+    if not HAS_SHARED_MEMORY:
+        pytest.skip("/dev/shm is missing, read-only or smaller than 16 MB")
 
 
 def python(

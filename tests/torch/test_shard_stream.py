@@ -158,6 +158,17 @@ def test_persistent_workers_follow_the_epoch(shards: Path) -> None:
     assert epochs[0] == epochs[2] != epochs[1]
 
 
+def test_without_shared_memory_it_says_so(shards: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error names /dev/shm, in which the epoch would be shared with worker processes."""
+
+    def refused(_: object) -> None:
+        raise RuntimeError("unable to open shared memory object </torch_1>")
+
+    monkeypatch.setattr("torch.Tensor.share_memory_", refused)
+    with pytest.raises(OSError, match=r"torch_1>.*/dev/shm must be there"):
+        ShardStream(shards / PATTERN)
+
+
 def test_samples_without_targets_are_images(tmp_path: Path) -> None:
     """The caller says that there are no targets."""
     write_shards(tmp_path, SIZES, targets=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import multiprocessing
 import os
@@ -330,3 +331,20 @@ def test_what_cannot_be_pickled_is_made_here_if_nobody_asked_for_processes() -> 
             with pytest.warns(RuntimeWarning, match="in this process"):
                 batches = list(loader)
             assert [batch.label.tolist() for batch in batches] == [[0, 1], [2, 3]]
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_without_shared_memory_it_says_so(asked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches are made here if nobody asked for processes; otherwise an error names /dev/shm."""
+
+    def refused(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr("multiprocessing.synchronize.SemLock.__init__", refused)
+    with Loader(Plain(int, 8), 4, **({"workers": 1} if asked else {})) as loader:
+        if asked:
+            with pytest.raises(OSError, match=r"Read-only.*/dev/shm must be there"):
+                next(iter(loader))
+        else:
+            with pytest.warns(RuntimeWarning, match=r"in this process.*Read-only.*/dev/shm"):
+                assert torch.cat(list(loader)).tolist() == [*range(8)]

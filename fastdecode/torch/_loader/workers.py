@@ -7,6 +7,7 @@ Worker processes are those of torch's own DataLoader, with the order and the ran
 from __future__ import annotations
 
 import copy
+import multiprocessing
 import os
 import pickle
 import sys
@@ -26,7 +27,11 @@ from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from fastdecode._system.process import late_interrupt, raised_by_signal
 from fastdecode.native._pool import Pool
-from fastdecode.torch._errors import suppress_worker_warnings
+from fastdecode.torch._errors import (
+    NO_SHARED_MEMORY,
+    no_shared_memory,
+    suppress_worker_warnings,
+)
 from fastdecode.torch._loader.batch_builder import (
     BatchBuilder,
     EpochConfig,
@@ -362,8 +367,16 @@ class ProcessWorkers:
             self._loader, self._made_of = self._make_loader(config), made_of
             self._process = os.getpid()
             try:
+                # Torch's iterator needs many, and complains twice if it cannot have them.
+                (self._loader.multiprocessing_context or multiprocessing).Lock()
                 with late_interrupt():
                     batches = iter(self._loader)
+            except OSError as error:
+                if error.errno not in NO_SHARED_MEMORY:
+                    raise
+                if self._asked:
+                    raise no_shared_memory(error) from error
+                return _here(config, order, place, no_shared_memory(error))
             except (pickle.PicklingError, AttributeError, TypeError) as error:
                 if self._asked:
                     raise

@@ -23,6 +23,7 @@ from fastdecode.torch._errors import (
     as_failure,
     describe_failures,
     name_sample,
+    no_shared_memory,
     record_failure,
 )
 from fastdecode.torch._loader.arguments import Threads
@@ -231,7 +232,10 @@ class ShardStream(IterableDataset[Any]):
         # `set_epoch` has set it, and the iterator that has given samples of it.
         self._shared: torch.Tensor = torch.zeros(4, dtype=torch.int64, device="cpu")
         self._begins = 0
-        self._shared.share_memory_()
+        try:
+            self._shared.share_memory_()
+        except RuntimeError as error:
+            raise no_shared_memory(error) from error
         self._saved: _Place | None = None
         self._current: _Place | None = None
 
