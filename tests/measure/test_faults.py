@@ -116,8 +116,9 @@ def test_only_the_crashing_is_asked_for(folder: Path) -> None:
 def test_a_pipeline_that_fails_ends_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A pipeline whose library is missing is noted, and the others are timed."""
     pytest.importorskip("torch", reason="batches are PyTorch's")
-    if __import__("importlib").util.find_spec("torchvision"):
-        pytest.skip("torchvision is installed")
+    for module in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, "torchvision", None)
     run = Run()
     plan = RunPlan((PILLOW,), pipelines=(OWN, "torchvision"), seconds=0)
     measure(_collection.collect([folder]).photos, plan, run)

@@ -16,7 +16,7 @@ can move, but who changes such a line, or moves tests, changes the slip too. Oth
 The exit status is 1 if a slip lives unexpectedly, is not found exactly once, or cannot be tried.
 The tests' default run is tried first, and those that notice nothing again with `--all`.
 Run it in an environment with all optional libraries: tests that are skipped notice nothing. A slip
-whose tests are all skipped, for want of torchvision, is reported and not counted.
+whose tests are all skipped, for want of a library, is reported and not counted.
 """
 
 from __future__ import annotations
