@@ -229,7 +229,7 @@ def test_timms_magnitudes_are_limited_as_timm_does(
 
 def test_timms_augmentations_of_tensors_are_not_done() -> None:
     """They take Pillow images, also inside of another transform."""
-    policy = policies.rand_augment_transform("rand-m4-n1", {})
+    policy = policies.AutoAugment([[policies.AugmentOp("Posterize")]])
     held = v1.Compose([policy])
     program_of(held, (48, 64))
     for transform in (policy, held):

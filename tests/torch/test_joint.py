@@ -59,6 +59,8 @@ def _target(index: int, form: str = "XYXY") -> dict[str, Any]:
 class Objects(DecodeDataset):
     """Photos with boxes, as users write such a dataset."""
 
+    thread_safe = True
+
     def __init__(self, transforms: Any, form: str = "XYXY", **options: Any) -> None:
         super().__init__(transforms=transforms, **options)
         self.form = form
@@ -254,7 +256,7 @@ MOVED = [
 class Small(DecodeDataset):
     """One small image with boxes, a mask and numbers."""
 
-    mask = True
+    mask = thread_safe = True
 
     def __len__(self) -> int:
         return 1
@@ -318,7 +320,7 @@ def test_targets_follow_in_a_loader(steps: list[Any], threads: int) -> None:
     except Exception:
         return
     dataset = Small(transforms=pipeline)
-    where = {"threads": threads} if dataset.isolated else {"num_workers": 0}
+    where = {"threads": threads} if dataset._transform_is_isolated else {"num_workers": 0}
     [[(image, ours)]] = Loader(dataset, 1, seed=1, collate_fn=list, **where)
 
     _check_alike(ours, target)
@@ -371,7 +373,7 @@ def test_draws_of_torchvision_come_from_the_seed_of_a_sample(name: str) -> None:
 def test_detection_runs_in_the_core_in_a_loader(name: str, rest: int) -> None:
     """All but what has nothing to do with the image, without worker processes; `print` says so."""
     dataset = Objects(v2.Compose(PIPELINES[name][0]()))
-    assert dataset.isolated
+    assert dataset._transform_is_isolated
     assert repr(dataset).count("in Python, in the Loader's threads") == rest
     assert "worker processes: " not in repr(dataset)
 
@@ -381,7 +383,7 @@ def test_loader_makes_them_in_threads_if_nothing_else_is_drawn(name: str, alone:
     """Batches then depend on the seed alone; each target follows its image."""
     dataset = Objects(v2.Compose(PIPELINES[name][0]()))
 
-    assert dataset.isolated is alone
+    assert dataset._transform_is_isolated is alone
     assert dataset.sample_shape is None
     batches = [
         [
@@ -426,7 +428,7 @@ def test_other_pipelines_are_called_with_the_decoded_image() -> None:
         return image, target["image_id"]
 
     assert Objects(transforms)[1][1] == 1
-    assert not Objects(transforms).isolated
+    assert not Objects(transforms)._transform_is_isolated
     assert "it begins with transforms, which" in repr(Objects(transforms))
     assert Objects(transforms, min_size=50)[1][1] == 1
     assert seen[0] == SIDES[1][::-1]
