@@ -270,6 +270,12 @@ class Small(DecodeDataset):
         return _jpeg(PillowImage.open(PHOTOS[0]).convert("RGB").resize((64, 48))), target
 
 
+class InTurn(Small):
+    """The same image, one after another."""
+
+    thread_safe = False
+
+
 class Unmasked(Small):
     """The same image without a mask, for which torchvision takes no colour as fill."""
 
@@ -349,13 +355,17 @@ PLACED = {
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", PLACED)
 def test_draws_of_torchvision_come_from_the_seed_of_a_sample(name: str) -> None:
-    """In a Loader's threads they are those that torchvision draws from a generator of that seed."""
+    """In a Loader's threads they are those that torchvision draws from a generator of that seed.
+
+    So are those of a user's function that is called in the training process.
+    """
     pipeline = v2.Compose(PLACED[name])
-    kind = Unmasked if name == "a canvas" else Small
+    kind = {"a canvas": Unmasked, "labels": InTurn}.get(name, Small)
     before = torch.random.get_rng_state()
     for seed in range(12):
+        threads = seed % 3 if kind.thread_safe else 0
         [[(image, ours)]] = Loader(
-            kind(transforms=pipeline), 1, seed=seed, threads=seed % 3, collate_fn=list
+            kind(transforms=pipeline), 1, seed=seed, threads=threads, collate_fn=list
         )
         assert_same(before, torch.random.get_rng_state(), seed)
         torch.manual_seed(sample_seed(seed, 0, 0))
