@@ -112,7 +112,7 @@ def test_mixin_before_torchvisions_folder_decodes_for_it(
     monkeypatch.setattr(torchvision.datasets.folder, "pil_loader", None)  # not by torchvision
 
     for (image, target), (reference, wanted) in zip(plain, range_of(theirs), strict=True):
-        assert_same(image, reference)
+        assert_same(np.asarray(image), reference)
         assert target == wanted
     halved = Mine(root, torchvision.transforms.v2.PILToTensor())
     halved.decode_options = DecodeOptions(reduce=2)
