@@ -59,7 +59,8 @@ def pytest_report_header(config: pytest.Config) -> str:
 @pytest.hookimpl(trylast=True)  # after -k and the like
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out the cases that this run does not try; those that were asked for by name are."""
-    if config.option.all or getattr(config.option, "lf", False) or any("[" in name for name in config.args):
+    by_name = getattr(config.option, "lf", False) or any("[" in name for name in config.args)
+    if config.option.all or by_name:
         return
     kept = cases.chosen(items)
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
