@@ -487,9 +487,19 @@ def _augment(recipe: Recipe, part: Any) -> Recipe | None:
         return None
     black = recipe.form == "float"  # is 0, as in bytes
     if recipe.form not in makers and (getattr(part, "fill", None) or (_fills(part) and not black)):
-        part = _refilled(recipe, part)
+        part = None if _blends_with_zeros(recipe, part) else _refilled(recipe, part)
     in_floats = partial(float_program_of, recipe=recipe)
     return part and _followed(recipe, part, makers.get(recipe.form, in_floats))
+
+
+def _blends_with_zeros(recipe: Recipe, part: Any) -> bool:
+    """Return whether a warp blends pixels at the border with zeros that are not black.
+
+    torchvision does so before it blends them with the fill.
+    """
+    means = (recipe.normalize and recipe.normalize.mean) or ()
+    warps = type(part).__qualname__ in programs.MOVES
+    return warps and any(means) and interpolation_name(part.interpolation) is not None
 
 
 def _refilled(recipe: Recipe, part: Any) -> Any:

@@ -48,7 +48,7 @@ def forget() -> None:
 
 
 def is_unchanged(transform: Any) -> bool:
-    """Return whether the class of a transform, and what it calls, are the library's."""
+    """Return whether a transform's class, and the functions that it calls, are the library's."""
     kind = type(transform)
     library = kind.__module__.partition(".")[0]
     if library not in _MODULES:

@@ -441,6 +441,21 @@ WARPS_OF_FLOATS = {
     "larger": lambda: [v1.RandomRotation((9.0, 9.0)), v1.CenterCrop(90)],
     "softened": lambda: [v1.Normalize(MEAN, STD), v1.GaussianBlur(5, (1.0, 1.0))],
 }
+SMOOTH = [
+    v1.RandomRotation((7.0, 7.0), v1.InterpolationMode.BILINEAR),
+    v2.RandomAffine(
+        (9.0, 9.0), interpolation=v1.InterpolationMode.BILINEAR, fill=[0.5, -0.25, 1.0]
+    ),
+    v2.RandomPerspective(0.3, 1.0),
+]
+
+
+@pytest.mark.parametrize("warp", SMOOTH, ids=lambda one: type(one).__name__)
+def test_smooth_warps_of_normalised_values_run_as_written(warp: object) -> None:
+    """At the border torchvision blends pixels with zeros, which are grey there, and with `fill`."""
+    steps = [v1.Resize((64, 64)), v1.ToTensor(), v1.Normalize(MEAN, STD), warp]
+    held = fuse(v1.Compose(steps)).in_loader
+    assert held is None or held.rest
 
 
 @pytest.mark.parametrize("name", WARPS_OF_FLOATS)
