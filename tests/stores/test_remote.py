@@ -237,6 +237,7 @@ def test_child_processes_open_their_own_connection(server, tmp_path: Path, metho
 @pytest.mark.parametrize("protocol", ["s3", "s3a"])
 def test_options_of_the_user_win(protocol: str) -> None:
     """The connections to S3 are those that the user allows, besides other options."""
+    pytest.importorskip("s3fs")
     from fastdecode.stores._remote import CONNECTIONS, Remote
 
     for given in ({}, {"max_pool_connections": 3}, {"connect_timeout": 5}):
