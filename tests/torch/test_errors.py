@@ -332,7 +332,7 @@ class Numbered(Dataset[Any]):
     def __init__(self, dataset: Any) -> None:
         self.dataset = dataset
 
-    __getattr__ = lambda self, name: getattr(self.__dict__["dataset"], name)  # noqa: E731
+    __getattr__ = lambda self, name: getattr(self.__dict__.get("dataset"), name)  # noqa: E731
 
     def __len__(self) -> int:
         return len(self.dataset)
