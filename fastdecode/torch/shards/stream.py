@@ -230,12 +230,8 @@ class ShardStream(IterableDataset[Any]):
         self._world = 0, 1
         # Shared with worker processes, also persistent ones: the epoch, whether they read, whether
         # `set_epoch` has set it, and the iterator that has given samples of it.
-        self._shared: torch.Tensor = torch.zeros(4, dtype=torch.int64, device="cpu")
+        self._shared: torch.Tensor = _shared_zeros(4)
         self._begins = 0
-        try:
-            self._shared.share_memory_()
-        except RuntimeError as error:
-            raise no_shared_memory(error) from error
         self._saved: _Place | None = None
         self._current: _Place | None = None
 
@@ -517,3 +513,12 @@ def _group_chunks(samples: Iterator[ShardSample]) -> Iterator[list[ShardSample]]
         raise
     if chunk:
         yield chunk
+
+
+def _shared_zeros(count: int) -> torch.Tensor:
+    """Return integers in memory that worker processes share."""
+    zeros = torch.zeros(count, dtype=torch.int64, device="cpu")
+    try:
+        return zeros.share_memory_()
+    except RuntimeError as error:
+        raise no_shared_memory(error) from error
