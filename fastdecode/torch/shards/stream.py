@@ -519,6 +519,7 @@ def _shared_zeros(count: int) -> torch.Tensor:
     """Return integers in memory that worker processes share."""
     zeros = torch.zeros(count, dtype=torch.int64, device="cpu")
     try:
-        return zeros.share_memory_()
+        zeros.share_memory_()
     except RuntimeError as error:
         raise no_shared_memory(error) from error
+    return zeros
