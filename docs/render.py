@@ -164,7 +164,13 @@ class Writer:
         while hidden := [each for each in found if _is_private(each)]:
             at = found.index(hidden[0])
             found[at : at + 1] = hidden[0].__bases__
-        kept = [each for each in dict.fromkeys(found) if each not in (object, tuple, ABC, Generic)]
+        # torchvision's class is a base of the datasets as soon as torchvision is imported.
+        kept = [
+            each
+            for each in dict.fromkeys(found)
+            if each not in (object, tuple, ABC, Generic)
+            and each.__module__.partition(".")[0] != "torchvision"
+        ]
         return [
             self.link(public().get(each, each.__qualname__).rpartition(".")[2]) for each in kept
         ]

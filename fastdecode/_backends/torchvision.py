@@ -15,6 +15,9 @@ import torch
 from fastdecode._backends.base import JPEG, Backend
 from fastdecode.types import Buffer, Header, Image, PixelLayout
 
+if not hasattr(torch.ops.image, "decode_jpeg"):
+    raise ImportError("torchvision's compiled extension, which decodes, cannot be loaded")
+
 _MODE = {"RGB": io.ImageReadMode.RGB, "L": io.ImageReadMode.GRAY}
 
 
