@@ -14,6 +14,7 @@ import io
 import os
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, cast
 
 import numpy as np
@@ -569,6 +570,15 @@ def encoded(image: object) -> bytes | None:
     file = image._rememberable()
     plain = file is not None and file.reduce == 1 and file.stored.mode == "RGB"
     return file.data if file is not None and plain else None
+
+
+def whole_file(image: object) -> tuple[str | bytes, _Size] | None:
+    """Return the path, or else the bytes, and the size of an image as `encoded` takes it."""
+    data = encoded(image)
+    if data is None:
+        return None
+    file = cast("_EncodedFile", cast("LazyImage", image)._file)
+    return (str(Path(file.name).absolute()) if file.name else data), file.size
 
 
 def open(fp: Any, mode: Literal["r"] = "r", formats: Any = None) -> PillowImage.Image:

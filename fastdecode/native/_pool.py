@@ -69,6 +69,29 @@ class Headers(NamedTuple):
     ended: NDArray[np.int32]
 
 
+class Recorded(NamedTuple):
+    """What is done to an image of this size: the bytes of an ``fd_operation[]``."""
+
+    width: int
+    height: int
+    operations: bytes
+
+
+def _drawn(draws: Sequence[Any]) -> tuple[Any, Any, Any]:
+    """Return the seeds of the core, or what is recorded for it, and what to keep alive."""
+    if not draws or not isinstance(draws[0], Recorded):
+        return ffi.from_buffer("uint64_t[]", array("Q", draws)), ffi.NULL, None
+    size, kept = ffi.sizeof("fd_operation"), []
+    recorded = ffi.new("fd_recorded[]", len(draws))
+    for at, (width, height, operations) in enumerate(draws):
+        held = ffi.from_buffer("fd_operation[]", operations)
+        kept.append(held)
+        one = recorded[at]
+        one.width, one.height, one.count = width, height, len(operations) // size
+        one.operations = held
+    return ffi.NULL, recorded, kept
+
+
 class Items:
     """The images of one batch at a time, in memory that is reused, for one thread at a time.
 
@@ -105,7 +128,7 @@ class Items:
         self,
         pool: Pool,
         sources: Sequence[str | bytes | Buffer | None],
-        seeds: Sequence[int],
+        draws: Sequence[int] | Sequence[Recorded],
         recipe: Any,
         pixels: Any,
         out: int,
@@ -113,16 +136,17 @@ class Items:
     ) -> tuple[Sequence[int], Sequence[int]]:
         """Read files and headers, and make the samples that the core can plan itself.
 
-        The random draws of an item follow from its seed, an unsigned number of 64 bits. `recipe` is
-        an ``fd_recipe *``; `pixels`, `out` and `stride` are as for `resize`. Return two lists of
-        items: those that were made, and those that were read and that the core leaves to others.
-        All others failed.
+        The random draws of an item follow from its seed, an unsigned number of 64 bits, or are
+        recorded. `recipe` is an ``fd_recipe *``; `pixels`, `out` and `stride` are as for `resize`.
+        Return two lists of items: those that were made, and those that were read and that the core
+        leaves to others. All others failed.
         """
         self._take(sources)
         count, (_, reading, decoding) = self._count, pool.running()
-        drawn, place = ffi.from_buffer("uint64_t[]", array("Q", seeds)), ffi.cast("void *", out)
+        seeds, recorded, _kept = _drawn(draws)
+        place = ffi.cast("void *", out)
         done = lib.fd_pool_make(
-            reading, decoding, self._items, count, drawn, recipe, pixels, place, stride
+            reading, decoding, self._items, count, seeds, recorded, recipe, pixels, place, stride
         )
         if count == len(self._rows):  # else other items may still hold buffers of a larger batch
             self._held = done.held

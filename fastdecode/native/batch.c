@@ -28,7 +28,8 @@ typedef struct job {
     size_t count;
     const fd_pixels *pixels;
     const fd_recipe *recipe; /* of OPEN: if given, it leaves ranges of files to MAKE */
-    const uint64_t *seeds; /* this and the next two are used only by MAKE */
+    const uint64_t *seeds; /* this and the next three are used only by MAKE */
+    const fd_recorded *recorded;
     char *out;
     ptrdiff_t stride;
     atomic_size_t taken; /* items handed to threads; exceeds `count` at the end */
@@ -109,10 +110,14 @@ static void decode_item(fd_item *item, const job *at, worker *self, int32_t coun
 /* Plan the sample of an opened item, just before it is decoded. */
 static void plan_sample(const job *at, size_t i, worker *self, int32_t *count) {
     fd_item *item = &at->items[i];
-    uint64_t state = at->seeds[i];
-    item->wanted = item->status == FD_OK &&
-                   fd_plan_sample(&item->header, &state, at->recipe, &item->request, &item->resize,
-                                  self->operations, count);
+    uint64_t state = at->seeds == NULL ? 0 : at->seeds[i];
+    item->wanted =
+        item->status == FD_OK &&
+        (at->seeds == NULL
+             ? fd_plan_recorded(&item->header, &at->recorded[i], at->recipe, &item->request,
+                                &item->resize, self->operations, count)
+             : fd_plan_sample(&item->header, &state, at->recipe, &item->request, &item->resize,
+                              self->operations, count));
     if (item->wanted) {
         item->resized = 1;
         item->out = at->out == NULL ? NULL : at->out + (ptrdiff_t)i * at->stride;
@@ -289,14 +294,15 @@ void fd_pool_decode(fd_pool *pool, fd_item *items, size_t count, const fd_pixels
 }
 
 fd_made fd_pool_make(fd_pool *reading, fd_pool *decoding, fd_item *items, size_t count,
-                     const uint64_t *seeds, const fd_recipe *recipe, const fd_pixels *pixels,
-                     void *out, ptrdiff_t stride) {
+                     const uint64_t *seeds, const fd_recorded *recorded, const fd_recipe *recipe,
+                     const fd_pixels *pixels, void *out, ptrdiff_t stride) {
     job at = {.what = MAKE,
               .items = items,
               .count = count,
               .pixels = pixels,
               .recipe = recipe,
               .seeds = seeds,
+              .recorded = recorded,
               .out = out,
               .stride = stride};
     fd_made done = {.made = 0};

@@ -185,16 +185,11 @@ static void reduce_box(fd_resize *resize, int32_t by) {
     resize->in_bottom = (resize->in_bottom + by - 1) / by;
 }
 
-int fd_plan_sample(const fd_header *header, uint64_t *state, const fd_recipe *recipe,
-                   fd_request *request, fd_resize *resize,
-                   fd_operation operations[FD_MOST_OPERATIONS], int32_t *count) {
-    int32_t width = header->width, height = header->height;
+/* Plan what is decoded for operations on an image of the header's size. */
+static int plan(const fd_header *header, const fd_recipe *recipe, fd_request *request,
+                fd_resize *resize, fd_operation *operations, int32_t *count) {
     fd_resize made;
 
-    if (!is_known(header, recipe) ||
-        fd_draw_operations(recipe->program, &width, &height, state, operations, count) != FD_OK ||
-        width != recipe->width || height != recipe->height)
-        return 0;
     *count = fd_fold(header->width, header->height, &made, operations, *count);
     request->reduce = reduction(header, &made, recipe->headroom);
     reduce_box(&made, request->reduce);
@@ -204,4 +199,34 @@ int fd_plan_sample(const fd_header *header, uint64_t *state, const fd_recipe *re
     request->left = request->top = request->right = request->bottom = 0;
     request->layout = FD_RGB;
     return 1;
+}
+
+int fd_plan_sample(const fd_header *header, uint64_t *state, const fd_recipe *recipe,
+                   fd_request *request, fd_resize *resize,
+                   fd_operation operations[FD_MOST_OPERATIONS], int32_t *count) {
+    int32_t width = header->width, height = header->height;
+
+    return is_known(header, recipe) &&
+           fd_draw_operations(recipe->program, &width, &height, state, operations, count) ==
+               FD_OK &&
+           width == recipe->width && height == recipe->height &&
+           plan(header, recipe, request, resize, operations, count);
+}
+
+int fd_plan_recorded(const fd_header *header, const fd_recorded *recorded, const fd_recipe *recipe,
+                     fd_request *request, fd_resize *resize,
+                     fd_operation operations[FD_MOST_OPERATIONS], int32_t *count) {
+    int32_t width = header->width, height = header->height;
+
+    if (!is_known(header, recipe) || width != recorded->width || height != recorded->height ||
+        recorded->count < 0 || recorded->count > FD_MOST_OPERATIONS)
+        return 0;
+    *count = recorded->count;
+    for (int32_t i = 0; i < *count; i++) {
+        operations[i] = recorded->operations[i];
+        if (!fd_resized_by(&operations[i], &width, &height))
+            return 0;
+    }
+    return width == recipe->width && height == recipe->height &&
+           plan(header, recipe, request, resize, operations, count);
 }

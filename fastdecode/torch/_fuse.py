@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -15,14 +16,16 @@ from PIL import Image as PillowImage
 from fastdecode._arguments import check_word
 from fastdecode._buffers import without_row
 from fastdecode._decode import api
-from fastdecode._decode.lazy import encoded
+from fastdecode._decode.lazy import encoded, whole_file
 from fastdecode._decode.opening import info_of, open_rgb
+from fastdecode._decode.plan import DEFAULT_MAX_PIXELS
 from fastdecode.geometry import Geometry
 from fastdecode.native._augment import Impossible
 from fastdecode.torch import _recognise
 from fastdecode.torch._albumentations import OfImage, steps_of
 from fastdecode.torch._options import DecodeOptions
 from fastdecode.torch._processors import as_transform
+from fastdecode.torch._recorded import LazyTensor
 from fastdecode.torch._snapshot import Snapshot
 from fastdecode.torch._stages import Called, Following, as_image, as_written, stages_of
 from fastdecode.torch._unchanged import forget
@@ -150,11 +153,41 @@ class Fused(EncodedTransform):
             if renewed is not self:
                 self.__dict__ = dict(vars(renewed))
         if isinstance(data, PillowImage.Image):
+            if not options and (made := self._recorded(data)) is not None:
+                return made
             file = encoded(data)
             if file is None:
                 return self._written(data)
             data = file
         return self._run(without_row(data), **options)[0]
+
+    def _recorded(self, image: PillowImage.Image) -> LazyTensor | None:
+        """Return the result as a tensor whose values are made later; None if that cannot be."""
+        recipe = self._recordable
+        file = None if recipe is None else whole_file(image)
+        if recipe is None or file is None:
+            return None
+        source, sides = file
+        if math.prod(sides) > DEFAULT_MAX_PIXELS:
+            return None  # it is refused
+        generator: Any = None
+        if self.draws == "seed":
+            generator = SampleGenerator("cpu").manual_seed(TorchDraws().below(2**63 - 1))
+        try:
+            drawn = recipe.draw(*sides, generator)
+        except Impossible:
+            return None
+        return LazyTensor.of_sample(source, drawn, recipe)
+
+    @cached_property
+    def _recordable(self) -> Recipe | None:
+        """The recipe of the whole pipeline if the core makes all of its result."""
+        way = self if self.draws == "torch" or self.in_loader is None else self.in_loader
+        recipe, whole = way.head, not way.rest and way.form == "tensor" and way.image is None
+        exact = isinstance(recipe, Recipe) and type(recipe).draw is Recipe.draw
+        if not whole or not exact or not isinstance(recipe, Recipe) or recipe.by_torch:
+            return None
+        return recipe
 
     def renewed(self, *, for_epoch: bool = False) -> Fused:
         """Return this object, or another one if the pipeline has changed since it was fused."""

@@ -13,6 +13,7 @@ from torch.utils.data._utils.collate import collate_tensor_fn, default_collate_f
 
 from fastdecode.torch._errors import SKIPPED
 from fastdecode.torch._loader.memory import BatchMemory
+from fastdecode.torch._recorded import LazyTensor
 from fastdecode.torch.transforms.normalize import Normalize
 
 _DTYPES = (torch.float32, torch.uint8)
@@ -158,6 +159,8 @@ def _channels_last(batch: Any) -> Any:
     """Convert the images of a batch: the batch itself, or its first part."""
     if isinstance(batch, list) and batch:
         return [_channels_last(batch[0]), *batch[1:]]
+    if isinstance(batch, LazyTensor):  # it is laid out when it is made
+        return batch
     if isinstance(batch, torch.Tensor) and batch.ndim == 4:
         return batch.contiguous(memory_format=torch.channels_last)
     return batch

@@ -45,6 +45,7 @@ from fastdecode.torch._loader.read_ahead import ReadAhead, batches_ahead
 from fastdecode.torch._loader.samples import SampleMaker
 from fastdecode.torch._loader.threads import ThreadPool, limit_threads
 from fastdecode.torch._options import DecodeOptions
+from fastdecode.torch._recorded import left_to_others, with_values
 from fastdecode.torch._user_code import preserve_generators
 
 _LARGEST_PART = 4
@@ -270,7 +271,7 @@ class _WorkerDataset(Dataset[Any]):
         how, last = self._collate_fn, self._channels_last
         maker = self._maker
         try:
-            with self._source.in_effect():
+            with self._source.in_effect(), left_to_others():
                 if maker.makes_whole_batches:
                     return collate_whole(maker.make_whole(items), 0, how, channels_last=last)
                 with self._source.prefetch_batch([item.index for item in items]):
@@ -501,7 +502,9 @@ class _ProcessEpoch:
         if isinstance(sent.made, ExceptionWrapper):
             sent.made.reraise()
         ready: ReadyBatch = sent.made
-        return ready._replace(normalize=self._config.normalize)
+        config = self._config
+        batch = with_values(ready.batch, config.memory, channels_last=config.channels_last)
+        return ready._replace(batch=batch, normalize=config.normalize)
 
     def close(self, *, shut_down: bool = False) -> None:
         """End the epoch, and its workers if they are not needed any more."""

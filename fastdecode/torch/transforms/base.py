@@ -30,11 +30,12 @@ from fastdecode._decode.resizing import (
     resize_with_pillow,
 )
 from fastdecode._pixels import seen_size
-from fastdecode.errors import ImageTooLarge
+from fastdecode.errors import DecodeError, ImageTooLarge
 from fastdecode.geometry import Geometry
 from fastdecode.native import _library
 from fastdecode.native._augment import Impossible, Operation, Program, fold
 from fastdecode.native._library import lib
+from fastdecode.native._pool import Recorded
 from fastdecode.torch._loader.memory import new_sample
 from fastdecode.torch._programs import size_after
 from fastdecode.torch.transforms._random_crop import draw_program
@@ -336,6 +337,31 @@ class Recipe(EncodedTransform):
             data, header, drawn.plan, orient=orient, max_pixels=max_pixels, backend=backend
         )
         return self._finish(pixels, drawn, out), drawn
+
+    def make_drawn(
+        self, data: Data, drawn: Recorded, size: tuple[int, int], out: torch.Tensor
+    ) -> None:
+        """Make a sample in `out` whose operations, and size (height, width), are known already.
+
+        Raises `DecodeError` if the image has another size than when they were drawn.
+        """
+        operations = _library.ffi.from_buffer("fd_operation[]", drawn.operations)
+        sides = drawn.width, drawn.height
+        data = as_buffer(data, function="transform")
+        header = _formats.probe(data)
+        if (header.width, header.height) != sides:
+            raise DecodeError(
+                f"the image has {header.width}x{header.height} pixels, and had {sides[0]}x"
+                f"{sides[1]} when it was opened: has the file been replaced since?"
+            )
+        sample = DrawnSample.of(operations, sides, size)
+        resize = self.core_resize(sample, is_jpeg=_is_jpeg(data))
+        known = _core_file_size(data, None, DEFAULT_MAX_PIXELS, orient=False) is not None
+        if known and self._write(out, partial(_library.decode_resized, data), resize, sample.rest):
+            return
+        how: dict[str, Any] = {"orient": False, "max_pixels": DEFAULT_MAX_PIXELS, "backend": None}
+        pixels = self._decode_and_resize(data, header, sample.plan, **how)
+        self._finish(pixels, sample, out)
 
     def make_from(self, part: DecodedPart, drawn: DrawnSample) -> torch.Tensor:
         """Return the result without a reduction, from pixels that are decoded already."""

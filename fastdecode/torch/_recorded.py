@@ -1,0 +1,305 @@
+"""Tensors that are recorded, and made when somebody asks for their values.
+
+A `LazyTensor` knows where the file of an image is and what is done to it, with everything drawn. To
+everyone it is a torch.Tensor. Several that are stacked become one `LazyTensor` of a batch in a
+worker process of a `Loader`, which sends it as it is, and are made in one call of the core
+everywhere else.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from multiprocessing.reduction import ForkingPickler
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+import torch
+
+from fastdecode._decode.resizing import core_may_decode
+from fastdecode._system.files import read_regular
+from fastdecode._system.processor import usable_cores
+from fastdecode.errors import begin_with
+from fastdecode.native._augment import Program
+from fastdecode.native._library import ffi
+from fastdecode.native._pool import Pool, Recorded
+from fastdecode.torch._loader.memory import BatchMemory
+from fastdecode.torch.transforms.base import DrawnSample, Recipe, core_pixel_format, core_recipe
+
+_TELLING = (
+    "device dtype grad_fn is_cuda is_cpu is_leaf is_meta is_mps is_nested is_quantized is_sparse "
+    "is_sparse_csr is_xpu itemsize layout names nbytes ndim requires_grad shape"
+)
+_ANSWERED = frozenset(
+    getattr(torch.Tensor, name).__get__ for name in _TELLING.split() if hasattr(torch.Tensor, name)
+) | frozenset(
+    (
+        *(torch.Tensor.dim, torch.Tensor.size, torch.Tensor.numel, torch.Tensor.__len__),
+        *(torch.Tensor.element_size, torch.Tensor.is_floating_point, torch.Tensor.stride),
+        *(torch.Tensor.is_contiguous, torch.Tensor.is_complex, torch.Tensor.get_device),
+        torch.Tensor.is_shared,
+    )
+)
+"""What a tensor says without its values."""
+
+
+class Recording(NamedTuple):
+    """A sample that has still to be made of a file."""
+
+    source: str | bytes
+    """The path of the file, or what is in it."""
+    drawn: Recorded
+    size: tuple[int, int]
+    """The (height, width) of the result."""
+    recipe: Recipe
+    """The form of the result. Of its program nothing is used."""
+
+    def make_one(self, out: torch.Tensor) -> None:
+        """Make the sample in `out`, with whatever decoder can; an error names the file."""
+        if isinstance(self.source, bytes):
+            self.recipe.make_drawn(self.source, self.drawn, self.size, out)
+            return
+        data = read_regular(self.source)  # its error names the file
+        try:
+            self.recipe.make_drawn(data, self.drawn, self.size, out)
+        except Exception as error:
+            begin_with(error, self.source)
+            raise
+
+
+class LazyTensor(torch.Tensor):
+    """A tensor of one sample, or of a batch of them, whose values are made when they are used."""
+
+    _recordings: list[Recording] | None
+    _made: torch.Tensor | None
+    _was_stacked: bool
+    """Then somebody keeps it for another batch, and so its values, too."""
+
+    @staticmethod
+    def of(recordings: list[Recording], *, stacked: bool) -> LazyTensor:
+        """Return the tensor of a sample (C, H, W), or of several that are `stacked`."""
+        first = recordings[0]
+        shape: tuple[int, ...] = (first.recipe.channels, *first.size)
+        shape = (len(recordings), *shape) if stacked else shape
+        made: LazyTensor = torch.Tensor._make_wrapper_subclass(
+            LazyTensor, shape, dtype=first.recipe.dtype, device=torch.device("cpu")
+        )
+        made._recordings, made._made, made._was_stacked = recordings, None, False
+        return made
+
+    @staticmethod
+    def of_sample(source: str | bytes, drawn: DrawnSample, recipe: Recipe) -> LazyTensor:
+        """Return the tensor of a sample of a file, with everything drawn."""
+        operations = bytes(ffi.buffer(drawn.operations)) if len(drawn.operations) else b""
+        recorded = Recorded(*drawn.sides, operations)
+        form = _without_program(recipe)
+        return LazyTensor.of([Recording(source, recorded, drawn.size, form)], stacked=False)
+
+    def made(self, out: torch.Tensor | None = None) -> torch.Tensor:
+        """Return the tensor with its values; written to `out` if that is given."""
+        if self._made is None:
+            images = torch.empty(self.shape, dtype=self.dtype, device="cpu") if out is None else out
+            make(self._recordings or (), images if self.dim() == 4 else images[None])
+            if out is not None:
+                return out
+            self._made, self._recordings = images, None
+        return self._made if out is None else out.copy_(self._made)
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in _ANSWERED:
+            with torch._C.DisableTorchFunctionSubclass():
+                return func(*args, **(kwargs or {}))
+        if func is torch.stack:
+            return _stack(*args, **(kwargs or {}))
+        return func(*_with_values(args), **_with_values(kwargs or {}))
+
+    @classmethod
+    def __torch_dispatch__(  # type: ignore[override]
+        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """Make the values for code that no function of torch's has called, such as a script."""
+        return func(*_with_values(args), **_with_values(kwargs or {}))
+
+    def _typed_storage(self) -> Any:
+        """Let `default_collate` make shared memory of a storage like this tensor's."""
+        if self._made is not None:
+            return self._made._typed_storage()
+        return (
+            _Unneeded(self.dtype)
+            if _Here.keeps
+            else torch.empty(0, dtype=self.dtype, device="cpu")._typed_storage()
+        )
+
+    def new(self, *args: Any, **kwargs: Any) -> Any:
+        if args and isinstance(args[0], _Unneeded):
+            return torch.empty(0, dtype=self.dtype, device="cpu")
+        return torch.empty(0, dtype=self.dtype, device="cpu").new(*args, **kwargs)
+
+    def _for_queue(self) -> Any:
+        """Pickle it for another process that gets it at once: as it is recorded."""
+        if self._recordings is None:
+            return self.made().__reduce_ex__(2)
+        return _restored, (self._recordings, self.dim() == 4)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return self.made().__reduce_ex__(protocol)
+
+    def __deepcopy__(self, memo: Any) -> torch.Tensor:
+        return self.made().clone()
+
+
+class _Unneeded(NamedTuple):
+    """Stands for the shared memory that `default_collate` asks for, where none is needed."""
+
+    dtype: torch.dtype
+
+    def _new_shared(self, *_: Any, **__: Any) -> _Unneeded:
+        return self
+
+
+ForkingPickler.register(LazyTensor, lambda tensor: tensor._for_queue())
+
+
+_forms: WeakKeyDictionary[Recipe, Recipe] = WeakKeyDictionary()
+
+
+def _without_program(recipe: Recipe) -> Recipe:
+    """Return the form of a recipe's results, which is sent with the samples of a batch once."""
+    if recipe not in _forms:
+        form = Recipe(quality=recipe.quality, headroom=recipe.headroom)
+        kept = {name: getattr(recipe, name) for name in ("dtype", "normalize", "form", "channels")}
+        _forms[recipe] = form.but(**kept)
+    return _forms[recipe]
+
+
+def _restored(recordings: list[Recording], stacked: bool) -> LazyTensor:
+    return LazyTensor.of(recordings, stacked=stacked)
+
+
+class _Here:
+    """How this process makes recorded samples."""
+
+    process = 0
+    pool: Pool
+    keeps = False
+    """Whether it leaves batches to the process that gets them."""
+
+
+def _pool() -> Pool:
+    """Return this process's threads; a worker process has one core to itself."""
+    if _Here.process != os.getpid():
+        worker = torch.utils.data.get_worker_info() is not None
+        _Here.pool, _Here.process = Pool(1 if worker else usable_cores()), os.getpid()
+    return _Here.pool
+
+
+@contextmanager
+def left_to_others() -> Iterator[None]:
+    """Let this process stack recorded samples without making them, within the block."""
+    before, _Here.keeps = _Here.keeps, True
+    try:
+        yield
+    finally:
+        _Here.keeps = before
+
+
+def with_values(batch: Any, memory: BatchMemory, *, channels_last: bool) -> Any:
+    """Return a batch that has come from a worker process with its recorded parts made."""
+    parts = itertools.count()
+
+    def made(found: Any) -> Any:
+        if isinstance(found, LazyTensor):
+            if found._recordings is None or found.dim() != 4 or found.dtype not in _DTYPES:
+                return found.made()
+            last, part = channels_last, next(parts)
+            out = memory.take(found.shape, found.dtype, channels_last=last, part=part)
+            return found.made(out)
+        return _mapped(made, found)
+
+    return made(batch)
+
+
+_DTYPES = (torch.float32, torch.uint8)
+
+
+def make(recordings: Sequence[Recording], images: torch.Tensor, pool: Pool | None = None) -> None:
+    """Make samples of one form in `images` (N, C, H, W)."""
+    first = recordings[0]
+    alike = all(one.recipe is first.recipe and one.size == first.size for one in recordings)
+    in_core = images.is_contiguous() or images.is_contiguous(memory_format=torch.channels_last)
+    left: Sequence[int] = range(len(recordings))
+    if alike and in_core and core_may_decode(None):
+        left = _make_in_core(recordings, images, pool or _pool())
+    for at in left:
+        recordings[at].make_one(images[at])
+
+
+def _make_in_core(
+    recordings: Sequence[Recording], images: torch.Tensor, pool: Pool
+) -> Sequence[int]:
+    """Make the samples that the core can make; return the places of the others."""
+    recipe = recordings[0].recipe
+    channels, height, width = images.shape[1:]
+    first = images.is_contiguous()
+    pixels = core_pixel_format(recipe.normalize, channels_first=first, channels=channels)
+    with pool.items() as items:
+        made, _ = items.make(
+            pool,
+            [one.source for one in recordings],
+            [one.drawn for one in recordings],
+            _form(recipe.headroom if recipe.quality == "fast" else 0.0, height, width),
+            *(pixels, images.data_ptr(), images.stride(0) * images.element_size()),
+        )
+    return sorted({*range(len(recordings))}.difference(made))
+
+
+@cache
+def _form(headroom: float, height: int, width: int) -> Any:
+    return core_recipe(Program(), (height, width), headroom)
+
+
+def _stack(
+    tensors: Sequence[torch.Tensor], dim: int = 0, *, out: torch.Tensor | None = None
+) -> torch.Tensor:
+    """Do what torch.stack does; recorded samples are made in one call, or by another process."""
+    recordings = [one for tensor in tensors for one in _recorded_again(tensor)]
+    forms = {(one.shape, one.dtype) for one in tensors}
+    if len(recordings) < len(tensors) or len(forms) > 1 or dim != 0:
+        return torch.stack(_with_values(tensors), dim, out=_with_values(out))
+    if _Here.keeps:
+        return LazyTensor.of(recordings, stacked=True)
+    shape, dtype = (len(recordings), *tensors[0].shape), tensors[0].dtype
+    if out is None or out.shape != shape or out.dtype != dtype:
+        images = torch.empty(shape, dtype=dtype, device="cpu")
+        make(recordings, images)
+        return images if out is None else torch.stack(images.unbind(), out=out)
+    make(recordings, out)
+    return out
+
+
+def _recorded_again(tensor: torch.Tensor) -> list[Recording]:
+    """Return what is recorded of a sample; make it if that is asked for a second time."""
+    if not isinstance(tensor, LazyTensor) or tensor.dim() != 3:
+        return []
+    if tensor._was_stacked:
+        tensor.made()
+    tensor._was_stacked = True
+    return tensor._recordings or []
+
+
+def _with_values(found: Any) -> Any:
+    """Return arguments of a call with values in place of recorded tensors."""
+    return found.made() if isinstance(found, LazyTensor) else _mapped(_with_values, found)
+
+
+def _mapped(change: Callable[[Any], Any], found: Any) -> Any:
+    """Return a container with what is in it changed; anything else as it is."""
+    if type(found) is dict:
+        return {name: change(one) for name, one in found.items()}
+    if isinstance(found, tuple) and hasattr(found, "_fields"):
+        return type(found)(*map(change, found))
+    return type(found)(map(change, found)) if type(found) in (list, tuple) else found

@@ -1,0 +1,347 @@
+"""Recorded samples: tensors whose values are made when they are used, and a `Loader` of them."""
+
+from __future__ import annotations
+
+import copy
+import io
+import pickle
+import random
+from collections.abc import Callable
+from multiprocessing.reduction import ForkingPickler
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from cases import examples
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from loading import COUNT, PROCESS_WARNINGS, encoded
+from random_transforms import WITHOUT_SHRINKING
+from same import assert_same
+from torch.utils.data import DataLoader, Dataset, default_collate
+
+import fastdecode
+from fastdecode.torch import Loader, _recorded, fuse
+from fastdecode.torch._loader.order import sample_seed
+from fastdecode.torch._recorded import LazyTensor
+from fastdecode.torch._user_code import seed_global_generators
+
+v1 = pytest.importorskip("torchvision.transforms")
+
+pytestmark = pytest.mark.filterwarnings(*PROCESS_WARNINGS)
+
+CROP = v1.RandomResizedCrop((24, 24), (0.08, 1.0), (0.75, 1.3))
+END = [v1.ToTensor(), v1.Normalize((0.4, 0.5, 0.6), (0.2, 0.3, 0.4))]
+FUSED = fuse(v1.Compose([CROP, v1.RandomHorizontalFlip(), *END]))
+BYTES = fuse(v1.Compose([v1.Resize((24, 24)), v1.PILToTensor()]))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: Any) -> Path:
+    """Write small photos to files."""
+    folder: Path = tmp_path_factory.mktemp("photos")
+    for number, data in enumerate(encoded()):
+        (folder / f"{number}.jpg").write_bytes(data)
+    return folder
+
+
+def _pair(folder: Path, number: int = 0, fused: Any = FUSED) -> tuple[Any, torch.Tensor]:
+    """Return a recorded sample, and the same as an ordinary tensor."""
+    path = folder / f"{number}.jpg"
+    torch.manual_seed(number)
+    recorded = fused(fastdecode.open(path))
+    torch.manual_seed(number)
+    return recorded, fused(path.read_bytes())
+
+
+def _is_recorded(found: Any) -> bool:
+    return isinstance(found, LazyTensor) and found._recordings is not None
+
+
+def _in_place(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def changed(tensor: Any) -> Any:
+        change(tensor)
+        return tensor
+
+    return changed
+
+
+USES: dict[str, Callable[[Any], Any]] = {
+    "arithmetic": lambda x: x * 2 + x,
+    "comparison": lambda x: x == x.mean(),
+    "-=": lambda x: x.__isub__(0.5),
+    "sub_": _in_place(lambda x: x.sub_(0.5)),
+    "assignment": _in_place(lambda x: x.__setitem__(0, 1.0)),
+    "a view is changed": _in_place(lambda x: x[1].zero_()),
+    "out=": _in_place(lambda x: torch.add(x, 1, out=x)),
+    "slice": lambda x: x[:, 3:5],
+    "rows": list,
+    "channels": lambda x: x.permute(1, 2, 0),
+    "T": lambda x: x.mT,
+    "data": lambda x: x.data,
+    "clone": lambda x: x.clone(),
+    "contiguous": lambda x: x.contiguous(memory_format=torch.contiguous_format),
+    "to": lambda x: x.to(torch.float64),
+    "type": lambda x: x.double(),
+    "numpy": lambda x: x.numpy(),
+    "asarray": np.asarray,
+    "tolist": lambda x: x.tolist(),
+    "item": lambda x: x[0, 0, 0].item(),
+    "bool": lambda x: bool((x < 9).all()),
+    "cat": lambda x: torch.cat([x, x]),
+    "stack": lambda x: torch.stack([x, x]),
+    "stack at the end": lambda x: torch.stack((x, x), -1),
+    "stack with others": lambda x: torch.stack([x, x + 1]),
+    "where": lambda x: torch.where(x > 0, x, -x),
+    "module": lambda x: torch.nn.functional.avg_pool2d(x[None], 3),
+    "operator": lambda x: torch.ops.aten.mul.Tensor(x, 2),
+    "vmap": torch.vmap(lambda row: row * 2),
+    "dlpack": torch.from_dlpack,
+    "storage": lambda x: x.untyped_storage().nbytes(),
+    "as_tensor": torch.as_tensor,
+    "view": lambda x: x.view(3, -1),
+    "deepcopy": copy.deepcopy,
+    "pickle": lambda x: pickle.loads(pickle.dumps(x)),
+    "queue": lambda x: pickle.loads(bytes(ForkingPickler.dumps(x))),
+    "repr": repr,
+    "format": lambda x: f"{x}",
+    "hash": lambda x: isinstance(hash(x), int),
+    "save": lambda x: _saved([x]),
+    "gradient": lambda x: _gradient(x[None]),
+}
+
+
+def _saved(x: Any) -> Any:
+    file = io.BytesIO()
+    torch.save(x, file)
+    file.seek(0)
+    return torch.load(file)
+
+
+def _gradient(x: Any) -> Any:
+    weight = torch.ones(3, 1, 1, requires_grad=True)
+    (x * weight).sum().backward()
+    return weight.grad
+
+
+@pytest.mark.parametrize("use", USES.values(), ids=USES)
+def test_it_is_a_tensor_to_everyone(folder: Path, use: Callable[[Any], Any]) -> None:
+    """Whatever is done with it has the result that it has with an ordinary tensor."""
+    recorded, ordinary = _pair(folder)
+    assert _is_recorded(recorded)
+
+    made, expected = use(recorded), use(ordinary)
+
+    assert_same(made, expected)
+    assert_same(recorded, ordinary)
+
+
+def test_what_it_says_of_itself_needs_no_values(folder: Path) -> None:
+    """Shape, type and device are known before."""
+    recorded, ordinary = _pair(folder)
+
+    for tell in (
+        lambda x: x.shape,
+        lambda x: x.size(1),
+        lambda x: (x.dim(), x.ndim, len(x), x.numel()),
+        lambda x: (x.dtype, x.device, x.layout, x.is_floating_point()),
+        lambda x: (x.requires_grad, x.is_cuda, x.is_sparse, x.is_contiguous()),
+        lambda x: isinstance(x, torch.Tensor),
+    ):
+        assert tell(recorded) == tell(ordinary)
+
+    assert _is_recorded(recorded)
+
+
+def test_a_queue_gets_what_is_recorded_and_a_file_the_values(folder: Path) -> None:
+    """A process that gets it at once makes it; what is kept does not depend on the photo."""
+    recorded, ordinary = _pair(folder)
+
+    sent = bytes(ForkingPickler.dumps(recorded))
+    received = pickle.loads(sent)
+
+    assert len(sent) < 2000
+    assert _is_recorded(received)
+    assert_same(received, ordinary)
+    assert type(pickle.loads(pickle.dumps(recorded))) is torch.Tensor
+
+
+@pytest.mark.parametrize("fused", [FUSED, BYTES], ids=["floats", "bytes"])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_they_are_stacked_by_default_collate(folder: Path, fused: Any, workers: int) -> None:
+    """In this process, and in a worker of PyTorch's own DataLoader, into its shared memory."""
+    pairs = [_pair(folder, number, fused) for number in range(8)]
+    recorded = [one for one, _ in pairs]
+
+    loader = DataLoader(recorded, 4, num_workers=workers)  # type: ignore[arg-type]
+
+    batches = [*loader]
+    assert all(type(batch) is torch.Tensor for batch in batches)
+    assert_same(torch.cat(batches), torch.stack([ordinary for _, ordinary in pairs]))
+
+
+def test_a_sample_that_is_kept_is_made_once(folder: Path, tmp_path: Path) -> None:
+    """A dataset that keeps its samples does not depend on their files from the second batch on."""
+    path = tmp_path / "photo.jpg"
+    path.write_bytes((folder / "0.jpg").read_bytes())
+    kept = [FUSED(fastdecode.open(path)) for _ in range(2)]
+
+    batches = [default_collate(kept), default_collate(kept)]
+    path.unlink()
+
+    assert_same(default_collate(kept), batches[0])
+    assert_same(batches[1], batches[0])
+
+
+def test_damage_names_the_file(folder: Path, tmp_path: Path) -> None:
+    """When the values are made; also if the file is gone, or another one, by then."""
+    data = (folder / "0.jpg").read_bytes()
+    path = tmp_path / "photo.jpg"
+    path.write_bytes(data[: len(data) // 2] + data[-2:])
+    torn = FUSED(fastdecode.open(path))
+    with pytest.raises(fastdecode.DecodeError, match=r"photo\.jpg"):
+        torn.sum()
+
+    path.write_bytes(data)
+    gone, other = (FUSED(fastdecode.open(path)) for _ in range(2))
+    path.write_bytes(encoded()[1][:0] + _photo(80, 60))
+    with pytest.raises(fastdecode.DecodeError, match=r"photo\.jpg.*80x60.*replaced"):
+        other.sum()
+    path.unlink()
+    with pytest.raises(FileNotFoundError, match=r"photo\.jpg"):
+        default_collate([gone])
+
+
+def _photo(width: int, height: int) -> bytes:
+    return fastdecode.testing.encode(fastdecode.testing.drawing(width, height))
+
+
+class Seeded(Dataset[Any]):
+    """What a `Loader` gives of a dataset, in PyTorch's DataLoader."""
+
+    def __init__(self, dataset: Any, seed: int, epoch: int) -> None:
+        self.dataset, self.seed, self.epoch = dataset, seed, epoch
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __getitem__(self, index: int) -> Any:
+        seed_global_generators(sample_seed(self.seed, self.epoch, index))
+        return self.dataset[index]
+
+
+def _normalised_in_place(image: Any) -> Any:
+    image -= 0.5
+    image /= 0.5
+    return image
+
+
+STEPS: dict[str, Callable[[Any], Any]] = {
+    "recorded": FUSED,
+    "recorded bytes": BYTES,
+    "seed": fuse(v1.Compose([CROP, v1.ColorJitter(0.3), *END]), draws="seed"),
+    "changed": lambda image: FUSED(image) * random.random(),
+    "changed in place": lambda image: _normalised_in_place(FUSED(image)),
+    "of a part": lambda image: FUSED(image.crop((3, 4, 50, 40))),
+    "turned": lambda image: FUSED(image.rotate(float(torch.rand(())) * 30)),
+    "reseeded": lambda image: (torch.manual_seed(7), FUSED(image))[1],
+    "twice": lambda image: torch.cat([FUSED(image), FUSED(image)]),
+    "as written": v1.Compose([CROP, v1.ColorJitter(0.3), *END]),
+    "jitter": fuse(v1.Compose([CROP, v1.ColorJitter(0.3), *END])),
+    "array": lambda image: np.asarray(image)[:4, :4].copy() + np.random.randint(5),  # noqa: NPY002
+    "draws": lambda _: (random.random(), torch.rand(2), np.random.rand(2)),  # noqa: NPY002
+    "words": lambda image: {"size": image.size, "mode": image.mode},
+}
+
+
+class Written(Dataset[Any]):
+    """A dataset of one's own: hypothesis says what it makes of an image, and how nested."""
+
+    def __init__(self, folder: Path, steps: list[str], form: str) -> None:
+        self.folder, self.steps, self.form = folder, steps, form
+
+    def __len__(self) -> int:
+        return COUNT
+
+    def __getitem__(self, index: int) -> Any:
+        image = fastdecode.open(self.folder / f"{index % COUNT}.jpg").convert("RGB")
+        parts = [STEPS[name](image) for name in self.steps]
+        if self.form == "dict":
+            return {"index": index, **{f"{at}": part for at, part in enumerate(parts)}}
+        if self.form == "list":
+            return parts, index
+        return (*parts, index) if self.form == "tuple" else parts[0]
+
+
+@given(
+    st.lists(st.sampled_from([*STEPS]), min_size=1, max_size=3),
+    st.sampled_from(["tuple", "list", "dict", "bare"]),
+    st.integers(0, 2**40),
+    st.integers(0, 3),
+    st.integers(1, 7),
+    st.sampled_from([0, 0, 2]),
+)
+@settings(WITHOUT_SHRINKING, max_examples=examples(100))
+def test_a_loader_gives_what_a_seeded_dataset_gives(
+    folder: Path, steps: list[str], form: str, seed: int, epoch: int, batch: int, workers: int
+) -> None:
+    """`Loader` of a dataset is DataLoader of the same with each sample seeded, bit for bit."""
+    dataset = Written(folder, steps, form)
+    with Loader(dataset, batch, num_workers=workers, seed=seed) as loader:
+        loader.set_epoch(epoch)
+        got = [*loader]
+
+    expected = [*DataLoader(Seeded(dataset, seed, epoch), batch)]
+
+    assert len(got) == len(expected)
+    for number, (one, other) in enumerate(zip(got, expected, strict=True)):
+        assert_same(one, other, f"batch {number}")
+
+
+@pytest.mark.parametrize("how", ["list", "stack", "names"])
+def test_a_collate_function_gets_tensors(folder: Path, how: str) -> None:
+    """One's own function, called in a worker process, may stack them or hand them on."""
+    functions: dict[str, Callable[[Any], Any]] = {
+        "list": list,
+        "stack": lambda samples: torch.stack([image for image, _ in samples]).mean((2, 3)),
+        "names": lambda samples: {"images": default_collate([image for image, _ in samples])},
+    }
+    dataset = Written(folder, ["recorded"], "tuple")
+    with Loader(dataset, 4, num_workers=2, seed=0, collate_fn=functions[how]) as loader:
+        got = [*loader]
+
+    expected = [*DataLoader(Seeded(dataset, 0, 0), 4, collate_fn=functions[how])]
+
+    assert_same(got, expected)
+
+
+def test_worker_processes_only_record(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process that gets a batch makes it, in one call."""
+    counts = []
+    monkeypatch.setattr(
+        _recorded, "make", lambda found, images: (counts.append(len(found)), MAKE(found, images))
+    )
+
+    with Loader(Written(folder, ["recorded"], "tuple"), 8, num_workers=1, seed=0) as loader:
+        assert len([*loader]) == 3
+
+    assert counts == [8, 8, 7]
+
+
+MAKE = _recorded.make
+
+
+@pytest.mark.parametrize("context", ["fork", pytest.param("spawn", marks=pytest.mark.thorough)])
+def test_channels_last_and_other_contexts(folder: Path, context: str) -> None:
+    """Batches are laid out as asked for, by worker processes of any kind."""
+    dataset = Written(folder, ["recorded"], "tuple")
+    how: dict[str, Any] = {"num_workers": 1, "multiprocessing_context": context}
+    with Loader(dataset, 8, seed=0, channels_last=True, **how) as loader:
+        images = [images for images, _ in loader]
+
+    expected = [images for images, _ in DataLoader(Seeded(dataset, 0, 0), 8)]
+
+    assert all(one.is_contiguous(memory_format=torch.channels_last) for one in images)
+    assert_same([one.contiguous() for one in images], expected)
