@@ -330,6 +330,26 @@ def test_worker_processes_only_record(folder: Path, monkeypatch: pytest.MonkeyPa
     assert counts == [8, 8, 7]
 
 
+def test_an_interrupt_loses_no_batch(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a signal's handler raises while a batch is made, the next call makes good."""
+    interrupts = [KeyboardInterrupt()]
+
+    def interrupted(recordings: Any, images: Any) -> None:
+        if interrupts:
+            raise interrupts.pop()
+        MAKE(recordings, images)
+
+    dataset = Written(folder, ["recorded"], "tuple")
+    with Loader(dataset, 8, num_workers=1, seed=0) as loader:
+        monkeypatch.setattr(_recorded, "make", interrupted)
+        batches = iter(loader)
+        with pytest.raises(KeyboardInterrupt):
+            next(batches)
+        got = [*batches]
+
+    assert_same(got, [*DataLoader(Seeded(dataset, 0, 0), 8)])
+
+
 MAKE = _recorded.make
 
 

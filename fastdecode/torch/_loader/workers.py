@@ -459,6 +459,7 @@ class _ProcessEpoch:
         self._process = os.getpid()
         self._batches: Any = batches
         self._here: Iterator[Any] | None = None
+        self._received: ReadyBatch | None = None  # and not made yet
         self.instead: Callable[[DrawnBatch, object], Iterator[Any]] | None = None
         self._ended = False
         # A thread that copies may still wait for a batch while the next epoch begins, which uses
@@ -480,6 +481,8 @@ class _ProcessEpoch:
         if self._here is not None:
             made: ReadyBatch = next(self._here)
             return made
+        if self._received is not None:
+            return self._finish(self._received)
         try:
             sent: _Sent = pickle.loads(next(self._batches))  # noqa: S301 - of our own process
         except StopIteration:
@@ -501,10 +504,20 @@ class _ProcessEpoch:
         self._config.source.add_errors(sent.failures)
         if isinstance(sent.made, ExceptionWrapper):
             sent.made.reraise()
-        ready: ReadyBatch = sent.made
+        self._received = sent.made
+        return self._finish(sent.made)
+
+    def _finish(self, received: ReadyBatch) -> ReadyBatch:
+        """Make what the workers have recorded; what a signal's handler raises loses no batch."""
         config = self._config
-        batch = with_values(ready.batch, config.memory, channels_last=config.channels_last)
-        return ready._replace(batch=batch, normalize=config.normalize)
+        try:
+            batch = with_values(received.batch, config.memory, channels_last=config.channels_last)
+        except BaseException as error:
+            if not raised_by_signal(error):
+                self._received = None
+            raise
+        self._received = None
+        return received._replace(batch=batch, normalize=config.normalize)
 
     def close(self, *, shut_down: bool = False) -> None:
         """End the epoch, and its workers if they are not needed any more."""
