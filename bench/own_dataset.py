@@ -3,8 +3,7 @@
 The dataset is the one that most people write: it opens a photo, converts it to RGB and calls a
 torchvision pipeline. Who competes: "pillow" opens with `PIL.Image.open`, "open" with
 `fastdecode.open`, both in PyTorch's DataLoader; "fuse" also puts ``fuse(pipeline)`` in the place of
-the pipeline, "seed" ``fuse(pipeline, draws="seed")``; "loader" then takes fastdecode's Loader, and
-its class says ``thread_safe = True``.
+the pipeline, "seed" ``fuse(pipeline, draws="seed")``; "loader" is "fuse" in fastdecode's Loader.
 
 All run in a process of their own, and take turns in a new random order each round, after a warm-up.
 The figure is images per second of CPU time, of the process and its workers together, which other
@@ -72,8 +71,6 @@ def _pipeline(name: str) -> Any:
 
 class _Photos(torch.utils.data.Dataset[Any]):
     """A dataset as people write it."""
-
-    thread_safe = True
 
     def __init__(self, files: list[str], transform: Any, open_: Callable[[str], Any]) -> None:
         self.files, self.transform, self.open = files, transform, open_
