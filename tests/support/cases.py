@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-FEW = 8
+FEW = 12
 """Of each parameter of a test, the default run tries so many values."""
 _FEWER = 8  # times fewer examples of hypothesis
 _LEAST = 10  # examples
