@@ -113,10 +113,10 @@ def _reference() -> list:
 
 PIPELINES = {
     "two normalised": lambda: v1.Compose([*_v1_train(), v1.Normalize((0.1,), (2.0,))]),
-    "references' train": lambda: _Preset(
-        v1.RandomResizedCrop(96), v1.RandomHorizontalFlip(0.5), *_reference()
+    "references' train": lambda: v1.Compose(
+        [v1.RandomResizedCrop(96), v1.RandomHorizontalFlip(0.5), *_reference()]
     ),
-    "references' eval": lambda: _Preset(v1.Resize(128), v1.CenterCrop(112), *_reference()),
+    "references' eval": lambda: v1.Compose([v1.Resize(128), v1.CenterCrop(112), *_reference()]),
     "weights' preset": lambda: _presets.ImageClassification(crop_size=96, resize_size=111),
     "weights' preset, bicubic": lambda: _presets.ImageClassification(
         crop_size=96, resize_size=111, interpolation=v1.InterpolationMode.BICUBIC, mean=(0.5,) * 3
