@@ -369,6 +369,11 @@ def _accept(recipe: Recipe, _part: Any) -> Recipe | None:
     return recipe
 
 
+def _to_rgb(recipe: Recipe, _part: Any) -> Recipe | None:
+    """Accept a conversion to RGB, except of one channel."""
+    return recipe if recipe.channels == 3 else None
+
+
 _DECODED = {"": r"(br|r)[cm]*", "joint": r"brm*|m*(rm*)?", "augments": r"(br|m?r)[cm]*|m"}
 """Which steps are done while decoding, by their letters.
 
@@ -740,7 +745,7 @@ _OF_EITHER_VERSION = {
     "Identity": _converts(_accept),
     "Normalize": _converts(_normalize),
     "PILToTensor": _converts(_pil_to_tensor, only_pillow=True),
-    "RGB": _converts(_accept),
+    "RGB": _converts(_to_rgb),
     "RandomApply": _moves(_apply),
     "RandomChoice": _moves(_random_choice),
     "RandomOrder": _moves(_random_order),
