@@ -695,10 +695,10 @@ def _pairs(before: str) -> Iterator[list[Part]]:
     The steps of a pair are of one library, and after a conversion to a tensor of the next one: each
     step of each library comes before and after a third of the others.
     """
-    turn = STEADY.index(before)
+    turn, third = STEADY.index(before), 0 if Run.every else Run.seed
     each = product(enumerate(STEADY), enumerate(LIBRARIES), (False, True))
     for (at, after), (which, library), of_tensors in each:
-        if (turn + at + which + of_tensors + Run.seed) % len(LIBRARIES):
+        if (turn + at + which + of_tensors + third) % len(LIBRARIES):
             continue
         begin = ["ToImage", "Resize"] if of_tensors else ["Resize cubic"]
         pipelines = [[*begin, before, after]]
