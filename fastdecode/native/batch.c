@@ -111,13 +111,12 @@ static void decode_item(fd_item *item, const job *at, worker *self, int32_t coun
 static void plan_sample(const job *at, size_t i, worker *self, int32_t *count) {
     fd_item *item = &at->items[i];
     uint64_t state = at->seeds == NULL ? 0 : at->seeds[i];
-    item->wanted =
-        item->status == FD_OK &&
-        (at->seeds == NULL
-             ? fd_plan_recorded(&item->header, &at->recorded[i], at->recipe, &item->request,
-                                &item->resize, self->operations, count)
-             : fd_plan_sample(&item->header, &state, at->recipe, &item->request, &item->resize,
-                              self->operations, count));
+    item->wanted = item->status == FD_OK &&
+                   (at->seeds == NULL
+                        ? fd_plan_recorded(&item->header, &at->recorded[i], at->recipe,
+                                           &item->request, &item->resize, self->operations, count)
+                        : fd_plan_sample(&item->header, &state, at->recipe, &item->request,
+                                         &item->resize, self->operations, count));
     if (item->wanted) {
         item->resized = 1;
         item->out = at->out == NULL ? NULL : at->out + (ptrdiff_t)i * at->stride;
