@@ -72,7 +72,7 @@ def test_with_all_every_case_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("options", "count"),
-    [((), cases.FEW), (("--all",), _MANY), (("-k", "7"), 2)],
+    [((), cases.FEW + 2), (("--all",), _MANY + 2), (("-k", "test_pair"), 2)],
     ids=["default", "all", "some"],
 )
 def test_the_options_of_the_command(options: tuple[str, ...], count: int, tmp_path: Path) -> None:
@@ -80,6 +80,7 @@ def test_the_options_of_the_command(options: tuple[str, ...], count: int, tmp_pa
     many = tmp_path / "test_many.py"
     many.write_text(
         f"import pytest\n@pytest.mark.parametrize('n', range({_MANY}))\ndef test(n): pass\n"
+        "@pytest.mark.parametrize('n', range(2))\ndef test_pair(n): pass\n"
     )
     pytest_there = ("-m", "pytest", "-p", "conftest", "-o", f"pythonpath={_TESTS / 'support'}")
 

@@ -406,7 +406,7 @@ def fuse(
     >>> fuse(v2.Compose([v2.RandomResizedCrop(224), v2.ToImage()]))
     Fused(
       fused: RandomResizedCrop, ToImage
-      decoded by: RandomResizedCrop(size=(224, 224), ...)
+      decoded by: Recipe(box(0.08, 1, 0.75, 1.333), resize(224, 224); ...)
     )
     """
     check_word("draws", draws, get_args(Draws))
