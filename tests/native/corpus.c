@@ -156,7 +156,7 @@ static int pool_all(const char *path) {
     item.stride = 3 * (ptrdiff_t)item.header.width;
     fd_pool_decode(pool, &item, 1, NULL);
     good &= settle(path, item.status);
-    fd_pool_make(pool, pool, &item, 1, &SEED, &RECIPE, &PIXELS, tensor, 0);
+    fd_pool_make(pool, pool, &item, 1, &SEED, NULL, &RECIPE, &PIXELS, tensor, 0);
     good &= settle(path, item.status);
     fd_pool_destroy(pool);
     fd_items_free(&item, 1);

@@ -71,12 +71,14 @@ static void check_plan(const fd_header *header, const fd_request *request,
         fail("a box that is not in the image");
 }
 
-/* The same by pools, from memory. */
-static void check_pool(const uint8_t *data, size_t size, uint64_t seed, const fd_recipe *recipe,
+/* The same by pools, from memory, of a seed or of what is recorded. */
+static void check_pool(const uint8_t *data, size_t size, const uint64_t *seed,
+                       const fd_recorded *recorded, const fd_recipe *recipe,
                        const fd_pixels *pixels, int status, const uint8_t *expected, size_t bytes) {
     uint8_t *out = must(malloc(bytes));
     fd_item item = {.data = data, .size = size, .request = {.limits = fuzz_limits}};
-    fd_made done = fd_pool_make(reading, decoding, &item, 1, &seed, recipe, pixels, out, 0);
+    fd_made done = fd_pool_make(reading, decoding, &item, 1, seed, recorded, recipe, pixels, out,
+                                0);
     if (item.wanted != (status >= 0))
         fail("the pool takes what is not planned, or the other way round");
     if (status >= 0 && (item.status != status || done.made != (status == FD_OK)))
@@ -115,7 +117,15 @@ void fuzz_crop(const uint8_t *head, const uint8_t *data, size_t size) {
         if (status == FD_ARGUMENT)
             fail("a plan that cannot be carried out");
     }
-    check_pool(data, size, seed, &chosen.recipe, &pixels, status, out, bytes);
+    check_pool(data, size, &seed, NULL, &chosen.recipe, &pixels, status, out, bytes);
+    fd_recorded recorded = {.operations = operations};
+    state = seed;
+    if (fd_probe(data, size, &header) == FD_OK) {
+        int32_t width = recorded.width = header.width, height = recorded.height = header.height;
+        if (fd_draw_operations(&chosen.program, &width, &height, &state, operations,
+                               &recorded.count) == FD_OK)
+            check_pool(data, size, NULL, &recorded, &chosen.recipe, &pixels, status, out, bytes);
+    }
     free(out);
 }
 

@@ -207,7 +207,7 @@ static void crop(unsigned salt) {
     for (size_t i = 0; i < count; i++)
         seeds[i] = (i + salt) % SEEDS;
     take(items, salt, 0);
-    fd_made done = fd_pool_make(reading, pool, items, count + 2, seeds, &RECIPE, &PIXELS, out,
+    fd_made done = fd_pool_make(reading, pool, items, count + 2, seeds, NULL, &RECIPE, &PIXELS, out,
                                 (ptrdiff_t)(each * sizeof *out));
     for (size_t i = 0; i < count; i++) {
         const image *of = &images[i];
