@@ -404,9 +404,14 @@ class Impossible(ValueError):
 
 def draw_in_core(program: Program, state: int, width: int, height: int) -> DrawnOperations:
     """Draw the operations of a sample of this size; raise `Impossible` if it has none."""
+    return draw_steps(program.core, state, width, height)
+
+
+def draw_steps(program: Any, state: int, width: int, height: int) -> DrawnOperations:
+    """Do the same for an ``fd_program *``."""
     moving, numbers = ffi.new(_STATE, state), ffi.new(_NUMBERS, [width, height, 0])
     operations, size, count = ffi.new(_OPERATIONS, lib.FD_MOST_OPERATIONS), numbers, numbers + 2
-    status = lib.fd_draw_operations(program.core, size, size + 1, moving, operations, count)
+    status = lib.fd_draw_operations(program, size, size + 1, moving, operations, count)
     if status != lib.FD_OK:
         raise Impossible(
             f"a step of the transform is not possible for an image of {width}x{height}"

@@ -76,7 +76,8 @@ class Fused(EncodedTransform):
     reason : str
         Why the first step of `rest` is not among them, for `repr`.
     in_loader : Fused, optional
-        Does more of the pipeline in the core, with draws of its own. A `Loader` uses it.
+        Does more of the pipeline in the core. A `Loader` uses it, with draws of its own; elsewhere
+        it is used if it does all of it, and if it is known how the libraries draw.
     written : callable, optional
         The whole pipeline, for images that have been decoded already.
     draws : {"torch", "seed"}
@@ -182,12 +183,19 @@ class Fused(EncodedTransform):
     @cached_property
     def _recordable(self) -> Recipe | None:
         """The recipe of the whole pipeline if the core makes all of its result."""
-        way = self if self.draws == "torch" or self.in_loader is None else self.in_loader
+        alike = self.draws == "seed" or self._draws_alike
+        way = self.in_loader if self.in_loader is not None and alike else self
         recipe, whole = way.head, not way.rest and way.form == "tensor" and way.image is None
         exact = isinstance(recipe, Recipe) and type(recipe).draw is Recipe.draw
         if not whole or not exact or not isinstance(recipe, Recipe) or recipe.by_torch:
             return None
         return recipe
+
+    @property
+    def _draws_alike(self) -> bool:
+        """Whether `in_loader` does all of it, and is known to draw what is drawn as written."""
+        way = self.in_loader
+        return way is not None and not way.rest and bool(getattr(way.head, "parts", None))
 
     def renewed(self, *, for_epoch: bool = False) -> Fused:
         """Return this object, or another one if the pipeline has changed since it was fused."""
@@ -239,7 +247,8 @@ class Fused(EncodedTransform):
         if self.draws == "seed" and not isinstance(generator, SampleGenerator):
             seed = TorchDraws(generator).below(2**63 - 1)
             generator = SampleGenerator("cpu").manual_seed(seed)
-        if self.in_loader is not None and isinstance(generator, SampleGenerator):
+        alike = generator is None and self._draws_alike
+        if self.in_loader is not None and (alike or isinstance(generator, SampleGenerator)):
             with suppress(Impossible):
                 return self.in_loader._run(data, generator=generator, out=out, **decoding)
             with as_written(generator):
@@ -317,6 +326,8 @@ class Fused(EncodedTransform):
             lines += self.in_loader.loader_lines()
             if self.draws == "seed":
                 return "\n".join([*lines, "  elsewhere: as in a Loader, from a seed", ")"])
+            if self._draws_alike:
+                return "\n".join([*lines, "  elsewhere: with the draws of its library", ")"])
         where = "as written" if self.in_loader is None else "elsewhere, as written"
         lines.extend(f"  {where}: {part!r}" for part in self.rest)
         if self.reason and (self.in_loader is None or self.in_loader.rest):
@@ -343,10 +354,11 @@ def fuse(
     headroom: float = 1.0,
     draws: Draws = "torch",
 ) -> Fused | _T:
-    """Merge the first steps of a torchvision or timm pipeline with the decoding.
+    """Merge a torchvision or timm pipeline with the decoding.
 
     The result takes the bytes of a file, or an image of `fastdecode.open`, and decodes only what
-    the pipeline will use. On any other Pillow image the pipeline runs as written.
+    the pipeline will use. It draws the numbers that the pipeline would draw, from the same
+    generators. On any other Pillow image the pipeline runs as written.
 
     Parameters
     ----------
@@ -360,10 +372,9 @@ def fuse(
     headroom : float
         As for `fastdecode.torch.transforms.RandomResizedCrop`.
     draws : {"torch", "seed"}
-        Outside a `Loader`, ``"torch"`` draws everything from torch's generator in torchvision's
-        order, so an image is as without `fuse`, except that timm draws its crop from Python's
-        generator. ``"seed"`` draws from there only a seed for all draws of the image: distributed
-        alike, but not the same. The core then does what it does in a `Loader`, which is much more.
+        Outside a `Loader`, ``"torch"`` draws everything as the pipeline does, so an image is as
+        without `fuse`. ``"seed"`` draws only a seed from torch's generator for all draws of the
+        image: distributed alike, but not the same. The core then does what it does in a `Loader`.
 
     Returns
     -------
@@ -394,8 +405,12 @@ def fuse(
     - the image processors CLIP, ViT, DeiT, BEiT, DPT, DETR, LLaVA, MobileNet, PVT, Qwen2-VL,
       SegFormer, SigLIP, ConvNeXT and BiT of transformers.
 
-    From the first unrecognised step on, the pipeline runs as written. That step gets the same input
-    as without `fuse`: a Pillow image, or a contiguous tensor. A flip with p=0 draws nothing.
+    The core also does most of torchvision's and timm's augmentations: after such steps alone, an
+    image of `fastdecode.open` becomes a tensor whose values are made when they are used, and many
+    at once where they are stacked. What adds noise, or mixes chains as timm's AugMix, is called.
+
+    From the first step on that is neither, the pipeline runs as written. That step gets the same
+    input as without `fuse`: a Pillow image, or a contiguous tensor.
 
     If you change one of the pipeline's steps later, the next image is made with it.
 

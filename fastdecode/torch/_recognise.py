@@ -27,6 +27,7 @@ from fastdecode.native._augment import Step as ProgramStep
 from fastdecode.torch import _albumentations
 from fastdecode.torch import _programs as programs
 from fastdecode.torch._albumentations import OfImage, is_of_albumentations
+from fastdecode.torch._draws import part_of
 from fastdecode.torch._processors import PixelValues, after_processor
 from fastdecode.torch._programs import (
     OWN,
@@ -402,18 +403,24 @@ def _while_decoding(recipe: Recipe, part: Any) -> Recipe | None:
     before, in_bytes = recipe.program, recipe.form in ("pil", "uint8")
     if not known or (recipe.form in ("levels", "normalised", "erased") and _fills(part)):
         return None
-    try:
-        made = (
+
+    def make(_: Any, size: Size) -> Program:
+        of_tensors = recipe.form != "pil"
+        return (
             flipped(float(part.p))
             if flips
-            else decoded_program_of(part, None, of_tensors=recipe.form != "pil")
+            else decoded_program_of(part, size, of_tensors=of_tensors)
         )
+
+    try:
+        made = make(part, None)
         letters = _letters(made)
         # A flip commutes with a random crop where the draws are the loader's; but not with the
         # resize of a mask, which takes the pixel on the left of two.
         commutes = recipe.augments and not recipe.joint
         after_flip = commutes and _letters(before) == "m" and letters == "br"
-        following = recipe.doing(Program([*made, *before] if after_flip else [*before, *made]))
+        program = Program([*made, *before] if after_flip else [*before, *made])
+        following = recipe.doing(program, part_of(part, make, None))
     except Unsupported:
         return None
     mode = "joint" if recipe.joint else "augments" if recipe.augments else ""
@@ -460,12 +467,11 @@ def _followed(recipe: Recipe, part: Any, make: Maker) -> Recipe | None:
             _check_grey(made, of_tensors=recipe.form != "pil")
         program = Program([*recipe.program, *made])
         check_program(program, before)
-        following = recipe.doing(program)
+        makes_grey = row_of(part) is not None and type(part).__qualname__ == "Grayscale"
+        channels = part.num_output_channels if makes_grey else recipe.channels
+        return recipe.but(channels=channels).doing(program, part_of(part, make, before))
     except Unsupported:
         return None
-    if row_of(part) is None or type(part).__qualname__ != "Grayscale":
-        return following
-    return following.but(channels=part.num_output_channels).doing(program)
 
 
 _UNFOLLOWED = (
@@ -636,18 +642,22 @@ def _normalise_erased(recipe: Recipe, mean: Sequence[float], std: Sequence[float
     """Normalise the levels of erased boxes with the image, where they are constants."""
     if recipe.normalize is None or recipe.normalize.mean is not None:
         return None
-    steps = []
-    for step in recipe.program:
-        erasure = step.erasure if step.kind == "erasure" else None
-        if erasure is not None:
-            if erasure.noise != "none":
-                return None
-            red, green, blue = (
-                (level - m) / s for level, m, s in zip(erasure.level, mean, std, strict=True)
-            )
-            step = step._replace(erasure=erasure._replace(level=(red, green, blue)))  # noqa: PLW2901
-        steps.append(step)
-    return recipe.doing(Program(steps)).floats(mean, std).but(form="erased")
+    if any(step.erasure.noise != "none" for step in recipe.program if step.erasure):
+        return None
+
+    def normalised(program: Program) -> Program:
+        return Program(map(changed, program))
+
+    def changed(step: ProgramStep) -> ProgramStep:
+        if step.kind != "erasure" or step.erasure is None:
+            return step
+        levels = zip(step.erasure.level, mean, std, strict=True)
+        red, green, blue = ((level - m) / s for level, m, s in levels)
+        return step._replace(erasure=step.erasure._replace(level=(red, green, blue)))
+
+    parts = recipe.parts and tuple(part.with_program(normalised) for part in recipe.parts)
+    made = recipe.doing(normalised(recipe.program)).but(parts=parts)
+    return made.floats(mean, std).but(form="erased")
 
 
 def _of_albumentations(recipe: Recipe, part: Any) -> Recipe | None:

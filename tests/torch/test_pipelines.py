@@ -299,13 +299,6 @@ def _apply(parts: Sequence[Any], image: Any) -> Any:
     return image
 
 
-def _with_torchvisions_crop(part: Any) -> Any:
-    """Return torchvision's crop in place of timm's, which draws from Python's generator."""
-    if type(part).__name__ != "RandomResizedCropAndInterpolation":
-        return part
-    return v1.RandomResizedCrop(part.size, part.scale, part.ratio, part.interpolation)
-
-
 def _levels(result: Any, expected: Any, parts: Sequence[Any]) -> float:
     """Return the largest difference in levels of 255 before normalising."""
     assert result.__class__ is expected.__class__  # images not decoded yet have a type of their own
@@ -339,13 +332,17 @@ def test_samples_are_those_of_the_pipeline_as_written(name: str) -> None:
         else:
             assert isinstance(fused, Fused)
             count = len(parts) - len(fused.rest)
-            expected = _apply([*map(_with_torchvisions_crop, parts[:count])], image)
+            expected = _apply(parts[:count], image)
             begun = _states()
             _seed(number)
             head = Fused(fused.head, form=fused.form, image=fused.image)(path.read_bytes())
             assert _states() == begun
             assert _levels(head, expected, parts[:count]) <= 1.001, path
-            _same(result, _apply(fused.rest, head))
+            written = _apply(fused.rest, head)
+            if "draws of its library" in repr(fused):  # in the core, on tensors within a level
+                assert _levels(result, written, parts) <= 1.001, path
+            else:
+                _same(result, written)
         assert _states() == after
 
 

@@ -9,20 +9,23 @@ from __future__ import annotations
 import math
 import threading
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
 
 from fastdecode.native._augment import (
     DrawnOperations,
+    Impossible,
     Operation,
     Program,
     as_operations,
     do,
     draw_in_core,
+    draw_steps,
 )
-from fastdecode.native._library import lib
+from fastdecode.native._library import ffi, lib
+from fastdecode.torch._user_code import global_states, set_global_states
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -157,6 +160,94 @@ class TorchDraws:
                 return left, top, left + across, top + down
         return _nearest_box(width, height, ratio)
 
+    def perspective(self, width: int, height: int, share: float) -> list[float]:
+        """Draw the numbers of a perspective that moves each corner by at most half of `share`."""
+        across, down = int(share * (width // 2)) + 1, int(share * (height // 2)) + 1
+        rows, right_sides = [], []
+        for is_right, is_below in ((0, 0), (1, 0), (1, 1), (0, 1)):
+            x = is_right * (width - across) + self.below(across)
+            y = is_below * (height - down) + self.below(down)
+            from_x, from_y = is_right * (width - 1), is_below * (height - 1)
+            rows += [[x, y, 1, 0, 0, 0, -from_x * x, -from_x * y]]
+            rows += [[0, 0, 0, x, y, 1, -from_y * x, -from_y * y]]
+            right_sides += [from_x, from_y]
+        places = torch.tensor(rows, dtype=torch.float64, device="cpu")
+        ends = torch.tensor(right_sides, dtype=torch.float64, device="cpu")
+        solution = torch.linalg.lstsq(places, ends, driver="gels").solution
+        numbers: list[float] = solution.float().tolist()
+        return numbers
+
+
+_STEPS: Any = ffi.typeof("fd_step[]")
+_STEP = ffi.sizeof("fd_step")
+
+
+class Drawing(TorchDraws):
+    """A sample whose transforms are drawn in turn: steps that draw nothing, for the core."""
+
+    def __init__(self, width: int, height: int) -> None:
+        super().__init__()
+        self._sides = width, height
+        self._steps = ffi.new(_STEPS, lib.FD_MOST_OPERATIONS + 1)
+        self._count = 0
+
+    def add(self, program: Program) -> Any:
+        """Add steps; return a copy of the first, whose numbers the caller may change."""
+        at = self._count
+        self._count += len(program)
+        if self._count > lib.FD_MOST_OPERATIONS:
+            raise Impossible("more is drawn than the core does to one image")
+        ffi.memmove(self._steps + at, program.core.steps, len(program) * _STEP)
+        return self._steps[at]
+
+    def crop(self, left: int, top: int, right: int, bottom: int) -> None:
+        """Add the crop of a box."""
+        self.add(_CROP).operation.value[0:4] = left, top, right - left, bottom - top
+
+    def erase(self, program: Program, box: Box) -> None:
+        """Add the step of an erasure with a box (left, top, width, height)."""
+        step = self.add(program)
+        step.kind = lib.FD_OPERATION
+        step.operation.value[0:4] = box
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """The (width, height) of the image after the steps so far."""
+        return self.drawn().size[::-1] if self._count else self._sides
+
+    def drawn(self) -> DrawnOperations:
+        """Return the operations of the steps; raise `Impossible` if they cannot be done."""
+        program = ffi.new("fd_program *", {"steps": self._steps, "count": self._count})
+        return draw_steps(program, 0, *self._sides)
+
+
+class Draws(Protocol):
+    """A part of a pipeline that adds to a drawing what it draws."""
+
+    @property
+    def draws_beside_torch(self) -> bool:
+        """Whether it may draw from Python's generator or NumPy's."""
+
+    def __call__(self, to: Drawing) -> None: ...
+
+
+def draw_parts(parts: Sequence[Draws], width: int, height: int) -> DrawnOperations:
+    """Draw the operations of a sample of this size as its transforms would.
+
+    If `Impossible` is raised, the generators are as they were.
+    """
+    drawing, torchs = Drawing(width, height), torch.default_generator.get_state()
+    states = global_states() if any(part.draws_beside_torch for part in parts) else None
+    try:
+        for part in parts:
+            part(drawing)
+        return drawing.drawn()
+    except Impossible:
+        torch.default_generator.set_state(torchs)
+        if states is not None:
+            set_global_states(states)
+        raise
+
 
 def draw_program(
     program: Program, width: int, height: int, source: torch.Generator | None
@@ -216,6 +307,7 @@ def _chosen(part: Program, draws: TorchDraws, width: int, height: int) -> Progra
 
 
 _MIRROR = Operation("mirror")
+_CROP = do(Operation("crop", (), "constant"))
 
 
 def _nearest_box(width: int, height: int, ratio: tuple[float, float]) -> Box:

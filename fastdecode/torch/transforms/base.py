@@ -38,7 +38,7 @@ from fastdecode.native._library import lib
 from fastdecode.native._pool import Recorded
 from fastdecode.torch._loader.memory import new_sample
 from fastdecode.torch._programs import size_after
-from fastdecode.torch.transforms._random_crop import draw_program
+from fastdecode.torch.transforms._random_crop import draw_parts, draw_program
 from fastdecode.torch.transforms.normalize import Normalize
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
     from fastdecode._decode.api import Data
     from fastdecode.native._library import CoreResize
+    from fastdecode.torch._draws import PipelinePart
     from fastdecode.types import Box, Buffer, Header, Image, Reduce
 
 Quality = Literal["fast", "exact"]
@@ -234,6 +235,9 @@ class Recipe(EncodedTransform):
     """Of the result: 3, or 1 if it is grey."""
     augments = False
     """Whether a part may be done that torchvision draws otherwise, as in a `Loader`."""
+    parts: tuple[PipelinePart, ...] | None = ()
+    """The transforms whose program it is, which draw as their libraries do; None, or nothing, if
+    that is not known of all."""
     joint = False
     """Whether the pipeline is called with an image and its target, which must follow."""
 
@@ -275,9 +279,11 @@ class Recipe(EncodedTransform):
         vars(made).update(changes)
         return made
 
-    def doing(self, program: Program) -> Self:
-        """Return a copy with another program; raise `Unsupported` if its parts do not fit."""
-        return self.but(program=program, shape=self._shape_after(program))
+    def doing(self, program: Program, part: PipelinePart | None = None) -> Self:
+        """Return a copy with the program after a part; raise `Unsupported` if it does not fit."""
+        parts = self.parts if self.parts or not self.program else None
+        parts = None if part is None or parts is None else (*parts, part)
+        return self.but(program=program, shape=self._shape_after(program), parts=parts)
 
     def _shape_after(self, program: Program) -> tuple[int, int, int] | None:
         size = size_after(program, None)
@@ -298,7 +304,11 @@ class Recipe(EncodedTransform):
             raise ImageTooLarge(
                 f"the header promises {width} x {height} pixels, which none can hold"
             )
-        drawn = draw_program(self.program, width, height, generator)
+        drawn = (
+            draw_parts(self.parts, width, height)
+            if self.parts and generator is None
+            else draw_program(self.program, width, height, generator)
+        )
         return DrawnSample.of(drawn.operations, (width, height), drawn.size)
 
     def with_geometry(

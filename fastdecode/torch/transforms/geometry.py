@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-import torch
-
 from fastdecode._arguments import check_word
 from fastdecode.native._augment import Operation, Padding, Program, do
 from fastdecode.torch._programs import Look, borders, padded
@@ -292,20 +290,7 @@ class RandomPerspective(ImageTransform):
         _check_warp(self)
 
     def _draw(self, size: tuple[int, int]) -> Program:
-        (height, width), draws = size, TorchDraws()
-        across = int(self.distortion_scale * (width // 2)) + 1
-        down = int(self.distortion_scale * (height // 2)) + 1
-        rows, right_sides = [], []
-        for is_right, is_below in ((0, 0), (1, 0), (1, 1), (0, 1)):
-            x = is_right * (width - across) + draws.below(across)
-            y = is_below * (height - down) + draws.below(down)
-            from_x, from_y = is_right * (width - 1), is_below * (height - 1)
-            rows += [[x, y, 1, 0, 0, 0, -from_x * x, -from_x * y]]
-            rows += [[0, 0, 0, x, y, 1, -from_y * x, -from_y * y]]
-            right_sides += [from_x, from_y]
-        places = torch.tensor(rows, dtype=torch.float64, device="cpu")
-        ends = torch.tensor(right_sides, dtype=torch.float64, device="cpu")
-        numbers = torch.linalg.lstsq(places, ends, driver="gels").solution.float().tolist()
+        numbers = TorchDraws().perspective(*size[::-1], self.distortion_scale)
         look = Look.of(self.interpolation, self.fill)
         return do(Operation("perspective", tuple(numbers), *look))
 
