@@ -3,12 +3,12 @@
 The dataset is the one that most people write: it opens a photo, converts it to RGB and calls a
 torchvision pipeline. Who competes: "pillow" opens with `PIL.Image.open`, "open" with
 `fastdecode.open`, both in PyTorch's DataLoader; "fuse" also puts ``fuse(pipeline)`` in the place of
-the pipeline, "seed" ``fuse(pipeline, draws="seed")``; "loader" is "fuse" in fastdecode's Loader.
+the pipeline; "loader" is "fuse" in fastdecode's Loader.
 
 All run in a process of their own, and take turns in a new random order each round, after a warm-up.
 The figure is images per second of CPU time, of the process and its workers together, which other
 work on the machine disturbs least; `images_per_s` is by the clock. `differs` is the largest
-difference from "pillow" in levels, with the same draws, of the first photos; "seed" draws others.
+difference from "pillow" in levels, with the same draws, of the first photos.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from fastdecode.measure._processes import cpu_seconds
 from fastdecode.torch import Loader, fuse
 
 _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-_NAMES = ("pillow", "open", "fuse", "seed", "loader")
+_NAMES = ("pillow", "open", "fuse", "loader")
 _CHECKED = 16
 
 
@@ -84,8 +84,8 @@ class _Photos(torch.utils.data.Dataset[Any]):
 
 def _dataset(name: str, recipe: str, files: list[str]) -> _Photos:
     pipeline = _pipeline(recipe)
-    if name in ("fuse", "seed", "loader"):
-        pipeline = fuse(pipeline, draws="seed" if name == "seed" else "torch")
+    if name in ("fuse", "loader"):
+        pipeline = fuse(pipeline)
     return _Photos(files, pipeline, Image.open if name == "pillow" else fastdecode.open)
 
 
@@ -139,10 +139,7 @@ def _compete(recipe: str, files: list[str], batch: int, workers: int, rounds: in
             children[name].receive()  # it has been made
         asks = {name: partial(child.ask, "epoch") for name, child in children.items()}
         turns = bench.take_turns(asks, rounds)
-        differs = {
-            name: None if name == "seed" else child.ask("differs")
-            for name, child in children.items()
-        }
+        differs = {name: child.ask("differs") for name, child in children.items()}
     figure = "images_per_cpu_s"
     found = bench.sum_up(turns, figure)
     for name, one in found.items():

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cached_property
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -37,7 +37,7 @@ from fastdecode.torch.transforms import (
     Resize,
     ResizeCenterCrop,
 )
-from fastdecode.torch.transforms._random_crop import SampleGenerator, TorchDraws
+from fastdecode.torch.transforms._random_crop import SampleGenerator
 from fastdecode.torch.transforms.base import Quality, Recipe
 
 if TYPE_CHECKING:
@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from fastdecode.torch.transforms.base import TransformOptions
 
 _T = TypeVar("_T")
-
-Draws = Literal["torch", "seed"]
 
 _OWN = (RandomResizedCrop, Resize, ResizeCenterCrop)
 """The package's own transforms, whose steps are known."""
@@ -80,8 +78,6 @@ class Fused(EncodedTransform):
         it is used if it does all of it, and if it is known how the libraries draw.
     written : callable, optional
         The whole pipeline, for images that have been decoded already.
-    draws : {"torch", "seed"}
-        As for `fuse`.
 
     Attributes
     ----------
@@ -97,8 +93,7 @@ class Fused(EncodedTransform):
     Raises
     ------
     ValueError
-        `form` is ``"pil"``, but the head does not return torch.uint8. Or `form` or `draws` is
-        invalid.
+        `form` is ``"pil"``, but the head does not return torch.uint8. Or `form` is invalid.
 
     Examples
     --------
@@ -120,10 +115,8 @@ class Fused(EncodedTransform):
         reason: str = "",
         in_loader: Fused | None = None,
         written: Callable[[Any], Any] | None = None,
-        draws: Draws = "torch",
     ) -> None:
         check_word("form", form, ("tensor", "pil", "array"))
-        check_word("draws", draws, get_args(Draws))
         if form == "pil" and head.dtype != torch.uint8:
             raise ValueError(f"a Pillow image is made of torch.uint8, not {head.dtype}")
         self.head = head
@@ -134,7 +127,6 @@ class Fused(EncodedTransform):
         self.reason = reason
         self.in_loader = in_loader
         self.written = written
-        self.draws = draws
         made_by = head if in_loader is None else in_loader
         as_written = in_loader is None and (self.rest or form != "tensor")
         self.shape = None if as_written else made_by.shape
@@ -171,11 +163,8 @@ class Fused(EncodedTransform):
         source, sides = file
         if math.prod(sides) > DEFAULT_MAX_PIXELS:
             return None  # it is refused
-        generator: Any = None
-        if self.draws == "seed":
-            generator = SampleGenerator("cpu").manual_seed(TorchDraws().below(2**63 - 1))
         try:
-            drawn = recipe.draw(*sides, generator)
+            drawn = recipe.draw(*sides, None)
         except Impossible:
             return None
         return LazyTensor.of_sample(source, drawn, recipe)
@@ -183,8 +172,7 @@ class Fused(EncodedTransform):
     @cached_property
     def _recordable(self) -> Recipe | None:
         """The recipe of the whole pipeline if the core makes all of its result."""
-        alike = self.draws == "seed" or self._draws_alike
-        way = self.in_loader if self.in_loader is not None and alike else self
+        way = self.in_loader if self.in_loader is not None and self._draws_alike else self
         recipe, whole = way.head, not way.rest and way.form == "tensor" and way.image is None
         exact = isinstance(recipe, Recipe) and type(recipe).draw is Recipe.draw
         if not whole or not exact or not isinstance(recipe, Recipe) or recipe.by_torch:
@@ -244,9 +232,6 @@ class Fused(EncodedTransform):
         out: torch.Tensor | None = None,
         **decoding: Any,
     ) -> tuple[Any, Geometry]:
-        if self.draws == "seed" and not isinstance(generator, SampleGenerator):
-            seed = TorchDraws(generator).below(2**63 - 1)
-            generator = SampleGenerator("cpu").manual_seed(seed)
         alike = generator is None and self._draws_alike
         if self.in_loader is not None and (alike or isinstance(generator, SampleGenerator)):
             with suppress(Impossible):
@@ -324,8 +309,6 @@ class Fused(EncodedTransform):
         lines.append(f"  decoded by: {self.head!r}")
         if self.in_loader is not None:
             lines += self.in_loader.loader_lines()
-            if self.draws == "seed":
-                return "\n".join([*lines, "  elsewhere: as in a Loader, from a seed", ")"])
             if self._draws_alike:
                 return "\n".join([*lines, "  elsewhere: with the draws of its library", ")"])
         where = "as written" if self.in_loader is None else "elsewhere, as written"
@@ -352,7 +335,6 @@ def fuse(
     *,
     quality: Quality = "exact",
     headroom: float = 1.0,
-    draws: Draws = "torch",
 ) -> Fused | _T:
     """Merge a torchvision or timm pipeline with the decoding.
 
@@ -371,10 +353,6 @@ def fuse(
         As for `fastdecode.torch.transforms.RandomResizedCrop`.
     headroom : float
         As for `fastdecode.torch.transforms.RandomResizedCrop`.
-    draws : {"torch", "seed"}
-        Outside a `Loader`, ``"torch"`` draws everything as the pipeline does, so an image is as
-        without `fuse`. ``"seed"`` draws only a seed from torch's generator for all draws of the
-        image: distributed alike, but not the same. The core then does what it does in a `Loader`.
 
     Returns
     -------
@@ -387,7 +365,7 @@ def fuse(
     TypeError
         `transform` is not callable.
     ValueError
-        `quality`, `headroom` or `draws` is invalid. Or a step after a transform of this package
+        `quality` or `headroom` is invalid. Or a step after a transform of this package
         would normalise the image a second time, or the first such step takes only Pillow images.
 
     Notes
@@ -424,11 +402,10 @@ def fuse(
       decoded by: Recipe(box(0.08, 1, 0.75, 1.333), resize(224, 224); ...)
     )
     """
-    check_word("draws", draws, get_args(Draws))
     options = DecodeOptions(quality=quality, headroom=headroom)
     fused = fuse_for(transform, options)
     if type(fused) is Fused and fused is not transform:
-        source = _Source(transform, Snapshot(transform), options, draws)
+        source = _Source(transform, Snapshot(transform), options)
         return source.complete(fused)
     return fused
 
@@ -439,7 +416,6 @@ class _Source(NamedTuple):
     transform: Any
     made: Snapshot
     options: DecodeOptions
-    draws: Draws
 
     def fused(self) -> Fused:
         """Return the pipeline as it is now, also if none of it is known any more."""
@@ -449,7 +425,7 @@ class _Source(NamedTuple):
 
     def complete(self, fused: Fused) -> Fused:
         """Return a new `Fused` with what it was made of."""
-        fused.draws, fused._source = self.draws, self
+        fused._source = self
         if _recognise.encoded_head(self.transform) is None:
             fused.written = as_transform(self.transform)
         return fused

@@ -17,7 +17,6 @@ from fastdecode.torch import DecodeOptions, fuse
 from fastdecode.torch._loader.order import sample_seed
 from fastdecode.torch.mixin import DecodeMixin
 from fastdecode.torch.transforms import RandomResizedCrop
-from fastdecode.torch.transforms._random_crop import SampleGenerator
 
 v1 = pytest.importorskip("torchvision.transforms")
 
@@ -63,27 +62,6 @@ def test_an_opened_image_is_its_file(pipeline: Any) -> None:
         assert_same(_drawn(fused, one), _drawn(fused, data), type(one))
 
 
-def test_a_seed_is_all_that_is_drawn_outside_a_loader() -> None:
-    """With draws="seed" the core does all of a pipeline, and torch's generator moves on by one."""
-    data = encoded()[3]
-    fused = fuse(JITTER, draws="seed")
-    assert "as in a Loader, from a seed" in repr(fused)
-    assert fuse(fused) is fused
-    with pytest.raises(ValueError, match="draws"):
-        fuse(JITTER, draws="loader")  # type: ignore[arg-type]
-
-    made = _drawn(fused, fastdecode.open(data))
-    after = torch.get_rng_state()
-    torch.manual_seed(5)
-    seed = int(torch.randint(0, 2**63 - 1, (1,)).item())
-    generator = SampleGenerator("cpu").manual_seed(seed)
-    assert_same(torch.get_rng_state(), after)
-    assert_same(made, fuse(JITTER)(data, generator=generator))
-    assert not torch.equal(made, _drawn(JITTER, fastdecode.open(data)))
-    own = torch.Generator().manual_seed(5)
-    assert_same(made, fused(data, generator=own))
-
-
 def test_other_images_go_through_the_pipeline_as_written() -> None:
     """An image that was changed or drafted, has pixels, or is Pillow's runs as without `fuse`."""
     fused, data = fuse(PLAIN), encoded()[3]
@@ -104,11 +82,10 @@ def test_a_transform_of_this_package_says_what_it_takes() -> None:
         fused(Image.new("RGB", (50, 40)))
 
 
-@pytest.mark.parametrize("draws", ["torch", "seed"])
 @pytest.mark.parametrize("pipeline", [PLAIN, JITTER])
-def test_a_loader_is_a_dataloader_with_seeds(pipeline: Any, draws: Any) -> None:
+def test_a_loader_is_a_dataloader_with_seeds(pipeline: Any) -> None:
     """Its batches are those of the dataset, if torch has the seed of each sample before it."""
-    dataset = OwnImages(fuse(pipeline, draws=draws))
+    dataset = OwnImages(fuse(pipeline))
     for how in ({"threads": 0}, {"num_workers": 1}, {"num_workers": 2}):
         with Loader(dataset, 5, seed=3, **how) as loader:
             assert loader.workers == how.get("num_workers", 0)

@@ -582,7 +582,6 @@ def test_wrong_options_are_refused_by_name() -> None:
         ("headroom", lambda: fuse(crop(), headroom=0)),
         ("Pillow", lambda: Fused(Resize(32, dtype=torch.float32), form="pil")),
         ("form", lambda: Fused(Resize(32), form="pillow")),
-        ("draws", lambda: Fused(Resize(32), draws=7)),
     ):
         with pytest.raises(ValueError, match=name):
             make()

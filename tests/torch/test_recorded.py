@@ -241,7 +241,6 @@ def _normalised_in_place(image: Any) -> Any:
 STEPS: dict[str, Callable[[Any], Any]] = {
     "recorded": FUSED,
     "recorded bytes": BYTES,
-    "seed": fuse(v1.Compose([CROP, v1.ColorJitter(0.3), *END]), draws="seed"),
     "changed": lambda image: FUSED(image) * random.random(),
     "changed in place": lambda image: _normalised_in_place(FUSED(image)),
     "of a part": lambda image: FUSED(image.crop((3, 4, 50, 40))),
