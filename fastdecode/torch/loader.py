@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,9 @@ from torch.utils.data import (
     Sampler,
     SequentialSampler,
     default_collate,
+    default_convert,
 )
+from torch.utils.data.dataloader import _InfiniteConstantSampler
 
 from fastdecode._arguments import check_names, is_int
 from fastdecode._system.process import ForkLock
@@ -31,12 +34,13 @@ from fastdecode.torch._loader.arguments import (
     resolve_workers,
 )
 from fastdecode.torch._loader.batch_builder import EpochConfig
-from fastdecode.torch._loader.collate import ReadyBatch, finish_batch
+from fastdecode.torch._loader.collate import Alone, ReadyBatch, finish_batch
 from fastdecode.torch._loader.memory import BatchMemory
-from fastdecode.torch._loader.order import Order, Seed, Sharding, sample_seed, world
+from fastdecode.torch._loader.order import Order, Seed, Sharding, world
 from fastdecode.torch._loader.position import Position
 from fastdecode.torch._loader.sampler import CallersSampler
 from fastdecode.torch._loader.samples import SampleSource
+from fastdecode.torch._loader.streams import GivenStream, StreamHere
 from fastdecode.torch._loader.workers import ProcessWorkers, ThreadWorkers
 from fastdecode.torch.dataset import under_way
 
@@ -206,7 +210,7 @@ class Loader:
     def __init__(
         self,
         dataset: Any,
-        batch_size: int = 1,
+        batch_size: int | None = 1,
         shuffle: bool = False,
         sampler: Iterable[Any] | None = None,
         drop_last: bool = False,
@@ -231,8 +235,8 @@ class Loader:
         world(rank, world_size)
         self.dataset = dataset
         batches = dataloader.get("batch_sampler")
-        self.batch_size = int(batch_size) if batches is None else None
-        self._given = CallersSampler(sampler if batches is None else batches, batches is not None)
+        self._singly = batch_size is None
+        self.batch_size = None if batches is not None or batch_size is None else int(batch_size)
         self.drop_last = drop_last
         self.collate_fn = collate_fn
         self.channels_last = channels_last
@@ -249,12 +253,18 @@ class Loader:
         self._position = Position()
         self._begun = False  # as long as it is, the next iterator begins at that position
         self._skipped_batches = 0
+        self._told_length: int | None = None
         self.decoding = "cpu" if decode == "cpu" else load_decoder(decode, self.device)
         self._lock = ForkLock()
         self._asked = threads, workers, dataloader.get("num_workers")
         self._asked_to_read = read_threads
         self._prepares = self.worker_init_fn is not None
         self.threads, self.workers, self.read_threads = self._look_inside()
+        self._given = (
+            GivenStream(dataset, self.workers or 1)
+            if self._source.iterable
+            else CallersSampler(sampler if batches is None else batches, batches is not None)
+        )
         self._way()  # raises if arguments and dataset contradict
         self._share_seed()
         self._set_up()
@@ -274,6 +284,7 @@ class Loader:
     def _look_inside(self) -> tuple[int, int, int]:
         """Find the datasets inside; return how many threads, processes and reading threads suit."""
         self._source = SampleSource(self.dataset, self._options, self._lock)
+        self._source.singly = self._singly
         apart = self.decoding != "cpu"
         threads, workers = resolve_workers(self._source, *self._asked, apart=apart)
         if self._prepares and threads:
@@ -303,7 +314,7 @@ class Loader:
     def _set_up(self) -> None:
         """Create what belongs to this process and cannot be copied or pickled."""
         accelerate.teach(self)
-        self._workers: ThreadWorkers | ProcessWorkers
+        self._workers: ThreadWorkers | ProcessWorkers | StreamHere
         if self.workers:
             self._workers = ProcessWorkers(
                 self.timeout,
@@ -313,6 +324,8 @@ class Loader:
                 persistent_workers=self.persistent_workers,
                 multiprocessing_context=self.multiprocessing_context,
             )
+        elif self._source.iterable:
+            self._workers = StreamHere()
         else:
             how = self.threads, self.read_threads, self.prefetch, self.timeout or None
             self._workers = ThreadWorkers(*how)
@@ -378,6 +391,8 @@ class Loader:
     def sampler(self) -> Any:
         """The caller's sampler, or one that yields this rank's indices of the epoch in order."""
         given = self._given.sampler
+        if self._source.iterable:
+            return _InfiniteConstantSampler()
         if given is None:
             return (_Shuffled if self._shuffle else _InOrder)(self)
         return getattr(given, "sampler", None) if self._given.batches else given
@@ -388,6 +403,8 @@ class Loader:
         accelerate.teach(self)  # it may have been imported since the loader was made
         if self._given.batches:
             return self._given.sampler
+        if self._singly:
+            return None
         return BatchSampler(self.sampler, self.batch_size or 1, bool(self.drop_last))
 
     @property
@@ -403,10 +420,14 @@ class Loader:
     @property
     def collate_fn(self) -> Callable[[list[Any]], Any]:
         """The function that makes a batch from a list of samples."""
-        return self._collate_fn or default_collate
+        made = self._collate_fn
+        return made.convert if isinstance(made, Alone) else made or default_collate
 
     @collate_fn.setter
     def collate_fn(self, collate_fn: Callable[[list[Any]], Any] | None) -> None:
+        if self._singly:
+            self._collate_fn: Any = Alone(collate_fn or default_convert)
+            return
         # The loader does the same as torch's default_collate, only faster.
         self._collate_fn = None if collate_fn is default_collate else collate_fn
 
@@ -414,7 +435,9 @@ class Loader:
         """Return the number of batches of an epoch on this rank."""
         sharding = self._sharding
         count = sharding.share if self._given.sampler is None else len(self._given)
-        return count if self._given.batches else sharding.batches(count)
+        count = count if self._given.batches else sharding.batches(count)
+        self._told_length = count
+        return count
 
     def _at_callers_epoch(self, position: Position) -> Position:
         """Return a position, or the start of the epoch that the caller has set of the sampler."""
@@ -452,7 +475,6 @@ class Loader:
             device_decoding=None if delivery is None else delivery.device_decoding(way.eligible),
             # Seeding the global generators in a background thread would disturb training.
             seed_all=delivery is None and not way.source.isolated,
-            worker_seed=sample_seed(self.seed, position.epoch, "workers", rank=sharding.rank),
             worker_init_fn=self.worker_init_fn,
         )
         made = self._workers.epoch(config, order, place)
@@ -465,6 +487,15 @@ class Loader:
 
     def _record_handed_out(self, order: Order, ready: ReadyBatch) -> None:
         """Record that the consumer received a batch."""
+        if self._source.iterable and ready.position - 1 == self._told_length:
+            name = type(self.dataset).__name__
+            warnings.warn(
+                f"Length of IterableDataset {name} was reported to be {self._told_length} batches "
+                "(by len(loader)), but there are more: its __len__ is wrong, or each worker "
+                "process gives all samples instead of a share (see torch's get_worker_info)",
+                UserWarning,
+                stacklevel=4,
+            )
         if order is self._position.order:  # else a later iterator has replaced this one
             self._position = self._position.after(ready.position)
             self.skipped += ready.skipped
@@ -558,7 +589,8 @@ class Loader:
     def _settings(self) -> dict[str, Any]:
         """Return the settings that determine the batches."""
         batches = "batches" if self._given.batches else True
-        return self._sharding.settings(sampled=self._given.sampler is not None and batches)
+        settings = self._sharding.settings(sampled=self._given.sampler is not None and batches)
+        return {**settings, "num_workers": self.workers} if self._source.iterable else settings
 
     def close(self) -> None:
         """End the epoch, and stop threads, processes and copies. A later epoch restarts them."""
@@ -578,8 +610,9 @@ class Loader:
         self.close()
 
     def __repr__(self) -> str:
-        sized = isinstance(self._given.sampler, (Sized, type(None)))
-        count = len(self) if sized else "?"
+        count: Any = "?"
+        with suppress(TypeError):
+            count = len(self)
         length = self._source.length(needed=False)
         many, noun = self.num_workers, "process" if self.workers else "thread"
         by = f"{many} {noun}" if many == 1 else f"{many} {noun}{'es' if self.workers else 's'}"

@@ -12,6 +12,7 @@ from multiprocessing.context import BaseContext
 from typing import Any, Literal, NamedTuple, TypeAlias, TypedDict, get_args
 
 import torch
+from torch.utils.data import IterableDataset
 
 from fastdecode._arguments import (
     FLAG,
@@ -55,7 +56,11 @@ class DataLoaderOptions(TypedDict, total=False):
 
 
 _LEAST = {"batch_size": 1, "threads": 0, "workers": 0, "prefetch": 1, "seed": None}
-_DEFAULTS: dict[str, tuple[object, ...]] = {"threads": ("auto",), "seed": (None,)}
+_DEFAULTS: dict[str, tuple[object, ...]] = {
+    "threads": ("auto",),
+    "seed": (None,),
+    "batch_size": (None,),
+}
 _MIN_OF_TORCHS = {"num_workers": 0, "prefetch_factor": 1}
 _MOST = {
     **dict.fromkeys(("threads", "workers", "read_threads", "num_workers"), MOST_THREADS),
@@ -151,13 +156,29 @@ def _check_together(options: DataLoaderOptions, own: Mapping[str, Any]) -> None:
     workers = is_int(own["workers"]) and own["workers"] > 0
     ordered = own["sampler"] is not None or own["shuffle"] or own["drop_last"]
     given = {name for name, value in options.items() if value is not None}
+    uint8 = own["decode"] != "cpu" or own["normalize_on"] != "host"
     device, auto = options.get("pin_memory_device"), isinstance(own["threads"], str)
     for wrong, why in (
         (
-            own["batch_size"] is None,
+            own["batch_size"] is None and (own["drop_last"] or uint8),
             (
-                "batch_size=None, with which torch's DataLoader gives single samples, has no "
-                "meaning here: iterate over the dataset itself, or give batch_size=1"
+                "batch_size=None gives single samples, so drop_last, decode and normalize_on have "
+                "no meaning: leave them out, or give a batch_size"
+            ),
+        ),
+        (
+            isinstance(own["dataset"], IterableDataset)
+            and (own["shuffle"] or own["sampler"] is not None or "batch_sampler" in given),
+            (
+                "an IterableDataset says itself which samples come, and in which order: leave out "
+                "shuffle, sampler and batch_sampler"
+            ),
+        ),
+        (
+            isinstance(own["dataset"], IterableDataset) and own["world_size"] is not None,
+            (
+                "an IterableDataset is not shared among ranks: leave out rank and world_size, and "
+                "let the dataset of each rank give its own samples"
             ),
         ),
         (
@@ -210,6 +231,13 @@ def resolve_workers(
     `num_workers` gives the number of threads or of processes, whichever suit the dataset better.
     `apart` says that a device decodes the images, for which only threads can make the batches.
     """
+    if source.iterable:
+        if threads not in ("auto", 0):
+            raise ValueError(
+                f"threads={threads!r} is not possible: this process reads an IterableDataset, or "
+                "worker processes do. Give workers= instead"
+            )
+        return 0, int(workers or num_workers or 0)
     if workers:
         return 0, int(workers)
     if threads != "auto":

@@ -50,8 +50,6 @@ class EpochConfig:
     """How a device decodes whole batches; None if Python or the native core decodes."""
     seed_all: bool = False
     """Whether batches made in the calling thread seed the generators that user code draws from."""
-    worker_seed: int = 0
-    """From which worker processes get their seeds."""
     worker_init_fn: Callable[[int], Any] | None = None
 
 
@@ -266,9 +264,9 @@ def _fits(image: Any, slot: torch.Tensor) -> bool:
 
 def timeout_error(position: int, timeout: float | None, items: list[Any]) -> TimeoutError:
     """Return the error for a batch that is not ready in time."""
+    missing = f"; still missing are items {items}" if items else ""
     return TimeoutError(
-        f"batch {position - 1} is not there after {timeout} s; still missing are "
-        f"items {items}: does reading them hang?"
+        f"batch {position - 1} is not there after {timeout} s{missing}: does reading hang?"
     )
 
 

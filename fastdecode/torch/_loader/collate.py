@@ -33,6 +33,15 @@ class ReadyBatch(NamedTuple):
     """If given, the images are uint8, and this makes floats of them when they are handed out."""
 
 
+class Alone(NamedTuple):
+    """Makes what the consumer gets of a single sample, in the place of a batch."""
+
+    convert: Callable[[Any], Any]
+
+    def __call__(self, samples: list[Any]) -> Any:
+        return self.convert(samples[0])
+
+
 def collate(
     samples: Sequence[Any],
     images: torch.Tensor | None,

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import repeat
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch.utils.data import get_worker_info
@@ -200,6 +200,29 @@ class Order:
         """Leave out the batches before a number."""
         while self.last.number < number and not self.ended:
             self.draw()
+
+    @property
+    def worker_seed(self) -> int:
+        """From which worker processes get their seeds."""
+        return sample_seed(self.seed, self.epoch, "workers", rank=self.rank)
+
+    def requests(self, place: DrawnBatch) -> Iterator[tuple[int, Any]]:
+        """Yield what worker processes are asked for after a place: batches, by their items."""
+        while not self.is_at_end(place):
+            place = cast(DrawnBatch, place.follows)
+            yield place.number, self.items(place)
+
+    def reached(self, place: DrawnBatch, number: int, made: Any, state: Any) -> DrawnBatch:  # noqa: ARG002
+        """Return the place after a batch that a worker process has sent."""
+        while place.number < number and place.follows is not None:
+            place = place.follows
+        return place
+
+    def save(self, place: DrawnBatch) -> dict[str, Any] | None:
+        """Return what resumes the order after a place, if its number does not."""
+        save = getattr(self.batches, "save", None)
+        saved: dict[str, Any] | None = None if save is None else save(place)
+        return saved
 
     def is_at_end(self, place: DrawnBatch) -> bool:
         """Return whether there is nothing after a place in the chain, and will not be."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from fastdecode._arguments import is_int
 from fastdecode.torch._loader.order import DrawnBatch, Order, Sharding
-from fastdecode.torch._loader.sampler import CallersSampler, SampledEpoch, all_saved
+from fastdecode.torch._loader.sampler import CallersSampler, all_saved
 
 _VERSION = 2
 
@@ -32,11 +32,7 @@ class Position:
             order = sharding.order(self.epoch, self.batch)
             return order, order.last
         given.begin(self.epoch)
-        size, last = sharding.batch_size, sharding.drop_last
-        source = SampledEpoch(given, self.epoch, size, drop_last=last, saved=self.sampled)
-        rank, counts, number = given.rank(sharding.rank), source.counts, source.number
-        order = Order(source, sharding.seed, self.epoch, number=number, counts=counts, rank=rank)
-        order.skip(self.batch)
+        order = given.order(sharding, self.epoch, self.batch, self.sampled)
         return order, order.last
 
     def at(self, order: Order, place: DrawnBatch) -> Position:
@@ -54,8 +50,7 @@ class Position:
         """Return the same position without its order: what a state or a copy of a loader holds."""
         sampled = self.sampled
         if self.order is not None and self.place is not None:
-            source = self.order.batches
-            sampled = source.save(self.place) if isinstance(source, SampledEpoch) else None
+            sampled = self.order.save(self.place)
         elif sampled is None and not self.batch:
             sampled = given.idle_state()
         return replace(self, sampled=sampled, order=None, place=None)

@@ -18,7 +18,13 @@ from torch.utils.data import BatchSampler
 
 from fastdecode._arguments import is_int, is_iterable, wrong_kind
 from fastdecode.torch._errors import plain_index
-from fastdecode.torch._loader.order import DrawnBatch, count_occurrences, occurrence_key
+from fastdecode.torch._loader.order import (
+    DrawnBatch,
+    Order,
+    Sharding,
+    count_occurrences,
+    occurrence_key,
+)
 from fastdecode.torch._user_code import (
     global_states,
     preserve_generators,
@@ -82,7 +88,18 @@ class CallersSampler:
         self._loader_counts = True
         self.settle()
 
-    def rank(self, rank: int) -> int:
+    def order(
+        self, sharding: Sharding, epoch: int, number: int, saved: Mapping[str, Any] | None
+    ) -> Order:
+        """Return the order of an epoch after its first batches; `saved` is from `save`."""
+        size, last = sharding.batch_size, sharding.drop_last
+        source = SampledEpoch(self, epoch, size, drop_last=last, saved=saved)
+        rank, counts = self._rank(sharding.rank), source.counts
+        order = Order(source, sharding.seed, epoch, number=source.number, counts=counts, rank=rank)
+        order.skip(number)
+        return order
+
+    def _rank(self, rank: int) -> int:
         """Return the rank that has the items: the sampler's own, if it says, or the loader's."""
         own = (getattr(one, "rank", None) for one in self.both)
         return next((given for given in own if isinstance(given, int)), rank)
@@ -91,7 +108,7 @@ class CallersSampler:
     def resumable(self) -> Any:
         """The sampler, or the one inside torch's BatchSampler, if it can save where it is."""
         inside = self.both if isinstance(self.sampler, BatchSampler) else self.both[:1]
-        return next(filter(_is_resumable, inside), None)
+        return next(filter(is_resumable, inside), None)
 
     def idle_state(self) -> dict[str, Any] | None:
         """Return what to save between two epochs; None if the sampler saves nothing."""
@@ -154,7 +171,7 @@ class SampledEpoch(Iterator[list[Any]]):
 
     def _iterate(self) -> None:
         self._items = iter(self._given.sampler)
-        if self._resumable is None and _is_resumable(self._items):
+        if self._resumable is None and is_resumable(self._items):
             self._resumable, self._generators = self._items, None
 
     def _draw(self) -> Iterator[list[Any]]:
@@ -232,7 +249,8 @@ def all_saved(
     return {"items": [*before, *chunks[number:]], "sampler": how}
 
 
-def _is_resumable(one: Any) -> bool:
+def is_resumable(one: Any) -> bool:
+    """Return whether an object saves where it is, and goes on from there."""
     return hasattr(one, "state_dict") and hasattr(one, "load_state_dict")
 
 
@@ -272,7 +290,7 @@ class _Generators:
                 _restore(generator, state)
         self.begin = begin or {
             "held": [_plain_state(generator) for generator in held],
-            "global": [_plain_state(generator) for generator in _GLOBAL],
+            "global": plain_states(),
         }
 
     @contextmanager
@@ -281,8 +299,7 @@ class _Generators:
         if self._streams is None:
             with preserve_generators() if self._restores else nullcontext():
                 if self._restores:
-                    for generator, state in zip(_GLOBAL, self.begin["global"], strict=True):
-                        _restore(generator, state)
+                    restore_states(self.begin["global"])
                 yield
                 self._streams = self._following()
             return
@@ -293,11 +310,22 @@ class _Generators:
 
     def _following(self) -> Any:
         """Return states that follow from those of the global generators and from the epoch."""
-        name = repr((self._epoch, [_plain_state(generator) for generator in _GLOBAL]))
+        name = repr((self._epoch, plain_states()))
         digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
         with preserve_generators():
             seed_global_generators(int.from_bytes(digest, "little") >> 1)
             return global_states()
+
+
+def plain_states() -> list[Any]:
+    """Return the states of the global generators as values that JSON can store."""
+    return [_plain_state(generator) for generator in _GLOBAL]
+
+
+def restore_states(states: Sequence[Any]) -> None:
+    """Restore the global generators from `plain_states`."""
+    for generator, state in zip(_GLOBAL, states, strict=True):
+        _restore(generator, state)
 
 
 def _plain_state(generator: Any) -> Any:

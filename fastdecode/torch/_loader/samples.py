@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils.data import IterableDataset, Subset
+from torch.utils.data import IterableDataset, IterDataPipe, Subset
 
 from fastdecode._arguments import is_int, shown
 from fastdecode._backends.selection import load_named, preferred
@@ -54,6 +54,8 @@ class SampleSource:
 
     as_uint8 = False
     """Images are ``torch.uint8`` and not normalised."""
+    singly = False
+    """Samples are made one by one, and not in batches."""
     settings: Mapping[int, Settings] = {}
     """Those that an epoch keeps, by the `id` of each dataset inside; empty outside an epoch."""
 
@@ -63,11 +65,14 @@ class SampleSource:
         options: Mapping[str, Any] | None = None,
         lock: AbstractContextManager[Any] | None = None,
     ) -> None:
-        if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__getitem__"):
+        self.iterable = isinstance(dataset, IterableDataset)
+        if isinstance(dataset, IterDataPipe) or not (
+            self.iterable or hasattr(dataset, "__getitem__")
+        ):
             raise TypeError(
-                "Loader needs a map-style dataset, with __getitem__ and __len__, not "
-                f"{type(dataset).__name__}: give an iterable one to torch's DataLoader, and that "
-                "to DevicePrefetcher"
+                "Loader needs a map-style dataset, with __getitem__ and __len__, or an "
+                f"IterableDataset, not {type(dataset).__name__}: give that to torch's DataLoader, "
+                "and this to DevicePrefetcher"
             )
         self.dataset = dataset
         self._wrappers = snapshot(dataset)
@@ -88,7 +93,8 @@ class SampleSource:
     def length(self, *, needed: bool) -> int | None:
         """Return how many items there are; None if the dataset does not say, unless `needed`."""
         if isinstance(self.dataset, Sized):
-            return len(self.dataset)
+            with suppress(TypeError) if self.iterable else nullcontext():
+                return len(self.dataset)
         if needed:
             name = type(self.dataset).__name__
             raise TypeError(f"{name} has no len(): give a sampler of its indices")
@@ -145,7 +151,7 @@ class SampleSource:
 
     def batch_getter(self) -> Callable[[list[Any]], Any] | None:
         """Return how the dataset gives a whole batch, if it does: see `_batch_getter`."""
-        return None if self.datasets else _batch_getter(self.dataset)
+        return None if self.datasets or self.singly else _batch_getter(self.dataset)
 
     @property
     def lock(self) -> AbstractContextManager[Any]:
@@ -175,7 +181,7 @@ class SampleSource:
     def isolated(self) -> bool:
         """Whether threads may make the samples: no code of the user's does, or the user says so."""
         if not self.datasets:
-            return bool(self._inner) and all(
+            return not self.iterable and all(
                 is_thread_safe(one, *_ITEM_METHODS) for one in self._inner
             )
         return all(one.isolated for one in self.datasets)
@@ -183,7 +189,7 @@ class SampleSource:
     @property
     def why_processes(self) -> str:
         """Say why processes make the samples, and what would let threads; empty if these may."""
-        if not self.datasets and not self.isolated:
+        if not (self.datasets or self.isolated or self.iterable):
             return (
                 f"{self._foreign_dataset_reason()}. For threads, use one, or say "
                 "thread_safe = True in its class"

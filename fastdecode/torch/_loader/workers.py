@@ -43,6 +43,7 @@ from fastdecode.torch._loader.collate import ReadyBatch, collate, collate_whole
 from fastdecode.torch._loader.order import DrawnBatch, Item, Order
 from fastdecode.torch._loader.read_ahead import ReadAhead, batches_ahead
 from fastdecode.torch._loader.samples import SampleMaker
+from fastdecode.torch._loader.streams import Begin, Nothing, Stream, seed_worker
 from fastdecode.torch._loader.threads import ThreadPool, limit_threads
 from fastdecode.torch._options import DecodeOptions
 from fastdecode.torch._recorded import left_to_others, with_values
@@ -246,23 +247,26 @@ class _WorkerDataset(Dataset[Any]):
         """The user's dataset."""
         return self._source.dataset
 
-    def __getitems__(self, batch: tuple[int, list[Item]]) -> bytes:
+    def __getitems__(self, request: tuple[int, Any]) -> bytes:
         """Make a batch; return it, or its error, as bytes.
 
         It is pickled here and not by torch's queue, which only prints that it cannot.
         """
-        number, items = batch
-        made: Any
         try:
-            made = self._make(items)._replace(position=number)
+            sent = self._answer(*request)
         except Exception:
-            made = ExceptionWrapper(where=f"in worker process {get_worker_info().id}")  # type: ignore[union-attr]
-        failures = self._source.errors_since(self._reported)
+            where = f"in worker process {get_worker_info().id}"  # type: ignore[union-attr]
+            sent = _Sent(request[0], ExceptionWrapper(where=where))
+        sent = sent._replace(failures=self._source.errors_since(self._reported))
         self._reported = self._source.error_counts()
         try:
-            return bytes(ForkingPickler.dumps(_Sent(number, made, failures)))
+            return bytes(ForkingPickler.dumps(sent))
         except Exception as error:
-            return bytes(ForkingPickler.dumps(_Sent(number, _unsendable(made, error), failures)))
+            unsent = sent._replace(made=_unsendable(sent.made, error), state=None)
+            return bytes(ForkingPickler.dumps(unsent))
+
+    def _answer(self, number: int, items: Any) -> _Sent:
+        return _Sent(number, self._make(items))
 
     def _make(self, items: list[Item]) -> ReadyBatch:
         if self._maker is None:  # one thread, because a worker has one core to itself
@@ -281,13 +285,38 @@ class _WorkerDataset(Dataset[Any]):
             raise stop_iteration_error(error) from error
 
 
+class _WorkerStream(_WorkerDataset):
+    """Reads an iterable dataset in a worker process."""
+
+    def __init__(self, config: EpochConfig) -> None:
+        super().__init__(config)
+        self._stream = Stream(config)
+        self._has_begun = False
+
+    def _answer(self, _number: int, begin: Begin | None) -> _Sent:
+        info: Any = get_worker_info()
+        if begin is not None:
+            if self._has_begun:  # before the first epoch, `_set_up_worker` has done so
+                seed_worker(begin.seed)
+            self._has_begun = True
+            self._stream.begin(begin, info.id)
+            if info.id < begin.turn:
+                return _Sent(info.id, Nothing.NOT_ITS_TURN)
+        with left_to_others():
+            made = self._stream.make()
+        return _Sent(info.id, made, state=self._stream.state())
+
+
 class _Sent(NamedTuple):
     """What a worker process sends for a batch."""
 
     number: int
+    """That of the batch, or of the process that reads an iterable dataset."""
     made: Any
     """The batch, or its error."""
-    failures: list[Any]
+    failures: list[Any] = []
+    state: Any = None
+    """What resumes an iterable dataset after it."""
 
 
 class BatchNotSent(TypeError):
@@ -312,18 +341,13 @@ def _identity(made: Any) -> Any:
     return made
 
 
-class _Batches:
-    """The items of each batch of the epoch that is set: what torch calls a batch sampler."""
+class _Requests:
+    """What is asked for in the epoch that is set: what torch calls a batch sampler."""
 
-    order: Order
-    place: DrawnBatch
+    of: Iterator[tuple[int, Any]]
 
-    def __iter__(self) -> Iterator[tuple[int, list[Item]]]:
-        place = self.place
-        del self.place  # else all batches of the epoch would be kept
-        while not self.order.is_at_end(place):
-            place = cast(DrawnBatch, place.follows)
-            yield place.number, self.order.items(place)
+    def __iter__(self) -> Iterator[tuple[int, Any]]:
+        return self.of
 
 
 class ProcessWorkers:
@@ -337,7 +361,7 @@ class ProcessWorkers:
         self._timeout = timeout
         self._asked = asked
         self._options = options
-        self._batches = _Batches()
+        self._requests = _Requests()
         self._loader: DataLoader[Any] | None = None
         self._made_of: list[Any] = []
         # torch draws a seed for its workers: it must not come from the global generator, which the
@@ -357,15 +381,15 @@ class ProcessWorkers:
         stays = self._are_alive() and _are_same(made_of, self._made_of)
         if stays:
             self._end_running(shut_down=False)
-        self._batches.order, self._batches.place = order, place
-        self._seeds.manual_seed(config.worker_seed)
+        self._requests.of = order.requests(place)
+        self._seeds.manual_seed(order.worker_seed)
         batches = None
         if stays:
             with suppress(RuntimeError):  # a worker has just been killed
                 batches = iter(self._loader)  # type: ignore[arg-type]  # it is alive
         if batches is None:
             self.close()
-            self._loader, self._made_of = self._make_loader(config), made_of
+            self._loader, self._made_of = self._make_loader(config, order), made_of
             self._process = os.getpid()
             try:
                 # Torch's iterator needs many, and complains twice if it cannot have them.
@@ -382,18 +406,22 @@ class ProcessWorkers:
                 if self._asked:
                     raise
                 return _here(config, order, place, error)
-        epoch = _ProcessEpoch(config, place, self._timeout, batches)
+        epoch = _ProcessEpoch(config, order, place, self._timeout, batches)
         epoch.instead = None if self._asked else partial(_here, config, order)
         self._running = weakref.ref(epoch)
         return epoch
 
-    def _make_loader(self, config: EpochConfig) -> DataLoader[Any]:
+    def _make_loader(self, config: EpochConfig, order: Order) -> DataLoader[Any]:
+        streams = config.source.iterable
         return DataLoader(
-            _WorkerDataset(config),
-            batch_sampler=cast(Any, self._batches),
+            _WorkerStream(config) if streams else _WorkerDataset(config),
+            batch_sampler=cast(Any, self._requests),
             collate_fn=_identity,
             worker_init_fn=partial(
-                _set_up_worker, reported=bool(config.source.datasets), then=config.worker_init_fn
+                _set_up_worker,
+                reported=bool(config.source.datasets),
+                seed=order.worker_seed if streams else None,
+                then=config.worker_init_fn,
             ),
             timeout=self._timeout,
             generator=self._seeds,
@@ -451,9 +479,15 @@ class _ProcessEpoch:
     """The batches that torch's iterator gets from worker processes."""
 
     def __init__(
-        self, config: EpochConfig, place: DrawnBatch, timeout: float, batches: Iterator[Any]
+        self,
+        config: EpochConfig,
+        order: Order,
+        place: DrawnBatch,
+        timeout: float,
+        batches: Iterator[Any],
     ) -> None:
         self._config = config
+        self._order = order
         self._place = place
         self._timeout = timeout
         self._process = os.getpid()
@@ -483,29 +517,19 @@ class _ProcessEpoch:
             return made
         if self._received is not None:
             return self._finish(self._received)
-        try:
-            sent: _Sent = pickle.loads(next(self._batches))  # noqa: S301 - of our own process
-        except StopIteration:
-            self._ended, self._batches = True, None
-            raise
-        except Exception as error:  # of no batch: the same one comes next
-            awaited = self._place.follows
-            if awaited is None or not str(error).startswith("DataLoader timed out"):
-                raise
-            raise timeout_error(awaited.number, self._timeout, awaited.indices) from error
+        config, sent = self._config, self._receive()
         unsent = getattr(sent.made, "exc_type", None) is BatchNotSent
         if unsent and self.instead is not None:
             _shut_down(self._batches)
             why = "something in them cannot be pickled for worker processes"
             self._here = self.instead(self._place, why)
             return self._next()
-        while self._place.number < sent.number and self._place.follows is not None:
-            self._place = self._place.follows
-        self._config.source.add_errors(sent.failures)
+        self._place = self._order.reached(self._place, sent.number, sent.made, sent.state)
+        config.source.add_errors(sent.failures)
         if isinstance(sent.made, ExceptionWrapper):
             sent.made.reraise()
-        self._received = sent.made
-        return self._finish(sent.made)
+        self._received = sent.made._replace(position=self._place.number)
+        return self._finish(self._received)
 
     def _finish(self, received: ReadyBatch) -> ReadyBatch:
         """Make what the workers have recorded; what a signal's handler raises loses no batch."""
@@ -518,6 +542,24 @@ class _ProcessEpoch:
             raise
         self._received = None
         return received._replace(batch=batch, normalize=config.normalize)
+
+    def _receive(self) -> _Sent:
+        """Wait for the next batch, or its error."""
+        try:
+            while True:
+                sent: _Sent = pickle.loads(next(self._batches))  # noqa: S301 - of our own process
+                if not isinstance(sent.made, Nothing):
+                    return sent
+                self._order.reached(self._place, sent.number, sent.made, sent.state)
+        except StopIteration:
+            self._ended, self._batches = True, None
+            raise
+        except Exception as error:  # of no batch: the same one comes next
+            if not str(error).startswith("DataLoader timed out"):
+                raise
+            awaited = self._place.follows
+            items = [] if awaited is None else awaited.indices
+            raise timeout_error(self._place.number + 1, self._timeout, items) from error
 
     def close(self, *, shut_down: bool = False) -> None:
         """End the epoch, and its workers if they are not needed any more."""
@@ -537,9 +579,11 @@ def _shut_down(batches: Any) -> None:
 
 
 def _set_up_worker(
-    number: int, *, reported: bool, then: Callable[[int], Any] | None = None
+    number: int, *, reported: bool, seed: int | None, then: Callable[[int], Any] | None
 ) -> None:
     limit_threads()
+    if seed is not None:
+        seed_worker(seed)
     if reported:
         suppress_worker_warnings()
     info: Any = get_worker_info()
