@@ -63,10 +63,13 @@ class Loader:
     Parameters
     ----------
     dataset : Dataset
-        A map-style dataset. Images of this package's datasets are decoded into the memory of the
-        batch; samples of any other dataset are collated as in torch's DataLoader.
-    batch_size : int
-        How many samples a batch has.
+        Images of this package's datasets are decoded into the memory of the batch; samples of any
+        other map-style dataset are collated as in torch's DataLoader. An IterableDataset is read by
+        `workers` processes, each of which has a copy and gives its share (see torch's
+        ``get_worker_info``), or by this process if there are none; it also shares the samples among
+        ranks itself. If it has ``set_epoch``, the loader calls it as that of a `sampler`.
+    batch_size : int or None
+        How many samples a batch has. None gives single samples, converted as by torch's DataLoader.
     shuffle : bool
         Shuffle the items, differently in each epoch.
     sampler : iterable of indices, optional
@@ -261,7 +264,9 @@ class Loader:
         self._prepares = self.worker_init_fn is not None
         self.threads, self.workers, self.read_threads = self._look_inside()
         self._given = (
-            GivenStream(dataset, self.workers or 1)
+            GivenStream(
+                dataset, self.workers or 1, lasting=self.persistent_workers or not self.workers
+            )
             if self._source.iterable
             else CallersSampler(sampler if batches is None else batches, batches is not None)
         )
@@ -550,6 +555,14 @@ class Loader:
         A `sampler` resumes from its own ``state_dict``, if it or its iterator has one; any other is
         asked for the same items again, with the random generators as they were when its epoch
         began. The items that it had been drawn for in advance come first in any case.
+
+        An IterableDataset, or its iterator, resumes from its own ``state_dict``, in each worker
+        process, with the global generators as they were.
+
+        Raises
+        ------
+        RuntimeError
+            It has no ``state_dict``, and is in the middle of an epoch.
         """
         return self._later_state()()
 

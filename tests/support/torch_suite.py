@@ -20,10 +20,27 @@ from pathlib import Path
 from typing import Any
 
 _LOADER = "TORCH_SUITE_LOADER"
-_LIMIT_S = 200
+_LIMIT_S = 400
 """A test that takes longer hangs."""
 
-OTHERWISE: dict[str, str] = {}
+OTHERWISE = {
+    # test_dataloader.py
+    "test_worker_init_fn": "each sample is seeded, after worker_init_fn",
+    "::test_timeout$": "TimeoutError in place of RuntimeError",
+    "test_invalid_ctor_args": "the errors have other words, and say what to do",
+    "iterdatapipe": "a DataPipe is refused: DataLoader itself shares it among workers",
+    "excessive_thread|test_iterable_style": "the warning of many workers comes with the epoch",
+    "test_(get_worker_info|partial_workers|bulk_loading_nobatch)": "reads what is private",
+    "test_typing": "Loader is not generic",
+    # torchdata
+    "GeneratorNoState": "a dataset without state_dict is not saved in the middle of an epoch",
+    "NumWorkersMismatch": "a map-style dataset resumes with any number of workers",
+    "OutOfOrder": "in_order=False is refused",
+    "(Dynamic|Duplication|SingleIter|test_initial_state|after_initial)": "reads what is in a state",
+    "test_load_then_state": "gives persistent_workers=(False,), by a slip",
+    "test_init_error": "an epoch begins when its first batch is asked for",
+    "Iterable2.*(test_no_mp|test_random_state)": "shares a dataset that another epoch has used up",
+}
 """Tests, by a pattern of their names, that fail on purpose or look at what only theirs has."""
 
 
@@ -59,11 +76,12 @@ def put() -> None:
             options.update(collate_fn=collate_fn, pin_memory=pin_memory)
             super().__init__(dataset, batch_size, bool(shuffle), sampler, drop_last, **options)
 
-    torch_data.DataLoader = DataLoader  # type: ignore[misc]
-    if (Path(os.environ["TORCH_SUITE_CHECKOUT"]) / "torchdata").is_dir():
-        import torchdata.stateful_dataloader
+    if not (Path(os.environ["TORCH_SUITE_CHECKOUT"]) / "torchdata").is_dir():
+        torch_data.DataLoader = DataLoader  # type: ignore[misc]
+        return
+    import torchdata.stateful_dataloader
 
-        torchdata.stateful_dataloader.StatefulDataLoader = DataLoader
+    torchdata.stateful_dataloader.StatefulDataLoader = DataLoader
 
 
 def pytest_runtest_call(item: Any) -> None:

@@ -184,6 +184,24 @@ class OfDataset(Counting):
         self.at = state["at"]
 
 
+class Own(Counting):
+    """Is its own iterator, whose state fits only after it has begun."""
+
+    def __iter__(self) -> Own:
+        info = get_worker_info()
+        self.place = Place(self, *((0, 1) if info is None else (info.id, info.num_workers)))
+        return self
+
+    def __next__(self) -> Any:
+        return next(self.place)
+
+    def state_dict(self) -> dict[str, int]:
+        return self.place.state_dict()
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.place.load_state_dict(state)
+
+
 class Place:
     """An iterator that says where it is."""
 
@@ -211,10 +229,11 @@ def _shards(folder: Path) -> ShardStream:
 
 
 @pytest.mark.parametrize("workers", [0, 3])
-@pytest.mark.parametrize("kind", [OfDataset, partial(Counting, by_iterator=True), _shards])
+@pytest.mark.parametrize("kind", [OfDataset, Own, partial(Counting, by_iterator=True), _shards])
 def test_what_is_left_is_what_was_left(workers: int, kind: Any, tmp_path: Path) -> None:
     """A state after any number of batches, as JSON, gives the others; the next epoch is whole."""
-    write_shards(tmp_path, [9, 3, 11])
+    if kind is _shards:
+        write_shards(tmp_path, [9, 3, 11])
     make = partial(kind, tmp_path) if kind is _shards else kind
     how: dict[str, Any] = {"num_workers": workers, "persistent_workers": workers > 0}
     for given in (0, 1, 2, 5, 8):
@@ -229,6 +248,38 @@ def test_what_is_left_is_what_was_left(workers: int, kind: Any, tmp_path: Path) 
             again.load_state_dict(state)
             assert again.state_dict() == state
             assert_same([[*again], [*again]], [rest, following], f"after {given}")
+
+
+class Epochs(OfDataset):
+    """Counts its epochs itself."""
+
+    epoch = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        self.epoch += 1
+        return (sample["number"] + 100 * self.epoch for sample in super().__iter__())
+
+    def state_dict(self) -> dict[str, int]:
+        return {"at": self.at, "epoch": self.epoch}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.at, self.epoch = state["at"], state["epoch"]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_what_a_dataset_keeps_between_epochs_is_saved(workers: int) -> None:
+    """If the same copy begins the next epoch, so does one that goes on from the state."""
+    how: dict[str, Any] = {"num_workers": workers, "persistent_workers": workers > 0}
+    with Loader(Epochs(), 4, **how) as loader:
+        made = [*loader]
+        state = json.loads(json.dumps(loader.state_dict()))
+        following = [*loader]
+    with Loader(Epochs(), 4, **how) as again:
+        again.load_state_dict(state)
+        rest = [*again]
+
+    assert_same(following, [batch + 100 for batch in made])
+    assert_same(rest, following)
 
 
 def test_other_workers_cannot_resume() -> None:

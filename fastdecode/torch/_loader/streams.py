@@ -6,10 +6,10 @@ So does torch's DataLoader. The processes are worker processes, or the calling o
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from enum import Enum
-from itertools import chain, islice, repeat
+from itertools import chain, repeat
 from typing import Any, NamedTuple
 
 from torch.utils.data import get_worker_info
@@ -41,6 +41,7 @@ class Nothing(Enum):
 class Begin(NamedTuple):
     """How an epoch begins, for every process that reads the dataset."""
 
+    epoch: int
     seed: int
     """A process seeds the global generators with this and its number."""
     size: int
@@ -54,20 +55,27 @@ class Begin(NamedTuple):
 class GivenStream(CallersSampler):
     """An iterable dataset: like a sampler of the caller's, it says itself what comes.
 
-    `processes` read it.
+    `processes` read it, and do so in each epoch if they are `lasting`.
     """
 
-    def __init__(self, dataset: Any, processes: int) -> None:
+    def __init__(self, dataset: Any, processes: int, *, lasting: bool) -> None:
         super().__init__(dataset)
         self._told = [one for one in self._told if one is dataset]
         self.both = (dataset,)
-        self._processes = processes
+        self._processes, self._lasting = processes, lasting
+        self._kept: dict[str, Any] | None = None
 
     def __len__(self) -> int:
         return len(self.sampler)
 
-    def idle_state(self) -> None:
-        """Return nothing: each epoch begins with ``iter(dataset)``."""
+    def idle_state(self) -> dict[str, Any] | None:
+        """Return what the dataset keeps between two epochs, where the same copy begins both."""
+        return self._kept
+
+    def keep(self, states: Sequence[Any]) -> None:
+        """Keep the states with which all processes have ended an epoch."""
+        if self._lasting and all("dataset" in state for state in states):
+            self._kept = _resuming(0, [{"dataset": state["dataset"]} for state in states])
 
     def order(
         self, sharding: Sharding, epoch: int, number: int, saved: Mapping[str, Any] | None
@@ -75,7 +83,7 @@ class GivenStream(CallersSampler):
         """Return what comes in an epoch after its first batches; `saved` is from `save`."""
         how = {} if saved is None else saved["sampler"]
         states = tuple(how.get("processes", repeat(None, self._processes)))
-        return StreamOrder(self.sampler, sharding, epoch, number, how.get("turn", 0), states)
+        return StreamOrder(self, sharding, epoch, number, how.get("turn", 0), states)
 
 
 class StreamOrder(Order):
@@ -86,7 +94,7 @@ class StreamOrder(Order):
 
     def __init__(
         self,
-        dataset: Any,
+        given: GivenStream,
         sharding: Sharding,
         epoch: int,
         number: int,
@@ -94,8 +102,9 @@ class StreamOrder(Order):
         states: tuple[Any, ...],
     ) -> None:
         super().__init__(iter(()), sharding.seed, epoch, number=number, rank=sharding.rank)
-        self.how = Begin(self.worker_seed, sharding.batch_size, sharding.drop_last, turn, states)
-        self._name = type(dataset).__name__
+        size, last = sharding.batch_size, sharding.drop_last
+        self.how = Begin(epoch, self.worker_seed, size, last, turn, states)
+        self._given = given
         self._states = list(states)
         self._reading = set(range(len(states)))
         self.last.indices = [turn, *states]
@@ -116,6 +125,8 @@ class StreamOrder(Order):
             self._states[number] = state
         if made is Nothing.ENDED:
             self._reading.discard(number)
+            if not self._reading:
+                self._given.keep(self._states)
         if not isinstance(made, ReadyBatch):
             return place
         following = [(number + 1) % len(self._states), *self._states]
@@ -126,13 +137,17 @@ class StreamOrder(Order):
         """Return plain values that resume the epoch after a place, as a sampler's do."""
         turn, *states = place.indices
         if {} in states:
+            name = type(self._given.sampler).__name__
             raise RuntimeError(
-                f"where {self._name} is in the middle of an epoch is not known: give it state_dict "
+                f"where {name} is in the middle of an epoch is not known: give it state_dict "
                 "and load_state_dict, or save the state between two epochs"
             )
-        if not place.number:
-            return None
-        return {"items": [], "sampler": {"turn": turn, "processes": copy.deepcopy(states)}}
+        return _resuming(turn, copy.deepcopy(states)) if place.number else None
+
+
+def _resuming(turn: int, states: list[Any]) -> dict[str, Any]:
+    """Return the same plain values as for a sampler."""
+    return {"items": [], "sampler": {"turn": turn, "processes": states}}
 
 
 class Stream:
@@ -143,26 +158,32 @@ class Stream:
         self._collate_fn, self._channels_last = config.collate_fn, config.channels_last
         self._iterator: Any = None
         self._how: Any = None
+        self._saved: dict[str, Any] = {}
         self._ended = True
 
     def begin(self, how: Begin, process: int) -> None:
         """Begin an epoch, or what is left of it."""
-        self._how, self._ended, saved = how, True, how.states[process] or {}
-        if saved.get("ended"):
-            return
+        self._how, self._ended, self._iterator = how, True, None
+        self._saved = saved = how.states[process] or {}
         if "dataset" in saved:
             self._dataset.load_state_dict(copy.deepcopy(saved["dataset"]))
+            if hasattr(self._dataset, "set_epoch"):  # the state may be of the end of another
+                self._dataset.set_epoch(how.epoch)
+        if "ended" in saved:
+            return
         self._iterator = iter(self._dataset)
         if "iterator" in saved:
             self._iterator.load_state_dict(copy.deepcopy(saved["iterator"]))
-        if saved:
+        if "generators" in saved:
             restore_states(saved["generators"])
         self._ended = False
 
     def make(self) -> ReadyBatch | Nothing:
         """Make the next batch."""
-        size = self._how.size
-        samples = [] if self._ended else list(islice(self._iterator, size))
+        size, samples = self._how.size, list[Any]()
+        with suppress(StopIteration):
+            while len(samples) < size and not self._ended:
+                samples.append(next(self._iterator))
         self._ended = len(samples) < size
         if not samples or (self._ended and self._how.drop_last):
             self._ended = True
@@ -174,12 +195,16 @@ class Stream:
 
     def state(self) -> dict[str, Any]:
         """Return what resumes the rest of this process's share; empty if that is not known."""
-        if self._ended:
-            return {"ended": True}
-        parts = {"iterator": self._iterator, "dataset": self._dataset}
+        if self._iterator is None:
+            return self._saved
+        parts = {"dataset": self._dataset, "iterator": self._iterator}
         if self._iterator is self._dataset:
+            del parts["dataset"]
+        if self._ended:
             del parts["iterator"]
         states = {name: one.state_dict() for name, one in parts.items() if is_resumable(one)}
+        if self._ended:
+            return {**states, "ended": True}
         return {**states, "generators": plain_states()} if states else {}
 
 
