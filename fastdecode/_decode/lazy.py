@@ -14,7 +14,6 @@ import io
 import os
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, cast
 
 import numpy as np
@@ -572,13 +571,16 @@ def encoded(image: object) -> bytes | None:
     return file.data if file is not None and plain else None
 
 
-def whole_file(image: object) -> tuple[str | bytes, _Size] | None:
-    """Return the path, or else the bytes, and the size of an image as `encoded` takes it."""
+def whole_file(image: object) -> tuple[bytes, str, _Size] | None:
+    """Return the bytes, the path if there is one, and the size of an image as `encoded` takes it.
+
+    The bytes, because the file at the path may be another one by the time they are decoded.
+    """
     data = encoded(image)
     if data is None:
         return None
     file = cast("_EncodedFile", cast("LazyImage", image)._file)
-    return (str(Path(file.name).absolute()) if file.name else data), file.size
+    return data, file.name, file.size
 
 
 def open(fp: Any, mode: Literal["r"] = "r", formats: Any = None) -> PillowImage.Image:

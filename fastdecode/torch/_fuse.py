@@ -160,14 +160,14 @@ class Fused(EncodedTransform):
         file = None if recipe is None else whole_file(image)
         if recipe is None or file is None:
             return None
-        source, sides = file
+        data, name, sides = file
         if math.prod(sides) > DEFAULT_MAX_PIXELS:
             return None  # it is refused
         try:
             drawn = recipe.draw(*sides, None)
         except Impossible:
             return None
-        return LazyTensor.of_sample(source, drawn, recipe)
+        return LazyTensor.of_sample(data, name, drawn, recipe)
 
     @cached_property
     def _recordable(self) -> Recipe | None:

@@ -1,6 +1,6 @@
 """Tensors that are recorded, and made when somebody asks for their values.
 
-A `LazyTensor` knows where the file of an image is and what is done to it, with everything drawn. To
+A `LazyTensor` has the file of an image and knows what is done to it, with everything drawn. To
 everyone it is a torch.Tensor. Several that are stacked become one `LazyTensor` of a batch in a
 worker process of a `Loader`, which sends it as it is, and are made in one call of the core
 everywhere else.
@@ -12,15 +12,13 @@ import itertools
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
 from multiprocessing.reduction import ForkingPickler
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 from weakref import WeakKeyDictionary
 
 import torch
 
 from fastdecode._decode.resizing import core_may_decode
-from fastdecode._system.files import read_regular
 from fastdecode._system.processor import usable_cores
 from fastdecode.errors import begin_with
 from fastdecode.native._augment import Program
@@ -46,11 +44,16 @@ _ANSWERED = frozenset(
 """What a tensor says without its values."""
 
 
+_NOTHING = Program()
+
+
 class Recording(NamedTuple):
     """A sample that has still to be made of a file."""
 
-    source: str | bytes
-    """The path of the file, or what is in it."""
+    data: bytes
+    """What was in the file when it was opened: it may be another one when the sample is made."""
+    name: str
+    """The path of the file, for errors; empty if there is none."""
     drawn: Recorded
     size: tuple[int, int]
     """The (height, width) of the result."""
@@ -59,14 +62,11 @@ class Recording(NamedTuple):
 
     def make_one(self, out: torch.Tensor) -> None:
         """Make the sample in `out`, with whatever decoder can; an error names the file."""
-        if isinstance(self.source, bytes):
-            self.recipe.make_drawn(self.source, self.drawn, self.size, out)
-            return
-        data = read_regular(self.source)  # its error names the file
         try:
-            self.recipe.make_drawn(data, self.drawn, self.size, out)
+            self.recipe.make_drawn(self.data, self.drawn, self.size, out)
         except Exception as error:
-            begin_with(error, self.source)
+            if self.name:
+                begin_with(error, self.name)
             raise
 
 
@@ -91,26 +91,29 @@ class LazyTensor(torch.Tensor):
         return made
 
     @staticmethod
-    def of_sample(source: str | bytes, drawn: DrawnSample, recipe: Recipe) -> LazyTensor:
+    def of_sample(data: bytes, name: str, drawn: DrawnSample, recipe: Recipe) -> LazyTensor:
         """Return the tensor of a sample of a file, with everything drawn."""
         operations = bytes(ffi.buffer(drawn.operations)) if len(drawn.operations) else b""
         recorded = Recorded(*drawn.sides, operations)
         form = _without_program(recipe)
-        return LazyTensor.of([Recording(source, recorded, drawn.size, form)], stacked=False)
+        return LazyTensor.of([Recording(data, name, recorded, drawn.size, form)], stacked=False)
 
     def made(self, out: torch.Tensor | None = None) -> torch.Tensor:
         """Return the tensor with its values; written to `out` if that is given."""
-        if self._made is None:
+        recordings = self._recordings
+        if self._made is None and recordings is not None:
             images = torch.empty(self.shape, dtype=self.dtype, device="cpu") if out is None else out
-            make(self._recordings or (), images if self.dim() == 4 else images[None])
+            make(recordings, images if self.dim() == 4 else images[None])
             if out is not None:
                 return out
             self._made, self._recordings = images, None
-        return self._made if out is None else out.copy_(self._made)
+        made = cast("torch.Tensor", self._made)
+        return made if out is None else out.copy_(made)
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func in _ANSWERED:
+        # One that has its values may have been changed in place, to another shape, too.
+        if func in _ANSWERED and args[0]._made is None:
             with torch._C.DisableTorchFunctionSubclass():
                 return func(*args, **(kwargs or {}))
         if func is torch.stack:
@@ -244,22 +247,17 @@ def _make_in_core(
     """Make the samples that the core can make; return the places of the others."""
     recipe = recordings[0].recipe
     channels, height, width = images.shape[1:]
-    first = images.is_contiguous()
+    first, headroom = images.is_contiguous(), recipe.headroom if recipe.quality == "fast" else 0.0
     pixels = core_pixel_format(recipe.normalize, channels_first=first, channels=channels)
     with pool.items() as items:
         made, _ = items.make(
             pool,
-            [one.source for one in recordings],
+            [one.data for one in recordings],
             [one.drawn for one in recordings],
-            _form(recipe.headroom if recipe.quality == "fast" else 0.0, height, width),
+            core_recipe(_NOTHING, (height, width), headroom),
             *(pixels, images.data_ptr(), images.stride(0) * images.element_size()),
         )
     return sorted({*range(len(recordings))}.difference(made))
-
-
-@cache
-def _form(headroom: float, height: int, width: int) -> Any:
-    return core_recipe(Program(), (height, width), headroom)
 
 
 def _stack(
