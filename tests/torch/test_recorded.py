@@ -138,6 +138,17 @@ def test_it_is_a_tensor_to_everyone(folder: Path, use: Callable[[Any], Any]) -> 
     assert_same(recorded, ordinary)
 
 
+def test_what_is_recorded_for_another_size_is_an_error(folder: Path) -> None:
+    """Operations of a larger image would read behind the pixels of this one."""
+    recorded, _ = _pair(folder)
+    (one,) = recorded._recordings
+    wider = one.drawn._replace(width=2 * one.drawn.width)
+    recorded._recordings[:] = [one._replace(drawn=wider)]
+
+    with pytest.raises(fastdecode.DecodeError, match="recorded for"):
+        recorded.sum()
+
+
 def test_what_it_says_of_itself_needs_no_values(folder: Path) -> None:
     """Shape, type and device are known before."""
     recorded, ordinary = _pair(folder)

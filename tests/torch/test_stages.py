@@ -23,11 +23,13 @@ from fastdecode.testing import encode
 from fastdecode.torch import Fused, ImageList, fuse
 from fastdecode.torch.transforms import (
     CenterCrop,
+    ColorJitter,
     Compose,
     Normalize,
     PILToTensor,
     RandomApply,
     RandomHorizontalFlip,
+    RandomPerspective,
     RandomResizedCrop,
     Resize,
     ToTensor,
@@ -447,3 +449,23 @@ def test_a_safe_step_does_not_vouch_for_others() -> None:
     """A step that is not thread-safe is found inside a known one that follows another step."""
     steps = [SaysSafe(), RandomApply([ImageOps.mirror], p=1.0), ToTensor()]
     assert not ImageList(FILES, [0] * 3, transform=Compose(steps)).isolated
+
+
+def test_what_the_core_refuses_depends_on_the_samples_seed() -> None:
+    """The corners of a small image may be drawn so that it has no perspective: then others are."""
+    image = PillowImage.fromarray(np.random.default_rng(0).integers(0, 256, (4, 4, 3), np.uint8))
+    steps = [ColorJitter(0.9), RandomPerspective(1.0, p=1), ToTensor()]
+    dataset = Sources(encode(image, "png"), transform=Compose(steps))
+    for seed in range(20):
+        first, second = (_images_or_none(dataset, seed) for _ in range(2))
+        assert_same(first, second, seed)
+
+
+def _images_or_none(dataset: Any, seed: int) -> torch.Tensor:
+    """Return what a `Loader` makes, in a batch that is empty if the others are no better."""
+    with SeededLoader(dataset, 1, seed=seed, threads=0, collate_fn=list) as loader:
+        try:
+            return torch.stack([image for batch in loader for image, _ in batch])
+        except RuntimeError as error:
+            assert "full rank" in str(error)
+            return torch.empty(0)

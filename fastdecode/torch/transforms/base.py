@@ -353,7 +353,7 @@ class Recipe(EncodedTransform):
     ) -> None:
         """Make a sample in `out` whose operations, and size (height, width), are known already.
 
-        Raises `DecodeError` if the image has another size than when they were drawn.
+        Raises `DecodeError` if they were drawn for an image of another size.
         """
         operations = _library.ffi.from_buffer("fd_operation[]", drawn.operations)
         sides = drawn.width, drawn.height
@@ -361,8 +361,8 @@ class Recipe(EncodedTransform):
         header = _formats.probe(data)
         if (header.width, header.height) != sides:
             raise DecodeError(
-                f"the image has {header.width}x{header.height} pixels, and had {sides[0]}x"
-                f"{sides[1]} when it was opened: has the file been replaced since?"
+                f"the image has {header.width}x{header.height} pixels, but what is done to it was "
+                f"recorded for {sides[0]}x{sides[1]}"
             )
         sample = DrawnSample.of(operations, sides, size)
         resize = self.core_resize(sample, is_jpeg=_is_jpeg(data))
@@ -614,7 +614,9 @@ def core_recipe(
 
 def _resize_with_torch(image: Image, canvas: tuple[int, int], window: Box) -> torch.Tensor:
     """Resize an image with torch, whose kernel is the fastest for uint8 but takes no box."""
-    if min(image.strides) < 0:  # a view rotated by `orient`; torch takes no negative strides
+    # Torch takes no negative strides, as of a view rotated by `orient`, and nothing that may not be
+    # written, as the memory of a Pillow image.
+    if min(image.strides) < 0 or not image.flags.writeable:
         image = image.copy()  # NumPy calls a view of one column contiguous, turned or not
     source = torch.from_numpy(image).permute(2, 0, 1)
     left, top, right, bottom = window
