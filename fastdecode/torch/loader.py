@@ -480,6 +480,7 @@ class Loader:
             device_decoding=None if delivery is None else delivery.device_decoding(way.eligible),
             # Seeding the global generators in a background thread would disturb training.
             seed_all=delivery is None and not way.source.isolated,
+            worker_seed=sharding.worker_seed(position.epoch),
             worker_init_fn=self.worker_init_fn,
         )
         made = self._workers.epoch(config, order, place)

@@ -78,6 +78,12 @@ def usable_backends() -> list[str]:
     return names
 
 
+def leave_only(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+    """Leave the automatic choice no other backends."""
+    monkeypatch.setenv("FASTDECODE_DISABLE", ",".join({*registry.BUILTIN} - {*names}))
+    registry.generation += 1  # invalidates choices that are cached
+
+
 def needs_tifffile(data: bytes) -> None:
     """Skip the test of a TIFF that only tifffile reads, where that is not installed."""
     header, pillow = probe(data), registry.load("pillow").supports["tiff"]

@@ -50,6 +50,8 @@ class EpochConfig:
     """How a device decodes whole batches; None if Python or the native core decodes."""
     seed_all: bool = False
     """Whether batches made in the calling thread seed the generators that user code draws from."""
+    worker_seed: int = 0
+    """From which worker processes get their seeds."""
     worker_init_fn: Callable[[int], Any] | None = None
 
 

@@ -201,11 +201,6 @@ class Order:
         while self.last.number < number and not self.ended:
             self.draw()
 
-    @property
-    def worker_seed(self) -> int:
-        """From which worker processes get their seeds."""
-        return sample_seed(self.seed, self.epoch, "workers", rank=self.rank)
-
     def requests(self, place: DrawnBatch) -> Iterator[tuple[int, Any]]:
         """Yield what worker processes are asked for after a place: batches, by their items."""
         while not self.is_at_end(place):
@@ -277,6 +272,10 @@ class Sharding:
     def batches(self, items: int) -> int:
         """Return the number of batches for a number of items."""
         return items // self.batch_size if self.drop_last else -(-items // self.batch_size)
+
+    def worker_seed(self, epoch: int) -> int:
+        """Return from what worker processes get their seeds in an epoch."""
+        return sample_seed(self.seed, epoch, "workers", rank=self.rank)
 
     def indices(self, epoch: int) -> Any:
         """Return this rank's indices: all ranks draw the same permutation and take turns in it."""

@@ -103,7 +103,7 @@ class StreamOrder(Order):
     ) -> None:
         super().__init__(iter(()), sharding.seed, epoch, number=number, rank=sharding.rank)
         size, last = sharding.batch_size, sharding.drop_last
-        self.how = Begin(epoch, self.worker_seed, size, last, turn, states)
+        self.how = Begin(epoch, sharding.worker_seed(epoch), size, last, turn, states)
         self._given = given
         self._states = list(states)
         self._reading = set(range(len(states)))

@@ -382,14 +382,14 @@ class ProcessWorkers:
         if stays:
             self._end_running(shut_down=False)
         self._requests.of = order.requests(place)
-        self._seeds.manual_seed(order.worker_seed)
+        self._seeds.manual_seed(config.worker_seed)
         batches = None
         if stays:
             with suppress(RuntimeError):  # a worker has just been killed
                 batches = iter(self._loader)  # type: ignore[arg-type]  # it is alive
         if batches is None:
             self.close()
-            self._loader, self._made_of = self._make_loader(config, order), made_of
+            self._loader, self._made_of = self._make_loader(config), made_of
             self._process = os.getpid()
             try:
                 # Torch's iterator needs many, and complains twice if it cannot have them.
@@ -411,7 +411,7 @@ class ProcessWorkers:
         self._running = weakref.ref(epoch)
         return epoch
 
-    def _make_loader(self, config: EpochConfig, order: Order) -> DataLoader[Any]:
+    def _make_loader(self, config: EpochConfig) -> DataLoader[Any]:
         streams = config.source.iterable
         return DataLoader(
             _WorkerStream(config) if streams else _WorkerDataset(config),
@@ -420,7 +420,7 @@ class ProcessWorkers:
             worker_init_fn=partial(
                 _set_up_worker,
                 reported=bool(config.source.datasets),
-                seed=order.worker_seed if streams else None,
+                seed=config.worker_seed if streams else None,
                 then=config.worker_init_fn,
             ),
             timeout=self._timeout,
