@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import itertools
 import os
+import pickle
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, NamedTuple, cast
 from weakref import WeakKeyDictionary
@@ -146,7 +148,9 @@ class LazyTensor(torch.Tensor):
         """Pickle it for another process that gets it at once: as it is recorded."""
         if self._recordings is None:
             return self.made().__reduce_ex__(2)
-        return _restored, (self._recordings, self.dim() == 4)
+        forms = {id(one.recipe): _pickled_form(one.recipe) for one in self._recordings}
+        sent = [one._replace(recipe=forms[id(one.recipe)]) for one in self._recordings]
+        return _restored, (sent, self.dim() == 4)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return self.made().__reduce_ex__(protocol)
@@ -179,7 +183,20 @@ def _without_program(recipe: Recipe) -> Recipe:
     return _forms[recipe]
 
 
-def _restored(recordings: list[Recording], stacked: bool) -> LazyTensor:
+@lru_cache(maxsize=64)
+def _pickled_form(form: Recipe) -> bytes:
+    """Return a form pickled: torch would give each of its tensors shared memory in each batch."""
+    return pickle.dumps(form)
+
+
+@lru_cache(maxsize=64)
+def _form_of(pickled: bytes) -> Recipe:
+    form: Recipe = pickle.loads(pickled)  # noqa: S301 - of our own process
+    return form
+
+
+def _restored(sent: list[Any], stacked: bool) -> LazyTensor:
+    recordings = [one._replace(recipe=_form_of(one.recipe)) for one in sent]
     return LazyTensor.of(recordings, stacked=stacked)
 
 

@@ -88,6 +88,8 @@ def _attributes(found: Any) -> dict[str, Any]:
 
 
 def _are_same(now: dict[str, Any], then: dict[str, Any]) -> bool:
+    if [*now] == [*then] and [*now.values()] == [*then.values()]:  # in C: every image asks
+        return True
     by_calls = sum(name in now for name in _BY_CALLS)
     return len(now) - by_calls == len(then) and all(
         name in now and (now[name] is one or now[name] == one) for name, one in then.items()

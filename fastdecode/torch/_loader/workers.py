@@ -18,7 +18,6 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
-from multiprocessing.reduction import ForkingPickler
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -40,6 +39,7 @@ from fastdecode.torch._loader.batch_builder import (
     timeout_error,
 )
 from fastdecode.torch._loader.collate import ReadyBatch, collate, collate_whole
+from fastdecode.torch._loader.messages import Message, pack, unpack
 from fastdecode.torch._loader.order import DrawnBatch, Item, Order
 from fastdecode.torch._loader.read_ahead import ReadAhead, batches_ahead
 from fastdecode.torch._loader.samples import SampleMaker
@@ -247,8 +247,8 @@ class _WorkerDataset(Dataset[Any]):
         """The user's dataset."""
         return self._source.dataset
 
-    def __getitems__(self, request: tuple[int, Any]) -> bytes:
-        """Make a batch; return it, or its error, as bytes.
+    def __getitems__(self, request: tuple[int, Any]) -> Message:
+        """Make a batch; return it, or its error.
 
         It is pickled here and not by torch's queue, which only prints that it cannot.
         """
@@ -260,10 +260,10 @@ class _WorkerDataset(Dataset[Any]):
         sent = sent._replace(failures=self._source.errors_since(self._reported))
         self._reported = self._source.error_counts()
         try:
-            return bytes(ForkingPickler.dumps(sent))
+            return pack(sent)
         except Exception as error:
             unsent = sent._replace(made=_unsendable(sent.made, error), state=None)
-            return bytes(ForkingPickler.dumps(unsent))
+            return pack(unsent)
 
     def _answer(self, number: int, items: Any) -> _Sent:
         return _Sent(number, self._make(items))
@@ -547,7 +547,7 @@ class _ProcessEpoch:
         """Wait for the next batch, or its error."""
         try:
             while True:
-                sent: _Sent = pickle.loads(next(self._batches))  # noqa: S301 - of our own process
+                sent: _Sent = unpack(next(self._batches))
                 if not isinstance(sent.made, Nothing):
                     return sent
                 self._order.reached(self._place, sent.number, sent.made, sent.state)
