@@ -37,7 +37,7 @@ def unpack(message: Message) -> Any:
     """Return the object again."""
     ends = [*itertools.accumulate(message.sizes, initial=0)]
     files = [message.apart[begin:end] for begin, end in itertools.pairwise(ends)]
-    unpickler = pickle.Unpickler(io.BytesIO(message.pickled))
+    unpickler = pickle.Unpickler(io.BytesIO(message.pickled))  # noqa: S301 - of our own process
     unpickler.persistent_load = files.__getitem__  # type: ignore[method-assign]
     return unpickler.load()
 
