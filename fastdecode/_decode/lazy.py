@@ -564,23 +564,45 @@ def remember_rgb(
 
 def encoded(image: object) -> bytes | None:
     """Return the file of an RGB image that has only been opened; None if it is anything else."""
-    if not isinstance(image, LazyImage) or image._steps:
+    found = unmade(image)
+    return None if found is None or found.done else found.data
+
+
+class Unmade(NamedTuple):
+    """An RGB image that has not been decoded yet."""
+
+    data: bytes
+    """Not its path: the file there may be another one by the time it is decoded."""
+    name: str
+    """The path, if there is one."""
+    sides: _Size
+    """The (width, height) of the file."""
+    done: list[tuple[str, tuple[int, ...], Any]]
+    """Each operation of the core that has been done to it, with its numbers and its filter."""
+
+
+def unmade(image: object) -> Unmade | None:
+    """Return the file of an image, and what the core does to make it; None if there is more."""
+    file = image._rememberable() if isinstance(image, LazyImage) else None
+    if not isinstance(image, LazyImage) or file is None:
         return None
-    file = image._rememberable()
-    plain = file is not None and file.reduce == 1 and file.stored.mode == "RGB"
-    return file.data if file is not None and plain else None
-
-
-def whole_file(image: object) -> tuple[bytes, str, _Size] | None:
-    """Return the bytes, the path if there is one, and the size of an image as `encoded` takes it.
-
-    The bytes, because the file at the path may be another one by the time they are decoded.
-    """
-    data = encoded(image)
-    if data is None:
+    done = [_as_operation(step) for step in image._steps]
+    if file.reduce != 1 or file.stored.mode != "RGB" or None in done:
         return None
-    file = cast("_EncodedFile", cast("LazyImage", image)._file)
-    return data, file.name, file.size
+    return Unmade(file.data, file.name, file.size, cast("Any", done))
+
+
+def _as_operation(step: _Remembered) -> tuple[str, tuple[int, ...], Any] | None:
+    """Return a remembered call as an operation of the core; None if it has none."""
+    if step.method == "crop":
+        left, top, right, bottom = step.arguments[0]
+        return "crop", (left, top, right - left, bottom - top), "constant"
+    if step.method == "resize":
+        canvas, how, box = step.arguments
+        whole = box == (0, 0, *step.size) and how in _FILTERS and _resizes_as_pillow()
+        return ("resize", canvas, how.name.lower()) if whole else None
+    mirrored = step.arguments[0] == PillowImage.Transpose.FLIP_LEFT_RIGHT
+    return ("mirror", (), "nearest") if mirrored else None
 
 
 def open(fp: Any, mode: Literal["r"] = "r", formats: Any = None) -> PillowImage.Image:

@@ -16,16 +16,16 @@ from PIL import Image as PillowImage
 from fastdecode._arguments import check_word
 from fastdecode._buffers import without_row
 from fastdecode._decode import api
-from fastdecode._decode.lazy import encoded, whole_file
+from fastdecode._decode.lazy import encoded, unmade
 from fastdecode._decode.opening import info_of, open_rgb
 from fastdecode._decode.plan import DEFAULT_MAX_PIXELS
 from fastdecode.geometry import Geometry
-from fastdecode.native._augment import Impossible
+from fastdecode.native._augment import Impossible, Operation
 from fastdecode.torch import _recognise
 from fastdecode.torch._albumentations import OfImage, steps_of
 from fastdecode.torch._options import DecodeOptions
 from fastdecode.torch._processors import as_transform
-from fastdecode.torch._recorded import LazyTensor
+from fastdecode.torch._recorded import LazyTensor, may_be_of
 from fastdecode.torch._snapshot import Snapshot
 from fastdecode.torch._stages import Called, Following, as_image, as_written, stages_of
 from fastdecode.torch._unchanged import forget
@@ -157,33 +157,41 @@ class Fused(EncodedTransform):
     def _recorded(self, image: PillowImage.Image) -> LazyTensor | None:
         """Return the result as a tensor whose values are made later; None if that cannot be."""
         recipe = self._recordable
-        file = None if recipe is None else whole_file(image)
+        file = None if recipe is None else unmade(image)
         if recipe is None or file is None:
             return None
-        data, name, sides = file
-        if math.prod(sides) > DEFAULT_MAX_PIXELS:
+        if math.prod(file.sides) > DEFAULT_MAX_PIXELS:
             return None  # it is refused
         try:
-            drawn = recipe.draw(*sides, None)
+            drawn = recipe.draw(*image.size, None)
         except Impossible:
             return None
-        return LazyTensor.of_sample(data, name, drawn, recipe)
+        done = [Operation(*one) for one in file.done]  # type: ignore[arg-type]
+        drawn = drawn.behind(done, file.sides) if done else drawn
+        return LazyTensor.of_sample(file.data, file.name, drawn, recipe, self._way.image)
 
     @cached_property
     def _recordable(self) -> Recipe | None:
         """The recipe of the whole pipeline if the core makes all of its result."""
-        way = self.in_loader if self.in_loader is not None and self._draws_alike else self
-        recipe, whole = way.head, not way.rest and way.form == "tensor" and way.image is None
+        way = self._way
+        recipe, whole = way.head, not way.rest and way.form == "tensor"
         exact = isinstance(recipe, Recipe) and type(recipe).draw is Recipe.draw
         if not whole or not exact or not isinstance(recipe, Recipe) or recipe.by_torch:
             return None
-        return recipe
+        return recipe if may_be_of(way.image) else None
+
+    @property
+    def _way(self) -> Fused:
+        """What makes an image outside of a `Loader`."""
+        return self.in_loader if self.in_loader is not None and self._draws_alike else self
 
     @property
     def _draws_alike(self) -> bool:
         """Whether `in_loader` does all of it, and is known to draw what is drawn as written."""
         way = self.in_loader
-        return way is not None and not way.rest and bool(getattr(way.head, "parts", None))
+        if way is None or way.rest or not isinstance(way.head, Recipe):
+            return False
+        return bool(way.head.parts) or not way.head.program
 
     def renewed(self, *, for_epoch: bool = False) -> Fused:
         """Return this object, or another one if the pipeline has changed since it was fused."""

@@ -13,9 +13,9 @@ import os
 import pickle
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import cache, lru_cache
 from multiprocessing.reduction import ForkingPickler
-from typing import Any, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple, cast
 from weakref import WeakKeyDictionary
 
 import torch
@@ -79,26 +79,43 @@ class LazyTensor(torch.Tensor):
     _made: torch.Tensor | None
     _was_stacked: bool
     """Then somebody keeps it for another batch, and so its values, too."""
+    _kind: ClassVar[type[torch.Tensor] | None] = None
+    """The class of the tensor that it becomes; None for torch's own."""
 
     @staticmethod
-    def of(recordings: list[Recording], *, stacked: bool) -> LazyTensor:
-        """Return the tensor of a sample (C, H, W), or of several that are `stacked`."""
+    def of(
+        recordings: list[Recording], kind: type[torch.Tensor] | None = None, *, stacked: bool
+    ) -> LazyTensor:
+        """Return the tensor of a sample (C, H, W), or of several that are `stacked`.
+
+        One sample may be of another `kind`, such as torchvision's ``tv_tensors.Image``.
+        """
         first = recordings[0]
         shape: tuple[int, ...] = (first.recipe.channels, *first.size)
         shape = (len(recordings), *shape) if stacked else shape
         made: LazyTensor = torch.Tensor._make_wrapper_subclass(
-            LazyTensor, shape, dtype=first.recipe.dtype, device=torch.device("cpu")
+            LazyTensor if kind is None else _lazy(kind),
+            shape,
+            dtype=first.recipe.dtype,
+            device=torch.device("cpu"),
         )
         made._recordings, made._made, made._was_stacked = recordings, None, False
         return made
 
     @staticmethod
-    def of_sample(data: bytes, name: str, drawn: DrawnSample, recipe: Recipe) -> LazyTensor:
+    def of_sample(
+        data: bytes,
+        name: str,
+        drawn: DrawnSample,
+        recipe: Recipe,
+        kind: type[torch.Tensor] | None = None,
+    ) -> LazyTensor:
         """Return the tensor of a sample of a file, with everything drawn."""
         operations = bytes(ffi.buffer(drawn.operations)) if len(drawn.operations) else b""
         recorded = Recorded(*drawn.sides, operations)
         form = _without_program(recipe)
-        return LazyTensor.of([Recording(data, name, recorded, drawn.size, form)], stacked=False)
+        one = Recording(data, name, recorded, drawn.size, form)
+        return LazyTensor.of([one], kind, stacked=False)
 
     def made(self, out: torch.Tensor | None = None) -> torch.Tensor:
         """Return the tensor with its values; written to `out` if that is given."""
@@ -108,7 +125,9 @@ class LazyTensor(torch.Tensor):
             make(recordings, images if self.dim() == 4 else images[None])
             if out is not None:
                 return out
-            self._made, self._recordings = images, None
+            kind = self._kind
+            self._made = images if kind is None else images.as_subclass(kind)
+            self._recordings = None
         made = cast("torch.Tensor", self._made)
         return made if out is None else out.copy_(made)
 
@@ -148,12 +167,15 @@ class LazyTensor(torch.Tensor):
         """Pickle it for another process that gets it at once: as it is recorded."""
         if self._recordings is None:
             return self.made().__reduce_ex__(2)
-        forms = {id(one.recipe): _pickled_form(one.recipe) for one in self._recordings}
-        sent = [one._replace(recipe=forms[id(one.recipe)]) for one in self._recordings]
-        return _restored, (sent, self.dim() == 4)
+        sent = [(*one[:-1], _pickled_form(one.recipe)) for one in self._recordings]
+        return _restored, (sent, self._kind, self.dim() == 4)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return self.made().__reduce_ex__(protocol)
+
+    def __repr__(self, **how: Any) -> str:  # type: ignore[override]
+        made: Any = self.made()
+        return str(made.__repr__(**how))
 
     def __deepcopy__(self, memo: Any) -> torch.Tensor:
         return self.made().clone()
@@ -195,9 +217,25 @@ def _form_of(pickled: bytes) -> Recipe:
     return form
 
 
-def _restored(sent: list[Any], stacked: bool) -> LazyTensor:
-    recordings = [one._replace(recipe=_form_of(one.recipe)) for one in sent]
-    return LazyTensor.of(recordings, stacked=stacked)
+def _restored(sent: list[Any], kind: type[torch.Tensor] | None, stacked: bool) -> LazyTensor:
+    recordings = [Recording._make([*one, _form_of(form)]) for *one, form in sent]
+    return LazyTensor.of(recordings, kind, stacked=stacked)
+
+
+@cache
+def _lazy(kind: type[torch.Tensor]) -> type[LazyTensor]:
+    """Return the class of recorded tensors that are also of a kind of torchvision's."""
+    names = ("shape", "ndim", "device", "dtype")  # which torchvision's class answers by itself
+    own = {name: getattr(torch.Tensor, name) for name in names}
+    wrap = staticmethod(lambda tensor, *_, **__: tensor.as_subclass(kind))
+    made: Any = type(kind.__name__, (LazyTensor, kind), {**own, "_kind": kind, "wrap": wrap})
+    ForkingPickler.register(made, LazyTensor._for_queue)
+    return cast("type[LazyTensor]", made)
+
+
+def may_be_of(kind: type[torch.Tensor] | None) -> bool:
+    """Return whether a recorded tensor may be of a kind: torchvision 0.28 asks it how to wrap."""
+    return kind is None or hasattr(kind, "wrap")
 
 
 class _Here:
@@ -283,7 +321,8 @@ def _stack(
     """Do what torch.stack does; recorded samples are made in one call, or by another process."""
     recordings = [one for tensor in tensors for one in _recorded_again(tensor)]
     forms = {(one.shape, one.dtype) for one in tensors}
-    if len(recordings) < len(tensors) or len(forms) > 1 or dim != 0:
+    kind = getattr(tensors[0], "_kind", None)
+    if len(recordings) < len(tensors) or len(forms) > 1 or dim != 0 or _stays(kind):
         return torch.stack(_with_values(tensors), dim, out=_with_values(out))
     if _Here.keeps:
         return LazyTensor.of(recordings, stacked=True)
@@ -294,6 +333,11 @@ def _stack(
         return images if out is None else torch.stack(images.unbind(), out=out)
     make(recordings, out)
     return out
+
+
+def _stays(kind: type[torch.Tensor] | None) -> bool:
+    """Return whether a batch is of the kind, too, as torchvision's `set_return_type` has it."""
+    return kind is not None and type(torch.stack([torch.empty(1).as_subclass(kind)])) is kind
 
 
 def _recorded_again(tensor: torch.Tensor) -> list[Recording]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import io
 import pickle
 import random
@@ -18,6 +19,7 @@ from cases import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from loading import COUNT, PROCESS_WARNINGS, encoded
+from PIL import Image, ImageOps
 from random_transforms import WITHOUT_SHRINKING
 from same import assert_same
 from torch.utils.data import DataLoader, Dataset, default_collate
@@ -29,12 +31,16 @@ from fastdecode.torch._recorded import LazyTensor
 from fastdecode.torch._user_code import seed_global_generators
 
 v1 = pytest.importorskip("torchvision.transforms")
+v2 = pytest.importorskip("torchvision.transforms.v2")
+tv_tensors = pytest.importorskip("torchvision.tv_tensors")
 
 pytestmark = pytest.mark.filterwarnings(*PROCESS_WARNINGS)
 
 CROP = v1.RandomResizedCrop((24, 24), (0.08, 1.0), (0.75, 1.3))
 END = [v1.ToTensor(), v1.Normalize((0.4, 0.5, 0.6), (0.2, 0.3, 0.4))]
 FUSED = fuse(v1.Compose([CROP, v1.RandomHorizontalFlip(), *END]))
+OF_V2 = [v2.ToImage(), v2.ToDtype(torch.float32, scale=True), v2.Normalize([0.5] * 3, [0.2] * 3)]
+IMAGES = fuse(v2.Compose([CROP, v2.RandomHorizontalFlip(), *OF_V2]))
 BYTES = fuse(v1.Compose([v1.Resize((24, 24)), v1.PILToTensor()]))
 
 
@@ -117,7 +123,7 @@ def _saved(x: Any) -> Any:
     file = io.BytesIO()
     torch.save(x, file)
     file.seek(0)
-    return torch.load(file)
+    return torch.load(file, weights_only=False)
 
 
 def _gradient(x: Any) -> Any:
@@ -126,16 +132,76 @@ def _gradient(x: Any) -> Any:
     return weight.grad
 
 
+@pytest.mark.parametrize("fused", [FUSED, IMAGES], ids=["tensor", "Image"])
 @pytest.mark.parametrize("use", USES.values(), ids=USES)
-def test_it_is_a_tensor_to_everyone(folder: Path, use: Callable[[Any], Any]) -> None:
+def test_it_is_a_tensor_to_everyone(folder: Path, use: Callable[[Any], Any], fused: Any) -> None:
     """Whatever is done with it has the result that it has with an ordinary tensor."""
-    recorded, ordinary = _pair(folder)
+    recorded, ordinary = _pair(folder, fused=fused)
     assert _is_recorded(recorded)
+    assert isinstance(recorded, type(ordinary))
 
     made, expected = use(recorded), use(ordinary)
 
+    assert _class(made) == _class(expected)
     assert_same(made, expected)
     assert_same(recorded, ordinary)
+
+
+def _class(made: Any) -> Any:
+    """Return the class of a result; that of a recorded tensor is the one that it becomes."""
+    if isinstance(made, list):
+        return [*map(_class, made)]
+    return made._kind or torch.Tensor if isinstance(made, LazyTensor) else type(made)
+
+
+def _in_v2(step: Any) -> Callable[[Any], Any]:
+    def use(image: Any) -> Any:
+        torch.manual_seed(3)
+        return step(image, {"label": 3}) if isinstance(step, v2.Transform) else step(image)
+
+    return use
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        *(v2.RandomHorizontalFlip(1), v2.RandomResizedCrop(9), v2.RandomErasing(1)),
+        *(v2.ToPureTensor(), v2.ToDtype(torch.float64), v2.functional.vertical_flip),
+        *(v2.functional.get_size, v2.functional.to_pil_image, v2.functional.invert),
+        *(
+            lambda x: x.__class__,
+            lambda x: x.wrap(torch.ones(3), like=x),
+            lambda x: x.unsqueeze_(0),
+        ),
+        lambda x: v2.functional.horizontal_flip(x).add_(1),
+        lambda x: tv_tensors.wrap(torch.zeros(3, 2, 2), like=x),
+        lambda x: (x.resize_(3, 4), x.shape, x.ndim),
+    ],
+)
+def test_steps_of_v2_take_it_for_their_image(folder: Path, step: Any) -> None:
+    """They ask for the class, and wrap what they return in it."""
+    recorded, ordinary = _pair(folder, fused=IMAGES)
+    assert type(ordinary) is tv_tensors.Image
+
+    made, expected = _in_v2(step)(recorded), _in_v2(step)(ordinary)
+
+    if not isinstance(step, v2.Transform):
+        made, expected = [made], [expected]
+    for one, other in zip(made, expected, strict=True):
+        if isinstance(one, type):
+            assert issubclass(one, other)
+            continue
+        assert _class(one) == _class(other)
+        assert_same(one, other)
+
+
+def test_a_batch_is_of_the_class_that_torchvision_is_told(folder: Path) -> None:
+    """Torch's stack makes a tensor of its images, or an image again."""
+    pairs = [_pair(folder, number, IMAGES) for number in range(3)]
+    with tv_tensors.set_return_type("TVTensor"):
+        made, expected = (torch.stack(list(those)) for those in zip(*pairs, strict=True))
+        assert _class(made) is _class(expected) is tv_tensors.Image
+        assert_same(made, expected)
 
 
 def test_what_is_recorded_for_another_size_is_an_error(folder: Path) -> None:
@@ -267,6 +333,69 @@ def test_it_says_what_it_has_become(folder: Path, change: Callable[[Any], Any]) 
     assert_same(recorded, ordinary)
 
 
+CHANGES: dict[str, Callable[[Any], Any]] = {
+    "a part": lambda image: image.crop((3, 4, 50, 40)),
+    "a part of a part": lambda image: image.crop((1, 2, 50, 40)).crop((2, 3, 40, 30)),
+    "mirrored": ImageOps.mirror,
+    "resized": lambda image: image.resize((40, 31)),
+    "resized, mirrored, a part": lambda image: ImageOps.mirror(
+        image.resize((40, 50), Image.Resampling.LANCZOS)
+    ).crop((1, 2, 39, 50)),
+    "a part, resized": lambda image: image.crop((2, 2, 40, 41)).resize((64, 30)),
+    "mirrored often": lambda image: functools.reduce(
+        lambda one, _: ImageOps.mirror(one), range(50), image
+    ),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [v1.ToTensor()],
+        [v1.Resize(28), v1.CenterCrop(24), *END],
+        [v1.RandomResizedCrop(24), v1.RandomHorizontalFlip(), *END],
+        [v1.Resize((24, 24)), v1.RandomRotation(30), v1.ToTensor()],
+    ],
+    ids=["as it is", "evaluation", "training", "augmented"],
+)
+def test_what_is_done_to_an_image_before_is_recorded(
+    folder: Path, change: Callable[[Any], Any], steps: list[Any]
+) -> None:
+    """Crops, resizes and mirror images are made with the sample, within a level of the image."""
+    for number in range(3):
+        path = folder / f"{number}.jpg"
+        torch.manual_seed(number)
+        made = fuse(v1.Compose(steps))(change(fastdecode.open(path).convert("RGB")))
+        torch.manual_seed(number)
+        expected = v1.Compose(steps)(change(Image.open(path).convert("RGB")))
+
+        assert _is_recorded(made)
+        levels = 1e-6 if len(steps) == 1 else 1.01 / 255 / 0.2
+        assert_same(made, expected, path, within=levels)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda image: image.resize((40, 31), box=(1, 2, 30, 31)),
+        lambda image: image.resize((40, 31), Image.Resampling.NEAREST),
+        lambda image: image.transpose(Image.Transpose.ROTATE_90),
+        lambda image: image.crop((-3, 4, 50, 40)),
+        lambda image: image.convert("L").convert("RGB"),
+    ],
+)
+def test_what_the_core_does_not_do_is_done_before(
+    folder: Path, change: Callable[[Any], Any]
+) -> None:
+    """It has Pillow's pixels."""
+    path = folder / "0.jpg"
+    made = fuse(v1.ToTensor())(change(fastdecode.open(path).convert("RGB")))
+
+    assert not _is_recorded(made)
+    assert_same(made, v1.ToTensor()(change(Image.open(path).convert("RGB"))))
+
+
 class Seeded(Dataset[Any]):
     """What a `Loader` gives of a dataset, in PyTorch's DataLoader."""
 
@@ -290,8 +419,11 @@ def _normalised_in_place(image: Any) -> Any:
 STEPS: dict[str, Callable[[Any], Any]] = {
     "recorded": FUSED,
     "recorded bytes": BYTES,
+    "image of v2": IMAGES,
+    "changed by v2": lambda image: v2.functional.invert(IMAGES(image)),
     "changed": lambda image: FUSED(image) * random.random(),
     "changed in place": lambda image: _normalised_in_place(FUSED(image)),
+    "resized before": lambda image: FUSED(ImageOps.mirror(image.resize((30, 40)))),
     "of a part": lambda image: FUSED(image.crop((3, 4, 50, 40))),
     "turned": lambda image: FUSED(image.rotate(float(torch.rand(())) * 30)),
     "reseeded": lambda image: (torch.manual_seed(7), FUSED(image))[1],

@@ -33,7 +33,7 @@ from fastdecode._pixels import seen_size
 from fastdecode.errors import DecodeError, ImageTooLarge
 from fastdecode.geometry import Geometry
 from fastdecode.native import _library
-from fastdecode.native._augment import Impossible, Operation, Program, fold
+from fastdecode.native._augment import Impossible, Operation, Program, as_operations, fold
 from fastdecode.native._library import lib
 from fastdecode.native._pool import Recorded
 from fastdecode.torch._loader.memory import new_sample
@@ -170,6 +170,10 @@ class DrawnSample(NamedTuple):
         """Return a sample of operations; the first ones become the resize, if they can."""
         resize, rest = fold(operations, *sides)
         return cls(ResizePlan.from_core(resize), rest, operations, sides, size)
+
+    def behind(self, done: Sequence[Operation], sides: tuple[int, int]) -> DrawnSample:
+        """Return a sample of an image (width, height) to which something is done before."""
+        return DrawnSample.of(as_operations([*done, *self.operations]), sides, self.size)
 
     def geometry(self) -> Geometry:
         """Return where the result lies in the image; operations that turn it are left out."""
