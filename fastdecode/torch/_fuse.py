@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cached_property
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, cast
 
 import numpy as np
 import torch
@@ -22,7 +22,7 @@ from fastdecode._decode.plan import DEFAULT_MAX_PIXELS
 from fastdecode.geometry import Geometry
 from fastdecode.native._augment import Impossible, Operation
 from fastdecode.torch import _recognise
-from fastdecode.torch._albumentations import OfImage, steps_of
+from fastdecode.torch._albumentations import OfImage, is_of_albumentations, steps_of
 from fastdecode.torch._options import DecodeOptions
 from fastdecode.torch._processors import as_transform
 from fastdecode.torch._recorded import LazyTensor, may_be_of
@@ -37,7 +37,7 @@ from fastdecode.torch.transforms import (
     Resize,
     ResizeCenterCrop,
 )
-from fastdecode.torch.transforms._random_crop import SampleGenerator
+from fastdecode.torch.transforms._random_crop import SampleGenerator, TorchDraws
 from fastdecode.torch.transforms.base import Quality, Recipe
 
 if TYPE_CHECKING:
@@ -142,9 +142,7 @@ class Fused(EncodedTransform):
         which `written` is called.
         """
         if not isinstance(options.get("generator"), SampleGenerator):
-            renewed = self.renewed()
-            if renewed is not self:
-                self.__dict__ = dict(vars(renewed))
+            self._renew()
         if isinstance(data, PillowImage.Image):
             if not options and (made := self._recorded(data)) is not None:
                 return made
@@ -154,7 +152,9 @@ class Fused(EncodedTransform):
             data = file
         return self._run(without_row(data), **options)[0]
 
-    def _recorded(self, image: PillowImage.Image) -> LazyTensor | None:
+    def _recorded(
+        self, image: PillowImage.Image, generator: SampleGenerator | None = None
+    ) -> LazyTensor | None:
         """Return the result as a tensor whose values are made later; None if that cannot be."""
         recipe = self._recordable
         file = None if recipe is None else unmade(image)
@@ -163,7 +163,7 @@ class Fused(EncodedTransform):
         if math.prod(file.sides) > DEFAULT_MAX_PIXELS:
             return None  # it is refused
         try:
-            drawn = recipe.draw(*image.size, None)
+            drawn = recipe.draw(*image.size, generator)
         except Impossible:
             return None
         done = [Operation(*one) for one in file.done]  # type: ignore[arg-type]
@@ -185,6 +185,18 @@ class Fused(EncodedTransform):
         """What makes an image outside of a `Loader`."""
         return self.in_loader if self.in_loader is not None and self._draws_alike else self
 
+    def _of_drawn(self, image: Any, draw: Callable[[], int]) -> Any:
+        """Return the result for an image that is not decoded yet, with a seed that is drawn.
+
+        None if the image is another one; nothing is drawn then.
+        """
+        if unmade(image) is None:
+            return None
+        generator = SampleGenerator("cpu").manual_seed(draw())
+        made = self._recorded(image, generator)
+        data = encoded(image) if made is None else None
+        return made if data is None else self._run(data, generator=generator)[0]
+
     @property
     def _draws_alike(self) -> bool:
         """Whether `in_loader` does all of it, and is known to draw what is drawn as written."""
@@ -192,6 +204,12 @@ class Fused(EncodedTransform):
         if way is None or way.rest or not isinstance(way.head, Recipe):
             return False
         return bool(way.head.parts) or not way.head.program
+
+    def _renew(self) -> None:
+        """Follow what has been changed in the pipeline."""
+        renewed = self.renewed()
+        if renewed is not self:
+            self.__dict__ = dict(vars(renewed))
 
     def renewed(self, *, for_epoch: bool = False) -> Fused:
         """Return this object, or another one if the pipeline has changed since it was fused."""
@@ -338,6 +356,43 @@ class Fused(EncodedTransform):
         return lines
 
 
+class FusedByName(Fused):
+    """A pipeline of albumentations, which takes its image, and what belongs to it, by name."""
+
+    def __call__(self, *data: Any, **named: Any) -> Any:
+        """Return what the pipeline does, a dictionary; images of Pillow's are taken for arrays.
+
+        An image that `fastdecode.open` has opened is made by the core if it comes alone. Then all
+        draws follow from one number, of the pipeline's own generator if that has been given a seed,
+        or else of torch's global one.
+        """
+        if data:
+            return super().__call__(*data, **named)
+        self._renew()
+        pipeline, way = self._pipeline, cast("Fused", self.in_loader)
+        whole = way is not None and not way.rest and not vars(pipeline).get("save_applied_params")
+        if named.keys() == {"image"} and whole:
+            with suppress(Impossible):
+                made = way._of_drawn(named["image"], self._seed)
+                if made is not None:
+                    return {"image": made}
+        return pipeline(**{name: _as_array(one) for name, one in named.items()})
+
+    @property
+    def _pipeline(self) -> Any:
+        return cast("OfImage", self.written).transform
+
+    def _seed(self) -> int:
+        pipeline = self._pipeline
+        if getattr(pipeline, "seed", None) is None:
+            return TorchDraws().below(2**63 - 1)
+        return int(pipeline.random_generator.integers(2**63 - 1))
+
+
+def _as_array(found: Any) -> Any:
+    return np.asarray(found) if isinstance(found, PillowImage.Image) else found
+
+
 def fuse(
     transform: _T,
     *,
@@ -412,6 +467,8 @@ def fuse(
     """
     options = DecodeOptions(quality=quality, headroom=headroom)
     fused = fuse_for(transform, options)
+    if is_of_albumentations(transform) and type(fused) is not Fused:
+        fused = unfused(transform, options)
     if type(fused) is Fused and fused is not transform:
         source = _Source(transform, Snapshot(transform), options)
         return source.complete(fused)
@@ -433,6 +490,8 @@ class _Source(NamedTuple):
 
     def complete(self, fused: Fused) -> Fused:
         """Return a new `Fused` with what it was made of."""
+        if is_of_albumentations(self.transform):
+            fused.__class__ = FusedByName
         fused._source = self
         if _recognise.encoded_head(self.transform) is None:
             fused.written = as_transform(self.transform)
