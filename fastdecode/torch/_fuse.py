@@ -411,7 +411,8 @@ def fuse(
         A pipeline for RGB Pillow images: a Compose of torchvision transforms (v1 or v2) and timm
         transforms, an nn.Sequential of them, a single transform, or a preset of torchvision's
         references. Also a Compose whose first step is a transform of this package. Also an image
-        processor of transformers, of which the result is its ``pixel_values``.
+        processor of transformers, of which the result is its ``pixel_values``. Also a Compose of
+        albumentations: the result takes ``image=``, as it does, and returns its dictionary.
     quality : {"exact", "fast"}
         As for `fastdecode.torch.transforms.RandomResizedCrop`.
     headroom : float
@@ -449,6 +450,11 @@ def fuse(
     The core also does most of torchvision's and timm's augmentations: after such steps alone, an
     image of `fastdecode.open` becomes a tensor whose values are made when they are used, and many
     at once where they are stacked. What adds noise, or mixes chains as timm's AugMix, is called.
+
+    Of albumentations the core does what it does in a `Loader`, if the image comes alone, by its
+    name, and from `fastdecode.open`. Its draws are distributed as albumentations', and follow from
+    the ``seed`` of the Compose, or else from torch's global generator. With masks, boxes or
+    keypoints, albumentations runs.
 
     From the first step on that is neither, the pipeline runs as written. That step gets the same
     input as without `fuse`: a Pillow image, or a contiguous tensor.
