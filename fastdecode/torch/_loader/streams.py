@@ -49,7 +49,7 @@ class Begin(NamedTuple):
     turn: int
     """The process whose batch comes first."""
     states: tuple[Any, ...]
-    """What each process goes on from: see `Stream.state`; None if it begins."""
+    """What each process goes on from: see `StreamReader.state`; None if it begins."""
 
 
 class GivenStream(CallersSampler):
@@ -150,7 +150,7 @@ def _resuming(turn: int, states: list[Any]) -> dict[str, Any]:
     return {"items": [], "sampler": {"turn": turn, "processes": states}}
 
 
-class Stream:
+class StreamReader:
     """An iterable dataset while a process reads it."""
 
     def __init__(self, config: EpochConfig) -> None:
@@ -237,7 +237,7 @@ class _EpochHere(Iterator[ReadyBatch]):
     """The batches that this process makes."""
 
     def __init__(self, config: EpochConfig, order: StreamOrder, place: DrawnBatch) -> None:
-        self._stream = Stream(config)
+        self._stream = StreamReader(config)
         self._order, self._place = order, place
         self._begun = self._ended = False
         self._generators: Any = None

@@ -43,7 +43,7 @@ from fastdecode.torch._loader.messages import Message, pack, unpack
 from fastdecode.torch._loader.order import DrawnBatch, Item, Order
 from fastdecode.torch._loader.read_ahead import ReadAhead, batches_ahead
 from fastdecode.torch._loader.samples import SampleMaker
-from fastdecode.torch._loader.streams import Begin, Nothing, Stream, seed_worker
+from fastdecode.torch._loader.streams import Begin, Nothing, StreamReader, seed_worker
 from fastdecode.torch._loader.threads import ThreadPool, limit_threads
 from fastdecode.torch._options import DecodeOptions
 from fastdecode.torch._recorded import left_to_others, with_values
@@ -290,7 +290,7 @@ class _WorkerStream(_WorkerDataset):
 
     def __init__(self, config: EpochConfig) -> None:
         super().__init__(config)
-        self._stream = Stream(config)
+        self._stream = StreamReader(config)
         self._has_begun = False
 
     def _answer(self, _number: int, begin: Begin | None) -> _Sent:
