@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import copyreg
 import io
+import itertools
 import os
 from collections.abc import Callable
 from functools import cache
@@ -568,6 +569,10 @@ def encoded(image: object) -> bytes | None:
     return None if found is None or found.done else found.data
 
 
+_Operation = tuple[str, tuple[int, ...], str]
+"""An operation of the core, its numbers and its filter."""
+
+
 class Unmade(NamedTuple):
     """An RGB image that has not been decoded yet."""
 
@@ -577,8 +582,8 @@ class Unmade(NamedTuple):
     """The path, if there is one."""
     sides: _Size
     """The (width, height) of the file."""
-    done: list[tuple[str, tuple[int, ...], Any]]
-    """Each operation of the core that has been done to it, with its numbers and its filter."""
+    done: list[_Operation]
+    """Each operation of the core that has been done to it."""
 
 
 def unmade(image: object) -> Unmade | None:
@@ -586,23 +591,38 @@ def unmade(image: object) -> Unmade | None:
     file = image._rememberable() if isinstance(image, LazyImage) else None
     if not isinstance(image, LazyImage) or file is None:
         return None
-    done = [_as_operation(step) for step in image._steps]
-    if file.reduce != 1 or file.stored.mode != "RGB" or None in done:
+    done = [_operations_of(step) for step in image._steps]
+    if file.reduce != 1 or file.stored.mode != "RGB" or [] in done:
         return None
-    return Unmade(file.data, file.name, file.size, cast("Any", done))
+    return Unmade(file.data, file.name, file.size, [*itertools.chain(*done)])
 
 
-def _as_operation(step: _Remembered) -> tuple[str, tuple[int, ...], Any] | None:
-    """Return a remembered call as an operation of the core; None if it has none."""
+def _operations_of(step: _Remembered) -> list[_Operation]:
+    """Return a remembered call as operations of the core; none if it has none."""
     if step.method == "crop":
         left, top, right, bottom = step.arguments[0]
-        return "crop", (left, top, right - left, bottom - top), "constant"
+        return [("crop", (left, top, right - left, bottom - top), "constant")]
     if step.method == "resize":
         canvas, how, box = step.arguments
         whole = box == (0, 0, *step.size) and how in _FILTERS and _resizes_as_pillow()
-        return ("resize", canvas, how.name.lower()) if whole else None
-    mirrored = step.arguments[0] == PillowImage.Transpose.FLIP_LEFT_RIGHT
-    return ("mirror", (), "nearest") if mirrored else None
+        return [("resize", canvas, how.name.lower())] if whole else []
+    return _TURNS[step.arguments[0]]
+
+
+def _turns(degrees: int, *flips: str) -> list[_Operation]:
+    turned: list[_Operation] = [("rotate", (degrees, 1), "nearest")] if degrees else []
+    return [*turned, *((flip, (), "nearest") for flip in flips)]
+
+
+_TURNS = {
+    PillowImage.Transpose.FLIP_LEFT_RIGHT: _turns(0, "mirror"),
+    PillowImage.Transpose.FLIP_TOP_BOTTOM: _turns(0, "turn_over"),
+    PillowImage.Transpose.ROTATE_90: _turns(90),
+    PillowImage.Transpose.ROTATE_180: _turns(0, "mirror", "turn_over"),
+    PillowImage.Transpose.ROTATE_270: _turns(270),
+    PillowImage.Transpose.TRANSPOSE: _turns(90, "turn_over"),
+    PillowImage.Transpose.TRANSVERSE: _turns(90, "mirror"),
+}
 
 
 def open(fp: Any, mode: Literal["r"] = "r", formats: Any = None) -> PillowImage.Image:

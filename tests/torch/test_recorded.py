@@ -333,6 +333,10 @@ def test_it_says_what_it_has_become(folder: Path, change: Callable[[Any], Any]) 
     assert_same(recorded, ordinary)
 
 
+def _transposed(image: Any, method: Any) -> Any:
+    return image.transpose(method)
+
+
 CHANGES: dict[str, Callable[[Any], Any]] = {
     "a part": lambda image: image.crop((3, 4, 50, 40)),
     "a part of a part": lambda image: image.crop((1, 2, 50, 40)).crop((2, 3, 40, 30)),
@@ -342,6 +346,10 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
         image.resize((40, 50), Image.Resampling.LANCZOS)
     ).crop((1, 2, 39, 50)),
     "a part, resized": lambda image: image.crop((2, 2, 40, 41)).resize((64, 30)),
+    **{
+        f"transpose {method.name}": functools.partial(_transposed, method=method)
+        for method in Image.Transpose
+    },
     "mirrored often": lambda image: functools.reduce(
         lambda one, _: ImageOps.mirror(one), range(50), image
     ),
@@ -380,7 +388,7 @@ def test_what_is_done_to_an_image_before_is_recorded(
     [
         lambda image: image.resize((40, 31), box=(1, 2, 30, 31)),
         lambda image: image.resize((40, 31), Image.Resampling.NEAREST),
-        lambda image: image.transpose(Image.Transpose.ROTATE_90),
+        lambda image: image.rotate(20),
         lambda image: image.crop((-3, 4, 50, 40)),
         lambda image: image.convert("L").convert("RGB"),
     ],
