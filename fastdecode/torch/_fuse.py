@@ -44,7 +44,8 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from fastdecode._decode.api import Data
-    from fastdecode.torch.transforms.base import TransformOptions
+    from fastdecode.torch._joint import FusedJoint
+    from fastdecode.torch.transforms.base import DrawnSample, TransformOptions
 
 _T = TypeVar("_T")
 
@@ -135,12 +136,15 @@ class Fused(EncodedTransform):
         self.isolated = is_isolated(made_by) and known
         self._source: _Source | None = None
 
-    def __call__(self, data: Data, **options: Unpack[TransformOptions]) -> Any:
+    def __call__(self, data: Any, *targets: Any, **options: Unpack[TransformOptions]) -> Any:
         """Decode and transform an image, and return the result of the last step.
 
         `data` may also be an image that `fastdecode.open` has opened, or any other Pillow image, on
-        which `written` is called.
+        which `written` is called. With targets, a pipeline of torchvision's v2 does to them what it
+        does to the image, and returns all of them.
         """
+        if targets:
+            return self._with_targets(data, *targets)
         if not isinstance(options.get("generator"), SampleGenerator):
             self._renew()
         if isinstance(data, PillowImage.Image):
@@ -156,29 +160,57 @@ class Fused(EncodedTransform):
         self, image: PillowImage.Image, generator: SampleGenerator | None = None
     ) -> LazyTensor | None:
         """Return the result as a tensor whose values are made later; None if that cannot be."""
-        recipe = self._recordable
-        file = None if recipe is None else unmade(image)
-        if recipe is None or file is None:
+        way = self._way
+        record = None if way.rest else way.recording_of(image)
+        if record is None:
             return None
-        if math.prod(file.sides) > DEFAULT_MAX_PIXELS:
-            return None  # it is refused
         try:
-            drawn = recipe.draw(*image.size, generator)
+            return record(cast("Recipe", way.head).draw(*image.size, generator))
         except Impossible:
             return None
+
+    def recording_of(self, image: PillowImage.Image) -> Callable[[DrawnSample], LazyTensor] | None:
+        """Return what records a sample of an image; None if it is decoded, or cannot be."""
+        recipe = self._recordable
+        file = None if recipe is None else unmade(image)
+        if recipe is None or file is None or math.prod(file.sides) > DEFAULT_MAX_PIXELS:
+            return None  # too large ones are refused
         done = [Operation(*one) for one in file.done]  # type: ignore[arg-type]
-        drawn = drawn.behind(done, file.sides) if done else drawn
-        return LazyTensor.of_sample(file.data, file.name, drawn, recipe, self._way.image)
+
+        def record(drawn: DrawnSample) -> LazyTensor:
+            whole = drawn.behind(done, file.sides) if done else drawn
+            return LazyTensor.of_sample(file.data, file.name, whole, recipe, self.image)
+
+        return record
 
     @cached_property
     def _recordable(self) -> Recipe | None:
-        """The recipe of the whole pipeline if the core makes all of its result."""
-        way = self._way
-        recipe, whole = way.head, not way.rest and way.form == "tensor"
+        """The recipe of the head, if the core makes all of its result."""
+        recipe = self.head
         exact = isinstance(recipe, Recipe) and type(recipe).draw is Recipe.draw
-        if not whole or not exact or not isinstance(recipe, Recipe) or recipe.by_torch:
+        if self.form != "tensor" or not exact or not isinstance(recipe, Recipe) or recipe.by_torch:
             return None
-        return recipe if may_be_of(way.image) else None
+        return recipe if may_be_of(self.image) else None
+
+    def _with_targets(self, image: Any, *targets: Any) -> Any:
+        """Do what v2's pipelines do to several arguments; an opened image is recorded."""
+        self._renew()
+        if self._source is None:
+            raise TypeError(f"{type(self).__name__} takes an image alone, without targets")
+        if len(targets) == 1 and isinstance(image, PillowImage.Image):
+            made = self._joint.record(image, *targets) if self._joint is not None else None
+            if made is not None:
+                return made
+        return self._source.transform(image, *targets)
+
+    @cached_property
+    def _joint(self) -> FusedJoint | None:
+        """The pipeline with targets; None if nothing of it is known."""
+        from fastdecode.torch._joint import FusedJoint, resolve_joint
+
+        source = cast("_Source", self._source)
+        made = resolve_joint(source.transform, source.options, may_fuse=True)
+        return made if isinstance(made, FusedJoint) else None
 
     @property
     def _way(self) -> Fused:

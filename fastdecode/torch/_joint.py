@@ -28,15 +28,15 @@ from fastdecode.torch._unchanged import forget
 from fastdecode.torch._user_code import DrawingFrom
 from fastdecode.torch.mixin import SIZE_OPTIONS
 from fastdecode.torch.transforms import EncodedTransform
-from fastdecode.torch.transforms._random_crop import SampleGenerator, draw_program
-from fastdecode.torch.transforms.base import DrawnSample
+from fastdecode.torch.transforms._random_crop import SampleGenerator
+from fastdecode.torch.transforms.base import DrawnSample, Recipe
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from fastdecode._decode.api import Data
     from fastdecode.torch._options import DecodeOptions
-    from fastdecode.torch.transforms.base import Recipe, TransformOptions
+    from fastdecode.torch.transforms.base import TransformOptions
 
 _MOVED = ("BoundingBoxes", "KeyPoints", "Mask")
 
@@ -45,7 +45,8 @@ _MOVED = ("BoundingBoxes", "KeyPoints", "Mask")
 class _Way:
     """How samples are made: what is drawn, and then the parts that are called.
 
-    What is drawn in turn is a program, or a transform for which the boxes matter.
+    What is drawn in turn is a recipe of known parts, or a transform for which the boxes matter, or
+    which changes nothing but the target.
     """
 
     fused: Fused
@@ -59,15 +60,24 @@ class _Way:
             made, more, reason = _recognise.read_pipeline(parts[count:], recipe)
             if drawn and made.by_torch:  # which resizes only what is decoded
                 break
-            count, recipe = count + more, made.but(program=Program())
-            drawn += [made.program] if made.program else []
-            if count == len(parts) or not _is_placed(parts[count], recipe):
+            count, recipe = count + more, made.but(program=Program(), parts=())
+            drawn += [made] if made.program else []
+            if count == len(parts):
+                break
+            following = _beside_targets(parts[count], recipe)
+            if following is None:
                 break
             drawn.append(parts[count])
-            count += 1
-        steps = [step for one in drawn if isinstance(one, Program) for step in one]
+            count, recipe = count + 1, following
+        steps = [step for one in drawn if isinstance(one, Recipe) for step in one.program]
         whole = recipe.but(program=Program(steps), shape=None)
         return cls(build_fused(whole, parts, count, reason), tuple(drawn))
+
+    @property
+    def draws_alike(self) -> bool:
+        """Whether it does all, and is known to draw from torch's generator what is drawn there."""
+        recipes = [one for one in self.drawn if isinstance(one, Recipe)]
+        return not self.fused.rest and all(one.parts for one in recipes)
 
     def draw(
         self, target: Any, width: int, height: int, generator: torch.Generator | None
@@ -76,14 +86,16 @@ class _Way:
         sides, operations = (width, height), list[Any]()
         kept: list[Any] = []  # what some of them lie in
         for one in self.drawn:
-            if isinstance(one, Program):
-                made = draw_program(one, width, height, generator)
+            if isinstance(one, Recipe):
+                made = one.draw(width, height, generator)
                 (height, width), target = made.size, _follow(target, made.operations)
                 kept.append(made)
                 operations.extend(made.operations)
-            else:
+            elif _is_placed(one):
                 operation, (height, width), target = _place(one, target, width, height)
                 operations.append(operation)
+            else:
+                target = one(_canvas(width, height), target)[1]
         return DrawnSample.of(as_operations(operations), sides, (height, width)), target
 
 
@@ -99,7 +111,7 @@ class FusedJoint:
         self.does_something = bool(self._alone.drawn or self._in_loader.drawn)
         rest = self._in_loader.fused.rest
         self.isolated = all(Called(part).isolated for part in rest)
-        placed = any(not isinstance(one, Program) for one in self._in_loader.drawn)
+        placed = any(not isinstance(one, Recipe) for one in self._in_loader.drawn)
         self._draws_in_torch = placed or not all(map(_recognise.draws_nothing, rest))
 
     def make(self, data: Data, target: Any, **options: Unpack[TransformOptions]) -> tuple[Any, Any]:
@@ -114,6 +126,26 @@ class FusedJoint:
             return self._make(self._in_loader, data, target, **options)
         with as_written(generator):
             return self._make(self._alone, data, target, **options)
+
+    def record(self, image: PillowImage.Image, target: Any) -> tuple[Any, Any] | None:
+        """Do the same, but make the image when it is used; None if it is decoded, or cannot be."""
+        way, (width, height) = self._in_loader, image.size
+        way = way if way.draws_alike else self._alone
+        begin = way.fused.recording_of(image)
+        if begin is None:
+            return None
+        tree_map(partial(self._check, full_size=(height, width)), target)
+        state = torch.default_generator.get_state()
+        try:
+            drawn, moved = way.draw(target, width, height, None)
+        except Impossible:
+            torch.default_generator.set_state(state)
+            return None
+        sample: Any = begin(drawn), moved
+        for part in way.fused.rest:
+            sample = part(*sample)
+        made: tuple[Any, Any] = sample
+        return made
 
     @property
     def alone(self) -> Fused:
@@ -202,13 +234,37 @@ def _follow(target: Any, operations: Any) -> Any:
 # ---- transforms for which the boxes matter ----
 
 
-def _is_placed(part: Any, recipe: Recipe) -> bool:
-    """Return whether a part is RandomIoUCrop, or RandomZoomOut with a known fill."""
+def _beside_targets(part: Any, recipe: Recipe) -> Recipe | None:
+    """Return the recipe after a part that is called for the target; None if it is not known."""
     name = type(part).__qualname__
-    if name not in ("RandomIoUCrop", "RandomZoomOut") or not _recognise.draws_in_torch(part):
-        return False
-    in_bytes = recipe.form in ("pil", "uint8") and recipe.image is not np.ndarray
-    return in_bytes and (name == "RandomIoUCrop" or _fill_of(part) is not None)
+    if not _recognise.draws_in_torch(part):
+        return None
+    if _is_placed(part):
+        in_bytes = recipe.form in ("pil", "uint8") and recipe.image is not np.ndarray
+        return recipe if in_bytes and (name == "RandomIoUCrop" or _fill_of(part)) else None
+    if name == "ToDtype" and isinstance(part.dtype, dict):
+        made, known, _ = _recognise.read_pipeline([_of_image(part)], recipe)
+        return made if known else None
+    if name == "ToPureTensor" and recipe.image is not None:
+        return recipe.but(image=None)
+    return recipe if name in ("SanitizeBoundingBoxes", "SanitizeKeyPoints") else None
+
+
+def _is_placed(part: Any) -> bool:
+    return type(part).__qualname__ in ("RandomIoUCrop", "RandomZoomOut")
+
+
+def _of_image(part: Any) -> Any:
+    """Return the conversion of an image that a ToDtype makes which names the types."""
+    image = _recognise.image_tensor()
+    dtype = part.dtype[image] if image in part.dtype else part.dtype.get("others")
+    return type(part)(dtype, scale=part.scale) if dtype is not None else None
+
+
+def _canvas(width: int, height: int) -> Any:
+    """Return an image without pixels."""
+    pixels = torch.empty((3, height, width), dtype=torch.uint8, device="meta")
+    return sys.modules["torchvision.tv_tensors"].Image(pixels)
 
 
 def _fill_of(part: Any) -> tuple[int, int, int] | None:
@@ -227,16 +283,16 @@ def _place(
     Return that as an operation, the size of the result, and the target moved.
     """
     tensors = sys.modules["torchvision.tv_tensors"]
-    canvas = torch.empty((3, height, width), dtype=torch.uint8, device="meta")
+    canvas = _canvas(width, height)
     size = {"format": "XYXY", "canvas_size": (height, width)}
     fill = _fill_of(part)
     if type(part).__qualname__ == "RandomIoUCrop":
-        made, target = part(tensors.Image(canvas), target)
+        made, target = part(canvas, target)
         rows, columns = made.shape[-2:]
         top, left = divmod(made.as_subclass(torch.Tensor).storage_offset(), width)
         return Operation("crop", (left, top, columns, rows), "constant"), (rows, columns), target
     corner = tensors.BoundingBoxes([[0, 0, 1, 1]], **size)
-    made, (target, corner) = part(tensors.Image(canvas), (target, corner))
+    made, (target, corner) = part(canvas, (target, corner))
     rows, columns = made.shape[-2:]
     left, top = map(int, corner[0, :2].tolist())
     border = (left, top, columns - width - left, rows - height - top)

@@ -20,8 +20,10 @@ from random_transforms import WITHOUT_SHRINKING
 from same import assert_same
 
 import fastdecode
-from fastdecode.torch import DecodeDataset, ImageFolder, ImageList, Loader
+from fastdecode.torch import DecodeDataset, Fused, ImageFolder, ImageList, Loader, fuse
 from fastdecode.torch._loader.order import sample_seed
+from fastdecode.torch._recorded import LazyTensor
+from fastdecode.torch.transforms import RandomResizedCrop
 
 pytest.importorskip("torchvision")
 
@@ -96,17 +98,17 @@ PIPELINES: dict[str, tuple[Callable[[], list[Any]], int]] = {
             v2.RandomHorizontalFlip(0.5),
             *_end(pure=True),
         ],
-        4,
+        6,
     ),
     "as in DETR": (
         lambda: [v2.RandomHorizontalFlip(0.5), v2.RandomShortestSize([250, 300], 360), *_end()],
-        4,
+        5,
     ),
     "a longest side that always counts": (
         lambda: [v2.RandomShortestSize(900, max_size=333), *_end()],
-        3,
+        4,
     ),
-    "hflip": (lambda: [v2.RandomHorizontalFlip(0.5), *_end(pure=True)], 3),
+    "hflip": (lambda: [v2.RandomHorizontalFlip(0.5), *_end(pure=True)], 5),
     "large scale jitter": (
         lambda: [
             v2.ScaleJitter((240, 320), (0.3, 1.4)),
@@ -125,7 +127,7 @@ PIPELINES: dict[str, tuple[Callable[[], list[Any]], int]] = {
             v2.Normalize(MEAN, STD),
             v2.SanitizeBoundingBoxes(),
         ],
-        5,
+        6,
     ),
     "distorted": (
         lambda: [
@@ -138,7 +140,7 @@ PIPELINES: dict[str, tuple[Callable[[], list[Any]], int]] = {
     ),
     "resize with a longest side": (
         lambda: [v2.Resize(250, max_size=300), v2.RandomHorizontalFlip(1), *_end()],
-        4,
+        5,
     ),
     "centre": (lambda: [v2.Resize(250), v2.CenterCrop(200), *_end()], 1),
     "zoomed out": (
@@ -148,9 +150,9 @@ PIPELINES: dict[str, tuple[Callable[[], list[Any]], int]] = {
             v2.Resize((150, 200)),
             *_end(pure=True),
         ],
-        5,
+        7,
     ),
-    "SSDlite": (lambda: [v2.RandomIoUCrop(), v2.RandomHorizontalFlip(0.5), *_end(pure=True)], 4),
+    "SSDlite": (lambda: [v2.RandomIoUCrop(), v2.RandomHorizontalFlip(0.5), *_end(pure=True)], 6),
     "both": (
         lambda: [
             v2.ToImage(),
@@ -161,7 +163,7 @@ PIPELINES: dict[str, tuple[Callable[[], list[Any]], int]] = {
             v2.RandomHorizontalFlip(0.5),
             *_end(),
         ],
-        8,
+        9,
     ),
     "SSD": (
         lambda: [
@@ -179,7 +181,7 @@ PIPELINES: dict[str, tuple[Callable[[], list[Any]], int]] = {
             v2.ToImage(),
             v2.ToDtype({tv_tensors.Image: torch.float32, "others": None}, scale=True),
         ],
-        2,
+        3,
     ),
 }
 
@@ -224,6 +226,66 @@ def test_results_are_torchvisions(name: str, form: str) -> None:
             levels = 255 * (0.224 if name == "crop" else 1) * (image - expected).abs()
             assert levels.max() <= (12 if name == "distorted" else 1.01)
             assert_same(after, torch.rand(1), (index, seed))
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_fuse_takes_an_opened_image_with_its_target(name: str) -> None:
+    """In a class of one's own: as torchvision's pipeline, with the same draws, and recorded."""
+    pipeline = v2.Compose(PIPELINES[name][0]())
+    fused, reversed_ = fuse(pipeline), name in ("large scale jitter", "centre")
+    for index, photo in enumerate(PHOTOS):
+        for seed in range(3):
+            torch.manual_seed(seed)
+            image, target = fused(fastdecode.open(photo).convert("RGB"), _target(index))
+            after = torch.rand(1)
+            torch.manual_seed(seed)
+            expected, their_target = pipeline(
+                PillowImage.open(photo).convert("RGB"), _target(index)
+            )
+
+            assert_same(after, torch.rand(1), (index, seed))
+            _check_alike(target, their_target)
+            if not reversed_:
+                assert isinstance(image, LazyTensor)
+                assert image._recordings is not None
+            assert isinstance(image, type(expected))
+            levels = 255 * (0.224 if name == "crop" else 1) * (image - expected).abs()
+            assert levels.max() <= (12 if name in ("distorted", "SSD") else 1.01)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        lambda image, target: (image, target, 3),
+        lambda image, target: (image, target["boxes"]),
+        lambda image, target: (image.rotate(10), target),
+        lambda image, target: (image.crop((3, 4, 90, 80)), {"id": 3}),
+        lambda image, target: (v2.functional.to_image(image), target),
+        lambda image, target: (image, [1, (target["masks"], "name")]),
+    ],
+)
+def test_fuse_takes_what_a_pipeline_of_v2_takes(given: Any) -> None:
+    """Several targets, any structure, and other images."""
+    pipeline = v2.Compose([v2.RandomHorizontalFlip(0.5), v2.ToImage()])
+    for seed in range(4):
+        results = []
+        for transform, open_ in ((fuse(pipeline), fastdecode.open), (pipeline, PillowImage.open)):
+            torch.manual_seed(seed)
+            results.append(transform(*given(open_(PHOTOS[0]).convert("RGB"), _target(0))))
+        for made, expected in zip(*results, strict=True):
+            assert isinstance(made, type(expected))
+            assert_same(made, expected)
+
+
+def test_targets_that_a_fused_pipeline_cannot_take_are_errors() -> None:
+    """Of another image's size, or of a transform of images alone."""
+    image = fastdecode.open(PHOTOS[0]).convert("RGB")
+    with pytest.raises(ValueError, match="but the image has"):
+        fuse(v2.Compose([v2.Resize(40), v2.ToImage()]))(image.crop((0, 0, 50, 40)), _target(0))
+    with pytest.raises(TypeError):
+        fuse(torch.nn.Sequential(v2.Resize(40)))(image, _target(0))
+    with pytest.raises(TypeError, match="takes an image alone"):
+        Fused(RandomResizedCrop(24))(image, _target(0))
 
 
 FLIP, FLOAT = v2.RandomHorizontalFlip, v2.ToDtype(torch.float32, scale=True)
@@ -378,10 +440,10 @@ def test_draws_of_torchvision_come_from_the_seed_of_a_sample(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "rest"), [("SSD", 2), ("SSDlite", 2), ("distorted", 1), ("both", 1)]
+    ("name", "rest"), [("SSD", 0), ("SSDlite", 0), ("distorted", 0), ("both", 0)]
 )
 def test_detection_runs_in_the_core_in_a_loader(name: str, rest: int) -> None:
-    """All but what has nothing to do with the image, without worker processes; `print` says so."""
+    """All of it, without worker processes; `print` says so."""
     dataset = Objects(v2.Compose(PIPELINES[name][0]()))
     assert dataset._transform_is_isolated
     assert repr(dataset).count("in Python, in the Loader's threads") == rest
