@@ -483,6 +483,9 @@ def fuse(
     image of `fastdecode.open` becomes a tensor whose values are made when they are used, and many
     at once where they are stacked. What adds noise, or mixes chains as timm's AugMix, is called.
 
+    Of v2 the result also takes targets, as the pipeline does, and does to them the same: to an
+    image of `fastdecode.open` with one target, in whatever structure, without its pixels.
+
     Of albumentations the core does what it does in a `Loader`, if the image comes alone, by its
     name, and from `fastdecode.open`. Its draws are distributed as albumentations', and follow from
     the ``seed`` of the Compose, or else from torch's global generator. With masks, boxes or
