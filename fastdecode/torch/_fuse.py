@@ -144,6 +144,8 @@ class Fused(EncodedTransform):
         does to the image, and returns all of them.
         """
         if targets:
+            if options:
+                raise TypeError(f"{', '.join(options)} cannot be given with targets")
             return self._with_targets(data, *targets)
         if not isinstance(options.get("generator"), SampleGenerator):
             self._renew()

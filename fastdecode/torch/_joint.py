@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import torch
 from PIL import Image as PillowImage
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_leaves, tree_map
 
 from fastdecode.native._augment import Impossible, Operation, Program, as_operations
 from fastdecode.native._library import lib
@@ -132,7 +132,7 @@ class FusedJoint:
         way, (width, height) = self._in_loader, image.size
         way = way if way.draws_alike else self._alone
         begin = way.fused.recording_of(image)
-        if begin is None:
+        if begin is None or any(map(self._is_image, tree_leaves(target))):
             return None
         tree_map(partial(self._check, full_size=(height, width)), target)
         state = torch.default_generator.get_state()
@@ -179,15 +179,20 @@ class FusedJoint:
                     f"{size}, but the image has {full_size}"
                 )
             return
-        converts = not {"ToImage", "ToTensor"}.isdisjoint(self._in_loader.fused.fused)
-        is_array = converts and isinstance(leaf, np.ndarray)
-        known = sys.modules["torchvision.tv_tensors"]
-        if is_array or isinstance(leaf, (PillowImage.Image, known.TVTensor)):
+        if self._is_image(leaf):
             raise TypeError(
                 f"a target holds a {type(leaf).__name__}, which torchvision transforms as another "
                 "image: for a mask, make it a tv_tensors.Mask; for an image, give the dataset "
                 "fuse=False"
             )
+
+    def _is_image(self, leaf: Any) -> bool:
+        """Return whether the pipeline transforms a part of a target as an image."""
+        converts = not {"ToImage", "ToTensor"}.isdisjoint(self._in_loader.fused.fused)
+        is_array = converts and isinstance(leaf, np.ndarray)
+        known = sys.modules["torchvision.tv_tensors"]
+        images = PillowImage.Image, known.TVTensor
+        return is_array or (isinstance(leaf, images) and not _is_moved(leaf))
 
     def __repr__(self) -> str:
         alone, there = self.alone, self._in_loader.fused

@@ -262,6 +262,9 @@ def test_fuse_takes_an_opened_image_with_its_target(name: str) -> None:
         lambda image, target: (image.crop((3, 4, 90, 80)), {"id": 3}),
         lambda image, target: (v2.functional.to_image(image), target),
         lambda image, target: (image, [1, (target["masks"], "name")]),
+        lambda image, target: (image, image.convert("L")),
+        lambda image, target: (image, {"other": image, "boxes": target["boxes"]}),
+        lambda image, target: (image, np.zeros((4, 5, 3), np.uint8)),
     ],
 )
 def test_fuse_takes_what_a_pipeline_of_v2_takes(given: Any) -> None:
@@ -284,6 +287,8 @@ def test_targets_that_a_fused_pipeline_cannot_take_are_errors() -> None:
         fuse(v2.Compose([v2.Resize(40), v2.ToImage()]))(image.crop((0, 0, 50, 40)), _target(0))
     with pytest.raises(TypeError):
         fuse(torch.nn.Sequential(v2.Resize(40)))(image, _target(0))
+    with pytest.raises(TypeError, match="generator cannot be given with targets"):
+        fuse(v2.Resize(40))(image, _target(0), generator=torch.Generator())
     with pytest.raises(TypeError, match="takes an image alone"):
         Fused(RandomResizedCrop(24))(image, _target(0))
 

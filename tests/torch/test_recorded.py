@@ -40,7 +40,10 @@ CROP = v1.RandomResizedCrop((24, 24), (0.08, 1.0), (0.75, 1.3))
 END = [v1.ToTensor(), v1.Normalize((0.4, 0.5, 0.6), (0.2, 0.3, 0.4))]
 FUSED = fuse(v1.Compose([CROP, v1.RandomHorizontalFlip(), *END]))
 OF_V2 = [v2.ToImage(), v2.ToDtype(torch.float32, scale=True), v2.Normalize([0.5] * 3, [0.2] * 3)]
+CROP_V2 = v2.RandomResizedCrop((24, 24))
 IMAGES = fuse(v2.Compose([CROP, v2.RandomHorizontalFlip(), *OF_V2]))
+DRAWN = [v2.RandomHorizontalFlip(), v2.ColorJitter(0.3), v2.RandomRotation(20)]
+BOTH = fuse(v2.Compose([CROP_V2, v2.RandomHorizontalFlip(), v2.ColorJitter(0.3), *OF_V2]))
 BYTES = fuse(v1.Compose([v1.Resize((24, 24)), v1.PILToTensor()]))
 
 
@@ -424,10 +427,17 @@ def _normalised_in_place(image: Any) -> Any:
     return image
 
 
+def _mask_of(image: Any) -> Any:
+    rows, columns = torch.meshgrid(*map(torch.arange, (image.height, image.width)), indexing="ij")
+    return tv_tensors.Mask((rows // 7 + columns // 5).to(torch.uint8))
+
+
 STEPS: dict[str, Callable[[Any], Any]] = {
     "recorded": FUSED,
     "recorded bytes": BYTES,
     "image of v2": IMAGES,
+    "with a mask": lambda image: BOTH(image, _mask_of(image)),
+    "drawn by v2": fuse(v2.Compose([CROP_V2, *DRAWN, *OF_V2])),
     "changed by v2": lambda image: v2.functional.invert(IMAGES(image)),
     "changed": lambda image: FUSED(image) * random.random(),
     "changed in place": lambda image: _normalised_in_place(FUSED(image)),
