@@ -137,7 +137,7 @@ class LazyTensor(torch.Tensor):
         if func in _ANSWERED and args[0]._made is None:
             with torch._C.DisableTorchFunctionSubclass():
                 return func(*args, **(kwargs or {}))
-        if func is torch.stack:
+        if func is torch.stack and "axis" not in (kwargs or {}):
             return _stack(*args, **(kwargs or {}))
         return func(*_with_values(args), **_with_values(kwargs or {}))
 
@@ -160,8 +160,11 @@ class LazyTensor(torch.Tensor):
 
     def new(self, *args: Any, **kwargs: Any) -> Any:
         if args and isinstance(args[0], _Unneeded):
-            return torch.empty(0, dtype=self.dtype, device="cpu")
+            return args[0]
         return torch.empty(0, dtype=self.dtype, device="cpu").new(*args, **kwargs)
+
+    def as_subclass(self, cls: Any) -> Any:
+        return self.made().as_subclass(cls)
 
     def _for_queue(self) -> Any:
         """Pickle it for another process that gets it at once: as it is recorded."""
@@ -182,12 +185,15 @@ class LazyTensor(torch.Tensor):
 
 
 class _Unneeded(NamedTuple):
-    """Stands for the shared memory that `default_collate` asks for, where none is needed."""
+    """Stands for the shared memory that `default_collate` stacks in, where none is needed."""
 
     dtype: torch.dtype
 
     def _new_shared(self, *_: Any, **__: Any) -> _Unneeded:
         return self
+
+    def resize_(self, *_: int) -> None:
+        """Return what is given to `torch.stack` as `out`."""
 
 
 ForkingPickler.register(LazyTensor, lambda tensor: tensor._for_queue())
@@ -324,10 +330,11 @@ def _stack(
     kind = getattr(tensors[0], "_kind", None)
     if len(recordings) < len(tensors) or len(forms) > 1 or dim != 0 or _stays(kind):
         return torch.stack(_with_values(tensors), dim, out=_with_values(out))
-    if _Here.keeps:
+    if _Here.keeps and out is None:
         return LazyTensor.of(recordings, stacked=True)
     shape, dtype = (len(recordings), *tensors[0].shape), tensors[0].dtype
-    if out is None or out.shape != shape or out.dtype != dtype:
+    form = (shape, dtype, "cpu", False)
+    if out is None or (out.shape, out.dtype, out.device.type, out.requires_grad) != form:
         images = torch.empty(shape, dtype=dtype, device="cpu")
         make(recordings, images)
         return images if out is None else torch.stack(images.unbind(), out=out)
