@@ -121,12 +121,16 @@ class LazyTensor(torch.Tensor):
         """Return the tensor with its values; written to `out` if that is given."""
         recordings = self._recordings
         if self._made is None and recordings is not None:
-            images = torch.empty(self.shape, dtype=self.dtype, device="cpu") if out is None else out
-            make(recordings, images if self.dim() == 4 else images[None])
-            if out is not None:
-                return out
-            kind = self._kind
-            self._made = images if kind is None else images.as_subclass(kind)
+            # It is an ordinary tensor also for those who use it outside of what asks for it.
+            with torch._C._DisableFuncTorch(), torch.inference_mode(mode=False):
+                images = out
+                if images is None:
+                    images = torch.empty(self.shape, dtype=self.dtype, device="cpu")
+                make(recordings, images if self.dim() == 4 else images[None])
+                if out is not None:
+                    return out
+                kind = self._kind
+                self._made = images if kind is None else images.as_subclass(kind)
             self._recordings = None
         made = cast("torch.Tensor", self._made)
         return made if out is None else out.copy_(made)
