@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import os
 import pickle
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, lru_cache
@@ -100,6 +101,8 @@ class LazyTensor(torch.Tensor):
             device=torch.device("cpu"),
         )
         made._recordings, made._made, made._was_stacked = recordings, None, False
+        if "torch._dynamo" in sys.modules:
+            _leave_uncompiled()
         return made
 
     @staticmethod
@@ -241,6 +244,14 @@ def _lazy(kind: type[torch.Tensor]) -> type[LazyTensor]:
     made: Any = type(kind.__name__, (LazyTensor, kind), {**own, "_kind": kind, "wrap": wrap})
     ForkingPickler.register(made, LazyTensor._for_queue)
     return cast("type[LazyTensor]", made)
+
+
+@cache
+def _leave_uncompiled() -> None:
+    """Let what torch.compile compiles call this class's methods, and not be made of them."""
+    for name in ("__torch_function__", "__torch_dispatch__"):
+        method = getattr(LazyTensor, name).__func__
+        setattr(LazyTensor, name, classmethod(torch.compiler.disable(method)))
 
 
 def may_be_of(kind: type[torch.Tensor] | None) -> bool:

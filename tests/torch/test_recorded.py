@@ -127,6 +127,10 @@ class Own(torch.Tensor):
     """A class of one's own."""
 
 
+def _compiled(x: Any) -> Any:
+    return torch.compile(lambda y: (y.mul_(2) + 1).sum(), backend="eager")(x)
+
+
 def _inferred(x: Any) -> Any:
     with torch.inference_mode():
         x.sum()
@@ -144,6 +148,9 @@ def _gradient(x: Any) -> Any:
     weight = torch.ones(3, 1, 1, requires_grad=True)
     (x * weight).sum().backward()
     return weight.grad
+
+
+USES["compiled"] = _compiled
 
 
 @pytest.mark.parametrize("fused", [FUSED, IMAGES], ids=["tensor", "Image"])
