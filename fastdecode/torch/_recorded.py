@@ -133,7 +133,9 @@ class LazyTensor(torch.Tensor):
                 if out is not None:
                     return out
                 kind = self._kind
-                self._made = images if kind is None else images.as_subclass(kind)
+                own = images if kind is None else images.as_subclass(kind)
+                if self._made is None:  # another thread may have been faster
+                    self._made = own
             self._recordings = None
         made = cast("torch.Tensor", self._made)
         return made if out is None else out.copy_(made)
