@@ -409,7 +409,7 @@ class FusedByName(Fused):
             with suppress(Impossible):
                 made = way._of_drawn(named["image"], self._seed)
                 if made is not None:
-                    return {"image": made}
+                    return {"image": _as_array(made)}  # a pipeline of no steps makes no tensor
         return pipeline(**{name: _as_array(one) for name, one in named.items()})
 
     @property
@@ -424,7 +424,7 @@ class FusedByName(Fused):
 
 
 def _as_array(found: Any) -> Any:
-    return np.asarray(found) if isinstance(found, PillowImage.Image) else found
+    return np.array(found) if isinstance(found, PillowImage.Image) else found
 
 
 def fuse(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import os
 import pickle
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, lru_cache
@@ -100,6 +101,8 @@ class LazyTensor(torch.Tensor):
             device=torch.device("cpu"),
         )
         made._recordings, made._made, made._was_stacked = recordings, None, False
+        if "torch._dynamo" in sys.modules:
+            _leave_uncompiled()
         return made
 
     @staticmethod
@@ -121,12 +124,18 @@ class LazyTensor(torch.Tensor):
         """Return the tensor with its values; written to `out` if that is given."""
         recordings = self._recordings
         if self._made is None and recordings is not None:
-            images = torch.empty(self.shape, dtype=self.dtype, device="cpu") if out is None else out
-            make(recordings, images if self.dim() == 4 else images[None])
-            if out is not None:
-                return out
-            kind = self._kind
-            self._made = images if kind is None else images.as_subclass(kind)
+            # It is an ordinary tensor also for those who use it outside of what asks for it.
+            with torch._C._DisableFuncTorch(), torch.inference_mode(mode=False):
+                images = out
+                if images is None:
+                    images = torch.empty(self.shape, dtype=self.dtype, device="cpu")
+                make(recordings, images if self.dim() == 4 else images[None])
+                if out is not None:
+                    return out
+                kind = self._kind
+                own = images if kind is None else images.as_subclass(kind)
+                if self._made is None:  # another thread may have been faster
+                    self._made = own
             self._recordings = None
         made = cast("torch.Tensor", self._made)
         return made if out is None else out.copy_(made)
@@ -137,7 +146,7 @@ class LazyTensor(torch.Tensor):
         if func in _ANSWERED and args[0]._made is None:
             with torch._C.DisableTorchFunctionSubclass():
                 return func(*args, **(kwargs or {}))
-        if func is torch.stack:
+        if func is torch.stack and "axis" not in (kwargs or {}):
             return _stack(*args, **(kwargs or {}))
         return func(*_with_values(args), **_with_values(kwargs or {}))
 
@@ -160,8 +169,11 @@ class LazyTensor(torch.Tensor):
 
     def new(self, *args: Any, **kwargs: Any) -> Any:
         if args and isinstance(args[0], _Unneeded):
-            return torch.empty(0, dtype=self.dtype, device="cpu")
+            return args[0]
         return torch.empty(0, dtype=self.dtype, device="cpu").new(*args, **kwargs)
+
+    def as_subclass(self, cls: Any) -> Any:
+        return self.made().as_subclass(cls)
 
     def _for_queue(self) -> Any:
         """Pickle it for another process that gets it at once: as it is recorded."""
@@ -182,12 +194,15 @@ class LazyTensor(torch.Tensor):
 
 
 class _Unneeded(NamedTuple):
-    """Stands for the shared memory that `default_collate` asks for, where none is needed."""
+    """Stands for the shared memory that `default_collate` stacks in, where none is needed."""
 
     dtype: torch.dtype
 
     def _new_shared(self, *_: Any, **__: Any) -> _Unneeded:
         return self
+
+    def resize_(self, *_: int) -> None:
+        """Return what is given to `torch.stack` as `out`."""
 
 
 ForkingPickler.register(LazyTensor, lambda tensor: tensor._for_queue())
@@ -231,6 +246,14 @@ def _lazy(kind: type[torch.Tensor]) -> type[LazyTensor]:
     made: Any = type(kind.__name__, (LazyTensor, kind), {**own, "_kind": kind, "wrap": wrap})
     ForkingPickler.register(made, LazyTensor._for_queue)
     return cast("type[LazyTensor]", made)
+
+
+@cache
+def _leave_uncompiled() -> None:
+    """Let what torch.compile compiles call this class's methods, and not be made of them."""
+    for name in ("__torch_function__", "__torch_dispatch__"):
+        method = getattr(LazyTensor, name).__func__
+        setattr(LazyTensor, name, classmethod(torch.compiler.disable(method)))
 
 
 def may_be_of(kind: type[torch.Tensor] | None) -> bool:
@@ -324,10 +347,11 @@ def _stack(
     kind = getattr(tensors[0], "_kind", None)
     if len(recordings) < len(tensors) or len(forms) > 1 or dim != 0 or _stays(kind):
         return torch.stack(_with_values(tensors), dim, out=_with_values(out))
-    if _Here.keeps:
+    if _Here.keeps and out is None:
         return LazyTensor.of(recordings, stacked=True)
     shape, dtype = (len(recordings), *tensors[0].shape), tensors[0].dtype
-    if out is None or out.shape != shape or out.dtype != dtype:
+    form = (shape, dtype, "cpu", False)
+    if out is None or (out.shape, out.dtype, out.device.type, out.requires_grad) != form:
         images = torch.empty(shape, dtype=dtype, device="cpu")
         make(recordings, images)
         return images if out is None else torch.stack(images.unbind(), out=out)

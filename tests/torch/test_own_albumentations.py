@@ -88,12 +88,13 @@ def test_what_is_done_before_is_recorded(folder: Path) -> None:
 
 
 def test_without_a_tensor_at_the_end_it_is_an_array(folder: Path) -> None:
-    """Of the values and the type that albumentations makes."""
-    for steps in (fixed(), [*fixed(), A.Normalize()]):
+    """Of the values and the type that albumentations makes, and of its own memory."""
+    for steps in (fixed(), [*fixed(), A.Normalize()], [], [A.NoOp()], [A.Lambda(image=inverted)]):
         pipeline, path = A.Compose(steps), folder / "1.jpg"
         made = fuse(pipeline)(image=fastdecode.open(path).convert("RGB"))["image"]
         expected = pipeline(image=_array(path))["image"]
         assert_same(made, expected, within=LEVEL if made.dtype == np.float32 else 1)
+        assert made.flags.writeable
 
 
 def test_what_comes_with_an_image_gets_its_geometry(folder: Path) -> None:

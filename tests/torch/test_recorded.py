@@ -119,7 +119,25 @@ USES: dict[str, Callable[[Any], Any]] = {
     "hash": lambda x: isinstance(hash(x), int),
     "save": lambda x: _saved([x]),
     "gradient": lambda x: _gradient(x[None]),
+    "stack along an axis": lambda x: torch.stack([x, x], axis=1),
+    "subclass": lambda x: x.as_subclass(Own),
+    "inference": lambda x: _gradient(_inferred(x)),
+    "torch.func": lambda x: torch.func.grad(lambda y: (y * x).sum())(torch.ones(3, 1, 1)),
 }
+
+
+class Own(torch.Tensor):
+    """A class of one's own."""
+
+
+def _compiled(x: Any) -> Any:
+    return torch.compile(lambda y: (y.mul_(2) + 1).sum(), backend="eager")(x)
+
+
+def _inferred(x: Any) -> Any:
+    with torch.inference_mode():
+        x.sum()
+    return x
 
 
 def _saved(x: Any) -> Any:
@@ -133,6 +151,9 @@ def _gradient(x: Any) -> Any:
     weight = torch.ones(3, 1, 1, requires_grad=True)
     (x * weight).sum().backward()
     return weight.grad
+
+
+USES["compiled"] = _compiled
 
 
 @pytest.mark.parametrize("fused", [FUSED, IMAGES], ids=["tensor", "Image"])
@@ -270,6 +291,23 @@ def test_a_sample_that_is_kept_is_made_once(folder: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(_recorded, "make", pytest.fail)
 
     assert_same(default_collate(kept), expected)
+
+
+def test_two_threads_that_make_it_have_the_same(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What one changes in place, the other sees."""
+    recorded, _ = _pair(folder)
+    others = []
+
+    def slower(found: Any, images: Any) -> None:
+        monkeypatch.undo()
+        others.append(recorded.made())
+        MAKE(found, images)
+
+    monkeypatch.setattr(_recorded, "make", slower)
+
+    assert recorded.made() is others[0]
 
 
 def test_damage_names_the_file(folder: Path, tmp_path: Path) -> None:
@@ -498,13 +536,20 @@ def test_a_loader_gives_what_a_seeded_dataset_gives(
         assert_same(one, other, f"batch {number}")
 
 
-@pytest.mark.parametrize("how", ["list", "stack", "names"])
+def _written_to_memory(samples: list[Any]) -> Any:
+    memory = torch.full((len(samples), 3, 24, 24), -7.0)
+    torch.stack([image for image, _ in samples], out=memory)
+    return memory
+
+
+@pytest.mark.parametrize("how", ["list", "stack", "names", "memory"])
 def test_a_collate_function_gets_tensors(folder: Path, how: str) -> None:
     """One's own function, called in a worker process, may stack them or hand them on."""
     functions: dict[str, Callable[[Any], Any]] = {
         "list": list,
         "stack": lambda samples: torch.stack([image for image, _ in samples]).mean((2, 3)),
         "names": lambda samples: {"images": default_collate([image for image, _ in samples])},
+        "memory": _written_to_memory,
     }
     dataset = Written(folder, ["recorded"], "tuple")
     with Loader(dataset, 4, num_workers=2, seed=0, collate_fn=functions[how]) as loader:
