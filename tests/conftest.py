@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import importlib.util
+import multiprocessing
 import os
 import signal
 import sys
@@ -39,6 +40,10 @@ def pytest_configure(config: pytest.Config) -> None:
     cases.Run.every, cases.Run.seed = config.option.all, config.option.seed
     settings.register_profile("some", max_examples=cases.examples(100))
     settings.load_profile("some")
+    # Most tests' datasets hold functions, which only a forked process has. Since 3.14 it is not the
+    # default; what other processes do, tests ask for by name.
+    if sys.platform == "linux":
+        multiprocessing.set_start_method("fork", force=True)
     # Shells ignore SIGINT in background jobs; processes that tests start need it.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
