@@ -22,7 +22,7 @@ from fastdecode._decode.plan import DEFAULT_MAX_PIXELS
 from fastdecode.geometry import Geometry
 from fastdecode.native._augment import Impossible, Operation
 from fastdecode.torch import _recognise
-from fastdecode.torch._albumentations import OfImage, is_of_albumentations, steps_of
+from fastdecode.torch._albumentations import OfImage, steps_of
 from fastdecode.torch._options import DecodeOptions
 from fastdecode.torch._processors import as_transform
 from fastdecode.torch._recorded import LazyTensor, may_be_of
@@ -37,14 +37,13 @@ from fastdecode.torch.transforms import (
     Resize,
     ResizeCenterCrop,
 )
-from fastdecode.torch.transforms._random_crop import SampleGenerator, TorchDraws
-from fastdecode.torch.transforms.base import Quality, Recipe
+from fastdecode.torch.transforms._random_crop import SampleGenerator
+from fastdecode.torch.transforms.base import Recipe
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from fastdecode._decode.api import Data
-    from fastdecode.torch._joint import FusedJoint
     from fastdecode.torch.transforms.base import DrawnSample, TransformOptions
 
 _T = TypeVar("_T")
@@ -134,19 +133,14 @@ class Fused(EncodedTransform):
         self.dtype = made_by.dtype
         known = in_loader is not None or all(_is_isolated(part) for part in self.rest)
         self.isolated = is_isolated(made_by) and known
-        self._source: _Source | None = None
+        self._source: Source | None = None
 
-    def __call__(self, data: Any, *targets: Any, **options: Unpack[TransformOptions]) -> Any:
+    def __call__(self, data: Data, **options: Unpack[TransformOptions]) -> Any:
         """Decode and transform an image, and return the result of the last step.
 
         `data` may also be an image that `fastdecode.open` has opened, or any other Pillow image, on
-        which `written` is called. With targets, a pipeline of torchvision's v2 does to them what it
-        does to the image, and returns all of them.
+        which `written` is called.
         """
-        if targets:
-            if options:
-                raise TypeError(f"{', '.join(options)} cannot be given with targets")
-            return self._with_targets(data, *targets)
         if not isinstance(options.get("generator"), SampleGenerator):
             self._renew()
         if isinstance(data, PillowImage.Image):
@@ -193,26 +187,6 @@ class Fused(EncodedTransform):
         if self.form != "tensor" or not exact or not isinstance(recipe, Recipe) or recipe.by_torch:
             return None
         return recipe if may_be_of(self.image) else None
-
-    def _with_targets(self, image: Any, *targets: Any) -> Any:
-        """Do what v2's pipelines do to several arguments; an opened image is recorded."""
-        self._renew()
-        if self._source is None:
-            raise TypeError(f"{type(self).__name__} takes an image alone, without targets")
-        if len(targets) == 1 and isinstance(image, PillowImage.Image):
-            made = self._joint.record(image, *targets) if self._joint is not None else None
-            if made is not None:
-                return made
-        return self._source.transform(image, *targets)
-
-    @cached_property
-    def _joint(self) -> FusedJoint | None:
-        """The pipeline with targets; None if nothing of it is known."""
-        from fastdecode.torch._joint import FusedJoint, resolve_joint
-
-        source = cast("_Source", self._source)
-        made = resolve_joint(source.transform, source.options, may_fuse=True)
-        return made if isinstance(made, FusedJoint) else None
 
     @property
     def _way(self) -> Fused:
@@ -390,140 +364,13 @@ class Fused(EncodedTransform):
         return lines
 
 
-class FusedByName(Fused):
-    """A pipeline of albumentations, which takes its image, and what belongs to it, by name."""
-
-    def __call__(self, *data: Any, **named: Any) -> Any:
-        """Return what the pipeline does, a dictionary; images of Pillow's are taken for arrays.
-
-        An image that `fastdecode.open` has opened is made by the core if it comes alone. Then all
-        draws follow from one number, of the pipeline's own generator if that has been given a seed,
-        or else of torch's global one.
-        """
-        if data:
-            return super().__call__(*data, **named)
-        self._renew()
-        pipeline, way = self._pipeline, cast("Fused", self.in_loader)
-        whole = way is not None and not way.rest and not vars(pipeline).get("save_applied_params")
-        if named.keys() == {"image"} and whole:
-            with suppress(Impossible):
-                made = way._of_drawn(named["image"], self._seed)
-                if made is not None:
-                    return {"image": _as_array(made)}  # a pipeline of no steps makes no tensor
-        return pipeline(**{name: _as_array(one) for name, one in named.items()})
-
-    @property
-    def _pipeline(self) -> Any:
-        return cast("OfImage", self.written).transform
-
-    def _seed(self) -> int:
-        pipeline = self._pipeline
-        if getattr(pipeline, "seed", None) is None:
-            return TorchDraws().below(2**63 - 1)
-        return int(pipeline.random_generator.integers(2**63 - 1))
-
-
-def _as_array(found: Any) -> Any:
-    return np.array(found) if isinstance(found, PillowImage.Image) else found
-
-
-def fuse(
-    transform: _T,
-    *,
-    quality: Quality = "exact",
-    headroom: float = 1.0,
-) -> Fused | _T:
-    """Merge a torchvision or timm pipeline with the decoding.
-
-    The result takes the bytes of a file, or an image of `fastdecode.open`, and decodes only what
-    the pipeline will use. It draws the numbers that the pipeline would draw, from the same
-    generators. On any other Pillow image the pipeline runs as written.
-
-    Parameters
-    ----------
-    transform : callable or None
-        A pipeline for RGB Pillow images: a Compose of torchvision transforms (v1 or v2) and timm
-        transforms, an nn.Sequential of them, a single transform, or a preset of torchvision's
-        references. Also a Compose whose first step is a transform of this package. Also an image
-        processor of transformers, of which the result is its ``pixel_values``. Also a Compose of
-        albumentations: the result takes ``image=``, as it does, and returns its dictionary.
-    quality : {"exact", "fast"}
-        As for `fastdecode.torch.transforms.RandomResizedCrop`.
-    headroom : float
-        As for `fastdecode.torch.transforms.RandomResizedCrop`.
-
-    Returns
-    -------
-    Fused, or `transform` itself
-        `transform` itself if it is a transform of this package, or if it is not certain what its
-        first steps do.
-
-    Raises
-    ------
-    TypeError
-        `transform` is not callable.
-    ValueError
-        `quality` or `headroom` is invalid. Or a step after a transform of this package
-        would normalise the image a second time, or the first such step takes only Pillow images.
-
-    Notes
-    -----
-    These steps are recognised, if they are antialiased where they resize:
-
-    - RandomResizedCrop, or Resize and CenterCrop, bilinear or bicubic (of tensors only v2's
-      bicubic);
-    - RandomHorizontalFlip, ToTensor, PILToTensor, ToImage, ToPureTensor, ToDtype or
-      ConvertImageDtype to float32, and Normalize;
-    - ImageClassification, the preset of torchvision's weights, and ClassificationPresetTrain and
-      ClassificationPresetEval, those of its references;
-    - timm's RandomResizedCropAndInterpolation, MaybeToTensor, MaybePILToTensor and ToTensor;
-    - RGB, v2.Identity and nn.Identity;
-    - the image processors CLIP, ViT, DeiT, BEiT, DPT, DETR, LLaVA, MobileNet, PVT, Qwen2-VL,
-      SegFormer, SigLIP, ConvNeXT and BiT of transformers.
-
-    The core also does most of torchvision's and timm's augmentations: after such steps alone, an
-    image of `fastdecode.open` becomes a tensor whose values are made when they are used, and many
-    at once where they are stacked. What adds noise, or mixes chains as timm's AugMix, is called.
-
-    Of v2 the result also takes targets, as the pipeline does, and does to them the same: to an
-    image of `fastdecode.open` with one target, in whatever structure, without its pixels.
-
-    Of albumentations the core does what it does in a `Loader`, if the image comes alone, by its
-    name, and from `fastdecode.open`. Its draws are distributed as albumentations', and follow from
-    the ``seed`` of the Compose, or else from torch's global generator. With masks, boxes or
-    keypoints, albumentations runs.
-
-    From the first step on that is neither, the pipeline runs as written. That step gets the same
-    input as without `fuse`: a Pillow image, or a contiguous tensor.
-
-    If you change one of the pipeline's steps later, the next image is made with it.
-
-    Examples
-    --------
-    >>> from torchvision.transforms import v2
-    >>> from fastdecode.torch import fuse
-    >>> fuse(v2.Compose([v2.RandomResizedCrop(224), v2.ToImage()]))
-    Fused(
-      fused: RandomResizedCrop, ToImage
-      decoded by: Recipe(box(0.08, 1, 0.75, 1.333), resize(224, 224); ...)
-    )
-    """
-    options = DecodeOptions(quality=quality, headroom=headroom)
-    fused = fuse_for(transform, options)
-    if is_of_albumentations(transform) and type(fused) is not Fused:
-        fused = unfused(transform, options)
-    if type(fused) is Fused and fused is not transform:
-        source = _Source(transform, Snapshot(transform), options)
-        return source.complete(fused)
-    return fused
-
-
-class _Source(NamedTuple):
+class Source(NamedTuple):
     """What a `Fused` was made of by `fuse`."""
 
     transform: Any
     made: Snapshot
     options: DecodeOptions
+    kind: type[Fused]
 
     def fused(self) -> Fused:
         """Return the pipeline as it is now, also if none of it is known any more."""
@@ -533,8 +380,7 @@ class _Source(NamedTuple):
 
     def complete(self, fused: Fused) -> Fused:
         """Return a new `Fused` with what it was made of."""
-        if is_of_albumentations(self.transform):
-            fused.__class__ = FusedByName
+        fused.__class__ = self.kind
         fused._source = self
         if _recognise.encoded_head(self.transform) is None:
             fused.written = as_transform(self.transform)

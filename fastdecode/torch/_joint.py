@@ -23,10 +23,10 @@ from fastdecode.native._augment import Impossible, Operation, Program, as_operat
 from fastdecode.native._library import lib
 from fastdecode.torch import _recognise
 from fastdecode.torch._fuse import Fused, build_fused, first_recipe
+from fastdecode.torch._options import SIZE_OPTIONS
 from fastdecode.torch._stages import Called, as_written, draws_for_itself
 from fastdecode.torch._unchanged import forget
 from fastdecode.torch._user_code import DrawingFrom
-from fastdecode.torch.mixin import SIZE_OPTIONS
 from fastdecode.torch.transforms import EncodedTransform
 from fastdecode.torch.transforms._random_crop import SampleGenerator
 from fastdecode.torch.transforms.base import DrawnSample, Recipe

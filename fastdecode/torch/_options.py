@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 OnError: TypeAlias = Literal["raise", "skip", "replace"]
 """What to do about a damaged sample."""
 
+SIZE_OPTIONS = ("reduce", "min_size", "mode")
+"""Options with which the caller asks for a size or mode, and so for whole images."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class DecodeOptions:

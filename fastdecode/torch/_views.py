@@ -15,7 +15,8 @@ from fastdecode._buffers import as_buffer
 from fastdecode._decode.api import decode_part
 from fastdecode._decode.opening import info_of
 from fastdecode._pixels import seen_size
-from fastdecode.torch._fuse import Fused, fuse
+from fastdecode.torch._fuse import Fused
+from fastdecode.torch._own import fuse
 from fastdecode.torch._user_code import is_isolated
 from fastdecode.torch.transforms import EncodedTransform
 from fastdecode.torch.transforms._random_crop import SampleGenerator

@@ -43,11 +43,10 @@ from fastdecode.torch._errors import (
 )
 from fastdecode.torch._fuse import Fused, not_fused_reason, transform_for_slot
 from fastdecode.torch._joint import FusedJoint, resolve_joint
-from fastdecode.torch._options import DatasetOptions, DecodeOptions
+from fastdecode.torch._options import SIZE_OPTIONS, DatasetOptions, DecodeOptions
 from fastdecode.torch._user_code import is_isolated, is_thread_safe, says_thread_safe
 from fastdecode.torch._wrappers import asked_by_torch, items_of, outermost
 from fastdecode.torch.mixin import (
-    SIZE_OPTIONS,
     DecodeMixin,
     decode_with_geometry,
     read_encoded,

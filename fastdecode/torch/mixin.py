@@ -22,7 +22,7 @@ from fastdecode.geometry import Geometry
 from fastdecode.stores._ranges import FileMap
 from fastdecode.torch._fuse import Fused, fuse_for
 from fastdecode.torch._loader.threads import limit_threads
-from fastdecode.torch._options import DecodeOptions
+from fastdecode.torch._options import SIZE_OPTIONS, DecodeOptions
 from fastdecode.torch._processors import as_transform
 from fastdecode.torch._recognise import encoded_head
 from fastdecode.torch._snapshot import Snapshot
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
     from fastdecode.types import Output
 
-SIZE_OPTIONS = ("reduce", "min_size", "mode")
-"""Options with which the caller asks for a size or mode, and so for whole images."""
 _PREFERENCE_KEY = "_carried_preference"
 _converter = cache(converter)
 _configured_process: tuple[int, bool] | None = None  # the process, and whether it had loaded OpenCV

@@ -19,8 +19,7 @@ from same import assert_same
 
 import fastdecode
 from fastdecode import decode, probe, register
-from fastdecode.torch import DecodeOptions, ImageFolder, ImageList, StoreDataset
-from fastdecode.torch._fuse import fuse
+from fastdecode.torch import DecodeOptions, ImageFolder, ImageList, StoreDataset, fuse
 from fastdecode.torch.dataset import DecodeDataset
 from fastdecode.torch.transforms import (
     CenterCrop,

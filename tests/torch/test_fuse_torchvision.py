@@ -22,7 +22,7 @@ from torchvision import tv_tensors
 from torchvision.transforms import _presets, v2
 from torchvision.transforms import transforms as v1
 
-from fastdecode.torch._fuse import Fused, fuse
+from fastdecode.torch import Fused, fuse
 from fastdecode.torch._recognise import flatten
 from fastdecode.torch.transforms._random_crop import SampleGenerator
 
