@@ -375,7 +375,7 @@ class Source(NamedTuple):
     def fused(self) -> Fused:
         """Return the pipeline as it is now, also if none of it is known any more."""
         made = fuse_for(self.transform, self.options)
-        whole = made if type(made) is Fused else unfused(self.transform, self.options)
+        whole = made if isinstance(made, Fused) else unfused(self.transform, self.options)
         return self._replace(made=Snapshot(self.transform)).complete(whole)
 
     def complete(self, fused: Fused) -> Fused:
@@ -535,9 +535,9 @@ def transform_for_slot(transform: EncodedTransform, out: torch.Tensor | None) ->
     """Return the transform for a slot of a batch: without normalising, if the slot is uint8."""
     if out is None or out.dtype == transform.dtype or out.dtype != torch.uint8:
         return transform
-    if type(transform) is Fused and transform.in_loader is not None:
+    if isinstance(transform, Fused) and transform.in_loader is not None:
         return transform_for_slot(transform.in_loader, out)
-    if type(transform) is Fused and not transform.rest and transform.form == "tensor":
+    if isinstance(transform, Fused) and not transform.rest and transform.form == "tensor":
         return Fused(transform_for_slot(transform.head, out))
     if isinstance(transform, Recipe) and type(transform.normalize) is Normalize:
         return transform.in_bytes()

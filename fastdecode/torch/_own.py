@@ -171,7 +171,7 @@ def fuse(
     """
     options = DecodeOptions(quality=quality, headroom=headroom)
     fused = fuse_for(transform, options)
-    if is_of_albumentations(transform) and type(fused) is not Fused:
+    if is_of_albumentations(transform) and not isinstance(fused, Fused):
         fused = unfused(transform, options)
     if type(fused) is Fused and fused is not transform:
         kind = FusedByName if is_of_albumentations(transform) else FusedWithTargets

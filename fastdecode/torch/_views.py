@@ -113,7 +113,7 @@ class Views(EncodedTransform):
     def renewed(self, *, for_epoch: bool = False) -> Views:
         """Return this object, or another one if a pipeline has been changed since it was fused."""
         views = tuple(
-            view.renewed(for_epoch=for_epoch) if type(view) is Fused else view
+            view.renewed(for_epoch=for_epoch) if isinstance(view, Fused) else view
             for view in self.views
         )
         if all(new is old for new, old in zip(views, self.views, strict=True)):

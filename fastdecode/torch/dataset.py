@@ -614,14 +614,14 @@ class DecodeDataset(DecodeMixin, Dataset[Sample_co]):
         transform, image, finish = self._resolved_transform(), None, None
         if self._joint() is not None:
             return "its transforms= also takes the targets"
-        if type(transform) is Fused and transform.in_loader is not None:
+        if isinstance(transform, Fused) and transform.in_loader is not None:
             moved = transform.moving_part
             if moved is not None and self._maps_targets():
                 return f"{type(moved).__name__} moves pixels, so map_target cannot be called"
             transform = transform.in_loader
             if finishes and transform.rest and transform.draws_later:
                 finish, transform = transform.finish, transform.head
-        if type(transform) is Fused:
+        if isinstance(transform, Fused):
             if transform.rest:
                 return f"{type(transform.rest[0]).__name__} comes after what is done while decoding"
             if transform.form != "tensor":

@@ -263,19 +263,20 @@ class Loader:
         self._asked_to_read = read_threads
         self._prepares = self.worker_init_fn is not None
         self.threads, self.workers, self.read_threads = self._look_inside()
-        self._given = (
-            GivenStream(
-                dataset, self.workers or 1, lasting=self.persistent_workers or not self.workers
-            )
-            if self._source.iterable
-            else CallersSampler(sampler if batches is None else batches, batches is not None)
-        )
+        self._given = self._order_giver(sampler, batches)
         self._way()  # raises if arguments and dataset contradict
         self._share_seed()
         self._set_up()
         read = {name for name, kind in vars(Loader).items() if isinstance(kind, property)}
         public = {name for name in {*vars(self), *read} if not name.startswith("_")}
         self._fixed = public - _ASSIGNABLE
+
+    def _order_giver(self, sampler: Any, batches: Any) -> CallersSampler:
+        """Return what says which samples come: a sampler of the caller's, or the dataset itself."""
+        if not self._source.iterable:
+            return CallersSampler(sampler if batches is None else batches, batches is not None)
+        lasting = self.persistent_workers or not self.workers
+        return GivenStream(self.dataset, self.workers or 1, lasting=lasting)
 
     def _take(self, options: DataLoaderOptions, seed: int | None) -> None:
         """Store the arguments that only torch's DataLoader has."""

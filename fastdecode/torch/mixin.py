@@ -333,7 +333,7 @@ def _resolve(transform: Any, options: DecodeOptions, *, may_fuse: bool) -> Any:
         )
     # A Compose that begins with an EncodedTransform can only be called with bytes.
     if encoded or (may_fuse and not asked):
-        renews = type(transform) in (Fused, Views)
+        renews = isinstance(transform, Fused) or type(transform) is Views
         return fuse_for(transform.renewed(for_epoch=True) if renews else transform, options)
     return as_transform(transform)
 

@@ -211,7 +211,6 @@ REFUSED: dict[type[Exception], list[dict[str, Any]]] = {
     ValueError: [
         {"batch_size": 0},
         {"batch_size": 2.0},
-        {"batch_size": None},
         {"threads": -1},
         {"threads": "many"},
         {"workers": True},

@@ -440,7 +440,7 @@ def test_nothing_and_the_packages_own_are_returned() -> None:
 
     assert fuse(None) is None
     assert fuse(own) is own
-    assert fuse(fuse(crop())).__class__ is Fused
+    assert isinstance(fuse(fuse(crop())), Fused)
 
 
 def test_numbers_in_tensors_are_read_again() -> None:

@@ -387,7 +387,7 @@ def test_a_fused_pipeline_follows_its_changes() -> None:
     pipeline = Compose([Resize((16, 16)), ToTensor(), Normalize(mean, [1.0] * 3)])
     fused, views = fuse(pipeline), Views(pipeline, 2)
     data = FILES[0].read_bytes()
-    assert type(fused) is Fused
+    assert isinstance(fused, Fused)
     before = fused(data)
     pipeline.transforms[0] = Resize((20, 24))
     assert {tuple(one.shape) for one in (fused(data), *views(data))} == {(3, 20, 24)}

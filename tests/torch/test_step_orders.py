@@ -483,7 +483,8 @@ def _check(result: Any, expected: Expected, *, of_a_batch: bool = False) -> None
     if math.isinf(expected.allowed):  # so a step that is left out, or done twice, is still seen
         assert apart.mean() <= (10 if _is_bytes(theirs) or wanted.max() > 20 else 0.2)
     else:
-        assert (apart > 1.02 * expected.allowed + 1e-4).double().mean() <= 1e-2
+        # A second AugMix may solarize what the first one has rounded otherwise.
+        assert (apart > 1.02 * expected.allowed + 1e-4).double().mean() <= 2e-2
 
 
 def _check_one(result: Any, cases: Sequence[Expected], *, of_a_batch: bool = False) -> None:

@@ -101,6 +101,7 @@ def check_options(options: DataLoaderOptions, own: Mapping[str, Any]) -> None:
         optional = name != "decode" and given.get(name) is None
         if not (optional or fits(given[name])):
             raise wrong_kind(name + _place(name), kind, given[name], _hint(name, given[name]))
+    _check_singly(options, own)
     _check_together(options, own)
     for name, least in _LEAST.items():
         is_default = isinstance(own[name], (str, type(None))) and own[name] in _DEFAULTS.get(
@@ -151,13 +152,11 @@ def _check_values(own: Mapping[str, Any]) -> None:
     check_word("normalize_on", own["normalize_on"], get_args(NormalizeOn))
 
 
-def _check_together(options: DataLoaderOptions, own: Mapping[str, Any]) -> None:
-    """Refuse arguments that contradict each other or have no meaning here."""
-    workers = is_int(own["workers"]) and own["workers"] > 0
-    ordered = own["sampler"] is not None or own["shuffle"] or own["drop_last"]
-    given = {name for name, value in options.items() if value is not None}
+def _check_singly(options: DataLoaderOptions, own: Mapping[str, Any]) -> None:
+    """Refuse what has no meaning for single samples, or for an iterable dataset."""
     uint8 = own["decode"] != "cpu" or own["normalize_on"] != "host"
-    device, auto = options.get("pin_memory_device"), isinstance(own["threads"], str)
+    ordered = own["shuffle"] or own["sampler"] is not None
+    given = ordered or options.get("batch_sampler") is not None
     for wrong, why in (
         (
             own["batch_size"] is None and (own["drop_last"] or uint8),
@@ -167,8 +166,7 @@ def _check_together(options: DataLoaderOptions, own: Mapping[str, Any]) -> None:
             ),
         ),
         (
-            isinstance(own["dataset"], IterableDataset)
-            and (own["shuffle"] or own["sampler"] is not None or "batch_sampler" in given),
+            isinstance(own["dataset"], IterableDataset) and given,
             (
                 "an IterableDataset says itself which samples come, and in which order: leave out "
                 "shuffle, sampler and batch_sampler"
@@ -181,6 +179,18 @@ def _check_together(options: DataLoaderOptions, own: Mapping[str, Any]) -> None:
                 "let the dataset of each rank give its own samples"
             ),
         ),
+    ):
+        if wrong:
+            raise ValueError(why)
+
+
+def _check_together(options: DataLoaderOptions, own: Mapping[str, Any]) -> None:
+    """Refuse arguments that contradict each other or have no meaning here."""
+    workers = is_int(own["workers"]) and own["workers"] > 0
+    ordered = own["sampler"] is not None or own["shuffle"] or own["drop_last"]
+    given = {name for name, value in options.items() if value is not None}
+    device, auto = options.get("pin_memory_device"), isinstance(own["threads"], str)
+    for wrong, why in (
         (
             "batch_sampler" in given and (own["batch_size"] != 1 or ordered),
             (
