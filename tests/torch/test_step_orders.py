@@ -467,8 +467,10 @@ def _numbers(image: Any) -> torch.Tensor:
     return image.as_subclass(torch.Tensor).double()
 
 
-def _check(result: Any, expected: Expected, *, of_a_batch: bool = False) -> None:
-    """Check the type, the shape and the values of a result."""
+def _check(
+    result: Any, expected: Expected, *, of_a_batch: bool = False, mean: float | None = None
+) -> None:
+    """Check the type, the shape and the values of a result, or the mean of its differing levels."""
     theirs = expected.result
     assert of_a_batch or type(result) is type(theirs)
     assert getattr(result, "dtype", None) == getattr(theirs, "dtype", None)
@@ -480,11 +482,14 @@ def _check(result: Any, expected: Expected, *, of_a_batch: bool = False) -> None
     if expected.erased:
         rows, columns = ((int(0.3 * n), math.ceil(0.7 * n)) for n in apart.shape[-2:])
         apart = apart[..., slice(*rows), slice(*columns)]
-    if math.isinf(expected.allowed):  # so a step that is left out, or done twice, is still seen
+    if mean is not None:
+        assert apart.mean() <= mean * expected.level
+    elif math.isinf(expected.allowed):  # so a step that is left out, or done twice, is still seen
         assert apart.mean() <= (10 if _is_bytes(theirs) or wanted.max() > 20 else 0.2)
     else:
-        # A second AugMix may solarize what the first one has rounded otherwise.
-        assert (apart > 1.02 * expected.allowed + 1e-4).double().mean() <= 2e-2
+        # Or eight pixels of a small image, which an angle puts on the other side of an edge.
+        few = max(1e-2, 24.5 / apart.numel())
+        assert (apart > 1.02 * expected.allowed + 1e-4).double().mean() <= few
 
 
 def _check_one(result: Any, cases: Sequence[Expected], *, of_a_batch: bool = False) -> None:
@@ -687,7 +692,8 @@ def test_random_steps_draw_as_written(pipeline: list[Part], at: int, seed: int) 
     dataset = Sources(FILES[at], transform=_composed(pipeline))
     _seed(seed)
     if expected.error is None:
-        _check(dataset[0][0], expected)
+        # What is done to a tensor in the core is within a level, which a later step may enlarge.
+        _check(dataset[0][0], expected, mean=3.0)
 
 
 def _pairs(before: str) -> Iterator[list[Part]]:
