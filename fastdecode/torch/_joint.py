@@ -248,6 +248,8 @@ def _beside_targets(part: Any, recipe: Recipe) -> Recipe | None:
         in_bytes = recipe.form in ("pil", "uint8") and recipe.image is not np.ndarray
         return recipe if in_bytes and (name == "RandomIoUCrop" or _fill_of(part)) else None
     if name == "ToDtype" and isinstance(part.dtype, dict):
+        if recipe.image is not _recognise.image_tensor():  # the names are of other types
+            return None
         made, known, _ = _recognise.read_pipeline([_of_image(part)], recipe)
         return made if known else None
     if name == "ToPureTensor" and recipe.image is not None:

@@ -280,6 +280,17 @@ def test_fuse_takes_what_a_pipeline_of_v2_takes(given: Any) -> None:
             assert_same(made, expected)
 
 
+@pytest.mark.filterwarnings("ignore:scale was set to True")
+@pytest.mark.parametrize("begin", [[v2.ToImage(), v2.ToPureTensor()], [v2.PILToTensor()], []])
+def test_a_type_that_is_named_is_that_of_the_image(begin: list[Any]) -> None:
+    """What is no tv_tensors.Image any more, or not yet, is converted as all others are."""
+    pipeline = v2.Compose([v2.Resize((40, 30)), *begin, v2.ToDtype(BY_TYPE, scale=True)])
+    made, _ = fuse(pipeline)(fastdecode.open(PHOTOS[0]).convert("RGB"), {"id": 3})
+    expected, _ = pipeline(PillowImage.open(PHOTOS[0]).convert("RGB"), {"id": 3})
+    assert isinstance(made, type(expected))
+    assert getattr(made, "dtype", None) == getattr(expected, "dtype", None)
+
+
 def test_targets_that_a_fused_pipeline_cannot_take_are_errors() -> None:
     """Of another image's size, or of a transform of images alone."""
     image = fastdecode.open(PHOTOS[0]).convert("RGB")
