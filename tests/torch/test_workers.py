@@ -8,7 +8,9 @@ import multiprocessing
 import os
 import signal
 import time
+import weakref
 from collections import namedtuple
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -229,6 +231,20 @@ def test_kept_error_keeps_no_processes() -> None:
 
     assert set(multiprocessing.active_children()) == before
     assert kept.value.__traceback__ is not None
+
+
+def test_an_error_of_a_worker_keeps_nothing_alive() -> None:
+    """As garbage, torch's iterator would wait 5 seconds for each of its workers."""
+    gc.disable()
+    try:
+        batches = iter(Loader(Plain(stopping, 8), 8, workers=1))
+        left = weakref.ref(batches)
+        with suppress(RuntimeError):
+            next(batches)
+        del batches
+        assert left() is None
+    finally:
+        gc.enable()
 
 
 class Late(TimeoutError):

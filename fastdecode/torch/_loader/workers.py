@@ -527,7 +527,12 @@ class _ProcessEpoch:
         self._place = self._order.reached(self._place, sent.number, sent.made, sent.state)
         config.source.add_errors(sent.failures)
         if isinstance(sent.made, ExceptionWrapper):
-            sent.made.reraise()
+            try:
+                sent.made.reraise()
+            except Exception as error:
+                # That frame holds the error, and so this iterator: collected as garbage, torch's
+                # waits 5 s for each of its workers.
+                raise error.with_traceback(None)  # noqa: B904 - the same error
         self._received = sent.made._replace(position=self._place.number)
         return self._finish(self._received)
 
