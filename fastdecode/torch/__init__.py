@@ -30,10 +30,9 @@ except ModuleNotFoundError as error:
 if TYPE_CHECKING:
     from fastdecode.geometry import Geometry
     from fastdecode.torch._errors import SKIPPED, Failure
-    from fastdecode.torch._fuse import Fused
+    from fastdecode.torch._fuse import Fused, fuse
     from fastdecode.torch._loader.threads import limit_threads
     from fastdecode.torch._options import DecodeOptions
-    from fastdecode.torch._own import fuse
     from fastdecode.torch._views import Views
     from fastdecode.torch.dataset import DecodeDataset
     from fastdecode.torch.folder import ImageFolder
@@ -63,7 +62,7 @@ _HOMES = {
     "ShardStream": "torch.shards.stream",
     "StoreDataset": "torch.store_dataset",
     "Views": "torch._views",
-    "fuse": "torch._own",
+    "fuse": "torch._fuse",
     "limit_threads": "torch._loader.threads",
 }
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
@@ -22,8 +21,8 @@ from torch.utils._pytree import tree_leaves, tree_map
 from fastdecode.native._augment import Impossible, Operation, Program, as_operations
 from fastdecode.native._library import lib
 from fastdecode.torch import _recognise
-from fastdecode.torch._fuse import Fused, build_fused, first_recipe
 from fastdecode.torch._options import SIZE_OPTIONS
+from fastdecode.torch._plan import Plan, first_recipe
 from fastdecode.torch._stages import Called, as_written, draws_for_itself
 from fastdecode.torch._unchanged import forget
 from fastdecode.torch._user_code import DrawingFrom
@@ -41,22 +40,18 @@ if TYPE_CHECKING:
 _MOVED = ("BoundingBoxes", "KeyPoints", "Mask")
 
 
-@dataclass(frozen=True)
-class _Way:
-    """How samples are made: what is drawn, and then the parts that are called.
+class JointPlan:
+    """The plan of a pipeline that is called with an image and its target.
 
     What is drawn in turn is a recipe of known parts, or a transform for which the boxes matter, or
-    which changes nothing but the target.
+    which changes nothing but the target. Then the other parts are called.
     """
 
-    fused: Fused
-    drawn: tuple[Any, ...]
-
-    @classmethod
-    def of(cls, parts: Sequence[Any], begin: Recipe) -> _Way:
-        """Follow a pipeline as long as its parts are known, in one program after another."""
+    def __init__(self, parts: Sequence[Any], begin: Recipe, *, called: bool = False) -> None:
+        self._parts = tuple(parts)
+        self._begin = begin
         recipe, drawn, count = begin, list[Any](), 0
-        while True:
+        while not called:
             made, more, reason = _recognise.read_pipeline(parts[count:], recipe)
             if drawn and made.by_torch:  # which resizes only what is decoded
                 break
@@ -71,21 +66,72 @@ class _Way:
             count, recipe = count + 1, following
         steps = [step for one in drawn if isinstance(one, Recipe) for step in one.program]
         whole = recipe.but(program=Program(steps), shape=None)
-        return cls(build_fused(whole, parts, count, reason), tuple(drawn))
+        self.plan = Plan(whole, parts, count, "" if called else reason)
+        self._drawn = tuple(drawn)
+        self.does_something = bool(drawn)
+        self.isolated = all(Called(part).isolated for part in self.plan.rest)
+        placed = not all(isinstance(one, Recipe) for one in drawn)
+        self._draws_in_torch = placed or not all(map(_recognise.draws_nothing, self.plan.rest))
 
-    @property
-    def draws_alike(self) -> bool:
-        """Whether it does all, and is known to draw from torch's generator what is drawn there."""
-        recipes = [one for one in self.drawn if isinstance(one, Recipe)]
-        return not self.fused.rest and all(one.parts for one in recipes)
+    @cached_property
+    def alike(self) -> JointPlan:
+        """The plan for draws from the global generators, as `Plan.alike`."""
+        known = all(one.parts for one in self._drawn if isinstance(one, Recipe))
+        return self if known else JointPlan(self._parts, self._begin.but(draws_alike=True))
 
-    def draw(
+    @cached_property
+    def as_written(self) -> JointPlan:
+        """The plan that calls every part, with the decoded image."""
+        return JointPlan(self._parts, self._begin, called=True)
+
+    def make(self, data: Data, target: Any, **options: Unpack[TransformOptions]) -> tuple[Any, Any]:
+        """Decode and transform an image, and transform its target alike."""
+        generator = options.get("generator")
+        plan = self if isinstance(generator, SampleGenerator) else self.alike
+        # It looks at each call of torch, which is a tenth of the time of a sample with boxes.
+        looks = self._draws_in_torch and self.isolated
+        looks_for = generator if looks and draws_for_itself(generator) else None
+        drawing = nullcontext() if looks_for is None else DrawingFrom(looks_for)
+        with suppress(Impossible), drawing:
+            return plan._make(data, target, **options)
+        with as_written(generator):
+            return self.as_written._make(data, target, **options)
+
+    def record(self, image: PillowImage.Image, target: Any) -> tuple[Any, Any] | None:
+        """Do the same, but make the image when it is used; None if it is decoded, or cannot be."""
+        plan, (width, height) = self.alike, image.size
+        begin = plan.plan.recording_of(image)
+        if begin is None or any(map(self._is_image, tree_leaves(target))):
+            return None
+        tree_map(partial(self._check, full_size=(height, width)), target)
+        state = torch.default_generator.get_state()
+        try:
+            drawn, moved = plan._draw(target, width, height, None)
+        except Impossible:
+            torch.default_generator.set_state(state)
+            return None
+        return plan._call_rest(begin(drawn), moved)
+
+    def _make(self, data: Data, target: Any, **options: Any) -> tuple[Any, Any]:
+        followed = []
+
+        def draw(width: int, height: int, generator: torch.Generator | None) -> DrawnSample:
+            tree_map(partial(self._check, full_size=(height, width)), target)
+            drawn, moved = self._draw(target, width, height, generator)
+            followed.append(moved)
+            return drawn
+
+        recipe = cast("Recipe", self.plan.head).but(draw=draw)
+        pixels, _ = recipe.make(data, **options)
+        return self._call_rest(self.plan.as_output(pixels, data), followed[-1])
+
+    def _draw(
         self, target: Any, width: int, height: int, generator: torch.Generator | None
     ) -> tuple[DrawnSample, Any]:
         """Draw what is done to an image of this size, and do it to its target."""
         sides, operations = (width, height), list[Any]()
         kept: list[Any] = []  # what some of them lie in
-        for one in self.drawn:
+        for one in self._drawn:
             if isinstance(one, Recipe):
                 made = one.draw(width, height, generator)
                 (height, width), target = made.size, _follow(target, made.operations)
@@ -98,73 +144,9 @@ class _Way:
                 target = one(_canvas(width, height), target)[1]
         return DrawnSample.of(as_operations(operations), sides, (height, width)), target
 
-
-class FusedJoint:
-    """A pipeline of images with targets: the first steps run while decoding, the rest as written.
-
-    `isolated` says whether all draws of a sample come from its generator.
-    """
-
-    def __init__(self, parts: Sequence[Any], begin: Recipe) -> None:
-        self._alone = _Way.of(parts, begin)
-        self._in_loader = _Way.of(parts, begin.but(augments=True))
-        self.does_something = bool(self._alone.drawn or self._in_loader.drawn)
-        rest = self._in_loader.fused.rest
-        self.isolated = all(Called(part).isolated for part in rest)
-        placed = any(not isinstance(one, Recipe) for one in self._in_loader.drawn)
-        self._draws_in_torch = placed or not all(map(_recognise.draws_nothing, rest))
-
-    def make(self, data: Data, target: Any, **options: Unpack[TransformOptions]) -> tuple[Any, Any]:
-        """Decode and transform an image, and transform its target alike."""
-        generator = options.get("generator")
-        if not isinstance(generator, SampleGenerator):
-            return self._make(self._alone, data, target, **options)
-        # It looks at each call of torch, which is a tenth of the time of a sample with boxes.
-        draws = self._draws_in_torch and self.isolated and draws_for_itself(generator)
-        drawing = DrawingFrom(generator) if draws else nullcontext()
-        with suppress(Impossible), drawing:
-            return self._make(self._in_loader, data, target, **options)
-        with as_written(generator):
-            return self._make(self._alone, data, target, **options)
-
-    def record(self, image: PillowImage.Image, target: Any) -> tuple[Any, Any] | None:
-        """Do the same, but make the image when it is used; None if it is decoded, or cannot be."""
-        way, (width, height) = self._in_loader, image.size
-        way = way if way.draws_alike else self._alone
-        begin = way.fused.recording_of(image)
-        if begin is None or any(map(self._is_image, tree_leaves(target))):
-            return None
-        tree_map(partial(self._check, full_size=(height, width)), target)
-        state = torch.default_generator.get_state()
-        try:
-            drawn, moved = way.draw(target, width, height, None)
-        except Impossible:
-            torch.default_generator.set_state(state)
-            return None
-        sample: Any = begin(drawn), moved
-        for part in way.fused.rest:
-            sample = part(*sample)
-        made: tuple[Any, Any] = sample
-        return made
-
-    @property
-    def alone(self) -> Fused:
-        """What is done outside of a `Loader`."""
-        return self._alone.fused
-
-    def _make(self, way: _Way, data: Data, target: Any, **options: Any) -> tuple[Any, Any]:
-        followed = []
-
-        def draw(width: int, height: int, generator: torch.Generator | None) -> DrawnSample:
-            tree_map(partial(self._check, full_size=(height, width)), target)
-            drawn, moved = way.draw(target, width, height, generator)
-            followed.append(moved)
-            return drawn
-
-        recipe = cast("Recipe", way.fused.head).but(draw=draw)
-        pixels, _ = recipe.make(data, **options)
-        sample: Any = way.fused.as_output(pixels, data), followed[-1]
-        for part in way.fused.rest:
+    def _call_rest(self, image: Any, target: Any) -> tuple[Any, Any]:
+        sample: Any = image, target
+        for part in self.plan.rest:
             sample = part(*sample)
         made: tuple[Any, Any] = sample
         return made
@@ -188,24 +170,15 @@ class FusedJoint:
 
     def _is_image(self, leaf: Any) -> bool:
         """Return whether the pipeline transforms a part of a target as an image."""
-        converts = not {"ToImage", "ToTensor"}.isdisjoint(self._in_loader.fused.fused)
+        converts = not {"ToImage", "ToTensor"}.isdisjoint(self.plan.names)
         is_array = converts and isinstance(leaf, np.ndarray)
         known = sys.modules["torchvision.tv_tensors"]
         images = PillowImage.Image, known.TVTensor
         return is_array or (isinstance(leaf, images) and not _is_moved(leaf))
 
     def __repr__(self) -> str:
-        alone, there = self.alone, self._in_loader.fused
-        stages: list[Any] = list(map(Called, there.rest))
-        in_loader = Fused(there.head, stages, form=there.form, fused=there.fused)
-        shown = Fused(
-            *(alone.head, alone.rest),
-            form=alone.form,
-            fused=alone.fused,
-            reason=alone.reason,
-            in_loader=in_loader,
-        )
-        return repr(shown)
+        lines = self.plan.lines_with(map(Called, self.plan.rest), self.alike.plan)
+        return "\n".join(["Plan(", *(f"  {line}" for line in lines), ")"])
 
 
 def _is_moved(leaf: Any) -> bool:
@@ -306,8 +279,8 @@ def _place(
     return Operation("pad", border, "constant", fill or (0, 0, 0)), (rows, columns), target
 
 
-def resolve_joint(transforms: Any, options: DecodeOptions, *, may_fuse: bool) -> Any:
-    """Fuse a pipeline of images and targets if allowed; else return it, to be called with both."""
+def compile_joint(transforms: Any, options: DecodeOptions, *, may_fuse: bool) -> Any:
+    """Compile a pipeline of images and targets if allowed; else return it as it is."""
     if not callable(transforms):
         raise TypeError(f"transforms must be callable with an image and its target: {transforms!r}")
     first = next(_recognise.flatten(transforms), None)
@@ -320,5 +293,5 @@ def resolve_joint(transforms: Any, options: DecodeOptions, *, may_fuse: bool) ->
         return transforms
     begin = first_recipe(options, joint=True)
     forget()
-    fused = FusedJoint(list(_recognise.flatten(transforms)), begin)
-    return fused if fused.does_something else transforms
+    plan = JointPlan(list(_recognise.flatten(transforms)), begin)
+    return plan if plan.does_something else transforms

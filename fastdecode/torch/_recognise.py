@@ -73,7 +73,7 @@ class Row:
     """What is known about a class of transforms."""
 
     step: Step | None = None
-    """How it is done while decoding; None if it never is. Augmentations are only in a `Loader`."""
+    """How the core does it; None if it never does."""
     make: Maker | None = None
     """Returns the program of its operations; None if it has none."""
     parts: str = ""
@@ -145,10 +145,6 @@ def read_pipeline(parts: Sequence[Any], recipe: Recipe) -> tuple[Recipe, int, st
         if recipe.joint and not type(part).__module__.startswith(_V2):
             step = None  # it takes no target
         following = step(recipe, part) if step else None
-        if following is None and step in (_augment, _erase):
-            name = type(part).__name__
-            why = f"{name} is done in the core only in a Loader, and if the core knows every part"
-            return recipe, count, why
         if following is None:
             return recipe, count, _reason_not_fused(part, recipe, known=step is not None)
         recipe = following
@@ -193,6 +189,12 @@ def keeps_geometry(part: Any) -> bool:
     """Return whether a transform is known to leave every pixel where it is."""
     row = row_of(part)
     return row is not None and row.in_place
+
+
+def is_followed(part: Any) -> bool:
+    """Return whether a `Geometry` says where a part of a program moves pixels, if it does."""
+    row = row_of(part)
+    return row is not None and (row.in_place or row.step not in (_augment, _of_albumentations))
 
 
 def draws_nothing(part: Any) -> bool:
@@ -375,8 +377,9 @@ def _to_rgb(recipe: Recipe, _part: Any) -> Recipe | None:
     return recipe if recipe.channels == 3 else None
 
 
-_DECODED = {"": r"(br|r)[cm]*", "joint": r"brm*|m*(rm*)?", "augments": r"(br|m?r)[cm]*|m"}
-"""Which steps are done while decoding, by their letters.
+_DECODED = re.compile(r"(br|m?r)[cm]*|m")
+_DECODED_JOINT = re.compile(r"brm*|m*(rm*)?")
+"""Which steps are done while decoding, by their letters; and beside targets.
 
 torchvision pads an image and its boxes differently for a central crop, so targets do not follow it.
 """
@@ -417,14 +420,13 @@ def _while_decoding(recipe: Recipe, part: Any) -> Recipe | None:
         letters = _letters(made)
         # A flip commutes with a random crop where the draws are the loader's; but not with the
         # resize of a mask, which takes the pixel on the left of two.
-        commutes = recipe.augments and not recipe.joint
-        after_flip = commutes and _letters(before) == "m" and letters == "br"
+        after_flip = not recipe.joint and _letters(before) == "m" and letters == "br"
         program = Program([*made, *before] if after_flip else [*before, *made])
         following = recipe.doing(program, part_of(part, make, None))
     except Unsupported:
         return None
-    mode = "joint" if recipe.joint else "augments" if recipe.augments else ""
-    if not re.fullmatch(_DECODED[mode], _letters(following.program)):
+    known_steps = _DECODED_JOINT if recipe.joint else _DECODED
+    if not known_steps.fullmatch(_letters(following.program)):
         return None
     return following if in_bytes or not {*letters} & {*"br"} else None
 
@@ -449,14 +451,14 @@ def _image_classification(recipe: Recipe, part: Any) -> Recipe | None:
 
 def _pixel_values(recipe: Recipe, part: Any) -> Recipe | None:
     """Accept an image processor of transformers as the only part, or after LLaVA's padding."""
-    alone = (recipe.augments or not recipe.program) and recipe.form == "pil" and not recipe.joint
-    return after_processor(part.processor, recipe) if alone else None
+    known = recipe.form == "pil" and not recipe.joint
+    return after_processor(part.processor, recipe) if known else None
 
 
 def _followed(recipe: Recipe, part: Any, make: Maker) -> Recipe | None:
     """Return the recipe with the program of a part; None if the core has none."""
     plain = recipe.channels == 3 and not recipe.joint
-    if not recipe.augments or not (plain or _is_known(part)):
+    if not (plain or _is_known(part)):
         return None
     before = recipe.shape and recipe.shape[1:]
     try:
@@ -469,7 +471,8 @@ def _followed(recipe: Recipe, part: Any, make: Maker) -> Recipe | None:
         check_program(program, before)
         makes_grey = row_of(part) is not None and type(part).__qualname__ == "Grayscale"
         channels = part.num_output_channels if makes_grey else recipe.channels
-        return recipe.but(channels=channels).doing(program, part_of(part, make, before))
+        following = recipe.but(channels=channels).doing(program, part_of(part, make, before))
+        return following if following.parts or not recipe.draws_alike else None
     except Unsupported:
         return None
 
@@ -663,7 +666,7 @@ def _normalise_erased(recipe: Recipe, mean: Sequence[float], std: Sequence[float
 def _of_albumentations(recipe: Recipe, part: Any) -> Recipe | None:
     """Accept a transform of arrays, to which a Pillow image is converted."""
     transform = part.transform
-    if not recipe.augments or not (recipe.form == "pil" or recipe.image is np.ndarray):
+    if not (recipe.form == "pil" or recipe.image is np.ndarray):
         return None
     recipe = recipe.but(image=np.ndarray, form="uint8" if recipe.form == "pil" else recipe.form)
     if not _albumentations.is_known(transform) or recipe.channels != 3:

@@ -15,8 +15,8 @@ from fastdecode.torch._user_code import belongs_to
 _READ = ("torchvision", "timm", "albumentations", "fastdecode", "transformers")
 """Whose objects are read, and not called; those of torch are containers."""
 _SMALL = 64  # values: a mean has three
-_BY_CALLS = ("params", "program", "py_random", "random_generator", "seed")
-"""Attributes that calls set: albumentations' draws, and a program that follows from others."""
+_BY_CALLS = ("params", "plan", "program", "py_random", "random_generator", "seed")
+"""Attributes that calls set: albumentations' draws, and what follows from other attributes."""
 
 
 class Snapshot:
@@ -60,7 +60,7 @@ def _objects(found: Any, seen: set[int]) -> Iterator[Any]:
         held = found
     elif _is_read(found):
         yield found
-        held = vars(found).values()
+        held = _attributes_read(found).values()
     else:
         return
     for one in held:
@@ -83,8 +83,12 @@ def _copied(value: Any) -> Any:
     return value
 
 
+def _attributes_read(found: Any) -> dict[str, Any]:
+    return {name: one for name, one in vars(found).items() if name not in _BY_CALLS}
+
+
 def _attributes(found: Any) -> dict[str, Any]:
-    return {name: _copied(one) for name, one in vars(found).items() if name not in _BY_CALLS}
+    return {name: _copied(one) for name, one in _attributes_read(found).items()}
 
 
 def _are_same(now: dict[str, Any], then: dict[str, Any]) -> bool:

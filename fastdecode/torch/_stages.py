@@ -116,15 +116,19 @@ class Following:
         if not (self._made and self._made[0].is_current()):  # a step may change the later ones
             self._stages.clear()
             self._made[:] = [Snapshot(self.parts)]
-        if (form, kind) not in self._stages:
-            self._stages[form, kind] = self._stages_for(form, kind)
-        for stage in self._stages[form, kind]:
+        found = form, kind, generator is None
+        if found not in self._stages:
+            self._stages[found] = self._stages_for(*found)
+        for stage in self._stages[found]:
             image = stage(image, generator)
         return image
 
-    def _stages_for(self, form: Form | None, kind: type | None) -> tuple[Any, ...]:
+    def _stages_for(
+        self, form: Form | None, kind: type | None, draws_alike: bool
+    ) -> tuple[Any, ...]:
         if form is not None:
-            begin = Recipe().but(augments=True, form="uint8" if form == "array" else form)
+            form_of_pixels = "uint8" if form == "array" else form
+            begin = Recipe().but(draws_alike=draws_alike, form=form_of_pixels)
             image = np.ndarray if form == "array" else None if kind is torch.Tensor else kind
             recipe, count, _ = _recognise.read_pipeline(self.parts, begin.but(image=image))
             if count:

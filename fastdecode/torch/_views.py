@@ -15,8 +15,8 @@ from fastdecode._buffers import as_buffer
 from fastdecode._decode.api import decode_part
 from fastdecode._decode.opening import info_of
 from fastdecode._pixels import seen_size
-from fastdecode.torch._fuse import Fused
-from fastdecode.torch._own import fuse
+from fastdecode.torch._fuse import Fused, fuse
+from fastdecode.torch._plan import Plan
 from fastdecode.torch._user_code import is_isolated
 from fastdecode.torch.transforms import EncodedTransform
 from fastdecode.torch.transforms._random_crop import SampleGenerator
@@ -105,19 +105,19 @@ class Views(EncodedTransform):
         """Decode an image, and return the list of its views."""
         if options.get("out") is not None:
             raise ValueError("out is for one image, and there are several views")
-        views = self.views
-        if not isinstance(options.get("generator"), SampleGenerator):
-            views = self.renewed().views
+        views: Sequence[Any] = self.views
+        if isinstance(options.get("generator"), SampleGenerator):
+            views = [view.plan if isinstance(view, Fused) else view for view in views]
+        else:
+            views = [getattr(view, "alike", view) for view in self.renewed().views]
         return _Making(as_buffer(data, function="transform"), **options).make(views)
 
     def renewed(self, *, for_epoch: bool = False) -> Views:
-        """Return this object, or another one if a pipeline has been changed since it was fused."""
+        """Return the views of the pipelines as they are now."""
         views = tuple(
-            view.renewed(for_epoch=for_epoch) if isinstance(view, Fused) else view
+            view.renew(for_epoch=for_epoch) if isinstance(view, Fused) else view
             for view in self.views
         )
-        if all(new is old for new, old in zip(views, self.views, strict=True)):
-            return self
         made = copy.copy(self)
         made.views = views
         return made
@@ -175,10 +175,7 @@ class _Making:
 
         A view that lets the decoder reduce the image needs the file itself.
         """
-        crop: Any = view
-        if isinstance(view, Fused):
-            whole = view.in_loader if isinstance(self._generator, SampleGenerator) else None
-            crop = view.head if whole is None else whole.head
+        crop: Any = view.head if isinstance(view, Plan) else view
         return crop if isinstance(crop, Recipe) and crop.quality == "exact" else None
 
     def _draw(self, crop: Recipe) -> DrawnSample:
@@ -200,12 +197,9 @@ class _Making:
     ) -> Any:
         if crop is not None:
             pixels = crop.make_from(part, self._draw(crop) if draw is None else draw)
-            if not isinstance(view, Fused):
+            if not isinstance(view, Plan):
                 return pixels
-            whole = view.in_loader
-            return (view if whole is None or crop is view.head else whole).finish(
-                pixels, self._generator, self._data
-            )
+            return view.finish(pixels, self._generator, self._data)
         if isinstance(view, EncodedTransform):
             return view(self._data, generator=self._generator, **self._decoding)
         image = PillowImage.fromarray(part.image)

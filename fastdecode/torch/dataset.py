@@ -41,9 +41,9 @@ from fastdecode.torch._errors import (
     record_failure,
     replacement_candidates,
 )
-from fastdecode.torch._fuse import Fused, not_fused_reason, transform_for_slot
-from fastdecode.torch._joint import FusedJoint, resolve_joint
+from fastdecode.torch._joint import JointPlan, compile_joint
 from fastdecode.torch._options import SIZE_OPTIONS, DatasetOptions, DecodeOptions
+from fastdecode.torch._plan import Plan, not_fused_reason, transform_for_slot
 from fastdecode.torch._user_code import is_isolated, is_thread_safe, says_thread_safe
 from fastdecode.torch._wrappers import asked_by_torch, items_of, outermost
 from fastdecode.torch.mixin import (
@@ -135,7 +135,7 @@ class EncodedSample(NamedTuple):
 class EligibleRecipe(NamedTuple):
     """How the core or a device makes the samples of a dataset.
 
-    `image` is as for `Fused`; `maps` says that the dataset has a ``map_target``. `finish` makes the
+    `image` is as for `Plan`; `maps` says that the dataset has a ``map_target``. `finish` makes the
     sample of what the recipe makes, with the sample's generator, if that is not all.
     """
 
@@ -417,7 +417,8 @@ class DecodeDataset(DecodeMixin, Dataset[Sample_co]):
         set_up_process(self)
         transform, options = self._resolved_transform(), self._options
         if isinstance(transform, EncodedTransform):
-            data, transform = self._read_encoded(source), transform_for_slot(transform, out)
+            dtype = None if out is None else out.dtype
+            data, transform = self._read_encoded(source), transform_for_slot(transform, dtype)
             make = transform.with_geometry if self._maps_targets() else transform
             made: Any = make(data, generator=generator, out=out, **options.for_transform())
             return with_pixels(made) if self._maps_targets() else (with_pixels(made), None)
@@ -451,7 +452,7 @@ class DecodeDataset(DecodeMixin, Dataset[Sample_co]):
         joint = self._current_joint()
         if joint is None:
             return super()._resolved_transform()
-        return self._resolve_once(joint, resolve_joint)
+        return self._resolve_once(joint, compile_joint)
 
     @property
     def _target_transform(self) -> Any:
@@ -482,7 +483,7 @@ class DecodeDataset(DecodeMixin, Dataset[Sample_co]):
         """Decode an image, and transform it together with its target."""
         set_up_process(self)
         transforms, options = self._resolved_transform(), self._options
-        if not isinstance(transforms, FusedJoint):
+        if not isinstance(transforms, JointPlan):
             image, geometry = self._decode_source(source)
             pair = transforms(image, map_targets(self, target, geometry))
             made: tuple[Any, Any] = with_pixels(pair)
@@ -537,7 +538,7 @@ class DecodeDataset(DecodeMixin, Dataset[Sample_co]):
     @property
     def _transform_is_isolated(self) -> bool:
         transform = self._resolved_transform()
-        if transform is None or isinstance(transform, FusedJoint):
+        if transform is None or isinstance(transform, JointPlan):
             return transform is None or transform.isolated
         return is_isolated(transform)
 
@@ -573,7 +574,7 @@ class DecodeDataset(DecodeMixin, Dataset[Sample_co]):
     def _describe_decoding(self) -> str:
         """Describe in words how images are decoded."""
         resolved = self._resolved_transform()
-        if isinstance(resolved, FusedJoint):
+        if isinstance(resolved, JointPlan):
             return repr(resolved)
         if isinstance(resolved, EncodedTransform):
             return "by the transform" if resolved is self.transform else repr(resolved)
@@ -614,19 +615,19 @@ class DecodeDataset(DecodeMixin, Dataset[Sample_co]):
         transform, image, finish = self._resolved_transform(), None, None
         if self._joint() is not None:
             return "its transforms= also takes the targets"
-        if isinstance(transform, Fused) and transform.in_loader is not None:
+        if isinstance(transform, Plan):
             moved = transform.moving_part
             if moved is not None and self._maps_targets():
                 return f"{type(moved).__name__} moves pixels, so map_target cannot be called"
-            transform = transform.in_loader
-            if finishes and transform.rest and transform.draws_later:
-                finish, transform = transform.finish, transform.head
-        if isinstance(transform, Fused):
-            if transform.rest:
+            if finishes and transform.steps and transform.draws_later:
+                finish = transform.finish
+            elif transform.steps:
                 return f"{type(transform.rest[0]).__name__} comes after what is done while decoding"
-            if transform.form != "tensor":
+            elif transform.form != "tensor":
                 return "its transform makes Pillow images"
-            image, transform = transform.image, transform.head
+            else:
+                image = transform.image
+            transform = transform.head
         if not isinstance(transform, Recipe):
             kind = type(transform).__name__
             return f"its transform ({kind}) is not one that is done while decoding"

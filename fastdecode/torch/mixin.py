@@ -20,9 +20,10 @@ from fastdecode._system.process import is_worker
 from fastdecode.errors import BackendUnavailable, FastDecodeError, UnknownBackend, begin_with
 from fastdecode.geometry import Geometry
 from fastdecode.stores._ranges import FileMap
-from fastdecode.torch._fuse import Fused, fuse_for
+from fastdecode.torch._fuse import Fused
 from fastdecode.torch._loader.threads import limit_threads
 from fastdecode.torch._options import SIZE_OPTIONS, DecodeOptions
+from fastdecode.torch._plan import compile_pipeline
 from fastdecode.torch._processors import as_transform
 from fastdecode.torch._recognise import encoded_head
 from fastdecode.torch._snapshot import Snapshot
@@ -333,8 +334,10 @@ def _resolve(transform: Any, options: DecodeOptions, *, may_fuse: bool) -> Any:
         )
     # A Compose that begins with an EncodedTransform can only be called with bytes.
     if encoded or (may_fuse and not asked):
-        renews = isinstance(transform, Fused) or type(transform) is Views
-        return fuse_for(transform.renewed(for_epoch=True) if renews else transform, options)
+        if isinstance(transform, Fused):
+            return transform.renew(for_epoch=True)
+        renews = type(transform) is Views
+        return compile_pipeline(transform.renewed(for_epoch=True) if renews else transform, options)
     return as_transform(transform)
 
 

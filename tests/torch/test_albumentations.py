@@ -76,10 +76,7 @@ def made(name: str) -> Any:
 def loaded(compose: Any, **options: Any) -> list[Any]:
     """Return the samples of a Loader in threads, all of which the core makes."""
     dataset = Sources(*FILES, transform=compose, **options)
-    fused = dataset._resolved_transform()
-    assert isinstance(fused, Fused)
-    assert fused.in_loader is not None
-    assert not fused.in_loader.rest
+    assert not dataset._resolved_transform().rest
     with SeededLoader(dataset, 1, threads=2, collate_fn=list) as loader:
         return [sample for batch in loader for sample, _ in batch]
 
@@ -119,7 +116,7 @@ def test_white_is_not_among_the_levels_that_autocontrast_spreads(rows: Any) -> N
     """It stays white; and one other level alone stays, too."""
     image, compose = np.array(rows, np.uint8), A.Compose([made("AutoContrast")])
     dataset = Sources(encode(PillowImage.fromarray(image), "png"), transform=compose)
-    assert not dataset._resolved_transform().in_loader.rest
+    assert not dataset._resolved_transform().rest
     with SeededLoader(dataset, 1, threads=1, collate_fn=list) as loader:
         ((result, _),) = next(iter(loader))
     check(result, compose(image=image)["image"], 1)
@@ -523,7 +520,7 @@ def test_numbers_that_the_core_does_not_take_are_left_to_albumentations(make: An
     dataset = Sources(*FILES, transform=A.Compose([made("Resize"), make()]))
     fused = dataset._resolved_transform()
 
-    assert [type(stage).__name__ for stage in fused.in_loader.rest] == ["Called"]
+    assert [type(stage).__name__ for stage in fused.steps] == ["Called"]
 
 
 @pytest.mark.parametrize(
@@ -538,7 +535,7 @@ def test_a_border_after_the_normalisation_is_not_normalised(step: Any) -> None:
     """What fills floats becomes the level that is normalised to it, within half a level."""
     compose = A.Compose([made("Resize"), made("Normalize"), step()])
     dataset = Sources(*FILES, transform=compose)
-    assert not dataset._resolved_transform().in_loader.rest
+    assert not dataset._resolved_transform().rest
     with SeededLoader(dataset, 1, num_workers=1, collate_fn=list) as loader:
         samples = [sample for batch in loader for sample, _ in batch]
     for sample, image in zip(samples, IMAGES, strict=True):
@@ -553,7 +550,7 @@ def test_a_hole_after_the_normalisation_has_the_value_that_is_given() -> None:
     drop = A.CoarseDropout(num_holes_range=(1, 1), **sides, fill=0.5, p=1)
     compose = A.Compose([made("Resize"), made("Normalize"), drop])
     dataset = Sources(*FILES, transform=compose)
-    assert not dataset._resolved_transform().in_loader.rest
+    assert not dataset._resolved_transform().rest
     with SeededLoader(dataset, 1, num_workers=1, collate_fn=list) as loader:
         samples = [np.asarray(sample) for batch in loader for sample, _ in batch]
     for sample in samples:
@@ -569,7 +566,7 @@ def test_a_step_of_albumentations_itself_is_seeded_and_ends_nothing(kind: Any) -
     fused = dataset._resolved_transform()
 
     assert fused.isolated
-    assert [type(stage).__name__ for stage in fused.in_loader.rest] == ["Called", "Following"]
+    assert [type(stage).__name__ for stage in fused.steps] == ["Called", "Following"]
     results = []
     for how in ({"threads": 1}, {"threads": 3}, {"num_workers": 1}):
         with SeededLoader(dataset, 1, shuffle=False, **how) as loader:
@@ -614,7 +611,7 @@ def test_samples_do_not_depend_on_how_they_are_made() -> None:
     fused = dataset._resolved_transform()
 
     assert not dataset.isolated
-    assert [type(stage).__name__ for stage in fused.in_loader.rest] == ["Called", "Following"]
+    assert [type(stage).__name__ for stage in fused.steps] == ["Called", "Following"]
     results = []
     for processes in (0, 1, 2):
         with SeededLoader(dataset, 1, num_workers=processes, shuffle=False) as loader:

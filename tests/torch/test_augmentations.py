@@ -27,7 +27,7 @@ from fastdecode.native._augment import (
     group,
 )
 from fastdecode.testing import encode
-from fastdecode.torch import Fused, ImageList, Loader
+from fastdecode.torch import ImageList, Loader
 from fastdecode.torch._loader.order import sample_seed
 from fastdecode.torch.transforms import RandomResizedCrop
 from fastdecode.torch.transforms._random_crop import SampleGenerator
@@ -47,11 +47,10 @@ NOISE = Erasure((0.1, 0.3), (0.5, 2.0), "pixel")
 ERASED = Program([*COLOURS, *erase(NOISE, probability=0.5)])
 
 
-def _transform(program: Program, **options: Any) -> Fused:
-    """Return a transform that a Loader does wholly in the core."""
+def _transform(program: Program, **options: Any) -> RandomResizedCrop:
+    """Return a transform that is done wholly in the core."""
     crop = RandomResizedCrop(SIDE, flip=0.5, mean=MEAN, std=STD, **options)
-    whole = crop.but(program=Program([*crop.program, *program]))
-    return Fused(crop, [lambda image: image], in_loader=Fused(whole))
+    return crop.but(program=Program([*crop.program, *program]))
 
 
 def _batches(items: Any, transform: Any, **how: Any) -> torch.Tensor:
@@ -173,16 +172,6 @@ def test_an_epoch_resumes_with_the_same_augmentations() -> None:
     again = Loader(dataset, 2, seed=5)
     again.load_state_dict(loader.state_dict())
     assert_same([images for images, _ in again], whole[1:])
-
-
-def test_outside_a_loader_the_pipeline_runs_as_written() -> None:
-    """A dataset's own sample is the head and the rest, with draws from torch's generator."""
-    transform = _transform(COLOURS)
-    dataset = ImageList(PHOTOS, [0] * len(PHOTOS), transform=transform)
-    torch.manual_seed(3)
-    image, _ = dataset[0]
-    torch.manual_seed(3)
-    assert_same(image, transform.head(PHOTOS[0].read_bytes()))
 
 
 def test_a_device_cannot_decode_or_normalise_later() -> None:

@@ -364,7 +364,7 @@ def test_known_transform_is_fused() -> None:
     whole = ResizeCenterCrop(64, 48, dtype=torch.float32, quality="fast")
 
     assert_same(dataset[1][0], whole(PHOTOS[1].read_bytes()))
-    assert "fused: Resize, CenterCrop, ToTensor" in repr(dataset)
+    assert "while decoding: Resize, CenterCrop\n      in the core: ToTensor" in repr(dataset)
     assert "quality='fast'" in repr(dataset)
     assert dataset.transform.transforms[2] is tensor  # it shows what it was given
 
@@ -380,7 +380,7 @@ def test_fusing_can_be_turned_off(options: dict[str, Any]) -> None:
     image, _ = dataset[0]
 
     assert given == [image]
-    assert " fused: " not in repr(dataset)
+    assert "while decoding: " not in repr(dataset)
     assert dataset.sample_shape is None
 
 
@@ -481,6 +481,6 @@ def test_other_precisions_run_as_written() -> None:
     torch.set_default_dtype(torch.float64)
     try:
         last = ToTensor()
-        assert fuse(compose(Resize((8, 8)), last)).rest == (last,)
+        assert fuse(compose(Resize((8, 8)), last)).plan.rest == (last,)
     finally:
         torch.set_default_dtype(torch.float32)

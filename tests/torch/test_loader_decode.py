@@ -259,7 +259,7 @@ REFUSED: list[tuple[Any, dict[str, Any], str]] = [
     (Images(), DECODE | {"collate_fn": list}, "collate_fn"),
     (Images(Resize(24)), DECODE, "size"),
     (Images(Shared(24)), DECODE, "isolated = True"),
-    (Images(Fused(CROP, [add_random], in_loader=Fused(GREY))), DECODE, "augmentations"),
+    (Images(GREY), DECODE, "augmentations"),
     (Images(RandomResizedCrop(24, interpolation="bicubic")), DECODE, "bilinear"),
     (Images(), AHEAD | {"workers": 1}, "worker processes"),
     ([1, 2, 3], AHEAD, "list"),

@@ -418,7 +418,7 @@ def test_colours_of_floats_in_a_loader(step: Any, normalised: bool) -> None:
         (made,) = [images[0] for images, _ in loader]
     level = torch.tensor((0.2, 0.3, 0.4) if normalised else (1.0,)).reciprocal().view(-1, 1, 1)
 
-    assert not dataset._resolved_transform().in_loader.rest
+    assert not dataset._resolved_transform().rest
     image = PillowImage.open(PHOTOS[0]).convert("RGB")
     assert ((made - pipeline(image)).abs() <= 0.51 * level / 255).all()
 

@@ -297,12 +297,12 @@ def test_pipelines_of_tensors_are_done_in_the_core(transform: Any) -> None:
     floats = [v2.ToDtype(torch.float32, scale=True), v2.Normalize([0.5] * 3, [0.2] * 3)]
     crop = v2.RandomResizedCrop(64, antialias=True)
     fused = fuse(v2.Compose([v2.ToImage(), crop, v2.RandomHorizontalFlip(), transform, *floats]))
-    program = fused.in_loader.head.program
+    program = fused.plan.head.program
     operations = [step.operation for step in program if step.operation is not None]
     moved = ("crop", "resize", "mirror")  # while decoding, for both alike
     assert {one.library for one in operations if one.kind not in moved} == {"torchvision"}
-    pillow = fuse(v2.Compose([crop, transform, v2.ToImage(), *floats])).in_loader
-    assert pillow.head.program != fused.in_loader.head.program or isinstance(transform, v2.AugMix)
+    pillow = fuse(v2.Compose([crop, transform, v2.ToImage(), *floats])).plan
+    assert pillow.head.program != fused.plan.head.program or isinstance(transform, v2.AugMix)
 
 
 def test_jitter_draws_factors_and_order() -> None:
@@ -412,9 +412,8 @@ def test_what_the_core_cannot_do_is_unsupported(transform: Any) -> None:
 def test_what_the_core_would_refuse_runs_as_written(transform: Any) -> None:
     """What is beyond the core's limits is not done in the core, in a Loader either."""
     parts = [v1.RandomResizedCrop(64), transform, v1.ToTensor()]
-    held = fuse(v1.Compose(parts)).in_loader
-    assert held is None or "RandomResizedCrop" in held.fused[-1:]
-    assert fuse(v1.Compose([parts[0], v1.Grayscale(3), parts[2]])).in_loader is not None
+    assert fuse(v1.Compose(parts)).plan.names == ["RandomResizedCrop"]
+    assert not fuse(v1.Compose([parts[0], v1.Grayscale(3), parts[2]])).plan.rest
 
 
 TIMM = [

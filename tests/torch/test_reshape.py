@@ -38,7 +38,7 @@ from fastdecode.native._augment import (
     scaled_by,
 )
 from fastdecode.testing import encode
-from fastdecode.torch._fuse import Fused
+from fastdecode.torch._plan import Plan
 from fastdecode.torch._loader.order import sample_seed
 from fastdecode.torch.transforms._random_crop import SampleGenerator
 from fastdecode.torch.transforms.base import Recipe
@@ -389,9 +389,9 @@ def test_what_a_size_does_not_allow_is_done_as_written() -> None:
     def refuse(image: Image.Image) -> Image.Image:
         raise RuntimeError(f"as written, for {image.size}")
 
-    in_loader = Fused(_transform(program, (3, 50, 50)))
-    fused = Fused(Recipe(), [refuse], form="pil", in_loader=in_loader)
-    dataset = Sources(file, transform=fused)
+    done = _transform(program, (3, 50, 50))
+    plan = Plan(done, [done], 1, begin=Recipe().but(form="pil"), written=[refuse])
+    dataset = Sources(file, transform=plan)
     loader = SeededLoader(dataset, 1, threads=1)
     with loader, pytest.raises(RuntimeError, match=r"as written, for \(20, 60\)"):
         list(loader)

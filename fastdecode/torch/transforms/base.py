@@ -237,8 +237,8 @@ class Recipe(EncodedTransform):
     an array (H, W, C) instead; None for a plain tensor."""
     channels = 3
     """Of the result: 3, or 1 if it is grey."""
-    augments = False
-    """Whether a part may be done that torchvision draws otherwise, as in a `Loader`."""
+    draws_alike = False
+    """Whether only parts may be added that are known to draw as their libraries do."""
     parts: tuple[PipelinePart, ...] | None = ()
     """The transforms whose program it is, which draw as their libraries do; None, or nothing, if
     that is not known of all."""
