@@ -5,10 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import sys
-import threading
-import warnings
-import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
@@ -42,7 +39,7 @@ from fastdecode.torch._errors import (
     replacement_candidates,
 )
 from fastdecode.torch._joint import JointPlan, compile_joint
-from fastdecode.torch._options import SIZE_OPTIONS, DatasetOptions, DecodeOptions
+from fastdecode.torch._options import SIZE_OPTIONS, DatasetOptions, DecodeOptions, OnError
 from fastdecode.torch._plan import Plan, not_fused_reason, transform_for_slot
 from fastdecode.torch._user_code import is_isolated, is_thread_safe, says_thread_safe
 from fastdecode.torch._wrappers import asked_by_torch, items_of, outermost
@@ -68,7 +65,7 @@ else:
     Sample_co = TypeVar("Sample_co", covariant=True)
 
 # If a subclass overrides one of these, only the dataset itself can make its samples.
-_DATASET_METHODS = ("__getitem__", "fetch", "load", "_read_encoded", "_make_image", "_make_sample")
+_DATASET_METHODS = ("__getitem__", "fetch", "load")
 _RECIPE_METHODS = (
     "__call__",
     "with_geometry",
@@ -93,7 +90,10 @@ _READ_ADVICE = (
 
 
 class Settings(NamedTuple):
-    """What a dataset makes its samples with, at one moment."""
+    """What a dataset makes its samples with; an epoch of a `Loader` keeps those of its beginning.
+
+    Methods of a subclass are called as they are, and use what is assigned at that moment.
+    """
 
     options: DecodeOptions
     transform: Any
@@ -104,22 +104,19 @@ class Settings(NamedTuple):
     loader: Any
     """The `loader` that the user gave to `ImageFolder`."""
 
+    @property
+    def shape(self) -> tuple[int, int, int] | None:
+        """The shape (3, H, W) of every image, or None if shapes may differ."""
+        made_by = self.transform
+        return made_by.shape if isinstance(made_by, EncodedTransform) else None
 
-class _Held(threading.local):
-    settings: Mapping[int, Settings] = {}
-    asked: Any = None
-    """The dataset that a loader was given, with the wrappers in which others lie."""
-
-
-_HELD = ("transform", "transforms", "target_transform", "decode_options", "_loader")
-under_way: weakref.WeakSet[Any] = weakref.WeakSet()
-"""The epochs that have begun and not ended; each has the `settings` that it holds."""
-held = _Held()
-"""What this thread makes samples with, by the `id` of the dataset: see `SampleSource.hold`.
-
-An epoch of a `Loader` keeps the settings with which it began, for whatever thread makes its
-samples. Other datasets, and all code elsewhere, use what is assigned.
-"""
+    @property
+    def draws_apart(self) -> bool:
+        """Whether the transform may run in threads: it draws from the sample's generator alone."""
+        transform = self.transform
+        if transform is None or isinstance(transform, JointPlan):
+            return transform is None or transform.isolated
+        return is_isolated(transform)
 
 
 class EncodedSample(NamedTuple):
@@ -270,16 +267,6 @@ class DecodeDataset(DecodeMixin, Dataset[Sample_co]):
             self.decode_options = replace(self.decode_options, **options)
         self._resolved_transform()  # raises if options contradict each other
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        super().__setattr__(name, value)
-        if name in _HELD and any(id(self) in epoch.settings for epoch in tuple(under_way)):
-            warnings.warn(
-                f"{name} was assigned in the middle of an epoch of a Loader: it takes effect at "
-                "the next epoch",
-                RuntimeWarning,
-                stacklevel=2,
-            )
-
     def __len__(self) -> int:
         raise NotImplementedError(
             f"{type(self).__name__} has no length: write `def __len__(self)`, which returns how "
@@ -376,11 +363,12 @@ class DecodeDataset(DecodeMixin, Dataset[Sample_co]):
         ValueError
             `out` is given, but `sample_shape` is None.
         """
-        return self._load(index, None, generator, out)
+        return self._load(index, self._settings(), None, generator, out)
 
     def _load(
         self,
         index: int,
+        settings: Settings,
         encoded: EncodedSample | None,
         generator: torch.Generator | None,
         out: torch.Tensor | None,
@@ -394,11 +382,12 @@ class DecodeDataset(DecodeMixin, Dataset[Sample_co]):
             source, target = encoded.source, encoded.target
             if encoded.error is not None:
                 raise encoded.error
-            if self._joint() is not None:
-                return self._make_pair(encoded.data, target, generator)
-            image, geometry = self._make_image(encoded.data, generator, out)
-            mapped = target if encoded.target_is_mapped else map_targets(self, target, geometry)
-            return image, mapped
+            if settings.joint is not None:
+                return self._make_pair(encoded.data, target, settings, generator)
+            image, geometry = self._make_image(encoded.data, settings, generator, out)
+            if not encoded.target_is_mapped:
+                target = map_targets(self, target, geometry, settings.target_transform)
+            return image, target
         except ITEM_ERRORS as error:
             if is_item_error(error):
                 self._name_sample(error, index, source)
@@ -406,109 +395,82 @@ class DecodeDataset(DecodeMixin, Dataset[Sample_co]):
 
     def transformed(self, source: Any) -> Any:
         """Decode one image and apply the dataset's `transform`, as for its own samples."""
-        return self._make_image(source, None, None)[0]
+        return self._make_image(source, self._settings(), None, None)[0]
 
     def _make_image(
-        self, source: Any, generator: torch.Generator | None, out: torch.Tensor | None
+        self,
+        source: Any,
+        settings: Settings,
+        generator: torch.Generator | None,
+        out: torch.Tensor | None,
     ) -> tuple[Any, Geometry | None]:
         """Decode and transform; the geometry may be None unless `_maps_targets`."""
-        if self._joint() is not None:
+        if settings.joint is not None:
             raise ValueError("transforms= takes an image and its target, so not an image alone")
         set_up_process(self)
-        transform, options = self._resolved_transform(), self._options
+        transform, options = settings.transform, settings.options
         if isinstance(transform, EncodedTransform):
             dtype = None if out is None else out.dtype
-            data, transform = self._read_encoded(source), transform_for_slot(transform, dtype)
+            data, transform = read_source(source, settings), transform_for_slot(transform, dtype)
             make = transform.with_geometry if self._maps_targets() else transform
             made: Any = make(data, generator=generator, out=out, **options.for_transform())
             return with_pixels(made) if self._maps_targets() else (with_pixels(made), None)
         if out is not None:
             raise ValueError("out needs an EncodedTransform: only that knows a sample's shape")
-        image, geometry = self._decode_source(source)
+        image, geometry = self._decode_source(source, settings)
         return with_pixels(image if transform is None else transform(image)), geometry
 
     def _joint(self) -> Any:
         """Return the transform of images and targets together; None if there is none."""
-        kept = held.settings.get(id(self))
-        return self._current_joint() if kept is None else kept.joint
-
-    def _current_joint(self) -> Any:
         joint = self.transforms
         if joint is not None and not (self.transform is self.target_transform is None):
             raise ValueError("give transforms, or transform and target_transform, but not both")
         return joint
 
-    @property
-    def _options(self) -> DecodeOptions:
-        """The options that are in effect in this thread."""
-        kept = held.settings.get(id(self))
-        return self.decode_options if kept is None else kept.options
-
     def _resolved_transform(self) -> Any:
-        kept = held.settings.get(id(self))
-        return self._current_transform() if kept is None else kept.transform
-
-    def _current_transform(self) -> Any:
-        joint = self._current_joint()
+        joint = self._joint()
         if joint is None:
             return super()._resolved_transform()
         return self._resolve_once(joint, compile_joint)
 
-    @property
-    def _target_transform(self) -> Any:
-        kept = held.settings.get(id(self))
-        return self.target_transform if kept is None else kept.target_transform
+    def _settings(self) -> Settings:
+        """Return what samples are made with at this moment."""
+        options, made_by = self.decode_options, self._resolved_transform()
+        return Settings(options, made_by, self.target_transform, self._joint(), self._loader)
 
-    @property
-    def _own_loader(self) -> Any:
-        kept = held.settings.get(id(self))
-        return self._loader if kept is None else kept.loader
-
-    def _settings(self, **changed: Any) -> Settings:
-        """Return what samples are made with at this moment, with some options changed."""
+    def _settings_of_epoch(self, **changed: Any) -> Settings:
+        """Return the settings of an epoch that begins, with some options changed."""
         known = self.__dict__.get("_resolved")
         if known is not None and not known.made.is_current_for_epoch():
             del self.__dict__["_resolved"]
-        return Settings(
-            replace(self.decode_options, **changed),
-            self._current_transform(),
-            self.target_transform,
-            self._current_joint(),
-            self._loader,
-        )
+        return self._settings()._replace(options=replace(self.decode_options, **changed))
 
     def _make_pair(
-        self, source: Any, target: Any, generator: torch.Generator | None
+        self, source: Any, target: Any, settings: Settings, generator: torch.Generator | None
     ) -> tuple[Any, Any]:
         """Decode an image, and transform it together with its target."""
         set_up_process(self)
-        transforms, options = self._resolved_transform(), self._options
+        transforms, options = settings.transform, settings.options
         if not isinstance(transforms, JointPlan):
-            image, geometry = self._decode_source(source)
-            pair = transforms(image, map_targets(self, target, geometry))
+            image, geometry = self._decode_source(source, settings)
+            pair = transforms(image, map_targets(self, target, geometry, None))
             made: tuple[Any, Any] = with_pixels(pair)
             return made
-        data = self._read_encoded(source)
+        data = read_source(source, settings)
         if self._maps_targets():
             whole = Geometry.of_decode(api.probe(data), orient=options.orient)
             target = self.map_target(target, whole)
         return transforms.make(data, target, generator=generator, **options.for_transform())
 
-    def _read_encoded(self, source: Any) -> Any:
-        """Return the bytes of a file, or the result of the user's `loader`."""
-        loader = self._own_loader
-        return read_encoded(source) if loader is None else loader(source)
-
-    def _decode_source(self, source: Any) -> tuple[Any, Geometry | None]:
+    def _decode_source(self, source: Any, settings: Settings) -> tuple[Any, Geometry | None]:
         """Return the decoded image, and its geometry or None."""
-        options = self._options
-        return decode_with_geometry(self._read_encoded(source), options, options.output or "pil")
+        options = settings.options
+        return decode_with_geometry(read_source(source, settings), options, options.output or "pil")
 
     @property
     def sample_shape(self) -> tuple[int, int, int] | None:
         """The shape (3, H, W) of every image, or None if shapes may differ."""
-        transform = None if self._is_overridden() else self._resolved_transform()
-        return transform.shape if isinstance(transform, EncodedTransform) else None
+        return None if self._is_overridden() else self._settings().shape
 
     @property
     def sample_dtype(self) -> torch.dtype | None:
@@ -522,12 +484,11 @@ class DecodeDataset(DecodeMixin, Dataset[Sample_co]):
         There is no code of the user's that has not said ``thread_safe = True``, and all random
         draws come from the `generator` that `load` is given.
         """
-        return not self._why_processes
+        return not self._why_processes(self._settings())
 
-    @property
-    def _why_processes(self) -> str:
+    def _why_processes(self, settings: Settings) -> str:
         """Say why a `Loader` uses processes, and what would let it use threads; empty if it may."""
-        found = next(self._users_code(), None)
+        found = next(self._users_code(settings), None)
         if found is None:
             return ""
         return (
@@ -535,25 +496,18 @@ class DecodeDataset(DecodeMixin, Dataset[Sample_co]):
             f"{type(self).__name__}, if several may run it at once"
         )
 
-    @property
-    def _transform_is_isolated(self) -> bool:
-        transform = self._resolved_transform()
-        if transform is None or isinstance(transform, JointPlan):
-            return transform is None or transform.isolated
-        return is_isolated(transform)
-
-    def _users_code(self) -> Iterator[str]:
+    def _users_code(self, settings: Settings) -> Iterator[str]:
         """Name what makes the samples, is not this package's, and does not say `thread_safe`."""
         for method in ("__getitem__", "fetch", "load", "read", "map_target"):
             if not is_thread_safe(self, method):
                 yield f"{type(self).__name__}.{method}"
         if says_thread_safe(self):
             return
-        if self._own_loader is not None:
+        if settings.loader is not None:
             yield "its loader"
-        if self._target_transform is not None:
+        if settings.target_transform is not None:
             yield "its target_transform"
-        if not self._transform_is_isolated:
+        if not settings.draws_apart:
             yield "a step of its transform (print(dataset) names it)"
 
     def extra_repr(self) -> str:
@@ -603,17 +557,19 @@ class DecodeDataset(DecodeMixin, Dataset[Sample_co]):
         """Whether several threads may call `read` at once."""
         return is_thread_safe(self, "read")
 
-    def _eligible_recipe(self, *, finishes: bool = False) -> EligibleRecipe | str:
+    def _eligible_recipe(
+        self, settings: Settings, *, finishes: bool = False
+    ) -> EligibleRecipe | str:
         """Return the recipe that the core or a device may follow, or the reason why it may not.
 
         Who `finishes` the samples may follow it, too, if threads call the steps that come after it.
         """
-        if self._own_loader is not None:
+        if settings.loader is not None:
             return "the dataset has a loader of its own"
         if changed := overridden(type(self), DecodeDataset, _DATASET_METHODS):
             return f"{type(self).__name__} has its own {changed}"
-        transform, image, finish = self._resolved_transform(), None, None
-        if self._joint() is not None:
+        transform, image, finish = settings.transform, None, None
+        if settings.joint is not None:
             return "its transforms= also takes the targets"
         if isinstance(transform, Plan):
             moved = transform.moving_part
@@ -689,13 +645,25 @@ class DecodeDataset(DecodeMixin, Dataset[Sample_co]):
             With ``on_error="raise"``; with any `on_error` if data cannot be reached, or if too many
             samples in a row are damaged.
         """
-        make = partial(self._make_sample, generator=generator, out=out)
+        settings = self._settings()
+        return self._fetch(index, settings, encoded, generator, out, lambda: among or ())
+
+    def _fetch(
+        self,
+        index: int,
+        settings: Settings,
+        encoded: EncodedSample | None,
+        generator: torch.Generator | None,
+        out: torch.Tensor | None,
+        among: Callable[[], Sequence[int]],
+    ) -> Any:
+        make = partial(self._make_sample, settings=settings, generator=generator, out=out)
         try:
             if encoded is not None:
-                return self._load(index, encoded, generator, out)
+                return self._load(index, settings, encoded, generator, out)
             return make(index)
         except ITEM_ERRORS as error:
-            sample = self._apply_policy(index, error, make, among)
+            sample = self._apply_policy(index, error, make, settings.options.on_error, among)
             if sample is _RAISE:
                 raise
             return sample
@@ -705,7 +673,7 @@ class DecodeDataset(DecodeMixin, Dataset[Sample_co]):
             sample: Any = self.load(index)
         except ITEM_ERRORS as error:
             # Replacements with `load`: a subclass's own method would come here again.
-            sample = self._apply_policy(index, error, self.load)
+            sample = self._apply_policy(index, error, self.load, self.decode_options.on_error)
             if sample is SKIPPED or sample is _RAISE:  # a single sample cannot be left out
                 raise
         return sample if self.has_targets else sample[0]  # type: ignore[no-any-return]
@@ -757,10 +725,16 @@ class DecodeDataset(DecodeMixin, Dataset[Sample_co]):
         return not self.has_targets and not self._is_overridden()
 
     def _make_sample(
-        self, index: int, generator: torch.Generator | None, out: torch.Tensor | None
+        self,
+        index: int,
+        settings: Settings,
+        generator: torch.Generator | None,
+        out: torch.Tensor | None,
     ) -> Any:
-        """Make a sample with `load`, or with the subclass's own ``__getitem__``."""
+        """Make a sample, with the subclass's own `load` or ``__getitem__`` if it has one."""
         if not self._is_overridden():
+            if type(self).load is DecodeDataset.load:
+                return self._load(index, settings, None, generator, out)
             return self.load(index, generator=generator, out=out)
         if out is not None:
             raise ValueError(f"{type(self).__name__} has its own __getitem__, which takes no out")
@@ -771,20 +745,19 @@ class DecodeDataset(DecodeMixin, Dataset[Sample_co]):
         index: int,
         error: Exception,
         make: Callable[[int], Any],
-        among: Sequence[int] | None = None,
+        on_error: OnError,
+        among: Callable[[], Sequence[int]] = tuple,
     ) -> Any:
         """Apply the policy to an error; return what `make` makes instead, SKIPPED or _RAISE."""
         self._mark_if_folder_vanished(error)
         if not is_item_error(error):
             return _RAISE
-        first = self._record_failure(index, error)
-        on_error = self._options.on_error
+        first = self._record_failure(index, error, on_error)
         if on_error == "skip":
             return SKIPPED
         if on_error == "replace":
-            if among is None:
-                among = items_of(held.asked, self) or items_of(outermost(self), self)
-            return self._make_replacement(index, among, first, error, make)
+            candidates = among() or items_of(outermost(self), self)
+            return self._make_replacement(index, candidates, first, error, make)
         return _RAISE
 
     def _make_replacement(
@@ -804,7 +777,7 @@ class DecodeDataset(DecodeMixin, Dataset[Sample_co]):
                 self._mark_if_folder_vanished(candidate_error)
                 if not is_item_error(candidate_error):
                     raise
-                failed.append(self._record_failure(candidate, candidate_error))
+                failed.append(self._record_failure(candidate, candidate_error, "replace"))
         exhausted = mark_fatal(DecodeError(self._no_replacement_message(failed)))
         try:
             raise exhausted from error
@@ -835,9 +808,9 @@ class DecodeDataset(DecodeMixin, Dataset[Sample_co]):
         plain = plain_index(index)
         return plain % len(self) if is_int(plain) and -len(self) <= plain < 0 else plain
 
-    def _record_failure(self, index: int, error: Exception) -> Failure:
+    def _record_failure(self, index: int, error: Exception, on_error: OnError) -> Failure:
         failure = as_failure(error, self._number(index))
-        record_failure(self.errors, failure, self._options.on_error)  # type: ignore[arg-type]
+        record_failure(self.errors, failure, on_error)  # type: ignore[arg-type]
         return failure
 
 
@@ -855,9 +828,13 @@ def _join_torchvision(kind: type[DecodeDataset]) -> None:
             kind.__bases__ = (*others, theirs, *general)
 
 
-def map_targets(dataset: Any, target: Any, geometry: Geometry | None) -> Any:
-    """Return a target after `map_target` and `target_transform`."""
-    transform = dataset._target_transform
+def read_source(source: Any, settings: Settings) -> Any:
+    """Return the bytes of a file, or the result of the user's `loader`."""
+    return read_encoded(source) if settings.loader is None else settings.loader(source)
+
+
+def map_targets(dataset: Any, target: Any, geometry: Geometry | None, transform: Any) -> Any:
+    """Return a target after `map_target` and a `target_transform`."""
     maps = geometry is not None and dataset._maps_targets()
     if transform is None and not maps:
         return target

@@ -11,7 +11,7 @@ from fastdecode._error_policy import mark_if_folder_vanished
 from fastdecode.stores import _scan
 from fastdecode.stores._scan import EXTENSIONS
 from fastdecode.torch._options import DatasetOptions
-from fastdecode.torch.dataset import DecodeDataset, standard_transform
+from fastdecode.torch.dataset import DecodeDataset, Settings, standard_transform
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar, Unpack
@@ -188,16 +188,16 @@ class ImageFolder(DecodeDataset["tuple[Any, Target]"]):
     def transforms(self, transforms: Any) -> None:
         self.__dict__["_transforms"] = transforms
 
-    def _current_joint(self) -> None:
+    def _joint(self) -> None:
         """Return None: as in torchvision, `transforms` follows from the other two."""
 
     def _mark_if_folder_vanished(self, error: Exception) -> None:
         mark_if_folder_vanished(error, os.fspath(self.root), listed=True)
 
-    def _decode_source(self, source: Any) -> tuple[Any, Geometry | None]:
-        loader = self._own_loader
+    def _decode_source(self, source: Any, settings: Settings) -> tuple[Any, Geometry | None]:
+        loader = settings.loader
         if loader is None:
-            return super()._decode_source(source)
+            return super()._decode_source(source, settings)
         if self._maps_targets():
             raise ValueError("map_target needs fastdecode's own decoding: leave out loader")
         return loader(source), None

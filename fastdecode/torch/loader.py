@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -42,7 +42,6 @@ from fastdecode.torch._loader.sampler import CallersSampler
 from fastdecode.torch._loader.samples import SampleSource
 from fastdecode.torch._loader.streams import GivenStream, StreamHere
 from fastdecode.torch._loader.workers import ProcessWorkers, ThreadWorkers
-from fastdecode.torch.dataset import under_way
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -454,10 +453,10 @@ class Loader:
         """Start the next epoch, or start where `set_epoch` or `load_state_dict` said."""
         return _LoaderEpoch(self)
 
-    def _begin_epoch(self, ahead: int) -> tuple[Order, SampleSource, Iterator[Any]]:
+    def _begin_epoch(self, ahead: int) -> tuple[Order, Iterator[Any]]:
         """Begin the epoch of an iterator that is up to `ahead` batches behind those it asks for.
 
-        Return its order, the source of its samples, and its batches.
+        Return its order and its batches.
         """
         self._share_seed()  # torch.distributed may have begun since the loader was made
         self._adapt()
@@ -473,7 +472,7 @@ class Loader:
         ahead += self._workers.ahead(sharding.batch_size if self._given.sampler is None else 0)
         order.draw(ahead if delivery is None else ahead + delivery.depth)
         config = EpochConfig(
-            source=way.source.hold(),
+            source=way.source,
             collate_fn=self._collate_fn,
             memory=self._memory,
             channels_last=self.channels_last,
@@ -485,7 +484,7 @@ class Loader:
             worker_init_fn=self.worker_init_fn,
         )
         made = self._workers.epoch(config, order, place)
-        return order, config.source, made if delivery is None else delivery.begin(made)
+        return order, made if delivery is None else delivery.begin(made)
 
     def _way(self) -> BatchWay:
         """Decide how batches of the dataset, as it is at this moment, are made."""
@@ -614,9 +613,6 @@ class Loader:
             self._delivery.close()
         self._workers.close()
         self._memory.clear()
-        for epoch in tuple(under_way):
-            if epoch._loader is self:
-                under_way.discard(epoch)
 
     def __enter__(self) -> Self:
         return self
@@ -659,7 +655,6 @@ class _LoaderEpoch:
         self._left_out = 0
         self._gave_some = False
         self._source: Iterator[Any]
-        self.settings: Mapping[int, Any] = {}
 
     def begin_epoch(self, ahead: int | None = None) -> Order:
         """Begin the epoch, unless it has begun, and return its order.
@@ -669,9 +664,7 @@ class _LoaderEpoch:
         """
         if self._order is None:
             self._draws = ahead is None
-            self._order, source, self._source = self._loader._begin_epoch(ahead or 0)
-            self.settings = source.settings
-            under_way.add(self)
+            self._order, self._source = self._loader._begin_epoch(ahead or 0)
         return self._order
 
     def draw(self) -> None:
@@ -691,7 +684,6 @@ class _LoaderEpoch:
             except StopIteration:
                 if not self._ended:  # a consumer may call next() again after the end
                     self._ended = True
-                    under_way.discard(self)
                     order.raise_error()
                     self._loader._record_end(order)
                     self._warn_of_nothing()

@@ -165,7 +165,7 @@ class DecodeMixin:
             As from `fastdecode.decode` and `decode_file`. The message names the path, if one was
             given.
         """
-        return self._decode(source, self._options.output or "array", _as_it_is)
+        return self._decode(source, self.decode_options.output or "array", _as_it_is)
 
     def _decode(self, source: Any, output: Output, then: Callable[[Any], Any]) -> Any:
         """Return what a function makes of a decoded image; errors of both name the file."""
@@ -174,7 +174,7 @@ class DecodeMixin:
         path = os.fspath(source) if isinstance(source, (str, os.PathLike)) else None
         data = source if path is None else api.read_file(path)
         try:
-            return with_pixels(then(decode_with_geometry(data, self._options, output)[0]))
+            return with_pixels(then(decode_with_geometry(data, self.decode_options, output)[0]))
         except FastDecodeError as error:
             if path is not None:
                 begin_with(error, path)
@@ -205,8 +205,8 @@ class DecodeMixin:
         set_up_process(self)
         transform = self._resolved_transform()
         if isinstance(transform, EncodedTransform):
-            return transform(read_encoded(source), **self._options.for_transform())
-        output = self._options.output or "pil"
+            return transform(read_encoded(source), **self.decode_options.for_transform())
+        output = self.decode_options.output or "pil"
         if type(self).decode is not DecodeMixin.decode:
             image = self._decode_for_loader(source)
             return image if transform is None else transform(image)
@@ -214,7 +214,7 @@ class DecodeMixin:
 
     def _decode_for_loader(self, source: Any) -> Any:
         """Decode an image as `output` says; into a Pillow image, as torchvision does, if None."""
-        output = self._options.output
+        output = self.decode_options.output
         if type(self).decode is DecodeMixin.decode:
             return self._decode(source, output or "pil", _as_it_is)
         image = self.decode(source)
@@ -241,7 +241,7 @@ class DecodeMixin:
             As from `decode`.
         """
         set_up_process(self)
-        options = self._options
+        options = self.decode_options
         output = options.output or "array"
         image, geometry = decode_with_geometry(read_encoded(source), options, output)
         return with_pixels(image), geometry
@@ -259,11 +259,6 @@ class DecodeMixin:
             resolved = resolve(*given, may_fuse=self._may_fuse())
             known = self.__dict__["_resolved"] = _Resolved(*given, resolved, Snapshot(transform))
         return known.resolved
-
-    @property
-    def _options(self) -> DecodeOptions:
-        """The options that are in effect."""
-        return self.decode_options
 
     def _may_fuse(self) -> bool:
         """Return whether a transform of images may be merged with the decoding."""

@@ -16,7 +16,7 @@ from fastdecode.torch._loader.read_ahead import READ_THREADS, Read, begin_reads
 from fastdecode.torch._loader.threads import ThreadPool
 from fastdecode.torch._options import DatasetOptions
 from fastdecode.torch._user_code import is_thread_safe
-from fastdecode.torch.dataset import DecodeDataset, Sample_co
+from fastdecode.torch.dataset import DecodeDataset, Sample_co, Settings
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -153,8 +153,8 @@ class StoreDataset(DecodeDataset[Sample_co]):
             self.store, "source", "read", "_read", "groups", "read_group", "target"
         )
 
-    def _users_code(self) -> Iterator[str]:
-        yield from super()._users_code()
+    def _users_code(self, settings: Settings) -> Iterator[str]:
+        yield from super()._users_code(settings)
         if not self._reads_in_threads:
             yield f"the store ({type(self.store).__name__})"
 

@@ -404,7 +404,7 @@ def test_targets_follow_in_a_loader(steps: list[Any], threads: int) -> None:
     except Exception:
         return
     dataset = Small(transforms=pipeline)
-    where = {"threads": threads} if dataset._transform_is_isolated else {"num_workers": 0}
+    where = {"threads": threads} if dataset._settings().draws_apart else {"num_workers": 0}
     [[(image, ours)]] = Loader(dataset, 1, seed=1, collate_fn=list, **where)
 
     _check_alike(ours, target)
@@ -461,7 +461,7 @@ def test_draws_of_torchvision_come_from_the_seed_of_a_sample(name: str) -> None:
 def test_detection_runs_in_the_core_in_a_loader(name: str, rest: int) -> None:
     """All of it, without worker processes; `print` says so."""
     dataset = Objects(v2.Compose(PIPELINES[name][0]()))
-    assert dataset._transform_is_isolated
+    assert dataset._settings().draws_apart
     assert repr(dataset).count("in Python, in the Loader's threads") == rest
     assert "worker processes: " not in repr(dataset)
 
@@ -471,7 +471,7 @@ def test_loader_makes_them_in_threads_if_nothing_else_is_drawn(name: str, alone:
     """Batches then depend on the seed alone; each target follows its image."""
     dataset = Objects(v2.Compose(PIPELINES[name][0]()))
 
-    assert dataset._transform_is_isolated is alone
+    assert dataset._settings().draws_apart is alone
     assert dataset.sample_shape is None
     batches = [
         [
@@ -516,7 +516,7 @@ def test_other_pipelines_are_called_with_the_decoded_image() -> None:
         return image, target["image_id"]
 
     assert Objects(transforms)[1][1] == 1
-    assert not Objects(transforms)._transform_is_isolated
+    assert not Objects(transforms)._settings().draws_apart
     assert "it begins with transforms, which" in repr(Objects(transforms))
     assert Objects(transforms, min_size=50)[1][1] == 1
     assert seen[0] == SIDES[1][::-1]
@@ -621,7 +621,7 @@ def test_map_target_follows_crops_and_flips_between_colours() -> None:
 
     class Mapped(Objects):
         def map_target(self, target: Any, geometry: Any) -> Any:
-            return torch.tensor([*geometry.box, geometry.flip])
+            return torch.tensor([*geometry.box, geometry.flipped])
 
     def dataset(last: Any) -> Mapped:
         made = Mapped(None)

@@ -404,7 +404,8 @@ def test_only_methods_of_the_users_keep_the_core_out(kind: Any, sizes: Any, name
         return getattr(kind, name)(*arguments, **options)
 
     def reason(transform: Any) -> Any:
-        return Sources(*SOURCES, transform=transform)._eligible_recipe()
+        dataset = Sources(*SOURCES, transform=transform)
+        return dataset._eligible_recipe(dataset._settings())
 
     crop, mixed = kind(*sizes), type("Mixed", (), {name: own})
     replaced = kind(*sizes)

@@ -254,6 +254,13 @@ def test_a_limit_of_a_loader_is_for_datasets_of_the_package(tmp_path: Path) -> N
     with pytest.raises(ValueError, match="max_pixels"):
         Loader(dataset, max_pixels=0)
 
+    class Own(ImageList):
+        def load(self, index: int, **options: Any) -> Any:
+            return super().load(index, **options)
+
+    with pytest.raises(ValueError, match="max_pixels= .* Own has its own load"):
+        Loader(Own([path], [0], TRANSFORMS[0]), max_pixels=1000)
+
 
 @pytest.mark.parametrize("transform", [None, *TRANSFORMS], ids=repr)
 def test_without_a_limit_a_giant_is_decoded(giant: bytes, transform: Any, tmp_path: Path) -> None:

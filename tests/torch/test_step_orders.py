@@ -528,7 +528,7 @@ def _results(dataset: Sources, seed: int, *, collates: bool) -> Iterator[Any]:
     """Yield the sample of a dataset, and that of a Loader: in threads, if it needs no processes."""
     _seed(seed)
     yield dataset[0][0]
-    where = {"threads": seed % 3} if dataset._transform_is_isolated else {"num_workers": 0}
+    where = {"threads": seed % 3} if dataset._settings().draws_apart else {"num_workers": 0}
     how = {} if collates else {"collate_fn": list}
     with SeededLoader(dataset, 1, seed=seed, **where, **how) as loader:
         for batch in loader:
@@ -671,7 +671,7 @@ def test_datasets_in_one_loader_keep_their_own_pipelines(
         both[0].transform, both[1].transform = both[1].transform, both[0].transform
         both.reverse()
     joined = torch.utils.data.ConcatDataset([torch.utils.data.Subset(both[0], [1]), both[1]])
-    if all(dataset._transform_is_isolated for dataset in both):
+    if all(dataset._settings().draws_apart for dataset in both):
         with SeededLoader(joined, 1, threads=0, collate_fn=list) as loader:
             made = [copy.deepcopy(batch[0][0]) for batch in loader]
     else:

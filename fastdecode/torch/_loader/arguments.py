@@ -321,7 +321,7 @@ def _whole_batch_recipe(
     eligible = source.eligible
     if isinstance(eligible, str):
         raise _impossible(what, eligible, _TRANSFORM_REMEDY, instead)
-    if not source.ours._transform_is_isolated:
+    if not source.settings(source.ours).draws_apart:
         why = "its transform does not say that it draws from the generator it is given"
         raise _impossible(what, why, "Say isolated = True in its class", instead)
     if eligible.recipe.augments_pixels:

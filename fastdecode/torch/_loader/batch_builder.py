@@ -91,12 +91,11 @@ class BatchBuilder:
     def _take_memory(self) -> Any:
         """Take memory for the images of the batch if their shape is known."""
         config, source = self._config, self._config.source
-        with source.in_effect():
-            shape = None if config.collate_fn is not None else source.shape
-            if shape is None:
-                return None
-            whole = (len(self._items), *shape)
-            return config.memory.take(whole, source.dtype, channels_last=config.channels_last)
+        shape = None if config.collate_fn is not None else source.shape
+        if shape is None:
+            return None
+        whole = (len(self._items), *shape)
+        return config.memory.take(whole, source.dtype, channels_last=config.channels_last)
 
     def cancel(self) -> None:
         """Make no more samples; a thread that waits for the result gets an error."""
@@ -111,7 +110,7 @@ class BatchBuilder:
         Only what a signal's handler raises comes from here: then the part is still to be made.
         """
         try:
-            with self._config.source.in_effect(), self._config.memory.for_samples():
+            with self._config.memory.for_samples():
                 self._make_samples(part)
         except BaseException as error:  # any error: the consumer must not wait for ever
             if raised_by_signal(error):

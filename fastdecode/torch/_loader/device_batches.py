@@ -38,7 +38,7 @@ from fastdecode.torch._loader.transfer import (
     record_event,
     transfer_to,
 )
-from fastdecode.torch.dataset import EncodedSample, map_targets
+from fastdecode.torch.dataset import EncodedSample, map_targets, read_source
 from fastdecode.torch.prefetcher import DevicePrefetcher
 from fastdecode.types import Buffer, Header
 
@@ -102,14 +102,14 @@ class EncodedBatch(BatchBuilder):
     def _plan_sample(self, at: int) -> tuple[Request, ResizePlan] | None:
         index, seed = self._items[at]
         source = self._config.source
-        dataset = source.ours
+        dataset, settings = source.ours, source.settings(source.ours)
         try:
             before = None if self._reads is None else self._reads[at].result()
             if before is None:
                 with source.lock:
                     before = dataset.read(source.dataset_index(index))
             place, target = before
-            found = self._found[at] = EncodedSample(place, dataset._read_encoded(place), target)
+            found = self._found[at] = EncodedSample(place, read_source(place, settings), target)
             data = as_buffer(found.data)
             header = _formats.probe(data)
             recipe, generator = self._how.eligible.recipe, self._maker.generator_of(seed)
@@ -119,7 +119,7 @@ class EncodedBatch(BatchBuilder):
             if request is not None:
                 geometry = drawn.geometry() if self._how.eligible.maps else None
                 with source.lock:
-                    target = map_targets(dataset, target, geometry)
+                    target = map_targets(dataset, target, geometry, settings.target_transform)
                 self._found[at] = found._replace(target=target, target_is_mapped=True)
         except Exception:  # raised again when the dataset makes the sample
             return None
@@ -129,7 +129,8 @@ class EncodedBatch(BatchBuilder):
         """Return a request for the box of a plan; None if the backend cannot decode that."""
         if plan.size != self._size or math.prod(plan.canvas) > _LARGEST_CANVAS:
             return None
-        loaded, how = self._how.loaded, self._config.source.ours._options
+        loaded, source = self._how.loaded, self._config.source
+        how = source.settings(source.ours).options
         everything = plan.box == (0, 0, header.width, header.height)
         options = {
             "orient": how.orient,

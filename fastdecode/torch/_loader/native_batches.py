@@ -21,7 +21,7 @@ from fastdecode._decode.resizing import core_may_decode
 from fastdecode.errors import FastDecodeError
 from fastdecode.native._pool import as_source
 from fastdecode.torch._user_code import seed_global_generators
-from fastdecode.torch.dataset import EligibleRecipe, map_targets
+from fastdecode.torch.dataset import EligibleRecipe, Settings, map_targets
 from fastdecode.torch.mixin import set_up_process
 from fastdecode.torch.transforms._random_crop import draws_beside_users_code, generator_of
 from fastdecode.torch.transforms.base import Recipe, core_pixel_format
@@ -59,6 +59,7 @@ class NativeBatchMaker:
     def __init__(
         self,
         dataset: Any,
+        settings: Settings,
         pool: Pool,
         place_of: Callable[[Any], Any],
         lock: AbstractContextManager[Any],
@@ -68,12 +69,14 @@ class NativeBatchMaker:
         seeds: bool = False,
     ) -> None:
         self.dataset = dataset
+        self.settings = settings
         self.place_of = place_of
         self.lock = lock
         self.isolated = isolated
         self.seeds = seeds
         self._pool = pool
         self._as_uint8 = as_uint8
+        self._recipe = self._eligible_recipe()
         self._asked = self._made = 0
         self._python_s = 0.0
         self.part = pool.part
@@ -107,7 +110,7 @@ class NativeBatchMaker:
         from `take`. `stopped` returns whether the samples are not wanted any more. `reads` holds
         what other threads have read for each item instead of the dataset.
         """
-        eligible = self._eligible_recipe()
+        eligible = self._recipe
         if eligible is None or not (images is None or _fits(images, eligible.recipe)):
             return [FALLBACK] * len(items)
         set_up_process(self.dataset)
@@ -122,8 +125,9 @@ class NativeBatchMaker:
 
     def _eligible_recipe(self) -> EligibleRecipe | None:
         """Return how the core makes samples; None if the dataset or the backend forbids it."""
-        eligible: EligibleRecipe | str = self.dataset._eligible_recipe(finishes=not self._as_uint8)
-        if isinstance(eligible, str) or not core_may_decode(self.dataset._options.backend):
+        eligible: EligibleRecipe | str
+        eligible = self.dataset._eligible_recipe(self.settings, finishes=not self._as_uint8)
+        if isinstance(eligible, str) or not core_may_decode(self.settings.options.backend):
             return None
         draws_between = self.seeds and eligible.maps
         if draws_between or (eligible.finish is not None and not self.isolated):
@@ -157,7 +161,7 @@ class _Call:
     def run(self, pool: Pool, items: Items, stopped: Callable[[], bool]) -> None:
         """Read the files, and make the images of those that the core takes."""
         sources = self._locate_images()
-        orient = self._dataset._options.orient
+        orient = self._maker.settings.options.orient
         recipe = self._core_recipe(orient=orient)
         if stopped() or recipe is None:
             return
@@ -201,7 +205,8 @@ class _Call:
                         generator = draws_beside_users_code(item.seed, globally=self._maker.seeds)
                         self._seeds[at] = generator.state
                     if self._maker.seeds:
-                        self._targets[at] = map_targets(self._dataset, self._targets[at], None)
+                        target, by = self._targets[at], self._maker.settings.target_transform
+                        self._targets[at] = map_targets(self._dataset, target, None, by)
                     found.append(as_source(source))
                 except Exception:  # raised again when the sample is made on its own
                     found.append(None)
@@ -223,7 +228,7 @@ class _Call:
         """Return the recipe as ``fd_recipe *`` for the core; None if it cannot do that."""
         recipe = self._eligible.recipe
         try:
-            max_pixels = self._dataset._options.max_pixels
+            max_pixels = self._maker.settings.options.max_pixels
             made = recipe.as_core_recipe(orient=orient, max_pixels=max_pixels)
         except Exception:  # raised again when the sample is made on its own
             return None
@@ -247,7 +252,8 @@ class _Call:
         """Pair the images with their targets."""
         began = time.perf_counter()
         rows, targets = self._rows, self._targets
-        as_read = not self._eligible.maps and self._dataset._target_transform is None
+        by = self._maker.settings.target_transform
+        as_read = not self._eligible.maps and by is None
         as_read |= self._maker.seeds
         bare, finish = self._dataset._is_bare(), self._eligible.finish
         with self._maker.lock:
@@ -258,7 +264,7 @@ class _Call:
                         image = finish(image, generator_of(self._seeds[at]))
                     target = targets[at]
                     if not as_read:
-                        target = map_targets(self._dataset, target, geometry)
+                        target = map_targets(self._dataset, target, geometry, by)
                     self.samples[at] = image if bare else (image, target)
                 except Exception:  # raised again when the sample is made on its own
                     self.made -= 1

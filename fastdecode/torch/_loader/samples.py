@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -23,13 +24,12 @@ from fastdecode.torch._loader.native_batches import (
 )
 from fastdecode.torch._unchanged import forget
 from fastdecode.torch._user_code import is_thread_safe, seed_global_generators
-from fastdecode.torch._wrappers import inside, locate, snapshot, unwrap
+from fastdecode.torch._wrappers import inside, items_of, locate, snapshot, unwrap
 from fastdecode.torch.dataset import (
     DecodeDataset,
     EligibleRecipe,
     EncodedSample,
     Settings,
-    held,
     overridden,
 )
 from fastdecode.torch.transforms._random_crop import (
@@ -56,8 +56,6 @@ class SampleSource:
     """Images are ``torch.uint8`` and not normalised."""
     singly = False
     """Samples are made one by one, and not in batches."""
-    settings: Mapping[int, Settings] = {}
-    """Those that an epoch keeps, by the `id` of each dataset inside; empty outside an epoch."""
 
     def __init__(
         self,
@@ -87,8 +85,14 @@ class SampleSource:
                 f"{', '.join(options)}= is for datasets of this package: "
                 f"{self._foreign_dataset_reason()}"
             )
+        if changed := options and next(filter(None, map(_own_way, self.datasets)), ""):
+            named = ", ".join(options)
+            raise ValueError(f"{named}= is not possible, because {changed}: say it of the dataset")
         self._lock = lock or nullcontext()
-        self.hold()  # raises if an option is wrong
+        forget()  # once for all datasets: it takes two milliseconds to look at the libraries again
+        self._settings: dict[int, Settings] = {
+            id(one): one._settings_of_epoch(**self._options) for one in self.datasets
+        }
 
     def length(self, *, needed: bool) -> int | None:
         """Return how many items there are; None if the dataset does not say, unless `needed`."""
@@ -107,7 +111,7 @@ class SampleSource:
 
     def __getstate__(self) -> dict[str, Any]:
         # What is known by the `id` of a dataset is not true of a copy of it in another process.
-        state = {**self.__dict__, "settings": {}}
+        state = {**self.__dict__, "_settings": {}}
         del state["_lock"]
         return state
 
@@ -117,7 +121,7 @@ class SampleSource:
 
     def made_of(self) -> list[Any]:
         """Return what an epoch makes its samples with, to compare it with that of another one."""
-        parts = (part for settings in self.settings.values() for part in settings)
+        parts = (part for one in self.datasets for part in self.settings(one))
         chosen = (getattr(one, "indices", None) for one in unwrap(self._wrappers) if inside(one))
         return [self.length(needed=False), *self._inner, *chosen, *parts]
 
@@ -132,22 +136,11 @@ class SampleSource:
         source._lock = self._lock
         return source
 
-    def hold(self) -> SampleSource:
-        """Return this source for one epoch: the datasets keep their present settings."""
-        forget()  # once for all datasets: it takes two milliseconds to look at the libraries again
-        source = self._copied()
-        source.settings = {id(one): one._settings(**self._options) for one in self.datasets}
-        return source
-
-    @contextmanager
-    def in_effect(self) -> Iterator[None]:
-        """Let this thread use the settings that the epoch keeps, within the block."""
-        before = held.settings, held.asked
-        held.settings, held.asked = self.settings, self._wrappers
-        try:
-            yield
-        finally:
-            held.settings, held.asked = before
+    def settings(self, dataset: Any) -> Settings:
+        """Return those of a dataset inside, as they were when this source was made."""
+        if id(dataset) not in self._settings:  # of a copy in another process
+            self._settings[id(dataset)] = dataset._settings_of_epoch(**self._options)
+        return self._settings[id(dataset)]
 
     def batch_getter(self) -> Callable[[list[Any]], Any] | None:
         """Return how the dataset gives a whole batch, if it does: see `_batch_getter`."""
@@ -184,7 +177,7 @@ class SampleSource:
             return not self.iterable and all(
                 is_thread_safe(one, *_ITEM_METHODS) for one in self._inner
             )
-        return all(one.isolated for one in self.datasets)
+        return all(not one._why_processes(self.settings(one)) for one in self.datasets)
 
     @property
     def why_processes(self) -> str:
@@ -196,29 +189,36 @@ class SampleSource:
             )
         if self.holds_gil:
             return "the chosen backend holds the GIL. For threads, choose another"
-        shy = (one for one in self.datasets if not one.isolated)
         return next(
-            (one._why_processes or f"{type(one).__name__} is not isolated" for one in shy), ""
+            filter(None, (one._why_processes(self.settings(one)) for one in self.datasets)), ""
         )
 
     @property
     def shape(self) -> tuple[int, int, int] | None:
         """Shape of every image, if images can be written straight into a batch; else None."""
-        kinds = {(one.sample_shape, one.sample_dtype) for one in self.datasets}
+        kinds = {self._kind(one) for one in self.datasets}
         return kinds.pop()[0] if len(kinds) == 1 else None
+
+    def _kind(self, dataset: Any) -> tuple[tuple[int, int, int] | None, torch.dtype | None]:
+        """Return shape and type of every image of a dataset inside, or None."""
+        settings = self.settings(dataset)
+        shape = None if dataset._is_overridden() else settings.shape
+        return shape, None if shape is None else settings.transform.dtype
 
     @property
     def dtype(self) -> torch.dtype:
         """Type of every image, where there is a `shape`."""
-        dtype: torch.dtype = torch.uint8 if self.as_uint8 else self.datasets[0].sample_dtype
-        return dtype
+        return torch.uint8 if self.as_uint8 else self._kind(self.datasets[0])[1] or torch.uint8
 
     @property
     def eligible(self) -> EligibleRecipe | str:
         """How the core or a device makes the samples; if they cannot, the reason in words."""
         if len(self.datasets) > 1:
             return f"{type(self.dataset).__name__} has several datasets, each with its transform"
-        return self._foreign_dataset_reason() if self.ours is None else self.ours._eligible_recipe()
+        if self.ours is None:
+            return self._foreign_dataset_reason()
+        eligible: EligibleRecipe | str = self.ours._eligible_recipe(self.settings(self.ours))
+        return eligible
 
     def _foreign_dataset_reason(self) -> str:
         return f"{type(self.dataset).__name__} is not one of this package's datasets"
@@ -247,15 +247,12 @@ class SampleSource:
         """The reason why other threads may not read for the dataset; empty if they may."""
         if not self.datasets:
             return self._foreign_dataset_reason()
-        for kind in map(type, self.datasets):
-            if changed := overridden(kind, DecodeDataset, ("__getitem__", "fetch", "load")):
-                return f"{kind.__name__} has its own {changed}"
-        return ""
+        return next(filter(None, map(_own_way, self.datasets)), "")
 
     @property
     def holds_gil(self) -> bool:
         """Whether a dataset decodes with one named backend that holds the GIL."""
-        backends = [one._options.backend for one in self.datasets] or [None]
+        backends = [self.settings(one).options.backend for one in self.datasets] or [None]
         return any(map(_holds_gil, backends))
 
     @property
@@ -297,10 +294,20 @@ class SampleSource:
         if out is None and self.as_uint8:
             out = torch.empty(self.shape or (), dtype=torch.uint8, device="cpu")
         dataset, place = self.locate(index)
-        # A subclass with its own `fetch` may not know of `encoded`.
-        read = {} if encoded is None else {"encoded": encoded}
-        sample = dataset.fetch(place, generator=generator, out=out, **read)
+        if type(dataset).fetch is DecodeDataset.fetch:
+            among = partial(items_of, self._wrappers, dataset)
+            settings = self.settings(dataset)
+            sample = dataset._fetch(place, settings, encoded, generator, out, among)
+        else:
+            sample = dataset.fetch(place, generator=generator, out=out)
         return sample[0] if sample is not SKIPPED and dataset._is_bare() else sample
+
+
+def _own_way(dataset: DecodeDataset[Any]) -> str:
+    """Say which method of a subclass makes samples by itself; empty if none does."""
+    kind = type(dataset)
+    changed = overridden(kind, DecodeDataset, ("__getitem__", "fetch", "load"))
+    return f"{kind.__name__} has its own {changed}" if changed else ""
 
 
 def _batch_getter(dataset: Any) -> Callable[[list[Any]], Any] | None:
@@ -350,6 +357,7 @@ class SampleMaker:
         if pool is not None and source.ours is not None:
             self.native = NativeBatchMaker(
                 source.ours,
+                source.settings(source.ours),
                 pool,
                 source.dataset_index,
                 self._lock,

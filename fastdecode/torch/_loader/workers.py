@@ -270,12 +270,11 @@ class _WorkerDataset(Dataset[Any]):
 
     def _make(self, items: list[Item]) -> ReadyBatch:
         if self._maker is None:  # one thread, because a worker has one core to itself
-            self._source = self._source.hold()
             self._maker = SampleMaker(self._source, Pool(1), alone=True)
         how, last = self._collate_fn, self._channels_last
         maker = self._maker
         try:
-            with self._source.in_effect(), left_to_others():
+            with left_to_others():
                 if maker.makes_whole_batches:
                     return collate_whole(maker.make_whole(items), 0, how, channels_last=last)
                 with self._source.prefetch_batch([item.index for item in items]):

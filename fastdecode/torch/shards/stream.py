@@ -31,7 +31,7 @@ from fastdecode.torch._loader.native_batches import FALLBACK
 from fastdecode.torch._loader.order import Item, Seed, world
 from fastdecode.torch._loader.position import check_state, refuse_other
 from fastdecode.torch._loader.samples import SampleMaker, SampleSource
-from fastdecode.torch._options import DatasetOptions
+from fastdecode.torch._options import DatasetOptions, OnError
 from fastdecode.torch._user_code import preserve_generators
 from fastdecode.torch.dataset import DecodeDataset
 from fastdecode.torch.shards._assignment import (
@@ -479,9 +479,9 @@ class _ShardImages(DecodeDataset):
         found = self.samples[index]
         name_sample(error, found.position, f"{self.shards[found.shard]}, {found.sample.key}")
 
-    def _record_failure(self, index: int, error: Exception) -> Failure:
+    def _record_failure(self, index: int, error: Exception, on_error: OnError) -> Failure:
         failure = as_failure(error, self.samples[index].position)
-        record_failure(self.errors, failure, self._options.on_error)  # type: ignore[arg-type]
+        record_failure(self.errors, failure, on_error)  # type: ignore[arg-type]
         return failure
 
     def _no_replacement_message(self, failed: list[Failure]) -> str:
