@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Run the tests of fastdecode.torch on these newer CPythons, or on each, with the newest PyTorch there
-# is for it: they depend on PyTorch's insides. A Python that is not to be had is named. `run` does
-# not call it yet: each takes as long as a third of all else.
+# is for it: they depend on PyTorch's insides. A Python that is not to be had is named. `run` asks
+# for one of them.
 . "$(dirname "$0")/common.sh"
 place=$PWD/.venv-pythons
 rm -rf "$place"

@@ -6,8 +6,8 @@
 # PHOTOS is made by bench/photos.py: px500, png500, hd1080 and mp12plus. PYTHON needs the packages of
 # '.[all,test]', torchvision, timm, albumentations, DALI, SPDL with FFmpeg's libraries, FFCV, Ray,
 # moto and h5py. The core must be built. Once whole, it replaces the results of this kind of
-# processor, except those of accuracy.py, survey.py, instructions.py and a GPU. Until then they lie
-# in build/results, and the same command at the same commit goes on where it was stopped.
+# processor, except those of accuracy.py, instructions.py and a GPU. Until then they lie in
+# build/results, and the same command at the same commit goes on where it was stopped.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 photos=$(realpath "$1") PYTHON=${PYTHON:-python}
@@ -54,6 +54,6 @@ measure ray_scaling ray_scaling_hd1080 "$photos/hd1080" --images 200 --rounds 3 
 measure ray_scaling ray_scaling_mp12plus "$photos/mp12plus" --images 60 --rounds 3 --workers 1
 echo "=== $((($(date +%s) - begun) / 60)) minutes"
 find "$results" -name '*.json' ! -name 'gpu_*' ! -name 'threads_*' ! -name accuracy.json \
-    ! -name instructions.json ! -name 'survey*' -delete
+    ! -name instructions.json -delete
 mv "$parts"/*.json "$results"
 "$PYTHON" bench/readme.py --seal "$results"

@@ -25,6 +25,7 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from pkgutil import resolve_name
+from statistics import median
 from typing import Any
 from unittest.mock import MagicMock, patch
 
@@ -40,7 +41,7 @@ from fastdecode.types import FORMATS
 _ROOT = Path(__file__).parent.parent
 _RESULTS = _ROOT / "bench" / "results"
 _RUN = "run"  # the result that describes the others
-_OTHER_RUNS = ("gpu_", "threads_", "accuracy", "instructions", "survey")  # not by all.sh
+_OTHER_RUNS = ("gpu_", "threads_", "accuracy", "instructions")  # not by all.sh
 _COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _MARKED = re.compile(r"^<!-- (\w+) begin -->\n(.*?)^<!-- \1 end -->", re.MULTILINE | re.DOTALL)
 _VERBATIM = ("|", "<", "- ", "!")  # starts of paragraphs that are not joined into one line
@@ -141,9 +142,9 @@ def load(name: str) -> dict[str, Any]:
 
 
 def load_all(name: str) -> list[dict[str, Any]]:
-    """Read a result of every processor on which the newest release was measured."""
-    newest = release_of(load(_RUN)["fastdecode"])
+    """Read a result of every processor that measured it with the newest release of any."""
     found = [read(path.parent, name) for path in sorted(_RESULTS.glob(f"*/{name}.json"))]
+    newest = release_of(max(found, key=lambda one: one["measured"])["machine"]["fastdecode"])
     return [one for one in found if release_of(one["machine"]["fastdecode"]) == newest]
 
 
@@ -166,6 +167,16 @@ def times(recipe: str, loader: str) -> float | None:
     results = [one["result"] for one in load_all("recipes")]
     every = [speeds(one[recipe]["loaders"]) for one in results if recipe in one]
     return min((one[loader] / one["torchvision"] for one in every if loader in one), default=None)
+
+
+def gained(way: str, kind: str = "") -> list[float]:
+    """Return the gains in CPU time of a way of loading, for each pipeline in `own_dataset.json`.
+
+    They are those whose names begin with `kind`, or else those that also ran in an `ImageFolder`.
+    """
+    found = [pair for run in load_all("own_dataset") for pair in run["result"].items()]
+    chosen = [one for name, one in found if (name.startswith(kind) if kind else "folder" in one)]
+    return [one[way]["times"] for one in chosen]
 
 
 def bars(recipe: str, titles: Mapping[str, str]) -> dict[str, float]:
@@ -192,8 +203,13 @@ def least(figures: Iterable[float]) -> str:
 
 
 def span(figures: Sequence[float]) -> str:
-    """Write the least and the greatest of some figures, both rounded down."""
-    return f"{least(figures)} to {least([max(figures)])}"
+    """Write the least and the greatest of some figures, both rounded down, or what both are."""
+    return " to ".join(dict.fromkeys((least(figures), least([max(figures)]))))
+
+
+def typical(figures: Sequence[float]) -> str:
+    """Write the median of some figures, the least and the greatest, all rounded down."""
+    return f"{least([median(figures)])} ({span(figures)})"
 
 
 def photo_speeds(result: Mapping[str, Any]) -> dict[str, dict[str, float]]:
@@ -319,8 +335,8 @@ _ENVIRONMENT.globals |= {
     **{
         one.__name__: one
         for one in (
-            *(bars, by_kind, compared, declared, grid, least, listing, load, load_all),
-            *(measured, photo_speeds, pipelines, shown, sorted, span, speeds, times, zip),
+            *(bars, by_kind, compared, declared, gained, grid, least, listing, load, load_all),
+            *(measured, photo_speeds, pipelines, shown, sorted, span, speeds, times, typical),
         )
     },
 }

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from loading import PROCESS_WARNINGS, Images, Plain, encoded, generator_states
+from loading import PROCESS_WARNINGS, Images, Plain, generator_states
 from same import assert_same
 from shards import write_shards
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
@@ -81,15 +81,6 @@ class Seeded(IterableDataset[Any]):
         info = get_worker_info()
         seed_global_generators(self.seed + (0 if info is None else info.id))
         return iter(self.dataset)
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: Any) -> Path:
-    """Write small photos to files."""
-    folder: Path = tmp_path_factory.mktemp("photos")
-    for number, data in enumerate(encoded()):
-        (folder / f"{number}.jpg").write_bytes(data)
-    return folder
 
 
 def _expected(dataset: Any, *arguments: Any, epoch: int = 0, **options: Any) -> list[Any]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from loading import COUNT, PROCESS_WARNINGS, encoded
+from loading import COUNT, PROCESS_WARNINGS
 from PIL import Image
 from same import assert_same
 from torch.utils.data import DataLoader, Dataset
@@ -42,17 +42,6 @@ def inverted(image: Any, **_: Any) -> Any:
 
 def drawn() -> list[Any]:
     return [A.RandomResizedCrop((24, 24)), A.HorizontalFlip(), A.RandomBrightnessContrast(p=1)]
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: Any) -> Path:
-    """Write small photos to files, and a mask beside each."""
-    folder: Path = tmp_path_factory.mktemp("photos")
-    for number, data in enumerate(encoded()):
-        (folder / f"{number}.jpg").write_bytes(data)
-        with Image.open(folder / f"{number}.jpg") as image:
-            Image.fromarray(np.asarray(image.convert("L")) // 90).save(folder / f"{number}.png")
-    return folder
 
 
 def _is_recorded(found: Any) -> bool:

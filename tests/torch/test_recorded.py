@@ -18,7 +18,7 @@ import torch
 from cases import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loading import COUNT, PROCESS_WARNINGS, encoded
+from loading import COUNT, PROCESS_WARNINGS
 from PIL import Image, ImageOps
 from random_transforms import WITHOUT_SHRINKING
 from same import assert_same
@@ -45,15 +45,6 @@ IMAGES = fuse(v2.Compose([CROP, v2.RandomHorizontalFlip(), *OF_V2]))
 DRAWN = [v2.RandomHorizontalFlip(), v2.ColorJitter(0.3), v2.RandomRotation(20)]
 BOTH = fuse(v2.Compose([CROP_V2, v2.RandomHorizontalFlip(), v2.ColorJitter(0.3), *OF_V2]))
 BYTES = fuse(v1.Compose([v1.Resize((24, 24)), v1.PILToTensor()]))
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: Any) -> Path:
-    """Write small photos to files."""
-    folder: Path = tmp_path_factory.mktemp("photos")
-    for number, data in enumerate(encoded()):
-        (folder / f"{number}.jpg").write_bytes(data)
-    return folder
 
 
 def _pair(folder: Path, number: int = 0, fused: Any = FUSED) -> tuple[Any, torch.Tensor]:

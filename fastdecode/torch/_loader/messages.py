@@ -37,9 +37,7 @@ def unpack(message: Message) -> Any:
     """Return the object again."""
     ends = [*itertools.accumulate(message.sizes, initial=0)]
     files = [message.apart[begin:end] for begin, end in itertools.pairwise(ends)]
-    unpickler = pickle.Unpickler(io.BytesIO(message.pickled))  # noqa: S301 - of our own process
-    unpickler.persistent_load = files.__getitem__  # type: ignore[method-assign]
-    return unpickler.load()
+    return _Unpickler(message.pickled, files).load()
 
 
 class _Pickler(ForkingPickler):
@@ -56,3 +54,13 @@ class _Pickler(ForkingPickler):
             self._places[id(found)] = len(self.apart)
             self.apart.append(found)
         return self._places[id(found)]
+
+
+class _Unpickler(pickle.Unpickler):  # of what this package's own processes send
+    def __init__(self, pickled: bytes, apart: list[bytes]) -> None:
+        super().__init__(io.BytesIO(pickled))
+        self._apart = apart
+
+    def persistent_load(self, place: int) -> bytes:
+        """Return the bytes that stayed apart."""
+        return self._apart[place]
