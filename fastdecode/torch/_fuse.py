@@ -272,8 +272,8 @@ def fuse(
     >>> from fastdecode.torch import fuse
     >>> fuse(v2.Compose([v2.RandomResizedCrop(224), v2.ToImage()]))
     Fused(
-      fused: RandomResizedCrop, ToImage
-      decoded by: Recipe(box(0.08, 1, 0.75, 1.333), resize(224, 224); ...)
+      while decoding: RandomResizedCrop
+      in the core: ToImage
     )
     """
     options = DecodeOptions(quality=quality, headroom=headroom)

@@ -290,6 +290,9 @@ class Plan(EncodedTransform):
         first = list(takewhile(_recognise.WHILE_DECODING.__contains__, names))
         parts = ("while decoding", first), ("in the core", names[len(first) :])
         lines = [f"{where}: {', '.join(found)}" for where, found in parts if found]
+        quality = getattr(self.head, "quality", "exact")
+        if first and quality != "exact":
+            lines[0] += f" ({quality=})"
         lines += [line for step in steps for line in step.lines()]
         lines += [f"  ({self.reason})"] if self.rest and self.reason else []
         if alike is not self and alike.rest:

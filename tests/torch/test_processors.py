@@ -154,7 +154,7 @@ def test_an_image_that_is_too_narrow_is_an_error_as_written(tmp_path: Path) -> N
     PillowImage.new("RGB", (2010, 10)).save(tmp_path / "narrow.png")
     dataset = ImageList([tmp_path / "narrow.png"], [0], _processor("Qwen2VL", "Pil", {}))
     for read in (lambda: dataset[0], lambda: next(iter(Loader(dataset, 1)))):
-        with pytest.raises(ValueError, match=r"narrow\.png|2010"):
+        with pytest.raises(ValueError, match=r"aspect ratio"):
             read()
 
 
