@@ -364,7 +364,10 @@ def test_known_transform_is_fused() -> None:
     whole = ResizeCenterCrop(64, 48, dtype=torch.float32, quality="fast")
 
     assert_same(dataset[1][0], whole(PHOTOS[1].read_bytes()))
-    assert "while decoding: Resize, CenterCrop (quality='fast')\n      in the core: ToTensor" in repr(dataset)
+    assert (
+        "while decoding: Resize, CenterCrop (quality='fast')\n      in the core: ToTensor"
+        in repr(dataset)
+    )
     assert "quality='fast'" in repr(dataset)
     assert dataset.transform.transforms[2] is tensor  # it shows what it was given
 

@@ -291,8 +291,9 @@ def test_repr_is_torchvisions_and_one_part_more(root: Path) -> None:
             "the transforms that are done while decoding)"
         ),
     ]
-    assert "    Decoding: Plan(\n      while decoding: Resize\n      in the core: ToTensor\n" in repr(
-        ImageFolder(root, Compose([Resize(8), ToTensor()]))
+    assert (
+        "    Decoding: Plan(\n      while decoding: Resize\n      in the core: ToTensor\n"
+        in repr(ImageFolder(root, Compose([Resize(8), ToTensor()])))
     )
 
 
