@@ -41,8 +41,8 @@ from fastdecode import FastDecodeError, decode
 from fastdecode.native._augment import Program, augment, draw_operations
 from fastdecode.testing import encode
 from fastdecode.torch import Fused, ImageList, fuse
-from fastdecode.torch._plan import Plan
 from fastdecode.torch._loader.order import sample_seed
+from fastdecode.torch._plan import Plan
 from fastdecode.torch._recognise import _letters, flatten
 from fastdecode.torch.transforms._random_crop import SampleGenerator
 

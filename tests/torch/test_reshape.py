@@ -38,8 +38,8 @@ from fastdecode.native._augment import (
     scaled_by,
 )
 from fastdecode.testing import encode
-from fastdecode.torch._plan import Plan
 from fastdecode.torch._loader.order import sample_seed
+from fastdecode.torch._plan import Plan
 from fastdecode.torch.transforms._random_crop import SampleGenerator
 from fastdecode.torch.transforms.base import Recipe
 
