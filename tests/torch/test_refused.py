@@ -258,7 +258,7 @@ def test_a_limit_of_a_loader_is_for_datasets_of_the_package(tmp_path: Path) -> N
         def load(self, index: int, **options: Any) -> Any:
             return super().load(index, **options)
 
-    with pytest.raises(ValueError, match="max_pixels= .* Own has its own load"):
+    with pytest.raises(ValueError, match=r"max_pixels= .* Own has its own load"):
         Loader(Own([path], [0], TRANSFORMS[0]), max_pixels=1000)
 
 
