@@ -542,7 +542,7 @@ def _written_to_memory(samples: list[Any]) -> Any:
     return memory
 
 
-@pytest.mark.parametrize("how", ["list", "stack", "names", "memory"])
+@pytest.mark.parametrize("how", ["list", "stack", "names", "memory", "nothing"])
 def test_a_collate_function_gets_tensors(folder: Path, how: str) -> None:
     """One's own function, called in a worker process, may stack them or hand them on."""
     functions: dict[str, Callable[[Any], Any]] = {
@@ -550,6 +550,7 @@ def test_a_collate_function_gets_tensors(folder: Path, how: str) -> None:
         "stack": lambda samples: torch.stack([image for image, _ in samples]).mean((2, 3)),
         "names": lambda samples: {"images": default_collate([image for image, _ in samples])},
         "memory": _written_to_memory,
+        "nothing": lambda samples: None if samples[0][1] else "first",
     }
     dataset = Written(folder, ["recorded"], "tuple")
     with Loader(dataset, 4, num_workers=2, seed=0, collate_fn=functions[how]) as loader:
