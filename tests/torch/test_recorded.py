@@ -22,7 +22,7 @@ from loading import COUNT, PROCESS_WARNINGS, encoded
 from PIL import Image, ImageOps
 from random_transforms import WITHOUT_SHRINKING
 from same import assert_same
-from torch.utils.data import DataLoader, Dataset, default_collate
+from torch.utils.data import DataLoader, Dataset, StackDataset, default_collate
 
 import fastdecode
 from fastdecode.torch import Loader, _recorded, fuse
@@ -534,6 +534,14 @@ def test_a_loader_gives_what_a_seeded_dataset_gives(
     assert len(got) == len(expected)
     for number, (one, other) in enumerate(zip(got, expected, strict=True)):
         assert_same(one, other, f"batch {number}")
+
+
+def test_samples_of_a_stack_of_datasets_are_seeded_one_by_one(folder: Path) -> None:
+    """Its ``__getitems__``, which would draw for a whole batch, only collects them."""
+    parts = {name: Written(folder, [name], "bare") for name in ("recorded", "draws")}
+    for stack in (StackDataset(**parts), StackDataset(*parts.values())):
+        with Loader(stack, 4, num_workers=0, seed=0) as loader:
+            assert_same([*loader], [*DataLoader(Seeded(stack, 0, 0), 4)])
 
 
 def _written_to_memory(samples: list[Any]) -> Any:
