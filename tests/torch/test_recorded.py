@@ -22,7 +22,7 @@ from loading import COUNT, PROCESS_WARNINGS, encoded
 from PIL import Image, ImageOps
 from random_transforms import WITHOUT_SHRINKING
 from same import assert_same
-from torch.utils.data import DataLoader, Dataset, StackDataset, default_collate
+from torch.utils.data import DataLoader, Dataset, StackDataset, Subset, default_collate
 
 import fastdecode
 from fastdecode.torch import Loader, _recorded, fuse
@@ -580,6 +580,28 @@ def test_worker_processes_only_record(folder: Path, monkeypatch: pytest.MonkeyPa
         assert len([*loader]) == 3
 
     assert counts == [8, 8, 7]
+
+
+def test_batches_of_large_files_are_made_in_the_worker_process(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their values are much less to send, and to keep."""
+    for number in range(4):  # what is behind the end of a JPEG does not matter
+        data = (folder / f"{number}.jpg").read_bytes() + bytes(2**20)
+        (tmp_path / f"{number}.jpg").write_bytes(data)
+    counts = []
+    monkeypatch.setattr(
+        _recorded, "make", lambda found, images: (counts.append(len(found)), MAKE(found, images))
+    )
+
+    dataset = Subset(Written(tmp_path, ["recorded"], "tuple"), range(4))
+    with Loader(dataset, 4, num_workers=1, seed=0, channels_last=True) as loader:
+        [(images, _)] = loader
+
+    assert counts == []
+    assert images.is_contiguous(memory_format=torch.channels_last)
+    [(expected, _)] = DataLoader(Seeded(dataset, 0, 0), 4)
+    assert_same(images.contiguous(), expected)
 
 
 def test_an_interrupt_loses_no_batch(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,7 +46,7 @@ from fastdecode.torch._loader.samples import SampleMaker
 from fastdecode.torch._loader.streams import Begin, Nothing, StreamReader, seed_worker
 from fastdecode.torch._loader.threads import ThreadPool, limit_threads
 from fastdecode.torch._options import DecodeOptions
-from fastdecode.torch._recorded import left_to_others, with_values
+from fastdecode.torch._recorded import left_to_others, with_values, without_large_files
 from fastdecode.torch._user_code import preserve_generators
 
 _LARGEST_PART = 4
@@ -253,7 +253,7 @@ class _WorkerDataset(Dataset[Any]):
         It is pickled here and not by torch's queue, which only prints that it cannot.
         """
         try:
-            sent = self._answer(*request)
+            sent = without_large_files(self._answer(*request), channels_last=self._channels_last)
         except Exception:
             where = f"in worker process {get_worker_info().id}"  # type: ignore[union-attr]
             sent = _Sent(request[0], ExceptionWrapper(where=where))
