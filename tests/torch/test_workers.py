@@ -23,6 +23,7 @@ from loading import (
 from loading import (
     SeededLoader as Loader,
 )
+from processes import few_files
 from same import assert_same
 from torch.utils.data import default_collate
 
@@ -331,6 +332,13 @@ def test_what_cannot_be_pickled_is_made_here_if_nobody_asked_for_processes() -> 
             with pytest.warns(RuntimeWarning, match="in this process"):
                 batches = list(loader)
             assert [batch.label.tolist() for batch in batches] == [[0, 1], [2, 3]]
+
+
+def test_too_many_open_files_are_an_error_that_says_so() -> None:
+    """Each tensor of a kept batch that a worker process has sent holds one."""
+    too_many = pytest.raises(RuntimeError, match=r"too many files are open .*clone")
+    with Loader(Plain(torch.tensor), 1, num_workers=1) as loader, few_files(20), too_many:
+        list(loader)
 
 
 @pytest.mark.parametrize("asked", [False, True])

@@ -30,6 +30,7 @@ from fastdecode.torch._errors import (
     NO_SHARED_MEMORY,
     no_shared_memory,
     suppress_worker_warnings,
+    too_many_files,
 )
 from fastdecode.torch._loader.batch_builder import (
     BatchBuilder,
@@ -555,6 +556,8 @@ class _ProcessEpoch:
             self._ended, self._batches = True, None
             raise
         except Exception as error:  # of no batch: the same one comes next
+            if (told := too_many_files(error)) is not None:
+                raise told from error
             if not str(error).startswith("DataLoader timed out"):
                 raise
             awaited = self._place.follows
