@@ -24,7 +24,7 @@ import torch
 from torch._utils import ExceptionWrapper
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
-from fastdecode._system.process import late_interrupt, raised_by_signal
+from fastdecode._system.process import check_process, late_interrupt, raised_by_signal
 from fastdecode.native._pool import Pool
 from fastdecode.torch._errors import (
     NO_SHARED_MEMORY,
@@ -180,8 +180,7 @@ class _ThreadEpoch:
         return self
 
     def __next__(self) -> ReadyBatch | BatchBuilder:
-        if self._process != os.getpid():  # the threads stayed in the parent process
-            raise RuntimeError("this iterator belongs to the process that this one was forked from")
+        check_process(self._process)  # the threads stayed in the parent process
         self.fill(1)
         with self._lock:
             if self._closed:
@@ -505,6 +504,7 @@ class _ProcessEpoch:
         return self
 
     def __next__(self) -> ReadyBatch:
+        check_process(self._process)  # else that would take the parent's batch
         with self._turn:
             return self._next()
 
