@@ -253,7 +253,9 @@ class _WorkerDataset(Dataset[Any]):
         It is pickled here and not by torch's queue, which only prints that it cannot.
         """
         try:
-            sent = without_large_files(self._answer(*request), channels_last=self._channels_last)
+            sent = self._answer(*request)
+            made = without_large_files(sent.made, channels_last=self._channels_last)
+            sent = sent._replace(made=made)
         except Exception:
             where = f"in worker process {get_worker_info().id}"  # type: ignore[union-attr]
             sent = _Sent(request[0], ExceptionWrapper(where=where))
