@@ -171,7 +171,7 @@ def too_many_files(error: Exception) -> RuntimeError | None:
     if getattr(error, "errno", 0) != errno.EMFILE and "ancdata" not in str(error):
         return None
     return RuntimeError(
-        f"too many files are open ({error}): each tensor that comes from a worker process, such as "
-        "labels, holds one. Keep copies of them (labels.clone()), raise the limit (ulimit -n), or "
-        'call torch.multiprocessing.set_sharing_strategy("file_system")'
+        f"too many files are open ({error}): each large tensor that comes from a worker process "
+        "holds one. Keep copies of them (masks.clone()), raise the limit (ulimit -n), or call "
+        'torch.multiprocessing.set_sharing_strategy("file_system")'
     )
